@@ -1,0 +1,115 @@
+//! Commands: the one way in.
+
+use std::sync::Arc;
+
+use serde::{Deserialize, Serialize};
+
+use crate::{AskId, CallId, Content, ItemId, RunId};
+
+/// What a front asks of a session. Accepted commands are durable before they are acknowledged.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Command {
+    /// Say something to the agent.
+    Prompt {
+        /// What is said.
+        input: Input,
+        /// When it reaches the model.
+        when: When,
+    },
+    /// Go on from where the conversation stands, without a new message.
+    Continue,
+    /// Take waiting items back out of the queues.
+    Unqueue {
+        /// Which; empty for all.
+        items: Vec<ItemId>,
+    },
+    /// Stop something that runs.
+    Abort(Part),
+    /// Answer a question.
+    Answer {
+        /// The question.
+        ask: AskId,
+        /// The answer.
+        answer: Answer,
+    },
+    /// End the session task. What runs is aborted first.
+    Close,
+}
+
+/// What is said: blocks of text and images.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct Input(pub Vec<Content>);
+
+impl From<&str> for Input {
+    fn from(text: &str) -> Self {
+        Self(vec![Content::text(text)])
+    }
+}
+
+impl From<String> for Input {
+    fn from(text: String) -> Self {
+        Self(vec![Content::text(text)])
+    }
+}
+
+/// When an input reaches the model.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub enum When {
+    /// At once; refused while a run is under way.
+    Now,
+    /// After the current turn and all its tool calls; at once when idle.
+    Steer,
+    /// When the agent would stop; at once when idle.
+    FollowUp,
+}
+
+/// What to stop.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Part {
+    /// The whole run.
+    Run,
+    /// One tool call of it.
+    Tool(CallId),
+}
+
+/// What became of a command.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Ack {
+    /// A run began.
+    Started(RunId),
+    /// It waits in a queue.
+    Queued(ItemId),
+    /// It is done.
+    Handled,
+    /// These were taken back.
+    Unqueued(Vec<Input>),
+}
+
+/// A question to whoever is in front.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Ask {
+    /// Names the question.
+    pub id: AskId,
+    /// The tool call that waits for the answer.
+    pub call: CallId,
+    /// The tool's name.
+    pub tool: String,
+    /// What is asked, in one line.
+    pub question: String,
+    /// What exactly would happen: a command, a path.
+    pub subject: Arc<str>,
+}
+
+/// An answer to an [`Ask`].
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Answer {
+    /// Do it.
+    Allow,
+    /// Do not; the model is told, with the reason when there is one.
+    Deny {
+        /// Why, for the model.
+        reason: Option<String>,
+    },
+}

@@ -1,0 +1,133 @@
+//! Content blocks of messages.
+
+use serde::{Deserialize, Deserializer, Serialize, de};
+
+use crate::{CallId, Json};
+
+/// One block of a message. JSON form: an object with a `type`.
+///
+/// A type that is not known is kept whole in [`Content::Other`], so nothing that another program wrote is lost.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+#[serde(tag = "type", rename_all = "camelCase")]
+pub enum Content {
+    /// Text for the reader.
+    Text(TextContent),
+    /// Reasoning of the model.
+    Thinking(ThinkingContent),
+    /// An image.
+    Image(ImageContent),
+    /// A request of the model to run a tool.
+    ToolCall(ToolCall),
+    /// A block of a type unknown to this version.
+    #[serde(untagged)]
+    Other(Json),
+}
+
+/// Text for the reader.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct TextContent {
+    /// The text.
+    pub text: String,
+    /// What the provider wants back with this text, opaque.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub text_signature: Option<String>,
+}
+
+/// Reasoning of the model.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct ThinkingContent {
+    /// The reasoning as text; may be empty when it is redacted or withheld.
+    pub thinking: String,
+    /// Proof that the provider wants back unchanged; for redacted thinking the encrypted data itself.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub thinking_signature: Option<String>,
+    /// `Some(true)` when the provider sent this block encrypted only.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub redacted: Option<bool>,
+}
+
+/// An image, inline.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct ImageContent {
+    /// Base64 of the file.
+    pub data: String,
+    /// Such as `image/png`.
+    pub mime_type: String,
+}
+
+/// A request of the model to run a tool.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct ToolCall {
+    /// The model's id for this call.
+    pub id: CallId,
+    /// The tool's name.
+    pub name: String,
+    /// The arguments as the model wrote them; `{}` when absent. What the model sent that is not JSON at all is
+    /// kept as a JSON string.
+    #[serde(default = "Json::object")]
+    pub arguments: Json,
+    /// What the provider wants back with this call, opaque.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub thought_signature: Option<String>,
+    /// The namespace of the tool, where a provider has such.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub namespace: Option<String>,
+}
+
+impl Content {
+    /// A text block without signature.
+    pub fn text(text: impl Into<String>) -> Self {
+        Self::Text(TextContent { text: text.into(), text_signature: None })
+    }
+
+    /// The text, when this is a text block.
+    pub fn as_text(&self) -> Option<&str> {
+        match self {
+            Self::Text(text) => Some(&text.text),
+            _ => None,
+        }
+    }
+
+    /// The tool call, when this is one.
+    pub fn as_tool_call(&self) -> Option<&ToolCall> {
+        match self {
+            Self::ToolCall(call) => Some(call),
+            _ => None,
+        }
+    }
+}
+
+/// The value of one member of an object in `text`, when it is a string; the tag of our unions.
+pub(crate) fn tag<'a>(json: &'a Json, member: &str) -> Option<std::borrow::Cow<'a, str>> {
+    let members: std::collections::HashMap<std::borrow::Cow<'a, str>, &'a serde_json::value::RawValue> =
+        json.read().ok()?;
+    serde_json::from_str(members.get(member)?.get()).ok()
+}
+
+/// Reads a value whose tag is known, repairing lone surrogates only when the strict parser refuses them.
+pub(crate) fn lenient<T: de::DeserializeOwned>(json: &Json) -> Result<T, serde_json::Error> {
+    json.read::<T>().or_else(|error| {
+        match crate::without_lone_surrogates(json.get()) {
+            std::borrow::Cow::Borrowed(_) => Err(error),
+            std::borrow::Cow::Owned(repaired) => serde_json::from_str(&repaired),
+        }
+    })
+}
+
+impl<'de> Deserialize<'de> for Content {
+    fn deserialize<D: Deserializer<'de>>(d: D) -> Result<Self, D::Error> {
+        let json = Json::deserialize(d)?;
+        let known = match tag(&json, "type").as_deref() {
+            Some("text") => lenient(&json).map(Self::Text),
+            Some("thinking") => lenient(&json).map(Self::Thinking),
+            Some("image") => lenient(&json).map(Self::Image),
+            Some("toolCall") => lenient(&json).map(Self::ToolCall),
+            _ => return Ok(Self::Other(json)),
+        };
+        Ok(known.unwrap_or(Self::Other(json)))
+    }
+}

@@ -1,0 +1,133 @@
+//! Entries: what one node of a session means.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+use crate::{BlobId, Json, Message, ModelErrorKind, NodeId, RunId, SessionId, Thinking, ToolSpec, UnixMs};
+
+/// What one node means.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Entry {
+    /// A message of the conversation.
+    Message(Message),
+    /// A session begins here.
+    Session(SessionStart),
+    /// The prefix of requests changes here: another model, other tools, another system prompt.
+    Epoch(Epoch),
+    /// An entry that carries no message: a label, a name, an extension's data; kept verbatim. A JSON object
+    /// with a `type`.
+    Meta(Json),
+}
+
+/// The first node of a session.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct SessionStart {
+    /// The session.
+    pub session: SessionId,
+    /// The directory that it works in.
+    pub cwd: String,
+    /// The program that writes it, such as `quipu`.
+    pub agent: String,
+    /// The session that this one was forked from.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub parent_session: Option<SessionId>,
+    /// The frozen prefix of its requests.
+    pub epoch: Epoch,
+}
+
+/// What stands before the messages of a request until the next epoch, and how the model is called.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Epoch {
+    /// The provider's id.
+    pub provider: String,
+    /// The model's id.
+    pub model: String,
+    /// How hard it thinks.
+    #[serde(default)]
+    pub thinking: Thinking,
+    /// The system prompt, a blob of type `system_prompt`; `None` for no prompt.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub system: Option<BlobId>,
+    /// The tools, as declared to the model.
+    #[serde(default)]
+    pub tools: Vec<ToolSpec>,
+    /// Output tokens at most.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub max_tokens: Option<u64>,
+}
+
+/// What a node carries beside its entry: how the step went. Kept in our own part of the node.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct StepInfo {
+    /// The run that made it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub run: Option<RunId>,
+    /// The model call that answered with this node.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub call: Option<CallRecord>,
+    /// Start of the step (a tool that ran, a model call), milliseconds since the epoch.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub started: Option<UnixMs>,
+    /// How long it took, in milliseconds.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub duration_ms: Option<u64>,
+    /// Anything else, by name.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub extra: BTreeMap<String, Json>,
+}
+
+/// One model call: what it was made of, and how it went. Written before the first byte is sent.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct CallRecord {
+    /// The wire.
+    pub api: String,
+    /// The provider's id.
+    pub provider: String,
+    /// The model's id.
+    pub model: String,
+    /// Whether the server is on this machine.
+    pub local: bool,
+    /// Version of the projection from nodes to the request.
+    pub projection: u32,
+    /// The node whose lineage was sent.
+    pub head: NodeId,
+    /// The system prompt that was sent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub system: Option<BlobId>,
+    /// SHA-256 of the tool declarations' JSON text.
+    pub tools: crate::ChunkId,
+    /// SHA-256 of the body; the body itself is the chunk of this id.
+    pub body: crate::ChunkId,
+    /// Bytes of the body.
+    pub body_bytes: u64,
+    /// When the call was recorded, milliseconds since the epoch.
+    pub started: UnixMs,
+    /// Milliseconds from then to the first token; absent when none came.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub first_token_ms: Option<u64>,
+    /// Milliseconds from then to the end.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub duration_ms: Option<u64>,
+    /// Each time the body was sent.
+    #[serde(default)]
+    pub attempts: Vec<Attempt>,
+}
+
+/// One time that a body was sent.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Attempt {
+    /// When, milliseconds since the epoch.
+    pub at: UnixMs,
+    /// Why it failed; absent when it did not.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub error: Option<ModelErrorKind>,
+    /// The HTTP status, when there was an answer.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub status: Option<u16>,
+}

@@ -1,0 +1,261 @@
+//! Events: the one way out.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::{
+    Answer, Ask, AskId, CallId, ItemId, Json, Message, MessageId, ModelError, NodeId, RunId, SessionId, ToolResultMessage,
+    UnixMs,
+};
+
+/// An event with its place in the session's stream.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Envelope {
+    /// Counts up by one from 1 for each session task.
+    pub seq: u64,
+    /// The session.
+    pub session: SessionId,
+    /// The run that it belongs to.
+    pub run: Option<RunId>,
+    /// When it was emitted.
+    pub at: UnixMs,
+    /// What happened.
+    pub event: Event,
+}
+
+/// What happened in a session.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Event {
+    /// A run began.
+    RunStarted,
+    /// A turn began: one model call and the tools that it asks for.
+    TurnStarted {
+        /// Counts from 1 in each run.
+        turn: u32,
+    },
+    /// A turn ended; its results are committed.
+    TurnEnded {
+        /// As in the start.
+        turn: u32,
+    },
+    /// The run made its last commit.
+    RunEnded {
+        /// How.
+        outcome: Outcome,
+    },
+    /// Nothing runs and nothing waits.
+    Settled,
+    /// A message begins: a user's that reached the conversation, an answer that streams, a tool's result.
+    MessageStarted {
+        /// Names the message until it has a node.
+        id: MessageId,
+        /// What is known of it; for an answer that streams: its content still empty.
+        message: Arc<Message>,
+        /// 1 for the first try; more when the answer before it was dropped and asked for again.
+        attempt: u32,
+    },
+    /// A piece of an answer. Never the whole message.
+    MessageDelta {
+        /// The message.
+        id: MessageId,
+        /// The piece.
+        delta: Delta,
+    },
+    /// The message is complete.
+    MessageEnded {
+        /// The message.
+        id: MessageId,
+        /// All of it, as committed.
+        message: Arc<Message>,
+        /// What became of it.
+        ending: Ending,
+    },
+    /// A tool call was recorded and is about to run.
+    ToolStarted {
+        /// The call.
+        call: CallId,
+        /// The tool.
+        name: String,
+        /// The arguments as the model wrote them.
+        args: Json,
+    },
+    /// What a tool printed so far, its end only.
+    ToolOutput {
+        /// The call.
+        call: CallId,
+        /// At most 50 KB.
+        tail: Arc<str>,
+    },
+    /// A tool call is done and its result is kept.
+    ToolEnded {
+        /// The call.
+        call: CallId,
+        /// The result.
+        result: Arc<ToolResultMessage>,
+    },
+    /// Someone must answer.
+    Asked(Arc<Ask>),
+    /// A question needs no answer any more.
+    AskClosed {
+        /// The question.
+        ask: AskId,
+        /// The answer that counted; `None` when it was withdrawn.
+        by: Option<Answer>,
+    },
+    /// The queues changed.
+    QueueChanged {
+        /// Waiting for the end of the turn.
+        steering: Vec<Queued>,
+        /// Waiting for the end of the run.
+        follow_up: Vec<Queued>,
+    },
+    /// The session's ref moved other than by appending.
+    HeadMoved {
+        /// From where.
+        from: Option<NodeId>,
+        /// To where.
+        to: NodeId,
+    },
+    /// The provider will be called again with the same bytes.
+    RetryScheduled {
+        /// The attempt that will follow, from 2.
+        attempt: u32,
+        /// After this time.
+        delay: Duration,
+        /// What went wrong.
+        error: ModelError,
+    },
+    /// A series of retries is over.
+    RetryEnded {
+        /// Whether the last one succeeded.
+        ok: bool,
+    },
+    /// Something that the user should know and the engine could handle.
+    Trouble(Trouble),
+    /// The subscriber was too slow; these events are lost to it. Never sent to a lossless subscriber.
+    Lagged {
+        /// How many.
+        missed: u64,
+    },
+}
+
+/// An input that waits.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Queued {
+    /// Names it.
+    pub id: ItemId,
+    /// Its text.
+    pub text: String,
+}
+
+/// A piece of an answer. `index` is the block's place in the message's content.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Delta {
+    /// A text block begins.
+    TextStarted {
+        /// The block.
+        index: usize,
+    },
+    /// More text.
+    Text {
+        /// The block.
+        index: usize,
+        /// What is added.
+        text: String,
+    },
+    /// The text block is complete.
+    TextEnded {
+        /// The block.
+        index: usize,
+    },
+    /// A thinking block begins.
+    ThinkingStarted {
+        /// The block.
+        index: usize,
+    },
+    /// More thinking.
+    Thinking {
+        /// The block.
+        index: usize,
+        /// What is added.
+        text: String,
+    },
+    /// The thinking block is complete.
+    ThinkingEnded {
+        /// The block.
+        index: usize,
+    },
+    /// A tool call begins.
+    ToolCallStarted {
+        /// The block.
+        index: usize,
+        /// The call's id.
+        id: CallId,
+        /// The tool.
+        name: String,
+    },
+    /// More of the arguments' JSON text.
+    ToolCallArguments {
+        /// The block.
+        index: usize,
+        /// What is added.
+        json: String,
+    },
+    /// The tool call is complete.
+    ToolCallEnded {
+        /// The block.
+        index: usize,
+    },
+}
+
+/// What became of a message.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Ending {
+    /// It is this node.
+    Kept(NodeId),
+    /// It is not part of the conversation.
+    Dropped(ModelError),
+}
+
+/// How a run ended.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Outcome {
+    /// The model was done.
+    Done,
+    /// Someone aborted it.
+    Aborted,
+    /// A model call failed for good.
+    Failed(ModelError),
+    /// A limit that the user set was reached.
+    Limit(Limit),
+    /// A step could not be committed; nothing after the last committed step happened.
+    StoreFailed(String),
+}
+
+/// A limit that the user set.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum Limit {
+    /// Turns of one run.
+    Turns(u32),
+    /// US dollars of one run.
+    Cost(f64),
+}
+
+/// Something that the user should know.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Trouble {
+    /// Another process moved this session's ref; this one goes on as a branch of its own.
+    Branched {
+        /// The session that this process writes to now.
+        session: SessionId,
+    },
+    /// Calls that were under way when an earlier process died. They are not run again.
+    Interrupted {
+        /// Tool names and their calls.
+        calls: Vec<(String, CallId)>,
+        /// Whether a model call was sent whose answer is not known.
+        model_call: bool,
+    },
+    /// Anything else, in one line.
+    Note(String),
+}

@@ -1,0 +1,156 @@
+//! Identifiers. Content hashes are 32 bytes, never hex, in memory; everything else is a short string.
+
+use std::fmt;
+use std::str::FromStr;
+use std::sync::Arc;
+
+use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
+
+/// A text is not 64 lowercase hexadecimal digits.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("expected 64 lowercase hexadecimal digits")]
+pub struct NotAHash;
+
+macro_rules! hash_id {
+    ($(#[$doc:meta])* $name:ident) => {
+        $(#[$doc])*
+        #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+        pub struct $name(pub [u8; 32]);
+
+        impl $name {
+            /// The first twelve hexadecimal digits: what people are shown.
+            pub fn short(&self) -> String {
+                let mut text = self.to_string();
+                text.truncate(12);
+                text
+            }
+        }
+
+        impl fmt::Display for $name {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                const DIGITS: &[u8; 16] = b"0123456789abcdef";
+                let mut text = [0u8; 64];
+                for (i, byte) in self.0.iter().enumerate() {
+                    text[2 * i] = DIGITS[usize::from(byte >> 4)];
+                    text[2 * i + 1] = DIGITS[usize::from(byte & 15)];
+                }
+                f.write_str(std::str::from_utf8(&text).unwrap_or_default())
+            }
+        }
+
+        impl fmt::Debug for $name {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                write!(f, concat!(stringify!($name), "({})"), self.short())
+            }
+        }
+
+        impl FromStr for $name {
+            type Err = NotAHash;
+            fn from_str(text: &str) -> Result<Self, NotAHash> {
+                parse_hash(text).map(Self)
+            }
+        }
+
+        impl Serialize for $name {
+            fn serialize<S: Serializer>(&self, s: S) -> Result<S::Ok, S::Error> {
+                s.collect_str(self)
+            }
+        }
+
+        impl<'de> Deserialize<'de> for $name {
+            fn deserialize<D: Deserializer<'de>>(d: D) -> Result<Self, D::Error> {
+                let text = std::borrow::Cow::<'de, str>::deserialize(d)?;
+                text.parse().map_err(de::Error::custom)
+            }
+        }
+    };
+}
+
+fn parse_hash(text: &str) -> Result<[u8; 32], NotAHash> {
+    let text = text.as_bytes();
+    if text.len() != 64 {
+        return Err(NotAHash);
+    }
+    let digit = |b: u8| match b {
+        b'0'..=b'9' => Ok(b - b'0'),
+        b'a'..=b'f' => Ok(b - b'a' + 10),
+        _ => Err(NotAHash),
+    };
+    let mut out = [0u8; 32];
+    for (i, byte) in out.iter_mut().enumerate() {
+        *byte = digit(text[2 * i])? << 4 | digit(text[2 * i + 1])?;
+    }
+    Ok(out)
+}
+
+hash_id!(
+    /// The id of a node: SHA-256 of its canonical record.
+    NodeId
+);
+hash_id!(
+    /// The id of a blob: SHA-256 of the canonical form of its type and content.
+    BlobId
+);
+hash_id!(
+    /// The id of a chunk of plain bytes (file contents, images, request bodies): SHA-256 of the bytes.
+    ChunkId
+);
+
+macro_rules! text_id {
+    ($(#[$doc:meta])* $name:ident) => {
+        $(#[$doc])*
+        #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+        #[serde(transparent)]
+        pub struct $name(Arc<str>);
+
+        impl $name {
+            /// The id as text.
+            pub fn as_str(&self) -> &str {
+                &self.0
+            }
+        }
+        impl<T: Into<Arc<str>>> From<T> for $name {
+            fn from(text: T) -> Self {
+                Self(text.into())
+            }
+        }
+        impl fmt::Display for $name {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str(&self.0)
+            }
+        }
+        impl fmt::Debug for $name {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                write!(f, concat!(stringify!($name), "({})"), self.0)
+            }
+        }
+    };
+}
+
+text_id!(
+    /// A session: one lineage with a ref of its own. A UUIDv7 unless the caller chose a name.
+    SessionId
+);
+text_id!(
+    /// One run of the agent: from a prompt until it settles. Every effect of the run carries it.
+    RunId
+);
+text_id!(
+    /// A tool call, as the model named it. Unique only within one assistant message.
+    CallId
+);
+text_id!(
+    /// A message while it is being streamed, before it has a node.
+    MessageId
+);
+text_id!(
+    /// An item that waits in a queue of the session.
+    ItemId
+);
+text_id!(
+    /// A question to the person in front.
+    AskId
+);
+
+/// Milliseconds since the Unix epoch.
+pub type UnixMs = i64;

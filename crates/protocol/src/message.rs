@@ -1,0 +1,356 @@
+//! Messages, in the shapes of Pi's session files.
+
+use serde::{Deserialize, Deserializer, Serialize};
+
+use crate::content::{lenient, tag};
+use crate::{CallId, Content, Json, ToolCall, UnixMs, Usage};
+
+/// One message of a conversation. JSON form: an object with a `role`.
+///
+/// Deserialising never fails on an unknown role or shape: such a value is kept whole in [`Message::Other`].
+#[derive(Debug, Clone, PartialEq, Serialize)]
+#[serde(tag = "role", rename_all = "camelCase")]
+pub enum Message {
+    /// What a person (or a program on their behalf) said.
+    User(UserMessage),
+    /// What the model answered.
+    Assistant(AssistantMessage),
+    /// What a tool returned.
+    ToolResult(ToolResultMessage),
+    /// A command that the user ran by hand.
+    BashExecution(BashExecutionMessage),
+    /// A message of an extension, seen by the model as the user's.
+    Custom(CustomMessage),
+    /// What an abandoned branch held.
+    BranchSummary(BranchSummaryMessage),
+    /// What stood before a compaction.
+    CompactionSummary(CompactionSummaryMessage),
+    /// A message of a role unknown to this version.
+    #[serde(untagged)]
+    Other(Json),
+}
+
+/// Text or blocks.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+#[serde(untagged)]
+pub enum Body {
+    /// Plain text.
+    Text(String),
+    /// Blocks in order.
+    Blocks(Vec<Content>),
+}
+
+/// What a person said.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct UserMessage {
+    /// Text, or text and images.
+    #[serde(default)]
+    pub content: Body,
+    /// When it was said.
+    #[serde(default)]
+    pub timestamp: UnixMs,
+}
+
+/// Why the model stopped.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub enum StopReason {
+    /// It was done.
+    #[default]
+    Stop,
+    /// It reached the limit of output tokens; tool calls in it may be cut and are never run.
+    Length,
+    /// It waits for tool results.
+    ToolUse,
+    /// The call failed; see the error message.
+    Error,
+    /// Someone aborted the call.
+    Aborted,
+    /// The provider answers later.
+    Deferred,
+    /// Still streaming; never stored.
+    Pending,
+}
+
+/// What the model answered.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct AssistantMessage {
+    /// Blocks in the order received.
+    #[serde(default, deserialize_with = "null_is_default")]
+    pub content: Vec<Content>,
+    /// The wire, such as `anthropic-messages`.
+    #[serde(default)]
+    pub api: String,
+    /// The provider's id.
+    #[serde(default)]
+    pub provider: String,
+    /// The model that was asked for.
+    #[serde(default)]
+    pub model: String,
+    /// Tokens and cost.
+    #[serde(default)]
+    pub usage: Usage,
+    /// Why it stopped.
+    #[serde(default)]
+    pub stop_reason: StopReason,
+    /// When the call began.
+    #[serde(default)]
+    pub timestamp: UnixMs,
+    /// The model that answered, when it names another.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub response_model: Option<String>,
+    /// The provider's id of the answer.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub response_id: Option<String>,
+    /// What went wrong, for people.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub error_message: Option<String>,
+    /// The provider's own word for the stop reason, where ours loses something.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub raw_stop_reason: Option<String>,
+}
+
+/// What a tool returned.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct ToolResultMessage {
+    /// The call that this answers.
+    pub tool_call_id: CallId,
+    /// The tool's name.
+    #[serde(default)]
+    pub tool_name: String,
+    /// Text and images, for the model.
+    #[serde(default, deserialize_with = "null_is_default")]
+    pub content: Vec<Content>,
+    /// For fronts, never for the model.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub details: Option<Json>,
+    /// Tokens that the tool itself used.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub usage: Option<Usage>,
+    /// Whether the call failed.
+    #[serde(default)]
+    pub is_error: bool,
+    /// When it was done.
+    #[serde(default)]
+    pub timestamp: UnixMs,
+}
+
+/// A command that the user ran by hand.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct BashExecutionMessage {
+    /// The command line.
+    pub command: String,
+    /// What it printed.
+    #[serde(default)]
+    pub output: String,
+    /// Its exit code; absent when it was killed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub exit_code: Option<i32>,
+    /// Whether it was cancelled.
+    #[serde(default)]
+    pub cancelled: bool,
+    /// Whether the output was cut.
+    #[serde(default)]
+    pub truncated: bool,
+    /// Where the whole output is.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub full_output_path: Option<String>,
+    /// Whether the model must not see it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub exclude_from_context: Option<bool>,
+    /// When it ended.
+    #[serde(default)]
+    pub timestamp: UnixMs,
+}
+
+/// A message of an extension.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct CustomMessage {
+    /// The extension's name for its kind.
+    pub custom_type: String,
+    /// Text or blocks.
+    #[serde(default)]
+    pub content: Body,
+    /// Whether people see it.
+    #[serde(default)]
+    pub display: bool,
+    /// For fronts, never for the model.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub details: Option<Json>,
+    /// When it was added.
+    #[serde(default)]
+    pub timestamp: UnixMs,
+}
+
+/// What an abandoned branch held.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct BranchSummaryMessage {
+    /// The summary.
+    pub summary: String,
+    /// The entry that the branch ended in.
+    #[serde(default)]
+    pub from_id: Option<String>,
+    /// When it was made.
+    #[serde(default)]
+    pub timestamp: UnixMs,
+}
+
+/// What stood before a compaction.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct CompactionSummaryMessage {
+    /// The summary.
+    pub summary: String,
+    /// Tokens of the context before it.
+    #[serde(default)]
+    pub tokens_before: u64,
+    /// When it was made.
+    #[serde(default)]
+    pub timestamp: UnixMs,
+}
+
+impl Message {
+    /// A user's text.
+    pub fn user(text: impl Into<String>, timestamp: UnixMs) -> Self {
+        Self::User(UserMessage { content: Body::Blocks(vec![Content::text(text)]), timestamp })
+    }
+
+    /// The role as it stands on the wire and in nodes; `None` for a message without one.
+    pub fn role(&self) -> Option<std::borrow::Cow<'_, str>> {
+        Some(match self {
+            Self::User(_) => "user".into(),
+            Self::Assistant(_) => "assistant".into(),
+            Self::ToolResult(_) => "toolResult".into(),
+            Self::BashExecution(_) => "bashExecution".into(),
+            Self::Custom(_) => "custom".into(),
+            Self::BranchSummary(_) => "branchSummary".into(),
+            Self::CompactionSummary(_) => "compactionSummary".into(),
+            Self::Other(json) => return tag(json, "role"),
+        })
+    }
+
+    /// When it was said, in milliseconds; 0 when unknown.
+    pub fn timestamp(&self) -> UnixMs {
+        match self {
+            Self::User(m) => m.timestamp,
+            Self::Assistant(m) => m.timestamp,
+            Self::ToolResult(m) => m.timestamp,
+            Self::BashExecution(m) => m.timestamp,
+            Self::Custom(m) => m.timestamp,
+            Self::BranchSummary(m) => m.timestamp,
+            Self::CompactionSummary(m) => m.timestamp,
+            Self::Other(_) => 0,
+        }
+    }
+}
+
+impl AssistantMessage {
+    /// The tool calls, in order.
+    pub fn tool_calls(&self) -> impl Iterator<Item = &ToolCall> {
+        self.content.iter().filter_map(Content::as_tool_call)
+    }
+
+    /// The text blocks joined by newlines.
+    pub fn text(&self) -> String {
+        self.content.iter().filter_map(Content::as_text).collect::<Vec<_>>().join("\n")
+    }
+}
+
+impl Body {
+    /// The text blocks joined by newlines.
+    pub fn text(&self) -> String {
+        match self {
+            Self::Text(text) => text.clone(),
+            Self::Blocks(blocks) => blocks.iter().filter_map(Content::as_text).collect::<Vec<_>>().join("\n"),
+        }
+    }
+
+    /// The blocks; plain text as one block.
+    pub fn blocks(&self) -> std::borrow::Cow<'_, [Content]> {
+        match self {
+            Self::Text(text) => vec![Content::text(text.clone())].into(),
+            Self::Blocks(blocks) => blocks.into(),
+        }
+    }
+}
+
+impl Default for Body {
+    fn default() -> Self {
+        Self::Blocks(Vec::new())
+    }
+}
+
+fn null_is_default<'de, D: Deserializer<'de>, T: Default + Deserialize<'de>>(d: D) -> Result<T, D::Error> {
+    Option::<T>::deserialize(d).map(Option::unwrap_or_default)
+}
+
+impl<'de> Deserialize<'de> for Body {
+    fn deserialize<D: Deserializer<'de>>(d: D) -> Result<Self, D::Error> {
+        let json = Json::deserialize(d)?;
+        match json.get().as_bytes().first() {
+            Some(b'"') => lenient(&json).map(Self::Text),
+            Some(b'n') => Ok(Self::default()),
+            _ => lenient(&json).map(Self::Blocks),
+        }
+        .map_err(serde::de::Error::custom)
+    }
+}
+
+impl<'de> Deserialize<'de> for Message {
+    fn deserialize<D: Deserializer<'de>>(d: D) -> Result<Self, D::Error> {
+        let json = Json::deserialize(d)?;
+        let known = match tag(&json, "role").as_deref() {
+            Some("user") => lenient(&json).map(Self::User),
+            Some("assistant") => lenient(&json).map(Self::Assistant),
+            Some("toolResult") => lenient(&json).map(Self::ToolResult),
+            Some("bashExecution") => lenient(&json).map(Self::BashExecution),
+            Some("custom") => lenient(&json).map(Self::Custom),
+            Some("branchSummary") => lenient(&json).map(Self::BranchSummary),
+            Some("compactionSummary") => lenient(&json).map(Self::CompactionSummary),
+            _ => return Ok(Self::Other(json)),
+        };
+        Ok(known.unwrap_or(Self::Other(json)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[track_caller]
+    fn round_trip(text: &str) -> Message {
+        let message: Message = serde_json::from_str(text).unwrap();
+        assert_eq!(serde_json::to_string(&message).unwrap(), text);
+        message
+    }
+
+    #[test]
+    fn json_is_kept_to_the_byte() {
+        let call = r#"{"role":"assistant","content":[{"type":"thinking","thinking":"","thinkingSignature":"s"},{"type":"toolCall","id":"c","name":"edit","arguments":{"b":1.0,"a":{"__proto__":1,"9":12345678901234567890}}}],"api":"a","provider":"p","model":"m","usage":{"input":1,"output":2,"cacheRead":0,"cacheWrite":0,"totalTokens":3,"cost":{"input":0.1,"output":0.2,"cacheRead":0.0,"cacheWrite":0.0,"total":0.3}},"stopReason":"toolUse","timestamp":5}"#;
+        let Message::Assistant(message) = round_trip(call) else { panic!("an assistant message") };
+        assert_eq!(message.tool_calls().count(), 1);
+        round_trip(r#"{"role":"user","content":"plain","timestamp":1}"#);
+        round_trip(r#"{"role":"user","content":[{"type":"new","x":1.0}],"timestamp":1}"#);
+        assert!(matches!(round_trip(r#"{"role":"system","content":1.0}"#), Message::Other(_)));
+        assert!(matches!(round_trip(r#"{"role":"toolResult","content":[]}"#), Message::Other(_)));
+    }
+
+    #[test]
+    fn null_content_is_empty() {
+        let Message::User(user) = serde_json::from_str(r#"{"role":"user","content":null}"#).unwrap() else {
+            panic!("a user message")
+        };
+        assert_eq!(user.content, Body::default());
+    }
+
+    #[test]
+    fn lone_surrogates_are_seen_as_replacement_characters() {
+        let message: Message = serde_json::from_str(r#"{"role":"user","content":"a\ud800b","timestamp":1}"#).unwrap();
+        assert_eq!(message, Message::User(UserMessage { content: Body::Text("a\u{fffd}b".into()), timestamp: 1 }));
+    }
+}

@@ -1,0 +1,203 @@
+//! Models, what they cost and what was used.
+
+use std::sync::Arc;
+
+use serde::{Deserialize, Serialize};
+
+use crate::{Json, Message};
+
+/// Tokens of one model call. `input` excludes cached tokens.
+#[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct Usage {
+    /// Input tokens that were neither read from nor written to a cache.
+    pub input: u64,
+    /// Output tokens, reasoning included.
+    pub output: u64,
+    /// Input tokens read from the cache.
+    pub cache_read: u64,
+    /// Input tokens written to the cache.
+    pub cache_write: u64,
+    /// Those of `cache_write` that are kept for an hour.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cache_write_1h: Option<u64>,
+    /// Those of `output` that were reasoning.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub reasoning: Option<u64>,
+    /// All of them.
+    pub total_tokens: u64,
+    /// What it cost.
+    pub cost: Cost,
+}
+
+/// US dollars.
+#[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct Cost {
+    /// For uncached input.
+    pub input: f64,
+    /// For output.
+    pub output: f64,
+    /// For input read from the cache.
+    pub cache_read: f64,
+    /// For input written to the cache.
+    pub cache_write: f64,
+    /// The sum.
+    pub total: f64,
+}
+
+/// Prices in US dollars for a million tokens.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct Prices {
+    /// Uncached input.
+    pub input: f64,
+    /// Output.
+    pub output: f64,
+    /// Input read from the cache.
+    pub cache_read: f64,
+    /// Input written to the cache.
+    pub cache_write: f64,
+    /// Other rates above a size of input; the highest that applies counts.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub tiers: Vec<PriceTier>,
+}
+
+/// Rates for large inputs.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct PriceTier {
+    /// Applies when input, cache reads and cache writes together exceed this.
+    pub input_tokens_above: u64,
+    /// Uncached input.
+    pub input: f64,
+    /// Output.
+    pub output: f64,
+    /// Input read from the cache.
+    pub cache_read: f64,
+    /// Input written to the cache.
+    pub cache_write: f64,
+}
+
+/// How hard a model thinks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Thinking {
+    /// Not at all.
+    #[default]
+    Off,
+    /// As little as it can.
+    Minimal,
+    /// A little.
+    Low,
+    /// As most tasks want.
+    Medium,
+    /// A lot.
+    High,
+    /// More than a lot, where the model has it.
+    Xhigh,
+    /// All it can, where the model has it.
+    Max,
+}
+
+/// One model that can be called, as the catalogue and `models.json` describe it.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct Model {
+    /// The provider's id for it.
+    pub id: String,
+    /// Its name for people.
+    pub name: String,
+    /// The wire, such as `anthropic-messages`.
+    pub api: String,
+    /// The provider's id.
+    pub provider: String,
+    /// Where requests go, without the wire's own path.
+    pub base_url: String,
+    /// Whether it can think.
+    pub reasoning: bool,
+    /// What the wire calls each level of thinking; `null` hides a level.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub thinking_level_map: Option<Json>,
+    /// `text`, `image`.
+    pub input: Vec<String>,
+    /// Prices.
+    pub cost: Prices,
+    /// Tokens of input and output together.
+    pub context_window: u64,
+    /// Tokens of output at most.
+    pub max_tokens: u64,
+    /// Headers for every request.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub headers: Option<Json>,
+    /// Quirks of the wire.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub compat: Option<Json>,
+}
+
+impl Model {
+    /// Whether it takes images.
+    pub fn sees_images(&self) -> bool {
+        self.input.iter().any(|kind| kind == "image")
+    }
+
+    /// The price of `usage`; `cost` in it is ignored.
+    pub fn price(&self, usage: &Usage) -> Cost {
+        let sent = usage.input + usage.cache_read + usage.cache_write;
+        let tier = self
+            .cost
+            .tiers
+            .iter()
+            .filter(|tier| sent > tier.input_tokens_above)
+            .max_by_key(|tier| tier.input_tokens_above);
+        let rates = tier.map_or(
+            (self.cost.input, self.cost.output, self.cost.cache_read, self.cost.cache_write),
+            |t| (t.input, t.output, t.cache_read, t.cache_write),
+        );
+        #[expect(clippy::cast_precision_loss, reason = "token counts are far below 2^52")]
+        let of = |tokens: u64, rate: f64| tokens as f64 * rate / 1e6;
+        let long = usage.cache_write_1h.unwrap_or(0).min(usage.cache_write);
+        let mut cost = Cost {
+            input: of(usage.input, rates.0),
+            output: of(usage.output, rates.1),
+            cache_read: of(usage.cache_read, rates.2),
+            // What is kept for an hour costs twice the input rate.
+            cache_write: of(usage.cache_write - long, rates.3) + of(long, rates.0 * 2.0),
+            total: 0.0,
+        };
+        cost.total = cost.input + cost.output + cost.cache_read + cost.cache_write;
+        cost
+    }
+}
+
+/// A tool as the model sees it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct ToolSpec {
+    /// Its name: `[a-zA-Z0-9_-]{1,64}`.
+    pub name: String,
+    /// What it does, for the model.
+    pub description: String,
+    /// JSON Schema of its arguments: an object schema.
+    pub parameters: Json,
+}
+
+/// Everything that a model call is made of. A pure function of committed nodes and a frozen prefix.
+#[derive(Debug, Clone)]
+pub struct ModelRequest {
+    /// The model.
+    pub model: Arc<Model>,
+    /// The system prompt; empty for none.
+    pub system: Arc<str>,
+    /// The tools, in the order in which they are declared.
+    pub tools: Arc<[ToolSpec]>,
+    /// A valid conversation: every tool call answered once, starting with the user's side. It may still hold
+    /// what the wire must adapt: thinking of other models, foreign call ids, images for a blind model.
+    pub messages: Vec<Arc<Message>>,
+    /// How hard to think.
+    pub thinking: Thinking,
+    /// Output tokens at most; `None` for the model's own limit.
+    pub max_tokens: Option<u64>,
+    /// Names the session to providers that keep caches apart.
+    pub session: Option<String>,
+}

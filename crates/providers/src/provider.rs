@@ -1,0 +1,69 @@
+//! The seam between the engine and anything that answers like a model.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use futures_util::future::BoxFuture;
+use quipu_protocol::{AssistantMessage, Attempt, Delta, Json, ModelError, ModelRequest};
+use tokio::sync::mpsc;
+use tokio_util::sync::CancellationToken;
+
+/// Something that answers like a model: a wire with its credential, or a script.
+pub trait Provider: Send + Sync + 'static {
+    /// The exact bytes that [`Provider::send`] will send. Pure: the same request gives the same bytes.
+    ///
+    /// # Errors
+    /// `InvalidRequest` when the wire cannot say it.
+    fn encode(&self, request: &ModelRequest) -> Result<Bytes, ModelError>;
+
+    /// Whether the server is on this machine (a loopback address, a script).
+    fn is_local(&self) -> bool;
+
+    /// Sends `call.body` and reports. Resolves when the answer is complete, has failed for good or was
+    /// cancelled; never hangs longer than its timeouts. Nothing of it goes on after the future is dropped.
+    fn send(&self, call: Call) -> BoxFuture<'_, CallEnd>;
+}
+
+/// A call to make.
+pub struct Call {
+    /// What `body` was made from.
+    pub request: Arc<ModelRequest>,
+    /// The bytes to send.
+    pub body: Bytes,
+    /// Where pieces of the answer go. Bounded: a slow reader slows the stream.
+    pub events: mpsc::Sender<CallEvent>,
+    /// Ends the call early.
+    pub cancel: CancellationToken,
+}
+
+/// What happens during a call, in order.
+#[derive(Debug, Clone, PartialEq)]
+pub enum CallEvent {
+    /// The answer begins: headers came and the first event was read. `message` has no content yet.
+    Started(Box<AssistantMessage>),
+    /// A piece of it.
+    Delta(Delta),
+    /// What was streamed so far is void, or nothing came: the same bytes are sent again after `delay`.
+    Retry {
+        /// The attempt that will follow, from 2.
+        attempt: u32,
+        /// How long we wait, no shorter than the server asked.
+        delay: Duration,
+        /// What went wrong.
+        error: ModelError,
+    },
+}
+
+/// How a call ended.
+#[derive(Debug, Clone, PartialEq)]
+pub struct CallEnd {
+    /// The answer; what came of it when it failed (`stop_reason` error or aborted, usage as far as known).
+    pub message: AssistantMessage,
+    /// Why it failed.
+    pub error: Option<ModelError>,
+    /// Each time that the body was sent, in order.
+    pub attempts: Vec<Attempt>,
+    /// Events of the stream that this version does not know, verbatim.
+    pub unknown: Vec<Json>,
+}

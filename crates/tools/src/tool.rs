@@ -1,0 +1,89 @@
+//! What a tool is.
+
+use std::future::Future;
+use std::path::PathBuf;
+use std::pin::Pin;
+use std::sync::Arc;
+
+use quipu_protocol::{CallId, Content, Json, ToolSpec};
+use tokio_util::sync::CancellationToken;
+
+/// Something that the model can run.
+pub trait Tool: Send + Sync + 'static {
+    /// Its declaration for the model.
+    fn spec(&self) -> &ToolSpec;
+
+    /// What the call would touch, for ordering calls of one batch. `args` are valid for the schema.
+    fn touches(&self, args: &serde_json::Value, cx: &ToolContext) -> Touches {
+        let _ = (args, cx);
+        Touches::Nothing
+    }
+
+    /// Runs it. Failure is a result with `is_error`, never a panic. When `cx.cancel` fires it returns soon, with
+    /// every process that it started gone.
+    fn run<'a>(&'a self, call: Invocation, cx: &'a ToolContext) -> Pin<Box<dyn Future<Output = ToolOutput> + Send + 'a>>;
+}
+
+/// What a call touches.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Touches {
+    /// Nothing that another call could notice.
+    Nothing,
+    /// Reads these files (keys as [`quipu_workspace`] makes them: resolved paths).
+    Reads(Vec<PathBuf>),
+    /// Changes these files.
+    Writes(Vec<PathBuf>),
+    /// Could touch any file, such as a shell command. Ordered with every file tool, not with its like.
+    Anything,
+}
+
+/// One call to run.
+#[derive(Debug, Clone)]
+pub struct Invocation {
+    /// The call.
+    pub id: CallId,
+    /// The arguments, checked against the schema, secrets put back.
+    pub args: Json,
+}
+
+/// What a tool may use.
+#[derive(Clone)]
+pub struct ToolContext {
+    /// The directory that relative paths start from.
+    pub cwd: PathBuf,
+    /// Environment for child processes, beyond what is inherited: name and value; `None` removes.
+    pub env: Arc<[(String, Option<String>)]>,
+    /// Where whole outputs are spilled (0700), such as a long command's.
+    pub spill_dir: PathBuf,
+    /// Told the tail of the output so far (at most 50 KB), not more often than every 100 ms.
+    pub progress: Arc<dyn Fn(&str) + Send + Sync>,
+    /// Fires when the call must stop.
+    pub cancel: CancellationToken,
+    /// Whether the model takes images.
+    pub sees_images: bool,
+}
+
+/// What a tool returned.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct ToolOutput {
+    /// Text and images, for the model.
+    pub content: Vec<Content>,
+    /// For fronts, never for the model.
+    pub details: Option<Json>,
+    /// Whether it failed.
+    pub is_error: bool,
+    /// When every call of a batch says so, the run ends without another model call.
+    pub terminate: bool,
+}
+
+impl ToolOutput {
+    /// A text result.
+    pub fn text(text: impl Into<String>) -> Self {
+        Self { content: vec![Content::text(text)], ..Self::default() }
+    }
+
+    /// A failure, told in text.
+    pub fn error(text: impl Into<String>) -> Self {
+        Self { content: vec![Content::text(text)], is_error: true, ..Self::default() }
+    }
+}
