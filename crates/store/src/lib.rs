@@ -1,1 +1,10 @@
-//! Placeholder
+//! Where the graph is kept: the [`Store`] trait, and SQLite behind it.
+//!
+//! The only crate that speaks SQL. It knows objects, refs and the small tables that a crash must not lose; it
+//! must not know the loop, providers or tools, and takes from `quipu-transcript` only what derived rows need.
+
+mod api;
+mod error;
+
+pub use api::*;
+pub use error::*;

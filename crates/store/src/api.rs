@@ -1,0 +1,575 @@
+//! The trait that everything above the store is written against, and its words.
+
+use std::fmt;
+use std::future::Future;
+use std::ops::Range;
+use std::path::Path;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use quipu_dag::{Blob, Node};
+use quipu_protocol::{BlobId, CallId, ChunkId, ItemId, Json, NodeId, RunId, SessionId, UnixMs};
+use serde::{Deserialize, Serialize};
+
+use crate::StoreError;
+
+/// What every operation returns. Runs on any executor: the work is done by threads of the store.
+pub type Fut<'a, T> = Pin<Box<dyn Future<Output = Result<T, StoreError>> + Send + 'a>>;
+
+/// Bytes of one chunk at most: 1 GiB.
+pub const CHUNK_LIMIT: u64 = 1 << 30;
+/// Bytes of one blob's content at most: 512 MiB.
+pub const BLOB_LIMIT: u64 = 512 << 20;
+
+/// A graph of nodes with refs into it, and what a crash must not lose.
+///
+/// Dropping a future may stop a read; a write that was queued is finished.
+pub trait Store: Send + Sync + 'static {
+    /// Writes all of `batch` or nothing, in one transaction. Resolved = durable as asked.
+    ///
+    /// # Errors
+    /// `Conflict`, `Fenced`, `Missing` (a parent, part, ref target or inbox item that does not exist),
+    /// `TooLarge`, `Busy`, `Full`, `ReadOnly`, `Corrupt`, `Io`.
+    fn commit(&self, batch: Commit) -> Fut<'_, ()>;
+
+    /// Where a ref stands.
+    fn head<'a>(&'a self, name: &'a RefName) -> Fut<'a, Option<NodeId>>;
+
+    /// All refs whose names begin with `prefix`, by name.
+    fn heads<'a>(&'a self, prefix: &'a str) -> Fut<'a, Vec<Head>>;
+
+    /// The nodes, one for each id, in the order asked.
+    fn nodes<'a>(&'a self, ids: &'a [NodeId]) -> Fut<'a, Vec<Option<Node>>>;
+
+    /// The blobs, one for each id, in the order asked.
+    fn blobs<'a>(&'a self, ids: &'a [BlobId]) -> Fut<'a, Vec<Option<Blob>>>;
+
+    /// Bytes of a chunk; the range is cut to its size, `0..u64::MAX` is all of it. What is returned was checked
+    /// against the chunk's id (or, in a large chunk, the ids of the pieces that were read).
+    ///
+    /// # Errors
+    /// `Missing` when there is no such chunk, `Corrupt` when its bytes are not those of its id.
+    fn chunk(&self, id: ChunkId, bytes: Range<u64>) -> Fut<'_, Vec<u8>>;
+
+    /// The nodes from `until` down to `from`, oldest first, `from` last. A missing parent ends it like a root.
+    ///
+    /// # Errors
+    /// `Missing` when `from` is not there, or `Until::Node` names a node that is not one of its ancestors.
+    fn lineage(&self, from: NodeId, until: Until) -> Fut<'_, Vec<Node>>;
+
+    /// The node on the lineage of `of` that has `depth` nodes before it: 0 is the root. `None` when the lineage
+    /// is shorter or `of` is not there.
+    fn ancestor(&self, of: NodeId, depth: u32) -> Fut<'_, Option<NodeId>>;
+
+    /// The last node that both lineages share (which may be one of the two); `None` when they share none.
+    fn fork_point(&self, a: NodeId, b: NodeId) -> Fut<'_, Option<NodeId>>;
+
+    /// The direct children of each node, in the order in which they were written.
+    fn children<'a>(&'a self, of: &'a [NodeId]) -> Fut<'a, Vec<Edge>>;
+
+    /// What a person or another program calls a node.
+    fn resolve<'a>(&'a self, id: &'a Spelling, scope: &'a Scope) -> Fut<'a, Resolved>;
+
+    /// The action log, newest first.
+    fn actions(&self, query: ActionQuery) -> Fut<'_, Vec<LoggedAction>>;
+
+    /// Sessions, the last changed first.
+    fn sessions(&self, query: SessionQuery) -> Fut<'_, Vec<SessionRow>>;
+
+    /// Takes, or renews, the lease on a ref for `ttl`; `Duration::ZERO` gives it back. Each new holder gets a
+    /// higher fence. Moves that carry a fence fail once somebody else has the lease.
+    ///
+    /// # Errors
+    /// `Fenced` while somebody else holds it.
+    fn lease<'a>(&'a self, name: &'a RefName, owner: &'a Owner, ttl: Duration) -> Fut<'a, Fence>;
+
+    /// What a session left open: queued inputs, and steps that began.
+    fn pending<'a>(&'a self, session: &'a SessionId) -> Fut<'a, Pending>;
+
+    /// Resolves after the next commit to the store, by this process or (within about a quarter of a second) by
+    /// another.
+    fn changed(&self) -> Fut<'_, ()>;
+}
+
+/// Care for a store.
+pub trait Upkeep: Send + Sync + 'static {
+    /// Reads everything and reports what does not hold. Finding damage is not an error.
+    fn check(&self) -> Fut<'_, Report>;
+
+    /// Drops all derived tables and makes them anew from the graph.
+    fn rebuild(&self) -> Fut<'_, ()>;
+
+    /// Writes a consistent copy to a new file, mode 0600.
+    ///
+    /// # Errors
+    /// `Io` when `to` exists, `Full`.
+    fn backup<'a>(&'a self, to: &'a Path) -> Fut<'a, ()>;
+}
+
+/// One step: everything in it becomes durable together.
+#[derive(Debug, Clone, Default)]
+pub struct Commit {
+    /// Content. Blobs that are there already are left as they are.
+    pub blobs: Vec<Blob>,
+    /// Plain bytes.
+    pub chunks: Vec<NewChunk>,
+    /// Nodes, parents before children. Their parents and parts must be in the store or in this commit.
+    pub nodes: Vec<Node>,
+    /// Refs that move, last.
+    pub moves: Vec<RefMove>,
+    /// Rows for the action log.
+    pub actions: Vec<Action>,
+    /// Changes to inbox and steps, applied in order.
+    pub ops: Vec<Op>,
+    /// What it must survive.
+    pub durability: Durability,
+}
+
+/// What a commit survives once it is acknowledged.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
+pub enum Durability {
+    /// The death of the process.
+    #[default]
+    Process,
+    /// The loss of power.
+    Power,
+}
+
+/// Plain bytes to keep, at most [`CHUNK_LIMIT`].
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum NewChunk {
+    /// Kept for themselves.
+    Full {
+        /// SHA-256 of `bytes`.
+        id: ChunkId,
+        /// The bytes.
+        bytes: Arc<[u8]>,
+    },
+    /// Kept as the difference to another chunk; read back like any other. Whole when `base` is not there or
+    /// the difference would not be smaller.
+    Delta {
+        /// SHA-256 of `bytes`.
+        id: ChunkId,
+        /// A chunk with nearly the same bytes.
+        base: ChunkId,
+        /// The bytes.
+        bytes: Arc<[u8]>,
+    },
+}
+
+/// The name of a ref.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct RefName(Arc<str>);
+
+impl RefName {
+    /// The ref that other programs read as the head of the most recent session. Published, never parented on.
+    pub const PI_HEAD: &'static str = "PI_HEAD";
+
+    /// The ref of a session: `quipu/<session>`.
+    pub fn session(session: &SessionId) -> Self {
+        Self(format!("quipu/{session}").into())
+    }
+
+    /// The name as text.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl<T: Into<Arc<str>>> From<T> for RefName {
+    fn from(text: T) -> Self {
+        Self(text.into())
+    }
+}
+
+impl fmt::Display for RefName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl fmt::Debug for RefName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "RefName({})", self.0)
+    }
+}
+
+/// A ref that moves.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RefMove {
+    /// The ref.
+    pub name: RefName,
+    /// Where it must stand for the move to happen.
+    pub expect: Expect,
+    /// Where it goes; `None` removes it.
+    pub to: Option<NodeId>,
+    /// The lease under which it is moved, where one is held.
+    pub fence: Option<Fence>,
+    /// Why, for the log of refs.
+    pub why: String,
+}
+
+impl RefMove {
+    /// A move that happens only if the ref stands at `expect` (`None`: does not exist).
+    pub fn swap(name: RefName, expect: Option<NodeId>, to: NodeId, why: impl Into<String>) -> Self {
+        let expect = expect.map_or(Expect::Absent, Expect::At);
+        Self { name, expect, to: Some(to), fence: None, why: why.into() }
+    }
+
+    /// A move that happens wherever the ref stands: for refs that are published for others.
+    pub fn publish(name: RefName, to: NodeId, why: impl Into<String>) -> Self {
+        Self { name, expect: Expect::Any, to: Some(to), fence: None, why: why.into() }
+    }
+}
+
+/// Where a ref must stand.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Expect {
+    /// At this node.
+    At(NodeId),
+    /// It must not exist.
+    Absent,
+    /// Anywhere or nowhere.
+    Any,
+}
+
+/// A ref and where it stands.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Head {
+    /// The ref.
+    pub name: RefName,
+    /// Its node.
+    pub node: NodeId,
+}
+
+/// Who holds a lease: unique for each process that writes, such as host, process and start time.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct Owner(pub String);
+
+/// The number of a lease; grows with each new holder of a ref.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Fence(pub u64);
+
+/// A row for the action log, which other programs read.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Action {
+    /// When.
+    pub timestamp: UnixMs,
+    /// Such as `BOOT`, `SESSION_SWITCH`, `INCARNATE`; ours begin with `QUIPU_`.
+    pub kind: String,
+    /// The node that was left.
+    pub from: Option<NodeId>,
+    /// The node that was reached.
+    pub to: Option<NodeId>,
+    /// JSON, or plain text of older programs.
+    pub metadata: Option<String>,
+}
+
+/// A row of the action log.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct LoggedAction {
+    /// Its number; grows.
+    pub id: i64,
+    /// The row.
+    pub action: Action,
+}
+
+/// Which rows of the action log.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct ActionQuery {
+    /// Only these kinds; empty for all.
+    pub kinds: Vec<String>,
+    /// Only rows that reached a node on the lineage of this one.
+    pub lineage: Option<NodeId>,
+    /// Only rows with a lower number.
+    pub before: Option<i64>,
+    /// At most so many.
+    pub limit: Option<usize>,
+}
+
+/// A change to the small tables that hold what a crash must not lose.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Op {
+    /// An input waits in a queue of the session.
+    InboxPut {
+        /// The session.
+        session: SessionId,
+        /// The input.
+        item: InboxItem,
+    },
+    /// An input left its queue: taken in the commit of its user node, or taken back. Leaves exactly once: the
+    /// commit fails with `Missing` when it is not there.
+    InboxTake {
+        /// The session.
+        session: SessionId,
+        /// The input.
+        item: ItemId,
+    },
+    /// A step began or went on: inserts or replaces the row of its session, run and call.
+    StepPut {
+        /// The session.
+        session: SessionId,
+        /// The step.
+        step: Step,
+    },
+    /// A step is part of the graph now, or never will be.
+    StepRemove {
+        /// The session.
+        session: SessionId,
+        /// The run.
+        run: RunId,
+        /// The step.
+        call: StepCall,
+    },
+    /// Removes all steps of a run.
+    RunRemove {
+        /// The session.
+        session: SessionId,
+        /// The run.
+        run: RunId,
+    },
+}
+
+/// An input that waits.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct InboxItem {
+    /// Names it; unique within its session.
+    pub id: ItemId,
+    /// The queue, such as `steer` or `followUp`.
+    pub queue: String,
+    /// The input.
+    pub input: Json,
+}
+
+/// A model call or a tool call under way.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Step {
+    /// The run that it belongs to.
+    pub run: RunId,
+    /// Which step of the run.
+    pub call: StepCall,
+    /// How far it is.
+    pub state: StepState,
+    /// What is known of it: a recorded request, a call, a result. Opaque to the store; at most [`BLOB_LIMIT`].
+    pub data: Option<Vec<u8>>,
+}
+
+/// Which step of a run.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum StepCall {
+    /// The model call; a run has one at a time.
+    Model,
+    /// A tool call.
+    Tool(CallId),
+}
+
+/// How far a step is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum StepState {
+    /// A model call was recorded and its request may have been sent.
+    Sent,
+    /// A tool call was recorded and has not begun.
+    Announced,
+    /// A tool call may have begun.
+    Running,
+    /// The result is kept, but is not yet a node.
+    Done,
+}
+
+/// What a session left open.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Pending {
+    /// Inputs in the order in which they came.
+    pub inbox: Vec<InboxItem>,
+    /// Steps in the order in which they were first put.
+    pub steps: Vec<Step>,
+}
+
+/// How far back a lineage goes. The node named is part of it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Until {
+    /// To the root.
+    Root,
+    /// To this node.
+    Node(NodeId),
+    /// This many nodes at most.
+    Count(usize),
+    /// To the newest node that stands for all before it (a compaction), else to the root.
+    Checkpoint,
+}
+
+/// A node and one of its children.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Edge {
+    /// The node that was asked about.
+    pub parent: NodeId,
+    /// Its child.
+    pub child: NodeId,
+}
+
+/// What somebody calls a node: `HEAD`, `pi:…` or `ext:…` (an entry's own id), 64 hexadecimal digits or at least
+/// the first four, a session or at least the first four characters of one, the name of a ref.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct Spelling(pub String);
+
+impl<T: Into<String>> From<T> for Spelling {
+    fn from(text: T) -> Self {
+        Self(text.into())
+    }
+}
+
+/// Where a spelling is read.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Scope {
+    /// What `HEAD` means; among entries with the same id of their own, the one on its lineage wins.
+    pub head: Option<NodeId>,
+}
+
+/// What a spelling means.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Resolved {
+    /// This node.
+    One(Candidate),
+    /// One of these (at least two, at most 20, the newest first); say more.
+    Many(Vec<Candidate>),
+    /// Nothing.
+    None,
+}
+
+/// A node that a spelling could mean.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Candidate {
+    /// The node.
+    pub node: NodeId,
+    /// How it was found.
+    pub by: FoundBy,
+    /// Its role.
+    pub role: String,
+    /// The writer's own id of the entry.
+    pub external_id: Option<String>,
+    /// When it was committed.
+    pub timestamp: UnixMs,
+    /// The session that it belongs to.
+    pub session: Option<SessionId>,
+}
+
+/// How a spelling led to a node.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum FoundBy {
+    /// `HEAD`.
+    Head,
+    /// Its id or the beginning of it.
+    Hash,
+    /// The writer's own id of the entry.
+    ExternalId,
+    /// A session, whose head it is.
+    Session,
+    /// A ref, which stands at it.
+    Ref,
+}
+
+/// Which sessions.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct SessionQuery {
+    /// Only those that work in this directory, as the session's start spells it.
+    pub cwd: Option<String>,
+    /// Only this one.
+    pub id: Option<SessionId>,
+    /// At most so many.
+    pub limit: Option<usize>,
+}
+
+/// A session at a glance. Numbers cover everything below its first node that is no later session, abandoned
+/// branches too.
+#[derive(Debug, Clone, PartialEq)]
+pub struct SessionRow {
+    /// The session.
+    pub id: SessionId,
+    /// Its ref.
+    pub name: RefName,
+    /// Where the ref stands; `None` when it was removed or never set.
+    pub head: Option<NodeId>,
+    /// Its first node.
+    pub base: NodeId,
+    /// The directory that it works in.
+    pub cwd: String,
+    /// The program that writes it.
+    pub agent: String,
+    /// The first line that the user said, at most 200 characters, without control characters; may be empty.
+    pub title: String,
+    /// The model that it began with.
+    pub model: String,
+    /// The session that it was forked from.
+    pub parent: Option<SessionId>,
+    /// When its first node was written.
+    pub created: UnixMs,
+    /// When its last node was written.
+    pub updated: UnixMs,
+    /// Its nodes, without the first.
+    pub entries: u64,
+    /// US dollars, as far as known.
+    pub cost: f64,
+}
+
+/// What a check found.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Report {
+    /// Nodes.
+    pub nodes: u64,
+    /// Blobs.
+    pub blobs: u64,
+    /// Chunks.
+    pub chunks: u64,
+    /// Refs.
+    pub refs: u64,
+    /// Sessions.
+    pub sessions: u64,
+    /// Steps that a crash left open; not a problem.
+    pub open_steps: u64,
+    /// Inputs that wait; not a problem.
+    pub inbox: u64,
+    /// Nodes whose id is no hash of any known form of record: written by another program, not damage.
+    pub unverifiable: u64,
+    /// Bytes of the file.
+    pub file_bytes: u64,
+    /// Bytes of its write-ahead log.
+    pub wal_bytes: u64,
+    /// How many problems there are.
+    pub problem_count: u64,
+    /// The first 100 of them.
+    pub problems: Vec<Problem>,
+}
+
+/// Something that does not hold.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Problem {
+    /// What to branch on.
+    pub kind: ProblemKind,
+    /// What and where, in one line.
+    pub what: String,
+}
+
+/// What does not hold.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum ProblemKind {
+    /// SQLite finds the file damaged.
+    File,
+    /// A blob's content is not that of its id.
+    Blob,
+    /// A chunk's bytes are not those of its id, or cannot be read.
+    Chunk,
+    /// A node of ours whose id is not that of its record.
+    Node,
+    /// A node's parent is missing, or its lineage runs in a circle.
+    Parent,
+    /// A part of a node of ours is missing.
+    Part,
+    /// A ref stands at a node that does not exist.
+    Ref,
+    /// An open step or waiting input of a session that does not exist.
+    Orphan,
+    /// A derived table is not what `rebuild` would make.
+    Derived,
+}

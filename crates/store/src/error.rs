@@ -1,0 +1,146 @@
+//! What can go wrong with a store. Closed: callers branch on the variant, never on the text.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use quipu_protocol::NodeId;
+
+use crate::RefName;
+
+/// A store operation failed. Nothing of the operation was kept. Every message says what happened, where, and
+/// what to do.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum StoreError {
+    /// A ref does not stand where the writer thought. Nothing of the commit was kept: write it as a branch.
+    #[error(
+        "ref `{name}` moved: it stands at {}, because another process wrote to this session; \
+         continue as a branch of your own",
+        at(found)
+    )]
+    Conflict {
+        /// The ref.
+        name: RefName,
+        /// Where it stands; `None` when it does not exist.
+        found: Option<NodeId>,
+    },
+    /// The lease on a ref is held by someone else, or the fence that came with a move is no longer the newest.
+    #[error("ref `{name}` is leased to `{owner}`; wait until that lease ends, or write to another session")]
+    Fenced {
+        /// The ref.
+        name: RefName,
+        /// Who holds the lease now; empty when nobody does.
+        owner: String,
+    },
+    /// Another program holds the file's lock.
+    #[error(
+        "{} was locked by another program for {} s; end that program (or its open transaction) and try again",
+        path.display(), waited.as_secs()
+    )]
+    Busy {
+        /// The file.
+        path: PathBuf,
+        /// How long we waited.
+        waited: Duration,
+    },
+    /// The disk, the quota or the file-size limit is used up. The store can be used again once there is room.
+    #[error("no room to write {}: {detail}; free some space or raise the limit, then try again", path.display())]
+    Full {
+        /// The file.
+        path: PathBuf,
+        /// What SQLite or the system said.
+        detail: String,
+    },
+    /// The file or its directory cannot be written.
+    #[error(
+        "{} is read-only; reading works, but to record steps make the file and its directory writable for you, \
+         or name another store with --store",
+        path.display()
+    )]
+    ReadOnly {
+        /// The file.
+        path: PathBuf,
+    },
+    /// The file is damaged.
+    #[error(
+        "{} is damaged: {what}; keep a copy of it, then restore a backup, or name another store with --store",
+        path.display()
+    )]
+    Corrupt {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong.
+        what: String,
+    },
+    /// The file was written by a newer Quipu.
+    #[error(
+        "{} has format {found}, and this program knows formats up to {known}; use the newer Quipu that wrote it",
+        path.display()
+    )]
+    NewerVersion {
+        /// The file.
+        path: PathBuf,
+        /// Its format.
+        found: i64,
+        /// The newest format that this program knows.
+        known: i64,
+    },
+    /// The file or its directory belongs to another user.
+    #[error(
+        "{} belongs to user {owner}, and this program runs as user {user}; name a store of your own with --store",
+        path.display()
+    )]
+    NotOwner {
+        /// The file or directory.
+        path: PathBuf,
+        /// Its owner's number.
+        owner: u32,
+        /// Our effective user's number.
+        user: u32,
+    },
+    /// The path leads through a symbolic link that could be turned elsewhere.
+    #[error("{} is a symbolic link; name the file that it points at", path.display())]
+    Symlink {
+        /// The link.
+        path: PathBuf,
+    },
+    /// The path is no store: not a regular file, or a database of something else.
+    #[error("{} is not a store: {what}; name another file with --store", path.display())]
+    NotAStore {
+        /// The file.
+        path: PathBuf,
+        /// What it is.
+        what: String,
+    },
+    /// Something that was named does not exist.
+    #[error("{what} is not in the store {}", path.display())]
+    Missing {
+        /// The store.
+        path: PathBuf,
+        /// What was asked for.
+        what: String,
+    },
+    /// Something exceeds a limit.
+    #[error("{what} is {size} bytes, and the store takes at most {limit}; split it or leave it out")]
+    TooLarge {
+        /// What is too large.
+        what: String,
+        /// Its size in bytes.
+        size: u64,
+        /// The limit in bytes.
+        limit: u64,
+    },
+    /// Anything else that the system or SQLite refused.
+    #[error("could not {doing} {}: {detail}; check the file and its disk, then try again", path.display())]
+    Io {
+        /// The file.
+        path: PathBuf,
+        /// What was being done, as a verb.
+        doing: String,
+        /// What the system said.
+        detail: String,
+    },
+}
+
+fn at(found: &Option<NodeId>) -> String {
+    found.as_ref().map_or_else(|| "nothing".to_owned(), NodeId::short)
+}
