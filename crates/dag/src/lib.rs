@@ -3,7 +3,13 @@
 //! Pure: no IO, no clock. It knows bytes and hashes; what an object *means* (a message, a session) is the
 //! business of `quipu-transcript`.
 
+mod canonical;
+mod json;
 mod object;
+mod text;
 
+pub use canonical::{canonical, hash_content, hash_json, is_canonical, quoted, sha256};
+pub use json::*;
 pub use object::*;
 pub use quipu_protocol::{BlobId, ChunkId, NodeId, NotAHash};
+pub use text::*;

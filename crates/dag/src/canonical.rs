@@ -1,0 +1,203 @@
+//! The one spelling of a value that is hashed: what JavaScript's `JSON.stringify` writes after a sorter has
+//! rebuilt each object with its keys in order. Not RFC 8785: integer-like keys come first, `__proto__` is lost.
+
+use sha2::{Digest, Sha256};
+
+use crate::{JsonError, Text, Value};
+
+/// SHA-256 of plain bytes.
+pub fn sha256(bytes: &[u8]) -> [u8; 32] {
+    Sha256::digest(bytes).into()
+}
+
+/// SHA-256 of the canonical form of a value.
+pub fn hash_content(value: &Value) -> [u8; 32] {
+    sha256(canonical(value).as_bytes())
+}
+
+/// SHA-256 of the canonical form of a JSON text.
+///
+/// # Errors
+/// When `text` is not JSON that [`Value::parse`] takes.
+pub fn hash_json(text: &str) -> Result<[u8; 32], JsonError> {
+    Value::parse(text).map(|value| hash_content(&value))
+}
+
+/// The canonical form of a value.
+pub fn canonical(value: &Value) -> String {
+    let mut out = String::new();
+    write_value(&mut out, value);
+    out
+}
+
+/// Whether a JSON text is canonical already, so that reading and writing it again changes no byte.
+pub fn is_canonical(text: &str) -> bool {
+    Value::parse(text).is_ok_and(|value| canonical(&value) == text)
+}
+
+// An array or object that is being written: no recursion, so that depth costs heap and not stack.
+enum Open<'a> {
+    Array(std::slice::Iter<'a, Value>),
+    Object(std::vec::IntoIter<(&'a Text, &'a Value)>),
+}
+
+pub(crate) fn write_value(out: &mut String, value: &Value) {
+    let mut open: Vec<Open<'_>> = Vec::new();
+    let mut next = Some(value);
+    loop {
+        match next {
+            None => {}
+            Some(Value::Null) => out.push_str("null"),
+            Some(Value::Bool(true)) => out.push_str("true"),
+            Some(Value::Bool(false)) => out.push_str("false"),
+            Some(Value::Number(number)) => write_number(out, *number),
+            Some(Value::String(text)) => write_text(out, text),
+            Some(Value::Array(items)) => {
+                out.push('[');
+                open.push(Open::Array(items.iter()));
+            }
+            Some(Value::Object(members)) => {
+                out.push('{');
+                open.push(Open::Object(sorted(members).into_iter()));
+            }
+        }
+        // A bracket that was just opened has no comma before its first value.
+        next = match open.last_mut() {
+            None => return,
+            Some(Open::Array(items)) => match items.next() {
+                Some(item) => {
+                    comma(out, b'[');
+                    Some(item)
+                }
+                None => {
+                    out.push(']');
+                    open.pop();
+                    None
+                }
+            },
+            Some(Open::Object(members)) => match members.next() {
+                Some((name, item)) => {
+                    comma(out, b'{');
+                    write_text(out, name);
+                    out.push(':');
+                    Some(item)
+                }
+                None => {
+                    out.push('}');
+                    open.pop();
+                    None
+                }
+            },
+        };
+    }
+}
+
+/// A comma, unless the last byte opened this very bracket. No value ends in an opening bracket (a string ends
+/// in a quote), so the last byte tells.
+fn comma(out: &mut String, bracket: u8) {
+    if out.as_bytes().last() != Some(&bracket) {
+        out.push(',');
+    }
+}
+
+fn sorted(members: &[(Text, Value)]) -> Vec<(&Text, &Value)> {
+    let mut members: Vec<(Option<u32>, &Text, &Value)> = members
+        .iter()
+        .filter(|(name, _)| name != "__proto__")
+        .map(|(name, value)| (array_index(name), name, value))
+        .collect();
+    // Reversed first: of equal names the last then stands first in the stable order, and is kept.
+    members.reverse();
+    members.sort_by(|(a_index, a, _), (b_index, b, _)| match (a_index, b_index) {
+        (Some(a), Some(b)) => a.cmp(b),
+        (Some(_), None) => std::cmp::Ordering::Less,
+        (None, Some(_)) => std::cmp::Ordering::Greater,
+        (None, None) => a.cmp(b),
+    });
+    members.dedup_by(|(_, later, _), (_, kept, _)| later == kept);
+    members.into_iter().map(|(_, name, value)| (name, value)).collect()
+}
+
+/// The number of a name that JavaScript takes for an array index: 0 to 2^32 - 2, spelled without leading zero.
+fn array_index(name: &Text) -> Option<u32> {
+    let digits = name.as_str()?;
+    let plain = matches!(digits.len(), 1..=10) && digits.bytes().all(|byte| byte.is_ascii_digit());
+    if !plain || (digits.len() > 1 && digits.starts_with('0')) {
+        return None;
+    }
+    digits.parse().ok().filter(|&index| index != u32::MAX)
+}
+
+pub(crate) fn write_number(out: &mut String, number: f64) {
+    if number.is_finite() {
+        out.push_str(ryu_js::Buffer::new().format_finite(number));
+    } else {
+        out.push_str("null");
+    }
+}
+
+/// Writes a string in quotes, escaped as `JSON.stringify` does.
+fn write_text(out: &mut String, text: &Text) {
+    match (text.as_str(), text.wide()) {
+        (Some(text), _) => write_str(out, text),
+        (None, Some(characters)) => {
+            out.push('"');
+            for character in characters {
+                match character {
+                    Ok(character) => write_escaped(out, character.encode_utf8(&mut [0; 4])),
+                    Err(unit) => push_unit(out, unit),
+                }
+            }
+            out.push('"');
+        }
+        (None, None) => {}
+    }
+}
+
+pub(crate) fn write_str(out: &mut String, text: &str) {
+    out.reserve(text.len() + 2);
+    out.push('"');
+    write_escaped(out, text);
+    out.push('"');
+}
+
+/// The canonical form of a string: quoted and escaped.
+pub fn quoted(text: &str) -> String {
+    let mut out = String::new();
+    write_str(&mut out, text);
+    out
+}
+
+fn write_escaped(out: &mut String, text: &str) {
+    let mut copied = 0;
+    for (at, byte) in text.bytes().enumerate() {
+        let escape = match byte {
+            b'"' => "\\\"",
+            b'\\' => "\\\\",
+            0x08 => "\\b",
+            0x0C => "\\f",
+            b'\n' => "\\n",
+            b'\r' => "\\r",
+            b'\t' => "\\t",
+            0..=0x1F => "",
+            _ => continue,
+        };
+        out.push_str(&text[copied..at]);
+        copied = at + 1;
+        if escape.is_empty() {
+            push_unit(out, byte.into());
+        } else {
+            out.push_str(escape);
+        }
+    }
+    out.push_str(&text[copied..]);
+}
+
+fn push_unit(out: &mut String, unit: u16) {
+    const DIGITS: [char; 16] =
+        ['0', '1', '2', '3', '4', '5', '6', '7', '8', '9', 'a', 'b', 'c', 'd', 'e', 'f'];
+    out.push_str("\\u");
+    for shift in [12, 8, 4, 0] {
+        out.push(DIGITS[usize::from(unit >> shift & 15)]);
+    }
+}
