@@ -1,2 +1,59 @@
-//! Placeholder
-fn main() {}
+//! The project's own chores, each one a subcommand of `cargo xtask`: the house rules, the licence and ban list,
+//! the steps of CI and the benchmarks.
+//!
+//! It depends on none of the project's crates, so that checking the house never waits for building it.
+
+#![expect(
+    clippy::print_stdout,
+    clippy::print_stderr,
+    reason = "a program for the command line, not a library"
+)]
+
+mod bench;
+mod ci;
+mod deny;
+mod repo;
+mod rust_source;
+mod tidy;
+
+use anyhow::{Result, bail};
+use std::process::ExitCode;
+
+const USAGE: &str = "usage: cargo xtask COMMAND
+
+  tidy [--notes]             check the house rules; --notes also lists files that are getting long
+  deny                       check licences, bans and sources of all dependencies against deny.toml
+  ci [--full]                run the steps of .ci/run here; --full takes the long variants of kill and race tests
+  bench [--runs N] [NAME..]  build a release and print a table of measurements; --list names them
+";
+
+fn main() -> ExitCode {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    match run(&arguments) {
+        Ok(true) => ExitCode::SUCCESS,
+        Ok(false) => ExitCode::FAILURE,
+        Err(error) => {
+            eprintln!("xtask: {error:#}");
+            ExitCode::from(2)
+        }
+    }
+}
+
+/// True when the chore found nothing to complain about; an error when it could not be done at all.
+fn run(arguments: &[String]) -> Result<bool> {
+    let Some((command, rest)) = arguments.split_first() else {
+        print!("{USAGE}");
+        return Ok(false);
+    };
+    match command.as_str() {
+        "tidy" => tidy::run(rest),
+        "deny" => deny::run(rest),
+        "ci" => ci::run(rest),
+        "bench" => bench::run(rest),
+        "help" | "--help" | "-h" => {
+            print!("{USAGE}");
+            Ok(true)
+        }
+        other => bail!("no chore is named {other:?}\n\n{USAGE}"),
+    }
+}
