@@ -2,6 +2,7 @@
 
 use super::Finding;
 use crate::repo::{Repo, Role};
+use crate::rust_source::has_word;
 
 /// Documents that the project is not whole without.
 const NEEDED: &[&str] = &[
@@ -27,7 +28,7 @@ pub(crate) fn check(repo: &Repo) -> Vec<Finding> {
         }
     }
     if let Some(text) = repo.files.get(ARCHITECTURE) {
-        for name in repo.crates().into_iter().filter(|name| !text.contains(*name)) {
+        for name in repo.crates().into_iter().filter(|name| !has_word(text, name)) {
             findings.push(Finding::fault(ARCHITECTURE, 0, format!("does not mention crates/{name}")));
         }
     }
