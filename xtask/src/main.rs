@@ -10,6 +10,7 @@
 )]
 
 mod bench;
+mod catalogue;
 mod ci;
 mod deny;
 mod repo;
@@ -25,6 +26,7 @@ const USAGE: &str = "usage: cargo xtask COMMAND
   deny                       check licences, bans and sources of all dependencies against deny.toml
   ci [--full]                run the steps of .ci/run here; --full takes the long variants of kill and race tests
   bench [--runs N] [NAME..]  build a release and print a table of measurements; --list names them
+  catalogue [--version V]    write the catalogue of models anew from the published table (needs npm and tar)
 ";
 
 fn main() -> ExitCode {
@@ -50,6 +52,7 @@ fn run(arguments: &[String]) -> Result<bool> {
         "deny" => deny::run(rest),
         "ci" => ci::run(rest),
         "bench" => bench::run(rest),
+        "catalogue" => catalogue::run(rest),
         "help" | "--help" | "-h" => {
             print!("{USAGE}");
             Ok(true)
