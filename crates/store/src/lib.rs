@@ -5,6 +5,10 @@
 
 mod api;
 mod error;
+mod load;
+mod sqlite;
 
 pub use api::*;
 pub use error::*;
+pub use load::*;
+pub use sqlite::{Delta, OpenOptions, SqliteStore, delta};

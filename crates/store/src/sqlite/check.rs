@@ -1,0 +1,262 @@
+//! Reads everything in a store and tells what does not hold.
+
+use std::collections::HashSet;
+
+use quipu_dag::Verdict;
+use quipu_protocol::{BlobId, ChunkId, NodeId};
+use rusqlite::{Connection, params};
+
+use super::chunks::{self, Recent};
+use super::failure::{Failure, Outcome, Place};
+use super::{file, rows};
+use crate::{Problem, ProblemKind, Report};
+
+/// Problems that are told; the others are counted.
+const TOLD: usize = 100;
+/// Rows that are read at a time, so that no read transaction stands in the way of a checkpoint for long.
+const PAGE: i64 = 500;
+
+pub(super) fn check(connection: &Connection, place: &Place) -> Outcome<Report> {
+    let mut report = Report {
+        file_bytes: file::size(&place.path),
+        wal_bytes: file::size(&file::beside(&place.path, "-wal")),
+        ..Report::default()
+    };
+    check_file(connection, &mut report)?;
+    check_blobs(connection, &mut report)?;
+    check_nodes(connection, &mut report)?;
+    check_circles(connection, &mut report)?;
+    check_chunks(connection, &mut report)?;
+    check_refs(connection, &mut report)?;
+    check_open(connection, &mut report)?;
+    check_derived(connection, &mut report)?;
+    report.sessions = count(connection, "SELECT count(*) FROM quipu_x_session")?;
+    Ok(report)
+}
+
+fn tell(report: &mut Report, kind: ProblemKind, what: String) {
+    report.problem_count += 1;
+    if report.problems.len() < TOLD {
+        report.problems.push(Problem { kind, what });
+    }
+}
+
+fn count(connection: &Connection, query: &str) -> Outcome<u64> {
+    Ok(connection.query_row(query, [], |row| row.get::<_, i64>(0))?.unsigned_abs())
+}
+
+fn check_file(connection: &Connection, report: &mut Report) -> Outcome<()> {
+    let mut statement = connection.prepare("PRAGMA quick_check(20)")?;
+    let mut found = statement.query([])?;
+    while let Some(row) = found.next()? {
+        let said = rows::text(row, 0)?.unwrap_or_default();
+        if said != "ok" {
+            tell(report, ProblemKind::File, format!("the file is damaged: {said}"));
+        }
+    }
+    Ok(())
+}
+
+fn check_blobs(connection: &Connection, report: &mut Report) -> Outcome<()> {
+    let mut statement =
+        connection.prepare("SELECT rowid, hash, type FROM blobs WHERE rowid > ?1 ORDER BY rowid LIMIT ?2")?;
+    let mut last = 0;
+    loop {
+        let page: Vec<(i64, String, String)> = statement
+            .query_map(params![last, PAGE], |row| {
+                let owned = |column| {
+                    Ok::<_, rusqlite::Error>(rows::text(row, column)?.unwrap_or_default().into_owned())
+                };
+                Ok((row.get(0)?, owned(1)?, owned(2)?))
+            })?
+            .collect::<Result<_, _>>()?;
+        let Some((end, ..)) = page.last() else { return Ok(()) };
+        last = *end;
+        for (_, hash, kind) in page {
+            report.blobs += 1;
+            // Blocks of another scheme, under identifiers of its own.
+            if kind == "playtiss" {
+                continue;
+            }
+            let Ok(id) = hash.parse::<BlobId>() else {
+                tell(report, ProblemKind::Blob, format!("blob {hash:?} has an id that is no hash"));
+                continue;
+            };
+            match rows::find_blob(connection, &id)?.map(|blob| blob.verify()) {
+                None | Some(Verdict::Valid | Verdict::Unverifiable(_)) => {}
+                Some(Verdict::Corrupt(why)) => tell(report, ProblemKind::Blob, format!("blob {id}: {why}")),
+            }
+        }
+    }
+}
+
+fn check_nodes(connection: &Connection, report: &mut Report) -> Outcome<()> {
+    let mut statement = connection.prepare(&format!(
+        "SELECT {}, n.rowid FROM nodes n WHERE n.rowid > ?1 ORDER BY n.rowid LIMIT ?2",
+        rows::NODE
+    ))?;
+    let mut has_node = connection.prepare("SELECT 1 FROM nodes WHERE id = ?1")?;
+    let mut has_blob = connection.prepare("SELECT 1 FROM blobs WHERE hash = ?1")?;
+    let mut last: i64 = 0;
+    loop {
+        let mut page = Vec::new();
+        let mut found = statement.query(params![last, PAGE])?;
+        while let Some(row) = found.next()? {
+            last = row.get(9)?;
+            page.push((rows::node(row)?, rows::text(row, 1)?.map(std::borrow::Cow::into_owned)));
+        }
+        drop(found);
+        if page.is_empty() {
+            return Ok(());
+        }
+        for (node, parent) in page {
+            report.nodes += 1;
+            let Some(node) = node else {
+                report.unverifiable += 1;
+                continue;
+            };
+            let verdict = node.verify();
+            match &verdict {
+                Verdict::Valid => {}
+                Verdict::Unverifiable(_) => report.unverifiable += 1,
+                Verdict::Corrupt(why) => tell(report, ProblemKind::Node, format!("node {}: {why}", node.id)),
+            }
+            if let Some(parent) = parent
+                && !has_node.exists([&parent])?
+            {
+                let what = format!("node {}: its parent {parent:?} is missing", node.id);
+                tell(report, ProblemKind::Parent, what);
+            }
+            // The published writer can leave a part out, and readers skip it; we never do.
+            let ours = verdict == Verdict::Valid && is_ours(connection, node.record.parts.last())?;
+            for part in &node.record.parts {
+                if ours && !has_blob.exists([part.to_string()])? {
+                    let what = format!("node {}: its part {part} is missing", node.id);
+                    tell(report, ProblemKind::Part, what);
+                }
+            }
+        }
+    }
+}
+
+/// Our nodes end in a part of our own.
+fn is_ours(connection: &Connection, last: Option<&BlobId>) -> Outcome<bool> {
+    let Some(last) = last else { return Ok(false) };
+    let mut statement =
+        connection.prepare_cached("SELECT 1 FROM blobs WHERE hash = ?1 AND type = 'quipu'")?;
+    Ok(statement.exists([last.to_string()])?)
+}
+
+/// Nodes that are not reached from any root stand below a missing parent, which was told, or in a circle.
+fn check_circles(connection: &Connection, report: &mut Report) -> Outcome<()> {
+    let mut statement = connection
+        .prepare("SELECT n.id FROM quipu_x_wait w JOIN nodes n ON n.rowid = w.seq ORDER BY w.seq")?;
+    let waiting: Vec<Option<NodeId>> =
+        statement.query_map([], |row| rows::node_id(row, 0))?.collect::<Result<_, _>>()?;
+    let mut known: HashSet<NodeId> = HashSet::new();
+    for start in waiting.into_iter().flatten() {
+        let mut path = HashSet::new();
+        let mut next = Some(start);
+        while let Some(id) = next {
+            if known.contains(&id) {
+                break;
+            }
+            if !path.insert(id) {
+                tell(report, ProblemKind::Parent, format!("node {id}: its lineage runs in a circle"));
+                break;
+            }
+            next = rows::find_node(connection, &id)?.and_then(|node| node.record.parent);
+        }
+        known.extend(path);
+    }
+    Ok(())
+}
+
+fn check_chunks(connection: &Connection, report: &mut Report) -> Outcome<()> {
+    let mut statement =
+        connection.prepare("SELECT rowid, hash FROM quipu_chunk WHERE rowid > ?1 ORDER BY rowid LIMIT ?2")?;
+    let mut recent = Recent::default();
+    let mut last = 0;
+    loop {
+        let page: Vec<(i64, Vec<u8>)> = statement
+            .query_map(params![last, PAGE], |row| Ok((row.get(0)?, row.get(1)?)))?
+            .collect::<Result<_, _>>()?;
+        let Some((end, _)) = page.last() else { return Ok(()) };
+        last = *end;
+        for (_, hash) in page {
+            report.chunks += 1;
+            let Ok(id) = <[u8; 32]>::try_from(hash) else {
+                tell(report, ProblemKind::Chunk, "a chunk has an id that is no hash".to_owned());
+                continue;
+            };
+            match chunks::verify(connection, ChunkId(id), &mut recent) {
+                Ok(()) => {}
+                Err(Failure::Corrupt(what)) => tell(report, ProblemKind::Chunk, what),
+                Err(Failure::Missing(what)) => {
+                    tell(
+                        report,
+                        ProblemKind::Chunk,
+                        format!("{what} is missing, and others are based on it"),
+                    );
+                }
+                Err(error @ (Failure::Sql(_) | Failure::Store(_))) => return Err(error),
+            }
+        }
+    }
+}
+
+fn check_refs(connection: &Connection, report: &mut Report) -> Outcome<()> {
+    report.refs = count(connection, "SELECT count(*) FROM refs")?;
+    let mut statement = connection.prepare(
+        "SELECT r.name, r.node_id FROM refs r LEFT JOIN nodes n ON n.id = r.node_id WHERE n.id IS NULL ORDER BY r.name",
+    )?;
+    let mut found = statement.query([])?;
+    while let Some(row) = found.next()? {
+        let name = rows::text(row, 0)?.unwrap_or_default();
+        let node = rows::text(row, 1)?.unwrap_or_default();
+        tell(report, ProblemKind::Ref, format!("ref `{name}` stands at {node:?}, which is no node"));
+    }
+    Ok(())
+}
+
+fn check_open(connection: &Connection, report: &mut Report) -> Outcome<()> {
+    report.open_steps = count(connection, "SELECT count(*) FROM quipu_step")?;
+    report.inbox = count(connection, "SELECT count(*) FROM quipu_inbox")?;
+    for (table, what) in [("quipu_step", "an open step"), ("quipu_inbox", "a waiting input")] {
+        let mut statement = connection.prepare(&format!(
+            "SELECT t.session, count(*) FROM {table} t WHERE NOT EXISTS (SELECT 1 FROM quipu_x_session s WHERE s.id = t.session) \
+             GROUP BY t.session ORDER BY t.session"
+        ))?;
+        let mut found = statement.query([])?;
+        while let Some(row) = found.next()? {
+            let session = rows::text(row, 0)?.unwrap_or_default();
+            tell(
+                report,
+                ProblemKind::Orphan,
+                format!("{what} belongs to session {session}, which does not exist"),
+            );
+        }
+    }
+    Ok(())
+}
+
+fn check_derived(connection: &Connection, report: &mut Report) -> Outcome<()> {
+    let wrong = count(
+        connection,
+        "SELECT count(*) FROM quipu_x_node x LEFT JOIN nodes n ON n.rowid = x.seq \
+         LEFT JOIN quipu_x_node p ON p.seq = x.parent \
+         WHERE n.id IS NULL OR n.id <> lower(hex(x.id)) \
+         OR coalesce(lower(hex(p.id)), '') <> coalesce(n.parent_id, '') OR x.depth <> coalesce(p.depth + 1, 0)",
+    )?;
+    let lost = count(
+        connection,
+        "SELECT count(*) FROM nodes n WHERE length(n.id) = 64 AND n.id NOT GLOB '*[^0-9a-f]*' \
+         AND NOT EXISTS (SELECT 1 FROM quipu_x_node x WHERE x.seq = n.rowid) \
+         AND NOT EXISTS (SELECT 1 FROM quipu_x_wait w WHERE w.seq = n.rowid)",
+    )?;
+    if wrong + lost > 0 {
+        let what = format!("the index is wrong about {wrong} nodes and lacks {lost}; it can be made anew");
+        tell(report, ProblemKind::Derived, what);
+    }
+    Ok(())
+}

@@ -1,0 +1,380 @@
+//! Plain bytes: kept whole, compressed, as a difference to other bytes, or in pieces.
+
+use std::io::Read as _;
+use std::ops::Range;
+use std::sync::Arc;
+
+use flate2::Compression;
+use flate2::read::{DeflateDecoder, DeflateEncoder};
+use quipu_protocol::ChunkId;
+use rusqlite::{Connection, OptionalExtension as _, params};
+use sha2::{Digest as _, Sha256};
+
+use super::failure::{Failure, Outcome};
+use crate::{CHUNK_LIMIT, NewChunk, StoreError};
+
+const RAW: i64 = 0;
+const DEFLATED: i64 = 1;
+const DELTA: i64 = 2;
+const PIECES: i64 = 3;
+
+/// Larger chunks are kept in pieces.
+const WHOLE: usize = 4 << 20;
+/// Bytes of a piece.
+const PIECE: usize = 1 << 20;
+/// Differences in a row at most; then the bytes are kept whole again.
+const DEPTH: u8 = 32;
+/// Depth, base, prefix, suffix.
+const DELTA_HEADER: usize = 1 + 32 + 8 + 8;
+
+/// How one text of bytes differs from another: the bytes between what both begin and end with.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Delta<'a> {
+    /// Bytes that both begin with.
+    pub prefix: usize,
+    /// Bytes that both end with.
+    pub suffix: usize,
+    /// What stands between them in the new bytes.
+    pub middle: &'a [u8],
+}
+
+/// The difference from `base` to `bytes`.
+pub fn delta<'a>(base: &[u8], bytes: &'a [u8]) -> Delta<'a> {
+    let prefix = common(base.iter(), bytes.iter());
+    let suffix = common(base[prefix..].iter().rev(), bytes[prefix..].iter().rev());
+    Delta { prefix, suffix, middle: &bytes[prefix..bytes.len() - suffix] }
+}
+
+fn common<'a>(a: impl Iterator<Item = &'a u8>, b: impl Iterator<Item = &'a u8>) -> usize {
+    a.zip(b).take_while(|(a, b)| a == b).count()
+}
+
+/// A row of the table.
+pub(super) struct Encoded {
+    id: ChunkId,
+    codec: i64,
+    size: usize,
+    bytes: Vec<u8>,
+}
+
+/// The chunks that were written last, so that the next difference needs no reading.
+#[derive(Default)]
+pub(super) struct Recent(std::collections::VecDeque<(ChunkId, Arc<[u8]>)>);
+
+impl Recent {
+    const ITEMS: usize = 8;
+    const BYTES: usize = 8 << 20;
+
+    fn get(&self, id: &ChunkId) -> Option<Arc<[u8]>> {
+        self.0.iter().find(|(have, _)| have == id).map(|(_, bytes)| Arc::clone(bytes))
+    }
+
+    fn put(&mut self, id: ChunkId, bytes: &Arc<[u8]>) {
+        if bytes.len() > Self::BYTES || self.get(&id).is_some() {
+            return;
+        }
+        self.0.truncate(Self::ITEMS - 1);
+        self.0.push_front((id, Arc::clone(bytes)));
+    }
+}
+
+/// Makes the rows for chunks that are not there yet. Before the transaction: compressing takes time.
+pub(super) fn encode(
+    connection: &Connection,
+    chunks: &[NewChunk],
+    recent: &mut Recent,
+) -> Outcome<Vec<Encoded>> {
+    let mut rows = Vec::new();
+    for chunk in chunks {
+        let (id, base, bytes) = match chunk {
+            NewChunk::Full { id, bytes } => (id, None, bytes),
+            NewChunk::Delta { id, base, bytes } => (id, Some(base), bytes),
+        };
+        debug_assert_eq!(*id, sha256(bytes), "a chunk's id is the SHA-256 of its bytes");
+        limit(bytes.len())?;
+        if !exists(connection, id)? {
+            let difference = match base {
+                Some(base) => encode_delta(connection, *id, *base, bytes, recent)?,
+                None => None,
+            };
+            match difference {
+                Some(row) => rows.push(row),
+                None => encode_full(connection, *id, bytes, &mut rows)?,
+            }
+        }
+        recent.put(*id, bytes);
+    }
+    Ok(rows)
+}
+
+/// Writes the rows.
+pub(super) fn insert(connection: &Connection, rows: &[Encoded]) -> Outcome<()> {
+    let mut statement = connection.prepare_cached(
+        "INSERT OR IGNORE INTO quipu_chunk (hash, codec, size, bytes) VALUES (?1, ?2, ?3, ?4)",
+    )?;
+    for row in rows {
+        statement.execute(params![
+            row.id.0,
+            row.codec,
+            i64::try_from(row.size).unwrap_or(i64::MAX),
+            row.bytes
+        ])?;
+    }
+    Ok(())
+}
+
+fn limit(size: usize) -> Outcome<()> {
+    let size = size as u64;
+    if size > CHUNK_LIMIT {
+        return Err(StoreError::TooLarge {
+            what: "a chunk of plain bytes".to_owned(),
+            size,
+            limit: CHUNK_LIMIT,
+        }
+        .into());
+    }
+    Ok(())
+}
+
+fn exists(connection: &Connection, id: &ChunkId) -> Outcome<bool> {
+    let mut statement = connection.prepare_cached("SELECT 1 FROM quipu_chunk WHERE hash = ?1")?;
+    Ok(statement.exists([id.0])?)
+}
+
+fn encode_full(connection: &Connection, id: ChunkId, bytes: &[u8], rows: &mut Vec<Encoded>) -> Outcome<()> {
+    if bytes.len() <= WHOLE {
+        rows.push(encode_whole(id, bytes));
+        return Ok(());
+    }
+    let mut list = Vec::with_capacity(bytes.len().div_ceil(PIECE) * 32);
+    for piece in bytes.chunks(PIECE) {
+        let id = sha256(piece);
+        list.extend_from_slice(&id.0);
+        if !exists(connection, &id)? {
+            rows.push(encode_whole(id, piece));
+        }
+    }
+    rows.push(Encoded { id, codec: PIECES, size: bytes.len(), bytes: list });
+    Ok(())
+}
+
+fn encode_whole(id: ChunkId, bytes: &[u8]) -> Encoded {
+    // What hardly shrinks (images, archives) is faster to read as it is.
+    match deflate(bytes).filter(|deflated| deflated.len() < bytes.len() - bytes.len() / 20) {
+        Some(deflated) => Encoded { id, codec: DEFLATED, size: bytes.len(), bytes: deflated },
+        None => Encoded { id, codec: RAW, size: bytes.len(), bytes: bytes.to_vec() },
+    }
+}
+
+fn encode_delta(
+    connection: &Connection,
+    id: ChunkId,
+    base: ChunkId,
+    bytes: &[u8],
+    recent: &Recent,
+) -> Outcome<Option<Encoded>> {
+    // How many differences the base itself stands on is in its row.
+    let depth = match head(connection, &base)? {
+        None => return Ok(None),
+        Some((DELTA, header)) => header.first().copied().unwrap_or(DEPTH),
+        Some(_) => 0,
+    };
+    if depth >= DEPTH {
+        return Ok(None);
+    }
+    let from = match recent.get(&base) {
+        Some(bytes) => bytes,
+        // A damaged base is no reason to lose the new bytes.
+        None => match read(connection, base, 0..u64::MAX) {
+            Ok(bytes) => bytes.into(),
+            Err(Failure::Corrupt(_) | Failure::Missing(_)) => return Ok(None),
+            Err(error) => return Err(error),
+        },
+    };
+    let difference = delta(&from, bytes);
+    if difference.middle.len() > WHOLE || difference.middle.len() > bytes.len() / 2 {
+        return Ok(None);
+    }
+    let Some(middle) = deflate(difference.middle) else { return Ok(None) };
+    let mut row = Vec::with_capacity(DELTA_HEADER + middle.len());
+    row.push(depth + 1);
+    row.extend_from_slice(&base.0);
+    row.extend_from_slice(&(difference.prefix as u64).to_le_bytes());
+    row.extend_from_slice(&(difference.suffix as u64).to_le_bytes());
+    row.extend_from_slice(&middle);
+    Ok(Some(Encoded { id, codec: DELTA, size: bytes.len(), bytes: row }))
+}
+
+/// Codec and first bytes of a chunk.
+fn head(connection: &Connection, id: &ChunkId) -> Outcome<Option<(i64, Vec<u8>)>> {
+    let mut statement =
+        connection.prepare_cached("SELECT codec, substr(bytes, 1, 49) FROM quipu_chunk WHERE hash = ?1")?;
+    Ok(statement.query_row([id.0], |row| Ok((row.get(0)?, row.get(1)?))).optional()?)
+}
+
+/// Bytes of a chunk, checked against its id; of one in pieces, only the pieces that the range touches.
+pub(super) fn read(connection: &Connection, id: ChunkId, range: Range<u64>) -> Outcome<Vec<u8>> {
+    let row = fetch(connection, id)?;
+    let (start, end) = (range.start.min(row.size), range.end.min(row.size).max(range.start.min(row.size)));
+    if row.codec == PIECES && (start, end) != (0, row.size) {
+        return read_pieces(connection, id, &row, start..end);
+    }
+    let whole = assemble(connection, id, row)?;
+    if sha256(&whole) != id {
+        return Err(damaged(id, "its bytes are not those of its id"));
+    }
+    let (start, end) = (narrow(start), narrow(end));
+    if (start, end) == (0, whole.len()) {
+        return Ok(whole);
+    }
+    Ok(whole[start..end].to_vec())
+}
+
+/// Whether a chunk can be read and is what its id says. Going through chunks in the order in which they were
+/// written, `recent` spares following the same differences again and again.
+pub(super) fn verify(connection: &Connection, id: ChunkId, recent: &mut Recent) -> Outcome<()> {
+    let row = fetch(connection, id)?;
+    if row.codec == PIECES {
+        let mut hash = Sha256::new();
+        let piece = PIECE as u64;
+        for at in (0..row.size).step_by(PIECE) {
+            hash.update(read_pieces(connection, id, &row, at..(at + piece).min(row.size))?);
+        }
+        let whole = ChunkId(hash.finalize().into());
+        return if whole == id { Ok(()) } else { Err(damaged(id, "its pieces are not those of its id")) };
+    }
+    let base = if row.codec == DELTA { read_header(&row.bytes).map(|(base, ..)| base) } else { None };
+    let bytes = match base.and_then(|base| recent.get(&base)) {
+        Some(base) => apply(id, base.to_vec(), &row)?,
+        None => assemble(connection, id, row)?,
+    };
+    if sha256(&bytes) != id {
+        return Err(damaged(id, "its bytes are not those of its id"));
+    }
+    recent.put(id, &bytes.into());
+    Ok(())
+}
+
+struct Stored {
+    codec: i64,
+    size: u64,
+    bytes: Vec<u8>,
+}
+
+fn fetch(connection: &Connection, id: ChunkId) -> Outcome<Stored> {
+    let mut statement =
+        connection.prepare_cached("SELECT codec, size, bytes FROM quipu_chunk WHERE hash = ?1")?;
+    let row = statement
+        .query_row([id.0], |row| Ok((row.get(0)?, row.get::<_, i64>(1)?, row.get(2)?)))
+        .optional()?
+        .ok_or_else(|| Failure::Missing(format!("chunk {}", id.short())))?;
+    let size = u64::try_from(row.1).ok().filter(|size| *size <= CHUNK_LIMIT);
+    let size = size.ok_or_else(|| damaged(id, "its size is out of bounds"))?;
+    Ok(Stored { codec: row.0, size, bytes: row.2 })
+}
+
+/// The whole bytes, not yet checked. Differences are collected down to whole bytes, then applied upwards.
+fn assemble(connection: &Connection, id: ChunkId, row: Stored) -> Outcome<Vec<u8>> {
+    let mut differences = Vec::new();
+    let mut row = row;
+    while row.codec == DELTA {
+        if differences.len() > usize::from(DEPTH) {
+            return Err(damaged(id, "it stands on too many differences"));
+        }
+        let (base, ..) = read_header(&row.bytes).ok_or_else(|| damaged(id, "its difference is cut off"))?;
+        differences.push(row);
+        row = fetch(connection, base)?;
+    }
+    let mut bytes = match row.codec {
+        RAW => row.bytes,
+        DEFLATED => {
+            inflate(&row.bytes, narrow(row.size)).ok_or_else(|| damaged(id, "it cannot be decompressed"))?
+        }
+        PIECES => {
+            let size = row.size;
+            read_pieces(connection, id, &row, 0..size)?
+        }
+        _ => return Err(damaged(id, "it is kept in a way that this program does not know")),
+    };
+    for row in differences.iter().rev() {
+        bytes = apply(id, bytes, row)?;
+    }
+    Ok(bytes)
+}
+
+/// What a difference makes of its base.
+fn apply(id: ChunkId, mut bytes: Vec<u8>, row: &Stored) -> Outcome<Vec<u8>> {
+    let wrong = || damaged(id, "its difference does not fit what it is based on");
+    let (_, prefix, suffix) = read_header(&row.bytes).ok_or_else(wrong)?;
+    let size = narrow(row.size);
+    let kept =
+        prefix.checked_add(suffix).filter(|kept| *kept <= bytes.len() && *kept <= size).ok_or_else(wrong)?;
+    let middle = inflate(&row.bytes[DELTA_HEADER..], size - kept).ok_or_else(wrong)?;
+    let tail = bytes.split_off(bytes.len() - suffix);
+    bytes.truncate(prefix);
+    bytes.extend_from_slice(&middle);
+    bytes.extend_from_slice(&tail);
+    Ok(bytes)
+}
+
+fn read_header(bytes: &[u8]) -> Option<(ChunkId, usize, usize)> {
+    let base: [u8; 32] = bytes.get(1..33)?.try_into().ok()?;
+    let prefix = u64::from_le_bytes(bytes.get(33..41)?.try_into().ok()?);
+    let suffix = u64::from_le_bytes(bytes.get(41..49)?.try_into().ok()?);
+    Some((ChunkId(base), usize::try_from(prefix).ok()?, usize::try_from(suffix).ok()?))
+}
+
+/// Bytes of a chunk in pieces; each piece is checked against its own id.
+fn read_pieces(connection: &Connection, id: ChunkId, row: &Stored, range: Range<u64>) -> Outcome<Vec<u8>> {
+    let mut out = Vec::with_capacity(narrow(range.end - range.start));
+    let piece = PIECE as u64;
+    let mut at = range.start / piece * piece;
+    while at < range.end {
+        let index = narrow(at / piece) * 32;
+        let piece_id = row.bytes.get(index..index + 32).and_then(|bytes| bytes.try_into().ok()).map(ChunkId);
+        let piece_id = piece_id.ok_or_else(|| damaged(id, "its list of pieces is cut off"))?;
+        let part = fetch(connection, piece_id)?;
+        let size = narrow(part.size);
+        let part = match part.codec {
+            RAW => part.bytes,
+            DEFLATED => {
+                inflate(&part.bytes, size).ok_or_else(|| damaged(piece_id, "it cannot be decompressed"))?
+            }
+            _ => return Err(damaged(piece_id, "a piece is kept whole, and this one is not")),
+        };
+        if sha256(&part) != piece_id {
+            return Err(damaged(piece_id, "its bytes are not those of its id"));
+        }
+        let from = narrow(range.start.saturating_sub(at)).min(part.len());
+        let to = narrow((range.end - at).min(piece)).min(part.len());
+        out.extend_from_slice(part.get(from..to).unwrap_or_default());
+        at += piece;
+    }
+    Ok(out)
+}
+
+fn damaged(id: ChunkId, what: &str) -> Failure {
+    Failure::Corrupt(format!("chunk {}: {what}", id.short()))
+}
+
+/// Sizes here are at most [`CHUNK_LIMIT`].
+fn narrow(size: u64) -> usize {
+    usize::try_from(size).unwrap_or(usize::MAX)
+}
+
+fn sha256(bytes: &[u8]) -> ChunkId {
+    ChunkId(Sha256::digest(bytes).into())
+}
+
+fn deflate(bytes: &[u8]) -> Option<Vec<u8>> {
+    let mut out = Vec::with_capacity(bytes.len() / 3 + 16);
+    DeflateEncoder::new(bytes, Compression::new(3)).read_to_end(&mut out).ok()?;
+    Some(out)
+}
+
+/// Exactly `size` bytes, or nothing: a row cannot make us allocate more than it says.
+fn inflate(bytes: &[u8], size: usize) -> Option<Vec<u8>> {
+    let mut out = Vec::new();
+    DeflateDecoder::new(bytes).take(size as u64 + 1).read_to_end(&mut out).ok()?;
+    (out.len() == size).then_some(out)
+}

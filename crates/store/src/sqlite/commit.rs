@@ -1,0 +1,336 @@
+//! One commit, applied within a transaction that the writer opened.
+
+use std::collections::HashSet;
+
+use quipu_dag::{Blob, Node, write_parts_list};
+use quipu_protocol::{BlobId, NodeId};
+use rusqlite::{Connection, OptionalExtension as _, params};
+
+use super::chunks::{self, Encoded};
+use super::failure::{Failure, Outcome};
+use super::rows;
+use crate::{
+    Action, BLOB_LIMIT, Commit, Expect, Fence, Op, Owner, RefMove, RefName, StepCall, StepState, StoreError,
+};
+
+/// Bytes of a ref's name, an id, a queue's name at most.
+const NAME_LIMIT: usize = 1024;
+
+/// Refuses what is beyond the limits, before anything is queued.
+pub(super) fn check_limits(commit: &Commit) -> Result<(), StoreError> {
+    let within = |what: &str, size: usize, limit: u64| {
+        let size = size as u64;
+        if size <= limit { Ok(()) } else { Err(StoreError::TooLarge { what: what.to_owned(), size, limit }) }
+    };
+    let name = |what: &str, text: &str| within(what, text.len(), NAME_LIMIT as u64);
+    for blob in &commit.blobs {
+        within(&format!("the content of a blob of type {}", blob.kind), blob.content.len(), BLOB_LIMIT)?;
+    }
+    for node in &commit.nodes {
+        within("the parts list of a node", node.record.parts.len() * 67, BLOB_LIMIT)?;
+        let config = node.config.as_ref().map_or(0, String::len);
+        let signatures = node.thought_signatures.as_ref().map_or(0, String::len);
+        within("a node's configuration", config + signatures, BLOB_LIMIT)?;
+    }
+    for moved in &commit.moves {
+        name("the name of a ref", moved.name.as_str())?;
+    }
+    for action in &commit.actions {
+        within("the metadata of an action", action.metadata.as_ref().map_or(0, String::len), BLOB_LIMIT)?;
+    }
+    for op in &commit.ops {
+        match op {
+            Op::InboxPut { session, item } => {
+                name("the name of a session", session.as_str())?;
+                name("the name of a queue", &item.queue)?;
+                name("the id of an input", item.id.as_str())?;
+                within("an input", item.input.get().len(), BLOB_LIMIT)?;
+            }
+            Op::StepPut { session, step } => {
+                name("the name of a session", session.as_str())?;
+                name("the name of a run", step.run.as_str())?;
+                within("the data of a step", step.data.as_ref().map_or(0, Vec::len), BLOB_LIMIT)?;
+            }
+            Op::InboxTake { .. } | Op::StepRemove { .. } | Op::RunRemove { .. } => {}
+        }
+    }
+    Ok(())
+}
+
+/// Applies a commit: objects first, refs last.
+pub(super) fn apply(
+    connection: &Connection,
+    commit: &Commit,
+    chunks: &[Encoded],
+    writer: &str,
+) -> Outcome<()> {
+    insert_blobs(connection, &commit.blobs)?;
+    chunks::insert(connection, chunks)?;
+    insert_nodes(connection, &commit.nodes, &commit.blobs)?;
+    for action in &commit.actions {
+        log(connection, action)?;
+    }
+    for op in &commit.ops {
+        operate(connection, op)?;
+    }
+    for moved in &commit.moves {
+        move_ref(connection, moved, writer)?;
+    }
+    Ok(())
+}
+
+fn insert_blobs(connection: &Connection, blobs: &[Blob]) -> Outcome<()> {
+    let mut statement =
+        connection.prepare_cached("INSERT OR IGNORE INTO blobs (hash, type, content) VALUES (?1, ?2, ?3)")?;
+    for blob in blobs {
+        debug_assert!(
+            !matches!(blob.verify(), quipu_dag::Verdict::Corrupt(_)),
+            "the id of {blob:?} is wrong"
+        );
+        statement.execute(params![blob.id.to_string(), blob.kind, blob.content])?;
+    }
+    Ok(())
+}
+
+fn insert_nodes(connection: &Connection, nodes: &[Node], blobs: &[Blob]) -> Outcome<()> {
+    if nodes.is_empty() {
+        return Ok(());
+    }
+    let new: HashSet<&BlobId> = blobs.iter().map(|blob| &blob.id).collect();
+    let mut has_blob = connection.prepare_cached("SELECT 1 FROM blobs WHERE hash = ?1")?;
+    let mut has_node = connection.prepare_cached("SELECT 1 FROM nodes WHERE id = ?1")?;
+    let mut insert = connection.prepare_cached(
+        "INSERT OR IGNORE INTO nodes (id, parent_id, role, parts_list, timestamp, config_json, thought_signatures, \
+         system_prompt_hash, external_id) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9)",
+    )?;
+    for node in nodes {
+        debug_assert!(
+            !matches!(node.verify(), quipu_dag::Verdict::Corrupt(_)),
+            "the id of {node:?} is wrong"
+        );
+        let record = &node.record;
+        let parent = record.parent.as_ref().map(NodeId::to_string);
+        if let Some(parent) = &parent
+            && !has_node.exists([parent])?
+        {
+            return Err(Failure::Missing(format!(
+                "node {}, the parent of node {},",
+                &parent[..12],
+                node.id.short()
+            )));
+        }
+        for part in record.parts.iter().chain(&record.system_prompt) {
+            if !new.contains(part) && !has_blob.exists([part.to_string()])? {
+                return Err(Failure::Missing(format!(
+                    "blob {}, a part of node {},",
+                    part.short(),
+                    node.id.short()
+                )));
+            }
+        }
+        insert.execute(params![
+            node.id.to_string(),
+            parent,
+            record.role,
+            write_parts_list(&record.parts),
+            record.timestamp,
+            node.config,
+            node.thought_signatures,
+            record.system_prompt.as_ref().map(BlobId::to_string),
+            record.external_id
+        ])?;
+    }
+    Ok(())
+}
+
+fn log(connection: &Connection, action: &Action) -> Outcome<()> {
+    connection
+        .prepare_cached(
+            "INSERT INTO action_log (timestamp, action_type, from_node, to_node, metadata) \
+             VALUES (?1, ?2, ?3, ?4, ?5)",
+        )?
+        .execute(params![
+            action.timestamp,
+            action.kind,
+            action.from.as_ref().map(NodeId::to_string),
+            action.to.as_ref().map(NodeId::to_string),
+            action.metadata
+        ])?;
+    Ok(())
+}
+
+fn operate(connection: &Connection, op: &Op) -> Outcome<()> {
+    match op {
+        Op::InboxPut { session, item } => {
+            connection
+                .prepare_cached(
+                    "INSERT INTO quipu_inbox (session, name, queue, item) VALUES (?1, ?2, ?3, ?4)",
+                )?
+                .execute(params![session.as_str(), item.id.as_str(), item.queue, item.input.get()])?;
+        }
+        Op::InboxTake { session, item } => {
+            let taken = connection
+                .prepare_cached("DELETE FROM quipu_inbox WHERE session = ?1 AND name = ?2")?
+                .execute([session.as_str(), item.as_str()])?;
+            if taken == 0 {
+                return Err(Failure::Missing(format!("input {item} of session {session}")));
+            }
+        }
+        Op::StepPut { session, step } => {
+            connection
+                .prepare_cached(
+                    "INSERT INTO quipu_step (session, run, call, state, result) VALUES (?1, ?2, ?3, ?4, ?5) \
+                     ON CONFLICT (session, run, call) DO UPDATE SET state = excluded.state, result = excluded.result",
+                )?
+                .execute(params![
+                    session.as_str(),
+                    step.run.as_str(),
+                    write_call(&step.call),
+                    write_state(step.state),
+                    step.data
+                ])?;
+        }
+        Op::StepRemove { session, run, call } => {
+            connection
+                .prepare_cached("DELETE FROM quipu_step WHERE session = ?1 AND run = ?2 AND call = ?3")?
+                .execute(params![session.as_str(), run.as_str(), write_call(call)])?;
+        }
+        Op::RunRemove { session, run } => {
+            connection
+                .prepare_cached("DELETE FROM quipu_step WHERE session = ?1 AND run = ?2")?
+                .execute([session.as_str(), run.as_str()])?;
+        }
+    }
+    Ok(())
+}
+
+/// A model may call its tool call anything, so the two kinds are told apart by a prefix.
+fn write_call(call: &StepCall) -> String {
+    match call {
+        StepCall::Model => "model".to_owned(),
+        StepCall::Tool(call) => format!("tool:{call}"),
+    }
+}
+
+pub(super) fn read_call(text: &str) -> Option<StepCall> {
+    match text.strip_prefix("tool:") {
+        Some(call) => Some(StepCall::Tool(call.into())),
+        None => (text == "model").then_some(StepCall::Model),
+    }
+}
+
+fn write_state(state: StepState) -> &'static str {
+    match state {
+        StepState::Sent => "sent",
+        StepState::Announced => "announced",
+        StepState::Running => "running",
+        StepState::Done => "done",
+    }
+}
+
+pub(super) fn read_state(text: &str) -> Option<StepState> {
+    Some(match text {
+        "sent" => StepState::Sent,
+        "announced" => StepState::Announced,
+        "running" => StepState::Running,
+        "done" => StepState::Done,
+        _ => return None,
+    })
+}
+
+fn move_ref(connection: &Connection, moved: &RefMove, writer: &str) -> Outcome<()> {
+    let name = moved.name.as_str();
+    if let Some(fence) = moved.fence {
+        let holder = holder(connection, &moved.name)?;
+        if holder.as_ref().is_none_or(|holder| holder.fence != fence) {
+            let owner = holder.map(|holder| holder.owner).unwrap_or_default();
+            return Err(StoreError::Fenced { name: moved.name.clone(), owner }.into());
+        }
+    }
+    let row: Option<String> = connection
+        .prepare_cached("SELECT node_id FROM refs WHERE name = ?1")?
+        .query_row([name], |row| Ok(rows::text(row, 0)?.unwrap_or_default().into_owned()))
+        .optional()?;
+    let found: Option<NodeId> = row.as_deref().and_then(|text| text.parse().ok());
+    let as_expected = match moved.expect {
+        Expect::Any => true,
+        Expect::Absent => row.is_none(),
+        Expect::At(node) => found == Some(node),
+    };
+    if !as_expected {
+        return Err(StoreError::Conflict { name: moved.name.clone(), found }.into());
+    }
+    match &moved.to {
+        Some(to) => {
+            let to = to.to_string();
+            if !connection.prepare_cached("SELECT 1 FROM nodes WHERE id = ?1")?.exists([&to])? {
+                return Err(Failure::Missing(format!("node {}, where ref `{name}` should go,", &to[..12])));
+            }
+            connection
+                .prepare_cached(
+                    "INSERT INTO refs (name, node_id) VALUES (?1, ?2) \
+                     ON CONFLICT (name) DO UPDATE SET node_id = excluded.node_id",
+                )?
+                .execute([name, &to])?;
+        }
+        None => {
+            connection.prepare_cached("DELETE FROM refs WHERE name = ?1")?.execute([name])?;
+        }
+    }
+    connection
+        .prepare_cached(
+            "INSERT INTO quipu_reflog (ref, old, new, at, writer, why) VALUES (?1, ?2, ?3, ?4, ?5, ?6)",
+        )?
+        .execute(params![
+            name,
+            found.map(|id| id.0),
+            moved.to.map(|id| id.0),
+            rows::now(),
+            writer,
+            moved.why
+        ])?;
+    Ok(())
+}
+
+struct Holder {
+    owner: String,
+    fence: Fence,
+    /// Milliseconds since the epoch.
+    expires: i64,
+}
+
+fn holder(connection: &Connection, name: &RefName) -> Outcome<Option<Holder>> {
+    let mut statement =
+        connection.prepare_cached("SELECT owner, fence, expires FROM quipu_lease WHERE ref = ?1")?;
+    let holder = statement.query_row([name.as_str()], |row| {
+        let fence: i64 = row.get(1)?;
+        Ok(Holder { owner: row.get(0)?, fence: Fence(fence.unsigned_abs()), expires: row.get(2)? })
+    });
+    Ok(holder.optional()?)
+}
+
+/// Takes, renews or (with a `ttl` of 0 ms) gives back a lease.
+pub(super) fn lease(connection: &Connection, name: &RefName, owner: &Owner, ttl: i64) -> Outcome<Fence> {
+    let now = rows::now();
+    let held = holder(connection, name)?;
+    let fence = match &held {
+        None => Fence(1),
+        Some(holder) if holder.expires <= now => Fence(holder.fence.0 + 1),
+        Some(holder) if holder.owner == owner.0 => holder.fence,
+        Some(holder) => {
+            return Err(StoreError::Fenced { name: name.clone(), owner: holder.owner.clone() }.into());
+        }
+    };
+    connection
+        .prepare_cached(
+            "INSERT INTO quipu_lease (ref, owner, fence, expires) VALUES (?1, ?2, ?3, ?4) ON CONFLICT (ref) \
+             DO UPDATE SET owner = excluded.owner, fence = excluded.fence, expires = excluded.expires",
+        )?
+        .execute(params![
+            name.as_str(),
+            owner.0,
+            i64::try_from(fence.0).unwrap_or(i64::MAX),
+            now.saturating_add(ttl)
+        ])?;
+    Ok(fence)
+}

@@ -1,0 +1,157 @@
+//! The file of a store and its directory: made private, and refused where somebody else could turn them.
+
+use std::fs::{self, DirBuilder, Metadata, Permissions};
+use std::io::{self, ErrorKind};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+
+use nix::unistd::geteuid;
+
+use crate::StoreError;
+
+/// What SQLite appends to the name of a database for its log and its shared memory.
+const COMPANIONS: [&str; 2] = ["-wal", "-shm"];
+
+/// Checks that `path` can be a store of ours, makes directory (0700) and file (0600) when `create`, and returns
+/// the path with its directory resolved. An existing file is never opened here: closing it would drop the locks
+/// that SQLite may hold on it in this very process.
+pub(super) fn prepare(path: &Path, create: bool) -> Result<PathBuf, StoreError> {
+    let Some(name) = path.file_name() else {
+        return Err(StoreError::NotAStore { path: path.to_owned(), what: "it names no file".to_owned() });
+    };
+    let directory = match path.parent() {
+        Some(parent) if !parent.as_os_str().is_empty() => parent,
+        _ => Path::new("."),
+    };
+    let directory = prepare_directory(path, directory, create)?;
+    let file = directory.join(name);
+    // Twice: between finding nothing and creating, another process may have created it.
+    for _ in 0..8 {
+        match fs::symlink_metadata(&file) {
+            Ok(found) => {
+                check_file(&file, &found)?;
+                for suffix in COMPANIONS {
+                    let companion = beside(&file, suffix);
+                    if let Ok(found) = fs::symlink_metadata(&companion) {
+                        check_file(&companion, &found)?;
+                    }
+                }
+                return Ok(file);
+            }
+            Err(error) if error.kind() == ErrorKind::NotFound => {
+                if !create {
+                    let what = "there is no such file".to_owned();
+                    return Err(StoreError::NotAStore { path: file, what });
+                }
+                match create_private(&file) {
+                    Ok(()) => return Ok(file),
+                    Err(error) if error.kind() == ErrorKind::AlreadyExists => {}
+                    Err(error) => return Err(system(&file, "create", &error)),
+                }
+            }
+            Err(error) => return Err(system(&file, "look at", &error)),
+        }
+    }
+    Err(StoreError::Io {
+        path: file,
+        doing: "create".to_owned(),
+        detail: "another program keeps creating and removing it".to_owned(),
+    })
+}
+
+/// Creates a new, empty file with mode 0600 whatever the umask; fails if anything has that name.
+pub(super) fn create_private(path: &Path) -> io::Result<()> {
+    let file = fs::OpenOptions::new()
+        .write(true)
+        .create_new(true)
+        .mode(0o600)
+        .custom_flags(nix::fcntl::OFlag::O_NOFOLLOW.bits())
+        .open(path)?;
+    file.set_permissions(Permissions::from_mode(0o600))
+}
+
+/// `path` with something appended to its name.
+pub(super) fn beside(path: &Path, suffix: &str) -> PathBuf {
+    let mut name = path.as_os_str().to_owned();
+    name.push(suffix);
+    name.into()
+}
+
+/// The size of a file in bytes; 0 when it cannot be seen.
+pub(super) fn size(path: &Path) -> u64 {
+    fs::symlink_metadata(path).map_or(0, |found| found.len())
+}
+
+fn prepare_directory(store: &Path, directory: &Path, create: bool) -> Result<PathBuf, StoreError> {
+    match fs::symlink_metadata(directory) {
+        Ok(found) if found.file_type().is_symlink() => check_owner(directory, &found)?,
+        Ok(_) => {}
+        Err(error) if error.kind() == ErrorKind::NotFound && create => {
+            DirBuilder::new()
+                .recursive(true)
+                .mode(0o700)
+                .create(directory)
+                .map_err(|error| system(directory, "create the directory", &error))?;
+        }
+        Err(error) if error.kind() == ErrorKind::NotFound => {
+            let what = "its directory does not exist".to_owned();
+            return Err(StoreError::NotAStore { path: store.to_owned(), what });
+        }
+        Err(error) => return Err(system(directory, "look at", &error)),
+    }
+    let real = fs::canonicalize(directory).map_err(|error| system(directory, "look at", &error))?;
+    let found = fs::metadata(&real).map_err(|error| system(&real, "look at", &error))?;
+    if !found.is_dir() {
+        let what = format!("{} is not a directory", real.display());
+        return Err(StoreError::NotAStore { path: store.to_owned(), what });
+    }
+    check_owner(&real, &found)?;
+    Ok(real)
+}
+
+/// Whoever owns a directory can replace what is in it. The administrator could do so anyway.
+fn check_owner(path: &Path, found: &Metadata) -> Result<(), StoreError> {
+    let (owner, user) = (found.uid(), geteuid().as_raw());
+    if owner == user || owner == 0 {
+        return Ok(());
+    }
+    Err(StoreError::NotOwner { path: path.to_owned(), owner, user })
+}
+
+fn check_file(path: &Path, found: &Metadata) -> Result<(), StoreError> {
+    if found.file_type().is_symlink() {
+        return Err(StoreError::Symlink { path: path.to_owned() });
+    }
+    if !found.is_file() {
+        let what = "it is no regular file".to_owned();
+        return Err(StoreError::NotAStore { path: path.to_owned(), what });
+    }
+    let (owner, user) = (found.uid(), geteuid().as_raw());
+    if owner != user {
+        return Err(StoreError::NotOwner { path: path.to_owned(), owner, user });
+    }
+    if found.mode() & 0o077 != 0 {
+        let private = Permissions::from_mode(found.mode() & 0o700);
+        match fs::set_permissions(path, private) {
+            Ok(()) => {}
+            // Nothing can be written there, so nothing private gets there either.
+            Err(error) if error.kind() == ErrorKind::ReadOnlyFilesystem => {}
+            // SQLite removes its companions when the last process leaves.
+            Err(error) if error.kind() == ErrorKind::NotFound => {}
+            Err(error) => return Err(system(path, "make private", &error)),
+        }
+    }
+    Ok(())
+}
+
+/// An error of the system, as ours.
+pub(super) fn system(path: &Path, doing: &str, error: &io::Error) -> StoreError {
+    let path = path.to_owned();
+    match error.kind() {
+        ErrorKind::StorageFull | ErrorKind::QuotaExceeded | ErrorKind::FileTooLarge => {
+            StoreError::Full { path, detail: error.to_string() }
+        }
+        ErrorKind::ReadOnlyFilesystem => StoreError::ReadOnly { path },
+        _ => StoreError::Io { path, doing: doing.to_owned(), detail: error.to_string() },
+    }
+}

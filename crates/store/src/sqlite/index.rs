@@ -1,0 +1,369 @@
+//! Derived tables: where each node stands, and sessions at a glance.
+//!
+//! Every row is a function of the graph alone. Rows of `nodes` are taken in the order of their row numbers, from
+//! a cursor; a node whose parent is not yet known waits for it. Our commits index themselves in their own
+//! transaction, rows of other programs with the next commit or the next read that needs them.
+
+use std::collections::HashMap;
+
+use quipu_dag::{Blob, Node};
+use quipu_protocol::{BlobId, ChunkId, Entry, Message, NodeId, SessionStart};
+use quipu_transcript::{Lookup, decode};
+use rusqlite::{CachedStatement, Connection, OptionalExtension as _, params};
+
+use super::failure::Outcome;
+use super::rows;
+
+/// Characters of a title at most.
+const TITLE: usize = 200;
+
+/// Nodes of one lineage, or kinds of node that reads look for. Part of the stored form.
+pub(super) mod kind {
+    pub(in crate::sqlite) const OTHER: i64 = 0;
+    pub(in crate::sqlite) const USER: i64 = 1;
+    pub(in crate::sqlite) const ASSISTANT: i64 = 2;
+    pub(in crate::sqlite) const TOOL_RESULT: i64 = 3;
+    pub(in crate::sqlite) const SESSION: i64 = 4;
+    pub(in crate::sqlite) const EPOCH: i64 = 5;
+    pub(in crate::sqlite) const META: i64 = 6;
+    /// Stands for all before it.
+    pub(in crate::sqlite) const CHECKPOINT: i64 = 7;
+}
+
+/// Where a node stands.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Position {
+    pub(super) seq: i64,
+    /// The parent's `seq`; the node's own for a root.
+    pub(super) parent: i64,
+    /// An ancestor further away, so that any ancestor is few hops away.
+    pub(super) jump: i64,
+    pub(super) depth: i64,
+    pub(super) session: Option<i64>,
+}
+
+/// Whether there are nodes that are not indexed.
+pub(super) fn is_behind(connection: &Connection) -> Outcome<bool> {
+    let mut statement = connection.prepare_cached(
+        "SELECT coalesce((SELECT max(rowid) FROM nodes), 0) > (SELECT seq FROM quipu_x_cursor)",
+    )?;
+    Ok(statement.query_row([], |row| row.get::<_, Option<bool>>(0))?.unwrap_or(true))
+}
+
+/// The row number of the last node that was taken.
+pub(super) fn cursor(connection: &Connection) -> Outcome<i64> {
+    Ok(connection.prepare_cached("SELECT seq FROM quipu_x_cursor")?.query_row([], |row| row.get(0))?)
+}
+
+/// Indexes up to `limit` nodes after the cursor; says whether more may be left. Within the caller's transaction.
+pub(super) fn advance(connection: &Connection, limit: usize) -> Outcome<bool> {
+    let mut indexer = Indexer::new(connection)?;
+    let from = cursor(connection)?;
+    let mut last = from;
+    let mut taken = 0;
+    let mut statement = connection.prepare_cached(&format!(
+        "SELECT {}, n.rowid FROM nodes n WHERE n.rowid > ?1 ORDER BY n.rowid LIMIT ?2",
+        rows::NODE
+    ))?;
+    let mut found = statement.query(params![from, i64::try_from(limit).unwrap_or(i64::MAX)])?;
+    while let Some(row) = found.next()? {
+        last = row.get(9)?;
+        taken += 1;
+        // A row whose id is not a hash cannot be named by anybody.
+        if let Some(node) = rows::node(row)? {
+            let rootless = rows::text(row, 1)?.filter(|_| node.record.parent.is_none());
+            indexer.add(last, node, rootless.as_deref())?;
+        }
+    }
+    drop(found);
+    if last != from {
+        connection.prepare_cached("UPDATE quipu_x_cursor SET seq = ?1")?.execute([last])?;
+    }
+    Ok(taken == limit)
+}
+
+struct Indexer<'a> {
+    connection: &'a Connection,
+    put: CachedStatement<'a>,
+    touch: CachedStatement<'a>,
+    /// Whether any node waits for its parent.
+    waiting: bool,
+}
+
+impl<'a> Indexer<'a> {
+    fn new(connection: &'a Connection) -> Outcome<Self> {
+        let waiting = connection
+            .prepare_cached("SELECT EXISTS (SELECT 1 FROM quipu_x_wait)")?
+            .query_row([], |row| row.get(0))?;
+        Ok(Self {
+            connection,
+            put: connection.prepare_cached(
+                "INSERT OR REPLACE INTO quipu_x_node (seq, id, parent, jump, depth, session, kind, cost) \
+                 VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)",
+            )?,
+            touch: connection.prepare_cached(
+                "UPDATE quipu_x_session SET updated = max(updated, ?2), entries = entries + 1, cost = cost + ?3 \
+                 WHERE num = ?1",
+            )?,
+            waiting,
+        })
+    }
+
+    /// Adds a node, and those that waited for it. `broken` is a parent that is not a hash.
+    fn add(&mut self, seq: i64, node: Node, broken: Option<&str>) -> Outcome<()> {
+        if let Some(parent) = broken {
+            return self.wait(seq, parent);
+        }
+        let mut ready = vec![(seq, node)];
+        while let Some((seq, node)) = ready.pop() {
+            let parent = match &node.record.parent {
+                None => None,
+                Some(id) => match position(self.connection, id)? {
+                    Some(parent) => Some(parent),
+                    None => {
+                        self.wait(seq, &id.to_string())?;
+                        continue;
+                    }
+                },
+            };
+            self.place(seq, &node, parent)?;
+            if self.waiting {
+                self.release(&node.id, &mut ready)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn wait(&mut self, seq: i64, parent: &str) -> Outcome<()> {
+        self.waiting = true;
+        self.connection
+            .prepare_cached("INSERT OR REPLACE INTO quipu_x_wait VALUES (?1, ?2)")?
+            .execute(params![seq, parent])?;
+        Ok(())
+    }
+
+    fn release(&self, parent: &NodeId, ready: &mut Vec<(i64, Node)>) -> Outcome<()> {
+        let mut statement = self.connection.prepare_cached(&format!(
+            "SELECT {}, n.rowid FROM quipu_x_wait w JOIN nodes n ON n.rowid = w.seq WHERE w.parent = ?1",
+            rows::NODE
+        ))?;
+        let mut found = statement.query([parent.to_string()])?;
+        let mut some = false;
+        while let Some(row) = found.next()? {
+            if let Some(node) = rows::node(row)? {
+                ready.push((row.get(9)?, node));
+                some = true;
+            }
+        }
+        drop(found);
+        if some {
+            self.connection
+                .prepare_cached("DELETE FROM quipu_x_wait WHERE parent = ?1")?
+                .execute([parent.to_string()])?;
+        }
+        Ok(())
+    }
+
+    fn place(&mut self, seq: i64, node: &Node, parent: Option<Position>) -> Outcome<()> {
+        let (jump, depth) = match parent {
+            None => (seq, 0),
+            Some(parent) => (jump_below(self.connection, parent)?, parent.depth + 1),
+        };
+        let inherited = parent.and_then(|parent| parent.session);
+        let meaning = self.meaning(node, inherited)?;
+        let session = match &meaning.start {
+            Some(start) => {
+                self.begin_session(seq, node, start)?;
+                Some(seq)
+            }
+            None => inherited,
+        };
+        self.put.execute(params![
+            seq,
+            node.id.0,
+            parent.map(|parent| parent.seq),
+            jump,
+            depth,
+            session,
+            meaning.kind,
+            meaning.cost
+        ])?;
+        if let (Some(num), None) = (session, &meaning.start) {
+            self.touch.execute(params![num, node.record.timestamp, meaning.cost])?;
+            if let Some(title) = &meaning.title {
+                self.connection
+                    .prepare_cached(
+                        "UPDATE quipu_x_session SET title = ?2, titled = ?3 \
+                         WHERE num = ?1 AND (titled IS NULL OR titled > ?3)",
+                    )?
+                    .execute(params![num, title, seq])?;
+            }
+        }
+        Ok(())
+    }
+
+    fn begin_session(&self, seq: i64, node: &Node, start: &SessionStart) -> Outcome<()> {
+        self.connection
+            .prepare_cached(
+                "INSERT OR REPLACE INTO quipu_x_session (num, id, ref, base, project, agent, model, parent, title, \
+                 titled, created, updated, entries, cost) \
+                 VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, '', NULL, ?9, ?9, 0, 0)",
+            )?
+            .execute(params![
+                seq,
+                start.session.as_str(),
+                crate::RefName::session(&start.session).as_str(),
+                node.id.0,
+                start.cwd,
+                start.agent,
+                start.epoch.model,
+                start.parent_session.as_ref().map(quipu_protocol::SessionId::as_str),
+                node.record.timestamp
+            ])?;
+        Ok(())
+    }
+
+    /// What the tables need to know of a node. Content is read only where it can matter.
+    fn meaning(&self, node: &Node, session: Option<i64>) -> Outcome<Meaning> {
+        let mut meaning = Meaning { kind: kind::OTHER, cost: 0, title: None, start: None };
+        let read = match node.record.role.as_str() {
+            "user" => {
+                meaning.kind = kind::USER;
+                match session {
+                    Some(num) => self.lacks_title(num)?,
+                    None => false,
+                }
+            }
+            "assistant" => {
+                meaning.kind = kind::ASSISTANT;
+                session.is_some()
+            }
+            "toolResult" => {
+                meaning.kind = kind::TOOL_RESULT;
+                false
+            }
+            "compactionSummary" => {
+                meaning.kind = kind::CHECKPOINT;
+                false
+            }
+            "bashExecution" | "custom" | "branchSummary" => false,
+            _ => true,
+        };
+        if !read {
+            return Ok(meaning);
+        }
+        let Some(own) = node.record.parts.last() else { return Ok(meaning) };
+        let Some(own) = rows::find_blob(self.connection, own)?.filter(|blob| blob.kind == "quipu") else {
+            // Only our nodes begin sessions or tell their cost; a title may come from anyone.
+            if meaning.kind != kind::USER {
+                return Ok(meaning);
+            }
+            return self.read(node, None, meaning);
+        };
+        self.read(node, Some(own), meaning)
+    }
+
+    fn read(&self, node: &Node, own: Option<Blob>, mut meaning: Meaning) -> Outcome<Meaning> {
+        let mut blobs = HashMap::new();
+        for part in &node.record.parts {
+            if own.as_ref().is_none_or(|own| own.id != *part)
+                && let Some(blob) = rows::find_blob(self.connection, part)?
+            {
+                blobs.insert(*part, blob);
+            }
+        }
+        blobs.extend(own.map(|own| (own.id, own)));
+        match decode(node, &Parts(blobs)).entry {
+            Entry::Session(start) => {
+                meaning.kind = kind::SESSION;
+                meaning.start = Some(start);
+            }
+            Entry::Epoch(_) => meaning.kind = kind::EPOCH,
+            Entry::Meta(_) => meaning.kind = kind::META,
+            Entry::Message(Message::User(message)) => {
+                meaning.title = Some(title(&message.content.text())).filter(|title| !title.is_empty());
+            }
+            Entry::Message(Message::Assistant(message)) => {
+                meaning.cost = nano_dollars(message.usage.cost.total);
+            }
+            Entry::Message(_) => {}
+        }
+        Ok(meaning)
+    }
+
+    fn lacks_title(&self, num: i64) -> Outcome<bool> {
+        let titled: Option<Option<i64>> = self
+            .connection
+            .prepare_cached("SELECT titled FROM quipu_x_session WHERE num = ?1")?
+            .query_row([num], |row| row.get(0))
+            .optional()?;
+        // A node that waited can come before the one that gave the title.
+        Ok(titled.is_some_and(|titled| titled.is_none() || self.waiting))
+    }
+}
+
+struct Meaning {
+    kind: i64,
+    /// In billionths of a US dollar.
+    cost: i64,
+    title: Option<String>,
+    start: Option<SessionStart>,
+}
+
+struct Parts(HashMap<BlobId, Blob>);
+
+impl Lookup for Parts {
+    fn blob(&self, id: &BlobId) -> Option<&Blob> {
+        self.0.get(id)
+    }
+
+    fn chunk(&self, _: &ChunkId) -> Option<&[u8]> {
+        None
+    }
+}
+
+/// Where a node stands, when it is indexed.
+pub(super) fn position(connection: &Connection, id: &NodeId) -> Outcome<Option<Position>> {
+    // Both ids: a program that rewrites the file can give its rows other numbers.
+    let mut statement = connection.prepare_cached(
+        "SELECT x.seq, x.parent, x.jump, x.depth, x.session FROM nodes n JOIN quipu_x_node x ON x.seq = n.rowid \
+         WHERE n.id = ?1 AND x.id = ?2",
+    )?;
+    Ok(statement.query_row(params![id.to_string(), id.0], to_position).optional()?)
+}
+
+/// Where the node of a `seq` stands.
+pub(super) fn at(connection: &Connection, seq: i64) -> Outcome<Position> {
+    let mut statement = connection
+        .prepare_cached("SELECT seq, parent, jump, depth, session FROM quipu_x_node WHERE seq = ?1")?;
+    Ok(statement.query_row([seq], to_position)?)
+}
+
+fn to_position(row: &rusqlite::Row<'_>) -> rusqlite::Result<Position> {
+    let seq = row.get(0)?;
+    Ok(Position {
+        seq,
+        parent: row.get::<_, Option<i64>>(1)?.unwrap_or(seq),
+        jump: row.get(2)?,
+        depth: row.get(3)?,
+        session: row.get(4)?,
+    })
+}
+
+/// The jump of a child: two jumps of equal length are joined to one, as carries are in skew-binary numbers.
+fn jump_below(connection: &Connection, parent: Position) -> Outcome<i64> {
+    let near = at(connection, parent.jump)?;
+    let far = at(connection, near.jump)?;
+    let joined = parent.depth - near.depth == near.depth - far.depth;
+    Ok(if joined { near.jump } else { parent.seq })
+}
+
+fn title(text: &str) -> String {
+    let line = text.lines().map(str::trim).find(|line| !line.is_empty()).unwrap_or_default();
+    line.chars().filter(|c| !c.is_control()).take(TITLE).collect()
+}
+
+#[expect(clippy::cast_possible_truncation, reason = "clamped; a float that is no number becomes 0")]
+fn nano_dollars(dollars: f64) -> i64 {
+    (dollars.clamp(0.0, 1e9) * 1e9).round() as i64
+}

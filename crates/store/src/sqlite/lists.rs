@@ -1,0 +1,138 @@
+//! Refs, sessions, the action log, and what a session left open.
+
+use std::borrow::Cow;
+
+use quipu_protocol::{Json, NodeId, SessionId};
+use rusqlite::{Connection, OptionalExtension as _, params};
+
+use super::commit::{read_call, read_state};
+use super::failure::{Failure, Outcome};
+use super::{graph, rows};
+use crate::{
+    Action, ActionQuery, Head, InboxItem, LoggedAction, Pending, RefName, SessionQuery, SessionRow, Step,
+};
+
+/// Where a ref stands.
+pub(super) fn head(connection: &Connection, name: &str) -> Outcome<Option<NodeId>> {
+    let mut statement = connection.prepare_cached("SELECT node_id FROM refs WHERE name = ?1")?;
+    Ok(statement.query_row([name], |row| rows::node_id(row, 0)).optional()?.flatten())
+}
+
+/// Refs by the beginning of their names.
+pub(super) fn heads(connection: &Connection, prefix: &str) -> Outcome<Vec<Head>> {
+    // A range, so that no character of the prefix means anything else.
+    let mut statement =
+        connection.prepare_cached("SELECT name, node_id FROM refs WHERE name >= ?1 ORDER BY name")?;
+    let mut found = statement.query([prefix])?;
+    let mut heads = Vec::new();
+    while let Some(row) = found.next()? {
+        let name = rows::text(row, 0)?.unwrap_or_default();
+        if !name.starts_with(prefix) {
+            break;
+        }
+        if let Some(node) = rows::node_id(row, 1)? {
+            heads.push(Head { name: RefName::from(&*name), node });
+        }
+    }
+    Ok(heads)
+}
+
+/// Sessions, the last changed first.
+pub(super) fn sessions(connection: &Connection, query: &SessionQuery) -> Outcome<Vec<SessionRow>> {
+    let mut statement = connection.prepare_cached(
+        "SELECT s.id, s.ref, r.node_id, s.base, s.project, s.agent, s.title, s.model, s.parent, s.created, s.updated, \
+         s.entries, s.cost FROM quipu_x_session s LEFT JOIN refs r ON r.name = s.ref \
+         WHERE (?1 IS NULL OR s.project = ?1) AND (?2 IS NULL OR s.id = ?2) \
+         ORDER BY s.updated DESC, s.num DESC LIMIT ?3",
+    )?;
+    let limit = query.limit.map_or(-1, |limit| i64::try_from(limit).unwrap_or(-1));
+    let mut found = statement.query(params![query.cwd, query.id.as_ref().map(SessionId::as_str), limit])?;
+    let mut sessions = Vec::new();
+    while let Some(row) = found.next()? {
+        let base: [u8; 32] = row.get(3)?;
+        let cost: i64 = row.get(12)?;
+        #[expect(clippy::cast_precision_loss, reason = "cents matter, not billionths")]
+        let cost = cost as f64 / 1e9;
+        sessions.push(SessionRow {
+            id: row.get::<_, String>(0)?.into(),
+            name: row.get::<_, String>(1)?.into(),
+            head: rows::node_id(row, 2)?,
+            base: NodeId(base),
+            cwd: row.get(4)?,
+            agent: row.get(5)?,
+            title: row.get(6)?,
+            model: row.get(7)?,
+            parent: row.get::<_, Option<String>>(8)?.map(SessionId::from),
+            created: row.get(9)?,
+            updated: row.get(10)?,
+            entries: row.get::<_, i64>(11)?.unsigned_abs(),
+            cost,
+        });
+    }
+    Ok(sessions)
+}
+
+/// The action log, newest first.
+pub(super) fn actions(connection: &Connection, query: &ActionQuery) -> Outcome<Vec<LoggedAction>> {
+    let mut statement = connection.prepare_cached(
+        "SELECT id, timestamp, action_type, from_node, to_node, metadata FROM action_log WHERE id < ?1 \
+         ORDER BY id DESC",
+    )?;
+    let mut found = statement.query([query.before.unwrap_or(i64::MAX)])?;
+    let limit = query.limit.unwrap_or(usize::MAX);
+    let mut actions = Vec::new();
+    while actions.len() < limit
+        && let Some(row) = found.next()?
+    {
+        let kind = rows::text(row, 2)?.unwrap_or_default().into_owned();
+        if !query.kinds.is_empty() && !query.kinds.contains(&kind) {
+            continue;
+        }
+        let to = rows::node_id(row, 4)?;
+        if let Some(head) = &query.lineage {
+            let Some(to) = &to else { continue };
+            if !graph::is_ancestor(connection, to, head)? {
+                continue;
+            }
+        }
+        let action = Action {
+            timestamp: rows::integer(row, 1)?,
+            kind,
+            from: rows::node_id(row, 3)?,
+            to,
+            metadata: rows::text(row, 5)?.map(Cow::into_owned),
+        };
+        actions.push(LoggedAction { id: row.get(0)?, action });
+    }
+    Ok(actions)
+}
+
+/// What a session left open.
+pub(super) fn pending(connection: &Connection, session: &SessionId) -> Outcome<Pending> {
+    let broken = |what: &str| Failure::Corrupt(format!("{what} of session {session} cannot be read"));
+    let mut pending = Pending::default();
+    let mut statement = connection
+        .prepare_cached("SELECT name, queue, item FROM quipu_inbox WHERE session = ?1 ORDER BY id")?;
+    let mut found = statement.query([session.as_str()])?;
+    while let Some(row) = found.next()? {
+        let input: String = row.get(2)?;
+        pending.inbox.push(InboxItem {
+            id: row.get::<_, String>(0)?.into(),
+            queue: row.get(1)?,
+            input: Json::parse(&input).map_err(|_| broken("a waiting input"))?,
+        });
+    }
+    let mut statement = connection.prepare_cached(
+        "SELECT run, call, state, result FROM quipu_step WHERE session = ?1 ORDER BY rowid",
+    )?;
+    let mut found = statement.query([session.as_str()])?;
+    while let Some(row) = found.next()? {
+        pending.steps.push(Step {
+            run: row.get::<_, String>(0)?.into(),
+            call: read_call(&row.get::<_, String>(1)?).ok_or_else(|| broken("an open step"))?,
+            state: read_state(&row.get::<_, String>(2)?).ok_or_else(|| broken("an open step"))?,
+            data: row.get(3)?,
+        });
+    }
+    Ok(pending)
+}

@@ -1,0 +1,435 @@
+//! SQLite behind the trait.
+
+mod check;
+mod chunks;
+mod commit;
+mod connect;
+mod failure;
+mod file;
+mod graph;
+mod index;
+mod lists;
+mod resolve;
+mod rows;
+mod schema;
+mod threads;
+
+use std::ops::Range;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use quipu_dag::{Blob, Node};
+use quipu_protocol::{BlobId, ChunkId, NodeId, SessionId};
+use rusqlite::Connection;
+use tokio::sync::oneshot;
+
+pub use self::chunks::{Delta, delta};
+use self::chunks::{Encoded, Recent};
+use self::connect::Patience;
+use self::failure::{Failure, Outcome, Place};
+use self::threads::{Connect, Job, Readers, Writer};
+use crate::{
+    ActionQuery, Commit, Durability, Edge, Fence, Fut, Head, LoggedAction, Owner, Pending, RefName, Report,
+    Resolved, Scope, SessionQuery, SessionRow, Spelling, Store, StoreError, Until, Upkeep,
+};
+
+/// Readers beside the writer.
+const READERS: usize = 2;
+/// Nodes that are indexed in one transaction when many are new.
+const INDEX_BATCH: usize = 10_000;
+
+/// How a store is opened.
+#[derive(Debug, Clone)]
+pub struct OpenOptions {
+    /// Whether a store that does not exist is made.
+    pub create: bool,
+    /// How long another program's lock is waited for.
+    pub busy: Duration,
+    /// Who writes: stands in the log of refs.
+    pub writer: String,
+}
+
+impl Default for OpenOptions {
+    /// Creates; waits 30 s; the writer is `quipu` and the number of this process.
+    fn default() -> Self {
+        Self { create: true, busy: Duration::from_secs(30), writer: format!("quipu/{}", std::process::id()) }
+    }
+}
+
+/// A store in one SQLite file, or in memory.
+///
+/// Dropping it commits what is queued and waits for that.
+pub struct SqliteStore {
+    // Before the writer: the last connection to close tidies up the log, and that should be one that may write.
+    readers: Option<Readers>,
+    /// `None` when the file cannot be written.
+    writer: Option<Writer>,
+    place: Place,
+    name: Arc<str>,
+}
+
+impl std::fmt::Debug for SqliteStore {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("SqliteStore").field("path", &self.place.path).finish_non_exhaustive()
+    }
+}
+
+impl SqliteStore {
+    /// Opens the store at `path`, making or upgrading it where needed. Directories that are made get mode 0700,
+    /// files 0600. A file or directory that cannot be written opens for reading. Blocks.
+    ///
+    /// # Errors
+    /// `Symlink`, `NotOwner`, `NotAStore`, `NewerVersion`, `Corrupt`, `Busy`, `Full`, `ReadOnly` (nothing there
+    /// and it cannot be made), `Io`.
+    pub fn open(path: &Path, options: &OpenOptions) -> Result<Self, StoreError> {
+        let path = file::prepare(path, options.create)?;
+        let place = Place { path, busy: options.busy };
+        let patience = Patience::new(options.busy);
+        match open_for_writing(&place.path, &patience) {
+            Ok(connection) => Self::start(connection, place, patience, options),
+            Err(Failure::Sql(error)) if connect::cannot_open(&error) => {
+                Self::start_read_only(place, patience, options)
+            }
+            Err(failure) => Err(place.error("open", failure)),
+        }
+    }
+
+    /// A store that lives as long as this value and leaves nothing behind.
+    ///
+    /// # Errors
+    /// `Io` when SQLite or the system refuses.
+    pub fn in_memory() -> Result<Self, StoreError> {
+        let options = OpenOptions::default();
+        let place = Place { path: PathBuf::from(":memory:"), busy: options.busy };
+        let connection = connect::in_memory()
+            .and_then(|connection| schema::create(&connection).map(|()| connection))
+            .map_err(|failure| place.error("make", failure))?;
+        let writer = Writer::start(connection, place.clone(), Patience::new(options.busy), true)
+            .map_err(|error| file::system(&place.path, "start a thread for", &error))?;
+        Ok(Self { readers: None, writer: Some(writer), place, name: options.writer.into() })
+    }
+
+    /// The file, with its directory resolved; `:memory:` for none.
+    pub fn path(&self) -> &Path {
+        self.place.path()
+    }
+
+    /// Whether commits will fail with `ReadOnly`.
+    pub fn is_read_only(&self) -> bool {
+        self.writer.is_none()
+    }
+
+    fn start(
+        connection: Connection,
+        place: Place,
+        patience: Patience,
+        options: &OpenOptions,
+    ) -> Result<Self, StoreError> {
+        let connect: Connect = {
+            let path = place.path.clone();
+            let patience = Patience::new(options.busy);
+            Arc::new(move || connect::reader(&path, &patience))
+        };
+        let readers =
+            Readers::start(READERS, &connect, place.clone()).map_err(|error| place.error("open", error))?;
+        let writer = Writer::start(connection, place.clone(), patience, false)
+            .map_err(|error| file::system(&place.path, "start a thread for", &error))?;
+        let name = options.writer.as_str().into();
+        Ok(Self { readers: Some(readers), writer: Some(writer), place, name })
+    }
+
+    fn start_read_only(place: Place, patience: Patience, options: &OpenOptions) -> Result<Self, StoreError> {
+        if file::size(&place.path) == 0 {
+            return Err(StoreError::ReadOnly { path: place.path });
+        }
+        let connect: Connect = {
+            let path = place.path.clone();
+            Arc::new(move || {
+                let connection = connect::read_only(&path, &patience)?;
+                if schema::complete_in_memory(&connection, &path)? {
+                    while index::advance(&connection, INDEX_BATCH)? {}
+                }
+                Ok(connection)
+            })
+        };
+        // One: what is completed in memory is a connection's own.
+        let readers =
+            Readers::start(1, &connect, place.clone()).map_err(|error| place.error("open", error))?;
+        Ok(Self { readers: Some(readers), writer: None, place, name: options.writer.as_str().into() })
+    }
+
+    fn writer(&self) -> Result<&Writer, StoreError> {
+        self.writer.as_ref().ok_or_else(|| StoreError::ReadOnly { path: self.place.path.clone() })
+    }
+
+    async fn read<T: Send + 'static>(
+        &self,
+        work: impl FnOnce(&Connection) -> Outcome<T> + Send + 'static,
+    ) -> Result<T, StoreError> {
+        match &self.readers {
+            Some(readers) => readers.read(work).await,
+            None => self.writer()?.alone("read", work).await,
+        }
+    }
+
+    /// A read that wants the derived tables up to date.
+    async fn read_indexed<T: Send + 'static>(
+        &self,
+        work: impl FnOnce(&Connection) -> Outcome<T> + Send + 'static,
+    ) -> Result<T, StoreError> {
+        self.catch_up().await?;
+        self.read(work).await
+    }
+
+    /// Indexes what other programs wrote since the last time.
+    async fn catch_up(&self) -> Result<(), StoreError> {
+        let Some(writer) = &self.writer else { return Ok(()) };
+        while self.read(index::is_behind).await? {
+            let before = self.read(index::cursor).await?;
+            let (done, result) = Work::new(Durability::Process, self.place.clone(), |_| Ok(()));
+            writer.submit(done).await?;
+            result.await.map_err(|_| self.closed())??;
+            if self.read(index::cursor).await? == before {
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    async fn work<T: Send + 'static>(
+        &self,
+        durability: Durability,
+        work: impl FnMut(&Connection) -> Outcome<T> + Send + 'static,
+    ) -> Result<T, StoreError> {
+        let (job, result) = Work::new(durability, self.place.clone(), work);
+        self.writer()?.submit(job).await?;
+        result.await.map_err(|_| self.closed())?
+    }
+
+    fn closed(&self) -> StoreError {
+        StoreError::Io {
+            path: self.place.path.clone(),
+            doing: "use".to_owned(),
+            detail: "the store was closed".to_owned(),
+        }
+    }
+}
+
+fn open_for_writing(path: &Path, patience: &Patience) -> Outcome<Connection> {
+    let connection = connect::read_write(path, patience)?;
+    connect::probe(&connection)?;
+    if connection.is_readonly("main")? {
+        return Err(read_only_failure());
+    }
+    schema::bring_up_to_date(&connection, path, patience)?;
+    connect::write_ahead(&connection, patience)?;
+    loop {
+        let behind = index::is_behind(&connection)?;
+        if !behind {
+            return Ok(connection);
+        }
+        connection.execute_batch("BEGIN IMMEDIATE")?;
+        let more = index::advance(&connection, INDEX_BATCH);
+        match more {
+            Ok(more) => {
+                connection.execute_batch("COMMIT")?;
+                if !more {
+                    return Ok(connection);
+                }
+            }
+            Err(error) => {
+                connection.execute_batch("ROLLBACK").ok();
+                return Err(error);
+            }
+        }
+    }
+}
+
+fn read_only_failure() -> Failure {
+    let code = rusqlite::ffi::Error::new(rusqlite::ffi::SQLITE_READONLY);
+    Failure::Sql(rusqlite::Error::SqliteFailure(code, None))
+}
+
+/// Work for the writer's transaction, with an answer.
+struct Work<T, F> {
+    durability: Durability,
+    place: Place,
+    work: F,
+    done: Option<T>,
+    answer: oneshot::Sender<Result<T, StoreError>>,
+}
+
+type Answer<T> = oneshot::Receiver<Result<T, StoreError>>;
+
+impl<T: Send + 'static, F: FnMut(&Connection) -> Outcome<T> + Send + 'static> Work<T, F> {
+    #[expect(clippy::new_ret_no_self, reason = "the two ends belong together")]
+    fn new(durability: Durability, place: Place, work: F) -> (Box<dyn Job>, Answer<T>) {
+        let (answer, result) = oneshot::channel();
+        (Box::new(Self { durability, place, work, done: None, answer }), result)
+    }
+}
+
+impl<T: Send, F: FnMut(&Connection) -> Outcome<T> + Send> Job for Work<T, F> {
+    fn durability(&self) -> Durability {
+        self.durability
+    }
+
+    fn prepare(&mut self, _: &Connection, _: &mut Recent) -> Outcome<()> {
+        Ok(())
+    }
+
+    fn run(&mut self, connection: &Connection) -> Outcome<()> {
+        self.done = Some((self.work)(connection)?);
+        Ok(())
+    }
+
+    fn finish(self: Box<Self>, result: Result<(), StoreError>) {
+        let Self { place, done, answer, .. } = *self;
+        let result = result.and_then(|()| {
+            let nothing = || Failure::Missing("an answer".to_owned());
+            done.ok_or_else(nothing).map_err(|failure| place.error("use", failure))
+        });
+        // Nobody waits any more: it is done all the same.
+        answer.send(result).ok();
+    }
+}
+
+/// A commit on its way.
+struct CommitJob {
+    commit: Commit,
+    chunks: Vec<Encoded>,
+    writer: Arc<str>,
+    answer: oneshot::Sender<Result<(), StoreError>>,
+}
+
+impl Job for CommitJob {
+    fn durability(&self) -> Durability {
+        self.commit.durability
+    }
+
+    fn prepare(&mut self, connection: &Connection, recent: &mut Recent) -> Outcome<()> {
+        self.chunks = chunks::encode(connection, &self.commit.chunks, recent)?;
+        Ok(())
+    }
+
+    fn run(&mut self, connection: &Connection) -> Outcome<()> {
+        commit::apply(connection, &self.commit, &self.chunks, &self.writer)
+    }
+
+    fn finish(self: Box<Self>, result: Result<(), StoreError>) {
+        self.answer.send(result).ok();
+    }
+}
+
+impl Store for SqliteStore {
+    fn commit(&self, batch: Commit) -> Fut<'_, ()> {
+        Box::pin(async move {
+            let writer = self.writer()?;
+            commit::check_limits(&batch)?;
+            let (answer, result) = oneshot::channel();
+            let job = CommitJob { commit: batch, chunks: Vec::new(), writer: Arc::clone(&self.name), answer };
+            writer.submit(Box::new(job)).await?;
+            result.await.map_err(|_| self.closed())?
+        })
+    }
+
+    fn head<'a>(&'a self, name: &'a RefName) -> Fut<'a, Option<NodeId>> {
+        let name = name.clone();
+        Box::pin(self.read(move |connection| lists::head(connection, name.as_str())))
+    }
+
+    fn heads<'a>(&'a self, prefix: &'a str) -> Fut<'a, Vec<Head>> {
+        let prefix = prefix.to_owned();
+        Box::pin(self.read(move |connection| lists::heads(connection, &prefix)))
+    }
+
+    fn nodes<'a>(&'a self, ids: &'a [NodeId]) -> Fut<'a, Vec<Option<Node>>> {
+        let ids = ids.to_vec();
+        Box::pin(self.read(move |connection| ids.iter().map(|id| rows::find_node(connection, id)).collect()))
+    }
+
+    fn blobs<'a>(&'a self, ids: &'a [BlobId]) -> Fut<'a, Vec<Option<Blob>>> {
+        let ids = ids.to_vec();
+        Box::pin(self.read(move |connection| ids.iter().map(|id| rows::find_blob(connection, id)).collect()))
+    }
+
+    fn chunk(&self, id: ChunkId, bytes: Range<u64>) -> Fut<'_, Vec<u8>> {
+        Box::pin(self.read(move |connection| chunks::read(connection, id, bytes)))
+    }
+
+    fn lineage(&self, from: NodeId, until: Until) -> Fut<'_, Vec<Node>> {
+        Box::pin(self.read(move |connection| graph::lineage(connection, &from, until)))
+    }
+
+    fn ancestor(&self, of: NodeId, depth: u32) -> Fut<'_, Option<NodeId>> {
+        Box::pin(self.read_indexed(move |connection| graph::ancestor(connection, &of, depth)))
+    }
+
+    fn fork_point(&self, a: NodeId, b: NodeId) -> Fut<'_, Option<NodeId>> {
+        Box::pin(self.read_indexed(move |connection| graph::fork_point(connection, &a, &b)))
+    }
+
+    fn children<'a>(&'a self, of: &'a [NodeId]) -> Fut<'a, Vec<Edge>> {
+        let of = of.to_vec();
+        Box::pin(self.read(move |connection| graph::children(connection, &of)))
+    }
+
+    fn resolve<'a>(&'a self, id: &'a Spelling, scope: &'a Scope) -> Fut<'a, Resolved> {
+        let (spelling, scope) = (id.0.clone(), scope.clone());
+        Box::pin(self.read_indexed(move |connection| resolve::resolve(connection, &spelling, &scope)))
+    }
+
+    fn actions(&self, query: ActionQuery) -> Fut<'_, Vec<LoggedAction>> {
+        Box::pin(self.read_indexed(move |connection| lists::actions(connection, &query)))
+    }
+
+    fn sessions(&self, query: SessionQuery) -> Fut<'_, Vec<SessionRow>> {
+        Box::pin(self.read_indexed(move |connection| lists::sessions(connection, &query)))
+    }
+
+    fn lease<'a>(&'a self, name: &'a RefName, owner: &'a Owner, ttl: Duration) -> Fut<'a, Fence> {
+        let (name, owner) = (name.clone(), owner.clone());
+        let ttl = i64::try_from(ttl.as_millis()).unwrap_or(i64::MAX);
+        Box::pin(
+            self.work(Durability::Process, move |connection| commit::lease(connection, &name, &owner, ttl)),
+        )
+    }
+
+    fn pending<'a>(&'a self, session: &'a SessionId) -> Fut<'a, Pending> {
+        let session = session.clone();
+        Box::pin(self.read(move |connection| lists::pending(connection, &session)))
+    }
+
+    fn changed(&self) -> Fut<'_, ()> {
+        // Counted from the call, not from the first poll.
+        let changes = self.writer().map(Writer::changes);
+        Box::pin(async move { changes?.changed().await.map_err(|_| self.closed()) })
+    }
+}
+
+impl Upkeep for SqliteStore {
+    fn check(&self) -> Fut<'_, Report> {
+        let place = self.place.clone();
+        Box::pin(self.read_indexed(move |connection| check::check(connection, &place)))
+    }
+
+    fn rebuild(&self) -> Fut<'_, ()> {
+        Box::pin(async move {
+            self.work(Durability::Process, schema::reset_derived).await?;
+            self.catch_up().await
+        })
+    }
+
+    fn backup<'a>(&'a self, to: &'a Path) -> Fut<'a, ()> {
+        let to = to.to_owned();
+        Box::pin(async move {
+            match &self.writer {
+                Some(writer) => {
+                    writer.alone("copy", move |connection| schema::copy_to(connection, &to)).await
+                }
+                None => self.read(move |connection| schema::copy_to(connection, &to)).await,
+            }
+        })
+    }
+}

@@ -1,0 +1,524 @@
+//! The threads of a store: one that writes, two that read.
+//!
+//! The writer owns the only connection that may write. It takes everything that is queued and commits it as one
+//! transaction; each piece of work stands in a savepoint of its own, so that one which is refused does not take
+//! the others with it. Work that was queued is finished, whether or not anybody still waits for it.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use rusqlite::Connection;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot, watch};
+
+use super::chunks::Recent;
+use super::connect::{self, Patience};
+use super::failure::{Failure, Outcome, Place};
+use super::{file, index};
+use crate::{Durability, StoreError};
+
+/// Pieces of work that may wait for the writer; more callers wait before they queue.
+const QUEUE: usize = 256;
+/// Reads that may wait.
+const READS: usize = 64;
+/// Nodes of other programs that one commit indexes; the rest is left for the next.
+const INDEX_STEP: usize = 20_000;
+/// The log is emptied and cut when it is larger.
+const LOG_LIMIT: u64 = 64 << 20;
+/// How long nothing must happen before the log is copied into the file.
+const IDLE: Duration = Duration::from_millis(150);
+/// How often another process's commits are looked for, while somebody waits for them.
+const WATCH: Duration = Duration::from_millis(200);
+
+/// Work inside the writer's transaction. Run again, alone, when the transaction that it was part of fails.
+pub(super) trait Job: Send {
+    /// What it must survive.
+    fn durability(&self) -> Durability;
+    /// What takes time and needs no lock.
+    fn prepare(&mut self, connection: &Connection, recent: &mut Recent) -> Outcome<()>;
+    /// The work.
+    fn run(&mut self, connection: &Connection) -> Outcome<()>;
+    /// Told when the transaction is committed, or why there is nothing of it.
+    fn finish(self: Box<Self>, result: Result<(), StoreError>);
+}
+
+/// Work that wants the connection for itself, outside any transaction.
+pub(super) type Alone = Box<dyn FnOnce(Result<&Connection, StoreError>) + Send>;
+
+enum Task {
+    Job(Box<dyn Job>, OwnedSemaphorePermit),
+    Alone(Alone, OwnedSemaphorePermit),
+    /// Somebody began to wait for changes.
+    Wake,
+}
+
+/// The handle to the writer's thread.
+pub(super) struct Writer {
+    tasks: Option<Sender<Task>>,
+    room: Arc<Semaphore>,
+    changes: watch::Sender<u64>,
+    place: Place,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Writer {
+    /// Starts the thread. `connection` is opened again from `place` after errors of the disk, except in memory.
+    pub(super) fn start(
+        connection: Connection,
+        place: Place,
+        patience: Patience,
+        memory: bool,
+    ) -> std::io::Result<Self> {
+        let (tasks, queue) = channel();
+        let changes = watch::Sender::new(0);
+        let state = State {
+            connection: Some(connection),
+            place: place.clone(),
+            patience,
+            memory,
+            synchronous: None,
+            recent: Recent::default(),
+            changes: changes.clone(),
+            dirty: false,
+            seen: 0,
+            cut: None,
+        };
+        let thread = std::thread::Builder::new()
+            .name("quipu-store-writer".to_owned())
+            .spawn(move || state.serve(&queue))?;
+        let room = Arc::new(Semaphore::new(QUEUE));
+        Ok(Self { tasks: Some(tasks), room, changes, place, thread: Some(thread) })
+    }
+
+    /// Queues a piece of work; waits while the queue is full.
+    pub(super) async fn submit(&self, job: Box<dyn Job>) -> Result<(), StoreError> {
+        let permit = self.permit().await?;
+        self.send(Task::Job(job, permit))
+    }
+
+    /// Runs work that wants the connection for itself.
+    pub(super) async fn alone<T: Send + 'static>(
+        &self,
+        doing: &'static str,
+        work: impl FnOnce(&Connection) -> Outcome<T> + Send + 'static,
+    ) -> Result<T, StoreError> {
+        let permit = self.permit().await?;
+        let (answer, result) = oneshot::channel();
+        let place = self.place.clone();
+        let work: Alone = Box::new(move |connection| {
+            let result = connection.and_then(|connection| guarded(&place, doing, || work(connection)));
+            // Nobody waits any more: the work is done all the same.
+            answer.send(result).ok();
+        });
+        self.send(Task::Alone(work, permit))?;
+        result.await.map_err(|_| stopped(&self.place))?
+    }
+
+    /// Counts up with every change.
+    pub(super) fn changes(&self) -> watch::Receiver<u64> {
+        let changes = self.changes.subscribe();
+        if let Some(tasks) = &self.tasks {
+            // A writer that has stopped changes nothing any more; the receiver finds that out itself.
+            tasks.send(Task::Wake).ok();
+        }
+        changes
+    }
+
+    async fn permit(&self) -> Result<OwnedSemaphorePermit, StoreError> {
+        Arc::clone(&self.room).acquire_owned().await.map_err(|_| stopped(&self.place))
+    }
+
+    fn send(&self, task: Task) -> Result<(), StoreError> {
+        let sent = self.tasks.as_ref().map(|tasks| tasks.send(task));
+        if matches!(sent, Some(Ok(()))) { Ok(()) } else { Err(stopped(&self.place)) }
+    }
+}
+
+impl Drop for Writer {
+    /// Waits until what is queued is committed.
+    fn drop(&mut self) {
+        self.tasks = None;
+        join(self.thread.take());
+    }
+}
+
+fn join(thread: Option<JoinHandle<()>>) {
+    if let Some(thread) = thread
+        && thread.thread().id() != std::thread::current().id()
+    {
+        // A panic in it was reported to whoever waited.
+        thread.join().ok();
+    }
+}
+
+struct State {
+    connection: Option<Connection>,
+    place: Place,
+    patience: Patience,
+    memory: bool,
+    synchronous: Option<Durability>,
+    recent: Recent,
+    changes: watch::Sender<u64>,
+    /// Whether the log holds commits that the file does not.
+    dirty: bool,
+    /// SQLite's counter of other connections' commits.
+    seen: i64,
+    /// When the log was cut, or cutting was tried, last.
+    cut: Option<Instant>,
+}
+
+impl State {
+    fn serve(mut self, queue: &Receiver<Task>) {
+        self.seen = self.data_version();
+        let mut next = None;
+        loop {
+            let task = match next.take() {
+                Some(task) => task,
+                None => match self.wait(queue) {
+                    Some(task) => task,
+                    None => return,
+                },
+            };
+            match task {
+                Task::Wake => {}
+                Task::Alone(work, permit) => {
+                    let place = self.place.clone();
+                    work(
+                        self.connection()
+                            .map(|connection| &*connection)
+                            .map_err(|error| place.error("open", error)),
+                    );
+                    drop(permit);
+                }
+                Task::Job(job, permit) => {
+                    let mut group = vec![(job, permit)];
+                    while group.len() < QUEUE {
+                        match queue.try_recv() {
+                            Ok(Task::Job(job, permit)) => group.push((job, permit)),
+                            Ok(Task::Wake) => {}
+                            Ok(task @ Task::Alone(..)) => {
+                                next = Some(task);
+                                break;
+                            }
+                            Err(_) => break,
+                        }
+                    }
+                    self.commit_group(group);
+                    self.cut_log();
+                }
+            }
+        }
+    }
+
+    /// The next task; in quiet moments the log is copied into the file, and other processes' commits are noticed.
+    fn wait(&mut self, queue: &Receiver<Task>) -> Option<Task> {
+        loop {
+            let watched = self.changes.receiver_count() > 0 && !self.memory;
+            let timeout = if self.dirty && !self.memory {
+                IDLE
+            } else if watched {
+                WATCH
+            } else {
+                return queue.recv().ok();
+            };
+            match queue.recv_timeout(timeout) {
+                Ok(task) => return Some(task),
+                Err(RecvTimeoutError::Disconnected) => return None,
+                Err(RecvTimeoutError::Timeout) => {}
+            }
+            if watched {
+                let version = self.data_version();
+                if version != self.seen {
+                    self.seen = version;
+                    self.announce();
+                }
+            }
+            if self.dirty {
+                self.dirty = false;
+                self.checkpoint("PRAGMA wal_checkpoint(PASSIVE)");
+            }
+        }
+    }
+
+    fn announce(&self) {
+        self.changes.send_modify(|count| *count += 1);
+    }
+
+    fn data_version(&mut self) -> i64 {
+        let version = self.connection().map(|connection| {
+            connection.query_row("PRAGMA data_version", [], |row| row.get(0)).unwrap_or_default()
+        });
+        version.unwrap_or_default()
+    }
+
+    fn connection(&mut self) -> Outcome<&mut Connection> {
+        if self.connection.is_none() {
+            self.synchronous = None;
+            self.connection = Some(connect::read_write(&self.place.path, &self.patience)?);
+        }
+        self.connection.as_mut().ok_or_else(|| Failure::Missing("the connection".to_owned()))
+    }
+
+    fn commit_group(&mut self, group: Vec<(Box<dyn Job>, OwnedSemaphorePermit)>) {
+        let mut ready = Vec::with_capacity(group.len());
+        for (mut job, permit) in group {
+            match self.prepare(&mut job) {
+                Ok(()) => ready.push((job, permit)),
+                Err(error) => job.finish(Err(error)),
+            }
+        }
+        let results = match self.attempt(ready.iter_mut().map(|(job, _)| job)) {
+            Ok(results) => results,
+            // Whatever made the whole fail (a full disk, say) may be the fault of one: the others get their turn.
+            Err(_) if ready.len() > 1 => {
+                ready.iter_mut().map(|(job, _)| self.attempt([job].into_iter()).and_then(one)).collect()
+            }
+            Err(error) => vec![Err(error)],
+        };
+        if results.iter().any(Result::is_ok) {
+            self.dirty = true;
+            self.announce();
+        }
+        for ((job, permit), result) in ready.into_iter().zip(results) {
+            job.finish(result);
+            drop(permit);
+        }
+    }
+
+    fn prepare(&mut self, job: &mut Box<dyn Job>) -> Result<(), StoreError> {
+        let place = self.place.clone();
+        let mut recent = std::mem::take(&mut self.recent);
+        let prepared = self
+            .connection()
+            .map_err(|error| place.error("open", error))
+            .and_then(|connection| guarded(&place, "write to", || job.prepare(connection, &mut recent)));
+        self.recent = recent;
+        prepared
+    }
+
+    /// One transaction: what became of each job, or why there is nothing of any.
+    fn attempt<'a>(
+        &mut self,
+        jobs: impl Iterator<Item = &'a mut Box<dyn Job>>,
+    ) -> Result<Vec<Result<(), StoreError>>, StoreError> {
+        let jobs: Vec<_> = jobs.collect();
+        if jobs.is_empty() {
+            return Ok(Vec::new());
+        }
+        let place = self.place.clone();
+        let wanted = jobs.iter().map(|job| job.durability()).max().unwrap_or_default();
+        let change = (self.synchronous != Some(wanted)).then_some(wanted);
+        let done = self.connection().map_err(|error| place.error("open", error)).and_then(|connection| {
+            let done = transact(connection, &place, jobs, change);
+            if done.is_err() && !connection.is_autocommit() {
+                connection.execute_batch("ROLLBACK").ok();
+            }
+            done
+        });
+        match &done {
+            Ok(_) => self.synchronous = Some(wanted),
+            // What the disk did to this connection is unknown: a new one reads the file as it is.
+            Err(_) if !self.memory => self.connection = None,
+            Err(_) => self.synchronous = None,
+        }
+        done
+    }
+
+    /// Keeps the log from growing without end under writers that never pause.
+    fn cut_log(&mut self) {
+        if self.memory || self.cut.is_some_and(|last| last.elapsed() < Duration::from_secs(1)) {
+            return;
+        }
+        if file::size(&file::beside(&self.place.path, "-wal")) > LOG_LIMIT {
+            self.cut = Some(Instant::now());
+            // Readers elsewhere may be long; this can be tried again.
+            self.patience.set(Duration::from_millis(200));
+            self.checkpoint("PRAGMA wal_checkpoint(TRUNCATE)");
+            self.patience.set(self.place.busy);
+        }
+    }
+
+    /// Commits are safe in the log whether or not this succeeds; it is tried again after the next ones.
+    fn checkpoint(&mut self, statement: &str) {
+        if let (Some(connection), false) = (&self.connection, self.memory) {
+            connection.query_row(statement, [], |_| Ok(())).ok();
+        }
+    }
+}
+
+fn one(results: Vec<Result<(), StoreError>>) -> Result<(), StoreError> {
+    results.into_iter().collect()
+}
+
+fn transact(
+    connection: &Connection,
+    place: &Place,
+    jobs: Vec<&mut Box<dyn Job>>,
+    synchronous: Option<Durability>,
+) -> Result<Vec<Result<(), StoreError>>, StoreError> {
+    let sql = |statement: &str| {
+        connection.execute_batch(statement).map_err(|error| place.error("write to", error.into()))
+    };
+    // Has no effect inside a transaction.
+    match synchronous {
+        Some(Durability::Process) => sql("PRAGMA synchronous = NORMAL")?,
+        Some(Durability::Power) => sql("PRAGMA synchronous = FULL")?,
+        None => {}
+    }
+    sql("BEGIN IMMEDIATE")?;
+    let single = jobs.len() == 1;
+    let mut results = Vec::with_capacity(jobs.len());
+    for job in jobs {
+        if !single {
+            sql("SAVEPOINT job")?;
+        }
+        let result = guarded(place, "write to", || job.run(connection));
+        match &result {
+            Ok(()) => {}
+            // SQLite gave up the whole transaction.
+            Err(error) if connection.is_autocommit() => return Err(error.clone()),
+            Err(error) if concerns_all(error) => return Err(error.clone()),
+            Err(_) if single => sql("ROLLBACK")?,
+            Err(_) => sql("ROLLBACK TO job")?,
+        }
+        if !single {
+            sql("RELEASE job")?;
+        }
+        results.push(result);
+    }
+    if single && results.iter().all(Result::is_err) {
+        return Ok(results);
+    }
+    guarded(place, "index", || index::advance(connection, INDEX_STEP))?;
+    sql("COMMIT")?;
+    Ok(results)
+}
+
+/// Whether an error says something about the file and not about the work.
+fn concerns_all(error: &StoreError) -> bool {
+    match error {
+        StoreError::Busy { .. }
+        | StoreError::Full { .. }
+        | StoreError::ReadOnly { .. }
+        | StoreError::Corrupt { .. }
+        | StoreError::Io { .. } => true,
+        StoreError::Conflict { .. }
+        | StoreError::Fenced { .. }
+        | StoreError::NewerVersion { .. }
+        | StoreError::NotOwner { .. }
+        | StoreError::Symlink { .. }
+        | StoreError::NotAStore { .. }
+        | StoreError::Missing { .. }
+        | StoreError::TooLarge { .. } => false,
+    }
+}
+
+/// Runs work of which a panic must not take the thread with it.
+fn guarded<T>(place: &Place, doing: &str, work: impl FnOnce() -> Outcome<T>) -> Result<T, StoreError> {
+    match catch_unwind(AssertUnwindSafe(work)) {
+        Ok(result) => result.map_err(|failure| place.error(doing, failure)),
+        Err(panic) => {
+            let detail = panic.downcast_ref::<&str>().map(|text| (*text).to_owned());
+            let detail = detail.or_else(|| panic.downcast_ref::<String>().cloned()).unwrap_or_default();
+            let detail = format!("this is a fault in Quipu, please report it: {detail}");
+            Err(StoreError::Io { path: place.path.clone(), doing: doing.to_owned(), detail })
+        }
+    }
+}
+
+fn stopped(place: &Place) -> StoreError {
+    StoreError::Io {
+        path: place.path.clone(),
+        doing: "use".to_owned(),
+        detail: "the store was closed".to_owned(),
+    }
+}
+
+type Read = Box<dyn FnOnce(&mut ReadConnection) + Send>;
+
+/// The handle to the readers' threads.
+pub(super) struct Readers {
+    reads: Option<Sender<(Read, OwnedSemaphorePermit)>>,
+    room: Arc<Semaphore>,
+    place: Place,
+    threads: Vec<JoinHandle<()>>,
+}
+
+/// How a reader makes its connection, now and after an error of the disk.
+pub(super) type Connect = Arc<dyn Fn() -> Outcome<Connection> + Send + Sync>;
+
+struct ReadConnection {
+    connection: Option<Connection>,
+    connect: Connect,
+}
+
+impl Readers {
+    pub(super) fn start(count: usize, connect: &Connect, place: Place) -> Outcome<Self> {
+        let (reads, queue) = channel::<(Read, OwnedSemaphorePermit)>();
+        let queue = Arc::new(Mutex::new(queue));
+        let mut threads = Vec::new();
+        for _ in 0..count {
+            let mut own = ReadConnection { connection: Some(connect()?), connect: Arc::clone(connect) };
+            let queue = Arc::clone(&queue);
+            let serve = move || {
+                loop {
+                    // One thread waits here at a time, the other for the lock.
+                    let next = queue.lock().unwrap_or_else(PoisonError::into_inner).recv();
+                    let Ok((read, permit)) = next else { return };
+                    read(&mut own);
+                    drop(permit);
+                }
+            };
+            let thread = std::thread::Builder::new().name("quipu-store-reader".to_owned()).spawn(serve);
+            threads.push(thread.map_err(|error| file::system(&place.path, "start a thread for", &error))?);
+        }
+        Ok(Self { reads: Some(reads), room: Arc::new(Semaphore::new(READS)), place, threads })
+    }
+
+    /// Runs a read on one of the threads. Nobody waiting any more before it begins: it does not run.
+    pub(super) async fn read<T: Send + 'static>(
+        &self,
+        work: impl FnOnce(&Connection) -> Outcome<T> + Send + 'static,
+    ) -> Result<T, StoreError> {
+        let permit = Arc::clone(&self.room).acquire_owned().await.map_err(|_| stopped(&self.place))?;
+        let (answer, result) = oneshot::channel();
+        let place = self.place.clone();
+        let read: Read = Box::new(move |own| {
+            if answer.is_closed() {
+                return;
+            }
+            let result =
+                own.connection(&place).and_then(|connection| guarded(&place, "read", || work(connection)));
+            if let Err(StoreError::Io { .. } | StoreError::Corrupt { .. }) = &result {
+                own.connection = None;
+            }
+            answer.send(result).ok();
+        });
+        let sent = self.reads.as_ref().map(|reads| reads.send((read, permit)));
+        if !matches!(sent, Some(Ok(()))) {
+            return Err(stopped(&self.place));
+        }
+        result.await.map_err(|_| stopped(&self.place))?
+    }
+}
+
+impl ReadConnection {
+    fn connection(&mut self, place: &Place) -> Result<&Connection, StoreError> {
+        let connection = match self.connection.take() {
+            Some(connection) => connection,
+            None => (self.connect)().map_err(|error| place.error("open", error))?,
+        };
+        Ok(self.connection.insert(connection))
+    }
+}
+
+impl Drop for Readers {
+    fn drop(&mut self) {
+        self.reads = None;
+        for thread in self.threads.drain(..) {
+            join(Some(thread));
+        }
+    }
+}
