@@ -1,2 +1,64 @@
-//! Placeholder
-fn main() {}
+//! The `quipu` command: arguments, wiring, exit codes. What a session does is the engine's business.
+
+mod args;
+mod auth;
+mod demo;
+mod doctor;
+mod exit;
+mod hash;
+mod input;
+mod models;
+mod print;
+mod run;
+mod sessions;
+mod setup;
+mod show;
+mod tree;
+
+use std::process::ExitCode;
+
+use clap::{CommandFactory as _, Parser as _};
+
+use args::{Cli, Cmd};
+use exit::Failure;
+
+fn main() -> ExitCode {
+    let cli = Cli::parse();
+    let runtime = match tokio::runtime::Builder::new_current_thread().enable_all().build() {
+        Ok(runtime) => runtime,
+        Err(error) => {
+            print::note(format!("quipu: the runtime could not start: {error}"));
+            return ExitCode::FAILURE;
+        }
+    };
+    let result = runtime.block_on(dispatch(&cli));
+    // Reads that hang in a thread (a dead network file system) must not hold up the end.
+    runtime.shutdown_timeout(std::time::Duration::from_millis(200));
+    match result {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(Failure { exit, message }) => {
+            if !message.is_empty() {
+                print::note(format!("quipu: {message}"));
+            }
+            exit.into()
+        }
+    }
+}
+
+async fn dispatch(cli: &Cli) -> Result<(), Failure> {
+    match &cli.command {
+        Some(Cmd::Demo(args)) => demo::run(args).await,
+        Some(Cmd::Sessions(args)) => sessions::run(args).await,
+        Some(Cmd::Show(args)) => show::run(args).await,
+        Some(Cmd::Models(args)) => models::run(args),
+        Some(Cmd::Auth(args)) => auth::run(args),
+        Some(Cmd::Doctor(args)) => doctor::run(args).await,
+        Some(Cmd::Hash(args)) => hash::run(args),
+        None if cli.task.print || !cli.task.messages.is_empty() => run::run(&cli.task).await,
+        None => {
+            let help = Cli::command().render_help();
+            print::note(help.to_string());
+            Err(Failure::usage("say what to do: `quipu -p \"…\"`, or `quipu demo` to see it work without a key"))
+        }
+    }
+}

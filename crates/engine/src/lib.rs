@@ -1,1 +1,41 @@
-//! Placeholder
+//! Quipu: an agent engine whose every step is a node in a content-addressed graph.
+//!
+//! An [`Engine`] stands over a store; a [`Session`] is one conversation at work: commands go in
+//! ([`Session::send`]), events come out ([`Session::subscribe`]). Each step is committed before the next one
+//! begins, so what was acknowledged survives a crash, and a session can be opened again at any time.
+//!
+//! This crate knows no vendor, no database and no front. Models come in as a [`Provider`], tools as a [`Tool`],
+//! permission as a [`Policy`].
+
+mod call;
+mod clock;
+mod commit;
+mod context;
+mod engine;
+mod machine;
+mod owner;
+mod policy;
+mod resume;
+mod script;
+mod session;
+mod subscribe;
+mod toolbox;
+
+pub use clock::{Clock, SystemClock};
+pub use context::{Rules, SYSTEM_PROMPT, find_rules, system_prompt};
+pub use engine::{Engine, OpenError, Opened, SessionOptions, last_epoch, seal_key};
+pub use machine::{Limits, Refused};
+pub use policy::{AllowAll, Decision, Policy, Proposal};
+pub use resume::{Objects, decode_nodes};
+pub use script::{Script, ScriptStep};
+pub use session::Session;
+pub use subscribe::{Delivery, Events, View};
+
+pub use quipu_protocol as protocol;
+pub use quipu_providers::{Call, CallEnd, CallEvent, Provider};
+pub use quipu_seal::Sealer;
+pub use quipu_store as store;
+pub use quipu_tools::{Invocation, Tool, ToolContext, ToolOutput, Touches, builtin};
+
+/// How our nodes name their writer.
+pub const AGENT: &str = "quipu";

@@ -38,7 +38,7 @@ pub struct SessionStart {
 }
 
 /// What stands before the messages of a request until the next epoch, and how the model is called.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Epoch {
     /// The provider's id.

@@ -1,0 +1,240 @@
+//! What can be said on the command line.
+
+use std::path::PathBuf;
+
+use clap::{Args, Parser, Subcommand, ValueEnum};
+
+/// A coding agent whose every step is a node in a graph that is never rewritten.
+#[derive(Debug, Parser)]
+#[command(
+    name = "quipu",
+    version,
+    args_conflicts_with_subcommands = true,
+    after_help = "Exit codes: 0 done; 1 the task or command failed; 2 wrong usage or unknown name; \
+                  3 no credential, or it was refused; 4 the store cannot be used; 5 a limit was reached; \
+                  6 reality departed from the script; 129, 130, 143 ended by SIGHUP, Ctrl-C, SIGTERM.\n\
+                  Without a key: `quipu demo`. Files: $QUIPU_HOME (default ~/.quipu)."
+)]
+pub(crate) struct Cli {
+    #[command(subcommand)]
+    pub(crate) command: Option<Cmd>,
+    #[command(flatten)]
+    pub(crate) task: Task,
+}
+
+/// A task to run.
+#[derive(Debug, Args)]
+pub(crate) struct Task {
+    /// Run one task and exit. Text streams to stdout, what the tools do to stderr.
+    #[arg(short, long)]
+    pub(crate) print: bool,
+    /// What is printed: the answers' text, or every event as a line of JSON.
+    #[arg(long, value_enum, default_value = "text", requires = "print")]
+    pub(crate) mode: Mode,
+    /// Continue the newest session of this directory.
+    #[arg(short = 'c', long = "continue", conflicts_with_all = ["session", "no_session"])]
+    pub(crate) resume: bool,
+    /// Continue this session: its id, or the beginning of it.
+    #[arg(long, value_name = "ID", conflicts_with = "no_session")]
+    pub(crate) session: Option<String>,
+    /// Keep nothing on disk.
+    #[arg(long, conflicts_with = "store")]
+    pub(crate) no_session: bool,
+    #[command(flatten)]
+    pub(crate) store: StoreArg,
+    #[command(flatten)]
+    pub(crate) model: ModelArgs,
+    /// End the run after so many turns (model calls).
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    pub(crate) max_turns: Option<u32>,
+    /// End the run when it has cost so many US dollars; checked before each model call.
+    #[arg(long, value_name = "USD", value_parser = dollars)]
+    pub(crate) max_cost: Option<f64>,
+    /// Replace the system prompt: text, or a file that holds it.
+    #[arg(long, value_name = "TEXT|FILE")]
+    pub(crate) system_prompt: Option<String>,
+    /// Add to the system prompt: text, or a file that holds it. May be repeated.
+    #[arg(long, value_name = "TEXT|FILE")]
+    pub(crate) append_system_prompt: Vec<String>,
+    /// Leave out AGENTS.md and its like.
+    #[arg(long)]
+    pub(crate) no_context_files: bool,
+    /// The task. Words that begin with @ name files to include; piped stdin comes first.
+    #[arg(value_name = "MESSAGE")]
+    pub(crate) messages: Vec<String>,
+}
+
+/// Which model.
+#[derive(Debug, Args, Clone, Default)]
+pub(crate) struct ModelArgs {
+    /// The provider, such as those that `quipu auth` lists.
+    #[arg(long, value_name = "NAME")]
+    pub(crate) provider: Option<String>,
+    /// The model: its id, `provider/id`, or a part of its name.
+    #[arg(long, value_name = "PATTERN")]
+    pub(crate) model: Option<String>,
+    /// How hard it thinks.
+    #[arg(long, value_enum)]
+    pub(crate) thinking: Option<ThinkingArg>,
+    /// The key to use, for this run only. Others on this machine may see it in the list of processes.
+    #[arg(long, value_name = "KEY")]
+    pub(crate) api_key: Option<String>,
+}
+
+/// Where the graph is.
+#[derive(Debug, Args, Clone, Default)]
+pub(crate) struct StoreArg {
+    /// The store to use instead of $QUIPU_HOME/quipu.db.
+    #[arg(long, value_name = "PATH")]
+    pub(crate) store: Option<PathBuf>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Mode {
+    Text,
+    Json,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum ThinkingArg {
+    Off,
+    Minimal,
+    Low,
+    Medium,
+    High,
+    Xhigh,
+    Max,
+}
+
+impl From<ThinkingArg> for quipu_protocol::Thinking {
+    fn from(arg: ThinkingArg) -> Self {
+        match arg {
+            ThinkingArg::Off => Self::Off,
+            ThinkingArg::Minimal => Self::Minimal,
+            ThinkingArg::Low => Self::Low,
+            ThinkingArg::Medium => Self::Medium,
+            ThinkingArg::High => Self::High,
+            ThinkingArg::Xhigh => Self::Xhigh,
+            ThinkingArg::Max => Self::Max,
+        }
+    }
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Cmd {
+    /// A whole coding task with a scripted model: no key, no network.
+    Demo(DemoArgs),
+    /// What was done here, newest first.
+    Sessions(SessionsArgs),
+    /// Look at a session or at one node of it.
+    Show(ShowArgs),
+    /// Which models can be used.
+    Models(ModelsArgs),
+    /// Which credentials are known; add or remove one.
+    Auth(AuthArgs),
+    /// Is this machine healthy: files, store, shell, credentials.
+    Doctor(DoctorArgs),
+    /// Hash JSON values as the graph does, for those who write to a store from other languages.
+    Hash(HashArgs),
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct DemoArgs {
+    /// Work in this directory, and keep it. Files that are there already are left as they are, so that you can
+    /// see what happens when reality differs from the script.
+    #[arg(long, value_name = "DIR")]
+    pub(crate) dir: Option<PathBuf>,
+    #[command(flatten)]
+    pub(crate) store: StoreArg,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct SessionsArgs {
+    /// Of every directory.
+    #[arg(long)]
+    pub(crate) all: bool,
+    /// One JSON object a line.
+    #[arg(long)]
+    pub(crate) json: bool,
+    /// At most so many; 0 for all.
+    #[arg(long, value_name = "N", default_value_t = 50)]
+    pub(crate) limit: usize,
+    #[command(flatten)]
+    pub(crate) store: StoreArg,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct ShowArgs {
+    /// A node (its hash or the beginning of it, `HEAD`, `ext:ID`) or a session (its id or the beginning of it).
+    /// Without it: the newest session of this directory.
+    #[arg(value_name = "NODE|SESSION")]
+    pub(crate) what: Option<String>,
+    /// As JSON.
+    #[arg(long)]
+    pub(crate) json: bool,
+    /// The exact bytes of the model call that gave this node.
+    #[arg(long, requires = "what", conflicts_with = "json")]
+    pub(crate) request: bool,
+    #[command(flatten)]
+    pub(crate) store: StoreArg,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct ModelsArgs {
+    /// Only models whose id or name holds this.
+    #[arg(value_name = "SEARCH")]
+    pub(crate) search: Option<String>,
+    /// Also models without a credential, and those whose wire is not spoken yet.
+    #[arg(long)]
+    pub(crate) all: bool,
+    /// One JSON object a line.
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+#[derive(Debug, Args)]
+#[command(args_conflicts_with_subcommands = true)]
+pub(crate) struct AuthArgs {
+    #[command(subcommand)]
+    pub(crate) action: Option<AuthAction>,
+    /// One JSON object a line.
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum AuthAction {
+    /// Store a key for a provider; it is read from stdin.
+    Set {
+        /// The provider.
+        provider: String,
+    },
+    /// Forget the stored key of a provider.
+    Remove {
+        /// The provider.
+        provider: String,
+    },
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct DoctorArgs {
+    /// As JSON.
+    #[arg(long)]
+    pub(crate) json: bool,
+    #[command(flatten)]
+    pub(crate) store: StoreArg,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct HashArgs {
+    /// One JSON value a line in, one hash a line out. Without it, all of stdin is one value.
+    #[arg(long)]
+    pub(crate) jsonl: bool,
+}
+
+fn dollars(text: &str) -> Result<f64, String> {
+    match text.parse::<f64>() {
+        Ok(amount) if amount.is_finite() && amount > 0.0 => Ok(amount),
+        _ => Err("give an amount in US dollars above 0, such as 0.50".into()),
+    }
+}

@@ -1,0 +1,104 @@
+//! What the user says: messages, `@file`s, piped stdin.
+
+use std::io::{IsTerminal as _, Read as _};
+use std::path::{Path, PathBuf};
+
+use base64::Engine as _;
+use quipu_protocol::{Content, ImageContent, Input};
+
+use crate::exit::Failure;
+
+/// Bytes of one included file, or of stdin, at most.
+const LIMIT: u64 = 16 << 20;
+
+/// The prompts of this run: the first holds stdin, files and the first message; each further message is a
+/// prompt of its own.
+pub(crate) fn prompts(messages: &[String], cwd: &Path) -> Result<Vec<Input>, Failure> {
+    let (files, texts): (Vec<&String>, Vec<&String>) = messages.iter().partition(|word| word.starts_with('@'));
+    let mut text = piped()?;
+    let mut images = Vec::new();
+    for file in files {
+        match include(&cwd.join(&file[1..]))? {
+            Included::Text(more) => text.push_str(&more),
+            Included::Image(image) => images.push(Content::Image(image)),
+            Included::Nothing => {}
+        }
+    }
+    let mut texts = texts.into_iter();
+    if let Some(first) = texts.next() {
+        text.push_str(first);
+    }
+    let mut blocks = Vec::new();
+    if !text.trim().is_empty() {
+        blocks.push(Content::text(text));
+    }
+    blocks.extend(images);
+    let first = (!blocks.is_empty()).then_some(Input(blocks));
+    Ok(first.into_iter().chain(texts.filter(|text| !text.trim().is_empty()).map(|text| Input::from(text.as_str()))).collect())
+}
+
+fn piped() -> Result<String, Failure> {
+    let stdin = std::io::stdin();
+    if stdin.is_terminal() {
+        return Ok(String::new());
+    }
+    let mut bytes = Vec::new();
+    stdin.lock().take(LIMIT + 1).read_to_end(&mut bytes)?;
+    if bytes.len() as u64 > LIMIT {
+        return Err(Failure::usage("stdin is larger than 16 MiB; put it in a file and name the file in the task"));
+    }
+    let text = String::from_utf8_lossy(&bytes);
+    let text = text.trim();
+    Ok(if text.is_empty() { String::new() } else { format!("{text}\n") })
+}
+
+enum Included {
+    Text(String),
+    Image(ImageContent),
+    Nothing,
+}
+
+fn include(path: &Path) -> Result<Included, Failure> {
+    let path: PathBuf = std::path::absolute(path).unwrap_or_else(|_| path.into());
+    let shown = path.display();
+    let meta = std::fs::metadata(&path).map_err(|error| match error.kind() {
+        std::io::ErrorKind::NotFound => Failure::usage(format!("File not found: {shown}")),
+        _ => Failure::usage(format!("{shown} cannot be read: {error}")),
+    })?;
+    if !meta.is_file() {
+        return Err(Failure::usage(format!("{shown} is not a regular file, so it cannot be included")));
+    }
+    if meta.len() > LIMIT {
+        return Err(Failure::usage(format!("{shown} is larger than 16 MiB; name it in the task and let the agent read parts of it")));
+    }
+    let bytes = std::fs::read(&path).map_err(|error| Failure::usage(format!("{shown} cannot be read: {error}")))?;
+    if bytes.is_empty() {
+        return Ok(Included::Nothing);
+    }
+    if let Some(mime_type) = image_type(&bytes) {
+        let data = base64::engine::general_purpose::STANDARD.encode(&bytes);
+        return Ok(Included::Image(ImageContent { data, mime_type: mime_type.into() }));
+    }
+    let text = String::from_utf8_lossy(&bytes);
+    let text = text.strip_prefix('\u{feff}').unwrap_or(&text);
+    Ok(Included::Text(format!("<file name=\"{shown}\">\n{text}\n</file>\n")))
+}
+
+fn image_type(bytes: &[u8]) -> Option<&'static str> {
+    match bytes {
+        [0x89, b'P', b'N', b'G', ..] => Some("image/png"),
+        [0xff, 0xd8, 0xff, ..] => Some("image/jpeg"),
+        [b'G', b'I', b'F', b'8', ..] => Some("image/gif"),
+        [b'R', b'I', b'F', b'F', _, _, _, _, b'W', b'E', b'B', b'P', ..] => Some("image/webp"),
+        _ => None,
+    }
+}
+
+/// A flag's value: the content of the file of that name if there is one, else the text itself.
+pub(crate) fn text_or_file(value: &str) -> Result<String, Failure> {
+    let path = Path::new(value);
+    if value.contains('\n') || !path.is_file() {
+        return Ok(value.to_owned());
+    }
+    std::fs::read_to_string(path).map_err(|error| Failure::usage(format!("{value} cannot be read: {error}")))
+}

@@ -1,0 +1,123 @@
+//! Writing to people and to programs.
+
+use std::io::{IsTerminal as _, Write};
+use std::time::Duration;
+
+use quipu_protocol::UnixMs;
+
+/// A line for people, on stderr.
+pub(crate) fn note(text: impl AsRef<str>) {
+    // A terminal that is gone cannot be told so.
+    drop(writeln!(std::io::stderr().lock(), "{}", printable(text.as_ref())));
+}
+
+/// Whether a stream may be coloured.
+pub(crate) fn colours(stream: &impl std::io::IsTerminal) -> bool {
+    stream.is_terminal()
+        && std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty())
+        && std::env::var_os("TERM").is_none_or(|term| term != "dumb")
+}
+
+/// Colours for one stream.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Paint(bool);
+
+impl Paint {
+    pub(crate) fn stdout() -> Self {
+        Self(colours(&std::io::stdout()))
+    }
+
+    pub(crate) fn stderr() -> Self {
+        Self(colours(&std::io::stderr()))
+    }
+
+    pub(crate) fn dim(self, text: &str) -> String {
+        self.wrap("2", text)
+    }
+
+    pub(crate) fn bold(self, text: &str) -> String {
+        self.wrap("1", text)
+    }
+
+    pub(crate) fn red(self, text: &str) -> String {
+        self.wrap("31", text)
+    }
+
+    pub(crate) fn cyan(self, text: &str) -> String {
+        self.wrap("36", text)
+    }
+
+    fn wrap(self, code: &str, text: &str) -> String {
+        if self.0 { format!("\x1b[{code}m{text}\x1b[0m") } else { text.to_owned() }
+    }
+}
+
+/// Text with control characters (other than newline and tab) and bidirectional overrides made visible, so that
+/// what a model or a file says cannot steer the terminal.
+pub(crate) fn printable(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    for c in text.chars() {
+        match c {
+            '\n' | '\t' => out.push(c),
+            '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}' | '\u{200e}' | '\u{200f}' => out.extend(c.escape_unicode()),
+            c if c.is_control() => out.extend(c.escape_unicode()),
+            c => out.push(c),
+        }
+    }
+    out
+}
+
+/// The same on one line, cut to `width` characters.
+pub(crate) fn one_line(text: &str, width: usize) -> String {
+    let flat: String = printable(text).split_whitespace().collect::<Vec<_>>().join(" ");
+    if flat.chars().count() <= width {
+        return flat;
+    }
+    flat.chars().take(width.saturating_sub(1)).chain(['…']).collect()
+}
+
+/// How long ago, in words.
+pub(crate) fn ago(now: UnixMs, then: UnixMs) -> String {
+    let seconds = (now - then).max(0) / 1000;
+    match seconds {
+        0 => "now".into(),
+        1..60 => format!("{seconds}s ago"),
+        60..3600 => format!("{}m ago", seconds / 60),
+        3600..86_400 => format!("{}h ago", seconds / 3600),
+        _ => format!("{}d ago", seconds / 86_400),
+    }
+}
+
+/// A time of day with date, UTC.
+pub(crate) fn iso(at: UnixMs) -> String {
+    let time = jiff::Timestamp::from_millisecond(at).unwrap_or_default();
+    format!("{time:.3}")
+}
+
+/// A duration for people.
+pub(crate) fn took(milliseconds: u64) -> String {
+    let duration = Duration::from_millis(milliseconds);
+    if milliseconds < 1000 { format!("{milliseconds} ms") } else { format!("{:.1} s", duration.as_secs_f64()) }
+}
+
+/// Whether people watch stderr.
+pub(crate) fn watched() -> bool {
+    std::io::stderr().is_terminal()
+}
+
+/// US dollars.
+pub(crate) fn dollars(amount: f64) -> String {
+    if amount == 0.0 { "$0".into() } else if amount < 0.01 { format!("${amount:.4}") } else { format!("${amount:.2}") }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nothing_steers_the_terminal() {
+        assert_eq!(printable("a\x1b[31m\u{202e}b\tc\n"), "a\\u{1b}[31m\\u{202e}b\tc\n");
+        assert_eq!(one_line("  a\n b  ", 9), "a b");
+        assert_eq!(one_line("abcdef", 4), "abc…");
+    }
+}

@@ -1,0 +1,320 @@
+//! Running tasks: events to stdout and stderr, signals to the session, the outcome to an exit code.
+
+use std::io::Write as _;
+use std::sync::Arc;
+
+use quipu::{Delivery, Opened, Refused, Session};
+use quipu_protocol::{Delta, Ending, Envelope, Event, Input, Limit, Message, ModelErrorKind, Outcome, Trouble};
+use quipu_rpc::{JsonEvents, SessionHeader};
+use tokio::signal::unix::{Signal, SignalKind, signal};
+
+use crate::args::{Mode, Task};
+use crate::exit::{Exit, Failure};
+use crate::print::{Paint, iso, note, one_line, printable, took};
+use crate::setup::{Place, current_dir, now};
+
+/// `quipu -p`.
+pub(crate) async fn run(task: &Task) -> Result<(), Failure> {
+    let place = Place::find(&task.store)?;
+    let here = current_dir()?;
+    let prompts = crate::input::prompts(&task.messages, &here)?;
+    if prompts.is_empty() && !task.resume && task.session.is_none() {
+        return Err(Failure::usage("no task: give it as an argument or on stdin, such as `quipu -p \"fix the test\"`"));
+    }
+    let Opened { session, troubles } = crate::setup::open(&place, task, &here).await?;
+    let cwd = session.cwd().display().to_string();
+    let front = Front::new(task.mode, &session, &cwd)?;
+    for trouble in &troubles {
+        tell(trouble);
+    }
+    run_prompts(session, prompts, front).await
+}
+
+/// Sends the prompts one after the other and follows each to its end.
+pub(crate) async fn run_prompts(session: Session, prompts: Vec<Input>, mut front: Front) -> Result<(), Failure> {
+    let (_, mut events) = session.subscribe(Delivery::Lossless).await.map_err(refused)?;
+    let mut signals = Signals::new()?;
+    let mut result = Ok(());
+    // Without a new message the session goes on with what waits in it.
+    let prompts: Vec<Option<Input>> =
+        if prompts.is_empty() { vec![None] } else { prompts.into_iter().map(Some).collect() };
+    for prompt in prompts {
+        let sent = match prompt {
+            Some(input) => session.prompt(input).await,
+            None => session.send(quipu_protocol::Command::Continue).await,
+        };
+        if let Err(error) = sent {
+            result = Err(refused(error));
+            break;
+        }
+        let mut outcome = Outcome::Aborted;
+        loop {
+            tokio::select! {
+                event = events.next() => match event {
+                    None => break,
+                    Some(envelope) => {
+                        if let Event::RunEnded { outcome: ended } = &envelope.event {
+                            outcome = ended.clone();
+                        }
+                        let settled = matches!(envelope.event, Event::Settled);
+                        if let Err(error) = front.show(&envelope) {
+                            signals.closed(error);
+                            abort(&session).await;
+                        }
+                        if settled {
+                            break;
+                        }
+                    }
+                },
+                again = signals.next() => {
+                    if again {
+                        // Twice: leave at once. What was acknowledged is in the store.
+                        return Err(Failure::silent(signals.exit()));
+                    }
+                    abort(&session).await;
+                }
+            }
+        }
+        result = signals.failure().map_or_else(|| finished(&outcome), Err);
+        if result.is_err() {
+            break;
+        }
+    }
+    session.shutdown().await;
+    if let (Ok(()), Err(error)) = (&result, front.finish()) {
+        return Err(error);
+    }
+    result
+}
+
+async fn abort(session: &Session) {
+    // A session that is closed has nothing to abort.
+    drop(session.abort().await);
+}
+
+fn refused(error: Refused) -> Failure {
+    let exit = match &error {
+        Refused::Store(_) => Exit::Store,
+        Refused::Empty | Refused::NothingToContinue => Exit::Usage,
+        Refused::Busy | Refused::NoSuchAsk | Refused::Closed => Exit::Failed,
+    };
+    Failure::new(exit, error)
+}
+
+fn finished(outcome: &Outcome) -> Result<(), Failure> {
+    match outcome {
+        Outcome::Done => Ok(()),
+        Outcome::Aborted => Err(Failure::failed("aborted")),
+        Outcome::Failed(error) => {
+            let exit = match error.kind {
+                ModelErrorKind::NoCredential | ModelErrorKind::Auth => Exit::Credential,
+                ModelErrorKind::UnknownModel => Exit::Usage,
+                ModelErrorKind::Departed => Exit::Departed,
+                _ => Exit::Failed,
+            };
+            Err(Failure::new(exit, format!("{error}\nThe session is kept; `quipu -p -c \"…\"` goes on with it.")))
+        }
+        Outcome::Limit(Limit::Turns(turns)) => Err(Failure::new(
+            Exit::Limit,
+            format!("stopped after {turns} turns (--max-turns); `quipu -p -c \"go on\"` continues"),
+        )),
+        Outcome::Limit(Limit::Cost(cost)) => Err(Failure::new(
+            Exit::Limit,
+            format!("stopped at ${cost} (--max-cost); `quipu -p -c \"go on\"` continues"),
+        )),
+        Outcome::StoreFailed(text) => Err(Failure::new(Exit::Store, text)),
+    }
+}
+
+/// Tells people of trouble.
+pub(crate) fn tell(trouble: &Trouble) {
+    match trouble {
+        Trouble::Branched { session } => note(format!(
+            "Another process is working on this session; this one goes on as a branch: session {session}"
+        )),
+        Trouble::Interrupted { calls, model_call } => {
+            for (tool, call) in calls {
+                note(format!("Interrupted earlier, not run again: {tool} ({call}); whether it took effect is unknown"));
+            }
+            if *model_call {
+                note("A model call was interrupted earlier; whether it was answered is unknown");
+            }
+        }
+        Trouble::Note(text) => note(text),
+    }
+}
+
+/// What people or programs see of a run.
+pub(crate) enum Front {
+    Text(Text),
+    Json(Box<JsonEvents>),
+}
+
+/// Text to stdout, the rest to stderr.
+#[derive(Default)]
+pub(crate) struct Text {
+    /// Whether the last byte on stdout was not a newline.
+    open: bool,
+    wrote: bool,
+}
+
+impl Front {
+    pub(crate) fn new(mode: Mode, session: &Session, cwd: &str) -> Result<Self, Failure> {
+        match mode {
+            Mode::Text => Ok(Self::Text(Text::default())),
+            Mode::Json => {
+                let id = session.view().session.to_string();
+                let events = JsonEvents::new(SessionHeader { id, timestamp: iso(now()), cwd: cwd.to_owned() });
+                write_line(&events.header_line())?;
+                Ok(Self::Json(Box::new(events)))
+            }
+        }
+    }
+
+    fn show(&mut self, envelope: &Arc<Envelope>) -> std::io::Result<()> {
+        if let Event::Trouble(trouble) = &envelope.event {
+            tell(trouble);
+        }
+        match self {
+            Self::Json(events) => {
+                for line in events.fold(envelope) {
+                    write_line(&line)?;
+                }
+                Ok(())
+            }
+            Self::Text(text) => text.show(&envelope.event),
+        }
+    }
+
+    fn finish(&mut self) -> Result<(), Failure> {
+        match self {
+            Self::Text(text) => Ok(text.close()?),
+            Self::Json(_) => Ok(()),
+        }
+    }
+}
+
+fn write_line(line: &str) -> std::io::Result<()> {
+    let mut out = std::io::stdout().lock();
+    out.write_all(line.as_bytes())?;
+    out.write_all(b"\n")?;
+    out.flush()
+}
+
+impl Text {
+    fn show(&mut self, event: &Event) -> std::io::Result<()> {
+        let paint = Paint::stderr();
+        match event {
+            Event::MessageDelta { delta: Delta::Text { text, .. }, .. } => self.write(text),
+            Event::MessageEnded { message, ending, .. } => {
+                if let Message::Assistant(_) = &**message {
+                    self.close()?;
+                    if let Ending::Dropped(error) = ending {
+                        note(paint.dim(&format!("(that answer broke off: {})", one_line(&error.message, 200))));
+                    }
+                }
+                Ok(())
+            }
+            Event::ToolStarted { name, args, .. } => {
+                self.close()?;
+                note(paint.dim(&format!("• {name} {}", one_line(&brief(args), 100))));
+                Ok(())
+            }
+            Event::ToolEnded { result, .. } if result.is_error => {
+                let text: Vec<&str> = result.content.iter().filter_map(quipu_protocol::Content::as_text).collect();
+                note(paint.red(&format!("  {} failed: {}", result.tool_name, one_line(&text.join(" "), 200))));
+                Ok(())
+            }
+            Event::RetryScheduled { attempt, delay, error } => {
+                self.close()?;
+                let delay = took(u64::try_from(delay.as_millis()).unwrap_or(u64::MAX));
+                note(paint.dim(&format!("… {}; try {attempt} in {delay}", one_line(&error.message, 200))));
+                Ok(())
+            }
+            _ => Ok(()),
+        }
+    }
+
+    fn write(&mut self, text: &str) -> std::io::Result<()> {
+        if text.is_empty() {
+            return Ok(());
+        }
+        let mut out = std::io::stdout().lock();
+        // A program gets the text as it is; a terminal must not be steered by it.
+        if std::io::IsTerminal::is_terminal(&out) {
+            out.write_all(printable(text).as_bytes())?;
+        } else {
+            out.write_all(text.as_bytes())?;
+        }
+        self.open = !text.ends_with('\n');
+        self.wrote = true;
+        out.flush()
+    }
+
+    fn close(&mut self) -> std::io::Result<()> {
+        if std::mem::take(&mut self.open) {
+            let mut out = std::io::stdout().lock();
+            out.write_all(b"\n")?;
+            out.flush()?;
+        }
+        Ok(())
+    }
+}
+
+/// The arguments of a call for people: the one that says most, or all.
+fn brief(args: &quipu_protocol::Json) -> String {
+    let value = args.value();
+    let main = ["command", "path"].iter().find_map(|name| value.get(name)?.as_str());
+    main.map_or_else(|| args.to_string(), str::to_owned)
+}
+
+/// Ctrl-C once aborts, twice leaves; SIGTERM and SIGHUP end in order.
+struct Signals {
+    interrupt: Signal,
+    terminate: Signal,
+    hangup: Signal,
+    got: Option<Exit>,
+    broken: Option<std::io::Error>,
+}
+
+impl Signals {
+    fn new() -> Result<Self, Failure> {
+        Ok(Self {
+            interrupt: signal(SignalKind::interrupt())?,
+            terminate: signal(SignalKind::terminate())?,
+            hangup: signal(SignalKind::hangup())?,
+            got: None,
+            broken: None,
+        })
+    }
+
+    /// The next signal; whether it was not the first.
+    async fn next(&mut self) -> bool {
+        let exit = tokio::select! {
+            _ = self.interrupt.recv() => Exit::Interrupted,
+            _ = self.terminate.recv() => Exit::Terminated,
+            _ = self.hangup.recv() => Exit::Hangup,
+        };
+        let again = self.got.is_some();
+        if !again && exit == Exit::Interrupted {
+            note("Stopping; press Ctrl-C again to leave at once.");
+        }
+        self.got = Some(exit);
+        again
+    }
+
+    fn closed(&mut self, error: std::io::Error) {
+        self.broken.get_or_insert(error);
+    }
+
+    fn exit(&self) -> Exit {
+        self.got.unwrap_or(Exit::Failed)
+    }
+
+    fn failure(&mut self) -> Option<Failure> {
+        if let Some(exit) = self.got {
+            return Some(Failure::silent(exit));
+        }
+        self.broken.take().map(Failure::from)
+    }
+}

@@ -1,0 +1,66 @@
+//! `quipu sessions`: what was done.
+
+use std::io::Write as _;
+
+use quipu_store::{SessionQuery, SessionRow};
+
+use crate::args::SessionsArgs;
+use crate::exit::Failure;
+use crate::print::{Paint, ago, dollars, note, one_line};
+use crate::setup::{Place, current_dir, now};
+
+pub(crate) async fn run(args: &SessionsArgs) -> Result<(), Failure> {
+    let place = Place::find(&args.store)?;
+    let Some(store) = place.existing_store().await? else {
+        if !args.json {
+            note("Nothing was done yet. Try `quipu demo`.");
+        }
+        return Ok(());
+    };
+    let here = current_dir()?;
+    let query = SessionQuery {
+        cwd: (!args.all).then(|| here.to_string_lossy().into_owned()),
+        limit: (args.limit > 0).then_some(args.limit),
+        ..SessionQuery::default()
+    };
+    let rows = quipu_store::Store::sessions(&*store, query).await?;
+    let mut out = std::io::BufWriter::new(std::io::stdout().lock());
+    if args.json {
+        for row in &rows {
+            writeln!(out, "{}", json(row))?;
+        }
+        return Ok(out.flush()?);
+    }
+    if rows.is_empty() {
+        note(format!("No session in {}. `quipu sessions --all` lists those of every directory.", here.display()));
+    }
+    let (paint, now) = (Paint::stdout(), now());
+    for row in &rows {
+        let title = if row.title.is_empty() { "(no message yet)" } else { &row.title };
+        let (when, entries) = (ago(now, row.updated), row.entries);
+        write!(out, "{}  {when:>8}  {entries:>4} nodes  {:>7}  ", paint.bold(row.id.as_str()), dollars(row.cost))?;
+        writeln!(out, "{}", one_line(title, 60))?;
+        if args.all {
+            writeln!(out, "    {}", paint.dim(&crate::print::printable(&row.cwd)))?;
+        }
+    }
+    Ok(out.flush()?)
+}
+
+/// A session as a program reads it. Times in milliseconds since the epoch, cost in US dollars.
+pub(crate) fn json(row: &SessionRow) -> serde_json::Value {
+    serde_json::json!({
+        "id": row.id,
+        "cwd": row.cwd,
+        "title": row.title,
+        "agent": row.agent,
+        "model": row.model,
+        "head": row.head,
+        "base": row.base,
+        "parentSession": row.parent,
+        "created": row.created,
+        "updated": row.updated,
+        "entries": row.entries,
+        "cost": row.cost,
+    })
+}

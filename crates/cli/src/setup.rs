@@ -1,0 +1,197 @@
+//! Where things are, and what a run is made of.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use quipu::{Engine, Limits, Opened, Sealer, SessionOptions};
+use quipu_protocol::{SessionId, UnixMs};
+use quipu_providers::{Settings, Warning};
+use quipu_store::{FoundBy, SessionQuery, SessionRow, SqliteStore, Store};
+
+use crate::args::{StoreArg, Task};
+use crate::exit::{Exit, Failure};
+use crate::print::note;
+
+/// The user's files.
+pub(crate) struct Place {
+    /// `$QUIPU_HOME`, or `.quipu` in the home directory.
+    pub(crate) home: PathBuf,
+    /// The graph.
+    pub(crate) store: PathBuf,
+    named: bool,
+}
+
+/// The time, in milliseconds since the epoch.
+pub(crate) fn now() -> UnixMs {
+    quipu::Clock::now(&quipu::SystemClock)
+}
+
+/// The directory that we are in, without symbolic links.
+pub(crate) fn current_dir() -> Result<PathBuf, Failure> {
+    std::env::current_dir()
+        .and_then(|dir| dir.canonicalize())
+        .map_err(|error| Failure::usage(format!("the current directory cannot be used: {error}; change to another")))
+}
+
+pub(crate) fn env(name: &str) -> Option<String> {
+    std::env::var(name).ok().filter(|value| !value.is_empty())
+}
+
+impl Place {
+    pub(crate) fn find(store: &StoreArg) -> Result<Self, Failure> {
+        let home = match env("QUIPU_HOME") {
+            Some(home) => std::path::absolute(home)?,
+            None => match env("HOME") {
+                Some(home) => PathBuf::from(home).join(".quipu"),
+                None => return Err(Failure::usage("neither QUIPU_HOME nor HOME is set, so there is no place for files; set QUIPU_HOME")),
+            },
+        };
+        let named = store.store.is_some();
+        let store = match &store.store {
+            Some(path) => std::path::absolute(path)?,
+            None => home.join("quipu.db"),
+        };
+        Ok(Self { home, store, named })
+    }
+
+    /// What must be said to reach the same store again.
+    pub(crate) fn store_flag(&self) -> String {
+        if self.named { format!(" --store {}", self.store.display()) } else { String::new() }
+    }
+
+    /// The store, made when it is not there.
+    pub(crate) async fn store(&self) -> Result<Arc<SqliteStore>, Failure> {
+        Ok(Arc::new(SqliteStore::open(&self.store, quipu_store::OpenOptions::default()).await?))
+    }
+
+    /// The store, unless nothing was ever stored.
+    pub(crate) async fn existing_store(&self) -> Result<Option<Arc<SqliteStore>>, Failure> {
+        if std::fs::symlink_metadata(&self.store).is_err_and(|error| error.kind() == std::io::ErrorKind::NotFound) {
+            return Ok(None);
+        }
+        self.store().await.map(Some)
+    }
+
+    /// Models and credentials; problems in the files are told.
+    pub(crate) fn settings(&self) -> Settings {
+        let (settings, warnings) = Settings::load(&self.home, &env);
+        for Warning { text, .. } in warnings {
+            note(format!("warning: {text}"));
+        }
+        settings
+    }
+
+    /// An engine over `store`, which seals `secrets`.
+    pub(crate) fn engine(&self, store: Arc<dyn Store>, secrets: &[String]) -> Result<Engine, Failure> {
+        let sealer = Arc::new(Sealer::new(self.seal_key()?));
+        for secret in secrets {
+            sealer.know("credential", secret);
+        }
+        let children = quipu_providers::env_keys().into_iter().map(|name| (name.to_string(), None)).collect();
+        Ok(Engine::new(store, sealer, self.home.join("outputs")).with_env(children))
+    }
+
+    /// The key that makes the ids of sealed secrets: made once, kept for ever. Without a place to keep it, one
+    /// for this process.
+    fn seal_key(&self) -> Result<[u8; 32], Failure> {
+        quipu::seal_key(&self.home.join("seal.key"))
+            .map_err(|error| Failure::failed(format!("{}: {error}", self.home.join("seal.key").display())))
+    }
+}
+
+/// Opens the session that a task asks for.
+pub(crate) async fn open(place: &Place, task: &Task, here: &Path) -> Result<Opened, Failure> {
+    let settings = place.settings();
+    let store: Arc<dyn Store> = if task.no_session {
+        Arc::new(SqliteStore::private().await?)
+    } else {
+        place.store().await?
+    };
+    let resumed = chosen_session(&*store, task, here).await?;
+    let cwd = match &resumed {
+        Some(row) if !Path::new(&row.cwd).is_dir() => {
+            return Err(Failure::usage(format!(
+                "session {} works in {}, which is not there any more; make that directory again, or start a new session",
+                row.id, row.cwd
+            )));
+        }
+        Some(row) => PathBuf::from(&row.cwd),
+        None => here.to_owned(),
+    };
+    let last = match &resumed {
+        Some(row) => quipu::last_epoch(&*store, row).await?,
+        None => None,
+    };
+    let model = choose_model(&settings, task, last.as_ref())?;
+    let provider = settings
+        .provider_for(&model, task.model.api_key.as_deref())
+        .map_err(|error| Failure::new(Exit::Credential, error))?;
+    let mut secrets = settings.secrets();
+    secrets.extend(task.model.api_key.clone());
+    let engine = place.engine(store, &secrets)?;
+    let mut options = SessionOptions::new(cwd.clone(), Arc::new(model), provider);
+    options.system = system(place, task, &cwd, last.is_some())?;
+    options.thinking = match (task.model.thinking, &last) {
+        (Some(level), _) => level.into(),
+        (None, Some(epoch)) => epoch.thinking,
+        (None, None) => settings.default_thinking(&options.model),
+    };
+    options.max_tokens = last.as_ref().and_then(|epoch| epoch.max_tokens);
+    options.limits = Limits { max_turns: task.max_turns, max_cost: task.max_cost };
+    match resumed {
+        Some(row) => Ok(engine.open(&row.id, options).await?),
+        None => Ok(Opened { session: engine.create(options).await?, troubles: Vec::new() }),
+    }
+}
+
+/// The system prompt; `None` keeps that of a session that goes on.
+fn system(place: &Place, task: &Task, cwd: &Path, resumed: bool) -> Result<Option<String>, Failure> {
+    let asked = task.system_prompt.is_some() || !task.append_system_prompt.is_empty();
+    if resumed && !asked {
+        return Ok(None);
+    }
+    let base = match &task.system_prompt {
+        Some(value) => crate::input::text_or_file(value)?,
+        None => quipu::SYSTEM_PROMPT.to_owned(),
+    };
+    let append =
+        task.append_system_prompt.iter().map(|value| crate::input::text_or_file(value)).collect::<Result<Vec<_>, _>>()?;
+    let (rules, problems) =
+        if task.no_context_files { Default::default() } else { quipu::find_rules(&place.home, cwd) };
+    for problem in problems {
+        note(format!("warning: {problem}"));
+    }
+    Ok(Some(quipu::system_prompt(&base, &append, &rules, cwd)))
+}
+
+async fn chosen_session(store: &dyn Store, task: &Task, here: &Path) -> Result<Option<SessionRow>, Failure> {
+    let query = if task.resume {
+        SessionQuery { cwd: Some(here.to_string_lossy().into_owned()), limit: Some(1), ..SessionQuery::default() }
+    } else if let Some(id) = &task.session {
+        let found = crate::show::resolve(store, id, None).await?;
+        let session = found.session.filter(|_| found.by == FoundBy::Session);
+        let session = session.ok_or_else(|| Failure::usage(format!("`{id}` is a node, not a session; `quipu sessions --all` lists sessions")))?;
+        SessionQuery { id: Some(SessionId::from(session.as_str())), limit: Some(1), ..SessionQuery::default() }
+    } else {
+        return Ok(None);
+    };
+    let row = store.sessions(query).await?.into_iter().next();
+    if row.is_none() {
+        note("No session here yet; starting one.");
+    }
+    Ok(row)
+}
+
+fn choose_model(
+    settings: &Settings,
+    task: &Task,
+    last: Option<&quipu_protocol::Epoch>,
+) -> Result<quipu_protocol::Model, Failure> {
+    let found = match (&task.model.provider, &task.model.model, last) {
+        (provider, Some(pattern), _) => settings.find(provider.as_deref(), pattern),
+        (Some(provider), None, _) => settings.default_model(Some(provider)),
+        (None, None, Some(epoch)) => settings.find(Some(&epoch.provider), &epoch.model),
+        (None, None, None) => settings.default_model(None),
+    };
+    found.map_err(|error| Failure::new(if error.is_credential() { Exit::Credential } else { Exit::Usage }, error))
+}

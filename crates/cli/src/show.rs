@@ -1,0 +1,267 @@
+//! `quipu show`: a session as a tree, a node whole, the request behind an answer.
+
+use std::io::Write as _;
+
+use quipu_dag::Node;
+use quipu_protocol::{Body, Content, Entry, Message, StepInfo};
+use quipu_store::{Candidate, FoundBy, Resolved, Scope, SessionQuery, SessionRow, Store};
+use quipu_transcript::Decoded;
+use sha2::{Digest as _, Sha256};
+
+use crate::args::ShowArgs;
+use crate::exit::{Exit, Failure};
+use crate::print::{Paint, ago, dollars, iso, one_line, printable, took};
+use crate::setup::{Place, current_dir, now};
+use crate::tree;
+
+pub(crate) async fn run(args: &ShowArgs) -> Result<(), Failure> {
+    let place = Place::find(&args.store)?;
+    let Some(store) = place.existing_store().await? else {
+        return Err(Failure::usage(format!("there is no store at {} yet; try `quipu demo`", place.store.display())));
+    };
+    let store: &dyn Store = &*store;
+    let here = SessionQuery {
+        cwd: Some(current_dir()?.to_string_lossy().into_owned()),
+        limit: Some(1),
+        ..SessionQuery::default()
+    };
+    let newest = store.sessions(here).await?.into_iter().next();
+    let Some(what) = &args.what else {
+        let row = newest.ok_or_else(|| {
+            Failure::usage("no session in this directory; `quipu sessions --all` lists those of every directory")
+        })?;
+        return show_session(store, &row, args).await;
+    };
+    let found = resolve(store, what, newest.as_ref()).await?;
+    if found.by == FoundBy::Session && !args.request {
+        let query = SessionQuery { id: found.session.clone(), limit: Some(1), ..SessionQuery::default() };
+        if let Some(row) = store.sessions(query).await?.first() {
+            return show_session(store, row, args).await;
+        }
+    }
+    let Some(node) = store.nodes(&[found.node]).await?.into_iter().flatten().next() else {
+        return Err(Failure::new(Exit::Store, format!("node {} is named by a ref but missing from the store", found.node)));
+    };
+    let Some(decoded) = quipu::decode_nodes(store, std::slice::from_ref(&node)).await?.into_iter().next() else {
+        return Err(Failure::new(Exit::Store, format!("node {} could not be read", node.id)));
+    };
+    if args.request {
+        return show_request(store, &node, &decoded).await;
+    }
+    let mut out = std::io::BufWriter::new(std::io::stdout().lock());
+    if args.json {
+        writeln!(out, "{}", node_json(&node, &decoded)?)?;
+    } else {
+        write_node(&mut out, &node, &decoded, found.session.as_ref().map(ToString::to_string))?;
+    }
+    Ok(out.flush()?)
+}
+
+/// What a person means by a name.
+pub(crate) async fn resolve(store: &dyn Store, what: &str, newest: Option<&SessionRow>) -> Result<Candidate, Failure> {
+    let scope = Scope { head: newest.and_then(|row| row.head) };
+    match store.resolve(&what.into(), &scope).await? {
+        Resolved::One(found) => Ok(found),
+        Resolved::None => Err(Failure::usage(format!(
+            "`{}` is no node and no session here: give a session's id, a node's hash, or at least their first four \
+             characters (`quipu sessions --all`)",
+            printable(what)
+        ))),
+        Resolved::Many(found) => {
+            let now = now();
+            let list: Vec<String> = found
+                .iter()
+                .map(|one| {
+                    let session = one.session.as_ref().map_or(String::new(), |id| format!("  session {id}"));
+                    format!("  {}  {}  {}{session}", one.node.short(), one.role, ago(now, one.timestamp))
+                })
+                .collect();
+            Err(Failure::usage(format!("`{}` could be any of these; say more:\n{}", printable(what), list.join("\n"))))
+        }
+    }
+}
+
+async fn show_session(store: &dyn Store, row: &SessionRow, args: &ShowArgs) -> Result<(), Failure> {
+    let tree = tree::read(store, row).await?;
+    let mut out = std::io::BufWriter::new(std::io::stdout().lock());
+    if args.json {
+        let nodes = tree.rows.iter().map(|row| node_json(&row.node, &row.decoded)).collect::<Result<Vec<_>, _>>()?;
+        let value = serde_json::json!({ "session": crate::sessions::json(row), "cut": tree.cut });
+        // The nodes are raw JSON, which a value cannot hold.
+        let text = value.to_string();
+        writeln!(out, "{},\"nodes\":[{}]}}", &text[..text.len() - 1], nodes.join(","))?;
+        return Ok(out.flush()?);
+    }
+    let paint = Paint::stdout();
+    writeln!(out, "session {}  {}", paint.bold(row.id.as_str()), printable(&row.cwd))?;
+    writeln!(out, "{} nodes, {}, {}", row.entries, dollars(row.cost), ago(now(), row.updated))?;
+    for line in tree::draw(&tree, row.head, paint) {
+        writeln!(out, "{line}")?;
+    }
+    Ok(out.flush()?)
+}
+
+async fn show_request(store: &dyn Store, node: &Node, decoded: &Decoded) -> Result<(), Failure> {
+    let Some(call) = &decoded.step.call else {
+        return Err(Failure::usage(format!(
+            "no model call is recorded under {} ({}); give the node of an answer",
+            node.id.short(),
+            one_line(&node.record.role, 40)
+        )));
+    };
+    let bytes = store.chunk(call.body, 0..u64::MAX).await?;
+    if Sha256::digest(&bytes).as_slice() != call.body.0 {
+        return Err(Failure::new(Exit::Store, format!("the request of {} was rebuilt wrongly", node.id)));
+    }
+    let mut out = std::io::stdout().lock();
+    out.write_all(&bytes)?;
+    Ok(out.flush()?)
+}
+
+/// A node as a program reads it.
+pub(crate) fn node_json(node: &Node, decoded: &Decoded) -> Result<String, Failure> {
+    #[derive(serde::Serialize)]
+    #[serde(rename_all = "camelCase")]
+    struct Shown<'a> {
+        id: quipu_protocol::NodeId,
+        parent: Option<quipu_protocol::NodeId>,
+        role: &'a str,
+        timestamp: i64,
+        external_id: &'a Option<String>,
+        parts: &'a [quipu_protocol::BlobId],
+        #[serde(skip_serializing_if = "Option::is_none")]
+        message: Option<&'a Message>,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        session: Option<&'a quipu_protocol::SessionStart>,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        epoch: Option<&'a quipu_protocol::Epoch>,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        entry: Option<&'a quipu_protocol::Json>,
+        step: &'a StepInfo,
+    }
+    let mut shown = Shown {
+        id: node.id,
+        parent: node.record.parent,
+        role: &node.record.role,
+        timestamp: node.record.timestamp,
+        external_id: &node.record.external_id,
+        parts: &node.record.parts,
+        message: None,
+        session: None,
+        epoch: None,
+        entry: None,
+        step: &decoded.step,
+    };
+    match &decoded.entry {
+        Entry::Message(message) => shown.message = Some(message),
+        Entry::Session(start) => shown.session = Some(start),
+        Entry::Epoch(epoch) => shown.epoch = Some(epoch),
+        Entry::Meta(json) => shown.entry = Some(json),
+    }
+    serde_json::to_string(&shown).map_err(Failure::failed)
+}
+
+fn write_node(
+    out: &mut impl std::io::Write,
+    node: &Node,
+    decoded: &Decoded,
+    session: Option<String>,
+) -> Result<(), Failure> {
+    let paint = Paint::stdout();
+    writeln!(out, "{} {}", paint.bold("node"), node.id)?;
+    writeln!(out, "role    {}", printable(&node.record.role))?;
+    if let Some(parent) = node.record.parent {
+        writeln!(out, "parent  {parent}")?;
+    }
+    if let Some(session) = session {
+        writeln!(out, "session {session}")?;
+    }
+    writeln!(out, "time    {}", iso(node.record.timestamp))?;
+    write_step(out, &decoded.step)?;
+    writeln!(out)?;
+    match &decoded.entry {
+        Entry::Message(message) => write_message(out, message)?,
+        Entry::Session(start) => {
+            writeln!(out, "session {} of {} in {}", start.session, start.agent, printable(&start.cwd))?;
+            writeln!(out, "model   {}/{}", start.epoch.provider, start.epoch.model)?;
+        }
+        Entry::Epoch(epoch) => writeln!(out, "model   {}/{}", epoch.provider, epoch.model)?,
+        Entry::Meta(json) => writeln!(out, "{}", printable(json.get()))?,
+    }
+    Ok(())
+}
+
+fn write_step(out: &mut impl std::io::Write, step: &StepInfo) -> Result<(), Failure> {
+    if let Some(duration) = step.duration_ms {
+        writeln!(out, "took    {}", took(duration))?;
+    }
+    if let Some(call) = &step.call {
+        let place = if call.local { "local" } else { "remote" };
+        let first = call.first_token_ms.map_or(String::new(), |ms| format!(", first token after {}", took(ms)));
+        writeln!(out, "call    {}/{} over {} ({place}{first})", call.provider, call.model, call.api)?;
+        writeln!(out, "request {} bytes, sha256 {}", call.body_bytes, call.body)?;
+        for attempt in &call.attempts {
+            let status = attempt.status.map_or(String::new(), |status| format!(" {status}"));
+            let error = attempt.error.map_or("answered".to_owned(), |error| format!("{error:?}"));
+            writeln!(out, "attempt {}{status} {error}", iso(attempt.at))?;
+        }
+    }
+    Ok(())
+}
+
+fn write_message(out: &mut impl std::io::Write, message: &Message) -> Result<(), Failure> {
+    match message {
+        Message::User(user) => write_body(out, &user.content),
+        Message::Assistant(answer) => {
+            write_blocks(out, &answer.content)?;
+            let usage = &answer.usage;
+            writeln!(
+                out,
+                "\n({} in, {} cached, {} out, {}; stopped: {:?})",
+                usage.input + usage.cache_write,
+                usage.cache_read,
+                usage.output,
+                dollars(usage.cost.total),
+                answer.stop_reason
+            )?;
+            if let Some(error) = &answer.error_message {
+                writeln!(out, "error: {}", printable(error))?;
+            }
+            Ok(())
+        }
+        Message::ToolResult(result) => {
+            let failed = if result.is_error { " (failed)" } else { "" };
+            writeln!(out, "[{} {}]{failed}", printable(&result.tool_name), printable(result.tool_call_id.as_str()))?;
+            write_blocks(out, &result.content)
+        }
+        Message::BashExecution(run) => {
+            writeln!(out, "$ {}\n{}", printable(&run.command), printable(&run.output))?;
+            Ok(())
+        }
+        Message::Custom(custom) => write_body(out, &custom.content),
+        Message::BranchSummary(summary) => Ok(writeln!(out, "{}", printable(&summary.summary))?),
+        Message::CompactionSummary(summary) => Ok(writeln!(out, "{}", printable(&summary.summary))?),
+        Message::Other(json) => Ok(writeln!(out, "{}", printable(json.get()))?),
+    }
+}
+
+fn write_body(out: &mut impl std::io::Write, body: &Body) -> Result<(), Failure> {
+    write_blocks(out, &body.blocks())
+}
+
+fn write_blocks(out: &mut impl std::io::Write, blocks: &[Content]) -> Result<(), Failure> {
+    for block in blocks {
+        match block {
+            Content::Text(text) => writeln!(out, "{}", printable(&text.text))?,
+            Content::Thinking(thinking) => writeln!(out, "(thinking) {}", printable(&thinking.thinking))?,
+            Content::Image(image) => {
+                writeln!(out, "[image {}, {} bytes]", printable(&image.mime_type), image.data.len() / 4 * 3)?;
+            }
+            Content::ToolCall(call) => {
+                writeln!(out, "[call {} {}] {}", printable(&call.name), printable(call.id.as_str()), printable(call.arguments.get()))?;
+            }
+            Content::Other(json) => writeln!(out, "{}", printable(json.get()))?,
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,201 @@
+//! One model call as an effect: recorded, then sent, then reported.
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use bytes::Bytes;
+use quipu_protocol::{
+    AssistantMessage, BlobId, CallRecord, ChunkId, Content, Json, ModelError, ModelErrorKind, ModelRequest, NodeId,
+    RunId, SessionId, StopReason, Usage,
+};
+use quipu_providers::{Call, CallEnd, CallEvent, Provider};
+use quipu_seal::Sealer;
+use quipu_store::{Commit, NewChunk, Op, Step, StepCall, StepState, Store};
+use sha2::{Digest, Sha256};
+use tokio::sync::{Mutex, mpsc};
+use tokio_util::sync::CancellationToken;
+
+use crate::clock::Clock;
+use crate::machine::Input;
+
+/// What a session needs to make model calls.
+pub(crate) struct Caller {
+    pub(crate) provider: Arc<dyn Provider>,
+    pub(crate) store: Arc<dyn Store>,
+    pub(crate) clock: Arc<dyn Clock>,
+    pub(crate) sealer: Arc<Sealer>,
+    pub(crate) system: Option<BlobId>,
+    /// The body of the call before this one: the next one is kept as the difference to it.
+    pub(crate) last_body: Mutex<Option<ChunkId>>,
+}
+
+/// A call to make.
+pub(crate) struct Order {
+    pub(crate) session: SessionId,
+    pub(crate) run: RunId,
+    pub(crate) head: NodeId,
+    pub(crate) request: Arc<ModelRequest>,
+    pub(crate) cancel: CancellationToken,
+}
+
+impl Caller {
+    /// Records the call, sends it, reports its events and its end.
+    pub(crate) async fn make(&self, order: Order, events: mpsc::Sender<(RunId, CallEvent)>) -> Input {
+        let run = order.run.clone();
+        let (mut end, record) = self.attempt(order, events).await;
+        seal_answer(&mut end.message, &self.sealer);
+        if let Some(error) = &mut end.error {
+            error.message = self.sealer.seal(&error.message).into_owned();
+        }
+        Input::CallEnded { run, end: Box::new(end), record: record.map(Box::new) }
+    }
+
+    async fn attempt(&self, order: Order, events: mpsc::Sender<(RunId, CallEvent)>) -> (CallEnd, Option<CallRecord>) {
+        let request = order.request.clone();
+        let failed = |error: ModelError| failure(&request, self.clock.now(), error);
+        let body = match self.provider.encode(&order.request) {
+            Ok(body) => body,
+            Err(error) => return (failed(error), None),
+        };
+        let mut record = match self.record(&order, &body).await {
+            Ok(record) => record,
+            Err(text) => return (failed(ModelError::new(ModelErrorKind::InvalidRequest, text)), None),
+        };
+        let clock = Instant::now();
+        let (tx, mut rx) = mpsc::channel(256);
+        let call = Call { request: order.request.clone(), body, events: tx, cancel: order.cancel.clone() };
+        let send = self.provider.send(call);
+        let forward = async {
+            let mut first = None;
+            while let Some(event) = rx.recv().await {
+                if matches!(event, CallEvent::Delta(_)) {
+                    first.get_or_insert_with(|| millis(clock));
+                }
+                if events.send((order.run.clone(), event)).await.is_err() {
+                    order.cancel.cancel();
+                }
+            }
+            first
+        };
+        let (end, first) = tokio::join!(send, forward);
+        record.first_token_ms = first;
+        record.duration_ms = Some(millis(clock));
+        (end, Some(record))
+    }
+
+    /// Writes what is about to be sent.
+    async fn record(&self, order: &Order, body: &Bytes) -> Result<CallRecord, String> {
+        let request = &order.request;
+        let id = ChunkId(Sha256::digest(body).into());
+        let tools = Json::of(&*request.tools).map_err(|error| error.to_string())?;
+        let record = CallRecord {
+            api: request.model.api.clone(),
+            provider: request.model.provider.clone(),
+            model: request.model.id.clone(),
+            local: self.provider.is_local(),
+            projection: quipu_transcript::PROJECTION,
+            head: order.head,
+            system: self.system,
+            tools: ChunkId(Sha256::digest(tools.get()).into()),
+            body: id,
+            body_bytes: body.len() as u64,
+            started: self.clock.now(),
+            first_token_ms: None,
+            duration_ms: None,
+            attempts: Vec::new(),
+        };
+        let mut last = self.last_body.lock().await;
+        let bytes: Arc<[u8]> = Arc::from(&body[..]);
+        let chunk = match *last {
+            Some(base) if base != id => NewChunk::Delta { id, base, bytes },
+            Some(_) | None => NewChunk::Full { id, bytes },
+        };
+        let step = Step {
+            run: order.run.clone(),
+            call: StepCall::Model,
+            state: StepState::Sent,
+            data: serde_json::to_vec(&record).ok(),
+        };
+        let batch = Commit {
+            chunks: vec![chunk],
+            ops: vec![Op::StepPut { session: order.session.clone(), step }],
+            ..Commit::default()
+        };
+        let stored = self.store.commit(batch).await;
+        stored.map_err(|error| format!("the request could not be recorded, so it was not sent: {error}"))?;
+        *last = Some(id);
+        Ok(record)
+    }
+}
+
+fn millis(since: Instant) -> u64 {
+    u64::try_from(since.elapsed().as_millis()).unwrap_or(u64::MAX)
+}
+
+fn failure(request: &ModelRequest, now: quipu_protocol::UnixMs, error: ModelError) -> CallEnd {
+    CallEnd {
+        message: AssistantMessage {
+            content: Vec::new(),
+            api: request.model.api.clone(),
+            provider: request.model.provider.clone(),
+            model: request.model.id.clone(),
+            usage: Usage::default(),
+            stop_reason: StopReason::Error,
+            timestamp: now,
+            response_model: None,
+            response_id: None,
+            error_message: Some(error.message.clone()),
+            raw_stop_reason: None,
+        },
+        error: Some(error),
+        attempts: Vec::new(),
+        unknown: Vec::new(),
+    }
+}
+
+/// The model can only know a secret that it guessed or saw in an image; the store must not hold it all the same.
+pub(crate) fn seal_answer(message: &mut AssistantMessage, sealer: &Sealer) {
+    for block in &mut message.content {
+        match block {
+            Content::Text(text) => replace(&mut text.text, sealer),
+            Content::Thinking(thinking) => {
+                if replace_if(&mut thinking.thinking, sealer) {
+                    // The signature covers the words that were just changed.
+                    thinking.thinking_signature = None;
+                }
+            }
+            Content::ToolCall(call) => call.arguments = sealer.seal_json(&call.arguments),
+            Content::Image(_) => {}
+            Content::Other(json) => *json = sealer.seal_json(json),
+        }
+    }
+    if let Some(error) = &mut message.error_message {
+        replace(error, sealer);
+    }
+}
+
+/// Seals text and other blocks that go to the model and the store.
+pub(crate) fn seal_content(content: &mut [Content], sealer: &Sealer) {
+    for block in content {
+        match block {
+            Content::Text(text) => replace(&mut text.text, sealer),
+            Content::Thinking(thinking) => replace(&mut thinking.thinking, sealer),
+            Content::ToolCall(call) => call.arguments = sealer.seal_json(&call.arguments),
+            Content::Image(_) => {}
+            Content::Other(json) => *json = sealer.seal_json(json),
+        }
+    }
+}
+
+fn replace(text: &mut String, sealer: &Sealer) {
+    replace_if(text, sealer);
+}
+
+fn replace_if(text: &mut String, sealer: &Sealer) -> bool {
+    let sealed = match sealer.seal(text) {
+        std::borrow::Cow::Owned(sealed) if sealed != *text => sealed,
+        std::borrow::Cow::Owned(_) | std::borrow::Cow::Borrowed(_) => return false,
+    };
+    *text = sealed;
+    true
+}

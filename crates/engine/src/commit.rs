@@ -1,0 +1,179 @@
+//! Plans become commits: entries to parts, parts to nodes, one transaction each, in the order given.
+
+use std::sync::Arc;
+
+use quipu_dag::{Blob, Node, NodeRecord};
+use quipu_protocol::{Entry, Epoch, Json, NodeId, SessionId, UnixMs};
+use quipu_store::{
+    Commit, Durability, InboxItem, NewChunk, Op, RefMove, RefName, Step, StepCall, StepState, Store, StoreError,
+};
+use serde::{Deserialize, Serialize};
+use tokio::sync::mpsc;
+
+use crate::clock::{Clock, fresh_id};
+use crate::machine::{CommitError, Done, Draft, Input, Plan, PlanOp, Queue, Tag};
+
+/// A finished call as it waits in the table of steps for its batch.
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct KeptResult {
+    pub(crate) result: quipu_protocol::ToolResultMessage,
+    pub(crate) started: UnixMs,
+    pub(crate) duration_ms: u64,
+}
+
+/// Writes plans one after the other.
+pub(crate) struct Committer {
+    store: Arc<dyn Store>,
+    clock: Arc<dyn Clock>,
+    /// The time of the last node, so that time order is lineage order.
+    last: UnixMs,
+    epoch: Epoch,
+    /// The text of the epoch's system prompt, written with the node that begins the epoch.
+    system: Option<Blob>,
+}
+
+impl Committer {
+    pub(crate) fn new(
+        store: Arc<dyn Store>,
+        clock: Arc<dyn Clock>,
+        last: UnixMs,
+        epoch: Epoch,
+        system: Option<Blob>,
+    ) -> Self {
+        Self { store, clock, last, epoch, system }
+    }
+
+    /// The time of the last node written.
+    pub(crate) fn last_time(&self) -> UnixMs {
+        self.last
+    }
+
+    /// Serves plans until the sender is gone.
+    pub(crate) async fn serve(mut self, mut plans: mpsc::Receiver<(Tag, Plan)>, answers: mpsc::Sender<Input>) {
+        while let Some((tag, plan)) = plans.recv().await {
+            let result = self.commit(plan).await;
+            if answers.send(Input::Committed { tag, result }).await.is_err() {
+                return;
+            }
+        }
+    }
+
+    /// Writes one plan and gives its nodes.
+    pub(crate) async fn commit(&mut self, plan: Plan) -> Result<Vec<NodeId>, CommitError> {
+        let (batch, nodes, last) = self.batch(&plan);
+        match self.store.commit(batch).await {
+            Ok(()) => {
+                self.last = last;
+                Ok(nodes)
+            }
+            Err(StoreError::Conflict { .. }) => Err(CommitError::Conflict { fresh: SessionId::from(fresh_id()) }),
+            Err(error) => Err(CommitError::Failed(error.to_string())),
+        }
+    }
+
+    fn batch(&self, plan: &Plan) -> (Commit, Vec<NodeId>, UnixMs) {
+        let mut batch = Commit {
+            durability: if plan.power { Durability::Power } else { Durability::Process },
+            ops: plan.ops.iter().map(|op| store_op(&plan.session, op)).collect(),
+            ..Commit::default()
+        };
+        let mut last = self.last;
+        let mut parent = plan.parent;
+        let mut nodes = Vec::with_capacity(plan.drafts.len());
+        for draft in &plan.drafts {
+            last = self.clock.now().max(last + 1);
+            let node = self.node(draft, parent, last, &mut batch);
+            parent = Some(node.id);
+            nodes.push(node.id);
+            batch.nodes.push(node);
+        }
+        if let Some(head) = nodes.last() {
+            let name = RefName::session(&plan.session);
+            batch.moves.push(RefMove::swap(name, plan.expect, *head, "append"));
+            batch.moves.push(RefMove::publish(RefName::from(RefName::PI_HEAD), *head, "append"));
+        }
+        (batch, nodes, last)
+    }
+
+    fn node(&self, draft: &Draft, parent: Option<NodeId>, timestamp: UnixMs, batch: &mut Commit) -> Node {
+        let encoded = quipu_transcript::encode(&draft.entry, &draft.step);
+        let epoch = match &*draft.entry {
+            Entry::Session(start) => &start.epoch,
+            Entry::Epoch(epoch) => epoch,
+            Entry::Message(_) | Entry::Meta(_) => &self.epoch,
+        };
+        let record = NodeRecord {
+            parent,
+            role: encoded.role,
+            parts: encoded.blobs.iter().map(|blob| blob.id).collect(),
+            timestamp,
+            external_id: Some(fresh_id()),
+            system_prompt: epoch.system,
+        };
+        let config = match &*draft.entry {
+            Entry::Message(quipu_protocol::Message::Assistant(_)) | Entry::Session(_) | Entry::Epoch(_) => {
+                Some(config(epoch))
+            }
+            Entry::Message(_) | Entry::Meta(_) => None,
+        };
+        if let Entry::Session(_) | Entry::Epoch(_) = &*draft.entry {
+            batch.blobs.extend(self.system.clone());
+        }
+        batch.blobs.extend(encoded.blobs);
+        batch.chunks.extend(encoded.chunks.into_iter().map(|(id, bytes)| NewChunk::Full { id, bytes: bytes.into() }));
+        Node::new(record, config, None)
+    }
+}
+
+/// What other programs read about the writer of a node.
+fn config(epoch: &Epoch) -> String {
+    serde_json::json!({
+        "agent": crate::AGENT,
+        "model": { "provider": epoch.provider, "id": epoch.model },
+        "thinkingLevel": epoch.thinking,
+    })
+    .to_string()
+}
+
+fn store_op(session: &SessionId, op: &PlanOp) -> Op {
+    match op {
+        PlanOp::Put { queue, item } => Op::InboxPut {
+            session: item.session.clone(),
+            item: InboxItem {
+                id: item.id.clone(),
+                queue: match queue {
+                    Queue::Steering => "steer".into(),
+                    Queue::FollowUp => "followUp".into(),
+                },
+                input: Json::of(&item.input).unwrap_or_default(),
+            },
+        },
+        PlanOp::Take { session, item } => Op::InboxTake { session: session.clone(), item: item.clone() },
+        PlanOp::Announce { run, key, call } => Op::StepPut {
+            session: session.clone(),
+            step: Step {
+                run: run.clone(),
+                call: StepCall::Tool(key.as_str().into()),
+                state: StepState::Announced,
+                data: serde_json::to_vec(call).ok(),
+            },
+        },
+        PlanOp::Keep { run, key, done } => Op::StepPut {
+            session: session.clone(),
+            step: Step {
+                run: run.clone(),
+                call: StepCall::Tool(key.as_str().into()),
+                state: StepState::Done,
+                data: serde_json::to_vec(&kept(done)).ok(),
+            },
+        },
+        PlanOp::Forget { run, session: other } => {
+            Op::RunRemove { session: other.as_ref().unwrap_or(session).clone(), run: run.clone() }
+        }
+    }
+}
+
+fn kept(done: &Done) -> KeptResult {
+    KeptResult { result: done.result.clone(), started: done.started, duration_ms: done.duration_ms }
+}

@@ -1,0 +1,391 @@
+//! The engine: a store, a place for settings, and the sessions that are made over them.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use quipu_dag::Blob;
+use quipu_protocol::{Entry, Epoch, Model, SessionId, SessionStart, Thinking, Trouble};
+use quipu_providers::Provider;
+use quipu_seal::Sealer;
+use quipu_store::{RefName, SessionQuery, SessionRow, Store, StoreError};
+use quipu_tools::Tool;
+
+use crate::call::Caller;
+use crate::clock::{Clock, SystemClock, fresh_id};
+use crate::commit::Committer;
+use crate::machine::{Draft, Limits, Machine, Prefix, Start};
+use crate::owner::{Got, Lease};
+use crate::policy::{AllowAll, Policy};
+use crate::resume::{Past, read_past, recover};
+use crate::session::{Parts, Session};
+use crate::toolbox::{Toolbox, ToolboxParts};
+
+/// A session could not be made or opened. Nothing was written.
+#[derive(Debug, thiserror::Error)]
+pub enum OpenError {
+    /// The store refused.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    /// There is no such session.
+    #[error("there is no session `{0}` in the store; `quipu sessions --all` lists what there is")]
+    NoSuchSession(String),
+    /// The id is not one that a session can have.
+    #[error("`{0}` cannot name a session: use letters, digits, `.`, `_` and `-`, at most 128")]
+    BadId(String),
+    /// The name stands for a session that exists already.
+    #[error("a session `{0}` exists already; open it instead")]
+    Exists(SessionId),
+    /// Two tools have the same name, or one has none that a model could call.
+    #[error("`{0}` cannot name a tool, or two tools have it")]
+    BadTool(String),
+    /// A lineage could not be read.
+    #[error("session `{session}` could not be read: {why}")]
+    Broken {
+        /// The session.
+        session: SessionId,
+        /// What is wrong.
+        why: String,
+    },
+}
+
+/// A store and what all sessions over it share. Cheap to clone.
+#[derive(Clone)]
+pub struct Engine {
+    store: Arc<dyn Store>,
+    sealer: Arc<Sealer>,
+    clock: Arc<dyn Clock>,
+    spill_dir: PathBuf,
+    env: Arc<[(String, Option<String>)]>,
+}
+
+/// What a session is made of.
+#[derive(Clone)]
+pub struct SessionOptions {
+    /// The directory that it works in; absolute.
+    pub cwd: PathBuf,
+    /// The model that answers.
+    pub model: Arc<Model>,
+    /// What carries requests to it.
+    pub provider: Arc<dyn Provider>,
+    /// How hard it thinks.
+    pub thinking: Thinking,
+    /// Output tokens at most; `None` for the model's own limit.
+    pub max_tokens: Option<u64>,
+    /// The whole system prompt, as it will be sent (after sealing). `None` keeps that of a session that is
+    /// resumed, and is no prompt at all for a new one.
+    pub system: Option<String>,
+    /// The tools, in the order in which the model sees them.
+    pub tools: Vec<Arc<dyn Tool>>,
+    /// Who may run what.
+    pub policy: Arc<dyn Policy>,
+    /// Limits of each run.
+    pub limits: Limits,
+    /// How long a question waits for an answer before it counts as refused.
+    pub ask_deadline: Duration,
+    /// The id of a new session; `None` for a fresh one.
+    pub id: Option<SessionId>,
+}
+
+impl SessionOptions {
+    /// The built-in tools, no limits, every call allowed, our own system prompt without project rules.
+    pub fn new(cwd: impl Into<PathBuf>, model: Arc<Model>, provider: Arc<dyn Provider>) -> Self {
+        let cwd = cwd.into();
+        let system = crate::context::system_prompt(crate::SYSTEM_PROMPT, &[], &[], &cwd);
+        Self {
+            cwd,
+            model,
+            provider,
+            thinking: Thinking::Off,
+            max_tokens: None,
+            system: Some(system),
+            tools: quipu_tools::builtin(),
+            policy: Arc::new(AllowAll),
+            limits: Limits::default(),
+            ask_deadline: Duration::from_secs(600),
+            id: None,
+        }
+    }
+}
+
+/// A session that was opened, and what the user should know about it.
+#[derive(Debug)]
+pub struct Opened {
+    /// The session.
+    pub session: Session,
+    /// What an earlier process left behind, or that the session had to branch.
+    pub troubles: Vec<Trouble>,
+}
+
+impl Engine {
+    /// An engine over a store. Long outputs of tools are spilled to files in `spill_dir`, made when needed.
+    pub fn new(store: Arc<dyn Store>, sealer: Arc<Sealer>, spill_dir: impl Into<PathBuf>) -> Self {
+        Self { store, sealer, clock: Arc::new(SystemClock), spill_dir: spill_dir.into(), env: Arc::new([]) }
+    }
+
+    /// Reads the time from another clock.
+    #[must_use]
+    pub fn with_clock(mut self, clock: Arc<dyn Clock>) -> Self {
+        self.clock = clock;
+        self
+    }
+
+    /// Changes the environment of the tools' child processes: name and value; `None` removes the name.
+    #[must_use]
+    pub fn with_env(mut self, env: Vec<(String, Option<String>)>) -> Self {
+        self.env = env.into();
+        self
+    }
+
+    /// The store.
+    pub fn store(&self) -> &Arc<dyn Store> {
+        &self.store
+    }
+
+    /// What seals text.
+    pub fn sealer(&self) -> &Arc<Sealer> {
+        &self.sealer
+    }
+
+    /// A new session. Nothing is stored before its first message.
+    ///
+    /// # Errors
+    /// `BadId`, `Exists`, `BadTool`, `Store`.
+    pub async fn create(&self, options: SessionOptions) -> Result<Session, OpenError> {
+        let id = options.id.clone().unwrap_or_else(|| fresh_id().into());
+        if !is_session_id(id.as_str()) {
+            return Err(OpenError::BadId(id.to_string()));
+        }
+        if options.id.is_some() && self.store.head(&RefName::session(&id)).await?.is_some() {
+            return Err(OpenError::Exists(id));
+        }
+        let toolbox = self.toolbox(&options)?;
+        let (epoch, system) = self.epoch(&options, &toolbox, None);
+        let start = SessionStart {
+            session: id.clone(),
+            cwd: options.cwd.to_string_lossy().into_owned(),
+            agent: crate::AGENT.into(),
+            parent_session: None,
+            epoch: epoch.clone(),
+        };
+        let past = Past::default();
+        let lease = Lease::new(self.store.clone());
+        lease.take(&RefName::session(&id)).await?;
+        let first = vec![Draft::new(Entry::Session(start))];
+        Ok(self.spawn(options, id, past, first, toolbox, epoch, system, lease))
+    }
+
+    /// Opens a session by its id and goes on from its last node. What a dead process left open is recorded as
+    /// interrupted first. While another living process writes to it, a branch is made instead.
+    ///
+    /// # Errors
+    /// `NoSuchSession`, `BadTool`, `Broken`, `Store`.
+    pub async fn open(&self, id: &SessionId, options: SessionOptions) -> Result<Opened, OpenError> {
+        let name = RefName::session(id);
+        let lease = Lease::new(self.store.clone());
+        if self.store.head(&name).await?.is_none() {
+            return Err(OpenError::NoSuchSession(id.to_string()));
+        }
+        let mine = lease.take(&name).await? == Got::Yes;
+        let Some(head) = self.store.head(&name).await? else {
+            return Err(OpenError::NoSuchSession(id.to_string()));
+        };
+        let mut past = read_past(&*self.store, id, head).await?;
+        let toolbox = self.toolbox(&options)?;
+        let mut troubles = Vec::new();
+        if mine {
+            let mut committer = self.committer(&past, past.epoch.clone(), None);
+            troubles.extend(recover(&*self.store, &mut committer, id, &mut past, self.clock.now()).await?);
+        }
+        let (epoch, system) = self.epoch(&options, &toolbox, Some(&past));
+        let mut session = id.clone();
+        let mut first = Vec::new();
+        if !mine {
+            session = fresh_id().into();
+            lease.take(&RefName::session(&session)).await?;
+            past.has_ref = false;
+            past.steering.clear();
+            past.follow_up.clear();
+            first.push(Draft::new(Entry::Session(SessionStart {
+                session: session.clone(),
+                cwd: options.cwd.to_string_lossy().into_owned(),
+                agent: crate::AGENT.into(),
+                parent_session: Some(id.clone()),
+                epoch: epoch.clone(),
+            })));
+            troubles.push(Trouble::Branched { session: session.clone() });
+        } else if epoch != past.epoch {
+            first.push(Draft::new(Entry::Epoch(epoch.clone())));
+        }
+        let session = self.spawn(options, session, past, first, toolbox, epoch, system, lease);
+        Ok(Opened { session, troubles })
+    }
+
+    /// The newest session of a directory.
+    ///
+    /// # Errors
+    /// `Store`.
+    pub async fn newest(&self, cwd: &Path) -> Result<Option<SessionRow>, OpenError> {
+        let cwd = Some(cwd.to_string_lossy().into_owned());
+        let rows = self.store.sessions(SessionQuery { cwd, limit: Some(1), ..SessionQuery::default() }).await?;
+        Ok(rows.into_iter().next())
+    }
+
+    fn toolbox(&self, options: &SessionOptions) -> Result<Toolbox, OpenError> {
+        let mut names = std::collections::HashSet::new();
+        for tool in &options.tools {
+            let name = &tool.spec().name;
+            let fits = name.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_' || b == b'-');
+            if name.is_empty() || name.len() > 64 || !fits || !names.insert(name) {
+                return Err(OpenError::BadTool(name.clone()));
+            }
+        }
+        let parts = ToolboxParts {
+            policy: options.policy.clone(),
+            sealer: self.sealer.clone(),
+            clock: self.clock.clone(),
+            cwd: options.cwd.clone(),
+            spill_dir: self.spill_dir.clone(),
+            env: self.env.clone(),
+            sees_images: options.model.sees_images(),
+        };
+        Ok(Toolbox::new(options.tools.clone(), parts))
+    }
+
+    /// The epoch that the options ask for, and its system prompt.
+    fn epoch(&self, options: &SessionOptions, toolbox: &Toolbox, past: Option<&Past>) -> (Epoch, Option<Blob>) {
+        let system = match (&options.system, past) {
+            (None, Some(past)) => past.system.clone(),
+            (None, None) => None,
+            (Some(text), _) => Some(self.sealer.seal(text)).filter(|text| !text.is_empty()).map(|text| system_blob(&text)),
+        };
+        let epoch = Epoch {
+            provider: options.model.provider.clone(),
+            model: options.model.id.clone(),
+            thinking: options.thinking,
+            system: system.as_ref().map(|blob| blob.id),
+            tools: toolbox.specs().to_vec(),
+            max_tokens: options.max_tokens,
+        };
+        (epoch, system)
+    }
+
+    fn committer(&self, past: &Past, epoch: Epoch, system: Option<Blob>) -> Committer {
+        Committer::new(self.store.clone(), self.clock.clone(), past.last_time, epoch, system)
+    }
+
+    #[expect(clippy::too_many_arguments, reason = "called from two places with the same values at hand")]
+    fn spawn(
+        &self,
+        options: SessionOptions,
+        session: SessionId,
+        past: Past,
+        first: Vec<Draft>,
+        toolbox: Toolbox,
+        epoch: Epoch,
+        system: Option<Blob>,
+        lease: Lease,
+    ) -> Session {
+        let system_text: Arc<str> = system.as_ref().map_or_else(|| "".into(), |blob| system_text(blob).into());
+        let committer = self.committer(&past, epoch.clone(), system);
+        let caller = Caller {
+            provider: options.provider,
+            store: self.store.clone(),
+            clock: self.clock.clone(),
+            sealer: self.sealer.clone(),
+            system: epoch.system,
+            last_body: tokio::sync::Mutex::new(past.last_body),
+        };
+        let machine = Machine::new(Start {
+            session,
+            cwd: options.cwd.to_string_lossy().into_owned(),
+            head: past.head,
+            has_ref: past.has_ref,
+            first,
+            entries: past.entries,
+            prefix: Prefix { model: options.model, system: system_text, tools: toolbox.specs(), epoch },
+            steering: past.steering,
+            follow_up: past.follow_up,
+            limits: options.limits,
+            ask_deadline: options.ask_deadline,
+        });
+        Session::spawn(Parts {
+            machine,
+            committer,
+            caller: Arc::new(caller),
+            toolbox: Arc::new(toolbox),
+            clock: self.clock.clone(),
+            lease: Arc::new(lease),
+        })
+    }
+}
+
+/// Whether a text can name a session.
+fn is_session_id(text: &str) -> bool {
+    let edge = |b: Option<&u8>| b.is_some_and(u8::is_ascii_alphanumeric);
+    let bytes = text.as_bytes();
+    bytes.len() <= 128
+        && edge(bytes.first())
+        && edge(bytes.last())
+        && bytes.iter().all(|b| b.is_ascii_alphanumeric() || matches!(b, b'.' | b'_' | b'-'))
+}
+
+fn system_blob(text: &str) -> Blob {
+    Blob::string("system_prompt", text)
+}
+
+/// The text of a `system_prompt` blob.
+fn system_text(blob: &Blob) -> String {
+    serde_json::from_str(&blob.content).unwrap_or_default()
+}
+
+/// The epoch that a session stands in.
+///
+/// # Errors
+/// What the store says.
+pub async fn last_epoch(store: &dyn Store, row: &SessionRow) -> Result<Option<Epoch>, OpenError> {
+    let Some(head) = row.head else { return Ok(None) };
+    Ok(Some(read_past(store, &row.id, head).await?.epoch))
+}
+
+/// The key that makes the ids of sealed secrets: read from `path`, or made and kept there (0600). Where nothing
+/// can be written it lasts for this process only.
+///
+/// # Errors
+/// When the file is there and cannot be read, or is not such a key.
+pub fn seal_key(path: &Path) -> std::io::Result<[u8; 32]> {
+    use std::io::{ErrorKind, Write as _};
+    use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
+    if let Some(key) = read_key(path)? {
+        return Ok(key);
+    }
+    let mut key = [0u8; 32];
+    key[..16].copy_from_slice(uuid::Uuid::new_v4().as_bytes());
+    key[16..].copy_from_slice(uuid::Uuid::new_v4().as_bytes());
+    let Some(dir) = path.parent() else { return Ok(key) };
+    // Written aside and linked into place, so that no other process ever reads half a key.
+    let aside = dir.join(format!(".seal.key.{}", uuid::Uuid::new_v4()));
+    let written = std::fs::DirBuilder::new().recursive(true).mode(0o700).create(dir).and_then(|()| {
+        let mut file = std::fs::OpenOptions::new().write(true).create_new(true).mode(0o600).open(&aside)?;
+        file.write_all(quipu_protocol::BlobId(key).to_string().as_bytes())?;
+        file.sync_all()
+    });
+    let linked = written.and_then(|()| std::fs::hard_link(&aside, path));
+    // A leftover aside is harmless; it holds a key that nobody uses.
+    drop(std::fs::remove_file(&aside));
+    match linked {
+        Ok(()) => Ok(key),
+        Err(error) if error.kind() == ErrorKind::AlreadyExists => Ok(read_key(path)?.unwrap_or(key)),
+        Err(_) => Ok(key),
+    }
+}
+
+fn read_key(path: &Path) -> std::io::Result<Option<[u8; 32]>> {
+    let text = match std::fs::read_to_string(path) {
+        Ok(text) => text,
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
+        Err(error) => return Err(error),
+    };
+    let bad = |_| std::io::Error::new(std::io::ErrorKind::InvalidData, "not a key: 64 hexadecimal digits expected");
+    text.trim().parse::<quipu_protocol::BlobId>().map(|key| Some(key.0)).map_err(bad)
+}

@@ -1,0 +1,162 @@
+//! The tool calls of one answer: which may start, which wait for which.
+
+use std::sync::Arc;
+
+use quipu_protocol::{AskId, CallId, Content, ToolCall, ToolResultMessage, UnixMs};
+use quipu_tools::Touches;
+
+use super::types::Done;
+
+/// One call of a batch. Named by its place, since models repeat call ids.
+#[derive(Debug)]
+pub(super) struct Slot {
+    pub(super) call: ToolCall,
+    pub(super) state: State,
+    pub(super) touches: Touches,
+    /// Whether `ToolEnded` was emitted.
+    pub(super) told: bool,
+}
+
+#[derive(Debug)]
+pub(super) enum State {
+    Asking(AskId),
+    /// Waits for earlier calls that touch the same things.
+    Ready,
+    Running,
+    Done(Box<Done>),
+}
+
+/// The calls of one answer, in order.
+#[derive(Debug, Default)]
+pub(super) struct Batch {
+    pub(super) slots: Vec<Slot>,
+}
+
+impl Batch {
+    /// The calls that can start now: no earlier unfinished call touches what they touch.
+    pub(super) fn startable(&self) -> Vec<usize> {
+        let waits = |at: usize| {
+            self.slots[..at]
+                .iter()
+                .any(|earlier| !earlier.is_done() && conflict(&earlier.touches, &self.slots[at].touches))
+        };
+        (0..self.slots.len()).filter(|&at| matches!(self.slots[at].state, State::Ready) && !waits(at)).collect()
+    }
+
+    pub(super) fn all_done(&self) -> bool {
+        self.slots.iter().all(Slot::is_done)
+    }
+
+    pub(super) fn asking(&self, ask: &AskId) -> Option<usize> {
+        self.slots.iter().position(|slot| matches!(&slot.state, State::Asking(open) if open == ask))
+    }
+}
+
+impl Slot {
+    pub(super) fn is_done(&self) -> bool {
+        matches!(self.state, State::Done(_))
+    }
+}
+
+/// Whether two calls must keep their order.
+fn conflict(a: &Touches, b: &Touches) -> bool {
+    use Touches::{Anything, Nothing, Reads, Writes};
+    let meet = |a: &[std::path::PathBuf], b: &[std::path::PathBuf]| a.iter().any(|path| b.contains(path));
+    match (a, b) {
+        (Nothing, _) | (_, Nothing) | (Anything, Anything) | (Reads(_), Reads(_)) => false,
+        (Anything, Reads(_) | Writes(_)) | (Reads(_) | Writes(_), Anything) => true,
+        (Reads(a), Writes(b)) | (Writes(a), Reads(b)) | (Writes(a), Writes(b)) => meet(a, b),
+    }
+}
+
+/// A result that no tool made.
+pub(super) fn refusal(id: &CallId, name: &str, text: String, now: UnixMs) -> Done {
+    Done {
+        result: ToolResultMessage {
+            tool_call_id: id.clone(),
+            tool_name: name.into(),
+            content: vec![Content::text(text)],
+            details: Some(quipu_protocol::Json::object()),
+            usage: None,
+            is_error: true,
+            timestamp: now,
+        },
+        started: now,
+        duration_ms: 0,
+        terminate: false,
+    }
+}
+
+/// The key of a call in the table of steps.
+pub(super) fn step_key(turn: u32, slot: usize) -> String {
+    format!("{turn}.{slot}")
+}
+
+/// The model is told this when its call was stopped before it ran.
+pub(super) const ABORTED: &str = "Operation aborted";
+
+/// The model is told this when nobody could be asked.
+pub(super) fn nobody_to_ask(question: &str) -> String {
+    format!("This call needs a person's permission and nobody is here to give it, so it was not run ({question}).")
+}
+
+/// The model is told this when a person said no.
+pub(super) fn denied(reason: Option<&str>) -> String {
+    match reason {
+        Some(reason) => format!("The user did not allow this call: {reason}"),
+        None => "The user did not allow this call.".into(),
+    }
+}
+
+/// The model is told this when its answer was cut.
+pub(super) fn cut_off(name: &str) -> String {
+    format!(
+        "Tool call \"{name}\" was not executed: the response hit the output token limit, so its arguments may be \
+         truncated. Re-issue the tool call with complete arguments."
+    )
+}
+
+/// The subject of a question, shared with its event.
+pub(super) type Subject = Arc<str>;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use quipu_protocol::Json;
+
+    fn slot(touches: Touches) -> Slot {
+        let call = ToolCall {
+            id: "c".into(),
+            name: "t".into(),
+            arguments: Json::object(),
+            thought_signature: None,
+            namespace: None,
+        };
+        Slot { call, state: State::Ready, touches, told: false }
+    }
+
+    #[test]
+    fn order_is_kept_only_where_calls_meet() {
+        let read = |path: &str| Touches::Reads(vec![path.into()]);
+        let write = |path: &str| Touches::Writes(vec![path.into()]);
+        let check = |touches: Vec<Touches>, expect: &[usize]| {
+            let batch = Batch { slots: touches.into_iter().map(slot).collect() };
+            assert_eq!(batch.startable(), expect);
+        };
+        check(vec![read("a"), read("a"), write("a"), read("a")], &[0, 1]);
+        check(vec![write("a"), write("b"), read("a")], &[0, 1]);
+        check(vec![Touches::Anything, Touches::Anything, read("a")], &[0, 1]);
+        check(vec![read("a"), Touches::Anything, Touches::Nothing], &[0, 2]);
+    }
+
+    #[test]
+    fn a_finished_call_frees_those_behind_it() {
+        let mut batch =
+            Batch { slots: vec![slot(Touches::Writes(vec!["a".into()])), slot(Touches::Reads(vec!["a".into()]))] };
+        assert_eq!(batch.startable(), [0]);
+        batch.slots[0].state = State::Running;
+        assert!(batch.startable().is_empty());
+        batch.slots[0].state = State::Done(Box::new(refusal(&"c".into(), "t", String::new(), 0)));
+        assert_eq!(batch.startable(), [1]);
+    }
+}

@@ -1,0 +1,252 @@
+//! What commands do to the machine.
+
+use quipu_protocol::{Ack, Answer, AskId, Command, Content, Event, ItemId, Message, Part, RunId, When};
+
+use super::batch::{self, State, refusal, step_key};
+use super::{CommitError, Done, Effect, Fresh, Machine, Phase, Plan, PlanOp, Queue, Refused, ReplyId, Run, Tag, Waiting};
+
+impl Machine {
+    pub(super) fn command(&mut self, command: Command, reply: ReplyId, fresh: Fresh) {
+        if self.closing.is_some() {
+            return self.out.push(Effect::Reply(reply, Err(Refused::Closed)));
+        }
+        match command {
+            Command::Prompt { input, .. } if is_empty(&input) => {
+                self.out.push(Effect::Reply(reply, Err(Refused::Empty)));
+            }
+            Command::Prompt { input, .. } if self.run.is_none() => self.start(Some(input), reply, fresh.run),
+            Command::Prompt { when: When::Now, .. } => self.out.push(Effect::Reply(reply, Err(Refused::Busy))),
+            Command::Prompt { input, when } => {
+                let item = Waiting { id: fresh.item, session: self.session.clone(), input };
+                let follow_up = when == When::FollowUp;
+                let queue = if follow_up { Queue::FollowUp } else { Queue::Steering };
+                let op = PlanOp::Put { queue, item: item.clone() };
+                self.side_commit(Tag::Queue { reply, item, follow_up }, vec![op], true);
+            }
+            Command::Continue => self.go_on(reply, fresh.run),
+            Command::Unqueue { items } => {
+                let all = self.steering.iter().chain(&self.follow_up);
+                let taken: Vec<&Waiting> =
+                    all.filter(|item| items.is_empty() || items.contains(&item.id)).collect();
+                let ops = taken
+                    .iter()
+                    .map(|item| PlanOp::Take { session: item.session.clone(), item: item.id.clone() })
+                    .collect();
+                let items: Vec<ItemId> = taken.iter().map(|item| item.id.clone()).collect();
+                self.side_commit(Tag::Unqueue { reply, items }, ops, false);
+            }
+            Command::Abort(part) => {
+                match part {
+                    Part::Run => self.abort(),
+                    Part::Tool(call) => self.abort_tool(&call),
+                }
+                self.out.push(Effect::Reply(reply, Ok(Ack::Handled)));
+            }
+            Command::Answer { ask, answer } => {
+                let open = match &self.run {
+                    Some(Run { phase: Phase::Tools(batch), .. }) => batch.asking(&ask).is_some(),
+                    _ => false,
+                };
+                let result = if open { Ok(Ack::Handled) } else { Err(Refused::NoSuchAsk) };
+                self.out.push(Effect::Reply(reply, result));
+                self.answer(&ask, Some(answer));
+            }
+            Command::Close => {
+                self.closing = Some(reply);
+                if self.run.is_some() {
+                    self.abort();
+                } else {
+                    self.settle();
+                }
+            }
+        }
+    }
+
+    fn start(&mut self, input: Option<quipu_protocol::Input>, reply: ReplyId, run: RunId) {
+        let mut drafts: Vec<_> = input.map(|input| super::user_draft(input, self.now)).into_iter().collect();
+        let (queued, ops) = self.drain(Queue::Steering);
+        drafts.extend(queued);
+        self.run = Some(Run { id: run, turn: 0, cost: 0.0, aborting: false, phase: Phase::Saying });
+        self.commit(Tag::Start { reply: Some(reply) }, drafts, ops, true);
+    }
+
+    fn go_on(&mut self, reply: ReplyId, run: RunId) {
+        if self.run.is_some() {
+            return self.out.push(Effect::Reply(reply, Err(Refused::Busy)));
+        }
+        let conversation = quipu_transcript::project(self.entries.iter().map(|entry| &**entry));
+        let answered = !matches!(conversation.last().map(|m| &**m), Some(Message::User(_) | Message::ToolResult(_)));
+        if answered && self.waiting() == 0 {
+            return self.out.push(Effect::Reply(reply, Err(Refused::NothingToContinue)));
+        }
+        if answered && self.steering.is_empty() {
+            let next = self.follow_up.remove(0);
+            self.steering.push(next);
+        }
+        self.start(None, reply, run);
+    }
+
+    // Commits that add no node: they do not touch the ref, so they may overlap with one that does.
+
+    pub(super) fn side_commit(&mut self, tag: Tag, ops: Vec<PlanOp>, power: bool) {
+        let plan =
+            Plan { session: self.session.clone(), expect: None, parent: None, drafts: Vec::new(), carried: 0, ops, power };
+        self.out.push(Effect::Commit { tag, plan });
+    }
+
+    pub(super) fn side_committed(&mut self, tag: Tag, result: Result<(), CommitError>) {
+        let result = result.map_err(|error| match error {
+            CommitError::Failed(text) => text,
+            CommitError::Conflict { .. } => "the session was moved by another program; try again".into(),
+        });
+        match tag {
+            Tag::Queue { reply, item, follow_up } => match result {
+                Err(text) => self.out.push(Effect::Reply(reply, Err(Refused::Store(text)))),
+                Ok(()) => {
+                    let id = item.id.clone();
+                    if follow_up { self.follow_up.push(item) } else { self.steering.push(item) }
+                    self.out.push(Effect::Reply(reply, Ok(Ack::Queued(id.clone()))));
+                    self.queue_changed();
+                    // The run ended while the item was being stored: it is what comes next.
+                    if self.run.is_none() && self.closing.is_none() {
+                        self.start_queued(id.as_str().into());
+                    }
+                }
+            },
+            Tag::Unqueue { reply, items } => match result {
+                Err(text) => self.out.push(Effect::Reply(reply, Err(Refused::Store(text)))),
+                Ok(()) => {
+                    let mut taken = Vec::new();
+                    for queue in [&mut self.steering, &mut self.follow_up] {
+                        queue.retain(|item| {
+                            let keep = !items.contains(&item.id);
+                            if !keep {
+                                taken.push(item.input.clone());
+                            }
+                            keep
+                        });
+                    }
+                    self.out.push(Effect::Reply(reply, Ok(Ack::Unqueued(taken))));
+                    self.queue_changed();
+                }
+            },
+            // A result that could not be kept early is kept with its batch, or that commit fails and says so.
+            Tag::Result { run, turn, slot } => {
+                if let Some(Run { id, turn: now, phase: Phase::Tools(batch), .. }) = &mut self.run
+                    && *id == run
+                    && *now == turn
+                    && result.is_ok()
+                    && let Some(place) = batch.slots.get_mut(slot)
+                    && !place.told
+                    && let State::Done(done) = &place.state
+                {
+                    place.told = true;
+                    let event = Event::ToolEnded { call: place.call.id.clone(), result: done.result.clone().into() };
+                    self.emit(event);
+                }
+            }
+            Tag::Start { .. } | Tag::Assistant | Tag::Results | Tag::Between => {}
+        }
+    }
+
+    fn start_queued(&mut self, run: RunId) {
+        let from = if self.steering.is_empty() { Queue::FollowUp } else { Queue::Steering };
+        let (drafts, ops) = self.drain(from);
+        self.run = Some(Run { id: run, turn: 0, cost: 0.0, aborting: false, phase: Phase::Saying });
+        self.commit(Tag::Start { reply: None }, drafts, ops, true);
+    }
+
+    // Stopping.
+
+    fn abort(&mut self) {
+        let Some(run) = &mut self.run else { return };
+        run.aborting = true;
+        match &run.phase {
+            // The commit under way decides; what follows it sees `aborting`.
+            Phase::Saying | Phase::Answered { .. } | Phase::Results(_) => {}
+            Phase::Calling { .. } => self.out.push(Effect::CancelCall),
+            Phase::Tools(batch) => {
+                for slot in 0..batch.slots.len() {
+                    self.stop_slot(slot, batch::ABORTED);
+                }
+                self.go_on_with_tools();
+            }
+        }
+    }
+
+    fn abort_tool(&mut self, call: &quipu_protocol::CallId) {
+        let Some(Run { phase: Phase::Tools(batch), .. }) = &self.run else { return };
+        let Some(slot) = batch.slots.iter().position(|slot| slot.call.id == *call && !slot.is_done()) else { return };
+        self.stop_slot(slot, batch::ABORTED);
+        self.go_on_with_tools();
+    }
+
+    /// Cancels a call that runs; answers one that has not begun.
+    fn stop_slot(&mut self, slot: usize, text: &str) {
+        let Some(Run { phase: Phase::Tools(batch), .. }) = &mut self.run else { return };
+        let Some(place) = batch.slots.get_mut(slot) else { return };
+        let ask = match &place.state {
+            State::Done(_) => return,
+            State::Running => return self.out.push(Effect::CancelTool { slot }),
+            State::Asking(ask) => Some(ask.clone()),
+            State::Ready => None,
+        };
+        self.refuse_slot(slot, text.into());
+        if let Some(ask) = ask {
+            self.emit(Event::AskClosed { ask, by: None });
+        }
+    }
+
+    fn refuse_slot(&mut self, slot: usize, text: String) {
+        let now = self.now;
+        let Some(Run { id, turn, phase: Phase::Tools(batch), .. }) = &mut self.run else { return };
+        let Some(place) = batch.slots.get_mut(slot) else { return };
+        let done: Done = refusal(&place.call.id, &place.call.name, text, now);
+        place.state = State::Done(Box::new(done.clone()));
+        let (run, turn) = (id.clone(), *turn);
+        if !batch.all_done() {
+            let op = PlanOp::Keep { run: run.clone(), key: step_key(turn, slot), done };
+            self.side_commit(Tag::Result { run, turn, slot }, vec![op], false);
+        }
+    }
+
+    // Questions.
+
+    pub(super) fn answer(&mut self, ask: &AskId, answer: Option<Answer>) {
+        let Some(Run { phase: Phase::Tools(batch), .. }) = &mut self.run else { return };
+        let Some(slot) = batch.asking(ask) else { return };
+        match &answer {
+            Some(Answer::Allow) => batch.slots[slot].state = State::Ready,
+            Some(Answer::Deny { reason }) => {
+                let text = batch::denied(reason.as_deref());
+                self.refuse_slot(slot, text);
+            }
+            None => self.refuse_slot(slot, "Nobody answered in time whether this call may run, so it was not run.".into()),
+        }
+        self.emit(Event::AskClosed { ask: ask.clone(), by: answer });
+        self.go_on_with_tools();
+    }
+
+    /// Nobody who could answer is left.
+    pub(super) fn withdraw_asks(&mut self) {
+        let Some(Run { phase: Phase::Tools(batch), .. }) = &self.run else { return };
+        let open: Vec<AskId> = batch
+            .slots
+            .iter()
+            .filter_map(|slot| match &slot.state {
+                State::Asking(ask) => Some(ask.clone()),
+                _ => None,
+            })
+            .collect();
+        for ask in open {
+            self.answer(&ask, None);
+        }
+    }
+}
+
+fn is_empty(input: &quipu_protocol::Input) -> bool {
+    input.0.iter().all(|block| match block {
+        Content::Text(text) => text.text.trim().is_empty(),
+        Content::Thinking(_) | Content::Image(_) | Content::ToolCall(_) | Content::Other(_) => false,
+    })
+}

@@ -1,0 +1,709 @@
+//! The session machine: what happens next, as a pure function of what happened.
+//!
+//! `on(now, input)` returns effects; the session task carries them out and brings their answers back as inputs.
+//! It holds the conversation, the queues and the run. It does no IO, has no clock and no randomness, so every
+//! order of events can be tested.
+
+mod batch;
+mod commands;
+#[cfg(test)]
+mod tests;
+mod types;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use quipu_protocol::{
+    Ack, AssistantMessage, CallRecord, Ending, Entry, Epoch, Event, Limit, Message, MessageId, Model, ModelErrorKind,
+    ModelRequest, NodeId, Outcome, Queued, RunId, SessionId, SessionStart, StepInfo, StopReason, ToolCall, ToolSpec,
+    Trouble, UnixMs,
+};
+use quipu_providers::{CallEnd, CallEvent};
+use quipu_transcript::project;
+
+use batch::{Batch, Slot, State, Subject, refusal, step_key};
+pub use types::Refused;
+pub(crate) use types::*;
+
+/// What every request of this session begins with, until the next epoch.
+#[derive(Debug, Clone)]
+pub(crate) struct Prefix {
+    pub(crate) model: Arc<Model>,
+    pub(crate) system: Arc<str>,
+    pub(crate) tools: Arc<[ToolSpec]>,
+    pub(crate) epoch: Epoch,
+}
+
+/// Limits of one run.
+#[derive(Debug, Clone, Copy, PartialEq, Default)]
+pub struct Limits {
+    /// Turns at most.
+    pub max_turns: Option<u32>,
+    /// US dollars at most; checked before each model call.
+    pub max_cost: Option<f64>,
+}
+
+/// Everything that a machine starts from.
+pub(crate) struct Start {
+    pub(crate) session: SessionId,
+    pub(crate) cwd: String,
+    /// `None` before the session's first commit; then `first` is committed with the first message.
+    pub(crate) head: Option<NodeId>,
+    /// Whether the session's ref exists.
+    pub(crate) has_ref: bool,
+    /// Committed with the next commit, before anything else: the session node, a new epoch.
+    pub(crate) first: Vec<Draft>,
+    pub(crate) entries: Vec<Arc<Entry>>,
+    pub(crate) prefix: Prefix,
+    pub(crate) steering: Vec<Waiting>,
+    pub(crate) follow_up: Vec<Waiting>,
+    pub(crate) limits: Limits,
+    pub(crate) ask_deadline: Duration,
+}
+
+struct Run {
+    id: RunId,
+    turn: u32,
+    cost: f64,
+    aborting: bool,
+    phase: Phase,
+}
+
+enum Phase {
+    /// The messages that begin the run or come between two turns are being committed.
+    Saying,
+    /// A model call is under way.
+    Calling { message: Option<MessageId>, attempt: u32 },
+    /// The answer is being committed; its calls are being prepared.
+    Answered { message: MessageId, answer: Arc<Message>, error: Option<quipu_protocol::ModelError>, prepared: Vec<Prepared>, waiting: bool, kept: bool },
+    /// Tools run.
+    Tools(Batch),
+    /// The results are being committed.
+    Results(Batch),
+}
+
+/// The session machine. See the module.
+pub(crate) struct Machine {
+    session: SessionId,
+    cwd: String,
+    head: Option<NodeId>,
+    has_ref: bool,
+    entries: Vec<Arc<Entry>>,
+    prefix: Prefix,
+    run: Option<Run>,
+    steering: Vec<Waiting>,
+    follow_up: Vec<Waiting>,
+    /// Entries whose commit failed, or that wait for the first commit; they go before the next one.
+    unsaved: Vec<Draft>,
+    /// The commit of nodes that is under way, to be made again on a branch.
+    committing: Option<Plan>,
+    /// The queued item that the commit under way takes.
+    drained: Option<(Queue, Waiting)>,
+    askers: usize,
+    limits: Limits,
+    ask_deadline: Duration,
+    counter: u64,
+    closing: Option<ReplyId>,
+    out: Vec<Effect>,
+    now: UnixMs,
+}
+
+impl Machine {
+    pub(crate) fn new(start: Start) -> Self {
+        Self {
+            session: start.session,
+            cwd: start.cwd,
+            head: start.head,
+            has_ref: start.has_ref,
+            entries: start.entries,
+            prefix: start.prefix,
+            run: None,
+            steering: start.steering,
+            follow_up: start.follow_up,
+            unsaved: start.first,
+            committing: None,
+            drained: None,
+            askers: 0,
+            limits: start.limits,
+            ask_deadline: start.ask_deadline,
+            counter: 0,
+            closing: None,
+            out: Vec::new(),
+            now: 0,
+        }
+    }
+
+    pub(crate) fn session(&self) -> &SessionId {
+        &self.session
+    }
+
+    pub(crate) fn head(&self) -> Option<NodeId> {
+        self.head
+    }
+
+    pub(crate) fn run(&self) -> Option<&RunId> {
+        self.run.as_ref().map(|run| &run.id)
+    }
+
+    pub(crate) fn waiting(&self) -> usize {
+        self.steering.len() + self.follow_up.len()
+    }
+
+    /// Takes one input and says what to do.
+    pub(crate) fn on(&mut self, now: UnixMs, input: Input) -> Vec<Effect> {
+        self.now = now;
+        match input {
+            Input::Command { command, reply, fresh } => self.command(command, reply, fresh),
+            Input::Committed { tag, result } => self.committed(tag, result),
+            Input::Askers(count) => {
+                self.askers = count;
+                if count == 0 {
+                    self.withdraw_asks();
+                }
+            }
+            Input::AskExpired { ask } => self.answer(&ask, None),
+            // An answer of a run that is over is dropped: everything that it could say was said in its last commit.
+            Input::Prepared { run, calls } if self.is_current(&run) => self.prepared(calls),
+            Input::Call { run, event } if self.is_current(&run) => self.call_event(event),
+            Input::CallEnded { run, end, record } if self.is_current(&run) => self.call_ended(*end, record),
+            Input::ToolOutput { run, slot, tail } if self.is_current(&run) => self.tool_output(slot, tail),
+            Input::ToolDone { run, slot, done } if self.is_current(&run) => self.tool_done(slot, *done),
+            Input::Prepared { .. }
+            | Input::Call { .. }
+            | Input::CallEnded { .. }
+            | Input::ToolOutput { .. }
+            | Input::ToolDone { .. } => {}
+        }
+        std::mem::take(&mut self.out)
+    }
+
+    fn is_current(&self, run: &RunId) -> bool {
+        self.run.as_ref().is_some_and(|current| current.id == *run)
+    }
+
+    fn emit(&mut self, event: Event) {
+        let run = self.run.as_ref().map(|run| run.id.clone());
+        self.out.push(Effect::Emit { event, run });
+    }
+
+    fn next_message(&mut self) -> MessageId {
+        self.counter += 1;
+        format!("m{}", self.counter).into()
+    }
+
+    // Commits of nodes. One at a time: the next one's parent is the last one's node.
+
+    fn commit(&mut self, tag: Tag, drafts: Vec<Draft>, ops: Vec<PlanOp>, power: bool) {
+        let mut all = std::mem::take(&mut self.unsaved);
+        let carried = all.len();
+        all.extend(drafts);
+        let plan = Plan {
+            session: self.session.clone(),
+            expect: if self.has_ref { self.head } else { None },
+            parent: self.head,
+            drafts: all,
+            carried,
+            ops,
+            power,
+        };
+        self.committing = Some(plan.clone());
+        self.out.push(Effect::Commit { tag, plan });
+    }
+
+    fn committed(&mut self, tag: Tag, result: Result<Vec<NodeId>, CommitError>) {
+        if let Tag::Queue { .. } | Tag::Unqueue { .. } | Tag::Result { .. } = tag {
+            return self.side_committed(tag, result.map(|_| ()));
+        }
+        let Some(plan) = self.committing.take() else { return };
+        match result {
+            Ok(nodes) => {
+                self.head = nodes.last().copied().or(self.head);
+                self.has_ref = true;
+                self.drained = None;
+                self.entries.extend(plan.drafts.iter().map(|draft| draft.entry.clone()));
+                self.kept(&tag, &plan, &nodes);
+            }
+            Err(CommitError::Conflict { fresh }) => self.branch(tag, plan, fresh),
+            Err(CommitError::Failed(text)) => self.commit_failed(&tag, plan, text),
+        }
+    }
+
+    /// Another process went on with this session: what we have becomes a session of its own.
+    fn branch(&mut self, tag: Tag, mut plan: Plan, fresh: SessionId) {
+        let old = std::mem::replace(&mut self.session, fresh.clone());
+        let session = SessionStart {
+            session: fresh.clone(),
+            cwd: self.cwd.clone(),
+            agent: crate::AGENT.into(),
+            parent_session: Some(old.clone()),
+            epoch: self.prefix.epoch.clone(),
+        };
+        plan.drafts.insert(0, Draft::new(Entry::Session(session)));
+        plan.carried += 1;
+        plan.session = fresh.clone();
+        plan.expect = None;
+        if let Some(run) = &self.run {
+            plan.ops.push(PlanOp::Forget { run: run.id.clone(), session: Some(old) });
+        }
+        self.has_ref = false;
+        self.committing = Some(plan.clone());
+        self.emit(Event::Trouble(Trouble::Branched { session: fresh }));
+        self.out.push(Effect::Commit { tag, plan });
+    }
+
+    fn commit_failed(&mut self, tag: &Tag, mut plan: Plan, text: String) {
+        if let Some((queue, item)) = self.drained.take() {
+            match queue {
+                Queue::Steering => self.steering.insert(0, item),
+                Queue::FollowUp => self.follow_up.insert(0, item),
+            }
+        }
+        if let Tag::Start { .. } | Tag::Between = tag {
+            // The sender still has what was said, and what was queued is queued again.
+            plan.drafts.truncate(plan.carried);
+        }
+        if let Tag::Start { reply } = tag {
+            self.unsaved = plan.drafts;
+            self.run = None;
+            match reply {
+                Some(reply) => self.out.push(Effect::Reply(*reply, Err(Refused::Store(text)))),
+                None => self.emit(Event::Trouble(Trouble::Note(text))),
+            }
+            return self.settle();
+        }
+        self.unsaved = plan.drafts;
+        if let Some(run) = &mut self.run
+            && let Phase::Answered { message, answer, .. } = &run.phase
+        {
+            let (id, message) = (message.clone(), answer.clone());
+            let error = quipu_protocol::ModelError::new(ModelErrorKind::Aborted, "the answer could not be stored");
+            self.emit(Event::MessageEnded { id, message, ending: Ending::Dropped(error) });
+        }
+        if let Some(run) = &self.run {
+            let turn = run.turn;
+            self.emit(Event::TurnEnded { turn });
+        }
+        self.end_run(Outcome::StoreFailed(text));
+    }
+
+    fn kept(&mut self, tag: &Tag, plan: &Plan, nodes: &[NodeId]) {
+        match tag {
+            Tag::Start { reply } => {
+                let Some(run) = &self.run else { return };
+                if let Some(reply) = reply {
+                    self.out.push(Effect::Reply(*reply, Ok(Ack::Started(run.id.clone()))));
+                }
+                self.emit(Event::RunStarted);
+                self.begin_turn();
+                self.announce_messages(plan, nodes);
+                self.queue_changed_if(plan);
+                self.call_model();
+            }
+            Tag::Between => {
+                self.begin_turn();
+                self.announce_messages(plan, nodes);
+                self.queue_changed_if(plan);
+                self.call_model();
+            }
+            Tag::Assistant => {
+                let Some(Run { phase: Phase::Answered { message, answer, kept, .. }, .. }) = &mut self.run else { return };
+                *kept = true;
+                let (id, message) = (message.clone(), answer.clone());
+                if let Some(node) = nodes.last() {
+                    self.emit(Event::MessageEnded { id, message, ending: Ending::Kept(*node) });
+                }
+                self.answered();
+            }
+            Tag::Results => self.results_kept(plan, nodes),
+            Tag::Queue { .. } | Tag::Unqueue { .. } | Tag::Result { .. } => {}
+        }
+    }
+
+    /// Emits start and end of the messages of a commit.
+    fn announce_messages(&mut self, plan: &Plan, nodes: &[NodeId]) {
+        for (draft, node) in plan.drafts.iter().zip(nodes) {
+            let Entry::Message(message @ (Message::User(_) | Message::ToolResult(_))) = &*draft.entry else { continue };
+            let (id, message) = (self.next_message(), Arc::new(message.clone()));
+            self.emit(Event::MessageStarted { id: id.clone(), message: message.clone(), attempt: 1 });
+            self.emit(Event::MessageEnded { id, message, ending: Ending::Kept(*node) });
+        }
+    }
+
+    fn queue_changed_if(&mut self, plan: &Plan) {
+        if plan.ops.iter().any(|op| matches!(op, PlanOp::Take { .. })) {
+            self.queue_changed();
+        }
+    }
+
+    fn queue_changed(&mut self) {
+        let list = |items: &[Waiting]| items.iter().map(queued).collect();
+        let event = Event::QueueChanged { steering: list(&self.steering), follow_up: list(&self.follow_up) };
+        self.emit(event);
+    }
+
+    // Turns.
+
+    fn begin_turn(&mut self) {
+        let Some(run) = &mut self.run else { return };
+        run.turn += 1;
+        let turn = run.turn;
+        self.emit(Event::TurnStarted { turn });
+    }
+
+    fn call_model(&mut self) {
+        let (Some(run), Some(head)) = (&mut self.run, self.head) else { return };
+        if run.aborting {
+            let turn = run.turn;
+            self.emit(Event::TurnEnded { turn });
+            return self.end_run(Outcome::Aborted);
+        }
+        run.phase = Phase::Calling { message: None, attempt: 1 };
+        let request = ModelRequest {
+            model: self.prefix.model.clone(),
+            system: self.prefix.system.clone(),
+            tools: self.prefix.tools.clone(),
+            messages: project(self.entries.iter().map(|entry| &**entry)),
+            thinking: self.prefix.epoch.thinking,
+            max_tokens: self.prefix.epoch.max_tokens,
+            session: Some(self.session.to_string()),
+        };
+        let run = run.id.clone();
+        self.out.push(Effect::Call { run, head, request: Arc::new(request) });
+    }
+
+    fn call_event(&mut self, event: CallEvent) {
+        let Some(Run { phase: Phase::Calling { message, attempt }, .. }) = &mut self.run else { return };
+        match event {
+            CallEvent::Started(answer) => {
+                self.counter += 1;
+                let id = MessageId::from(format!("m{}", self.counter));
+                *message = Some(id.clone());
+                let attempt = *attempt;
+                self.emit(Event::MessageStarted { id, message: Arc::new(Message::Assistant(*answer)), attempt });
+            }
+            CallEvent::Delta(delta) => {
+                if let Some(id) = message.clone() {
+                    self.emit(Event::MessageDelta { id, delta });
+                }
+            }
+            CallEvent::Retry { attempt: next, delay, error } => {
+                *attempt = next;
+                if let Some(id) = message.take() {
+                    let message = Arc::new(Message::Assistant(AssistantMessage {
+                        error_message: Some(error.message.clone()),
+                        ..self.blank_answer(StopReason::Error)
+                    }));
+                    self.emit(Event::MessageEnded { id, message, ending: Ending::Dropped(error.clone()) });
+                }
+                self.emit(Event::RetryScheduled { attempt: next, delay, error });
+            }
+        }
+    }
+
+    fn blank_answer(&self, stop_reason: StopReason) -> AssistantMessage {
+        AssistantMessage {
+            content: Vec::new(),
+            api: self.prefix.model.api.clone(),
+            provider: self.prefix.model.provider.clone(),
+            model: self.prefix.model.id.clone(),
+            usage: quipu_protocol::Usage::default(),
+            stop_reason,
+            timestamp: self.now,
+            response_model: None,
+            response_id: None,
+            error_message: None,
+            raw_stop_reason: None,
+        }
+    }
+
+    fn call_ended(&mut self, end: CallEnd, record: Option<Box<CallRecord>>) {
+        let Some(run) = &mut self.run else { return };
+        let Phase::Calling { message, attempt } = &run.phase else { return };
+        let (message, attempt) = (message.clone(), *attempt);
+        let CallEnd { message: mut answer, error, attempts, unknown } = end;
+        run.cost += answer.usage.cost.total;
+        if let Some(error) = &error {
+            answer.stop_reason =
+                if error.kind == ModelErrorKind::Aborted { StopReason::Aborted } else { StopReason::Error };
+            answer.error_message.get_or_insert_with(|| error.message.clone());
+        }
+        let calls: Vec<ToolCall> = match answer.stop_reason {
+            StopReason::Stop | StopReason::ToolUse | StopReason::Length => answer.tool_calls().cloned().collect(),
+            StopReason::Error | StopReason::Aborted | StopReason::Deferred | StopReason::Pending => Vec::new(),
+        };
+        let mut step = StepInfo { run: Some(run.id.clone()), ..StepInfo::default() };
+        if let Some(mut record) = record {
+            record.attempts = attempts;
+            step.started = Some(record.started);
+            step.duration_ms = record.duration_ms;
+            step.call = Some(*record);
+        }
+        if !unknown.is_empty()
+            && let Ok(unknown) = quipu_protocol::Json::of(&unknown)
+        {
+            step.extra.insert("unknownEvents".into(), unknown);
+        }
+        let cut = answer.stop_reason == StopReason::Length;
+        let mut ops = vec![PlanOp::Forget { run: run.id.clone(), session: None }];
+        let prepared = if cut {
+            calls.iter().map(|call| Prepared::Refused(batch::cut_off(&call.name))).collect()
+        } else {
+            let (id, turn) = (&run.id, run.turn);
+            ops.extend(calls.iter().enumerate().map(|(slot, call)| PlanOp::Announce {
+                run: id.clone(),
+                key: step_key(turn, slot),
+                call: call.clone(),
+            }));
+            Vec::new()
+        };
+        let waiting = !calls.is_empty() && !cut;
+        let run_id = run.id.clone();
+        let answer = Message::Assistant(answer);
+        let id = match message {
+            Some(id) => id,
+            None => {
+                let id = self.next_message();
+                self.emit(Event::MessageStarted { id: id.clone(), message: Arc::new(answer.clone()), attempt });
+                id
+            }
+        };
+        if attempt > 1 {
+            self.emit(Event::RetryEnded { ok: error.is_none() });
+        }
+        let draft = Draft { entry: Arc::new(Entry::Message(answer.clone())), step };
+        if let Some(run) = &mut self.run {
+            run.phase = Phase::Answered { message: id, answer: Arc::new(answer), error, prepared, waiting, kept: false };
+        }
+        let ends_turn = calls.is_empty();
+        self.commit(Tag::Assistant, vec![draft], ops, ends_turn);
+        if waiting {
+            // Looking up and validating reads only, so it need not wait for the commit.
+            self.out.push(Effect::Prepare { run: run_id, calls });
+        }
+    }
+
+    fn prepared(&mut self, calls: Vec<Prepared>) {
+        if let Some(Run { phase: Phase::Answered { prepared, waiting, .. }, .. }) = &mut self.run {
+            *prepared = calls;
+            *waiting = false;
+            self.answered();
+        }
+    }
+
+    /// Goes on when the answer is kept and its calls are prepared.
+    fn answered(&mut self) {
+        let Some(run) = &mut self.run else { return };
+        let Phase::Answered { answer, error, prepared, waiting: false, kept: true, .. } = &mut run.phase else { return };
+        let (turn, error, prepared) = (run.turn, error.take(), std::mem::take(prepared));
+        let answer = answer.clone();
+        if let Some(error) = error {
+            self.emit(Event::TurnEnded { turn });
+            let aborted = error.kind == ModelErrorKind::Aborted;
+            return self.end_run(if aborted { Outcome::Aborted } else { Outcome::Failed(error) });
+        }
+        let Message::Assistant(answer) = &*answer else { return };
+        let calls: Vec<&ToolCall> = answer.tool_calls().collect();
+        if calls.is_empty() {
+            self.emit(Event::TurnEnded { turn });
+            return self.after_turn(Went::Done);
+        }
+        self.start_tools(&calls, prepared);
+    }
+
+    // Tools.
+
+    fn start_tools(&mut self, calls: &[&ToolCall], prepared: Vec<Prepared>) {
+        let mut batch = Batch::default();
+        let aborting = self.run.as_ref().is_some_and(|run| run.aborting);
+        for (call, prepared) in calls.iter().zip(prepared) {
+            let slot = batch.slots.len();
+            self.emit(Event::ToolStarted { call: call.id.clone(), name: call.name.clone(), args: call.arguments.clone() });
+            let refuse = |text: String| State::Done(Box::new(refusal(&call.id, &call.name, text, self.now)));
+            let (call, state, touches) = match prepared {
+                _ if aborting => ((*call).clone(), refuse(batch::ABORTED.into()), quipu_tools::Touches::Nothing),
+                Prepared::Refused(text) => ((*call).clone(), refuse(text), quipu_tools::Touches::Nothing),
+                Prepared::Ready { call, touches } => (call, State::Ready, touches),
+                Prepared::Ask { call, touches, question, .. } if self.askers == 0 => {
+                    (call, refuse(batch::nobody_to_ask(&question)), touches)
+                }
+                Prepared::Ask { call, touches, question, subject } => {
+                    let ask = self.ask(&call, question, subject);
+                    (call, State::Asking(ask), touches)
+                }
+            };
+            let told = if let State::Done(done) = &state {
+                let event = Event::ToolEnded { call: call.id.clone(), result: Arc::new(done.result.clone()) };
+                self.emit(event);
+                true
+            } else {
+                false
+            };
+            debug_assert_eq!(slot, batch.slots.len());
+            batch.slots.push(Slot { call, state, touches, told });
+        }
+        if let Some(run) = &mut self.run {
+            run.phase = Phase::Tools(batch);
+        }
+        self.go_on_with_tools();
+    }
+
+    fn ask(&mut self, call: &ToolCall, question: String, subject: Subject) -> quipu_protocol::AskId {
+        self.counter += 1;
+        let id = quipu_protocol::AskId::from(format!("a{}", self.counter));
+        let ask = quipu_protocol::Ask { id: id.clone(), call: call.id.clone(), tool: call.name.clone(), question, subject };
+        self.emit(Event::Asked(Arc::new(ask)));
+        self.out.push(Effect::AskDeadline { ask: id.clone(), after: self.ask_deadline });
+        id
+    }
+
+    /// Starts what can start; commits the results when all are there.
+    fn go_on_with_tools(&mut self) {
+        let Some(Run { id, phase: Phase::Tools(batch), .. }) = &mut self.run else { return };
+        for slot in batch.startable() {
+            batch.slots[slot].state = State::Running;
+            let call = batch.slots[slot].call.clone();
+            self.out.push(Effect::RunTool { run: id.clone(), slot, call });
+        }
+        if batch.all_done() {
+            self.commit_results();
+        }
+    }
+
+    fn tool_output(&mut self, slot: usize, tail: Arc<str>) {
+        let Some(Run { phase: Phase::Tools(batch), .. }) = &self.run else { return };
+        if let Some(Slot { call, state: State::Running, .. }) = batch.slots.get(slot) {
+            let call = call.id.clone();
+            self.emit(Event::ToolOutput { call, tail });
+        }
+    }
+
+    fn tool_done(&mut self, slot: usize, done: Done) {
+        let Some(Run { id, turn, phase: Phase::Tools(batch), .. }) = &mut self.run else { return };
+        let Some(place @ Slot { state: State::Running, .. }) = batch.slots.get_mut(slot) else { return };
+        place.state = State::Done(Box::new(done.clone()));
+        if !batch.all_done() {
+            let op = PlanOp::Keep { run: id.clone(), key: step_key(*turn, slot), done };
+            let tag = Tag::Result { run: id.clone(), turn: *turn, slot };
+            self.side_commit(tag, vec![op], false);
+        }
+        self.go_on_with_tools();
+    }
+
+    fn commit_results(&mut self) {
+        let Some(run) = &mut self.run else { return };
+        let Phase::Tools(batch) = &mut run.phase else { return };
+        let batch = std::mem::take(batch);
+        let drafts = batch
+            .slots
+            .iter()
+            .filter_map(|slot| match &slot.state {
+                State::Done(done) => Some(Draft {
+                    entry: Arc::new(Entry::Message(Message::ToolResult(done.result.clone()))),
+                    step: StepInfo {
+                        run: Some(run.id.clone()),
+                        started: Some(done.started),
+                        duration_ms: Some(done.duration_ms),
+                        ..StepInfo::default()
+                    },
+                }),
+                State::Asking(_) | State::Ready | State::Running => None,
+            })
+            .collect();
+        let ops = vec![PlanOp::Forget { run: run.id.clone(), session: None }];
+        run.phase = Phase::Results(batch);
+        self.commit(Tag::Results, drafts, ops, true);
+    }
+
+    fn results_kept(&mut self, plan: &Plan, nodes: &[NodeId]) {
+        let Some(Run { turn, phase: Phase::Results(batch), .. }) = &mut self.run else { return };
+        let (turn, batch) = (*turn, std::mem::take(batch));
+        let mut terminate = true;
+        for slot in &batch.slots {
+            let State::Done(done) = &slot.state else { continue };
+            terminate &= done.terminate;
+            if !slot.told {
+                self.emit(Event::ToolEnded { call: slot.call.id.clone(), result: Arc::new(done.result.clone()) });
+            }
+        }
+        self.announce_messages(plan, nodes);
+        self.emit(Event::TurnEnded { turn });
+        self.after_turn(if terminate { Went::Done } else { Went::On });
+    }
+
+    // Between turns, and the end.
+
+    fn after_turn(&mut self, went: Went) {
+        let Some(run) = &self.run else { return };
+        if run.aborting {
+            return self.end_run(Outcome::Aborted);
+        }
+        let more = matches!(went, Went::On) || self.waiting() > 0;
+        if !more {
+            return self.end_run(Outcome::Done);
+        }
+        if let Some(limit) = self.limits.max_turns.filter(|max| run.turn >= *max) {
+            return self.end_run(Outcome::Limit(Limit::Turns(limit)));
+        }
+        if let Some(limit) = self.limits.max_cost.filter(|max| run.cost >= *max) {
+            return self.end_run(Outcome::Limit(Limit::Cost(limit)));
+        }
+        let from = if self.steering.is_empty() && !matches!(went, Went::On) { Queue::FollowUp } else { Queue::Steering };
+        let (drafts, ops) = self.drain(from);
+        if drafts.is_empty() {
+            self.begin_turn();
+            return self.call_model();
+        }
+        if let Some(run) = &mut self.run {
+            run.phase = Phase::Saying;
+        }
+        self.commit(Tag::Between, drafts, ops, true);
+    }
+
+    /// Takes the first waiting message of a queue.
+    fn drain(&mut self, from: Queue) -> (Vec<Draft>, Vec<PlanOp>) {
+        let queue = match from {
+            Queue::Steering => &mut self.steering,
+            Queue::FollowUp => &mut self.follow_up,
+        };
+        if queue.is_empty() {
+            return (Vec::new(), Vec::new());
+        }
+        let item = queue.remove(0);
+        let op = PlanOp::Take { session: item.session.clone(), item: item.id.clone() };
+        let draft = user_draft(item.input.clone(), self.now);
+        self.drained = Some((from, item));
+        (vec![draft], vec![op])
+    }
+
+    fn end_run(&mut self, outcome: Outcome) {
+        self.emit(Event::RunEnded { outcome });
+        self.run = None;
+        self.settle();
+    }
+
+    fn settle(&mut self) {
+        self.emit(Event::Settled);
+        if let Some(reply) = self.closing.take() {
+            self.out.push(Effect::Reply(reply, Ok(Ack::Handled)));
+            self.out.push(Effect::Stop);
+        }
+    }
+}
+
+/// How a turn went.
+enum Went {
+    /// The model waits for what comes next.
+    On,
+    /// The model is done.
+    Done,
+}
+
+fn queued(item: &Waiting) -> Queued {
+    let text = item.input.0.iter().filter_map(quipu_protocol::Content::as_text).collect::<Vec<_>>().join("\n");
+    Queued { id: item.id.clone(), text }
+}
+
+fn user_draft(input: quipu_protocol::Input, now: UnixMs) -> Draft {
+    let message = quipu_protocol::UserMessage { content: quipu_protocol::Body::Blocks(input.0), timestamp: now };
+    Draft::new(Entry::Message(Message::User(message)))
+}

@@ -1,0 +1,403 @@
+//! The machine under every order of events: a simulated world answers its effects at random.
+
+use std::collections::{HashMap, VecDeque};
+
+use proptest::prelude::*;
+use quipu_protocol::{
+    Answer, AskId, Command, Content, Delta, Input as Said, Json, ModelError, Part, ToolResultMessage, Usage, When,
+};
+use quipu_testkit::events::EventLaws;
+use quipu_tools::Touches;
+
+use super::*;
+
+/// What the world does next; the numbers choose among what is possible.
+#[derive(Debug, Clone)]
+enum Move {
+    Prompt(u8),
+    Abort,
+    AbortTool(u8),
+    Unqueue,
+    Continue,
+    Answer(u8, bool),
+    Commit(u8),
+    Stream(u8),
+    Prepare(u8),
+    Tool(u8),
+    Askers(bool),
+    Expire(u8),
+}
+
+fn moves() -> impl Strategy<Value = Vec<Move>> {
+    let one = prop_oneof![
+        4 => any::<u8>().prop_map(Move::Prompt),
+        1 => Just(Move::Abort),
+        1 => any::<u8>().prop_map(Move::AbortTool),
+        1 => Just(Move::Unqueue),
+        1 => Just(Move::Continue),
+        2 => (any::<u8>(), any::<bool>()).prop_map(|(which, yes)| Move::Answer(which, yes)),
+        12 => any::<u8>().prop_map(Move::Commit),
+        12 => any::<u8>().prop_map(Move::Stream),
+        6 => any::<u8>().prop_map(Move::Prepare),
+        8 => any::<u8>().prop_map(Move::Tool),
+        1 => any::<bool>().prop_map(Move::Askers),
+        1 => any::<u8>().prop_map(Move::Expire),
+    ];
+    prop::collection::vec(one, 0..120)
+}
+
+struct Calling {
+    run: RunId,
+    left: VecDeque<CallEvent>,
+    end: CallEnd,
+    cancelled: bool,
+}
+
+struct World {
+    machine: Machine,
+    laws: EventLaws,
+    commits: VecDeque<(Tag, Plan)>,
+    call: Option<Calling>,
+    prepares: VecDeque<(RunId, Vec<ToolCall>)>,
+    tools: Vec<(RunId, usize, ToolCall)>,
+    asks: Vec<AskId>,
+    replies: HashMap<u64, u32>,
+    sent: u64,
+    nodes: u64,
+    /// What is durable: where each session's ref stands.
+    refs: HashMap<SessionId, NodeId>,
+    inbox: Vec<quipu_protocol::ItemId>,
+    requests: Vec<Vec<Arc<Message>>>,
+    finishing: bool,
+    seed: u8,
+}
+
+fn start() -> Start {
+    let model = Arc::new(Model { id: "m".into(), api: "a".into(), provider: "p".into(), ..Model::default() });
+    let session = SessionStart {
+        session: "s".into(),
+        cwd: "/w".into(),
+        agent: "quipu".into(),
+        parent_session: None,
+        epoch: Epoch::default(),
+    };
+    Start {
+        session: "s".into(),
+        cwd: "/w".into(),
+        head: None,
+        has_ref: false,
+        first: vec![Draft::new(Entry::Session(session))],
+        entries: Vec::new(),
+        prefix: Prefix { model, system: "".into(), tools: Arc::new([]), epoch: Epoch::default() },
+        steering: Vec::new(),
+        follow_up: Vec::new(),
+        limits: Limits { max_turns: Some(12), max_cost: None },
+        ask_deadline: Duration::from_secs(1),
+    }
+}
+
+impl World {
+    fn new() -> Self {
+        Self {
+            machine: Machine::new(start()),
+            laws: EventLaws::default(),
+            commits: VecDeque::new(),
+            call: None,
+            prepares: VecDeque::new(),
+            tools: Vec::new(),
+            asks: Vec::new(),
+            replies: HashMap::new(),
+            sent: 0,
+            nodes: 0,
+            refs: HashMap::new(),
+            inbox: Vec::new(),
+            requests: Vec::new(),
+            finishing: false,
+            seed: 0,
+        }
+    }
+
+    fn give(&mut self, input: Input) {
+        self.sent += 1;
+        for effect in self.machine.on(i64::try_from(self.sent).unwrap(), input) {
+            self.perform(effect);
+        }
+    }
+
+    fn command(&mut self, command: Command) {
+        let reply = ReplyId(self.sent);
+        self.replies.insert(reply.0, 0);
+        let fresh = Fresh { run: format!("r{}", self.sent).into(), item: format!("i{}", self.sent).into() };
+        self.give(Input::Command { command, reply, fresh });
+    }
+
+    fn perform(&mut self, effect: Effect) {
+        match effect {
+            Effect::Emit { event, .. } => {
+                if let Event::AskClosed { ask, .. } = &event {
+                    self.asks.retain(|open| open != ask);
+                }
+                self.laws.take(&event).unwrap();
+            }
+            Effect::Reply(id, _) => *self.replies.get_mut(&id.0).expect("a reply to a command") += 1,
+            Effect::Commit { tag, plan } => {
+                let others = self.commits.iter().filter(|(_, other)| !other.drafts.is_empty()).count();
+                assert!(plan.drafts.is_empty() || others == 0, "one commit of nodes at a time");
+                self.commits.push_back((tag, plan));
+            }
+            Effect::Call { run, head, request } => {
+                assert!(self.call.is_none(), "one call at a time");
+                assert_eq!(self.refs.get(self.machine.session()), Some(&head), "only what is committed is sent");
+                quipu_transcript::check_conversation(&request.messages).unwrap();
+                self.requests.push(request.messages.clone());
+                self.seed = self.seed.wrapping_mul(31).wrapping_add(17);
+                let (left, end) = answer(if self.finishing { 0 } else { self.seed }, self.sent);
+                self.call = Some(Calling { run, left, end, cancelled: false });
+            }
+            Effect::Prepare { run, calls } => self.prepares.push_back((run, calls)),
+            Effect::RunTool { run, slot, call } => self.tools.push((run, slot, call)),
+            Effect::CancelCall => {
+                if let Some(call) = &mut self.call {
+                    call.cancelled = true;
+                }
+            }
+            Effect::CancelTool { .. } => {}
+            Effect::AskDeadline { ask, .. } => self.asks.push(ask),
+            Effect::Stop => {}
+        }
+    }
+
+    fn commit(&mut self, choice: u8) {
+        let Some((tag, plan)) = self.commits.pop_front() else { return };
+        let result = match choice {
+            _ if self.finishing => self.durable(&plan),
+            0..8 => Err(CommitError::Failed("the disk is full".into())),
+            8..14 if !plan.drafts.is_empty() => Err(CommitError::Conflict { fresh: format!("b{}", self.sent).into() }),
+            _ => self.durable(&plan),
+        };
+        self.give(Input::Committed { tag, result });
+    }
+
+    fn durable(&mut self, plan: &Plan) -> Result<Vec<NodeId>, CommitError> {
+        for op in &plan.ops {
+            match op {
+                PlanOp::Put { item, .. } => self.inbox.push(item.id.clone()),
+                PlanOp::Take { item, .. } => {
+                    let at = self.inbox.iter().position(|id| id == item).expect("what is taken is there, once");
+                    self.inbox.remove(at);
+                }
+                PlanOp::Announce { .. } | PlanOp::Keep { .. } | PlanOp::Forget { .. } => {}
+            }
+        }
+        let nodes: Vec<NodeId> = plan
+            .drafts
+            .iter()
+            .map(|_| {
+                self.nodes += 1;
+                let mut id = [0; 32];
+                id[..8].copy_from_slice(&self.nodes.to_be_bytes());
+                NodeId(id)
+            })
+            .collect();
+        if let Some(last) = nodes.last() {
+            assert_eq!(plan.expect.as_ref(), self.refs.get(&plan.session), "the ref is where the plan expects it");
+            self.refs.insert(plan.session.clone(), *last);
+        }
+        Ok(nodes)
+    }
+
+    fn stream(&mut self) {
+        let Some(mut call) = self.call.take() else { return };
+        if call.cancelled {
+            call.end.error = Some(ModelError::new(ModelErrorKind::Aborted, "aborted"));
+            call.end.message.content.clear();
+            call.left.clear();
+        }
+        match call.left.pop_front() {
+            Some(event) => {
+                let run = call.run.clone();
+                self.call = Some(call);
+                self.give(Input::Call { run, event });
+            }
+            None => self.give(Input::CallEnded { run: call.run, end: Box::new(call.end), record: None }),
+        }
+    }
+
+    fn prepare(&mut self, choice: u8) {
+        let Some((run, calls)) = self.prepares.pop_front() else { return };
+        let calls = calls
+            .into_iter()
+            .enumerate()
+            .map(|(place, call)| {
+                let touches = match (usize::from(choice) + place) % 4 {
+                    0 => Touches::Nothing,
+                    1 => Touches::Anything,
+                    2 => Touches::Reads(vec!["f".into()]),
+                    _ => Touches::Writes(vec!["f".into()]),
+                };
+                match (usize::from(choice) / 4 + place) % 5 {
+                    0 => Prepared::Refused("no".into()),
+                    1 => Prepared::Ask { call, touches, question: "?".into(), subject: "x".into() },
+                    _ => Prepared::Ready { call, touches },
+                }
+            })
+            .collect();
+        self.give(Input::Prepared { run, calls });
+    }
+
+    fn tool(&mut self, choice: u8) {
+        if self.tools.is_empty() {
+            return;
+        }
+        let (run, slot, call) = self.tools.remove(usize::from(choice) % self.tools.len());
+        let result = ToolResultMessage {
+            tool_call_id: call.id,
+            tool_name: call.name,
+            content: vec![Content::text("ok")],
+            details: None,
+            usage: None,
+            is_error: false,
+            timestamp: 0,
+        };
+        let done = Box::new(Done { result, started: 0, duration_ms: 0, terminate: choice == 255 });
+        self.give(Input::ToolDone { run, slot, done });
+    }
+
+    fn play(&mut self, next: Move) {
+        match next {
+            Move::Prompt(choice) => {
+                let when = [When::Now, When::Steer, When::FollowUp][usize::from(choice) % 3];
+                let input = if choice == 7 { Said::from(" ") } else { Said::from(format!("say {}", self.sent)) };
+                self.command(Command::Prompt { input, when });
+            }
+            Move::Abort => self.command(Command::Abort(Part::Run)),
+            Move::AbortTool(choice) => {
+                let call = self.tools.get(usize::from(choice) % self.tools.len().max(1)).map(|tool| tool.2.id.clone());
+                self.command(Command::Abort(Part::Tool(call.unwrap_or_else(|| "none".into()))));
+            }
+            Move::Unqueue => {
+                // What is on its way into or out of a queue is not to be taken twice.
+                if self.commits.is_empty() {
+                    self.command(Command::Unqueue { items: Vec::new() });
+                }
+            }
+            Move::Continue => self.command(Command::Continue),
+            Move::Answer(which, yes) => {
+                let ask = self.asks.get(usize::from(which) % self.asks.len().max(1)).cloned();
+                let answer = if yes { Answer::Allow } else { Answer::Deny { reason: None } };
+                self.command(Command::Answer { ask: ask.unwrap_or_else(|| "none".into()), answer });
+            }
+            Move::Commit(choice) => self.commit(choice),
+            Move::Stream(_) => self.stream(),
+            Move::Prepare(choice) => self.prepare(choice),
+            Move::Tool(choice) => self.tool(choice),
+            Move::Askers(some) => self.give(Input::Askers(usize::from(some))),
+            Move::Expire(which) => {
+                if let Some(ask) = self.asks.get(usize::from(which) % self.asks.len().max(1)).cloned() {
+                    self.give(Input::AskExpired { ask });
+                }
+            }
+        }
+    }
+
+    /// Answers everything that is open until nothing is.
+    fn finish(&mut self) {
+        self.finishing = true;
+        for _ in 0..2000 {
+            if !self.commits.is_empty() {
+                self.commit(0);
+            } else if self.call.is_some() {
+                self.stream();
+            } else if !self.prepares.is_empty() {
+                self.prepare(8);
+            } else if !self.tools.is_empty() {
+                self.tool(0);
+            } else if let Some(ask) = self.asks.first().cloned() {
+                self.give(Input::AskExpired { ask });
+            } else {
+                return;
+            }
+        }
+        panic!("the machine never came to rest");
+    }
+}
+
+/// A model's answer: text, some calls, sometimes a failure or a retry.
+fn answer(choice: u8, serial: u64) -> (VecDeque<CallEvent>, CallEnd) {
+    let blank = AssistantMessage {
+        content: Vec::new(),
+        api: "a".into(),
+        provider: "p".into(),
+        model: "m".into(),
+        usage: Usage::default(),
+        stop_reason: StopReason::Stop,
+        timestamp: 0,
+        response_model: None,
+        response_id: None,
+        error_message: None,
+        raw_stop_reason: None,
+    };
+    let mut message = AssistantMessage { content: vec![Content::text("hello")], ..blank.clone() };
+    for place in 0..choice % 4 {
+        message.content.push(Content::ToolCall(ToolCall {
+            id: format!("c{serial}-{}", place % 2).into(),
+            name: "t".into(),
+            arguments: Json::object(),
+            thought_signature: None,
+            namespace: None,
+        }));
+        message.stop_reason = StopReason::ToolUse;
+    }
+    let mut events = VecDeque::new();
+    let mut error = None;
+    if choice % 11 == 10 {
+        let why = ModelError::new(ModelErrorKind::Overloaded, "overloaded");
+        if choice % 2 == 0 {
+            events.push_back(CallEvent::Started(Box::new(blank.clone())));
+        }
+        events.push_back(CallEvent::Retry { attempt: 2, delay: Duration::ZERO, error: why });
+    }
+    match choice % 13 {
+        12 => error = Some(ModelError::new(ModelErrorKind::Server, "broken")),
+        11 => message.stop_reason = StopReason::Length,
+        _ => {
+            events.push_back(CallEvent::Started(Box::new(blank)));
+            events.push_back(CallEvent::Delta(Delta::TextStarted { index: 0 }));
+            events.push_back(CallEvent::Delta(Delta::Text { index: 0, text: "hello".into() }));
+            events.push_back(CallEvent::Delta(Delta::TextEnded { index: 0 }));
+        }
+    }
+    (events, CallEnd { message, error, attempts: Vec::new(), unknown: Vec::new() })
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn every_order_of_events_keeps_the_laws(moves in moves()) {
+        let mut world = World::new();
+        for (at, next) in moves.into_iter().enumerate() {
+            world.seed = world.seed.wrapping_add(u8::try_from(at % 251).unwrap());
+            world.play(next);
+        }
+        world.finish();
+        world.laws.finish().unwrap();
+        prop_assert!(world.machine.run().is_none());
+        prop_assert!(world.replies.values().all(|count| *count == 1), "each command is answered once: {:?}", world.replies);
+        let conversation = project(world.machine.entries.iter().map(|entry| &**entry));
+        quipu_transcript::check_conversation(&conversation).unwrap();
+        prop_assert_eq!(world.inbox.len(), world.machine.waiting(), "the queues are what is stored");
+        // The next prompt works whatever happened before.
+        world.command(Command::Prompt { input: "again".into(), when: When::Now });
+        world.finish();
+        world.laws.finish().unwrap();
+        prop_assert!(matches!(conversation_end(&world).as_deref(), Some("hello")));
+    }
+}
+
+fn conversation_end(world: &World) -> Option<String> {
+    match project(world.machine.entries.iter().map(|entry| &**entry)).last().map(|message| &**message) {
+        Some(Message::Assistant(answer)) => Some(answer.text()),
+        _ => None,
+    }
+}

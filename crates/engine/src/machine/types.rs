@@ -1,0 +1,190 @@
+//! What goes into the machine and what comes out of it.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use quipu_protocol::{
+    Ack, AskId, CallRecord, Command, Entry, Event, ItemId, Input as Said, ModelRequest, NodeId, RunId, SessionId,
+    StepInfo, ToolCall, ToolResultMessage, UnixMs,
+};
+use quipu_providers::{CallEnd, CallEvent};
+use quipu_tools::Touches;
+
+/// Names the place in the task where the sender of a command waits for its acknowledgement.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(crate) struct ReplyId(pub(crate) u64);
+
+/// Why a command was not accepted.
+#[derive(Debug, Clone, PartialEq, thiserror::Error)]
+pub enum Refused {
+    /// A run is under way; queue the message instead, or abort first.
+    #[error("the agent is working; send the message as steering or follow-up, or abort first")]
+    Busy,
+    /// The message has no text and no image.
+    #[error("the message is empty")]
+    Empty,
+    /// The conversation ends with an answer and nothing waits.
+    #[error("there is nothing to continue: the conversation ends with an answer")]
+    NothingToContinue,
+    /// No such question is open.
+    #[error("that question is not open any more")]
+    NoSuchAsk,
+    /// It could not be stored, so nothing happened.
+    #[error("{0}")]
+    Store(String),
+    /// The session has ended.
+    #[error("the session is closed")]
+    Closed,
+}
+
+/// Ids made outside, since the machine has no randomness.
+#[derive(Debug, Clone)]
+pub(crate) struct Fresh {
+    pub(crate) run: RunId,
+    pub(crate) item: ItemId,
+}
+
+/// What the machine is told.
+#[derive(Debug)]
+pub(crate) enum Input {
+    Command { command: Command, reply: ReplyId, fresh: Fresh },
+    Committed { tag: Tag, result: Result<Vec<NodeId>, CommitError> },
+    Prepared { run: RunId, calls: Vec<Prepared> },
+    Call { run: RunId, event: CallEvent },
+    CallEnded { run: RunId, end: Box<CallEnd>, record: Option<Box<CallRecord>> },
+    ToolOutput { run: RunId, slot: usize, tail: Arc<str> },
+    ToolDone { run: RunId, slot: usize, done: Box<Done> },
+    AskExpired { ask: AskId },
+    /// How many subscribers can answer questions.
+    Askers(usize),
+}
+
+/// A finished tool call, sealed.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Done {
+    pub(crate) result: ToolResultMessage,
+    pub(crate) started: UnixMs,
+    pub(crate) duration_ms: u64,
+    pub(crate) terminate: bool,
+}
+
+/// What became of looking a call up, validating it and asking the policy.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) enum Prepared {
+    /// It may run.
+    Ready { call: ToolCall, touches: Touches },
+    /// It may run when someone says yes.
+    Ask { call: ToolCall, touches: Touches, question: String, subject: Arc<str> },
+    /// It will not run; the model is told why.
+    Refused(String),
+}
+
+/// Why a commit failed.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) enum CommitError {
+    /// Another process moved the ref; `fresh` names a session to branch into.
+    Conflict { fresh: SessionId },
+    /// Anything else, for people.
+    Failed(String),
+}
+
+/// What a commit was for.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) enum Tag {
+    /// The messages that begin a run.
+    Start { reply: Option<ReplyId> },
+    /// An item for a queue.
+    Queue { reply: ReplyId, item: Waiting, follow_up: bool },
+    /// Items taken back.
+    Unqueue { reply: ReplyId, items: Vec<ItemId> },
+    /// An answer of the model.
+    Assistant,
+    /// One result of a batch, kept until the batch is done.
+    Result { run: RunId, turn: u32, slot: usize },
+    /// The results of a batch.
+    Results,
+    /// Queued messages between two turns.
+    Between,
+}
+
+/// An entry to commit.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Draft {
+    pub(crate) entry: Arc<Entry>,
+    pub(crate) step: StepInfo,
+}
+
+impl Draft {
+    pub(crate) fn new(entry: Entry) -> Self {
+        Self { entry: Arc::new(entry), step: StepInfo::default() }
+    }
+}
+
+/// A change to the small operational tables, in the same transaction as the nodes.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) enum PlanOp {
+    Put { queue: Queue, item: Waiting },
+    Take { session: SessionId, item: ItemId },
+    /// A tool call is about to run.
+    Announce { run: RunId, key: String, call: ToolCall },
+    /// A tool call is done.
+    Keep { run: RunId, key: String, done: Done },
+    /// The steps of this run are nodes now. `session` when it is not the plan's own.
+    Forget { run: RunId, session: Option<SessionId> },
+}
+
+/// Which queue.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Queue {
+    Steering,
+    FollowUp,
+}
+
+/// Nodes to append to the session, and what goes with them.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Plan {
+    pub(crate) session: SessionId,
+    /// Where the ref must stand; `None` when the session's ref does not exist yet.
+    pub(crate) expect: Option<NodeId>,
+    /// The parent of the first draft.
+    pub(crate) parent: Option<NodeId>,
+    pub(crate) drafts: Vec<Draft>,
+    /// How many of the drafts an earlier commit left unsaved.
+    pub(crate) carried: usize,
+    pub(crate) ops: Vec<PlanOp>,
+    /// Whether it must survive power loss.
+    pub(crate) power: bool,
+}
+
+/// An input that waits in a queue.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Waiting {
+    pub(crate) id: ItemId,
+    /// The session whose inbox holds it; another than the current one after a branch.
+    pub(crate) session: SessionId,
+    pub(crate) input: Said,
+}
+
+/// What the machine wants done.
+#[derive(Debug)]
+pub(crate) enum Effect {
+    Emit {
+        event: Event,
+        /// The run in which it happened; the event that ends a run still belongs to it.
+        run: Option<RunId>,
+    },
+    Reply(ReplyId, Result<Ack, Refused>),
+    Commit { tag: Tag, plan: Plan },
+    /// Record, then send. Answers: `Call`…, `CallEnded`.
+    Call { run: RunId, head: NodeId, request: Arc<ModelRequest> },
+    /// Look up, validate, ask the policy. Answer: `Prepared`.
+    Prepare { run: RunId, calls: Vec<ToolCall> },
+    /// Answers: `ToolOutput`…, `ToolDone`.
+    RunTool { run: RunId, slot: usize, call: ToolCall },
+    CancelCall,
+    CancelTool { slot: usize },
+    /// Answer: `AskExpired`.
+    AskDeadline { ask: AskId, after: Duration },
+    /// The session is over.
+    Stop,
+}

@@ -1,0 +1,126 @@
+//! Who writes to a session: a lease on its ref, renewed while the session is open, taken over from the dead.
+
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use quipu_store::{Owner, RefName, Store, StoreError};
+
+/// How long a lease lasts without renewal.
+const TTL: Duration = Duration::from_secs(60);
+/// How often it is renewed.
+pub(crate) const RENEW: Duration = Duration::from_secs(20);
+
+/// The lease that a session task holds.
+pub(crate) struct Lease {
+    store: Arc<dyn Store>,
+    owner: Owner,
+    held: Mutex<Option<RefName>>,
+}
+
+/// Whether a lease was got.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Got {
+    Yes,
+    /// A living process has it.
+    Theirs(String),
+}
+
+impl Lease {
+    pub(crate) fn new(store: Arc<dyn Store>) -> Self {
+        // Unique for each session object, so that two in one process are two writers.
+        let owner = Owner(format!("{}:{}", process(std::process::id()), crate::clock::fresh_id()));
+        Self { store, owner, held: Mutex::new(None) }
+    }
+
+    /// Takes the lease, also from a process that is dead.
+    pub(crate) async fn take(&self, name: &RefName) -> Result<Got, StoreError> {
+        for _ in 0..2 {
+            match self.store.lease(name, &self.owner, TTL).await {
+                Ok(_) => {
+                    if let Ok(mut held) = self.held.lock() {
+                        *held = Some(name.clone());
+                    }
+                    return Ok(Got::Yes);
+                }
+                Err(StoreError::Fenced { owner, .. }) if is_dead(&owner) => {
+                    self.store.lease(name, &Owner(owner), Duration::ZERO).await?;
+                }
+                Err(StoreError::Fenced { owner, .. }) => return Ok(Got::Theirs(owner)),
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(Got::Theirs(String::new()))
+    }
+
+    /// Takes or renews; after a branch the name is another one. A failure is met at the next commit, whose
+    /// compare-and-swap decides.
+    pub(crate) async fn hold(&self, name: &RefName) {
+        if self.store.lease(name, &self.owner, TTL).await.is_ok()
+            && let Ok(mut held) = self.held.lock()
+        {
+            *held = Some(name.clone());
+        }
+    }
+
+    /// Gives it back.
+    pub(crate) async fn release(&self) {
+        let held = self.held.lock().ok().and_then(|mut held| held.take());
+        if let Some(name) = held {
+            // If this fails, the lease runs out by itself, or is taken over once this process is gone.
+            drop(self.store.lease(&name, &self.owner, Duration::ZERO).await);
+        }
+    }
+}
+
+/// `host:pid:start`, as far as the system tells.
+fn process(pid: u32) -> String {
+    format!("{}:{pid}:{}", host(), started(pid).unwrap_or_default())
+}
+
+fn host() -> String {
+    nix::unistd::gethostname().map(|name| name.to_string_lossy().replace(':', "_")).unwrap_or_default()
+}
+
+/// When a process began, in clock ticks since boot; tells two processes with one number apart.
+fn started(pid: u32) -> Option<String> {
+    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    // The name in parentheses may hold spaces and parentheses.
+    let rest = &stat[stat.rfind(')')? + 1..];
+    rest.split_whitespace().nth(19).map(str::to_owned)
+}
+
+/// Whether the owner of a lease is a process of this machine that is gone.
+fn is_dead(owner: &str) -> bool {
+    let mut parts = owner.split(':');
+    let (Some(their_host), Some(pid), Some(start)) = (parts.next(), parts.next(), parts.next()) else { return false };
+    let Ok(pid) = pid.parse::<u32>() else { return false };
+    if their_host != host() {
+        return false;
+    }
+    let Ok(number) = i32::try_from(pid) else { return false };
+    let gone = nix::sys::signal::kill(nix::unistd::Pid::from_raw(number), None) == Err(nix::errno::Errno::ESRCH);
+    gone || started(pid).is_some_and(|now| now != start)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_living_and_the_dead() {
+        let me = process(std::process::id());
+        assert!(!is_dead(&format!("{me}:x")));
+        let mut child = std::process::Command::new("true").spawn().unwrap();
+        let pid = child.id();
+        child.wait().unwrap();
+        assert!(is_dead(&format!("{}:{pid}:1:x", host())));
+        assert!(!is_dead("elsewhere:1:1:x"));
+        assert!(!is_dead("nonsense"));
+    }
+
+    #[cfg(target_os = "linux")]
+    #[test]
+    fn a_reused_number_is_another_process() {
+        assert!(is_dead(&format!("{}:{}:1:x", host(), std::process::id())));
+    }
+}

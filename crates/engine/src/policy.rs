@@ -1,0 +1,72 @@
+//! Who may run what: asked once for each call, after validation and before it runs.
+
+use std::path::Path;
+
+use quipu_protocol::{Json, ToolCall};
+
+/// What a policy says of a call.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Decision {
+    /// It runs.
+    Allow,
+    /// It runs when a person says so; refused when nobody is there.
+    Ask {
+        /// One line: what is asked and why.
+        question: String,
+        /// What exactly would happen, such as the command.
+        subject: String,
+    },
+    /// It does not run.
+    Deny {
+        /// Told to the model.
+        reason: String,
+    },
+}
+
+/// A call as a policy sees it. What was approved is what runs.
+#[derive(Debug)]
+pub struct Proposal<'a> {
+    /// The call, arguments validated and sealed.
+    pub call: &'a ToolCall,
+    /// The directory of the session.
+    pub cwd: &'a Path,
+}
+
+impl Proposal<'_> {
+    /// One string argument.
+    pub fn text(&self, name: &str) -> Option<String> {
+        let args: serde_json::Value = Json::value(&self.call.arguments);
+        args.get(name)?.as_str().map(str::to_owned)
+    }
+}
+
+/// Decides whether a call may run.
+///
+/// ```
+/// use quipu::{Decision, Policy, Proposal};
+///
+/// struct AskForCommands;
+///
+/// impl Policy for AskForCommands {
+///     fn decide(&self, proposal: &Proposal<'_>) -> Decision {
+///         match (proposal.call.name.as_str(), proposal.text("command")) {
+///             ("bash", Some(command)) => Decision::Ask { question: "Run this command?".into(), subject: command },
+///             _ => Decision::Allow,
+///         }
+///     }
+/// }
+/// ```
+pub trait Policy: Send + Sync + 'static {
+    /// Decides. Must not block: to wait for a person, say [`Decision::Ask`].
+    fn decide(&self, proposal: &Proposal<'_>) -> Decision;
+}
+
+/// Allows every call.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct AllowAll;
+
+impl Policy for AllowAll {
+    fn decide(&self, _: &Proposal<'_>) -> Decision {
+        Decision::Allow
+    }
+}

@@ -1,0 +1,247 @@
+//! A session read back, and what a dead process left open brought to an end.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use quipu_dag::Blob;
+use quipu_protocol::{
+    AssistantMessage, BlobId, CallId, CallRecord, ChunkId, Content, Entry, Epoch, Message, NodeId, RunId, SessionId,
+    StepInfo, StopReason, ToolCall, ToolResultMessage, Trouble, UnixMs, Usage,
+};
+use quipu_store::{Commit, Durability, Op, Step, StepCall, StepState, Store, Until};
+use quipu_transcript::{Decoded, Lookup};
+
+use crate::commit::{Committer, KeptResult};
+use crate::engine::OpenError;
+use crate::machine::{CommitError, Draft, Plan, PlanOp, Waiting};
+
+/// What a session was when it was opened.
+#[derive(Default)]
+pub(crate) struct Past {
+    pub(crate) head: Option<NodeId>,
+    pub(crate) has_ref: bool,
+    pub(crate) entries: Vec<Arc<Entry>>,
+    pub(crate) epoch: Epoch,
+    pub(crate) system: Option<Blob>,
+    pub(crate) last_time: UnixMs,
+    pub(crate) last_body: Option<ChunkId>,
+    pub(crate) steering: Vec<Waiting>,
+    pub(crate) follow_up: Vec<Waiting>,
+    /// The calls of the last answer that have no result on the lineage, with their place.
+    open_calls: Vec<(usize, ToolCall)>,
+}
+
+/// Objects that were fetched for decoding.
+#[derive(Default)]
+pub struct Objects {
+    blobs: HashMap<BlobId, Blob>,
+    chunks: HashMap<ChunkId, Vec<u8>>,
+}
+
+impl Lookup for Objects {
+    fn blob(&self, id: &BlobId) -> Option<&Blob> {
+        self.blobs.get(id)
+    }
+    fn chunk(&self, id: &ChunkId) -> Option<&[u8]> {
+        self.chunks.get(id).map(Vec::as_slice)
+    }
+}
+
+/// Reads nodes back: fetches their blobs and chunks and decodes them, in the order given.
+///
+/// # Errors
+/// What the store says.
+pub async fn decode_nodes(
+    store: &dyn Store,
+    nodes: &[quipu_dag::Node],
+) -> Result<Vec<Decoded>, quipu_store::StoreError> {
+    let mut objects = Objects::default();
+    let mut ids: Vec<BlobId> = nodes.iter().flat_map(|node| node.record.parts.iter().copied()).collect();
+    ids.sort_unstable();
+    ids.dedup();
+    for some in ids.chunks(4096) {
+        let found = store.blobs(some).await?;
+        objects.blobs.extend(found.into_iter().flatten().map(|blob| (blob.id, blob)));
+    }
+    for node in nodes {
+        for chunk in quipu_transcript::chunks_of(node, &objects) {
+            if let std::collections::hash_map::Entry::Vacant(place) = objects.chunks.entry(chunk) {
+                // An image that is gone leaves a gap, not a dead session.
+                if let Ok(bytes) = store.chunk(chunk, 0..u64::MAX).await {
+                    place.insert(bytes);
+                }
+            }
+        }
+    }
+    Ok(nodes.iter().map(|node| quipu_transcript::decode(node, &objects)).collect())
+}
+
+pub(crate) async fn read_past(store: &dyn Store, id: &SessionId, head: NodeId) -> Result<Past, OpenError> {
+    let nodes = store.lineage(head, Until::Root).await?;
+    let last_time = nodes.last().map_or(0, |node| node.record.timestamp);
+    let decoded = decode_nodes(store, &nodes).await?;
+    let mut past = Past { head: Some(head), has_ref: true, last_time, ..Past::default() };
+    for Decoded { entry, step } in decoded {
+        match &entry {
+            Entry::Session(start) => past.epoch = start.epoch.clone(),
+            Entry::Epoch(epoch) => past.epoch = epoch.clone(),
+            Entry::Message(Message::Assistant(answer)) => {
+                past.open_calls = match answer.stop_reason {
+                    StopReason::Error | StopReason::Aborted => Vec::new(),
+                    _ => answer.tool_calls().cloned().enumerate().collect(),
+                };
+                if let Some(call) = &step.call {
+                    past.last_body = Some(call.body);
+                }
+            }
+            Entry::Message(Message::ToolResult(result)) => {
+                if let Some(at) = past.open_calls.iter().position(|(_, call)| call.id == result.tool_call_id) {
+                    past.open_calls.remove(at);
+                }
+            }
+            Entry::Message(Message::User(_)) => past.open_calls.clear(),
+            Entry::Message(_) | Entry::Meta(_) => {}
+        }
+        past.entries.push(Arc::new(entry));
+    }
+    if let Some(system) = past.epoch.system {
+        past.system = store.blobs(&[system]).await?.into_iter().flatten().next();
+        if past.system.is_none() {
+            let why = format!("its system prompt {system} is missing from the store");
+            return Err(OpenError::Broken { session: id.clone(), why });
+        }
+    }
+    Ok(past)
+}
+
+/// Takes the queues over and turns steps that a dead process left into nodes: kept results as they are, the rest
+/// as interrupted.
+pub(crate) async fn recover(
+    store: &dyn Store,
+    committer: &mut Committer,
+    id: &SessionId,
+    past: &mut Past,
+    now: UnixMs,
+) -> Result<Vec<Trouble>, OpenError> {
+    let pending = store.pending(id).await?;
+    for item in pending.inbox {
+        // An input that cannot be read stays where it is; nothing is lost.
+        let Ok(input) = item.input.read() else { continue };
+        let waiting = Waiting { id: item.id, session: id.clone(), input };
+        if item.queue == "followUp" { past.follow_up.push(waiting) } else { past.steering.push(waiting) }
+    }
+    if pending.steps.is_empty() {
+        return Ok(Vec::new());
+    }
+    let runs: Vec<RunId> = pending.steps.iter().map(|step| step.run.clone()).collect();
+    let sent = pending.steps.iter().find(|step| step.call == StepCall::Model).and_then(sent_call);
+    let mut interrupted = Vec::new();
+    let mut drafts = Vec::new();
+    for (slot, call) in std::mem::take(&mut past.open_calls) {
+        let step = pending.steps.iter().find(|step| is_slot(&step.call, slot));
+        drafts.push(result_draft(&call, step, now));
+        if !step.is_some_and(|step| step.state == StepState::Done) {
+            interrupted.push((call.name, call.id));
+        }
+    }
+    let model_call = sent.is_some();
+    drafts.extend(sent.map(|(run, record)| unanswered_draft(run, record, now)));
+    if drafts.is_empty() {
+        let ops = runs.into_iter().map(|run| Op::RunRemove { session: id.clone(), run }).collect();
+        store.commit(Commit { ops, durability: Durability::Process, ..Commit::default() }).await?;
+        return Ok(Vec::new());
+    }
+    let plan = Plan {
+        session: id.clone(),
+        expect: past.head,
+        parent: past.head,
+        carried: 0,
+        ops: runs.into_iter().map(|run| PlanOp::Forget { run, session: None }).collect(),
+        power: true,
+        drafts,
+    };
+    let entries: Vec<Arc<Entry>> = plan.drafts.iter().map(|draft| draft.entry.clone()).collect();
+    let nodes = committer.commit(plan).await.map_err(|error| OpenError::Broken {
+        session: id.clone(),
+        why: match error {
+            CommitError::Failed(text) => text,
+            CommitError::Conflict { .. } => "another process is writing to it; try again".into(),
+        },
+    })?;
+    past.head = nodes.last().copied().or(past.head);
+    past.last_time = committer.last_time();
+    past.entries.extend(entries);
+    if interrupted.is_empty() && !model_call {
+        return Ok(Vec::new());
+    }
+    Ok(vec![Trouble::Interrupted { calls: interrupted, model_call }])
+}
+
+fn sent_call(step: &Step) -> Option<(RunId, CallRecord)> {
+    let record = serde_json::from_slice(step.data.as_deref()?).ok()?;
+    Some((step.run.clone(), record))
+}
+
+fn is_slot(call: &StepCall, slot: usize) -> bool {
+    match call {
+        StepCall::Model => false,
+        StepCall::Tool(key) => slot_of(key) == Some(slot),
+    }
+}
+
+fn slot_of(key: &CallId) -> Option<usize> {
+    key.as_str().rsplit_once('.')?.1.parse().ok()
+}
+
+fn result_draft(call: &ToolCall, step: Option<&Step>, now: UnixMs) -> Draft {
+    let kept: Option<KeptResult> = step
+        .filter(|step| step.state == StepState::Done)
+        .and_then(|step| serde_json::from_slice(step.data.as_deref()?).ok());
+    let run = step.map(|step| step.run.clone());
+    let (result, started, duration_ms) = match kept {
+        Some(kept) => (kept.result, Some(kept.started), Some(kept.duration_ms)),
+        None => (interrupted_result(call, now), None, None),
+    };
+    Draft {
+        entry: Arc::new(Entry::Message(Message::ToolResult(result))),
+        step: StepInfo { run, started, duration_ms, ..StepInfo::default() },
+    }
+}
+
+fn interrupted_result(call: &ToolCall, now: UnixMs) -> ToolResultMessage {
+    let text = "Interrupted: the agent's process ended before this call had a result. Whether it took effect is \
+                unknown; check before repeating it.";
+    ToolResultMessage {
+        tool_call_id: call.id.clone(),
+        tool_name: call.name.clone(),
+        content: vec![Content::text(text)],
+        details: None,
+        usage: None,
+        is_error: true,
+        timestamp: now,
+    }
+}
+
+/// A model call that was recorded and perhaps sent, and whose answer is not known.
+fn unanswered_draft(run: RunId, record: CallRecord, now: UnixMs) -> Draft {
+    let answer = AssistantMessage {
+        content: Vec::new(),
+        api: record.api.clone(),
+        provider: record.provider.clone(),
+        model: record.model.clone(),
+        usage: Usage::default(),
+        stop_reason: StopReason::Error,
+        timestamp: now,
+        response_model: None,
+        response_id: None,
+        error_message: Some("the process ended before the answer arrived; it may have been sent and charged".into()),
+        raw_stop_reason: None,
+    };
+    let step = StepInfo {
+        run: Some(run),
+        started: Some(record.started),
+        call: Some(record),
+        ..StepInfo::default()
+    };
+    Draft { entry: Arc::new(Entry::Message(Message::Assistant(answer))), step }
+}

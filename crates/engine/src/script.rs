@@ -1,0 +1,168 @@
+//! A model that follows a script: for the demo, and for tests that need no wire.
+
+use std::sync::Mutex;
+
+use bytes::Bytes;
+use futures_util::FutureExt as _;
+use futures_util::future::BoxFuture;
+use quipu_protocol::{
+    AssistantMessage, Attempt, CallId, Content, Delta, Json, Message, ModelError, ModelErrorKind, ModelRequest,
+    StopReason, ToolCall, ToolResultMessage, Usage,
+};
+use quipu_providers::{Call, CallEnd, CallEvent, Provider};
+
+/// One answer of the script, and what must have happened before it.
+#[derive(Debug, Clone, Default)]
+pub struct ScriptStep {
+    /// What the results of the calls before must say, in order: a piece of each result's text. Empty for the
+    /// first answer.
+    pub expect: Vec<String>,
+    /// The text of the answer.
+    pub text: String,
+    /// The calls of the answer: tool and arguments.
+    pub calls: Vec<(String, Json)>,
+}
+
+/// A model that follows a script. When reality departs from it, the call fails with
+/// [`ModelErrorKind::Departed`] and names the first result that differs.
+#[derive(Debug)]
+pub struct Script {
+    steps: Vec<ScriptStep>,
+    at: Mutex<usize>,
+}
+
+impl Script {
+    /// A model that gives these answers, one a call.
+    pub fn new(steps: Vec<ScriptStep>) -> Self {
+        Self { steps, at: Mutex::new(0) }
+    }
+
+    fn answer(&self, request: &ModelRequest) -> Result<AssistantMessage, ModelError> {
+        let departed = |text: String| ModelError::new(ModelErrorKind::Departed, text);
+        let mut at = self.at.lock().map_err(|_| departed("the script broke down".into()))?;
+        let Some(step) = self.steps.get(*at) else { return Err(departed("the script has no more answers".into())) };
+        let results = last_results(request);
+        for (expect, result) in step.expect.iter().zip(&results) {
+            let text: Vec<&str> = result.content.iter().filter_map(Content::as_text).collect();
+            let text = text.join("\n");
+            if !text.contains(expect.as_str()) {
+                return Err(departed(format!(
+                    "the result of `{}` (call {}) differs from the script.\nexpected: {}\ngot:      {}",
+                    result.tool_name,
+                    result.tool_call_id,
+                    expect.trim_end().replace('\n', "\n          "),
+                    text.trim_end().replace('\n', "\n          "),
+                )));
+            }
+        }
+        if results.len() < step.expect.len() {
+            return Err(departed(format!("{} results expected, {} came", step.expect.len(), results.len())));
+        }
+        *at += 1;
+        let number = *at;
+        let text = (!step.text.is_empty()).then(|| Content::text(step.text.clone()));
+        let calls = step.calls.iter().enumerate().map(|(place, (name, arguments))| {
+            Content::ToolCall(ToolCall {
+                id: CallId::from(format!("call_{number}_{}", place + 1)),
+                name: name.clone(),
+                arguments: arguments.clone(),
+                thought_signature: None,
+                namespace: None,
+            })
+        });
+        Ok(AssistantMessage {
+            content: text.into_iter().chain(calls).collect(),
+            stop_reason: if step.calls.is_empty() { StopReason::Stop } else { StopReason::ToolUse },
+            ..blank(request)
+        })
+    }
+}
+
+impl Provider for Script {
+    fn encode(&self, request: &ModelRequest) -> Result<Bytes, ModelError> {
+        let body = serde_json::json!({
+            "model": request.model.id,
+            "system": &*request.system,
+            "tools": &*request.tools,
+            "messages": request.messages.iter().map(|message| &**message).collect::<Vec<_>>(),
+        });
+        Ok(body.to_string().into())
+    }
+
+    fn is_local(&self) -> bool {
+        true
+    }
+
+    fn send(&self, call: Call) -> BoxFuture<'_, CallEnd> {
+        async move {
+            let answer = self.answer(&call.request);
+            let error = answer.as_ref().err().cloned();
+            let attempt = Attempt { at: 0, error: error.as_ref().map(|error| error.kind), status: None };
+            let message = answer.unwrap_or_else(|error| AssistantMessage {
+                stop_reason: StopReason::Error,
+                error_message: Some(error.message),
+                ..blank(&call.request)
+            });
+            if error.is_none() {
+                // Nobody listens only when the session is being closed.
+                drop(stream(&call, &message).await);
+            }
+            CallEnd { message, error, attempts: vec![attempt], unknown: Vec::new() }
+        }
+        .boxed()
+    }
+}
+
+async fn stream(call: &Call, message: &AssistantMessage) -> Result<(), tokio::sync::mpsc::error::SendError<CallEvent>> {
+    let started = AssistantMessage { content: Vec::new(), stop_reason: StopReason::Pending, ..message.clone() };
+    call.events.send(CallEvent::Started(Box::new(started))).await?;
+    for (index, block) in message.content.iter().enumerate() {
+        let deltas = match block {
+            Content::Text(text) => vec![
+                Delta::TextStarted { index },
+                Delta::Text { index, text: text.text.clone() },
+                Delta::TextEnded { index },
+            ],
+            Content::ToolCall(tool) => vec![
+                Delta::ToolCallStarted { index, id: tool.id.clone(), name: tool.name.clone() },
+                Delta::ToolCallArguments { index, json: tool.arguments.to_string() },
+                Delta::ToolCallEnded { index },
+            ],
+            Content::Thinking(_) | Content::Image(_) | Content::Other(_) => Vec::new(),
+        };
+        for delta in deltas {
+            call.events.send(CallEvent::Delta(delta)).await?;
+        }
+    }
+    Ok(())
+}
+
+fn last_results(request: &ModelRequest) -> Vec<&ToolResultMessage> {
+    let mut results: Vec<&ToolResultMessage> = request
+        .messages
+        .iter()
+        .rev()
+        .map_while(|message| match &**message {
+            Message::ToolResult(result) => Some(result),
+            _ => None,
+        })
+        .collect();
+    results.reverse();
+    results
+}
+
+fn blank(request: &ModelRequest) -> AssistantMessage {
+    AssistantMessage {
+        content: Vec::new(),
+        api: request.model.api.clone(),
+        provider: request.model.provider.clone(),
+        model: request.model.id.clone(),
+        usage: Usage::default(),
+        stop_reason: StopReason::Stop,
+        timestamp: 0,
+        response_model: None,
+        response_id: None,
+        error_message: None,
+        raw_stop_reason: None,
+    }
+}

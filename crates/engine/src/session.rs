@@ -1,0 +1,466 @@
+//! A session at work: the task that runs the machine, and the handle that fronts hold.
+
+use std::collections::{HashMap, VecDeque};
+use std::sync::Arc;
+use std::time::Duration;
+
+use quipu_protocol::{
+    Ack, Command, Envelope, Event, Input as Said, Message, Outcome, Part, RunId, When,
+};
+use quipu_providers::CallEvent;
+use tokio::sync::{mpsc, oneshot, watch};
+use tokio::task::{JoinHandle, JoinSet};
+use tokio_util::sync::CancellationToken;
+
+use crate::call::{Caller, Order, seal_content};
+use crate::clock::{Clock, fresh_id};
+use crate::commit::Committer;
+use crate::owner::Lease;
+use crate::machine::{Effect, Fresh, Input, Machine, Plan, Refused, ReplyId, Tag};
+use crate::subscribe::{Delivery, Events, Subscriber, View};
+use crate::toolbox::Toolbox;
+
+/// Commands and answers that may wait for the session task.
+const MAILBOX: usize = 256;
+/// How long [`Session::shutdown`] waits for what runs.
+const SHUTDOWN: Duration = Duration::from_secs(8);
+
+/// Everything that a session task needs.
+pub(crate) struct Parts {
+    pub(crate) machine: Machine,
+    pub(crate) committer: Committer,
+    pub(crate) caller: Arc<Caller>,
+    pub(crate) toolbox: Arc<Toolbox>,
+    pub(crate) clock: Arc<dyn Clock>,
+    pub(crate) lease: Arc<Lease>,
+}
+
+enum Mail {
+    Command(Command, oneshot::Sender<Result<Ack, Refused>>),
+    Subscribe(Subscriber),
+}
+
+/// A session at work. Dropping it stops the session: what runs is cancelled, and every step that was
+/// acknowledged is in the store. Clone-free: share it in an `Arc`.
+#[derive(Debug)]
+pub struct Session {
+    mail: mpsc::Sender<Mail>,
+    view: watch::Receiver<View>,
+    cwd: std::path::PathBuf,
+    task: Option<JoinHandle<()>>,
+    stop: CancellationToken,
+}
+
+impl Session {
+    pub(crate) fn spawn(parts: Parts) -> Self {
+        let (mail, inbox) = mpsc::channel(MAILBOX);
+        let (view_tx, view) = watch::channel(view_of(&parts.machine));
+        let stop = CancellationToken::new();
+        let cwd = parts.toolbox.cwd.clone();
+        let task = tokio::spawn(Task::new(parts, inbox, view_tx, stop.clone()).serve());
+        Self { mail, view, cwd, task: Some(task), stop }
+    }
+
+    /// Sends a command. Resolves when it is accepted and durable, not when it is done.
+    ///
+    /// # Errors
+    /// [`Refused`] says why; nothing happened then.
+    pub async fn send(&self, command: Command) -> Result<Ack, Refused> {
+        let (reply, answer) = oneshot::channel();
+        self.mail.send(Mail::Command(command, reply)).await.map_err(|_| Refused::Closed)?;
+        answer.await.unwrap_or(Err(Refused::Closed))
+    }
+
+    /// Says something to an idle agent.
+    ///
+    /// # Errors
+    /// `Busy` while a run is under way; `Empty`; `Store`; `Closed`.
+    pub async fn prompt(&self, input: impl Into<Said>) -> Result<Ack, Refused> {
+        self.send(Command::Prompt { input: input.into(), when: When::Now }).await
+    }
+
+    /// Says something that reaches the model after the current turn.
+    ///
+    /// # Errors
+    /// `Empty`; `Store`; `Closed`.
+    pub async fn steer(&self, input: impl Into<Said>) -> Result<Ack, Refused> {
+        self.send(Command::Prompt { input: input.into(), when: When::Steer }).await
+    }
+
+    /// Says something that reaches the model when it would stop.
+    ///
+    /// # Errors
+    /// `Empty`; `Store`; `Closed`.
+    pub async fn follow_up(&self, input: impl Into<Said>) -> Result<Ack, Refused> {
+        self.send(Command::Prompt { input: input.into(), when: When::FollowUp }).await
+    }
+
+    /// Stops the run; it ends with `RunEnded` and `Settled` soon after.
+    ///
+    /// # Errors
+    /// `Closed`.
+    pub async fn abort(&self) -> Result<(), Refused> {
+        self.send(Command::Abort(Part::Run)).await.map(|_| ())
+    }
+
+    /// Listens to events from now on.
+    ///
+    /// # Errors
+    /// `Closed`.
+    pub async fn subscribe(&self, delivery: Delivery) -> Result<(View, Events), Refused> {
+        self.listen(delivery, false).await
+    }
+
+    /// Listens, and answers questions: while such a subscriber is there, calls that need permission wait for
+    /// [`Command::Answer`].
+    ///
+    /// # Errors
+    /// `Closed`.
+    pub async fn subscribe_and_answer(&self, delivery: Delivery) -> Result<(View, Events), Refused> {
+        self.listen(delivery, true).await
+    }
+
+    async fn listen(&self, delivery: Delivery, answers: bool) -> Result<(View, Events), Refused> {
+        let (subscriber, events) = Subscriber::new(delivery, answers);
+        self.mail.send(Mail::Subscribe(subscriber)).await.map_err(|_| Refused::Closed)?;
+        Ok((self.view(), events))
+    }
+
+    /// The directory that it works in.
+    pub fn cwd(&self) -> &std::path::Path {
+        &self.cwd
+    }
+
+    /// Where the session stands.
+    pub fn view(&self) -> View {
+        self.view.borrow().clone()
+    }
+
+    /// Prompts, waits until everything settled, and gives the outcome and the last answer's text.
+    ///
+    /// # Errors
+    /// As [`Session::prompt`].
+    pub async fn ask(&self, input: impl Into<Said>) -> Result<(Outcome, String), Refused> {
+        let (_, mut events) = self.subscribe(Delivery::Lossless).await?;
+        self.prompt(input).await?;
+        let (mut outcome, mut text) = (Outcome::Aborted, String::new());
+        while let Some(envelope) = events.next().await {
+            match &envelope.event {
+                Event::MessageEnded { message, .. } => {
+                    if let Message::Assistant(answer) = &**message {
+                        text = answer.text();
+                    }
+                }
+                Event::RunEnded { outcome: ended } => outcome = ended.clone(),
+                Event::Settled => break,
+                _ => {}
+            }
+        }
+        Ok((outcome, text))
+    }
+
+    /// Aborts what runs and waits until it is recorded; after 8 seconds, what still runs is killed.
+    pub async fn shutdown(mut self) {
+        let Some(task) = self.task.take() else { return };
+        let close = async {
+            // Closed already is as good.
+            drop(self.send(Command::Close).await);
+        };
+        if tokio::time::timeout(SHUTDOWN, close).await.is_err() {
+            self.stop.cancel();
+        }
+        // A task that panicked has nothing left to stop.
+        drop(task.await);
+    }
+}
+
+impl Drop for Session {
+    fn drop(&mut self) {
+        self.stop.cancel();
+    }
+}
+
+fn view_of(machine: &Machine) -> View {
+    View {
+        session: machine.session().clone(),
+        head: machine.head(),
+        run: machine.run().cloned(),
+        waiting: machine.waiting(),
+    }
+}
+
+struct Task {
+    machine: Machine,
+    caller: Arc<Caller>,
+    toolbox: Arc<Toolbox>,
+    clock: Arc<dyn Clock>,
+    lease: Arc<Lease>,
+    mail: mpsc::Receiver<Mail>,
+    inputs: mpsc::Receiver<Input>,
+    input: mpsc::Sender<Input>,
+    stream: mpsc::Receiver<(RunId, CallEvent)>,
+    stream_tx: mpsc::Sender<(RunId, CallEvent)>,
+    plans: mpsc::Sender<(Tag, Plan)>,
+    /// Plans on their way to the committer. Bounded by what the machine has under way; never waited for while
+    /// answers are not being read.
+    backlog: VecDeque<(Tag, Plan)>,
+    effects: JoinSet<()>,
+    subscribers: Vec<Subscriber>,
+    answerers: usize,
+    replies: HashMap<ReplyId, oneshot::Sender<Result<Ack, Refused>>>,
+    next_reply: u64,
+    seq: u64,
+    call: Option<CancellationToken>,
+    tools: HashMap<usize, CancellationToken>,
+    root: CancellationToken,
+    view: watch::Sender<View>,
+    done: bool,
+    /// The end of a call waits here until the stream before it was read.
+    ended: Option<Input>,
+}
+
+impl Task {
+    fn new(parts: Parts, mail: mpsc::Receiver<Mail>, view: watch::Sender<View>, root: CancellationToken) -> Self {
+        let (input, inputs) = mpsc::channel(MAILBOX);
+        let (stream_tx, stream) = mpsc::channel(MAILBOX);
+        let (plans, waiting) = mpsc::channel(MAILBOX);
+        let mut effects = JoinSet::new();
+        effects.spawn(parts.committer.serve(waiting, input.clone()));
+        Self {
+            machine: parts.machine,
+            caller: parts.caller,
+            toolbox: parts.toolbox,
+            clock: parts.clock,
+            lease: parts.lease,
+            mail,
+            inputs,
+            input,
+            stream,
+            stream_tx,
+            plans,
+            backlog: VecDeque::new(),
+            effects,
+            subscribers: Vec::new(),
+            answerers: 0,
+            replies: HashMap::new(),
+            next_reply: 0,
+            seq: 0,
+            call: None,
+            tools: HashMap::new(),
+            root,
+            view,
+            done: false,
+            ended: None,
+        }
+    }
+
+    async fn serve(mut self) {
+        let root = self.root.clone();
+        let mut keep_lease = tokio::time::interval(crate::owner::RENEW);
+        keep_lease.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+        while !self.done {
+            let behind = self.subscribers.iter().position(Subscriber::is_behind);
+            let room = async {
+                match behind {
+                    Some(at) => self.subscribers[at].room().await,
+                    None => std::future::pending().await,
+                }
+            };
+            let plans = self.plans.clone();
+            let answerer_left = async {
+                match self.subscribers.iter().find(|one| one.answers) {
+                    Some(one) => one.closed().await,
+                    None => std::future::pending().await,
+                }
+            };
+            tokio::select! {
+                biased;
+                () = root.cancelled() => break,
+                Ok(permit) = plans.reserve(), if !self.backlog.is_empty() => {
+                    if let Some(plan) = self.backlog.pop_front() {
+                        permit.send(plan);
+                    }
+                }
+                () = answerer_left => {
+                    self.subscribers.retain(Subscriber::is_open);
+                    self.count_answerers();
+                }
+                _ = keep_lease.tick() => self.renew(),
+                mail = self.mail.recv() => match mail {
+                    Some(mail) => self.mail(mail),
+                    None => break,
+                },
+                () = room => self.subscribers.iter_mut().for_each(Subscriber::flush),
+                Some((run, event)) = self.stream.recv(), if behind.is_none() => {
+                    self.take(Input::Call { run, event });
+                }
+                Some(input) = self.inputs.recv(), if behind.is_none() && self.ended.is_none() => match input {
+                    // Its events were sent before it, on the channel beside this one.
+                    Input::CallEnded { .. } => self.ended = Some(input),
+                    input => self.take(input),
+                },
+                // Nothing is left in the stream: now the call has ended for the machine, too.
+                () = std::future::ready(()), if behind.is_none() && self.ended.is_some() => {
+                    if let Some(input) = self.ended.take() {
+                        self.take(input);
+                    }
+                }
+                Some(_) = self.effects.join_next() => {}
+            }
+        }
+        root.cancel();
+        while let Some(plan) = self.backlog.pop_front() {
+            // Answers are not read any more, so they are let go while what is left is written.
+            tokio::select! {
+                sent = self.plans.send(plan) => if sent.is_err() { break },
+                _ = drain(&mut self.inputs) => {}
+            }
+        }
+        self.flush_all().await;
+        self.lease.release().await;
+        // Committing goes on until what was queued is written; calls and tools see their token and end.
+        drop(self.plans);
+        drop(self.stream);
+        self.inputs.close();
+        let rest = async { while self.effects.join_next().await.is_some() {} };
+        if tokio::time::timeout(SHUTDOWN, rest).await.is_err() {
+            self.effects.abort_all();
+        }
+    }
+
+    fn renew(&mut self) {
+        let lease = self.lease.clone();
+        let name = quipu_store::RefName::session(self.machine.session());
+        self.effects.spawn(async move { lease.hold(&name).await });
+    }
+
+    async fn flush_all(&mut self) {
+        for subscriber in &mut self.subscribers {
+            while subscriber.is_behind() {
+                subscriber.room().await;
+                subscriber.flush();
+            }
+        }
+    }
+
+    fn mail(&mut self, mail: Mail) {
+        match mail {
+            Mail::Subscribe(subscriber) => {
+                self.subscribers.push(subscriber);
+                self.count_answerers();
+            }
+            Mail::Command(mut command, reply) => {
+                if let Command::Prompt { input, .. } = &mut command {
+                    seal_content(&mut input.0, &self.toolbox.sealer);
+                }
+                self.next_reply += 1;
+                let id = ReplyId(self.next_reply);
+                self.replies.insert(id, reply);
+                let fresh = Fresh { run: fresh_id().into(), item: fresh_id().into() };
+                self.take(Input::Command { command, reply: id, fresh });
+            }
+        }
+    }
+
+    fn count_answerers(&mut self) {
+        let count = self.subscribers.iter().filter(|one| one.answers && one.is_open()).count();
+        if count != self.answerers {
+            self.answerers = count;
+            self.take(Input::Askers(count));
+        }
+    }
+
+    /// Gives the machine an input and carries out what it wants.
+    fn take(&mut self, input: Input) {
+        let effects = self.machine.on(self.clock.now(), input);
+        for effect in effects {
+            self.perform(effect);
+        }
+        self.view.send_if_modified(|view| {
+            let new = view_of(&self.machine);
+            let changed = *view != new;
+            *view = new;
+            changed
+        });
+    }
+
+    fn perform(&mut self, effect: Effect) {
+        match effect {
+            Effect::Emit { event, run } => self.emit(event, run),
+            Effect::Reply(id, result) => {
+                if let Some(reply) = self.replies.remove(&id) {
+                    // The sender may have gone; the command was carried out all the same.
+                    drop(reply.send(result));
+                }
+            }
+            Effect::Commit { tag, plan } => self.backlog.push_back((tag, plan)),
+            Effect::Call { run, head, request } => {
+                let cancel = self.root.child_token();
+                self.call = Some(cancel.clone());
+                let session = self.machine.session().clone();
+                let (caller, input, stream) = (self.caller.clone(), self.input.clone(), self.stream_tx.clone());
+                self.effects.spawn(async move {
+                    let end = caller.make(Order { session, run, head, request, cancel }, stream).await;
+                    // The task is gone only when the session is over.
+                    drop(input.send(end).await);
+                });
+            }
+            Effect::Prepare { run, calls } => {
+                let (toolbox, input) = (self.toolbox.clone(), self.input.clone());
+                self.effects.spawn(async move {
+                    let work = tokio::task::spawn_blocking(move || toolbox.prepare(&calls)).await;
+                    let calls = work.unwrap_or_default();
+                    drop(input.send(Input::Prepared { run, calls }).await);
+                });
+            }
+            Effect::RunTool { run, slot, call } => {
+                let cancel = self.root.child_token();
+                self.tools.insert(slot, cancel.clone());
+                let (toolbox, input) = (self.toolbox.clone(), self.input.clone());
+                self.effects.spawn(async move {
+                    let done = toolbox.run(run, slot, call, cancel, input.clone()).await;
+                    drop(input.send(done).await);
+                });
+            }
+            Effect::CancelCall => {
+                if let Some(call) = &self.call {
+                    call.cancel();
+                }
+            }
+            Effect::CancelTool { slot } => {
+                if let Some(tool) = self.tools.get(&slot) {
+                    tool.cancel();
+                }
+            }
+            Effect::AskDeadline { ask, after } => {
+                let (input, root) = (self.input.clone(), self.root.clone());
+                self.effects.spawn(async move {
+                    tokio::select! {
+                        () = tokio::time::sleep(after) => drop(input.send(Input::AskExpired { ask }).await),
+                        () = root.cancelled() => {}
+                    }
+                });
+            }
+            Effect::Stop => self.done = true,
+        }
+    }
+
+    fn emit(&mut self, event: Event, run: Option<RunId>) {
+        self.seq += 1;
+        let envelope = Arc::new(Envelope {
+            seq: self.seq,
+            session: self.machine.session().clone(),
+            run,
+            at: self.clock.now(),
+            event,
+        });
+        for subscriber in &mut self.subscribers {
+            subscriber.send(&envelope);
+        }
+        self.subscribers.retain(Subscriber::is_open);
+    }
+}
+
+async fn drain(inputs: &mut mpsc::Receiver<Input>) {
+    while inputs.recv().await.is_some() {}
+}

@@ -1,0 +1,187 @@
+//! Tools as effects: looked up, validated, approved; then run on the true values and sealed.
+
+use std::collections::HashMap;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use quipu_protocol::{Json, RunId, ToolCall, ToolResultMessage, ToolSpec};
+use quipu_seal::Sealer;
+use quipu_tools::{Invocation, Tool, ToolContext, ToolOutput, Touches};
+use tokio::sync::mpsc;
+use tokio_util::sync::CancellationToken;
+
+use crate::call::seal_content;
+use crate::clock::Clock;
+use crate::machine::{Done, Input, Prepared};
+use crate::policy::{Decision, Policy, Proposal};
+
+/// How long a cancelled tool may take to come back before it is dropped.
+const GRACE: Duration = Duration::from_secs(5);
+/// Bytes of a file that are read to learn a secret that a placeholder stands for.
+const LEARN_LIMIT: u64 = 16 << 20;
+
+/// The tools of a session and what they may use.
+pub(crate) struct Toolbox {
+    tools: HashMap<String, Arc<dyn Tool>>,
+    specs: Arc<[ToolSpec]>,
+    pub(crate) policy: Arc<dyn Policy>,
+    pub(crate) sealer: Arc<Sealer>,
+    pub(crate) clock: Arc<dyn Clock>,
+    pub(crate) cwd: PathBuf,
+    pub(crate) spill_dir: PathBuf,
+    pub(crate) env: Arc<[(String, Option<String>)]>,
+    pub(crate) sees_images: bool,
+}
+
+impl Toolbox {
+    pub(crate) fn new(tools: Vec<Arc<dyn Tool>>, parts: ToolboxParts) -> Self {
+        let specs = tools.iter().map(|tool| tool.spec().clone()).collect();
+        let tools = tools.into_iter().map(|tool| (tool.spec().name.clone(), tool)).collect();
+        let ToolboxParts { policy, sealer, clock, cwd, spill_dir, env, sees_images } = parts;
+        Self { tools, specs, policy, sealer, clock, cwd, spill_dir, env, sees_images }
+    }
+
+    pub(crate) fn specs(&self) -> Arc<[ToolSpec]> {
+        self.specs.clone()
+    }
+
+    fn context(&self, cancel: CancellationToken, progress: Arc<dyn Fn(&str) + Send + Sync>) -> ToolContext {
+        ToolContext {
+            cwd: self.cwd.clone(),
+            env: self.env.clone(),
+            spill_dir: self.spill_dir.clone(),
+            progress,
+            cancel,
+            sees_images: self.sees_images,
+        }
+    }
+
+    /// Validation, then policy, on each call. Reads only.
+    pub(crate) fn prepare(&self, calls: &[ToolCall]) -> Vec<Prepared> {
+        let cx = self.context(CancellationToken::new(), Arc::new(|_| {}));
+        calls.iter().map(|call| self.prepare_one(call, &cx)).collect()
+    }
+
+    fn prepare_one(&self, call: &ToolCall, cx: &ToolContext) -> Prepared {
+        let Some(tool) = self.tools.get(&call.name) else {
+            return Prepared::Refused(format!("Tool {} not found", call.name));
+        };
+        let arguments = match quipu_tools::validate(tool.spec(), &call.arguments) {
+            Ok(arguments) => arguments,
+            Err(text) => return Prepared::Refused(text),
+        };
+        let call = ToolCall { arguments, ..call.clone() };
+        let touches = tool.touches(&call.arguments.value(), cx);
+        match self.policy.decide(&Proposal { call: &call, cwd: &self.cwd }) {
+            Decision::Allow => Prepared::Ready { call, touches },
+            Decision::Deny { reason } => Prepared::Refused(reason),
+            Decision::Ask { question, subject } => Prepared::Ask { call, touches, question, subject: subject.into() },
+        }
+    }
+
+    /// Runs a prepared call and seals what it returns.
+    pub(crate) async fn run(
+        &self,
+        run: RunId,
+        slot: usize,
+        call: ToolCall,
+        cancel: CancellationToken,
+        outputs: mpsc::Sender<Input>,
+    ) -> Input {
+        let started = self.clock.now();
+        let watch = Instant::now();
+        let output = self.output(&run, slot, &call, cancel, outputs).await;
+        let ToolOutput { mut content, details, is_error, terminate } = output;
+        seal_content(&mut content, &self.sealer);
+        let details = details.map(|details| self.sealer.seal_json(&details));
+        let done = Done {
+            result: ToolResultMessage {
+                tool_call_id: call.id,
+                tool_name: call.name,
+                content,
+                details,
+                usage: None,
+                is_error,
+                timestamp: self.clock.now(),
+            },
+            started,
+            duration_ms: u64::try_from(watch.elapsed().as_millis()).unwrap_or(u64::MAX),
+            terminate,
+        };
+        Input::ToolDone { run, slot, done: Box::new(done) }
+    }
+
+    async fn output(
+        &self,
+        run: &RunId,
+        slot: usize,
+        call: &ToolCall,
+        cancel: CancellationToken,
+        outputs: mpsc::Sender<Input>,
+    ) -> ToolOutput {
+        let Some(tool) = self.tools.get(&call.name) else {
+            return ToolOutput::error(format!("Tool {} not found", call.name));
+        };
+        let (sealer, owner) = (self.sealer.clone(), run.clone());
+        let progress = Arc::new(move |tail: &str| {
+            let tail = sealer.seal(tail).into();
+            // A tail that finds the mailbox full is left out: a newer one follows, and the result holds all.
+            drop(outputs.try_send(Input::ToolOutput { run: owner.clone(), slot, tail }));
+        });
+        let cx = self.context(cancel.clone(), progress);
+        let args = match self.unseal(tool.as_ref(), call, &cx).await {
+            Ok(args) => args,
+            Err(text) => return ToolOutput::error(text),
+        };
+        let call = Invocation { id: call.id.clone(), args };
+        let work = tool.run(call, &cx);
+        let overdue = async {
+            cancel.cancelled().await;
+            tokio::time::sleep(GRACE).await;
+        };
+        tokio::select! {
+            output = work => output,
+            () = overdue => ToolOutput::error("Operation aborted (the tool did not stop in time and was dropped)"),
+        }
+    }
+
+    /// The arguments with secrets put back. A placeholder from an earlier process is looked up in the files that
+    /// the call touches.
+    async fn unseal(&self, tool: &dyn Tool, call: &ToolCall, cx: &ToolContext) -> Result<Json, String> {
+        let Err(_) = self.sealer.unseal_json(&call.arguments) else {
+            return self.sealer.unseal_json(&call.arguments).map_err(|error| error.to_string());
+        };
+        if let Touches::Reads(paths) | Touches::Writes(paths) = tool.touches(&call.arguments.value(), cx) {
+            for path in paths {
+                self.learn(path).await;
+            }
+        }
+        let unsealed = self.sealer.unseal_json(&call.arguments);
+        unsealed.map_err(|error| format!("The call was not run: {error}."))
+    }
+
+    async fn learn(&self, path: PathBuf) {
+        let sealer = self.sealer.clone();
+        let read = tokio::task::spawn_blocking(move || {
+            let meta = std::fs::metadata(&path)?;
+            if meta.is_file() && meta.len() <= LEARN_LIMIT {
+                drop(sealer.seal(&String::from_utf8_lossy(&std::fs::read(&path)?)));
+            }
+            std::io::Result::Ok(())
+        });
+        // A file that cannot be read teaches nothing; the placeholder then stays unresolved and the call says so.
+        drop(read.await);
+    }
+}
+
+/// What a toolbox is made of.
+pub(crate) struct ToolboxParts {
+    pub(crate) policy: Arc<dyn Policy>,
+    pub(crate) sealer: Arc<Sealer>,
+    pub(crate) clock: Arc<dyn Clock>,
+    pub(crate) cwd: PathBuf,
+    pub(crate) spill_dir: PathBuf,
+    pub(crate) env: Arc<[(String, Option<String>)]>,
+    pub(crate) sees_images: bool,
+}
