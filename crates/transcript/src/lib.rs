@@ -2,8 +2,20 @@
 //!
 //! Pure: no IO, no clock. Knows messages and objects, and nothing of providers, sessions at work or databases.
 
+mod blocks;
+mod decode;
+mod encode;
+mod exact;
+mod foreign;
+mod law;
+mod own;
 mod parts;
 mod project;
+mod title;
+mod words;
 
+pub use law::*;
+pub use own::refs_of;
 pub use parts::*;
 pub use project::*;
+pub use title::*;

@@ -1,4 +1,26 @@
 //! An entry and how its step went, as the parts of a node and back.
+//!
+//! The first parts are those that every program on the shared graph reads: `text`, `thinking`, `tool_call`,
+//! `tool_result`, `pi_meta`. The last is ours, of type `quipu`: a canonical JSON object with all that those
+//! cannot carry. Other readers skip it.
+//!
+//! | member | what |
+//! |---|---|
+//! | `v` | 1; a part of another version is not read |
+//! | `refs` | each hash that the part points at, hexadecimal, sorted, once |
+//! | `entry` | `message`, `session`, `epoch` or `meta` |
+//! | `message` | the fields of the message that no other part has |
+//! | `whole` | `true`: the `pi_meta` part is the whole message or entry; else the message or entry itself |
+//! | `other` | the message is of a shape unknown to its writer |
+//! | `plain` | the content was one string |
+//! | `marks` | what belongs to a block: `{index, signature?, redacted?, namespace?, arguments?}` |
+//! | `images` | `{index, mimeType, chunk}`, or `data` where base64 is not the usual spelling |
+//! | `others` | blocks that have no type of their own: `{index, block}`; `{index, content}` for known ones |
+//! | `session`, `epoch` | the first node of a session; a change of prefix |
+//! | `step`, `extra` | how the step went; its named additions as pairs |
+//!
+//! `index` counts the blocks of the content, images and others included. A value that canonical JSON would
+//! change stands as `{"=": text}`, with its JSON text in a string.
 
 use quipu_dag::{Blob, Node};
 use quipu_protocol::{BlobId, ChunkId, Entry, StepInfo};
@@ -32,19 +54,23 @@ pub struct Decoded {
 }
 
 /// Splits an entry into parts.
+///
+/// [`decode`] gives back the same entry, provided that the store keeps the blobs' text. Where the store has a
+/// blob of the same id already, its text stands: the same value, maybe with members in another order.
 pub fn encode(entry: &Entry, step: &StepInfo) -> Encoded {
-    let _ = (entry, step);
-    Encoded { role: String::new(), blobs: Vec::new(), chunks: Vec::new() }
+    crate::encode::encode(entry, step)
 }
 
 /// Reads a node back. Never fails: what cannot be understood becomes [`Entry::Meta`] or an empty message.
 pub fn decode(node: &Node, lookup: &dyn Lookup) -> Decoded {
-    let _ = (node, lookup);
-    Decoded { entry: Entry::Meta(quipu_protocol::Json::object()), step: StepInfo::default() }
+    match crate::own::find(node, lookup) {
+        Some((own, parts)) => crate::decode::decode(node, &own, parts, lookup),
+        None => Decoded { entry: crate::foreign::decode(node, lookup), step: StepInfo::default() },
+    }
 }
 
 /// The chunks that [`decode`] will ask for.
 pub fn chunks_of(node: &Node, lookup: &dyn Lookup) -> Vec<ChunkId> {
-    let _ = (node, lookup);
-    Vec::new()
+    let Some((own, _)) = crate::own::find(node, lookup) else { return Vec::new() };
+    own.images().iter().filter_map(|image| image.chunk).collect()
 }

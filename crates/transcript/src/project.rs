@@ -1,8 +1,17 @@
 //! A lineage to the conversation that a model is shown.
 
+use std::borrow::Cow;
+use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 
-use quipu_protocol::{Entry, Message};
+use quipu_protocol::{
+    AssistantMessage, Body, BranchSummaryMessage, CallId, Content, CustomMessage, Entry, Json, Message,
+    StopReason, ToolResultMessage, UnixMs, UserMessage,
+};
+use serde::Deserialize;
+
+use crate::foreign::member;
+use crate::words;
 
 /// Version of this projection; recorded with each model call. Raise it when the same entries give other
 /// messages.
@@ -10,16 +19,266 @@ pub const PROJECTION: u32 = 1;
 
 /// The valid conversation that `entries` (root first) give: settled assistant turns only, each tool call
 /// answered exactly once right after its assistant message and in call order, no result without its call,
-/// roles limited to user, assistant and tool result.
+/// roles limited to user, assistant and tool result. [`check_conversation`](crate::check_conversation) is the
+/// law that it keeps.
+///
+/// A result counts for a call when it comes before the next assistant message that is kept; later ones find
+/// their call answered already, by a note that it was interrupted.
 ///
 /// A pure function, and stable under appending: while the last turn is complete, projecting a longer lineage
 /// gives the old messages first, unchanged.
 pub fn project<'a>(entries: impl IntoIterator<Item = &'a Entry>) -> Vec<Arc<Message>> {
-    entries
-        .into_iter()
-        .filter_map(|entry| match entry {
-            Entry::Message(message) => Some(Arc::new(message.clone())),
-            _ => None,
-        })
-        .collect()
+    project_messages(
+        entries
+            .into_iter()
+            .filter_map(|entry| message_of(entry).map(|message| Arc::new(message.into_owned()))),
+    )
+}
+
+/// As [`project`], of the messages alone: those that need no change are shared, not copied.
+pub fn project_messages(messages: impl IntoIterator<Item = Arc<Message>>) -> Vec<Arc<Message>> {
+    let mut projection = Projection::default();
+    for message in messages {
+        projection.add(message);
+    }
+    projection.close();
+    projection.out
+}
+
+/// The message that an entry stands for in a conversation, if it does. Entries that other programs keep beside
+/// the messages, but show to the model, are messages here.
+pub fn message_of(entry: &Entry) -> Option<Cow<'_, Message>> {
+    match entry {
+        Entry::Message(message) => Some(Cow::Borrowed(message)),
+        Entry::Session(_) | Entry::Epoch(_) => None,
+        Entry::Meta(json) => message_of_meta(json).map(Cow::Owned),
+    }
+}
+
+fn message_of_meta(json: &Json) -> Option<Message> {
+    #[derive(Deserialize)]
+    #[serde(rename_all = "camelCase")]
+    struct Fields {
+        #[serde(default)]
+        custom_type: String,
+        #[serde(default)]
+        content: Body,
+        #[serde(default)]
+        summary: String,
+    }
+    // Most entries are labels and the like: told apart without reading them.
+    if !json.get().contains("custom_message") && !json.get().contains("branch_summary") {
+        return None;
+    }
+    let kind = member(json, "type")?;
+    let Fields { custom_type, content, summary } = json.read().ok()?;
+    match kind.as_str() {
+        "custom_message" => Some(Message::Custom(CustomMessage {
+            custom_type,
+            content,
+            display: true,
+            details: None,
+            timestamp: 0,
+        })),
+        "branch_summary" => {
+            Some(Message::BranchSummary(BranchSummaryMessage { summary, from_id: None, timestamp: 0 }))
+        }
+        _ => None,
+    }
+}
+
+#[derive(Default)]
+struct Projection {
+    out: Vec<Arc<Message>>,
+    /// The calls of the last assistant message, whose results are still coming.
+    calls: Vec<Call>,
+    /// Which of them wait for a result, by the id that it will name.
+    waiting: HashMap<CallId, VecDeque<usize>>,
+    stop_reason: StopReason,
+    asked_at: UnixMs,
+    /// What the user said since that message.
+    meanwhile: Vec<Arc<Message>>,
+    /// Every id shown so far, since some wires want them to differ throughout; with the number to try next
+    /// where one comes again.
+    ids: HashMap<CallId, u64>,
+}
+
+struct Call {
+    shown: CallId,
+    name: String,
+    result: Option<Arc<Message>>,
+}
+
+impl Projection {
+    fn add(&mut self, message: Arc<Message>) {
+        match &*message {
+            Message::User(user) => match &user.content {
+                Body::Blocks(blocks) if !blocks.iter().all(is_input) => {
+                    self.say(Body::Blocks(inputs(blocks)), user.timestamp);
+                }
+                content if is_empty(content) => {}
+                _ => self.meanwhile.push(message),
+            },
+            Message::Custom(custom) => {
+                let content = match &custom.content {
+                    Body::Text(text) => Body::Text(text.clone()),
+                    Body::Blocks(blocks) => Body::Blocks(inputs(blocks)),
+                };
+                self.say(content, custom.timestamp);
+            }
+            Message::BashExecution(bash) => {
+                if bash.exclude_from_context != Some(true) {
+                    self.say(text(words::bash_execution(bash)), bash.timestamp);
+                }
+            }
+            Message::BranchSummary(branch) => {
+                if !branch.summary.trim().is_empty() {
+                    self.say(text(words::branch_summary(&branch.summary)), branch.timestamp);
+                }
+            }
+            Message::CompactionSummary(compaction) => {
+                if !compaction.summary.trim().is_empty() {
+                    self.say(text(words::compaction_summary(&compaction.summary)), compaction.timestamp);
+                }
+            }
+            Message::Assistant(assistant) => {
+                if is_settled(assistant.stop_reason) && assistant.content.iter().any(says_something) {
+                    self.answer(&message, assistant);
+                }
+            }
+            Message::ToolResult(result) => self.result(&message, result),
+            Message::Other(_) => {}
+        }
+    }
+
+    fn say(&mut self, content: Body, timestamp: UnixMs) {
+        if !is_empty(&content) {
+            self.meanwhile.push(Arc::new(Message::User(UserMessage { content, timestamp })));
+        }
+    }
+
+    fn answer(&mut self, message: &Arc<Message>, assistant: &AssistantMessage) {
+        self.close();
+        if self.out.is_empty() {
+            self.out.push(Arc::new(Message::user(words::LOST_BEGINNING, assistant.timestamp)));
+        }
+        self.stop_reason = assistant.stop_reason;
+        self.asked_at = assistant.timestamp;
+        let mut as_received = true;
+        for call in assistant.tool_calls() {
+            let shown = self.unused_id(&call.id);
+            as_received &= shown == call.id;
+            self.waiting.entry(call.id.clone()).or_default().push_back(self.calls.len());
+            self.calls.push(Call { shown, name: call.name.clone(), result: None });
+        }
+        if as_received {
+            self.out.push(Arc::clone(message));
+            return;
+        }
+        let mut renamed = assistant.clone();
+        let mut calls = self.calls.iter();
+        for block in &mut renamed.content {
+            if let Content::ToolCall(block) = block
+                && let Some(call) = calls.next()
+            {
+                block.id = call.shown.clone();
+            }
+        }
+        self.out.push(Arc::new(Message::Assistant(renamed)));
+    }
+
+    fn result(&mut self, message: &Arc<Message>, result: &ToolResultMessage) {
+        let Some(waiting) = self.waiting.get_mut(&result.tool_call_id) else { return };
+        let Some(call) = waiting.pop_front().and_then(|index| self.calls.get_mut(index)) else { return };
+        let as_received = call.shown == result.tool_call_id && result.content.iter().all(is_input);
+        call.result = Some(if as_received {
+            Arc::clone(message)
+        } else {
+            let content = inputs(&result.content);
+            let tool_call_id = call.shown.clone();
+            Arc::new(Message::ToolResult(ToolResultMessage { tool_call_id, content, ..result.clone() }))
+        });
+    }
+
+    /// Ends the turn: results in call order, then what the user said meanwhile.
+    fn close(&mut self) {
+        let stop_reason = self.stop_reason;
+        let timestamp = self.asked_at;
+        self.out.extend(self.calls.drain(..).map(|call| {
+            call.result.unwrap_or_else(|| {
+                Arc::new(Message::ToolResult(ToolResultMessage {
+                    tool_call_id: call.shown,
+                    tool_name: call.name,
+                    content: vec![Content::text(words::no_result(stop_reason))],
+                    details: None,
+                    usage: None,
+                    is_error: true,
+                    timestamp,
+                }))
+            })
+        }));
+        self.waiting.clear();
+        self.out.append(&mut self.meanwhile);
+    }
+
+    /// The id itself, or with a number when it is empty or taken.
+    fn unused_id(&mut self, id: &CallId) -> CallId {
+        let mut shown = id.clone();
+        if id.as_str().is_empty() || self.ids.contains_key(id) {
+            let base = if id.as_str().is_empty() { "call" } else { id.as_str() };
+            let mut number = self.ids.get(id).copied().unwrap_or(2);
+            loop {
+                shown = CallId::from(format!("{base}_{number}"));
+                number += 1;
+                if !self.ids.contains_key(&shown) {
+                    break;
+                }
+            }
+            self.ids.insert(id.clone(), number);
+        }
+        self.ids.insert(shown.clone(), 2);
+        shown
+    }
+}
+
+fn text(text: String) -> Body {
+    Body::Blocks(vec![Content::text(text)])
+}
+
+/// Whether a turn ended in a way that can be answered: not failed, aborted, put off or still streaming.
+pub(crate) fn is_settled(stop_reason: StopReason) -> bool {
+    match stop_reason {
+        StopReason::Stop | StopReason::Length | StopReason::ToolUse => true,
+        StopReason::Error | StopReason::Aborted | StopReason::Deferred | StopReason::Pending => false,
+    }
+}
+
+/// Whether there is nothing in a message of the user's side.
+pub(crate) fn is_empty(body: &Body) -> bool {
+    match body {
+        Body::Text(text) => text.trim().is_empty(),
+        Body::Blocks(blocks) => !blocks.iter().any(says_something),
+    }
+}
+
+pub(crate) fn says_something(block: &Content) -> bool {
+    match block {
+        Content::Text(text) => !text.text.trim().is_empty(),
+        Content::Thinking(thinking) => {
+            !thinking.thinking.trim().is_empty() || thinking.thinking_signature.is_some()
+        }
+        Content::Image(_) | Content::ToolCall(_) | Content::Other(_) => true,
+    }
+}
+
+/// Whether a block can stand on the user's side.
+pub(crate) fn is_input(block: &Content) -> bool {
+    match block {
+        Content::Text(_) | Content::Image(_) | Content::Other(_) => true,
+        Content::Thinking(_) | Content::ToolCall(_) => false,
+    }
+}
+
+fn inputs(blocks: &[Content]) -> Vec<Content> {
+    blocks.iter().filter(|block| is_input(block)).cloned().collect()
 }

@@ -1,0 +1,146 @@
+//! The blocks of a message's content: parts that everyone reads, and notes in our part for the rest.
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use quipu_dag::{Blob, ChunkId, Value, quoted, sha256};
+use quipu_protocol::{Content, ImageContent, Json, TextContent, ThinkingContent, ToolCall};
+
+use crate::encode::json_of;
+use crate::exact::{exact, plain};
+use crate::own::Draft;
+
+/// Content that is split up.
+#[derive(Default)]
+pub(crate) struct Blocks {
+    pub(crate) blobs: Vec<Blob>,
+    pub(crate) chunks: Vec<(ChunkId, Vec<u8>)>,
+    marks: Vec<Value>,
+    images: Vec<Value>,
+    others: Vec<Value>,
+}
+
+impl Blocks {
+    /// One part and nothing beside it.
+    pub(crate) fn one(blob: Blob) -> Self {
+        Self { blobs: vec![blob], ..Self::default() }
+    }
+
+    /// The content of any message but a tool result.
+    pub(crate) fn of(content: &[Content]) -> Self {
+        let mut blocks = Self::default();
+        for (index, block) in content.iter().enumerate() {
+            match block {
+                Content::Text(TextContent { text, text_signature }) => {
+                    blocks.blobs.push(Blob::text(text));
+                    blocks.mark(index, [("signature", string(text_signature.as_deref()))]);
+                }
+                Content::Thinking(ThinkingContent { thinking, thinking_signature, redacted }) => {
+                    blocks.blobs.push(Blob::string("thinking", thinking));
+                    let signature = string(thinking_signature.as_deref());
+                    blocks.mark(index, [("signature", signature), ("redacted", redacted.map(Value::from))]);
+                }
+                Content::ToolCall(call) => blocks.tool_call(index, call),
+                Content::Image(image) => blocks.image(index, image),
+                Content::Other(json) => blocks.other(index, ("block", exact(json))),
+            }
+        }
+        blocks
+    }
+
+    /// The content of a tool result: its texts go inside one blob, as canonical JSON beside.
+    pub(crate) fn of_result(content: &[Content]) -> (Self, Vec<String>) {
+        let mut blocks = Self::default();
+        let mut texts = Vec::new();
+        for (index, block) in content.iter().enumerate() {
+            match block {
+                Content::Text(TextContent { text, text_signature }) => {
+                    texts.push(format!("{{\"text\":{},\"type\":\"text\"}}", quoted(text)));
+                    blocks.mark(index, [("signature", string(text_signature.as_deref()))]);
+                }
+                Content::Image(image) => blocks.image(index, image),
+                Content::Thinking(_) | Content::ToolCall(_) => {
+                    blocks.other(index, ("content", exact(&json_of(block))));
+                }
+                Content::Other(json) => blocks.other(index, ("block", exact(json))),
+            }
+        }
+        (blocks, texts)
+    }
+
+    /// Writes the notes into our part.
+    pub(crate) fn describe(&mut self, draft: &mut Draft) {
+        for (chunk, _) in &self.chunks {
+            draft.refer(chunk.0);
+        }
+        draft.set_list("marks", std::mem::take(&mut self.marks));
+        draft.set_list("images", std::mem::take(&mut self.images));
+        draft.set_list("others", std::mem::take(&mut self.others));
+    }
+
+    fn tool_call(&mut self, index: usize, call: &ToolCall) {
+        let ToolCall { id, name, arguments, thought_signature, namespace } = call;
+        let (id, name) = (quoted(id.as_str()), quoted(name));
+        // Members in canonical order, so that a check needs no parser unless the arguments do.
+        let content = |arguments: &str| format!("{{\"arguments\":{arguments},\"id\":{id},\"name\":{name}}}");
+        let mut verbatim = None;
+        let blob = Blob::new("tool_call", content(arguments.get())).unwrap_or_else(|_| {
+            // Nested deeper than other readers follow: they get the arguments as a text.
+            verbatim = Some(exact(arguments));
+            Blob::from_canonical("tool_call", content(&quoted(arguments.get())))
+        });
+        self.blobs.push(blob);
+        let signature = string(thought_signature.as_deref());
+        let namespace = string(namespace.as_deref());
+        self.mark(index, [("signature", signature), ("namespace", namespace), ("arguments", verbatim)]);
+    }
+
+    fn image(&mut self, index: usize, image: &ImageContent) {
+        let ImageContent { data, mime_type } = image;
+        let bytes = STANDARD.decode(data).ok().filter(|bytes| STANDARD.encode(bytes) == *data);
+        let stored = match bytes {
+            Some(bytes) => {
+                let chunk = ChunkId(sha256(&bytes));
+                self.chunks.push((chunk, bytes));
+                ("chunk", plain(&chunk))
+            }
+            None => ("data", Value::from(data.as_str())),
+        };
+        let mime_type = ("mimeType", Value::from(mime_type.as_str()));
+        self.images.push(Value::object([("index", plain(&index)), mime_type, stored]));
+    }
+
+    fn other(&mut self, index: usize, stored: (&'static str, Value)) {
+        self.others.push(Value::object([("index", plain(&index)), stored]));
+    }
+
+    fn mark<const N: usize>(&mut self, index: usize, notes: [(&'static str, Option<Value>); N]) {
+        let mut notes: Vec<_> = notes.into_iter().filter_map(|(name, value)| Some((name, value?))).collect();
+        if !notes.is_empty() {
+            notes.push(("index", plain(&index)));
+            self.marks.push(Value::object(notes));
+        }
+    }
+}
+
+fn string(text: Option<&str>) -> Option<Value> {
+    text.map(Value::from)
+}
+
+/// The base64 of an image's bytes, as it was before they became a chunk.
+pub(crate) fn image_data(bytes: &[u8]) -> String {
+    STANDARD.encode(bytes)
+}
+
+/// A string of a blob; lone surrogates are seen as U+FFFD. `None` when it is no string.
+pub(crate) fn string_of(content: &str) -> Option<String> {
+    serde_json::from_str(content)
+        .ok()
+        .or_else(|| serde_json::from_str(&quipu_protocol::without_lone_surrogates(content)).ok())
+}
+
+/// The members of a JSON object, as text; `None` when it is none.
+pub(crate) fn members_of(content: &str) -> Option<std::collections::HashMap<String, Json>> {
+    serde_json::from_str(content)
+        .ok()
+        .or_else(|| serde_json::from_str(&quipu_protocol::without_lone_surrogates(content)).ok())
+}

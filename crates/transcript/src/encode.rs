@@ -1,0 +1,247 @@
+//! Entries to parts.
+
+use std::collections::BTreeMap;
+
+use quipu_dag::{Blob, Value, quoted};
+use quipu_protocol::{
+    AssistantMessage, Body, Content, CustomMessage, Entry, Epoch, Json, Message, SessionStart, StepInfo,
+    ToolResultMessage, UserMessage,
+};
+use serde::Serialize;
+
+use crate::Encoded;
+use crate::blocks::Blocks;
+use crate::exact::{exact, plain, verbatim};
+use crate::own::Draft;
+
+const INTERNAL: &str = "pi_internal";
+
+pub(crate) fn encode(entry: &Entry, step: &StepInfo) -> Encoded {
+    let (mut draft, role, mut encoded) = match entry {
+        Entry::Message(message) => encode_message(message),
+        Entry::Session(session) => {
+            let mut draft = Draft::new("session");
+            let value = session_value(session, &mut draft);
+            draft.set("session", value);
+            (draft, INTERNAL.into(), Blocks::default())
+        }
+        Entry::Epoch(epoch) => {
+            let mut draft = Draft::new("epoch");
+            let value = epoch_value(epoch, &mut draft);
+            draft.set("epoch", value);
+            (draft, INTERNAL.into(), Blocks::default())
+        }
+        Entry::Meta(json) => {
+            let mut draft = Draft::new("meta");
+            let blocks = whole(&mut draft, json);
+            (draft, INTERNAL.into(), blocks)
+        }
+    };
+    encode_step(&mut draft, step);
+    encoded.describe(&mut draft);
+    encoded.blobs.push(draft.blob());
+    Encoded { role, blobs: encoded.blobs, chunks: encoded.chunks }
+}
+
+fn encode_message(message: &Message) -> (Draft, String, Blocks) {
+    let mut draft = Draft::new("message");
+    let role = message.role().map_or_else(|| INTERNAL.into(), std::borrow::Cow::into_owned);
+    let blocks = match message {
+        Message::User(UserMessage { content, timestamp }) => {
+            draft.set("message", members([("timestamp", plain(timestamp))]));
+            body(&mut draft, content)
+        }
+        Message::Assistant(assistant) => {
+            draft.set("message", assistant_fields(assistant));
+            Blocks::of(&assistant.content)
+        }
+        Message::ToolResult(result) => tool_result(&mut draft, result),
+        Message::Custom(custom) if !is_one_part(custom) => {
+            let CustomMessage { custom_type, content, display, details, timestamp } = custom;
+            let mut fields = vec![
+                ("customType", Value::from(custom_type.as_str())),
+                ("display", Value::from(*display)),
+                ("timestamp", plain(timestamp)),
+            ];
+            fields.extend(details.as_ref().map(|details| ("details", exact(details))));
+            draft.set("message", members(fields));
+            body(&mut draft, content)
+        }
+        // Messages without a list of blocks are one `pi_meta` part, as Pi writes them.
+        Message::BashExecution(_)
+        | Message::Custom(_)
+        | Message::BranchSummary(_)
+        | Message::CompactionSummary(_) => whole(&mut draft, &json_of(message)),
+        Message::Other(json) => {
+            draft.set("other", Value::from(true));
+            if role == INTERNAL {
+                draft.set("whole", verbatim(json));
+                Blocks::default()
+            } else {
+                whole(&mut draft, json)
+            }
+        }
+    };
+    (draft, role, blocks)
+}
+
+/// All but the content, which is in the parts. None of it is free-form JSON.
+fn assistant_fields(assistant: &AssistantMessage) -> Value {
+    let AssistantMessage {
+        content: _,
+        api,
+        provider,
+        model,
+        usage,
+        stop_reason,
+        timestamp,
+        response_model,
+        response_id,
+        error_message,
+        raw_stop_reason,
+    } = assistant;
+    let mut fields = vec![
+        ("api", Value::from(api.as_str())),
+        ("provider", Value::from(provider.as_str())),
+        ("model", Value::from(model.as_str())),
+        ("usage", plain(usage)),
+        ("stopReason", plain(stop_reason)),
+        ("timestamp", plain(timestamp)),
+    ];
+    let optional = [
+        ("responseModel", response_model),
+        ("responseId", response_id),
+        ("errorMessage", error_message),
+        ("rawStopReason", raw_stop_reason),
+    ];
+    fields
+        .extend(optional.into_iter().filter_map(|(name, text)| Some((name, Value::from(text.as_deref()?)))));
+    members(fields)
+}
+
+/// Pi keeps a custom message with a plain text as one part. A `null` beside it would not come back from there.
+fn is_one_part(custom: &CustomMessage) -> bool {
+    let null = custom.details.as_ref().is_some_and(|details| details.get() == "null");
+    matches!(custom.content, Body::Text(_)) && !null
+}
+
+fn body(draft: &mut Draft, body: &Body) -> Blocks {
+    match body {
+        Body::Text(text) => {
+            draft.set("plain", Value::from(true));
+            Blocks::of(&[Content::text(text.as_str())])
+        }
+        Body::Blocks(blocks) => Blocks::of(blocks),
+    }
+}
+
+fn tool_result(draft: &mut Draft, result: &ToolResultMessage) -> Blocks {
+    let ToolResultMessage { tool_call_id, tool_name, content, details, usage, is_error, timestamp } = result;
+    // Call and name stand here as well, so that the pair holds when the result's blob is missing or erased.
+    let mut fields = vec![
+        ("toolCallId", Value::from(tool_call_id.as_str())),
+        ("toolName", Value::from(tool_name.as_str())),
+        ("isError", Value::from(*is_error)),
+        ("timestamp", plain(timestamp)),
+    ];
+    fields.extend(details.as_ref().map(|details| ("details", exact(details))));
+    fields.extend(usage.as_ref().map(|usage| ("usage", plain(usage))));
+    draft.set("message", members(fields));
+
+    let (mut blocks, texts) = Blocks::of_result(content);
+    // Members in canonical order: the longest texts of a session need no parser to be checked.
+    let shown = format!(
+        "{{\"content\":[{}],\"isError\":{is_error},\"toolCallId\":{},\"toolName\":{}}}",
+        texts.join(","),
+        quoted(tool_call_id.as_str()),
+        quoted(tool_name),
+    );
+    blocks.blobs.push(Blob::from_canonical("tool_result", shown));
+    blocks
+}
+
+/// One `pi_meta` part for the whole of `json`; in our part when it is too deep for other readers.
+fn whole(draft: &mut Draft, json: &Json) -> Blocks {
+    match Blob::new("pi_meta", json.get()) {
+        Ok(blob) => {
+            draft.set("whole", Value::from(true));
+            Blocks::one(blob)
+        }
+        Err(_) => {
+            draft.set("whole", verbatim(json));
+            Blocks::default()
+        }
+    }
+}
+
+fn session_value(session: &SessionStart, draft: &mut Draft) -> Value {
+    let SessionStart { session, cwd, agent, parent_session, epoch } = session;
+    let mut fields = vec![
+        ("session", Value::from(session.as_str())),
+        ("cwd", Value::from(cwd.as_str())),
+        ("agent", Value::from(agent.as_str())),
+        ("epoch", epoch_value(epoch, draft)),
+    ];
+    fields.extend(parent_session.as_ref().map(|parent| ("parentSession", Value::from(parent.as_str()))));
+    members(fields)
+}
+
+fn epoch_value(epoch: &Epoch, draft: &mut Draft) -> Value {
+    let Epoch { provider, model, thinking, system, tools, max_tokens } = epoch;
+    if let Some(system) = system {
+        draft.refer(system.0);
+    }
+    let tools = tools.iter().map(|tool| {
+        members([
+            ("name", Value::from(tool.name.as_str())),
+            ("description", Value::from(tool.description.as_str())),
+            ("parameters", exact(&tool.parameters)),
+        ])
+    });
+    let mut fields = vec![
+        ("provider", Value::from(provider.as_str())),
+        ("model", Value::from(model.as_str())),
+        ("thinking", plain(thinking)),
+        ("tools", Value::Array(tools.collect())),
+    ];
+    fields.extend(system.as_ref().map(|system| ("system", plain(system))));
+    fields.extend(max_tokens.as_ref().map(|limit| ("maxTokens", plain(limit))));
+    members(fields)
+}
+
+fn encode_step(draft: &mut Draft, step: &StepInfo) {
+    if *step == StepInfo::default() {
+        return;
+    }
+    if let Some(call) = &step.call {
+        draft.refer(call.head.0);
+        draft.refer(call.tools.0);
+        draft.refer(call.body.0);
+        if let Some(system) = &call.system {
+            draft.refer(system.0);
+        }
+    }
+    let StepInfo { run, call, started, duration_ms, extra } = step;
+    // Additions are pairs and not members: a name may be one that objects in JavaScript lose or reorder.
+    let pairs = extra.iter().map(|(name, json)| Value::Array(vec![Value::from(name.as_str()), exact(json)]));
+    draft.set_list("extra", pairs.collect());
+    draft.set(
+        "step",
+        plain(&StepInfo {
+            run: run.clone(),
+            call: call.clone(),
+            started: *started,
+            duration_ms: *duration_ms,
+            extra: BTreeMap::new(),
+        }),
+    );
+}
+
+fn members(members: impl IntoIterator<Item = (&'static str, Value)>) -> Value {
+    Value::object(members)
+}
+
+/// Plain data always has a JSON text; `null` stands for the impossible.
+pub(crate) fn json_of<T: Serialize>(data: &T) -> Json {
+    Json::of(data).unwrap_or_default()
+}

@@ -1,0 +1,183 @@
+//! Our part of a node: how it is written, found and read.
+
+use std::borrow::Cow;
+
+use quipu_dag::{Blob, Node, Value, canonical};
+use quipu_protocol::{BlobId, ChunkId, Json};
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Deserializer};
+use serde_json::value::RawValue;
+
+use crate::Lookup;
+use crate::exact::read;
+
+/// The type of our part.
+pub(crate) const KIND: &str = "quipu";
+const VERSION: u64 = 1;
+
+/// Our part as it stands in its blob. Each member is read only when it is asked for.
+#[derive(Deserialize)]
+pub(crate) struct Own<'a> {
+    v: u64,
+    #[serde(borrow)]
+    pub(crate) entry: Cow<'a, str>,
+    #[serde(borrow, default)]
+    pub(crate) message: Option<&'a RawValue>,
+    #[serde(borrow, default)]
+    whole: Option<&'a RawValue>,
+    #[serde(default)]
+    pub(crate) other: bool,
+    #[serde(default)]
+    pub(crate) plain: bool,
+    #[serde(borrow, default)]
+    marks: Option<&'a RawValue>,
+    #[serde(borrow, default)]
+    images: Option<&'a RawValue>,
+    #[serde(borrow, default)]
+    others: Option<&'a RawValue>,
+    #[serde(borrow, default)]
+    pub(crate) session: Option<&'a RawValue>,
+    #[serde(borrow, default)]
+    pub(crate) epoch: Option<&'a RawValue>,
+    #[serde(borrow, default)]
+    pub(crate) step: Option<&'a RawValue>,
+    #[serde(borrow, default)]
+    pub(crate) extra: Option<&'a RawValue>,
+}
+
+/// Where the whole message or entry is.
+pub(crate) enum Whole {
+    /// Not in one piece.
+    No,
+    /// It is the content of the `pi_meta` part.
+    InMeta,
+    /// Here.
+    Here(Json),
+}
+
+/// What belongs to one block of the content.
+#[derive(Deserialize)]
+pub(crate) struct Mark {
+    pub(crate) index: u64,
+    #[serde(default)]
+    pub(crate) signature: Option<String>,
+    #[serde(default)]
+    pub(crate) redacted: Option<bool>,
+    #[serde(default)]
+    pub(crate) namespace: Option<String>,
+    #[serde(default)]
+    pub(crate) arguments: Option<Json>,
+}
+
+/// An image of the content.
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct Image {
+    pub(crate) index: u64,
+    pub(crate) mime_type: String,
+    #[serde(default)]
+    pub(crate) chunk: Option<ChunkId>,
+    #[serde(default)]
+    pub(crate) data: Option<String>,
+}
+
+/// A block that no type of part fits.
+#[derive(Deserialize)]
+pub(crate) struct Other {
+    pub(crate) index: u64,
+    /// One of a type unknown to the writer.
+    #[serde(default, deserialize_with = "present")]
+    pub(crate) block: Option<Json>,
+    /// One of a known type in a place where other programs do not look for it.
+    #[serde(default, deserialize_with = "present")]
+    pub(crate) content: Option<Json>,
+}
+
+/// A member that is there is there, `null` too.
+pub(crate) fn present<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Json>, D::Error> {
+    Json::deserialize(deserializer).map(Some)
+}
+
+impl Own<'_> {
+    pub(crate) fn whole(&self) -> Whole {
+        match self.whole {
+            None => Whole::No,
+            Some(raw) if raw.get() == "true" => Whole::InMeta,
+            Some(raw) => read(raw.get()).map_or(Whole::No, Whole::Here),
+        }
+    }
+
+    pub(crate) fn marks(&self) -> Vec<Mark> {
+        list(self.marks)
+    }
+
+    pub(crate) fn images(&self) -> Vec<Image> {
+        list(self.images)
+    }
+
+    pub(crate) fn others(&self) -> Vec<Other> {
+        list(self.others)
+    }
+}
+
+fn list<T: DeserializeOwned>(raw: Option<&RawValue>) -> Vec<T> {
+    raw.and_then(|raw| read(raw.get())).unwrap_or_default()
+}
+
+/// Our part and the ids of the parts before it; `None` for a node of another program, or of a version of ours
+/// that we do not know.
+pub(crate) fn find<'a>(node: &'a Node, lookup: &'a dyn Lookup) -> Option<(Own<'a>, &'a [BlobId])> {
+    let (last, before) = node.record.parts.split_last()?;
+    let blob = lookup.blob(last).filter(|blob| blob.kind == KIND)?;
+    let own: Own<'_> = serde_json::from_str(&blob.content).ok()?;
+    (own.v == VERSION).then_some((own, before))
+}
+
+/// The hashes that a blob points at: those in the `refs` of our part, none for every other blob. Whether a
+/// hash names a node, a blob or a chunk is for the store to see.
+pub fn refs_of(blob: &Blob) -> Vec<[u8; 32]> {
+    #[derive(Deserialize)]
+    struct Refs<'a> {
+        #[serde(borrow, default)]
+        refs: Vec<Cow<'a, str>>,
+    }
+    if blob.kind != KIND {
+        return Vec::new();
+    }
+    let Ok(found) = serde_json::from_str::<Refs<'_>>(&blob.content) else { return Vec::new() };
+    found.refs.iter().filter_map(|hash| hash.parse::<ChunkId>().ok()).map(|hash| hash.0).collect()
+}
+
+/// Our part while it is put together.
+pub(crate) struct Draft {
+    members: Vec<(&'static str, Value)>,
+    refs: std::collections::BTreeSet<[u8; 32]>,
+}
+
+impl Draft {
+    pub(crate) fn new(entry: &'static str) -> Self {
+        let members = vec![("v", Value::Number(1.0)), ("entry", Value::from(entry))];
+        Self { members, refs: std::collections::BTreeSet::new() }
+    }
+
+    pub(crate) fn set(&mut self, name: &'static str, value: Value) {
+        self.members.push((name, value));
+    }
+
+    /// Leaves the member out when there is nothing in the list.
+    pub(crate) fn set_list(&mut self, name: &'static str, items: Vec<Value>) {
+        if !items.is_empty() {
+            self.set(name, Value::Array(items));
+        }
+    }
+
+    pub(crate) fn refer(&mut self, hash: [u8; 32]) {
+        self.refs.insert(hash);
+    }
+
+    pub(crate) fn blob(mut self) -> Blob {
+        let refs = self.refs.iter().map(|hash| Value::from(ChunkId(*hash).to_string())).collect();
+        self.members.push(("refs", Value::Array(refs)));
+        Blob::from_canonical(KIND, canonical(&Value::object(self.members)))
+    }
+}

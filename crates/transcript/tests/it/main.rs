@@ -1,0 +1,6 @@
+//! Entries to parts and back, foreign nodes, conversations.
+
+mod foreign;
+mod project;
+mod round_trip;
+mod strategies;
