@@ -1,1 +1,34 @@
-//! Placeholder
+//! Guarded files and processes: what a tool may do to the machine, done with bounded memory and clear errors.
+//!
+//! Files are opened, then checked by their handle: devices, fifos, sockets and directories are refused and never
+//! hang. Reading is streamed, writing is atomic. Commands run in a session of their own, and whatever they
+//! started dies with them on abort and with the agent at its end, even when the agent is killed with SIGKILL.
+//!
+//! **Servers started in the background** (`server &`) outlive the command that started them. They are killed,
+//! with everything below them, when their [`ProcessRegistry`] is dropped or told to
+//! [`kill_all`](ProcessRegistry::kill_all), and when the agent's process ends in whichever way. What should
+//! outlive the agent belongs to a service manager, not to a tool call.
+//!
+//! This crate must not know tools, models or sessions.
+
+mod error;
+mod guardian;
+mod open;
+mod output;
+mod path;
+mod read;
+mod registry;
+mod shell;
+mod text;
+mod tree;
+mod write;
+
+pub use error::{FileError, FileKind};
+pub use open::{FileStamp, open_for_reading, read_whole};
+pub use output::{OutputBuffer, OutputLimits, SpillState};
+pub use path::{file_key, resolve, resolve_existing};
+pub use read::{LineRange, ReadLimits, TextWindow, read_lines};
+pub use registry::ProcessRegistry;
+pub use shell::{ShellCommand, ShellEnd, ShellError, run_shell};
+pub use text::Utf8Decoder;
+pub use write::{WriteKind, write_file};

@@ -1,0 +1,290 @@
+//! Running one command line to its end.
+
+use std::ffi::OsStr;
+use std::io;
+use std::os::fd::OwnedFd;
+use std::os::unix::process::ExitStatusExt;
+use std::path::{Path, PathBuf};
+use std::process::{ExitStatus, Stdio};
+use std::sync::Arc;
+use std::time::Duration;
+
+use process_wrap::tokio::{ChildWrapper, CommandWrap, ProcessSession};
+use tokio::io::AsyncReadExt;
+use tokio::net::unix::pipe;
+use tokio::time::{Instant, MissedTickBehavior, interval, sleep_until, timeout};
+use tokio_util::sync::CancellationToken;
+
+use crate::registry::Ticket;
+use crate::tree::{MARK, Victims, kill_tree};
+use crate::{OutputBuffer, ProcessRegistry};
+
+/// A command line and where to run it.
+#[derive(Debug, Clone)]
+pub struct ShellCommand<'a> {
+    /// For the shell's `-c`.
+    pub command: &'a str,
+    /// The directory to run it in.
+    pub cwd: &'a Path,
+    /// Environment beyond what is inherited: name and value; `None` removes.
+    pub env: &'a [(String, Option<String>)],
+    /// When to kill it.
+    pub timeout: Option<Duration>,
+}
+
+/// How a command ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ShellEnd {
+    /// With this exit code.
+    Exited(i32),
+    /// Killed by this signal, not by us.
+    Signalled(i32),
+    /// Killed by us when its time was over.
+    TimedOut,
+    /// Killed by us because we were told to stop.
+    Cancelled,
+}
+
+/// A command that could not be run.
+#[derive(Debug, thiserror::Error)]
+pub enum ShellError {
+    /// The directory to run it in is not there.
+    #[error("Working directory does not exist: {cwd}\nCannot execute bash commands.", cwd = .0.display())]
+    NoDirectory(PathBuf),
+    /// The command line cannot be handed to a program at all.
+    #[error("The command holds a NUL character, which no program can be given. Nothing was run.")]
+    Nul,
+    /// The command line and the environment are longer than the system takes.
+    #[error(
+        "The command is too long for this system ({0} bytes). Nothing was run. Write it to a file and run that."
+    )]
+    TooLong(usize),
+    /// The system did not start the shell.
+    #[error("Cannot start {shell}: {source}. Nothing was run.")]
+    Spawn {
+        /// The shell.
+        shell: PathBuf,
+        /// The system's error.
+        source: io::Error,
+    },
+    /// The helper that ends commands when the agent dies did not start.
+    #[error(
+        "Cannot start the helper process that ends commands together with the agent: {0}. Nothing was run."
+    )]
+    Guardian(io::Error),
+    /// The output or the end of the command could not be read; it was killed.
+    #[error("Lost contact with the running command, so it was killed: {0}")]
+    Lost(io::Error),
+}
+
+/// How long the pipe may be silent after the shell is gone, before what still holds it is left alone.
+const IDLE: Duration = Duration::from_millis(100);
+/// How long output is taken after the shell is gone, however busy its background processes are.
+const AFTER_EXIT: Duration = Duration::from_secs(2);
+/// How often `progress` is told.
+const PROGRESS: Duration = Duration::from_millis(100);
+/// How long a killed shell may take to be gone; longer only when it hangs inside the kernel.
+const REAP: Duration = Duration::from_secs(5);
+
+/// Runs a command line with bash (`/bin/bash`, else the one on `PATH`, else `sh`) in a session of its own, with
+/// no input and no terminal. Both its outputs go to `output` in the order of arrival.
+///
+/// Returns when the shell is gone and its output has ended or been silent for 100 ms: a process in the
+/// background that keeps the output open stays alive (its later output is thrown away) and belongs to `registry`.
+/// On `cancel`, at the timeout, and when the future is dropped, everything that the command started gets SIGKILL,
+/// also what left its process group (on Linux). `progress` is called at most every 100 ms, when output came.
+///
+/// # Errors
+/// [`ShellError`] when nothing was run, or contact was lost. An exit code is not an error here.
+pub async fn run_shell(
+    command: ShellCommand<'_>,
+    registry: &Arc<ProcessRegistry>,
+    cancel: &CancellationToken,
+    output: &mut OutputBuffer,
+    progress: &(dyn Fn(&OutputBuffer) + Send + Sync),
+) -> Result<ShellEnd, ShellError> {
+    let deadline = command.timeout.and_then(|timeout| Instant::now().checked_add(timeout));
+    let (mut running, mut pipe) = start(&command, registry)?;
+    let stop = async {
+        match deadline {
+            Some(deadline) => tokio::select! {
+                biased;
+                () = cancel.cancelled() => ShellEnd::Cancelled,
+                () = sleep_until(deadline) => ShellEnd::TimedOut,
+            },
+            None => {
+                cancel.cancelled().await;
+                ShellEnd::Cancelled
+            }
+        }
+    };
+    tokio::pin!(stop);
+    let mut buffer = vec![0; 64 * 1024];
+    let mut ticks = interval(PROGRESS);
+    ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    let mut news = false;
+    let mut open = true;
+    let mut exit: Option<(ExitStatus, Instant)> = None;
+
+    let end = loop {
+        if let Some((status, since)) = exit
+            && (!open || since.elapsed() >= AFTER_EXIT)
+        {
+            break ended(status);
+        }
+        tokio::select! {
+            // What must not wait comes first: a command that never stops printing is always ready to be read.
+            biased;
+            end = &mut stop => break end,
+            _ = ticks.tick(), if news => {
+                news = false;
+                progress(output);
+            }
+            status = running.child.wait(), if exit.is_none() => {
+                exit = Some((status.map_err(ShellError::Lost)?, Instant::now()));
+            }
+            read = timeout(if exit.is_some() { IDLE } else { Duration::MAX }, pipe.read(&mut buffer)), if open => {
+                match read {
+                    Ok(Ok(0)) => open = false,
+                    Ok(Ok(got)) => {
+                        output.push(&buffer[..got]).await;
+                        news = true;
+                    }
+                    Ok(Err(error)) => return Err(ShellError::Lost(error)),
+                    // Silent for long enough.
+                    Err(_) => if let Some((status, _)) = exit {
+                        break ended(status);
+                    },
+                }
+            }
+        }
+    };
+    match end {
+        ShellEnd::Exited(_) | ShellEnd::Signalled(_) => running.leave(open.then_some(pipe)),
+        ShellEnd::TimedOut | ShellEnd::Cancelled => {
+            running.kill().await;
+            // What was printed before the end.
+            let until = Instant::now() + AFTER_EXIT;
+            while let Ok(Ok(got @ 1..)) = timeout(IDLE, pipe.read(&mut buffer)).await {
+                output.push(&buffer[..got]).await;
+                if Instant::now() >= until {
+                    break;
+                }
+            }
+        }
+    }
+    output.finish().await;
+    Ok(end)
+}
+
+fn ended(status: ExitStatus) -> ShellEnd {
+    match status.code() {
+        Some(code) => ShellEnd::Exited(code),
+        None => ShellEnd::Signalled(status.signal().unwrap_or(0)),
+    }
+}
+
+fn start(
+    command: &ShellCommand<'_>,
+    registry: &Arc<ProcessRegistry>,
+) -> Result<(Running, pipe::Receiver), ShellError> {
+    if !command.cwd.is_dir() {
+        return Err(ShellError::NoDirectory(command.cwd.to_path_buf()));
+    }
+    if command.command.contains('\0') {
+        return Err(ShellError::Nul);
+    }
+    let ticket = registry.announce().map_err(ShellError::Guardian)?;
+    let (reader, writer) = io::pipe().map_err(ShellError::Lost)?;
+    let reader = pipe::Receiver::from_owned_fd(OwnedFd::from(reader)).map_err(ShellError::Lost)?;
+    let errors = writer.try_clone().map_err(ShellError::Lost)?;
+    let shell = find_shell();
+    let mut wrapped = CommandWrap::with_new(&shell, |spawn| {
+        spawn.arg("-c").arg(command.command).current_dir(command.cwd);
+        spawn.stdin(Stdio::null()).stdout(writer).stderr(errors);
+        for (name, value) in command.env {
+            match value {
+                Some(value) => spawn.env(name, value),
+                None => spawn.env_remove(name),
+            };
+        }
+        spawn.env(MARK, &ticket.mark);
+    });
+    let child = wrapped.wrap(ProcessSession).spawn().map_err(|source| {
+        match source.raw_os_error().map(nix::errno::Errno::from_raw) {
+            Some(nix::errno::Errno::E2BIG) => ShellError::TooLong(command.command.len()),
+            _ => ShellError::Spawn { shell: shell.clone(), source },
+        }
+    })?;
+    // Never zero: that would be our own group.
+    let leader = child.id().and_then(|id| i32::try_from(id).ok()).filter(|id| *id > 1).ok_or_else(|| {
+        ShellError::Spawn { shell: shell.clone(), source: io::Error::other("it has no process id") }
+    })?;
+    // The wrapper would wait for the whole group; we want the shell alone.
+    let running =
+        Running { child: child.into_inner(), leader, ticket, registry: registry.clone(), over: false };
+    registry.started(&running.ticket, leader).map_err(ShellError::Guardian)?;
+    Ok((running, reader))
+}
+
+fn find_shell() -> PathBuf {
+    let usual = Path::new("/bin/bash");
+    if usual.exists() {
+        return usual.to_path_buf();
+    }
+    std::env::var_os("PATH")
+        .and_then(|path| {
+            std::env::split_paths(&path)
+                .map(|dir| dir.join(OsStr::new("bash")))
+                .find(|candidate| candidate.is_file())
+        })
+        .unwrap_or_else(|| PathBuf::from("/bin/sh"))
+}
+
+/// A shell that runs. Dropped before its end, it takes all that it started with it.
+struct Running {
+    child: Box<dyn ChildWrapper>,
+    leader: i32,
+    ticket: Ticket,
+    registry: Arc<ProcessRegistry>,
+    over: bool,
+}
+
+impl Running {
+    /// Ends it and everything that it started.
+    async fn kill(mut self) {
+        let (leader, mark) = (self.leader, self.ticket.mark.clone());
+        let killed =
+            tokio::task::spawn_blocking(move || kill_tree(Victims::Command { leader, mark: &mark })).await;
+        if killed.is_err() {
+            kill_tree(Victims::Command { leader: self.leader, mark: &self.ticket.mark });
+        }
+        timeout(REAP, self.child.wait()).await.ok();
+        self.over = true;
+        self.registry.finished(&self.ticket, None);
+    }
+
+    /// The shell ended by itself. Its background processes live on; `pipe` is read for them, or they would
+    /// be killed by their next line of output.
+    fn leave(mut self, pipe: Option<pipe::Receiver>) {
+        self.over = true;
+        let drain = pipe.map(|mut pipe| {
+            tokio::spawn(async move {
+                let mut buffer = vec![0; 4096];
+                while matches!(pipe.read(&mut buffer).await, Ok(1..)) {}
+            })
+        });
+        self.registry.finished(&self.ticket, drain);
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        if !self.over {
+            kill_tree(Victims::Command { leader: self.leader, mark: &self.ticket.mark });
+            // Dead by now; take its number back from the system.
+            self.child.try_wait().ok();
+            self.registry.finished(&self.ticket, None);
+        }
+    }
+}

@@ -1,0 +1,4 @@
+//! Tests against the real machine.
+
+#[cfg(test)]
+mod machine;
