@@ -231,6 +231,10 @@ fn changed_blobs_are_found() {
     check("thinking", "\"hello\"", corrupt);
     check("text", "\"hello", corrupt);
     check("text", "", corrupt);
+    let reaching_out = r#"1,"more":2"#;
+    let id = BlobId(sha256(format!(r#"{{"content":{reaching_out},"type":"text"}}"#).as_bytes()));
+    let forged = Blob { id, kind: "text".into(), content: reaching_out.into() };
+    assert!(corrupt(&forged.verify()));
     check("playtiss", "AAEC", unverifiable);
     check("text", &"[".repeat(100_000), unverifiable);
 }
