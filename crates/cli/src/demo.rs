@@ -42,7 +42,7 @@ pub(crate) async fn run(args: &DemoArgs) -> Result<(), Failure> {
     note(format!("workspace  {}", dir.display()));
     note(format!("task       {TASK}\n"));
     let store = place.store().await?;
-    let engine = place.engine(store.clone(), &[])?;
+    let engine = place.engine(store.clone(), &place.settings())?;
     let session = engine.create(options(&dir)).await?;
     let id = session.view().session;
     let front = Front::new(Mode::Text, &session, &dir.display().to_string())?;

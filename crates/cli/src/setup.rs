@@ -4,8 +4,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use quipu::{Engine, Limits, Opened, Sealer, SessionOptions};
-use quipu_protocol::{SessionId, UnixMs};
-use quipu_providers::{Settings, Warning};
+use quipu_protocol::{Epoch, ModelErrorKind, SessionId, Thinking, UnixMs};
+use quipu_providers::{Selection, Settings, Warning};
 use quipu_store::{FoundBy, SessionQuery, SessionRow, SqliteStore, Store};
 
 use crate::args::{StoreArg, Task};
@@ -61,7 +61,7 @@ impl Place {
 
     /// The store, made when it is not there.
     pub(crate) async fn store(&self) -> Result<Arc<SqliteStore>, Failure> {
-        Ok(Arc::new(SqliteStore::open(&self.store, quipu_store::OpenOptions::default()).await?))
+        Ok(Arc::new(SqliteStore::open(&self.store, &quipu_store::OpenOptions::default())?))
     }
 
     /// The store, unless nothing was ever stored.
@@ -75,19 +75,19 @@ impl Place {
     /// Models and credentials; problems in the files are told.
     pub(crate) fn settings(&self) -> Settings {
         let (settings, warnings) = Settings::load(&self.home, &env);
-        for Warning { text, .. } in warnings {
+        for Warning(text) in warnings {
             note(format!("warning: {text}"));
         }
         settings
     }
 
-    /// An engine over `store`, which seals `secrets`.
-    pub(crate) fn engine(&self, store: Arc<dyn Store>, secrets: &[String]) -> Result<Engine, Failure> {
+    /// An engine over `store`, which seals every credential that is known and keeps them from child processes.
+    pub(crate) fn engine(&self, store: Arc<dyn Store>, settings: &Settings) -> Result<Engine, Failure> {
         let sealer = Arc::new(Sealer::new(self.seal_key()?));
-        for secret in secrets {
-            sealer.know("credential", secret);
+        for (_, secret) in settings.secrets() {
+            sealer.know("credential", &secret);
         }
-        let children = quipu_providers::env_keys().into_iter().map(|name| (name.to_string(), None)).collect();
+        let children = settings.env_keys().into_iter().map(|name| (name, None)).collect();
         Ok(Engine::new(store, sealer, self.home.join("outputs")).with_env(children))
     }
 
@@ -103,7 +103,7 @@ impl Place {
 pub(crate) async fn open(place: &Place, task: &Task, here: &Path) -> Result<Opened, Failure> {
     let settings = place.settings();
     let store: Arc<dyn Store> = if task.no_session {
-        Arc::new(SqliteStore::private().await?)
+        Arc::new(SqliteStore::in_memory()?)
     } else {
         place.store().await?
     };
@@ -122,20 +122,24 @@ pub(crate) async fn open(place: &Place, task: &Task, here: &Path) -> Result<Open
         Some(row) => quipu::last_epoch(&*store, row).await?,
         None => None,
     };
-    let model = choose_model(&settings, task, last.as_ref())?;
-    let provider = settings
-        .provider_for(&model, task.model.api_key.as_deref())
-        .map_err(|error| Failure::new(Exit::Credential, error))?;
-    let mut secrets = settings.secrets();
-    secrets.extend(task.model.api_key.clone());
-    let engine = place.engine(store, &secrets)?;
-    let mut options = SessionOptions::new(cwd.clone(), Arc::new(model), provider);
-    options.system = system(place, task, &cwd, last.is_some())?;
-    options.thinking = match (task.model.thinking, &last) {
+    let Selection { model, thinking, note: hint } = choose_model(&settings, task, last.as_ref())?;
+    if let Some(hint) = hint {
+        note(hint);
+    }
+    let provider = settings.provider_for(&model, task.model.api_key.as_deref()).map_err(|error| {
+        let exit = if error.kind == ModelErrorKind::InvalidRequest { Exit::Usage } else { Exit::Credential };
+        Failure::new(exit, error)
+    })?;
+    let engine = place.engine(store, &settings)?;
+    let wanted = match (task.model.thinking, &last) {
         (Some(level), _) => level.into(),
-        (None, Some(epoch)) => epoch.thinking,
-        (None, None) => settings.default_thinking(&options.model),
+        (None, Some(epoch)) => thinking.unwrap_or(epoch.thinking),
+        (None, None) => thinking.unwrap_or(Thinking::Medium),
     };
+    let thinking = quipu_providers::clamp_level(&model, wanted);
+    let mut options = SessionOptions::new(cwd.clone(), model, provider);
+    options.system = system(place, task, &cwd, last.is_some())?;
+    options.thinking = thinking;
     options.max_tokens = last.as_ref().and_then(|epoch| epoch.max_tokens);
     options.limits = Limits { max_turns: task.max_turns, max_cost: task.max_cost };
     match resumed {
@@ -182,16 +186,32 @@ async fn chosen_session(store: &dyn Store, task: &Task, here: &Path) -> Result<O
     Ok(row)
 }
 
-fn choose_model(
-    settings: &Settings,
-    task: &Task,
-    last: Option<&quipu_protocol::Epoch>,
-) -> Result<quipu_protocol::Model, Failure> {
-    let found = match (&task.model.provider, &task.model.model, last) {
-        (provider, Some(pattern), _) => settings.find(provider.as_deref(), pattern),
-        (Some(provider), None, _) => settings.default_model(Some(provider)),
-        (None, None, Some(epoch)) => settings.find(Some(&epoch.provider), &epoch.model),
-        (None, None, None) => settings.default_model(None),
+fn choose_model(settings: &Settings, task: &Task, last: Option<&Epoch>) -> Result<Selection, Failure> {
+    let provider = task.model.provider.as_deref();
+    let found = match (&task.model.model, last) {
+        (Some(pattern), _) => settings.find(provider, pattern),
+        (None, Some(epoch)) if provider.is_none() => settings.find(Some(&epoch.provider), &epoch.model),
+        (None, _) => {
+            let model = settings.default_model(provider).ok_or_else(|| no_model(settings, provider))?;
+            Ok(Selection { model, thinking: None, note: None })
+        }
     };
-    found.map_err(|error| Failure::new(if error.is_credential() { Exit::Credential } else { Exit::Usage }, error))
+    found.map_err(Failure::usage)
+}
+
+fn no_model(settings: &Settings, provider: Option<&str>) -> Failure {
+    match provider {
+        Some(provider) if !settings.providers().contains(&provider) => {
+            Failure::usage(format!("there is no provider `{provider}`; `quipu auth` lists them"))
+        }
+        Some(provider) => Failure::new(
+            Exit::Credential,
+            format!("no model of `{provider}` can be used: set a key with `quipu auth set {provider}`"),
+        ),
+        None => Failure::new(
+            Exit::Credential,
+            "no model can be used, because no credential is known. Run `quipu auth set \
+             PROVIDER`; `quipu auth` lists the providers, and `quipu demo` needs no key",
+        ),
+    }
 }

@@ -42,7 +42,7 @@ pub(crate) async fn run(args: &ShowArgs) -> Result<(), Failure> {
     let Some(node) = store.nodes(&[found.node]).await?.into_iter().flatten().next() else {
         return Err(Failure::new(Exit::Store, format!("node {} is named by a ref but missing from the store", found.node)));
     };
-    let Some(decoded) = quipu::decode_nodes(store, std::slice::from_ref(&node)).await?.into_iter().next() else {
+    let Some(decoded) = quipu_store::decode_nodes(store, std::slice::from_ref(&node)).await?.into_iter().next() else {
         return Err(Failure::new(Exit::Store, format!("node {} could not be read", node.id)));
     };
     if args.request {

@@ -52,7 +52,7 @@ pub(crate) async fn read(store: &dyn Store, session: &SessionRow) -> Result<Tree
         }
     }
     let found: Vec<Node> = store.nodes(&ids).await?.into_iter().flatten().collect();
-    let decoded = quipu::decode_nodes(store, &found).await?;
+    let decoded = quipu_store::decode_nodes(store, &found).await?;
     let mut objects: HashMap<NodeId, (Node, Decoded)> =
         found.into_iter().zip(decoded).map(|(node, decoded)| (node.id, (node, decoded))).collect();
     let mut rows = Vec::new();

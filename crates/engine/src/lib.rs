@@ -26,7 +26,6 @@ pub use context::{Rules, SYSTEM_PROMPT, find_rules, system_prompt};
 pub use engine::{Engine, OpenError, Opened, SessionOptions, last_epoch, seal_key};
 pub use machine::{Limits, Refused};
 pub use policy::{AllowAll, Decision, Policy, Proposal};
-pub use resume::{Objects, decode_nodes};
 pub use script::{Script, ScriptStep};
 pub use session::Session;
 pub use subscribe::{Delivery, Events, View};

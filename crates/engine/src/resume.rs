@@ -1,15 +1,14 @@
 //! A session read back, and what a dead process left open brought to an end.
 
-use std::collections::HashMap;
 use std::sync::Arc;
 
 use quipu_dag::Blob;
 use quipu_protocol::{
-    AssistantMessage, BlobId, CallId, CallRecord, ChunkId, Content, Entry, Epoch, Message, NodeId, RunId, SessionId,
+    AssistantMessage, CallId, CallRecord, ChunkId, Content, Entry, Epoch, Message, NodeId, RunId, SessionId,
     StepInfo, StopReason, ToolCall, ToolResultMessage, Trouble, UnixMs, Usage,
 };
-use quipu_store::{Commit, Durability, Op, Step, StepCall, StepState, Store, Until};
-use quipu_transcript::{Decoded, Lookup};
+use quipu_store::{Commit, Durability, Op, Step, StepCall, StepState, Store, Until, decode_nodes};
+use quipu_transcript::Decoded;
 
 use crate::commit::{Committer, KeptResult};
 use crate::engine::OpenError;
@@ -29,51 +28,6 @@ pub(crate) struct Past {
     pub(crate) follow_up: Vec<Waiting>,
     /// The calls of the last answer that have no result on the lineage, with their place.
     open_calls: Vec<(usize, ToolCall)>,
-}
-
-/// Objects that were fetched for decoding.
-#[derive(Default)]
-pub struct Objects {
-    blobs: HashMap<BlobId, Blob>,
-    chunks: HashMap<ChunkId, Vec<u8>>,
-}
-
-impl Lookup for Objects {
-    fn blob(&self, id: &BlobId) -> Option<&Blob> {
-        self.blobs.get(id)
-    }
-    fn chunk(&self, id: &ChunkId) -> Option<&[u8]> {
-        self.chunks.get(id).map(Vec::as_slice)
-    }
-}
-
-/// Reads nodes back: fetches their blobs and chunks and decodes them, in the order given.
-///
-/// # Errors
-/// What the store says.
-pub async fn decode_nodes(
-    store: &dyn Store,
-    nodes: &[quipu_dag::Node],
-) -> Result<Vec<Decoded>, quipu_store::StoreError> {
-    let mut objects = Objects::default();
-    let mut ids: Vec<BlobId> = nodes.iter().flat_map(|node| node.record.parts.iter().copied()).collect();
-    ids.sort_unstable();
-    ids.dedup();
-    for some in ids.chunks(4096) {
-        let found = store.blobs(some).await?;
-        objects.blobs.extend(found.into_iter().flatten().map(|blob| (blob.id, blob)));
-    }
-    for node in nodes {
-        for chunk in quipu_transcript::chunks_of(node, &objects) {
-            if let std::collections::hash_map::Entry::Vacant(place) = objects.chunks.entry(chunk) {
-                // An image that is gone leaves a gap, not a dead session.
-                if let Ok(bytes) = store.chunk(chunk, 0..u64::MAX).await {
-                    place.insert(bytes);
-                }
-            }
-        }
-    }
-    Ok(nodes.iter().map(|node| quipu_transcript::decode(node, &objects)).collect())
 }
 
 pub(crate) async fn read_past(store: &dyn Store, id: &SessionId, head: NodeId) -> Result<Past, OpenError> {

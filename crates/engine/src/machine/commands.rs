@@ -1,6 +1,6 @@
 //! What commands do to the machine.
 
-use quipu_protocol::{Ack, Answer, AskId, Command, Content, Event, ItemId, Message, Part, RunId, When};
+use quipu_protocol::{Ack, Answer, AskId, Command, Content, Event, Message, Part, RunId, When};
 
 use super::batch::{self, State, refusal, step_key};
 use super::{CommitError, Done, Effect, Fresh, Machine, Phase, Plan, PlanOp, Queue, Refused, ReplyId, Run, Tag, Waiting};
@@ -25,14 +25,14 @@ impl Machine {
             }
             Command::Continue => self.go_on(reply, fresh.run),
             Command::Unqueue { items } => {
-                let all = self.steering.iter().chain(&self.follow_up);
-                let taken: Vec<&Waiting> =
-                    all.filter(|item| items.is_empty() || items.contains(&item.id)).collect();
-                let ops = taken
-                    .iter()
-                    .map(|item| PlanOp::Take { session: item.session.clone(), item: item.id.clone() })
-                    .collect();
-                let items: Vec<ItemId> = taken.iter().map(|item| item.id.clone()).collect();
+                let mut taken = Vec::new();
+                for (queue, list) in [(Queue::Steering, &mut self.steering), (Queue::FollowUp, &mut self.follow_up)] {
+                    let wanted = |item: &mut Waiting| items.is_empty() || items.contains(&item.id);
+                    taken.extend(list.extract_if(.., wanted).map(|item| (queue, item)));
+                }
+                let take = |item: &Waiting| PlanOp::Take { session: item.session.clone(), item: item.id.clone() };
+                let ops = taken.iter().map(|(_, item)| take(item)).collect();
+                let items = taken;
                 self.side_commit(Tag::Unqueue { reply, items }, ops, false);
             }
             Command::Abort(part) => {
@@ -113,23 +113,22 @@ impl Machine {
                     }
                 }
             },
-            Tag::Unqueue { reply, items } => match result {
-                Err(text) => self.out.push(Effect::Reply(reply, Err(Refused::Store(text)))),
-                Ok(()) => {
-                    let mut taken = Vec::new();
-                    for queue in [&mut self.steering, &mut self.follow_up] {
-                        queue.retain(|item| {
-                            let keep = !items.contains(&item.id);
-                            if !keep {
-                                taken.push(item.input.clone());
+            Tag::Unqueue { reply, items } => {
+                let answer = match result {
+                    Ok(()) => Ok(Ack::Unqueued(items.into_iter().map(|(_, item)| item.input).collect())),
+                    Err(text) => {
+                        for (queue, item) in items {
+                            match queue {
+                                Queue::Steering => self.steering.push(item),
+                                Queue::FollowUp => self.follow_up.push(item),
                             }
-                            keep
-                        });
+                        }
+                        Err(Refused::Store(text))
                     }
-                    self.out.push(Effect::Reply(reply, Ok(Ack::Unqueued(taken))));
-                    self.queue_changed();
-                }
-            },
+                };
+                self.out.push(Effect::Reply(reply, answer));
+                self.queue_changed();
+            }
             // A result that could not be kept early is kept with its batch, or that commit fails and says so.
             Tag::Result { run, turn, slot } => {
                 if let Some(Run { id, turn: now, phase: Phase::Tools(batch), .. }) = &mut self.run

@@ -15,7 +15,7 @@ use std::time::Duration;
 
 use quipu_protocol::{
     Ack, AssistantMessage, CallRecord, Ending, Entry, Epoch, Event, Limit, Message, MessageId, Model, ModelErrorKind,
-    ModelRequest, NodeId, Outcome, Queued, RunId, SessionId, SessionStart, StepInfo, StopReason, ToolCall, ToolSpec,
+    ModelError, ModelRequest, NodeId, Outcome, Queued, RunId, SessionId, SessionStart, StepInfo, StopReason, ToolCall, ToolSpec,
     Trouble, UnixMs,
 };
 use quipu_providers::{CallEnd, CallEvent};
@@ -75,7 +75,7 @@ enum Phase {
     /// A model call is under way.
     Calling { message: Option<MessageId>, attempt: u32 },
     /// The answer is being committed; its calls are being prepared.
-    Answered { message: MessageId, answer: Arc<Message>, error: Option<quipu_protocol::ModelError>, prepared: Vec<Prepared>, waiting: bool, kept: bool },
+    Answered { message: MessageId, answer: Arc<Message>, error: Option<ModelError>, prepared: Vec<Prepared>, waiting: bool, kept: bool },
     /// Tools run.
     Tools(Batch),
     /// The results are being committed.
@@ -272,16 +272,19 @@ impl Machine {
             return self.settle();
         }
         self.unsaved = plan.drafts;
-        if let Some(run) = &mut self.run
-            && let Phase::Answered { message, answer, .. } = &run.phase
-        {
-            let (id, message) = (message.clone(), answer.clone());
-            let error = quipu_protocol::ModelError::new(ModelErrorKind::Aborted, "the answer could not be stored");
-            self.emit(Event::MessageEnded { id, message, ending: Ending::Dropped(error) });
-        }
-        if let Some(run) = &self.run {
-            let turn = run.turn;
-            self.emit(Event::TurnEnded { turn });
+        let Some(run) = &mut self.run else { return };
+        let turn = run.turn;
+        match std::mem::replace(&mut run.phase, Phase::Saying) {
+            Phase::Answered { message: id, answer: message, .. } => {
+                let error = ModelError::new(ModelErrorKind::Aborted, "the answer could not be stored");
+                self.emit(Event::MessageEnded { id, message, ending: Ending::Dropped(error) });
+                self.emit(Event::TurnEnded { turn });
+            }
+            Phase::Results(batch) => {
+                self.tell_results(&batch);
+                self.emit(Event::TurnEnded { turn });
+            }
+            Phase::Saying | Phase::Calling { .. } | Phase::Tools(_) => {}
         }
         self.end_run(Outcome::StoreFailed(text));
     }
@@ -614,17 +617,19 @@ impl Machine {
         self.commit(Tag::Results, drafts, ops, true);
     }
 
-    fn results_kept(&mut self, plan: &Plan, nodes: &[NodeId]) {
-        let Some(Run { turn, phase: Phase::Results(batch), .. }) = &mut self.run else { return };
-        let (turn, batch) = (*turn, std::mem::take(batch));
-        let mut terminate = true;
-        for slot in &batch.slots {
-            let State::Done(done) = &slot.state else { continue };
-            terminate &= done.terminate;
-            if !slot.told {
+    fn tell_results(&mut self, batch: &Batch) {
+        for slot in batch.slots.iter().filter(|slot| !slot.told) {
+            if let State::Done(done) = &slot.state {
                 self.emit(Event::ToolEnded { call: slot.call.id.clone(), result: Arc::new(done.result.clone()) });
             }
         }
+    }
+
+    fn results_kept(&mut self, plan: &Plan, nodes: &[NodeId]) {
+        let Some(Run { turn, phase: Phase::Results(batch), .. }) = &mut self.run else { return };
+        let (turn, batch) = (*turn, std::mem::take(batch));
+        let terminate = batch.slots.iter().all(|slot| matches!(&slot.state, State::Done(done) if done.terminate));
+        self.tell_results(&batch);
         self.announce_messages(plan, nodes);
         self.emit(Event::TurnEnded { turn });
         self.after_turn(if terminate { Went::Done } else { Went::On });

@@ -21,7 +21,7 @@ enum Move {
     Continue,
     Answer(u8, bool),
     Commit(u8),
-    Stream(u8),
+    Stream,
     Prepare(u8),
     Tool(u8),
     Askers(bool),
@@ -37,7 +37,7 @@ fn moves() -> impl Strategy<Value = Vec<Move>> {
         1 => Just(Move::Continue),
         2 => (any::<u8>(), any::<bool>()).prop_map(|(which, yes)| Move::Answer(which, yes)),
         12 => any::<u8>().prop_map(Move::Commit),
-        12 => any::<u8>().prop_map(Move::Stream),
+        12 => Just(Move::Stream),
         6 => any::<u8>().prop_map(Move::Prepare),
         8 => any::<u8>().prop_map(Move::Tool),
         1 => any::<bool>().prop_map(Move::Askers),
@@ -275,12 +275,7 @@ impl World {
                 let call = self.tools.get(usize::from(choice) % self.tools.len().max(1)).map(|tool| tool.2.id.clone());
                 self.command(Command::Abort(Part::Tool(call.unwrap_or_else(|| "none".into()))));
             }
-            Move::Unqueue => {
-                // What is on its way into or out of a queue is not to be taken twice.
-                if self.commits.is_empty() {
-                    self.command(Command::Unqueue { items: Vec::new() });
-                }
-            }
+            Move::Unqueue => self.command(Command::Unqueue { items: Vec::new() }),
             Move::Continue => self.command(Command::Continue),
             Move::Answer(which, yes) => {
                 let ask = self.asks.get(usize::from(which) % self.asks.len().max(1)).cloned();
@@ -288,7 +283,7 @@ impl World {
                 self.command(Command::Answer { ask: ask.unwrap_or_else(|| "none".into()), answer });
             }
             Move::Commit(choice) => self.commit(choice),
-            Move::Stream(_) => self.stream(),
+            Move::Stream => self.stream(),
             Move::Prepare(choice) => self.prepare(choice),
             Move::Tool(choice) => self.tool(choice),
             Move::Askers(some) => self.give(Input::Askers(usize::from(some))),

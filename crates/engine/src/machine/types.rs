@@ -95,8 +95,8 @@ pub(crate) enum Tag {
     Start { reply: Option<ReplyId> },
     /// An item for a queue.
     Queue { reply: ReplyId, item: Waiting, follow_up: bool },
-    /// Items taken back.
-    Unqueue { reply: ReplyId, items: Vec<ItemId> },
+    /// Items taken back: out of their queues at once, so that no turn takes them as well.
+    Unqueue { reply: ReplyId, items: Vec<(Queue, Waiting)> },
     /// An answer of the model.
     Assistant,
     /// One result of a batch, kept until the batch is done.

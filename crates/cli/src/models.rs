@@ -1,0 +1,65 @@
+//! `quipu models`: what can be called.
+
+use std::io::Write as _;
+
+use quipu_protocol::Model;
+use quipu_providers::is_supported;
+
+use crate::args::{ModelsArgs, StoreArg};
+use crate::exit::Failure;
+use crate::print::{Paint, note, printable};
+use crate::setup::Place;
+
+pub(crate) fn run(args: &ModelsArgs) -> Result<(), Failure> {
+    let settings = Place::find(&StoreArg::default())?.settings();
+    let wanted = args.search.as_deref().unwrap_or_default().to_lowercase();
+    let matches = |model: &Model| {
+        let id = format!("{}/{}", model.provider, model.id).to_lowercase();
+        id.contains(&wanted) || model.name.to_lowercase().contains(&wanted)
+    };
+    let mut out = std::io::BufWriter::new(std::io::stdout().lock());
+    let paint = Paint::stdout();
+    let (mut shown, mut hidden) = (0, 0);
+    for model in settings.models().into_iter().filter(|model| matches(model)) {
+        let available = settings.is_available(&model);
+        if !available && !args.all {
+            hidden += 1;
+            continue;
+        }
+        shown += 1;
+        if args.json {
+            let line = serde_json::json!({
+                "provider": model.provider,
+                "id": model.id,
+                "name": model.name,
+                "api": model.api,
+                "contextWindow": model.context_window,
+                "maxTokens": model.max_tokens,
+                "reasoning": model.reasoning,
+                "input": model.input,
+                "cost": model.cost,
+                "available": available,
+                "supported": is_supported(&model),
+            });
+            writeln!(out, "{line}")?;
+            continue;
+        }
+        let why = match (available, is_supported(&model)) {
+            (true, _) => "",
+            (false, true) => "  (no credential)",
+            (false, false) => "  (its wire is not spoken yet)",
+        };
+        let name = printable(&format!("{}/{}", model.provider, model.id));
+        let limits = format!("{}k window, {}k out", model.context_window / 1000, model.max_tokens / 1000);
+        let price = format!("${}/${} per million", model.cost.input, model.cost.output);
+        writeln!(out, "{}  {limits}, {price}{}", paint.bold(&name), paint.dim(why))?;
+    }
+    out.flush()?;
+    if !args.json && hidden > 0 {
+        note(format!("{hidden} more without a credential or on a wire that is not spoken yet: quipu models --all"));
+    }
+    if !args.json && shown + hidden == 0 {
+        note("No model matches.");
+    }
+    Ok(())
+}
