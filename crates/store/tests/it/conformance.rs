@@ -1,0 +1,538 @@
+//! What every store must do, written against the trait alone.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures_util::future::join_all;
+use quipu_protocol::{
+    AssistantMessage, BlobId, ChunkId, Content, Entry, Json, Message, NodeId, RunId, SessionId,
+};
+use quipu_store::{
+    Action, ActionQuery, Commit, Expect, Fence, FoundBy, InboxItem, NewChunk, Op, Owner, RefMove, RefName,
+    Resolved, Scope, SessionQuery, Spelling, SqliteStore, Step, StepCall, StepState, Store, StoreError,
+    Until, Upkeep, decode_nodes,
+};
+
+use crate::support::*;
+
+#[tokio::test]
+async fn in_memory() {
+    let store = SqliteStore::in_memory().unwrap();
+    conform(&store).await;
+    upkeep(&store).await;
+}
+
+#[tokio::test]
+async fn in_a_file() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = open(&dir.path().join("quipu.db"));
+    conform(&store).await;
+    upkeep(&store).await;
+}
+
+/// Every law in turn, on one store.
+async fn conform(store: &dyn Store) {
+    objects(store).await;
+    refs(store).await;
+    refused_commits_leave_nothing(store).await;
+    many_at_once(store).await;
+    walks(store).await;
+    names(store).await;
+    action_log(store).await;
+    session_rows(store).await;
+    open_ends(store).await;
+    leases(store).await;
+    chunks(store).await;
+    differences(store).await;
+    limits(store).await;
+    changes(store).await;
+}
+
+async fn upkeep(store: &(impl Store + Upkeep)) {
+    let report = store.check().await.unwrap();
+    assert_eq!(report.problems, []);
+    assert!(report.nodes > 100 && report.chunks > 40 && report.sessions == 3, "{report:?}");
+    let before = store.sessions(SessionQuery::default()).await.unwrap();
+    store.rebuild().await.unwrap();
+    assert_eq!(store.sessions(SessionQuery::default()).await.unwrap(), before);
+    assert_eq!(store.check().await.unwrap().problems, []);
+    let dir = tempfile::tempdir().unwrap();
+    let copy = dir.path().join("copy.db");
+    store.backup(&copy).await.unwrap();
+    assert!(matches!(store.backup(&copy).await, Err(StoreError::Io { .. })), "a backup overwrites nothing");
+    let copy = open(&copy);
+    assert_eq!(copy.sessions(SessionQuery::default()).await.unwrap(), before);
+    assert_eq!(copy.check().await.unwrap().problems, []);
+}
+
+async fn objects(store: &dyn Store) {
+    let (node, blob) = text_node(None, "user", "objects \u{0}é😀", T);
+    let mut full = node.clone();
+    full.config = Some("{\"agent\":\"quipu\"}".to_owned());
+    let commit = Commit { blobs: vec![blob.clone()], nodes: vec![full.clone()], ..Commit::default() };
+    store.commit(commit.clone()).await.unwrap();
+    // Again: the same objects are the same rows, and the first writer's stay.
+    store.commit(Commit { nodes: vec![node.clone()], ..commit }).await.unwrap();
+    let unknown = NodeId([7; 32]);
+    assert_eq!(
+        store.nodes(&[unknown, node.id, node.id]).await.unwrap(),
+        [None, Some(full.clone()), Some(full)]
+    );
+    assert_eq!(store.blobs(&[blob.id, BlobId([7; 32])]).await.unwrap(), [Some(blob), None]);
+    assert_eq!(store.nodes(&[]).await.unwrap(), []);
+}
+
+async fn refs(store: &dyn Store) {
+    let name = RefName::from("refs/one");
+    assert_eq!(store.head(&name).await.unwrap(), None);
+    let (a, mut commit) = text_commit(None, "ref a", T);
+    commit.moves.push(RefMove::swap(name.clone(), None, a, "create"));
+    store.commit(commit).await.unwrap();
+    assert_eq!(store.head(&name).await.unwrap(), Some(a));
+
+    let (b, mut commit) = text_commit(Some(a), "ref b", T + 1);
+    commit.moves.push(RefMove::swap(name.clone(), None, b, "create twice"));
+    let error = store.commit(commit.clone()).await.unwrap_err();
+    assert_eq!(error, StoreError::Conflict { name: name.clone(), found: Some(a) });
+    commit.moves = vec![
+        RefMove::swap(name.clone(), Some(a), b, "step"),
+        RefMove::publish(RefName::PI_HEAD.into(), b, "publish"),
+    ];
+    store.commit(commit).await.unwrap();
+    let heads = store.heads("refs/").await.unwrap();
+    assert_eq!(
+        heads.iter().map(|head| (head.name.as_str(), head.node)).collect::<Vec<_>>(),
+        [("refs/one", b)]
+    );
+    assert_eq!(store.head(&RefName::PI_HEAD.into()).await.unwrap(), Some(b));
+    // Nothing in a prefix has a meaning of its own.
+    assert_eq!(store.heads("refs_").await.unwrap(), []);
+    assert_eq!(store.heads("%").await.unwrap(), []);
+
+    let moved = |expect, to| RefMove { name: name.clone(), expect, to, fence: None, why: String::new() };
+    let remove = Commit { moves: vec![moved(Expect::At(a), None)], ..Commit::default() };
+    assert!(matches!(store.commit(remove).await, Err(StoreError::Conflict { .. })));
+    let remove = Commit { moves: vec![moved(Expect::At(b), None)], ..Commit::default() };
+    store.commit(remove).await.unwrap();
+    assert_eq!(store.head(&name).await.unwrap(), None);
+    let nowhere = Commit { moves: vec![moved(Expect::Any, Some(NodeId([9; 32])))], ..Commit::default() };
+    assert!(matches!(store.commit(nowhere).await, Err(StoreError::Missing { .. })));
+}
+
+async fn refused_commits_leave_nothing(store: &dyn Store) {
+    let (orphan, commit) = text_commit(Some(NodeId([3; 32])), "no parent", T);
+    assert!(matches!(store.commit(commit.clone()).await, Err(StoreError::Missing { .. })));
+    assert_eq!(store.nodes(&[orphan]).await.unwrap(), [None]);
+    assert_eq!(store.blobs(&[commit.blobs[0].id]).await.unwrap(), [None]);
+
+    let (partless, mut commit) = text_commit(None, "no part", T);
+    commit.blobs.clear();
+    assert!(matches!(store.commit(commit).await, Err(StoreError::Missing { .. })));
+    assert_eq!(store.nodes(&[partless]).await.unwrap(), [None]);
+}
+
+async fn many_at_once(store: &dyn Store) {
+    // A hundred commits that are queued together; each third is refused, and takes nobody with it.
+    let commits: Vec<_> = (0..100)
+        .map(|n| {
+            let (id, mut commit) = text_commit(None, &format!("one of many {n}"), T + n);
+            if n % 3 == 0 {
+                commit.moves.push(RefMove::swap("refs/none".into(), Some(NodeId([1; 32])), id, ""));
+            }
+            (n, id, commit)
+        })
+        .collect();
+    let results = join_all(commits.iter().map(|(_, _, commit)| store.commit(commit.clone()))).await;
+    for ((n, id, _), result) in commits.iter().zip(results) {
+        let kept = store.nodes(&[*id]).await.unwrap()[0].is_some();
+        assert_eq!(kept, n % 3 != 0);
+        match result {
+            Ok(()) => assert!(kept),
+            Err(error) => assert_eq!(error, StoreError::Conflict { name: "refs/none".into(), found: None }),
+        }
+    }
+}
+
+async fn walks(store: &dyn Store) {
+    // A trunk of 40, a branch of 30 at its 20th node, a root elsewhere.
+    let mut trunk: Vec<NodeId> = Vec::new();
+    for n in 0..40 {
+        let role = if n == 10 { "compactionSummary" } else { "user" };
+        let (node, blob) = text_node(trunk.last().copied(), role, &format!("trunk {n}"), T + n);
+        trunk.push(node.id);
+        store.commit(Commit { blobs: vec![blob], nodes: vec![node], ..Commit::default() }).await.unwrap();
+    }
+    let mut branch = trunk[..20].to_vec();
+    let mut commit = Commit::default();
+    for n in 0..30 {
+        let (node, blob) = text_node(branch.last().copied(), "user", &format!("branch {n}"), T + n);
+        branch.push(node.id);
+        commit.blobs.push(blob);
+        commit.nodes.push(node);
+    }
+    store.commit(commit).await.unwrap();
+    let (alone, commit) = text_commit(None, "alone", T);
+    store.commit(commit).await.unwrap();
+
+    let ids = |nodes: Vec<quipu_dag::Node>| nodes.iter().map(|node| node.id).collect::<Vec<_>>();
+    let (top, tip) = (trunk[39], branch[49]);
+    assert_eq!(ids(store.lineage(top, Until::Root).await.unwrap()), trunk);
+    assert_eq!(ids(store.lineage(tip, Until::Root).await.unwrap()), branch);
+    assert_eq!(ids(store.lineage(tip, Until::Count(31)).await.unwrap()), branch[19..]);
+    assert_eq!(ids(store.lineage(tip, Until::Count(0)).await.unwrap()), []);
+    assert_eq!(ids(store.lineage(tip, Until::Count(usize::MAX)).await.unwrap()), branch);
+    assert_eq!(ids(store.lineage(tip, Until::Node(trunk[7])).await.unwrap()), branch[7..]);
+    assert_eq!(ids(store.lineage(tip, Until::Node(tip)).await.unwrap()), [tip]);
+    assert_eq!(ids(store.lineage(tip, Until::Checkpoint).await.unwrap()), branch[10..]);
+    assert_eq!(ids(store.lineage(trunk[9], Until::Checkpoint).await.unwrap()), trunk[..10]);
+    for end in [top, alone, NodeId([8; 32])] {
+        assert!(matches!(store.lineage(tip, Until::Node(end)).await, Err(StoreError::Missing { .. })));
+    }
+    assert!(matches!(store.lineage(NodeId([8; 32]), Until::Root).await, Err(StoreError::Missing { .. })));
+
+    for depth in 0..50_u32 {
+        assert_eq!(store.ancestor(tip, depth).await.unwrap(), Some(branch[depth as usize]));
+    }
+    assert_eq!(store.ancestor(tip, 50).await.unwrap(), None);
+    assert_eq!(store.ancestor(NodeId([8; 32]), 0).await.unwrap(), None);
+
+    for (a, b, expect) in [
+        (top, tip, Some(trunk[19])),
+        (tip, top, Some(trunk[19])),
+        (tip, trunk[5], Some(trunk[5])),
+        (trunk[5], tip, Some(trunk[5])),
+        (tip, tip, Some(tip)),
+        (tip, alone, None),
+        (alone, tip, None),
+        (tip, NodeId([8; 32]), None),
+    ] {
+        assert_eq!(store.fork_point(a, b).await.unwrap(), expect);
+    }
+    let edges = store.children(&[trunk[19], tip, alone, trunk[0]]).await.unwrap();
+    let edges: Vec<_> = edges.iter().map(|edge| (edge.parent, edge.child)).collect();
+    assert_eq!(edges, [(trunk[19], trunk[20]), (trunk[19], branch[20]), (trunk[0], trunk[1])]);
+}
+
+async fn names(store: &dyn Store) {
+    let external = |parent, text: &str, id: &str, at| {
+        let (node, blob) = text_node(parent, "user", text, at);
+        let record = quipu_dag::NodeRecord { external_id: Some(id.to_owned()), ..node.record };
+        let node = quipu_dag::Node::new(record, None, None);
+        (node.id, Commit { blobs: vec![blob], nodes: vec![node], ..Commit::default() })
+    };
+    let (a, commit) = external(None, "first", "a1b2c3d4", T);
+    store.commit(commit).await.unwrap();
+    let (b, commit) = external(Some(a), "second", "a1b2c3d4", T + 5);
+    store.commit(commit).await.unwrap();
+    let (c, mut commit) = external(None, "third", "deadbeef%", T + 6);
+    commit.moves.push(RefMove::publish("tags/third".into(), c, ""));
+    store.commit(commit).await.unwrap();
+    // An external id that is also the beginning of another node's hash.
+    let (d, commit) = external(None, "fourth", &c.to_string()[..8], T + 7);
+    store.commit(commit).await.unwrap();
+
+    let ask = async |spelling: &str, head: Option<NodeId>| match store
+        .resolve(&Spelling::from(spelling), &Scope { head })
+        .await
+        .unwrap()
+    {
+        Resolved::One(one) => vec![(one.node, one.by)],
+        Resolved::Many(many) => many.iter().map(|one| (one.node, one.by)).collect(),
+        Resolved::None => vec![],
+    };
+    let (hex_a, hex_c) = (a.to_string(), c.to_string());
+    assert_eq!(ask("HEAD", None).await, []);
+    assert_eq!(ask("HEAD", Some(a)).await, [(a, FoundBy::Head)]);
+    assert_eq!(ask(&hex_a, None).await, [(a, FoundBy::Hash)]);
+    assert_eq!(ask(&hex_a.to_uppercase(), None).await, [(a, FoundBy::Hash)]);
+    assert_eq!(ask(&hex_a[..12], None).await, [(a, FoundBy::Hash)]);
+    assert_eq!(ask(&hex_a[..3], None).await, [], "too short to mean anything");
+    assert_eq!(ask("a1b2c3d4", None).await, [(b, FoundBy::ExternalId)], "the newest of equals");
+    assert_eq!(ask("a1b2c3d4", Some(a)).await, [(a, FoundBy::ExternalId)], "the one on the head's lineage");
+    assert_eq!(ask("pi:a1b2c3d4", None).await, [(b, FoundBy::ExternalId)]);
+    assert_eq!(ask(&hex_c[..8], None).await, [(d, FoundBy::ExternalId), (c, FoundBy::Hash)], "ambiguous");
+    assert_eq!(ask(&format!("ext:{}", &hex_c[..8]), None).await, [(d, FoundBy::ExternalId)]);
+    assert_eq!(ask("tags/third", None).await, [(c, FoundBy::Ref)]);
+    for nothing in ["", "%", "____", "deadbeef", "pi:", "ffffffffffff", &"f".repeat(64), &"x".repeat(100_000)]
+    {
+        assert_eq!(ask(nothing, None).await, [], "{nothing:.20}");
+    }
+    assert_eq!(ask("deadbeef%", None).await, [(c, FoundBy::ExternalId)]);
+}
+
+async fn action_log(store: &dyn Store) {
+    let (a, mut commit) = text_commit(None, "logged a", T);
+    let action = |kind: &str, from, to| Action {
+        timestamp: T,
+        kind: kind.to_owned(),
+        from,
+        to,
+        metadata: Some("{\"note\":1}".to_owned()),
+    };
+    commit.actions.push(action("BOOT", None, Some(a)));
+    store.commit(commit).await.unwrap();
+    let (b, mut commit) = text_commit(Some(a), "logged b", T + 1);
+    commit.actions.push(action("QUIPU_STEP", Some(a), Some(b)));
+    commit.actions.push(action("INCARNATE", Some(b), None));
+    store.commit(commit).await.unwrap();
+
+    let ask = async |query: ActionQuery| {
+        let found = store.actions(query).await.unwrap();
+        found.into_iter().map(|row| (row.id, row.action.kind)).collect::<Vec<_>>()
+    };
+    let all = ask(ActionQuery::default()).await;
+    assert_eq!(
+        all.iter().map(|(_, kind)| kind.as_str()).collect::<Vec<_>>(),
+        ["INCARNATE", "QUIPU_STEP", "BOOT"]
+    );
+    assert_eq!(ask(ActionQuery { limit: Some(1), ..ActionQuery::default() }).await, all[..1]);
+    assert_eq!(ask(ActionQuery { before: Some(all[0].0), ..ActionQuery::default() }).await, all[1..]);
+    assert_eq!(ask(ActionQuery { kinds: vec!["BOOT".to_owned()], ..ActionQuery::default() }).await, all[2..]);
+    assert_eq!(ask(ActionQuery { lineage: Some(b), ..ActionQuery::default() }).await, all[1..]);
+    assert_eq!(ask(ActionQuery { lineage: Some(a), ..ActionQuery::default() }).await, all[2..]);
+    let newest = store.actions(ActionQuery { limit: Some(1), ..ActionQuery::default() }).await.unwrap();
+    assert_eq!(newest[0].action, action("INCARNATE", Some(b), None));
+}
+
+async fn session_rows(store: &dyn Store) {
+    let one = SessionId::from("0190a5c0-1111-7000-8000-000000000001");
+    let two = SessionId::from("0190a5c0-1111-7000-8000-000000000002");
+    let (base, mut commit) = entry_commit(None, &session_start(&one, "/work", None), T + 1000);
+    commit.moves.push(RefMove::swap(RefName::session(&one), None, base, "start"));
+    store.commit(commit).await.unwrap();
+    let (asked, mut commit) = entry_commit(Some(base), &user("\n  fix\u{1b}[31m it \nplease", T), T + 1001);
+    commit.moves.push(RefMove::swap(RefName::session(&one), Some(base), asked, "step"));
+    store.commit(commit).await.unwrap();
+    let mut answer = AssistantMessage {
+        content: vec![Content::text("done")],
+        api: String::new(),
+        provider: String::new(),
+        model: String::new(),
+        usage: quipu_protocol::Usage::default(),
+        stop_reason: quipu_protocol::StopReason::Stop,
+        timestamp: T,
+        response_model: None,
+        response_id: None,
+        error_message: None,
+        raw_stop_reason: None,
+    };
+    answer.usage.cost.total = 0.25;
+    let answer = Entry::Message(Message::Assistant(answer));
+    let (answered, mut commit) = entry_commit(Some(asked), &answer, T + 1002);
+    commit.moves.push(RefMove::swap(RefName::session(&one), Some(asked), answered, "step"));
+    store.commit(commit).await.unwrap();
+    // A branch: another session below the question.
+    let (fork, mut commit) =
+        entry_commit(Some(asked), &session_start(&two, "/other", Some(one.clone())), T + 1003);
+    commit.moves.push(RefMove::swap(RefName::session(&two), None, fork, "start"));
+    store.commit(commit).await.unwrap();
+    let (again, commit) = entry_commit(Some(fork), &user("another way", T), T + 1004);
+    store.commit(commit).await.unwrap();
+
+    let rows = store.sessions(SessionQuery::default()).await.unwrap();
+    let [second, first] = &rows[..] else { panic!("{rows:?}") };
+    assert_eq!((&first.id, first.head, first.base), (&one, Some(answered), base));
+    assert_eq!(
+        (first.title.as_str(), first.cwd.as_str(), first.agent.as_str()),
+        ("fix[31m it", "/work", "quipu")
+    );
+    assert_eq!((first.model.as_str(), first.parent.as_ref()), ("demo-1", None));
+    assert_eq!((first.entries, first.cost, first.created, first.updated), (2, 0.25, T + 1000, T + 1002));
+    assert_eq!((&second.id, second.head, second.title.as_str()), (&two, Some(fork), "another way"));
+    assert_eq!((second.entries, second.cost, second.parent.as_ref()), (1, 0.0, Some(&one)));
+
+    let ask =
+        async |query| store.sessions(query).await.unwrap().into_iter().map(|row| row.id).collect::<Vec<_>>();
+    assert_eq!(
+        ask(SessionQuery { cwd: Some("/work".to_owned()), ..SessionQuery::default() }).await,
+        [one.clone()]
+    );
+    assert_eq!(ask(SessionQuery { cwd: Some("/wor%".to_owned()), ..SessionQuery::default() }).await, []);
+    assert_eq!(ask(SessionQuery { limit: Some(1), ..SessionQuery::default() }).await, [two.clone()]);
+    assert_eq!(ask(SessionQuery { id: Some(one.clone()), ..SessionQuery::default() }).await, [one.clone()]);
+
+    let ask = async |spelling: &str| store.resolve(&spelling.into(), &Scope::default()).await.unwrap();
+    match ask(one.as_str()).await {
+        Resolved::One(found) => {
+            assert_eq!((found.node, found.by), (answered, FoundBy::Session));
+            assert_eq!((found.role.as_str(), found.session), ("assistant", Some(one.clone())));
+        }
+        other => panic!("{other:?}"),
+    }
+    assert!(matches!(ask("0190a5c0-1111").await, Resolved::Many(both) if both.len() == 2));
+    assert!(
+        matches!(ask("0190a5c0-1111-7000-8000-000000000002").await, Resolved::One(one) if one.node == fork)
+    );
+    assert!(matches!(ask(&again.to_string()).await, Resolved::One(one) if one.session == Some(two.clone())));
+
+    // A session is named by its first node once its ref is gone.
+    let three = SessionId::from("short");
+    let (base, commit) = entry_commit(None, &session_start(&three, "/work", None), T + 1005);
+    store.commit(commit).await.unwrap();
+    assert!(matches!(ask("short").await, Resolved::One(one) if one.node == base));
+
+    let nodes = store.lineage(answered, Until::Root).await.unwrap();
+    let entries = decode_nodes(store, &nodes).await.unwrap();
+    assert_eq!(
+        entries.iter().map(|read| &read.entry).collect::<Vec<_>>(),
+        [&session_start(&one, "/work", None), &user("\n  fix\u{1b}[31m it \nplease", T), &answer]
+    );
+}
+
+async fn open_ends(store: &dyn Store) {
+    // One that exists, so that a check finds nothing orphaned.
+    let session = SessionId::from("short");
+    let run = RunId::from("run-1");
+    assert_eq!(store.pending(&session).await.unwrap(), quipu_store::Pending::default());
+    let item = |id: &str, text: &str| InboxItem {
+        id: id.into(),
+        queue: "steer".to_owned(),
+        input: Json::of(text).unwrap(),
+    };
+    let put = |item: &InboxItem| Op::InboxPut { session: session.clone(), item: item.clone() };
+    let take = |id: &str| Op::InboxTake { session: session.clone(), item: id.into() };
+    let step = |call: StepCall, state, data: Option<&[u8]>| Step {
+        run: run.clone(),
+        call,
+        state,
+        data: data.map(<[u8]>::to_vec),
+    };
+    let put_step = |step: &Step| Op::StepPut { session: session.clone(), step: step.clone() };
+    let tool = |call: &str| StepCall::Tool(call.into());
+    let commit = async |ops: Vec<Op>| store.commit(Commit { ops, ..Commit::default() }).await;
+
+    let (first, second) = (item("i1", "one"), item("i2", "two"));
+    // A model may call its call anything.
+    let model = step(StepCall::Model, StepState::Sent, Some(b"{}"));
+    let tools =
+        [step(tool("model"), StepState::Announced, None), step(tool("c2"), StepState::Announced, None)];
+    commit(vec![put(&first), put(&second), put_step(&model)]).await.unwrap();
+    commit(tools.iter().map(put_step).collect()).await.unwrap();
+    let pending = store.pending(&session).await.unwrap();
+    assert_eq!(pending.inbox, [first.clone(), second.clone()]);
+    assert_eq!(pending.steps, [model.clone(), tools[0].clone(), tools[1].clone()]);
+    assert_eq!(store.pending(&"other".into()).await.unwrap(), quipu_store::Pending::default());
+
+    assert!(commit(vec![put(&first)]).await.is_err(), "ids are unique in a session");
+    let done = step(tool("c2"), StepState::Done, Some(b"result\0"));
+    commit(vec![
+        take("i1"),
+        put_step(&step(tool("model"), StepState::Running, None)),
+        put_step(&done),
+        Op::StepRemove { session: session.clone(), run: run.clone(), call: StepCall::Model },
+    ])
+    .await
+    .unwrap();
+    let pending = store.pending(&session).await.unwrap();
+    assert_eq!(pending.inbox, [second]);
+    assert_eq!(pending.steps, [step(tool("model"), StepState::Running, None), done]);
+    // An input leaves once; the commit that would take it again keeps nothing.
+    let again = commit(vec![Op::RunRemove { session: session.clone(), run: run.clone() }, take("i1")]).await;
+    assert!(matches!(again, Err(StoreError::Missing { .. })));
+    assert_eq!(store.pending(&session).await.unwrap().steps.len(), 2);
+    commit(vec![Op::RunRemove { session: session.clone(), run: run.clone() }, take("i2")]).await.unwrap();
+    assert_eq!(store.pending(&session).await.unwrap(), quipu_store::Pending::default());
+}
+
+async fn leases(store: &dyn Store) {
+    let name = RefName::from("refs/leased");
+    let (me, you) = (Owner("me".to_owned()), Owner("you".to_owned()));
+    let hour = Duration::from_secs(3600);
+    let mine = store.lease(&name, &me, hour).await.unwrap();
+    assert_eq!(store.lease(&name, &me, hour).await.unwrap(), mine, "renewed");
+    let error = store.lease(&name, &you, hour).await.unwrap_err();
+    assert_eq!(error, StoreError::Fenced { name: name.clone(), owner: "me".to_owned() });
+
+    let (a, mut commit) = text_commit(None, "leased", T);
+    let moved = |fence| RefMove { fence, ..RefMove::publish(name.clone(), a, "") };
+    commit.moves = vec![moved(Some(Fence(mine.0 + 1)))];
+    assert!(matches!(store.commit(commit.clone()).await, Err(StoreError::Fenced { .. })));
+    commit.moves = vec![moved(Some(mine))];
+    store.commit(commit.clone()).await.unwrap();
+
+    store.lease(&name, &me, Duration::ZERO).await.unwrap();
+    let yours = store.lease(&name, &you, hour).await.unwrap();
+    assert!(yours > mine);
+    let error = store.commit(commit).await.unwrap_err();
+    assert_eq!(error, StoreError::Fenced { name: name.clone(), owner: "you".to_owned() });
+    assert!(store.lease(&name, &me, Duration::ZERO).await.is_err(), "only the holder gives back");
+}
+
+async fn chunks(store: &dyn Store) {
+    let all = 0..u64::MAX;
+    let cases: Vec<Vec<u8>> = vec![
+        Vec::new(),
+        b"x".to_vec(),
+        b"text ".repeat(1000),
+        noise(1, 10_000),
+        noise(2, (4 << 20) + 1),
+        b"a long line of a log\n".repeat(300_000),
+        noise(3, 5 << 20),
+    ];
+    for bytes in cases {
+        let id = chunk_id(&bytes);
+        assert!(matches!(store.chunk(id, all.clone()).await, Err(StoreError::Missing { .. })));
+        let chunk = NewChunk::Full { id, bytes: Arc::from(bytes.clone()) };
+        store.commit(Commit { chunks: vec![chunk.clone(), chunk], ..Commit::default() }).await.unwrap();
+        assert!(store.chunk(id, all.clone()).await.unwrap() == bytes);
+        let size = bytes.len();
+        for (from, to) in
+            [(0, 0), (0, 1), (3, 7), (1 << 20, (1 << 20) + 5), ((2 << 20) - 3, (3 << 20) + 9), (9, 2)]
+        {
+            let expect =
+                bytes.get(from.min(size)..to.clamp(from.min(size), size.max(from.min(size)))).unwrap_or(&[]);
+            let got = store.chunk(id, from as u64..to as u64).await.unwrap();
+            assert!(got == expect, "{from}..{to} of {size}");
+        }
+    }
+    assert!(matches!(store.chunk(ChunkId([1; 32]), all).await, Err(StoreError::Missing { .. })));
+}
+
+async fn differences(store: &dyn Store) {
+    // Bodies that grow in the middle, as requests do; more of them than differences may follow each other.
+    let mut bodies: Vec<Vec<u8>> = Vec::new();
+    for n in 0..80_u64 {
+        let mut body = noise(10, 20_000);
+        for k in 0..n {
+            body.extend_from_slice(&noise(100 + k, 300));
+        }
+        body.extend_from_slice(b"{\"tail\":true}");
+        bodies.push(body);
+    }
+    let mut base = ChunkId([2; 32]);
+    for body in &bodies {
+        let id = chunk_id(body);
+        // The first has no base that exists: it is kept whole.
+        let chunk = NewChunk::Delta { id, base, bytes: Arc::from(body.clone()) };
+        store.commit(Commit { chunks: vec![chunk], ..Commit::default() }).await.unwrap();
+        base = id;
+    }
+    for body in bodies.iter().rev() {
+        assert!(store.chunk(chunk_id(body), 0..u64::MAX).await.unwrap() == *body);
+    }
+    assert_eq!(store.chunk(base, 20_000..20_004).await.unwrap(), noise(100, 300)[..4]);
+    // Against something quite different, and against itself.
+    let other = noise(77, 50_000);
+    let id = chunk_id(&other);
+    let chunk = |base| NewChunk::Delta { id, base, bytes: Arc::from(other.clone()) };
+    store.commit(Commit { chunks: vec![chunk(id), chunk(base)], ..Commit::default() }).await.unwrap();
+    assert!(store.chunk(id, 0..u64::MAX).await.unwrap() == other);
+}
+
+async fn limits(store: &dyn Store) {
+    let (a, commit) = text_commit(None, "limits", T);
+    store.commit(commit).await.unwrap();
+    let long = RefName::from("x".repeat(2000));
+    let commit = Commit { moves: vec![RefMove::publish(long, a, "")], ..Commit::default() };
+    match store.commit(commit).await {
+        Err(StoreError::TooLarge { size: 2000, limit: 1024, .. }) => {}
+        other => panic!("{other:?}"),
+    }
+}
+
+async fn changes(store: &dyn Store) {
+    let changed = store.changed();
+    let (_, commit) = text_commit(None, "changed", T);
+    store.commit(commit).await.unwrap();
+    changed.await.unwrap();
+}
