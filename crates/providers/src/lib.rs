@@ -4,6 +4,30 @@
 //! here and nowhere else. Retrying the same bytes is this crate's business; another key or another model is
 //! not.
 
+pub mod anthropic;
+mod assemble;
+mod call;
+mod catalogue;
+mod credential;
+mod decode;
+mod failure;
+mod jsonc;
+pub mod laws;
+mod models_file;
+pub mod net;
 mod provider;
+mod select;
+mod settings;
+pub mod sse;
+mod surrogates;
+mod thinking;
+mod values;
 
+pub use anthropic::AnthropicMessages;
+pub use assemble::tool_arguments;
+pub use call::CallOptions;
+pub use credential::{AuthFile, AuthFileError, Credential, CredentialKind};
 pub use provider::*;
+pub use select::{FindError, Selection};
+pub use settings::{Settings, Warning, is_supported};
+pub use thinking::{clamp_level, level_name, levels, parse_level};

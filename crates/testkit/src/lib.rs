@@ -1,6 +1,15 @@
-//! What tests need and no user does: a fake model server, and the laws of event streams.
+//! A model server on the loopback address that answers by a script and keeps what it was asked.
 //!
-//! A dev-dependency only. It must not know the engine: it speaks HTTP on one side and `quipu-protocol` on the
-//! other.
+//! It speaks just enough HTTP to misbehave in every way that a real server does: any status, headers and bytes,
+//! halves of anything, silence, a reset connection. It must not know the crates that it helps to test; what is
+//! wrong in a test is a panic here.
 
-pub mod events;
+mod gate;
+mod reply;
+mod server;
+mod stream;
+
+pub use gate::Gate;
+pub use reply::Reply;
+pub use server::{Captured, FakeServer};
+pub use stream::Answer;

@@ -1,0 +1,138 @@
+//! The `anthropic-messages` wire.
+
+mod map;
+mod stream;
+mod wire;
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use futures_util::future::BoxFuture;
+use quipu_protocol::{Json, Model, ModelError, ModelErrorKind, ModelRequest};
+use reqwest::header::{
+    ACCEPT, ACCEPT_ENCODING, AUTHORIZATION, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue,
+};
+
+pub use stream::Decoder;
+
+use crate::call::{self, Target};
+use crate::credential::{Credential, CredentialKind};
+use crate::decode::Decode;
+use crate::{Call, CallEnd, CallOptions, Provider};
+
+/// The wire's name in catalogues and messages.
+pub const API: &str = "anthropic-messages";
+
+const VERSION: &str = "2023-06-01";
+/// Lets a model with a thinking budget think between tool calls.
+const INTERLEAVED_THINKING: &str = "interleaved-thinking-2025-05-14";
+/// Access tokens are taken only with this.
+const OAUTH: &str = "oauth-2025-04-20";
+/// How access tokens begin; they are sent as bearer tokens wherever they came from.
+const OAUTH_PREFIX: &str = "sk-ant-oat";
+
+/// Quirks of one model's server.
+struct Compat {
+    adaptive_thinking: bool,
+    cache_control_on_tools: bool,
+    empty_signature: bool,
+    session_header: bool,
+}
+
+impl Compat {
+    fn of(model: &Model) -> Self {
+        let compat = model.compat.as_ref().map(Json::value).unwrap_or_default();
+        let flag =
+            |name: &str, default| compat.get(name).and_then(serde_json::Value::as_bool).unwrap_or(default);
+        Self {
+            adaptive_thinking: flag("forceAdaptiveThinking", false),
+            cache_control_on_tools: flag("supportsCacheControlOnTools", true),
+            empty_signature: flag("allowEmptySignature", false),
+            session_header: flag("sendSessionAffinityHeaders", false),
+        }
+    }
+}
+
+/// One model behind this wire.
+#[derive(Debug)]
+pub struct AnthropicMessages {
+    target: Target,
+    options: CallOptions,
+}
+
+impl AnthropicMessages {
+    /// Calls to `model` at its base URL. `headers` are added to every request and win over our own; without a
+    /// credential none is sent.
+    ///
+    /// # Errors
+    /// `InvalidRequest` when the base URL is no HTTP URL, `Auth` when the credential cannot stand in a header.
+    pub fn new(
+        model: &Model,
+        credential: Option<&Credential>,
+        headers: &[(String, String)],
+        options: CallOptions,
+    ) -> Result<Self, ModelError> {
+        let base = model.base_url.trim_end_matches('/');
+        let path = if base.ends_with("/v1") { "/messages" } else { "/v1/messages" };
+        let mut all = HeaderMap::new();
+        all.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
+        all.insert(ACCEPT, HeaderValue::from_static("text/event-stream"));
+        all.insert(ACCEPT_ENCODING, HeaderValue::from_static("identity"));
+        all.insert("anthropic-version", HeaderValue::from_static(VERSION));
+        let mut betas = Vec::new();
+        if model.reasoning && !Compat::of(model).adaptive_thinking {
+            betas.push(INTERLEAVED_THINKING);
+        }
+        if let Some(credential) = credential {
+            let oauth = credential.secret.starts_with(OAUTH_PREFIX);
+            if oauth {
+                betas.push(OAUTH);
+            }
+            let (name, value) = match credential.kind {
+                CredentialKind::ApiKey if !oauth => {
+                    (HeaderName::from_static("x-api-key"), credential.secret.clone())
+                }
+                CredentialKind::ApiKey | CredentialKind::Bearer => {
+                    (AUTHORIZATION, format!("Bearer {}", credential.secret))
+                }
+            };
+            let mut value = HeaderValue::try_from(value).map_err(|_| {
+                ModelError::new(
+                    ModelErrorKind::Auth,
+                    format!(
+                        "The credential from {} holds a character that a header cannot carry, such as a line break.",
+                        credential.source
+                    ),
+                )
+            })?;
+            value.set_sensitive(true);
+            all.insert(name, value);
+        }
+        if !betas.is_empty() {
+            all.insert("anthropic-beta", call::header_value("anthropic-beta", &betas.join(","))?);
+        }
+        call::add_headers(&mut all, headers)?;
+        let secret = credential.map(|credential| credential.secret.clone());
+        Ok(Self { target: Target::new(&format!("{base}{path}"), all, secret)?, options })
+    }
+}
+
+impl Provider for AnthropicMessages {
+    fn encode(&self, request: &ModelRequest) -> Result<Bytes, ModelError> {
+        map::encode(request)
+    }
+
+    fn is_local(&self) -> bool {
+        self.target.is_local()
+    }
+
+    fn send(&self, call: Call) -> BoxFuture<'_, CallEnd> {
+        let session =
+            call.request.session.as_deref().filter(|_| Compat::of(&call.request.model).session_header);
+        let header = session.and_then(|session| HeaderValue::try_from(session).ok());
+        let extra = header.map(|value| (HeaderName::from_static("x-session-affinity"), value));
+        Box::pin(call::run(&self.target, &self.options, extra, call, |model: Arc<Model>, timestamp| {
+            Box::new(Decoder::new(model, timestamp)) as Box<dyn Decode>
+        }))
+    }
+}

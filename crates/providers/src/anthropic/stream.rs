@@ -1,0 +1,359 @@
+//! The answer: server-sent events to a message. Pure.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use quipu_protocol::{AssistantMessage, Json, Model, ModelError, ModelErrorKind, StopReason, UnixMs, Usage};
+use serde::Deserialize;
+use serde_json::value::RawValue;
+
+use super::wire::{CacheCreation, Event, MessageStart, OutputDetails, Part, WireUsage};
+use crate::CallEvent;
+use crate::assemble::{Assembler, Piece, malformed};
+use crate::decode::Decode;
+use crate::failure::{self, classify, read_complaint};
+use crate::sse::{SseDecoder, SseEvent};
+use crate::surrogates::lossy;
+
+/// More tokens than any answer has; larger counts are taken as this.
+const MAX_TOKENS: u64 = 1 << 40;
+
+/// Decodes one answer.
+#[derive(Debug)]
+pub struct Decoder {
+    model: Arc<Model>,
+    sse: SseDecoder,
+    answer: Assembler,
+    /// Inputs that came whole at the start of a tool call; used when no piece of it follows.
+    whole_inputs: BTreeMap<u64, String>,
+    stop: Option<String>,
+    explanation: Option<String>,
+    /// Something came that looks like an event.
+    heard: bool,
+    complete: bool,
+}
+
+impl Decoder {
+    /// A decoder for one answer of `model` to a call that began at `timestamp`.
+    pub fn new(model: Arc<Model>, timestamp: UnixMs) -> Self {
+        Self {
+            answer: Assembler::new(&model, timestamp),
+            model,
+            sse: SseDecoder::default(),
+            whole_inputs: BTreeMap::new(),
+            stop: None,
+            explanation: None,
+            heard: false,
+            complete: false,
+        }
+    }
+
+    /// Takes more bytes and adds what they mean to `out`. Bytes after the end of the answer are ignored.
+    ///
+    /// # Errors
+    /// What the server reported within the stream, or `Malformed` and `TooLarge` for what it must not send. The
+    /// messages are phrases that go on after the server's name.
+    pub fn push(&mut self, bytes: &[u8], out: &mut Vec<CallEvent>) -> Result<(), ModelError> {
+        if self.complete {
+            return Ok(());
+        }
+        let mut events = Vec::new();
+        let pushed = self.sse.push(bytes, &mut events);
+        self.heard |= !events.is_empty();
+        for event in &events {
+            self.event(event, out)?;
+        }
+        pushed.map_err(|error| ModelError::new(ModelErrorKind::TooLarge, format!("sent too much: {error}")))
+    }
+
+    /// The body is over.
+    ///
+    /// # Errors
+    /// `StreamEnded` when the answer is not complete.
+    pub fn end(&mut self, out: &mut Vec<CallEvent>) -> Result<(), ModelError> {
+        if self.complete {
+            return Ok(());
+        }
+        let mut events = Vec::new();
+        self.sse.finish(&mut events);
+        self.heard |= !events.is_empty();
+        for event in &events {
+            // What is left is often half an event. Only a whole one counts.
+            if serde_json::from_str::<&RawValue>(&event.data).is_ok() {
+                self.event(event, out)?;
+            }
+        }
+        if self.complete {
+            return Ok(());
+        }
+        let how = match (events.is_empty(), self.answer.has_begun()) {
+            (false, _) => "ended the answer in the middle of an event",
+            (true, true) => "ended the answer before it was complete",
+            (true, false) => "ended the answer before it began",
+        };
+        Err(ModelError::new(ModelErrorKind::StreamEnded, how))
+    }
+
+    /// Whether the answer is complete.
+    pub fn is_complete(&self) -> bool {
+        self.complete
+    }
+
+    /// The message, the events that this version does not know, and why the answer counts as failed: `error`,
+    /// or what a complete answer says of itself.
+    pub fn finish(mut self, error: Option<&ModelError>) -> (AssistantMessage, Vec<Json>, Option<ModelError>) {
+        let failure = error.cloned().or_else(|| self.conclude());
+        let (message, unknown) = self.answer.finish(&self.model, failure.as_ref());
+        (message, unknown, failure)
+    }
+
+    /// Sets the stop reason of a complete answer.
+    fn conclude(&mut self) -> Option<ModelError> {
+        let calls = self.answer.has_tool_calls();
+        let natural = if calls { StopReason::ToolUse } else { StopReason::Stop };
+        let word = self.stop.as_deref().unwrap_or_default();
+        let (reason, lossless) = match word {
+            "end_turn" => (natural, !calls),
+            "tool_use" => (natural, calls),
+            "max_tokens" => (StopReason::Length, true),
+            "model_context_window_exceeded" => (StopReason::Length, false),
+            "refusal" | "sensitive" => (StopReason::Error, false),
+            // `stop_sequence`, `pause_turn` and words that are not known yet.
+            _ => (natural, false),
+        };
+        let message = self.answer.message_mut();
+        message.stop_reason = reason;
+        message.raw_stop_reason = self.stop.clone().filter(|_| !lossless);
+        (reason == StopReason::Error).then(|| {
+            let why = self.explanation.as_ref().map(|why| format!(": {why}")).unwrap_or_default();
+            ModelError::new(ModelErrorKind::Refused, format!("The model declined to answer ({word}){why}."))
+        })
+    }
+
+    fn event(&mut self, sse: &SseEvent, out: &mut Vec<CallEvent>) -> Result<(), ModelError> {
+        if self.complete {
+            return Ok(());
+        }
+        let raw: &RawValue = serde_json::from_str(&sse.data).map_err(|_| {
+            malformed(format!("sent an event that is not JSON: {}", failure::quote(&sse.data)))
+        })?;
+        let Ok(event) = serde_json::from_str::<Event<'_>>(raw.get()) else {
+            return self.unknown(raw);
+        };
+        let kind = string(event.kind).unwrap_or_else(|| sse.event.clone());
+        match kind.as_str() {
+            "ping" => Ok(()),
+            "message_start" if !self.answer.has_begun() => {
+                self.start(event.message, out);
+                Ok(())
+            }
+            "content_block_start" => self.block_start(raw, &event, out),
+            "content_block_delta" => self.block_delta(raw, &event, out),
+            "content_block_stop" => match number(event.index) {
+                Some(wire) if self.answer.is_unknown(wire) => self.unknown(raw),
+                Some(wire) => {
+                    self.whole_input(wire, out)?;
+                    self.answer.end(wire, out)
+                }
+                None => Err(malformed("ended a block without saying which")),
+            },
+            "message_delta" => {
+                if let Some(delta) = read::<Part<'_>>(event.delta) {
+                    self.stop = string(delta.stop_reason).or_else(|| self.stop.take());
+                    self.explanation =
+                        delta.stop_details.and_then(explanation).or_else(|| self.explanation.take());
+                }
+                self.usage(event.usage);
+                Ok(())
+            }
+            "message_stop" => {
+                if !self.answer.has_begun() {
+                    return Err(malformed("ended an answer that it had not begun"));
+                }
+                while let Some((&wire, _)) = self.whole_inputs.first_key_value() {
+                    self.whole_input(wire, out)?;
+                }
+                self.answer.end_all(out);
+                self.complete = true;
+                Ok(())
+            }
+            "error" => {
+                let complaint = read_complaint(&sse.data);
+                let mut error = ModelError::new(
+                    classify(None, &complaint),
+                    format!("reported a failure: {} ({})", complaint.message, complaint.kind),
+                );
+                error.request_id = complaint.request_id;
+                Err(error)
+            }
+            _ => self.unknown(raw),
+        }
+    }
+
+    fn whole_input(&mut self, wire: u64, out: &mut Vec<CallEvent>) -> Result<(), ModelError> {
+        match self.whole_inputs.remove(&wire) {
+            Some(input) if self.answer.is_empty(wire) => {
+                self.answer.append(wire, Piece::Arguments, &input, out)
+            }
+            _ => Ok(()),
+        }
+    }
+
+    fn unknown(&mut self, raw: &RawValue) -> Result<(), ModelError> {
+        let event = Json::parse(raw.get()).map_err(|_| malformed("sent an event that is not JSON"))?;
+        self.answer.keep_unknown(event)
+    }
+
+    fn start(&mut self, message: Option<&RawValue>, out: &mut Vec<CallEvent>) {
+        if let Some(start) = read::<MessageStart<'_>>(message) {
+            self.usage(start.usage);
+            let model = string(start.model).filter(|model| *model != self.model.id && !model.is_empty());
+            let message = self.answer.message_mut();
+            message.response_id = string(start.id);
+            message.response_model = model;
+        }
+        self.answer.begin(out);
+    }
+
+    fn block_start(
+        &mut self,
+        raw: &RawValue,
+        event: &Event<'_>,
+        out: &mut Vec<CallEvent>,
+    ) -> Result<(), ModelError> {
+        let wire = number(event.index).ok_or_else(|| malformed("began a block without a number"))?;
+        let part: Part<'_> = read(event.content_block).unwrap_or_default();
+        let (first, piece) = match string(part.kind).as_deref() {
+            Some("text") => {
+                self.answer.start_text(wire, out)?;
+                (part.text, Piece::Text)
+            }
+            Some("thinking") => {
+                self.answer.start_thinking(wire, out)?;
+                if let Some(signature) = string(part.signature) {
+                    self.answer.sign(wire, &signature)?;
+                }
+                (part.thinking, Piece::Thinking)
+            }
+            Some("redacted_thinking") => {
+                self.answer.start_redacted(wire, string(part.data).unwrap_or_default(), out)?;
+                return Ok(());
+            }
+            Some("tool_use") => {
+                let id =
+                    string(part.id).filter(|id| !id.is_empty()).unwrap_or_else(|| format!("call_{wire}"));
+                self.answer.start_tool_call(wire, id.into(), string(part.name).unwrap_or_default(), out)?;
+                if let Some(input) = part.input.filter(|input| input.get() != "{}") {
+                    self.whole_inputs.insert(wire, serde_json::Value::from(input.get()).to_string());
+                }
+                return Ok(());
+            }
+            _ => {
+                self.answer.start_unknown(wire)?;
+                return self.unknown(raw);
+            }
+        };
+        match first {
+            Some(first) => self.answer.append(wire, piece, first.get(), out),
+            None => Ok(()),
+        }
+    }
+
+    fn block_delta(
+        &mut self,
+        raw: &RawValue,
+        event: &Event<'_>,
+        out: &mut Vec<CallEvent>,
+    ) -> Result<(), ModelError> {
+        let wire =
+            number(event.index).ok_or_else(|| malformed("sent a piece without the number of its block"))?;
+        if self.answer.is_unknown(wire) {
+            return self.unknown(raw);
+        }
+        let part: Part<'_> = read(event.delta).unwrap_or_default();
+        let (text, piece) = match string(part.kind).as_deref() {
+            Some("text_delta") => (part.text, Piece::Text),
+            Some("thinking_delta") => (part.thinking, Piece::Thinking),
+            Some("input_json_delta") => (part.partial_json, Piece::Arguments),
+            Some("signature_delta") => {
+                return self.answer.sign(wire, &string(part.signature).unwrap_or_default());
+            }
+            _ => return self.unknown(raw),
+        };
+        let text = text.ok_or_else(|| malformed(format!("sent an empty piece of block {wire}")))?;
+        self.answer.append(wire, piece, text.get(), out)
+    }
+
+    /// Counts are totals so far, not additions.
+    fn usage(&mut self, raw: Option<&RawValue>) {
+        let Some(wire) = read::<WireUsage<'_>>(raw) else { return };
+        let usage: &mut Usage = &mut self.answer.message_mut().usage;
+        let set = |place: &mut u64, raw| *place = number(raw).map_or(*place, |count| count.min(MAX_TOKENS));
+        set(&mut usage.input, wire.input_tokens);
+        set(&mut usage.output, wire.output_tokens);
+        set(&mut usage.cache_read, wire.cache_read_input_tokens);
+        set(&mut usage.cache_write, wire.cache_creation_input_tokens);
+        let creation = read::<CacheCreation<'_>>(wire.cache_creation);
+        if let Some(long) = creation.and_then(|creation| number(creation.ephemeral_1h_input_tokens)) {
+            usage.cache_write_1h = (long > 0).then_some(long.min(MAX_TOKENS));
+        }
+        let details = read::<OutputDetails<'_>>(wire.output_tokens_details);
+        if let Some(thinking) = details.and_then(|details| number(details.thinking_tokens)) {
+            usage.reasoning = Some(thinking.min(MAX_TOKENS));
+        }
+        usage.total_tokens = usage.input + usage.output + usage.cache_read + usage.cache_write;
+    }
+}
+
+impl Decode for Decoder {
+    fn push(&mut self, bytes: &[u8], out: &mut Vec<CallEvent>) -> Result<(), ModelError> {
+        Self::push(self, bytes, out)
+    }
+
+    fn end(&mut self, out: &mut Vec<CallEvent>) -> Result<(), ModelError> {
+        Self::end(self, out)
+    }
+
+    fn is_complete(&self) -> bool {
+        self.complete
+    }
+
+    fn has_heard(&self) -> bool {
+        self.heard
+    }
+
+    fn finish(
+        self: Box<Self>,
+        error: Option<&ModelError>,
+    ) -> (AssistantMessage, Vec<Json>, Option<ModelError>) {
+        Self::finish(*self, error)
+    }
+}
+
+fn read<'a, T: Deserialize<'a>>(raw: Option<&'a RawValue>) -> Option<T> {
+    serde_json::from_str(raw?.get()).ok()
+}
+
+fn string(raw: Option<&RawValue>) -> Option<String> {
+    lossy(raw?.get())
+}
+
+/// A count; fractions are cut, and what is negative or no number at all is none.
+fn number(raw: Option<&RawValue>) -> Option<u64> {
+    let text = raw?.get();
+    text.parse().ok().or_else(|| {
+        let value: f64 = text.parse().ok()?;
+        #[expect(
+            clippy::cast_possible_truncation,
+            clippy::cast_sign_loss,
+            reason = "saturates, and is not negative"
+        )]
+        (value >= 0.0).then_some(value as u64)
+    })
+}
+
+fn explanation(details: &RawValue) -> Option<String> {
+    let details: serde_json::Value = serde_json::from_str(details.get()).ok()?;
+    let text = details.get("explanation").or_else(|| details.get("message"))?.as_str()?;
+    Some(failure::quote(text)).filter(|text| !text.is_empty())
+}

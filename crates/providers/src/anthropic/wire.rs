@@ -1,0 +1,209 @@
+//! The shapes of the wire. Requests keep the order in which their members are declared: what changes least
+//! comes first, so that two consecutive bodies share a long beginning.
+
+use quipu_protocol::Json;
+use serde::{Deserialize, Serialize};
+use serde_json::value::RawValue;
+
+/// A request body.
+#[derive(Serialize)]
+pub(super) struct Request<'a> {
+    pub(super) model: &'a str,
+    pub(super) stream: bool,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub(super) tools: Vec<Tool<'a>>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub(super) system: Vec<Block<'a>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) thinking: Option<ThinkingMode>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) output_config: Option<OutputConfig>,
+    pub(super) messages: Vec<WireMessage<'a>>,
+    pub(super) max_tokens: u64,
+}
+
+#[derive(Serialize)]
+pub(super) struct Tool<'a> {
+    pub(super) name: &'a str,
+    pub(super) description: &'a str,
+    pub(super) input_schema: Json,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) cache_control: Option<CacheControl>,
+}
+
+/// Marks the end of a prefix that the server keeps for five minutes.
+#[derive(Serialize, Clone, Copy)]
+#[serde(tag = "type", rename_all = "snake_case")]
+pub(super) enum CacheControl {
+    Ephemeral,
+}
+
+#[derive(Serialize, Debug, PartialEq)]
+#[serde(tag = "type", rename_all = "snake_case")]
+pub(super) enum ThinkingMode {
+    Disabled,
+    Enabled { budget_tokens: u64, display: &'static str },
+    Adaptive { display: &'static str },
+}
+
+#[derive(Serialize, Debug, PartialEq)]
+pub(super) struct OutputConfig {
+    pub(super) effort: String,
+}
+
+#[derive(Serialize)]
+pub(super) struct WireMessage<'a> {
+    pub(super) role: Role,
+    pub(super) content: Vec<Block<'a>>,
+}
+
+#[derive(Serialize, Clone, Copy, PartialEq, Eq)]
+#[serde(rename_all = "lowercase")]
+pub(super) enum Role {
+    User,
+    Assistant,
+}
+
+#[derive(Serialize)]
+#[serde(tag = "type", rename_all = "snake_case")]
+pub(super) enum Block<'a> {
+    Text {
+        text: &'a str,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        cache_control: Option<CacheControl>,
+    },
+    Image {
+        source: ImageSource<'a>,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        cache_control: Option<CacheControl>,
+    },
+    Thinking {
+        thinking: &'a str,
+        signature: &'a str,
+    },
+    RedactedThinking {
+        data: &'a str,
+    },
+    ToolUse {
+        id: String,
+        name: String,
+        input: Json,
+    },
+    ToolResult {
+        tool_use_id: String,
+        content: Vec<Block<'a>>,
+        is_error: bool,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        cache_control: Option<CacheControl>,
+    },
+}
+
+#[derive(Serialize)]
+#[serde(tag = "type", rename_all = "lowercase")]
+pub(super) enum ImageSource<'a> {
+    Base64 { media_type: &'a str, data: &'a str },
+}
+
+impl Block<'_> {
+    /// Marks the block as the end of a cached prefix, where the wire allows it.
+    pub(super) fn mark(&mut self) {
+        match self {
+            Self::Text { cache_control, .. }
+            | Self::Image { cache_control, .. }
+            | Self::ToolResult { cache_control, .. } => *cache_control = Some(CacheControl::Ephemeral),
+            Self::Thinking { .. } | Self::RedactedThinking { .. } | Self::ToolUse { .. } => {}
+        }
+    }
+}
+
+/// One event of the answer. Members stay raw: what they must be depends on the type, and an event of an
+/// unknown type may use the same names for something else.
+#[derive(Deserialize)]
+pub(super) struct Event<'a> {
+    #[serde(borrow, rename = "type")]
+    pub(super) kind: Option<&'a RawValue>,
+    #[serde(borrow)]
+    pub(super) index: Option<&'a RawValue>,
+    #[serde(borrow)]
+    pub(super) message: Option<&'a RawValue>,
+    #[serde(borrow)]
+    pub(super) content_block: Option<&'a RawValue>,
+    #[serde(borrow)]
+    pub(super) delta: Option<&'a RawValue>,
+    #[serde(borrow)]
+    pub(super) usage: Option<&'a RawValue>,
+}
+
+/// The `message` of `message_start`.
+#[derive(Deserialize, Default)]
+#[serde(default)]
+pub(super) struct MessageStart<'a> {
+    #[serde(borrow)]
+    pub(super) id: Option<&'a RawValue>,
+    #[serde(borrow)]
+    pub(super) model: Option<&'a RawValue>,
+    #[serde(borrow)]
+    pub(super) usage: Option<&'a RawValue>,
+}
+
+/// A `content_block` or a `delta`: all members that some type of it has.
+#[derive(Deserialize, Default)]
+#[serde(default)]
+pub(super) struct Part<'a> {
+    #[serde(borrow, rename = "type")]
+    pub(super) kind: Option<&'a RawValue>,
+    #[serde(borrow)]
+    pub(super) text: Option<&'a RawValue>,
+    #[serde(borrow)]
+    pub(super) thinking: Option<&'a RawValue>,
+    #[serde(borrow)]
+    pub(super) signature: Option<&'a RawValue>,
+    #[serde(borrow)]
+    pub(super) data: Option<&'a RawValue>,
+    #[serde(borrow)]
+    pub(super) id: Option<&'a RawValue>,
+    #[serde(borrow)]
+    pub(super) name: Option<&'a RawValue>,
+    #[serde(borrow)]
+    pub(super) input: Option<&'a RawValue>,
+    #[serde(borrow)]
+    pub(super) partial_json: Option<&'a RawValue>,
+    #[serde(borrow)]
+    pub(super) stop_reason: Option<&'a RawValue>,
+    #[serde(borrow)]
+    pub(super) stop_details: Option<&'a RawValue>,
+}
+
+/// Token counts; absent or odd ones leave what was known before.
+#[derive(Deserialize, Default)]
+#[serde(default)]
+pub(super) struct WireUsage<'a> {
+    #[serde(borrow)]
+    pub(super) input_tokens: Option<&'a RawValue>,
+    #[serde(borrow)]
+    pub(super) output_tokens: Option<&'a RawValue>,
+    #[serde(borrow)]
+    pub(super) cache_read_input_tokens: Option<&'a RawValue>,
+    #[serde(borrow)]
+    pub(super) cache_creation_input_tokens: Option<&'a RawValue>,
+    #[serde(borrow)]
+    pub(super) cache_creation: Option<&'a RawValue>,
+    #[serde(borrow)]
+    pub(super) output_tokens_details: Option<&'a RawValue>,
+}
+
+/// Cache writes by how long they are kept.
+#[derive(Deserialize, Default)]
+#[serde(default)]
+pub(super) struct CacheCreation<'a> {
+    #[serde(borrow)]
+    pub(super) ephemeral_1h_input_tokens: Option<&'a RawValue>,
+}
+
+/// What the output was made of.
+#[derive(Deserialize, Default)]
+#[serde(default)]
+pub(super) struct OutputDetails<'a> {
+    #[serde(borrow)]
+    pub(super) thinking_tokens: Option<&'a RawValue>,
+}

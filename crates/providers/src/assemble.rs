@@ -1,0 +1,330 @@
+//! Pieces of an answer put together: the message on one side, the events on the other, always in step.
+//!
+//! Every wire builds its answer through this, so that the laws of the event stream ([`crate::laws`]) hold by
+//! construction.
+
+use std::collections::BTreeMap;
+
+use quipu_protocol::{
+    AssistantMessage, CallId, Content, Delta, Json, Model, ModelError, ModelErrorKind, StopReason,
+    TextContent, ThinkingContent, ToolCall, UnixMs, Usage,
+};
+
+use crate::CallEvent;
+use crate::surrogates::Joiner;
+
+/// Blocks of one answer at most.
+const MAX_BLOCKS: usize = 10_000;
+/// Unknown events of one answer at most.
+const MAX_UNKNOWN: usize = 10_000;
+
+/// What a piece adds to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Piece {
+    Text,
+    Thinking,
+    Arguments,
+}
+
+#[derive(Debug)]
+enum Kind {
+    Text,
+    Thinking { signature: String, redacted: bool },
+    ToolCall { id: CallId, name: String },
+}
+
+#[derive(Debug)]
+struct Block {
+    kind: Kind,
+    text: String,
+    joiner: Joiner,
+    open: bool,
+}
+
+/// An answer while it arrives.
+#[derive(Debug)]
+pub(crate) struct Assembler {
+    message: AssistantMessage,
+    begun: bool,
+    blocks: Vec<Block>,
+    /// Place of the wire's block in `blocks`, by the wire's own number; `None` for a block of an unknown type.
+    by_wire: BTreeMap<u64, Option<usize>>,
+    unknown: Vec<Json>,
+}
+
+/// The arguments of a tool call, from the text that the model wrote: the JSON value, an empty object for no
+/// text at all, and the text as a JSON string when it is not JSON.
+pub fn tool_arguments(text: &str) -> Json {
+    if text.trim().is_empty() {
+        return Json::object();
+    }
+    Json::parse(text).unwrap_or_else(|_| Json::from(serde_json::Value::from(text)))
+}
+
+pub(crate) fn malformed(message: impl Into<String>) -> ModelError {
+    ModelError::new(ModelErrorKind::Malformed, message)
+}
+
+impl Assembler {
+    pub(crate) fn new(model: &Model, timestamp: UnixMs) -> Self {
+        Self {
+            message: AssistantMessage {
+                content: Vec::new(),
+                api: model.api.clone(),
+                provider: model.provider.clone(),
+                model: model.id.clone(),
+                usage: Usage::default(),
+                stop_reason: StopReason::Pending,
+                timestamp,
+                response_model: None,
+                response_id: None,
+                error_message: None,
+                raw_stop_reason: None,
+            },
+            begun: false,
+            blocks: Vec::new(),
+            by_wire: BTreeMap::new(),
+            unknown: Vec::new(),
+        }
+    }
+
+    /// The first event was read: `response_id` and `usage` may be set before.
+    pub(crate) fn begin(&mut self, out: &mut Vec<CallEvent>) {
+        if !self.begun {
+            self.begun = true;
+            out.push(CallEvent::Started(Box::new(self.message.clone())));
+        }
+    }
+
+    pub(crate) fn has_begun(&self) -> bool {
+        self.begun
+    }
+
+    /// The message without its content, for what stands beside the blocks.
+    pub(crate) fn message_mut(&mut self) -> &mut AssistantMessage {
+        &mut self.message
+    }
+
+    /// Keeps an event that nobody here understands.
+    pub(crate) fn keep_unknown(&mut self, event: Json) -> Result<(), ModelError> {
+        if self.unknown.len() == MAX_UNKNOWN {
+            return Err(ModelError::new(
+                ModelErrorKind::TooLarge,
+                format!("sent more than {MAX_UNKNOWN} events that this version does not know"),
+            ));
+        }
+        self.unknown.push(event);
+        Ok(())
+    }
+
+    /// Notes a block of an unknown type: its pieces are unknown too.
+    pub(crate) fn start_unknown(&mut self, wire: u64) -> Result<(), ModelError> {
+        self.claim(wire, None)
+    }
+
+    pub(crate) fn start_text(&mut self, wire: u64, out: &mut Vec<CallEvent>) -> Result<(), ModelError> {
+        let index = self.add(wire, Kind::Text)?;
+        out.push(CallEvent::Delta(Delta::TextStarted { index }));
+        Ok(())
+    }
+
+    pub(crate) fn start_thinking(&mut self, wire: u64, out: &mut Vec<CallEvent>) -> Result<(), ModelError> {
+        let index = self.add(wire, Kind::Thinking { signature: String::new(), redacted: false })?;
+        out.push(CallEvent::Delta(Delta::ThinkingStarted { index }));
+        Ok(())
+    }
+
+    /// Thinking that came encrypted only; `data` is kept as its signature.
+    pub(crate) fn start_redacted(
+        &mut self,
+        wire: u64,
+        data: String,
+        out: &mut Vec<CallEvent>,
+    ) -> Result<(), ModelError> {
+        let index = self.add(wire, Kind::Thinking { signature: data, redacted: true })?;
+        out.push(CallEvent::Delta(Delta::ThinkingStarted { index }));
+        Ok(())
+    }
+
+    pub(crate) fn start_tool_call(
+        &mut self,
+        wire: u64,
+        id: CallId,
+        name: String,
+        out: &mut Vec<CallEvent>,
+    ) -> Result<(), ModelError> {
+        let index = self.add(wire, Kind::ToolCall { id: id.clone(), name: name.clone() })?;
+        out.push(CallEvent::Delta(Delta::ToolCallStarted { index, id, name }));
+        Ok(())
+    }
+
+    /// Whether the block is one of an unknown type.
+    pub(crate) fn is_unknown(&self, wire: u64) -> bool {
+        matches!(self.by_wire.get(&wire), Some(None))
+    }
+
+    /// Adds `literal`, a JSON string literal that may end within a surrogate pair.
+    pub(crate) fn append(
+        &mut self,
+        wire: u64,
+        piece: Piece,
+        literal: &str,
+        out: &mut Vec<CallEvent>,
+    ) -> Result<(), ModelError> {
+        let (index, block) = self.open_block(wire)?;
+        let fits = match block.kind {
+            Kind::Text => piece == Piece::Text,
+            Kind::Thinking { redacted, .. } => piece == Piece::Thinking && !redacted,
+            Kind::ToolCall { .. } => piece == Piece::Arguments,
+        };
+        if !fits {
+            return Err(malformed(format!("sent a piece of another kind for block {wire}")));
+        }
+        let text = block
+            .joiner
+            .push(literal)
+            .map_err(|_| malformed(format!("sent a piece of block {wire} that is not text")))?;
+        block.text.push_str(&text);
+        if !text.is_empty() {
+            out.push(CallEvent::Delta(delta(&block.kind, index, text)));
+        }
+        Ok(())
+    }
+
+    /// Adds to the signature of a thinking block.
+    pub(crate) fn sign(&mut self, wire: u64, more: &str) -> Result<(), ModelError> {
+        match &mut self.open_block(wire)?.1.kind {
+            Kind::Thinking { signature, redacted: false } => {
+                signature.push_str(more);
+                Ok(())
+            }
+            _ => Err(malformed(format!("signed block {wire}, which is not thinking"))),
+        }
+    }
+
+    /// Whether the open block has received text.
+    pub(crate) fn is_empty(&self, wire: u64) -> bool {
+        let index = self.by_wire.get(&wire).copied().flatten();
+        index.and_then(|index| self.blocks.get(index)).is_none_or(|block| block.text.is_empty())
+    }
+
+    pub(crate) fn end(&mut self, wire: u64, out: &mut Vec<CallEvent>) -> Result<(), ModelError> {
+        let (index, block) = self.open_block(wire)?;
+        close(index, block, out);
+        Ok(())
+    }
+
+    /// Ends what is still open, in order.
+    pub(crate) fn end_all(&mut self, out: &mut Vec<CallEvent>) {
+        for (index, block) in self.blocks.iter_mut().enumerate().filter(|(_, block)| block.open) {
+            close(index, block, out);
+        }
+    }
+
+    pub(crate) fn has_tool_calls(&self) -> bool {
+        self.blocks.iter().any(|block| matches!(block.kind, Kind::ToolCall { .. }))
+    }
+
+    /// The message as it came to be, and the unknown events. With an error: what is known of a broken answer,
+    /// without tool calls that were not finished.
+    pub(crate) fn finish(
+        mut self,
+        model: &Model,
+        error: Option<&ModelError>,
+    ) -> (AssistantMessage, Vec<Json>) {
+        let usage = &mut self.message.usage;
+        usage.cost = model.price(usage);
+        if let Some(error) = error {
+            self.message.stop_reason = match error.kind {
+                ModelErrorKind::Aborted => StopReason::Aborted,
+                _ => StopReason::Error,
+            };
+            self.message.error_message = Some(error.message.clone());
+        }
+        let broken = error.is_some_and(|error| error.kind != ModelErrorKind::Refused);
+        self.message.content = self
+            .blocks
+            .into_iter()
+            .filter(|block| match block.kind {
+                Kind::ToolCall { .. } => !(broken && block.open),
+                Kind::Text => !(broken && block.text.is_empty()),
+                Kind::Thinking { .. } => true,
+            })
+            .map(Block::into_content)
+            .collect();
+        (self.message, self.unknown)
+    }
+
+    fn claim(&mut self, wire: u64, index: Option<usize>) -> Result<(), ModelError> {
+        if self.by_wire.len() == MAX_BLOCKS {
+            return Err(ModelError::new(
+                ModelErrorKind::TooLarge,
+                format!("sent more than {MAX_BLOCKS} blocks in one answer"),
+            ));
+        }
+        match self.by_wire.insert(wire, index) {
+            None => Ok(()),
+            Some(_) => Err(malformed(format!("started block {wire} twice"))),
+        }
+    }
+
+    fn add(&mut self, wire: u64, kind: Kind) -> Result<usize, ModelError> {
+        if !self.begun {
+            return Err(malformed("sent content before the start of the answer"));
+        }
+        let index = self.blocks.len();
+        self.claim(wire, Some(index))?;
+        self.blocks.push(Block { kind, text: String::new(), joiner: Joiner::default(), open: true });
+        Ok(index)
+    }
+
+    fn open_block(&mut self, wire: u64) -> Result<(usize, &mut Block), ModelError> {
+        let index = self.by_wire.get(&wire).copied().flatten();
+        index
+            .and_then(|index| self.blocks.get_mut(index).map(|block| (index, block)))
+            .filter(|(_, block)| block.open)
+            .ok_or_else(|| malformed(format!("sent a piece of block {wire}, which is not open")))
+    }
+}
+
+fn delta(kind: &Kind, index: usize, text: String) -> Delta {
+    match kind {
+        Kind::Text => Delta::Text { index, text },
+        Kind::Thinking { .. } => Delta::Thinking { index, text },
+        Kind::ToolCall { .. } => Delta::ToolCallArguments { index, json: text },
+    }
+}
+
+fn close(index: usize, block: &mut Block, out: &mut Vec<CallEvent>) {
+    block.open = false;
+    if let Some(replacement) = block.joiner.finish() {
+        block.text.push(replacement);
+        out.push(CallEvent::Delta(delta(&block.kind, index, replacement.into())));
+    }
+    out.push(CallEvent::Delta(match block.kind {
+        Kind::Text => Delta::TextEnded { index },
+        Kind::Thinking { .. } => Delta::ThinkingEnded { index },
+        Kind::ToolCall { .. } => Delta::ToolCallEnded { index },
+    }));
+}
+
+impl Block {
+    fn into_content(mut self) -> Content {
+        self.text.extend(self.joiner.finish());
+        match self.kind {
+            Kind::Text => Content::Text(TextContent { text: self.text, text_signature: None }),
+            Kind::Thinking { signature, redacted } => Content::Thinking(ThinkingContent {
+                thinking: self.text,
+                thinking_signature: (!signature.is_empty()).then_some(signature),
+                redacted: redacted.then_some(true),
+            }),
+            Kind::ToolCall { id, name } => Content::ToolCall(ToolCall {
+                id,
+                name,
+                arguments: tool_arguments(&self.text),
+                thought_signature: None,
+                namespace: None,
+            }),
+        }
+    }
+}

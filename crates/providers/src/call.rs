@@ -1,0 +1,438 @@
+//! Sends one body until it is answered: HTTP, limits, retries, cancellation. Knows no wire.
+
+use std::hash::{BuildHasher, Hasher};
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
+
+use bytes::Bytes;
+use quipu_protocol::{Attempt, Model, ModelError, ModelErrorKind, UnixMs};
+use reqwest::header::{CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue};
+use reqwest::{Response, Url};
+use tokio::sync::mpsc;
+
+use crate::decode::Decode;
+use crate::failure::{self, advice, classify, quote, read_complaint, retry_after};
+use crate::{Call, CallEnd, CallEvent, net};
+
+/// Bytes of an error's body that are read.
+const MAX_ERROR_BODY: usize = 64 << 10;
+/// Bytes of an answer that is no event stream, kept for the message about it.
+const MAX_HEAD: usize = 4 << 10;
+/// How long the end of the body is awaited after the answer is complete, so that the connection can be used
+/// again.
+const DRAIN: Duration = Duration::from_millis(50);
+
+/// How patient a call is.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct CallOptions {
+    /// Times that the same bytes are sent again after a transient failure.
+    pub max_retries: u32,
+    /// The first wait between two attempts; it doubles with each, and gets up to a quarter longer by chance.
+    pub base_delay: Duration,
+    /// The longest wait that a server may ask for. Beyond it the call fails and says so.
+    pub max_delay: Duration,
+    /// The longest silence: until the headers, and between two pieces of the answer.
+    pub idle_timeout: Duration,
+    /// Bytes of one answer at most.
+    pub max_reply_bytes: u64,
+}
+
+impl Default for CallOptions {
+    fn default() -> Self {
+        Self {
+            max_retries: 3,
+            base_delay: Duration::from_secs(2),
+            max_delay: Duration::from_secs(60),
+            idle_timeout: Duration::from_secs(300),
+            max_reply_bytes: 64 << 20,
+        }
+    }
+}
+
+/// Where bodies go.
+pub(crate) struct Target {
+    url: Url,
+    headers: HeaderMap,
+    secret: Option<String>,
+}
+
+impl std::fmt::Debug for Target {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Target").field("url", &self.url.as_str()).finish_non_exhaustive()
+    }
+}
+
+impl Target {
+    pub(crate) fn new(url: &str, headers: HeaderMap, secret: Option<String>) -> Result<Self, ModelError> {
+        let parsed =
+            Url::parse(url).ok().filter(|url| matches!(url.scheme(), "http" | "https") && url.has_host());
+        let url = parsed.ok_or_else(|| {
+            ModelError::new(
+                ModelErrorKind::InvalidRequest,
+                format!("The base URL of the model gives {url:?}, which is no HTTP URL. Correct it in models.json."),
+            )
+        })?;
+        Ok(Self { url, headers, secret: secret.filter(|secret| secret.len() >= 8) })
+    }
+
+    pub(crate) fn is_local(&self) -> bool {
+        net::is_loopback(self.url.host_str().unwrap_or_default())
+    }
+
+    /// Host and port, for messages.
+    fn name(&self) -> String {
+        let host = self.url.host_str().unwrap_or_default();
+        self.url.port().map_or_else(|| host.to_owned(), |port| format!("{host}:{port}"))
+    }
+}
+
+/// Adds configured headers, which replace ours of the same name.
+pub(crate) fn add_headers(all: &mut HeaderMap, headers: &[(String, String)]) -> Result<(), ModelError> {
+    for (name, value) in headers {
+        let parsed = HeaderName::try_from(name.as_str()).map_err(|_| bad_header(name))?;
+        all.insert(parsed, header_value(name, value)?);
+    }
+    Ok(())
+}
+
+pub(crate) fn header_value(name: &str, value: &str) -> Result<HeaderValue, ModelError> {
+    let mut value = HeaderValue::try_from(value).map_err(|_| bad_header(name))?;
+    value.set_sensitive(true);
+    Ok(value)
+}
+
+fn bad_header(name: &str) -> ModelError {
+    ModelError::new(
+        ModelErrorKind::InvalidRequest,
+        format!(
+            "The header {name:?} of the model has characters that HTTP does not allow. Correct it in models.json."
+        ),
+    )
+}
+
+/// Why an attempt failed, and what the server said about trying again.
+struct Failure {
+    error: ModelError,
+    retry: Option<bool>,
+}
+
+impl From<ModelError> for Failure {
+    fn from(error: ModelError) -> Self {
+        Self { error, retry: None }
+    }
+}
+
+/// Sends `call.body` until it is answered for good or bad.
+pub(crate) async fn run(
+    target: &Target,
+    options: &CallOptions,
+    extra: Option<(HeaderName, HeaderValue)>,
+    call: Call,
+    decoder: impl Fn(Arc<Model>, UnixMs) -> Box<dyn Decode> + Send,
+) -> CallEnd {
+    let Call { request, body, events, cancel } = call;
+    let started = now();
+    let mut headers = target.headers.clone();
+    headers.extend(extra);
+    let mut attempts: Vec<Attempt> = Vec::new();
+    loop {
+        let mut attempt = Attempt { at: now(), error: None, status: None };
+        let mut answer = decoder(request.model.clone(), started);
+        let one = once(target, options, &headers, &body, &events, &mut *answer, &mut attempt.status);
+        let outcome = tokio::select! {
+            biased;
+            () = cancel.cancelled() => Err(aborted().into()),
+            outcome = one => outcome,
+        };
+        let Err(mut failure) = outcome else {
+            let (message, unknown, error) = answer.finish(None);
+            attempt.error = error.as_ref().map(|error| error.kind);
+            attempts.push(attempt);
+            return CallEnd { message, error, attempts, unknown };
+        };
+        attempt.error = Some(failure.error.kind);
+        attempts.push(attempt);
+        let retries = u32::try_from(attempts.len() - 1).unwrap_or(u32::MAX);
+        let asked = failure.error.retry_after.unwrap_or_default();
+        let transient = failure.error.kind != ModelErrorKind::Aborted
+            && failure.retry.unwrap_or(failure.error.kind.is_transient());
+        if !transient || retries >= options.max_retries || asked > options.max_delay {
+            if transient && asked > options.max_delay {
+                failure.error.kind = ModelErrorKind::RateLimited;
+                failure.error.message = format!(
+                    "{} It asked for a wait of {} s, which is more than the limit of {} s.",
+                    failure.error.message,
+                    asked.as_secs_f64().ceil(),
+                    options.max_delay.as_secs_f64(),
+                );
+            } else if retries > 0 && failure.error.kind != ModelErrorKind::Aborted {
+                failure.error.message =
+                    format!("{} Given up after {} attempts.", failure.error.message, retries + 1);
+            }
+            let (message, unknown, _) = answer.finish(Some(&failure.error));
+            return CallEnd { message, error: Some(failure.error), attempts, unknown };
+        }
+        let delay = backoff(options, retries).max(asked);
+        let wait = async {
+            let event = CallEvent::Retry { attempt: retries + 2, delay, error: failure.error };
+            send(&events, event).await;
+            tokio::time::sleep(delay).await;
+        };
+        tokio::select! {
+            biased;
+            () = cancel.cancelled() => {
+                let error = aborted();
+                let (message, unknown, _) = decoder(request.model.clone(), started).finish(Some(&error));
+                return CallEnd { message, error: Some(error), attempts, unknown };
+            }
+            () = wait => {}
+        }
+    }
+}
+
+fn aborted() -> ModelError {
+    ModelError::new(ModelErrorKind::Aborted, "The call was aborted.")
+}
+
+/// A reader that is gone does not stop the call: its owner drops or cancels it when that is wanted.
+async fn send(events: &mpsc::Sender<CallEvent>, event: CallEvent) {
+    drop(events.send(event).await);
+}
+
+async fn once(
+    target: &Target,
+    options: &CallOptions,
+    headers: &HeaderMap,
+    body: &Bytes,
+    events: &mpsc::Sender<CallEvent>,
+    answer: &mut dyn Decode,
+    status: &mut Option<u16>,
+) -> Result<(), Failure> {
+    let name = target.name();
+    let client = net::client(target.url.host_str().unwrap_or_default())?;
+    let sent = client.post(target.url.clone()).headers(headers.clone()).body(body.clone()).send();
+    let mut response = match tokio::time::timeout(options.idle_timeout, sent).await {
+        Ok(Ok(response)) => response,
+        Ok(Err(error)) => return Err(network(&name, &error).into()),
+        Err(_) => return Err(silent(&name, options).into()),
+    };
+    *status = Some(response.status().as_u16());
+    let request_id = header(&response, "request-id").or_else(|| header(&response, "x-request-id"));
+    let status = *status;
+    let complete = |mut error: ModelError| {
+        error.status = status;
+        error.request_id = error.request_id.or_else(|| request_id.clone().map(|id| quote(&id)));
+        error.message = printable(&error.message, target.secret.as_deref());
+        error
+    };
+    if !response.status().is_success() {
+        let failure = refused(&name, &mut response, options).await;
+        return Err(Failure { error: complete(failure.error), retry: failure.retry });
+    }
+    let media = header(&response, CONTENT_TYPE.as_str()).unwrap_or_default().to_ascii_lowercase();
+    let streams = !(media.starts_with("text/html") || media.starts_with("application/json"));
+    if !streams {
+        let failure = not_a_stream(&name, &mut response, options).await;
+        return Err(complete(failure).into());
+    }
+    stream(&name, options, &mut response, events, answer).await.map_err(|error| complete(error).into())
+}
+
+async fn stream(
+    name: &str,
+    options: &CallOptions,
+    response: &mut Response,
+    events: &mpsc::Sender<CallEvent>,
+    answer: &mut dyn Decode,
+) -> Result<(), ModelError> {
+    let mut out = Vec::new();
+    let mut head = Vec::new();
+    let mut total: u64 = 0;
+    loop {
+        let chunk = match tokio::time::timeout(options.idle_timeout, response.chunk()).await {
+            Ok(Ok(chunk)) => chunk,
+            Ok(Err(error)) => return Err(network(name, &error)),
+            Err(_) => return Err(silent(name, options)),
+        };
+        let pushed = match &chunk {
+            Some(chunk) => {
+                total += chunk.len() as u64;
+                if total > options.max_reply_bytes {
+                    return Err(ModelError::new(
+                        ModelErrorKind::TooLarge,
+                        format!(
+                            "{name} sent an answer of more than {} bytes, which is the limit. Ask for less at once.",
+                            options.max_reply_bytes
+                        ),
+                    ));
+                }
+                if head.len() < MAX_HEAD {
+                    head.extend_from_slice(&chunk[..chunk.len().min(MAX_HEAD - head.len())]);
+                }
+                answer.push(chunk, &mut out)
+            }
+            None => answer.end(&mut out),
+        };
+        for event in out.drain(..) {
+            send(events, event).await;
+        }
+        if answer.is_complete() {
+            // Most often the end is here already.
+            drop(
+                tokio::time::timeout(DRAIN, async { while let Ok(Some(_)) = response.chunk().await {} })
+                    .await,
+            );
+            return Ok(());
+        }
+        if let Err(mut error) = pushed {
+            let said = quote(&String::from_utf8_lossy(&head));
+            if chunk.is_none() && !answer.has_heard() && !said.is_empty() {
+                // Words came, but no answer in them.
+                error.kind = ModelErrorKind::Malformed;
+                error.message = format!("answered with something that is no event stream: {said}");
+            }
+            error.message = format!("{name} {}.{}", error.message.trim_end_matches('.'), advice(error.kind));
+            return Err(error);
+        }
+    }
+}
+
+/// The server answered with an error status.
+async fn refused(name: &str, response: &mut Response, options: &CallOptions) -> Failure {
+    let status = response.status();
+    let wait = {
+        let (ms, plain) = (header(response, "retry-after-ms"), header(response, "retry-after"));
+        #[expect(clippy::cast_precision_loss, reason = "milliseconds since the epoch are far below 2^52")]
+        retry_after(ms.as_deref(), plain.as_deref(), now() as f64 / 1e3)
+    };
+    let retry = match header(response, "x-should-retry").as_deref() {
+        Some("true") => Some(true),
+        Some("false") => Some(false),
+        _ => None,
+    };
+    let location = header(response, "location");
+    let complaint = read_complaint(&String::from_utf8_lossy(&error_body(response, options).await));
+    let kind = classify(Some(status.as_u16()), &complaint);
+    let mut said = if complaint.message.is_empty() { "without a word".into() } else { complaint.message };
+    if let Some(location) = location.filter(|_| status.is_redirection()) {
+        said = format!("a redirect to {}, which is not followed", quote(&location));
+    }
+    let mut error = ModelError::new(
+        kind,
+        format!("{name} answered {}: {}.{}", status.as_u16(), said.trim_end_matches('.'), advice(kind)),
+    );
+    error.retry_after = wait;
+    error.request_id = complaint.request_id;
+    Failure { error, retry }
+}
+
+/// The status is fine, but the body is a page or a plain JSON value.
+async fn not_a_stream(name: &str, response: &mut Response, options: &CallOptions) -> ModelError {
+    let body = error_body(response, options).await;
+    let body = String::from_utf8_lossy(&body);
+    let complaint = read_complaint(&body);
+    if complaint.kind.is_empty() || complaint.kind == "message" {
+        let said = if body.trim().is_empty() { "an empty body".into() } else { quote(&body) };
+        let kind = ModelErrorKind::Malformed;
+        return ModelError::new(
+            kind,
+            format!("{name} answered with {said}, not with an event stream.{}", advice(kind)),
+        );
+    }
+    let kind = classify(None, &complaint);
+    let mut error = ModelError::new(
+        kind,
+        format!("{name} answered: {}.{}", complaint.message.trim_end_matches('.'), advice(kind)),
+    );
+    error.request_id = complaint.request_id;
+    error
+}
+
+/// As much of the body as an error needs. Whatever goes wrong ends it.
+async fn error_body(response: &mut Response, options: &CallOptions) -> Vec<u8> {
+    let mut body = Vec::new();
+    while body.len() < MAX_ERROR_BODY {
+        match tokio::time::timeout(options.idle_timeout, response.chunk()).await {
+            Ok(Ok(Some(chunk))) => {
+                body.extend_from_slice(&chunk[..chunk.len().min(MAX_ERROR_BODY - body.len())])
+            }
+            Ok(Ok(None) | Err(_)) | Err(_) => break,
+        }
+    }
+    body
+}
+
+fn header(response: &Response, name: &str) -> Option<String> {
+    response.headers().get(name)?.to_str().ok().map(String::from)
+}
+
+fn network(name: &str, error: &reqwest::Error) -> ModelError {
+    let kind = if error.is_timeout() { ModelErrorKind::Timeout } else { ModelErrorKind::Network };
+    let what = if error.is_connect() {
+        "could not be reached"
+    } else if error.is_body() || error.is_decode() {
+        "broke off in the middle of the answer"
+    } else {
+        "did not answer"
+    };
+    let cause = std::error::Error::source(error).map(net::describe).unwrap_or_default();
+    let cause = if cause.is_empty() { String::new() } else { format!(" ({})", failure::quote(&cause)) };
+    ModelError::new(kind, format!("{name} {what}{cause}.{}", advice(kind)))
+}
+
+fn silent(name: &str, options: &CallOptions) -> ModelError {
+    let kind = ModelErrorKind::Timeout;
+    let seconds = options.idle_timeout.as_secs_f64();
+    ModelError::new(kind, format!("{name} was silent for {seconds} s.{}", advice(kind)))
+}
+
+/// At most 2,000 characters, and not the credential, which some servers repeat.
+fn printable(message: &str, secret: Option<&str>) -> String {
+    let message = match secret {
+        Some(secret) => message.replace(secret, "[credential]"),
+        None => message.to_owned(),
+    };
+    if message.chars().count() <= 2_000 {
+        message
+    } else {
+        message.chars().take(1_999).chain(['…']).collect()
+    }
+}
+
+/// The wait before the retry that follows `retries` others.
+fn backoff(options: &CallOptions, retries: u32) -> Duration {
+    let base = options.base_delay.saturating_mul(2_u32.saturating_pow(retries)).min(options.max_delay);
+    // The standard library's hasher keys are the only randomness that this needs.
+    let chance = std::hash::RandomState::new().build_hasher().finish() % 1_000;
+    base + base.mul_f64(f64::from(u16::try_from(chance).unwrap_or_default()) / 4_000.0)
+}
+
+/// Milliseconds since the epoch.
+pub(crate) fn now() -> UnixMs {
+    SystemTime::now()
+        .duration_since(SystemTime::UNIX_EPOCH)
+        .ok()
+        .and_then(|time| i64::try_from(time.as_millis()).ok())
+        .unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn waits_double_and_vary_upward() {
+        let options = CallOptions::default();
+        for (retries, seconds) in [(0, 2), (1, 4), (2, 8), (10, 60), (u32::MAX, 60)] {
+            let wait = backoff(&options, retries);
+            let base = Duration::from_secs(seconds);
+            assert!(wait >= base && wait <= base.mul_f64(1.25), "{retries}: {wait:?}");
+        }
+    }
+
+    #[test]
+    fn messages_are_short_and_hold_no_credential() {
+        assert_eq!(printable("bad key sk-1, sk-1", Some("sk-1")), "bad key [credential], [credential]");
+        assert_eq!(printable(&"é".repeat(3_000), None).chars().count(), 2_000);
+    }
+}

@@ -1,0 +1,106 @@
+//! The models and providers that we know without being told: data, parsed when it is asked for and no sooner.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, OnceLock};
+
+use quipu_protocol::Model;
+use serde::Deserialize;
+use serde_json::value::RawValue;
+
+static MODELS: &str = include_str!("../data/models.json");
+static PROVIDERS: &str = include_str!("../data/providers.json");
+
+/// What is known of a provider beside its models.
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub(crate) struct ProviderRow {
+    /// The model to begin with.
+    pub(crate) default: Option<String>,
+    /// Variables that may hold its credential, the first one that is set counts.
+    pub(crate) env: Vec<EnvRow>,
+    /// Variables that its base URL names in braces.
+    pub(crate) vars: Vec<String>,
+}
+
+/// A variable that may hold a credential.
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub(crate) struct EnvRow {
+    pub(crate) name: String,
+    /// Whether it is sent as a bearer token.
+    pub(crate) bearer: bool,
+}
+
+/// The providers of the table, in its order: those that models come from first.
+pub(crate) fn providers() -> &'static [(String, ProviderRow)] {
+    static ROWS: OnceLock<Vec<(String, ProviderRow)>> = OnceLock::new();
+    ROWS.get_or_init(|| {
+        let rows: serde_json::Map<String, serde_json::Value> =
+            serde_json::from_str(PROVIDERS).unwrap_or_default();
+        rows.into_iter().map(|(id, row)| (id, serde_json::from_value(row).unwrap_or_default())).collect()
+    })
+}
+
+/// The row of one provider.
+pub(crate) fn provider(id: &str) -> Option<&'static ProviderRow> {
+    providers().iter().find(|(known, _)| known == id).map(|(_, row)| row)
+}
+
+/// The models of one provider, sorted by id; empty for a provider that we do not know. Only they are parsed.
+pub(crate) fn models(provider: &str) -> &'static [Arc<Model>] {
+    struct Group {
+        text: &'static RawValue,
+        models: OnceLock<Vec<Arc<Model>>>,
+    }
+    #[derive(Deserialize)]
+    struct File {
+        #[serde(borrow)]
+        providers: BTreeMap<&'static str, &'static RawValue>,
+    }
+    static GROUPS: OnceLock<BTreeMap<&'static str, Group>> = OnceLock::new();
+    let groups = GROUPS.get_or_init(|| {
+        let providers = serde_json::from_str::<File>(MODELS).map(|file| file.providers).unwrap_or_default();
+        providers.into_iter().map(|(id, text)| (id, Group { text, models: OnceLock::new() })).collect()
+    });
+    let Some(group) = groups.get(provider) else { return &[] };
+    group.models.get_or_init(|| {
+        let mut models: Vec<Model> = serde_json::from_str(group.text.get()).unwrap_or_default();
+        for model in &mut models {
+            provider.clone_into(&mut model.provider);
+        }
+        models.into_iter().map(Arc::new).collect()
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_data_is_sound() {
+        let rows: BTreeMap<String, ProviderRow> = serde_json::from_str(PROVIDERS).unwrap();
+        assert_eq!(rows.len(), providers().len());
+        let file: serde_json::Value = serde_json::from_str(MODELS).unwrap();
+        let mut count = 0;
+        for (id, group) in file["providers"].as_object().unwrap() {
+            assert!(rows.contains_key(id), "{id} has no row in providers.json");
+            let models = models(id);
+            assert_eq!(models.len(), group.as_array().unwrap().len(), "{id}");
+            for model in models {
+                let place = format!("{id}/{}", model.id);
+                assert!(!model.id.is_empty() && !model.api.is_empty() && model.provider == *id, "{place}");
+                // Some servers have an address per customer.
+                assert!(model.base_url.starts_with("https://") || model.base_url.is_empty(), "{place}");
+                assert!(model.context_window > 0 && model.max_tokens > 0, "{place}");
+                count += 1;
+            }
+        }
+        assert!(count > 1_000);
+        for (id, row) in providers() {
+            if let Some(default) = &row.default {
+                assert!(models(id).iter().any(|model| model.id == *default), "{id}: {default}");
+            }
+        }
+        assert!(models("nobody").is_empty());
+    }
+}

@@ -1,0 +1,322 @@
+//! Credentials, and the file that keeps them.
+
+use std::collections::BTreeMap;
+use std::fs::{self, File, OpenOptions};
+use std::io::{Read, Write};
+use std::path::{Path, PathBuf};
+
+use serde_json::{Map, Value};
+
+/// Bytes of `auth.json` at most.
+const MAX_BYTES: u64 = 1 << 20;
+
+/// A credential of one provider. Its debug form does not show it.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Credential {
+    /// The credential itself.
+    pub secret: String,
+    /// How it is sent.
+    pub kind: CredentialKind,
+    /// Where it came from, for people: a variable's name, a file.
+    pub source: String,
+}
+
+impl std::fmt::Debug for Credential {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Credential")
+            .field("kind", &self.kind)
+            .field("source", &self.source)
+            .finish_non_exhaustive()
+    }
+}
+
+/// How a credential is sent.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+pub enum CredentialKind {
+    /// In the wire's own header for keys.
+    #[default]
+    ApiKey,
+    /// As `Authorization: Bearer`.
+    Bearer,
+}
+
+/// `auth.json` cannot be used.
+#[derive(Debug, thiserror::Error)]
+pub enum AuthFileError {
+    /// Reading or writing failed.
+    #[error("{path}: {source}")]
+    Io {
+        /// The file or directory.
+        path: PathBuf,
+        /// Why.
+        source: std::io::Error,
+    },
+    /// It is not a JSON object. It is left as it is.
+    #[error("{path} is not valid: {problem}. Correct or remove it; it was left as it is.")]
+    Invalid {
+        /// The file.
+        path: PathBuf,
+        /// Line and column, or what it must be.
+        problem: String,
+    },
+}
+
+/// One entry of `auth.json`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum AuthEntry {
+    /// A key, in the syntax of configured values, with variables that go with it.
+    ApiKey { key: Option<String>, env: BTreeMap<String, String> },
+    /// An access token that ends at `expires` (milliseconds since the epoch).
+    Oauth { access: String, refresh: Option<String>, expires: Option<i64> },
+}
+
+/// `auth.json` of a home directory. Created 0600 in a directory 0700; written under a lock, whole or not at all.
+#[derive(Debug, Clone)]
+pub struct AuthFile {
+    path: PathBuf,
+}
+
+impl AuthFile {
+    /// The file in `home`; it need not exist.
+    pub fn new(home: &Path) -> Self {
+        Self { path: home.join("auth.json") }
+    }
+
+    /// Where it is.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Keeps `key` for `provider`, in place of what was there. A key that begins with `!` or holds `$` is read
+    /// as a reference later unless it is escaped, which this does.
+    ///
+    /// # Errors
+    /// When the file cannot be read, is not valid, or cannot be written; it is unchanged then.
+    pub fn set_key(&self, provider: &str, key: &str) -> Result<(), AuthFileError> {
+        let mut escaped = key.replace('$', "$$");
+        if escaped.starts_with('!') {
+            escaped.insert(0, '$');
+        }
+        let entry = serde_json::json!({ "type": "api_key", "key": escaped });
+        self.change(|entries| entries.insert(provider.to_owned(), entry)).map(drop)
+    }
+
+    /// Forgets what is kept for `provider`. Whether there was anything.
+    ///
+    /// # Errors
+    /// As [`AuthFile::set_key`].
+    pub fn remove(&self, provider: &str) -> Result<bool, AuthFileError> {
+        self.change(|entries| entries.shift_remove(provider)).map(|old| old.is_some())
+    }
+
+    /// The entries, and whether others than the owner can read the file. Entries that are not understood are in
+    /// the second list, with the reason.
+    pub(crate) fn read(&self) -> Result<AuthEntries, AuthFileError> {
+        let mut entries = AuthEntries::default();
+        let Some(file) = self.open()? else { return Ok(entries) };
+        #[cfg(unix)]
+        {
+            use std::os::unix::fs::PermissionsExt;
+            let mode = file.metadata().map_err(|source| self.io(source))?.permissions().mode();
+            entries.exposed = mode & 0o077 != 0;
+        }
+        for (provider, value) in self.parse(file)? {
+            match entry(&value) {
+                Ok(entry) => drop(entries.known.insert(provider, entry)),
+                Err(problem) => entries.odd.push((provider, problem)),
+            }
+        }
+        Ok(entries)
+    }
+
+    fn io(&self, source: std::io::Error) -> AuthFileError {
+        AuthFileError::Io { path: self.path.clone(), source }
+    }
+
+    fn invalid(&self, problem: impl Into<String>) -> AuthFileError {
+        AuthFileError::Invalid { path: self.path.clone(), problem: problem.into() }
+    }
+
+    fn open(&self) -> Result<Option<File>, AuthFileError> {
+        match fs::metadata(&self.path) {
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
+            Err(error) => return Err(self.io(error)),
+            Ok(metadata) if !metadata.is_file() => return Err(self.invalid("it is not a regular file")),
+            Ok(_) => {}
+        }
+        File::open(&self.path).map(Some).map_err(|error| self.io(error))
+    }
+
+    fn parse(&self, file: File) -> Result<Map<String, Value>, AuthFileError> {
+        let mut text = String::new();
+        let read = file.take(MAX_BYTES + 1).read_to_string(&mut text).map_err(|error| self.io(error))?;
+        if read as u64 > MAX_BYTES {
+            return Err(self.invalid(format!("it is larger than {MAX_BYTES} bytes")));
+        }
+        let text = text.trim_start_matches('\u{feff}');
+        if text.trim().is_empty() {
+            return Ok(Map::new());
+        }
+        match serde_json::from_str(text) {
+            Ok(Value::Object(entries)) => Ok(entries),
+            Ok(_) => Err(self.invalid("it must be an object of providers")),
+            // Only the place: the parser's words may quote what stands there.
+            Err(error) => Err(self.invalid(format!(
+                "it is not JSON (line {}, column {})",
+                error.line(),
+                error.column()
+            ))),
+        }
+    }
+
+    fn change<T>(&self, change: impl FnOnce(&mut Map<String, Value>) -> T) -> Result<T, AuthFileError> {
+        // A file that was linked here from elsewhere stays where it is.
+        let path = fs::canonicalize(&self.path).unwrap_or_else(|_| self.path.clone());
+        let directory = path.parent().map_or_else(|| PathBuf::from("."), Path::to_path_buf);
+        let io = |path: &Path| {
+            let path = path.to_path_buf();
+            move |source| AuthFileError::Io { path, source }
+        };
+        private_directory(&directory).map_err(io(&directory))?;
+        let lock_path = directory.join("auth.json.lock");
+        let lock = private().create(true).truncate(false).open(&lock_path).map_err(io(&lock_path))?;
+        // Released when it is dropped.
+        lock.lock().map_err(io(&lock_path))?;
+        let mut entries = match self.open()? {
+            Some(file) => self.parse(file)?,
+            None => Map::new(),
+        };
+        let result = change(&mut entries);
+        let mut text = serde_json::to_string_pretty(&entries).map_err(|error| self.io(error.into()))?;
+        text.push('\n');
+        let temporary = directory.join(format!("auth.json.{}.tmp", std::process::id()));
+        // What an earlier process of this number left behind when it died; the lock is ours.
+        drop(fs::remove_file(&temporary));
+        let write = || -> std::io::Result<()> {
+            let mut file = private().create_new(true).open(&temporary)?;
+            file.write_all(text.as_bytes())?;
+            file.sync_all()?;
+            fs::rename(&temporary, &path)?;
+            File::open(&directory)?.sync_all()
+        };
+        write().map_err(|error| {
+            drop(fs::remove_file(&temporary));
+            AuthFileError::Io { path: path.clone(), source: error }
+        })?;
+        Ok(result)
+    }
+}
+
+/// What `auth.json` holds.
+#[derive(Debug, Default)]
+pub(crate) struct AuthEntries {
+    pub(crate) known: BTreeMap<String, AuthEntry>,
+    pub(crate) odd: Vec<(String, String)>,
+    pub(crate) exposed: bool,
+}
+
+fn private() -> OpenOptions {
+    let mut options = OpenOptions::new();
+    options.write(true);
+    #[cfg(unix)]
+    std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
+    options
+}
+
+fn private_directory(path: &Path) -> std::io::Result<()> {
+    if path.is_dir() {
+        return Ok(());
+    }
+    let mut builder = fs::DirBuilder::new();
+    builder.recursive(true);
+    #[cfg(unix)]
+    std::os::unix::fs::DirBuilderExt::mode(&mut builder, 0o700);
+    builder.create(path)
+}
+
+fn entry(value: &Value) -> Result<AuthEntry, String> {
+    let text = |name: &str| value.get(name).and_then(Value::as_str).map(String::from);
+    match value.get("type").and_then(Value::as_str) {
+        Some("api_key") => {
+            let env = value.get("env").and_then(Value::as_object);
+            let env = env.into_iter().flatten();
+            let env =
+                env.filter_map(|(name, value)| Some((name.clone(), value.as_str()?.to_owned()))).collect();
+            Ok(AuthEntry::ApiKey { key: text("key").filter(|key| !key.is_empty()), env })
+        }
+        Some("oauth") => Ok(AuthEntry::Oauth {
+            access: text("access").filter(|access| !access.is_empty()).ok_or("it has no access token")?,
+            refresh: text("refresh"),
+            expires: value.get("expires").and_then(Value::as_i64),
+        }),
+        Some(other) => Err(format!("the type {other:?} is not known")),
+        None => Err("it has no type".into()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[cfg(unix)]
+    fn mode(path: &Path) -> u32 {
+        use std::os::unix::fs::PermissionsExt;
+        fs::metadata(path).unwrap().permissions().mode() & 0o777
+    }
+
+    #[test]
+    fn keys_are_kept_private_and_beside_others() {
+        let directory = tempfile::tempdir().unwrap();
+        let home = directory.path().join("a/home");
+        let file = AuthFile::new(&home);
+        assert!(file.read().unwrap().known.is_empty());
+        assert!(!file.remove("p").unwrap());
+        file.set_key("p", "k$1").unwrap();
+        file.set_key("q", "!x").unwrap();
+        #[cfg(unix)]
+        assert_eq!((mode(&home), mode(file.path())), (0o700, 0o600));
+        let mut other: Value = serde_json::from_str(&fs::read_to_string(file.path()).unwrap()).unwrap();
+        other["future"] = serde_json::json!({"type": "new", "x": [1]});
+        fs::write(file.path(), format!("\u{feff}{other}")).unwrap();
+        assert!(file.remove("p").unwrap());
+        let entries = file.read().unwrap();
+        let key = AuthEntry::ApiKey { key: Some("$!x".into()), env: BTreeMap::new() };
+        assert_eq!(entries.known, BTreeMap::from([("q".to_owned(), key)]));
+        assert_eq!(entries.odd, [("future".to_owned(), "the type \"new\" is not known".to_owned())]);
+        assert!(fs::read_to_string(file.path()).unwrap().contains("\"new\""));
+        let left: Vec<_> = fs::read_dir(&home).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+        assert_eq!(left.len(), 2, "{left:?}");
+    }
+
+    #[test]
+    fn a_broken_file_is_never_overwritten() {
+        let directory = tempfile::tempdir().unwrap();
+        let file = AuthFile::new(directory.path());
+        for text in ["{\"p\": sk-secret}", "[]", "{} // no comments here"] {
+            fs::write(file.path(), text).unwrap();
+            assert!(matches!(file.set_key("p", "k"), Err(AuthFileError::Invalid { .. })), "{text}");
+            assert_eq!(fs::read_to_string(file.path()).unwrap(), text);
+            assert!(!file.read().unwrap_err().to_string().contains("sk-secret"));
+        }
+        fs::remove_file(file.path()).unwrap();
+        fs::create_dir(file.path()).unwrap();
+        assert!(file.set_key("p", "k").is_err());
+    }
+
+    #[test]
+    fn writers_do_not_lose_each_others_keys() {
+        let directory = tempfile::tempdir().unwrap();
+        let file = AuthFile::new(directory.path());
+        std::thread::scope(|scope| {
+            for thread in 0..8 {
+                let file = &file;
+                scope.spawn(move || {
+                    for key in 0..4 {
+                        file.set_key(&format!("p{thread}-{key}"), "k").unwrap();
+                    }
+                });
+            }
+        });
+        assert_eq!(file.read().unwrap().known.len(), 32);
+    }
+}

@@ -1,0 +1,235 @@
+//! Which model a person means.
+
+use std::sync::Arc;
+
+use quipu_protocol::{Model, Thinking};
+
+use crate::settings::{Settings, is_supported};
+use crate::thinking::parse_level;
+
+/// Candidates that an error lists at most.
+const MAX_LISTED: usize = 8;
+
+/// A model that was found.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Selection {
+    /// The model.
+    pub model: Arc<Model>,
+    /// The level of thinking that was written behind it (`name:high`).
+    pub thinking: Option<Thinking>,
+    /// What the user should know about the choice, in one line.
+    pub note: Option<String>,
+}
+
+/// No model was found, or more than one.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum FindError {
+    /// The provider is not known.
+    #[error("There is no provider {provider:?}.{} See `quipu models`.", did_you_mean(.similar))]
+    UnknownProvider {
+        /// What was asked for.
+        provider: String,
+        /// Ids that look like it.
+        similar: Vec<String>,
+    },
+    /// No model matches.
+    #[error("There is no model {pattern:?}.{} See `quipu models`.", did_you_mean(.similar))]
+    UnknownModel {
+        /// What was asked for.
+        pattern: String,
+        /// Models that look like it, as `provider/id`.
+        similar: Vec<String>,
+    },
+    /// Several models have this id.
+    #[error("{pattern:?} could be {}. Write the provider before it, or use --provider.", .candidates.join(" or "))]
+    Ambiguous {
+        /// What was asked for.
+        pattern: String,
+        /// The models, as `provider/id`.
+        candidates: Vec<String>,
+    },
+}
+
+fn did_you_mean(similar: &[String]) -> String {
+    if similar.is_empty() { String::new() } else { format!(" Did you mean {}?", similar.join(" or ")) }
+}
+
+impl Settings {
+    /// The model that `pattern` means, of `provider` when it is given: an exact `provider/id` or id in any case,
+    /// else a part of an id or name, where models that can be called, undated ids and then higher ids win. A
+    /// level of thinking may follow after a colon when the whole is no model. With a known provider, an id that
+    /// nobody knows is taken as it is, with a note.
+    ///
+    /// # Errors
+    /// With what the user could have meant.
+    pub fn find(&self, provider: Option<&str>, pattern: &str) -> Result<Selection, FindError> {
+        let pattern = pattern.trim();
+        let provider = provider.map(|wanted| self.provider_named(wanted)).transpose()?;
+        if let Some(model) = self.search(provider, pattern)? {
+            return Ok(Selection { model, thinking: None, note: None });
+        }
+        let split = pattern.rsplit_once(':').and_then(|(rest, level)| Some((rest, parse_level(level)?)));
+        if let Some((rest, level)) = split
+            && let Some(model) = self.search(provider, rest)?
+        {
+            return Ok(Selection { model, thinking: Some(level), note: None });
+        }
+        let (rest, thinking) = split.map_or((pattern, None), |(rest, level)| (rest, Some(level)));
+        let (within, id) = match provider {
+            Some(provider) => (Some(provider), rest),
+            None => self.split_provider(rest),
+        };
+        if let Some(within) = within
+            && let Some(model) = self.made_up(within, id)
+        {
+            let note =
+                format!("{within} has no model {id:?} that we know; limits and prices are those of another.");
+            return Ok(Selection { model, thinking, note: Some(note) });
+        }
+        Err(FindError::UnknownModel { pattern: pattern.into(), similar: self.similar(provider, pattern) })
+    }
+
+    fn provider_named(&self, wanted: &str) -> Result<&str, FindError> {
+        let ids = self.providers();
+        ids.iter().copied().find(|id| id.eq_ignore_ascii_case(wanted)).ok_or_else(|| {
+            FindError::UnknownProvider {
+                provider: wanted.into(),
+                similar: nearest(wanted, ids.into_iter().map(String::from)),
+            }
+        })
+    }
+
+    /// The provider before the first slash, when it is one, and what follows.
+    fn split_provider<'a>(&self, pattern: &'a str) -> (Option<&str>, &'a str) {
+        let split =
+            pattern.split_once('/').and_then(|(id, rest)| Some((self.provider_named(id).ok()?, rest)));
+        split.map_or((None, pattern), |(provider, rest)| (Some(provider), rest))
+    }
+
+    fn search(&self, provider: Option<&str>, pattern: &str) -> Result<Option<Arc<Model>>, FindError> {
+        if pattern.is_empty() {
+            return Ok(None);
+        }
+        if let Some(provider) = provider {
+            // `--provider p --model p/id` is common.
+            let own = pattern.split_once('/').filter(|(id, _)| id.eq_ignore_ascii_case(provider));
+            let models = self.models_of(provider);
+            return Ok(self.best(models, pattern).or_else(|| self.best(models, own?.1)));
+        }
+        if let (Some(provider), rest) = self.split_provider(pattern)
+            && let Some(model) = self.best(self.models_of(provider), rest)
+        {
+            return Ok(Some(model));
+        }
+        let models = self.models();
+        let exact: Vec<_> = models.iter().filter(|model| model.id.eq_ignore_ascii_case(pattern)).collect();
+        match exact.as_slice() {
+            [] => return Ok(self.best(&models, pattern)),
+            [one] => return Ok(Some(Arc::clone(one))),
+            _ => {}
+        }
+        let available: Vec<_> = exact.iter().filter(|model| self.is_available(model)).collect();
+        match available.as_slice() {
+            [one] => Ok(Some(Arc::clone(one))),
+            [] => Err(ambiguous(pattern, exact.into_iter())),
+            _ => Err(ambiguous(pattern, available.into_iter().copied())),
+        }
+    }
+
+    /// The best of `models` for `pattern`: exact, or a part of the id or the name.
+    fn best(&self, models: &[Arc<Model>], pattern: &str) -> Option<Arc<Model>> {
+        if pattern.is_empty() {
+            return None;
+        }
+        if let Some(exact) = models.iter().find(|model| model.id.eq_ignore_ascii_case(pattern)) {
+            return Some(exact.clone());
+        }
+        let wanted = pattern.to_lowercase();
+        models
+            .iter()
+            .enumerate()
+            .filter(|(_, model)| {
+                model.id.to_lowercase().contains(&wanted) || model.name.to_lowercase().contains(&wanted)
+            })
+            .max_by(|(place, a), (other, b)| {
+                let rank =
+                    |model: &Model| (self.is_available(model), is_supported(model), is_alias(&model.id));
+                // Models stand in the order of their providers; of equals the first counts.
+                rank(a).cmp(&rank(b)).then_with(|| a.id.cmp(&b.id)).then_with(|| other.cmp(place))
+            })
+            .map(|(_, model)| model.clone())
+    }
+
+    /// A model that the provider may have, like its default.
+    fn made_up(&self, provider: &str, id: &str) -> Option<Arc<Model>> {
+        let models = self.models_of(provider);
+        let default = crate::catalogue::provider(provider).and_then(|row| row.default.as_deref());
+        let like = models.iter().find(|model| Some(model.id.as_str()) == default).or(models.first())?;
+        let id = id.trim();
+        (!id.is_empty()).then(|| Arc::new(Model { id: id.into(), name: id.into(), ..Model::clone(like) }))
+    }
+
+    fn similar(&self, provider: Option<&str>, pattern: &str) -> Vec<String> {
+        let models = match provider {
+            Some(provider) => self.models_of(provider).to_vec(),
+            None => self.models(),
+        };
+        let slash = pattern.contains('/');
+        let mut found =
+            nearest(pattern, models.iter().map(|model| if slash { full(model) } else { model.id.clone() }));
+        if !slash {
+            for id in &mut found {
+                if let Some(model) = models.iter().find(|model| model.id == *id) {
+                    *id = full(model);
+                }
+            }
+        }
+        found
+    }
+}
+
+fn full(model: &Model) -> String {
+    format!("{}/{}", model.provider, model.id)
+}
+
+fn ambiguous<'a>(pattern: &str, models: impl Iterator<Item = &'a Arc<Model>>) -> FindError {
+    FindError::Ambiguous {
+        pattern: pattern.into(),
+        candidates: models.take(MAX_LISTED).map(|model| full(model)).collect(),
+    }
+}
+
+/// Whether the id names a line of models, not one dated release.
+fn is_alias(id: &str) -> bool {
+    let date =
+        id.rsplit_once('-').is_some_and(|(_, end)| end.len() == 8 && end.bytes().all(|b| b.is_ascii_digit()));
+    id.ends_with("-latest") || !date
+}
+
+/// At most three of `known` that are close to `wanted`, nearest first.
+fn nearest(wanted: &str, known: impl Iterator<Item = String>) -> Vec<String> {
+    let wanted: Vec<char> = wanted.to_lowercase().chars().take(100).collect();
+    let limit = wanted.len().div_ceil(3);
+    let mut near: Vec<_> = known
+        .map(|id| (distance(&wanted, &id.to_lowercase().chars().collect::<Vec<_>>()), id))
+        .filter(|(distance, _)| *distance <= limit)
+        .collect();
+    near.sort();
+    near.dedup();
+    near.into_iter().take(3).map(|(_, id)| id).collect()
+}
+
+/// How many characters must be changed, added or removed to make one text of the other.
+fn distance(a: &[char], b: &[char]) -> usize {
+    let mut row: Vec<usize> = (0..=b.len()).collect();
+    for (i, x) in a.iter().enumerate() {
+        let mut diagonal = row[0];
+        row[0] = i + 1;
+        for (j, y) in b.iter().enumerate() {
+            let above = row[j + 1];
+            row[j + 1] = (diagonal + usize::from(x != y)).min(above + 1).min(row[j] + 1);
+            diagonal = above;
+        }
+    }
+    row[b.len()]
+}

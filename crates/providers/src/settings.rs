@@ -1,0 +1,392 @@
+//! What can be called, and with which credentials: the catalogue, `models.json`, `auth.json` and the
+//! environment put together.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use quipu_protocol::{Json, Model, ModelError, ModelErrorKind};
+use serde_json::Value;
+
+use crate::catalogue;
+use crate::credential::{AuthEntries, AuthEntry, AuthFile, Credential, CredentialKind};
+use crate::models_file::{self, ProviderConfig};
+use crate::values::{self, ValueError, Vars};
+use crate::{AnthropicMessages, CallOptions, Provider, anthropic, net};
+
+/// Secrets shorter than this are not given to [`Settings::secrets`]: replacing them would tear ordinary text.
+const MIN_SECRET: usize = 8;
+
+/// Something in the user's files that was passed over: what, where, and what to do.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Warning(pub String);
+
+impl std::fmt::Display for Warning {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+/// Models and credentials as the user has set them up.
+pub struct Settings {
+    home: PathBuf,
+    options: CallOptions,
+    vars: Vars,
+    auth: BTreeMap<String, AuthEntry>,
+    configs: BTreeMap<String, ProviderConfig>,
+    /// The models of each provider that `models.json` names.
+    configured: BTreeMap<String, Vec<Arc<Model>>>,
+    /// What the commands of `auth.json` printed, for the life of the process.
+    printed: Mutex<BTreeMap<String, Result<String, ValueError>>>,
+    /// Secrets that became known after loading, with their provider.
+    learned: Mutex<BTreeSet<(String, String)>>,
+}
+
+impl std::fmt::Debug for Settings {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Settings").field("home", &self.home).finish_non_exhaustive()
+    }
+}
+
+impl Settings {
+    /// Reads `models.json` and `auth.json` in `home` and the variables that matter through `env`. Runs no
+    /// command, does not parse the catalogue, and never fails: what cannot be used is told in the warnings.
+    pub fn load(home: &Path, env: &dyn Fn(&str) -> Option<String>) -> (Self, Vec<Warning>) {
+        let mut warnings = Vec::new();
+        let auth_file = AuthFile::new(home);
+        let auth = auth_file.read().unwrap_or_else(|error| {
+            warnings.push(Warning(error.to_string()));
+            AuthEntries::default()
+        });
+        let path = auth_file.path().display();
+        if auth.exposed {
+            warnings.push(Warning(format!("{path} can be read by others. Run: chmod 600 {path}")));
+        }
+        for (provider, problem) in &auth.odd {
+            warnings.push(Warning(format!("{path}: the entry {provider:?} is not used: {problem}.")));
+        }
+        let configs = models_file::read(&home.join("models.json"), &mut warnings);
+        let mut names: BTreeSet<String> = BTreeSet::new();
+        for (_, row) in catalogue::providers() {
+            names.extend(row.env.iter().map(|env| env.name.clone()));
+            names.extend(row.vars.iter().cloned());
+        }
+        names.extend(configured_variables(&auth.known, &configs));
+        let value = |name: &str| env(name).filter(|value| !value.is_empty());
+        let vars = names.into_iter().map(|name| (name.clone(), value(&name))).collect();
+        let configured = configs
+            .iter()
+            .map(|(id, config)| (id.clone(), models_file::models(id, config, &mut warnings)))
+            .collect();
+        let settings = Self {
+            home: home.to_path_buf(),
+            options: CallOptions::default(),
+            vars,
+            auth: auth.known,
+            configs,
+            configured,
+            printed: Mutex::default(),
+            learned: Mutex::default(),
+        };
+        (settings, warnings)
+    }
+
+    /// The same with other limits for calls.
+    #[must_use]
+    pub fn with_call_options(mut self, options: CallOptions) -> Self {
+        self.options = options;
+        self
+    }
+
+    /// Ids of all providers: those of the catalogue in its order, then those of `models.json`.
+    pub fn providers(&self) -> Vec<&str> {
+        let known = catalogue::providers().iter().map(|(id, _)| id.as_str());
+        let own = self.configured.keys().map(String::as_str).filter(|id| catalogue::provider(id).is_none());
+        known.chain(own).collect()
+    }
+
+    /// All models, by provider.
+    pub fn models(&self) -> Vec<Arc<Model>> {
+        self.providers().into_iter().flat_map(|provider| self.models_of(provider)).cloned().collect()
+    }
+
+    /// The models of one provider; empty when it is not known.
+    pub fn models_of(&self, provider: &str) -> &[Arc<Model>] {
+        self.configured.get(provider).map_or_else(|| catalogue::models(provider), Vec::as_slice)
+    }
+
+    /// The model to use when the user names none: the default of the first provider that has a credential and
+    /// whose wire we speak, or else its first model.
+    pub fn default_model(&self) -> Option<Arc<Model>> {
+        self.providers().into_iter().filter(|provider| self.may_be_available(provider)).find_map(|provider| {
+            let models = self.models_of(provider);
+            let wanted = catalogue::provider(provider).and_then(|row| row.default.as_deref());
+            let default =
+                models.iter().find(|model| Some(model.id.as_str()) == wanted && self.is_available(model));
+            default.or_else(|| models.iter().find(|model| self.is_available(model))).cloned()
+        })
+    }
+
+    /// Whether the model can be called: its wire is one that we speak, and there is a credential or none is
+    /// needed. Runs no command.
+    pub fn is_available(&self, model: &Model) -> bool {
+        is_supported(model) && (self.credential_source(&model.provider).is_some() || is_local(model))
+    }
+
+    /// Whether some model of the provider could be available, without parsing the catalogue's.
+    fn may_be_available(&self, provider: &str) -> bool {
+        self.credential_source(provider).is_some() || self.configured.contains_key(provider)
+    }
+
+    /// Where the provider's credential would come from; `None` when there is none. Runs no command.
+    pub fn credential_source(&self, provider: &str) -> Option<String> {
+        match self.auth.get(provider) {
+            Some(AuthEntry::ApiKey { key: Some(_), .. } | AuthEntry::Oauth { .. }) => {
+                return Some("auth.json".into());
+            }
+            Some(AuthEntry::ApiKey { key: None, .. }) | None => {}
+        }
+        let row = catalogue::provider(provider).into_iter().flat_map(|row| &row.env);
+        let set = row.map(|env| &env.name).find(|name| matches!(self.vars.get(*name), Some(Some(_))));
+        set.cloned().or_else(|| {
+            let key = self.configs.get(provider)?.api_key.as_deref()?;
+            let missing = values::variables(key).any(|name| !matches!(self.vars.get(name), Some(Some(_))));
+            (!key.is_empty() && !missing).then(|| "models.json".into())
+        })
+    }
+
+    /// The provider's credential; `None` when there is none or it cannot be had (then
+    /// [`Settings::provider_for`] says why). May run a command that the user's files name, for up to 10 s.
+    pub fn credential(&self, provider: &str) -> Option<Credential> {
+        self.look_up(provider).ok().flatten()
+    }
+
+    fn look_up(&self, provider: &str) -> Result<Option<Credential>, String> {
+        let config = self.configs.get(provider);
+        let bearer = config.is_some_and(|config| config.auth_header);
+        let credential = |secret: String, kind: CredentialKind, source: &str| {
+            self.learn(provider, &secret);
+            let kind = if bearer { CredentialKind::Bearer } else { kind };
+            Ok(Some(Credential { secret, kind, source: source.into() }))
+        };
+        match self.auth.get(provider) {
+            Some(AuthEntry::ApiKey { key: Some(key), env }) => {
+                let mut vars = self.vars.clone();
+                vars.extend(env.iter().map(|(name, value)| (name.clone(), Some(value.clone()))));
+                let mut printed = self.printed.lock().unwrap_or_else(PoisonError::into_inner);
+                let value = if key.starts_with('!') {
+                    printed.entry(key.clone()).or_insert_with(|| values::resolve(key, &vars)).clone()
+                } else {
+                    values::resolve(key, &vars)
+                };
+                drop(printed);
+                let value = value.map_err(|error| format!("auth.json: {error}"))?;
+                return credential(value, CredentialKind::ApiKey, "auth.json");
+            }
+            Some(AuthEntry::Oauth { access, expires, .. }) => {
+                if expires.is_some_and(|at| at <= crate::call::now()) {
+                    return Err("auth.json: the access token has expired; log in again".into());
+                }
+                return credential(access.clone(), CredentialKind::Bearer, "auth.json");
+            }
+            Some(AuthEntry::ApiKey { key: None, .. }) | None => {}
+        }
+        for env in catalogue::provider(provider).into_iter().flat_map(|row| &row.env) {
+            if let Some(Some(value)) = self.vars.get(&env.name) {
+                let kind = if env.bearer { CredentialKind::Bearer } else { CredentialKind::ApiKey };
+                return credential(value.trim().to_owned(), kind, &env.name);
+            }
+        }
+        match config.and_then(|config| config.api_key.as_deref()).filter(|key| !key.is_empty()) {
+            Some(key) => {
+                let value =
+                    values::resolve(key, &self.vars).map_err(|error| format!("models.json: {error}"))?;
+                credential(value, CredentialKind::ApiKey, "models.json")
+            }
+            None => Ok(None),
+        }
+    }
+
+    /// Something that calls `model`, with `api_key` when it is given, else with the configured credential. May
+    /// run commands that the user's files name.
+    ///
+    /// # Errors
+    /// `NoCredential`, saying which variable or file to set; `InvalidRequest` when the wire of the model is not
+    /// one that this version speaks, or its configuration is wrong.
+    pub fn provider_for(
+        &self,
+        model: &Model,
+        api_key: Option<&str>,
+    ) -> Result<Arc<dyn Provider>, ModelError> {
+        let provider = model.provider.as_str();
+        if !is_supported(model) {
+            return Err(ModelError::new(
+                ModelErrorKind::InvalidRequest,
+                format!(
+                    "{provider}/{} speaks {:?}, which this version does not. It speaks {:?}; see `quipu models`.",
+                    model.id,
+                    model.api,
+                    anthropic::API
+                ),
+            ));
+        }
+        let bearer = self.configs.get(provider).is_some_and(|config| config.auth_header);
+        let credential = match api_key.map(str::trim).filter(|key| !key.is_empty()) {
+            Some(key) => {
+                self.learn(provider, key);
+                let kind = if bearer { CredentialKind::Bearer } else { CredentialKind::ApiKey };
+                Some(Credential { secret: key.into(), kind, source: "--api-key".into() })
+            }
+            None => self.look_up(provider).map_err(|why| self.no_credential(provider, &why))?,
+        };
+        if credential.is_none() && !is_local(model) {
+            return Err(self.no_credential(provider, ""));
+        }
+        let mut model = model.clone();
+        model.base_url = self.fill_in(&model)?;
+        let headers = self.headers(&model)?;
+        let made = AnthropicMessages::new(&model, credential.as_ref(), &headers, self.options.clone())?;
+        Ok(Arc::new(made))
+    }
+
+    fn no_credential(&self, provider: &str, why: &str) -> ModelError {
+        let names: Vec<_> = catalogue::provider(provider)
+            .map(|row| row.env.iter().rev().map(|env| env.name.as_str()).collect())
+            .unwrap_or_default();
+        let set = match names.first() {
+            Some(name) => format!("Set {name}, or put"),
+            None => "Put".into(),
+        };
+        let why = if why.is_empty() { String::new() } else { format!(" ({why})") };
+        let mut message = format!(
+            "There is no credential for {provider}{why}. {set} {{\"{provider}\": {{\"type\": \"api_key\", \"key\": \
+             \"…\"}}}} into {}.",
+            self.home.join("auth.json").display()
+        );
+        if catalogue::provider(provider).is_none() {
+            message.push_str(" `apiKey` in models.json works too.");
+        }
+        ModelError::new(ModelErrorKind::NoCredential, message)
+    }
+
+    /// The base URL with `{NAME}` replaced by variables.
+    fn fill_in(&self, model: &Model) -> Result<String, ModelError> {
+        let own = match self.auth.get(&model.provider) {
+            Some(AuthEntry::ApiKey { env, .. }) => Some(env),
+            Some(AuthEntry::Oauth { .. }) | None => None,
+        };
+        let mut url = model.base_url.clone();
+        while let Some((before, rest)) = url.split_once('{') {
+            let Some((name, after)) = rest.split_once('}') else { break };
+            let value =
+                own.and_then(|env| env.get(name).cloned()).or_else(|| self.vars.get(name).cloned().flatten());
+            let Some(value) = value.filter(|value| !value.contains('{')) else {
+                return Err(ModelError::new(
+                    ModelErrorKind::NoCredential,
+                    format!(
+                        "The base URL of {} needs {name}. Set this environment variable.",
+                        model.provider
+                    ),
+                ));
+            };
+            url = format!("{before}{value}{after}");
+        }
+        Ok(url)
+    }
+
+    fn headers(&self, model: &Model) -> Result<Vec<(String, String)>, ModelError> {
+        let headers = model.headers.as_ref().map(Json::value);
+        let Some(Value::Object(headers)) = headers else { return Ok(Vec::new()) };
+        headers
+            .iter()
+            .filter_map(|(name, value)| Some((name, value.as_str()?)))
+            .map(|(name, raw)| {
+                let value = values::resolve(raw, &self.vars).map_err(|error| {
+                    ModelError::new(
+                        ModelErrorKind::NoCredential,
+                        format!("The header {name:?} of {} cannot be made: {error}.", model.provider),
+                    )
+                })?;
+                if value != raw {
+                    self.learn(&model.provider, &value);
+                }
+                Ok((name.clone(), value))
+            })
+            .collect()
+    }
+
+    fn learn(&self, provider: &str, secret: &str) {
+        let mut learned = self.learned.lock().unwrap_or_else(PoisonError::into_inner);
+        learned.insert((provider.to_owned(), secret.to_owned()));
+    }
+
+    /// Every credential that is known now, with its provider, for sealing: variables, files, and what commands
+    /// printed and callers gave so far. Ask again after [`Settings::provider_for`]. Runs no command.
+    pub fn secrets(&self) -> Vec<(String, String)> {
+        let mut all = self.learned.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let mut add = |provider: &str, secret: &str| {
+            all.insert((provider.to_owned(), secret.trim().to_owned()));
+        };
+        for (provider, row) in catalogue::providers() {
+            for env in &row.env {
+                if let Some(Some(value)) = self.vars.get(&env.name) {
+                    add(provider, value);
+                }
+            }
+        }
+        let plain = |value: &str| {
+            (!value.starts_with('!')).then(|| values::resolve(value, &self.vars).ok()).flatten()
+        };
+        for (provider, entry) in &self.auth {
+            match entry {
+                AuthEntry::ApiKey { key, .. } => {
+                    key.as_deref().and_then(plain).iter().for_each(|key| add(provider, key));
+                }
+                AuthEntry::Oauth { access, refresh, .. } => {
+                    add(provider, access);
+                    refresh.iter().for_each(|refresh| add(provider, refresh));
+                }
+            }
+        }
+        for (provider, config) in &self.configs {
+            config.api_key.as_deref().and_then(plain).iter().for_each(|key| add(provider, key));
+            for value in config.header_values().filter(|value| values::variables(value).next().is_some()) {
+                plain(value).iter().for_each(|value| add(provider, value));
+            }
+        }
+        let mut seen = BTreeSet::new();
+        all.retain(|(_, secret)| secret.len() >= MIN_SECRET && seen.insert(secret.clone()));
+        all.into_iter().collect()
+    }
+
+    /// Names of all environment variables that hold, or would hold, a provider's credential: to be taken from
+    /// the environment of child processes.
+    pub fn env_keys(&self) -> Vec<String> {
+        let known = catalogue::providers().iter().flat_map(|(_, row)| &row.env).map(|env| env.name.clone());
+        let names: BTreeSet<_> = known.chain(configured_variables(&self.auth, &self.configs)).collect();
+        names.into_iter().collect()
+    }
+}
+
+/// Whether this version speaks the model's wire.
+pub fn is_supported(model: &Model) -> bool {
+    model.api == anthropic::API
+}
+
+fn is_local(model: &Model) -> bool {
+    reqwest::Url::parse(&model.base_url).is_ok_and(|url| net::is_loopback(url.host_str().unwrap_or_default()))
+}
+
+fn configured_variables<'a>(
+    auth: &'a BTreeMap<String, AuthEntry>,
+    configs: &'a BTreeMap<String, ProviderConfig>,
+) -> impl Iterator<Item = String> + 'a {
+    let keys = auth.values().filter_map(|entry| match entry {
+        AuthEntry::ApiKey { key, .. } => key.as_deref(),
+        AuthEntry::Oauth { .. } => None,
+    });
+    let values = configs
+        .values()
+        .flat_map(|config| config.api_key.as_deref().into_iter().chain(config.header_values()));
+    keys.chain(values).flat_map(values::variables).map(String::from)
+}

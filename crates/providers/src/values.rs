@@ -1,0 +1,179 @@
+//! Values of `models.json` and `auth.json` that may refer to the environment or to a command.
+//!
+//! `!command` is the output of a shell command, `$NAME` and `${NAME}` are environment variables, `$$` and `$!`
+//! stand for `$` and `!`; all else is literal.
+
+use std::collections::BTreeMap;
+use std::io::Read;
+use std::process::{Command, Stdio};
+use std::sync::mpsc;
+use std::time::Duration;
+
+/// How long a command may take.
+const COMMAND_TIMEOUT: Duration = Duration::from_secs(10);
+/// Bytes of a command's output at most.
+const MAX_OUTPUT: u64 = 64 << 10;
+
+/// A value could not be had. The message says why, and never holds the value.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub(crate) enum ValueError {
+    #[error("the environment variable {0} is not set")]
+    Missing(String),
+    #[error("the command {command:?} {problem}")]
+    Command { command: String, problem: String },
+}
+
+/// The environment variables that were asked for when the settings were loaded.
+pub(crate) type Vars = BTreeMap<String, Option<String>>;
+
+#[derive(Debug, PartialEq, Eq)]
+enum Part<'a> {
+    Literal(&'a str),
+    Variable(&'a str),
+}
+
+/// The variables that `value` refers to.
+pub(crate) fn variables(value: &str) -> impl Iterator<Item = &str> {
+    let parts = if value.starts_with('!') { Vec::new() } else { parts(value) };
+    parts.into_iter().filter_map(|part| match part {
+        Part::Variable(name) => Some(name),
+        Part::Literal(_) => None,
+    })
+}
+
+/// What `value` stands for. Runs its command, when it is one.
+pub(crate) fn resolve(value: &str, vars: &Vars) -> Result<String, ValueError> {
+    if let Some(command) = value.strip_prefix('!') {
+        return run(command);
+    }
+    parts(value)
+        .into_iter()
+        .map(|part| match part {
+            Part::Literal(text) => Ok(text),
+            Part::Variable(name) => vars
+                .get(name)
+                .and_then(Option::as_deref)
+                .filter(|value| !value.is_empty())
+                .ok_or_else(|| ValueError::Missing(name.to_owned())),
+        })
+        .collect()
+}
+
+fn parts(value: &str) -> Vec<Part<'_>> {
+    let mut parts = Vec::new();
+    let mut rest = value;
+    while let Some(at) = rest.find('$') {
+        let (before, after) = (&rest[..at], &rest[at + 1..]);
+        if !before.is_empty() {
+            parts.push(Part::Literal(before));
+        }
+        let is_name = |name: &str| {
+            !name.is_empty()
+                && !name.starts_with(|c: char| c.is_ascii_digit())
+                && name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_')
+        };
+        let braced =
+            after.strip_prefix('{').and_then(|inner| inner.split_once('}')).filter(|(name, _)| is_name(name));
+        let end = after.find(|c: char| !c.is_ascii_alphanumeric() && c != '_').unwrap_or(after.len());
+        rest = if let Some((name, rest)) = braced {
+            parts.push(Part::Variable(name));
+            rest
+        } else if is_name(&after[..end]) {
+            parts.push(Part::Variable(&after[..end]));
+            &after[end..]
+        } else if after.starts_with(['$', '!']) {
+            parts.push(Part::Literal(&after[..1]));
+            &after[1..]
+        } else {
+            parts.push(Part::Literal("$"));
+            after
+        };
+    }
+    if !rest.is_empty() {
+        parts.push(Part::Literal(rest));
+    }
+    parts
+}
+
+/// The output of a shell command, without white space around it.
+fn run(command: &str) -> Result<String, ValueError> {
+    let failed = |problem: String| ValueError::Command { command: command.to_owned(), problem };
+    let mut child = Command::new("sh")
+        .args(["-c", command])
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::null())
+        .spawn()
+        .map_err(|error| failed(format!("could not be started: {error}")))?;
+    let Some(stdout) = child.stdout.take() else { return Err(failed("has no output".into())) };
+    let (send, receive) = mpsc::sync_channel(1);
+    // The thread ends with the pipe, which ends with the child. The receiver may be gone by then.
+    std::thread::spawn(move || {
+        let mut output = Vec::new();
+        let read = stdout.take(MAX_OUTPUT + 1).read_to_end(&mut output).map(|_| output);
+        drop(send.send(read));
+    });
+    let output = receive.recv_timeout(COMMAND_TIMEOUT);
+    if !matches!(&output, Ok(Ok(bytes)) if bytes.len() as u64 <= MAX_OUTPUT) {
+        // It may have ended already.
+        drop(child.kill());
+    }
+    let status = child.wait().map_err(|error| failed(format!("could not be waited for: {error}")))?;
+    let output = match output {
+        Ok(Ok(output)) if output.len() as u64 <= MAX_OUTPUT => output,
+        Ok(Ok(_)) => return Err(failed(format!("printed more than {MAX_OUTPUT} bytes"))),
+        Ok(Err(error)) => return Err(failed(format!("could not be read: {error}"))),
+        Err(_) => return Err(failed(format!("took more than {} s", COMMAND_TIMEOUT.as_secs()))),
+    };
+    if !status.success() {
+        return Err(failed(format!("failed ({status})")));
+    }
+    let text = String::from_utf8(output).map_err(|_| failed("printed something that is not text".into()))?;
+    match text.trim() {
+        "" => Err(failed("printed nothing".into())),
+        text => Ok(text.to_owned()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn references() {
+        let vars: Vars = [("A", Some("1")), ("B_2", Some("two")), ("EMPTY", Some("")), ("NONE", None)]
+            .map(|(name, value)| (name.to_owned(), value.map(String::from)))
+            .into();
+        let check = |value: &str, expect: Result<&str, &str>| {
+            let got = resolve(value, &vars);
+            let expect = expect.map(String::from).map_err(|name| ValueError::Missing(name.into()));
+            assert_eq!(got, expect, "{value}");
+        };
+        check("", Ok(""));
+        check("sk-plain", Ok("sk-plain"));
+        check("ANTHROPIC_API_KEY", Ok("ANTHROPIC_API_KEY"));
+        check("$A", Ok("1"));
+        check("x${A}y$B_2-z", Ok("x1ytwo-z"));
+        check("$$A $!A $", Ok("$A !A $"));
+        check("${}${A $1 $-", Ok("${}${A $1 $-"));
+        check("$EMPTY", Err("EMPTY"));
+        check("a${NONE}", Err("NONE"));
+        check("$OTHER", Err("OTHER"));
+        assert_eq!(variables("$A ${B} $$C !$D").collect::<Vec<_>>(), ["A", "B", "D"]);
+        assert_eq!(variables("!echo $A").count(), 0);
+    }
+
+    #[test]
+    fn commands() {
+        let vars = Vars::new();
+        assert_eq!(resolve("!echo ' key '; echo noise >&2", &vars).unwrap(), "key");
+        for (command, problem) in [
+            ("!exit 3", "failed (exit status: 3)"),
+            ("!true", "printed nothing"),
+            ("!printf '\\377'", "printed something that is not text"),
+            ("!cat /dev/zero", "printed more than 65536 bytes"),
+        ] {
+            assert!(resolve(command, &vars).unwrap_err().to_string().ends_with(problem), "{command}");
+        }
+    }
+}

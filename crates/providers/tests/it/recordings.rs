@@ -1,0 +1,169 @@
+//! The decoder over hand-made recordings, in every split.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use proptest::prelude::*;
+use quipu_protocol::{Model, ModelErrorKind, Prices};
+use quipu_providers::anthropic::Decoder;
+use quipu_providers::{CallEnd, CallEvent, laws};
+
+fn model() -> Arc<Model> {
+    let cost = Prices { input: 3.0, output: 15.0, cache_read: 0.3, cache_write: 3.75, tiers: Vec::new() };
+    let (id, provider, api) = ("claude-test-1".into(), "anthropic".into(), "anthropic-messages".into());
+    Arc::new(Model { id, provider, api, cost, ..Model::default() })
+}
+
+fn recordings() -> Vec<(String, Vec<u8>)> {
+    let directory = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/recordings");
+    let mut all: Vec<_> = std::fs::read_dir(directory)
+        .unwrap()
+        .map(|entry| entry.unwrap().path())
+        .filter(|path| path.extension().is_some_and(|extension| extension == "sse"))
+        .map(|path| (path.file_stem().unwrap().to_string_lossy().into_owned(), std::fs::read(&path).unwrap()))
+        .collect();
+    all.sort();
+    assert_eq!(all.len(), 11);
+    all
+}
+
+fn decode<'a>(pieces: impl IntoIterator<Item = &'a [u8]>) -> (Vec<CallEvent>, CallEnd) {
+    let mut decoder = Decoder::new(model(), 7);
+    let mut events = Vec::new();
+    let pushed = pieces.into_iter().try_for_each(|piece| decoder.push(piece, &mut events));
+    let error = pushed.and_then(|()| decoder.end(&mut events)).err();
+    let (message, unknown, error) = decoder.finish(error.as_ref());
+    (events, CallEnd { message, error, attempts: Vec::new(), unknown })
+}
+
+/// What a recording means, as text.
+fn describe(events: &[CallEvent], end: &CallEnd) -> String {
+    use std::fmt::Write;
+    let mut out = String::new();
+    for event in events {
+        match event {
+            CallEvent::Started(message) => writeln!(out, "Started {}", serde_json::to_string(message).unwrap()),
+            CallEvent::Delta(delta) => writeln!(out, "{delta:?}"),
+            CallEvent::Retry { .. } => panic!("a decoder never retries"),
+        }
+        .unwrap();
+    }
+    writeln!(out, "{}", serde_json::to_string_pretty(&end.message).unwrap()).unwrap();
+    writeln!(out, "error: {:?}\nunknown: {:#?}", end.error, end.unknown).unwrap();
+    out
+}
+
+#[test]
+fn recordings_mean_what_they_say() {
+    for (name, bytes) in recordings() {
+        let (events, end) = decode([bytes.as_slice()]);
+        laws::check(&events, &end).unwrap_or_else(|broken| panic!("{name}: {broken}"));
+        insta::with_settings!({ snapshot_path => "../recordings", prepend_module_to_snapshot => false, omit_expression => true }, {
+            insta::assert_snapshot!(name, describe(&events, &end));
+        });
+    }
+}
+
+#[test]
+fn every_split_means_the_same() {
+    for (name, bytes) in recordings() {
+        let whole = decode([bytes.as_slice()]);
+        for at in 0..bytes.len() {
+            let (start, rest) = bytes.split_at(at);
+            let split = decode([start, rest]);
+            assert_eq!(split, whole, "{name} split at {at}");
+        }
+        assert_eq!(decode(bytes.chunks(1)), whole, "{name} byte by byte");
+    }
+}
+
+#[test]
+fn every_beginning_ends_as_cut_and_keeps_the_laws() {
+    for (name, bytes) in recordings() {
+        let (_, whole) = decode([bytes.as_slice()]);
+        for at in 0..bytes.len() {
+            let (events, end) = decode([&bytes[..at]]);
+            laws::check(&events, &end).unwrap_or_else(|broken| panic!("{name} cut at {at}: {broken}"));
+            let kind = end.error.as_ref().map(|error| error.kind);
+            let as_whole = kind == whole.error.as_ref().map(|error| error.kind);
+            assert!(kind == Some(ModelErrorKind::StreamEnded) || as_whole, "{name} cut at {at}: {kind:?}");
+        }
+    }
+}
+
+/// An event in place of the answer's second, and the kind of error that comes of it.
+#[test]
+fn what_the_wire_forbids_is_malformed() {
+    let start = r#"{"type":"message_start","message":{"id":"m"}}"#;
+    let text = r#"{"type":"content_block_start","index":0,"content_block":{"type":"text"}}"#;
+    let check = |events: &[&str], kind: ModelErrorKind| {
+        let stream: String = events.iter().map(|event| format!("data: {event}\n\n")).collect();
+        let (streamed, end) = decode([stream.as_bytes()]);
+        laws::check(&streamed, &end).unwrap();
+        assert_eq!(end.error.map(|error| error.kind), Some(kind), "{events:?}");
+    };
+    let malformed = |events: &[&str]| check(events, ModelErrorKind::Malformed);
+    malformed(&["{"]);
+    malformed(&["[DONE]"]);
+    malformed(&[text]);
+    malformed(&[r#"{"type":"message_stop"}"#]);
+    malformed(&[start, text, text]);
+    malformed(&[start, r#"{"type":"content_block_start","content_block":{"type":"text"}}"#]);
+    malformed(&[start, r#"{"type":"content_block_stop","index":0}"#]);
+    malformed(&[start, text, r#"{"type":"content_block_delta","index":1,"delta":{"type":"text_delta","text":"a"}}"#]);
+    malformed(&[start, text, r#"{"type":"content_block_delta","index":0,"delta":{"type":"text_delta","text":1}}"#]);
+    malformed(&[start, text, r#"{"type":"content_block_delta","index":0,"delta":{"type":"text_delta"}}"#]);
+    malformed(&[
+        start,
+        text,
+        r#"{"type":"content_block_delta","index":0,"delta":{"type":"input_json_delta","partial_json":"a"}}"#,
+    ]);
+    malformed(&[start, text, r#"{"type":"content_block_delta","index":0,"delta":{"type":"signature_delta"}}"#]);
+    let unknown = vec!["1"; 10_001];
+    check(&unknown, ModelErrorKind::TooLarge);
+    check(&[], ModelErrorKind::StreamEnded);
+    check(&[start, r#"{"type":"error"}"#], ModelErrorKind::Server);
+}
+
+fn cases() -> ProptestConfig {
+    let cases = std::env::var("PROPTEST_CASES").ok().and_then(|cases| cases.parse().ok()).unwrap_or(64);
+    ProptestConfig { cases, failure_persistence: None, ..ProptestConfig::default() }
+}
+
+proptest! {
+    #![proptest_config(cases())]
+
+    #[test]
+    fn random_splits_mean_the_same(cuts in proptest::collection::vec(0.0..1.0_f64, 0..20)) {
+        for (name, bytes) in recordings() {
+            let mut places: Vec<usize> = cuts.iter().map(|cut| (cut * bytes.len() as f64) as usize).collect();
+            places.sort_unstable();
+            let mut pieces = Vec::new();
+            let mut from = 0;
+            for place in places {
+                pieces.push(&bytes[from..place]);
+                from = place;
+            }
+            pieces.push(&bytes[from..]);
+            prop_assert_eq!(decode(pieces), decode([bytes.as_slice()]), "{}", name);
+        }
+    }
+
+    #[test]
+    fn damaged_streams_keep_the_laws(
+        damage in proptest::collection::vec((0.0..1.0_f64, any::<u8>(), 0..3_u8), 1..6)
+    ) {
+        for (name, mut bytes) in recordings() {
+            for &(place, byte, how) in &damage {
+                let place = (place * bytes.len() as f64) as usize;
+                match how {
+                    0 => bytes[place] = byte,
+                    1 => bytes.insert(place, byte),
+                    _ => drop(bytes.drain(place..(place + usize::from(byte)).min(bytes.len()))),
+                }
+            }
+            let (events, end) = decode([bytes.as_slice()]);
+            prop_assert_eq!(laws::check(&events, &end), Ok(()), "{}", name);
+        }
+    }
+}

@@ -1,0 +1,122 @@
+//! What the server does with one request.
+
+use bytes::Bytes;
+
+use crate::Gate;
+
+/// One reply: a head, then steps. Without a `content-length` of its own it ends when the connection is closed.
+#[derive(Debug, Clone)]
+pub struct Reply {
+    pub(crate) head: Option<Head>,
+    pub(crate) steps: Vec<Step>,
+}
+
+#[derive(Debug, Clone)]
+pub(crate) struct Head {
+    pub(crate) status: u16,
+    pub(crate) headers: Vec<(String, String)>,
+    /// Whether the body is sent in chunks, so that an early end is seen as such.
+    pub(crate) chunked: bool,
+}
+
+#[derive(Debug, Clone)]
+pub(crate) enum Step {
+    Bytes(Bytes),
+    Drip(Bytes),
+    Repeat(Bytes, u64),
+    Gate(Gate),
+    Reset,
+    Hang,
+    Cut,
+}
+
+impl Reply {
+    /// A status and a body of this media type.
+    pub fn new(status: u16, media_type: &str, body: impl Into<Bytes>) -> Self {
+        let headers = vec![("content-type".to_owned(), media_type.to_owned())];
+        let head = Head { status, headers, chunked: true };
+        Self { head: Some(head), steps: vec![Step::Bytes(body.into())] }
+    }
+
+    /// 200 with an event stream.
+    pub fn sse(body: impl Into<Bytes>) -> Self {
+        Self::new(200, "text/event-stream; charset=utf-8", body)
+    }
+
+    /// A status with an error body in the shape of the wire.
+    pub fn error(status: u16, kind: &str, message: &str) -> Self {
+        let body = serde_json::json!({ "type": "error", "error": { "type": kind, "message": message } });
+        Self::new(status, "application/json", body.to_string())
+    }
+
+    /// Bytes instead of HTTP.
+    pub fn raw(bytes: impl Into<Bytes>) -> Self {
+        Self { head: None, steps: vec![Step::Bytes(bytes.into())] }
+    }
+
+    /// The request is read, and nothing ever comes back.
+    pub fn never() -> Self {
+        Self { head: None, steps: vec![Step::Hang] }
+    }
+
+    /// The request is read and the connection reset.
+    pub fn reset() -> Self {
+        Self { head: None, steps: vec![Step::Reset] }
+    }
+
+    /// Adds a header. No effect on raw bytes.
+    #[must_use]
+    pub fn header(mut self, name: &str, value: &str) -> Self {
+        if let Some(head) = &mut self.head {
+            head.headers.push((name.to_owned(), value.to_owned()));
+        }
+        self
+    }
+
+    /// Then these bytes.
+    #[must_use]
+    pub fn then(self, bytes: impl Into<Bytes>) -> Self {
+        self.step(Step::Bytes(bytes.into()))
+    }
+
+    /// Then these bytes, one by one.
+    #[must_use]
+    pub fn then_drip(self, bytes: impl Into<Bytes>) -> Self {
+        self.step(Step::Drip(bytes.into()))
+    }
+
+    /// Then these bytes, so many times.
+    #[must_use]
+    pub fn then_repeat(self, bytes: impl Into<Bytes>, times: u64) -> Self {
+        self.step(Step::Repeat(bytes.into(), times))
+    }
+
+    /// Then wait for the test.
+    #[must_use]
+    pub fn then_gate(self, gate: &Gate) -> Self {
+        self.step(Step::Gate(gate.clone()))
+    }
+
+    /// Then reset the connection.
+    #[must_use]
+    pub fn then_reset(self) -> Self {
+        self.step(Step::Reset)
+    }
+
+    /// Then nothing more, with the connection open.
+    #[must_use]
+    pub fn then_hang(self) -> Self {
+        self.step(Step::Hang)
+    }
+
+    /// Then close the connection as if all had been sent, without the end of the body.
+    #[must_use]
+    pub fn then_cut(self) -> Self {
+        self.step(Step::Cut)
+    }
+
+    fn step(mut self, step: Step) -> Self {
+        self.steps.push(step);
+        self
+    }
+}

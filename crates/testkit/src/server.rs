@@ -1,0 +1,251 @@
+//! The server.
+
+use std::collections::VecDeque;
+use std::net::SocketAddr;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::JoinHandle;
+use std::time::Instant;
+
+use bytes::Bytes;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::{oneshot, watch};
+use tokio::task::JoinSet;
+
+use crate::Reply;
+use crate::reply::Step;
+
+/// Bytes of one request at most.
+const MAX_REQUEST: usize = 256 << 20;
+
+/// One request, as it came.
+#[derive(Debug, Clone)]
+pub struct Captured {
+    /// Such as `POST`.
+    pub method: String,
+    /// The path, with its query.
+    pub path: String,
+    /// The headers in order, names in lower case.
+    pub headers: Vec<(String, String)>,
+    /// The exact bytes of the body.
+    pub body: Bytes,
+    /// When all of it was read.
+    pub at: Instant,
+}
+
+impl Captured {
+    /// The first header of this name (in lower case).
+    pub fn header(&self, name: &str) -> Option<&str> {
+        self.headers.iter().find(|(known, _)| known == name).map(|(_, value)| value.as_str())
+    }
+
+    /// The body as JSON; null when it is none.
+    pub fn json(&self) -> serde_json::Value {
+        serde_json::from_slice(&self.body).unwrap_or_default()
+    }
+}
+
+/// A server on `127.0.0.1` with a thread of its own, so that it serves tests with and without a runtime. It
+/// answers requests in the order of its script, each on a connection of its own, and a request beyond the script
+/// with status 400. Gone when it is dropped.
+#[derive(Debug)]
+pub struct FakeServer {
+    address: SocketAddr,
+    state: Arc<State>,
+    stop: Option<oneshot::Sender<()>>,
+    thread: Option<JoinHandle<()>>,
+}
+
+#[derive(Debug)]
+struct State {
+    script: Mutex<VecDeque<Reply>>,
+    captured: watch::Sender<Vec<Captured>>,
+}
+
+impl FakeServer {
+    /// Starts a server with this script.
+    ///
+    /// # Panics
+    /// When no socket or thread can be had.
+    pub fn start(script: impl IntoIterator<Item = Reply>) -> Self {
+        let state = Arc::new(State {
+            script: Mutex::new(script.into_iter().collect()),
+            captured: watch::Sender::new(Vec::new()),
+        });
+        let (stop, stopped) = oneshot::channel();
+        let (tell, told) = std::sync::mpsc::sync_channel(1);
+        let shared = state.clone();
+        let thread = std::thread::Builder::new().name("fake-server".into()).spawn(move || {
+            let runtime = match tokio::runtime::Builder::new_current_thread().enable_all().build() {
+                Ok(runtime) => runtime,
+                Err(error) => return drop(tell.send(Err(error))),
+            };
+            runtime.block_on(async {
+                let listener = TcpListener::bind("127.0.0.1:0").await;
+                match listener.and_then(|listener| Ok((listener.local_addr()?, listener))) {
+                    Ok((address, listener)) => {
+                        drop(tell.send(Ok(address)));
+                        tokio::select! {
+                            () = serve(listener, shared) => {}
+                            _ = stopped => {}
+                        }
+                    }
+                    Err(error) => drop(tell.send(Err(error))),
+                }
+            });
+        });
+        let thread = match thread {
+            Ok(thread) => thread,
+            Err(error) => panic!("no thread for the fake server: {error}"),
+        };
+        match told.recv() {
+            Ok(Ok(address)) => Self { address, state, stop: Some(stop), thread: Some(thread) },
+            Ok(Err(error)) => panic!("no socket for the fake server: {error}"),
+            Err(error) => panic!("the fake server died: {error}"),
+        }
+    }
+
+    /// Its address as a base URL, without a slash at the end.
+    pub fn url(&self) -> String {
+        format!("http://{}", self.address)
+    }
+
+    /// Adds to the script.
+    pub fn push(&self, reply: Reply) {
+        self.state.script.lock().unwrap_or_else(PoisonError::into_inner).push_back(reply);
+    }
+
+    /// The requests so far, in order.
+    pub fn requests(&self) -> Vec<Captured> {
+        self.state.captured.borrow().clone()
+    }
+
+    /// Waits until there were `count` requests, and gives all.
+    pub async fn wait_for_requests(&self, count: usize) -> Vec<Captured> {
+        let mut captured = self.state.captured.subscribe();
+        match captured.wait_for(|captured| captured.len() >= count).await {
+            Ok(captured) => captured.clone(),
+            Err(_) => self.requests(),
+        }
+    }
+}
+
+impl Drop for FakeServer {
+    fn drop(&mut self) {
+        // The thread ends on the signal, or has ended already.
+        if let Some(stop) = self.stop.take() {
+            stop.send(()).ok();
+        }
+        drop(self.thread.take().map(JoinHandle::join));
+    }
+}
+
+async fn serve(listener: TcpListener, state: Arc<State>) {
+    let mut connections = JoinSet::new();
+    loop {
+        tokio::select! {
+            accepted = listener.accept() => {
+                let Ok((connection, _)) = accepted else { return };
+                let state = state.clone();
+                // A connection that the other side broke is that test's matter.
+                connections.spawn(async move { drop(answer(connection, &state).await) });
+            }
+            Some(_) = connections.join_next() => {}
+        }
+    }
+}
+
+async fn answer(mut connection: TcpStream, state: &State) -> std::io::Result<()> {
+    connection.set_nodelay(true)?;
+    let Some(request) = read(&mut connection).await? else { return Ok(()) };
+    // Before the request is shown, so that scripts and requests keep the same order.
+    let reply = state.script.lock().unwrap_or_else(PoisonError::into_inner).pop_front();
+    state.captured.send_modify(|captured| captured.push(request));
+    let reply = reply
+        .unwrap_or_else(|| Reply::error(400, "invalid_request_error", "the script of this server is over"));
+    let chunked = reply.head.as_ref().is_some_and(|head| head.chunked);
+    if let Some(head) = &reply.head {
+        let mut text = format!("HTTP/1.1 {} Scripted\r\nconnection: close\r\n", head.status);
+        for (name, value) in &head.headers {
+            text.push_str(&format!("{name}: {value}\r\n"));
+        }
+        if chunked {
+            text.push_str("transfer-encoding: chunked\r\n");
+        }
+        text.push_str("\r\n");
+        connection.write_all(text.as_bytes()).await?;
+    }
+    for step in &reply.steps {
+        match step {
+            Step::Bytes(bytes) => send(&mut connection, bytes, chunked).await?,
+            Step::Drip(bytes) => {
+                for byte in bytes.chunks(1) {
+                    send(&mut connection, byte, chunked).await?;
+                    tokio::task::yield_now().await;
+                }
+            }
+            Step::Repeat(bytes, times) => {
+                for _ in 0..*times {
+                    send(&mut connection, bytes, chunked).await?;
+                }
+            }
+            Step::Gate(gate) => gate.pass().await,
+            Step::Hang => std::future::pending().await,
+            Step::Cut => return connection.shutdown().await,
+            Step::Reset => {
+                connection.set_zero_linger()?;
+                return Ok(());
+            }
+        }
+    }
+    if chunked {
+        connection.write_all(b"0\r\n\r\n").await?;
+    }
+    connection.shutdown().await
+}
+
+async fn send(connection: &mut TcpStream, bytes: &[u8], chunked: bool) -> std::io::Result<()> {
+    if bytes.is_empty() {
+        return Ok(());
+    }
+    if chunked {
+        connection.write_all(format!("{:x}\r\n", bytes.len()).as_bytes()).await?;
+        connection.write_all(bytes).await?;
+        return connection.write_all(b"\r\n").await;
+    }
+    connection.write_all(bytes).await
+}
+
+/// Reads one request with a `content-length`; `None` when the connection ends before it is whole.
+async fn read(connection: &mut TcpStream) -> std::io::Result<Option<Captured>> {
+    let mut bytes = Vec::new();
+    let body_at = loop {
+        if let Some(at) = bytes.windows(4).position(|window| window == b"\r\n\r\n") {
+            break at + 4;
+        }
+        if connection.read_buf(&mut bytes).await? == 0 || bytes.len() > MAX_REQUEST {
+            return Ok(None);
+        }
+    };
+    let head = String::from_utf8_lossy(&bytes[..body_at]).into_owned();
+    let mut lines = head.lines();
+    let mut request_line = lines.next().unwrap_or_default().split(' ');
+    let method = request_line.next().unwrap_or_default().to_owned();
+    let path = request_line.next().unwrap_or_default().to_owned();
+    let headers: Vec<_> = lines
+        .filter_map(|line| line.split_once(':'))
+        .map(|(name, value)| (name.trim().to_lowercase(), value.trim().to_owned()))
+        .collect();
+    let length = headers.iter().find(|(name, _)| name == "content-length");
+    let length = length.and_then(|(_, value)| value.parse().ok()).unwrap_or(0_usize);
+    if length > MAX_REQUEST {
+        return Ok(None);
+    }
+    while bytes.len() < body_at + length {
+        if connection.read_buf(&mut bytes).await? == 0 {
+            return Ok(None);
+        }
+    }
+    let body = Bytes::from(bytes).slice(body_at..body_at + length);
+    Ok(Some(Captured { method, path, headers, body, at: Instant::now() }))
+}
