@@ -108,10 +108,10 @@ pub(crate) fn vendors(repo: &Repo) -> Vec<Finding> {
     findings
 }
 
-/// True for `mod vendor;` and paths through it: somewhere the adapters have to be listed.
+/// True for `mod vendor;`, imports and paths through it: somewhere the adapters have to be listed.
 fn names_module(line: &str, vendor: &str) -> bool {
-    let declared =
-        line.split_once("mod ").is_some_and(|(_, name)| name.starts_with(vendor) && name.ends_with(';'));
+    let words: Vec<&str> = line.split_whitespace().take(3).collect();
+    let declared = words.iter().any(|word| *word == "mod" || *word == "use");
     declared
         || line.match_indices(vendor).all(|(at, _)| {
             let rest = line[at..].trim_start_matches(|next: char| next.is_alphanumeric() || next == '_');
@@ -264,7 +264,7 @@ mod tests {
                 ("crates/providers/src/anthropic/wire.rs", code),
                 (
                     "crates/providers/src/lib.rs",
-                    "pub mod anthropic;\nlet x = [anthropic::adapter()];\nlet ollama = 1;",
+                    "pub mod anthropic;\nlet x = [anthropic::adapter()];\nlet ollama = 1;\npub use anthropic::AnthropicWire;",
                 ),
                 ("crates/providers/src/shared/sse.rs", "fn for_mistral() {}"),
                 ("crates/providers/tests/wire.rs", code),
