@@ -29,11 +29,13 @@ pub(super) fn prepare(path: &Path, create: bool) -> Result<PathBuf, StoreError> 
     for _ in 0..8 {
         match fs::symlink_metadata(&file) {
             Ok(found) => {
-                check_file(&file, &found)?;
+                let mode = found.mode() & 0o700;
+                check_file(&file, &found, mode)?;
                 for suffix in COMPANIONS {
                     let companion = beside(&file, suffix);
                     if let Ok(found) = fs::symlink_metadata(&companion) {
-                        check_file(&companion, &found)?;
+                        // Left by a process that could only read, they would keep us from writing.
+                        check_file(&companion, &found, mode)?;
                     }
                 }
                 return Ok(file);
@@ -118,7 +120,8 @@ fn check_owner(path: &Path, found: &Metadata) -> Result<(), StoreError> {
     Err(StoreError::NotOwner { path: path.to_owned(), owner, user })
 }
 
-fn check_file(path: &Path, found: &Metadata) -> Result<(), StoreError> {
+/// Refuses what is not ours, and gives the file the mode that it should have.
+fn check_file(path: &Path, found: &Metadata, mode: u32) -> Result<(), StoreError> {
     if found.file_type().is_symlink() {
         return Err(StoreError::Symlink { path: path.to_owned() });
     }
@@ -130,9 +133,8 @@ fn check_file(path: &Path, found: &Metadata) -> Result<(), StoreError> {
     if owner != user {
         return Err(StoreError::NotOwner { path: path.to_owned(), owner, user });
     }
-    if found.mode() & 0o077 != 0 {
-        let private = Permissions::from_mode(found.mode() & 0o700);
-        match fs::set_permissions(path, private) {
+    if found.mode() & 0o777 != mode {
+        match fs::set_permissions(path, Permissions::from_mode(mode)) {
             Ok(()) => {}
             // Nothing can be written there, so nothing private gets there either.
             Err(error) if error.kind() == ErrorKind::ReadOnlyFilesystem => {}

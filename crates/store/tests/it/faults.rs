@@ -1,1 +1,234 @@
-//! EMPTY
+//! What goes wrong with files and disks: one clear error each, and the store goes on where it can.
+
+use std::fs::{self, Permissions};
+use std::io::{Seek as _, SeekFrom, Write as _};
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::Path;
+use std::sync::Arc;
+
+use quipu_protocol::SessionId;
+use quipu_store::{Commit, NewChunk, RefName, SessionQuery, SqliteStore, Store, StoreError, Until, Upkeep};
+use rusqlite::Connection;
+
+use crate::child::run_unprivileged;
+use crate::support::*;
+
+#[test]
+fn no_room() {
+    run_unprivileged("limit", Some(2048));
+}
+
+#[test]
+fn no_permission() {
+    run_unprivileged("read-only", None);
+}
+
+/// Run with a limit of 2 MiB on the size of files.
+pub(crate) async fn under_a_limit(path: &Path) {
+    let store = open(path);
+    let session = SessionId::from("limited");
+    let (first, commit) = step(&session, None, "before", T);
+    store.commit(commit).await.unwrap();
+    let (second, commit) = step(&session, Some(first), "beside", T + 1);
+    let large = |n: u64| {
+        let bytes = noise(n, 3 << 20);
+        let chunk = NewChunk::Full { id: chunk_id(&bytes), bytes: Arc::from(bytes) };
+        Commit { chunks: vec![chunk], ..Commit::default() }
+    };
+    // Together with one that fits: that one must not go down with it.
+    let (failed, fits) = tokio::join!(store.commit(large(1)), store.commit(commit));
+    let error = failed.unwrap_err();
+    assert!(matches!(error, StoreError::Full { .. }), "{error:?}");
+    assert!(error.to_string().contains("quipu.db") && error.to_string().contains("room"), "{error}");
+    fits.unwrap();
+    for n in 0..5 {
+        assert!(matches!(store.commit(large(n)).await, Err(StoreError::Full { .. })));
+    }
+    // And on.
+    let (third, commit) = step(&session, Some(second), "after", T + 2);
+    store.commit(commit).await.unwrap();
+    assert_eq!(store.lineage(third, Until::Root).await.unwrap().len(), 3);
+    assert_eq!(store.check().await.unwrap().problems, []);
+    // Until nothing fits any more.
+    let (mut parent, mut n) = (third, 3);
+    let error = loop {
+        let (id, commit) = step(&session, Some(parent), &"full ".repeat(2000), T + n);
+        match store.commit(commit).await {
+            Ok(()) => (parent, n) = (id, n + 1),
+            Err(error) => break error,
+        }
+    };
+    assert!(matches!(error, StoreError::Full { .. }), "{error:?}");
+    assert_eq!(store.lineage(parent, Until::Root).await.unwrap().len(), usize::try_from(n).unwrap());
+    drop(store);
+    let store = open(path);
+    assert_eq!(store.head(&RefName::session(&session)).await.unwrap(), Some(parent));
+    assert_eq!(store.check().await.unwrap().problems, []);
+}
+
+/// Run by a user whom permissions bind.
+pub(crate) async fn without_permission(path: &Path) {
+    let dir = path.parent().unwrap();
+    let session = SessionId::from("limited");
+    let chmod = |path: &Path, mode| fs::set_permissions(path, Permissions::from_mode(mode)).unwrap();
+    let store = open(path);
+    let (base, commit) = entry_commit(None, &session_start(&session, "/w", None), T);
+    store.commit(commit).await.unwrap();
+    let (first, commit) = step(&session, None, "before", T);
+    store.commit(commit).await.unwrap();
+    drop(store);
+
+    for (file, directory) in [(0o600, 0o500), (0o400, 0o700), (0o400, 0o500)] {
+        chmod(path, file);
+        chmod(dir, directory);
+        let store = open(path);
+        assert!(store.is_read_only());
+        assert_eq!(store.head(&RefName::session(&session)).await.unwrap(), Some(first));
+        assert_eq!(store.lineage(first, Until::Root).await.unwrap().len(), 1);
+        assert_eq!(store.sessions(SessionQuery::default()).await.unwrap()[0].base, base);
+        assert_eq!(store.check().await.unwrap().problems, []);
+        let (_, commit) = step(&session, Some(first), "after", T + 1);
+        let error = store.commit(commit).await.unwrap_err();
+        assert!(matches!(error, StoreError::ReadOnly { .. }), "{error:?}");
+        assert!(store.changed().await.is_err());
+        drop(store);
+        chmod(dir, 0o700);
+        chmod(path, 0o600);
+    }
+    // Another program's file that cannot be written: what it lacks is made in memory.
+    drop(open(path));
+    let connection = Connection::open(path).unwrap();
+    for table in
+        ["x_cursor", "x_node", "x_session", "x_wait", "step", "inbox", "chunk", "meta", "lease", "reflog"]
+    {
+        connection.execute_batch(&format!("DROP TABLE quipu_{table}")).unwrap();
+    }
+    drop(connection);
+    chmod(path, 0o400);
+    chmod(dir, 0o500);
+    let store = open(path);
+    assert_eq!(store.sessions(SessionQuery::default()).await.unwrap()[0].base, base);
+    assert_eq!(store.ancestor(first, 0).await.unwrap(), Some(first));
+    assert_eq!(store.pending(&session).await.unwrap(), quipu_store::Pending::default());
+    assert_eq!(store.check().await.unwrap().problems, []);
+    drop(store);
+    // Nothing there, and nothing can be made.
+    let error = SqliteStore::open(&dir.join("new.db"), &options()).unwrap_err();
+    assert!(error.to_string().contains("new.db"), "{error}");
+    // A directory that cannot even be looked into.
+    chmod(dir, 0o000);
+    let error = SqliteStore::open(path, &options()).unwrap_err();
+    assert!(matches!(error, StoreError::Io { .. }), "{error:?}");
+    chmod(dir, 0o700);
+    chmod(path, 0o600);
+    let store = open(path);
+    let (_, commit) = step(&session, Some(first), "after", T + 1);
+    store.commit(commit).await.unwrap();
+}
+
+#[tokio::test]
+async fn a_flipped_header_is_told() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("quipu.db");
+    let store = open(&path);
+    let (_, commit) = step(&"s".into(), None, "before", T);
+    store.commit(commit).await.unwrap();
+    drop(store);
+    let mut file = fs::OpenOptions::new().write(true).open(&path).unwrap();
+    file.write_all(&[0xff; 16]).unwrap();
+    drop(file);
+    let error = SqliteStore::open(&path, &options()).unwrap_err();
+    assert!(matches!(error, StoreError::Corrupt { .. }), "{error:?}");
+    assert!(error.to_string().contains("quipu.db"), "{error}");
+}
+
+#[tokio::test]
+async fn damage_inside_is_found_and_told() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("quipu.db");
+    let store = open(&path);
+    let session = SessionId::from("s");
+    let mut parent = None;
+    for n in 0..300 {
+        let (id, commit) = step(&session, parent, &"some text ".repeat(50), T + n);
+        store.commit(commit).await.unwrap();
+        parent = Some(id);
+    }
+    drop(store);
+    let size = fs::metadata(&path).unwrap().len();
+    for at in [4096 * 3, size / 2, size - 4096] {
+        let mut file = fs::OpenOptions::new().write(true).open(&path).unwrap();
+        file.seek(SeekFrom::Start(at)).unwrap();
+        file.write_all(&[0xa5; 600]).unwrap();
+    }
+    // Wherever it shows first, it is told, and nothing panics.
+    match SqliteStore::open(&path, &options()) {
+        Err(error) => assert!(matches!(error, StoreError::Corrupt { .. }), "{error:?}"),
+        Ok(store) => match store.check().await {
+            Ok(report) => assert!(report.problem_count > 0),
+            Err(error) => assert!(matches!(error, StoreError::Corrupt { .. }), "{error:?}"),
+        },
+    }
+}
+
+#[tokio::test]
+async fn a_truncated_file_is_told() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("quipu.db");
+    drop(open(&path));
+    let file = fs::OpenOptions::new().write(true).open(&path).unwrap();
+    file.set_len(5000).unwrap();
+    drop(file);
+    match SqliteStore::open(&path, &options()) {
+        Err(error) => assert!(matches!(error, StoreError::Corrupt { .. }), "{error:?}"),
+        Ok(store) => match store.check().await {
+            Ok(report) => assert!(report.problem_count > 0),
+            Err(error) => assert!(matches!(error, StoreError::Corrupt { .. }), "{error:?}"),
+        },
+    }
+}
+
+#[tokio::test]
+async fn a_locked_file_is_told_and_then_goes_on() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("quipu.db");
+    let store = open_impatient(&path);
+    let session = SessionId::from("s");
+    let (first, commit) = step(&session, None, "before", T);
+    store.commit(commit).await.unwrap();
+    let other = Connection::open(&path).unwrap();
+    other.execute_batch("BEGIN IMMEDIATE").unwrap();
+    let (_, commit) = step(&session, Some(first), "after", T + 1);
+    let error = store.commit(commit.clone()).await.unwrap_err();
+    assert!(matches!(error, StoreError::Busy { .. }), "{error:?}");
+    assert!(error.to_string().contains("locked by another program"), "{error}");
+    // Reading does not wait for writers.
+    assert_eq!(store.head(&RefName::session(&session)).await.unwrap(), Some(first));
+    other.execute_batch("ROLLBACK").unwrap();
+    store.commit(commit).await.unwrap();
+    drop(store);
+
+    // Locked altogether: not even opened.
+    other.execute_batch("PRAGMA locking_mode = EXCLUSIVE; BEGIN EXCLUSIVE").unwrap();
+    let error =
+        SqliteStore::open(&path, &quipu_store::OpenOptions { busy: std::time::Duration::ZERO, ..options() });
+    assert!(matches!(error, Err(StoreError::Busy { .. })), "{error:?}");
+}
+
+#[tokio::test]
+async fn queued_commits_are_finished_when_the_store_is_dropped() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("quipu.db");
+    let store = open(&path);
+    let mut ids = Vec::new();
+    for n in 0..50 {
+        let (id, commit) = text_commit(None, &format!("dropped {n}"), T + n);
+        ids.push(id);
+        // Polled once, so that it is queued; then nobody waits for it.
+        let mut future = store.commit(commit);
+        assert!(futures_util::future::poll_immediate(&mut future).await.is_none_or(|done| done.is_ok()));
+    }
+    drop(store);
+    let nodes = open(&path).nodes(&ids).await.unwrap();
+    assert!(nodes.iter().all(Option::is_some));
+}

@@ -1,1 +1,207 @@
-//! EMPTY
+//! The store against a model of it: any sequence of writes, branches, crashes and openings.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use proptest::prelude::*;
+use quipu_protocol::NodeId;
+use quipu_store::{Commit, Expect, RefMove, RefName, SqliteStore, Store, StoreError, Until, Upkeep};
+
+use crate::support::*;
+
+/// One thing that happens. Numbers choose among what exists.
+#[derive(Debug, Clone)]
+enum Happening {
+    /// A node below another one; the ref moves if it stands there.
+    Put { parent: usize, name: usize },
+    /// Several nodes in a row in one commit.
+    Chain { parent: usize, length: usize },
+    /// A move with a wrong expectation, together with a node.
+    Refused { name: usize },
+    /// A ref goes to any node.
+    Branch { name: usize, to: usize },
+    /// A ref is removed.
+    Remove { name: usize },
+    /// The process dies; the file is opened again.
+    Crash,
+    /// The store is closed and opened again.
+    Reopen,
+    /// Derived tables are made anew.
+    Rebuild,
+}
+
+fn happening() -> impl Strategy<Value = Happening> {
+    prop_oneof![
+        8 => (any::<usize>(), 0..4_usize).prop_map(|(parent, name)| Happening::Put { parent, name }),
+        2 => (any::<usize>(), 1..12_usize).prop_map(|(parent, length)| Happening::Chain { parent, length }),
+        2 => (0..4_usize).prop_map(|name| Happening::Refused { name }),
+        2 => (0..4_usize, any::<usize>()).prop_map(|(name, to)| Happening::Branch { name, to }),
+        1 => (0..4_usize).prop_map(|name| Happening::Remove { name }),
+        1 => Just(Happening::Crash),
+        1 => Just(Happening::Reopen),
+        1 => Just(Happening::Rebuild),
+    ]
+}
+
+/// What the store should hold.
+#[derive(Default)]
+struct Model {
+    /// Each node with its parent, in the order of writing.
+    nodes: Vec<(NodeId, Option<NodeId>)>,
+    refs: BTreeMap<String, NodeId>,
+    clock: i64,
+}
+
+impl Model {
+    fn choose(&self, number: usize) -> Option<NodeId> {
+        // One more than there are: a new root.
+        self.nodes.get(number % (self.nodes.len() + 1)).map(|(id, _)| *id)
+    }
+
+    fn parent(&self, id: NodeId) -> Option<NodeId> {
+        self.nodes.iter().find(|(node, _)| *node == id).and_then(|(_, parent)| *parent)
+    }
+
+    /// Root first.
+    fn lineage(&self, id: NodeId) -> Vec<NodeId> {
+        let mut lineage = vec![id];
+        while let Some(parent) = self.parent(lineage[lineage.len() - 1]) {
+            lineage.push(parent);
+        }
+        lineage.reverse();
+        lineage
+    }
+
+    fn write(&mut self, parent: Option<NodeId>) -> (NodeId, Commit) {
+        self.clock += 1;
+        text_commit(parent, &format!("node {}", self.clock), T + self.clock)
+    }
+}
+
+fn name(number: usize) -> RefName {
+    RefName::from(format!("refs/{number}"))
+}
+
+/// The files as a process that dies leaves them. The log first: what a checkpoint moves meanwhile is in it still.
+fn crash(from: &Path, to: &Path) -> PathBuf {
+    fs::create_dir_all(to).unwrap();
+    let target = to.join("quipu.db");
+    let log = |path: &Path| PathBuf::from(format!("{}-wal", path.display()));
+    if log(from).exists() {
+        fs::copy(log(from), log(&target)).unwrap();
+    }
+    fs::copy(from, &target).unwrap();
+    target
+}
+
+async fn run(happenings: &[Happening]) {
+    let dir = tempfile::tempdir().unwrap();
+    let mut path = dir.path().join("quipu.db");
+    let mut store = open(&path);
+    let mut model = Model::default();
+    for (at, happening) in happenings.iter().enumerate() {
+        match happening {
+            Happening::Put { parent, name: number } => {
+                let parent = model.choose(*parent);
+                let (id, mut commit) = model.write(parent);
+                let stands = model.refs.get(name(*number).as_str()).copied();
+                commit.moves.push(RefMove::swap(name(*number), parent, id, "put"));
+                let result = store.commit(commit).await;
+                if stands == parent {
+                    result.unwrap();
+                    model.nodes.push((id, parent));
+                    model.refs.insert(name(*number).to_string(), id);
+                } else {
+                    assert_eq!(result, Err(StoreError::Conflict { name: name(*number), found: stands }));
+                }
+            }
+            Happening::Chain { parent, length } => {
+                let mut parent = model.choose(*parent);
+                let mut whole = Commit::default();
+                for _ in 0..*length {
+                    let (id, commit) = model.write(parent);
+                    whole.blobs.extend(commit.blobs);
+                    whole.nodes.extend(commit.nodes);
+                    model.nodes.push((id, parent));
+                    parent = Some(id);
+                }
+                store.commit(whole).await.unwrap();
+            }
+            Happening::Refused { name: number } => {
+                let (id, mut commit) = model.write(None);
+                commit.moves.push(RefMove::swap(name(*number), Some(NodeId([0; 32])), id, "refused"));
+                assert!(matches!(store.commit(commit).await, Err(StoreError::Conflict { .. })));
+                assert_eq!(store.nodes(&[id]).await.unwrap(), [None]);
+            }
+            Happening::Branch { name: number, to } => {
+                let Some(to) = model.choose(*to) else { continue };
+                let moves = vec![RefMove::publish(name(*number), to, "branch")];
+                store.commit(Commit { moves, ..Commit::default() }).await.unwrap();
+                model.refs.insert(name(*number).to_string(), to);
+            }
+            Happening::Remove { name: number } => {
+                let moved = RefMove {
+                    name: name(*number),
+                    expect: Expect::Any,
+                    to: None,
+                    fence: None,
+                    why: String::new(),
+                };
+                store.commit(Commit { moves: vec![moved], ..Commit::default() }).await.unwrap();
+                model.refs.remove(name(*number).as_str());
+            }
+            Happening::Crash => {
+                path = crash(&path, &dir.path().join(at.to_string()));
+                drop(std::mem::replace(&mut store, open(&path)));
+            }
+            Happening::Reopen => {
+                drop(store);
+                store = open(&path);
+            }
+            Happening::Rebuild => store.rebuild().await.unwrap(),
+        }
+    }
+    compare(&store, &model).await;
+}
+
+async fn compare(store: &SqliteStore, model: &Model) {
+    let heads = store.heads("").await.unwrap();
+    let heads: BTreeMap<String, NodeId> =
+        heads.into_iter().map(|head| (head.name.to_string(), head.node)).collect();
+    assert_eq!(heads, model.refs);
+    for (id, parent) in &model.nodes {
+        let expect = model.lineage(*id);
+        let found = store.lineage(*id, Until::Root).await.unwrap();
+        assert_eq!(found.iter().map(|node| node.id).collect::<Vec<_>>(), expect);
+        assert_eq!(found[found.len() - 1].record.parent, *parent);
+        for (depth, ancestor) in expect.iter().enumerate() {
+            let depth = u32::try_from(depth).unwrap();
+            assert_eq!(store.ancestor(*id, depth).await.unwrap(), Some(*ancestor));
+        }
+        let edges = store.children(&[*id]).await.unwrap();
+        let children: Vec<NodeId> =
+            model.nodes.iter().filter(|(_, parent)| *parent == Some(*id)).map(|(child, _)| *child).collect();
+        assert_eq!(edges.iter().map(|edge| edge.child).collect::<Vec<_>>(), children);
+    }
+    // Each with one other, so that the work stays linear.
+    for (a, b) in model.nodes.iter().zip(model.nodes.iter().rev()) {
+        let (left, right) = (model.lineage(a.0), model.lineage(b.0));
+        let shared = left.iter().zip(&right).take_while(|(a, b)| a == b).last().map(|(id, _)| *id);
+        assert_eq!(store.fork_point(a.0, b.0).await.unwrap(), shared);
+    }
+    let report = store.check().await.unwrap();
+    assert_eq!(report.problems, []);
+    assert_eq!(report.nodes, model.nodes.len() as u64, "nothing of refused commits is left");
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::with_cases(
+        std::env::var("PROPTEST_CASES").ok().and_then(|cases| cases.parse().ok()).unwrap_or(64)
+    ) })]
+
+    #[test]
+    fn whatever_happens(happenings in prop::collection::vec(happening(), 1..40)) {
+        tokio::runtime::Builder::new_current_thread().build().unwrap().block_on(run(&happenings));
+    }
+}
