@@ -1,0 +1,188 @@
+//! The placeholder: how it is written and recognised, what its id is made of, and which secret it stands for.
+
+use std::collections::HashMap;
+use std::ops::Range;
+use std::sync::Arc;
+
+use hmac::{Hmac, KeyInit, Mac};
+use sha2::Sha256;
+
+const OPENING: &str = "[REDACTED:";
+const LONGEST_KIND: usize = 32;
+const ID_DIGITS: usize = 8;
+/// Bytes of secrets found by pattern that are remembered; a process that meets more still seals them.
+const REMEMBERED_BYTES: usize = 64 << 20;
+/// What an entry of the map costs beside its text, roughly.
+const ENTRY_BYTES: usize = 64;
+
+/// Makes ids out of secrets.
+pub(crate) struct IdKey(Hmac<Sha256>);
+
+impl IdKey {
+    pub(crate) fn new(key: &[u8; 32]) -> Self {
+        // HMAC fills a short key with zeros up to the block; done here, there is no length to be wrong.
+        let mut block = [0; 64];
+        block[..32].copy_from_slice(key);
+        Self(Hmac::new(&block.into()))
+    }
+
+    /// The first four bytes of HMAC-SHA256(key, secret). Never change this: ids are in stored nodes.
+    pub(crate) fn id(&self, secret: &str) -> u32 {
+        let mut mac = self.0.clone();
+        mac.update(secret.as_bytes());
+        let hash: [u8; 32] = mac.finalize().into_bytes().into();
+        u32::from_be_bytes([hash[0], hash[1], hash[2], hash[3]])
+    }
+}
+
+/// A kind that a placeholder can hold.
+pub(crate) fn kind(text: &str) -> String {
+    let fits = |c: char| if c.is_ascii_alphanumeric() || c == '_' { c.to_ascii_lowercase() } else { '-' };
+    let kind: String = text.chars().map(fits).collect();
+    let kind = kind.trim_matches(['-', '_']);
+    let kind = kind.get(..LONGEST_KIND).unwrap_or(kind);
+    if kind.is_empty() { "credential".to_owned() } else { kind.to_owned() }
+}
+
+/// The placeholder of an id.
+pub(crate) fn write(kind: &str, id: u32) -> String {
+    format!("{OPENING}{kind}:{id:08x}]")
+}
+
+/// The first placeholder at or after `from`. One cannot overlap another: an opening bracket is only at its start.
+pub(crate) fn next(text: &str, from: usize) -> Option<Range<usize>> {
+    let mut at = from;
+    loop {
+        let start = at + text.get(at..)?.find(OPENING)?;
+        let body = &text.as_bytes()[start + OPENING.len()..];
+        let in_kind = |b: &&u8| matches!(b, b'a'..=b'z' | b'0'..=b'9' | b'-' | b'_');
+        let kind = body.iter().take(LONGEST_KIND + 1).take_while(in_kind).count();
+        let rest = &body[kind..];
+        if (1..=LONGEST_KIND).contains(&kind)
+            && rest.first() == Some(&b':')
+            && rest.get(ID_DIGITS + 1) == Some(&b']')
+            && rest[1..=ID_DIGITS].iter().all(|b| matches!(b, b'0'..=b'9' | b'a'..=b'f'))
+        {
+            return Some(start..start + OPENING.len() + kind + ID_DIGITS + 2);
+        }
+        at = start + OPENING.len();
+    }
+}
+
+/// Which secret each id stands for.
+#[derive(Default)]
+pub(crate) struct Memory {
+    by_id: HashMap<u32, Remembered>,
+    bytes: usize,
+}
+
+enum Remembered {
+    One(Arc<str>),
+    /// Two secrets have this id. Better no answer than the wrong one.
+    Ambiguous,
+}
+
+impl Memory {
+    pub(crate) fn len(&self) -> usize {
+        self.by_id.len()
+    }
+
+    /// Keeps a secret that was found, as long as there is room.
+    pub(crate) fn remember(&mut self, id: u32, secret: &str) {
+        match self.by_id.get(&id) {
+            Some(Remembered::Ambiguous) => {}
+            Some(Remembered::One(present)) if **present == *secret => {}
+            Some(Remembered::One(_)) => {
+                self.by_id.insert(id, Remembered::Ambiguous);
+            }
+            None if self.bytes + secret.len() + ENTRY_BYTES > REMEMBERED_BYTES => {}
+            None => {
+                self.bytes += secret.len() + ENTRY_BYTES;
+                self.by_id.insert(id, Remembered::One(secret.into()));
+            }
+        }
+    }
+
+    /// Keeps a credential of the program, whatever room there is.
+    pub(crate) fn remember_always(&mut self, id: u32, secret: &Arc<str>) {
+        let remembered = match self.by_id.get(&id) {
+            Some(Remembered::One(present)) if present != secret => Remembered::Ambiguous,
+            Some(Remembered::Ambiguous) => Remembered::Ambiguous,
+            Some(Remembered::One(_)) | None => Remembered::One(Arc::clone(secret)),
+        };
+        self.by_id.insert(id, remembered);
+    }
+
+    /// The secret of a placeholder that [`next`] found.
+    pub(crate) fn secret(&self, placeholder: &str) -> Option<Arc<str>> {
+        let digits = placeholder.get(placeholder.len().checked_sub(ID_DIGITS + 1)?..placeholder.len() - 1)?;
+        match self.by_id.get(&u32::from_str_radix(digits, 16).ok()?)? {
+            Remembered::One(secret) => Some(Arc::clone(secret)),
+            Remembered::Ambiguous => None,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ids_never_change() {
+        let key = IdKey::new(&[7; 32]);
+        assert_eq!(format!("{:08x}", key.id("correct horse battery")), "d6a8c0b6");
+        // RFC 4231, test case 1: a 20-byte key is the same HMAC as that key with zeros behind it.
+        let mut key = [0; 32];
+        key[..20].copy_from_slice(&[0x0b; 20]);
+        assert_eq!(format!("{:08x}", IdKey::new(&key).id("Hi There")), "b0344c61");
+    }
+
+    #[test]
+    fn placeholders_are_recognised() {
+        let check =
+            |text: &str, expect: Option<&str>| assert_eq!(next(text, 0).map(|r| &text[r]), expect, "{text}");
+        check("a [REDACTED:k-1_b:0123abcd] b", Some("[REDACTED:k-1_b:0123abcd]"));
+        check("[REDACTED:[REDACTED:k:00000000]", Some("[REDACTED:k:00000000]"));
+        check("[REDACTED:k:0000000] [REDACTED:k:11111111]", Some("[REDACTED:k:11111111]"));
+        for not in
+            ["", "[REDACTED:", "[REDACTED::00000000]", "[REDACTED:K:00000000]", "[REDACTED:k:0000000G]"]
+        {
+            check(not, None);
+        }
+        check(&format!("[REDACTED:{}:00000000]", "k".repeat(33)), None);
+        check("[REDACTED:k:é0000000]", None);
+    }
+
+    #[test]
+    fn kinds_are_made_to_fit() {
+        let check = |text: &str, expect: &str| assert_eq!(kind(text), expect);
+        check("API key", "api-key");
+        check("", "credential");
+        check("--", "credential");
+        check("ä:b", "b");
+        check(&"x".repeat(99), &"x".repeat(32));
+        check(&format!("{}é", "x".repeat(31)), &"x".repeat(31));
+    }
+
+    #[test]
+    fn a_shared_id_gives_no_secret() {
+        let mut memory = Memory::default();
+        memory.remember(1, "first");
+        assert_eq!(memory.secret("[REDACTED:k:00000001]").as_deref(), Some("first"));
+        memory.remember(1, "second");
+        assert_eq!(memory.secret("[REDACTED:k:00000001]"), None);
+        memory.remember_always(1, &"first".into());
+        assert_eq!(memory.secret("[REDACTED:k:00000001]"), None);
+    }
+
+    #[test]
+    fn memory_is_bounded() {
+        let mut memory = Memory::default();
+        let large = "x".repeat(REMEMBERED_BYTES / 2);
+        memory.remember(1, &large);
+        memory.remember(2, &large);
+        assert_eq!(memory.len(), 1);
+        memory.remember_always(3, &"credential".into());
+        assert!(memory.secret("[REDACTED:k:00000003]").is_some());
+    }
+}
