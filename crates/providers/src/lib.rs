@@ -18,6 +18,7 @@ pub mod net;
 mod provider;
 mod select;
 mod settings;
+mod settings_file;
 pub mod sse;
 mod surrogates;
 mod thinking;

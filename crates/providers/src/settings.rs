@@ -12,7 +12,7 @@ use crate::catalogue;
 use crate::credential::{AuthEntries, AuthEntry, AuthFile, Credential, CredentialKind};
 use crate::models_file::{self, ProviderConfig};
 use crate::values::{self, ValueError, Vars};
-use crate::{AnthropicMessages, CallOptions, Provider, anthropic, net};
+use crate::{AnthropicMessages, CallOptions, Provider, anthropic, net, settings_file};
 
 /// Secrets shorter than this are not given to [`Settings::secrets`]: replacing them would tear ordinary text.
 const MIN_SECRET: usize = 8;
@@ -49,8 +49,9 @@ impl std::fmt::Debug for Settings {
 }
 
 impl Settings {
-    /// Reads `models.json` and `auth.json` in `home` and the variables that matter through `env`. Runs no
-    /// command, does not parse the catalogue, and never fails: what cannot be used is told in the warnings.
+    /// Reads `models.json`, `auth.json` and, for the patience of calls, `settings.json` in `home`, and the
+    /// variables that matter through `env`. Runs no command, does not parse the catalogue, and never fails: what
+    /// cannot be used is told in the warnings.
     pub fn load(home: &Path, env: &dyn Fn(&str) -> Option<String>) -> (Self, Vec<Warning>) {
         let mut warnings = Vec::new();
         let auth_file = AuthFile::new(home);
@@ -66,6 +67,7 @@ impl Settings {
             warnings.push(Warning(format!("{path}: the entry {provider:?} is not used: {problem}.")));
         }
         let configs = models_file::read(&home.join("models.json"), &mut warnings);
+        let options = settings_file::read(&home.join("settings.json"), &mut warnings);
         let mut names: BTreeSet<String> = BTreeSet::new();
         for (_, row) in catalogue::providers() {
             names.extend(row.env.iter().map(|env| env.name.clone()));
@@ -80,7 +82,7 @@ impl Settings {
             .collect();
         let settings = Self {
             home: home.to_path_buf(),
-            options: CallOptions::default(),
+            options,
             vars,
             auth: auth.known,
             configs,
