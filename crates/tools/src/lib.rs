@@ -3,6 +3,64 @@
 //! Over `quipu-workspace`, which does the guarded IO. A tool knows its arguments and its context; it must not
 //! know sessions, models, stores or how its result is drawn.
 
+mod bash;
+mod edit;
+mod images;
+mod read;
 mod tool;
+mod truncate;
+mod validate;
+mod write;
 
+use std::sync::Arc;
+
+use quipu_protocol::{Json, ToolSpec};
+use quipu_workspace::{FileError, ProcessRegistry};
+
+pub use bash::Bash;
+pub use edit::Edit;
+pub use read::Read;
 pub use tool::*;
+pub use truncate::{MAX_BYTES, MAX_LINES, TruncatedBy, Truncation};
+pub use validate::validate;
+pub use write::Write;
+
+/// The built-in tools, in the order in which models are shown them: read, bash, edit, write.
+///
+/// What bash leaves running in the background dies when the last of these tools is dropped; see
+/// [`builtin_with`] to decide that yourself.
+pub fn builtin() -> Vec<Arc<dyn Tool>> {
+    builtin_with(Arc::default())
+}
+
+/// [`builtin`], with background processes owned by `registry`: they die when it is told so or dropped.
+pub fn builtin_with(registry: Arc<ProcessRegistry>) -> Vec<Arc<dyn Tool>> {
+    vec![Arc::new(Read::new()), Arc::new(Bash::new(registry)), Arc::new(Edit::new()), Arc::new(Write::new())]
+}
+
+fn spec(name: &str, description: &str, parameters: &serde_json::Value) -> ToolSpec {
+    ToolSpec { name: name.into(), description: description.into(), parameters: Json::from(parameters) }
+}
+
+/// Arguments in a tool's own type. They are valid by then, so a failure is a bug of the caller, told in text.
+fn arguments<T: serde::de::DeserializeOwned>(args: &Json) -> Result<T, String> {
+    serde_json::from_value(args.value())
+        .map_err(|error| format!("The arguments do not fit the tool: {error}"))
+}
+
+/// The file argument of a call, if it has one.
+fn path_argument(args: &serde_json::Value) -> Option<&str> {
+    args.get("path").and_then(serde_json::Value::as_str)
+}
+
+/// Runs file work away from the async threads. It is not stopped when the caller goes away; the work looks at
+/// its cancel token itself.
+async fn file_work(work: impl FnOnce() -> Result<ToolOutput, FileError> + Send + 'static) -> ToolOutput {
+    match tokio::task::spawn_blocking(work).await {
+        Ok(Ok(output)) => output,
+        Ok(Err(error)) => ToolOutput::error(error.to_string()),
+        Err(_) => ToolOutput::error(
+            "The tool failed inside, which is a bug of Quipu. Look at the file before you go on.",
+        ),
+    }
+}

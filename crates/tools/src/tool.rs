@@ -21,7 +21,11 @@ pub trait Tool: Send + Sync + 'static {
 
     /// Runs it. Failure is a result with `is_error`, never a panic. When `cx.cancel` fires it returns soon, with
     /// every process that it started gone.
-    fn run<'a>(&'a self, call: Invocation, cx: &'a ToolContext) -> Pin<Box<dyn Future<Output = ToolOutput> + Send + 'a>>;
+    fn run<'a>(
+        &'a self,
+        call: Invocation,
+        cx: &'a ToolContext,
+    ) -> Pin<Box<dyn Future<Output = ToolOutput> + Send + 'a>>;
 }
 
 /// What a call touches.

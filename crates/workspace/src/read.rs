@@ -46,6 +46,8 @@ pub struct TextWindow {
     pub bytes: u64,
     /// Bytes of its first line.
     pub first_line_bytes: u64,
+    /// Whether what was asked for ends with a line feed.
+    pub ends_with_line_feed: bool,
 }
 
 /// Bytes looked at between two looks at the cancel token.
@@ -166,6 +168,7 @@ fn keep_text(
     text: &str,
 ) {
     window.bytes += text.len() as u64;
+    window.ends_with_line_feed = text.ends_with('\n');
     if !*first_line_ended {
         let end = memchr::memchr(b'\n', text.as_bytes());
         window.first_line_bytes += end.unwrap_or(text.len()) as u64;
@@ -240,6 +243,7 @@ mod tests {
             prop_assert_eq!(window.total_lines, lines.len() as u64);
             prop_assert_eq!(window.lines, (to - from) as u64);
             prop_assert_eq!(window.bytes, wanted.len() as u64);
+            prop_assert_eq!(window.ends_with_line_feed, wanted.ends_with('\n'));
             if to > from {
                 prop_assert_eq!(window.first_line_bytes, lines[from].len() as u64);
             }

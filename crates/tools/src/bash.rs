@@ -1,0 +1,173 @@
+//! The tool that runs commands.
+
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use quipu_protocol::{Json, ToolSpec};
+use quipu_workspace::{
+    OutputBuffer, OutputLimits, ProcessRegistry, ShellCommand, ShellEnd, SpillState, run_shell,
+};
+use serde::{Deserialize, Serialize};
+use serde_json::json;
+
+use crate::truncate::{MAX_BYTES, MAX_LINES, TruncatedBy, Truncation, format_size};
+use crate::{Invocation, Tool, ToolContext, ToolOutput, Touches, arguments, spec};
+
+/// Bytes of one command's output that are kept in a file at most.
+const SPILL_LIMIT: u64 = 1 << 30;
+/// Seconds; the longest that a 32-bit count of milliseconds can say.
+const MAX_TIMEOUT: f64 = 2_147_483.647;
+
+/// `bash {command, timeout?}`: runs a command line. What it starts in the background lives until the registry
+/// ends it.
+#[derive(Debug)]
+pub struct Bash {
+    spec: ToolSpec,
+    registry: Arc<ProcessRegistry>,
+}
+
+#[derive(Deserialize)]
+struct Arguments {
+    command: String,
+    timeout: Option<f64>,
+}
+
+/// What fronts learn beyond the text.
+#[derive(Debug, Default, Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Details {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    truncation: Option<Truncation>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    full_output_path: Option<String>,
+    /// Only of commands that failed by themselves; 128 and the signal for one that was killed by another.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    exit_code: Option<i32>,
+}
+
+impl Bash {
+    /// The tool. `registry` owns what its commands leave running.
+    pub fn new(registry: Arc<ProcessRegistry>) -> Self {
+        let parameters = json!({
+            "type": "object",
+            "properties": {
+                "command": { "type": "string" },
+                "timeout": { "type": "number", "description": "Seconds; none by default" },
+            },
+            "required": ["command"],
+        });
+        let description = "Run a command with bash in the working directory, without input. Returns stdout and \
+             stderr together: the last 2000 lines or 50KB, the whole in a file. Background processes end with the \
+             session.";
+        Self { spec: spec("bash", description, &parameters), registry }
+    }
+}
+
+impl Tool for Bash {
+    fn spec(&self) -> &ToolSpec {
+        &self.spec
+    }
+
+    fn touches(&self, _args: &serde_json::Value, _cx: &ToolContext) -> Touches {
+        Touches::Anything
+    }
+
+    fn run<'a>(
+        &'a self,
+        call: Invocation,
+        cx: &'a ToolContext,
+    ) -> Pin<Box<dyn Future<Output = ToolOutput> + Send + 'a>> {
+        Box::pin(self.bash(call, cx))
+    }
+}
+
+impl Bash {
+    async fn bash(&self, call: Invocation, cx: &ToolContext) -> ToolOutput {
+        let Arguments { command, timeout } = match arguments(&call.args) {
+            Ok(arguments) => arguments,
+            Err(error) => return ToolOutput::error(error),
+        };
+        let wait = match timeout {
+            None => None,
+            Some(seconds) if !seconds.is_finite() || seconds < 0.0 => {
+                return ToolOutput::error("Invalid timeout: must be a finite number of seconds");
+            }
+            Some(seconds) if seconds > MAX_TIMEOUT => {
+                return ToolOutput::error("Invalid timeout: maximum is 2147483.647 seconds");
+            }
+            Some(seconds) => (seconds > 0.0).then(|| Duration::from_secs_f64(seconds)),
+        };
+        if cx.cancel.is_cancelled() {
+            return ToolOutput::error("Command aborted");
+        }
+        let limits = OutputLimits { lines: MAX_LINES as u64, bytes: MAX_BYTES, spill_bytes: SPILL_LIMIT };
+        let mut output = OutputBuffer::new(limits, &cx.spill_dir);
+        let shell = ShellCommand { command: &command, cwd: &cx.cwd, env: &cx.env, timeout: wait };
+        let progress = |output: &OutputBuffer| (cx.progress)(&Truncation::tail(output).content);
+        let end = run_shell(shell, &self.registry, &cx.cancel, &mut output, &progress).await;
+        let (status, exit_code) = match end {
+            Ok(ShellEnd::Exited(0)) => (None, None),
+            Ok(ShellEnd::Exited(code)) => (Some(format!("Command exited with code {code}")), Some(code)),
+            Ok(ShellEnd::Signalled(signal)) => {
+                (Some(format!("Command exited with code {}", 128 + signal)), Some(128 + signal))
+            }
+            Ok(ShellEnd::TimedOut) => {
+                (Some(format!("Command timed out after {} seconds", timeout.unwrap_or_default())), None)
+            }
+            Ok(ShellEnd::Cancelled) => (Some("Command aborted".into()), None),
+            Err(error) => (Some(error.to_string()), None),
+        };
+        let ran_to_its_end = status.is_none() || exit_code.is_some();
+        let mut text = text_of(&output);
+        if text.is_empty() && ran_to_its_end {
+            text.push_str("(no output)");
+        }
+        if let Some(status) = &status {
+            if !text.is_empty() {
+                text.push_str("\n\n");
+            }
+            text.push_str(status);
+        }
+        let truncation = Some(Truncation::tail(&output)).filter(|cut| cut.truncated);
+        let full_output_path = match output.spill() {
+            SpillState::Complete(path) | SpillState::Limited(path) => Some(path.display().to_string()),
+            SpillState::NotNeeded | SpillState::Failed(_) => None,
+        };
+        let details = Details { truncation, full_output_path, exit_code };
+        let worth_telling = details.truncation.is_some() || details.exit_code.is_some();
+        ToolOutput {
+            details: if worth_telling { Json::of(&details).ok() } else { None },
+            is_error: status.is_some(),
+            ..ToolOutput::text(text)
+        }
+    }
+}
+
+/// The output as the model gets it, with a note on what is missing.
+fn text_of(output: &OutputBuffer) -> String {
+    let cut = Truncation::tail(output);
+    let Some(by) = cut.truncated_by else { return cut.content };
+    let last = cut.total_lines;
+    let first = last - cut.output_lines + 1;
+    let shown = if cut.last_line_partial {
+        let (size, whole) = (format_size(cut.output_bytes), format_size(output.last_line_bytes()));
+        format!("Showing last {size} of line {last} (line is {whole})")
+    } else {
+        let limit = match by {
+            TruncatedBy::Lines => String::new(),
+            TruncatedBy::Bytes => format!(" ({} limit)", format_size(MAX_BYTES as u64)),
+        };
+        format!("Showing lines {first}-{last} of {last}{limit}")
+    };
+    let whole = match output.spill() {
+        SpillState::Complete(path) => format!("Full output: {}", path.display()),
+        SpillState::Limited(path) => {
+            format!("Full output: {} (only its first {})", path.display(), format_size(SPILL_LIMIT))
+        }
+        SpillState::Failed(reason) => format!("The full output was not kept: {reason}"),
+        SpillState::NotNeeded => "The full output was not kept".into(),
+    };
+    format!("{}\n\n[{shown}. {whole}]", cut.content)
+}

@@ -1,0 +1,137 @@
+//! The tool that edits a file.
+
+mod apply;
+mod diff;
+mod view;
+
+use std::future::Future;
+use std::path::Path;
+use std::pin::Pin;
+
+use quipu_protocol::{Json, ToolSpec};
+use quipu_workspace::{FileError, file_key, read_whole, resolve_existing, write_file};
+use serde::Deserialize;
+use serde_json::json;
+use tokio_util::sync::CancellationToken;
+
+use crate::{Invocation, Tool, ToolContext, ToolOutput, Touches, arguments, file_work, path_argument, spec};
+
+/// Bytes of a file that can be edited.
+const FILE_LIMIT: u64 = 64 << 20;
+
+/// `edit {path, edits: [{oldText, newText}]}`: replaces texts that occur once. All are looked for in the file as
+/// it was; all or none are made.
+#[derive(Debug)]
+pub struct Edit {
+    spec: ToolSpec,
+}
+
+#[derive(Deserialize)]
+struct Arguments {
+    path: String,
+    edits: Vec<Replacement>,
+}
+
+/// One replacement.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct Replacement {
+    pub(crate) old_text: String,
+    pub(crate) new_text: String,
+}
+
+impl Edit {
+    /// The tool.
+    pub fn new() -> Self {
+        let parameters = json!({
+            "type": "object",
+            "properties": {
+                "path": { "type": "string" },
+                "edits": {
+                    "type": "array",
+                    "items": {
+                        "type": "object",
+                        "properties": {
+                            "oldText": { "type": "string", "description": "Exact, unique in the file" },
+                            "newText": { "type": "string" },
+                        },
+                        "required": ["oldText", "newText"],
+                    },
+                },
+            },
+            "required": ["path", "edits"],
+        });
+        let description = "Replace texts in a file. Each oldText must occur exactly once in the file as it is \
+             now; edits must not overlap. Put all changes of one file into one call.";
+        Self { spec: spec("edit", description, &parameters) }
+    }
+}
+
+impl Default for Edit {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Tool for Edit {
+    fn spec(&self) -> &ToolSpec {
+        &self.spec
+    }
+
+    fn touches(&self, args: &serde_json::Value, cx: &ToolContext) -> Touches {
+        let paths = path_argument(args).map(|path| file_key(&resolve_existing(&cx.cwd, path)));
+        Touches::Writes(paths.into_iter().collect())
+    }
+
+    fn run<'a>(
+        &'a self,
+        call: Invocation,
+        cx: &'a ToolContext,
+    ) -> Pin<Box<dyn Future<Output = ToolOutput> + Send + 'a>> {
+        Box::pin(async move {
+            let arguments: Arguments = match arguments(&call.args) {
+                Ok(arguments) => arguments,
+                Err(error) => return ToolOutput::error(error),
+            };
+            if arguments.edits.is_empty() {
+                return ToolOutput::error(
+                    "Edit tool input is invalid. edits must contain at least one replacement.",
+                );
+            }
+            let (target, cancel) = (resolve_existing(&cx.cwd, &arguments.path), cx.cancel.clone());
+            file_work(move || edit(&arguments, &target, &cancel)).await
+        })
+    }
+}
+
+fn edit(arguments: &Arguments, target: &Path, cancel: &CancellationToken) -> Result<ToolOutput, FileError> {
+    let Arguments { path, edits } = arguments;
+    let refused = |error: FileError| match error {
+        FileError::NotFound { .. } | FileError::Denied { .. } => {
+            Ok(ToolOutput::error(format!("Could not edit file: {path}. Error code: {}.", error.code())))
+        }
+        other => Err(other),
+    };
+    if cancel.is_cancelled() {
+        return Err(FileError::Cancelled);
+    }
+    let (old, stamp) = match read_whole(target, FILE_LIMIT, cancel) {
+        Ok(read) => read,
+        Err(error) => return refused(error),
+    };
+    let new = match apply::apply(&old, edits, path) {
+        Ok(new) => new,
+        Err(text) => return Ok(ToolOutput::error(text)),
+    };
+    if cancel.is_cancelled() {
+        return Err(FileError::Cancelled);
+    }
+    if let Err(error) = write_file(target, &new, Some(&stamp)) {
+        return refused(error);
+    }
+    let details = diff::details(&view::View::new(&old).text, &view::View::new(&new).text, path);
+    Ok(ToolOutput {
+        details: Json::of(&details).ok(),
+        ..ToolOutput::text(format!("Successfully replaced {} block(s) in {path}.", edits.len()))
+    })
+}

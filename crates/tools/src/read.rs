@@ -1,0 +1,233 @@
+//! The tool that reads a file.
+
+use std::fs::File;
+use std::future::Future;
+use std::io::{self, Read as _, Seek};
+use std::path::{Path, PathBuf};
+use std::pin::Pin;
+
+use quipu_protocol::{Content, Json, ToolSpec};
+use quipu_workspace::{
+    FileError, LineRange, ReadLimits, file_key, open_for_reading, read_lines, resolve_existing,
+};
+use serde::Deserialize;
+use serde_json::json;
+use tokio_util::sync::CancellationToken;
+
+use crate::images::{self, ImageKind};
+use crate::truncate::{MAX_BYTES, MAX_LINES, TruncatedBy, Truncation, format_size};
+use crate::{Invocation, Tool, ToolContext, ToolOutput, Touches, arguments, file_work, path_argument, spec};
+
+/// `read {path, offset?, limit?}`: lines of a text file, or an image.
+#[derive(Debug)]
+pub struct Read {
+    spec: ToolSpec,
+}
+
+#[derive(Deserialize)]
+struct Arguments {
+    path: String,
+    offset: Option<f64>,
+    limit: Option<f64>,
+}
+
+impl Read {
+    /// The tool.
+    pub fn new() -> Self {
+        let parameters = json!({
+            "type": "object",
+            "properties": {
+                "path": { "type": "string" },
+                "offset": { "type": "integer", "description": "First line, from 1" },
+                "limit": { "type": "integer", "description": "Lines at most" },
+            },
+            "required": ["path"],
+        });
+        let description = "Read a text file or an image (png, jpeg, gif, webp, bmp). Text ends after 2000 lines \
+             or 50KB; go on with offset.";
+        Self { spec: spec("read", description, &parameters) }
+    }
+}
+
+impl Default for Read {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Tool for Read {
+    fn spec(&self) -> &ToolSpec {
+        &self.spec
+    }
+
+    fn touches(&self, args: &serde_json::Value, cx: &ToolContext) -> Touches {
+        let paths = path_argument(args).map(|path| file_key(&resolve_existing(&cx.cwd, path)));
+        Touches::Reads(paths.into_iter().collect())
+    }
+
+    fn run<'a>(
+        &'a self,
+        call: Invocation,
+        cx: &'a ToolContext,
+    ) -> Pin<Box<dyn Future<Output = ToolOutput> + Send + 'a>> {
+        Box::pin(async move {
+            let arguments: Arguments = match arguments(&call.args) {
+                Ok(arguments) => arguments,
+                Err(error) => return ToolOutput::error(error),
+            };
+            let reading = Reading {
+                path: resolve_existing(&cx.cwd, &arguments.path),
+                arguments,
+                sees_images: cx.sees_images,
+                cancel: cx.cancel.clone(),
+            };
+            tokio::select! {
+                biased;
+                // A read that hangs inside the system is left to itself.
+                () = cx.cancel.cancelled() => ToolOutput::error(FileError::Cancelled.to_string()),
+                output = file_work(move || reading.run()) => output,
+            }
+        })
+    }
+}
+
+struct Reading {
+    path: PathBuf,
+    arguments: Arguments,
+    sees_images: bool,
+    cancel: CancellationToken,
+}
+
+/// Bytes that an image file may have at all.
+const IMAGE_FILE_LIMIT: u64 = 64 << 20;
+
+impl Reading {
+    fn run(self) -> Result<ToolOutput, FileError> {
+        let (mut file, metadata) = open_for_reading(&self.path)?;
+        let failed = |source| FileError::Io { path: self.path.clone(), action: "cannot read", source };
+        let mut magic = Vec::new();
+        file.by_ref().take(64).read_to_end(&mut magic).map_err(failed)?;
+        if let Some(kind) = images::kind(&magic) {
+            if metadata.len() > IMAGE_FILE_LIMIT {
+                return Ok(ToolOutput::text(format!("Read image file [{kind}]\n{}", images::NOT_CONVERTED)));
+            }
+            let bytes = load(&mut file, magic, &self.path, &self.cancel)?;
+            if !images::is_animated_png(&bytes) {
+                return Ok(self.image(&bytes, kind));
+            }
+        }
+        file.rewind().map_err(failed)?;
+        self.text(&mut file)
+    }
+
+    fn image(&self, bytes: &[u8], kind: ImageKind) -> ToolOutput {
+        let mut output = ToolOutput::default();
+        let (mut text, image) = match images::prepare(bytes, kind) {
+            Ok(prepared) => {
+                let mut text = format!("Read image file [{}]", prepared.kind);
+                for hint in &prepared.hints {
+                    text.push('\n');
+                    text.push_str(hint);
+                }
+                (text, Some(prepared.into_content()))
+            }
+            Err(problem) => (format!("Read image file [{kind}]\n{problem}"), None),
+        };
+        if !self.sees_images {
+            text.push_str(
+                "\n[Current model does not support images. The image will be omitted from this request.]",
+            );
+        }
+        output.content.push(Content::text(text));
+        output.content.extend(image);
+        output
+    }
+
+    fn text(&self, file: &mut File) -> Result<ToolOutput, FileError> {
+        let Arguments { path, offset, limit } = &self.arguments;
+        let start = offset.map_or(0, |offset| count(offset).saturating_sub(1));
+        let range = LineRange { start, count: limit.map(count) };
+        let limits = ReadLimits { lines: MAX_LINES, bytes: MAX_BYTES };
+        let window = read_lines(file, &self.path, range, limits, &self.cancel)?;
+        let total = window.total_lines;
+        if start >= total {
+            let asked = start.saturating_add(1);
+            return Ok(ToolOutput::error(format!(
+                "Offset {asked} is beyond end of file ({total} lines total)"
+            )));
+        }
+        let cut = Truncation::head(&window);
+        let first = start + 1;
+        let max = format_size(MAX_BYTES as u64);
+        let (text, notice) = match cut.truncated_by {
+            Some(_) if cut.first_line_exceeds_limit => {
+                let size = format_size(window.first_line_bytes);
+                let notice = format!(
+                    "[Line {first} is {size}, exceeds {max} limit. Use bash: sed -n '{first}p' {path} | head -c \
+                     {MAX_BYTES}]"
+                );
+                (notice, None)
+            }
+            Some(by) => {
+                let last = start + cut.output_lines;
+                let next = last + 1;
+                let limit = match by {
+                    TruncatedBy::Lines => String::new(),
+                    TruncatedBy::Bytes => format!(" ({max} limit)"),
+                };
+                let notice = format!(
+                    "[Showing lines {first}-{last} of {total}{limit}. Use offset={next} to continue.]"
+                );
+                (cut.content.clone(), Some(notice))
+            }
+            None => {
+                let after = start + window.lines;
+                let rest = total - after;
+                let next = after + 1;
+                let notice = (rest > 0)
+                    .then(|| format!("[{rest} more lines in file. Use offset={next} to continue.]"));
+                (cut.content.clone(), notice)
+            }
+        };
+        let mut output = ToolOutput::text(match notice {
+            Some(notice) => format!("{text}\n\n{notice}"),
+            None => text,
+        });
+        if cut.truncated {
+            output.details = Some(Json::from(json!({ "truncation": cut })));
+        }
+        Ok(output)
+    }
+}
+
+fn load(
+    file: &mut File,
+    mut bytes: Vec<u8>,
+    path: &Path,
+    cancel: &CancellationToken,
+) -> Result<Vec<u8>, FileError> {
+    loop {
+        if cancel.is_cancelled() {
+            return Err(FileError::Cancelled);
+        }
+        match file.by_ref().take(1 << 20).read_to_end(&mut bytes) {
+            Ok(0) => return Ok(bytes),
+            Ok(_) if bytes.len() as u64 > IMAGE_FILE_LIMIT => {
+                let size = bytes.len() as u64;
+                return Err(FileError::TooLarge { path: path.to_path_buf(), size, limit: IMAGE_FILE_LIMIT });
+            }
+            Ok(_) => {}
+            Err(source) => {
+                let source: io::Error = source;
+                return Err(FileError::Io { path: path.to_path_buf(), action: "cannot read", source });
+            }
+        }
+    }
+}
+
+/// A number of lines, as a model gives it; less than none is none.
+fn count(number: f64) -> u64 {
+    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "the cast saturates")]
+    let count = number as u64;
+    count
+}

@@ -1,0 +1,235 @@
+//! Arguments as models send them, made to fit the schema where what is meant is plain, and checked.
+
+use std::collections::HashMap;
+use std::fmt::Write;
+use std::sync::{Arc, LazyLock, Mutex, PoisonError};
+
+use jsonschema::Validator;
+use quipu_protocol::{Json, ToolSpec};
+use serde_json::{Map, Number, Value};
+
+/// Characters of wrong arguments that are shown.
+const SHOWN: usize = 2000;
+/// Complaints that are shown.
+const COMPLAINTS: usize = 20;
+/// Schemas kept compiled.
+const CACHED: usize = 256;
+
+/// Checks the arguments of a call against the tool's schema.
+///
+/// Before that: an optional member given as `null` goes; a text that says a number or a truth becomes one, and
+/// the other way round; an array or object in a JSON text is taken out of it; one item where a list of them is
+/// asked for becomes a list. Members that the schema does not name stay. Arguments that needed none of this come
+/// back as the same text.
+///
+/// # Errors
+/// A text for the model that names what is wrong and shows what was received (at most 2,000 characters).
+pub fn validate(spec: &ToolSpec, args: &Json) -> Result<Json, String> {
+    let received = args.value();
+    let Value::Object(members) = &received else {
+        // What was not JSON at all is kept as a JSON text.
+        let raw = received.as_str().map_or_else(|| args.get().to_owned(), str::to_owned);
+        let complaint = match received {
+            Value::String(_) => "the arguments are not valid JSON",
+            _ => "the arguments must be a JSON object",
+        };
+        return Err(report(spec, &[("root".into(), complaint.into())], &raw));
+    };
+    let schema = spec.parameters.value();
+    let mut wanted = Value::Object(members.clone());
+    if spec.name == "edit" {
+        salvage_edit(&mut wanted, &schema);
+    }
+    fit(&mut wanted, &schema, 0);
+    let validator = compiled(spec, &schema)?;
+    let complaints: Vec<(String, String)> = validator
+        .iter_errors(&wanted)
+        .take(COMPLAINTS)
+        .map(|error| {
+            let pointer = error.instance_path().to_string();
+            let path = pointer.trim_start_matches('/').replace('/', ".");
+            let path = if path.is_empty() { "root".to_owned() } else { path };
+            (path, error.masked().to_string())
+        })
+        .collect();
+    if !complaints.is_empty() {
+        let pretty = serde_json::to_string_pretty(&received).unwrap_or_default();
+        return Err(report(spec, &complaints, &pretty));
+    }
+    Ok(if wanted == received { args.clone() } else { Json::from(wanted) })
+}
+
+fn report(spec: &ToolSpec, complaints: &[(String, String)], received: &str) -> String {
+    let mut text = format!("Validation failed for tool \"{}\":\n", spec.name);
+    for (path, message) in complaints {
+        // Writing to a string does not fail.
+        writeln!(text, "  - {path}: {message}").ok();
+    }
+    text.push_str("\nReceived arguments:\n");
+    match received.char_indices().nth(SHOWN) {
+        Some((cut, _)) => {
+            text.push_str(&received[..cut]);
+            write!(text, "… ({} bytes in all)", received.len()).ok();
+        }
+        None => text.push_str(received),
+    }
+    text
+}
+
+/// A schema compiles once; tools come and go with sessions, so the cache is bounded.
+fn compiled(spec: &ToolSpec, schema: &Value) -> Result<Arc<Validator>, String> {
+    static CACHE: LazyLock<Mutex<HashMap<Json, Arc<Validator>>>> = LazyLock::new(Mutex::default);
+    if let Some(found) = CACHE.lock().unwrap_or_else(PoisonError::into_inner).get(&spec.parameters) {
+        return Ok(found.clone());
+    }
+    let validator = jsonschema::validator_for(schema)
+        .map_err(|error| format!("The schema of tool \"{}\" is not valid: {}", spec.name, error.masked()))?;
+    let validator = Arc::new(validator);
+    let mut cache = CACHE.lock().unwrap_or_else(PoisonError::into_inner);
+    if cache.len() >= CACHED {
+        cache.clear();
+    }
+    cache.insert(spec.parameters.clone(), validator.clone());
+    Ok(validator)
+}
+
+/// An older form of `edit`, which models still send: the texts beside the path instead of in a list.
+fn salvage_edit(args: &mut Value, schema: &Value) {
+    let names = &schema["properties"];
+    if names.get("edits").is_none() || names.get("oldText").is_some() {
+        return;
+    }
+    let Value::Object(members) = args else { return };
+    if let (Some(Value::String(_)), Some(Value::String(_))) = (members.get("oldText"), members.get("newText"))
+    {
+        let mut edit = Map::new();
+        for name in ["oldText", "newText"] {
+            if let Some(text) = members.shift_remove(name) {
+                edit.insert(name.into(), text);
+            }
+        }
+        let edits = members.entry("edits").or_insert_with(|| Value::Array(Vec::new()));
+        if let Some(Value::Array(parsed)) = edits.as_str().and_then(|text| serde_json::from_str(text).ok()) {
+            *edits = Value::Array(parsed);
+        }
+        match edits {
+            Value::Array(list) => list.push(Value::Object(edit)),
+            Value::Object(_) => *edits = Value::Array(vec![edits.take(), Value::Object(edit)]),
+            _ => *edits = Value::Array(vec![Value::Object(edit)]),
+        }
+    }
+}
+
+/// Whether the schema names this type, alone or among others.
+fn allows(schema: &Value, name: &str) -> bool {
+    match &schema["type"] {
+        Value::String(one) => one == name,
+        Value::Array(several) => several.iter().any(|one| one == name),
+        _ => false,
+    }
+}
+
+fn has_type(value: &Value, schema: &Value) -> bool {
+    match value {
+        Value::Null => allows(schema, "null"),
+        Value::Bool(_) => allows(schema, "boolean"),
+        Value::Number(number) => {
+            allows(schema, "number")
+                || allows(schema, "integer")
+                    && (!number.is_f64() || number.as_f64().is_some_and(|n| n.fract() == 0.0))
+        }
+        Value::String(_) => allows(schema, "string"),
+        Value::Array(_) => allows(schema, "array"),
+        Value::Object(_) => allows(schema, "object"),
+    }
+}
+
+/// Deeper than this nothing is changed.
+const DEPTH: usize = 64;
+
+fn fit(value: &mut Value, schema: &Value, depth: usize) {
+    if depth > DEPTH {
+        return;
+    }
+    if schema.get("type").is_some()
+        && !has_type(value, schema)
+        && let Some(other) = converted(value, schema)
+    {
+        *value = other;
+    }
+    match value {
+        Value::Object(members) => {
+            let Some(properties) = schema["properties"].as_object() else { return };
+            let required = |name: &str| {
+                schema["required"].as_array().is_some_and(|names| names.iter().any(|one| one == name))
+            };
+            members.retain(|name, value| {
+                let Some(schema) = properties.get(name) else { return true };
+                !value.is_null() || required(name) || takes_null(schema)
+            });
+            for (name, value) in members.iter_mut() {
+                if let Some(schema) = properties.get(name) {
+                    fit(value, schema, depth + 1);
+                }
+            }
+        }
+        Value::Array(items) => {
+            if schema["items"].is_object() {
+                items.iter_mut().for_each(|item| fit(item, &schema["items"], depth + 1));
+            }
+        }
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => {}
+    }
+}
+
+/// Whether `null` is a value of its own for this schema.
+fn takes_null(schema: &Value) -> bool {
+    jsonschema::validator_for(schema).is_ok_and(|validator| validator.is_valid(&Value::Null))
+}
+
+/// The value in a type that the schema names, when what is meant is plain.
+fn converted(value: &Value, schema: &Value) -> Option<Value> {
+    let number = |text: &str| -> Option<Value> {
+        match serde_json::from_str::<Value>(text.trim()).ok()? {
+            Value::Number(number) => Some(Value::Number(number)).filter(|number| has_type(number, schema)),
+            _ => None,
+        }
+    };
+    let parsed = |text: &str| serde_json::from_str::<Value>(text).ok();
+    match value {
+        Value::String(text) => {
+            let as_number =
+                (allows(schema, "number") || allows(schema, "integer")).then(|| number(text)).flatten();
+            let as_truth = match text.as_str() {
+                "true" | "1" if allows(schema, "boolean") => Some(Value::Bool(true)),
+                "false" | "0" if allows(schema, "boolean") => Some(Value::Bool(false)),
+                _ => None,
+            };
+            let nested = || parsed(text).filter(|value| value.is_array() || value.is_object());
+            let as_nested = || nested().filter(|value| has_type(value, schema));
+            as_number.or(as_truth).or_else(as_nested).or_else(|| {
+                nested()
+                    .filter(Value::is_object)
+                    .or_else(|| Some(value.clone()))
+                    .and_then(|v| listed(&v, schema))
+            })
+        }
+        Value::Bool(truth) if allows(schema, "string") => Some(Value::String(truth.to_string())),
+        Value::Bool(truth) if allows(schema, "number") || allows(schema, "integer") => {
+            Some(Value::Number(Number::from(u8::from(*truth))))
+        }
+        Value::Number(number) if allows(schema, "string") => Some(Value::String(number.to_string())),
+        Value::Number(number) if allows(schema, "boolean") => match number.as_f64() {
+            Some(1.0) => Some(Value::Bool(true)),
+            Some(0.0) => Some(Value::Bool(false)),
+            _ => None,
+        },
+        Value::Object(_) | Value::Bool(_) | Value::Number(_) => listed(value, schema),
+        Value::Null | Value::Array(_) => None,
+    }
+}
+
+/// One item as a list of one.
+fn listed(value: &Value, schema: &Value) -> Option<Value> {
+    (allows(schema, "array") && has_type(value, &schema["items"])).then(|| Value::Array(vec![value.clone()]))
+}

@@ -1,0 +1,14 @@
+//! The built-in tools, as tables: arguments, files before, expected text, files after.
+
+#[cfg(test)]
+mod bash;
+#[cfg(test)]
+mod bench;
+#[cfg(test)]
+mod edit;
+#[cfg(test)]
+mod read;
+#[cfg(test)]
+mod validate;
+#[cfg(test)]
+mod write;

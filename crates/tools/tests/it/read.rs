@@ -1,0 +1,162 @@
+use quipu_protocol::Content;
+use quipu_tools::Touches;
+use serde_json::{Value, json};
+
+use crate::bench::{Bench, check, text};
+
+async fn reads(bytes: &[u8], args: Value, expect: &str) -> Option<Value> {
+    let mut args = args;
+    args["path"] = json!("f");
+    let output = check("read", args, &[("f", bytes)], expect, &[("f", bytes)]).await;
+    output.details.map(|details| details.value())
+}
+
+#[tokio::test]
+async fn short_files_are_byte_exact() {
+    for text in ["", "a", "a\n", "a\r\nb\r\n", "\n\n", "\u{feff}bom\n", "tab\té😀\n", "nul\0\n"] {
+        assert_eq!(reads(text.as_bytes(), json!({}), text).await, None);
+    }
+    reads(b"a\xffb\xe2\x82\n", json!({}), "a\u{fffd}b\u{fffd}\n").await;
+}
+
+#[tokio::test]
+async fn windows() {
+    let abc = b"a\nb\nc";
+    reads(abc, json!({"offset": 2}), "b\nc").await;
+    reads(abc, json!({"offset": 0}), "a\nb\nc").await;
+    reads(abc, json!({"offset": -3}), "a\nb\nc").await;
+    reads(
+        abc,
+        json!({"offset": "2", "limit": "1"}),
+        "b\n\n[1 more lines in file. Use offset=3 to continue.]",
+    )
+    .await;
+    reads(abc, json!({"offset": null, "limit": 1}), "a\n\n[2 more lines in file. Use offset=2 to continue.]")
+        .await;
+    reads(abc, json!({"limit": 3}), "a\nb\nc").await;
+    reads(abc, json!({"limit": 99}), "a\nb\nc").await;
+    reads(abc, json!({"offset": 4}), "!Offset 4 is beyond end of file (3 lines total)").await;
+    reads(b"a\n", json!({"offset": 2}), "").await;
+    reads(b"a\n", json!({"offset": 3}), "!Offset 3 is beyond end of file (2 lines total)").await;
+    reads(b"a\nb\n", json!({"limit": 2}), "a\nb\n\n[1 more lines in file. Use offset=3 to continue.]").await;
+    reads(b"", json!({"offset": 2}), "!Offset 2 is beyond end of file (1 lines total)").await;
+}
+
+#[tokio::test]
+async fn long_files_are_cut_by_lines() {
+    let lines =
+        |range: std::ops::RangeInclusive<usize>| -> Vec<String> { range.map(|n| n.to_string()).collect() };
+    let exact = lines(1..=2000).join("\n") + "\n";
+    assert_eq!(reads(exact.as_bytes(), json!({}), &exact).await, None);
+    let long = lines(1..=2001).join("\n");
+    let head = lines(1..=2000).join("\n");
+    let expect = format!("{head}\n\n[Showing lines 1-2000 of 2001. Use offset=2001 to continue.]");
+    let details = reads(long.as_bytes(), json!({}), &expect).await.unwrap();
+    assert_eq!(
+        details,
+        json!({"truncation": {"content": head, "truncated": true, "truncatedBy": "lines", "totalLines": 2001,
+            "totalBytes": long.len(), "outputLines": 2000, "outputBytes": head.len(), "lastLinePartial": false,
+            "firstLineExceedsLimit": false, "maxLines": 2000, "maxBytes": 51200}})
+    );
+    reads(long.as_bytes(), json!({"offset": 2001}), "2001").await;
+    let longer = lines(1..=5000).join("\n") + "\n";
+    let expect = format!(
+        "{}\n\n[Showing lines 11-2010 of 5001. Use offset=2011 to continue.]",
+        lines(11..=2010).join("\n")
+    );
+    let details = reads(longer.as_bytes(), json!({"offset": 11}), &expect).await.unwrap();
+    assert_eq!(details["truncation"]["totalLines"], 4990);
+}
+
+#[tokio::test]
+async fn long_files_are_cut_by_bytes_between_lines() {
+    let line = "é".repeat(500);
+    let text = vec![line.as_str(); 100].join("\n");
+    // 51 lines of 1,000 bytes and 50 line feeds.
+    let head = vec![line.as_str(); 51].join("\n");
+    let expect = format!("{head}\n\n[Showing lines 1-51 of 100 (50.0KB limit). Use offset=52 to continue.]");
+    let details = reads(text.as_bytes(), json!({}), &expect).await.unwrap();
+    assert_eq!(details["truncation"]["truncatedBy"], "bytes");
+    assert_eq!(details["truncation"]["outputBytes"], 51_050);
+
+    let fits = "x".repeat(51_200);
+    assert_eq!(reads(fits.as_bytes(), json!({}), &fits).await, None);
+    let too_long = format!("a\n{fits}y\nb");
+    let notice = "[Line 2 is 50.0KB, exceeds 50.0KB limit. Use bash: sed -n '2p' f | head -c 51200]";
+    let details = reads(too_long.as_bytes(), json!({"offset": 2}), notice).await.unwrap();
+    assert_eq!(details["truncation"]["firstLineExceedsLimit"], true);
+    reads(
+        too_long.as_bytes(),
+        json!({}),
+        "a\n\n[Showing lines 1-1 of 3 (50.0KB limit). Use offset=2 to continue.]",
+    )
+    .await;
+}
+
+#[tokio::test]
+async fn what_is_not_a_file_is_refused() {
+    let bench = Bench::new(&[]);
+    nix::unistd::mkfifo(&bench.path("fifo"), nix::sys::stat::Mode::S_IRWXU).unwrap();
+    for (path, expect) in [
+        ("nothing", "ENOENT: no such file or directory: CWD/nothing"),
+        ("fifo", "EINVAL: CWD/fifo is a fifo (named pipe), not a regular file"),
+        ("/dev/zero", "EINVAL: /dev/zero is a character device, not a regular file"),
+        ("..", "EISDIR: CWD/.. is a directory, not a regular file. List it with a command such as ls"),
+    ] {
+        let output = bench.run("read", json!({"path": path})).await;
+        let said = text(&output).replace(&bench.cx.cwd.display().to_string(), "CWD");
+        assert_eq!((said.as_str(), output.is_error), (expect, true));
+    }
+}
+
+/// A grey PNG of one pixel.
+const PIXEL: &[u8] = b"\x89\x50\x4e\x47\x0d\x0a\x1a\x0a\x00\x00\x00\x0d\x49\x48\x44\x52\x00\x00\x00\x01\x00\x00\x00\x01\x08\x00\x00\x00\x00\x3a\x7e\x9b\x55\x00\x00\x00\x0a\x49\x44\x41\x54\x78\x9c\x63\x68\x00\x00\x00\x82\x00\x81\x77\xcd\x72\xb6\x00\x00\x00\x00\x49\x45\x4e\x44\xae\x42\x60\x82";
+
+#[tokio::test]
+async fn images() {
+    let mut bench = Bench::new(&[("image.txt", PIXEL), ("cut.png", &PIXEL[..40])]);
+    let output = bench.run("read", json!({"path": "image.txt"})).await;
+    match &output.content[..] {
+        [Content::Text(text), Content::Image(image)] => {
+            assert_eq!(text.text, "Read image file [image/png]");
+            assert_eq!(image.mime_type, "image/png");
+            assert!(image.data.starts_with("iVBORw0KGgo"));
+        }
+        other => panic!("{other:?}"),
+    }
+    let output = bench.run("read", json!({"path": "cut.png"})).await;
+    assert_eq!(output.content.len(), 1);
+    assert_eq!(
+        text(&output),
+        "Read image file [image/png]\n[Image omitted: could not be converted to a supported inline image format.]"
+    );
+    bench.cx.sees_images = false;
+    let output = bench.run("read", json!({"path": "image.txt"})).await;
+    assert_eq!(output.content.len(), 2);
+    assert_eq!(
+        text(&output),
+        "Read image file [image/png]\n[Current model does not support images. The image will be omitted from this request.]"
+    );
+}
+
+#[test]
+fn what_calls_touch() {
+    let bench = Bench::new(&[("f", b"")]);
+    std::os::unix::fs::symlink("f", bench.path("link")).unwrap();
+    let key = |name: &str| bench.cx.cwd.canonicalize().unwrap().join(name);
+    let touches = |tool: &str, path: &str| bench.tool(tool).touches(&json!({ "path": path }), &bench.cx);
+    assert_eq!(touches("read", "link"), Touches::Reads(vec![key("f")]));
+    assert_eq!(touches("edit", "@./f"), Touches::Writes(vec![key("f")]));
+    assert_eq!(touches("write", "new/g"), Touches::Writes(vec![key("new/g")]));
+    assert_eq!(touches("bash", ""), Touches::Anything);
+}
+
+/// Tools and prompt together have 5 KB of each request.
+#[test]
+fn declarations_are_short() {
+    let bench = Bench::new(&[]);
+    let specs: Vec<_> =
+        ["read", "bash", "edit", "write"].map(|name| bench.tool(name).spec().clone()).into_iter().collect();
+    let bytes = serde_json::to_string(&specs).unwrap().len();
+    assert!(bytes <= 2400, "{bytes}");
+}
