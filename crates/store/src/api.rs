@@ -88,7 +88,7 @@ pub trait Store: Send + Sync + 'static {
     fn pending<'a>(&'a self, session: &'a SessionId) -> Fut<'a, Pending>;
 
     /// Resolves after the next commit to the store, by this process or (within about a quarter of a second) by
-    /// another.
+    /// another. May resolve once when nothing has changed.
     fn changed(&self) -> Fut<'_, ()>;
 }
 
@@ -292,7 +292,7 @@ pub struct ActionQuery {
 /// A change to the small tables that hold what a crash must not lose.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Op {
-    /// An input waits in a queue of the session.
+    /// An input waits in a queue of the session. One that waits already stays as it is.
     InboxPut {
         /// The session.
         session: SessionId,

@@ -15,6 +15,8 @@ use crate::{
 
 /// Bytes of a ref's name, an id, a queue's name at most.
 const NAME_LIMIT: usize = 1024;
+/// Bytes of a call's id at most; models choose it.
+const CALL_LIMIT: u64 = 64 << 10;
 
 /// Refuses what is beyond the limits, before anything is queued.
 pub(super) fn check_limits(commit: &Commit) -> Result<(), StoreError> {
@@ -49,6 +51,9 @@ pub(super) fn check_limits(commit: &Commit) -> Result<(), StoreError> {
             Op::StepPut { session, step } => {
                 name("the name of a session", session.as_str())?;
                 name("the name of a run", step.run.as_str())?;
+                if let StepCall::Tool(call) = &step.call {
+                    within("the id of a call", call.as_str().len(), CALL_LIMIT)?;
+                }
                 within("the data of a step", step.data.as_ref().map_or(0, Vec::len), BLOB_LIMIT)?;
             }
             Op::InboxTake { .. } | Op::StepRemove { .. } | Op::RunRemove { .. } => {}
@@ -164,7 +169,7 @@ fn operate(connection: &Connection, op: &Op) -> Outcome<()> {
         Op::InboxPut { session, item } => {
             connection
                 .prepare_cached(
-                    "INSERT INTO quipu_inbox (session, name, queue, item) VALUES (?1, ?2, ?3, ?4)",
+                    "INSERT OR IGNORE INTO quipu_inbox (session, name, queue, item) VALUES (?1, ?2, ?3, ?4)",
                 )?
                 .execute(params![session.as_str(), item.id.as_str(), item.queue, item.input.get()])?;
         }

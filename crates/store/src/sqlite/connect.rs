@@ -125,7 +125,7 @@ fn set_up(mut connection: Connection, patience: &Patience) -> Outcome<Connection
     connection.set_prepared_statement_cache_capacity(96);
     connection.execute_batch(
         "PRAGMA cell_size_check = ON; PRAGMA cache_size = -32000; PRAGMA temp_store = MEMORY; \
-         PRAGMA wal_autocheckpoint = 4000; PRAGMA journal_size_limit = 67108864;",
+         PRAGMA wal_autocheckpoint = 4000; PRAGMA journal_size_limit = 67108864; PRAGMA fullfsync = ON;",
     )?;
     Ok(connection)
 }

@@ -40,6 +40,8 @@ impl From<StoreError> for Failure {
 pub(super) struct Place {
     pub(super) path: PathBuf,
     pub(super) busy: Duration,
+    /// What [`super::file::identity`] said when it was opened.
+    pub(super) identity: Option<(u64, u64)>,
 }
 
 impl Place {

@@ -4,6 +4,7 @@ use std::fs::{self, DirBuilder, Metadata, Permissions};
 use std::io::{self, ErrorKind};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
+use std::sync::{Mutex, PoisonError};
 
 use nix::unistd::geteuid;
 
@@ -11,6 +12,8 @@ use crate::StoreError;
 
 /// What SQLite appends to the name of a database for its log and its shared memory.
 const COMPANIONS: [&str; 2] = ["-wal", "-shm"];
+
+static CREATING: Mutex<()> = Mutex::new(());
 
 /// Checks that `path` can be a store of ours, makes directory (0700) and file (0600) when `create`, and returns
 /// the path with its directory resolved. An existing file is never opened here: closing it would drop the locks
@@ -23,6 +26,8 @@ pub(super) fn prepare(path: &Path, create: bool) -> Result<PathBuf, StoreError> 
         Some(parent) if !parent.as_os_str().is_empty() => parent,
         _ => Path::new("."),
     };
+    // Closing a file that another thread has opened meanwhile would drop that thread's locks.
+    let _one_at_a_time = CREATING.lock().unwrap_or_else(PoisonError::into_inner);
     let directory = prepare_directory(path, directory, create)?;
     let file = directory.join(name);
     // Twice: between finding nothing and creating, another process may have created it.
@@ -46,7 +51,12 @@ pub(super) fn prepare(path: &Path, create: bool) -> Result<PathBuf, StoreError> 
                     return Err(StoreError::NotAStore { path: file, what });
                 }
                 match create_private(&file) {
-                    Ok(()) => return Ok(file),
+                    Ok(()) => {
+                        // The file is empty yet, but what is committed to it later must not lose its name.
+                        let synced = fs::File::open(&directory).and_then(|directory| directory.sync_all());
+                        synced.map_err(|error| system(&directory, "sync", &error))?;
+                        return Ok(file);
+                    }
                     Err(error) if error.kind() == ErrorKind::AlreadyExists => {}
                     Err(error) => return Err(system(&file, "create", &error)),
                 }
@@ -77,6 +87,11 @@ pub(super) fn beside(path: &Path, suffix: &str) -> PathBuf {
     let mut name = path.as_os_str().to_owned();
     name.push(suffix);
     name.into()
+}
+
+/// Which file stands behind a name: device and number. `None` when there is none.
+pub(super) fn identity(path: &Path) -> Option<(u64, u64)> {
+    fs::symlink_metadata(path).ok().map(|found| (found.dev(), found.ino()))
 }
 
 /// The size of a file in bytes; 0 when it cannot be seen.

@@ -102,7 +102,8 @@ impl<'a> Indexer<'a> {
                  VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)",
             )?,
             touch: connection.prepare_cached(
-                "UPDATE quipu_x_session SET updated = max(updated, ?2), entries = entries + 1, cost = cost + ?3 \
+                "UPDATE quipu_x_session SET updated = max(updated, ?2), entries = entries + 1, \
+                 cost = min(cost + ?3, 1000000000000000000) \
                  WHERE num = ?1",
             )?,
             waiting,

@@ -84,7 +84,7 @@ impl SqliteStore {
     /// and it cannot be made), `Io`.
     pub fn open(path: &Path, options: &OpenOptions) -> Result<Self, StoreError> {
         let path = file::prepare(path, options.create)?;
-        let place = Place { path, busy: options.busy };
+        let place = Place { identity: file::identity(&path), path, busy: options.busy };
         let patience = Patience::new(options.busy);
         match open_for_writing(&place.path, &patience) {
             Ok(connection) => Self::start(connection, place, patience, options),
@@ -101,7 +101,7 @@ impl SqliteStore {
     /// `Io` when SQLite or the system refuses.
     pub fn in_memory() -> Result<Self, StoreError> {
         let options = OpenOptions::default();
-        let place = Place { path: PathBuf::from(":memory:"), busy: options.busy };
+        let place = Place { path: PathBuf::from(":memory:"), busy: options.busy, identity: None };
         let connection = connect::in_memory()
             .and_then(|connection| schema::create(&connection).map(|()| connection))
             .map_err(|failure| place.error("make", failure))?;

@@ -24,7 +24,7 @@ const QUEUE: usize = 256;
 /// Reads that may wait.
 const READS: usize = 64;
 /// Nodes of other programs that one commit indexes; the rest is left for the next.
-const INDEX_STEP: usize = 20_000;
+const INDEX_STEP: usize = 4_000;
 /// The log is emptied and cut when it is larger.
 const LOG_LIMIT: u64 = 64 << 20;
 /// How long nothing must happen before the log is copied into the file.
@@ -271,11 +271,11 @@ impl State {
         }
         let results = match self.attempt(ready.iter_mut().map(|(job, _)| job)) {
             Ok(results) => results,
-            // Whatever made the whole fail (a full disk, say) may be the fault of one: the others get their turn.
-            Err(_) if ready.len() > 1 => {
+            // A full disk or a fault may be due to one of them: the others get their turn.
+            Err(StoreError::Full { .. } | StoreError::Io { .. }) if ready.len() > 1 => {
                 ready.iter_mut().map(|(job, _)| self.attempt([job].into_iter()).and_then(one)).collect()
             }
-            Err(error) => vec![Err(error)],
+            Err(error) => ready.iter().map(|_| Err(error.clone())).collect(),
         };
         if results.iter().any(Result::is_ok) {
             self.dirty = true;
@@ -308,6 +308,15 @@ impl State {
             return Ok(Vec::new());
         }
         let place = self.place.clone();
+        // Written to a file that has lost its name, steps would be gone with this process.
+        if !self.memory && file::identity(&place.path) != place.identity {
+            self.connection = None;
+            return Err(StoreError::Io {
+                path: place.path,
+                doing: "write to".to_owned(),
+                detail: "it was removed or replaced while it was in use, so open it again".to_owned(),
+            });
+        }
         let wanted = jobs.iter().map(|job| job.durability()).max().unwrap_or_default();
         let change = (self.synchronous != Some(wanted)).then_some(wanted);
         let done = self.connection().map_err(|error| place.error("open", error)).and_then(|connection| {

@@ -216,6 +216,23 @@ async fn a_locked_file_is_told_and_then_goes_on() {
 }
 
 #[tokio::test]
+async fn a_file_that_vanishes_is_told() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("quipu.db");
+    let store = open(&path);
+    let session = SessionId::from("s");
+    let (first, commit) = step(&session, None, "before", T);
+    store.commit(commit).await.unwrap();
+    fs::rename(&path, dir.path().join("elsewhere.db")).unwrap();
+    let (_, commit) = step(&session, Some(first), "after", T + 1);
+    let error = store.commit(commit.clone()).await.unwrap_err();
+    assert!(error.to_string().contains("removed or replaced"), "{error}");
+    // Put back, it goes on.
+    fs::rename(dir.path().join("elsewhere.db"), &path).unwrap();
+    store.commit(commit).await.unwrap();
+}
+
+#[tokio::test]
 async fn queued_commits_are_finished_when_the_store_is_dropped() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("quipu.db");

@@ -154,6 +154,9 @@ fn what_is_no_store_is_refused() {
     symlink(at("nowhere"), at("dangling.db")).unwrap();
     assert!(matches!(refuse("dangling.db"), StoreError::Symlink { .. }));
     assert!(!at("nowhere").exists());
+    drop(open(&at("log.db")));
+    symlink(at("quipu.db"), at("log.db-wal")).unwrap();
+    assert!(matches!(refuse("log.db"), StoreError::Symlink { .. }));
     fs::create_dir(at("sub")).unwrap();
     assert!(matches!(refuse("sub"), StoreError::NotAStore { .. }));
     assert!(matches!(refuse("quipu.db/x.db"), StoreError::NotAStore { .. } | StoreError::Io { .. }));
@@ -241,10 +244,8 @@ async fn rows_of_other_programs_are_indexed_when_they_are_needed() {
     let store = open(&path);
     let mut trunk: Vec<Node> = Vec::new();
     for n in 0..30 {
-        let (node, blob) =
-            text_node(trunk.last().map(|node| node.id), "user", &format!("foreign {n}"), T + n);
-        trunk.push(node.clone());
-        let _ = blob;
+        let parent = trunk.last().map(|node| node.id);
+        trunk.push(text_node(parent, "user", &format!("foreign {n}"), T + n).0);
     }
     let blob = |n: usize| Blob::text(&format!("foreign {n}"));
     let other = Connection::open(&path).unwrap();
@@ -258,8 +259,8 @@ async fn rows_of_other_programs_are_indexed_when_they_are_needed() {
     assert_eq!(ids, trunk[10..].iter().map(|node| node.id).collect::<Vec<_>>());
     let report = store.check().await.unwrap();
     assert_eq!(report.problems.iter().map(|problem| problem.kind).collect::<Vec<_>>(), [ProblemKind::Parent]);
-    for n in 0..10 {
-        insert(&other, &trunk[n], &blob(n));
+    for (n, node) in trunk.iter().enumerate().take(10) {
+        insert(&other, node, &blob(n));
     }
     for depth in 0..30 {
         assert_eq!(store.ancestor(trunk[29].id, depth).await.unwrap(), Some(trunk[depth as usize].id));

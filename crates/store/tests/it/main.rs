@@ -1,9 +1,17 @@
 //! Tests of the store. One binary, which also serves as the child process of those tests that need one.
 
+// The attribute tells the lints that helpers of tests are tests as well.
+#[cfg(test)]
 mod child;
+#[cfg(test)]
 mod conformance;
+#[cfg(test)]
 mod faults;
+#[cfg(test)]
 mod foreign;
+#[cfg(test)]
 mod model;
+#[cfg(test)]
 mod processes;
+#[cfg(test)]
 mod support;
