@@ -64,8 +64,11 @@ impl std::fmt::Debug for Target {
 
 impl Target {
     pub(crate) fn new(url: &str, headers: HeaderMap, secret: Option<String>) -> Result<Self, ModelError> {
-        let parsed =
-            Url::parse(url).ok().filter(|url| matches!(url.scheme(), "http" | "https") && url.has_host());
+        // The parser would take the first word of a path for a missing host.
+        let parsed = Some(url).filter(|url| url.contains("://") && !url.contains(":///"));
+        let parsed = parsed
+            .and_then(|url| Url::parse(url).ok())
+            .filter(|url| matches!(url.scheme(), "http" | "https") && url.has_host());
         let url = parsed.ok_or_else(|| {
             ModelError::new(
                 ModelErrorKind::InvalidRequest,
@@ -354,7 +357,7 @@ async fn error_body(response: &mut Response, options: &CallOptions) -> Vec<u8> {
     while body.len() < MAX_ERROR_BODY {
         match tokio::time::timeout(options.idle_timeout, response.chunk()).await {
             Ok(Ok(Some(chunk))) => {
-                body.extend_from_slice(&chunk[..chunk.len().min(MAX_ERROR_BODY - body.len())])
+                body.extend_from_slice(&chunk[..chunk.len().min(MAX_ERROR_BODY - body.len())]);
             }
             Ok(Ok(None) | Err(_)) | Err(_) => break,
         }

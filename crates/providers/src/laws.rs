@@ -65,7 +65,7 @@ pub fn check(events: &[CallEvent], end: &CallEnd) -> Result<(), Broken> {
                 return broken(format!("event {place} comes before the start"));
             }
             CallEvent::Delta(delta) => {
-                add(&mut blocks, delta).map_err(|why| Broken(format!("event {place} {why}")))?
+                add(&mut blocks, delta).map_err(|why| Broken(format!("event {place} {why}")))?;
             }
         }
     }

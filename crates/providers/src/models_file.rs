@@ -113,7 +113,7 @@ pub(crate) fn models(id: &str, config: &ProviderConfig, warnings: &mut Vec<Warni
     let mut models: Vec<Arc<Model>> = Vec::new();
     let mut take = |place: String, model: Value| match serde_json::from_str::<Model>(&model.to_string()) {
         Ok(model) if model.id.is_empty() => {
-            warnings.push(Warning(format!("models.json: {place} has no id.")))
+            warnings.push(Warning(format!("models.json: {place} has no id.")));
         }
         Ok(model) if model.api.is_empty() || model.base_url.is_empty() => {
             let problem = "needs \"api\" and \"baseUrl\", of its own or of the provider";

@@ -21,7 +21,7 @@ pub fn client(host: &str) -> Result<&'static reqwest::Client, ModelError> {
     static DIRECT: OnceLock<Result<reqwest::Client, String>> = OnceLock::new();
     static PROXIED: OnceLock<Result<reqwest::Client, String>> = OnceLock::new();
     let made = if is_loopback(host) {
-        DIRECT.get_or_init(|| build(|builder| builder.no_proxy()))
+        DIRECT.get_or_init(|| build(reqwest::ClientBuilder::no_proxy))
     } else {
         PROXIED.get_or_init(|| build(|builder| builder))
     };

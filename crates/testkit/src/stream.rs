@@ -44,7 +44,7 @@ impl Answer {
     #[must_use]
     pub fn text(self, text: &str) -> Self {
         let deltas = halves(text).map(|piece| json!({ "type": "text_delta", "text": piece }));
-        self.block(json!({ "type": "text", "text": "" }), deltas)
+        self.block(&json!({ "type": "text", "text": "" }), deltas)
     }
 
     /// A thinking block with its signature.
@@ -52,13 +52,13 @@ impl Answer {
     pub fn thinking(self, thinking: &str, signature: &str) -> Self {
         let deltas = halves(thinking).map(|piece| json!({ "type": "thinking_delta", "thinking": piece }));
         let signature = json!({ "type": "signature_delta", "signature": signature });
-        self.block(json!({ "type": "thinking", "thinking": "", "signature": "" }), deltas.chain([signature]))
+        self.block(&json!({ "type": "thinking", "thinking": "", "signature": "" }), deltas.chain([signature]))
     }
 
     /// A thinking block that came encrypted only.
     #[must_use]
     pub fn redacted_thinking(self, data: &str) -> Self {
-        self.block(json!({ "type": "redacted_thinking", "data": data }), [])
+        self.block(&json!({ "type": "redacted_thinking", "data": data }), [])
     }
 
     /// A tool call. `arguments` are sent as they are, JSON or not.
@@ -67,7 +67,7 @@ impl Answer {
         self.has_calls = true;
         let deltas =
             halves(arguments).map(|piece| json!({ "type": "input_json_delta", "partial_json": piece }));
-        self.block(json!({ "type": "tool_use", "id": id, "name": name, "input": {} }), deltas)
+        self.block(&json!({ "type": "tool_use", "id": id, "name": name, "input": {} }), deltas)
     }
 
     /// An event as it is.
@@ -128,7 +128,7 @@ impl Answer {
         Reply::sse(self.stream())
     }
 
-    fn block(mut self, start: Value, deltas: impl IntoIterator<Item = Value>) -> Self {
+    fn block(mut self, start: &Value, deltas: impl IntoIterator<Item = Value>) -> Self {
         let index = self.blocks;
         self.blocks += 1;
         self.events.push(json!({ "type": "content_block_start", "index": index, "content_block": start }));

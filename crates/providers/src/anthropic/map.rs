@@ -205,10 +205,10 @@ fn conversation<'a>(request: &'a ModelRequest, compat: &Compat) -> Vec<WireMessa
             Message::User(user) => conversation.user(body(&user.content, model)),
             Message::Custom(custom) => conversation.user(body(&custom.content, model)),
             Message::BranchSummary(summary) => {
-                conversation.user(text(&summary.summary).into_iter().collect())
+                conversation.user(text(&summary.summary).into_iter().collect());
             }
             Message::CompactionSummary(summary) => {
-                conversation.user(text(&summary.summary).into_iter().collect())
+                conversation.user(text(&summary.summary).into_iter().collect());
             }
             Message::BashExecution(bash) if bash.exclude_from_context == Some(true) => {}
             Message::BashExecution(bash) => {

@@ -15,7 +15,7 @@ use crate::failure::{self, classify, read_complaint};
 use crate::sse::{SseDecoder, SseEvent};
 use crate::surrogates::lossy;
 
-/// More tokens than any answer has; larger counts are taken as this.
+/// More tokens than any answer has; larger counts are not believed.
 const MAX_TOKENS: u64 = 1 << 40;
 
 /// Decodes one answer.
@@ -125,7 +125,11 @@ impl Decoder {
         message.stop_reason = reason;
         message.raw_stop_reason = self.stop.clone().filter(|_| !lossless);
         (reason == StopReason::Error).then(|| {
-            let why = self.explanation.as_ref().map(|why| format!(": {why}")).unwrap_or_default();
+            let why = self
+                .explanation
+                .as_ref()
+                .map(|why| format!(": {}", why.trim_end_matches('.')))
+                .unwrap_or_default();
             ModelError::new(ModelErrorKind::Refused, format!("The model declined to answer ({word}){why}."))
         })
     }
@@ -288,18 +292,18 @@ impl Decoder {
     fn usage(&mut self, raw: Option<&RawValue>) {
         let Some(wire) = read::<WireUsage<'_>>(raw) else { return };
         let usage: &mut Usage = &mut self.answer.message_mut().usage;
-        let set = |place: &mut u64, raw| *place = number(raw).map_or(*place, |count| count.min(MAX_TOKENS));
+        let set = |place: &mut u64, raw| *place = tokens(raw).unwrap_or(*place);
         set(&mut usage.input, wire.input_tokens);
         set(&mut usage.output, wire.output_tokens);
         set(&mut usage.cache_read, wire.cache_read_input_tokens);
         set(&mut usage.cache_write, wire.cache_creation_input_tokens);
         let creation = read::<CacheCreation<'_>>(wire.cache_creation);
-        if let Some(long) = creation.and_then(|creation| number(creation.ephemeral_1h_input_tokens)) {
-            usage.cache_write_1h = (long > 0).then_some(long.min(MAX_TOKENS));
+        if let Some(long) = creation.and_then(|creation| tokens(creation.ephemeral_1h_input_tokens)) {
+            usage.cache_write_1h = (long > 0).then_some(long);
         }
         let details = read::<OutputDetails<'_>>(wire.output_tokens_details);
-        if let Some(thinking) = details.and_then(|details| number(details.thinking_tokens)) {
-            usage.reasoning = Some(thinking.min(MAX_TOKENS));
+        if let Some(thinking) = details.and_then(|details| tokens(details.thinking_tokens)) {
+            usage.reasoning = Some(thinking);
         }
         usage.total_tokens = usage.input + usage.output + usage.cache_read + usage.cache_write;
     }
@@ -350,6 +354,10 @@ fn number(raw: Option<&RawValue>) -> Option<u64> {
         )]
         (value >= 0.0).then_some(value as u64)
     })
+}
+
+fn tokens(raw: Option<&RawValue>) -> Option<u64> {
+    number(raw).filter(|count| *count <= MAX_TOKENS)
 }
 
 fn explanation(details: &RawValue) -> Option<String> {

@@ -1,0 +1,378 @@
+//! What is sent: the body of a request.
+
+use std::sync::Arc;
+
+use proptest::prelude::*;
+use quipu_protocol::{
+    AssistantMessage, Body, Content, ImageContent, Json, Message, Model, ModelErrorKind, ModelRequest,
+    StopReason, TextContent, Thinking, ThinkingContent, ToolCall, ToolResultMessage, ToolSpec, Usage,
+    UserMessage,
+};
+use quipu_providers::{AnthropicMessages, CallOptions, Provider};
+use serde_json::{Value, json};
+
+fn model() -> Model {
+    Model {
+        id: "claude-test-1".into(),
+        provider: "anthropic".into(),
+        api: "anthropic-messages".into(),
+        base_url: "http://127.0.0.1:1".into(),
+        reasoning: true,
+        input: vec!["text".into(), "image".into()],
+        context_window: 200_000,
+        max_tokens: 64_000,
+        ..Model::default()
+    }
+}
+
+fn request(model: Model, messages: Vec<Message>) -> ModelRequest {
+    let spec = |name: &str, parameters: &str| ToolSpec {
+        name: name.into(),
+        description: format!("The {name} tool."),
+        parameters: Json::parse(parameters).unwrap(),
+    };
+    ModelRequest {
+        model: Arc::new(model),
+        system: "You help.".into(),
+        tools: vec![
+            spec("read", r#"{"type":"object","properties":{"z":{},"a":{"minimum":1.0}}}"#),
+            spec("bash", r#"{"type":"object","description":"\ud800"}"#),
+        ]
+        .into(),
+        messages: messages.into_iter().map(Arc::new).collect(),
+        thinking: Thinking::Off,
+        max_tokens: None,
+        session: Some("s".into()),
+    }
+}
+
+fn encode(request: &ModelRequest) -> Vec<u8> {
+    let provider = AnthropicMessages::new(&request.model, None, &[], CallOptions::default()).unwrap();
+    provider.encode(request).unwrap().to_vec()
+}
+
+fn body(request: &ModelRequest) -> Value {
+    serde_json::from_slice(&encode(request)).unwrap()
+}
+
+fn image() -> Content {
+    Content::Image(ImageContent { data: "aGk=".into(), mime_type: "image/png".into() })
+}
+
+fn thinking(text: &str, signature: Option<&str>, redacted: Option<bool>) -> Content {
+    Content::Thinking(ThinkingContent {
+        thinking: text.into(),
+        thinking_signature: signature.map(String::from),
+        redacted,
+    })
+}
+
+fn call(id: &str, name: &str, arguments: &str) -> Content {
+    Content::ToolCall(ToolCall {
+        id: id.into(),
+        name: name.into(),
+        arguments: Json::parse(arguments).unwrap(),
+        thought_signature: Some("gone".into()),
+        namespace: None,
+    })
+}
+
+fn assistant(of: &str, content: Vec<Content>) -> Message {
+    Message::Assistant(AssistantMessage {
+        content,
+        api: "anthropic-messages".into(),
+        provider: "anthropic".into(),
+        model: of.into(),
+        usage: Usage::default(),
+        stop_reason: StopReason::ToolUse,
+        timestamp: 0,
+        response_model: None,
+        response_id: None,
+        error_message: None,
+        raw_stop_reason: None,
+    })
+}
+
+fn result(id: &str, content: Vec<Content>, is_error: bool) -> Message {
+    Message::ToolResult(ToolResultMessage {
+        tool_call_id: id.into(),
+        tool_name: "read".into(),
+        content,
+        details: None,
+        usage: None,
+        is_error,
+        timestamp: 0,
+    })
+}
+
+fn user(content: Vec<Content>) -> Message {
+    Message::User(UserMessage { content: Body::Blocks(content), timestamp: 0 })
+}
+
+/// A conversation with everything that the wire must adapt.
+fn conversation() -> Vec<Message> {
+    let deep = format!("{{\"a\":{}1{}}}", "[".repeat(200), "]".repeat(200));
+    let signed = Content::Text(TextContent { text: "Looking.".into(), text_signature: Some("gone".into()) });
+    vec![
+        Message::User(UserMessage { content: Body::Text("Plain".into()), timestamp: 0 }),
+        user(vec![
+            Content::text("See"),
+            Content::text(" \n"),
+            image(),
+            image(),
+            Content::text("these"),
+            image(),
+        ]),
+        user(vec![Content::text("")]),
+        assistant(
+            "claude-test-1",
+            vec![
+                thinking("", Some("proof=="), None),
+                thinking("", Some("EmwK"), Some(true)),
+                thinking("unsigned", None, None),
+                signed,
+                Content::text(""),
+                call("toolu_1", "read", r#"{"path": "a", "n": 1.0, "s": "\ud83d"}"#),
+                call("toolu_2", "read", r#""{\"path\": a""#),
+                call("toolu_3", "read", &deep),
+                call("toolu_4", "read", "[1]"),
+            ],
+        ),
+        result("toolu_1", vec![Content::text("one"), image()], false),
+        result("toolu_2", vec![Content::text("bad"), image()], true),
+        result("toolu_3", vec![], false),
+        assistant(
+            "another",
+            vec![
+                thinking("secret", Some("foreign"), None),
+                thinking("", Some("foreign"), Some(true)),
+                call("call|1/ü", "functions.read", "{}"),
+                call("call|1/ü", "", "{}"),
+                call("toolu_1", "read", "{}"),
+                call(&"x".repeat(80), "read", "{}"),
+            ],
+        ),
+        result("call|1/ü", vec![Content::text("first")], false),
+        result("call|1/ü", vec![Content::text("second")], false),
+        result("nobody", vec![Content::text("lost")], false),
+        result("toolu_1", vec![Content::text("third")], false),
+        result(&"x".repeat(80), vec![image()], false),
+        Message::Other(Json::parse(r#"{"role":"system"}"#).unwrap()),
+        assistant("another", vec![thinking("only thoughts", Some("foreign"), None)]),
+        user(vec![Content::text("Go on")]),
+    ]
+}
+
+#[track_caller]
+fn snapshot(name: &str, body: &Value) {
+    insta::with_settings!({ snapshot_path => "../snapshots", prepend_module_to_snapshot => false, omit_expression => true }, {
+        insta::assert_snapshot!(name, serde_json::to_string_pretty(body).unwrap());
+    });
+}
+
+#[test]
+fn a_conversation_is_adapted_to_the_wire() {
+    snapshot("encode_full", &body(&request(model(), conversation())));
+}
+
+#[test]
+fn a_blind_model_is_told_of_images() {
+    let blind = Model { input: vec!["text".into()], reasoning: false, ..model() };
+    snapshot("encode_blind", &body(&request(blind, conversation())));
+}
+
+#[test]
+fn quirks_are_respected() {
+    let compat = r#"{"supportsCacheControlOnTools":false,"allowEmptySignature":true,"new":1}"#;
+    let mut request = request(Model { compat: Json::parse(compat).ok(), ..model() }, conversation());
+    let body = body(&request);
+    assert!(body["tools"].as_array().unwrap().iter().all(|tool| tool.get("cache_control").is_none()));
+    let kept = json!({"type": "thinking", "thinking": "unsigned", "signature": ""});
+    assert!(body["messages"][2]["content"].as_array().unwrap().contains(&kept));
+    request.tools = Vec::new().into();
+    request.system = " ".into();
+    let body = self::body(&request);
+    assert_eq!((body.get("tools"), body.get("system")), (None, None));
+}
+
+#[test]
+fn thinking_and_limits() {
+    let short = vec![user(vec![Content::text("Hi")])];
+    let check = |change: &dyn Fn(&mut Model), level: Thinking, max_tokens: Option<u64>, expect: Value| {
+        let mut model = model();
+        change(&mut model);
+        let mut request = request(model, short.clone());
+        request.thinking = level;
+        request.max_tokens = max_tokens;
+        let body = body(&request);
+        assert_eq!(json!([body["thinking"], body["output_config"]["effort"], body["max_tokens"]]), expect);
+    };
+    let enabled = |budget: u64| json!({"type": "enabled", "budget_tokens": budget, "display": "summarized"});
+    let adaptive = json!({"type": "adaptive", "display": "summarized"});
+    let off = json!({"type": "disabled"});
+    let as_is = |_: &mut Model| {};
+    check(&as_is, Thinking::Off, None, json!([off, null, 64_000]));
+    check(&as_is, Thinking::Off, Some(1_000_000), json!([off, null, 64_000]));
+    check(&as_is, Thinking::Off, Some(0), json!([off, null, 1]));
+    check(&as_is, Thinking::Minimal, None, json!([enabled(1_024), null, 64_000]));
+    check(&as_is, Thinking::Low, None, json!([enabled(2_048), null, 64_000]));
+    check(&as_is, Thinking::Medium, Some(1_000), json!([enabled(8_168), null, 9_192]));
+    check(&as_is, Thinking::Max, Some(60_000), json!([enabled(16_384), null, 64_000]));
+    let small = |model: &mut Model| model.max_tokens = 4_096;
+    check(&small, Thinking::High, None, json!([enabled(3_072), null, 4_096]));
+    let tiny = |model: &mut Model| model.max_tokens = 2_000;
+    check(&tiny, Thinking::High, None, json!([off, null, 2_000]));
+    check(&|model| model.reasoning = false, Thinking::High, None, json!([null, null, 64_000]));
+    check(&|model| model.context_window = 0, Thinking::Off, None, json!([off, null, 64_000]));
+    // 37 tokens of input: the window less them and the margin.
+    check(&|model| model.context_window = 10_000, Thinking::Off, None, json!([off, null, 5_867]));
+    check(&|model| model.context_window = 100, Thinking::Off, None, json!([off, null, 1]));
+    let managed = |model: &mut Model| {
+        model.compat = Json::parse(r#"{"forceAdaptiveThinking":true}"#).ok();
+        model.thinking_level_map =
+            Json::parse(r#"{"off":null,"minimal":null,"xhigh":"xhigh","max":"top"}"#).ok();
+    };
+    check(&managed, Thinking::Off, None, json!([adaptive, "low", 64_000]));
+    check(&managed, Thinking::Medium, Some(10), json!([adaptive, "medium", 10]));
+    check(&managed, Thinking::High, None, json!([adaptive, "high", 64_000]));
+    check(&managed, Thinking::Max, None, json!([adaptive, "top", 64_000]));
+}
+
+#[test]
+fn large_inputs_leave_a_margin() {
+    let check = |used: u64, expect: u64| {
+        let mut answer = assistant("claude-test-1", vec![Content::text("x")]);
+        if let Message::Assistant(answer) = &mut answer {
+            answer.usage = Usage { input: used, total_tokens: used, ..Usage::default() };
+            answer.stop_reason = StopReason::Stop;
+        }
+        let messages = vec![user(vec![Content::text("a")]), answer, user(vec![Content::text("abc")])];
+        let body = body(&request(model(), messages));
+        assert_eq!(body["max_tokens"], expect, "{used}");
+    };
+    check(99, 64_000);
+    check(119_999, 62_000);
+    check(159_999, 32_768);
+    check(189_999, 5_904);
+    check(250_000, 1);
+}
+
+#[test]
+fn an_empty_conversation_is_refused() {
+    let model = model();
+    let provider = AnthropicMessages::new(&model, None, &[], CallOptions::default()).unwrap();
+    for messages in [vec![], vec![user(vec![Content::text(" ")])]] {
+        let error = provider.encode(&request(model.clone(), messages)).unwrap_err();
+        assert_eq!(error.kind, ModelErrorKind::InvalidRequest);
+    }
+}
+
+/// A later request repeats an earlier one up to the marks that the earlier one had at its end.
+#[test]
+fn consecutive_bodies_share_their_beginning() {
+    let all = conversation();
+    let before = encode(&request(model(), all[..3].to_vec()));
+    let after = encode(&request(model(), all));
+    let shared = before.iter().zip(&after).take_while(|(a, b)| a == b).count();
+    let mark = br#","cache_control":{"type":"ephemeral"}}]}],"max_tokens":64000}"#;
+    assert_eq!(&before[shared..], mark);
+}
+
+fn contents() -> impl Strategy<Value = Vec<Content>> {
+    let text = prop_oneof![Just(String::new()), Just(" \n".into()), "\\PC{1,8}"];
+    let block = prop_oneof![
+        text.clone().prop_map(Content::text),
+        Just(image()),
+        (text, proptest::option::of("[a-z=]{0,4}"), proptest::option::of(any::<bool>()))
+            .prop_map(|(text, signature, redacted)| thinking(&text, signature.as_deref(), redacted)),
+        (
+            "[ab|é]{0,3}",
+            "[a.]{0,3}",
+            prop_oneof![Just("{}"), Just("null"), Just("\"x"), Just("{\"a\":\"\\ud800\"}")]
+        )
+            .prop_map(|(id, name, arguments)| {
+                let arguments = quipu_providers::tool_arguments(arguments);
+                call(&id, &name, arguments.get())
+            }),
+        Just(Content::Other(Json::parse(r#"{"type":"new"}"#).unwrap())),
+    ];
+    proptest::collection::vec(block, 0..5)
+}
+
+fn messages() -> impl Strategy<Value = Vec<Message>> {
+    let message = prop_oneof![
+        contents().prop_map(user),
+        (contents(), prop_oneof![Just("claude-test-1"), Just("other")])
+            .prop_map(|(content, of)| assistant(of, content)),
+        ("[ab|é]{0,3}", contents(), any::<bool>())
+            .prop_map(|(id, content, error)| result(&id, content, error)),
+    ];
+    proptest::collection::vec(message, 0..12)
+}
+
+/// What the server checks of a conversation.
+fn acceptable(body: &Value) -> Result<(), String> {
+    let mut ids = std::collections::HashSet::new();
+    let mut open: Vec<String> = Vec::new();
+    let name = |text: &str| {
+        let ok = |c: char| c.is_ascii_alphanumeric() || c == '_' || c == '-';
+        !text.is_empty() && text.len() <= 64 && text.chars().all(ok)
+    };
+    let no_text = |block: &Value| block["text"].as_str().is_none_or(|text| text.trim().is_empty());
+    for message in body["messages"].as_array().unwrap() {
+        let blocks = message["content"].as_array().unwrap();
+        let mut answers = 0;
+        if blocks.is_empty() {
+            return Err("a message without content".into());
+        }
+        for (place, block) in blocks.iter().enumerate() {
+            match block["type"].as_str().unwrap() {
+                "text" if no_text(block) => return Err("empty text".into()),
+                "tool_use" => {
+                    let id = block["id"].as_str().unwrap();
+                    if !name(id) || !name(block["name"].as_str().unwrap()) || !block["input"].is_object() {
+                        return Err(format!("a bad call {block}"));
+                    }
+                    if !ids.insert(id.to_owned()) {
+                        return Err(format!("the id {id} twice"));
+                    }
+                }
+                "tool_result" => {
+                    if place != answers || !open.contains(&block["tool_use_id"].as_str().unwrap().to_owned())
+                    {
+                        return Err(format!("a result out of place {block}"));
+                    }
+                    answers += 1;
+                    let inner = block["content"].as_array().unwrap();
+                    let images = inner.iter().any(|block| block["type"] == "image");
+                    if inner.is_empty() || (block["is_error"] == true && images) {
+                        return Err(format!("a bad result {block}"));
+                    }
+                }
+                _ => {}
+            }
+        }
+        if answers != open.len() {
+            return Err(format!("{} calls and {answers} results", open.len()));
+        }
+        let calls = blocks.iter().filter(|block| block["type"] == "tool_use");
+        open = calls.map(|block| block["id"].as_str().unwrap().to_owned()).collect();
+    }
+    if open.is_empty() { Ok(()) } else { Err("calls without results at the end".into()) }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::with_cases(
+        std::env::var("PROPTEST_CASES").ok().and_then(|cases| cases.parse().ok()).unwrap_or(128)
+    ) })]
+
+    #[test]
+    fn any_conversation_becomes_one_that_the_server_takes(messages in messages()) {
+        let request = request(model(), messages);
+        let provider = AnthropicMessages::new(&request.model, None, &[], CallOptions::default()).unwrap();
+        let Ok(first) = provider.encode(&request) else { return Ok(()) };
+        prop_assert_eq!(&first, &provider.encode(&request).unwrap());
+        let body: Value = serde_json::from_slice(&first).unwrap();
+        prop_assert_eq!(acceptable(&body), Ok(()), "{}", body);
+    }
+}

@@ -1,0 +1,515 @@
+//! Calls through real HTTP, to a server that misbehaves.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use quipu_protocol::{
+    Content, Message, Model, ModelError, ModelErrorKind, ModelRequest, StopReason, Thinking,
+};
+use quipu_providers::{
+    AnthropicMessages, Call, CallEnd, CallEvent, CallOptions, Credential, CredentialKind, Provider, laws,
+};
+use quipu_testkit::{Answer, FakeServer, Gate, Reply};
+use tokio::sync::mpsc;
+use tokio_util::sync::CancellationToken;
+
+const KEY: &str = "sk-test-0123456789";
+
+fn options() -> CallOptions {
+    CallOptions { base_delay: Duration::from_millis(1), ..CallOptions::default() }
+}
+
+fn impatient() -> CallOptions {
+    CallOptions { idle_timeout: Duration::from_millis(20), max_retries: 1, ..options() }
+}
+
+fn model(url: String) -> Model {
+    Model {
+        id: "test-model".into(),
+        provider: "anthropic".into(),
+        api: "anthropic-messages".into(),
+        base_url: url,
+        ..Model::default()
+    }
+}
+
+fn provider(url: String, options: CallOptions) -> (AnthropicMessages, Arc<ModelRequest>) {
+    let model = model(url);
+    let credential = Credential { secret: KEY.into(), kind: CredentialKind::ApiKey, source: "a test".into() };
+    let provider = AnthropicMessages::new(&model, Some(&credential), &[], options).unwrap();
+    let request = ModelRequest {
+        model: Arc::new(model),
+        system: "".into(),
+        tools: Vec::new().into(),
+        messages: vec![Arc::new(Message::user("Hi", 0))],
+        thinking: Thinking::Off,
+        max_tokens: None,
+        session: None,
+    };
+    (provider, Arc::new(request))
+}
+
+/// Makes one call, reads its events while it runs and checks the laws.
+async fn run(url: String, options: CallOptions, cancel: CancellationToken) -> (Vec<CallEvent>, CallEnd) {
+    let (provider, request) = provider(url, options);
+    let (send, mut receive) = mpsc::channel(4);
+    let body = provider.encode(&request).unwrap();
+    let call = Call { request, body, events: send, cancel };
+    let read = async {
+        let mut events = Vec::new();
+        while let Some(event) = receive.recv().await {
+            events.push(event);
+        }
+        events
+    };
+    let (end, events) = tokio::join!(provider.send(call), read);
+    laws::check(&events, &end).unwrap();
+    (events, end)
+}
+
+async fn ask(server: &FakeServer, options: CallOptions) -> (Vec<CallEvent>, CallEnd) {
+    run(server.url(), options, CancellationToken::new()).await
+}
+
+fn kinds(end: &CallEnd) -> Vec<Option<ModelErrorKind>> {
+    end.attempts.iter().map(|attempt| attempt.error).collect()
+}
+
+fn retries(events: &[CallEvent]) -> Vec<(u32, Duration)> {
+    let retry = |event: &CallEvent| match event {
+        CallEvent::Retry { attempt, delay, .. } => Some((*attempt, *delay)),
+        CallEvent::Started(_) | CallEvent::Delta(_) => None,
+    };
+    events.iter().filter_map(retry).collect()
+}
+
+#[tokio::test]
+async fn one_answer() {
+    let answer =
+        Answer::new().thinking("Hm", "sig").text("Hello 😀").tool_call("t1", "read", "{\"path\":\"a\"}");
+    let server = FakeServer::start([answer.usage(7, 8, 9, 10).reply().header("request-id", "req_1")]);
+    let (events, end) = ask(&server, options()).await;
+    assert_eq!(end.error, None);
+    assert_eq!(kinds(&end), [None]);
+    assert_eq!(end.attempts[0].status, Some(200));
+    assert_eq!(end.message.text(), "Hello 😀");
+    assert_eq!(end.message.stop_reason, StopReason::ToolUse);
+    assert_eq!(end.message.usage.total_tokens, 34);
+    assert!(
+        matches!(&events[0], CallEvent::Started(message) if message.response_id.as_deref() == Some("msg_test"))
+    );
+    let requests = server.requests();
+    let [request] = requests.as_slice() else { panic!("one request") };
+    assert_eq!((request.method.as_str(), request.path.as_str()), ("POST", "/v1/messages"));
+    let header = |name| request.header(name);
+    assert_eq!(header("x-api-key"), Some(KEY));
+    assert_eq!(header("authorization"), None);
+    assert_eq!(header("accept-encoding"), Some("identity"));
+    assert_eq!(header("accept"), Some("text/event-stream"));
+    assert_eq!(header("content-type"), Some("application/json"));
+    assert_eq!(header("anthropic-version"), Some("2023-06-01"));
+    assert_eq!(header("anthropic-beta"), None);
+    assert_eq!(header("user-agent"), Some(concat!("quipu/", env!("CARGO_PKG_VERSION"))));
+    let (provider, asked) = provider(server.url(), options());
+    assert_eq!(request.body, provider.encode(&asked).unwrap());
+    assert!(provider.is_local());
+}
+
+#[tokio::test]
+async fn credentials_and_headers() {
+    let check = async |secret: &str,
+                       kind,
+                       model_headers: &[(&str, &str)],
+                       expect: &[(&str, Option<&str>)]| {
+        let server = FakeServer::start([Answer::new().text("x").reply()]);
+        let mut model = model(format!("{}/v1/", server.url()));
+        model.reasoning = true;
+        model.compat = quipu_protocol::Json::parse(r#"{"sendSessionAffinityHeaders":true}"#).ok();
+        let headers: Vec<_> = model_headers.iter().map(|(n, v)| ((*n).to_owned(), (*v).to_owned())).collect();
+        let credential = Credential { secret: secret.into(), kind, source: "a test".into() };
+        let provider = AnthropicMessages::new(&model, Some(&credential), &headers, options()).unwrap();
+        let (send, _receive) = mpsc::channel(64);
+        let (_, request) = self::provider(server.url(), options());
+        let request =
+            ModelRequest { model: Arc::new(model), session: Some("s-1".into()), ..(*request).clone() };
+        let body = provider.encode(&request).unwrap();
+        let call = Call { request: Arc::new(request), body, events: send, cancel: CancellationToken::new() };
+        assert_eq!(provider.send(call).await.error, None);
+        let request = &server.requests()[0];
+        assert_eq!(request.path, "/v1/messages");
+        for (name, value) in expect {
+            assert_eq!(request.header(name), *value, "{name}");
+        }
+    };
+    let bearer = format!("Bearer {KEY}");
+    check(
+        KEY,
+        CredentialKind::Bearer,
+        &[],
+        &[
+            ("authorization", Some(&bearer)),
+            ("x-api-key", None),
+            ("anthropic-beta", Some("interleaved-thinking-2025-05-14")),
+            ("x-session-affinity", Some("s-1")),
+        ],
+    )
+    .await;
+    check(
+        "sk-ant-oat01-x",
+        CredentialKind::ApiKey,
+        &[("User-Agent", "mine"), ("X-New", "1")],
+        &[
+            ("authorization", Some("Bearer sk-ant-oat01-x")),
+            ("x-api-key", None),
+            ("anthropic-beta", Some("interleaved-thinking-2025-05-14,oauth-2025-04-20")),
+            ("user-agent", Some("mine")),
+            ("x-new", Some("1")),
+        ],
+    )
+    .await;
+}
+
+#[test]
+fn wrong_configuration_is_refused_before_anything_is_sent() {
+    let new = |url: &str, secret: &str, headers: &[(String, String)]| {
+        let credential =
+            Credential { secret: secret.into(), kind: CredentialKind::ApiKey, source: "a test".into() };
+        AnthropicMessages::new(&model(url.into()), Some(&credential), headers, options())
+            .map(drop)
+            .unwrap_err()
+            .kind
+    };
+    for url in ["", "nonsense", "ftp://x", "http://", "file:///etc/passwd"] {
+        assert_eq!(new(url, KEY, &[]), ModelErrorKind::InvalidRequest, "{url}");
+    }
+    assert_eq!(new("http://x", "a\nb", &[]), ModelErrorKind::Auth);
+    assert_eq!(new("http://x", KEY, &[("a b".into(), "c".into())]), ModelErrorKind::InvalidRequest);
+    assert_eq!(new("http://x", KEY, &[("a".into(), "c\r\nd: e".into())]), ModelErrorKind::InvalidRequest);
+    let (provider, _) = provider("https://example.com".into(), options());
+    assert!(!provider.is_local());
+    assert!(!format!("{provider:?}").contains(KEY));
+}
+
+#[tokio::test]
+async fn two_overloads_and_then_an_answer() {
+    let busy = || Reply::error(503, "overloaded_error", "busy").header("retry-after-ms", "30");
+    let server = FakeServer::start([busy(), busy(), Answer::new().text("Here").reply()]);
+    let (events, end) = ask(&server, options()).await;
+    assert_eq!(end.error, None);
+    assert_eq!(end.message.text(), "Here");
+    assert_eq!(kinds(&end), [Some(ModelErrorKind::Overloaded), Some(ModelErrorKind::Overloaded), None]);
+    assert_eq!(
+        end.attempts.iter().map(|attempt| attempt.status).collect::<Vec<_>>(),
+        [Some(503), Some(503), Some(200)]
+    );
+    let asked = Duration::from_millis(30);
+    assert_eq!(retries(&events), [(2, asked), (3, asked)]);
+    assert_eq!(events.iter().filter(|event| matches!(event, CallEvent::Started(_))).count(), 1);
+    let requests = server.requests();
+    assert_eq!(requests.len(), 3);
+    for pair in requests.windows(2) {
+        assert_eq!(pair[0].body, pair[1].body);
+        assert_eq!(pair[0].headers, pair[1].headers);
+        assert!(pair[1].at - pair[0].at >= asked);
+    }
+}
+
+#[tokio::test]
+async fn a_retry_makes_what_was_streamed_void() {
+    let start = Answer::new().text("half of it").tool_call("t1", "read", "{}");
+    let server = FakeServer::start([
+        Reply::sse(start.unfinished()).then_reset(),
+        Reply::sse(start.unfinished()).then_cut(),
+        Reply::sse(start.unfinished()),
+        Answer::new().text("whole").reply(),
+    ]);
+    let (events, end) = ask(&server, options()).await;
+    assert_eq!(end.error, None);
+    assert_eq!(end.message.text(), "whole");
+    let (network, ended) = (Some(ModelErrorKind::Network), Some(ModelErrorKind::StreamEnded));
+    assert_eq!(kinds(&end), [network, network, ended, None]);
+    assert_eq!(retries(&events).len(), 3);
+}
+
+#[tokio::test]
+async fn retries_end() {
+    let server = FakeServer::start((0..5).map(|_| Reply::error(529, "overloaded_error", "Overloaded")));
+    let (events, end) = ask(&server, CallOptions { max_retries: 2, ..options() }).await;
+    let error = end.error.unwrap();
+    assert_eq!((error.kind, error.status), (ModelErrorKind::Overloaded, Some(529)));
+    assert!(error.message.ends_with("Given up after 3 attempts."), "{}", error.message);
+    assert_eq!(end.message.error_message, Some(error.message));
+    assert_eq!((end.attempts.len(), retries(&events).len(), server.requests().len()), (3, 2, 3));
+}
+
+#[tokio::test]
+async fn a_wait_beyond_the_limit_fails_at_once() {
+    for header in ["3600", "Fri, 31 Dec 2100 23:59:59 GMT"] {
+        let server =
+            FakeServer::start([Reply::error(503, "overloaded_error", "busy").header("retry-after", header)]);
+        let (events, end) = ask(&server, options()).await;
+        let error = end.error.unwrap();
+        assert_eq!(error.kind, ModelErrorKind::RateLimited);
+        assert!(error.message.contains("more than the limit of 60 s"), "{}", error.message);
+        assert!(error.retry_after.is_some_and(|wait| wait >= Duration::from_secs(3600)));
+        assert_eq!(events, []);
+    }
+}
+
+#[tokio::test]
+async fn the_server_decides_about_retries_when_it_says_so() {
+    let server = FakeServer::start([
+        Reply::error(400, "invalid_request_error", "odd").header("x-should-retry", "true"),
+        Reply::error(500, "api_error", "broken").header("x-should-retry", "false"),
+    ]);
+    let (_, end) = ask(&server, options()).await;
+    assert_eq!(kinds(&end), [Some(ModelErrorKind::InvalidRequest), Some(ModelErrorKind::Server)]);
+}
+
+/// Calls a server with these replies and checks the error: its kind, the times that the body was sent, and
+/// words of the message.
+async fn fails(
+    replies: impl IntoIterator<Item = Reply>,
+    options: CallOptions,
+    kind: ModelErrorKind,
+    sent: usize,
+    words: &[&str],
+) -> ModelError {
+    let server = FakeServer::start(replies);
+    let host = server.url().trim_start_matches("http://").to_owned();
+    let (_, end) = ask(&server, options).await;
+    let error = end.error.unwrap();
+    assert_eq!((error.kind, end.attempts.len()), (kind, sent), "{error:?}");
+    assert!(error.message.contains(&host), "{} names {host}", error.message);
+    for word in words {
+        assert!(error.message.contains(word), "{} says {word}", error.message);
+    }
+    assert!(!error.message.contains(KEY) && !error.message.contains('\n'));
+    assert_eq!(end.message.stop_reason, StopReason::Error);
+    assert_eq!(end.message.error_message.as_deref(), Some(error.message.as_str()));
+    assert_eq!(end.message.provider, "anthropic");
+    error
+}
+
+#[tokio::test]
+async fn refusals() {
+    use ModelErrorKind as K;
+    let check = async |status: u16, kind: &str, message: &str, expect: K| {
+        let reply = Reply::error(status, kind, message).header("request-id", "req_9");
+        let error = fails([reply], options(), expect, 1, &[&status.to_string(), message]).await;
+        assert_eq!((error.status, error.request_id.as_deref()), (Some(status), Some("req_9")));
+    };
+    check(401, "authentication_error", "invalid x-api-key", K::Auth).await;
+    check(403, "permission_error", "not allowed", K::Auth).await;
+    check(402, "billing_error", "pay", K::Quota).await;
+    check(404, "not_found_error", "model: test-model", K::UnknownModel).await;
+    check(413, "request_too_large", "too large", K::ContextOverflow).await;
+    check(400, "invalid_request_error", "prompt is too long: 3 tokens > 2 maximum", K::ContextOverflow).await;
+    check(400, "invalid_request_error", "messages.0: bad", K::InvalidRequest).await;
+    check(422, "invalid_request_error", "bad", K::InvalidRequest).await;
+    check(429, "rate_limit_error", "Monthly usage limit reached", K::Quota).await;
+    let echo = Reply::new(401, "text/plain", format!("\u{1b}[31mIncorrect key {KEY}\nsorry\0"));
+    fails([echo], options(), K::Auth, 1, &["[31mIncorrect key [credential] sorry"]).await;
+    let moved =
+        Reply::new(302, "text/html", "<title>Moved</title>").header("location", "http://other.example/");
+    fails([moved], options(), K::Malformed, 1, &["http://other.example/", "not followed"]).await;
+    let endless = Reply::new(400, "text/plain", "x").then_repeat(vec![b'y'; 1 << 16], 1_000);
+    fails([endless], options(), K::InvalidRequest, 1, &["xyyy"]).await;
+    fails(
+        [Reply::new(400, "text/plain", "never ends").then_hang()],
+        impatient(),
+        K::InvalidRequest,
+        1,
+        &["never ends"],
+    )
+    .await;
+}
+
+#[tokio::test]
+async fn what_is_no_answer() {
+    use ModelErrorKind as K;
+    let page = "<!doctype html><html><head><title>Log in</title></head><body>…</body></html>";
+    let html =
+        fails([Reply::new(200, "text/html; charset=utf-8", page)], options(), K::Malformed, 1, &["Log in"])
+            .await;
+    assert!(html.message.contains("Check the base URL"));
+    fails([Reply::sse(page)], options(), K::Malformed, 1, &["no event stream", "Log in"]).await;
+    let plain = r#"{"id":"msg","type":"message","content":[]}"#;
+    fails(
+        [Reply::new(200, "application/json", plain)],
+        options(),
+        K::Malformed,
+        1,
+        &["not with an event stream"],
+    )
+    .await;
+    let hidden = r#"{"type":"error","error":{"type":"invalid_request_error","message":"no such thing"}}"#;
+    fails([Reply::new(200, "application/json", hidden)], options(), K::InvalidRequest, 1, &["no such thing"])
+        .await;
+    let garbage: Vec<u8> = (0..=255).cycle().take(4_000).collect();
+    fails([Reply::sse(garbage)], options(), K::Malformed, 1, &["no event stream"]).await;
+    fails(
+        [Reply::sse("data: {\"type\": nonsense}\n\n")],
+        options(),
+        K::Malformed,
+        1,
+        &["not JSON: {\"type\": nonsense}"],
+    )
+    .await;
+    let again = || CallOptions { max_retries: 1, ..options() };
+    fails([Reply::sse(""), Reply::sse("")], again(), K::StreamEnded, 2, &["before it began"]).await;
+    let half = || Reply::sse("event: message_start\ndata: {\"type\":\"mess");
+    fails([half(), half()], again(), K::StreamEnded, 2, &["in the middle of an event"]).await;
+    let raw = || Reply::raw("SMTP ready\r\n");
+    fails([raw(), raw()], again(), K::Network, 2, &[]).await;
+    let short = || Reply::raw("HTTP/1.1 200 OK\r\ncontent-length: 100\r\n\r\ndata: 1");
+    fails([short(), short()], again(), K::Network, 2, &["broke off"]).await;
+    fails([Reply::raw(""), Reply::raw("")], again(), K::Network, 2, &[]).await;
+    fails([Reply::reset(), Reply::reset()], again(), K::Network, 2, &[]).await;
+}
+
+#[tokio::test]
+async fn silence_ends_in_a_timeout() {
+    use ModelErrorKind as K;
+    fails([Reply::never(), Reply::never()], impatient(), K::Timeout, 2, &["silent for 0.02 s"]).await;
+    let stalled = || Reply::sse(Answer::new().text("and then").unfinished()).then_hang();
+    fails([stalled(), stalled()], impatient(), K::Timeout, 2, &["silent"]).await;
+}
+
+#[tokio::test]
+async fn nobody_listens() {
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    drop(listener);
+    let url = format!("http://{address}");
+    let (_, end) = run(url, CallOptions { max_retries: 1, ..options() }, CancellationToken::new()).await;
+    let error = end.error.unwrap();
+    assert_eq!((error.kind, end.attempts.len(), error.status), (ModelErrorKind::Network, 2, None));
+    assert!(error.message.contains("could not be reached") && error.message.contains(&address.to_string()));
+}
+
+#[tokio::test]
+async fn an_answer_without_end_is_cut_off() {
+    use ModelErrorKind as K;
+    let delta = format!(
+        "data: {{\"type\":\"content_block_delta\",\"index\":0,\"delta\":{{\"type\":\"text_delta\",\"text\":\"{}\"}}}}\n\n",
+        "x".repeat(1 << 20)
+    );
+    let start = Answer::new().unfinished()
+        + "data: {\"type\":\"content_block_start\",\"index\":0,\"content_block\":{\"type\":\"text\"}}\n\n";
+    fails([Reply::sse(start).then_repeat(delta, 100)], options(), K::TooLarge, 1, &["67108864 bytes"]).await;
+    let line = Reply::sse("data: ").then_repeat(vec![b'x'; 1 << 20], 100);
+    fails([line], options(), K::TooLarge, 1, &["larger than 16 MiB"]).await;
+    let comments = Reply::sse("").then_repeat(format!(": {}\n", "x".repeat(1 << 20)), 100);
+    fails([comments], options(), K::TooLarge, 1, &["67108864 bytes"]).await;
+}
+
+#[tokio::test]
+async fn a_drip_is_an_answer_like_any_other() {
+    let stream = Answer::new().thinking("Hm", "sig").text("Grüße 😀").tool_call("t", "n", "{}").stream();
+    let server = FakeServer::start([Reply::sse("").then_drip(stream.clone()), Reply::sse(stream)]);
+    let drip = ask(&server, options()).await;
+    let whole = ask(&server, options()).await;
+    assert_eq!(drip.0.len(), whole.0.len());
+    assert_eq!(drip.1.message.content, whole.1.message.content);
+}
+
+#[tokio::test]
+async fn an_abort_keeps_what_came() {
+    let gate = Gate::new();
+    let start = Answer::new().text("so far so good").tool_call("t1", "read", "{}").unfinished();
+    let open = "data: {\"type\":\"content_block_start\",\"index\":2,\"content_block\":{\"type\":\"tool_use\",\"id\":\"t2\",\"name\":\"n\"}}\n\n";
+    let server = FakeServer::start([Reply::sse(start + open).then_gate(&gate)]);
+    let (provider, request) = provider(server.url(), options());
+    let (send, mut receive) = mpsc::channel(64);
+    let cancel = CancellationToken::new();
+    let body = provider.encode(&request).unwrap();
+    let call = Call { request, body, events: send, cancel: cancel.clone() };
+    let read = async {
+        let mut events = Vec::new();
+        while let Some(event) = receive.recv().await {
+            if matches!(&event, CallEvent::Delta(quipu_protocol::Delta::ToolCallStarted { index: 2, .. })) {
+                cancel.cancel();
+            }
+            events.push(event);
+        }
+        events
+    };
+    let (end, events) = tokio::join!(provider.send(call), read);
+    laws::check(&events, &end).unwrap();
+    assert_eq!(end.message.stop_reason, StopReason::Aborted);
+    assert_eq!(end.error.map(|error| error.kind), Some(ModelErrorKind::Aborted));
+    let [Content::Text(text), Content::ToolCall(call)] = end.message.content.as_slice() else {
+        panic!("{:?}", end.message.content)
+    };
+    assert_eq!((text.text.as_str(), call.id.as_str()), ("so far so good", "t1"));
+    assert_eq!(end.message.usage.input, 10);
+}
+
+#[tokio::test]
+async fn an_abort_ends_every_wait() {
+    // Before anything is sent.
+    let server = FakeServer::start([]);
+    let cancel = CancellationToken::new();
+    cancel.cancel();
+    let (_, end) = run(server.url(), options(), cancel).await;
+    assert_eq!((kinds(&end), server.requests().len()), (vec![Some(ModelErrorKind::Aborted)], 0));
+
+    // While the server thinks.
+    let server = FakeServer::start([Reply::never()]);
+    let cancel = CancellationToken::new();
+    let (asked, (_, end)) = tokio::join!(
+        async {
+            server.wait_for_requests(1).await;
+            cancel.cancel();
+        },
+        run(server.url(), options(), cancel.clone())
+    );
+    let () = asked;
+    assert_eq!(kinds(&end), [Some(ModelErrorKind::Aborted)]);
+
+    // While the next attempt is waited for.
+    let server =
+        FakeServer::start([Reply::error(503, "overloaded_error", "busy").header("retry-after", "59")]);
+    let (provider, request) = provider(server.url(), options());
+    let (send, mut receive) = mpsc::channel(1);
+    let cancel = CancellationToken::new();
+    let body = provider.encode(&request).unwrap();
+    let call = Call { request: request.clone(), body: body.clone(), events: send, cancel: cancel.clone() };
+    let wait = async {
+        let event = receive.recv().await;
+        cancel.cancel();
+        event
+    };
+    let (end, event) = tokio::join!(provider.send(call), wait);
+    laws::check(&Vec::from_iter(event), &end).unwrap();
+    assert_eq!(end.message.stop_reason, StopReason::Aborted);
+    assert_eq!(kinds(&end), [Some(ModelErrorKind::Overloaded)]);
+
+    // While nobody reads the events.
+    let server = FakeServer::start([Answer::new().text("more than fits").reply()]);
+    let (provider, request) = self::provider(server.url(), options());
+    let (send, receive) = mpsc::channel(1);
+    let cancel = CancellationToken::new();
+    let call = Call { request, body, events: send.clone(), cancel: cancel.clone() };
+    let full = async {
+        while send.capacity() > 0 {
+            tokio::task::yield_now().await;
+        }
+        cancel.cancel();
+    };
+    let (end, ()) = tokio::join!(provider.send(call), full);
+    assert_eq!(end.message.stop_reason, StopReason::Aborted);
+    drop(receive);
+}
+
+#[tokio::test]
+async fn a_reader_that_is_gone_does_not_stop_the_call() {
+    let server = FakeServer::start([Answer::new().text("anyway").reply()]);
+    let (provider, request) = provider(server.url(), options());
+    let (send, receive) = mpsc::channel(1);
+    drop(receive);
+    let body = provider.encode(&request).unwrap();
+    let end = provider.send(Call { request, body, events: send, cancel: CancellationToken::new() }).await;
+    assert_eq!((end.error, end.message.text()), (None, "anyway".to_owned()));
+}

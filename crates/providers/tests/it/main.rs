@@ -1,6 +1,10 @@
 //! Tests of the crate through its public door.
 
+#[cfg(test)]
 mod encode;
+#[cfg(test)]
 mod http;
+#[cfg(test)]
 mod recordings;
+#[cfg(test)]
 mod settings;

@@ -1,0 +1,345 @@
+//! Models, credentials and the choice between them.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use quipu_protocol::{Model, ModelErrorKind, Thinking};
+use quipu_providers::{AuthFile, CredentialKind, FindError, Settings};
+
+struct Home(tempfile::TempDir);
+
+impl Home {
+    fn new(files: &[(&str, &str)]) -> Self {
+        let home = tempfile::tempdir().unwrap();
+        for (name, text) in files {
+            let path = home.path().join(name);
+            std::fs::write(&path, text).unwrap();
+            private(&path);
+        }
+        Self(home)
+    }
+
+    fn load(&self, env: &[(&str, &str)]) -> (Settings, Vec<String>) {
+        let env: BTreeMap<_, _> =
+            env.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
+        let (settings, warnings) = Settings::load(self.0.path(), &|name| env.get(name).cloned());
+        (settings, warnings.into_iter().map(|warning| warning.to_string()).collect())
+    }
+
+    fn settings(&self, env: &[(&str, &str)]) -> Settings {
+        let (settings, warnings) = self.load(env);
+        assert_eq!(warnings, [""; 0]);
+        settings
+    }
+}
+
+#[cfg(unix)]
+fn private(path: &Path) {
+    use std::os::unix::fs::PermissionsExt;
+    std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o600)).unwrap();
+}
+
+#[cfg(not(unix))]
+fn private(_: &Path) {}
+
+const FAKE: &str = r#"{ // my own
+  "providers": { "fake": { "baseUrl": "http://127.0.0.1:9/", "api": "anthropic-messages", "apiKey": "$FAKE_KEY",
+    "headers": {"X-Team": "t-${TEAM}"}, "compat": {"a": 1},
+    "models": [ {"id": "m1", "contextWindow": 32000, "maxTokens": 4000, "cost": {"input": 2}, "compat": {"b": 2}}, {"id": "m2", "name": "Two"} ] } } }"#;
+
+#[test]
+fn own_models_have_defaults() {
+    let home = Home::new(&[("models.json", FAKE)]);
+    let settings = home.settings(&[]);
+    let [m1, m2] = settings.models_of("fake") else { panic!("two models") };
+    assert_eq!(
+        (m1.name.as_str(), m1.context_window, m1.max_tokens, m1.cost.input),
+        ("m1", 32_000, 4_000, 2.0)
+    );
+    assert_eq!(
+        (m2.name.as_str(), m2.context_window, m2.max_tokens, m2.reasoning),
+        ("Two", 128_000, 16_384, false)
+    );
+    assert_eq!((m2.provider.as_str(), m2.input.as_slice()), ("fake", ["text".to_owned()].as_slice()));
+    assert_eq!(m1.compat.as_ref().map(ToString::to_string).as_deref(), Some(r#"{"a":1,"b":2}"#));
+    assert_eq!(m1.headers.as_ref().map(ToString::to_string).as_deref(), Some(r#"{"X-Team":"t-${TEAM}"}"#));
+    assert!(settings.providers().contains(&"fake"));
+}
+
+#[test]
+fn the_catalogue_can_be_changed() {
+    let home = Home::new(&[(
+        "models.json",
+        "\u{feff}{\"providers\":{\"anthropic\":{\"baseUrl\":\"http://proxy.example\",\"models\":[{\"id\":\"claude-next\",\"reasoning\":true}],\
+         \"modelOverrides\":{\"claude-opus-4-5\":{\"name\":\"Mine\",\"cost\":{\"output\":1},\"contextWindow\":5}}}}}",
+    )]);
+    let settings = home.settings(&[]);
+    let plain = Home::new(&[]).settings(&[]);
+    let of = |settings: &Settings, id: &str| -> Model {
+        let models = settings.models_of("anthropic");
+        Model::clone(models.iter().find(|model| model.id == id).unwrap())
+    };
+    let before = of(&plain, "claude-opus-4-5");
+    let mut expect =
+        Model { name: "Mine".into(), context_window: 5, base_url: "http://proxy.example".into(), ..before };
+    expect.cost.output = 1.0;
+    assert_eq!(of(&settings, "claude-opus-4-5"), expect);
+    let next = of(&settings, "claude-next");
+    assert_eq!((next.api.as_str(), next.base_url.as_str()), ("anthropic-messages", "http://proxy.example"));
+    assert_eq!(settings.models_of("anthropic").len(), plain.models_of("anthropic").len() + 1);
+    assert!(plain.models().len() > 1_000);
+}
+
+#[test]
+fn broken_files_are_told_of_and_passed_over() {
+    let check = |name: &str, text: &str, words: &[&str]| {
+        let (settings, warnings) = Home::new(&[(name, text)]).load(&[]);
+        assert_eq!(warnings.len(), 1, "{warnings:?}");
+        for word in words.iter().chain(&[name]) {
+            assert!(warnings[0].contains(word), "{} says {word}", warnings[0]);
+        }
+        assert!(!settings.models_of("anthropic").is_empty());
+    };
+    check("models.json", "{\n\"providers\": {,}}", &["line 2, column 15", "built-in"]);
+    check("models.json", "[]", &["providers"]);
+    check("models.json", r#"{"providers":{"p":1}}"#, &["\"p\"", "object"]);
+    check("models.json", r#"{"providers":{"p":{"apiKey":1}}}"#, &["apiKey must be a string"]);
+    check(
+        "models.json",
+        r#"{"providers":{"p":{"models":[{"id":"m"}]}}}"#,
+        &["providers.p.models[0]", "baseUrl"],
+    );
+    check(
+        "models.json",
+        r#"{"providers":{"p":{"baseUrl":"u","api":"a","models":[{}]}}}"#,
+        &["models[0] has no id"],
+    );
+    check("models.json", r#"{"providers":{"p":{"baseUrl":"u","api":"a","models":[7]}}}"#, &["models[0]"]);
+    check(
+        "models.json",
+        r#"{"providers":{"p":{"baseUrl":"u","api":"a","models":[{"id":"m","contextWindow":"big"}]}}}"#,
+        &["models[0]", "big"],
+    );
+    check("auth.json", r#"{"p": {"type": "api_key", "key": sk-secret}}"#, &["line 1"]);
+    check("auth.json", r#"{"p": {"type": "new"}}"#, &["\"p\"", "\"new\" is not known"]);
+    check("auth.json", "{} // strict", &["line 1"]);
+
+    let home = Home::new(&[]);
+    std::fs::create_dir(home.0.path().join("models.json")).unwrap();
+    assert!(home.load(&[]).1[0].contains("not a regular file"));
+}
+
+#[cfg(unix)]
+#[test]
+fn an_open_auth_file_is_told_of() {
+    use std::os::unix::fs::PermissionsExt;
+    let home = Home::new(&[("auth.json", "{}")]);
+    let path = home.0.path().join("auth.json");
+    std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o644)).unwrap();
+    assert!(home.load(&[]).1[0].contains("chmod 600"));
+}
+
+#[track_caller]
+fn check_credential(
+    home: &Home,
+    env: &[(&str, &str)],
+    provider: &str,
+    expect: Option<(&str, CredentialKind, &str)>,
+) {
+    let settings = home.settings(env);
+    let got = settings.credential(provider);
+    let got = got.as_ref().map(|found| (found.secret.as_str(), found.kind, found.source.as_str()));
+    assert_eq!(got, expect);
+    assert_eq!(settings.credential_source(provider).as_deref(), expect.map(|(_, _, source)| source));
+}
+
+#[test]
+fn credentials_have_an_order() {
+    use CredentialKind::{ApiKey, Bearer};
+    let none = Home::new(&[]);
+    let env = |names: &[&'static str]| -> Vec<(&'static str, &'static str)> {
+        names.iter().map(|name| (*name, "value-of-it")).collect()
+    };
+    let all = env(&["ANTHROPIC_API_KEY", "ANTHROPIC_OAUTH_TOKEN", "ANTHROPIC_AUTH_TOKEN"]);
+    check_credential(&none, &[], "anthropic", None);
+    check_credential(&none, &all, "nobody", None);
+    check_credential(&none, &all[..1], "anthropic", Some(("value-of-it", ApiKey, "ANTHROPIC_API_KEY")));
+    check_credential(&none, &all[..2], "anthropic", Some(("value-of-it", Bearer, "ANTHROPIC_OAUTH_TOKEN")));
+    check_credential(&none, &all, "anthropic", Some(("value-of-it", Bearer, "ANTHROPIC_AUTH_TOKEN")));
+    check_credential(&none, &[("ANTHROPIC_API_KEY", "")], "anthropic", None);
+
+    let file = Home::new(&[(
+        "auth.json",
+        r#"{"anthropic": {"type": "api_key", "key": "$MINE$$", "env": {"MINE": "m"}},
+            "openai": {"type": "oauth", "access": "tok-access", "refresh": "tok-refresh", "expires": 99999999999999},
+            "groq": {"type": "oauth", "access": "tok-old", "expires": 1},
+            "xai": {"type": "api_key", "key": "!echo from-command"},
+            "zai": {"type": "api_key", "env": {"A": "b"}}}"#,
+    )]);
+    check_credential(&file, &all, "anthropic", Some(("m$", ApiKey, "auth.json")));
+    check_credential(&file, &[], "openai", Some(("tok-access", Bearer, "auth.json")));
+    check_credential(&file, &[], "xai", Some(("from-command", ApiKey, "auth.json")));
+    check_credential(&file, &[("ZAI_API_KEY", "zzz")], "zai", Some(("zzz", ApiKey, "ZAI_API_KEY")));
+    let settings = file.settings(&[("GROQ_API_KEY", "from-env")]);
+    assert_eq!(settings.credential("groq"), None);
+
+    let own = Home::new(&[("models.json", FAKE)]);
+    check_credential(&own, &[], "fake", None);
+    check_credential(&own, &[("FAKE_KEY", "k-fake")], "fake", Some(("k-fake", ApiKey, "models.json")));
+    let bearer = FAKE.replace("\"apiKey\"", "\"authHeader\": true, \"apiKey\"");
+    let bearer = Home::new(&[("models.json", &bearer)]);
+    check_credential(&bearer, &[("FAKE_KEY", "k-fake")], "fake", Some(("k-fake", Bearer, "models.json")));
+    let shown = format!("{:?} {:?}", bearer.settings(&[("FAKE_KEY", "k-fake")]).credential("fake"), settings);
+    assert!(!shown.contains("k-fake") && !shown.contains("tok-"));
+}
+
+#[test]
+fn secrets_and_their_variables_are_known() {
+    let auth = r#"{"openai": {"type": "oauth", "access": "tok-access", "refresh": "tok-refresh", "expires": 1},
+                   "xai": {"type": "api_key", "key": "!echo from-command"}, "zai": {"type": "api_key", "key": "short"}}"#;
+    let home = Home::new(&[("models.json", FAKE), ("auth.json", auth)]);
+    let settings = home.settings(&[
+        ("FAKE_KEY", "fake-secret"),
+        ("TEAM", "blue-42"),
+        ("GEMINI_API_KEY", "gem-secret"),
+        ("HOME", "/home/someone"),
+    ]);
+    let owned = |list: &[(&str, &str)]| -> Vec<(String, String)> {
+        list.iter().map(|(provider, secret)| ((*provider).to_owned(), (*secret).to_owned())).collect()
+    };
+    let mut expect = owned(&[
+        ("fake", "fake-secret"),
+        ("fake", "t-blue-42"),
+        ("google", "gem-secret"),
+        ("openai", "tok-access"),
+        ("openai", "tok-refresh"),
+    ]);
+    assert_eq!(settings.secrets(), expect);
+    settings.credential("xai").unwrap();
+    let mut model = Model::clone(&settings.models_of("fake")[0]);
+    settings.provider_for(&model, Some(" given-by-hand ")).unwrap();
+    expect.extend(owned(&[("xai", "from-command"), ("fake", "given-by-hand")]));
+    expect.sort();
+    assert_eq!(settings.secrets(), expect);
+
+    let names = settings.env_keys();
+    for name in
+        ["ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN", "OPENAI_API_KEY", "HF_TOKEN", "FAKE_KEY", "TEAM"]
+    {
+        assert!(names.iter().any(|known| known == name), "{name}");
+    }
+    assert!(!names.iter().any(|name| name == "HOME" || name == "PATH"));
+
+    // A missing variable is named.
+    let poor = home.settings(&[]);
+    let error =
+        |settings: &Settings, model: &Model, key| settings.provider_for(model, key).map(drop).unwrap_err();
+    let missing = error(&poor, &model, Some("k"));
+    assert_eq!(missing.kind, ModelErrorKind::NoCredential);
+    assert!(missing.message.contains("TEAM"), "{missing}");
+    let missing = error(&poor, &model, None);
+    assert!(missing.message.contains("FAKE_KEY"), "{missing}");
+
+    model.api = "openai-completions".into();
+    let unsupported = error(&settings, &model, None);
+    assert_eq!(unsupported.kind, ModelErrorKind::InvalidRequest);
+    assert!(unsupported.message.contains("openai-completions"));
+}
+
+#[test]
+fn a_missing_credential_says_what_to_do() {
+    let settings = Home::new(&[]).settings(&[]);
+    let model = settings.find(None, "anthropic/claude-sonnet-5-5").unwrap().model;
+    let error = settings.provider_for(&model, None).map(drop).unwrap_err();
+    assert_eq!(error.kind, ModelErrorKind::NoCredential);
+    assert!(error.message.contains("ANTHROPIC_API_KEY") && error.message.contains("auth.json"), "{error}");
+    let provider = settings.provider_for(&model, Some("k")).unwrap();
+    assert!(!provider.is_local());
+
+    // A server on this machine needs none.
+    let local = r#"{"providers":{"here":{"baseUrl":"http://localhost:1","api":"anthropic-messages","models":[{"id":"m"}]}}}"#;
+    let settings = Home::new(&[("models.json", local)]).settings(&[]);
+    let model = settings.default_model().unwrap();
+    assert!(model.provider == "here" && settings.is_available(&model));
+    assert!(settings.provider_for(&model, None).unwrap().is_local());
+}
+
+#[test]
+fn addresses_are_completed_from_variables() {
+    let settings =
+        Home::new(&[]).settings(&[("CLOUDFLARE_API_KEY", "cf-secret"), ("CLOUDFLARE_ACCOUNT_ID", "acc")]);
+    let models = settings.models_of("cloudflare-ai-gateway");
+    let model = models.iter().find(|model| model.api == "anthropic-messages").unwrap();
+    let error = settings.provider_for(model, None).map(drop).unwrap_err();
+    assert!(error.message.contains("CLOUDFLARE_GATEWAY_ID"), "{error}");
+    let both =
+        [("CLOUDFLARE_API_KEY", "x"), ("CLOUDFLARE_ACCOUNT_ID", "acc"), ("CLOUDFLARE_GATEWAY_ID", "gate")];
+    let provider = Home::new(&[]).settings(&both).provider_for(model, None);
+    assert!(provider.is_ok());
+}
+
+#[test]
+fn models_are_found_by_what_people_write() {
+    let settings = Home::new(&[("models.json", FAKE)]).settings(&[("ANTHROPIC_API_KEY", "k")]);
+    let check = |provider: Option<&str>, pattern: &str, expect: &str, thinking: Option<Thinking>| {
+        let found = settings.find(provider, pattern).unwrap_or_else(|error| panic!("{pattern}: {error}"));
+        assert_eq!(format!("{}/{}", found.model.provider, found.model.id), expect, "{pattern}");
+        assert_eq!((found.thinking, found.note), (thinking, None), "{pattern}");
+    };
+    check(None, "anthropic/claude-opus-4-5", "anthropic/claude-opus-4-5", None);
+    check(None, " Anthropic/Claude-Opus-4-5 ", "anthropic/claude-opus-4-5", None);
+    check(Some("ANTHROPIC"), "claude-opus-4-5", "anthropic/claude-opus-4-5", None);
+    check(Some("anthropic"), "anthropic/claude-opus-4-5", "anthropic/claude-opus-4-5", None);
+    // Exact in several providers: the one that can be called.
+    check(None, "claude-opus-4-5", "anthropic/claude-opus-4-5", None);
+    // A part: undated before dated, then the highest.
+    check(None, "opus-4", "anthropic/claude-opus-4-8", None);
+    check(None, "haiku-4", "anthropic/claude-haiku-4-5", None);
+    check(None, "sonnet", "anthropic/claude-sonnet-5-5", None);
+    check(None, "Claude Opus 4.5 (latest)", "anthropic/claude-opus-4-5", None);
+    check(None, "sonnet:high", "anthropic/claude-sonnet-5-5", Some(Thinking::High));
+    check(None, "fake/m1:off", "fake/m1", Some(Thinking::Off));
+    check(None, "m1", "fake/m1", None);
+    // A colon within an id is no level, and a known provider before the slash wins.
+    check(None, "amazon.nova-lite-v1:0", "amazon-bedrock/amazon.nova-lite-v1:0", None);
+    check(None, "openrouter/anthropic/claude-opus-4.5", "openrouter/anthropic/claude-opus-4.5", None);
+
+    let made_up = settings.find(Some("anthropic"), "claude-zeta-9:low").unwrap();
+    assert_eq!((made_up.model.id.as_str(), made_up.thinking), ("claude-zeta-9", Some(Thinking::Low)));
+    assert_eq!(made_up.model.api, "anthropic-messages");
+    assert!(made_up.note.unwrap().contains("claude-zeta-9"));
+    assert!(settings.find(None, "anthropic/claude-zeta-9").unwrap().note.is_some());
+
+    assert_eq!(settings.default_model().unwrap().id, "claude-sonnet-5-5");
+}
+
+#[test]
+fn what_is_not_found_is_told_with_what_is_near() {
+    let settings = Home::new(&[]).settings(&[]);
+    let check = |provider: Option<&str>, pattern: &str, words: &[&str]| {
+        let error = settings.find(provider, pattern).unwrap_err();
+        for word in words {
+            assert!(error.to_string().contains(word), "{error} says {word}");
+        }
+        error
+    };
+    let unknown =
+        check(None, "claude-opsu-4-5", &["no model \"claude-opsu-4-5\"", "anthropic/claude-opus-4-5"]);
+    assert!(matches!(unknown, FindError::UnknownModel { .. }));
+    check(None, "zzzzzzzzzzzzzzzzzzz", &["There is no model", "quipu models"]);
+    check(None, "", &["There is no model"]);
+    let provider = check(Some("antropic"), "x", &["Did you mean anthropic?"]);
+    assert!(matches!(provider, FindError::UnknownProvider { .. }));
+    let ambiguous = check(None, "claude-opus-4-5", &["anthropic/claude-opus-4-5", " or ", "--provider"]);
+    assert!(matches!(ambiguous, FindError::Ambiguous { .. }));
+    assert_eq!(settings.default_model(), None);
+}
+
+#[test]
+fn a_key_that_was_set_is_found() {
+    let home = Home::new(&[]);
+    for key in ["sk-plain-key", "!not a command", "pa$$word$HOME"] {
+        AuthFile::new(home.0.path()).set_key("anthropic", key).unwrap();
+        check_credential(&home, &[], "anthropic", Some((key, CredentialKind::ApiKey, "auth.json")));
+    }
+}
