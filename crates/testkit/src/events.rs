@@ -69,11 +69,17 @@ impl EventLaws {
                 law(new, "a message begins once")?;
                 if let Message::Assistant(answer) = &**message {
                     law(self.messages.len() == 1, "one answer at a time")?;
-                    law(answer.usage.output == 0 || !answer.content.is_empty() || answer.error_message.is_some(), "an answer begins without content")?;
+                    law(
+                        answer.usage.output == 0
+                            || !answer.content.is_empty()
+                            || answer.error_message.is_some(),
+                        "an answer begins without content",
+                    )?;
                 }
             }
             Event::MessageDelta { id, delta } => {
-                let blocks = self.messages.get_mut(id.as_str()).ok_or("a delta belongs to an open message")?;
+                let blocks =
+                    self.messages.get_mut(id.as_str()).ok_or("a delta belongs to an open message")?;
                 let (index, starts) = place(delta);
                 law(!starts || index == blocks.len(), "blocks begin in order")?;
                 law(starts || index < blocks.len(), "a delta belongs to a block that began")?;
@@ -85,11 +91,15 @@ impl EventLaws {
                 }
             }
             Event::MessageEnded { id, message, ending } => {
-                let blocks = self.messages.remove(id.as_str()).ok_or("a message ends after it began, once")?;
+                let blocks =
+                    self.messages.remove(id.as_str()).ok_or("a message ends after it began, once")?;
                 self.ended.insert(id.to_string());
-                if let (Message::Assistant(answer), Ending::Kept(_), false) = (&**message, ending, blocks.is_empty()) {
+                if let (Message::Assistant(answer), Ending::Kept(_), false) =
+                    (&**message, ending, blocks.is_empty())
+                {
                     let streamed: String = blocks.concat();
-                    let said: String = answer.content.iter().filter_map(quipu_protocol::Content::as_text).collect();
+                    let said: String =
+                        answer.content.iter().filter_map(quipu_protocol::Content::as_text).collect();
                     let broke_off = answer.error_message.is_some();
                     law(broke_off || streamed == said, "the deltas are the message")?;
                 }
@@ -99,7 +109,10 @@ impl EventLaws {
                 self.tools.push(call.to_string());
             }
             Event::ToolOutput { call, .. } => {
-                law(self.tools.iter().any(|open| open == call.as_str()), "output belongs to a tool that runs")?;
+                law(
+                    self.tools.iter().any(|open| open == call.as_str()),
+                    "output belongs to a tool that runs",
+                )?;
             }
             Event::ToolEnded { call, result } => {
                 law(result.tool_call_id == *call, "a result answers its call")?;
@@ -123,9 +136,9 @@ impl EventLaws {
 
 fn place(delta: &Delta) -> (usize, bool) {
     match delta {
-        Delta::TextStarted { index } | Delta::ThinkingStarted { index } | Delta::ToolCallStarted { index, .. } => {
-            (*index, true)
-        }
+        Delta::TextStarted { index }
+        | Delta::ThinkingStarted { index }
+        | Delta::ToolCallStarted { index, .. } => (*index, true),
         Delta::Text { index, .. }
         | Delta::TextEnded { index }
         | Delta::Thinking { index, .. }
