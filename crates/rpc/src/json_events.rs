@@ -1,0 +1,289 @@
+//! The fold from events to lines.
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
+
+use quipu_protocol::{
+    Answer, CallId, Content, Delta, Ending, Envelope, Event, Json, Limit, Message, MessageId, Outcome,
+    SessionId, ToolCall, Trouble, Usage,
+};
+
+use crate::line::{InterruptedCall, Line, OutcomeLine, ToolResult, TroubleLine, Update};
+
+/// What the first line says.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SessionHeader {
+    /// The session.
+    pub id: SessionId,
+    /// When it was created, as ISO 8601 in UTC with milliseconds, such as `2026-11-20T08:59:27.127Z`.
+    pub timestamp: String,
+    /// The directory that it works in.
+    pub cwd: String,
+}
+
+/// Turns the events of one session into the lines of the JSON mode.
+///
+/// Feed it every event in order, from a subscription that loses none. It keeps what Pi's lines repeat: the text
+/// of blocks that stream, the messages of the turn and of the run.
+///
+/// ```
+/// use quipu_protocol::{Envelope, Event};
+/// use quipu_rpc::{JsonEvents, SessionHeader};
+///
+/// let header =
+///     SessionHeader { id: "s1".into(), timestamp: "2026-01-01T00:00:00.000Z".into(), cwd: "/srv/project".into() };
+/// let mut events = JsonEvents::new(header);
+/// assert!(events.header_line().starts_with(r#"{"type":"session","version":3,"id":"s1","#));
+/// let started = Envelope { seq: 1, session: "s1".into(), run: None, at: 0, event: Event::RunStarted };
+/// assert_eq!(events.fold(&started), [r#"{"type":"agent_start"}"#]);
+/// ```
+#[derive(Debug)]
+pub struct JsonEvents {
+    header: SessionHeader,
+    streaming: HashMap<MessageId, Streaming>,
+    /// Name and arguments of the tool calls that run.
+    running: HashMap<CallId, (String, Json)>,
+    turn_message: Option<Arc<Message>>,
+    turn_results: Vec<Arc<Message>>,
+    run_messages: Vec<Arc<Message>>,
+    /// The last answer, when it was dropped.
+    dropped: Option<Arc<Message>>,
+    /// Attempt and error of the last retry.
+    retry: Option<(u32, String)>,
+}
+
+/// A message whose deltas come in.
+#[derive(Debug, Default)]
+struct Streaming {
+    usage: Usage,
+    blocks: BTreeMap<usize, Block>,
+}
+
+/// What is known of a block so far.
+#[derive(Debug, Default)]
+struct Block {
+    /// Text, thinking, or the JSON text of arguments.
+    text: String,
+    /// Of a tool call.
+    call: Option<(CallId, String)>,
+}
+
+impl JsonEvents {
+    /// A fold at the beginning of a session's stream.
+    pub fn new(header: SessionHeader) -> Self {
+        Self {
+            header,
+            streaming: HashMap::new(),
+            running: HashMap::new(),
+            turn_message: None,
+            turn_results: Vec::new(),
+            run_messages: Vec::new(),
+            dropped: None,
+            retry: None,
+        }
+    }
+
+    /// The first line of the stream, without a newline.
+    pub fn header_line(&self) -> String {
+        let SessionHeader { id, timestamp, cwd } = &self.header;
+        Line::Session { version: 3, id, timestamp, cwd }.write()
+    }
+
+    /// The lines of one event, in order, each without a newline at its end or inside.
+    pub fn fold(&mut self, envelope: &Envelope) -> Vec<String> {
+        let line = match &envelope.event {
+            Event::RunStarted => {
+                self.run_messages.clear();
+                self.dropped = None;
+                Line::AgentStart.write()
+            }
+            Event::TurnStarted { .. } => {
+                self.turn_message = None;
+                self.turn_results.clear();
+                Line::TurnStart.write()
+            }
+            Event::TurnEnded { .. } => {
+                Line::TurnEnd { message: self.turn_message.as_deref(), tool_results: &self.turn_results }
+                    .write()
+            }
+            Event::RunEnded { outcome } => self.run_ended(outcome),
+            Event::Settled => Line::AgentSettled.write(),
+            Event::MessageStarted { id, message, attempt } => {
+                if let Message::Assistant(answer) = &**message {
+                    let streaming = Streaming { usage: answer.usage, blocks: BTreeMap::new() };
+                    self.streaming.insert(id.clone(), streaming);
+                }
+                Line::MessageStart { message, attempt: (*attempt > 1).then_some(*attempt) }.write()
+            }
+            Event::MessageDelta { id, delta } => self.streaming.entry(id.clone()).or_default().update(delta),
+            Event::MessageEnded { id, message, ending } => {
+                self.streaming.remove(id);
+                self.message_ended(message, ending)
+            }
+            Event::ToolStarted { call, name, args } => {
+                self.running.insert(call.clone(), (name.clone(), args.clone()));
+                Line::ToolExecutionStart { tool_call_id: call, tool_name: name, args }.write()
+            }
+            Event::ToolOutput { call, tail } => self.tool_output(call, tail),
+            Event::ToolEnded { call, result } => {
+                self.running.remove(call);
+                Line::ToolExecutionEnd {
+                    tool_call_id: call,
+                    tool_name: &result.tool_name,
+                    result: ToolResult::from(&**result),
+                    is_error: result.is_error,
+                }
+                .write()
+            }
+            Event::Asked(ask) => Line::QuipuAsked {
+                id: ask.id.as_str(),
+                tool_call_id: &ask.call,
+                tool_name: &ask.tool,
+                question: &ask.question,
+                subject: &ask.subject,
+            }
+            .write(),
+            Event::AskClosed { ask, by } => {
+                let (answer, reason) = match by {
+                    None => (None, None),
+                    Some(Answer::Allow) => (Some("allow"), None),
+                    Some(Answer::Deny { reason }) => (Some("deny"), reason.as_deref()),
+                };
+                Line::QuipuAskClosed { id: ask.as_str(), answer, reason }.write()
+            }
+            Event::QueueChanged { steering, follow_up } => Line::QueueUpdate {
+                steering: steering.iter().map(|item| item.text.as_str()).collect(),
+                follow_up: follow_up.iter().map(|item| item.text.as_str()).collect(),
+            }
+            .write(),
+            Event::HeadMoved { from, to } => Line::QuipuHeadMoved { from: *from, to: *to }.write(),
+            Event::RetryScheduled { attempt, delay, error } => {
+                // Pi counts retries, we count attempts.
+                let attempt = attempt.saturating_sub(1);
+                self.retry = Some((attempt, error.message.clone()));
+                let delay_ms = u64::try_from(delay.as_millis()).unwrap_or(u64::MAX);
+                Line::AutoRetryStart { attempt, delay_ms, error_message: &error.message }.write()
+            }
+            Event::RetryEnded { ok } => {
+                let (attempt, error) = self.retry.take().unwrap_or_default();
+                let final_error = (!ok).then_some(error.as_str());
+                Line::AutoRetryEnd { success: *ok, attempt, final_error }.write()
+            }
+            Event::Trouble(trouble) => Line::QuipuTrouble(match trouble {
+                Trouble::Branched { session } => TroubleLine::Branched { session },
+                Trouble::Interrupted { calls, model_call } => TroubleLine::Interrupted {
+                    calls: calls
+                        .iter()
+                        .map(|(tool_name, tool_call_id)| InterruptedCall { tool_call_id, tool_name })
+                        .collect(),
+                    model_call: *model_call,
+                },
+                Trouble::Note(message) => TroubleLine::Note { message },
+            })
+            .write(),
+            Event::Lagged { missed } => Line::QuipuLagged { missed: *missed }.write(),
+        };
+        vec![line]
+    }
+
+    fn run_ended(&mut self, outcome: &Outcome) -> String {
+        // Whoever looks at the last message to learn what went wrong finds it, though it is not kept.
+        self.run_messages.extend(self.dropped.take());
+        let outcome = match outcome {
+            Outcome::Done => None,
+            Outcome::Aborted => Some(OutcomeLine::Aborted),
+            Outcome::Failed(error) => Some(OutcomeLine::Failed { error: error.into() }),
+            Outcome::Limit(Limit::Turns(turns)) => Some(OutcomeLine::TurnLimit { turns: *turns }),
+            Outcome::Limit(Limit::Cost(dollars)) => Some(OutcomeLine::CostLimit { dollars: *dollars }),
+            Outcome::StoreFailed(message) => Some(OutcomeLine::StoreFailed { message }),
+        };
+        let line = Line::AgentEnd { messages: &self.run_messages, will_retry: false, outcome }.write();
+        self.run_messages.clear();
+        self.streaming.clear();
+        self.running.clear();
+        line
+    }
+
+    fn message_ended(&mut self, message: &Arc<Message>, ending: &Ending) -> String {
+        let is_answer = matches!(**message, Message::Assistant(_));
+        if is_answer {
+            self.turn_message = Some(Arc::clone(message));
+            self.dropped = None;
+        }
+        let (node, dropped) = match ending {
+            Ending::Kept(node) => {
+                self.run_messages.push(Arc::clone(message));
+                if matches!(**message, Message::ToolResult(_)) {
+                    self.turn_results.push(Arc::clone(message));
+                }
+                (Some(*node), None)
+            }
+            Ending::Dropped(error) => {
+                if is_answer {
+                    self.dropped = Some(Arc::clone(message));
+                }
+                (None, Some(error.into()))
+            }
+        };
+        Line::MessageEnd { message, node, dropped }.write()
+    }
+
+    fn tool_output(&self, call: &CallId, tail: &str) -> String {
+        let nothing = (String::new(), Json::object());
+        let (tool_name, args) = self.running.get(call).unwrap_or(&nothing);
+        let content = if tail.is_empty() { Vec::new() } else { vec![Content::text(tail)] };
+        // As Pi: an empty object beside text, nothing before the first byte.
+        let details = (!tail.is_empty()).then(Json::object);
+        let partial_result = ToolResult { content: &content, details };
+        Line::ToolExecutionUpdate { tool_call_id: call, tool_name, args, partial_result }.write()
+    }
+}
+
+impl Streaming {
+    fn update(&mut self, delta: &Delta) -> String {
+        let blocks = &mut self.blocks;
+        let assistant_message_event = match delta {
+            Delta::TextStarted { index } => Update::TextStart { content_index: *index },
+            Delta::Text { index, text } => {
+                blocks.entry(*index).or_default().text.push_str(text);
+                Update::TextDelta { content_index: *index, delta: text }
+            }
+            Delta::TextEnded { index } => {
+                Update::TextEnd { content_index: *index, content: &blocks.entry(*index).or_default().text }
+            }
+            Delta::ThinkingStarted { index } => Update::ThinkingStart { content_index: *index },
+            Delta::Thinking { index, text } => {
+                blocks.entry(*index).or_default().text.push_str(text);
+                Update::ThinkingDelta { content_index: *index, delta: text }
+            }
+            Delta::ThinkingEnded { index } => Update::ThinkingEnd {
+                content_index: *index,
+                content: &blocks.entry(*index).or_default().text,
+            },
+            Delta::ToolCallStarted { index, id, name } => {
+                blocks.entry(*index).or_default().call = Some((id.clone(), name.clone()));
+                Update::ToolCallStart { content_index: *index, id, tool_name: name }
+            }
+            Delta::ToolCallArguments { index, json } => {
+                blocks.entry(*index).or_default().text.push_str(json);
+                Update::ToolCallDelta { content_index: *index, delta: json }
+            }
+            Delta::ToolCallEnded { index } => Update::ToolCallEnd {
+                content_index: *index,
+                tool_call: blocks.entry(*index).or_default().tool_call(),
+            },
+        };
+        Line::MessageUpdate { usage: &self.usage, assistant_message_event }.write()
+    }
+}
+
+impl Block {
+    fn tool_call(&self) -> Content {
+        let (id, name) = self.call.clone().unwrap_or_else(|| ("".into(), String::new()));
+        let arguments = match self.text.trim() {
+            "" => Json::object(),
+            text => Json::parse(text).unwrap_or_else(|_| Json::from(serde_json::Value::from(text))),
+        };
+        Content::ToolCall(ToolCall { id, name, arguments, thought_signature: None, namespace: None })
+    }
+}

@@ -1,0 +1,222 @@
+//! The lines as they are written. The order of fields is the order on the wire.
+
+use std::sync::Arc;
+
+use quipu_protocol::{
+    CallId, Content, Json, Message, ModelError, NodeId, SessionId, ToolResultMessage, Usage,
+};
+use serde::Serialize;
+
+#[derive(Serialize)]
+#[serde(tag = "type", rename_all = "snake_case", rename_all_fields = "camelCase")]
+pub(crate) enum Line<'a> {
+    Session {
+        version: u32,
+        id: &'a SessionId,
+        timestamp: &'a str,
+        cwd: &'a str,
+    },
+    AgentStart,
+    AgentEnd {
+        messages: &'a [Arc<Message>],
+        will_retry: bool,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        outcome: Option<OutcomeLine<'a>>,
+    },
+    AgentSettled,
+    TurnStart,
+    TurnEnd {
+        message: Option<&'a Message>,
+        tool_results: &'a [Arc<Message>],
+    },
+    MessageStart {
+        message: &'a Message,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        attempt: Option<u32>,
+    },
+    MessageUpdate {
+        usage: &'a Usage,
+        assistant_message_event: Update<'a>,
+    },
+    MessageEnd {
+        message: &'a Message,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        node: Option<NodeId>,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        dropped: Option<ErrorLine<'a>>,
+    },
+    ToolExecutionStart {
+        tool_call_id: &'a CallId,
+        tool_name: &'a str,
+        args: &'a Json,
+    },
+    ToolExecutionUpdate {
+        tool_call_id: &'a CallId,
+        tool_name: &'a str,
+        args: &'a Json,
+        partial_result: ToolResult<'a>,
+    },
+    ToolExecutionEnd {
+        tool_call_id: &'a CallId,
+        tool_name: &'a str,
+        result: ToolResult<'a>,
+        is_error: bool,
+    },
+    QueueUpdate {
+        steering: Vec<&'a str>,
+        follow_up: Vec<&'a str>,
+    },
+    AutoRetryStart {
+        attempt: u32,
+        delay_ms: u64,
+        error_message: &'a str,
+    },
+    AutoRetryEnd {
+        success: bool,
+        attempt: u32,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        final_error: Option<&'a str>,
+    },
+    QuipuAsked {
+        id: &'a str,
+        tool_call_id: &'a CallId,
+        tool_name: &'a str,
+        question: &'a str,
+        subject: &'a str,
+    },
+    QuipuAskClosed {
+        id: &'a str,
+        answer: Option<&'a str>,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        reason: Option<&'a str>,
+    },
+    QuipuHeadMoved {
+        from: Option<NodeId>,
+        to: NodeId,
+    },
+    QuipuTrouble(TroubleLine<'a>),
+    QuipuLagged {
+        missed: u64,
+    },
+}
+
+/// One piece of an answer.
+#[derive(Serialize)]
+#[serde(tag = "type", rename_all = "snake_case", rename_all_fields = "camelCase")]
+pub(crate) enum Update<'a> {
+    TextStart {
+        content_index: usize,
+    },
+    TextDelta {
+        content_index: usize,
+        delta: &'a str,
+    },
+    TextEnd {
+        content_index: usize,
+        content: &'a str,
+    },
+    ThinkingStart {
+        content_index: usize,
+    },
+    ThinkingDelta {
+        content_index: usize,
+        delta: &'a str,
+    },
+    ThinkingEnd {
+        content_index: usize,
+        content: &'a str,
+    },
+    #[serde(rename = "toolcall_start")]
+    ToolCallStart {
+        content_index: usize,
+        id: &'a CallId,
+        tool_name: &'a str,
+    },
+    #[serde(rename = "toolcall_delta")]
+    ToolCallDelta {
+        content_index: usize,
+        delta: &'a str,
+    },
+    #[serde(rename = "toolcall_end")]
+    ToolCallEnd {
+        content_index: usize,
+        tool_call: Content,
+    },
+}
+
+/// What a tool returned, or its output so far.
+#[derive(Serialize)]
+pub(crate) struct ToolResult<'a> {
+    pub(crate) content: &'a [Content],
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) details: Option<Json>,
+}
+
+impl<'a> From<&'a ToolResultMessage> for ToolResult<'a> {
+    fn from(result: &'a ToolResultMessage) -> Self {
+        Self { content: &result.content, details: result.details.clone() }
+    }
+}
+
+/// How a run ended, when it was not simply done.
+#[derive(Serialize)]
+#[serde(tag = "kind", rename_all = "camelCase")]
+pub(crate) enum OutcomeLine<'a> {
+    Aborted,
+    Failed { error: ErrorLine<'a> },
+    TurnLimit { turns: u32 },
+    CostLimit { dollars: f64 },
+    StoreFailed { message: &'a str },
+}
+
+/// An error of a model call.
+#[derive(Serialize)]
+pub(crate) struct ErrorLine<'a> {
+    kind: quipu_protocol::ModelErrorKind,
+    message: &'a str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    status: Option<u16>,
+}
+
+impl<'a> From<&'a ModelError> for ErrorLine<'a> {
+    fn from(error: &'a ModelError) -> Self {
+        Self { kind: error.kind, message: &error.message, status: error.status }
+    }
+}
+
+/// Something that the user should know.
+#[derive(Serialize)]
+#[serde(tag = "kind", rename_all = "camelCase", rename_all_fields = "camelCase")]
+pub(crate) enum TroubleLine<'a> {
+    Branched { session: &'a SessionId },
+    Interrupted { calls: Vec<InterruptedCall<'a>>, model_call: bool },
+    Note { message: &'a str },
+}
+
+/// A tool call that was under way.
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct InterruptedCall<'a> {
+    pub(crate) tool_call_id: &'a CallId,
+    pub(crate) tool_name: &'a str,
+}
+
+impl Line<'_> {
+    /// The JSON text, without a newline at its end or inside.
+    pub(crate) fn write(&self) -> String {
+        match serde_json::to_string(self) {
+            // Arguments are kept as the model wrote them, and it may have broken them into lines; within a JSON
+            // text such a break can only be white space.
+            Ok(line) if line.contains(['\n', '\r']) => line.replace(['\n', '\r'], " "),
+            Ok(line) => line,
+            // No value of ours lacks a JSON form; were there one, the reader must learn that a line is missing.
+            Err(error) => {
+                let message = format!("an event could not be written as JSON: {error}");
+                format!(
+                    r#"{{"type":"quipu_trouble","kind":"note","message":{}}}"#,
+                    serde_json::Value::from(message)
+                )
+            }
+        }
+    }
+}
