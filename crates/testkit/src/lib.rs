@@ -1,9 +1,9 @@
-//! What tests share: a model server on the loopback address that answers by a script and keeps what it was
-//! asked, and the laws of a session's events.
+//! What tests need and no user does: a fake model server, and the laws of event streams.
 //!
-//! The server speaks just enough HTTP to misbehave in every way that a real server does: any status, headers and bytes,
-//! halves of anything, silence, a reset connection. This crate must not know the crates that it helps to
-//! test, beyond the words of `protocol`; what is wrong in a test is a panic here.
+//! A dev-dependency only. It must not know the engine: it speaks HTTP on one side and `quipu-protocol` on the
+//! other. The server listens on the loopback address, answers by a script and keeps what it was asked; it
+//! speaks just enough HTTP to misbehave in every way that a real server does. What is wrong in a test is a
+//! panic here.
 
 pub mod events;
 mod gate;
