@@ -9,10 +9,11 @@ mod file;
 mod graph;
 mod index;
 mod lists;
+mod readers;
 mod resolve;
 mod rows;
 mod schema;
-mod threads;
+mod writer;
 
 use std::ops::Range;
 use std::path::{Path, PathBuf};
@@ -28,7 +29,8 @@ pub use self::chunks::{Delta, delta};
 use self::chunks::{Encoded, Recent};
 use self::connect::Patience;
 use self::failure::{Failure, Outcome, Place};
-use self::threads::{Connect, Job, Readers, Writer};
+use self::readers::{Connect, Readers};
+use self::writer::{Job, Writer};
 use crate::{
     ActionQuery, Commit, Durability, Edge, Fence, Fut, Head, LoggedAction, Owner, Pending, RefName, Report,
     Resolved, Scope, SessionQuery, SessionRow, Spelling, Store, StoreError, Until, Upkeep,

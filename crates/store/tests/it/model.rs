@@ -195,6 +195,23 @@ async fn compare(store: &SqliteStore, model: &Model) {
     assert_eq!(report.nodes, model.nodes.len() as u64, "nothing of refused commits is left");
 }
 
+#[test]
+fn a_difference_is_what_is_between() {
+    let check = |base: &str, bytes: &str, prefix, middle: &str, suffix| {
+        let found = quipu_store::delta(base.as_bytes(), bytes.as_bytes());
+        assert_eq!((found.prefix, found.middle, found.suffix), (prefix, middle.as_bytes(), suffix));
+    };
+    check("", "", 0, "", 0);
+    check("abc", "abc", 3, "", 0);
+    check("abc", "", 0, "", 0);
+    check("", "abc", 0, "abc", 0);
+    check("ac", "abc", 1, "b", 1);
+    // What both begin with is not counted again at the end.
+    check("aaa", "aaaaa", 3, "aa", 0);
+    check("aaaaa", "aaa", 3, "", 0);
+    check("x-y", "x=y", 1, "=", 1);
+}
+
 proptest! {
     #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::with_cases(
         std::env::var("PROPTEST_CASES").ok().and_then(|cases| cases.parse().ok()).unwrap_or(64)

@@ -1,12 +1,12 @@
-//! The threads of a store: one that writes, two that read.
+//! The thread that writes.
 //!
-//! The writer owns the only connection that may write. It takes everything that is queued and commits it as one
+//! It owns the only connection that may write. It takes everything that is queued and commits it as one
 //! transaction; each piece of work stands in a savepoint of its own, so that one which is refused does not take
 //! the others with it. Work that was queued is finished, whether or not anybody still waits for it.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
-use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
@@ -21,8 +21,6 @@ use crate::{Durability, StoreError};
 
 /// Pieces of work that may wait for the writer; more callers wait before they queue.
 const QUEUE: usize = 256;
-/// Reads that may wait.
-const READS: usize = 64;
 /// Nodes of other programs that one commit indexes; the rest is left for the next.
 const INDEX_STEP: usize = 4_000;
 /// The log is emptied and cut when it is larger.
@@ -144,7 +142,8 @@ impl Drop for Writer {
     }
 }
 
-fn join(thread: Option<JoinHandle<()>>) {
+/// Waits for a thread to end, unless it is this one.
+pub(super) fn join(thread: Option<JoinHandle<()>>) {
     if let Some(thread) = thread
         && thread.thread().id() != std::thread::current().id()
     {
@@ -425,7 +424,11 @@ fn concerns_all(error: &StoreError) -> bool {
 }
 
 /// Runs work of which a panic must not take the thread with it.
-fn guarded<T>(place: &Place, doing: &str, work: impl FnOnce() -> Outcome<T>) -> Result<T, StoreError> {
+pub(super) fn guarded<T>(
+    place: &Place,
+    doing: &str,
+    work: impl FnOnce() -> Outcome<T>,
+) -> Result<T, StoreError> {
     match catch_unwind(AssertUnwindSafe(work)) {
         Ok(result) => result.map_err(|failure| place.error(doing, failure)),
         Err(panic) => {
@@ -437,97 +440,11 @@ fn guarded<T>(place: &Place, doing: &str, work: impl FnOnce() -> Outcome<T>) -> 
     }
 }
 
-fn stopped(place: &Place) -> StoreError {
+/// The store is being dropped, so nobody can see this but who holds a future of it.
+pub(super) fn stopped(place: &Place) -> StoreError {
     StoreError::Io {
         path: place.path.clone(),
         doing: "use".to_owned(),
         detail: "the store was closed".to_owned(),
-    }
-}
-
-type Read = Box<dyn FnOnce(&mut ReadConnection) + Send>;
-
-/// The handle to the readers' threads.
-pub(super) struct Readers {
-    reads: Option<Sender<(Read, OwnedSemaphorePermit)>>,
-    room: Arc<Semaphore>,
-    place: Place,
-    threads: Vec<JoinHandle<()>>,
-}
-
-/// How a reader makes its connection, now and after an error of the disk.
-pub(super) type Connect = Arc<dyn Fn() -> Outcome<Connection> + Send + Sync>;
-
-struct ReadConnection {
-    connection: Option<Connection>,
-    connect: Connect,
-}
-
-impl Readers {
-    pub(super) fn start(count: usize, connect: &Connect, place: Place) -> Outcome<Self> {
-        let (reads, queue) = channel::<(Read, OwnedSemaphorePermit)>();
-        let queue = Arc::new(Mutex::new(queue));
-        let mut threads = Vec::new();
-        for _ in 0..count {
-            let mut own = ReadConnection { connection: Some(connect()?), connect: Arc::clone(connect) };
-            let queue = Arc::clone(&queue);
-            let serve = move || {
-                loop {
-                    // One thread waits here at a time, the other for the lock.
-                    let next = queue.lock().unwrap_or_else(PoisonError::into_inner).recv();
-                    let Ok((read, permit)) = next else { return };
-                    read(&mut own);
-                    drop(permit);
-                }
-            };
-            let thread = std::thread::Builder::new().name("quipu-store-reader".to_owned()).spawn(serve);
-            threads.push(thread.map_err(|error| file::system(&place.path, "start a thread for", &error))?);
-        }
-        Ok(Self { reads: Some(reads), room: Arc::new(Semaphore::new(READS)), place, threads })
-    }
-
-    /// Runs a read on one of the threads. Nobody waiting any more before it begins: it does not run.
-    pub(super) async fn read<T: Send + 'static>(
-        &self,
-        work: impl FnOnce(&Connection) -> Outcome<T> + Send + 'static,
-    ) -> Result<T, StoreError> {
-        let permit = Arc::clone(&self.room).acquire_owned().await.map_err(|_| stopped(&self.place))?;
-        let (answer, result) = oneshot::channel();
-        let place = self.place.clone();
-        let read: Read = Box::new(move |own| {
-            if answer.is_closed() {
-                return;
-            }
-            let result =
-                own.connection(&place).and_then(|connection| guarded(&place, "read", || work(connection)));
-            if let Err(StoreError::Io { .. } | StoreError::Corrupt { .. }) = &result {
-                own.connection = None;
-            }
-            answer.send(result).ok();
-        });
-        let sent = self.reads.as_ref().map(|reads| reads.send((read, permit)));
-        if !matches!(sent, Some(Ok(()))) {
-            return Err(stopped(&self.place));
-        }
-        result.await.map_err(|_| stopped(&self.place))?
-    }
-}
-
-impl ReadConnection {
-    fn connection(&mut self, place: &Place) -> Result<&Connection, StoreError> {
-        let connection = match self.connection.take() {
-            Some(connection) => connection,
-            None => (self.connect)().map_err(|error| place.error("open", error))?,
-        };
-        Ok(self.connection.insert(connection))
-    }
-}
-
-impl Drop for Readers {
-    fn drop(&mut self) {
-        self.reads = None;
-        for thread in self.threads.drain(..) {
-            join(Some(thread));
-        }
     }
 }
