@@ -116,11 +116,11 @@ pub struct Commit {
     pub chunks: Vec<NewChunk>,
     /// Nodes, parents before children. Their parents and parts must be in the store or in this commit.
     pub nodes: Vec<Node>,
-    /// Refs that move, last.
+    /// Refs that move.
     pub moves: Vec<RefMove>,
     /// Rows for the action log.
     pub actions: Vec<Action>,
-    /// Changes to inbox and steps, applied in order.
+    /// Changes to inbox and steps, applied in order, after the refs moved.
     pub ops: Vec<Op>,
     /// What it must survive.
     pub durability: Durability,

@@ -62,7 +62,7 @@ pub(super) fn check_limits(commit: &Commit) -> Result<(), StoreError> {
     Ok(())
 }
 
-/// Applies a commit: objects first, refs last.
+/// Applies a commit: objects before the refs that stand at them.
 pub(super) fn apply(
     connection: &Connection,
     commit: &Commit,
@@ -75,11 +75,12 @@ pub(super) fn apply(
     for action in &commit.actions {
         log(connection, action)?;
     }
-    for op in &commit.ops {
-        operate(connection, op)?;
-    }
     for moved in &commit.moves {
         move_ref(connection, moved, writer)?;
+    }
+    // After the refs: who lost a race is told so, and not that an input is gone which the winner took.
+    for op in &commit.ops {
+        operate(connection, op)?;
     }
     Ok(())
 }

@@ -327,9 +327,13 @@ impl State {
         });
         match &done {
             Ok(_) => self.synchronous = Some(wanted),
-            // What the disk did to this connection is unknown: a new one reads the file as it is.
-            Err(_) if !self.memory => self.connection = None,
-            Err(_) => self.synchronous = None,
+            Err(_) => {
+                self.synchronous = None;
+                // What the disk did to this connection is unknown: a new one reads the file as it is.
+                if !self.memory {
+                    self.connection = None;
+                }
+            }
         }
         done
     }

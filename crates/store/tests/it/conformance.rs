@@ -437,6 +437,16 @@ async fn open_ends(store: &dyn Store) {
     let again = commit(vec![Op::RunRemove { session: session.clone(), run: run.clone() }, take("i1")]).await;
     assert!(matches!(again, Err(StoreError::Missing { .. })));
     assert_eq!(store.pending(&session).await.unwrap().steps.len(), 2);
+    // Who lost the ref hears of that, not of inputs that the winner took.
+    let lost = RefMove {
+        name: "refs/lost".into(),
+        expect: Expect::At(NodeId([1; 32])),
+        to: None,
+        fence: None,
+        why: String::new(),
+    };
+    let lost = Commit { moves: vec![lost], ops: vec![take("i1")], ..Commit::default() };
+    assert!(matches!(store.commit(lost).await, Err(StoreError::Conflict { .. })));
     commit(vec![Op::RunRemove { session: session.clone(), run: run.clone() }, take("i2")]).await.unwrap();
     assert_eq!(store.pending(&session).await.unwrap(), quipu_store::Pending::default());
 }
