@@ -163,7 +163,7 @@ impl Front {
         match mode {
             Mode::Text => Ok(Self::Text(Text::default())),
             Mode::Json => {
-                let id = session.view().session.to_string();
+                let id = session.view().session;
                 let events = JsonEvents::new(SessionHeader { id, timestamp: iso(now()), cwd: cwd.to_owned() });
                 write_line(&events.header_line())?;
                 Ok(Self::Json(Box::new(events)))

@@ -192,7 +192,7 @@ fn choose_model(settings: &Settings, task: &Task, last: Option<&Epoch>) -> Resul
         (Some(pattern), _) => settings.find(provider, pattern),
         (None, Some(epoch)) if provider.is_none() => settings.find(Some(&epoch.provider), &epoch.model),
         (None, _) => {
-            let model = settings.default_model(provider).ok_or_else(|| no_model(settings, provider))?;
+            let model = default_model(settings, provider).ok_or_else(|| no_model(settings, provider))?;
             Ok(Selection { model, thinking: None, note: None })
         }
     };
@@ -214,4 +214,11 @@ fn no_model(settings: &Settings, provider: Option<&str>) -> Failure {
              PROVIDER`; `quipu auth` lists the providers, and `quipu demo` needs no key",
         ),
     }
+}
+
+/// The model to use when only a provider, or not even that, is named.
+fn default_model(settings: &Settings, provider: Option<&str>) -> Option<std::sync::Arc<quipu_protocol::Model>> {
+    let Some(provider) = provider else { return settings.default_model() };
+    let default = settings.default_model().filter(|model| model.provider == provider);
+    default.or_else(|| settings.models_of(provider).iter().find(|model| settings.is_available(model)).cloned())
 }

@@ -97,7 +97,8 @@ impl Provider for Script {
         async move {
             let answer = self.answer(&call.request);
             let error = answer.as_ref().err().cloned();
-            let attempt = Attempt { at: 0, error: error.as_ref().map(|error| error.kind), status: None };
+            let at = crate::Clock::now(&crate::SystemClock);
+            let attempt = Attempt { at, error: error.as_ref().map(|error| error.kind), status: None };
             let message = answer.unwrap_or_else(|error| AssistantMessage {
                 stop_reason: StopReason::Error,
                 error_message: Some(error.message),
