@@ -156,6 +156,8 @@ mod tests {
         check("", cwd.join(""));
     }
 
+    /// Elsewhere the file system itself takes these spellings as one.
+    #[cfg(target_os = "linux")]
     #[test]
     fn names_that_macos_makes_are_found() {
         let dir = tempfile::tempdir().unwrap();

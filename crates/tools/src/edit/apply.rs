@@ -6,6 +6,7 @@ use std::time::Duration;
 use similar::{DiffOp, TextDiff};
 
 use super::Replacement;
+use super::diff::{COMPARED, count_lines};
 use super::view::{View, loose, to_lf};
 
 /// One text to put in place of a part of the view.
@@ -139,9 +140,15 @@ fn splice(view: &View<'_>, pieces: &[Piece]) -> Vec<u8> {
 /// Writes a piece. Lines that are the same before and after keep their bytes; a new line gets the line end of
 /// the one it replaces, or of the one before it.
 fn replace(view: &View<'_>, piece: &Piece, out: &mut Vec<u8>) {
-    let diff = TextDiff::configure()
-        .timeout(Duration::from_millis(500))
-        .diff_lines(&view.text[piece.part.clone()], piece.text.as_str());
+    let old = &view.text[piece.part.clone()];
+    if count_lines(old) + count_lines(&piece.text) > COMPARED {
+        let end = view.line_end(piece.part.start);
+        for line in piece.text.split_inclusive('\n') {
+            put(out, line, end);
+        }
+        return;
+    }
+    let diff = TextDiff::configure().timeout(Duration::from_millis(500)).diff_lines(old, piece.text.as_str());
     let mut starts = vec![piece.part.start];
     for line in diff.iter_old_slices() {
         starts.push(starts[starts.len() - 1] + line.len());
@@ -151,16 +158,7 @@ fn replace(view: &View<'_>, piece: &Piece, out: &mut Vec<u8>) {
         true => view.line_end((starts[line + 1] - 1).max(starts[line])),
         false => view.line_end(piece.part.end),
     };
-    let put = |out: &mut Vec<u8>, new: usize, end: &[u8]| {
-        let line = diff.new_slice(new).unwrap_or_default();
-        match line.strip_suffix('\n') {
-            Some(body) => {
-                out.extend_from_slice(body.as_bytes());
-                out.extend_from_slice(end);
-            }
-            None => out.extend_from_slice(line.as_bytes()),
-        }
-    };
+    let new = |line: usize| diff.new_slice(line).unwrap_or_default();
     for op in diff.ops() {
         match *op {
             DiffOp::Equal { old_index, len, .. } => {
@@ -169,14 +167,25 @@ fn replace(view: &View<'_>, piece: &Piece, out: &mut Vec<u8>) {
             DiffOp::Delete { .. } => {}
             DiffOp::Insert { old_index, new_index, new_len } => {
                 let end = end_of(old_index.saturating_sub(1));
-                (new_index..new_index + new_len).for_each(|line| put(out, line, end));
+                (new_index..new_index + new_len).for_each(|line| put(out, new(line), end));
             }
             DiffOp::Replace { old_index, old_len, new_index, new_len } => {
                 for line in 0..new_len {
-                    put(out, new_index + line, end_of(old_index + line.min(old_len.max(1) - 1)));
+                    put(out, new(new_index + line), end_of(old_index + line.min(old_len.max(1) - 1)));
                 }
             }
         }
+    }
+}
+
+/// Writes a line of the view with the given line end, if it has one.
+fn put(out: &mut Vec<u8>, line: &str, end: &[u8]) {
+    match line.strip_suffix('\n') {
+        Some(body) => {
+            out.extend_from_slice(body.as_bytes());
+            out.extend_from_slice(end);
+        }
+        None => out.extend_from_slice(line.as_bytes()),
     }
 }
 

@@ -17,7 +17,7 @@ use tokio_util::sync::CancellationToken;
 use crate::{Invocation, Tool, ToolContext, ToolOutput, Touches, arguments, file_work, path_argument, spec};
 
 /// Bytes of a file that can be edited.
-const FILE_LIMIT: u64 = 64 << 20;
+const FILE_LIMIT: u64 = 32 << 20;
 
 /// `edit {path, edits: [{oldText, newText}]}`: replaces texts that occur once. All are looked for in the file as
 /// it was; all or none are made.
@@ -131,7 +131,7 @@ fn edit(arguments: &Arguments, target: &Path, cancel: &CancellationToken) -> Res
     }
     let details = diff::details(&view::View::new(&old).text, &view::View::new(&new).text, path);
     Ok(ToolOutput {
-        details: Json::of(&details).ok(),
+        details: details.and_then(|details| Json::of(&details).ok()),
         ..ToolOutput::text(format!("Successfully replaced {} block(s) in {path}.", edits.len()))
     })
 }

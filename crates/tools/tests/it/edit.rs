@@ -158,6 +158,30 @@ fn line() -> impl Strategy<Value = Vec<u8>> {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(std::env::var("PROPTEST_CASES").ok().and_then(|n| n.parse().ok()).unwrap_or(96)))]
 
+    /// Many edits at once are as if each line were replaced on its own.
+    #[test]
+    fn many_edits_at_once(lines in prop::collection::vec((any::<bool>(), "[a-z ]{0,5}\n?[a-z]{0,3}", prop::bool::ANY), 1..20), reverse in any::<bool>()) {
+        let (mut old, mut new, mut list) = (String::new(), String::new(), Vec::new());
+        for (number, (edited, text, crlf)) in lines.iter().enumerate() {
+            let end = if *crlf { "\r\n" } else { "\n" };
+            let name = format!("<{number}>");
+            old.push_str(&format!("{name}{end}"));
+            if *edited {
+                new.push_str(&format!("{}{end}", text.replace('\n', end)));
+                list.push(json!({"oldText": name, "newText": text}));
+            } else {
+                new.push_str(&format!("{name}{end}"));
+            }
+        }
+        if reverse {
+            list.reverse();
+        }
+        prop_assume!(!list.is_empty());
+        let said = format!("Successfully replaced {} block(s) in f.", list.len());
+        let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+        runtime.block_on(check("edit", json!({"path": "f", "edits": list}), &[("f", old.as_bytes())], &said, &[("f", new.as_bytes())]));
+    }
+
     /// Whatever surrounds it, an edit of marked lines (exact or loose) leaves every other byte as it was.
     #[test]
     fn untouched_bytes_are_identical(

@@ -151,6 +151,46 @@ fn what_calls_touch() {
     assert_eq!(touches("bash", ""), Touches::Anything);
 }
 
+/// Huge file, huge output: the peak of the whole process stays small. Runs this binary again (`helper`).
+#[cfg(target_os = "linux")]
+#[test]
+fn memory_stays_small() {
+    let helper = std::process::Command::new(std::env::current_exe().unwrap())
+        .args(["--exact", "read::helper", "--nocapture", "--test-threads=1"])
+        .env("QUIPU_TEST_HELPER", "1")
+        .output()
+        .unwrap();
+    let said = [helper.stdout, helper.stderr].concat();
+    assert!(helper.status.success(), "{}", String::from_utf8_lossy(&said));
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn helper() {
+    if std::env::var_os("QUIPU_TEST_HELPER").is_none() {
+        return;
+    }
+    let bench = Bench::new(&[]);
+    std::fs::File::create(bench.path("huge")).unwrap().set_len(2 << 30).unwrap();
+    std::fs::write(bench.path("lines"), "x\n".repeat(1 << 20)).unwrap();
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().unwrap();
+    runtime.block_on(async {
+        let huge = bench.run("read", json!({"path": "huge", "limit": 10})).await;
+        assert!(text(&huge).starts_with("[Line 1 is 2048.0MB, exceeds 50.0KB limit."), "{huge:?}");
+        let lines = bench.run("read", json!({"path": "lines", "limit": 10})).await;
+        assert!(
+            text(&lines).ends_with("[1048567 more lines in file. Use offset=11 to continue.]"),
+            "{lines:?}"
+        );
+        let printed = bench.run("bash", json!({"command": "yes | head -c 200000000"})).await;
+        assert!(text(&printed).contains("[Showing lines 99998001-100000000 of 100000000. Full output: "));
+    });
+    let status = std::fs::read_to_string("/proc/self/status").unwrap();
+    let line = status.lines().find(|line| line.starts_with("VmHWM:")).unwrap();
+    let kib: u64 = line.split_whitespace().nth(1).unwrap().parse().unwrap();
+    assert!(kib < 64 * 1024, "{line}");
+}
+
 /// Tools and prompt together have 5 KB of each request.
 #[test]
 fn declarations_are_short() {

@@ -33,9 +33,9 @@ async fn table() {
     check("write", json!({"path": "d/e/f", "content": "x"}), &[], "Successfully wrote to d/e/f", &[]).await;
     check(
         "write",
-        json!({"path": "/dev/full", "content": "x"}),
+        json!({"path": "/dev/null", "content": "x"}),
         &[],
-        "!EINVAL: /dev/full is a character device, not a regular file",
+        "!EINVAL: /dev/null is a character device, not a regular file",
         &[],
     )
     .await;
