@@ -21,12 +21,14 @@ impl Guardian {
     /// Starts one for the processes whose mark begins with `id` and a dot.
     pub(crate) fn start(id: &str) -> io::Result<Self> {
         let (reader, lifeline) = io::pipe()?;
+        let mut path = std::env::var_os("PATH").unwrap_or_default();
+        path.push(":/usr/bin:/bin");
         let mut command = CommandWrap::with_new("/bin/sh", |command| {
             command
                 .args(["-c", include_str!("guardian.sh"), "quipu-guardian"])
                 .arg(format!("{MARK}={id}."))
                 .env_clear()
-                .env("PATH", "/usr/bin:/bin:/usr/local/bin")
+                .env("PATH", path)
                 .env(GUARDIAN, "1")
                 .current_dir("/")
                 .stdin(reader)
@@ -41,6 +43,12 @@ impl Guardian {
     /// Puts a group into its care.
     pub(crate) fn watch(&mut self, group: i32) -> io::Result<()> {
         self.lifeline.write_all(format!("+ {group}\n").as_bytes())
+    }
+
+    #[cfg(test)]
+    pub(crate) fn end(&mut self) {
+        self.child.start_kill().unwrap();
+        self.child.wait().unwrap();
     }
 
     /// Takes a group out of its care.

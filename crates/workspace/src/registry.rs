@@ -156,3 +156,26 @@ impl Drop for ProcessRegistry {
         self.kill_all();
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::process::{CommandExt, ExitStatusExt};
+
+    use super::*;
+
+    #[test]
+    fn a_guardian_that_was_killed_is_replaced() {
+        let registry = ProcessRegistry::new();
+        let ticket = registry.announce().unwrap();
+        let mut child = std::process::Command::new("sleep").arg("1000").process_group(0).spawn().unwrap();
+        if let Some(guardian) = &mut registry.lock().guardian {
+            guardian.end();
+        }
+        registry.started(&ticket, i32::try_from(child.id()).unwrap()).unwrap();
+        assert!(registry.lock().guardian.as_mut().unwrap().forget(1).is_ok(), "the new one listens");
+        assert_eq!(registry.alive(), 1);
+        registry.kill_all();
+        assert_eq!(child.wait().unwrap().signal(), Some(9));
+        assert_eq!(registry.alive(), 0);
+    }
+}
