@@ -96,7 +96,7 @@ fn refused(error: Refused) -> Failure {
     let exit = match &error {
         Refused::Store(_) => Exit::Store,
         Refused::Empty | Refused::NothingToContinue => Exit::Usage,
-        Refused::Busy | Refused::NoSuchAsk | Refused::Closed => Exit::Failed,
+        Refused::Busy | Refused::NoSuchAsk | Refused::QueueFull | Refused::Behind | Refused::Closed => Exit::Failed,
     };
     Failure::new(exit, error)
 }

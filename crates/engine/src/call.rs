@@ -1,9 +1,11 @@
 //! One model call as an effect: recorded, then sent, then reported.
 
+use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::time::Instant;
 
 use bytes::Bytes;
+use futures_util::FutureExt as _;
 use quipu_protocol::{
     AssistantMessage, BlobId, CallRecord, ChunkId, Content, Json, ModelError, ModelErrorKind, ModelRequest, NodeId,
     RunId, SessionId, StopReason, Usage,
@@ -42,26 +44,39 @@ impl Caller {
     /// Records the call, sends it, reports its events and its end.
     pub(crate) async fn make(&self, order: Order, events: mpsc::Sender<(RunId, CallEvent)>) -> Input {
         let run = order.run.clone();
-        let (mut end, record) = self.attempt(order, events).await;
+        let request = order.request.clone();
+        // A provider that breaks down must not leave the run waiting for ever.
+        let made = AssertUnwindSafe(self.attempt(order, events)).catch_unwind().await;
+        let (mut end, record) = match made {
+            Ok(Ok(made)) => made,
+            Ok(Err(error)) => return Input::CallUnrecorded { run, error },
+            Err(_) => {
+                let text = "the model's adapter failed inside; this is a bug of the adapter";
+                (failure(&request, self.clock.now(), ModelError::new(ModelErrorKind::Malformed, text)), None)
+            }
+        };
         seal_answer(&mut end.message, &self.sealer);
         if let Some(error) = &mut end.error {
             error.message = self.sealer.seal(&error.message).into_owned();
         }
+        for event in &mut end.unknown {
+            *event = self.sealer.seal_json(event);
+        }
         Input::CallEnded { run, end: Box::new(end), record: record.map(Box::new) }
     }
 
-    async fn attempt(&self, order: Order, events: mpsc::Sender<(RunId, CallEvent)>) -> (CallEnd, Option<CallRecord>) {
-        let request = order.request.clone();
-        let failed = |error: ModelError| failure(&request, self.clock.now(), error);
+    /// The error is that of the store: nothing was sent then.
+    async fn attempt(
+        &self,
+        order: Order,
+        events: mpsc::Sender<(RunId, CallEvent)>,
+    ) -> Result<(CallEnd, Option<CallRecord>), String> {
         let body = match self.provider.encode(&order.request) {
             Ok(body) => body,
-            Err(error) => return (failed(error), None),
-        };
-        let mut record = match self.record(&order, &body).await {
-            Ok(record) => record,
-            Err(text) => return (failed(ModelError::new(ModelErrorKind::InvalidRequest, text)), None),
+            Err(error) => return Ok((failure(&order.request, self.clock.now(), error), None)),
         };
         let clock = Instant::now();
+        let mut record = self.record(&order, &body).await?;
         let (tx, mut rx) = mpsc::channel(256);
         let call = Call { request: order.request.clone(), body, events: tx, cancel: order.cancel.clone() };
         let send = self.provider.send(call);
@@ -71,7 +86,14 @@ impl Caller {
                 if matches!(event, CallEvent::Delta(_)) {
                     first.get_or_insert_with(|| millis(clock));
                 }
-                if events.send((order.run.clone(), event)).await.is_err() {
+                let sent = tokio::select! {
+                    biased;
+                    // Nobody waits for pieces of a call that was stopped, and a subscriber that does not read
+                    // must not hold up its end.
+                    () = order.cancel.cancelled() => continue,
+                    sent = events.send((order.run.clone(), event)) => sent,
+                };
+                if sent.is_err() {
                     order.cancel.cancel();
                 }
             }
@@ -80,7 +102,7 @@ impl Caller {
         let (end, first) = tokio::join!(send, forward);
         record.first_token_ms = first;
         record.duration_ms = Some(millis(clock));
-        (end, Some(record))
+        Ok((end, Some(record)))
     }
 
     /// Writes what is about to be sent.

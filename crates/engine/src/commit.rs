@@ -49,27 +49,48 @@ impl Committer {
         self.last
     }
 
-    /// Serves plans until the sender is gone.
+    /// Serves plans until the sender is gone. What was queued is written even when nobody waits for the answer
+    /// any more.
     pub(crate) async fn serve(mut self, mut plans: mpsc::Receiver<(Tag, Plan)>, answers: mpsc::Sender<Input>) {
         while let Some((tag, plan)) = plans.recv().await {
             let result = self.commit(plan).await;
-            if answers.send(Input::Committed { tag, result }).await.is_err() {
-                return;
-            }
+            drop(answers.send(Input::Committed { tag, result }).await);
         }
     }
 
     /// Writes one plan and gives its nodes.
-    pub(crate) async fn commit(&mut self, plan: Plan) -> Result<Vec<NodeId>, CommitError> {
+    pub(crate) async fn commit(&mut self, mut plan: Plan) -> Result<Vec<NodeId>, CommitError> {
         let (batch, nodes, last) = self.batch(&plan);
-        match self.store.commit(batch).await {
-            Ok(()) => {
+        let mut result = self.store.commit(batch).await.map(|()| (nodes, last));
+        if let Err(StoreError::Missing { .. }) = &result
+            && self.drop_vanished(&mut plan).await
+        {
+            let (batch, nodes, last) = self.batch(&plan);
+            result = self.store.commit(batch).await.map(|()| (nodes, last));
+        }
+        match result {
+            Ok((nodes, last)) => {
                 self.last = last;
                 Ok(nodes)
             }
             Err(StoreError::Conflict { .. }) => Err(CommitError::Conflict { fresh: SessionId::from(fresh_id()) }),
             Err(error) => Err(CommitError::Failed(error.to_string())),
         }
+    }
+
+    /// Leaves out the taking of items that are gone, or the session could never go on; says whether there were
+    /// any.
+    async fn drop_vanished(&self, plan: &mut Plan) -> bool {
+        let mut vanished = Vec::new();
+        for op in &plan.ops {
+            let PlanOp::Take { session, item } = op else { continue };
+            let Ok(pending) = self.store.pending(session).await else { return false };
+            if !pending.inbox.iter().any(|there| there.id == *item) {
+                vanished.push(op.clone());
+            }
+        }
+        plan.ops.retain(|op| !vanished.contains(op));
+        !vanished.is_empty()
     }
 
     fn batch(&self, plan: &Plan) -> (Commit, Vec<NodeId>, UnixMs) {
@@ -82,7 +103,7 @@ impl Committer {
         let mut parent = plan.parent;
         let mut nodes = Vec::with_capacity(plan.drafts.len());
         for draft in &plan.drafts {
-            last = self.clock.now().max(last + 1);
+            last = self.clock.now().max(last.saturating_add(1));
             let node = self.node(draft, parent, last, &mut batch);
             parent = Some(node.id);
             nodes.push(node.id);

@@ -169,29 +169,49 @@ impl Engine {
             epoch: epoch.clone(),
         };
         let past = Past::default();
-        let lease = Lease::new(self.store.clone());
+        let lease = Arc::new(Lease::new(self.store.clone()));
         lease.take(&RefName::session(&id)).await?;
         let first = vec![Draft::new(Entry::Session(start))];
         Ok(self.spawn(options, id, past, first, toolbox, epoch, system, lease))
     }
 
     /// Opens a session by its id and goes on from its last node. What a dead process left open is recorded as
-    /// interrupted first. While another living process writes to it, a branch is made instead.
+    /// interrupted first. While a living writer holds it (another process, or a [`Session`] of this one that was
+    /// not [shut down](Session::shutdown)), a branch is made instead and told as [`Trouble::Branched`].
     ///
     /// # Errors
     /// `NoSuchSession`, `BadTool`, `Broken`, `Store`.
     pub async fn open(&self, id: &SessionId, options: SessionOptions) -> Result<Opened, OpenError> {
         let name = RefName::session(id);
-        let lease = Lease::new(self.store.clone());
+        let lease = Arc::new(Lease::new(self.store.clone()));
         if self.store.head(&name).await?.is_none() {
             return Err(OpenError::NoSuchSession(id.to_string()));
         }
+        let toolbox = self.toolbox(&options)?;
         let mine = lease.take(&name).await? == Got::Yes;
-        let Some(head) = self.store.head(&name).await? else {
+        match self.open_leased(id, &name, options, toolbox, lease.clone(), mine).await {
+            Ok(opened) => Ok(opened),
+            Err(error) => {
+                // Or the next try would find the session held by this process.
+                lease.release().await;
+                Err(error)
+            }
+        }
+    }
+
+    async fn open_leased(
+        &self,
+        id: &SessionId,
+        name: &RefName,
+        options: SessionOptions,
+        toolbox: Toolbox,
+        lease: Arc<Lease>,
+        mine: bool,
+    ) -> Result<Opened, OpenError> {
+        let Some(head) = self.store.head(name).await? else {
             return Err(OpenError::NoSuchSession(id.to_string()));
         };
         let mut past = read_past(&*self.store, id, head).await?;
-        let toolbox = self.toolbox(&options)?;
         let mut troubles = Vec::new();
         if mine {
             let mut committer = self.committer(&past, past.epoch.clone(), None);
@@ -284,7 +304,7 @@ impl Engine {
         toolbox: Toolbox,
         epoch: Epoch,
         system: Option<Blob>,
-        lease: Lease,
+        lease: Arc<Lease>,
     ) -> Session {
         let system_text: Arc<str> = system.as_ref().map_or_else(|| "".into(), |blob| system_text(blob).into());
         let committer = self.committer(&past, epoch.clone(), system);
@@ -302,7 +322,7 @@ impl Engine {
             head: past.head,
             has_ref: past.has_ref,
             first,
-            entries: past.entries,
+            messages: past.messages,
             prefix: Prefix { model: options.model, system: system_text, tools: toolbox.specs(), epoch },
             steering: past.steering,
             follow_up: past.follow_up,
@@ -315,7 +335,7 @@ impl Engine {
             caller: Arc::new(caller),
             toolbox: Arc::new(toolbox),
             clock: self.clock.clone(),
-            lease: Arc::new(lease),
+            lease,
         })
     }
 }

@@ -43,7 +43,11 @@ impl Lease {
                     return Ok(Got::Yes);
                 }
                 Err(StoreError::Fenced { owner, .. }) if is_dead(&owner) => {
-                    self.store.lease(name, &Owner(owner), Duration::ZERO).await?;
+                    match self.store.lease(name, &Owner(owner), Duration::ZERO).await {
+                        // Fenced: somebody else was faster, and is met in the next round.
+                        Ok(_) | Err(StoreError::Fenced { .. }) => {}
+                        Err(error) => return Err(error),
+                    }
                 }
                 Err(StoreError::Fenced { owner, .. }) => return Ok(Got::Theirs(owner)),
                 Err(error) => return Err(error),

@@ -8,7 +8,7 @@ use quipu_protocol::{
     StepInfo, StopReason, ToolCall, ToolResultMessage, Trouble, UnixMs, Usage,
 };
 use quipu_store::{Commit, Durability, Op, Step, StepCall, StepState, Store, Until, decode_nodes};
-use quipu_transcript::Decoded;
+use quipu_transcript::{Decoded, message_of};
 
 use crate::commit::{Committer, KeptResult};
 use crate::engine::OpenError;
@@ -19,7 +19,8 @@ use crate::machine::{CommitError, Draft, Plan, PlanOp, Waiting};
 pub(crate) struct Past {
     pub(crate) head: Option<NodeId>,
     pub(crate) has_ref: bool,
-    pub(crate) entries: Vec<Arc<Entry>>,
+    /// The conversation so far.
+    pub(crate) messages: Vec<Arc<Message>>,
     pub(crate) epoch: Epoch,
     pub(crate) system: Option<Blob>,
     pub(crate) last_time: UnixMs,
@@ -28,6 +29,8 @@ pub(crate) struct Past {
     pub(crate) follow_up: Vec<Waiting>,
     /// The calls of the last answer that have no result on the lineage, with their place.
     open_calls: Vec<(usize, ToolCall)>,
+    /// The run of that answer: steps of other runs say nothing about its calls.
+    open_run: Option<RunId>,
 }
 
 pub(crate) async fn read_past(store: &dyn Store, id: &SessionId, head: NodeId) -> Result<Past, OpenError> {
@@ -42,8 +45,13 @@ pub(crate) async fn read_past(store: &dyn Store, id: &SessionId, head: NodeId) -
             Entry::Message(Message::Assistant(answer)) => {
                 past.open_calls = match answer.stop_reason {
                     StopReason::Error | StopReason::Aborted => Vec::new(),
-                    _ => answer.tool_calls().cloned().enumerate().collect(),
+                    StopReason::Stop
+                    | StopReason::Length
+                    | StopReason::ToolUse
+                    | StopReason::Deferred
+                    | StopReason::Pending => answer.tool_calls().cloned().enumerate().collect(),
                 };
+                past.open_run = step.run.clone();
                 if let Some(call) = &step.call {
                     past.last_body = Some(call.body);
                 }
@@ -56,7 +64,7 @@ pub(crate) async fn read_past(store: &dyn Store, id: &SessionId, head: NodeId) -
             Entry::Message(Message::User(_)) => past.open_calls.clear(),
             Entry::Message(_) | Entry::Meta(_) => {}
         }
-        past.entries.push(Arc::new(entry));
+        past.messages.extend(message_of(&entry).map(|message| Arc::new(message.into_owned())));
     }
     if let Some(system) = past.epoch.system {
         past.system = store.blobs(&[system]).await?.into_iter().flatten().next();
@@ -92,7 +100,8 @@ pub(crate) async fn recover(
     let mut interrupted = Vec::new();
     let mut drafts = Vec::new();
     for (slot, call) in std::mem::take(&mut past.open_calls) {
-        let step = pending.steps.iter().find(|step| is_slot(&step.call, slot));
+        let ours = |step: &&Step| Some(&step.run) == past.open_run.as_ref() && is_slot(&step.call, slot);
+        let step = pending.steps.iter().find(ours);
         drafts.push(result_draft(&call, step, now));
         if !step.is_some_and(|step| step.state == StepState::Done) {
             interrupted.push((call.name, call.id));
@@ -115,6 +124,7 @@ pub(crate) async fn recover(
         drafts,
     };
     let entries: Vec<Arc<Entry>> = plan.drafts.iter().map(|draft| draft.entry.clone()).collect();
+    let last_body = plan.drafts.iter().rev().find_map(|draft| Some(draft.step.call.as_ref()?.body));
     let nodes = committer.commit(plan).await.map_err(|error| OpenError::Broken {
         session: id.clone(),
         why: match error {
@@ -124,7 +134,8 @@ pub(crate) async fn recover(
     })?;
     past.head = nodes.last().copied().or(past.head);
     past.last_time = committer.last_time();
-    past.entries.extend(entries);
+    past.last_body = last_body.or(past.last_body);
+    past.messages.extend(entries.iter().filter_map(|entry| message_of(entry)).map(|one| Arc::new(one.into_owned())));
     if interrupted.is_empty() && !model_call {
         return Ok(Vec::new());
     }

@@ -96,18 +96,26 @@ impl Provider for Script {
     fn send(&self, call: Call) -> BoxFuture<'_, CallEnd> {
         async move {
             let answer = self.answer(&call.request);
+            let sent = async {
+                if let Ok(message) = &answer {
+                    // Nobody listens only when the session is being closed.
+                    drop(stream(&call, message).await);
+                }
+            };
+            let stopped = tokio::select! {
+                biased;
+                () = call.cancel.cancelled() => true,
+                () = sent => false,
+            };
+            let answer = if stopped { Err(ModelError::new(ModelErrorKind::Aborted, "aborted")) } else { answer };
             let error = answer.as_ref().err().cloned();
             let at = crate::Clock::now(&crate::SystemClock);
             let attempt = Attempt { at, error: error.as_ref().map(|error| error.kind), status: None };
             let message = answer.unwrap_or_else(|error| AssistantMessage {
-                stop_reason: StopReason::Error,
+                stop_reason: if stopped { StopReason::Aborted } else { StopReason::Error },
                 error_message: Some(error.message),
                 ..blank(&call.request)
             });
-            if error.is_none() {
-                // Nobody listens only when the session is being closed.
-                drop(stream(&call, &message).await);
-            }
             CallEnd { message, error, attempts: vec![attempt], unknown: Vec::new() }
         }
         .boxed()

@@ -4,10 +4,12 @@ use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures_util::future::select_all;
 use quipu_protocol::{
-    Ack, Command, Envelope, Event, Input as Said, Message, Outcome, Part, RunId, When,
+    Ack, Answer, AskId, Command, Envelope, Event, Input as Said, Message, Outcome, Part, RunId, When,
 };
 use quipu_providers::CallEvent;
+use quipu_seal::Sealer;
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::task::{JoinHandle, JoinSet};
 use tokio_util::sync::CancellationToken;
@@ -37,7 +39,7 @@ pub(crate) struct Parts {
 
 enum Mail {
     Command(Command, oneshot::Sender<Result<Ack, Refused>>),
-    Subscribe(Subscriber),
+    Subscribe(Subscriber, oneshot::Sender<View>),
 }
 
 /// A session at work. Dropping it stops the session: what runs is cancelled, and every step that was
@@ -47,6 +49,7 @@ pub struct Session {
     mail: mpsc::Sender<Mail>,
     view: watch::Receiver<View>,
     cwd: std::path::PathBuf,
+    sealer: Arc<Sealer>,
     task: Option<JoinHandle<()>>,
     stop: CancellationToken,
 }
@@ -57,15 +60,28 @@ impl Session {
         let (view_tx, view) = watch::channel(view_of(&parts.machine));
         let stop = CancellationToken::new();
         let cwd = parts.toolbox.cwd.clone();
+        let sealer = parts.toolbox.sealer.clone();
         let task = tokio::spawn(Task::new(parts, inbox, view_tx, stop.clone()).serve());
-        Self { mail, view, cwd, task: Some(task), stop }
+        Self { mail, view, cwd, sealer, task: Some(task), stop }
     }
 
     /// Sends a command. Resolves when it is accepted and durable, not when it is done.
     ///
     /// # Errors
     /// [`Refused`] says why; nothing happened then.
-    pub async fn send(&self, command: Command) -> Result<Ack, Refused> {
+    pub async fn send(&self, mut command: Command) -> Result<Ack, Refused> {
+        // Here and not in the task, which must not be held up by a large message.
+        match &mut command {
+            Command::Prompt { input, .. } => seal_content(&mut input.0, &self.sealer),
+            Command::Answer { answer: Answer::Deny { reason: Some(reason) }, .. } => {
+                *reason = self.sealer.seal(reason).into_owned();
+            }
+            Command::Answer { .. }
+            | Command::Continue
+            | Command::Unqueue { .. }
+            | Command::Abort(_)
+            | Command::Close => {}
+        }
         let (reply, answer) = oneshot::channel();
         self.mail.send(Mail::Command(command, reply)).await.map_err(|_| Refused::Closed)?;
         answer.await.unwrap_or(Err(Refused::Closed))
@@ -103,7 +119,7 @@ impl Session {
         self.send(Command::Abort(Part::Run)).await.map(|_| ())
     }
 
-    /// Listens to events from now on.
+    /// Listens to events from now on; the view is how things stood before the first of them.
     ///
     /// # Errors
     /// `Closed`.
@@ -122,8 +138,9 @@ impl Session {
 
     async fn listen(&self, delivery: Delivery, answers: bool) -> Result<(View, Events), Refused> {
         let (subscriber, events) = Subscriber::new(delivery, answers);
-        self.mail.send(Mail::Subscribe(subscriber)).await.map_err(|_| Refused::Closed)?;
-        Ok((self.view(), events))
+        let (reply, view) = oneshot::channel();
+        self.mail.send(Mail::Subscribe(subscriber, reply)).await.map_err(|_| Refused::Closed)?;
+        Ok((view.await.map_err(|_| Refused::Closed)?, events))
     }
 
     /// The directory that it works in.
@@ -159,7 +176,8 @@ impl Session {
         Ok((outcome, text))
     }
 
-    /// Aborts what runs and waits until it is recorded; after 8 seconds, what still runs is killed.
+    /// Aborts what runs and waits until it is recorded and every lossless subscriber has its events; after 8
+    /// seconds of either, what still runs is killed and what nobody reads is dropped.
     pub async fn shutdown(mut self) {
         let Some(task) = self.task.take() else { return };
         let close = async {
@@ -212,6 +230,8 @@ struct Task {
     seq: u64,
     call: Option<CancellationToken>,
     tools: HashMap<usize, CancellationToken>,
+    /// The deadlines of open questions.
+    asks: HashMap<AskId, CancellationToken>,
     root: CancellationToken,
     view: watch::Sender<View>,
     done: bool,
@@ -247,6 +267,7 @@ impl Task {
             seq: 0,
             call: None,
             tools: HashMap::new(),
+            asks: HashMap::new(),
             root,
             view,
             done: false,
@@ -259,19 +280,24 @@ impl Task {
         let mut keep_lease = tokio::time::interval(crate::owner::RENEW);
         keep_lease.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
         while !self.done {
-            let behind = self.subscribers.iter().position(Subscriber::is_behind);
+            self.count_answerers();
+            let behind = self.subscribers.iter().any(Subscriber::is_behind);
+            // A call that was stopped ends whoever reads.
+            let flows = !behind || self.call.as_ref().is_some_and(CancellationToken::is_cancelled);
+            let waiting: Vec<_> = self.subscribers.iter().filter(|one| one.wants_room()).collect();
             let room = async {
-                match behind {
-                    Some(at) => self.subscribers[at].room().await,
-                    None => std::future::pending().await,
+                if waiting.is_empty() {
+                    return std::future::pending().await;
                 }
+                drop(select_all(waiting.into_iter().map(|one| Box::pin(one.room()))).await);
             };
             let plans = self.plans.clone();
+            let answerers: Vec<_> = self.subscribers.iter().filter(|one| one.answers).collect();
             let answerer_left = async {
-                match self.subscribers.iter().find(|one| one.answers) {
-                    Some(one) => one.closed().await,
-                    None => std::future::pending().await,
+                if answerers.is_empty() {
+                    return std::future::pending().await;
                 }
+                drop(select_all(answerers.into_iter().map(|one| Box::pin(one.closed()))).await);
             };
             tokio::select! {
                 biased;
@@ -281,26 +307,26 @@ impl Task {
                         permit.send(plan);
                     }
                 }
-                () = answerer_left => {
-                    self.subscribers.retain(Subscriber::is_open);
-                    self.count_answerers();
-                }
+                // Counted in the next round.
+                () = answerer_left => self.subscribers.retain(Subscriber::is_open),
                 _ = keep_lease.tick() => self.renew(),
                 mail = self.mail.recv() => match mail {
                     Some(mail) => self.mail(mail),
                     None => break,
                 },
                 () = room => self.subscribers.iter_mut().for_each(Subscriber::flush),
-                Some((run, event)) = self.stream.recv(), if behind.is_none() => {
+                Some((run, event)) = self.stream.recv(), if flows => {
                     self.take(Input::Call { run, event });
                 }
-                Some(input) = self.inputs.recv(), if behind.is_none() && self.ended.is_none() => match input {
+                Some(input) = self.inputs.recv() => match input {
                     // Its events were sent before it, on the channel beside this one.
                     Input::CallEnded { .. } => self.ended = Some(input),
+                    // A newer one follows, and the result holds all.
+                    Input::ToolOutput { .. } if behind => {}
                     input => self.take(input),
                 },
                 // Nothing is left in the stream: now the call has ended for the machine, too.
-                () = std::future::ready(()), if behind.is_none() && self.ended.is_some() => {
+                () = std::future::ready(()), if flows && self.ended.is_some() => {
                     if let Some(input) = self.ended.take() {
                         self.take(input);
                     }
@@ -316,16 +342,25 @@ impl Task {
                 _ = drain(&mut self.inputs) => {}
             }
         }
-        self.flush_all().await;
-        self.lease.release().await;
         // Committing goes on until what was queued is written; calls and tools see their token and end.
         drop(self.plans);
         drop(self.stream);
         self.inputs.close();
-        let rest = async { while self.effects.join_next().await.is_some() {} };
+        let effects = async { while self.effects.join_next().await.is_some() {} };
+        let read = async {
+            for subscriber in &mut self.subscribers {
+                while subscriber.wants_room() {
+                    subscriber.room().await;
+                    subscriber.flush();
+                }
+            }
+        };
+        let rest = async { tokio::join!(effects, read) };
         if tokio::time::timeout(SHUTDOWN, rest).await.is_err() {
             self.effects.abort_all();
         }
+        // Last, so that whoever takes the session over finds it at rest.
+        drop(tokio::time::timeout(SHUTDOWN, self.lease.release()).await);
     }
 
     fn renew(&mut self) {
@@ -334,25 +369,20 @@ impl Task {
         self.effects.spawn(async move { lease.hold(&name).await });
     }
 
-    async fn flush_all(&mut self) {
-        for subscriber in &mut self.subscribers {
-            while subscriber.is_behind() {
-                subscriber.room().await;
-                subscriber.flush();
-            }
-        }
-    }
-
     fn mail(&mut self, mail: Mail) {
         match mail {
-            Mail::Subscribe(subscriber) => {
+            Mail::Subscribe(subscriber, view) => {
                 self.subscribers.push(subscriber);
                 self.count_answerers();
+                // Who went away again is seen at the next event.
+                drop(view.send(view_of(&self.machine)));
             }
-            Mail::Command(mut command, reply) => {
-                if let Command::Prompt { input, .. } = &mut command {
-                    seal_content(&mut input.0, &self.toolbox.sealer);
-                }
+            Mail::Command(Command::Prompt { .. } | Command::Continue | Command::Unqueue { .. }, reply)
+                if self.subscribers.iter().any(Subscriber::is_stuck) =>
+            {
+                drop(reply.send(Err(Refused::Behind)));
+            }
+            Mail::Command(command, reply) => {
                 self.next_reply += 1;
                 let id = ReplyId(self.next_reply);
                 self.replies.insert(id, reply);
@@ -386,7 +416,14 @@ impl Task {
 
     fn perform(&mut self, effect: Effect) {
         match effect {
-            Effect::Emit { event, run } => self.emit(event, run),
+            Effect::Emit { event, run } => {
+                if let Event::AskClosed { ask, .. } = &event
+                    && let Some(deadline) = self.asks.remove(ask)
+                {
+                    deadline.cancel();
+                }
+                self.emit(event, run);
+            }
             Effect::Reply(id, result) => {
                 if let Some(reply) = self.replies.remove(&id) {
                     // The sender may have gone; the command was carried out all the same.
@@ -433,11 +470,12 @@ impl Task {
                 }
             }
             Effect::AskDeadline { ask, after } => {
-                let (input, root) = (self.input.clone(), self.root.clone());
+                let (input, closed) = (self.input.clone(), self.root.child_token());
+                self.asks.insert(ask.clone(), closed.clone());
                 self.effects.spawn(async move {
                     tokio::select! {
                         () = tokio::time::sleep(after) => drop(input.send(Input::AskExpired { ask }).await),
-                        () = root.cancelled() => {}
+                        () = closed.cancelled() => {}
                     }
                 });
             }

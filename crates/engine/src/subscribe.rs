@@ -9,12 +9,20 @@ use tokio::sync::mpsc;
 /// Events that a subscriber can be behind before something happens.
 const SLOTS: usize = 256;
 
+/// Events that a lossless subscriber can be behind before commands that begin something are refused.
+const BACKLOG: usize = 4096;
+/// Free slots at which a live subscriber that lost events is sent events again.
+const CAUGHT_UP: usize = SLOTS / 2;
+
 /// What happens to a subscriber that is slow.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Delivery {
-    /// Gets every event; when it is 256 behind, the model's stream waits for it. Commands still run.
+    /// Gets every event; when it is 256 behind, the model's stream waits for it. Commands still run, and so does
+    /// what is under way beside the stream; when it is thousands behind, nothing new is begun
+    /// ([`Refused::Behind`](crate::Refused::Behind)).
     Lossless,
-    /// Never holds up a run; what it missed is counted in [`Event::Lagged`].
+    /// Never holds up a run; what it missed is counted in [`Event::Lagged`], sent when it has caught up.
+    /// [`Session::view`](crate::Session::view) then says where the session stands.
     Live,
 }
 
@@ -48,14 +56,18 @@ pub(crate) struct Subscriber {
     tx: mpsc::Sender<Arc<Envelope>>,
     delivery: Delivery,
     pub(crate) answers: bool,
+    /// Of a lossless one: what did not fit. Bounded, since the model's stream waits while there is any, and new
+    /// work is refused beyond [`BACKLOG`].
     backlog: VecDeque<Arc<Envelope>>,
+    /// Of a live one: how many it lost since it was last told, and the last of them.
     missed: u64,
+    last_missed: Option<Arc<Envelope>>,
 }
 
 impl Subscriber {
     pub(crate) fn new(delivery: Delivery, answers: bool) -> (Self, Events) {
         let (tx, rx) = mpsc::channel(SLOTS);
-        (Self { tx, delivery, answers, backlog: VecDeque::new(), missed: 0 }, Events { rx })
+        (Self { tx, delivery, answers, backlog: VecDeque::new(), missed: 0, last_missed: None }, Events { rx })
     }
 
     /// Whether someone still listens.
@@ -73,6 +85,16 @@ impl Subscriber {
         !self.backlog.is_empty() && self.is_open()
     }
 
+    /// Whether it is so far behind that nothing new should begin.
+    pub(crate) fn is_stuck(&self) -> bool {
+        self.backlog.len() >= BACKLOG && self.is_open()
+    }
+
+    /// Whether something is kept for it until there is room.
+    pub(crate) fn wants_room(&self) -> bool {
+        (self.missed > 0 || !self.backlog.is_empty()) && self.is_open()
+    }
+
     pub(crate) fn send(&mut self, envelope: &Arc<Envelope>) {
         match self.delivery {
             Delivery::Lossless => {
@@ -80,19 +102,30 @@ impl Subscriber {
                 self.flush();
             }
             Delivery::Live => {
-                if self.missed > 0 && self.tx.capacity() >= 2 {
-                    let event = Event::Lagged { missed: std::mem::take(&mut self.missed) };
-                    let lagged = Arc::new(Envelope { event, ..Envelope::clone(envelope) });
-                    // There is room for two.
-                    self.missed += u64::from(self.tx.try_send(lagged).is_err());
+                self.tell_lag();
+                if self.missed > 0 || self.tx.try_send(envelope.clone()).is_err() {
+                    self.missed += 1;
+                    self.last_missed = Some(envelope.clone());
                 }
-                self.missed += u64::from(self.missed > 0 || self.tx.try_send(envelope.clone()).is_err());
             }
+        }
+    }
+
+    /// Tells a live one what it lost, once it has room for much more than that.
+    fn tell_lag(&mut self) {
+        if self.missed == 0 || self.tx.capacity() < CAUGHT_UP {
+            return;
+        }
+        if let Some(last) = self.last_missed.take() {
+            let event = Event::Lagged { missed: std::mem::take(&mut self.missed) };
+            // There is room.
+            drop(self.tx.try_send(Arc::new(Envelope { event, ..Envelope::clone(&last) })));
         }
     }
 
     /// Moves what fits out of the backlog.
     pub(crate) fn flush(&mut self) {
+        self.tell_lag();
         while let Some(envelope) = self.backlog.pop_front() {
             if let Err(error) = self.tx.try_send(envelope) {
                 match error {
@@ -104,9 +137,13 @@ impl Subscriber {
         }
     }
 
-    /// Resolves when there is room for one more, or nobody listens.
+    /// Resolves when there is room, or nobody listens.
     pub(crate) async fn room(&self) {
-        // The permit is given back at once: `flush` takes what fits.
-        drop(self.tx.reserve().await);
+        let slots = match self.delivery {
+            Delivery::Lossless => 1,
+            Delivery::Live => CAUGHT_UP,
+        };
+        // The permits are given back at once: `flush` takes what fits.
+        drop(self.tx.reserve_many(slots).await);
     }
 }

@@ -1,11 +1,13 @@
 //! Tools as effects: looked up, validated, approved; then run on the true values and sealed.
 
 use std::collections::HashMap;
+use std::panic::AssertUnwindSafe;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use quipu_protocol::{Json, RunId, ToolCall, ToolResultMessage, ToolSpec};
+use futures_util::FutureExt as _;
+use quipu_protocol::{Content, Json, RunId, ToolCall, ToolResultMessage, ToolSpec};
 use quipu_seal::Sealer;
 use quipu_tools::{Invocation, Tool, ToolContext, ToolOutput, Touches};
 use tokio::sync::mpsc;
@@ -20,6 +22,11 @@ use crate::policy::{Decision, Policy, Proposal};
 const GRACE: Duration = Duration::from_secs(5);
 /// Bytes of a file that are read to learn a secret that a placeholder stands for.
 const LEARN_LIMIT: u64 = 16 << 20;
+
+/// Bytes of one result at most, text, images and details together.
+const RESULT_LIMIT: usize = 64 << 20;
+/// The model is told this when a tool panicked.
+const BROKE_DOWN: &str = "The tool failed inside, and whether it took effect is unknown. This is a bug of the tool.";
 
 /// The tools of a session and what they may use.
 pub(crate) struct Toolbox {
@@ -92,7 +99,7 @@ impl Toolbox {
         let started = self.clock.now();
         let watch = Instant::now();
         let output = self.output(&run, slot, &call, cancel, outputs).await;
-        let ToolOutput { mut content, details, is_error, terminate } = output;
+        let ToolOutput { mut content, details, is_error, terminate } = limited(output);
         seal_content(&mut content, &self.sealer);
         let details = details.map(|details| self.sealer.seal_json(&details));
         let done = Done {
@@ -135,13 +142,14 @@ impl Toolbox {
             Err(text) => return ToolOutput::error(text),
         };
         let call = Invocation { id: call.id.clone(), args };
-        let work = tool.run(call, &cx);
+        // A tool that breaks down must not leave the run waiting for ever.
+        let work = AssertUnwindSafe(async { tool.run(call, &cx).await }).catch_unwind();
         let overdue = async {
             cancel.cancelled().await;
             tokio::time::sleep(GRACE).await;
         };
         tokio::select! {
-            output = work => output,
+            output = work => output.unwrap_or_else(|_| ToolOutput::error(BROKE_DOWN)),
             () = overdue => ToolOutput::error("Operation aborted (the tool did not stop in time and was dropped)"),
         }
     }
@@ -173,6 +181,25 @@ impl Toolbox {
         // A file that cannot be read teaches nothing; the placeholder then stays unresolved and the call says so.
         drop(read.await);
     }
+}
+
+/// The output, or an error in its place: one that the store refuses would stop the session for good.
+fn limited(output: ToolOutput) -> ToolOutput {
+    let block = |block: &Content| match block {
+        Content::Text(text) => text.text.len(),
+        Content::Image(image) => image.data.len(),
+        Content::Thinking(thinking) => thinking.thinking.len(),
+        Content::ToolCall(call) => call.arguments.get().len(),
+        Content::Other(json) => json.get().len(),
+    };
+    let bytes = output.content.iter().map(block).sum::<usize>()
+        + output.details.as_ref().map_or(0, |details| details.get().len());
+    if bytes <= RESULT_LIMIT {
+        return output;
+    }
+    ToolOutput::error(format!(
+        "The tool ran and returned {bytes} bytes. At most {RESULT_LIMIT} are kept, so the result was left out."
+    ))
 }
 
 /// What a toolbox is made of.

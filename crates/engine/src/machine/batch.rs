@@ -32,6 +32,11 @@ pub(super) struct Batch {
     pub(super) slots: Vec<Slot>,
 }
 
+/// Calls of one answer that are run; those beyond are refused.
+pub(super) const CALLS: usize = 256;
+/// Calls that run at one time; the next one starts when one of them is done.
+const PARALLEL: usize = 32;
+
 impl Batch {
     /// The calls that can start now: no earlier unfinished call touches what they touch.
     pub(super) fn startable(&self) -> Vec<usize> {
@@ -40,7 +45,11 @@ impl Batch {
                 .iter()
                 .any(|earlier| !earlier.is_done() && conflict(&earlier.touches, &self.slots[at].touches))
         };
-        (0..self.slots.len()).filter(|&at| matches!(self.slots[at].state, State::Ready) && !waits(at)).collect()
+        let running = self.slots.iter().filter(|slot| matches!(slot.state, State::Running)).count();
+        (0..self.slots.len())
+            .filter(|&at| matches!(self.slots[at].state, State::Ready) && !waits(at))
+            .take(PARALLEL.saturating_sub(running))
+            .collect()
     }
 
     pub(super) fn all_done(&self) -> bool {
@@ -94,6 +103,15 @@ pub(super) fn step_key(turn: u32, slot: usize) -> String {
 
 /// The model is told this when its call was stopped before it ran.
 pub(super) const ABORTED: &str = "Operation aborted";
+
+/// The model is told this when a policy or a tool broke down over its call.
+pub(super) const NOT_PREPARED: &str =
+    "The call was not run: checking it failed inside. This is a bug of the tool or of the policy.";
+
+/// The model is told this when it made more calls at once than are run.
+pub(super) fn too_many() -> String {
+    format!("The call was not run: an answer may hold at most {CALLS} calls. Make it again in the next answer.")
+}
 
 /// The model is told this when nobody could be asked.
 pub(super) fn nobody_to_ask(question: &str) -> String {

@@ -2,8 +2,13 @@
 
 use quipu_protocol::{Ack, Answer, AskId, Command, Content, Event, Message, Part, RunId, When};
 
+use quipu_transcript::{message_of, project_messages};
+
 use super::batch::{self, State, refusal, step_key};
 use super::{CommitError, Done, Effect, Fresh, Machine, Phase, Plan, PlanOp, Queue, Refused, ReplyId, Run, Tag, Waiting};
+
+/// Messages that wait in the queues at most.
+const WAITING: usize = 256;
 
 impl Machine {
     pub(super) fn command(&mut self, command: Command, reply: ReplyId, fresh: Fresh) {
@@ -14,13 +19,19 @@ impl Machine {
             Command::Prompt { input, .. } if is_empty(&input) => {
                 self.out.push(Effect::Reply(reply, Err(Refused::Empty)));
             }
-            Command::Prompt { input, .. } if self.run.is_none() => self.start(Some(input), reply, fresh.run),
+            Command::Prompt { input, .. } if self.run.is_none() => {
+                self.start(Some(input), Queue::Steering, reply, fresh.run);
+            }
             Command::Prompt { when: When::Now, .. } => self.out.push(Effect::Reply(reply, Err(Refused::Busy))),
+            Command::Prompt { .. } if self.waiting() + self.arriving >= WAITING => {
+                self.out.push(Effect::Reply(reply, Err(Refused::QueueFull)));
+            }
             Command::Prompt { input, when } => {
                 let item = Waiting { id: fresh.item, session: self.session.clone(), input };
                 let follow_up = when == When::FollowUp;
                 let queue = if follow_up { Queue::FollowUp } else { Queue::Steering };
                 let op = PlanOp::Put { queue, item: item.clone() };
+                self.arriving += 1;
                 self.side_commit(Tag::Queue { reply, item, follow_up }, vec![op], true);
             }
             Command::Continue => self.go_on(reply, fresh.run),
@@ -30,8 +41,14 @@ impl Machine {
                     let wanted = |item: &mut Waiting| items.is_empty() || items.contains(&item.id);
                     taken.extend(list.extract_if(.., wanted).map(|item| (queue, item)));
                 }
-                let take = |item: &Waiting| PlanOp::Take { session: item.session.clone(), item: item.id.clone() };
-                let ops = taken.iter().map(|(_, item)| take(item)).collect();
+                let mut ops = Vec::new();
+                for (_, item) in &taken {
+                    ops.push(PlanOp::Take { session: item.session.clone(), item: item.id.clone() });
+                    // It may be on its way to a branch.
+                    if item.session != self.session {
+                        ops.push(PlanOp::Take { session: self.session.clone(), item: item.id.clone() });
+                    }
+                }
                 let items = taken;
                 self.side_commit(Tag::Unqueue { reply, items }, ops, false);
             }
@@ -62,9 +79,9 @@ impl Machine {
         }
     }
 
-    fn start(&mut self, input: Option<quipu_protocol::Input>, reply: ReplyId, run: RunId) {
+    fn start(&mut self, input: Option<quipu_protocol::Input>, from: Queue, reply: ReplyId, run: RunId) {
         let mut drafts: Vec<_> = input.map(|input| super::user_draft(input, self.now)).into_iter().collect();
-        let (queued, ops) = self.drain(Queue::Steering);
+        let (queued, ops) = self.drain(from);
         drafts.extend(queued);
         self.run = Some(Run { id: run, turn: 0, cost: 0.0, aborting: false, phase: Phase::Saying });
         self.commit(Tag::Start { reply: Some(reply) }, drafts, ops, true);
@@ -74,21 +91,20 @@ impl Machine {
         if self.run.is_some() {
             return self.out.push(Effect::Reply(reply, Err(Refused::Busy)));
         }
-        let conversation = quipu_transcript::project(self.entries.iter().map(|entry| &**entry));
+        let unsaved = self.unsaved.iter().filter_map(|draft| message_of(&draft.entry)).map(super::shared);
+        let conversation = project_messages(self.messages.iter().cloned().chain(unsaved));
         let answered = !matches!(conversation.last().map(|m| &**m), Some(Message::User(_) | Message::ToolResult(_)));
         if answered && self.waiting() == 0 {
             return self.out.push(Effect::Reply(reply, Err(Refused::NothingToContinue)));
         }
-        if answered && self.steering.is_empty() {
-            let next = self.follow_up.remove(0);
-            self.steering.push(next);
-        }
-        self.start(None, reply, run);
+        let from = if answered && self.steering.is_empty() { Queue::FollowUp } else { Queue::Steering };
+        self.start(None, from, reply, run);
     }
 
     // Commits that add no node: they do not touch the ref, so they may overlap with one that does.
 
     pub(super) fn side_commit(&mut self, tag: Tag, ops: Vec<PlanOp>, power: bool) {
+        self.beside += 1;
         let plan =
             Plan { session: self.session.clone(), expect: None, parent: None, drafts: Vec::new(), carried: 0, ops, power };
         self.out.push(Effect::Commit { tag, plan });
@@ -99,6 +115,10 @@ impl Machine {
             CommitError::Failed(text) => text,
             CommitError::Conflict { .. } => "the session was moved by another program; try again".into(),
         });
+        self.beside = self.beside.saturating_sub(1);
+        if let Tag::Queue { .. } = tag {
+            self.arriving = self.arriving.saturating_sub(1);
+        }
         match tag {
             Tag::Queue { reply, item, follow_up } => match result {
                 Err(text) => self.out.push(Effect::Reply(reply, Err(Refused::Store(text)))),
@@ -117,10 +137,10 @@ impl Machine {
                 let answer = match result {
                     Ok(()) => Ok(Ack::Unqueued(items.into_iter().map(|(_, item)| item.input).collect())),
                     Err(text) => {
-                        for (queue, item) in items {
+                        for (queue, item) in items.into_iter().rev() {
                             match queue {
-                                Queue::Steering => self.steering.push(item),
-                                Queue::FollowUp => self.follow_up.push(item),
+                                Queue::Steering => self.steering.insert(0, item),
+                                Queue::FollowUp => self.follow_up.insert(0, item),
                             }
                         }
                         Err(Refused::Store(text))
@@ -146,6 +166,7 @@ impl Machine {
             }
             Tag::Start { .. } | Tag::Assistant | Tag::Results | Tag::Between => {}
         }
+        self.stop_if_closing();
     }
 
     fn start_queued(&mut self, run: RunId) {
@@ -162,7 +183,7 @@ impl Machine {
         run.aborting = true;
         match &run.phase {
             // The commit under way decides; what follows it sees `aborting`.
-            Phase::Saying | Phase::Answered { .. } | Phase::Results(_) => {}
+            Phase::Saying | Phase::Answered(_) | Phase::Results(_) => {}
             Phase::Calling { .. } => self.out.push(Effect::CancelCall),
             Phase::Tools(batch) => {
                 for slot in 0..batch.slots.len() {

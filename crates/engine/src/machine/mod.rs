@@ -19,7 +19,8 @@ use quipu_protocol::{
     Trouble, UnixMs,
 };
 use quipu_providers::{CallEnd, CallEvent};
-use quipu_transcript::project;
+use quipu_tools::Touches;
+use quipu_transcript::{message_of, project_messages};
 
 use batch::{Batch, Slot, State, Subject, refusal, step_key};
 pub use types::Refused;
@@ -53,7 +54,8 @@ pub(crate) struct Start {
     pub(crate) has_ref: bool,
     /// Committed with the next commit, before anything else: the session node, a new epoch.
     pub(crate) first: Vec<Draft>,
-    pub(crate) entries: Vec<Arc<Entry>>,
+    /// The conversation so far.
+    pub(crate) messages: Vec<Arc<Message>>,
     pub(crate) prefix: Prefix,
     pub(crate) steering: Vec<Waiting>,
     pub(crate) follow_up: Vec<Waiting>,
@@ -75,11 +77,23 @@ enum Phase {
     /// A model call is under way.
     Calling { message: Option<MessageId>, attempt: u32 },
     /// The answer is being committed; its calls are being prepared.
-    Answered { message: MessageId, answer: Arc<Message>, error: Option<ModelError>, prepared: Vec<Prepared>, waiting: bool, kept: bool },
+    Answered(Answered),
     /// Tools run.
     Tools(Batch),
     /// The results are being committed.
     Results(Batch),
+}
+
+struct Answered {
+    message: MessageId,
+    answer: Arc<Message>,
+    /// The calls that want an answer; none when the model's turn failed.
+    calls: Vec<ToolCall>,
+    error: Option<ModelError>,
+    prepared: Vec<Prepared>,
+    /// The calls are still being prepared.
+    waiting: bool,
+    kept: bool,
 }
 
 /// The session machine. See the module.
@@ -88,13 +102,20 @@ pub(crate) struct Machine {
     cwd: String,
     head: Option<NodeId>,
     has_ref: bool,
-    entries: Vec<Arc<Entry>>,
+    /// Shared with every request, so that a turn copies none of them.
+    messages: Vec<Arc<Message>>,
     prefix: Prefix,
     run: Option<Run>,
     steering: Vec<Waiting>,
     follow_up: Vec<Waiting>,
     /// Entries whose commit failed, or that wait for the first commit; they go before the next one.
     unsaved: Vec<Draft>,
+    /// Rows of steps that those entries replace; removed with them.
+    owed: Vec<PlanOp>,
+    /// Commits without nodes that are under way.
+    beside: usize,
+    /// Items among them that will wait in a queue.
+    arriving: usize,
     /// The commit of nodes that is under way, to be made again on a branch.
     committing: Option<Plan>,
     /// The queued item that the commit under way takes.
@@ -115,12 +136,15 @@ impl Machine {
             cwd: start.cwd,
             head: start.head,
             has_ref: start.has_ref,
-            entries: start.entries,
+            messages: start.messages,
             prefix: start.prefix,
             run: None,
             steering: start.steering,
             follow_up: start.follow_up,
             unsaved: start.first,
+            owed: Vec::new(),
+            beside: 0,
+            arriving: 0,
             committing: None,
             drained: None,
             askers: 0,
@@ -166,11 +190,13 @@ impl Machine {
             Input::Prepared { run, calls } if self.is_current(&run) => self.prepared(calls),
             Input::Call { run, event } if self.is_current(&run) => self.call_event(event),
             Input::CallEnded { run, end, record } if self.is_current(&run) => self.call_ended(*end, record),
+            Input::CallUnrecorded { run, error } if self.is_current(&run) => self.call_unrecorded(error),
             Input::ToolOutput { run, slot, tail } if self.is_current(&run) => self.tool_output(slot, tail),
             Input::ToolDone { run, slot, done } if self.is_current(&run) => self.tool_done(slot, *done),
             Input::Prepared { .. }
             | Input::Call { .. }
             | Input::CallEnded { .. }
+            | Input::CallUnrecorded { .. }
             | Input::ToolOutput { .. }
             | Input::ToolDone { .. } => {}
         }
@@ -197,13 +223,15 @@ impl Machine {
         let mut all = std::mem::take(&mut self.unsaved);
         let carried = all.len();
         all.extend(drafts);
+        let mut all_ops = std::mem::take(&mut self.owed);
+        all_ops.extend(ops);
         let plan = Plan {
             session: self.session.clone(),
             expect: if self.has_ref { self.head } else { None },
             parent: self.head,
             drafts: all,
             carried,
-            ops,
+            ops: all_ops,
             power,
         };
         self.committing = Some(plan.clone());
@@ -218,9 +246,10 @@ impl Machine {
         match result {
             Ok(nodes) => {
                 self.head = nodes.last().copied().or(self.head);
-                self.has_ref = true;
+                self.has_ref |= !nodes.is_empty();
                 self.drained = None;
-                self.entries.extend(plan.drafts.iter().map(|draft| draft.entry.clone()));
+                self.messages.extend(plan.drafts.iter().filter_map(|draft| message_of(&draft.entry)).map(shared));
+                self.settle_moved_items(&plan);
                 self.kept(&tag, &plan, &nodes);
             }
             Err(CommitError::Conflict { fresh }) => self.branch(tag, plan, fresh),
@@ -228,20 +257,39 @@ impl Machine {
         }
     }
 
-    /// Another process went on with this session: what we have becomes a session of its own.
+    /// Another process went on with this session: what we have becomes a session of its own, with what waits.
     fn branch(&mut self, tag: Tag, mut plan: Plan, fresh: SessionId) {
         let old = std::mem::replace(&mut self.session, fresh.clone());
+        if !self.has_ref {
+            // The name was taken before our first commit: what would have begun under it begins under the new one.
+            let before = plan.drafts.len();
+            plan.drafts.retain(|draft| !matches!(&*draft.entry, Entry::Session(start) if start.session == old));
+            plan.carried -= before - plan.drafts.len();
+        }
         let session = SessionStart {
             session: fresh.clone(),
             cwd: self.cwd.clone(),
             agent: crate::AGENT.into(),
-            parent_session: Some(old.clone()),
+            parent_session: plan.parent.map(|_| old.clone()),
             epoch: self.prefix.epoch.clone(),
         };
         plan.drafts.insert(0, Draft::new(Entry::Session(session)));
         plan.carried += 1;
         plan.session = fresh.clone();
         plan.expect = None;
+        // A branch of a branch takes along from where the items are, not from where they would have gone.
+        let moves: Vec<_> = plan.ops.iter().filter_map(PlanOp::put_item).cloned().collect();
+        plan.ops.retain(|op| match op {
+            PlanOp::Put { .. } => false,
+            PlanOp::Take { item, .. } => !moves.contains(item),
+            PlanOp::Announce { .. } | PlanOp::Keep { .. } | PlanOp::Forget { .. } => true,
+        });
+        for (queue, list) in [(Queue::Steering, &self.steering), (Queue::FollowUp, &self.follow_up)] {
+            for item in list {
+                plan.ops.push(PlanOp::Take { session: item.session.clone(), item: item.id.clone() });
+                plan.ops.push(PlanOp::Put { queue, item: Waiting { session: fresh.clone(), ..item.clone() } });
+            }
+        }
         if let Some(run) = &self.run {
             plan.ops.push(PlanOp::Forget { run: run.id.clone(), session: Some(old) });
         }
@@ -251,7 +299,27 @@ impl Machine {
         self.out.push(Effect::Commit { tag, plan });
     }
 
+    /// Items that a branch took along are in its inbox now.
+    fn settle_moved_items(&mut self, plan: &Plan) {
+        for op in &plan.ops {
+            let PlanOp::Put { item: moved, .. } = op else { continue };
+            for item in self.steering.iter_mut().chain(&mut self.follow_up).filter(|item| item.id == moved.id) {
+                item.session = moved.session.clone();
+            }
+        }
+    }
+
     fn commit_failed(&mut self, tag: &Tag, mut plan: Plan, text: String) {
+        let session = &plan.session;
+        self.owed = std::mem::take(&mut plan.ops)
+            .into_iter()
+            .filter_map(|op| match op {
+                PlanOp::Forget { run, session: other } => {
+                    Some(PlanOp::Forget { run, session: other.or_else(|| Some(session.clone())) })
+                }
+                PlanOp::Put { .. } | PlanOp::Take { .. } | PlanOp::Announce { .. } | PlanOp::Keep { .. } => None,
+            })
+            .collect();
         if let Some((queue, item)) = self.drained.take() {
             match queue {
                 Queue::Steering => self.steering.insert(0, item),
@@ -275,7 +343,7 @@ impl Machine {
         let Some(run) = &mut self.run else { return };
         let turn = run.turn;
         match std::mem::replace(&mut run.phase, Phase::Saying) {
-            Phase::Answered { message: id, answer: message, .. } => {
+            Phase::Answered(Answered { message: id, answer: message, .. }) => {
                 let error = ModelError::new(ModelErrorKind::Aborted, "the answer could not be stored");
                 self.emit(Event::MessageEnded { id, message, ending: Ending::Dropped(error) });
                 self.emit(Event::TurnEnded { turn });
@@ -309,9 +377,9 @@ impl Machine {
                 self.call_model();
             }
             Tag::Assistant => {
-                let Some(Run { phase: Phase::Answered { message, answer, kept, .. }, .. }) = &mut self.run else { return };
-                *kept = true;
-                let (id, message) = (message.clone(), answer.clone());
+                let Some(Run { phase: Phase::Answered(answered), .. }) = &mut self.run else { return };
+                answered.kept = true;
+                let (id, message) = (answered.message.clone(), answered.answer.clone());
                 if let Some(node) = nodes.last() {
                     self.emit(Event::MessageEnded { id, message, ending: Ending::Kept(*node) });
                 }
@@ -322,10 +390,11 @@ impl Machine {
         }
     }
 
-    /// Emits start and end of the messages of a commit.
+    /// Emits start and end of the messages of a commit. An answer is among them only when the commit before it
+    /// failed and it was said to be dropped.
     fn announce_messages(&mut self, plan: &Plan, nodes: &[NodeId]) {
         for (draft, node) in plan.drafts.iter().zip(nodes) {
-            let Entry::Message(message @ (Message::User(_) | Message::ToolResult(_))) = &*draft.entry else { continue };
+            let Entry::Message(message) = &*draft.entry else { continue };
             let (id, message) = (self.next_message(), Arc::new(message.clone()));
             self.emit(Event::MessageStarted { id: id.clone(), message: message.clone(), attempt: 1 });
             self.emit(Event::MessageEnded { id, message, ending: Ending::Kept(*node) });
@@ -365,7 +434,7 @@ impl Machine {
             model: self.prefix.model.clone(),
             system: self.prefix.system.clone(),
             tools: self.prefix.tools.clone(),
-            messages: project(self.entries.iter().map(|entry| &**entry)),
+            messages: project_messages(self.messages.iter().cloned()),
             thinking: self.prefix.epoch.thinking,
             max_tokens: self.prefix.epoch.max_tokens,
             session: Some(self.session.to_string()),
@@ -377,6 +446,8 @@ impl Machine {
     fn call_event(&mut self, event: CallEvent) {
         let Some(Run { phase: Phase::Calling { message, attempt }, .. }) = &mut self.run else { return };
         match event {
+            // A second beginning without a retry between is the same answer.
+            CallEvent::Started(_) if message.is_some() => {}
             CallEvent::Started(answer) => {
                 self.counter += 1;
                 let id = MessageId::from(format!("m{}", self.counter));
@@ -417,6 +488,13 @@ impl Machine {
             error_message: None,
             raw_stop_reason: None,
         }
+    }
+
+    fn call_unrecorded(&mut self, error: String) {
+        let Some(Run { turn, phase: Phase::Calling { .. }, .. }) = &self.run else { return };
+        let turn = *turn;
+        self.emit(Event::TurnEnded { turn });
+        self.end_run(Outcome::StoreFailed(error));
     }
 
     fn call_ended(&mut self, end: CallEnd, record: Option<Box<CallRecord>>) {
@@ -475,7 +553,9 @@ impl Machine {
         }
         let draft = Draft { entry: Arc::new(Entry::Message(answer.clone())), step };
         if let Some(run) = &mut self.run {
-            run.phase = Phase::Answered { message: id, answer: Arc::new(answer), error, prepared, waiting, kept: false };
+            let answer = Arc::new(answer);
+            let calls = calls.clone();
+            run.phase = Phase::Answered(Answered { message: id, answer, calls, error, prepared, waiting, kept: false });
         }
         let ends_turn = calls.is_empty();
         self.commit(Tag::Assistant, vec![draft], ops, ends_turn);
@@ -486,9 +566,9 @@ impl Machine {
     }
 
     fn prepared(&mut self, calls: Vec<Prepared>) {
-        if let Some(Run { phase: Phase::Answered { prepared, waiting, .. }, .. }) = &mut self.run {
-            *prepared = calls;
-            *waiting = false;
+        if let Some(Run { phase: Phase::Answered(answered), .. }) = &mut self.run {
+            answered.prepared = calls;
+            answered.waiting = false;
             self.answered();
         }
     }
@@ -496,35 +576,40 @@ impl Machine {
     /// Goes on when the answer is kept and its calls are prepared.
     fn answered(&mut self) {
         let Some(run) = &mut self.run else { return };
-        let Phase::Answered { answer, error, prepared, waiting: false, kept: true, .. } = &mut run.phase else { return };
-        let (turn, error, prepared) = (run.turn, error.take(), std::mem::take(prepared));
-        let answer = answer.clone();
+        let Phase::Answered(answered) = &mut run.phase else { return };
+        if answered.waiting || !answered.kept {
+            return;
+        }
+        let (turn, error) = (run.turn, answered.error.take());
+        let (calls, prepared) = (std::mem::take(&mut answered.calls), std::mem::take(&mut answered.prepared));
         if let Some(error) = error {
             self.emit(Event::TurnEnded { turn });
             let aborted = error.kind == ModelErrorKind::Aborted;
             return self.end_run(if aborted { Outcome::Aborted } else { Outcome::Failed(error) });
         }
-        let Message::Assistant(answer) = &*answer else { return };
-        let calls: Vec<&ToolCall> = answer.tool_calls().collect();
         if calls.is_empty() {
             self.emit(Event::TurnEnded { turn });
             return self.after_turn(Went::Done);
         }
-        self.start_tools(&calls, prepared);
+        self.start_tools(calls, prepared);
     }
 
     // Tools.
 
-    fn start_tools(&mut self, calls: &[&ToolCall], prepared: Vec<Prepared>) {
+    fn start_tools(&mut self, calls: Vec<ToolCall>, prepared: Vec<Prepared>) {
         let mut batch = Batch::default();
         let aborting = self.run.as_ref().is_some_and(|run| run.aborting);
-        for (call, prepared) in calls.iter().zip(prepared) {
-            let slot = batch.slots.len();
+        let mut prepared = prepared.into_iter();
+        for call in calls {
+            // One is missing only when a policy or a tool broke down.
+            let prepared = prepared.next().unwrap_or_else(|| Prepared::Refused(batch::NOT_PREPARED.into()));
+            let too_many = batch.slots.len() >= batch::CALLS;
             self.emit(Event::ToolStarted { call: call.id.clone(), name: call.name.clone(), args: call.arguments.clone() });
             let refuse = |text: String| State::Done(Box::new(refusal(&call.id, &call.name, text, self.now)));
             let (call, state, touches) = match prepared {
-                _ if aborting => ((*call).clone(), refuse(batch::ABORTED.into()), quipu_tools::Touches::Nothing),
-                Prepared::Refused(text) => ((*call).clone(), refuse(text), quipu_tools::Touches::Nothing),
+                _ if aborting => (call.clone(), refuse(batch::ABORTED.into()), Touches::Nothing),
+                _ if too_many => (call.clone(), refuse(batch::too_many()), Touches::Nothing),
+                Prepared::Refused(text) => (call.clone(), refuse(text), Touches::Nothing),
                 Prepared::Ready { call, touches } => (call, State::Ready, touches),
                 Prepared::Ask { call, touches, question, .. } if self.askers == 0 => {
                     (call, refuse(batch::nobody_to_ask(&question)), touches)
@@ -541,7 +626,6 @@ impl Machine {
             } else {
                 false
             };
-            debug_assert_eq!(slot, batch.slots.len());
             batch.slots.push(Slot { call, state, touches, told });
         }
         if let Some(run) = &mut self.run {
@@ -688,6 +772,14 @@ impl Machine {
 
     fn settle(&mut self) {
         self.emit(Event::Settled);
+        self.stop_if_closing();
+    }
+
+    /// The session ends when nothing runs and no command waits for the store.
+    fn stop_if_closing(&mut self) {
+        if self.run.is_some() || self.beside > 0 {
+            return;
+        }
         if let Some(reply) = self.closing.take() {
             self.out.push(Effect::Reply(reply, Ok(Ack::Handled)));
             self.out.push(Effect::Stop);
@@ -701,6 +793,10 @@ enum Went {
     On,
     /// The model is done.
     Done,
+}
+
+fn shared(message: std::borrow::Cow<'_, Message>) -> Arc<Message> {
+    Arc::new(message.into_owned())
 }
 
 fn queued(item: &Waiting) -> Queued {

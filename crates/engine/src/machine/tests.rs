@@ -66,7 +66,7 @@ struct World {
     nodes: u64,
     /// What is durable: where each session's ref stands.
     refs: HashMap<SessionId, NodeId>,
-    inbox: Vec<quipu_protocol::ItemId>,
+    inbox: Vec<(SessionId, quipu_protocol::ItemId)>,
     requests: Vec<Vec<Arc<Message>>>,
     finishing: bool,
     seed: u8,
@@ -87,7 +87,7 @@ fn start() -> Start {
         head: None,
         has_ref: false,
         first: vec![Draft::new(Entry::Session(session))],
-        entries: Vec::new(),
+        messages: Vec::new(),
         prefix: Prefix { model, system: "".into(), tools: Arc::new([]), epoch: Epoch::default() },
         steering: Vec::new(),
         follow_up: Vec::new(),
@@ -181,10 +181,13 @@ impl World {
     fn durable(&mut self, plan: &Plan) -> Result<Vec<NodeId>, CommitError> {
         for op in &plan.ops {
             match op {
-                PlanOp::Put { item, .. } => self.inbox.push(item.id.clone()),
-                PlanOp::Take { item, .. } => {
-                    let at = self.inbox.iter().position(|id| id == item).expect("what is taken is there, once");
-                    self.inbox.remove(at);
+                PlanOp::Put { item, .. } => self.inbox.push((item.session.clone(), item.id.clone())),
+                PlanOp::Take { session, item } => {
+                    let at = self.inbox.iter().position(|(of, id)| of == session && id == item);
+                    let tried = |op: &&PlanOp| matches!(op, PlanOp::Take { item: other, .. } if other == item);
+                    let twice = plan.ops.iter().filter(tried).count() > 1;
+                    assert!(at.is_some() || twice, "what is taken is there, once");
+                    at.map(|at| self.inbox.remove(at));
                 }
                 PlanOp::Announce { .. } | PlanOp::Keep { .. } | PlanOp::Forget { .. } => {}
             }
@@ -379,9 +382,13 @@ proptest! {
         world.laws.finish().unwrap();
         prop_assert!(world.machine.run().is_none());
         prop_assert!(world.replies.values().all(|count| *count == 1), "each command is answered once: {:?}", world.replies);
-        let conversation = project(world.machine.entries.iter().map(|entry| &**entry));
+        let conversation = project_messages(world.machine.messages.iter().cloned());
         quipu_transcript::check_conversation(&conversation).unwrap();
-        prop_assert_eq!(world.inbox.len(), world.machine.waiting(), "the queues are what is stored");
+        let waiting = world.machine.steering.iter().chain(&world.machine.follow_up);
+        let mut waiting: Vec<_> = waiting.map(|item| (item.session.clone(), item.id.clone())).collect();
+        waiting.sort();
+        world.inbox.sort();
+        prop_assert_eq!(&world.inbox, &waiting, "the queues are what is stored");
         // The next prompt works whatever happened before.
         world.command(Command::Prompt { input: "again".into(), when: When::Now });
         world.finish();
@@ -391,7 +398,7 @@ proptest! {
 }
 
 fn conversation_end(world: &World) -> Option<String> {
-    match project(world.machine.entries.iter().map(|entry| &**entry)).last().map(|message| &**message) {
+    match project_messages(world.machine.messages.iter().cloned()).last().map(|message| &**message) {
         Some(Message::Assistant(answer)) => Some(answer.text()),
         _ => None,
     }

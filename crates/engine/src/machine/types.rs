@@ -29,6 +29,12 @@ pub enum Refused {
     /// No such question is open.
     #[error("that question is not open any more")]
     NoSuchAsk,
+    /// 256 messages wait already.
+    #[error("256 messages wait already; take some back or let the agent reach them first")]
+    QueueFull,
+    /// A lossless subscriber has not read thousands of events.
+    #[error("a subscriber does not read its events, so nothing new is begun; abort, or let it catch up")]
+    Behind,
     /// It could not be stored, so nothing happened.
     #[error("{0}")]
     Store(String),
@@ -52,6 +58,8 @@ pub(crate) enum Input {
     Prepared { run: RunId, calls: Vec<Prepared> },
     Call { run: RunId, event: CallEvent },
     CallEnded { run: RunId, end: Box<CallEnd>, record: Option<Box<CallRecord>> },
+    /// The call could not be recorded, so it was not made.
+    CallUnrecorded { run: RunId, error: String },
     ToolOutput { run: RunId, slot: usize, tail: Arc<str> },
     ToolDone { run: RunId, slot: usize, done: Box<Done> },
     AskExpired { ask: AskId },
@@ -124,6 +132,7 @@ impl Draft {
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum PlanOp {
     Put { queue: Queue, item: Waiting },
+    /// Does nothing when the item is gone: another process that went on with the session took it.
     Take { session: SessionId, item: ItemId },
     /// A tool call is about to run.
     Announce { run: RunId, key: String, call: ToolCall },
@@ -131,6 +140,16 @@ pub(crate) enum PlanOp {
     Keep { run: RunId, key: String, done: Done },
     /// The steps of this run are nodes now. `session` when it is not the plan's own.
     Forget { run: RunId, session: Option<SessionId> },
+}
+
+impl PlanOp {
+    /// The item that it puts into a queue.
+    pub(crate) fn put_item(&self) -> Option<&ItemId> {
+        match self {
+            Self::Put { item, .. } => Some(&item.id),
+            Self::Take { .. } | Self::Announce { .. } | Self::Keep { .. } | Self::Forget { .. } => None,
+        }
+    }
 }
 
 /// Which queue.
