@@ -180,8 +180,20 @@ impl SqliteStore {
         &self,
         work: impl FnOnce(&Connection) -> Outcome<T> + Send + 'static,
     ) -> Result<T, StoreError> {
-        self.catch_up().await?;
-        self.read(work).await
+        // Nearly always there is nothing to catch up with, so one visit to a reader is enough.
+        let attempt =
+            self.read(
+                move |connection| {
+                    if index::is_behind(connection)? { Ok(Err(work)) } else { work(connection).map(Ok) }
+                },
+            );
+        match attempt.await? {
+            Ok(found) => Ok(found),
+            Err(work) => {
+                self.catch_up().await?;
+                self.read(work).await
+            }
+        }
     }
 
     /// Indexes what other programs wrote since the last time.

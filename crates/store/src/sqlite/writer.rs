@@ -25,6 +25,8 @@ const QUEUE: usize = 256;
 const INDEX_STEP: usize = 4_000;
 /// The log is emptied and cut when it is larger.
 const LOG_LIMIT: u64 = 64 << 20;
+/// How often the size of the log is looked at.
+const LOOK: Duration = Duration::from_secs(1);
 /// How long nothing must happen before the log is copied into the file.
 const IDLE: Duration = Duration::from_millis(150);
 /// How often another process's commits are looked for, while somebody waits for them.
@@ -81,7 +83,7 @@ impl Writer {
             changes: changes.clone(),
             dirty: false,
             seen: 0,
-            cut: None,
+            looked: Instant::now(),
         };
         let thread = std::thread::Builder::new()
             .name("quipu-store-writer".to_owned())
@@ -164,8 +166,8 @@ struct State {
     dirty: bool,
     /// SQLite's counter of other connections' commits.
     seen: i64,
-    /// When the log was cut, or cutting was tried, last.
-    cut: Option<Instant>,
+    /// When the size of the log was looked at last.
+    looked: Instant,
 }
 
 impl State {
@@ -237,6 +239,8 @@ impl State {
             if self.dirty {
                 self.dirty = false;
                 self.checkpoint("PRAGMA wal_checkpoint(PASSIVE)");
+                self.looked = Instant::now();
+                self.cut_if_large();
             }
         }
     }
@@ -340,11 +344,15 @@ impl State {
 
     /// Keeps the log from growing without end under writers that never pause.
     fn cut_log(&mut self) {
-        if self.memory || self.cut.is_some_and(|last| last.elapsed() < Duration::from_secs(1)) {
+        if self.memory || self.looked.elapsed() < LOOK {
             return;
         }
+        self.looked = Instant::now();
+        self.cut_if_large();
+    }
+
+    fn cut_if_large(&mut self) {
         if file::size(&file::beside(&self.place.path, "-wal")) > LOG_LIMIT {
-            self.cut = Some(Instant::now());
             // Readers elsewhere may be long; this can be tried again.
             self.patience.set(Duration::from_millis(200));
             self.checkpoint("PRAGMA wal_checkpoint(TRUNCATE)");
