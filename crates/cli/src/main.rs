@@ -18,6 +18,7 @@ mod tree;
 use std::process::ExitCode;
 
 use clap::{CommandFactory as _, Parser as _};
+use tokio::signal::unix::SignalKind;
 
 use args::{Cli, Cmd};
 use exit::Failure;
@@ -46,6 +47,8 @@ fn main() -> ExitCode {
 }
 
 async fn dispatch(cli: &Cli) -> Result<(), Failure> {
+    // With a handler, a write beyond the limit on file sizes is an error that we can tell; without, it kills us.
+    drop(tokio::signal::unix::signal(SignalKind::from_raw(nix::sys::signal::Signal::SIGXFSZ as i32)));
     match &cli.command {
         Some(Cmd::Demo(args)) => demo::run(args).await,
         Some(Cmd::Sessions(args)) => sessions::run(args).await,

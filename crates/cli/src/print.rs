@@ -1,6 +1,6 @@
 //! Writing to people and to programs.
 
-use std::io::{IsTerminal as _, Write};
+use std::io::Write;
 use std::time::Duration;
 
 use quipu_protocol::UnixMs;
@@ -98,11 +98,6 @@ pub(crate) fn iso(at: UnixMs) -> String {
 pub(crate) fn took(milliseconds: u64) -> String {
     let duration = Duration::from_millis(milliseconds);
     if milliseconds < 1000 { format!("{milliseconds} ms") } else { format!("{:.1} s", duration.as_secs_f64()) }
-}
-
-/// Whether people watch stderr.
-pub(crate) fn watched() -> bool {
-    std::io::stderr().is_terminal()
 }
 
 /// US dollars.
