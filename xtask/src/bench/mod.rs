@@ -2,6 +2,7 @@
 //!
 //! To add one, write a file beside this one with a `BENCHMARK` and name it in [`BENCHMARKS`].
 
+mod agent;
 mod commits;
 mod machine;
 mod measure;
@@ -13,7 +14,8 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 /// All benchmarks in the order of the table.
-const BENCHMARKS: &[Benchmark] = &[version::BENCHMARK, commits::BENCHMARK];
+const BENCHMARKS: &[Benchmark] =
+    &[version::BENCHMARK, agent::HELLO, agent::TURNS, agent::DELTAS, agent::RESUME, commits::BENCHMARK];
 
 /// A median of fewer runs says little.
 const FEWEST_RUNS: usize = 7;
