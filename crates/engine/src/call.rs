@@ -7,8 +7,8 @@ use std::time::Instant;
 use bytes::Bytes;
 use futures_util::FutureExt as _;
 use quipu_protocol::{
-    AssistantMessage, BlobId, CallRecord, ChunkId, Content, Json, ModelError, ModelErrorKind, ModelRequest, NodeId,
-    RunId, SessionId, StopReason, Usage,
+    AssistantMessage, BlobId, CallRecord, ChunkId, Content, Json, ModelError, ModelErrorKind, ModelRequest,
+    NodeId, RunId, SessionId, StopReason, Usage,
 };
 use quipu_providers::{Call, CallEnd, CallEvent, Provider};
 use quipu_seal::Sealer;

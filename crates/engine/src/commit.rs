@@ -5,7 +5,8 @@ use std::sync::Arc;
 use quipu_dag::{Blob, Node, NodeRecord};
 use quipu_protocol::{Entry, Epoch, Json, NodeId, SessionId, UnixMs};
 use quipu_store::{
-    Commit, Durability, InboxItem, NewChunk, Op, RefMove, RefName, Step, StepCall, StepState, Store, StoreError,
+    Commit, Durability, InboxItem, NewChunk, Op, RefMove, RefName, Step, StepCall, StepState, Store,
+    StoreError,
 };
 use serde::{Deserialize, Serialize};
 use tokio::sync::mpsc;
@@ -51,7 +52,11 @@ impl Committer {
 
     /// Serves plans until the sender is gone. What was queued is written even when nobody waits for the answer
     /// any more.
-    pub(crate) async fn serve(mut self, mut plans: mpsc::Receiver<(Tag, Plan)>, answers: mpsc::Sender<Input>) {
+    pub(crate) async fn serve(
+        mut self,
+        mut plans: mpsc::Receiver<(Tag, Plan)>,
+        answers: mpsc::Sender<Input>,
+    ) {
         while let Some((tag, plan)) = plans.recv().await {
             let result = self.commit(plan).await;
             drop(answers.send(Input::Committed { tag, result }).await);
@@ -73,7 +78,9 @@ impl Committer {
                 self.last = last;
                 Ok(nodes)
             }
-            Err(StoreError::Conflict { .. }) => Err(CommitError::Conflict { fresh: SessionId::from(fresh_id()) }),
+            Err(StoreError::Conflict { .. }) => {
+                Err(CommitError::Conflict { fresh: SessionId::from(fresh_id()) })
+            }
             Err(error) => Err(CommitError::Failed(error.to_string())),
         }
     }
@@ -142,7 +149,9 @@ impl Committer {
             batch.blobs.extend(self.system.clone());
         }
         batch.blobs.extend(encoded.blobs);
-        batch.chunks.extend(encoded.chunks.into_iter().map(|(id, bytes)| NewChunk::Full { id, bytes: bytes.into() }));
+        batch
+            .chunks
+            .extend(encoded.chunks.into_iter().map(|(id, bytes)| NewChunk::Full { id, bytes: bytes.into() }));
         Node::new(record, config, None)
     }
 }

@@ -38,7 +38,9 @@ pub fn find_rules(home: &Path, cwd: &Path) -> (Vec<Rules>, Vec<String>) {
         {
             continue;
         }
-        let Some(path) = RULES_NAMES.iter().map(|name| place.join(name)).find(|path| path.is_file()) else { continue };
+        let Some(path) = RULES_NAMES.iter().map(|name| place.join(name)).find(|path| path.is_file()) else {
+            continue;
+        };
         let key = path.canonicalize().unwrap_or_else(|_| path.clone());
         if seen.contains(&key) {
             continue;
@@ -46,7 +48,9 @@ pub fn find_rules(home: &Path, cwd: &Path) -> (Vec<Rules>, Vec<String>) {
         seen.push(key);
         match read_rules(&path) {
             Ok(text) => rules.push(Rules { path, text }),
-            Err(error) => problems.push(format!("{} could not be read and is left out: {error}", path.display())),
+            Err(error) => {
+                problems.push(format!("{} could not be read and is left out: {error}", path.display()))
+            }
         }
     }
     (rules, problems)
@@ -61,7 +65,11 @@ fn read_rules(path: &Path) -> std::io::Result<String> {
     bytes.truncate(RULES_LIMIT);
     let text = String::from_utf8_lossy(&bytes);
     let text = text.strip_prefix('\u{feff}').unwrap_or(&text).trim_end();
-    Ok(if cut { format!("{text}\n[The rest of this file is left out: it is larger than 1 MiB.]") } else { text.into() })
+    Ok(if cut {
+        format!("{text}\n[The rest of this file is left out: it is larger than 1 MiB.]")
+    } else {
+        text.into()
+    })
 }
 
 /// The worktree that `cwd` is in and its main repository, when the one lies inside the other.
@@ -69,7 +77,8 @@ fn nested_worktree(cwd: &Path) -> Option<(PathBuf, PathBuf)> {
     let root = cwd.ancestors().find(|place| place.join(".git").exists())?;
     let text = std::fs::read_to_string(root.join(".git")).ok()?;
     let git_dir = root.join(text.strip_prefix("gitdir:")?.trim());
-    let main = git_dir.ancestors().find(|place| place.file_name().is_some_and(|name| name == ".git"))?.parent()?;
+    let main =
+        git_dir.ancestors().find(|place| place.file_name().is_some_and(|name| name == ".git"))?.parent()?;
     let main = main.canonicalize().ok()?;
     let root = root.canonicalize().ok()?;
     (root != main && root.starts_with(&main)).then_some((root, main))
@@ -128,7 +137,8 @@ mod tests {
         let tree = main.join("trees/one");
         std::fs::create_dir_all(main.join(".git/worktrees/one")).unwrap();
         std::fs::create_dir_all(&tree).unwrap();
-        std::fs::write(tree.join(".git"), format!("gitdir: {}\n", main.join(".git/worktrees/one").display())).unwrap();
+        std::fs::write(tree.join(".git"), format!("gitdir: {}\n", main.join(".git/worktrees/one").display()))
+            .unwrap();
         std::fs::write(main.join("AGENTS.md"), "main").unwrap();
         std::fs::write(tree.join("AGENTS.md"), "tree").unwrap();
         let (rules, _) = find_rules(&main.join("nohome"), &tree);

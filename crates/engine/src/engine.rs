@@ -247,7 +247,8 @@ impl Engine {
     /// `Store`.
     pub async fn newest(&self, cwd: &Path) -> Result<Option<SessionRow>, OpenError> {
         let cwd = Some(cwd.to_string_lossy().into_owned());
-        let rows = self.store.sessions(SessionQuery { cwd, limit: Some(1), ..SessionQuery::default() }).await?;
+        let rows =
+            self.store.sessions(SessionQuery { cwd, limit: Some(1), ..SessionQuery::default() }).await?;
         Ok(rows.into_iter().next())
     }
 
@@ -273,11 +274,18 @@ impl Engine {
     }
 
     /// The epoch that the options ask for, and its system prompt.
-    fn epoch(&self, options: &SessionOptions, toolbox: &Toolbox, past: Option<&Past>) -> (Epoch, Option<Blob>) {
+    fn epoch(
+        &self,
+        options: &SessionOptions,
+        toolbox: &Toolbox,
+        past: Option<&Past>,
+    ) -> (Epoch, Option<Blob>) {
         let system = match (&options.system, past) {
             (None, Some(past)) => past.system.clone(),
             (None, None) => None,
-            (Some(text), _) => Some(self.sealer.seal(text)).filter(|text| !text.is_empty()).map(|text| system_blob(&text)),
+            (Some(text), _) => {
+                Some(self.sealer.seal(text)).filter(|text| !text.is_empty()).map(|text| system_blob(&text))
+            }
         };
         let epoch = Epoch {
             provider: options.model.provider.clone(),
@@ -306,7 +314,8 @@ impl Engine {
         system: Option<Blob>,
         lease: Arc<Lease>,
     ) -> Session {
-        let system_text: Arc<str> = system.as_ref().map_or_else(|| "".into(), |blob| system_text(blob).into());
+        let system_text: Arc<str> =
+            system.as_ref().map_or_else(|| "".into(), |blob| system_text(blob).into());
         let committer = self.committer(&past, epoch.clone(), system);
         let caller = Caller {
             provider: options.provider,
@@ -406,6 +415,7 @@ fn read_key(path: &Path) -> std::io::Result<Option<[u8; 32]>> {
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
         Err(error) => return Err(error),
     };
-    let bad = |_| std::io::Error::new(std::io::ErrorKind::InvalidData, "not a key: 64 hexadecimal digits expected");
+    let bad =
+        |_| std::io::Error::new(std::io::ErrorKind::InvalidData, "not a key: 64 hexadecimal digits expected");
     text.trim().parse::<quipu_protocol::BlobId>().map(|key| Some(key.0)).map_err(bad)
 }

@@ -96,13 +96,16 @@ fn started(pid: u32) -> Option<String> {
 /// Whether the owner of a lease is a process of this machine that is gone.
 fn is_dead(owner: &str) -> bool {
     let mut parts = owner.split(':');
-    let (Some(their_host), Some(pid), Some(start)) = (parts.next(), parts.next(), parts.next()) else { return false };
+    let (Some(their_host), Some(pid), Some(start)) = (parts.next(), parts.next(), parts.next()) else {
+        return false;
+    };
     let Ok(pid) = pid.parse::<u32>() else { return false };
     if their_host != host() {
         return false;
     }
     let Ok(number) = i32::try_from(pid) else { return false };
-    let gone = nix::sys::signal::kill(nix::unistd::Pid::from_raw(number), None) == Err(nix::errno::Errno::ESRCH);
+    let gone =
+        nix::sys::signal::kill(nix::unistd::Pid::from_raw(number), None) == Err(nix::errno::Errno::ESRCH);
     gone || started(pid).is_some_and(|now| now != start)
 }
 

@@ -57,7 +57,8 @@ pub(crate) async fn read_past(store: &dyn Store, id: &SessionId, head: NodeId) -
                 }
             }
             Entry::Message(Message::ToolResult(result)) => {
-                if let Some(at) = past.open_calls.iter().position(|(_, call)| call.id == result.tool_call_id) {
+                if let Some(at) = past.open_calls.iter().position(|(_, call)| call.id == result.tool_call_id)
+                {
                     past.open_calls.remove(at);
                 }
             }
@@ -135,7 +136,8 @@ pub(crate) async fn recover(
     past.head = nodes.last().copied().or(past.head);
     past.last_time = committer.last_time();
     past.last_body = last_body.or(past.last_body);
-    past.messages.extend(entries.iter().filter_map(|entry| message_of(entry)).map(|one| Arc::new(one.into_owned())));
+    past.messages
+        .extend(entries.iter().filter_map(|entry| message_of(entry)).map(|one| Arc::new(one.into_owned())));
     if interrupted.is_empty() && !model_call {
         return Ok(Vec::new());
     }
@@ -199,14 +201,12 @@ fn unanswered_draft(run: RunId, record: CallRecord, now: UnixMs) -> Draft {
         timestamp: now,
         response_model: None,
         response_id: None,
-        error_message: Some("the process ended before the answer arrived; it may have been sent and charged".into()),
+        error_message: Some(
+            "the process ended before the answer arrived; it may have been sent and charged".into(),
+        ),
         raw_stop_reason: None,
     };
-    let step = StepInfo {
-        run: Some(run),
-        started: Some(record.started),
-        call: Some(record),
-        ..StepInfo::default()
-    };
+    let step =
+        StepInfo { run: Some(run), started: Some(record.started), call: Some(record), ..StepInfo::default() };
     Draft { entry: Arc::new(Entry::Message(Message::Assistant(answer))), step }
 }

@@ -6,8 +6,8 @@ use bytes::Bytes;
 use futures_util::FutureExt as _;
 use futures_util::future::BoxFuture;
 use quipu_protocol::{
-    AssistantMessage, Attempt, CallId, Content, Delta, Json, Message, ModelError, ModelErrorKind, ModelRequest,
-    StopReason, ToolCall, ToolResultMessage, Usage,
+    AssistantMessage, Attempt, CallId, Content, Delta, Json, Message, ModelError, ModelErrorKind,
+    ModelRequest, StopReason, ToolCall, ToolResultMessage, Usage,
 };
 use quipu_providers::{Call, CallEnd, CallEvent, Provider};
 
@@ -40,7 +40,9 @@ impl Script {
     fn answer(&self, request: &ModelRequest) -> Result<AssistantMessage, ModelError> {
         let departed = |text: String| ModelError::new(ModelErrorKind::Departed, text);
         let mut at = self.at.lock().map_err(|_| departed("the script broke down".into()))?;
-        let Some(step) = self.steps.get(*at) else { return Err(departed("the script has no more answers".into())) };
+        let Some(step) = self.steps.get(*at) else {
+            return Err(departed("the script has no more answers".into()));
+        };
         let results = last_results(request);
         for (expect, result) in step.expect.iter().zip(&results) {
             let text: Vec<&str> = result.content.iter().filter_map(Content::as_text).collect();
@@ -107,7 +109,8 @@ impl Provider for Script {
                 () = call.cancel.cancelled() => true,
                 () = sent => false,
             };
-            let answer = if stopped { Err(ModelError::new(ModelErrorKind::Aborted, "aborted")) } else { answer };
+            let answer =
+                if stopped { Err(ModelError::new(ModelErrorKind::Aborted, "aborted")) } else { answer };
             let error = answer.as_ref().err().cloned();
             let at = crate::Clock::now(&crate::SystemClock);
             let attempt = Attempt { at, error: error.as_ref().map(|error| error.kind), status: None };
@@ -122,8 +125,12 @@ impl Provider for Script {
     }
 }
 
-async fn stream(call: &Call, message: &AssistantMessage) -> Result<(), tokio::sync::mpsc::error::SendError<CallEvent>> {
-    let started = AssistantMessage { content: Vec::new(), stop_reason: StopReason::Pending, ..message.clone() };
+async fn stream(
+    call: &Call,
+    message: &AssistantMessage,
+) -> Result<(), tokio::sync::mpsc::error::SendError<CallEvent>> {
+    let started =
+        AssistantMessage { content: Vec::new(), stop_reason: StopReason::Pending, ..message.clone() };
     call.events.send(CallEvent::Started(Box::new(started))).await?;
     for (index, block) in message.content.iter().enumerate() {
         let deltas = match block {

@@ -17,8 +17,8 @@ use tokio_util::sync::CancellationToken;
 use crate::call::{Caller, Order, seal_content};
 use crate::clock::{Clock, fresh_id};
 use crate::commit::Committer;
-use crate::owner::Lease;
 use crate::machine::{Effect, Fresh, Input, Machine, Plan, Refused, ReplyId, Tag};
+use crate::owner::Lease;
 use crate::subscribe::{Delivery, Events, Subscriber, View};
 use crate::toolbox::Toolbox;
 
@@ -240,7 +240,12 @@ struct Task {
 }
 
 impl Task {
-    fn new(parts: Parts, mail: mpsc::Receiver<Mail>, view: watch::Sender<View>, root: CancellationToken) -> Self {
+    fn new(
+        parts: Parts,
+        mail: mpsc::Receiver<Mail>,
+        view: watch::Sender<View>,
+        root: CancellationToken,
+    ) -> Self {
         let (input, inputs) = mpsc::channel(MAILBOX);
         let (stream_tx, stream) = mpsc::channel(MAILBOX);
         let (plans, waiting) = mpsc::channel(MAILBOX);
@@ -435,7 +440,8 @@ impl Task {
                 let cancel = self.root.child_token();
                 self.call = Some(cancel.clone());
                 let session = self.machine.session().clone();
-                let (caller, input, stream) = (self.caller.clone(), self.input.clone(), self.stream_tx.clone());
+                let (caller, input, stream) =
+                    (self.caller.clone(), self.input.clone(), self.stream_tx.clone());
                 self.effects.spawn(async move {
                     let end = caller.make(Order { session, run, head, request, cancel }, stream).await;
                     // The task is gone only when the session is over.

@@ -67,7 +67,10 @@ pub(crate) struct Subscriber {
 impl Subscriber {
     pub(crate) fn new(delivery: Delivery, answers: bool) -> (Self, Events) {
         let (tx, rx) = mpsc::channel(SLOTS);
-        (Self { tx, delivery, answers, backlog: VecDeque::new(), missed: 0, last_missed: None }, Events { rx })
+        (
+            Self { tx, delivery, answers, backlog: VecDeque::new(), missed: 0, last_missed: None },
+            Events { rx },
+        )
     }
 
     /// Whether someone still listens.

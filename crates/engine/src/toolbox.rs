@@ -26,7 +26,8 @@ const LEARN_LIMIT: u64 = 16 << 20;
 /// Bytes of one result at most, text, images and details together.
 const RESULT_LIMIT: usize = 64 << 20;
 /// The model is told this when a tool panicked.
-const BROKE_DOWN: &str = "The tool failed inside, and whether it took effect is unknown. This is a bug of the tool.";
+const BROKE_DOWN: &str =
+    "The tool failed inside, and whether it took effect is unknown. This is a bug of the tool.";
 
 /// The tools of a session and what they may use.
 pub(crate) struct Toolbox {
@@ -83,7 +84,9 @@ impl Toolbox {
         match self.policy.decide(&Proposal { call: &call, cwd: &self.cwd }) {
             Decision::Allow => Prepared::Ready { call, touches },
             Decision::Deny { reason } => Prepared::Refused(reason),
-            Decision::Ask { question, subject } => Prepared::Ask { call, touches, question, subject: subject.into() },
+            Decision::Ask { question, subject } => {
+                Prepared::Ask { call, touches, question, subject: subject.into() }
+            }
         }
     }
 

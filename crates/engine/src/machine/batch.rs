@@ -110,12 +110,16 @@ pub(super) const NOT_PREPARED: &str =
 
 /// The model is told this when it made more calls at once than are run.
 pub(super) fn too_many() -> String {
-    format!("The call was not run: an answer may hold at most {CALLS} calls. Make it again in the next answer.")
+    format!(
+        "The call was not run: an answer may hold at most {CALLS} calls. Make it again in the next answer."
+    )
 }
 
 /// The model is told this when nobody could be asked.
 pub(super) fn nobody_to_ask(question: &str) -> String {
-    format!("This call needs a person's permission and nobody is here to give it, so it was not run ({question}).")
+    format!(
+        "This call needs a person's permission and nobody is here to give it, so it was not run ({question})."
+    )
 }
 
 /// The model is told this when a person said no.
@@ -169,8 +173,9 @@ mod tests {
 
     #[test]
     fn a_finished_call_frees_those_behind_it() {
-        let mut batch =
-            Batch { slots: vec![slot(Touches::Writes(vec!["a".into()])), slot(Touches::Reads(vec!["a".into()]))] };
+        let mut batch = Batch {
+            slots: vec![slot(Touches::Writes(vec!["a".into()])), slot(Touches::Reads(vec!["a".into()]))],
+        };
         assert_eq!(batch.startable(), [0]);
         batch.slots[0].state = State::Running;
         assert!(batch.startable().is_empty());

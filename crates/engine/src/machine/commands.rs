@@ -5,7 +5,10 @@ use quipu_protocol::{Ack, Answer, AskId, Command, Content, Event, Message, Part,
 use quipu_transcript::{message_of, project_messages};
 
 use super::batch::{self, State, refusal, step_key};
-use super::{CommitError, Done, Effect, Fresh, Machine, Phase, Plan, PlanOp, Queue, Refused, ReplyId, Run, Tag, Waiting};
+use super::{
+    CommitError, Done, Effect, Fresh, Machine, Phase, Plan, PlanOp, Queue, Refused, ReplyId, Run, Tag,
+    Waiting,
+};
 
 /// Messages that wait in the queues at most.
 const WAITING: usize = 256;
@@ -22,7 +25,9 @@ impl Machine {
             Command::Prompt { input, .. } if self.run.is_none() => {
                 self.start(Some(input), Queue::Steering, reply, fresh.run);
             }
-            Command::Prompt { when: When::Now, .. } => self.out.push(Effect::Reply(reply, Err(Refused::Busy))),
+            Command::Prompt { when: When::Now, .. } => {
+                self.out.push(Effect::Reply(reply, Err(Refused::Busy)))
+            }
             Command::Prompt { .. } if self.waiting() + self.arriving >= WAITING => {
                 self.out.push(Effect::Reply(reply, Err(Refused::QueueFull)));
             }
@@ -37,7 +42,9 @@ impl Machine {
             Command::Continue => self.go_on(reply, fresh.run),
             Command::Unqueue { items } => {
                 let mut taken = Vec::new();
-                for (queue, list) in [(Queue::Steering, &mut self.steering), (Queue::FollowUp, &mut self.follow_up)] {
+                for (queue, list) in
+                    [(Queue::Steering, &mut self.steering), (Queue::FollowUp, &mut self.follow_up)]
+                {
                     let wanted = |item: &mut Waiting| items.is_empty() || items.contains(&item.id);
                     taken.extend(list.extract_if(.., wanted).map(|item| (queue, item)));
                 }
@@ -93,7 +100,8 @@ impl Machine {
         }
         let unsaved = self.unsaved.iter().filter_map(|draft| message_of(&draft.entry)).map(super::shared);
         let conversation = project_messages(self.messages.iter().cloned().chain(unsaved));
-        let answered = !matches!(conversation.last().map(|m| &**m), Some(Message::User(_) | Message::ToolResult(_)));
+        let answered =
+            !matches!(conversation.last().map(|m| &**m), Some(Message::User(_) | Message::ToolResult(_)));
         if answered && self.waiting() == 0 {
             return self.out.push(Effect::Reply(reply, Err(Refused::NothingToContinue)));
         }
@@ -105,8 +113,15 @@ impl Machine {
 
     pub(super) fn side_commit(&mut self, tag: Tag, ops: Vec<PlanOp>, power: bool) {
         self.beside += 1;
-        let plan =
-            Plan { session: self.session.clone(), expect: None, parent: None, drafts: Vec::new(), carried: 0, ops, power };
+        let plan = Plan {
+            session: self.session.clone(),
+            expect: None,
+            parent: None,
+            drafts: Vec::new(),
+            carried: 0,
+            ops,
+            power,
+        };
         self.out.push(Effect::Commit { tag, plan });
     }
 
@@ -124,7 +139,11 @@ impl Machine {
                 Err(text) => self.out.push(Effect::Reply(reply, Err(Refused::Store(text)))),
                 Ok(()) => {
                     let id = item.id.clone();
-                    if follow_up { self.follow_up.push(item) } else { self.steering.push(item) }
+                    if follow_up {
+                        self.follow_up.push(item)
+                    } else {
+                        self.steering.push(item)
+                    }
                     self.out.push(Effect::Reply(reply, Ok(Ack::Queued(id.clone()))));
                     self.queue_changed();
                     // The run ended while the item was being stored: it is what comes next.
@@ -160,7 +179,8 @@ impl Machine {
                     && let State::Done(done) = &place.state
                 {
                     place.told = true;
-                    let event = Event::ToolEnded { call: place.call.id.clone(), result: done.result.clone().into() };
+                    let event =
+                        Event::ToolEnded { call: place.call.id.clone(), result: done.result.clone().into() };
                     self.emit(event);
                 }
             }
@@ -196,7 +216,9 @@ impl Machine {
 
     fn abort_tool(&mut self, call: &quipu_protocol::CallId) {
         let Some(Run { phase: Phase::Tools(batch), .. }) = &self.run else { return };
-        let Some(slot) = batch.slots.iter().position(|slot| slot.call.id == *call && !slot.is_done()) else { return };
+        let Some(slot) = batch.slots.iter().position(|slot| slot.call.id == *call && !slot.is_done()) else {
+            return;
+        };
         self.stop_slot(slot, batch::ABORTED);
         self.go_on_with_tools();
     }
@@ -241,7 +263,10 @@ impl Machine {
                 let text = batch::denied(reason.as_deref());
                 self.refuse_slot(slot, text);
             }
-            None => self.refuse_slot(slot, "Nobody answered in time whether this call may run, so it was not run.".into()),
+            None => self.refuse_slot(
+                slot,
+                "Nobody answered in time whether this call may run, so it was not run.".into(),
+            ),
         }
         self.emit(Event::AskClosed { ask: ask.clone(), by: answer });
         self.go_on_with_tools();

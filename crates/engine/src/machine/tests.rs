@@ -4,7 +4,8 @@ use std::collections::{HashMap, VecDeque};
 
 use proptest::prelude::*;
 use quipu_protocol::{
-    Answer, AskId, Command, Content, Delta, Input as Said, Json, ModelError, Part, ToolResultMessage, Usage, When,
+    Answer, AskId, Command, Content, Delta, Input as Said, Json, ModelError, Part, ToolResultMessage, Usage,
+    When,
 };
 use quipu_testkit::events::EventLaws;
 use quipu_tools::Touches;
@@ -18,6 +19,7 @@ enum Move {
     Abort,
     AbortTool(u8),
     Unqueue,
+    Unrecorded,
     Continue,
     Answer(u8, bool),
     Commit(u8),
@@ -35,6 +37,7 @@ fn moves() -> impl Strategy<Value = Vec<Move>> {
         1 => any::<u8>().prop_map(Move::AbortTool),
         1 => Just(Move::Unqueue),
         1 => Just(Move::Continue),
+        1 => Just(Move::Unrecorded),
         2 => (any::<u8>(), any::<bool>()).prop_map(|(which, yes)| Move::Answer(which, yes)),
         12 => any::<u8>().prop_map(Move::Commit),
         12 => Just(Move::Stream),
@@ -51,6 +54,8 @@ struct Calling {
     left: VecDeque<CallEvent>,
     end: CallEnd,
     cancelled: bool,
+    /// Nothing of it came yet.
+    fresh: bool,
 }
 
 struct World {
@@ -67,6 +72,8 @@ struct World {
     /// What is durable: where each session's ref stands.
     refs: HashMap<SessionId, NodeId>,
     inbox: Vec<(SessionId, quipu_protocol::ItemId)>,
+    /// The rows of steps that are durable: session, run, key; a model call has no key.
+    steps: std::collections::HashSet<(SessionId, RunId, String)>,
     requests: Vec<Vec<Arc<Message>>>,
     finishing: bool,
     seed: u8,
@@ -111,6 +118,7 @@ impl World {
             nodes: 0,
             refs: HashMap::new(),
             inbox: Vec::new(),
+            steps: std::collections::HashSet::new(),
             requests: Vec::new(),
             finishing: false,
             seed: 0,
@@ -147,12 +155,17 @@ impl World {
             }
             Effect::Call { run, head, request } => {
                 assert!(self.call.is_none(), "one call at a time");
-                assert_eq!(self.refs.get(self.machine.session()), Some(&head), "only what is committed is sent");
+                assert_eq!(
+                    self.refs.get(self.machine.session()),
+                    Some(&head),
+                    "only what is committed is sent"
+                );
                 quipu_transcript::check_conversation(&request.messages).unwrap();
                 self.requests.push(request.messages.clone());
                 self.seed = self.seed.wrapping_mul(31).wrapping_add(17);
+                self.steps.insert((self.machine.session().clone(), run.clone(), String::new()));
                 let (left, end) = answer(if self.finishing { 0 } else { self.seed }, self.sent);
-                self.call = Some(Calling { run, left, end, cancelled: false });
+                self.call = Some(Calling { run, left, end, cancelled: false, fresh: true });
             }
             Effect::Prepare { run, calls } => self.prepares.push_back((run, calls)),
             Effect::RunTool { run, slot, call } => self.tools.push((run, slot, call)),
@@ -172,7 +185,9 @@ impl World {
         let result = match choice {
             _ if self.finishing => self.durable(&plan),
             0..8 => Err(CommitError::Failed("the disk is full".into())),
-            8..14 if !plan.drafts.is_empty() => Err(CommitError::Conflict { fresh: format!("b{}", self.sent).into() }),
+            8..14 if !plan.drafts.is_empty() => {
+                Err(CommitError::Conflict { fresh: format!("b{}", self.sent).into() })
+            }
             _ => self.durable(&plan),
         };
         self.give(Input::Committed { tag, result });
@@ -184,12 +199,23 @@ impl World {
                 PlanOp::Put { item, .. } => self.inbox.push((item.session.clone(), item.id.clone())),
                 PlanOp::Take { session, item } => {
                     let at = self.inbox.iter().position(|(of, id)| of == session && id == item);
-                    let tried = |op: &&PlanOp| matches!(op, PlanOp::Take { item: other, .. } if other == item);
+                    let tried =
+                        |op: &&PlanOp| matches!(op, PlanOp::Take { item: other, .. } if other == item);
                     let twice = plan.ops.iter().filter(tried).count() > 1;
                     assert!(at.is_some() || twice, "what is taken is there, once");
                     at.map(|at| self.inbox.remove(at));
                 }
-                PlanOp::Announce { .. } | PlanOp::Keep { .. } | PlanOp::Forget { .. } => {}
+                PlanOp::Announce { run, key, .. } => {
+                    assert!(self.steps.insert((plan.session.clone(), run.clone(), key.clone())));
+                }
+                PlanOp::Keep { run, key, .. } => {
+                    let row = (plan.session.clone(), run.clone(), key.clone());
+                    assert!(self.steps.contains(&row), "a result is kept for a call that was announced");
+                }
+                PlanOp::Forget { run, session } => {
+                    let session = session.as_ref().unwrap_or(&plan.session);
+                    self.steps.retain(|(of, other, _)| of != session || other != run);
+                }
             }
         }
         let nodes: Vec<NodeId> = plan
@@ -203,7 +229,11 @@ impl World {
             })
             .collect();
         if let Some(last) = nodes.last() {
-            assert_eq!(plan.expect.as_ref(), self.refs.get(&plan.session), "the ref is where the plan expects it");
+            assert_eq!(
+                plan.expect.as_ref(),
+                self.refs.get(&plan.session),
+                "the ref is where the plan expects it"
+            );
             self.refs.insert(plan.session.clone(), *last);
         }
         Ok(nodes)
@@ -211,6 +241,7 @@ impl World {
 
     fn stream(&mut self) {
         let Some(mut call) = self.call.take() else { return };
+        call.fresh = false;
         if call.cancelled {
             call.end.error = Some(ModelError::new(ModelErrorKind::Aborted, "aborted"));
             call.end.message.content.clear();
@@ -270,15 +301,25 @@ impl World {
         match next {
             Move::Prompt(choice) => {
                 let when = [When::Now, When::Steer, When::FollowUp][usize::from(choice) % 3];
-                let input = if choice == 7 { Said::from(" ") } else { Said::from(format!("say {}", self.sent)) };
+                let input =
+                    if choice == 7 { Said::from(" ") } else { Said::from(format!("say {}", self.sent)) };
                 self.command(Command::Prompt { input, when });
             }
             Move::Abort => self.command(Command::Abort(Part::Run)),
             Move::AbortTool(choice) => {
-                let call = self.tools.get(usize::from(choice) % self.tools.len().max(1)).map(|tool| tool.2.id.clone());
+                let call = self
+                    .tools
+                    .get(usize::from(choice) % self.tools.len().max(1))
+                    .map(|tool| tool.2.id.clone());
                 self.command(Command::Abort(Part::Tool(call.unwrap_or_else(|| "none".into()))));
             }
             Move::Unqueue => self.command(Command::Unqueue { items: Vec::new() }),
+            Move::Unrecorded => {
+                if let Some(call) = self.call.take_if(|call| call.fresh) {
+                    self.steps.remove(&(self.machine.session().clone(), call.run.clone(), String::new()));
+                    self.give(Input::CallUnrecorded { run: call.run, error: "the disk is full".into() });
+                }
+            }
             Move::Continue => self.command(Command::Continue),
             Move::Answer(which, yes) => {
                 let ask = self.asks.get(usize::from(which) % self.asks.len().max(1)).cloned();
@@ -394,6 +435,7 @@ proptest! {
         world.finish();
         world.laws.finish().unwrap();
         prop_assert!(matches!(conversation_end(&world).as_deref(), Some("hello")));
+        prop_assert!(world.steps.is_empty(), "steps that are nodes are rows no more: {:?}", world.steps);
     }
 }
 

@@ -4,8 +4,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use quipu_protocol::{
-    Ack, AskId, CallRecord, Command, Entry, Event, ItemId, Input as Said, ModelRequest, NodeId, RunId, SessionId,
-    StepInfo, ToolCall, ToolResultMessage, UnixMs,
+    Ack, AskId, CallRecord, Command, Entry, Event, Input as Said, ItemId, ModelRequest, NodeId, RunId,
+    SessionId, StepInfo, ToolCall, ToolResultMessage, UnixMs,
 };
 use quipu_providers::{CallEnd, CallEvent};
 use quipu_tools::Touches;
@@ -53,16 +53,46 @@ pub(crate) struct Fresh {
 /// What the machine is told.
 #[derive(Debug)]
 pub(crate) enum Input {
-    Command { command: Command, reply: ReplyId, fresh: Fresh },
-    Committed { tag: Tag, result: Result<Vec<NodeId>, CommitError> },
-    Prepared { run: RunId, calls: Vec<Prepared> },
-    Call { run: RunId, event: CallEvent },
-    CallEnded { run: RunId, end: Box<CallEnd>, record: Option<Box<CallRecord>> },
+    Command {
+        command: Command,
+        reply: ReplyId,
+        fresh: Fresh,
+    },
+    Committed {
+        tag: Tag,
+        result: Result<Vec<NodeId>, CommitError>,
+    },
+    Prepared {
+        run: RunId,
+        calls: Vec<Prepared>,
+    },
+    Call {
+        run: RunId,
+        event: CallEvent,
+    },
+    CallEnded {
+        run: RunId,
+        end: Box<CallEnd>,
+        record: Option<Box<CallRecord>>,
+    },
     /// The call could not be recorded, so it was not made.
-    CallUnrecorded { run: RunId, error: String },
-    ToolOutput { run: RunId, slot: usize, tail: Arc<str> },
-    ToolDone { run: RunId, slot: usize, done: Box<Done> },
-    AskExpired { ask: AskId },
+    CallUnrecorded {
+        run: RunId,
+        error: String,
+    },
+    ToolOutput {
+        run: RunId,
+        slot: usize,
+        tail: Arc<str>,
+    },
+    ToolDone {
+        run: RunId,
+        slot: usize,
+        done: Box<Done>,
+    },
+    AskExpired {
+        ask: AskId,
+    },
     /// How many subscribers can answer questions.
     Askers(usize),
 }
@@ -131,15 +161,32 @@ impl Draft {
 /// A change to the small operational tables, in the same transaction as the nodes.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum PlanOp {
-    Put { queue: Queue, item: Waiting },
+    Put {
+        queue: Queue,
+        item: Waiting,
+    },
     /// Does nothing when the item is gone: another process that went on with the session took it.
-    Take { session: SessionId, item: ItemId },
+    Take {
+        session: SessionId,
+        item: ItemId,
+    },
     /// A tool call is about to run.
-    Announce { run: RunId, key: String, call: ToolCall },
+    Announce {
+        run: RunId,
+        key: String,
+        call: ToolCall,
+    },
     /// A tool call is done.
-    Keep { run: RunId, key: String, done: Done },
+    Keep {
+        run: RunId,
+        key: String,
+        done: Done,
+    },
     /// The steps of this run are nodes now. `session` when it is not the plan's own.
-    Forget { run: RunId, session: Option<SessionId> },
+    Forget {
+        run: RunId,
+        session: Option<SessionId>,
+    },
 }
 
 impl PlanOp {
@@ -193,17 +240,36 @@ pub(crate) enum Effect {
         run: Option<RunId>,
     },
     Reply(ReplyId, Result<Ack, Refused>),
-    Commit { tag: Tag, plan: Plan },
+    Commit {
+        tag: Tag,
+        plan: Plan,
+    },
     /// Record, then send. Answers: `Call`…, `CallEnded`.
-    Call { run: RunId, head: NodeId, request: Arc<ModelRequest> },
+    Call {
+        run: RunId,
+        head: NodeId,
+        request: Arc<ModelRequest>,
+    },
     /// Look up, validate, ask the policy. Answer: `Prepared`.
-    Prepare { run: RunId, calls: Vec<ToolCall> },
+    Prepare {
+        run: RunId,
+        calls: Vec<ToolCall>,
+    },
     /// Answers: `ToolOutput`…, `ToolDone`.
-    RunTool { run: RunId, slot: usize, call: ToolCall },
+    RunTool {
+        run: RunId,
+        slot: usize,
+        call: ToolCall,
+    },
     CancelCall,
-    CancelTool { slot: usize },
+    CancelTool {
+        slot: usize,
+    },
     /// Answer: `AskExpired`.
-    AskDeadline { ask: AskId, after: Duration },
+    AskDeadline {
+        ask: AskId,
+        after: Duration,
+    },
     /// The session is over.
     Stop,
 }

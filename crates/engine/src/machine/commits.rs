@@ -1,0 +1,215 @@
+//! Commits of nodes: one at a time, since the next one's parent is the last one's node.
+
+use std::sync::Arc;
+
+use quipu_protocol::{
+    Ack, Ending, Entry, Event, ModelError, ModelErrorKind, NodeId, Outcome, SessionId, SessionStart, Trouble,
+};
+use quipu_transcript::message_of;
+
+use super::{
+    Answered, CommitError, Draft, Effect, Machine, Phase, Plan, PlanOp, Queue, Refused, Run, Tag, Waiting,
+    queued, shared,
+};
+
+impl Machine {
+    pub(super) fn commit(&mut self, tag: Tag, drafts: Vec<Draft>, ops: Vec<PlanOp>, power: bool) {
+        let mut all = std::mem::take(&mut self.unsaved);
+        let carried = all.len();
+        all.extend(drafts);
+        let mut all_ops = std::mem::take(&mut self.owed);
+        all_ops.extend(ops);
+        let plan = Plan {
+            session: self.session.clone(),
+            expect: if self.has_ref { self.head } else { None },
+            parent: self.head,
+            drafts: all,
+            carried,
+            ops: all_ops,
+            power,
+        };
+        self.committing = Some(plan.clone());
+        self.out.push(Effect::Commit { tag, plan });
+    }
+
+    pub(super) fn committed(&mut self, tag: Tag, result: Result<Vec<NodeId>, CommitError>) {
+        if let Tag::Queue { .. } | Tag::Unqueue { .. } | Tag::Result { .. } = tag {
+            return self.side_committed(tag, result.map(|_| ()));
+        }
+        let Some(plan) = self.committing.take() else { return };
+        match result {
+            Ok(nodes) => {
+                self.head = nodes.last().copied().or(self.head);
+                self.has_ref |= !nodes.is_empty();
+                self.drained = None;
+                self.messages
+                    .extend(plan.drafts.iter().filter_map(|draft| message_of(&draft.entry)).map(shared));
+                self.settle_moved_items(&plan);
+                self.kept(&tag, &plan, &nodes);
+            }
+            Err(CommitError::Conflict { fresh }) => self.branch(tag, plan, fresh),
+            Err(CommitError::Failed(text)) => self.commit_failed(&tag, plan, text),
+        }
+    }
+
+    /// Another process went on with this session: what we have becomes a session of its own, with what waits.
+    pub(super) fn branch(&mut self, tag: Tag, mut plan: Plan, fresh: SessionId) {
+        let old = std::mem::replace(&mut self.session, fresh.clone());
+        if !self.has_ref {
+            // The name was taken before our first commit: what would have begun under it begins under the new one.
+            let before = plan.drafts.len();
+            plan.drafts
+                .retain(|draft| !matches!(&*draft.entry, Entry::Session(start) if start.session == old));
+            plan.carried -= before - plan.drafts.len();
+        }
+        let session = SessionStart {
+            session: fresh.clone(),
+            cwd: self.cwd.clone(),
+            agent: crate::AGENT.into(),
+            parent_session: plan.parent.map(|_| old.clone()),
+            epoch: self.prefix.epoch.clone(),
+        };
+        plan.drafts.insert(0, Draft::new(Entry::Session(session)));
+        plan.carried += 1;
+        plan.session = fresh.clone();
+        plan.expect = None;
+        // A branch of a branch takes along from where the items are, not from where they would have gone.
+        let moves: Vec<_> = plan.ops.iter().filter_map(PlanOp::put_item).cloned().collect();
+        plan.ops.retain(|op| match op {
+            PlanOp::Put { .. } => false,
+            PlanOp::Take { item, .. } => !moves.contains(item),
+            PlanOp::Announce { .. } | PlanOp::Keep { .. } | PlanOp::Forget { .. } => true,
+        });
+        for (queue, list) in [(Queue::Steering, &self.steering), (Queue::FollowUp, &self.follow_up)] {
+            for item in list {
+                plan.ops.push(PlanOp::Take { session: item.session.clone(), item: item.id.clone() });
+                plan.ops
+                    .push(PlanOp::Put { queue, item: Waiting { session: fresh.clone(), ..item.clone() } });
+            }
+        }
+        if let Some(run) = &self.run {
+            plan.ops.push(PlanOp::Forget { run: run.id.clone(), session: Some(old) });
+        }
+        self.has_ref = false;
+        self.committing = Some(plan.clone());
+        self.emit(Event::Trouble(Trouble::Branched { session: fresh }));
+        self.out.push(Effect::Commit { tag, plan });
+    }
+
+    /// Items that a branch took along are in its inbox now.
+    pub(super) fn settle_moved_items(&mut self, plan: &Plan) {
+        for op in &plan.ops {
+            let PlanOp::Put { item: moved, .. } = op else { continue };
+            for item in self.steering.iter_mut().chain(&mut self.follow_up).filter(|item| item.id == moved.id)
+            {
+                item.session = moved.session.clone();
+            }
+        }
+    }
+
+    pub(super) fn commit_failed(&mut self, tag: &Tag, mut plan: Plan, text: String) {
+        let session = &plan.session;
+        self.owed = std::mem::take(&mut plan.ops)
+            .into_iter()
+            .filter_map(|op| match op {
+                PlanOp::Forget { run, session: other } => {
+                    Some(PlanOp::Forget { run, session: other.or_else(|| Some(session.clone())) })
+                }
+                PlanOp::Put { .. } | PlanOp::Take { .. } | PlanOp::Announce { .. } | PlanOp::Keep { .. } => {
+                    None
+                }
+            })
+            .collect();
+        if let Some((queue, item)) = self.drained.take() {
+            match queue {
+                Queue::Steering => self.steering.insert(0, item),
+                Queue::FollowUp => self.follow_up.insert(0, item),
+            }
+        }
+        if let Tag::Start { .. } | Tag::Between = tag {
+            // The sender still has what was said, and what was queued is queued again.
+            plan.drafts.truncate(plan.carried);
+        }
+        if let Tag::Start { reply } = tag {
+            self.unsaved = plan.drafts;
+            self.run = None;
+            match reply {
+                Some(reply) => self.out.push(Effect::Reply(*reply, Err(Refused::Store(text)))),
+                None => self.emit(Event::Trouble(Trouble::Note(text))),
+            }
+            return self.settle();
+        }
+        self.unsaved = plan.drafts;
+        let Some(run) = &mut self.run else { return };
+        let turn = run.turn;
+        match std::mem::replace(&mut run.phase, Phase::Saying) {
+            Phase::Answered(Answered { message: id, answer: message, .. }) => {
+                let error = ModelError::new(ModelErrorKind::Aborted, "the answer could not be stored");
+                self.emit(Event::MessageEnded { id, message, ending: Ending::Dropped(error) });
+                self.emit(Event::TurnEnded { turn });
+            }
+            Phase::Results(batch) => {
+                self.tell_results(&batch);
+                self.emit(Event::TurnEnded { turn });
+            }
+            Phase::Saying | Phase::Calling { .. } | Phase::Tools(_) => {}
+        }
+        self.end_run(Outcome::StoreFailed(text));
+    }
+
+    pub(super) fn kept(&mut self, tag: &Tag, plan: &Plan, nodes: &[NodeId]) {
+        match tag {
+            Tag::Start { reply } => {
+                let Some(run) = &self.run else { return };
+                if let Some(reply) = reply {
+                    self.out.push(Effect::Reply(*reply, Ok(Ack::Started(run.id.clone()))));
+                }
+                self.emit(Event::RunStarted);
+                self.begin_turn();
+                self.announce_messages(plan, nodes);
+                self.queue_changed_if(plan);
+                self.call_model();
+            }
+            Tag::Between => {
+                self.begin_turn();
+                self.announce_messages(plan, nodes);
+                self.queue_changed_if(plan);
+                self.call_model();
+            }
+            Tag::Assistant => {
+                let Some(Run { phase: Phase::Answered(answered), .. }) = &mut self.run else { return };
+                answered.kept = true;
+                let (id, message) = (answered.message.clone(), answered.answer.clone());
+                if let Some(node) = nodes.last() {
+                    self.emit(Event::MessageEnded { id, message, ending: Ending::Kept(*node) });
+                }
+                self.answered();
+            }
+            Tag::Results => self.results_kept(plan, nodes),
+            Tag::Queue { .. } | Tag::Unqueue { .. } | Tag::Result { .. } => {}
+        }
+    }
+
+    /// Emits start and end of the messages of a commit. An answer is among them only when the commit before it
+    /// failed and it was said to be dropped.
+    pub(super) fn announce_messages(&mut self, plan: &Plan, nodes: &[NodeId]) {
+        for (draft, node) in plan.drafts.iter().zip(nodes) {
+            let Entry::Message(message) = &*draft.entry else { continue };
+            let (id, message) = (self.next_message(), Arc::new(message.clone()));
+            self.emit(Event::MessageStarted { id: id.clone(), message: message.clone(), attempt: 1 });
+            self.emit(Event::MessageEnded { id, message, ending: Ending::Kept(*node) });
+        }
+    }
+
+    pub(super) fn queue_changed_if(&mut self, plan: &Plan) {
+        if plan.ops.iter().any(|op| matches!(op, PlanOp::Take { .. })) {
+            self.queue_changed();
+        }
+    }
+
+    pub(super) fn queue_changed(&mut self) {
+        let list = |items: &[Waiting]| items.iter().map(queued).collect();
+        let event = Event::QueueChanged { steering: list(&self.steering), follow_up: list(&self.follow_up) };
+        self.emit(event);
+    }
+}
