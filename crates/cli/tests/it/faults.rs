@@ -1,0 +1,205 @@
+//! Stores that cannot be used: each time one message, exit code 4, and nothing is lost.
+
+use std::fs::File;
+use std::io::{Seek as _, SeekFrom, Write as _};
+use std::os::unix::fs::symlink;
+
+use quipu_testkit::{Answer, Reply};
+
+use crate::support::*;
+
+fn answers(count: usize) -> Vec<Reply> {
+    vec![Answer::new().text("Hello.").reply(); count]
+}
+
+/// Everything that opens the store.
+const ALL: [&[&str]; 6] =
+    [&["-p", "hi"], &["-p", "-c", "hi"], &["demo"], &["sessions"], &["show"], &["show", "HEAD"]];
+
+#[track_caller]
+fn all_fail(world: &World, words: &[&str]) {
+    for args in ALL {
+        world.run(args).fails(4, words);
+    }
+    let found = world.run(&["doctor", "--json"]).exits(4).json();
+    assert_eq!(found["healthy"], false);
+    let told = found["findings"].to_string();
+    assert!(words.iter().all(|word| told.contains(word)), "{told}");
+}
+
+#[test]
+fn a_flipped_header() {
+    let world = World::new(answers(2));
+    world.run(&["-p", "first"]).ok();
+    let good = std::fs::read(world.store()).unwrap();
+    let mut file = File::options().write(true).open(world.store()).unwrap();
+    file.write_all(&[0xff; 16]).unwrap();
+    drop(file);
+    all_fail(&world, &["quipu.db", "damaged", "backup", "--store"]);
+    // Another store can be used in the meantime, and a copy that was kept goes on.
+    world.run(&["-p", "--store", "other.db", "hi"]).ok();
+    std::fs::write(world.store(), good).unwrap();
+    world.server.push(Answer::new().text("On.").reply());
+    world.run(&["-p", "-c", "second"]).ok();
+    assert_eq!(messages(&world.requests()[2]).len(), 3);
+}
+
+#[test]
+fn a_store_that_is_none() {
+    let world = World::new([]);
+    std::fs::write(world.store(), "just some words, and enough of them that no header fits\n".repeat(200)).unwrap();
+    all_fail(&world, &["quipu.db", "--store"]);
+    assert!(std::fs::read_to_string(world.store()).unwrap().starts_with("just some words"));
+    std::fs::remove_file(world.store()).unwrap();
+    std::fs::create_dir(world.store()).unwrap();
+    all_fail(&world, &["quipu.db", "not a store", "--store"]);
+    std::fs::remove_dir(world.store()).unwrap();
+    symlink(world.path("work/elsewhere.db"), world.store()).unwrap();
+    all_fail(&world, &["quipu.db", "symbolic link"]);
+    std::fs::remove_file(world.store()).unwrap();
+    nix::unistd::mkfifo(&world.store(), nix::sys::stat::Mode::S_IRWXU).unwrap();
+    all_fail(&world, &["quipu.db", "not a store"]);
+    std::fs::remove_file(world.store()).unwrap();
+}
+
+#[test]
+fn damage_inside() {
+    let world = World::new(answers(30));
+    let prompts = vec!["some words ".repeat(300); 30];
+    let args: Vec<&str> = ["-p"].into_iter().chain(prompts.iter().map(String::as_str)).collect();
+    world.run(&args).ok();
+    world.check();
+    world.unchecked();
+    let size = std::fs::metadata(world.store()).unwrap().len();
+    let mut file = File::options().write(true).open(world.store()).unwrap();
+    for page in 3..size / 4096 {
+        file.seek(SeekFrom::Start(page * 4096)).unwrap();
+        file.write_all(&[0xa5; 600]).unwrap();
+    }
+    drop(file);
+    world.run(&["doctor"]).exits(4);
+    for args in ALL {
+        let ran = world.run(args);
+        let code = ran.status.code();
+        assert!(code == Some(4) && ran.message().contains("quipu.db"), "{args:?}: {code:?} {}", ran.err);
+    }
+}
+
+#[test]
+fn one_of_another_user() {
+    if !nix::unistd::geteuid().is_root() {
+        return;
+    }
+    let world = World::new(answers(1));
+    world.run(&["-p", "first"]).ok();
+    std::os::unix::fs::chown(world.store(), Some(NOBODY), None).unwrap();
+    all_fail(&world, &["quipu.db", "belongs to user 65534", "--store"]);
+    std::os::unix::fs::chown(world.store(), Some(0), None).unwrap();
+    world.run(&["sessions"]).ok();
+}
+
+#[test]
+fn a_newer_store() {
+    let world = World::new(answers(1));
+    world.run(&["-p", "first"]).ok();
+    let mut file = File::options().read(true).write(true).open(world.store()).unwrap();
+    // The format's number in the header of the file.
+    file.seek(SeekFrom::Start(60)).unwrap();
+    file.write_all(&9_999_u32.to_be_bytes()).unwrap();
+    drop(file);
+    all_fail(&world, &["quipu.db", "format 9999", "newer Quipu"]);
+    let mut file = File::options().write(true).open(world.store()).unwrap();
+    file.seek(SeekFrom::Start(60)).unwrap();
+    file.write_all(&4_u32.to_be_bytes()).unwrap();
+}
+
+#[test]
+fn a_read_only_store_can_be_read() {
+    for (file, directory) in [(0o400, 0o700), (0o600, 0o500), (0o400, 0o500)] {
+        let world = World::unprivileged(answers(3));
+        world.run(&["-p", "first"]).ok();
+        let nodes = world.nodes();
+        set_mode(&world.store(), file);
+        set_mode(&world.path("home/.quipu"), directory);
+        let words = ["quipu.db", "read-only", "writable", "--store"];
+        for args in [["-p", "hi"].as_slice(), &["-p", "-c", "hi"], &["demo"]] {
+            world.run(args).fails(4, &words);
+        }
+        assert_eq!(world.requests().len(), 1, "nothing is sent that cannot be recorded");
+        assert_eq!(world.nodes(), nodes);
+        assert!(world.run(&["doctor"]).ok().text().contains("read-only"));
+        // Without a record it goes on.
+        set_mode(&world.path("home/.quipu"), 0o700);
+        set_mode(&world.store(), 0o600);
+        world.run(&["-p", "-c", "second"]).ok();
+        assert_eq!(messages(&world.requests()[1]).len(), 3);
+    }
+}
+
+#[test]
+fn a_directory_that_nothing_can_be_made_in() {
+    let world = World::unprivileged(answers(1));
+    set_mode(&world.path("home/.quipu"), 0o500);
+    world.run(&["-p", "hi"]).fails(4, &["quipu.db", "--store"]);
+    world.run(&["doctor"]).ok();
+    set_mode(&world.path("home/.quipu"), 0o000);
+    let ran = world.run(&["sessions"]).exits(4);
+    assert!(ran.message().contains(".quipu"), "{}", ran.err);
+    world.run(&["doctor"]).exits(4);
+    set_mode(&world.path("home/.quipu"), 0o700);
+    world.run(&["-p", "hi"]).ok();
+}
+
+#[test]
+fn a_full_disk() {
+    // Files may grow to 1 MiB, as on a disk that is full then. Whether the signal for it is ignored is not ours
+    // to choose.
+    for trap in ["trap '' XFSZ; ", ""] {
+        let world = World::unprivileged(answers(1));
+        world.run(&["-p", "first"]).ok();
+        let limited = |args: &str| {
+            let mut command = world.command("/bin/sh");
+            command.args(["-c", &format!("{trap}ulimit -f 2048; exec {} {args}", env!("CARGO_BIN_EXE_quipu"))]);
+            Running::start(command).wait()
+        };
+        let noise: String = (0..60_000u64)
+            .map(|n| format!("{:x}", n.wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(17) ^ n.wrapping_mul(n)))
+            .collect();
+        world.file("noise.txt", &noise);
+        world.server.push(call("c1", "read", &serde_json::json!({ "path": "noise.txt", "limit": 1 })));
+        limited("-p -c @noise.txt @noise.txt second").fails(4, &["quipu.db", "no room", "free some space"]);
+        assert_eq!(world.requests().len(), 1, "nothing is sent that cannot be recorded");
+        // Reading works, and with room again it goes on.
+        limited("sessions").ok();
+        limited("doctor").ok();
+        let told = world.run(&["-p", "-c", "--max-turns", "1", "third"]).exits(5);
+        assert!(told.err.contains("read"), "{}", told.err);
+        world.server.push(Answer::new().text("On.").reply());
+        world.run(&["-p", "-c", "@noise.txt", "fourth"]).ok();
+    }
+}
+
+#[test]
+fn a_locked_store() {
+    use nix::fcntl::{FcntlArg, fcntl};
+    use nix::libc;
+    let world = World::new(answers(2));
+    world.run(&["-p", "first"]).ok();
+    // What another program's transaction holds: the bytes of the file that stand for its lock.
+    let file = File::options().read(true).write(true).open(world.store()).unwrap();
+    let lock = |kind: i32| libc::flock {
+        l_type: i16::try_from(kind).unwrap(),
+        l_whence: i16::try_from(libc::SEEK_SET).unwrap(),
+        l_start: 0x4000_0000,
+        l_len: 512,
+        l_pid: 0,
+    };
+    fcntl(&file, FcntlArg::F_SETLK(&lock(libc::F_WRLCK))).unwrap();
+    if std::env::var_os("QUIPU_FULL").is_some() {
+        world.run(&["-p", "hi"]).fails(4, &["quipu.db", "locked by another program", "30 s", "try again"]);
+    }
+    // It waits, and goes on when the lock is gone.
+    let running = world.start(&["-p", "-c", "second"]);
+    fcntl(&file, FcntlArg::F_SETLK(&lock(libc::F_UNLCK))).unwrap();
+    running.wait().ok();
+}
