@@ -29,7 +29,7 @@ pub(crate) struct Task {
     #[arg(short, long)]
     pub(crate) print: bool,
     /// What is printed: the answers' text, or every event as a line of JSON.
-    #[arg(long, value_enum, default_value = "text", requires = "print")]
+    #[arg(long, value_enum, default_value = "text")]
     pub(crate) mode: Mode,
     /// Continue the newest session of this directory.
     #[arg(short = 'c', long = "continue", conflicts_with_all = ["session", "no_session"])]
@@ -45,10 +45,10 @@ pub(crate) struct Task {
     #[command(flatten)]
     pub(crate) model: ModelArgs,
     /// End the run after so many turns (model calls).
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = clap::value_parser!(u32).range(1..))]
     pub(crate) max_turns: Option<u32>,
     /// End the run when it has cost so many US dollars; checked before each model call.
-    #[arg(long, value_name = "USD", value_parser = dollars)]
+    #[arg(long, value_name = "USD", allow_negative_numbers = true, value_parser = dollars)]
     pub(crate) max_cost: Option<f64>,
     /// Replace the system prompt: text, or a file that holds it.
     #[arg(long, value_name = "TEXT|FILE")]

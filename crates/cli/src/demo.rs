@@ -72,7 +72,7 @@ pub(crate) async fn run(args: &DemoArgs) -> Result<(), Failure> {
 }
 
 async fn follow(session: Session, front: Front) -> Result<(), Failure> {
-    crate::run::run_prompts(session, vec![Input::from(TASK)], front).await.map_err(|mut failure| {
+    crate::run::run_prompts(session, vec![Input::from(TASK)], front, None).await.map_err(|mut failure| {
         if failure.exit == Exit::Departed {
             failure.message = format!("The demo stopped: {}", failure.message);
         }

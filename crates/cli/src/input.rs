@@ -25,8 +25,9 @@ pub(crate) fn prompts(messages: &[String], cwd: &Path) -> Result<Vec<Input>, Fai
         }
     }
     let mut texts = texts.into_iter();
-    if let Some(first) = texts.next() {
-        text.push_str(first);
+    match texts.next() {
+        Some(first) => text.push_str(first),
+        None => text.truncate(text.trim_end().len()),
     }
     let mut blocks = Vec::new();
     if !text.trim().is_empty() {

@@ -23,15 +23,27 @@ pub(crate) async fn run(task: &Task) -> Result<(), Failure> {
     }
     let Opened { session, troubles } = crate::setup::open(&place, task, &here).await?;
     let cwd = session.cwd().display().to_string();
+    // What must be typed to go on after a failure.
+    let again = match session.cwd() == here {
+        _ if task.no_session => None,
+        true => Some(format!("quipu -p -c{}", place.store_flag())),
+        false => Some(format!("quipu -p --session {}{}", session.view().session, place.store_flag())),
+    };
     let front = Front::new(task.mode, &session, &cwd)?;
     for trouble in &troubles {
         tell(trouble);
     }
-    run_prompts(session, prompts, front).await
+    run_prompts(session, prompts, front, again.as_deref()).await
 }
 
-/// Sends the prompts one after the other and follows each to its end.
-pub(crate) async fn run_prompts(session: Session, prompts: Vec<Input>, mut front: Front) -> Result<(), Failure> {
+/// Sends the prompts one after the other and follows each to its end. `again` is the command that goes on with the
+/// session, if one can.
+pub(crate) async fn run_prompts(
+    session: Session,
+    prompts: Vec<Input>,
+    mut front: Front,
+    again: Option<&str>,
+) -> Result<(), Failure> {
     let (_, mut events) = session.subscribe(Delivery::Lossless).await.map_err(refused)?;
     let mut signals = Signals::new()?;
     let mut result = Ok(());
@@ -75,7 +87,7 @@ pub(crate) async fn run_prompts(session: Session, prompts: Vec<Input>, mut front
                 }
             }
         }
-        result = signals.failure().map_or_else(|| finished(&outcome), Err);
+        result = signals.failure().map_or_else(|| finished(&outcome, again), Err);
         if result.is_err() {
             break;
         }
@@ -101,7 +113,11 @@ fn refused(error: Refused) -> Failure {
     Failure::new(exit, error)
 }
 
-fn finished(outcome: &Outcome) -> Result<(), Failure> {
+fn finished(outcome: &Outcome, again: Option<&str>) -> Result<(), Failure> {
+    let fail = |exit: Exit, what: String| {
+        let hint = again.map_or(String::new(), |again| format!("\nThe session is kept; `{again} \"…\"` goes on with it."));
+        Err(Failure::new(exit, format!("{what}{hint}")))
+    };
     match outcome {
         Outcome::Done => Ok(()),
         Outcome::Aborted => Err(Failure::failed("aborted")),
@@ -112,17 +128,11 @@ fn finished(outcome: &Outcome) -> Result<(), Failure> {
                 ModelErrorKind::Departed => Exit::Departed,
                 _ => Exit::Failed,
             };
-            Err(Failure::new(exit, format!("{error}\nThe session is kept; `quipu -p -c \"…\"` goes on with it.")))
+            fail(exit, error.to_string())
         }
-        Outcome::Limit(Limit::Turns(turns)) => Err(Failure::new(
-            Exit::Limit,
-            format!("stopped after {turns} turns (--max-turns); `quipu -p -c \"go on\"` continues"),
-        )),
-        Outcome::Limit(Limit::Cost(cost)) => Err(Failure::new(
-            Exit::Limit,
-            format!("stopped at ${cost} (--max-cost); `quipu -p -c \"go on\"` continues"),
-        )),
-        Outcome::StoreFailed(text) => Err(Failure::new(Exit::Store, text)),
+        Outcome::Limit(Limit::Turns(turns)) => fail(Exit::Limit, format!("stopped after {turns} turns (--max-turns)")),
+        Outcome::Limit(Limit::Cost(cost)) => fail(Exit::Limit, format!("stopped at ${cost} (--max-cost)")),
+        Outcome::StoreFailed(text) => fail(Exit::Store, text.clone()),
     }
 }
 

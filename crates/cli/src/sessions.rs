@@ -37,7 +37,8 @@ pub(crate) async fn run(args: &SessionsArgs) -> Result<(), Failure> {
     let (paint, now) = (Paint::stdout(), now());
     for row in &rows {
         let title = if row.title.is_empty() { "(no message yet)" } else { &row.title };
-        let (when, entries) = (ago(now, row.updated), row.entries);
+        // The row counts what follows the session's own node.
+        let (when, entries) = (ago(now, row.updated), row.entries + 1);
         write!(out, "{}  {when:>8}  {entries:>4} nodes  {:>7}  ", paint.bold(row.id.as_str()), dollars(row.cost))?;
         writeln!(out, "{}", one_line(title, 60))?;
         if args.all {

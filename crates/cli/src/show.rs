@@ -94,7 +94,7 @@ async fn show_session(store: &dyn Store, row: &SessionRow, args: &ShowArgs) -> R
     }
     let paint = Paint::stdout();
     writeln!(out, "session {}  {}", paint.bold(row.id.as_str()), printable(&row.cwd))?;
-    writeln!(out, "{} nodes, {}, {}", row.entries, dollars(row.cost), ago(now(), row.updated))?;
+    writeln!(out, "{} nodes, {}, {}", row.entries + 1, dollars(row.cost), ago(now(), row.updated))?;
     for line in tree::draw(&tree, row.head, paint) {
         writeln!(out, "{line}")?;
     }

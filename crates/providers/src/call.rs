@@ -212,7 +212,7 @@ async fn once(
     status: &mut Option<u16>,
 ) -> Result<(), Failure> {
     let name = target.name();
-    let client = net::client(target.url.host_str().unwrap_or_default())?;
+    let client = net::client(&target.url)?;
     let sent = client.post(target.url.clone()).headers(headers.clone()).body(body.clone()).send();
     let mut response = match tokio::time::timeout(options.idle_timeout, sent).await {
         Ok(Ok(response)) => response,
