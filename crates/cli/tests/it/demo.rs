@@ -14,7 +14,7 @@ fn told(ran: &Ran) -> Vec<Vec<String>> {
     let commands: Vec<Vec<String>> = ran
         .err
         .lines()
-        .filter_map(|line| line.trim_start().strip_prefix("quipu "))
+        .filter_map(|line| line.strip_prefix("The session up to here: ").unwrap_or(line).trim_start().strip_prefix("quipu "))
         .map(|line| line.split("  (").next().unwrap().split_whitespace().map(str::to_owned).collect())
         .collect();
     assert!(!commands.is_empty(), "{}", ran.err);

@@ -14,7 +14,8 @@ fn flags_that_are_none() {
     check(&["--mode", "json", "hi"], &["--print"]);
     check(&["-p", "--thinking", "wild", "hi"], &["wild", "high"]);
     check(&["-p", "--max-turns", "0", "hi"], &["--max-turns"]);
-    check(&["-p", "--max-cost", "-1", "hi"], &["--max-cost"]);
+    check(&["-p", "--max-cost", "-1", "hi"], &["--max-cost", "US dollars"]);
+    check(&["-p", "--max-turns", "-1", "hi"], &["--max-turns"]);
     check(&["-p", "--max-cost", "nan", "hi"], &["--max-cost", "US dollars"]);
     check(&["-p", "-c", "--session", "abcd", "hi"], &["--session", "--continue"]);
     check(&["-p", "-c", "--no-session", "hi"], &["--no-session"]);

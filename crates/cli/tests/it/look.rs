@@ -112,7 +112,7 @@ fn sessions_newest_first() {
     assert!(all.contains(world.path("work").to_str().unwrap()), "{all}");
     for row in world.sessions() {
         assert_eq!(row["cwd"], json!(world.path("work")));
-        assert!(row["entries"] == 3 && row["agent"] == "quipu" && row["cost"].as_f64().unwrap() > 0.0, "{row}");
+        assert!(row["entries"] == 2 && row["agent"] == "quipu" && row["cost"].as_f64().unwrap() > 0.0, "{row}");
     }
 }
 

@@ -111,7 +111,7 @@ fn limits_end_a_run_and_it_goes_on_from_there() {
     assert_eq!(ran.text(), "");
     world.run(&["-p", "-c", "go on"]).ok();
     let said: Vec<String> = messages(&world.requests()[2]).iter().map(wire_text).collect();
-    assert_eq!(said.last().unwrap(), "2\n\ngo on");
+    assert_eq!(said[said.len() - 2..], ["2\n", "go on"]);
 
     // Each call costs 0.015 dollars.
     let world = World::new([step(1), step(2), step(3), Answer::new().text("Done.").reply()]);
