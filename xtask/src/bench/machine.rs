@@ -2,9 +2,12 @@
 
 use std::path::Path;
 use std::process::Command;
+use std::time::Duration;
 
-/// Above this load, waiting for others is part of every number.
-const QUIET_LOAD: f64 = 0.5;
+/// Above this share of the processors, waiting for others is part of every number.
+const QUIET: f64 = 0.05;
+/// How long the machine is watched before the first benchmark. Its load average would show our own build.
+const WATCHED: Duration = Duration::from_secs(2);
 
 /// Three lines of Markdown: machine, software, conditions. What the system does not tell is left out.
 pub(super) fn describe(root: &Path) -> String {
@@ -21,18 +24,35 @@ pub(super) fn describe(root: &Path) -> String {
         output(root, "git", &["rev-parse", "--short=12", "HEAD"]).unwrap_or_else(|| "unknown".to_owned());
     let changed = output(root, "git", &["status", "--porcelain"]).is_some_and(|text| !text.is_empty());
     let changed = if changed { " with uncommitted changes" } else { "" };
-    let load = std::fs::read_to_string("/proc/loadavg").ok();
-    let load = load.and_then(|text| text.split(' ').next()?.parse::<f64>().ok());
-    let condition = match load {
-        Some(load) if load > QUIET_LOAD => {
-            format!("load {load:.2} before the start: NOT quiet, do not quote")
+    let condition = match busy_share() {
+        Some(share) if share > QUIET => {
+            format!("others use {:.0} % of the processors: NOT quiet, do not quote", share * 100.0)
         }
-        Some(load) => format!("load {load:.2} before the start"),
-        None => "load unknown".to_owned(),
+        Some(share) => format!("quiet, others use {:.0} % of the processors", share * 100.0),
+        None => "what others use is unknown".to_owned(),
     };
     format!(
         "Machine: {cores} x {processor}{memory}, {system}.\nBuild: commit {commit}{changed}, {compiler}, release.\nConditions: {condition}.\n"
     )
+}
+
+/// The share of processor time that was not idle while this program waited.
+fn busy_share() -> Option<f64> {
+    let before = processor_time(&std::fs::read_to_string("/proc/stat").ok()?)?;
+    std::thread::sleep(WATCHED);
+    let after = processor_time(&std::fs::read_to_string("/proc/stat").ok()?)?;
+    let (all, idle) = (after.0.checked_sub(before.0)?, after.1.checked_sub(before.1)?);
+    #[expect(clippy::cast_precision_loss, reason = "ticks of two seconds")]
+    let share = |part: u64| part as f64 / all as f64;
+    (all > 0).then(|| 1.0 - share(idle))
+}
+
+/// Ticks of all processors since the start, and those of them that were idle.
+fn processor_time(stat: &str) -> Option<(u64, u64)> {
+    // user, nice, system, idle, waiting for a disk, interrupts, softer ones, stolen
+    let ticks: Vec<u64> =
+        stat.lines().next()?.split_whitespace().skip(1).take(8).map_while(|word| word.parse().ok()).collect();
+    Some((ticks.iter().sum(), ticks.get(3)? + ticks.get(4)?))
 }
 
 fn read_field(path: &str, field: &str) -> Option<String> {
@@ -44,4 +64,16 @@ fn read_field(path: &str, field: &str) -> Option<String> {
 fn output(root: &Path, program: &str, arguments: &[&str]) -> Option<String> {
     let output = Command::new(program).args(arguments).current_dir(root).output().ok()?;
     output.status.success().then(|| String::from_utf8_lossy(&output.stdout).trim().to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn processor_time_is_read() {
+        assert_eq!(processor_time("cpu  10 1 5 80 4 0 0 2 9 9\ncpu0 1 1 1 1"), Some((102, 84)));
+        assert_eq!(processor_time("cpu 1 2"), None);
+        assert_eq!(processor_time(""), None);
+    }
 }
