@@ -1,7 +1,7 @@
 //! Tools as effects: looked up, validated, approved; then run on the true values and sealed.
 
 use std::collections::HashMap;
-use std::panic::AssertUnwindSafe;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -28,6 +28,10 @@ const RESULT_LIMIT: usize = 64 << 20;
 /// The model is told this when a tool panicked.
 const BROKE_DOWN: &str =
     "The tool failed inside, and whether it took effect is unknown. This is a bug of the tool.";
+
+/// The model is told this when a tool or a policy panicked over a call.
+const NOT_PREPARED: &str =
+    "The call was not run: checking it failed inside. This is a bug of the tool or of the policy.";
 
 /// The tools of a session and what they may use.
 pub(crate) struct Toolbox {
@@ -68,7 +72,10 @@ impl Toolbox {
     /// Validation, then policy, on each call. Reads only.
     pub(crate) fn prepare(&self, calls: &[ToolCall]) -> Vec<Prepared> {
         let cx = self.context(CancellationToken::new(), Arc::new(|_| {}));
-        calls.iter().map(|call| self.prepare_one(call, &cx)).collect()
+        let broke_down = |_| Prepared::Refused(NOT_PREPARED.into());
+        let one =
+            |call| catch_unwind(AssertUnwindSafe(|| self.prepare_one(call, &cx))).unwrap_or_else(broke_down);
+        calls.iter().map(one).collect()
     }
 
     fn prepare_one(&self, call: &ToolCall, cx: &ToolContext) -> Prepared {

@@ -104,9 +104,8 @@ pub(super) fn step_key(turn: u32, slot: usize) -> String {
 /// The model is told this when its call was stopped before it ran.
 pub(super) const ABORTED: &str = "Operation aborted";
 
-/// The model is told this when a policy or a tool broke down over its call.
-pub(super) const NOT_PREPARED: &str =
-    "The call was not run: checking it failed inside. This is a bug of the tool or of the policy.";
+/// The model is told this when checking its call never came to an end.
+pub(super) const NOT_PREPARED: &str = "The call was not run: it could not be checked.";
 
 /// The model is told this when it made more calls at once than are run.
 pub(super) fn too_many() -> String {

@@ -16,8 +16,8 @@ use std::time::Duration;
 
 use quipu_protocol::{
     Ack, AssistantMessage, CallRecord, Ending, Entry, Epoch, Event, Limit, Message, MessageId, Model,
-    ModelError, ModelErrorKind, ModelRequest, NodeId, Outcome, Queued, RunId, SessionId, SessionStart,
-    StepInfo, StopReason, ToolCall, ToolSpec, UnixMs,
+    ModelError, ModelErrorKind, ModelRequest, NodeId, Outcome, Queued, RunId, SessionId, StepInfo,
+    StopReason, ToolCall, ToolSpec, UnixMs,
 };
 use quipu_providers::{CallEnd, CallEvent};
 use quipu_tools::Touches;
@@ -426,7 +426,7 @@ impl Machine {
         let aborting = self.run.as_ref().is_some_and(|run| run.aborting);
         let mut prepared = prepared.into_iter();
         for call in calls {
-            // One is missing only when a policy or a tool broke down.
+            // None is missing unless the checking itself broke down.
             let prepared = prepared.next().unwrap_or_else(|| Prepared::Refused(batch::NOT_PREPARED.into()));
             let too_many = batch.slots.len() >= batch::CALLS;
             self.emit(Event::ToolStarted {

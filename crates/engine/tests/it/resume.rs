@@ -1,0 +1,321 @@
+//! Sessions that are opened again: the same bytes, branches, and what other writers do meanwhile.
+
+use std::sync::Arc;
+
+use quipu::protocol::{Command, Event, Outcome, SessionId, Trouble};
+use quipu::store::{Commit, Durability, Op, RefMove, RefName, Store, Until};
+use quipu::{Engine, OpenError};
+use serde_json::json;
+
+use crate::support::{Gate, World, call, engine_over, gated, open_store, say, text_of};
+
+#[tokio::test]
+async fn live_and_resumed_bodies_are_the_same_bytes() {
+    let script = || {
+        [
+            call(&[("echo", json!({"text": "one"})), ("echo", json!({"text": "zwei\u{1f600}"}))]),
+            say("first"),
+            say("second"),
+        ]
+    };
+    // The same conversation, with and without a restart between its prompts. Times stand in the messages, so
+    // they are held still.
+    let mut bodies = Vec::new();
+    for restart in [false, true] {
+        let mut world = World::with(script());
+        world.engine = world.engine.with_clock(Arc::new(Still));
+        let live = world.create().await;
+        assert_eq!(live.run("a").await, Outcome::Done);
+        let id = live.id();
+        let live = if restart {
+            live.finish().await;
+            world = world.reopen();
+            world.engine = world.engine.with_clock(Arc::new(Still));
+            let (live, troubles) = world.open(&id).await;
+            assert_eq!(troubles, []);
+            live
+        } else {
+            live
+        };
+        assert_eq!(live.run("b").await, Outcome::Done);
+        live.finish().await;
+        let world = world.check().await;
+        bodies.push(world.fake.bodies());
+    }
+    assert_eq!(bodies[0].len(), 3);
+    assert_eq!(without_cwd(&bodies[0]), without_cwd(&bodies[1]));
+}
+
+struct Still;
+
+impl quipu::Clock for Still {
+    fn now(&self) -> i64 {
+        1_700_000_000_000
+    }
+}
+
+fn without_cwd(bodies: &[bytes::Bytes]) -> Vec<String> {
+    bodies.iter().map(|body| String::from_utf8(body.to_vec()).unwrap()).collect()
+}
+
+#[tokio::test]
+async fn two_hundred_turns_keep_every_body() {
+    let turns = |count| {
+        (0..count).map(|at| call(&[("echo", json!({"text": format!("turn {at} {}", "x".repeat(200))}))]))
+    };
+    let world = World::with(turns(150));
+    let live = world.create().await;
+    assert_eq!(live.run("go").await, Outcome::Done);
+    let id = live.id();
+    live.finish().await;
+    let world = world.check().await;
+    world.fake.push(turns(50));
+    let (live, _) = world.open(&id).await;
+    assert_eq!(live.run("on").await, Outcome::Done);
+    live.finish().await;
+    let world = world.check().await;
+    let bodies = world.fake.bodies();
+    assert_eq!(bodies.len(), 202);
+    let sent: usize = bodies.iter().map(bytes::Bytes::len).sum();
+    let kept = std::fs::metadata(world.dir.path().join("quipu.db")).unwrap().len();
+    assert!(kept < sent as u64 / 4, "differences are small: {sent} bytes sent, {kept} kept");
+}
+
+#[tokio::test]
+async fn other_options_begin_an_epoch() {
+    let world = World::new();
+    let live = world.create().await;
+    assert_eq!(live.run("a").await, Outcome::Done);
+    let id = live.id();
+    live.finish().await;
+    let options = quipu::SessionOptions { system: Some("Other words.".into()), ..world.options() };
+    let opened = world.engine.open(&id, options.clone()).await.unwrap();
+    assert_eq!(opened.session.ask("b").await.unwrap().0, Outcome::Done);
+    opened.session.shutdown().await;
+    // What the options leave open stays as it was.
+    let options = quipu::SessionOptions { system: None, ..options };
+    let opened = world.engine.open(&id, options).await.unwrap();
+    assert_eq!(opened.session.ask("c").await.unwrap().0, Outcome::Done);
+    let head = opened.session.view().head.unwrap();
+    opened.session.shutdown().await;
+    let systems: Vec<_> = world
+        .fake
+        .bodies()
+        .iter()
+        .map(|body| serde_json::from_slice::<serde_json::Value>(body).unwrap()["system"].clone())
+        .collect();
+    assert_eq!(systems, ["You are tested.", "Other words.", "Other words."]);
+    let nodes = world.store.lineage(head, Until::Root).await.unwrap();
+    assert_eq!(nodes.len(), 8, "session, two messages, epoch, two, two");
+    world.check().await;
+}
+
+#[tokio::test]
+async fn a_second_writer_is_told_and_gets_a_branch() {
+    let world = World::with([say("to one"), say("to two"), say("to one again")]);
+    let one = world.create().await;
+    assert_eq!(one.run("first").await, Outcome::Done);
+    let id = one.id();
+    // As another process: a store and an engine of its own over the same file.
+    let store = open_store(world.dir.path());
+    let other = engine_over(store.clone(), world.dir.path());
+    let opened = other.open(&id, world.options()).await.unwrap();
+    let branch = opened.session.view().session;
+    assert_eq!(opened.troubles, [Trouble::Branched { session: branch.clone() }]);
+    assert_ne!(branch, id);
+    assert_eq!(opened.session.ask("from two").await.unwrap().1, "to two");
+    assert_eq!(one.run("from one").await, Outcome::Done);
+    assert!(one.all(|event| matches!(event, Event::Trouble(_)).then_some(())).is_empty());
+    opened.session.shutdown().await;
+    assert_eq!(texts(&*store, &id).await, ["first", "to one", "from one", "to one again"]);
+    assert_eq!(texts(&*store, &branch).await, ["first", "to one", "from two", "to two"]);
+    one.finish().await;
+    // Now that nobody holds it, it is opened itself.
+    let opened = other.open(&id, world.options()).await.unwrap();
+    assert_eq!((opened.troubles, opened.session.view().session), (vec![], id));
+    opened.session.shutdown().await;
+    drop((other, store));
+    world.check().await;
+}
+
+/// What another program does to a session that is open here: it takes what waits and goes on.
+async fn go_on_elsewhere(store: &dyn Store, id: &SessionId) -> quipu::protocol::NodeId {
+    let name = RefName::session(id);
+    let head = store.head(&name).await.unwrap().unwrap();
+    let pending = store.pending(id).await.unwrap();
+    let entry = quipu::protocol::Entry::Message(quipu::protocol::Message::user("from elsewhere", 5));
+    let encoded = quipu_transcript::encode(&entry, &quipu::protocol::StepInfo::default());
+    let parent = store.nodes(&[head]).await.unwrap().remove(0).unwrap();
+    let record = quipu_dag::NodeRecord {
+        parent: Some(head),
+        role: encoded.role,
+        parts: encoded.blobs.iter().map(|blob| blob.id).collect(),
+        timestamp: parent.record.timestamp + 1,
+        external_id: None,
+        system_prompt: None,
+    };
+    let node = quipu_dag::Node::new(record, None, None);
+    let to = node.id;
+    let take = |item: quipu::store::InboxItem| Op::InboxTake { session: id.clone(), item: item.id };
+    let commit = Commit {
+        blobs: encoded.blobs,
+        nodes: vec![node],
+        moves: vec![RefMove::swap(name, Some(head), to, "test")],
+        ops: pending.inbox.into_iter().map(take).collect(),
+        durability: Durability::Process,
+        ..Commit::default()
+    };
+    store.commit(commit).await.unwrap();
+    to
+}
+
+#[tokio::test]
+async fn who_loses_the_race_gets_a_branch_and_nothing_is_woven() {
+    // The other program writes at each of these moments.
+    for moment in ["idle", "calling", "tools"] {
+        let (before, tools) = (Gate::new(), Gate::new());
+        let mut first = call(&[("wait", json!({"text": "ran"}))]);
+        first.before = Some(before.clone());
+        let mut world = World::with([first, say("end")]);
+        world.tools.push(gated("wait", &tools));
+        let live = world.create().await;
+        let id = live.id();
+        if moment == "idle" {
+            world.fake.push([say("unused")]);
+            before.open();
+            tools.open();
+            assert_eq!(live.run("first").await, Outcome::Done);
+            let theirs = go_on_elsewhere(&*world.store, &id).await;
+            assert_eq!(live.run("second").await, Outcome::Done);
+            assert_eq!(world.store.head(&RefName::session(&id)).await.unwrap(), Some(theirs));
+        } else {
+            live.session.prompt("first").await.unwrap();
+            before.reached().await;
+            live.session.follow_up("waits").await.unwrap();
+            if moment == "calling" {
+                go_on_elsewhere(&*world.store, &id).await;
+            }
+            before.open();
+            tools.reached().await;
+            if moment == "tools" {
+                live.session.steer("waits too").await.unwrap();
+                go_on_elsewhere(&*world.store, &id).await;
+            }
+            tools.open();
+            live.settled(1).await;
+        }
+        let branch = live.id();
+        assert_ne!(branch, id);
+        let troubles = live.all(|event| match event {
+            Event::Trouble(trouble) => Some(trouble.clone()),
+            _ => None,
+        });
+        assert_eq!(troubles, [Trouble::Branched { session: branch.clone() }], "{moment}");
+        assert_eq!(live.outcomes().last(), Some(&Outcome::Done), "{moment}");
+        live.finish().await;
+        assert!(texts(&*world.store, &id).await.contains(&"from elsewhere".to_owned()));
+        let ours = texts(&*world.store, &branch).await;
+        assert!(!ours.contains(&"from elsewhere".to_owned()), "{ours:?}");
+        assert_eq!(ours.iter().filter(|text| *text == "ran").count(), 1);
+        if moment != "idle" {
+            assert!(ours.contains(&"waits".to_owned()), "what waited goes along: {moment} {ours:?}");
+        }
+        for session in [&id, &branch] {
+            let pending = world.store.pending(session).await.unwrap();
+            assert_eq!((pending.inbox, pending.steps), (vec![], vec![]), "{moment}");
+        }
+        world.check().await;
+    }
+}
+
+#[tokio::test]
+async fn a_name_that_was_taken_before_the_first_message() {
+    let world = World::new();
+    let options = quipu::SessionOptions { id: Some("mine".into()), ..world.options() };
+    let (one, two) = (world.create_with(options.clone()).await, world.create_with(options.clone()).await);
+    assert_eq!(one.run("one").await, Outcome::Done);
+    assert_eq!(two.run("two").await, Outcome::Done);
+    assert_eq!((one.id().as_str(), two.id() == one.id()), ("mine", false));
+    let head = two.session.view().head.unwrap();
+    assert_eq!(
+        world.store.lineage(head, Until::Root).await.unwrap().len(),
+        3,
+        "one session node, two messages"
+    );
+    one.finish().await;
+    two.finish().await;
+    assert!(matches!(world.engine.create(options).await, Err(OpenError::Exists(_))));
+    world.check().await;
+}
+
+#[tokio::test]
+async fn what_cannot_be_opened_says_so_and_holds_nothing() {
+    let world = World::new();
+    let live = world.create().await;
+    assert_eq!(live.run("a").await, Outcome::Done);
+    let id = live.id();
+    live.finish().await;
+    let twice = quipu::SessionOptions {
+        tools: vec![crate::support::echo(), crate::support::echo()],
+        ..world.options()
+    };
+    assert!(matches!(world.engine.open(&id, twice).await, Err(OpenError::BadTool(_))));
+    assert!(matches!(
+        world.engine.open(&"none".into(), world.options()).await,
+        Err(OpenError::NoSuchSession(_))
+    ));
+    let bad = quipu::SessionOptions { id: Some("../x".into()), ..world.options() };
+    assert!(matches!(world.engine.create(bad).await, Err(OpenError::BadId(_))));
+    let (live, troubles) = world.open(&id).await;
+    assert_eq!(troubles, [], "the tries before left no lease");
+    live.finish().await;
+    world.check().await;
+}
+
+#[tokio::test]
+async fn a_session_that_was_dropped_keeps_what_was_acknowledged() {
+    let gate = Gate::new();
+    let mut world = World::with([call(&[("wait", json!({"text": "x"}))])]);
+    world.tools.push(gated("wait", &gate));
+    let live = world.create().await;
+    let id = live.id();
+    live.session.prompt("go").await.unwrap();
+    gate.reached().await;
+    live.session.steer("and this").await.unwrap();
+    drop(live);
+    // Its task ends by itself and gives the session back.
+    let (live, troubles) = loop {
+        let (live, troubles) = world.open(&id).await;
+        match troubles.as_slice() {
+            [Trouble::Branched { .. }] => live.finish().await,
+            _ => break (live, troubles),
+        };
+        tokio::task::yield_now().await;
+    };
+    assert_eq!(
+        troubles,
+        [Trouble::Interrupted { calls: vec![("wait".into(), "c1".into())], model_call: false }]
+    );
+    assert_eq!(live.session.view().waiting, 1);
+    live.session.send(Command::Continue).await.unwrap();
+    live.settled(1).await;
+    let texts: Vec<String> = world.fake.last_messages().iter().map(text_of).collect();
+    assert!(texts[2].contains("Interrupted") && texts[3] == "and this", "{texts:?}");
+    live.finish().await;
+    world.check().await;
+}
+
+async fn texts(store: &dyn Store, id: &SessionId) -> Vec<String> {
+    let head = store.head(&RefName::session(id)).await.unwrap().unwrap();
+    let nodes = store.lineage(head, Until::Root).await.unwrap();
+    let decoded = quipu::store::decode_nodes(store, &nodes).await.unwrap();
+    quipu_transcript::project(decoded.iter().map(|one| &one.entry))
+        .iter()
+        .map(|message| text_of(message))
+        .collect()
+}
+
+#[expect(dead_code, reason = "keeps the engine shareable between threads")]
+fn engines_are_shared(engine: Engine) -> impl Send + Sync + Clone {
+    engine
+}
