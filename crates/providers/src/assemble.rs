@@ -15,6 +15,9 @@ use crate::surrogates::Joiner;
 
 /// Blocks of one answer at most.
 const MAX_BLOCKS: usize = 10_000;
+/// Bytes of text, thinking, signatures and arguments in one answer at most: far beyond what any model writes, and
+/// few enough that the copies which are made on the way to the store do no harm.
+const MAX_CONTENT: usize = 8 << 20;
 /// Unknown events of one answer at most.
 const MAX_UNKNOWN: usize = 10_000;
 
@@ -50,6 +53,8 @@ pub(crate) struct Assembler {
     /// Place of the wire's block in `blocks`, by the wire's own number; `None` for a block of an unknown type.
     by_wire: BTreeMap<u64, Option<usize>>,
     unknown: Vec<Json>,
+    /// Bytes of content so far.
+    size: usize,
 }
 
 /// The arguments of a tool call, from the text that the model wrote: the JSON value, an empty object for no
@@ -85,6 +90,7 @@ impl Assembler {
             blocks: Vec::new(),
             by_wire: BTreeMap::new(),
             unknown: Vec::new(),
+            size: 0,
         }
     }
 
@@ -171,6 +177,7 @@ impl Assembler {
         literal: &str,
         out: &mut Vec<CallEvent>,
     ) -> Result<(), ModelError> {
+        self.grow(literal.len())?;
         let (index, block) = self.open_block(wire)?;
         let fits = match block.kind {
             Kind::Text => piece == Piece::Text,
@@ -193,6 +200,7 @@ impl Assembler {
 
     /// Adds to the signature of a thinking block.
     pub(crate) fn sign(&mut self, wire: u64, more: &str) -> Result<(), ModelError> {
+        self.grow(more.len())?;
         match &mut self.open_block(wire)?.1.kind {
             Kind::Thinking { signature, redacted: false } => {
                 signature.push_str(more);
@@ -253,6 +261,17 @@ impl Assembler {
             .map(Block::into_content)
             .collect();
         (self.message, self.unknown)
+    }
+
+    fn grow(&mut self, bytes: usize) -> Result<(), ModelError> {
+        self.size = self.size.saturating_add(bytes);
+        if self.size > MAX_CONTENT {
+            return Err(ModelError::new(
+                ModelErrorKind::TooLarge,
+                format!("sent an answer with more than {} MiB of content", MAX_CONTENT >> 20),
+            ));
+        }
+        Ok(())
     }
 
     fn claim(&mut self, wire: u64, index: Option<usize>) -> Result<(), ModelError> {
