@@ -14,7 +14,9 @@ fn told(ran: &Ran) -> Vec<Vec<String>> {
     let commands: Vec<Vec<String>> = ran
         .err
         .lines()
-        .filter_map(|line| line.strip_prefix("The session up to here: ").unwrap_or(line).trim_start().strip_prefix("quipu "))
+        .filter_map(|line| {
+            line.strip_prefix("The session up to here: ").unwrap_or(line).trim_start().strip_prefix("quipu ")
+        })
         .map(|line| line.split("  (").next().unwrap().split_whitespace().map(str::to_owned).collect())
         .collect();
     assert!(!commands.is_empty(), "{}", ran.err);
@@ -36,7 +38,9 @@ fn a_whole_task_without_a_key_and_the_commands_it_names() {
     for round in 1..=2 {
         let ran = world.run(&["demo"]).ok();
         let text = ran.text();
-        for part in ["Fixed: `discount.sh`", "session", "user", "assistant", "result [bash] failed", "<-- HEAD"] {
+        for part in
+            ["Fixed: `discount.sh`", "session", "user", "assistant", "result [bash] failed", "<-- HEAD"]
+        {
             assert!(text.contains(part), "{part}: {text}");
         }
         for part in ["• bash sh test.sh", "• edit discount.sh", "quipu.db"] {
@@ -48,7 +52,9 @@ fn a_whole_task_without_a_key_and_the_commands_it_names() {
         let sessions = world.sessions();
         assert_eq!(sessions.len(), round);
         let id = sessions[0]["id"].as_str().unwrap();
-        assert!(ran.err.contains(id) && sessions[0]["title"].as_str().unwrap().starts_with("The test fails."));
+        assert!(
+            ran.err.contains(id) && sessions[0]["title"].as_str().unwrap().starts_with("The test fails.")
+        );
         // Every node of the tree that was printed can be looked at.
         for node in world.nodes_of(&[id]) {
             let node = node["id"].as_str().unwrap();

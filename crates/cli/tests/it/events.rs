@@ -76,7 +76,10 @@ impl Laws {
                 if message["role"] == "assistant" && event["node"].is_null() {
                     return Ok(());
                 }
-                law(event["node"].as_str().is_some_and(|node| node.len() == 64), "a kept message has a node")?;
+                law(
+                    event["node"].as_str().is_some_and(|node| node.len() == 64),
+                    "a kept message has a node",
+                )?;
                 self.all += 1;
                 let blocks = message["content"].as_array().cloned().unwrap_or_default();
                 if message["role"] == "assistant" {
@@ -110,7 +113,10 @@ impl Laws {
                 }
             }
             "turn_end" => {
-                law(self.turn && self.open.is_none() && self.started.is_empty(), "a turn ends when all is done")?;
+                law(
+                    self.turn && self.open.is_none() && self.started.is_empty(),
+                    "a turn ends when all is done",
+                )?;
                 law(message["role"] == "assistant", "a turn ends with its answer")?;
                 let results = event["toolResults"].as_array().ok_or("a turn ends with its results")?;
                 law(results.len() == self.turn_results, "a turn ends with all its results")?;
@@ -178,9 +184,11 @@ fn a_task_with_tools_in_order() {
     kinds.retain(|kind| kind != "tool_execution_update");
     assert_eq!(kinds, expect);
     // The nodes that were named are those that are kept, in this order.
-    let named: Vec<&Value> = events.iter().filter(|event| event["node"].is_string()).map(|event| &event["node"]).collect();
+    let named: Vec<&Value> =
+        events.iter().filter(|event| event["node"].is_string()).map(|event| &event["node"]).collect();
     let nodes = world.nodes();
-    let kept: Vec<&Value> = nodes.iter().filter(|node| node["message"].is_object()).map(|node| &node["id"]).collect();
+    let kept: Vec<&Value> =
+        nodes.iter().filter(|node| node["message"].is_object()).map(|node| &node["id"]).collect();
     assert_eq!(named, kept);
     // And what was streamed is what is kept.
     let last = &events[events.len() - 2]["messages"];
@@ -207,7 +215,8 @@ fn a_retry_is_told_and_leaves_one_answer() {
 fn each_prompt_is_a_run_and_failure_is_told_in_events_too() {
     let refused = Reply::error(400, "invalid_request_error", "that does not work");
     let world = World::new([Answer::new().text("One.").reply(), refused]);
-    let ran = world.run(&["-p", "--mode", "json", "first", "second", "third"]).fails(1, &["that does not work"]);
+    let ran =
+        world.run(&["-p", "--mode", "json", "first", "second", "third"]).fails(1, &["that does not work"]);
     let lines = ran.json_lines();
     let events = lawful(&lines);
     assert_eq!(events.iter().filter(|event| event["type"] == "agent_start").count(), 2);

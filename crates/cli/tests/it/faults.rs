@@ -47,7 +47,8 @@ fn a_flipped_header() {
 #[test]
 fn a_store_that_is_none() {
     let world = World::new([]);
-    std::fs::write(world.store(), "just some words, and enough of them that no header fits\n".repeat(200)).unwrap();
+    std::fs::write(world.store(), "just some words, and enough of them that no header fits\n".repeat(200))
+        .unwrap();
     all_fail(&world, &["quipu.db", "--store"]);
     assert!(std::fs::read_to_string(world.store()).unwrap().starts_with("just some words"));
     std::fs::remove_file(world.store()).unwrap();
@@ -128,11 +129,14 @@ fn a_read_only_store_can_be_read() {
         assert_eq!(world.requests().len(), 1, "nothing is sent that cannot be recorded");
         assert_eq!(world.nodes(), nodes);
         assert!(world.run(&["doctor"]).ok().text().contains("read-only"));
-        // Without a record it goes on.
+        // Without a record it works, and with rights it goes on.
+        world.check();
+        world.run(&["-p", "--no-session", "hi"]).ok();
         set_mode(&world.path("home/.quipu"), 0o700);
         set_mode(&world.store(), 0o600);
         world.run(&["-p", "-c", "second"]).ok();
-        assert_eq!(messages(&world.requests()[1]).len(), 3);
+        assert_eq!(messages(&world.requests()[2]).len(), 3);
+        world.unchecked();
     }
 }
 
@@ -159,11 +163,14 @@ fn a_full_disk() {
         world.run(&["-p", "first"]).ok();
         let limited = |args: &str| {
             let mut command = world.command("/bin/sh");
-            command.args(["-c", &format!("{trap}ulimit -f 2048; exec {} {args}", env!("CARGO_BIN_EXE_quipu"))]);
+            let program = world.program.display();
+            command.args(["-c", &format!("{trap}ulimit -f 2048; exec {program} {args}")]);
             Running::start(command).wait()
         };
         let noise: String = (0..60_000u64)
-            .map(|n| format!("{:x}", n.wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(17) ^ n.wrapping_mul(n)))
+            .map(|n| {
+                format!("{:x}", n.wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(17) ^ n.wrapping_mul(n))
+            })
             .collect();
         world.file("noise.txt", &noise);
         world.server.push(call("c1", "read", &serde_json::json!({ "path": "noise.txt", "limit": 1 })));

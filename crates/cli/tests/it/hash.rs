@@ -4,9 +4,15 @@ use crate::support::*;
 
 /// Canonical text and its hash.
 const VECTORS: [(&str, &str); 20] = [
-    (r#"{"content":"hello","type":"text"}"#, "d3167d7e7b608d25db586005b1bdc1cfd12f1ffe39da11919fa112440d875a70"),
+    (
+        r#"{"content":"hello","type":"text"}"#,
+        "d3167d7e7b608d25db586005b1bdc1cfd12f1ffe39da11919fa112440d875a70",
+    ),
     (r#"{"content":"","type":"text"}"#, "919e8aafe2527e2a4200f7b011a55b4fc3fa9dedc484a022db25f59dad04d076"),
-    (r#"{"content":"hm","type":"thinking"}"#, "ffd18378b29aa4c62c1bd51c24a0a7e80dc45ff08b83ca4351251f1cc45c6b1f"),
+    (
+        r#"{"content":"hm","type":"thinking"}"#,
+        "ffd18378b29aa4c62c1bd51c24a0a7e80dc45ff08b83ca4351251f1cc45c6b1f",
+    ),
     (
         r#"{"content":{"arguments":{"offset":1,"path":"a.txt"},"id":"call_1","name":"read"},"type":"tool_call"}"#,
         "9df7a65c867fac3db34f2998d004edabbda3f221c0e21283963031f6239103ab",
@@ -39,10 +45,22 @@ const VECTORS: [(&str, &str); 20] = [
         "{\"content\":{\"Z\":5,\"z\":3,\"é\":4,\"😀\":2,\"\u{e000}\":1},\"type\":\"pi_meta\"}",
         "89a6e12b6f9a169031f021caad1e418274531ee502f132fecd6e2ae58af76af9",
     ),
-    (r#"{"content":{"b":[null,null],"c":null},"type":"pi_meta"}"#, "de1b84cc23a4e7e5476d9a7e45cc4a274acde58217c7104be13353bc8702bc56"),
-    (r#"{"content":{"a":1},"type":"pi_meta"}"#, "2a167f7d77e33e726746f963e7d048788447705d1dfd609d1b223282bb1eba3e"),
-    (r#"{"content":"\ud800x","type":"text"}"#, "ec31c38fb3588d55b393730a18bbb5fb9d8528916a07f25809139272fd9efd00"),
-    (r#"{"content":"\u0000\u0001\b\f\u001f","type":"text"}"#, "053088337e48412f73fccda99cb7d623b97ce51d8dd64df2fe32eb2bf97097d5"),
+    (
+        r#"{"content":{"b":[null,null],"c":null},"type":"pi_meta"}"#,
+        "de1b84cc23a4e7e5476d9a7e45cc4a274acde58217c7104be13353bc8702bc56",
+    ),
+    (
+        r#"{"content":{"a":1},"type":"pi_meta"}"#,
+        "2a167f7d77e33e726746f963e7d048788447705d1dfd609d1b223282bb1eba3e",
+    ),
+    (
+        r#"{"content":"\ud800x","type":"text"}"#,
+        "ec31c38fb3588d55b393730a18bbb5fb9d8528916a07f25809139272fd9efd00",
+    ),
+    (
+        r#"{"content":"\u0000\u0001\b\f\u001f","type":"text"}"#,
+        "053088337e48412f73fccda99cb7d623b97ce51d8dd64df2fe32eb2bf97097d5",
+    ),
     (
         r#"{"external_id":"a1b2c3d4","parent_id":null,"parts_list":["d3167d7e7b608d25db586005b1bdc1cfd12f1ffe39da11919fa112440d875a70"],"role":"user","timestamp":1700000000000}"#,
         "4318789867f7c37d6e36d4f7a493028efc808bb3d53aa2ba75c69859413c59b9",
@@ -80,7 +98,10 @@ fn one_value_a_line_in_and_one_hash_a_line_out() {
     assert_eq!(world.run_with(&["hash", "--jsonl"], spaced).ok().text().trim_end(), HELLO);
     assert_eq!(world.run_with(&["hash", "--jsonl"], "").ok().text(), "");
     // All of stdin as one value.
-    assert_eq!(world.run_with(&["hash"], "{\n\"type\":\"text\",\n\"content\":\"hello\"\n}\n").ok().text().trim_end(), HELLO);
+    assert_eq!(
+        world.run_with(&["hash"], "{\n\"type\":\"text\",\n\"content\":\"hello\"\n}\n").ok().text().trim_end(),
+        HELLO
+    );
 }
 
 #[test]

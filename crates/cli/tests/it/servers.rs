@@ -49,15 +49,31 @@ fn text_stream() -> String {
 
 #[test]
 fn a_wrong_key() {
-    check(Reply::error(401, "authentication_error", "invalid x-api-key"), 3, &["401", "invalid x-api-key", "Check the credential"]);
+    check(
+        Reply::error(401, "authentication_error", "invalid x-api-key"),
+        3,
+        &["401", "invalid x-api-key", "Check the credential"],
+    );
     // Some servers repeat the key.
-    check(Reply::error(403, "permission_error", &format!("the key {KEY} is bad")), 3, &["403", "[credential]"]);
+    check(
+        Reply::error(403, "permission_error", &format!("the key {KEY} is bad")),
+        3,
+        &["403", "[credential]"],
+    );
 }
 
 #[test]
 fn refusals() {
-    check(Reply::error(404, "not_found_error", "model: test-1"), 2, &["404", "model: test-1", "Check the model"]);
-    check(Reply::error(400, "invalid_request_error", "prompt is too long: 9 > 8"), 1, &["too long", "Shorten"]);
+    check(
+        Reply::error(404, "not_found_error", "model: test-1"),
+        2,
+        &["404", "model: test-1", "Check the model"],
+    );
+    check(
+        Reply::error(400, "invalid_request_error", "prompt is too long: 9 > 8"),
+        1,
+        &["too long", "Shorten"],
+    );
     check(Reply::error(402, "billing_error", "no money"), 1, &["402", "no money", "balance"]);
     let later = Reply::error(429, "rate_limit_error", "slow down").header("retry-after", "86400");
     check(later, 1, &["slow down", "86400 s", "limit of 60 s"]);
@@ -122,7 +138,11 @@ fn answers_that_are_none() {
     // An event that nobody knows, and no other.
     check_again(&Reply::sse("data: [1,2]\n\n"), 1, &["ended", "4 attempts"]);
     check_again(&Reply::raw("SSH-2.0-OpenSSH_9.9\r\n"), 1, &["4 attempts"]);
-    check(Reply::new(302, "text/html", "").header("location", "http://127.0.0.1:1/"), 1, &["302", "redirect", "not followed"]);
+    check(
+        Reply::new(302, "text/html", "").header("location", "http://127.0.0.1:1/"),
+        1,
+        &["302", "redirect", "not followed"],
+    );
 }
 
 #[test]
@@ -204,7 +224,7 @@ fn a_reply_of_a_hundred_megabytes() {
         (vec![large(vec![b'x'; 64 << 10])], "larger than 16 MiB"),
         (vec![large([b": ".as_slice(), &[b'x'; 8000], b"\n"].concat())], "bytes"),
         (vec![large(b"event: new\ndata: {\"type\":\"new\"}\n\n".repeat(100))], "more than"),
-        (vec![text], "bytes"),
+        (vec![text], "more than 8 MiB of content"),
         (vec![error; 4], "500"),
     ];
     for (script, word) in cases {

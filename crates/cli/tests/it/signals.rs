@@ -60,20 +60,22 @@ fn before_the_answer_begins_and_between_tries() {
     goes_on(&world);
 }
 
-/// A command that ignores signals, with children that do as well: one in its group, one in a session of its own,
-/// one that only its mark ties to us.
-const STUBBORN: &str = "trap '' INT TERM HUP QUIT
+/// A command that ignores signals, with a child that does as well, and one more in a session of its own where such
+/// can be found.
+const STUBBORN: &str = r#"trap '' INT TERM HUP QUIT
 echo $$ > pids
-(trap '' INT TERM HUP; echo $BASHPID >> pids; while :; do read -t 60 < <(:) ; done) &
-setsid sh -c 'trap \"\" INT TERM HUP; echo $$ >> pids; while :; do sleep 60; done' &
-while [ $(wc -l < pids) -lt 3 ]; do :; done
+loop='trap "" INT TERM HUP QUIT; echo $$ >> pids; while :; do sleep 60; done'
+sh -c "$loop" &
+count=2
+if [ "$(uname)" = Linux ]; then setsid sh -c "$loop" & count=3; fi
+while [ "$(wc -l < pids)" -lt $count ]; do :; done
 echo started
-while :; do sleep 60; done";
+while :; do sleep 60; done"#;
 
 fn pids(world: &World) -> Vec<i32> {
     let pids = std::fs::read_to_string(world.path("work/pids")).unwrap();
     let pids: Vec<i32> = pids.lines().map(|line| line.parse().unwrap()).collect();
-    assert_eq!(pids.len(), 3);
+    assert_eq!(pids.len(), if cfg!(target_os = "linux") { 3 } else { 2 }, "it did not run once: {pids:?}");
     pids
 }
 
@@ -96,7 +98,10 @@ fn a_command_that_ignores_signals_ends_with_the_run() {
         pids(&world).into_iter().for_each(gone);
         let result = world.nodes().pop().unwrap();
         assert_eq!(result["message"]["role"], "toolResult");
-        assert!(result["message"]["content"][0]["text"].as_str().unwrap().contains("Command aborted"), "{result}");
+        assert!(
+            result["message"]["content"][0]["text"].as_str().unwrap().contains("Command aborted"),
+            "{result}"
+        );
         goes_on(&world);
         world.server.push(bash("c1", STUBBORN));
     }
@@ -124,7 +129,7 @@ fn when_it_is_killed_its_children_die_and_the_call_is_not_run_again() {
     pids(&world).into_iter().for_each(gone);
     let said = goes_on(&world);
     assert!(said.iter().any(|message| wire_text(message).contains("Interrupted:")), "{said:?}");
-    assert_eq!(pids(&world).len(), 3, "the command was run again");
+    pids(&world);
 }
 
 #[test]

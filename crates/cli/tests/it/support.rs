@@ -34,7 +34,8 @@ pub(crate) struct World {
     /// Stores named with `--store`.
     stores: RefCell<Vec<PathBuf>>,
     checked: Cell<bool>,
-    pub(crate) user: Option<u32>,
+    pub(crate) program: PathBuf,
+    user: Option<u32>,
 }
 
 impl World {
@@ -47,6 +48,7 @@ impl World {
             past: Vec::new(),
             stores: RefCell::default(),
             checked: Cell::new(true),
+            program: env!("CARGO_BIN_EXE_quipu").into(),
             user: None,
         };
         for made in ["home/.quipu", "work", "tmp"] {
@@ -74,6 +76,12 @@ impl World {
             for file in ["models.json", "settings.json"] {
                 own(&world.path("home/.quipu").join(file));
             }
+            // The tester's own directories may be closed to others.
+            let program = world.path("quipu");
+            if std::fs::hard_link(env!("CARGO_BIN_EXE_quipu"), &program).is_err() {
+                std::fs::copy(env!("CARGO_BIN_EXE_quipu"), &program).unwrap();
+            }
+            world.program = program;
             world.user = Some(NOBODY);
         }
         world
@@ -86,7 +94,8 @@ impl World {
             "input": ["text", "image"], "contextWindow": 200_000, "maxTokens": 8_000,
             "cost": { "input": 1_000, "output": 1_000, "cacheRead": 0, "cacheWrite": 0 },
         });
-        let thinker = json!({ "id": "thinker", "name": "Thinker", "reasoning": true, "api": "anthropic-messages" });
+        let thinker =
+            json!({ "id": "thinker", "name": "Thinker", "reasoning": true, "api": "anthropic-messages" });
         let file = json!({
             "providers": {
                 "testing": { "baseUrl": url, "apiKey": KEY, "api": "anthropic-messages", "models": [own, thinker] },
@@ -120,7 +129,7 @@ impl World {
 
     /// The command in this world, with nothing of the tester's environment.
     pub(crate) fn quipu(&self, args: &[&str]) -> Command {
-        let mut command = self.command(env!("CARGO_BIN_EXE_quipu"));
+        let mut command = self.command(&self.program);
         command.args(args);
         if let Some(at) = args.iter().position(|arg| *arg == "--store") {
             let store = self.path("work").join(args[at + 1]);
@@ -218,7 +227,7 @@ impl World {
         }
         let servers = self.past.iter().chain([&self.server]);
         let sent: HashSet<Vec<u8>> =
-            servers.flat_map(|server| server.requests()).map(|request| request.body.to_vec()).collect();
+            servers.flat_map(FakeServer::requests).map(|request| request.body.to_vec()).collect();
         let mut kept = HashSet::new();
         for store in stores {
             let named = store.map(|path| path.display().to_string());
@@ -233,9 +242,9 @@ impl World {
                     let args = [&["show", node["id"].as_str().unwrap(), "--request"], &flag[..]].concat();
                     let body = self.run(&args).ok().out;
                     assert_eq!(call["bodyBytes"], body.len());
-                    let answered = call["attempts"].as_array().is_some_and(|all| {
-                        all.iter().any(|attempt| attempt["status"].is_number())
-                    });
+                    let answered = call["attempts"]
+                        .as_array()
+                        .is_some_and(|all| all.iter().any(|attempt| attempt["status"].is_number()));
                     assert!(!answered || sent.contains(&body), "a request that was never sent: {node}");
                     kept.insert(body);
                 }
@@ -418,7 +427,13 @@ impl Ran {
     #[track_caller]
     pub(crate) fn exits(self, code: i32) -> Self {
         let Self { what, status, err, .. } = &self;
-        assert_eq!(status.code(), Some(code), "{what}: {status} {:?}\n{}\n{err}", status.signal(), self.text());
+        assert_eq!(
+            status.code(),
+            Some(code),
+            "{what}: {status} {:?}\n{}\n{err}",
+            status.signal(),
+            self.text()
+        );
         self
     }
 
@@ -428,7 +443,7 @@ impl Ran {
         let ran = self.exits(code);
         let message = ran.message();
         for word in words {
-            assert!(message.contains(word), "{:?} is not in: {message}", word);
+            assert!(message.contains(word), "{word:?} is not in: {message}");
         }
         ran
     }
@@ -467,7 +482,6 @@ pub(crate) fn reached(gate: &Gate) {
     let waited = runtime.block_on(async { tokio::time::timeout(LIMIT, gate.reached()).await });
     waited.expect("the server comes to the gate");
 }
-
 
 /// An answer that calls one tool.
 pub(crate) fn call(id: &str, tool: &str, arguments: &Value) -> Reply {

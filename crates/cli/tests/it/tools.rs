@@ -16,7 +16,13 @@ fn result_of(world: &World, call: Reply) -> (bool, String) {
     let requests = world.requests();
     assert_eq!(requests.len(), before + 2);
     let last = messages(&requests[before + 1]).pop().unwrap();
-    let block = last["content"].as_array().unwrap().iter().find(|block| block["type"] == "tool_result").unwrap().clone();
+    let block = last["content"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .find(|block| block["type"] == "tool_result")
+        .unwrap()
+        .clone();
     (block["is_error"] == true, wire_text(&block))
 }
 
@@ -52,7 +58,9 @@ fn arguments_that_are_not_json_or_not_what_the_tool_takes() {
 #[test]
 fn devices_pipes_and_directories_hang_nobody() {
     let world = World::new([]);
-    let mkfifo = |name: &str| nix::unistd::mkfifo(&world.path("work").join(name), nix::sys::stat::Mode::S_IRWXU).unwrap();
+    let mkfifo = |name: &str| {
+        nix::unistd::mkfifo(&world.path("work").join(name), nix::sys::stat::Mode::S_IRWXU).unwrap();
+    };
     mkfifo("pipe");
     std::os::unix::fs::symlink("/dev/zero", world.path("work/zeros")).unwrap();
     let socket = std::os::unix::net::UnixListener::bind(world.path("work/socket")).unwrap();
@@ -67,14 +75,16 @@ fn devices_pipes_and_directories_hang_nobody() {
     drop(socket);
     // Several at once, with one that works.
     world.file("fine.txt", "fine");
-    let answer = ["pipe", "fine.txt", "/dev/zero"]
-        .iter()
-        .enumerate()
-        .fold(Answer::new(), |answer, (n, path)| answer.tool_call(&format!("c{n}"), "read", &json!({ "path": path }).to_string()));
+    let answer =
+        ["pipe", "fine.txt", "/dev/zero"].iter().enumerate().fold(Answer::new(), |answer, (n, path)| {
+            answer.tool_call(&format!("c{n}"), "read", &json!({ "path": path }).to_string())
+        });
     let (_, text) = result_of(&world, answer.reply());
     assert!(text.contains("pipe"), "{text}");
-    let results: Vec<Value> = world.nodes().into_iter().filter(|node| node["message"]["role"] == "toolResult").collect();
-    let last: Vec<bool> = results[results.len() - 3..].iter().map(|node| node["message"]["isError"] == true).collect();
+    let results: Vec<Value> =
+        world.nodes().into_iter().filter(|node| node["message"]["role"] == "toolResult").collect();
+    let last: Vec<bool> =
+        results[results.len() - 3..].iter().map(|node| node["message"]["isError"] == true).collect();
     assert_eq!(last, [true, false, true]);
 }
 
@@ -96,7 +106,11 @@ fn a_command_that_prints_without_end_is_stopped_and_memory_is_bounded() {
     gate.open();
     running.wait().ok();
     let result = wire_text(messages(&world.requests()[1]).last().unwrap());
-    assert!(result.contains("timed out after 0.3 seconds") && result.contains("Full output: "), "{}", &result[result.len() - 300..]);
+    assert!(
+        result.contains("timed out after 0.3 seconds") && result.contains("Full output: "),
+        "{}",
+        &result[result.len() - 300..]
+    );
     assert!(result.len() < 60 << 10, "{}", result.len());
     let spilled = result.split("Full output: ").nth(1).unwrap().split(']').next().unwrap();
     assert!(spilled.starts_with(world.path("home/.quipu").to_str().unwrap()), "{spilled}");
@@ -122,7 +136,8 @@ fn an_endless_command_ends_with_the_user_and_max_turns_ends_a_model_that_goes_on
 
 #[test]
 fn the_keys_of_providers_are_not_given_to_commands() {
-    let world = World::new([bash("c1", "env; echo key=${OWN_KEY:-none}"), Answer::new().text("Fine.").reply()]);
+    let world =
+        World::new([bash("c1", "env; echo key=${OWN_KEY:-none}"), Answer::new().text("Fine.").reply()]);
     let file = std::fs::read_to_string(world.path("home/.quipu/models.json")).unwrap();
     std::fs::write(world.path("home/.quipu/models.json"), file.replace(KEY, "$OWN_KEY")).unwrap();
     let mut command = world.quipu(&["-p", "go"]);
@@ -130,5 +145,8 @@ fn the_keys_of_providers_are_not_given_to_commands() {
     Running::start(command).wait().ok();
     assert_eq!(world.requests()[0].header("x-api-key"), Some(KEY));
     let result = wire_text(messages(&world.requests()[1]).last().unwrap());
-    assert!(result.contains("key=none") && result.contains("OTHER=stays") && !result.contains("OWN_KEY="), "{result}");
+    assert!(
+        result.contains("key=none") && result.contains("OTHER=stays") && !result.contains("OWN_KEY="),
+        "{result}"
+    );
 }

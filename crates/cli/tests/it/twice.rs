@@ -43,7 +43,8 @@ fn the_second_on_one_session_is_told_and_gets_a_branch() {
         world.server.push(Answer::new().text("On.").reply());
         let ran = world.run(&["-p", "--session", id, "go on"]).ok();
         assert!(!ran.err.contains("Another process"), "{}", ran.err);
-        let texts_sent: Vec<String> = messages(world.requests().last().unwrap()).iter().map(wire_text).collect();
+        let texts_sent: Vec<String> =
+            messages(world.requests().last().unwrap()).iter().map(wire_text).collect();
         assert_eq!(texts_sent, texts);
     }
 }
