@@ -184,7 +184,7 @@ impl Machine {
                     self.emit(event);
                 }
             }
-            Tag::Start { .. } | Tag::Assistant | Tag::Results | Tag::Between => {}
+            Tag::Start { .. } | Tag::Assistant | Tag::Results | Tag::Between | Tag::Closing => {}
         }
         self.stop_if_closing();
     }

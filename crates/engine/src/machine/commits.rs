@@ -126,6 +126,10 @@ impl Machine {
                 Queue::FollowUp => self.follow_up.insert(0, item),
             }
         }
+        if let Tag::Closing = tag {
+            // Said when it was met first; the steps of the store still tell that it is open.
+            return self.stop_if_closing();
+        }
         if let Tag::Start { .. } | Tag::Between = tag {
             // The sender still has what was said, and what was queued is queued again.
             plan.drafts.truncate(plan.carried);
@@ -186,6 +190,7 @@ impl Machine {
                 self.answered();
             }
             Tag::Results => self.results_kept(plan, nodes),
+            Tag::Closing => self.stop_if_closing(),
             Tag::Queue { .. } | Tag::Unqueue { .. } | Tag::Result { .. } => {}
         }
     }

@@ -126,6 +126,8 @@ pub(crate) struct Machine {
     ask_deadline: Duration,
     counter: u64,
     closing: Option<ReplyId>,
+    /// What was unsaved when the session closed was tried once more.
+    last_try: bool,
     out: Vec<Effect>,
     now: UnixMs,
 }
@@ -153,6 +155,7 @@ impl Machine {
             ask_deadline: start.ask_deadline,
             counter: 0,
             closing: None,
+            last_try: false,
             out: Vec::new(),
             now: 0,
         }
@@ -620,8 +623,13 @@ impl Machine {
 
     /// The session ends when nothing runs and no command waits for the store.
     fn stop_if_closing(&mut self) {
-        if self.run.is_some() || self.beside > 0 {
+        if self.closing.is_none() || self.run.is_some() || self.beside > 0 || self.committing.is_some() {
             return;
+        }
+        let says = |draft: &Draft| matches!(&*draft.entry, Entry::Message(_));
+        if !self.last_try && self.unsaved.iter().any(says) {
+            self.last_try = true;
+            return self.commit(Tag::Closing, Vec::new(), Vec::new(), true);
         }
         if let Some(reply) = self.closing.take() {
             self.out.push(Effect::Reply(reply, Ok(Ack::Handled)));

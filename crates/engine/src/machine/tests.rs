@@ -4,8 +4,8 @@ use std::collections::{HashMap, VecDeque};
 
 use proptest::prelude::*;
 use quipu_protocol::{
-    Answer, AskId, Command, Content, Delta, Input as Said, Json, ModelError, Part, ToolResultMessage, Usage,
-    When,
+    Answer, AskId, Command, Content, Delta, Input as Said, Json, ModelError, Part, SessionStart,
+    ToolResultMessage, Usage, When,
 };
 use quipu_testkit::events::EventLaws;
 use quipu_tools::Touches;
@@ -75,6 +75,7 @@ struct World {
     /// The rows of steps that are durable: session, run, key; a model call has no key.
     steps: std::collections::HashSet<(SessionId, RunId, String)>,
     requests: Vec<Vec<Arc<Message>>>,
+    stopped: u32,
     finishing: bool,
     seed: u8,
 }
@@ -120,6 +121,7 @@ impl World {
             inbox: Vec::new(),
             steps: std::collections::HashSet::new(),
             requests: Vec::new(),
+            stopped: 0,
             finishing: false,
             seed: 0,
         }
@@ -176,7 +178,7 @@ impl World {
             }
             Effect::CancelTool { .. } => {}
             Effect::AskDeadline { ask, .. } => self.asks.push(ask),
-            Effect::Stop => {}
+            Effect::Stop => self.stopped += 1,
         }
     }
 
@@ -436,6 +438,22 @@ proptest! {
         world.laws.finish().unwrap();
         prop_assert!(matches!(conversation_end(&world).as_deref(), Some("hello")));
         prop_assert!(world.steps.is_empty(), "steps that are nodes are rows no more: {:?}", world.steps);
+    }
+
+    #[test]
+    fn closing_at_any_moment_ends_the_session_once(moves in moves()) {
+        let mut world = World::new();
+        for next in moves {
+            world.play(next);
+        }
+        world.command(Command::Close);
+        world.command(Command::Prompt { input: "late".into(), when: When::Steer });
+        world.finish();
+        world.laws.finish().unwrap();
+        prop_assert_eq!(world.stopped, 1);
+        prop_assert!(world.replies.values().all(|count| *count == 1), "each command is answered once: {:?}", world.replies);
+        let said = world.machine.unsaved.iter().any(|draft| matches!(&*draft.entry, Entry::Message(_)));
+        prop_assert!(!said && world.steps.is_empty(), "what an earlier commit could not keep is kept: {:?}", world.steps);
     }
 }
 

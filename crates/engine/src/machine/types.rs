@@ -143,6 +143,8 @@ pub(crate) enum Tag {
     Results,
     /// Queued messages between two turns.
     Between,
+    /// Before the session ends: what an earlier commit could not keep.
+    Closing,
 }
 
 /// An entry to commit.

@@ -6,4 +6,5 @@ mod loop_;
 mod parallel;
 mod pressure;
 mod resume;
+mod storage;
 mod support;

@@ -344,6 +344,11 @@ pub(crate) struct World {
 
 pub(crate) const KEY: [u8; 32] = [7; 32];
 
+/// A directory in memory where there is one: these tests sync to disk tens of thousands of times.
+pub(crate) fn scratch() -> tempfile::TempDir {
+    tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir()).unwrap()
+}
+
 pub(crate) fn open_store(dir: &Path) -> Arc<SqliteStore> {
     Arc::new(SqliteStore::open(&dir.join("quipu.db"), &OpenOptions::default()).unwrap())
 }
@@ -363,7 +368,7 @@ pub(crate) fn model() -> Arc<Model> {
 
 impl World {
     pub(crate) fn new() -> Self {
-        Self::in_dir(tempfile::tempdir().unwrap())
+        Self::in_dir(scratch())
     }
 
     pub(crate) fn in_dir(dir: tempfile::TempDir) -> Self {

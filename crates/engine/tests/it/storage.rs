@@ -1,0 +1,229 @@
+//! A store that fails in the middle of a run.
+
+use std::ops::Range;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use quipu::protocol::{BlobId, ChunkId, Event, NodeId, Outcome, SessionId};
+use quipu::store::{
+    ActionQuery, Commit, Edge, Fence, Fut, Head, LoggedAction, Owner, Pending, RefName, Resolved, Scope,
+    SessionQuery, SessionRow, Spelling, SqliteStore, Store, StoreError, Until,
+};
+use quipu::{Refused, ToolOutput};
+use quipu_dag::{Blob, Node};
+use serde_json::json;
+
+use crate::support::{World, call, engine_over, say, tool};
+
+/// Fails the commits that it is told to; everything else goes through.
+struct Failing {
+    inner: Arc<SqliteStore>,
+    /// Commits until the first that fails.
+    after: AtomicUsize,
+    /// How many fail then.
+    times: AtomicUsize,
+    failed: AtomicBool,
+    error: Mutex<StoreError>,
+}
+
+impl Failing {
+    fn next(&self) -> Option<StoreError> {
+        let counted = |count: usize| count.checked_sub(1);
+        if self.after.fetch_update(Ordering::SeqCst, Ordering::SeqCst, counted).is_ok() {
+            return None;
+        }
+        self.times.fetch_update(Ordering::SeqCst, Ordering::SeqCst, counted).ok()?;
+        self.failed.store(true, Ordering::SeqCst);
+        Some(self.error.lock().unwrap().clone())
+    }
+}
+
+impl Store for Failing {
+    fn commit(&self, batch: Commit) -> Fut<'_, ()> {
+        match self.next() {
+            Some(error) => Box::pin(std::future::ready(Err(error))),
+            None => self.inner.commit(batch),
+        }
+    }
+    fn head<'a>(&'a self, name: &'a RefName) -> Fut<'a, Option<NodeId>> {
+        self.inner.head(name)
+    }
+    fn heads<'a>(&'a self, prefix: &'a str) -> Fut<'a, Vec<Head>> {
+        self.inner.heads(prefix)
+    }
+    fn nodes<'a>(&'a self, ids: &'a [NodeId]) -> Fut<'a, Vec<Option<Node>>> {
+        self.inner.nodes(ids)
+    }
+    fn blobs<'a>(&'a self, ids: &'a [BlobId]) -> Fut<'a, Vec<Option<Blob>>> {
+        self.inner.blobs(ids)
+    }
+    fn chunk(&self, id: ChunkId, bytes: Range<u64>) -> Fut<'_, Vec<u8>> {
+        self.inner.chunk(id, bytes)
+    }
+    fn lineage(&self, from: NodeId, until: Until) -> Fut<'_, Vec<Node>> {
+        self.inner.lineage(from, until)
+    }
+    fn ancestor(&self, of: NodeId, depth: u32) -> Fut<'_, Option<NodeId>> {
+        self.inner.ancestor(of, depth)
+    }
+    fn fork_point(&self, a: NodeId, b: NodeId) -> Fut<'_, Option<NodeId>> {
+        self.inner.fork_point(a, b)
+    }
+    fn children<'a>(&'a self, of: &'a [NodeId]) -> Fut<'a, Vec<Edge>> {
+        self.inner.children(of)
+    }
+    fn resolve<'a>(&'a self, id: &'a Spelling, scope: &'a Scope) -> Fut<'a, Resolved> {
+        self.inner.resolve(id, scope)
+    }
+    fn actions(&self, query: ActionQuery) -> Fut<'_, Vec<LoggedAction>> {
+        self.inner.actions(query)
+    }
+    fn sessions(&self, query: SessionQuery) -> Fut<'_, Vec<SessionRow>> {
+        self.inner.sessions(query)
+    }
+    fn lease<'a>(&'a self, name: &'a RefName, owner: &'a Owner, ttl: Duration) -> Fut<'a, Fence> {
+        self.inner.lease(name, owner, ttl)
+    }
+    fn pending<'a>(&'a self, session: &'a SessionId) -> Fut<'a, Pending> {
+        self.inner.pending(session)
+    }
+    fn changed(&self) -> Fut<'_, ()> {
+        self.inner.changed()
+    }
+}
+
+fn errors() -> [StoreError; 3] {
+    let path = PathBuf::from("/x/quipu.db");
+    [
+        StoreError::Full { path: path.clone(), detail: "disk full".into() },
+        StoreError::ReadOnly { path: path.clone() },
+        StoreError::Busy { path, waited: Duration::from_secs(1) },
+    ]
+}
+
+fn failing(inner: &Arc<SqliteStore>, after: usize, times: usize, error: StoreError) -> Arc<Failing> {
+    Arc::new(Failing {
+        inner: inner.clone(),
+        after: after.into(),
+        times: times.into(),
+        failed: false.into(),
+        error: Mutex::new(error),
+    })
+}
+
+/// A tool that writes down what it did, so that the test knows what must not be lost.
+fn acting(ran: &Arc<Mutex<Vec<String>>>) -> Arc<dyn quipu::Tool> {
+    let ran = ran.clone();
+    tool("act", move |args, _| {
+        let text = args["text"].as_str().unwrap().to_owned();
+        ran.lock().unwrap().push(text.clone());
+        async move { ToolOutput::text(text) }
+    })
+}
+
+async fn fail_at(after: usize, times: usize, error: StoreError, restart: bool, dir: &Path) -> bool {
+    let case = format!("{after} {times} {error:?} {restart}");
+    let mut world = World::with([
+        call(&[("act", json!({"text": "r1"})), ("act", json!({"text": "r2"}))]),
+        call(&[("act", json!({"text": "r3"}))]),
+        say("finished"),
+    ]);
+    let ran: Arc<Mutex<Vec<String>>> = Arc::default();
+    world.tools = vec![acting(&ran)];
+    let store = failing(&world.store, after, times, error);
+    world.engine = engine_over(store.clone(), dir);
+    let live = world.create().await;
+    let refused = match live.session.prompt("go").await {
+        Ok(_) => false,
+        Err(Refused::Store(text)) => {
+            assert!(text.contains("/x/quipu.db"), "{case}: {text}");
+            true
+        }
+        Err(other) => panic!("{case}: {other:?}"),
+    };
+    live.settled(1).await;
+    let outcomes = live.outcomes();
+    match outcomes.as_slice() {
+        [] => assert!(refused, "{case}"),
+        [Outcome::StoreFailed(text)] => assert!(text.contains("/x/quipu.db"), "{case}: {text}"),
+        // What failed was only the early keeping of a result, or nothing.
+        [Outcome::Done] => {}
+        other => panic!("{case}: {other:?}"),
+    }
+    let failed = store.failed.load(Ordering::SeqCst);
+    // The store works again.
+    store.times.store(0, Ordering::SeqCst);
+    let id = live.id();
+    let (live, mut world) = if restart {
+        live.finish().await;
+        let head = world.store.head(&RefName::session(&id)).await.unwrap();
+        let Some(_) = head else {
+            // Not even the first message was kept, and that was said.
+            assert!(refused, "{case}");
+            return failed;
+        };
+        let (live, _) = world.open(&id).await;
+        (live, world)
+    } else {
+        (live, world)
+    };
+    assert_eq!(live.run("next").await, Outcome::Done, "{case}");
+    let shown: Vec<String> = world.fake.last_messages().iter().map(crate::support::text_of).collect();
+    for did in ran.lock().unwrap().iter() {
+        let count = shown.iter().filter(|text| *text == did).count();
+        assert_eq!(count, 1, "{case}: the result of {did} is there once: {shown:?}");
+    }
+    assert_eq!(
+        live.all(|event| matches!(event, Event::RunEnded { .. }).then_some(())).len(),
+        if restart { 1 } else { outcomes.len() + 1 }
+    );
+    let pending = world.store.pending(&live.id()).await.unwrap();
+    assert_eq!((pending.inbox, pending.steps), (vec![], vec![]), "{case}");
+    live.finish().await;
+    world.engine = engine_over(world.store.clone(), dir);
+    drop(store);
+    world.check().await;
+    failed
+}
+
+#[tokio::test]
+async fn whichever_commit_fails_the_session_goes_on_and_no_result_is_lost() {
+    let dir = crate::support::scratch();
+    for restart in [false, true] {
+        for (which, error) in errors().into_iter().enumerate() {
+            let mut after = 0;
+            // One failure, and a store that stays broken until the run has ended.
+            while fail_at(after, [1, usize::MAX, 2][which], error.clone(), restart, dir.path()).await {
+                after += 1;
+            }
+            assert!(after >= 8, "{after}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_queued_message_that_could_not_be_stored_is_refused() {
+    let gate = crate::support::Gate::new();
+    let mut world = World::with([call(&[("wait", json!({}))])]);
+    world.tools.push(crate::support::gated("wait", &gate));
+    let store = failing(&world.store, usize::MAX, 1, errors()[0].clone());
+    world.engine = engine_over(store.clone(), world.dir.path());
+    let live = world.create().await;
+    live.session.prompt("go").await.unwrap();
+    gate.reached().await;
+    live.session.steer("kept").await.unwrap();
+    store.after.store(0, Ordering::SeqCst);
+    assert!(matches!(live.session.steer("lost").await, Err(Refused::Store(_))));
+    store.times.store(1, Ordering::SeqCst);
+    let unqueue = quipu::protocol::Command::Unqueue { items: vec![] };
+    assert!(matches!(live.session.send(unqueue).await, Err(Refused::Store(_))));
+    gate.open();
+    live.settled(1).await;
+    assert_eq!(live.said()[3..], ["user: kept", "assistant: done"]);
+    live.finish().await;
+    world.engine = engine_over(world.store.clone(), world.dir.path());
+    drop(store);
+    world.check().await;
+}
