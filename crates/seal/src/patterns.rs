@@ -55,7 +55,7 @@ struct Row {
     #[serde(default)]
     check: Check,
     #[serde(skip)]
-    compiled: OnceLock<Compiled>,
+    compiled: Compiled,
 }
 
 #[derive(Deserialize, Clone, Copy, Default)]
@@ -88,10 +88,13 @@ enum Check {
     Token,
 }
 
+/// Each expression is compiled when it is first reached: most keywords in prose fail at the lead, and compiling all
+/// would cost a short run more than everything else that it does.
+#[derive(Default)]
 struct Compiled {
-    lead: Option<Regex>,
-    secret: Regex,
-    follow: Option<Regex>,
+    lead: OnceLock<Regex>,
+    secret: OnceLock<Regex>,
+    follow: OnceLock<Regex>,
 }
 
 impl Patterns {
@@ -155,32 +158,26 @@ impl Patterns {
 
 impl Row {
     fn secret_at(&self, text: &str, keyword: usize, after: &str) -> Option<Range<usize>> {
-        let compiled = self.compiled.get_or_init(|| self.compile());
-        let lead = match &compiled.lead {
-            Some(lead) => lead.find(&text[keyword..])?.end(),
+        let lead = match &self.lead {
+            Some(lead) => self.compiled(&self.compiled.lead, lead).find(&text[keyword..])?.end(),
             None => 0,
         };
         let start = keyword + lead;
-        let end = start + compiled.secret.find(&text[start..])?.end();
+        let end = start + self.compiled(&self.compiled.secret, &self.secret).find(&text[start..])?.end();
         let behind = if end == text.len() { after } else { &text[end..] };
-        if let Some(follow) = &compiled.follow
-            && !follow.is_match(behind)
+        if let Some(follow) = &self.follow
+            && !self.compiled(&self.compiled.follow, follow).is_match(behind)
         {
             return None;
         }
         (start < end && self.check.passes(&text[start..end])).then_some(start..end)
     }
 
-    fn compile(&self) -> Compiled {
-        let compile = |expression: &str| {
+    fn compiled<'a>(&self, place: &'a OnceLock<Regex>, expression: &str) -> &'a Regex {
+        place.get_or_init(|| {
             Regex::new(&format!(r"\A(?:{expression})"))
                 .unwrap_or_else(|error| unreachable!("patterns.json: {}: {error}", self.kind))
-        };
-        Compiled {
-            lead: self.lead.as_deref().map(compile),
-            secret: compile(&self.secret),
-            follow: self.follow.as_deref().map(compile),
-        }
+        })
     }
 }
 
@@ -279,7 +276,13 @@ mod tests {
         let table = Patterns::table();
         assert!(table.rows.len() > 40, "{}", table.rows.len());
         for row in &table.rows {
-            row.compile();
+            row.compiled(&row.compiled.secret, &row.secret);
+            if let Some(lead) = &row.lead {
+                row.compiled(&row.compiled.lead, lead);
+            }
+            if let Some(follow) = &row.follow {
+                row.compiled(&row.compiled.follow, follow);
+            }
             assert_eq!(crate::placeholder::kind(&row.kind), row.kind);
             assert!(
                 row.keywords.iter().all(|k| k.len() >= 3 && *k == k.to_ascii_lowercase()),
