@@ -5,7 +5,6 @@ use std::sync::{Arc, OnceLock};
 
 use quipu_protocol::Model;
 use serde::Deserialize;
-use serde_json::value::RawValue;
 
 static MODELS: &str = include_str!("../data/models.json");
 static PROVIDERS: &str = include_str!("../data/providers.json");
@@ -48,28 +47,27 @@ pub(crate) fn provider(id: &str) -> Option<&'static ProviderRow> {
 
 /// The models of one provider, sorted by id; empty for a provider that we do not know. Only they are parsed.
 pub(crate) fn models(provider: &str) -> &'static [Arc<Model>] {
-    struct Group {
-        text: &'static RawValue,
-        models: OnceLock<Vec<Arc<Model>>>,
-    }
-    #[derive(Deserialize)]
-    struct File {
-        #[serde(borrow)]
-        providers: BTreeMap<&'static str, &'static RawValue>,
-    }
-    static GROUPS: OnceLock<BTreeMap<&'static str, Group>> = OnceLock::new();
-    let groups = GROUPS.get_or_init(|| {
-        let providers = serde_json::from_str::<File>(MODELS).map(|file| file.providers).unwrap_or_default();
-        providers.into_iter().map(|(id, text)| (id, Group { text, models: OnceLock::new() })).collect()
-    });
+    static GROUPS: OnceLock<BTreeMap<&'static str, OnceLock<Vec<Arc<Model>>>>> = OnceLock::new();
+    let groups =
+        GROUPS.get_or_init(|| providers().iter().map(|(id, _)| (id.as_str(), OnceLock::new())).collect());
     let Some(group) = groups.get(provider) else { return &[] };
-    group.models.get_or_init(|| {
-        let mut models: Vec<Model> = serde_json::from_str(group.text.get()).unwrap_or_default();
+    group.get_or_init(|| {
+        let text = group_of(provider).unwrap_or("[]");
+        let mut models: Vec<Model> = serde_json::from_str(text).unwrap_or_default();
         for model in &mut models {
             provider.clone_into(&mut model.provider);
         }
         models.into_iter().map(Arc::new).collect()
     })
+}
+
+/// The array of one provider. Found by its lines, which the generator lays out so: a parser would have to read the
+/// whole table, and each start of the program would pay for it.
+fn group_of(provider: &str) -> Option<&'static str> {
+    let (_, rest) = MODELS.split_once(&format!("\n\"{provider}\":["))?;
+    let end = rest.find("\n]")?;
+    let start = MODELS.len() - rest.len() - 1;
+    MODELS.get(start..start + 1 + end + 2)
 }
 
 #[cfg(test)]

@@ -397,7 +397,14 @@ async fn an_answer_without_end_is_cut_off() {
     );
     let start = Answer::new().unfinished()
         + "data: {\"type\":\"content_block_start\",\"index\":0,\"content_block\":{\"type\":\"text\"}}\n\n";
-    fails([Reply::sse(start).then_repeat(delta, 100)], options(), K::TooLarge, 1, &["more than 8 MiB of content"]).await;
+    fails(
+        [Reply::sse(start).then_repeat(delta, 100)],
+        options(),
+        K::TooLarge,
+        1,
+        &["more than 8 MiB of content"],
+    )
+    .await;
     let line = Reply::sse("data: ").then_repeat(vec![b'x'; 1 << 20], 100);
     fails([line], options(), K::TooLarge, 1, &["larger than 16 MiB"]).await;
     let comments = Reply::sse("").then_repeat(format!(": {}\n", "x".repeat(1 << 20)), 100);
