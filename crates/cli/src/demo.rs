@@ -9,7 +9,7 @@ use quipu_store::{SessionQuery, Store};
 
 use crate::args::{DemoArgs, Mode};
 use crate::exit::{Exit, Failure};
-use crate::print::{Paint, note};
+use crate::print::{Paint, note, note_in};
 use crate::run::Front;
 use crate::setup::Place;
 use crate::tree;
@@ -37,8 +37,7 @@ pub(crate) async fn run(args: &DemoArgs) -> Result<(), Failure> {
             std::fs::write(&path, text).map_err(|error| Failure::failed(format!("{}: {error}", path.display())))?;
         }
     }
-    let paint = Paint::stderr();
-    note(paint.bold("A scripted model fixes a bug in a small program. Everything else is real: engine, tools, store."));
+    note_in(Paint::bold, "A scripted model fixes a bug in a small program. Everything else is real: engine, tools, store.");
     note(format!("workspace  {}", dir.display()));
     note(format!("task       {TASK}\n"));
     let store = place.store().await?;

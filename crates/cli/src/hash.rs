@@ -13,7 +13,9 @@ pub(crate) fn run(args: &HashArgs) -> Result<(), Failure> {
     let mut out = std::io::BufWriter::new(std::io::stdout().lock());
     if !args.jsonl {
         let mut bytes = Vec::new();
-        stdin.read_to_end(&mut bytes)?;
+        if stdin.take(LINE_LIMIT + 1).read_to_end(&mut bytes)? as u64 > LINE_LIMIT {
+            return Err(Failure::failed(format!("stdin: longer than {LINE_LIMIT} bytes, the most that is taken")));
+        }
         writeln!(out, "{}", hash(&bytes).map_err(|why| Failure::failed(format!("stdin: {why}")))?)?;
         return Ok(out.flush()?);
     }

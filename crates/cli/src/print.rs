@@ -11,6 +11,11 @@ pub(crate) fn note(text: impl AsRef<str>) {
     drop(writeln!(std::io::stderr().lock(), "{}", printable(text.as_ref())));
 }
 
+/// The same in a colour, which is added to what was made printable.
+pub(crate) fn note_in(colour: fn(Paint, &str) -> String, text: impl AsRef<str>) {
+    drop(writeln!(std::io::stderr().lock(), "{}", colour(Paint::stderr(), &printable(text.as_ref()))));
+}
+
 /// Whether a stream may be coloured.
 pub(crate) fn colours(stream: &impl std::io::IsTerminal) -> bool {
     stream.is_terminal()

@@ -10,7 +10,7 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use crate::args::{Mode, Task};
 use crate::exit::{Exit, Failure};
-use crate::print::{Paint, iso, note, one_line, printable, took};
+use crate::print::{Paint, iso, note, note_in, one_line, printable, took};
 use crate::setup::{Place, current_dir, now};
 
 /// `quipu -p`.
@@ -213,32 +213,31 @@ fn write_line(line: &str) -> std::io::Result<()> {
 
 impl Text {
     fn show(&mut self, event: &Event) -> std::io::Result<()> {
-        let paint = Paint::stderr();
         match event {
             Event::MessageDelta { delta: Delta::Text { text, .. }, .. } => self.write(text),
             Event::MessageEnded { message, ending, .. } => {
                 if let Message::Assistant(_) = &**message {
                     self.close()?;
                     if let Ending::Dropped(error) = ending {
-                        note(paint.dim(&format!("(that answer broke off: {})", one_line(&error.message, 200))));
+                        note_in(Paint::dim, format!("(that answer broke off: {})", one_line(&error.message, 200)));
                     }
                 }
                 Ok(())
             }
             Event::ToolStarted { name, args, .. } => {
                 self.close()?;
-                note(paint.dim(&format!("• {name} {}", one_line(&brief(args), 100))));
+                note_in(Paint::dim, format!("• {name} {}", one_line(&brief(args), 100)));
                 Ok(())
             }
             Event::ToolEnded { result, .. } if result.is_error => {
                 let text: Vec<&str> = result.content.iter().filter_map(quipu_protocol::Content::as_text).collect();
-                note(paint.red(&format!("  {} failed: {}", result.tool_name, one_line(&text.join(" "), 200))));
+                note_in(Paint::red, format!("  {} failed: {}", result.tool_name, one_line(&text.join(" "), 200)));
                 Ok(())
             }
             Event::RetryScheduled { attempt, delay, error } => {
                 self.close()?;
                 let delay = took(u64::try_from(delay.as_millis()).unwrap_or(u64::MAX));
-                note(paint.dim(&format!("… {}; try {attempt} in {delay}", one_line(&error.message, 200))));
+                note_in(Paint::dim, format!("… {}; try {attempt} in {delay}", one_line(&error.message, 200)));
                 Ok(())
             }
             _ => Ok(()),

@@ -17,9 +17,9 @@ pub(crate) async fn run(args: &SessionsArgs) -> Result<(), Failure> {
         }
         return Ok(());
     };
-    let here = current_dir()?;
+    let here = if args.all { None } else { Some(current_dir()?) };
     let query = SessionQuery {
-        cwd: (!args.all).then(|| here.to_string_lossy().into_owned()),
+        cwd: here.as_ref().map(|here| here.to_string_lossy().into_owned()),
         limit: (args.limit > 0).then_some(args.limit),
         ..SessionQuery::default()
     };
@@ -31,8 +31,12 @@ pub(crate) async fn run(args: &SessionsArgs) -> Result<(), Failure> {
         }
         return Ok(out.flush()?);
     }
-    if rows.is_empty() {
-        note(format!("No session in {}. `quipu sessions --all` lists those of every directory.", here.display()));
+    match here {
+        Some(here) if rows.is_empty() => {
+            note(format!("No session in {}. `quipu sessions --all` lists those of every directory.", here.display()));
+        }
+        None if rows.is_empty() => note("No session yet. Try `quipu demo`."),
+        Some(_) | None => {}
     }
     let (paint, now) = (Paint::stdout(), now());
     for row in &rows {

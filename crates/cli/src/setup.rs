@@ -39,10 +39,12 @@ pub(crate) fn env(name: &str) -> Option<String> {
 
 impl Place {
     pub(crate) fn find(store: &StoreArg) -> Result<Self, Failure> {
-        let home = match env("QUIPU_HOME") {
+        // Paths need not be text.
+        let path = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
+        let home = match path("QUIPU_HOME") {
             Some(home) => std::path::absolute(home)?,
-            None => match env("HOME") {
-                Some(home) => PathBuf::from(home).join(".quipu"),
+            None => match path("HOME") {
+                Some(home) => std::path::absolute(home.join(".quipu"))?,
                 None => return Err(Failure::usage("neither QUIPU_HOME nor HOME is set, so there is no place for files; set QUIPU_HOME")),
             },
         };
@@ -109,6 +111,8 @@ pub(crate) async fn open(place: &Place, task: &Task, here: &Path) -> Result<Open
     };
     let resumed = chosen_session(&*store, task, here).await?;
     let cwd = match &resumed {
+        // It was found by the name of this directory, which need not be text.
+        Some(_) if task.resume => here.to_owned(),
         Some(row) if !Path::new(&row.cwd).is_dir() => {
             return Err(Failure::usage(format!(
                 "session {} works in {}, which is not there any more; make that directory again, or start a new session",

@@ -20,12 +20,16 @@ pub(crate) async fn run(args: &ShowArgs) -> Result<(), Failure> {
         return Err(Failure::usage(format!("there is no store at {} yet; try `quipu demo`", place.store.display())));
     };
     let store: &dyn Store = &*store;
-    let here = SessionQuery {
-        cwd: Some(current_dir()?.to_string_lossy().into_owned()),
-        limit: Some(1),
-        ..SessionQuery::default()
+    // What is named needs no directory; then it only says what `HEAD` means.
+    let newest = match (current_dir(), &args.what) {
+        (Err(error), None) => return Err(error),
+        (Err(_), Some(_)) => None,
+        (Ok(here), _) => {
+            let cwd = Some(here.to_string_lossy().into_owned());
+            let query = SessionQuery { cwd, limit: Some(1), ..SessionQuery::default() };
+            store.sessions(query).await?.into_iter().next()
+        }
     };
-    let newest = store.sessions(here).await?.into_iter().next();
     let Some(what) = &args.what else {
         let row = newest.ok_or_else(|| {
             Failure::usage("no session in this directory; `quipu sessions --all` lists those of every directory")

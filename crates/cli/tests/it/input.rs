@@ -172,6 +172,8 @@ fn a_directory_that_is_gone() {
     away("doctor").ok();
     away("models").ok();
     away("demo").ok();
+    away("sessions --all").ok();
+    away(&format!("show {}", world.sessions()[0]["id"].as_str().unwrap())).ok();
     // A session whose directory is gone.
     std::fs::create_dir_all(world.path("work/gone")).unwrap();
     let mut command = world.quipu(&["-p", "hi"]);

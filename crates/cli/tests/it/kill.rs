@@ -98,14 +98,16 @@ fn one(world: &mut World, round: u64, mut random: Random, done: &mut Done) {
         vec!["-p", "-c", "--mode", "json", "do it"]
     };
     let mut running = world.start(&args);
-    let lines = random.below(EVENTS);
+    // Each tenth dies before it says a word, somewhere between its start and its first step.
+    let early = random.below(10) == 0;
+    let lines = if early { 0 } else { random.below(EVENTS) };
     for _ in 0..lines {
         if running.line().is_none() {
             break;
         }
     }
     // Then somewhere within the next step.
-    let until = Instant::now() + Duration::from_micros(random.below(4_000));
+    let until = Instant::now() + Duration::from_micros(random.below(if early { 100_000 } else { 4_000 }));
     while Instant::now() < until {
         std::hint::spin_loop();
     }

@@ -243,6 +243,28 @@ fn outputs_that_are_closed_end_it_quietly() {
 }
 
 #[test]
+fn a_full_device_in_place_of_stdout_is_told() {
+    if !std::path::Path::new("/dev/full").exists() {
+        return;
+    }
+    let world = World::new((0..2).map(|_| Answer::new().text("Some words.\n").reply()));
+    for args in
+        [["models", "--all"].as_slice(), &["-p", "first"], &["-p", "--mode", "json", "first"], &["--help"]]
+    {
+        let full = std::fs::File::options().write(true).open("/dev/full").unwrap();
+        let mut command = world.quipu(args);
+        let output = command.stdout(full).stderr(Stdio::piped()).spawn().unwrap().wait_with_output().unwrap();
+        let told = String::from_utf8(output.stderr).unwrap();
+        assert!(!told.contains("panicked"), "{args:?}: {told}");
+        if args != ["--help"] {
+            assert!(output.status.code() == Some(1) && told.contains("No space left"), "{args:?}: {told}");
+        }
+    }
+    world.server.push(Answer::new().text("On.").reply());
+    world.run(&["-p", "-c", "second"]).ok();
+}
+
+#[test]
 fn the_request_of_an_answer_that_failed_is_kept_as_well() {
     let world =
         World::new([Reply::error(400, "invalid_request_error", "no"), Answer::new().text("Yes.").reply()]);

@@ -280,3 +280,53 @@ fn secrets_reach_neither_model_nor_store_and_files_keep_them() {
     let stored = std::fs::read(world.store()).unwrap();
     assert!(!contains(&stored, KEY.as_bytes()) && !contains(&stored, secret.as_bytes()));
 }
+
+#[test]
+fn on_a_terminal_nothing_but_our_own_colours_steers_it() {
+    use std::io::Read as _;
+    let world = World::new([
+        Answer::new()
+            .text("evil \u{1b}]0;title\u{7} text")
+            .tool_call("c1", "read", r#"{"path":"\u001b[2J"}"#)
+            .reply(),
+        Answer::new().text("Done.").reply(),
+    ]);
+    let pty = nix::pty::openpty(None, None).unwrap();
+    let mut command = world.quipu(&["-p", "go"]);
+    let end = || std::process::Stdio::from(pty.slave.try_clone().unwrap());
+    let mut child = command.env("TERM", "xterm").stdin(end()).stdout(end()).stderr(end()).spawn().unwrap();
+    // It holds the other end, too.
+    drop(command);
+    drop(pty.slave);
+    let mut seen = Vec::new();
+    // Some systems end a terminal that everybody left with an error.
+    std::fs::File::from(pty.master).read_to_end(&mut seen).ok();
+    assert!(child.wait().unwrap().success());
+    let seen = String::from_utf8(seen).unwrap();
+    assert!(seen.contains("evil \\u{1b}]0;title\\u{7} text") && seen.contains("Done."), "{seen:?}");
+    assert!(seen.contains("\u{1b}[2m• read \\u{1b}[2J\u{1b}[0m"), "{seen:?}");
+    let ours = ["\u{1b}[2m", "\u{1b}[31m", "\u{1b}[0m"];
+    let rest = ours.iter().fold(seen, |seen, colour| seen.replace(colour, ""));
+    assert!(!rest.contains('\u{1b}') && !rest.contains('\u{7}'), "{rest:?}");
+}
+
+#[test]
+fn a_directory_whose_name_is_no_text() {
+    use std::os::unix::ffi::OsStrExt as _;
+    let world = World::new(answers(&["One.", "Two."]));
+    let odd = world.path("work").join(std::ffi::OsStr::from_bytes(b"odd-\xff"));
+    // Some systems have no such names.
+    if std::fs::create_dir(&odd).is_err() {
+        return;
+    }
+    for args in [["-p", "first"].as_slice(), &["-p", "-c", "second"]] {
+        let mut command = world.quipu(args);
+        command.current_dir(&odd);
+        Running::start(command).wait().ok();
+    }
+    assert_eq!(messages(&world.requests()[1]).len(), 3);
+    let mut command = world.quipu(&["demo"]);
+    command.env("QUIPU_HOME", odd.join("home"));
+    Running::start(command).wait().ok();
+    assert!(odd.join("home/quipu.db").exists());
+}
