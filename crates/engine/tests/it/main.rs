@@ -2,6 +2,7 @@
 //! each of these tests: the laws of events, valid conversations, bodies kept to the byte, a sound store.
 
 mod abort;
+mod crash;
 mod loop_;
 mod parallel;
 mod pressure;
