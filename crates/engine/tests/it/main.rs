@@ -7,5 +7,7 @@ mod loop_;
 mod parallel;
 mod pressure;
 mod resume;
+mod sealing;
 mod storage;
 mod support;
+mod wire;

@@ -68,6 +68,8 @@ pub(crate) struct Reply {
     /// Pieces of the text.
     pub(crate) pieces: usize,
     pub(crate) panics: bool,
+    /// No pieces are reported, only the end.
+    pub(crate) silent: bool,
     pub(crate) unknown: Vec<Json>,
 }
 
@@ -117,7 +119,9 @@ impl Fake {
             CallEvent::Started(Box::new(message))
         };
         let send = async |event| {
-            drop(call.events.send(event).await);
+            if !reply.silent {
+                drop(call.events.send(event).await);
+            }
             self.pieces.send_modify(|count| *count += 1);
         };
         for attempt in 0..reply.retries {
