@@ -181,8 +181,27 @@ fn a_full_disk() {
         limited("doctor").ok();
         let told = world.run(&["-p", "-c", "--max-turns", "1", "third"]).exits(5);
         assert!(told.err.contains("read"), "{}", told.err);
+        // Full in the middle of a run: the prompt still fits, the answer does not.
+        world.server.push(
+            Answer::new()
+                .text(&noise.repeat(2))
+                .tool_call("c2", "bash", r#"{"command":"touch ran"}"#)
+                .reply(),
+        );
+        let ran =
+            limited("-p -c fourth").fails(4, &["quipu.db", "no room", "free some space", "quipu -p -c"]);
+        assert_eq!(ran.text().trim_end().len(), noise.len() * 2);
+        assert!(!world.path("work/ran").exists(), "it was run without a record");
+        // What was sent is known, what was answered is not.
         world.server.push(Answer::new().text("On.").reply());
-        world.run(&["-p", "-c", "@noise.txt", "fourth"]).ok();
+        let ran = world.run(&["-p", "-c", "@noise.txt", "fifth"]).ok();
+        assert!(ran.err.contains("A model call was interrupted"), "{}", ran.err);
+        let said: Vec<String> = messages(world.requests().last().unwrap()).iter().map(wire_text).collect();
+        assert!(
+            said.contains(&"fourth".to_owned()) && said.last().unwrap().ends_with("fifth"),
+            "{}",
+            said.len()
+        );
     }
 }
 
