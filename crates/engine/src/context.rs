@@ -49,7 +49,7 @@ pub fn find_rules(home: &Path, cwd: &Path) -> (Vec<Rules>, Vec<String>) {
         match read_rules(&path) {
             Ok(text) => rules.push(Rules { path, text }),
             Err(error) => {
-                problems.push(format!("{} could not be read and is left out: {error}", path.display()))
+                problems.push(format!("{} could not be read and is left out: {error}", path.display()));
             }
         }
     }

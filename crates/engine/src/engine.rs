@@ -50,6 +50,38 @@ pub enum OpenError {
 }
 
 /// A store and what all sessions over it share. Cheap to clone.
+///
+/// ```
+/// use std::sync::Arc;
+///
+/// use quipu::protocol::{Model, Outcome};
+/// use quipu::store::SqliteStore;
+/// use quipu::{Engine, Opened, Script, ScriptStep, Sealer, SessionOptions};
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// let store = Arc::new(SqliteStore::in_memory()?);
+/// let engine = Engine::new(store, Arc::new(Sealer::new([0; 32])), std::env::temp_dir());
+///
+/// // A script in place of a model. A real one comes from `quipu_providers::Settings`.
+/// let says = |text: &str| ScriptStep { text: text.into(), ..ScriptStep::default() };
+/// let script = Arc::new(Script::new(vec![says("Hello."), says("Again.")]));
+/// let model = Arc::new(Model { id: "script".into(), ..Model::default() });
+/// let options = SessionOptions::new(std::env::temp_dir(), model, script);
+///
+/// let session = engine.create(options.clone()).await?;
+/// let id = session.view().session;
+/// assert_eq!(session.ask("Hi!").await?, (Outcome::Done, "Hello.".into()));
+/// session.shutdown().await;
+///
+/// // Later, and in another process if the store is a file:
+/// let Opened { session, troubles } = engine.open(&id, options).await?;
+/// assert!(troubles.is_empty());
+/// assert_eq!(session.ask("And?").await?.1, "Again.");
+/// session.shutdown().await;
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Clone)]
 pub struct Engine {
     store: Arc<dyn Store>,
@@ -62,7 +94,7 @@ pub struct Engine {
 /// What a session is made of.
 #[derive(Clone)]
 pub struct SessionOptions {
-    /// The directory that it works in; absolute.
+    /// The directory that it works in; absolute. Relative paths of tools start there, commands run there.
     pub cwd: PathBuf,
     /// The model that answers.
     pub model: Arc<Model>,
@@ -70,20 +102,22 @@ pub struct SessionOptions {
     pub provider: Arc<dyn Provider>,
     /// How hard it thinks.
     pub thinking: Thinking,
-    /// Output tokens at most; `None` for the model's own limit.
+    /// Output tokens of one answer at most; `None` for the model's own limit.
     pub max_tokens: Option<u64>,
     /// The whole system prompt, as it will be sent (after sealing). `None` keeps that of a session that is
     /// resumed, and is no prompt at all for a new one.
     pub system: Option<String>,
-    /// The tools, in the order in which the model sees them.
+    /// The tools, in the order in which the model sees them. Names of 1 to 64 letters, digits, `_` and `-`, no
+    /// two the same.
     pub tools: Vec<Arc<dyn Tool>>,
     /// Who may run what.
     pub policy: Arc<dyn Policy>,
     /// Limits of each run.
     pub limits: Limits,
-    /// How long a question waits for an answer before it counts as refused.
+    /// How long a question waits for an answer before it counts as refused; ten minutes by default.
     pub ask_deadline: Duration,
-    /// The id of a new session; `None` for a fresh one.
+    /// The id of a new session: at most 128 letters, digits, `.`, `_` and `-`. `None` for a fresh UUIDv7. Not
+    /// looked at by [`Engine::open`].
     pub id: Option<SessionId>,
 }
 
@@ -130,7 +164,8 @@ impl Engine {
         self
     }
 
-    /// Changes the environment of the tools' child processes: name and value; `None` removes the name.
+    /// Changes the environment of the tools' child processes: name and value; `None` removes the name. Remove
+    /// the names that hold your keys.
     #[must_use]
     pub fn with_env(mut self, env: Vec<(String, Option<String>)>) -> Self {
         self.env = env.into();
@@ -148,6 +183,10 @@ impl Engine {
     }
 
     /// A new session. Nothing is stored before its first message.
+    ///
+    /// Must be called within a Tokio runtime, whose tasks the session uses. Should somebody else take the name
+    /// before the first message, the session goes on under a fresh one and says so
+    /// ([`Trouble::Branched`]).
     ///
     /// # Errors
     /// `BadId`, `Exists`, `BadTool`, `Store`.

@@ -42,8 +42,40 @@ enum Mail {
     Subscribe(Subscriber, oneshot::Sender<View>),
 }
 
-/// A session at work. Dropping it stops the session: what runs is cancelled, and every step that was
-/// acknowledged is in the store. Clone-free: share it in an `Arc`.
+/// A session at work. Share it in an `Arc`.
+///
+/// [`Session::shutdown`] ends it in order. Dropping it stops it as a crash would, except that children die and
+/// what was queued for the store is written: what runs is cancelled, every step that was acknowledged is in the
+/// store, and the next [`Engine::open`](crate::Engine::open) reports what was interrupted.
+///
+/// ```
+/// # use std::sync::Arc;
+/// # use quipu::{Engine, Script, ScriptStep, Sealer, SessionOptions, store::SqliteStore};
+/// use quipu::Delivery;
+/// use quipu::protocol::{Delta, Event, Model};
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # let store = Arc::new(SqliteStore::in_memory()?);
+/// # let engine = Engine::new(store, Arc::new(Sealer::new([0; 32])), std::env::temp_dir());
+/// # let step = ScriptStep { text: "Hello.".into(), ..ScriptStep::default() };
+/// # let (model, script) = (Arc::new(Model::default()), Arc::new(Script::new(vec![step])));
+/// # let session = engine.create(SessionOptions::new(std::env::temp_dir(), model, script)).await?;
+/// let (_, mut events) = session.subscribe(Delivery::Lossless).await?;
+/// session.prompt("Hi!").await?;
+/// let mut text = String::new();
+/// while let Some(envelope) = events.next().await {
+///     match &envelope.event {
+///         Event::MessageDelta { delta: Delta::Text { text: piece, .. }, .. } => text.push_str(piece),
+///         Event::Settled => break,
+///         _ => {}
+///     }
+/// }
+/// assert_eq!(text, "Hello.");
+/// session.shutdown().await;
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Debug)]
 pub struct Session {
     mail: mpsc::Sender<Mail>,
@@ -87,31 +119,33 @@ impl Session {
         answer.await.unwrap_or(Err(Refused::Closed))
     }
 
-    /// Says something to an idle agent.
+    /// Says something to an idle agent. Acknowledged with the run's id once the message is durable.
     ///
     /// # Errors
-    /// `Busy` while a run is under way; `Empty`; `Store`; `Closed`.
+    /// `Busy` while a run is under way; `Empty`; `Behind`; `Store`; `Closed`.
     pub async fn prompt(&self, input: impl Into<Said>) -> Result<Ack, Refused> {
         self.send(Command::Prompt { input: input.into(), when: When::Now }).await
     }
 
-    /// Says something that reaches the model after the current turn.
+    /// Says something that reaches the model after the current turn; at once when idle. One waiting message a
+    /// turn, in order.
     ///
     /// # Errors
-    /// `Empty`; `Store`; `Closed`.
+    /// `Empty`; `QueueFull` when 256 messages wait; `Behind`; `Store`; `Closed`.
     pub async fn steer(&self, input: impl Into<Said>) -> Result<Ack, Refused> {
         self.send(Command::Prompt { input: input.into(), when: When::Steer }).await
     }
 
-    /// Says something that reaches the model when it would stop.
+    /// Says something that reaches the model when it would stop; at once when idle.
     ///
     /// # Errors
-    /// `Empty`; `Store`; `Closed`.
+    /// `Empty`; `QueueFull` when 256 messages wait; `Behind`; `Store`; `Closed`.
     pub async fn follow_up(&self, input: impl Into<Said>) -> Result<Ack, Refused> {
         self.send(Command::Prompt { input: input.into(), when: When::FollowUp }).await
     }
 
-    /// Stops the run; it ends with `RunEnded` and `Settled` soon after.
+    /// Stops the run; it ends with `RunEnded` and `Settled` soon after (tools get 5 seconds). What waits in the
+    /// queues stays there.
     ///
     /// # Errors
     /// `Closed`.

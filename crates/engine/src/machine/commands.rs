@@ -26,7 +26,7 @@ impl Machine {
                 self.start(Some(input), Queue::Steering, reply, fresh.run);
             }
             Command::Prompt { when: When::Now, .. } => {
-                self.out.push(Effect::Reply(reply, Err(Refused::Busy)))
+                self.out.push(Effect::Reply(reply, Err(Refused::Busy)));
             }
             Command::Prompt { .. } if self.waiting() + self.arriving >= WAITING => {
                 self.out.push(Effect::Reply(reply, Err(Refused::QueueFull)));
@@ -140,9 +140,9 @@ impl Machine {
                 Ok(()) => {
                     let id = item.id.clone();
                     if follow_up {
-                        self.follow_up.push(item)
+                        self.follow_up.push(item);
                     } else {
-                        self.steering.push(item)
+                        self.steering.push(item);
                     }
                     self.out.push(Effect::Reply(reply, Ok(Ack::Queued(id.clone()))));
                     self.queue_changed();

@@ -639,6 +639,7 @@ impl Machine {
 }
 
 /// How a turn went.
+#[derive(Clone, Copy)]
 enum Went {
     /// The model waits for what comes next.
     On,

@@ -13,7 +13,7 @@ use quipu_tools::Touches;
 use super::*;
 
 /// What the world does next; the numbers choose among what is possible.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Copy)]
 enum Move {
     Prompt(u8),
     Abort,
@@ -393,7 +393,7 @@ fn answer(choice: u8, serial: u64) -> (VecDeque<CallEvent>, CallEnd) {
     let mut error = None;
     if choice % 11 == 10 {
         let why = ModelError::new(ModelErrorKind::Overloaded, "overloaded");
-        if choice % 2 == 0 {
+        if choice.is_multiple_of(2) {
             events.push_back(CallEvent::Started(Box::new(blank.clone())));
         }
         events.push_back(CallEvent::Retry { attempt: 2, delay: Duration::ZERO, error: why });

@@ -224,7 +224,7 @@ async fn check(dir: tempfile::TempDir, killed: &Killed) -> Option<&'static str> 
     });
     assert_eq!(results.len(), calls.sum::<usize>(), "each call has its result, once");
     let unknown = results.iter().filter(|text| text.starts_with("Interrupted")).count();
-    let in_flight = decoded.iter().filter(|one| one.step.call.is_some()).last().is_some_and(
+    let in_flight = decoded.iter().rfind(|one| one.step.call.is_some()).is_some_and(
         |one| matches!(&one.entry, Entry::Message(Message::Assistant(answer)) if answer.stop_reason == StopReason::Error),
     );
     let kind = match troubles.as_slice() {

@@ -1,13 +1,24 @@
 //! The engine through its public API, on a real store. What holds for every session is checked in `support` for
 //! each of these tests: the laws of events, valid conversations, bodies kept to the byte, a sound store.
 
+// The attribute tells the lints that helpers of tests are tests as well.
+#[cfg(test)]
 mod abort;
+#[cfg(test)]
 mod crash;
+#[cfg(test)]
 mod loop_;
+#[cfg(test)]
 mod parallel;
+#[cfg(test)]
 mod pressure;
+#[cfg(test)]
 mod resume;
+#[cfg(test)]
 mod sealing;
+#[cfg(test)]
 mod storage;
+#[cfg(test)]
 mod support;
+#[cfg(test)]
 mod wire;

@@ -82,6 +82,21 @@ async fn two_hundred_turns_keep_every_body() {
 }
 
 #[tokio::test]
+async fn a_turn_copies_nothing_of_those_before_it() {
+    let mut turns: Vec<_> = (0..20).map(|at| call(&[("echo", json!({"text": at.to_string()}))])).collect();
+    for (at, turn) in turns.iter_mut().enumerate() {
+        turn.calls[0].0 = format!("c{at}");
+    }
+    let world = World::with(turns);
+    let live = world.create().await;
+    assert_eq!(live.run("go").await, Outcome::Done);
+    live.finish().await;
+    let shared = world.fake.shared.lock().unwrap().clone();
+    assert_eq!(shared, [0].into_iter().chain((0..20).map(|at| 2 * at + 1)).collect::<Vec<_>>());
+    world.check().await;
+}
+
+#[tokio::test]
 async fn other_options_begin_an_epoch() {
     let world = World::new();
     let live = world.create().await;

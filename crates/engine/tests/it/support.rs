@@ -92,6 +92,10 @@ pub(crate) struct Fake {
     replies: Mutex<VecDeque<Reply>>,
     /// The body of every call, in order.
     pub(crate) bodies: Mutex<Vec<Bytes>>,
+    /// The messages of the last call.
+    messages: Mutex<Vec<Arc<Message>>>,
+    /// How many messages of each call are the very ones of the call before it.
+    pub(crate) shared: Mutex<Vec<usize>>,
     /// Pieces that were taken from it.
     pub(crate) pieces: watch::Sender<usize>,
 }
@@ -206,6 +210,10 @@ impl Provider for Fake {
     fn send(&self, call: Call) -> BoxFuture<'_, CallEnd> {
         async move {
             self.bodies.lock().unwrap().push(call.body.clone());
+            let before =
+                std::mem::replace(&mut *self.messages.lock().unwrap(), call.request.messages.clone());
+            let pairs = before.iter().zip(&call.request.messages);
+            self.shared.lock().unwrap().push(pairs.filter(|(old, new)| Arc::ptr_eq(old, new)).count());
             let reply = self.replies.lock().unwrap().pop_front().unwrap_or_else(|| say("done"));
             assert!(!reply.panics, "a provider that breaks down");
             let said = Mutex::new(blank(&call.request));
@@ -425,9 +433,9 @@ impl World {
     /// What must hold of every store after every test: see [`check_store`]. Also each body that was sent is
     /// recorded, before and after the store is opened again.
     pub(crate) async fn check(self) -> Self {
-        let recorded = check_store(&*self.store).await;
+        let recorded = check_store(&self.store).await;
         let world = self.reopen();
-        assert_eq!(check_store(&*world.store).await, recorded);
+        assert_eq!(check_store(&world.store).await, recorded);
         for body in world.fake.bodies() {
             let id = quipu::protocol::ChunkId(Sha256::digest(&body).into());
             assert!(recorded.contains(&id), "each call that was sent stands in a node");

@@ -1,34 +1,37 @@
 //! The engine over the real wire, against a server on the loopback address.
 
-use std::sync::Arc;
 use std::time::Duration;
 
-use quipu::protocol::{ChunkId, Entry, Event, Message, Model, ModelErrorKind, Outcome};
+use quipu::SessionOptions;
+use quipu::protocol::{ChunkId, Entry, Event, Message, ModelErrorKind, Outcome};
 use quipu::store::{Store, Until, decode_nodes};
-use quipu::{Provider, SessionOptions};
-use quipu_providers::{AnthropicMessages, CallOptions};
+use quipu_providers::{CallOptions, Settings};
 use quipu_testkit::{Answer, FakeServer, Gate, Reply};
+use serde_json::json;
 use sha2::{Digest as _, Sha256};
 
 use crate::support::{Live, World};
 
 fn options(world: &World, server: &FakeServer) -> SessionOptions {
-    let model = Model {
-        id: "test-model".into(),
-        api: "anthropic-messages".into(),
-        provider: "anthropic".into(),
-        base_url: server.url(),
-        input: vec!["text".into(), "image".into()],
-        context_window: 100_000,
-        max_tokens: 1_000,
-        ..Model::default()
-    };
+    let models = json!({ "providers": { "fake": {
+        "baseUrl": server.url(),
+        "api": "anthropic-messages",
+        "apiKey": "a-key-for-tests",
+        "models": [{ "id": "test-model", "input": ["text", "image"], "contextWindow": 100_000, "maxTokens": 1_000 }],
+    } } });
+    let home = world.dir.path().join("home");
+    std::fs::create_dir_all(&home).unwrap();
+    std::fs::write(home.join("models.json"), models.to_string()).unwrap();
+    let (settings, warnings) = Settings::load(&home, &|_| None);
+    assert_eq!(warnings, []);
     let call = CallOptions { base_delay: Duration::from_millis(1), ..CallOptions::default() };
-    let provider: Arc<dyn Provider> = Arc::new(AnthropicMessages::new(&model, None, &[], call).unwrap());
+    let settings = settings.with_call_options(call);
+    let model = settings.models_of("fake")[0].clone();
+    let provider = settings.provider_for(&model, None).unwrap();
     SessionOptions {
         tools: quipu::builtin(),
         system: Some("You are tested.".into()),
-        ..SessionOptions::new(world.cwd(), Arc::new(model), provider)
+        ..SessionOptions::new(world.cwd(), model, provider)
     }
 }
 
@@ -153,7 +156,9 @@ async fn bad_answers_end_the_run_and_the_session_goes_on() {
 #[tokio::test]
 async fn a_reader_that_stops_holds_the_server_back_and_abort_still_works() {
     let piece = "event: content_block_delta\ndata: {\"type\":\"content_block_delta\",\"index\":0,\"delta\":{\"type\":\"text_delta\",\"text\":\"more and more and more\"}}\n\n";
-    let begin = Answer::new().event(serde_json::json!({ "type": "content_block_start", "index": 0, "content_block": { "type": "text", "text": "" } }));
+    let begin = Answer::new().event(
+        json!({ "type": "content_block_start", "index": 0, "content_block": { "type": "text", "text": "" } }),
+    );
     let server = FakeServer::start([
         Reply::sse(begin.unfinished()).then_repeat(piece, 400_000).then_hang(),
         Answer::new().text("On.").reply(),
