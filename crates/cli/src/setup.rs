@@ -96,8 +96,14 @@ impl Place {
     /// The key that makes the ids of sealed secrets: made once, kept for ever. Without a place to keep it, one
     /// for this process.
     fn seal_key(&self) -> Result<[u8; 32], Failure> {
-        quipu::seal_key(&self.home.join("seal.key"))
-            .map_err(|error| Failure::failed(format!("{}: {error}", self.home.join("seal.key").display())))
+        let path = self.home.join("seal.key");
+        quipu::seal_key(&path).map_err(|error| {
+            Failure::failed(format!(
+                "{} cannot be used: {error}; restore it, or remove it: then `[REDACTED:…]` of earlier sessions \
+                 cannot be turned back",
+                path.display()
+            ))
+        })
     }
 }
 

@@ -449,8 +449,10 @@ pub fn seal_key(path: &Path) -> std::io::Result<[u8; 32]> {
 }
 
 fn read_key(path: &Path) -> std::io::Result<Option<[u8; 32]>> {
-    let text = match std::fs::read_to_string(path) {
-        Ok(text) => text,
+    let text = match std::fs::metadata(path) {
+        // A pipe would be read for ever.
+        Ok(found) if !found.is_file() => return Err(std::io::Error::other("not a regular file")),
+        Ok(_) => std::fs::read_to_string(path)?,
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
         Err(error) => return Err(error),
     };
