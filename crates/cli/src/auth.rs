@@ -41,7 +41,13 @@ fn list(place: &Place, json: bool) -> Result<(), Failure> {
         match source {
             Some(source) => {
                 let hint = if spoken { "" } else { "  (its wire is not spoken yet)" };
-                writeln!(out, "{}  from {}{}", paint.bold(&printable(provider)), printable(&source), paint.dim(hint))?;
+                writeln!(
+                    out,
+                    "{}  from {}{}",
+                    paint.bold(&printable(provider)),
+                    printable(&source),
+                    paint.dim(hint)
+                )?;
             }
             None if spoken => without.push(printable(provider)),
             None => {}

@@ -23,7 +23,8 @@ pub(crate) async fn run(args: &DemoArgs) -> Result<(), Failure> {
     let temporary;
     let dir = match &args.dir {
         Some(dir) => {
-            std::fs::create_dir_all(dir).map_err(|error| Failure::usage(format!("{}: {error}", dir.display())))?;
+            std::fs::create_dir_all(dir)
+                .map_err(|error| Failure::usage(format!("{}: {error}", dir.display())))?;
             dir.canonicalize()?
         }
         None => {
@@ -34,10 +35,14 @@ pub(crate) async fn run(args: &DemoArgs) -> Result<(), Failure> {
     for (name, text) in [("discount.sh", PROGRAM), ("test.sh", TEST)] {
         let path = dir.join(name);
         if !path.exists() {
-            std::fs::write(&path, text).map_err(|error| Failure::failed(format!("{}: {error}", path.display())))?;
+            std::fs::write(&path, text)
+                .map_err(|error| Failure::failed(format!("{}: {error}", path.display())))?;
         }
     }
-    note_in(Paint::bold, "A scripted model fixes a bug in a small program. Everything else is real: engine, tools, store.");
+    note_in(
+        Paint::bold,
+        "A scripted model fixes a bug in a small program. Everything else is real: engine, tools, store.",
+    );
     note(format!("workspace  {}", dir.display()));
     note(format!("task       {TASK}\n"));
     let store = place.store().await?;
@@ -52,9 +57,12 @@ pub(crate) async fn run(args: &DemoArgs) -> Result<(), Failure> {
     }
     let query = SessionQuery { id: Some(id.clone()), limit: Some(1), ..SessionQuery::default() };
     let rows = Store::sessions(&*store, query).await?;
-    let Some(row) = rows.first() else { return Err(Failure::new(Exit::Store, "the session is not in the store")) };
+    let Some(row) = rows.first() else {
+        return Err(Failure::new(Exit::Store, "the session is not in the store"));
+    };
     let drawn = tree::read(&*store, row).await?;
-    let answer = drawn.rows.iter().rev().find(|row| row.decoded.step.call.is_some()).map(|row| row.node.id.short());
+    let answer =
+        drawn.rows.iter().rev().find(|row| row.decoded.step.call.is_some()).map(|row| row.node.id.short());
     note(format!("\nEvery step is a node of the graph in {}:\n", place.store.display()));
     let mut out = std::io::stdout().lock();
     for line in tree::draw(&drawn, row.head, Paint::stdout()) {
@@ -122,7 +130,8 @@ fn script() -> Vec<ScriptStep> {
         },
         ScriptStep {
             expect: vec!["PASS".into()],
-            text: "Fixed: `discount.sh` now takes the percentage of the price, and `sh test.sh` passes.".into(),
+            text: "Fixed: `discount.sh` now takes the percentage of the price, and `sh test.sh` passes."
+                .into(),
             calls: Vec::new(),
         },
     ]

@@ -50,17 +50,21 @@ pub(crate) async fn run(args: &DoctorArgs) -> Result<(), Failure> {
 }
 
 fn version() -> Finding {
-    let detail = format!("quipu {} on {} {}", env!("CARGO_PKG_VERSION"), std::env::consts::OS, std::env::consts::ARCH);
+    let detail =
+        format!("quipu {} on {} {}", env!("CARGO_PKG_VERSION"), std::env::consts::OS, std::env::consts::ARCH);
     Finding { what: "version", state: State::Good, detail }
 }
 
 fn shell() -> Finding {
     let path = env("PATH").unwrap_or_default();
-    let on_path = |name: &str| std::env::split_paths(&path).map(|dir| dir.join(name)).find(|file| file.is_file());
+    let on_path =
+        |name: &str| std::env::split_paths(&path).map(|dir| dir.join(name)).find(|file| file.is_file());
     let bash = Some(std::path::PathBuf::from("/bin/bash")).filter(|bash| bash.is_file());
     match bash.or_else(|| on_path("bash")).or_else(|| on_path("sh")) {
         Some(shell) => Finding { what: "shell", state: State::Good, detail: shell.display().to_string() },
-        None => Finding { what: "shell", state: State::Bad, detail: "neither bash nor sh is on the PATH".into() },
+        None => {
+            Finding { what: "shell", state: State::Bad, detail: "neither bash nor sh is on the PATH".into() }
+        }
     }
 }
 
@@ -72,10 +76,13 @@ fn home(place: &Place) -> Finding {
             (State::Good, format!("{shown} (not there yet; made when first needed)"))
         }
         Err(error) => (State::Bad, format!("{shown} cannot be used: {error}")),
-        Ok(meta) if !meta.is_dir() => (State::Bad, format!("{shown} is not a directory; set QUIPU_HOME to another")),
-        Ok(meta) if meta.mode() & 0o077 != 0 => {
-            (State::Note, format!("{shown} can be read by others (mode {:o}); chmod 700 it", meta.mode() & 0o777))
+        Ok(meta) if !meta.is_dir() => {
+            (State::Bad, format!("{shown} is not a directory; set QUIPU_HOME to another"))
         }
+        Ok(meta) if meta.mode() & 0o077 != 0 => (
+            State::Note,
+            format!("{shown} can be read by others (mode {:o}); chmod 700 it", meta.mode() & 0o777),
+        ),
         Ok(_) => (State::Good, shown.to_string()),
     };
     Finding { what: "home", state, detail }
@@ -127,8 +134,11 @@ async fn store(place: &Place) -> Vec<Finding> {
 
 fn credentials(place: &Place) -> Finding {
     let settings = place.settings();
-    let known: Vec<&str> =
-        settings.providers().into_iter().filter(|provider| settings.credential_source(provider).is_some()).collect();
+    let known: Vec<&str> = settings
+        .providers()
+        .into_iter()
+        .filter(|provider| settings.credential_source(provider).is_some())
+        .collect();
     let (state, detail) = if known.is_empty() {
         (State::Note, "none known; `quipu auth set PROVIDER` adds one, `quipu demo` needs none".to_owned())
     } else {

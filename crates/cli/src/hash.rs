@@ -14,7 +14,9 @@ pub(crate) fn run(args: &HashArgs) -> Result<(), Failure> {
     if !args.jsonl {
         let mut bytes = Vec::new();
         if stdin.take(LINE_LIMIT + 1).read_to_end(&mut bytes)? as u64 > LINE_LIMIT {
-            return Err(Failure::failed(format!("stdin: longer than {LINE_LIMIT} bytes, the most that is taken")));
+            return Err(Failure::failed(format!(
+                "stdin: longer than {LINE_LIMIT} bytes, the most that is taken"
+            )));
         }
         writeln!(out, "{}", hash(&bytes).map_err(|why| Failure::failed(format!("stdin: {why}")))?)?;
         return Ok(out.flush()?);
@@ -27,7 +29,9 @@ pub(crate) fn run(args: &HashArgs) -> Result<(), Failure> {
         }
         if line.len() as u64 > LINE_LIMIT {
             out.flush()?;
-            return Err(Failure::failed(format!("line {number}: longer than {LINE_LIMIT} bytes, the most that is taken")));
+            return Err(Failure::failed(format!(
+                "line {number}: longer than {LINE_LIMIT} bytes, the most that is taken"
+            )));
         }
         // What was read before is written before the error is told.
         match hash(&line) {
@@ -47,6 +51,7 @@ pub(crate) fn run(args: &HashArgs) -> Result<(), Failure> {
 
 fn hash(bytes: &[u8]) -> Result<String, String> {
     let text = std::str::from_utf8(bytes).map_err(|error| format!("not UTF-8: {error}"))?;
-    let hash = quipu_dag::hash_json(text.trim_matches([' ', '\t', '\r', '\n'])).map_err(|error| error.to_string())?;
+    let hash = quipu_dag::hash_json(text.trim_matches([' ', '\t', '\r', '\n']))
+        .map_err(|error| error.to_string())?;
     Ok(quipu_protocol::BlobId(hash).to_string())
 }

@@ -14,7 +14,8 @@ const LIMIT: u64 = 16 << 20;
 /// The prompts of this run: the first holds stdin, files and the first message; each further message is a
 /// prompt of its own.
 pub(crate) fn prompts(messages: &[String], cwd: &Path) -> Result<Vec<Input>, Failure> {
-    let (files, texts): (Vec<&String>, Vec<&String>) = messages.iter().partition(|word| word.starts_with('@'));
+    let (files, texts): (Vec<&String>, Vec<&String>) =
+        messages.iter().partition(|word| word.starts_with('@'));
     let mut text = piped()?;
     let mut images = Vec::new();
     for file in files {
@@ -35,7 +36,10 @@ pub(crate) fn prompts(messages: &[String], cwd: &Path) -> Result<Vec<Input>, Fai
     }
     blocks.extend(images);
     let first = (!blocks.is_empty()).then_some(Input(blocks));
-    Ok(first.into_iter().chain(texts.filter(|text| !text.trim().is_empty()).map(|text| Input::from(text.as_str()))).collect())
+    Ok(first
+        .into_iter()
+        .chain(texts.filter(|text| !text.trim().is_empty()).map(|text| Input::from(text.as_str())))
+        .collect())
 }
 
 fn piped() -> Result<String, Failure> {
@@ -46,7 +50,9 @@ fn piped() -> Result<String, Failure> {
     let mut bytes = Vec::new();
     stdin.lock().take(LIMIT + 1).read_to_end(&mut bytes)?;
     if bytes.len() as u64 > LIMIT {
-        return Err(Failure::usage("stdin is larger than 16 MiB; put it in a file and name the file in the task"));
+        return Err(Failure::usage(
+            "stdin is larger than 16 MiB; put it in a file and name the file in the task",
+        ));
     }
     let text = String::from_utf8_lossy(&bytes);
     let text = text.trim();
@@ -70,9 +76,12 @@ fn include(path: &Path) -> Result<Included, Failure> {
         return Err(Failure::usage(format!("{shown} is not a regular file, so it cannot be included")));
     }
     if meta.len() > LIMIT {
-        return Err(Failure::usage(format!("{shown} is larger than 16 MiB; name it in the task and let the agent read parts of it")));
+        return Err(Failure::usage(format!(
+            "{shown} is larger than 16 MiB; name it in the task and let the agent read parts of it"
+        )));
     }
-    let bytes = std::fs::read(&path).map_err(|error| Failure::usage(format!("{shown} cannot be read: {error}")))?;
+    let bytes =
+        std::fs::read(&path).map_err(|error| Failure::usage(format!("{shown} cannot be read: {error}")))?;
     if bytes.is_empty() {
         return Ok(Included::Nothing);
     }

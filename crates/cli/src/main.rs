@@ -61,7 +61,9 @@ async fn dispatch(cli: &Cli) -> Result<(), Failure> {
         None => {
             let help = Cli::command().render_help();
             print::note(help.to_string());
-            Err(Failure::usage("say what to do: `quipu -p \"…\"`, or `quipu demo` to see it work without a key"))
+            Err(Failure::usage(
+                "say what to do: `quipu -p \"…\"`, or `quipu demo` to see it work without a key",
+            ))
         }
     }
 }

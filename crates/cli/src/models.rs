@@ -56,7 +56,9 @@ pub(crate) fn run(args: &ModelsArgs) -> Result<(), Failure> {
     }
     out.flush()?;
     if !args.json && hidden > 0 {
-        note(format!("{hidden} more without a credential or on a wire that is not spoken yet: quipu models --all"));
+        note(format!(
+            "{hidden} more without a credential or on a wire that is not spoken yet: quipu models --all"
+        ));
     }
     if !args.json && shown + hidden == 0 {
         note("No model matches.");

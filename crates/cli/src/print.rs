@@ -64,7 +64,9 @@ pub(crate) fn printable(text: &str) -> String {
     for c in text.chars() {
         match c {
             '\n' | '\t' => out.push(c),
-            '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}' | '\u{200e}' | '\u{200f}' => out.extend(c.escape_unicode()),
+            '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}' | '\u{200e}' | '\u{200f}' => {
+                out.extend(c.escape_unicode())
+            }
             c if c.is_control() => out.extend(c.escape_unicode()),
             c => out.push(c),
         }
@@ -102,12 +104,22 @@ pub(crate) fn iso(at: UnixMs) -> String {
 /// A duration for people.
 pub(crate) fn took(milliseconds: u64) -> String {
     let duration = Duration::from_millis(milliseconds);
-    if milliseconds < 1000 { format!("{milliseconds} ms") } else { format!("{:.1} s", duration.as_secs_f64()) }
+    if milliseconds < 1000 {
+        format!("{milliseconds} ms")
+    } else {
+        format!("{:.1} s", duration.as_secs_f64())
+    }
 }
 
 /// US dollars.
 pub(crate) fn dollars(amount: f64) -> String {
-    if amount == 0.0 { "$0".into() } else if amount < 0.01 { format!("${amount:.4}") } else { format!("${amount:.2}") }
+    if amount == 0.0 {
+        "$0".into()
+    } else if amount < 0.01 {
+        format!("${amount:.4}")
+    } else {
+        format!("${amount:.2}")
+    }
 }
 
 #[cfg(test)]

@@ -4,7 +4,9 @@ use std::io::Write as _;
 use std::sync::Arc;
 
 use quipu::{Delivery, Opened, Refused, Session};
-use quipu_protocol::{Delta, Ending, Envelope, Event, Input, Limit, Message, ModelErrorKind, Outcome, Trouble};
+use quipu_protocol::{
+    Delta, Ending, Envelope, Event, Input, Limit, Message, ModelErrorKind, Outcome, Trouble,
+};
 use quipu_rpc::{JsonEvents, SessionHeader};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
@@ -19,7 +21,9 @@ pub(crate) async fn run(task: &Task) -> Result<(), Failure> {
     let here = current_dir()?;
     let prompts = crate::input::prompts(&task.messages, &here)?;
     if prompts.is_empty() && !task.resume && task.session.is_none() {
-        return Err(Failure::usage("no task: give it as an argument or on stdin, such as `quipu -p \"fix the test\"`"));
+        return Err(Failure::usage(
+            "no task: give it as an argument or on stdin, such as `quipu -p \"fix the test\"`",
+        ));
     }
     let Opened { session, troubles } = crate::setup::open(&place, task, &here).await?;
     let cwd = session.cwd().display().to_string();
@@ -108,14 +112,18 @@ fn refused(error: Refused) -> Failure {
     let exit = match &error {
         Refused::Store(_) => Exit::Store,
         Refused::Empty | Refused::NothingToContinue => Exit::Usage,
-        Refused::Busy | Refused::NoSuchAsk | Refused::QueueFull | Refused::Behind | Refused::Closed => Exit::Failed,
+        Refused::Busy | Refused::NoSuchAsk | Refused::QueueFull | Refused::Behind | Refused::Closed => {
+            Exit::Failed
+        }
     };
     Failure::new(exit, error)
 }
 
 fn finished(outcome: &Outcome, again: Option<&str>) -> Result<(), Failure> {
     let fail = |exit: Exit, what: String| {
-        let hint = again.map_or(String::new(), |again| format!("\nThe session is kept; `{again} \"…\"` goes on with it."));
+        let hint = again.map_or(String::new(), |again| {
+            format!("\nThe session is kept; `{again} \"…\"` goes on with it.")
+        });
         Err(Failure::new(exit, format!("{what}{hint}")))
     };
     match outcome {
@@ -130,7 +138,9 @@ fn finished(outcome: &Outcome, again: Option<&str>) -> Result<(), Failure> {
             };
             fail(exit, error.to_string())
         }
-        Outcome::Limit(Limit::Turns(turns)) => fail(Exit::Limit, format!("stopped after {turns} turns (--max-turns)")),
+        Outcome::Limit(Limit::Turns(turns)) => {
+            fail(Exit::Limit, format!("stopped after {turns} turns (--max-turns)"))
+        }
         Outcome::Limit(Limit::Cost(cost)) => fail(Exit::Limit, format!("stopped at ${cost} (--max-cost)")),
         Outcome::StoreFailed(text) => fail(Exit::Store, text.clone()),
     }
@@ -144,7 +154,9 @@ pub(crate) fn tell(trouble: &Trouble) {
         )),
         Trouble::Interrupted { calls, model_call } => {
             for (tool, call) in calls {
-                note(format!("Interrupted earlier, not run again: {tool} ({call}); whether it took effect is unknown"));
+                note(format!(
+                    "Interrupted earlier, not run again: {tool} ({call}); whether it took effect is unknown"
+                ));
             }
             if *model_call {
                 note("A model call was interrupted earlier; whether it was answered is unknown");
@@ -174,7 +186,8 @@ impl Front {
             Mode::Text => Ok(Self::Text(Text::default())),
             Mode::Json => {
                 let id = session.view().session;
-                let events = JsonEvents::new(SessionHeader { id, timestamp: iso(now()), cwd: cwd.to_owned() });
+                let events =
+                    JsonEvents::new(SessionHeader { id, timestamp: iso(now()), cwd: cwd.to_owned() });
                 write_line(&events.header_line())?;
                 Ok(Self::Json(Box::new(events)))
             }
@@ -219,7 +232,10 @@ impl Text {
                 if let Message::Assistant(_) = &**message {
                     self.close()?;
                     if let Ending::Dropped(error) = ending {
-                        note_in(Paint::dim, format!("(that answer broke off: {})", one_line(&error.message, 200)));
+                        note_in(
+                            Paint::dim,
+                            format!("(that answer broke off: {})", one_line(&error.message, 200)),
+                        );
                     }
                 }
                 Ok(())
@@ -230,8 +246,12 @@ impl Text {
                 Ok(())
             }
             Event::ToolEnded { result, .. } if result.is_error => {
-                let text: Vec<&str> = result.content.iter().filter_map(quipu_protocol::Content::as_text).collect();
-                note_in(Paint::red, format!("  {} failed: {}", result.tool_name, one_line(&text.join(" "), 200)));
+                let text: Vec<&str> =
+                    result.content.iter().filter_map(quipu_protocol::Content::as_text).collect();
+                note_in(
+                    Paint::red,
+                    format!("  {} failed: {}", result.tool_name, one_line(&text.join(" "), 200)),
+                );
                 Ok(())
             }
             Event::RetryScheduled { attempt, delay, error } => {

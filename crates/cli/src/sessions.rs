@@ -33,7 +33,10 @@ pub(crate) async fn run(args: &SessionsArgs) -> Result<(), Failure> {
     }
     match here {
         Some(here) if rows.is_empty() => {
-            note(format!("No session in {}. `quipu sessions --all` lists those of every directory.", here.display()));
+            note(format!(
+                "No session in {}. `quipu sessions --all` lists those of every directory.",
+                here.display()
+            ));
         }
         None if rows.is_empty() => note("No session yet. Try `quipu demo`."),
         Some(_) | None => {}
@@ -43,7 +46,12 @@ pub(crate) async fn run(args: &SessionsArgs) -> Result<(), Failure> {
         let title = if row.title.is_empty() { "(no message yet)" } else { &row.title };
         // The row counts what follows the session's own node.
         let (when, entries) = (ago(now, row.updated), row.entries + 1);
-        write!(out, "{}  {when:>8}  {entries:>4} nodes  {:>7}  ", paint.bold(row.id.as_str()), dollars(row.cost))?;
+        write!(
+            out,
+            "{}  {when:>8}  {entries:>4} nodes  {:>7}  ",
+            paint.bold(row.id.as_str()),
+            dollars(row.cost)
+        )?;
         writeln!(out, "{}", one_line(title, 60))?;
         if args.all {
             writeln!(out, "    {}", paint.dim(&crate::print::printable(&row.cwd)))?;

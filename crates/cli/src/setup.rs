@@ -28,9 +28,9 @@ pub(crate) fn now() -> UnixMs {
 
 /// The directory that we are in, without symbolic links.
 pub(crate) fn current_dir() -> Result<PathBuf, Failure> {
-    std::env::current_dir()
-        .and_then(|dir| dir.canonicalize())
-        .map_err(|error| Failure::usage(format!("the current directory cannot be used: {error}; change to another")))
+    std::env::current_dir().and_then(|dir| dir.canonicalize()).map_err(|error| {
+        Failure::usage(format!("the current directory cannot be used: {error}; change to another"))
+    })
 }
 
 pub(crate) fn env(name: &str) -> Option<String> {
@@ -45,7 +45,11 @@ impl Place {
             Some(home) => std::path::absolute(home)?,
             None => match path("HOME") {
                 Some(home) => std::path::absolute(home.join(".quipu"))?,
-                None => return Err(Failure::usage("neither QUIPU_HOME nor HOME is set, so there is no place for files; set QUIPU_HOME")),
+                None => {
+                    return Err(Failure::usage(
+                        "neither QUIPU_HOME nor HOME is set, so there is no place for files; set QUIPU_HOME",
+                    ));
+                }
             },
         };
         let named = store.store.is_some();
@@ -68,7 +72,9 @@ impl Place {
 
     /// The store, unless nothing was ever stored.
     pub(crate) async fn existing_store(&self) -> Result<Option<Arc<SqliteStore>>, Failure> {
-        if std::fs::symlink_metadata(&self.store).is_err_and(|error| error.kind() == std::io::ErrorKind::NotFound) {
+        if std::fs::symlink_metadata(&self.store)
+            .is_err_and(|error| error.kind() == std::io::ErrorKind::NotFound)
+        {
             return Ok(None);
         }
         self.store().await.map(Some)
@@ -110,11 +116,8 @@ impl Place {
 /// Opens the session that a task asks for.
 pub(crate) async fn open(place: &Place, task: &Task, here: &Path) -> Result<Opened, Failure> {
     let settings = place.settings();
-    let store: Arc<dyn Store> = if task.no_session {
-        Arc::new(SqliteStore::in_memory()?)
-    } else {
-        place.store().await?
-    };
+    let store: Arc<dyn Store> =
+        if task.no_session { Arc::new(SqliteStore::in_memory()?) } else { place.store().await? };
     let resumed = chosen_session(&*store, task, here).await?;
     let cwd = match &resumed {
         // It was found by the name of this directory, which need not be text.
@@ -168,8 +171,11 @@ fn system(place: &Place, task: &Task, cwd: &Path, resumed: bool) -> Result<Optio
         Some(value) => crate::input::text_or_file(value)?,
         None => quipu::SYSTEM_PROMPT.to_owned(),
     };
-    let append =
-        task.append_system_prompt.iter().map(|value| crate::input::text_or_file(value)).collect::<Result<Vec<_>, _>>()?;
+    let append = task
+        .append_system_prompt
+        .iter()
+        .map(|value| crate::input::text_or_file(value))
+        .collect::<Result<Vec<_>, _>>()?;
     let (rules, problems) =
         if task.no_context_files { Default::default() } else { quipu::find_rules(&place.home, cwd) };
     for problem in problems {
@@ -180,12 +186,22 @@ fn system(place: &Place, task: &Task, cwd: &Path, resumed: bool) -> Result<Optio
 
 async fn chosen_session(store: &dyn Store, task: &Task, here: &Path) -> Result<Option<SessionRow>, Failure> {
     let query = if task.resume {
-        SessionQuery { cwd: Some(here.to_string_lossy().into_owned()), limit: Some(1), ..SessionQuery::default() }
+        SessionQuery {
+            cwd: Some(here.to_string_lossy().into_owned()),
+            limit: Some(1),
+            ..SessionQuery::default()
+        }
     } else if let Some(id) = &task.session {
         let found = crate::show::resolve(store, id, None).await?;
         let session = found.session.filter(|_| found.by == FoundBy::Session);
-        let session = session.ok_or_else(|| Failure::usage(format!("`{id}` is a node, not a session; `quipu sessions --all` lists sessions")))?;
-        SessionQuery { id: Some(SessionId::from(session.as_str())), limit: Some(1), ..SessionQuery::default() }
+        let session = session.ok_or_else(|| {
+            Failure::usage(format!("`{id}` is a node, not a session; `quipu sessions --all` lists sessions"))
+        })?;
+        SessionQuery {
+            id: Some(SessionId::from(session.as_str())),
+            limit: Some(1),
+            ..SessionQuery::default()
+        }
     } else {
         return Ok(None);
     };
@@ -227,8 +243,12 @@ fn no_model(settings: &Settings, provider: Option<&str>) -> Failure {
 }
 
 /// The model to use when only a provider, or not even that, is named.
-fn default_model(settings: &Settings, provider: Option<&str>) -> Option<std::sync::Arc<quipu_protocol::Model>> {
+fn default_model(
+    settings: &Settings,
+    provider: Option<&str>,
+) -> Option<std::sync::Arc<quipu_protocol::Model>> {
     let Some(provider) = provider else { return settings.default_model() };
     let default = settings.default_model().filter(|model| model.provider == provider);
-    default.or_else(|| settings.models_of(provider).iter().find(|model| settings.is_available(model)).cloned())
+    default
+        .or_else(|| settings.models_of(provider).iter().find(|model| settings.is_available(model)).cloned())
 }

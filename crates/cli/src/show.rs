@@ -17,7 +17,10 @@ use crate::tree;
 pub(crate) async fn run(args: &ShowArgs) -> Result<(), Failure> {
     let place = Place::find(&args.store)?;
     let Some(store) = place.existing_store().await? else {
-        return Err(Failure::usage(format!("there is no store at {} yet; try `quipu demo`", place.store.display())));
+        return Err(Failure::usage(format!(
+            "there is no store at {} yet; try `quipu demo`",
+            place.store.display()
+        )));
     };
     let store: &dyn Store = &*store;
     // What is named needs no directory; then it only says what `HEAD` means.
@@ -32,7 +35,9 @@ pub(crate) async fn run(args: &ShowArgs) -> Result<(), Failure> {
     };
     let Some(what) = &args.what else {
         let row = newest.ok_or_else(|| {
-            Failure::usage("no session in this directory; `quipu sessions --all` lists those of every directory")
+            Failure::usage(
+                "no session in this directory; `quipu sessions --all` lists those of every directory",
+            )
         })?;
         return show_session(store, &row, args).await;
     };
@@ -44,9 +49,14 @@ pub(crate) async fn run(args: &ShowArgs) -> Result<(), Failure> {
         }
     }
     let Some(node) = store.nodes(&[found.node]).await?.into_iter().flatten().next() else {
-        return Err(Failure::new(Exit::Store, format!("node {} is named by a ref but missing from the store", found.node)));
+        return Err(Failure::new(
+            Exit::Store,
+            format!("node {} is named by a ref but missing from the store", found.node),
+        ));
     };
-    let Some(decoded) = quipu_store::decode_nodes(store, std::slice::from_ref(&node)).await?.into_iter().next() else {
+    let Some(decoded) =
+        quipu_store::decode_nodes(store, std::slice::from_ref(&node)).await?.into_iter().next()
+    else {
         return Err(Failure::new(Exit::Store, format!("node {} could not be read", node.id)));
     };
     if args.request {
@@ -62,7 +72,11 @@ pub(crate) async fn run(args: &ShowArgs) -> Result<(), Failure> {
 }
 
 /// What a person means by a name.
-pub(crate) async fn resolve(store: &dyn Store, what: &str, newest: Option<&SessionRow>) -> Result<Candidate, Failure> {
+pub(crate) async fn resolve(
+    store: &dyn Store,
+    what: &str,
+    newest: Option<&SessionRow>,
+) -> Result<Candidate, Failure> {
     let scope = Scope { head: newest.and_then(|row| row.head) };
     match store.resolve(&what.into(), &scope).await? {
         Resolved::One(found) => Ok(found),
@@ -80,7 +94,11 @@ pub(crate) async fn resolve(store: &dyn Store, what: &str, newest: Option<&Sessi
                     format!("  {}  {}  {}{session}", one.node.short(), one.role, ago(now, one.timestamp))
                 })
                 .collect();
-            Err(Failure::usage(format!("`{}` could be any of these; say more:\n{}", printable(what), list.join("\n"))))
+            Err(Failure::usage(format!(
+                "`{}` could be any of these; say more:\n{}",
+                printable(what),
+                list.join("\n")
+            )))
         }
     }
 }
@@ -89,7 +107,8 @@ async fn show_session(store: &dyn Store, row: &SessionRow, args: &ShowArgs) -> R
     let tree = tree::read(store, row).await?;
     let mut out = std::io::BufWriter::new(std::io::stdout().lock());
     if args.json {
-        let nodes = tree.rows.iter().map(|row| node_json(&row.node, &row.decoded)).collect::<Result<Vec<_>, _>>()?;
+        let nodes =
+            tree.rows.iter().map(|row| node_json(&row.node, &row.decoded)).collect::<Result<Vec<_>, _>>()?;
         let value = serde_json::json!({ "session": crate::sessions::json(row), "cut": tree.cut });
         // The nodes are raw JSON, which a value cannot hold.
         let text = value.to_string();
@@ -201,7 +220,8 @@ fn write_step(out: &mut impl std::io::Write, step: &StepInfo) -> Result<(), Fail
     }
     if let Some(call) = &step.call {
         let place = if call.local { "local" } else { "remote" };
-        let first = call.first_token_ms.map_or(String::new(), |ms| format!(", first token after {}", took(ms)));
+        let first =
+            call.first_token_ms.map_or(String::new(), |ms| format!(", first token after {}", took(ms)));
         writeln!(out, "call    {}/{} over {} ({place}{first})", call.provider, call.model, call.api)?;
         writeln!(out, "request {} bytes, sha256 {}", call.body_bytes, call.body)?;
         for attempt in &call.attempts {
@@ -235,7 +255,12 @@ fn write_message(out: &mut impl std::io::Write, message: &Message) -> Result<(),
         }
         Message::ToolResult(result) => {
             let failed = if result.is_error { " (failed)" } else { "" };
-            writeln!(out, "[{} {}]{failed}", printable(&result.tool_name), printable(result.tool_call_id.as_str()))?;
+            writeln!(
+                out,
+                "[{} {}]{failed}",
+                printable(&result.tool_name),
+                printable(result.tool_call_id.as_str())
+            )?;
             write_blocks(out, &result.content)
         }
         Message::BashExecution(run) => {
@@ -262,7 +287,13 @@ fn write_blocks(out: &mut impl std::io::Write, blocks: &[Content]) -> Result<(),
                 writeln!(out, "[image {}, {} bytes]", printable(&image.mime_type), image.data.len() / 4 * 3)?;
             }
             Content::ToolCall(call) => {
-                writeln!(out, "[call {} {}] {}", printable(&call.name), printable(call.id.as_str()), printable(call.arguments.get()))?;
+                writeln!(
+                    out,
+                    "[call {} {}] {}",
+                    printable(&call.name),
+                    printable(call.id.as_str()),
+                    printable(call.arguments.get())
+                )?;
             }
             Content::Other(json) => writeln!(out, "{}", printable(json.get()))?,
         }

@@ -61,7 +61,9 @@ pub(crate) async fn read(store: &dyn Store, session: &SessionRow) -> Result<Tree
     while let Some((id, own, below)) = stack.pop() {
         let Some((node, decoded)) = objects.remove(&id) else { continue };
         // A session that was forked from this one is drawn by its own name.
-        if id != session.base && matches!(&decoded.entry, Entry::Session(start) if start.session != session.id) {
+        if id != session.base
+            && matches!(&decoded.entry, Entry::Session(start) if start.session != session.id)
+        {
             rows.push(Row { node, decoded, gutter: own });
             continue;
         }

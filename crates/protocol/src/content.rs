@@ -110,11 +110,9 @@ pub(crate) fn tag<'a>(json: &'a Json, member: &str) -> Option<std::borrow::Cow<'
 
 /// Reads a value whose tag is known, repairing lone surrogates only when the strict parser refuses them.
 pub(crate) fn lenient<T: de::DeserializeOwned>(json: &Json) -> Result<T, serde_json::Error> {
-    json.read::<T>().or_else(|error| {
-        match crate::without_lone_surrogates(json.get()) {
-            std::borrow::Cow::Borrowed(_) => Err(error),
-            std::borrow::Cow::Owned(repaired) => serde_json::from_str(&repaired),
-        }
+    json.read::<T>().or_else(|error| match crate::without_lone_surrogates(json.get()) {
+        std::borrow::Cow::Borrowed(_) => Err(error),
+        std::borrow::Cow::Owned(repaired) => serde_json::from_str(&repaired),
     })
 }
 

@@ -69,7 +69,12 @@ impl ModelErrorKind {
     pub fn is_transient(self) -> bool {
         matches!(
             self,
-            Self::RateLimited | Self::Overloaded | Self::Server | Self::Network | Self::Timeout | Self::StreamEnded
+            Self::RateLimited
+                | Self::Overloaded
+                | Self::Server
+                | Self::Network
+                | Self::Timeout
+                | Self::StreamEnded
         )
     }
 }

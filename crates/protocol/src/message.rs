@@ -350,7 +350,11 @@ mod tests {
 
     #[test]
     fn lone_surrogates_are_seen_as_replacement_characters() {
-        let message: Message = serde_json::from_str(r#"{"role":"user","content":"a\ud800b","timestamp":1}"#).unwrap();
-        assert_eq!(message, Message::User(UserMessage { content: Body::Text("a\u{fffd}b".into()), timestamp: 1 }));
+        let message: Message =
+            serde_json::from_str(r#"{"role":"user","content":"a\ud800b","timestamp":1}"#).unwrap();
+        assert_eq!(
+            message,
+            Message::User(UserMessage { content: Body::Text("a\u{fffd}b".into()), timestamp: 1 })
+        );
     }
 }

@@ -150,10 +150,10 @@ impl Model {
             .iter()
             .filter(|tier| sent > tier.input_tokens_above)
             .max_by_key(|tier| tier.input_tokens_above);
-        let rates = tier.map_or(
-            (self.cost.input, self.cost.output, self.cost.cache_read, self.cost.cache_write),
-            |t| (t.input, t.output, t.cache_read, t.cache_write),
-        );
+        let rates = tier
+            .map_or((self.cost.input, self.cost.output, self.cost.cache_read, self.cost.cache_write), |t| {
+                (t.input, t.output, t.cache_read, t.cache_write)
+            });
         #[expect(clippy::cast_precision_loss, reason = "token counts are far below 2^52")]
         let of = |tokens: u64, rate: f64| tokens as f64 * rate / 1e6;
         let long = usage.cache_write_1h.unwrap_or(0).min(usage.cache_write);
