@@ -2,7 +2,7 @@
 
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use futures_util::FutureExt as _;
@@ -19,6 +19,9 @@ use tokio_util::sync::CancellationToken;
 
 use crate::clock::Clock;
 use crate::machine::Input;
+
+/// How long a provider may take to come back from a call that was stopped.
+const GRACE: Duration = Duration::from_secs(5);
 
 /// What a session needs to make model calls.
 pub(crate) struct Caller {
@@ -79,10 +82,26 @@ impl Caller {
         let mut record = self.record(&order, &body).await?;
         let (tx, mut rx) = mpsc::channel(256);
         let call = Call { request: order.request.clone(), body, events: tx, cancel: order.cancel.clone() };
-        let send = self.provider.send(call);
+        let send = async {
+            let overdue = async {
+                order.cancel.cancelled().await;
+                tokio::time::sleep(GRACE).await;
+            };
+            tokio::select! {
+                biased;
+                end = self.provider.send(call) => end,
+                () = overdue => {
+                    let text = "aborted; the model's adapter did not stop in time and was dropped";
+                    failure(&order.request, self.clock.now(), ModelError::new(ModelErrorKind::Aborted, text))
+                }
+            }
+        };
         let forward = async {
             let mut first = None;
-            while let Some(event) = rx.recv().await {
+            while let Some(mut event) = rx.recv().await {
+                if let CallEvent::Retry { error, .. } = &mut event {
+                    error.message = self.sealer.seal(&error.message).into_owned();
+                }
                 if matches!(event, CallEvent::Delta(_)) {
                     first.get_or_insert_with(|| millis(clock));
                 }

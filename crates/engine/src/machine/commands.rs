@@ -201,9 +201,14 @@ impl Machine {
     fn abort(&mut self) {
         let Some(run) = &mut self.run else { return };
         run.aborting = true;
-        match &run.phase {
+        match &mut run.phase {
             // The commit under way decides; what follows it sees `aborting`.
-            Phase::Saying | Phase::Answered(_) | Phase::Results(_) => {}
+            Phase::Saying | Phase::Results(_) => {}
+            Phase::Answered(answered) => {
+                // No call will run, so how the checking ends does not matter.
+                answered.waiting = false;
+                self.answered();
+            }
             Phase::Calling { .. } => self.out.push(Effect::CancelCall),
             Phase::Tools(batch) => {
                 for slot in 0..batch.slots.len() {
@@ -292,6 +297,8 @@ impl Machine {
 fn is_empty(input: &quipu_protocol::Input) -> bool {
     input.0.iter().all(|block| match block {
         Content::Text(text) => text.text.trim().is_empty(),
-        Content::Thinking(_) | Content::Image(_) | Content::ToolCall(_) | Content::Other(_) => false,
+        // Not something that a user can say: the model would not be shown it.
+        Content::Thinking(_) | Content::ToolCall(_) => true,
+        Content::Image(_) | Content::Other(_) => false,
     })
 }

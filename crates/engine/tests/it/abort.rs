@@ -26,7 +26,7 @@ fn script() -> [Reply; 3] {
     ]
 }
 
-#[tokio::test]
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn at_every_event_the_conversation_stays_valid() {
     let mut at = 0;
     let mut aborted = 0;
@@ -67,7 +67,7 @@ async fn at_every_event_the_conversation_stays_valid() {
 }
 
 #[cfg(target_os = "linux")]
-#[tokio::test]
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn no_child_process_is_left() {
     // Told apart from any other by its number.
     let marker = format!("3600.{}", std::process::id());

@@ -282,6 +282,43 @@ async fn a_provider_that_breaks_down_fails_the_run() {
     crate::support::check_store(&world.store).await;
 }
 
+/// Five seconds of patience, so only in the full run.
+#[tokio::test]
+async fn a_provider_that_does_not_stop_is_dropped() {
+    struct Deaf(Gate);
+    impl quipu::Provider for Deaf {
+        fn encode(
+            &self,
+            _: &quipu::protocol::ModelRequest,
+        ) -> Result<bytes::Bytes, quipu::protocol::ModelError> {
+            Ok("{\"messages\":[]}".into())
+        }
+        fn is_local(&self) -> bool {
+            true
+        }
+        fn send(&self, _: quipu::Call) -> futures_util::future::BoxFuture<'_, quipu::CallEnd> {
+            Box::pin(async {
+                self.0.pass().await;
+                unreachable!("the gate stays closed")
+            })
+        }
+    }
+    if std::env::var_os("QUIPU_FULL").is_none() {
+        return;
+    }
+    let world = World::new();
+    let gate = Gate::new();
+    let provider = Arc::new(Deaf(gate.clone()));
+    let live = world.create_with(quipu::SessionOptions { provider, ..world.options() }).await;
+    live.session.prompt("go").await.unwrap();
+    gate.reached().await;
+    live.session.abort().await.unwrap();
+    live.settled(1).await;
+    assert_eq!(live.outcomes(), [Outcome::Aborted]);
+    live.finish().await;
+    world.check().await;
+}
+
 #[tokio::test]
 async fn a_result_beyond_the_limit_is_left_out() {
     let mut world = World::with([call(&[("flood", json!({}))])]);
@@ -402,6 +439,34 @@ async fn one_call_of_a_batch_is_stopped() {
     assert_eq!(results[0], ("c1".into(), "Operation aborted".into(), true));
     assert_eq!(results[1], ("c2".into(), "2".into(), false));
     assert_eq!(live.outcomes(), [Outcome::Done]);
+    live.finish().await;
+    world.check().await;
+}
+
+#[tokio::test]
+async fn a_policy_that_hangs_does_not_hold_up_an_abort() {
+    struct Hangs(std::sync::mpsc::Sender<()>, std::sync::Mutex<std::sync::mpsc::Receiver<()>>);
+    impl Policy for Hangs {
+        fn decide(&self, _: &Proposal<'_>) -> Decision {
+            self.0.send(()).unwrap();
+            // Ends when the test lets go of the other end.
+            self.1.lock().unwrap().recv().ok();
+            Decision::Allow
+        }
+    }
+    let world = World::with([call(&[("echo", json!({}))])]);
+    let (asked, was_asked) = std::sync::mpsc::channel();
+    let (release, hangs) = std::sync::mpsc::channel();
+    let policy = Arc::new(Hangs(asked, std::sync::Mutex::new(hangs)));
+    let live = world.create_with(quipu::SessionOptions { policy, ..world.options() }).await;
+    live.session.prompt("go").await.unwrap();
+    live.until(2, |event| matches!(event, Event::MessageEnded { .. })).await;
+    was_asked.recv().unwrap();
+    live.session.abort().await.unwrap();
+    live.settled(1).await;
+    assert_eq!(live.results(), [("c1".into(), "Operation aborted".into(), true)]);
+    drop(release);
+    assert_eq!(live.run("next").await, Outcome::Done);
     live.finish().await;
     world.check().await;
 }

@@ -7,7 +7,7 @@ use crate::support::{World, call};
 
 /// 20 calls on one file: each edit turns line `at` from `old` into `new at`, each read sees all edits before it
 /// and none after it.
-#[tokio::test]
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn twenty_reads_and_edits_of_one_file_are_as_if_sequential() {
     let runs = if std::env::var_os("QUIPU_FULL").is_some() { 1_000 } else { 100 };
     let mut world = World::new();
@@ -52,7 +52,7 @@ async fn twenty_reads_and_edits_of_one_file_are_as_if_sequential() {
     world.check().await;
 }
 
-#[tokio::test]
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_command_waits_for_edits_before_it_and_holds_up_those_after_it() {
     let mut world = World::with([call(&[
         ("write", json!({ "path": "f", "content": "1" })),

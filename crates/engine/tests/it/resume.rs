@@ -7,16 +7,16 @@ use quipu::store::{Commit, Durability, Op, RefMove, RefName, Store, Until};
 use quipu::{Engine, OpenError};
 use serde_json::json;
 
-use crate::support::{Gate, World, call, engine_over, gated, open_store, say, text_of};
+use crate::support::{Gate, Reply, World, call, engine_over, gated, open_store, say, text_of};
 
-#[tokio::test]
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn live_and_resumed_bodies_are_the_same_bytes() {
     let script = || {
-        [
-            call(&[("echo", json!({"text": "one"})), ("echo", json!({"text": "zwei\u{1f600}"}))]),
-            say("first"),
-            say("second"),
-        ]
+        let calls = [
+            ("echo", json!({"text": "one", "b": 1.0, "a": null})),
+            ("echo", json!({"text": "zwei\u{1f600}"})),
+        ];
+        [Reply { thinking: Some("hm".into()), cost: 0.1, ..call(&calls) }, say("first"), say("second")]
     };
     // The same conversation, with and without a restart between its prompts. Times stand in the messages, so
     // they are held still.
@@ -58,7 +58,7 @@ fn without_cwd(bodies: &[bytes::Bytes]) -> Vec<String> {
     bodies.iter().map(|body| String::from_utf8(body.to_vec()).unwrap()).collect()
 }
 
-#[tokio::test]
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn two_hundred_turns_keep_every_body() {
     let turns = |count| {
         (0..count).map(|at| call(&[("echo", json!({"text": format!("turn {at} {}", "x".repeat(200))}))]))
@@ -81,7 +81,7 @@ async fn two_hundred_turns_keep_every_body() {
     assert!(kept < sent as u64 / 4, "differences are small: {sent} bytes sent, {kept} kept");
 }
 
-#[tokio::test]
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_turn_copies_nothing_of_those_before_it() {
     let mut turns: Vec<_> = (0..20).map(|at| call(&[("echo", json!({"text": at.to_string()}))])).collect();
     for (at, turn) in turns.iter_mut().enumerate() {
@@ -96,7 +96,7 @@ async fn a_turn_copies_nothing_of_those_before_it() {
     world.check().await;
 }
 
-#[tokio::test]
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn other_options_begin_an_epoch() {
     let world = World::new();
     let live = world.create().await;
@@ -125,7 +125,7 @@ async fn other_options_begin_an_epoch() {
     world.check().await;
 }
 
-#[tokio::test]
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_second_writer_is_told_and_gets_a_branch() {
     let world = World::with([say("to one"), say("to two"), say("to one again")]);
     let one = world.create().await;
@@ -184,7 +184,7 @@ async fn go_on_elsewhere(store: &dyn Store, id: &SessionId) -> quipu::protocol::
     to
 }
 
-#[tokio::test]
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn who_loses_the_race_gets_a_branch_and_nothing_is_woven() {
     // The other program writes at each of these moments.
     for moment in ["idle", "calling", "tools"] {
@@ -243,7 +243,7 @@ async fn who_loses_the_race_gets_a_branch_and_nothing_is_woven() {
     }
 }
 
-#[tokio::test]
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_name_that_was_taken_before_the_first_message() {
     let world = World::new();
     let options = quipu::SessionOptions { id: Some("mine".into()), ..world.options() };
@@ -263,7 +263,7 @@ async fn a_name_that_was_taken_before_the_first_message() {
     world.check().await;
 }
 
-#[tokio::test]
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_cannot_be_opened_says_so_and_holds_nothing() {
     let world = World::new();
     let live = world.create().await;
@@ -287,7 +287,7 @@ async fn what_cannot_be_opened_says_so_and_holds_nothing() {
     world.check().await;
 }
 
-#[tokio::test]
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_session_that_was_dropped_keeps_what_was_acknowledged() {
     let gate = Gate::new();
     let mut world = World::with([call(&[("wait", json!({"text": "x"}))])]);

@@ -188,7 +188,7 @@ async fn fail_at(after: usize, times: usize, error: StoreError, restart: bool, d
     failed
 }
 
-#[tokio::test]
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn whichever_commit_fails_the_session_goes_on_and_no_result_is_lost() {
     let dir = crate::support::scratch();
     for restart in [false, true] {
@@ -203,7 +203,7 @@ async fn whichever_commit_fails_the_session_goes_on_and_no_result_is_lost() {
     }
 }
 
-#[tokio::test]
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_queued_message_that_could_not_be_stored_is_refused() {
     let gate = crate::support::Gate::new();
     let mut world = World::with([call(&[("wait", json!({}))])]);
