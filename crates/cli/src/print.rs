@@ -65,7 +65,7 @@ pub(crate) fn printable(text: &str) -> String {
         match c {
             '\n' | '\t' => out.push(c),
             '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}' | '\u{200e}' | '\u{200f}' => {
-                out.extend(c.escape_unicode())
+                out.extend(c.escape_unicode());
             }
             c if c.is_control() => out.extend(c.escape_unicode()),
             c => out.push(c),

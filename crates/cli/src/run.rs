@@ -33,9 +33,9 @@ pub(crate) async fn run(task: &Task) -> Result<(), Failure> {
         true => Some(format!("quipu -p -c{}", place.store_flag())),
         false => Some(format!("quipu -p --session {}{}", session.view().session, place.store_flag())),
     };
-    let front = Front::new(task.mode, &session, &cwd)?;
-    for trouble in &troubles {
-        tell(trouble);
+    let mut front = Front::new(task.mode, &session, &cwd)?;
+    for trouble in troubles {
+        front.opened_with(&session, trouble)?;
     }
     run_prompts(session, prompts, front, again.as_deref()).await
 }
@@ -192,6 +192,13 @@ impl Front {
                 Ok(Self::Json(Box::new(events)))
             }
         }
+    }
+
+    /// Trouble that was met before anyone could listen.
+    fn opened_with(&mut self, session: &Session, trouble: Trouble) -> std::io::Result<()> {
+        let session = session.view().session;
+        let event = Event::Trouble(trouble);
+        self.show(&Arc::new(Envelope { seq: 0, session, run: None, at: now(), event }))
     }
 
     fn show(&mut self, envelope: &Arc<Envelope>) -> std::io::Result<()> {

@@ -442,15 +442,16 @@ impl Task {
     /// Gives the machine an input and carries out what it wants.
     fn take(&mut self, input: Input) {
         let effects = self.machine.on(self.clock.now(), input);
-        for effect in effects {
-            self.perform(effect);
-        }
+        // First, so that who has read an event or an answer never finds an older view.
         self.view.send_if_modified(|view| {
             let new = view_of(&self.machine);
             let changed = *view != new;
             *view = new;
             changed
         });
+        for effect in effects {
+            self.perform(effect);
+        }
     }
 
     fn perform(&mut self, effect: Effect) {

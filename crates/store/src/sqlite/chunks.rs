@@ -110,7 +110,10 @@ pub(super) fn encode(
 /// Writes the rows.
 pub(super) fn insert(connection: &Connection, rows: &[Encoded]) -> Outcome<()> {
     let mut statement = connection.prepare_cached(
-        "INSERT OR IGNORE INTO quipu_chunk (hash, codec, size, bytes) VALUES (?1, ?2, ?3, ?4)",
+        // Kept as a difference meanwhile, by others in this transaction or by another process: a piece of larger
+        // bytes must stand for itself.
+        "INSERT INTO quipu_chunk (hash, codec, size, bytes) VALUES (?1, ?2, ?3, ?4) ON CONFLICT (hash) \
+         DO UPDATE SET codec = excluded.codec, bytes = excluded.bytes WHERE codec = 2 AND excluded.codec IN (0, 1)",
     )?;
     for row in rows {
         statement.execute(params![
@@ -141,6 +144,13 @@ fn exists(connection: &Connection, id: &ChunkId) -> Outcome<bool> {
     Ok(statement.exists([id.0])?)
 }
 
+/// Whether a chunk is there that stands for itself.
+fn is_whole(connection: &Connection, id: &ChunkId) -> Outcome<bool> {
+    let mut statement =
+        connection.prepare_cached("SELECT 1 FROM quipu_chunk WHERE hash = ?1 AND codec IN (?2, ?3)")?;
+    Ok(statement.exists(params![id.0, RAW, DEFLATED])?)
+}
+
 fn encode_full(connection: &Connection, id: ChunkId, bytes: &[u8], rows: &mut Vec<Encoded>) -> Outcome<()> {
     if bytes.len() <= WHOLE {
         rows.push(encode_whole(id, bytes));
@@ -150,7 +160,7 @@ fn encode_full(connection: &Connection, id: ChunkId, bytes: &[u8], rows: &mut Ve
     for piece in bytes.chunks(PIECE) {
         let id = sha256(piece);
         list.extend_from_slice(&id.0);
-        if !exists(connection, &id)? {
+        if !is_whole(connection, &id)? {
             rows.push(encode_whole(id, piece));
         }
     }

@@ -21,6 +21,23 @@ pub(super) enum Failure {
     Corrupt(String),
 }
 
+impl Failure {
+    /// Whether what was found in the tables is wrong, and nothing else.
+    pub(super) fn is_of_data(&self) -> bool {
+        match self {
+            Self::Corrupt(_) => true,
+            Self::Sql(error) => matches!(
+                error,
+                rusqlite::Error::QueryReturnedNoRows
+                    | rusqlite::Error::InvalidColumnType(..)
+                    | rusqlite::Error::FromSqlConversionFailure(..)
+                    | rusqlite::Error::IntegralValueOutOfRange(..)
+            ),
+            Self::Store(_) | Self::Missing(_) => false,
+        }
+    }
+}
+
 pub(super) type Outcome<T> = Result<T, Failure>;
 
 impl From<rusqlite::Error> for Failure {

@@ -6,6 +6,7 @@ use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, PermissionsE
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 
+use nix::errno::Errno;
 use nix::unistd::geteuid;
 
 use crate::StoreError;
@@ -53,8 +54,7 @@ pub(super) fn prepare(path: &Path, create: bool) -> Result<PathBuf, StoreError> 
                 match create_private(&file) {
                     Ok(()) => {
                         // The file is empty yet, but what is committed to it later must not lose its name.
-                        let synced = fs::File::open(&directory).and_then(|directory| directory.sync_all());
-                        synced.map_err(|error| system(&directory, "sync", &error))?;
+                        sync_directory(&directory)?;
                         return Ok(file);
                     }
                     Err(error) if error.kind() == ErrorKind::AlreadyExists => {}
@@ -80,6 +80,23 @@ pub(super) fn create_private(path: &Path) -> io::Result<()> {
         .custom_flags(nix::fcntl::OFlag::O_NOFOLLOW.bits())
         .open(path)?;
     file.set_permissions(Permissions::from_mode(0o600))
+}
+
+/// Makes the names in a directory survive a loss of power, where that can be done: some file systems cannot, and
+/// a directory need not be readable to be written to.
+fn sync_directory(directory: &Path) -> Result<(), StoreError> {
+    let synced = fs::File::open(directory).and_then(|directory| directory.sync_all());
+    match synced {
+        Err(error)
+            if !matches!(
+                error.raw_os_error().map(Errno::from_raw),
+                Some(Errno::EINVAL | Errno::ENOTSUP | Errno::EACCES | Errno::EBADF)
+            ) =>
+        {
+            Err(system(directory, "sync", &error))
+        }
+        Ok(()) | Err(_) => Ok(()),
+    }
 }
 
 /// `path` with something appended to its name.

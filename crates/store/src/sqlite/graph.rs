@@ -57,6 +57,10 @@ fn indexed_lineage(connection: &Connection, from: &NodeId, until: Until) -> Outc
         if nodes.last().is_some_and(|below| below.record.parent != Some(node.id)) {
             return Ok(None);
         }
+        // A circle, in rows that somebody else wrote: the walk by ids notices it.
+        if i64::try_from(nodes.len()).unwrap_or(i64::MAX) > start.depth {
+            return Ok(None);
+        }
         nodes.push(node);
     }
     Ok(nodes.first().is_some_and(|node| node.id == *from).then_some(nodes))
@@ -121,8 +125,8 @@ pub(super) fn fork_point(connection: &Connection, a: &NodeId, b: &NodeId) -> Out
                 return Ok(None);
             }
             let far = left.jump != right.jump;
-            left = index::at(connection, if far { left.jump } else { left.parent })?;
-            right = index::at(connection, if far { right.jump } else { right.parent })?;
+            left = above(connection, left, if far { left.jump } else { left.parent })?;
+            right = above(connection, right, if far { right.jump } else { right.parent })?;
         }
         return id_of(connection, left.seq);
     }
@@ -144,15 +148,18 @@ fn ancestor_at(connection: &Connection, mut from: Position, depth: i64) -> Outco
     }
     while from.depth > depth {
         let far = index::at(connection, from.jump)?;
-        let next = if far.depth >= depth { far } else { index::at(connection, from.parent)? };
-        if next.depth >= from.depth {
-            return Err(Failure::Corrupt(
-                "the derived tables lead in a circle; run `quipu doctor`".to_owned(),
-            ));
-        }
-        from = next;
+        from = above(connection, from, if far.depth >= depth { from.jump } else { from.parent })?;
     }
     Ok(Some(from))
+}
+
+/// The position of `seq`, which must be an ancestor of `from`.
+fn above(connection: &Connection, from: Position, seq: i64) -> Outcome<Position> {
+    let next = index::at(connection, seq)?;
+    if next.depth >= from.depth {
+        return Err(Failure::Corrupt("the derived tables lead in a circle; run `quipu doctor`".to_owned()));
+    }
+    Ok(next)
 }
 
 fn id_of(connection: &Connection, seq: i64) -> Outcome<Option<NodeId>> {

@@ -82,6 +82,18 @@ pub(super) fn advance(connection: &Connection, limit: usize) -> Outcome<bool> {
     Ok(taken == limit)
 }
 
+/// [`advance`] for connections that write. Derived tables that are damaged must not stand in the way of commits:
+/// they are made anew, from the first node on.
+pub(super) fn advance_or_renew(connection: &Connection, limit: usize) -> Outcome<bool> {
+    match advance(connection, limit) {
+        Err(failure) if failure.is_of_data() => {
+            super::schema::reset_derived(connection)?;
+            advance(connection, limit)
+        }
+        other => other,
+    }
+}
+
 struct Indexer<'a> {
     connection: &'a Connection,
     put: CachedStatement<'a>,

@@ -244,7 +244,7 @@ fn open_for_writing(path: &Path, patience: &Patience) -> Outcome<Connection> {
             return Ok(connection);
         }
         connection.execute_batch("BEGIN IMMEDIATE")?;
-        let more = index::advance(&connection, INDEX_BATCH);
+        let more = index::advance_or_renew(&connection, INDEX_BATCH);
         match more {
             Ok(more) => {
                 connection.execute_batch("COMMIT")?;

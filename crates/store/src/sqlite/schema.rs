@@ -254,8 +254,6 @@ fn back_up_before_upgrade(
 
 /// Writes a consistent copy of a database to a new private file.
 pub(super) fn copy_to(source: &Connection, target: &PathBuf) -> Outcome<()> {
-    // SQLite takes an empty file as its target; ours has the right mode before anything is in it.
-    file::create_private(target).map_err(|error| file::system(target, "create", &error))?;
     let Some(name) = target.to_str() else {
         return Err(StoreError::Io {
             path: target.clone(),
@@ -264,6 +262,8 @@ pub(super) fn copy_to(source: &Connection, target: &PathBuf) -> Outcome<()> {
         }
         .into());
     };
+    // SQLite takes an empty file as its target; ours has the right mode before anything is in it.
+    file::create_private(target).map_err(|error| file::system(target, "create", &error))?;
     let copied = source.execute("VACUUM INTO ?1", [name]);
     if let Err(error) = copied {
         // Half a copy must not look like a backup.

@@ -411,7 +411,7 @@ fn transact(
     if single && results.iter().all(Result::is_err) {
         return Ok(results);
     }
-    guarded(place, "index", || index::advance(connection, INDEX_STEP))?;
+    guarded(place, "index", || index::advance_or_renew(connection, INDEX_STEP))?;
     sql("COMMIT")?;
     Ok(results)
 }
