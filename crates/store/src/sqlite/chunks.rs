@@ -113,14 +113,17 @@ pub(super) fn insert(connection: &Connection, rows: &[Encoded]) -> Outcome<()> {
         // Kept as a difference meanwhile, by others in this transaction or by another process: a piece of larger
         // bytes must stand for itself.
         "INSERT INTO quipu_chunk (hash, codec, size, bytes) VALUES (?1, ?2, ?3, ?4) ON CONFLICT (hash) \
-         DO UPDATE SET codec = excluded.codec, bytes = excluded.bytes WHERE codec = 2 AND excluded.codec IN (0, 1)",
+         DO UPDATE SET codec = excluded.codec, bytes = excluded.bytes WHERE codec = ?5 AND excluded.codec IN (?6, ?7)",
     )?;
     for row in rows {
         statement.execute(params![
             row.id.0,
             row.codec,
             i64::try_from(row.size).unwrap_or(i64::MAX),
-            row.bytes
+            row.bytes,
+            DELTA,
+            RAW,
+            DEFLATED
         ])?;
     }
     Ok(())

@@ -528,6 +528,31 @@ async fn differences(store: &dyn Store) {
         assert!(store.chunk(chunk_id(body), 0..u64::MAX).await.unwrap() == *body);
     }
     assert_eq!(store.chunk(base, 20_000..20_004).await.unwrap(), noise(100, 300)[..4]);
+    // What is kept as a difference can be a piece of larger bytes as well, written later, at once or before.
+    let piece = noise(11, 1 << 20);
+    let mut like = piece.clone();
+    like[500_000] ^= 1;
+    let large = [piece.clone(), noise(12, 4 << 20)].concat();
+    for (n, flip) in [(0, 0_u8), (1, 2), (2, 4)] {
+        let change = |bytes: &[u8]| bytes.iter().map(|byte| byte ^ flip).collect::<Vec<u8>>();
+        let (base, piece, large) = (change(&like), change(&piece), change(&large));
+        let full = |bytes: &[u8]| NewChunk::Full { id: chunk_id(bytes), bytes: Arc::from(bytes) };
+        let difference =
+            NewChunk::Delta { id: chunk_id(&piece), base: chunk_id(&base), bytes: Arc::from(&piece[..]) };
+        store.commit(Commit { chunks: vec![full(&base)], ..Commit::default() }).await.unwrap();
+        let commits = match n {
+            0 => vec![vec![difference], vec![full(&large)]],
+            1 => vec![vec![difference, full(&large)]],
+            _ => vec![vec![full(&large)], vec![difference]],
+        };
+        for chunks in commits {
+            store.commit(Commit { chunks, ..Commit::default() }).await.unwrap();
+        }
+        for bytes in [&base, &piece, &large] {
+            assert!(store.chunk(chunk_id(bytes), 0..u64::MAX).await.unwrap() == *bytes, "{n}");
+        }
+        assert!(store.chunk(chunk_id(&large), 5..99).await.unwrap() == large[5..99], "{n}");
+    }
     // Against something quite different, and against itself.
     let other = noise(77, 50_000);
     let id = chunk_id(&other);
