@@ -40,6 +40,8 @@ fn indexed_lineage(connection: &Connection, from: &NodeId, until: Until) -> Outc
             stop = end.seq;
         }
     }
+    // One more than can be, so that a circle in rows that somebody else wrote ends, and shows.
+    count = count.min(start.depth.saturating_add(2));
     let mut statement = connection.prepare_cached(&format!(
         "WITH RECURSIVE up(seq, parent, kind, n) AS ( \
            SELECT seq, parent, kind, 1 FROM quipu_x_node WHERE seq = ?1 \
@@ -57,7 +59,6 @@ fn indexed_lineage(connection: &Connection, from: &NodeId, until: Until) -> Outc
         if nodes.last().is_some_and(|below| below.record.parent != Some(node.id)) {
             return Ok(None);
         }
-        // A circle, in rows that somebody else wrote: the walk by ids notices it.
         if i64::try_from(nodes.len()).unwrap_or(i64::MAX) > start.depth {
             return Ok(None);
         }

@@ -317,6 +317,54 @@ async fn rebuilt_tables_are_equal() {
 }
 
 #[tokio::test]
+async fn damaged_derived_tables_stop_no_commit() {
+    for damage in [
+        "UPDATE quipu_x_node SET jump = 999999",
+        "UPDATE quipu_x_node SET depth = 'deep'",
+        "DELETE FROM quipu_x_cursor",
+    ] {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("quipu.db");
+        let store = open(&path);
+        let session: SessionId = "s".into();
+        let (mut head, commit) = step(&session, None, "0", T);
+        store.commit(commit).await.unwrap();
+        Connection::open(&path).unwrap().execute_batch(damage).unwrap();
+        for n in 1..4 {
+            let (next, commit) = step(&session, Some(head), &n.to_string(), T + n);
+            store.commit(commit).await.unwrap();
+            head = next;
+        }
+        assert_eq!(store.check().await.unwrap().problems, [], "{damage}");
+        assert_eq!(store.lineage(head, Until::Root).await.unwrap().len(), 4, "{damage}");
+    }
+}
+
+#[tokio::test]
+async fn walks_in_circles_end() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("quipu.db");
+    let store = open(&path);
+    let ids: Vec<String> = (1..=4).map(|n| format!("{n:064x}")).collect();
+    let other = Connection::open(&path).unwrap();
+    // Two circles of two, which the derived tables confirm.
+    for (seq, parent) in [(1_usize, 2_usize), (2, 1), (3, 4), (4, 3)] {
+        let (id, above) = (&ids[seq - 1], &ids[parent - 1]);
+        other
+            .execute_batch(&format!(
+                "INSERT INTO nodes VALUES ('{id}', '{above}', 'user', '[]', 1, NULL, NULL, NULL, NULL);
+                 INSERT INTO quipu_x_node VALUES ({seq}, x'{id}', {parent}, {parent}, 7, NULL, 1, 0);
+                 UPDATE quipu_x_cursor SET seq = {seq};"
+            ))
+            .unwrap();
+    }
+    let ids: Vec<NodeId> = ids.iter().map(|id| id.parse().unwrap()).collect();
+    assert_eq!(store.lineage(ids[0], Until::Root).await.unwrap().len(), 2);
+    assert!(matches!(store.fork_point(ids[0], ids[2]).await, Err(StoreError::Corrupt { .. })));
+    assert!(matches!(store.ancestor(ids[0], 3).await, Err(StoreError::Corrupt { .. })));
+}
+
+#[tokio::test]
 async fn hostile_rows_stop_nothing() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("quipu.db");
