@@ -30,11 +30,14 @@ pub(crate) struct ProviderConfig {
 }
 
 impl ProviderConfig {
-    /// The values of all headers that it sets, as they are written.
-    pub(crate) fn header_values(&self) -> impl Iterator<Item = &str> {
+    /// Names and values of all headers that it sets, as they are written.
+    pub(crate) fn all_headers(&self) -> impl Iterator<Item = (&str, &str)> {
         let of_models = self.models.iter().chain(self.overrides.values());
         let of_models = of_models.filter_map(|model| model.get("headers")?.as_object());
-        std::iter::once(&self.headers).chain(of_models).flat_map(Map::values).filter_map(Value::as_str)
+        std::iter::once(&self.headers)
+            .chain(of_models)
+            .flatten()
+            .filter_map(|(name, value)| Some((name.as_str(), value.as_str()?)))
     }
 }
 

@@ -173,8 +173,7 @@ impl Settings {
         };
         match self.auth.get(provider) {
             Some(AuthEntry::ApiKey { key: Some(key), env }) => {
-                let mut vars = self.vars.clone();
-                vars.extend(env.iter().map(|(name, value)| (name.clone(), Some(value.clone()))));
+                let vars = self.vars_with(env);
                 let mut printed = self.printed.lock().unwrap_or_else(PoisonError::into_inner);
                 let value = if key.starts_with('!') {
                     printed.entry(key.clone()).or_insert_with(|| values::resolve(key, &vars)).clone()
@@ -309,12 +308,19 @@ impl Settings {
                         format!("The header {name:?} of {} cannot be made: {error}.", model.provider),
                     )
                 })?;
-                if value != raw {
-                    self.learn(&model.provider, &value);
+                for secret in header_secrets(name, raw, &value) {
+                    self.learn(&model.provider, secret);
                 }
                 Ok((name.clone(), value))
             })
             .collect()
+    }
+
+    /// The variables, with those that an entry of `auth.json` brings.
+    fn vars_with(&self, env: &BTreeMap<String, String>) -> Vars {
+        let mut vars = self.vars.clone();
+        vars.extend(env.iter().map(|(name, value)| (name.clone(), Some(value.clone()))));
+        vars
     }
 
     fn learn(&self, provider: &str, secret: &str) {
@@ -336,14 +342,15 @@ impl Settings {
                 }
             }
         }
-        let plain = |value: &str| {
-            (!value.starts_with('!')).then(|| values::resolve(value, &self.vars).ok()).flatten()
+        let plain = |value: &str, vars: &Vars| {
+            (!value.starts_with('!')).then(|| values::resolve(value, vars).ok()).flatten()
         };
         for (provider, entry) in &self.auth {
             match entry {
-                AuthEntry::ApiKey { key, .. } => {
-                    key.as_deref().and_then(plain).iter().for_each(|key| add(provider, key));
+                AuthEntry::ApiKey { key: Some(key), env } => {
+                    plain(key, &self.vars_with(env)).iter().for_each(|key| add(provider, key));
                 }
+                AuthEntry::ApiKey { key: None, .. } => {}
                 AuthEntry::Oauth { access, refresh, .. } => {
                     add(provider, access);
                     refresh.iter().for_each(|refresh| add(provider, refresh));
@@ -351,9 +358,12 @@ impl Settings {
             }
         }
         for (provider, config) in &self.configs {
-            config.api_key.as_deref().and_then(plain).iter().for_each(|key| add(provider, key));
-            for value in config.header_values().filter(|value| values::variables(value).next().is_some()) {
-                plain(value).iter().for_each(|value| add(provider, value));
+            let key = config.api_key.as_deref().and_then(|key| plain(key, &self.vars));
+            key.iter().for_each(|key| add(provider, key));
+            for (name, raw) in config.all_headers() {
+                if let Some(value) = plain(raw, &self.vars) {
+                    header_secrets(name, raw, &value).into_iter().for_each(|secret| add(provider, secret));
+                }
             }
         }
         let mut seen = BTreeSet::new();
@@ -379,6 +389,19 @@ fn is_local(model: &Model) -> bool {
     reqwest::Url::parse(&model.base_url).is_ok_and(|url| net::is_loopback(url.host_str().unwrap_or_default()))
 }
 
+/// The credentials in the value of a header: the whole, and what follows its scheme (`Bearer …`), which is what
+/// stands elsewhere. Of a value that is written out, only in headers that are named for it.
+fn header_secrets<'a>(name: &str, raw: &str, value: &'a str) -> Vec<&'a str> {
+    const NAMES: [&str; 7] = ["auth", "key", "token", "secret", "cookie", "password", "credential"];
+    let name = name.to_ascii_lowercase();
+    if value == raw && !NAMES.iter().any(|part| name.contains(part)) {
+        return Vec::new();
+    }
+    let mut secrets = vec![value];
+    secrets.extend(value.split_whitespace().last().filter(|last| *last != value));
+    secrets
+}
+
 fn configured_variables<'a>(
     auth: &'a BTreeMap<String, AuthEntry>,
     configs: &'a BTreeMap<String, ProviderConfig>,
@@ -387,8 +410,8 @@ fn configured_variables<'a>(
         AuthEntry::ApiKey { key, .. } => key.as_deref(),
         AuthEntry::Oauth { .. } => None,
     });
-    let values = configs
-        .values()
-        .flat_map(|config| config.api_key.as_deref().into_iter().chain(config.header_values()));
+    let values = configs.values().flat_map(|config| {
+        config.api_key.as_deref().into_iter().chain(config.all_headers().map(|(_, value)| value))
+    });
     keys.chain(values).flat_map(values::variables).map(String::from)
 }

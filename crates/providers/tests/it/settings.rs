@@ -247,6 +247,27 @@ fn secrets_and_their_variables_are_known() {
 }
 
 #[test]
+fn credentials_in_headers_and_entries_are_known() {
+    let models = r#"{"providers": {"fake": {"baseUrl": "http://127.0.0.1:9/", "api": "anthropic-messages",
+      "headers": {"Authorization": "Bearer tok-written-out", "X-Team": "blue-and-green", "x-api-key": "$$literal-key"},
+      "models": [{"id": "m", "headers": {"X-Other": "Token ${OTHER}", "Proxy-Auth": "!echo Basic from-command"}}]}}}"#;
+    let auth = r#"{"fake": {"type": "api_key", "key": "${OWN}", "env": {"OWN": "own-variable"}}}"#;
+    let home = Home::new(&[("models.json", models), ("auth.json", auth)]);
+    let settings = home.settings(&[("OTHER", "tok-variable")]);
+    let check = |expect: &[&str]| {
+        let known: Vec<_> = settings.secrets().into_iter().map(|(_, secret)| secret).collect();
+        assert_eq!(known, expect);
+    };
+    let written = ["$literal-key", "Bearer tok-written-out", "Token tok-variable", "own-variable"];
+    check(&[&written[..], &["tok-variable", "tok-written-out"]].concat());
+    settings.provider_for(&settings.models_of("fake")[0], None).unwrap();
+    let mut expect =
+        [&written[..], &["tok-variable", "tok-written-out", "Basic from-command", "from-command"]].concat();
+    expect.sort_unstable();
+    check(&expect);
+}
+
+#[test]
 fn a_missing_credential_says_what_to_do() {
     let settings = Home::new(&[]).settings(&[]);
     let model = settings.find(None, "anthropic/claude-sonnet-5-5").unwrap().model;
