@@ -15,11 +15,13 @@ use crate::surrogates::Joiner;
 
 /// Blocks of one answer at most.
 const MAX_BLOCKS: usize = 10_000;
-/// Bytes of text, thinking, signatures and arguments in one answer at most: far beyond what any model writes, and
+/// Bytes of text, thinking, signatures, names and arguments in one answer at most: far beyond what any model writes, and
 /// few enough that the copies which are made on the way to the store do no harm.
 const MAX_CONTENT: usize = 8 << 20;
-/// Unknown events of one answer at most.
+/// Unknown events of one answer at most; their bytes count as content.
 const MAX_UNKNOWN: usize = 10_000;
+/// Bytes of a tool call's id, and of its name, at most.
+const MAX_NAME: usize = 4 << 10;
 
 /// What a piece adds to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -119,6 +121,7 @@ impl Assembler {
                 format!("sent more than {MAX_UNKNOWN} events that this version does not know"),
             ));
         }
+        self.grow(event.get().len())?;
         self.unknown.push(event);
         Ok(())
     }
@@ -147,6 +150,7 @@ impl Assembler {
         data: String,
         out: &mut Vec<CallEvent>,
     ) -> Result<(), ModelError> {
+        self.grow(data.len())?;
         let index = self.add(wire, Kind::Thinking { signature: data, redacted: true })?;
         out.push(CallEvent::Delta(Delta::ThinkingStarted { index }));
         Ok(())
@@ -159,6 +163,13 @@ impl Assembler {
         name: String,
         out: &mut Vec<CallEvent>,
     ) -> Result<(), ModelError> {
+        if id.as_str().len().max(name.len()) > MAX_NAME {
+            return Err(ModelError::new(
+                ModelErrorKind::TooLarge,
+                format!("sent a tool call whose id or name has more than {MAX_NAME} bytes"),
+            ));
+        }
+        self.grow(id.as_str().len() + name.len())?;
         let index = self.add(wire, Kind::ToolCall { id: id.clone(), name: name.clone() })?;
         out.push(CallEvent::Delta(Delta::ToolCallStarted { index, id, name }));
         Ok(())

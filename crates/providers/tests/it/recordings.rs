@@ -133,6 +133,24 @@ fn what_the_wire_forbids_is_malformed() {
         text,
         r#"{"type":"content_block_delta","index":0,"delta":{"type":"signature_delta"}}"#,
     ]);
+    let call = |id: usize, name: usize| {
+        let (id, name) = ("i".repeat(id), "n".repeat(name));
+        format!(
+            r#"{{"type":"content_block_start","index":0,"content_block":{{"type":"tool_use","id":"{id}","name":"{name}"}}}}"#
+        )
+    };
+    check(&[start, &call(4_096, 4_096)], ModelErrorKind::StreamEnded);
+    check(&[start, &call(4_097, 1)], ModelErrorKind::TooLarge);
+    check(&[start, &call(1, 4_097)], ModelErrorKind::TooLarge);
+    let large = "x".repeat(5 << 20);
+    let redacted = |index| {
+        format!(
+            r#"{{"type":"content_block_start","index":{index},"content_block":{{"type":"redacted_thinking","data":"{large}"}}}}"#
+        )
+    };
+    check(&[start, &redacted(0), &redacted(1)], ModelErrorKind::TooLarge);
+    let odd = format!(r#"{{"type":"new","data":"{large}"}}"#);
+    check(&[start, &odd, &odd], ModelErrorKind::TooLarge);
     let unknown = vec!["1"; 10_001];
     check(&unknown, ModelErrorKind::TooLarge);
     check(&[], ModelErrorKind::StreamEnded);
