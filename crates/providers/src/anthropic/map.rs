@@ -28,11 +28,14 @@ const IMAGE_TOKENS: u64 = 1_200;
 const MAX_DEPTH: usize = 100;
 /// Length of a tool call's id at most.
 const MAX_ID: usize = 64;
+/// Length of a tool's name at most; a model can make up a longer one, and every later request would be refused.
+const MAX_NAME: usize = 128;
 
 const NO_OUTPUT: &str = "(no output)";
 const NO_RESULT: &str = "No result provided";
 const IMAGE_OMITTED: &str = "(image omitted: model does not support images)";
 const TOOL_IMAGE_OMITTED: &str = "(tool image omitted: model does not support images)";
+const IMAGE_UNKNOWN: &str = "(image omitted: not a PNG, JPEG, GIF or WebP image in base64)";
 const IMAGES_FOLLOW: &str = "Images of the failed tool call:";
 
 /// The body of `request`.
@@ -262,7 +265,8 @@ impl<'a> Conversation<'a> {
                 Content::ToolCall(call) => {
                     let wire_id = self.wire_id(&call.id);
                     self.calls.push(Call { id: call.id.clone(), wire_id: wire_id.clone(), answered: false });
-                    let name = wire_name(&call.name);
+                    let mut name = wire_name(&call.name);
+                    name.truncate(MAX_NAME);
                     content.push(Block::ToolUse { id: wire_id, name, input: input(&call.arguments) });
                 }
                 Content::Image(_) | Content::Other(_) => {}
@@ -358,7 +362,9 @@ fn blocks<'a>(content: &'a [Content], model: &Model, omitted: &'static str) -> V
     for block in content {
         match block {
             Content::Text(block) => out.extend(text(&block.text)),
-            Content::Image(image) if model.sees_images() => out.push(picture(image)),
+            Content::Image(image) if model.sees_images() => {
+                out.extend(picture(image).or_else(|| text(IMAGE_UNKNOWN)));
+            }
             Content::Image(_) if in_run => {}
             Content::Image(_) => out.extend(text(omitted)),
             Content::Thinking(_) | Content::ToolCall(_) | Content::Other(_) => {}
@@ -368,9 +374,23 @@ fn blocks<'a>(content: &'a [Content], model: &Model, omitted: &'static str) -> V
     out
 }
 
-fn picture(image: &ImageContent) -> Block<'_> {
-    let source = ImageSource::Base64 { media_type: &image.mime_type, data: &image.data };
-    Block::Image { source, cache_control: None }
+/// The image, when it is one that the wire takes: a single other one would have the whole request refused.
+fn picture(image: &ImageContent) -> Option<Block<'_>> {
+    let media_type = match image.mime_type.as_str() {
+        "image/jpg" => "image/jpeg",
+        known @ ("image/png" | "image/jpeg" | "image/gif" | "image/webp") => known,
+        _ => return None,
+    };
+    let data = image.data.as_bytes();
+    let padding = data.iter().rev().take(2).take_while(|byte| **byte == b'=').count();
+    let (digits, _) = data.split_at(data.len() - padding);
+    let is_base64 = !digits.is_empty()
+        && data.len().is_multiple_of(4)
+        && digits.iter().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'+' | b'/'));
+    is_base64.then_some(Block::Image {
+        source: ImageSource::Base64 { media_type, data: &image.data },
+        cache_control: None,
+    })
 }
 
 /// Arguments as the wire wants them: an object. What the model wrote that is none is shown to it as text.

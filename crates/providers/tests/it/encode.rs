@@ -196,6 +196,36 @@ fn quirks_are_respected() {
 }
 
 #[test]
+fn what_the_server_would_refuse_is_not_sent() {
+    let image =
+        |mime: &str, data: &str| Content::Image(ImageContent { data: data.into(), mime_type: mime.into() });
+    let long = "n".repeat(300);
+    let request = request(
+        model(),
+        vec![
+            user(vec![
+                image("image/jpg", "aGk="),
+                image("image/bmp", "aGk="),
+                image("image/png", "aGk"),
+                image("image/png", "a k="),
+                image("image/png", "===="),
+                image("image/png", ""),
+            ]),
+            assistant("claude-test-1", vec![call("a", &long, "{}")]),
+            result("a", vec![Content::text("ok")], false),
+        ],
+    );
+    let body = body(&request);
+    let content = body["messages"][0]["content"].as_array().unwrap();
+    assert_eq!(content[0]["source"]["media_type"], "image/jpeg");
+    assert!(
+        content[1..].iter().all(|block| block["text"].as_str().unwrap().starts_with("(image omitted")),
+        "{content:?}"
+    );
+    assert_eq!(body["messages"][1]["content"][0]["name"], long[..128]);
+}
+
+#[test]
 fn thinking_and_limits() {
     let short = vec![user(vec![Content::text("Hi")])];
     let check = |change: &dyn Fn(&mut Model), level: Thinking, max_tokens: Option<u64>, expect: Value| {
