@@ -110,7 +110,7 @@ fn replace(parent: &Path, target: &Path, bytes: &[u8], old: &Metadata) -> Result
     fill(file, bytes).map_err(failed)?;
     // After the owner: a change of owner clears set-user-id bits.
     file.set_permissions(Permissions::from_mode(old.mode() & 0o7777)).map_err(failed)?;
-    file.sync_all().map_err(failed)?;
+    sync(file).map_err(failed)?;
     staged.persist(target).map_err(|error| match error.error.kind() {
         // A mount point, or a name in a sticky directory that belongs to someone else.
         io::ErrorKind::ResourceBusy | io::ErrorKind::PermissionDenied => Replace::Impossible,
@@ -130,7 +130,23 @@ fn staging(parent: &Path, mode: u32) -> io::Result<tempfile::NamedTempFile> {
 
 fn fill(file: &mut File, bytes: &[u8]) -> io::Result<()> {
     file.write_all(bytes)?;
-    file.sync_all()
+    sync(file)
+}
+
+/// Makes what was written survive a loss of power. On macOS that is a command to the disk, which shares of other
+/// machines do not know: there the weaker call has to do.
+fn sync(file: &File) -> io::Result<()> {
+    match file.sync_all() {
+        Err(error)
+            if matches!(
+                error.raw_os_error().map(Errno::from_raw),
+                Some(Errno::ENOTSUP | Errno::EINVAL | Errno::ENOTTY)
+            ) =>
+        {
+            nix::unistd::fsync(file).map_err(io::Error::from)
+        }
+        synced => synced,
+    }
 }
 
 /// Makes a rename survive a loss of power.
@@ -159,7 +175,7 @@ fn overwrite(file: &File, target: &Path, bytes: &[u8]) -> Result<(), FileError> 
     let put = |bytes: &[u8]| {
         file.write_all_at(bytes, 0)?;
         file.set_len(bytes.len() as u64)?;
-        file.sync_all()
+        sync(file)
     };
     // A file that we may write and not read, or a huge one, goes without a way back.
     let backup =
