@@ -3,7 +3,9 @@
 use std::ops::Range;
 use std::time::Duration;
 
+use quipu_workspace::FileError;
 use similar::{DiffOp, TextDiff};
+use tokio_util::sync::CancellationToken;
 
 use super::Replacement;
 use super::diff::{COMPARED, count_lines};
@@ -29,7 +31,12 @@ struct Hit {
 ///
 /// # Errors
 /// The text for the model: not found, found more than once, overlapping, empty, nothing to change.
-pub(crate) fn apply(bytes: &[u8], edits: &[Replacement], path: &str) -> Result<Vec<u8>, String> {
+pub(crate) fn apply(
+    bytes: &[u8],
+    edits: &[Replacement],
+    path: &str,
+    cancel: &CancellationToken,
+) -> Result<Vec<u8>, String> {
     let say = Say { path, single: edits.len() == 1 };
     let view = View::new(bytes);
     let edits: Vec<(String, String)> =
@@ -38,11 +45,15 @@ pub(crate) fn apply(bytes: &[u8], edits: &[Replacement], path: &str) -> Result<V
         return Err(say.empty(empty));
     }
     let loose_text = loose(&view.text);
-    let is_loose = edits.iter().any(|(old, _)| !view.text.contains(old.as_str()));
+    let is_loose = edits.iter().any(|(old, _)| cancel.is_cancelled() || !view.text.contains(old.as_str()));
     let searched = if is_loose { &loose_text } else { &view.text };
 
     let mut hits = Vec::with_capacity(edits.len());
     for (edit, (old, new)) in edits.into_iter().enumerate() {
+        // Each goes through the whole file, and there may be very many.
+        if cancel.is_cancelled() {
+            return Err(FileError::Cancelled.to_string());
+        }
         let loose_old = loose(&old);
         let exact = searched.find(&old).map(|at| at..at + old.len());
         let found = exact.or_else(|| {

@@ -119,7 +119,7 @@ fn edit(arguments: &Arguments, target: &Path, cancel: &CancellationToken) -> Res
         Ok(read) => read,
         Err(error) => return refused(error),
     };
-    let new = match apply::apply(&old, edits, path) {
+    let new = match apply::apply(&old, edits, path, cancel) {
         Ok(new) => new,
         Err(text) => return Ok(ToolOutput::error(text)),
     };
