@@ -195,9 +195,10 @@ impl AuthFile {
         let write = || -> std::io::Result<()> {
             let mut file = private().create_new(true).open(&temporary)?;
             file.write_all(text.as_bytes())?;
-            file.sync_all()?;
+            possible(file.sync_all())?;
             fs::rename(&temporary, &path)?;
-            File::open(&directory)?.sync_all()
+            // From here on it is written.
+            possible(File::open(&directory).and_then(|directory| directory.sync_all()))
         };
         write().map_err(|error| {
             drop(fs::remove_file(&temporary));
@@ -213,6 +214,16 @@ pub(crate) struct AuthEntries {
     pub(crate) known: BTreeMap<String, AuthEntry>,
     pub(crate) odd: Vec<(String, String)>,
     pub(crate) exposed: bool,
+}
+
+/// Making things survive a loss of power, where that can be done: shares of other machines cannot, and a directory
+/// need not be readable to be written to.
+fn possible(synced: std::io::Result<()>) -> std::io::Result<()> {
+    use std::io::ErrorKind;
+    synced.or_else(|error| match error.kind() {
+        ErrorKind::Unsupported | ErrorKind::InvalidInput | ErrorKind::PermissionDenied => Ok(()),
+        _ => Err(error),
+    })
 }
 
 fn private() -> OpenOptions {
