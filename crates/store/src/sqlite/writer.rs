@@ -274,8 +274,10 @@ impl State {
         }
         let results = match self.attempt(ready.iter_mut().map(|(job, _)| job)) {
             Ok(results) => results,
-            // A full disk or a fault may be due to one of them: the others get their turn.
-            Err(StoreError::Full { .. } | StoreError::Io { .. }) if ready.len() > 1 => {
+            // A full disk, a fault or a damaged row may concern one of them: the others get their turn.
+            Err(StoreError::Full { .. } | StoreError::Io { .. } | StoreError::Corrupt { .. })
+                if ready.len() > 1 =>
+            {
                 ready.iter_mut().map(|(job, _)| self.attempt([job].into_iter()).and_then(one)).collect()
             }
             Err(error) => ready.iter().map(|_| Err(error.clone())).collect(),

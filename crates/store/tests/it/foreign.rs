@@ -341,6 +341,29 @@ async fn damaged_derived_tables_stop_no_commit() {
 }
 
 #[tokio::test]
+async fn a_damaged_row_fails_only_the_work_that_needs_it() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("quipu.db");
+    let store = open(&path);
+    let damage = "INSERT INTO quipu_lease VALUES ('bad', x'ff', 'no number', 'never')";
+    Connection::open(&path).unwrap().execute_batch(damage).unwrap();
+    let (bad, owner) = (RefName::from("bad"), quipu_store::Owner("me".into()));
+    let work = (0..40).map(|n| {
+        let (store, bad, owner) = (&store, &bad, &owner);
+        async move {
+            if n % 4 == 3 {
+                let leased = store.lease(bad, owner, std::time::Duration::from_secs(9)).await;
+                assert!(matches!(leased, Err(StoreError::Corrupt { .. })), "{leased:?}");
+                return Ok(());
+            }
+            store.commit(text_commit(None, "good", T + n).1).await
+        }
+    });
+    let done = futures_util::future::join_all(work).await;
+    assert_eq!(done, vec![Ok(()); 40]);
+}
+
+#[tokio::test]
 async fn walks_in_circles_end() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("quipu.db");
