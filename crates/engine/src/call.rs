@@ -99,11 +99,14 @@ impl Caller {
         let forward = async {
             let mut first = None;
             while let Some(mut event) = rx.recv().await {
-                if let CallEvent::Retry { error, .. } = &mut event {
-                    error.message = self.sealer.seal(&error.message).into_owned();
-                }
-                if matches!(event, CallEvent::Delta(_)) {
-                    first.get_or_insert_with(|| millis(clock));
+                match &mut event {
+                    CallEvent::Retry { error, .. } => {
+                        error.message = self.sealer.seal(&error.message).into_owned();
+                    }
+                    CallEvent::Started(message) => seal_answer(message, &self.sealer),
+                    CallEvent::Delta(_) => {
+                        first.get_or_insert_with(|| millis(clock));
+                    }
                 }
                 let sent = tokio::select! {
                     biased;
@@ -205,13 +208,27 @@ pub(crate) fn seal_answer(message: &mut AssistantMessage, sealer: &Sealer) {
                     thinking.thinking_signature = None;
                 }
             }
-            Content::ToolCall(call) => call.arguments = sealer.seal_json(&call.arguments),
+            Content::ToolCall(call) => {
+                call.arguments = sealer.seal_json(&call.arguments);
+                replace(&mut call.name, sealer);
+                let mut id = call.id.to_string();
+                if replace_if(&mut id, sealer) {
+                    call.id = id.into();
+                }
+            }
             Content::Image(_) => {}
             Content::Other(json) => *json = sealer.seal_json(json),
         }
     }
-    if let Some(error) = &mut message.error_message {
-        replace(error, sealer);
+    // A server could say our own key back in any of its words.
+    let words = [
+        &mut message.error_message,
+        &mut message.response_id,
+        &mut message.response_model,
+        &mut message.raw_stop_reason,
+    ];
+    for text in words.into_iter().flatten() {
+        replace(text, sealer);
     }
 }
 

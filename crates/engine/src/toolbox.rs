@@ -182,11 +182,10 @@ impl Toolbox {
     async fn learn(&self, path: PathBuf) {
         let sealer = self.sealer.clone();
         let read = tokio::task::spawn_blocking(move || {
-            let meta = std::fs::metadata(&path)?;
-            if meta.is_file() && meta.len() <= LEARN_LIMIT {
-                drop(sealer.seal(&String::from_utf8_lossy(&std::fs::read(&path)?)));
+            let found = quipu_workspace::read_whole(&path, LEARN_LIMIT, &CancellationToken::new());
+            if let Ok((bytes, _)) = found {
+                drop(sealer.seal(&String::from_utf8_lossy(&bytes)));
             }
-            std::io::Result::Ok(())
         });
         // A file that cannot be read teaches nothing; the placeholder then stays unresolved and the call says so.
         drop(read.await);

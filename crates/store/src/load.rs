@@ -16,10 +16,10 @@ pub struct Objects {
 }
 
 impl Objects {
-    /// Loads what `nodes` refer to. What is missing is left out.
+    /// Loads what `nodes` refer to. Chunks that are missing or damaged are left out.
     ///
     /// # Errors
-    /// What the store says, except `Missing`.
+    /// What the store says.
     pub async fn of(store: &dyn Store, nodes: &[Node]) -> Result<Self, StoreError> {
         let mut seen = HashSet::new();
         let ids: Vec<BlobId> =
@@ -36,7 +36,8 @@ impl Objects {
                     Ok(bytes) => {
                         objects.chunks.insert(id, bytes);
                     }
-                    Err(StoreError::Missing { .. }) => {}
+                    // A damaged image leaves a gap like one that is gone; `check` tells of it.
+                    Err(StoreError::Missing { .. } | StoreError::Corrupt { .. }) => {}
                     Err(error) => return Err(error),
                 }
             }

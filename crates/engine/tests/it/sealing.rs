@@ -127,6 +127,7 @@ async fn known_credentials_are_sealed_in_every_spelling_wherever_text_comes_in()
         ("nope", json!({ "x": KNOWN })),
         ("read", json!({ "path": KNOWN, "offset": "x" })),
     ]);
+    reply.calls.push((format!("c-{KNOWN}"), format!("tool {KNOWN}"), Json::object()));
     reply.text = format!("I know {KNOWN}");
     reply.thinking = Some(format!("so {url}"));
     reply.unknown = vec![Json::from(json!({ "type": "new", "says": KNOWN }))];
