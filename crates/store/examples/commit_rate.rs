@@ -1,7 +1,8 @@
 //! How many commits a second the store takes, beside a bare loop of the same statements on the base tables.
 //!
-//! `commit_rate DIRECTORY RUNS COMMITS` makes files in the directory, which has to be on a real disk, and prints a
-//! JSON line for each row: `{"what": .., "unit": "/s", "samples": [..]}`. `cargo xtask bench commits` runs it.
+//! `commit_rate DIRECTORY RUNS COMMITS [WORDS]` makes files in the directory, which has to be on a real disk, and
+//! prints a JSON line for each row: `{"what": .., "unit": "/s", "samples": [..]}`; with words, such as
+//! `"process, one"`, only the rows that have them in their name, for profilers. `cargo xtask bench commits` runs it.
 
 use std::error::Error;
 use std::path::{Path, PathBuf};
@@ -21,8 +22,10 @@ const SESSIONS: usize = 16;
 #[expect(clippy::print_stdout, reason = "the numbers are this program's output")]
 fn main() -> Outcome<()> {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
-    let [directory, runs, commits] = arguments.as_slice() else {
-        return Err("usage: commit_rate DIRECTORY RUNS COMMITS".into());
+    let (directory, runs, commits, words) = match arguments.as_slice() {
+        [directory, runs, commits] => (directory, runs, commits, ""),
+        [directory, runs, commits, words] => (directory, runs, commits, words.as_str()),
+        _ => return Err("usage: commit_rate DIRECTORY RUNS COMMITS [WORDS]".into()),
     };
     let (directory, runs, commits) =
         (Path::new(directory), runs.parse::<usize>()?, commits.parse::<usize>()?);
@@ -30,6 +33,10 @@ fn main() -> Outcome<()> {
     for (durability, name) in [(Durability::Process, "process"), (Durability::Power, "power")] {
         let sets = [("one session", Some(1)), ("16 sessions", Some(SESSIONS)), ("bare statements", None)];
         for (set, sessions) in sets {
+            let what = format!("commits, {name}, {set}");
+            if !what.contains(words) {
+                continue;
+            }
             let mut samples = Vec::with_capacity(runs);
             for run in 0..runs {
                 let file = Scratch(directory.join(format!("commit-rate-{}-{run}.db", std::process::id())));
@@ -38,7 +45,7 @@ fn main() -> Outcome<()> {
                     None => bare_rate(&file.0, durability, commits)?,
                 });
             }
-            let row = serde_json::json!({ "what": format!("commits, {name}, {set}"), "unit": "/s", "samples": samples });
+            let row = serde_json::json!({ "what": what, "unit": "/s", "samples": samples });
             println!("{row}");
         }
     }

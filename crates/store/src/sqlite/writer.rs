@@ -6,7 +6,7 @@
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
-use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, TryRecvError, channel};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
@@ -29,6 +29,10 @@ const LOG_LIMIT: u64 = 64 << 20;
 const LOOK: Duration = Duration::from_secs(1);
 /// How long nothing must happen before the log is copied into the file.
 const IDLE: Duration = Duration::from_millis(150);
+/// A pause before work that is shorter than this shows somebody who commits again and again.
+const BRISK: Duration = Duration::from_micros(200);
+/// How long work is then awaited without sleeping: to be woken takes as long as half a commit.
+const SPIN: Duration = Duration::from_micros(60);
 /// How often another process's commits are looked for, while somebody waits for them.
 const WATCH: Duration = Duration::from_millis(200);
 
@@ -82,6 +86,7 @@ impl Writer {
             recent: Recent::default(),
             changes: changes.clone(),
             dirty: false,
+            brisk: false,
             seen: 0,
             looked: Instant::now(),
         };
@@ -164,6 +169,8 @@ struct State {
     changes: watch::Sender<u64>,
     /// Whether the log holds commits that the file does not.
     dirty: bool,
+    /// Whether the last work came soon after the one before it.
+    brisk: bool,
     /// SQLite's counter of other connections' commits.
     seen: i64,
     /// When the size of the log was looked at last.
@@ -213,8 +220,23 @@ impl State {
         }
     }
 
-    /// The next task; in quiet moments the log is copied into the file, and other processes' commits are noticed.
+    /// The next task.
     fn wait(&mut self, queue: &Receiver<Task>) -> Option<Task> {
+        let began = Instant::now();
+        while self.brisk && began.elapsed() < SPIN {
+            match queue.try_recv() {
+                Ok(task) => return Some(task),
+                Err(TryRecvError::Empty) => std::hint::spin_loop(),
+                Err(TryRecvError::Disconnected) => return None,
+            }
+        }
+        let task = self.sleep(queue);
+        self.brisk = began.elapsed() < BRISK;
+        task
+    }
+
+    /// The next task; in quiet moments the log is copied into the file, and other processes' commits are noticed.
+    fn sleep(&mut self, queue: &Receiver<Task>) -> Option<Task> {
         loop {
             let watched = self.changes.receiver_count() > 0 && !self.memory;
             let timeout = if self.dirty && !self.memory {
@@ -381,14 +403,18 @@ fn transact(
     synchronous: Option<Durability>,
 ) -> Result<Vec<Result<(), StoreError>>, StoreError> {
     let sql = |statement: &str| {
-        connection.execute_batch(statement).map_err(|error| place.error("write to", error.into()))
+        let mut statement =
+            connection.prepare_cached(statement).map_err(|error| place.error("write to", error.into()))?;
+        let done = statement.execute([]).map(|_| ());
+        done.map_err(|error| place.error("write to", error.into()))
     };
-    // Has no effect inside a transaction.
-    match synchronous {
-        Some(Durability::Process) => sql("PRAGMA synchronous = NORMAL")?,
-        Some(Durability::Power) => sql("PRAGMA synchronous = FULL")?,
-        None => {}
-    }
+    // Has no effect inside a transaction. A pragma acts when it is prepared, so it cannot be kept.
+    let pragma = match synchronous {
+        Some(Durability::Process) => "PRAGMA synchronous = NORMAL",
+        Some(Durability::Power) => "PRAGMA synchronous = FULL",
+        None => "",
+    };
+    connection.execute_batch(pragma).map_err(|error| place.error("write to", error.into()))?;
     sql("BEGIN IMMEDIATE")?;
     let single = jobs.len() == 1;
     let mut results = Vec::with_capacity(jobs.len());
