@@ -1,11 +1,12 @@
 //! Plain bytes: kept whole, compressed, as a difference to other bytes, or in pieces.
 
+use std::cell::RefCell;
 use std::io::Read as _;
 use std::ops::Range;
 use std::sync::Arc;
 
-use flate2::Compression;
-use flate2::read::{DeflateDecoder, DeflateEncoder};
+use flate2::read::DeflateDecoder;
+use flate2::{Compress, Compression, FlushCompress, Status};
 use quipu_protocol::ChunkId;
 use rusqlite::{Connection, OptionalExtension as _, params};
 use sha2::{Digest as _, Sha256};
@@ -24,6 +25,8 @@ const WHOLE: usize = 4 << 20;
 const PIECE: usize = 1 << 20;
 /// Differences in a row at most; then the bytes are kept whole again.
 const DEPTH: u8 = 32;
+/// Bytes that are compared at once: bodies of requests are long and begin alike.
+const BLOCK: usize = 256;
 /// Depth, base, prefix, suffix.
 const DELTA_HEADER: usize = 1 + 32 + 8 + 8;
 
@@ -40,8 +43,14 @@ pub struct Delta<'a> {
 
 /// The difference from `base` to `bytes`.
 pub fn delta<'a>(base: &[u8], bytes: &'a [u8]) -> Delta<'a> {
-    let prefix = common(base.iter(), bytes.iter());
-    let suffix = common(base[prefix..].iter().rev(), bytes[prefix..].iter().rev());
+    let blocks = base.chunks_exact(BLOCK).zip(bytes.chunks_exact(BLOCK));
+    let prefix = blocks.take_while(|(a, b)| a == b).count() * BLOCK;
+    let prefix = prefix + common(base[prefix..].iter(), bytes[prefix..].iter());
+    let (base, rest) = (&base[prefix..], &bytes[prefix..]);
+    let blocks = base.rchunks_exact(BLOCK).zip(rest.rchunks_exact(BLOCK));
+    let suffix = blocks.take_while(|(a, b)| a == b).count() * BLOCK;
+    let (base, rest) = (&base[..base.len() - suffix], &rest[..rest.len() - suffix]);
+    let suffix = suffix + common(base.iter().rev(), rest.iter().rev());
     Delta { prefix, suffix, middle: &bytes[prefix..bytes.len() - suffix] }
 }
 
@@ -379,10 +388,23 @@ fn sha256(bytes: &[u8]) -> ChunkId {
     ChunkId(Sha256::digest(bytes).into())
 }
 
+thread_local! {
+    /// Kept, since its tables take longer to make than most differences take to compress.
+    static COMPRESS: RefCell<Compress> = RefCell::new(Compress::new(Compression::new(3), false));
+}
+
 fn deflate(bytes: &[u8]) -> Option<Vec<u8>> {
-    let mut out = Vec::with_capacity(bytes.len() / 3 + 16);
-    DeflateEncoder::new(bytes, Compression::new(3)).read_to_end(&mut out).ok()?;
-    Some(out)
+    COMPRESS.with_borrow_mut(|compress| {
+        compress.reset();
+        let mut out = Vec::with_capacity(bytes.len() / 2 + 64);
+        loop {
+            let rest = bytes.get(narrow(compress.total_in())..)?;
+            match compress.compress_vec(rest, &mut out, FlushCompress::Finish).ok()? {
+                Status::StreamEnd => return Some(out),
+                Status::Ok | Status::BufError => out.reserve(out.capacity().max(64)),
+            }
+        }
+    })
 }
 
 /// Exactly `size` bytes, or nothing: a row cannot make us allocate more than it says.

@@ -218,6 +218,23 @@ proptest! {
     ) })]
 
     #[test]
+    fn long_bytes_are_compared_as_short_ones_are(
+        same in prop::collection::vec(0_u8..2, 0..1_500),
+        old in prop::collection::vec(0_u8..2, 0..600),
+        new in prop::collection::vec(0_u8..2, 0..600),
+        at in any::<prop::sample::Index>(),
+    ) {
+        let (start, end) = same.split_at(at.index(same.len() + 1));
+        let (base, bytes) = ([start, &old, end].concat(), [start, &new, end].concat());
+        let prefix = base.iter().zip(&bytes).take_while(|(a, b)| a == b).count();
+        let ends = base[prefix..].iter().rev().zip(bytes[prefix..].iter().rev());
+        let suffix = ends.take_while(|(a, b)| a == b).count();
+        let found = quipu_store::delta(&base, &bytes);
+        let middle = &bytes[prefix..bytes.len() - suffix];
+        prop_assert_eq!((found.prefix, found.middle, found.suffix), (prefix, middle, suffix));
+    }
+
+    #[test]
     fn whatever_happens(happenings in prop::collection::vec(happening(), 1..40)) {
         tokio::runtime::Builder::new_current_thread().build().unwrap().block_on(run(&happenings));
     }
