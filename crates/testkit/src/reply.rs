@@ -17,6 +17,8 @@ pub(crate) struct Head {
     pub(crate) headers: Vec<(String, String)>,
     /// Whether the body is sent in chunks, so that an early end is seen as such.
     pub(crate) chunked: bool,
+    /// Whether the connection takes another request afterwards.
+    pub(crate) keep: bool,
 }
 
 #[derive(Debug, Clone)]
@@ -34,7 +36,7 @@ impl Reply {
     /// A status and a body of this media type.
     pub fn new(status: u16, media_type: &str, body: impl Into<Bytes>) -> Self {
         let headers = vec![("content-type".to_owned(), media_type.to_owned())];
-        let head = Head { status, headers, chunked: true };
+        let head = Head { status, headers, chunked: true, keep: false };
         Self { head: Some(head), steps: vec![Step::Bytes(body.into())] }
     }
 
@@ -69,6 +71,16 @@ impl Reply {
     pub fn header(mut self, name: &str, value: &str) -> Self {
         if let Some(head) = &mut self.head {
             head.headers.push((name.to_owned(), value.to_owned()));
+        }
+        self
+    }
+
+    /// Keeps the connection for the next request, as real servers do. No effect on raw bytes and on replies that
+    /// end early.
+    #[must_use]
+    pub fn keep_alive(mut self) -> Self {
+        if let Some(head) = &mut self.head {
+            head.keep = true;
         }
         self
     }

@@ -46,8 +46,8 @@ impl Captured {
 }
 
 /// A server on `127.0.0.1` with a thread of its own, so that it serves tests with and without a runtime. It
-/// answers requests in the order of its script, each on a connection of its own, and a request beyond the script
-/// with status 400. Gone when it is dropped.
+/// answers requests in the order of its script, each on a connection of its own unless the reply before it kept
+/// the connection, and a request beyond the script with status 400. Gone when it is dropped.
 #[derive(Debug)]
 pub struct FakeServer {
     address: SocketAddr,
@@ -157,15 +157,23 @@ async fn serve(listener: TcpListener, state: Arc<State>) {
 
 async fn answer(mut connection: TcpStream, state: &State) -> std::io::Result<()> {
     connection.set_nodelay(true)?;
-    let Some(request) = read(&mut connection).await? else { return Ok(()) };
+    while answer_one(&mut connection, state).await? {}
+    connection.shutdown().await
+}
+
+/// Whether the connection takes another request.
+async fn answer_one(connection: &mut TcpStream, state: &State) -> std::io::Result<bool> {
+    let Some(request) = read(connection).await? else { return Ok(false) };
     // Before the request is shown, so that scripts and requests keep the same order.
     let reply = state.script.lock().unwrap_or_else(PoisonError::into_inner).pop_front();
     state.captured.send_modify(|captured| captured.push(request));
     let reply = reply
         .unwrap_or_else(|| Reply::error(400, "invalid_request_error", "the script of this server is over"));
     let chunked = reply.head.as_ref().is_some_and(|head| head.chunked);
+    let keep = reply.head.as_ref().is_some_and(|head| head.keep);
     if let Some(head) = &reply.head {
-        let mut text = format!("HTTP/1.1 {} Scripted\r\nconnection: close\r\n", head.status);
+        let after = if keep { "keep-alive" } else { "close" };
+        let mut text = format!("HTTP/1.1 {} Scripted\r\nconnection: {after}\r\n", head.status);
         for (name, value) in &head.headers {
             text.push_str(&format!("{name}: {value}\r\n"));
         }
@@ -177,31 +185,31 @@ async fn answer(mut connection: TcpStream, state: &State) -> std::io::Result<()>
     }
     for step in &reply.steps {
         match step {
-            Step::Bytes(bytes) => send(&mut connection, bytes, chunked).await?,
+            Step::Bytes(bytes) => send(connection, bytes, chunked).await?,
             Step::Drip(bytes) => {
                 for byte in bytes.chunks(1) {
-                    send(&mut connection, byte, chunked).await?;
+                    send(connection, byte, chunked).await?;
                     tokio::task::yield_now().await;
                 }
             }
             Step::Repeat(bytes, times) => {
                 for _ in 0..*times {
-                    send(&mut connection, bytes, chunked).await?;
+                    send(connection, bytes, chunked).await?;
                 }
             }
             Step::Gate(gate) => gate.pass().await,
             Step::Hang => std::future::pending().await,
-            Step::Cut => return connection.shutdown().await,
+            Step::Cut => return Ok(false),
             Step::Reset => {
                 connection.set_zero_linger()?;
-                return Ok(());
+                return Err(std::io::ErrorKind::ConnectionReset.into());
             }
         }
     }
     if chunked {
         connection.write_all(b"0\r\n\r\n").await?;
     }
-    connection.shutdown().await
+    Ok(chunked && keep)
 }
 
 async fn send(connection: &mut TcpStream, bytes: &[u8], chunked: bool) -> std::io::Result<()> {

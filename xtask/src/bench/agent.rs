@@ -113,8 +113,9 @@ fn turns(context: &Context) -> Result<Vec<Row>> {
             // Long loops are their own repetition.
             let runs = if count == 800 { context.runs.min(7) } else { context.runs };
             for _ in 0..runs {
-                let call =
-                    |turn: usize| Answer::new().tool_call(&format!("call_{turn}"), tool, arguments).reply();
+                let call = |turn: usize| {
+                    Answer::new().tool_call(&format!("call_{turn}"), tool, arguments).reply().keep_alive()
+                };
                 let mut script: Vec<Reply> = (0..count).map(call).collect();
                 script.push(Answer::new().text("Done.").reply());
                 let stage = Stage::new(script)?;
