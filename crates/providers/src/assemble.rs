@@ -3,7 +3,7 @@
 //! Every wire builds its answer through this, so that the laws of the event stream ([`crate::laws`]) hold by
 //! construction.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 
 use quipu_protocol::{
     AssistantMessage, CallId, Content, Delta, Json, Model, ModelError, ModelErrorKind, StopReason,
@@ -14,7 +14,7 @@ use crate::CallEvent;
 use crate::surrogates::Joiner;
 
 /// Blocks of one answer at most.
-const MAX_BLOCKS: usize = 10_000;
+pub(crate) const MAX_BLOCKS: usize = 10_000;
 /// Bytes of text, thinking, signatures, names and arguments in one answer at most: far beyond what any model writes, and
 /// few enough that the copies which are made on the way to the store do no harm.
 const MAX_CONTENT: usize = 8 << 20;
@@ -54,6 +54,8 @@ pub(crate) struct Assembler {
     blocks: Vec<Block>,
     /// Place of the wire's block in `blocks`, by the wire's own number; `None` for a block of an unknown type.
     by_wire: BTreeMap<u64, Option<usize>>,
+    /// Ids of the tool calls so far.
+    ids: HashSet<CallId>,
     unknown: Vec<Json>,
     /// Bytes of content so far.
     size: usize,
@@ -66,6 +68,14 @@ pub fn tool_arguments(text: &str) -> Json {
         return Json::object();
     }
     Json::parse(text).unwrap_or_else(|_| Json::from(serde_json::Value::from(text)))
+}
+
+/// The answer is larger than [`MAX_CONTENT`].
+pub(crate) fn too_much_content() -> ModelError {
+    ModelError::new(
+        ModelErrorKind::TooLarge,
+        format!("sent an answer with more than {} MiB of content", MAX_CONTENT >> 20),
+    )
 }
 
 pub(crate) fn malformed(message: impl Into<String>) -> ModelError {
@@ -91,6 +101,7 @@ impl Assembler {
             begun: false,
             blocks: Vec::new(),
             by_wire: BTreeMap::new(),
+            ids: HashSet::new(),
             unknown: Vec::new(),
             size: 0,
         }
@@ -170,9 +181,21 @@ impl Assembler {
             ));
         }
         self.grow(id.as_str().len() + name.len())?;
+        let id = self.unique(&id);
         let index = self.add(wire, Kind::ToolCall { id: id.clone(), name: name.clone() })?;
         out.push(CallEvent::Delta(Delta::ToolCallStarted { index, id, name }));
         Ok(())
+    }
+
+    /// The id, with a number when an earlier call of the answer has it: results are told apart by it.
+    fn unique(&mut self, id: &CallId) -> CallId {
+        let mut unique = id.clone();
+        let mut count = 1;
+        while !self.ids.insert(unique.clone()) {
+            count += 1;
+            unique = format!("{id}_{count}").into();
+        }
+        unique
     }
 
     /// Whether the block is one of an unknown type.
@@ -219,12 +242,6 @@ impl Assembler {
             }
             _ => Err(malformed(format!("signed block {wire}, which is not thinking"))),
         }
-    }
-
-    /// Whether the open block has received text.
-    pub(crate) fn is_empty(&self, wire: u64) -> bool {
-        let index = self.by_wire.get(&wire).copied().flatten();
-        index.and_then(|index| self.blocks.get(index)).is_none_or(|block| block.text.is_empty())
     }
 
     pub(crate) fn end(&mut self, wire: u64, out: &mut Vec<CallEvent>) -> Result<(), ModelError> {
@@ -274,13 +291,21 @@ impl Assembler {
         (self.message, self.unknown)
     }
 
+    /// Whether a decoder may keep so many bytes beside the answer.
+    pub(crate) fn can_hold(&self, bytes: usize) -> Result<(), ModelError> {
+        if self.size.saturating_add(bytes) > MAX_CONTENT { Err(too_much_content()) } else { Ok(()) }
+    }
+
+    /// What was received of the block.
+    pub(crate) fn text(&self, wire: u64) -> &str {
+        let index = self.by_wire.get(&wire).copied().flatten();
+        index.and_then(|index| self.blocks.get(index)).map_or("", |block| block.text.as_str())
+    }
+
     fn grow(&mut self, bytes: usize) -> Result<(), ModelError> {
         self.size = self.size.saturating_add(bytes);
         if self.size > MAX_CONTENT {
-            return Err(ModelError::new(
-                ModelErrorKind::TooLarge,
-                format!("sent an answer with more than {} MiB of content", MAX_CONTENT >> 20),
-            ));
+            return Err(too_much_content());
         }
         Ok(())
     }

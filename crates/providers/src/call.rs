@@ -6,10 +6,11 @@ use std::time::{Duration, SystemTime};
 
 use bytes::Bytes;
 use quipu_protocol::{Attempt, Model, ModelError, ModelErrorKind, UnixMs};
-use reqwest::header::{CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue};
+use reqwest::header::{ACCEPT, ACCEPT_ENCODING, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue};
 use reqwest::{Response, Url};
 use tokio::sync::mpsc;
 
+use crate::credential::Credential;
 use crate::decode::Decode;
 use crate::failure::{self, advice, classify, quote, read_complaint, retry_after};
 use crate::{Call, CallEnd, CallEvent, net};
@@ -21,6 +22,8 @@ const MAX_HEAD: usize = 4 << 10;
 /// How long the end of the body is awaited after the answer is complete, so that the connection can be used
 /// again.
 const DRAIN: Duration = Duration::from_millis(50);
+/// How long what may follow a sufficient answer is awaited, such as its usage.
+const TAIL: Duration = Duration::from_secs(5);
 
 /// How patient a call is.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -89,6 +92,37 @@ impl Target {
     }
 }
 
+/// What every call says of itself.
+pub(crate) fn common_headers() -> HeaderMap {
+    let mut all = HeaderMap::new();
+    all.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
+    all.insert(ACCEPT, HeaderValue::from_static("text/event-stream"));
+    all.insert(ACCEPT_ENCODING, HeaderValue::from_static("identity"));
+    all
+}
+
+/// The header that carries `credential`, with this value.
+pub(crate) fn credential_value(credential: &Credential, value: &str) -> Result<HeaderValue, ModelError> {
+    let mut value = HeaderValue::try_from(value).map_err(|_| {
+        ModelError::new(
+            ModelErrorKind::Auth,
+            format!(
+                "The credential from {} holds a character that a header cannot carry, such as a line break.",
+                credential.source
+            ),
+        )
+    })?;
+    value.set_sensitive(true);
+    Ok(value)
+}
+
+/// Headers of these names that name the session, where its name can stand in a header.
+pub(crate) fn session_headers(names: &[&'static str], session: Option<&str>) -> HeaderMap {
+    let value = session.and_then(|session| HeaderValue::try_from(session).ok());
+    let headers = value.into_iter().flat_map(|value| names.iter().map(move |name| (*name, value.clone())));
+    headers.map(|(name, value)| (HeaderName::from_static(name), value)).collect()
+}
+
 /// Adds configured headers, which replace ours of the same name.
 pub(crate) fn add_headers(all: &mut HeaderMap, headers: &[(String, String)]) -> Result<(), ModelError> {
     for (name, value) in headers {
@@ -129,7 +163,7 @@ impl From<ModelError> for Failure {
 pub(crate) async fn run(
     target: &Target,
     options: &CallOptions,
-    extra: Option<(HeaderName, HeaderValue)>,
+    extra: HeaderMap,
     call: Call,
     decoder: impl Fn(Arc<Model>, UnixMs) -> Box<dyn Decode> + Send,
 ) -> CallEnd {
@@ -252,8 +286,12 @@ async fn stream(
     let mut head = Vec::new();
     let mut total: u64 = 0;
     loop {
-        let chunk = match tokio::time::timeout(options.idle_timeout, response.chunk()).await {
+        let enough = answer.is_enough();
+        let patience = if enough { options.idle_timeout.min(TAIL) } else { options.idle_timeout };
+        let chunk = match tokio::time::timeout(patience, response.chunk()).await {
             Ok(Ok(chunk)) => chunk,
+            // How the connection ends matters no more.
+            Ok(Err(_)) | Err(_) if enough => None,
             Ok(Err(error)) => return Err(network(name, &error)),
             Err(_) => return Err(silent(name, options)),
         };

@@ -20,10 +20,12 @@ pub(crate) struct Complaint {
     pub(crate) message: String,
     /// Its id of the request.
     pub(crate) request_id: Option<String>,
+    /// The HTTP status that it would have answered with, where it says so within a stream.
+    pub(crate) status: Option<u16>,
 }
 
 /// Reads the JSON in which servers complain: `{"error":{"type","message"}}`, `{"error":"…"}`,
-/// `{"message","type"}`, `{"detail":"…"}`. Anything else is quoted as it is.
+/// `{"message","type"}`, `{"detail":"…"}`, or a list of one of these. Anything else is quoted as it is.
 pub(crate) fn read_complaint(body: &str) -> Complaint {
     #[derive(Deserialize, Default)]
     #[serde(default)]
@@ -42,7 +44,8 @@ pub(crate) fn read_complaint(body: &str) -> Complaint {
         request_id: Option<&'a RawValue>,
     }
     let text = |raw: Option<&RawValue>| raw.and_then(|raw| surrogates::lossy(raw.get()));
-    let Ok(outer) = serde_json::from_str::<Shape<'_>>(body) else {
+    let first = serde_json::from_str::<Vec<&RawValue>>(body).ok().and_then(|list| list.first().copied());
+    let Ok(outer) = serde_json::from_str::<Shape<'_>>(first.map_or(body, RawValue::get)) else {
         return Complaint { message: quote(body), ..Complaint::default() };
     };
     let request_id = text(outer.request_id).map(|id| quote(&id));
@@ -53,7 +56,11 @@ pub(crate) fn read_complaint(body: &str) -> Complaint {
         .or_else(|| text(outer.message))
         .or_else(|| text(outer.detail));
     let kinds = [text(shape.kind), text(shape.code), text(outer.kind), text(outer.code)];
+    let codes = [shape.code, outer.code].into_iter().flatten();
+    let status =
+        codes.filter_map(|code| code.get().trim_matches('"').parse().ok()).find(|n| (400..600).contains(n));
     Complaint {
+        status,
         kind: kinds.into_iter().flatten().find(|kind| kind != "error").unwrap_or_default(),
         message: message.map_or_else(|| quote(body), |message| quote(&message)),
         request_id,
@@ -290,6 +297,11 @@ mod tests {
         check(None, &said("overloaded_error", "Overloaded"), K::Overloaded, "Overloaded");
         check(None, &said("new_error", "?"), K::Server, "?");
         check(None, &said("api_error", "boom"), K::Server, "boom");
+        check(Some(400), r#"[{"error":{"code":400,"message":"bad key"}}]"#, K::InvalidRequest, "bad key");
+        let status = |body: &str| read_complaint(body).status;
+        assert_eq!(status(r#"{"error":{"code":429}}"#), Some(429));
+        assert_eq!(status(r#"{"object":"error","code":"503"}"#), Some(503));
+        assert_eq!(status(r#"{"error":{"code":1234}}"#), None);
         check(None, &invalid("prompt is too long: 3 > 2"), K::ContextOverflow, "prompt is too long: 3 > 2");
         for text in [
             "prompt is too long: 213462 tokens > 200000 maximum",

@@ -12,7 +12,8 @@ use crate::catalogue;
 use crate::credential::{AuthEntries, AuthEntry, AuthFile, Credential, CredentialKind};
 use crate::models_file::{self, ProviderConfig};
 use crate::values::{self, ValueError, Vars};
-use crate::{AnthropicMessages, CallOptions, Provider, anthropic, net, settings_file};
+use crate::{AnthropicMessages, OpenAiCompletions, anthropic, openai};
+use crate::{CallOptions, Provider, net, settings_file};
 
 /// Secrets shorter than this are not given to [`Settings::secrets`]: replacing them would tear ordinary text.
 const MIN_SECRET: usize = 8;
@@ -224,10 +225,11 @@ impl Settings {
             return Err(ModelError::new(
                 ModelErrorKind::InvalidRequest,
                 format!(
-                    "{provider}/{} speaks {:?}, which this version does not. It speaks {:?}; see `quipu models`.",
+                    "{provider}/{} speaks {:?}, which this version does not. It speaks {:?} and {:?}; see `quipu models`.",
                     model.id,
                     model.api,
-                    anthropic::API
+                    anthropic::API,
+                    openai::API
                 ),
             ));
         }
@@ -246,8 +248,12 @@ impl Settings {
         let mut model = model.clone();
         model.base_url = self.fill_in(&model)?;
         let headers = self.headers(&model)?;
-        let made = AnthropicMessages::new(&model, credential.as_ref(), &headers, self.options.clone())?;
-        Ok(Arc::new(made))
+        let (credential, options) = (credential.as_ref(), self.options.clone());
+        Ok(if model.api == openai::API {
+            Arc::new(OpenAiCompletions::new(&model, credential, &headers, options)?)
+        } else {
+            Arc::new(AnthropicMessages::new(&model, credential, &headers, options)?)
+        })
     }
 
     fn no_credential(&self, provider: &str, why: &str) -> ModelError {
@@ -382,7 +388,7 @@ impl Settings {
 
 /// Whether this version speaks the model's wire.
 pub fn is_supported(model: &Model) -> bool {
-    model.api == anthropic::API
+    matches!(model.api.as_str(), anthropic::API | openai::API)
 }
 
 fn is_local(model: &Model) -> bool {

@@ -14,4 +14,4 @@ mod stream;
 pub use gate::Gate;
 pub use reply::Reply;
 pub use server::{Captured, FakeServer};
-pub use stream::Answer;
+pub use stream::{Answer, Wire};

@@ -1,8 +1,18 @@
-//! Event streams as the server of the first wire sends them.
+//! Event streams as servers send them.
 
 use serde_json::{Value, json};
 
 use crate::Reply;
+
+/// How a server speaks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Wire {
+    /// Blocks that are started and ended (`…/v1/messages`).
+    #[default]
+    Messages,
+    /// Deltas of one choice (`…/chat/completions`).
+    Completions,
+}
 
 /// Builds the event stream of one answer, block after block.
 ///
@@ -13,10 +23,12 @@ use crate::Reply;
 /// ```
 #[derive(Debug, Clone)]
 pub struct Answer {
+    wire: Wire,
     events: Vec<Value>,
     blocks: usize,
-    usage: Value,
-    output_tokens: u64,
+    calls: usize,
+    /// Uncached input, output, read from and written to the cache.
+    usage: [u64; 4],
     stop: Option<String>,
     has_calls: bool,
 }
@@ -24,10 +36,11 @@ pub struct Answer {
 impl Default for Answer {
     fn default() -> Self {
         Self {
+            wire: Wire::default(),
             events: Vec::new(),
             blocks: 0,
-            usage: json!({ "input_tokens": 10, "cache_creation_input_tokens": 0, "cache_read_input_tokens": 0 }),
-            output_tokens: 5,
+            calls: 0,
+            usage: [10, 5, 0, 0],
             stop: None,
             has_calls: false,
         }
@@ -40,34 +53,73 @@ impl Answer {
         Self::default()
     }
 
+    /// The same on this wire.
+    pub fn on(wire: Wire) -> Self {
+        Self { wire, ..Self::default() }
+    }
+
     /// A text block, in two pieces when it is long enough.
     #[must_use]
     pub fn text(self, text: &str) -> Self {
-        let deltas = halves(text).map(|piece| json!({ "type": "text_delta", "text": piece }));
-        self.block(&json!({ "type": "text", "text": "" }), deltas)
+        match self.wire {
+            Wire::Messages => {
+                let deltas = halves(text).map(|piece| json!({ "type": "text_delta", "text": piece }));
+                self.block(&json!({ "type": "text", "text": "" }), deltas)
+            }
+            Wire::Completions => self.deltas(halves(text).map(|piece| json!({ "content": piece }))),
+        }
     }
 
-    /// A thinking block with its signature.
+    /// A thinking block with its signature, where the wire has such.
     #[must_use]
     pub fn thinking(self, thinking: &str, signature: &str) -> Self {
-        let deltas = halves(thinking).map(|piece| json!({ "type": "thinking_delta", "thinking": piece }));
-        let signature = json!({ "type": "signature_delta", "signature": signature });
-        self.block(&json!({ "type": "thinking", "thinking": "", "signature": "" }), deltas.chain([signature]))
+        match self.wire {
+            Wire::Messages => {
+                let deltas =
+                    halves(thinking).map(|piece| json!({ "type": "thinking_delta", "thinking": piece }));
+                let signature = json!({ "type": "signature_delta", "signature": signature });
+                let start = json!({ "type": "thinking", "thinking": "", "signature": "" });
+                self.block(&start, deltas.chain([signature]))
+            }
+            Wire::Completions => {
+                self.deltas(halves(thinking).map(|piece| json!({ "reasoning_content": piece })))
+            }
+        }
     }
 
     /// A thinking block that came encrypted only.
     #[must_use]
     pub fn redacted_thinking(self, data: &str) -> Self {
-        self.block(&json!({ "type": "redacted_thinking", "data": data }), [])
+        match self.wire {
+            Wire::Messages => self.block(&json!({ "type": "redacted_thinking", "data": data }), []),
+            Wire::Completions => {
+                let detail = json!({ "type": "reasoning.encrypted", "data": data, "index": 0 });
+                self.deltas([json!({ "reasoning_details": [detail] })])
+            }
+        }
     }
 
     /// A tool call. `arguments` are sent as they are, JSON or not.
     #[must_use]
     pub fn tool_call(mut self, id: &str, name: &str, arguments: &str) -> Self {
+        let index = self.calls;
+        self.calls += 1;
         self.has_calls = true;
-        let deltas =
-            halves(arguments).map(|piece| json!({ "type": "input_json_delta", "partial_json": piece }));
-        self.block(&json!({ "type": "tool_use", "id": id, "name": name, "input": {} }), deltas)
+        match self.wire {
+            Wire::Messages => {
+                let deltas = halves(arguments)
+                    .map(|piece| json!({ "type": "input_json_delta", "partial_json": piece }));
+                self.block(&json!({ "type": "tool_use", "id": id, "name": name, "input": {} }), deltas)
+            }
+            Wire::Completions => {
+                let function = json!({ "name": name, "arguments": "" });
+                let start = json!({ "index": index, "id": id, "type": "function", "function": function });
+                let more = halves(arguments)
+                    .map(|piece| json!({ "index": index, "function": { "arguments": piece } }));
+                let deltas = std::iter::once(start).chain(more);
+                self.deltas(deltas.map(|call| json!({ "tool_calls": [call] })))
+            }
+        }
     }
 
     /// An event as it is.
@@ -80,16 +132,11 @@ impl Answer {
     /// Tokens: uncached input, output, read from and written to the cache.
     #[must_use]
     pub fn usage(mut self, input: u64, output: u64, cache_read: u64, cache_write: u64) -> Self {
-        self.usage = json!({
-            "input_tokens": input,
-            "cache_creation_input_tokens": cache_write,
-            "cache_read_input_tokens": cache_read,
-        });
-        self.output_tokens = output;
+        self.usage = [input, output, cache_read, cache_write];
         self
     }
 
-    /// The stop reason; without this `tool_use` after tool calls and else `end_turn`.
+    /// The stop reason, in the words of the wire; without this the usual one.
     #[must_use]
     pub fn stop(mut self, reason: &str) -> Self {
         self.stop = Some(reason.to_owned());
@@ -98,34 +145,74 @@ impl Answer {
 
     /// The stream without its end: what was built so far and no stop reason.
     pub fn unfinished(&self) -> String {
-        let message = json!({
-            "id": "msg_test", "type": "message", "role": "assistant", "model": "test-model", "content": [],
-            "stop_reason": null, "stop_sequence": null, "usage": self.usage,
-        });
-        let mut out = frame(&json!({ "type": "message_start", "message": message }));
-        for event in &self.events {
-            out.push_str(&frame(event));
-        }
-        out
+        let start = match self.wire {
+            Wire::Messages => {
+                let [input, _, read, written] = self.usage;
+                let usage = json!({
+                    "input_tokens": input, "cache_creation_input_tokens": written, "cache_read_input_tokens": read,
+                });
+                let message = json!({
+                    "id": "msg_test", "type": "message", "role": "assistant", "model": "test-model",
+                    "content": [], "stop_reason": null, "stop_sequence": null, "usage": usage,
+                });
+                json!({ "type": "message_start", "message": message })
+            }
+            Wire::Completions => chunk(&json!({ "role": "assistant", "content": "" }), None),
+        };
+        std::iter::once(&start).chain(&self.events).map(|event| self.frame(event)).collect()
     }
 
     /// The whole stream.
     pub fn stream(&self) -> String {
-        let natural = if self.has_calls { "tool_use" } else { "end_turn" };
-        let reason = self.stop.as_deref().unwrap_or(natural);
+        let [input, output, read, written] = self.usage;
         let mut out = self.unfinished();
-        out.push_str(&frame(&json!({
-            "type": "message_delta",
-            "delta": { "stop_reason": reason, "stop_sequence": null },
-            "usage": { "output_tokens": self.output_tokens },
-        })));
-        out.push_str(&frame(&json!({ "type": "message_stop" })));
+        match self.wire {
+            Wire::Messages => {
+                let natural = if self.has_calls { "tool_use" } else { "end_turn" };
+                let reason = self.stop.as_deref().unwrap_or(natural);
+                out.push_str(&self.frame(&json!({
+                    "type": "message_delta",
+                    "delta": { "stop_reason": reason, "stop_sequence": null },
+                    "usage": { "output_tokens": output },
+                })));
+                out.push_str(&self.frame(&json!({ "type": "message_stop" })));
+            }
+            Wire::Completions => {
+                let natural = if self.has_calls { "tool_calls" } else { "stop" };
+                let reason = self.stop.as_deref().unwrap_or(natural);
+                out.push_str(&self.frame(&chunk(&json!({}), Some(reason))));
+                let mut last = chunk(&json!({}), None);
+                last["choices"] = json!([]);
+                last["usage"] = json!({
+                    "prompt_tokens": input + read + written,
+                    "completion_tokens": output,
+                    "total_tokens": input + output + read + written,
+                    "prompt_tokens_details": { "cached_tokens": read, "cache_write_tokens": written },
+                });
+                out.push_str(&self.frame(&last));
+                out.push_str("data: [DONE]\n\n");
+            }
+        }
         out
     }
 
     /// The whole stream as a reply.
     pub fn reply(&self) -> Reply {
         Reply::sse(self.stream())
+    }
+
+    fn frame(&self, event: &Value) -> String {
+        match self.wire {
+            Wire::Messages => {
+                format!("event: {}\ndata: {event}\n\n", event["type"].as_str().unwrap_or_default())
+            }
+            Wire::Completions => format!("data: {event}\n\n"),
+        }
+    }
+
+    fn deltas(mut self, deltas: impl IntoIterator<Item = Value>) -> Self {
+        self.events.extend(deltas.into_iter().map(|delta| chunk(&delta, None)));
+        self
     }
 
     fn block(mut self, start: &Value, deltas: impl IntoIterator<Item = Value>) -> Self {
@@ -139,9 +226,12 @@ impl Answer {
     }
 }
 
-fn frame(event: &Value) -> String {
-    let kind = event["type"].as_str().unwrap_or_default();
-    format!("event: {kind}\ndata: {event}\n\n")
+/// One event of the second wire.
+fn chunk(delta: &Value, finish: Option<&str>) -> Value {
+    json!({
+        "id": "msg_test", "object": "chat.completion.chunk", "created": 1, "model": "test-model",
+        "choices": [{ "index": 0, "delta": delta, "finish_reason": finish }],
+    })
 }
 
 /// `text` in at most two pieces, none of them empty.

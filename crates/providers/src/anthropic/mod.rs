@@ -4,20 +4,15 @@ mod map;
 mod stream;
 mod wire;
 
-use std::sync::Arc;
-
 use bytes::Bytes;
 use futures_util::future::BoxFuture;
-use quipu_protocol::{Json, Model, ModelError, ModelErrorKind, ModelRequest};
-use reqwest::header::{
-    ACCEPT, ACCEPT_ENCODING, AUTHORIZATION, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue,
-};
+use quipu_protocol::{Json, Model, ModelError, ModelRequest};
+use reqwest::header::{AUTHORIZATION, HeaderName, HeaderValue};
 
-pub use stream::Decoder;
+pub use stream::decoder;
 
 use crate::call::{self, Target};
 use crate::credential::{Credential, CredentialKind};
-use crate::decode::Decode;
 use crate::{Call, CallEnd, CallOptions, Provider};
 
 /// The wire's name in catalogues and messages.
@@ -74,10 +69,7 @@ impl AnthropicMessages {
     ) -> Result<Self, ModelError> {
         let base = model.base_url.trim_end_matches('/');
         let path = if base.ends_with("/v1") { "/messages" } else { "/v1/messages" };
-        let mut all = HeaderMap::new();
-        all.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
-        all.insert(ACCEPT, HeaderValue::from_static("text/event-stream"));
-        all.insert(ACCEPT_ENCODING, HeaderValue::from_static("identity"));
+        let mut all = call::common_headers();
         all.insert("anthropic-version", HeaderValue::from_static(VERSION));
         let mut betas = Vec::new();
         if model.reasoning && !Compat::of(model).adaptive_thinking {
@@ -96,16 +88,7 @@ impl AnthropicMessages {
                     (AUTHORIZATION, format!("Bearer {}", credential.secret))
                 }
             };
-            let mut value = HeaderValue::try_from(value).map_err(|_| {
-                ModelError::new(
-                    ModelErrorKind::Auth,
-                    format!(
-                        "The credential from {} holds a character that a header cannot carry, such as a line break.",
-                        credential.source
-                    ),
-                )
-            })?;
-            value.set_sensitive(true);
+            let value = call::credential_value(credential, &value)?;
             all.insert(name, value);
         }
         if !betas.is_empty() {
@@ -129,10 +112,7 @@ impl Provider for AnthropicMessages {
     fn send(&self, call: Call) -> BoxFuture<'_, CallEnd> {
         let session =
             call.request.session.as_deref().filter(|_| Compat::of(&call.request.model).session_header);
-        let header = session.and_then(|session| HeaderValue::try_from(session).ok());
-        let extra = header.map(|value| (HeaderName::from_static("x-session-affinity"), value));
-        Box::pin(call::run(&self.target, &self.options, extra, call, |model: Arc<Model>, timestamp| {
-            Box::new(Decoder::new(model, timestamp)) as Box<dyn Decode>
-        }))
+        let extra = call::session_headers(&["x-session-affinity"], session);
+        Box::pin(call::run(&self.target, &self.options, extra, call, decoder))
     }
 }

@@ -3,110 +3,67 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use quipu_protocol::{AssistantMessage, Json, Model, ModelError, ModelErrorKind, StopReason, UnixMs, Usage};
-use serde::Deserialize;
+use quipu_protocol::{AssistantMessage, Json, Model, ModelError, StopReason, UnixMs, Usage};
 use serde_json::value::RawValue;
 
 use super::wire::{CacheCreation, Event, MessageStart, OutputDetails, Part, WireUsage};
 use crate::CallEvent;
 use crate::assemble::{Assembler, Piece, malformed};
-use crate::decode::Decode;
-use crate::failure::{self, classify, read_complaint};
-use crate::sse::{SseDecoder, SseEvent};
-use crate::surrogates::lossy;
+use crate::decode::{Decode, SseAnswer, Wire, declined, json_of, number, read, reported, string, tokens};
+use crate::failure;
+use crate::sse::SseEvent;
 
-/// More tokens than any answer has; larger counts are not believed.
-const MAX_TOKENS: u64 = 1 << 40;
+/// A decoder for one answer of `model` to a call that began at `timestamp`.
+pub fn decoder(model: Arc<Model>, timestamp: UnixMs) -> Box<dyn Decode> {
+    Box::new(SseAnswer::new(Stream {
+        answer: Assembler::new(&model, timestamp),
+        model,
+        whole_inputs: BTreeMap::new(),
+        stop: None,
+        explanation: None,
+        complete: false,
+    }))
+}
 
-/// Decodes one answer.
-#[derive(Debug)]
-pub struct Decoder {
+struct Stream {
     model: Arc<Model>,
-    sse: SseDecoder,
     answer: Assembler,
     /// Inputs that came whole at the start of a tool call; used when no piece of it follows.
     whole_inputs: BTreeMap<u64, String>,
     stop: Option<String>,
     explanation: Option<String>,
-    /// Something came that looks like an event.
-    heard: bool,
     complete: bool,
 }
 
-impl Decoder {
-    /// A decoder for one answer of `model` to a call that began at `timestamp`.
-    pub fn new(model: Arc<Model>, timestamp: UnixMs) -> Self {
-        Self {
-            answer: Assembler::new(&model, timestamp),
-            model,
-            sse: SseDecoder::default(),
-            whole_inputs: BTreeMap::new(),
-            stop: None,
-            explanation: None,
-            heard: false,
-            complete: false,
-        }
+impl Wire for Stream {
+    fn event(&mut self, event: &SseEvent, out: &mut Vec<CallEvent>) -> Result<(), ModelError> {
+        self.take(event, out)
     }
 
-    /// Takes more bytes and adds what they mean to `out`. Bytes after the end of the answer are ignored.
-    ///
-    /// # Errors
-    /// What the server reported within the stream, or `Malformed` and `TooLarge` for what it must not send. The
-    /// messages are phrases that go on after the server's name.
-    pub fn push(&mut self, bytes: &[u8], out: &mut Vec<CallEvent>) -> Result<(), ModelError> {
-        if self.complete {
-            return Ok(());
-        }
-        let mut events = Vec::new();
-        let pushed = self.sse.push(bytes, &mut events);
-        self.heard |= !events.is_empty();
-        for event in &events {
-            self.event(event, out)?;
-        }
-        pushed.map_err(|error| ModelError::new(ModelErrorKind::TooLarge, format!("sent too much: {error}")))
+    fn body_ended(&mut self, _: &mut Vec<CallEvent>) -> Result<(), ModelError> {
+        Ok(())
     }
 
-    /// The body is over.
-    ///
-    /// # Errors
-    /// `StreamEnded` when the answer is not complete.
-    pub fn end(&mut self, out: &mut Vec<CallEvent>) -> Result<(), ModelError> {
-        if self.complete {
-            return Ok(());
-        }
-        let mut events = Vec::new();
-        self.sse.finish(&mut events);
-        self.heard |= !events.is_empty();
-        for event in &events {
-            // What is left is often half an event. Only a whole one counts.
-            if serde_json::from_str::<&RawValue>(&event.data).is_ok() {
-                self.event(event, out)?;
-            }
-        }
-        if self.complete {
-            return Ok(());
-        }
-        let how = match (events.is_empty(), self.answer.has_begun()) {
-            (false, _) => "ended the answer in the middle of an event",
-            (true, true) => "ended the answer before it was complete",
-            (true, false) => "ended the answer before it began",
-        };
-        Err(ModelError::new(ModelErrorKind::StreamEnded, how))
+    fn has_begun(&self) -> bool {
+        self.answer.has_begun()
     }
 
-    /// Whether the answer is complete.
-    pub fn is_complete(&self) -> bool {
+    fn is_complete(&self) -> bool {
         self.complete
     }
 
-    /// The message, the events that this version does not know, and why the answer counts as failed: `error`,
-    /// or what a complete answer says of itself.
-    pub fn finish(mut self, error: Option<&ModelError>) -> (AssistantMessage, Vec<Json>, Option<ModelError>) {
+    fn is_enough(&self) -> bool {
+        self.complete
+    }
+
+    fn finish(mut self, error: Option<&ModelError>) -> (AssistantMessage, Vec<Json>, Option<ModelError>) {
         let failure = error.cloned().or_else(|| self.conclude());
         let (message, unknown) = self.answer.finish(&self.model, failure.as_ref());
         (message, unknown, failure)
     }
+}
 
+impl Stream {
     /// Sets the stop reason of a complete answer.
     fn conclude(&mut self) -> Option<ModelError> {
         let calls = self.answer.has_tool_calls();
@@ -124,23 +81,11 @@ impl Decoder {
         let message = self.answer.message_mut();
         message.stop_reason = reason;
         message.raw_stop_reason = self.stop.clone().filter(|_| !lossless);
-        (reason == StopReason::Error).then(|| {
-            let why = self
-                .explanation
-                .as_ref()
-                .map(|why| format!(": {}", why.trim_end_matches('.')))
-                .unwrap_or_default();
-            ModelError::new(ModelErrorKind::Refused, format!("The model declined to answer ({word}){why}."))
-        })
+        (reason == StopReason::Error).then(|| declined(word, self.explanation.as_deref()))
     }
 
-    fn event(&mut self, sse: &SseEvent, out: &mut Vec<CallEvent>) -> Result<(), ModelError> {
-        if self.complete {
-            return Ok(());
-        }
-        let raw: &RawValue = serde_json::from_str(&sse.data).map_err(|_| {
-            malformed(format!("sent an event that is not JSON: {}", failure::quote(&sse.data)))
-        })?;
+    fn take(&mut self, sse: &SseEvent, out: &mut Vec<CallEvent>) -> Result<(), ModelError> {
+        let raw = json_of(sse)?;
         let Ok(event) = serde_json::from_str::<Event<'_>>(raw.get()) else {
             return self.unknown(raw);
         };
@@ -181,22 +126,14 @@ impl Decoder {
                 self.complete = true;
                 Ok(())
             }
-            "error" => {
-                let complaint = read_complaint(&sse.data);
-                let mut error = ModelError::new(
-                    classify(None, &complaint),
-                    format!("reported a failure: {} ({})", complaint.message, complaint.kind),
-                );
-                error.request_id = complaint.request_id;
-                Err(error)
-            }
+            "error" => Err(reported(&sse.data)),
             _ => self.unknown(raw),
         }
     }
 
     fn whole_input(&mut self, wire: u64, out: &mut Vec<CallEvent>) -> Result<(), ModelError> {
         match self.whole_inputs.remove(&wire) {
-            Some(input) if self.answer.is_empty(wire) => {
+            Some(input) if self.answer.text(wire).is_empty() => {
                 self.answer.append(wire, Piece::Arguments, &input, out)
             }
             _ => Ok(()),
@@ -307,57 +244,6 @@ impl Decoder {
         }
         usage.total_tokens = usage.input + usage.output + usage.cache_read + usage.cache_write;
     }
-}
-
-impl Decode for Decoder {
-    fn push(&mut self, bytes: &[u8], out: &mut Vec<CallEvent>) -> Result<(), ModelError> {
-        Self::push(self, bytes, out)
-    }
-
-    fn end(&mut self, out: &mut Vec<CallEvent>) -> Result<(), ModelError> {
-        Self::end(self, out)
-    }
-
-    fn is_complete(&self) -> bool {
-        self.complete
-    }
-
-    fn has_heard(&self) -> bool {
-        self.heard
-    }
-
-    fn finish(
-        self: Box<Self>,
-        error: Option<&ModelError>,
-    ) -> (AssistantMessage, Vec<Json>, Option<ModelError>) {
-        Self::finish(*self, error)
-    }
-}
-
-fn read<'a, T: Deserialize<'a>>(raw: Option<&'a RawValue>) -> Option<T> {
-    serde_json::from_str(raw?.get()).ok()
-}
-
-fn string(raw: Option<&RawValue>) -> Option<String> {
-    lossy(raw?.get())
-}
-
-/// A count; fractions are cut, and what is negative or no number at all is none.
-fn number(raw: Option<&RawValue>) -> Option<u64> {
-    let text = raw?.get();
-    text.parse().ok().or_else(|| {
-        let value: f64 = text.parse().ok()?;
-        #[expect(
-            clippy::cast_possible_truncation,
-            clippy::cast_sign_loss,
-            reason = "saturates, and is not negative"
-        )]
-        (value >= 0.0).then_some(value as u64)
-    })
-}
-
-fn tokens(raw: Option<&RawValue>) -> Option<u64> {
-    number(raw).filter(|count| *count <= MAX_TOKENS)
 }
 
 fn explanation(details: &RawValue) -> Option<String> {

@@ -8,10 +8,12 @@ use quipu_protocol::{
     StopReason, TextContent, Thinking, ThinkingContent, ToolCall, ToolResultMessage, ToolSpec, Usage,
     UserMessage,
 };
-use quipu_providers::{AnthropicMessages, CallOptions, Provider};
+use quipu_providers::CallOptions;
 use serde_json::{Value, json};
 
-fn model() -> Model {
+use crate::wires;
+
+pub(crate) fn model() -> Model {
     Model {
         id: "claude-test-1".into(),
         provider: "anthropic".into(),
@@ -25,7 +27,7 @@ fn model() -> Model {
     }
 }
 
-fn request(model: Model, messages: Vec<Message>) -> ModelRequest {
+pub(crate) fn request(model: Model, messages: Vec<Message>) -> ModelRequest {
     let spec = |name: &str, parameters: &str| ToolSpec {
         name: name.into(),
         description: format!("The {name} tool."),
@@ -46,20 +48,20 @@ fn request(model: Model, messages: Vec<Message>) -> ModelRequest {
     }
 }
 
-fn encode(request: &ModelRequest) -> Vec<u8> {
-    let provider = AnthropicMessages::new(&request.model, None, &[], CallOptions::default()).unwrap();
+pub(crate) fn encode(request: &ModelRequest) -> Vec<u8> {
+    let provider = wires::provider(&request.model, None, &[], CallOptions::default()).unwrap();
     provider.encode(request).unwrap().to_vec()
 }
 
-fn body(request: &ModelRequest) -> Value {
+pub(crate) fn body(request: &ModelRequest) -> Value {
     serde_json::from_slice(&encode(request)).unwrap()
 }
 
-fn image() -> Content {
+pub(crate) fn image() -> Content {
     Content::Image(ImageContent { data: "aGk=".into(), mime_type: "image/png".into() })
 }
 
-fn thinking(text: &str, signature: Option<&str>, redacted: Option<bool>) -> Content {
+pub(crate) fn thinking(text: &str, signature: Option<&str>, redacted: Option<bool>) -> Content {
     Content::Thinking(ThinkingContent {
         thinking: text.into(),
         thinking_signature: signature.map(String::from),
@@ -67,7 +69,7 @@ fn thinking(text: &str, signature: Option<&str>, redacted: Option<bool>) -> Cont
     })
 }
 
-fn call(id: &str, name: &str, arguments: &str) -> Content {
+pub(crate) fn call(id: &str, name: &str, arguments: &str) -> Content {
     Content::ToolCall(ToolCall {
         id: id.into(),
         name: name.into(),
@@ -77,7 +79,7 @@ fn call(id: &str, name: &str, arguments: &str) -> Content {
     })
 }
 
-fn assistant(of: &str, content: Vec<Content>) -> Message {
+pub(crate) fn assistant(of: &str, content: Vec<Content>) -> Message {
     Message::Assistant(AssistantMessage {
         content,
         api: "anthropic-messages".into(),
@@ -93,7 +95,7 @@ fn assistant(of: &str, content: Vec<Content>) -> Message {
     })
 }
 
-fn result(id: &str, content: Vec<Content>, is_error: bool) -> Message {
+pub(crate) fn result(id: &str, content: Vec<Content>, is_error: bool) -> Message {
     Message::ToolResult(ToolResultMessage {
         tool_call_id: id.into(),
         tool_name: "read".into(),
@@ -105,12 +107,12 @@ fn result(id: &str, content: Vec<Content>, is_error: bool) -> Message {
     })
 }
 
-fn user(content: Vec<Content>) -> Message {
+pub(crate) fn user(content: Vec<Content>) -> Message {
     Message::User(UserMessage { content: Body::Blocks(content), timestamp: 0 })
 }
 
 /// A conversation with everything that the wire must adapt.
-fn conversation() -> Vec<Message> {
+pub(crate) fn conversation() -> Vec<Message> {
     let deep = format!("{{\"a\":{}1{}}}", "[".repeat(200), "]".repeat(200));
     let signed = Content::Text(TextContent { text: "Looking.".into(), text_signature: Some("gone".into()) });
     vec![
@@ -164,7 +166,7 @@ fn conversation() -> Vec<Message> {
 }
 
 #[track_caller]
-fn snapshot(name: &str, body: &Value) {
+pub(crate) fn snapshot(name: &str, body: &Value) {
     insta::with_settings!({ snapshot_path => "../snapshots", prepend_module_to_snapshot => false, omit_expression => true }, {
         insta::assert_snapshot!(name, serde_json::to_string_pretty(body).unwrap());
     });
@@ -290,7 +292,7 @@ fn large_inputs_leave_a_margin() {
 #[test]
 fn an_empty_conversation_is_refused() {
     let model = model();
-    let provider = AnthropicMessages::new(&model, None, &[], CallOptions::default()).unwrap();
+    let provider = wires::provider(&model, None, &[], CallOptions::default()).unwrap();
     for messages in [vec![], vec![user(vec![Content::text(" ")])]] {
         let error = provider.encode(&request(model.clone(), messages)).unwrap_err();
         assert_eq!(error.kind, ModelErrorKind::InvalidRequest);
@@ -329,11 +331,15 @@ fn contents() -> impl Strategy<Value = Vec<Content>> {
     proptest::collection::vec(block, 0..5)
 }
 
-fn messages() -> impl Strategy<Value = Vec<Message>> {
+/// A conversation in which models of both wires have spoken.
+pub(crate) fn messages() -> impl Strategy<Value = Vec<Message>> {
+    let author = prop_oneof![Just("claude-test-1"), Just("other"), Just("local-1")];
     let message = prop_oneof![
         contents().prop_map(user),
-        (contents(), prop_oneof![Just("claude-test-1"), Just("other")])
-            .prop_map(|(content, of)| assistant(of, content)),
+        (contents(), author).prop_map(|(content, of)| match of {
+            "local-1" => super::encode_completions::own(content),
+            of => assistant(of, content),
+        }),
         ("[ab|é]{0,3}", contents(), any::<bool>())
             .prop_map(|(id, content, error)| result(&id, content, error)),
     ];
@@ -398,11 +404,17 @@ proptest! {
 
     #[test]
     fn any_conversation_becomes_one_that_the_server_takes(messages in messages()) {
-        let request = request(model(), messages);
-        let provider = AnthropicMessages::new(&request.model, None, &[], CallOptions::default()).unwrap();
-        let Ok(first) = provider.encode(&request) else { return Ok(()) };
-        prop_assert_eq!(&first, &provider.encode(&request).unwrap());
-        let body: Value = serde_json::from_slice(&first).unwrap();
-        prop_assert_eq!(acceptable(&body), Ok(()), "{}", body);
+        for model in [model(), super::encode_completions::model()] {
+            let request = request(model, messages.clone());
+            let provider = wires::provider(&request.model, None, &[], CallOptions::default()).unwrap();
+            let Ok(first) = provider.encode(&request) else { continue };
+            prop_assert_eq!(&first, &provider.encode(&request).unwrap());
+            let body: Value = serde_json::from_slice(&first).unwrap();
+            let checked = match request.model.api.as_str() {
+                "anthropic-messages" => acceptable(&body),
+                _ => super::encode_completions::acceptable(&body),
+            };
+            prop_assert_eq!(checked, Ok(()), "{}", body);
+        }
     }
 }

@@ -3,15 +3,13 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use quipu_protocol::{
-    Content, Message, Model, ModelError, ModelErrorKind, ModelRequest, StopReason, Thinking,
-};
-use quipu_providers::{
-    AnthropicMessages, Call, CallEnd, CallEvent, CallOptions, Credential, CredentialKind, Provider, laws,
-};
+use quipu_protocol::{Message, Model, ModelError, ModelErrorKind, ModelRequest, StopReason, Thinking};
+use quipu_providers::{Call, CallEnd, CallEvent, CallOptions, Credential, CredentialKind, Provider, laws};
 use quipu_testkit::{Answer, FakeServer, Gate, Reply};
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
+
+use crate::wires::{self, WIRES, Wire};
 
 const KEY: &str = "sk-test-0123456789";
 
@@ -23,20 +21,20 @@ fn impatient() -> CallOptions {
     CallOptions { idle_timeout: Duration::from_millis(20), max_retries: 1, ..options() }
 }
 
-fn model(url: String) -> Model {
+fn model(wire: Wire, url: String) -> Model {
     Model {
         id: "test-model".into(),
-        provider: "anthropic".into(),
-        api: "anthropic-messages".into(),
+        provider: "testing".into(),
+        api: wires::api(wire).into(),
         base_url: url,
         ..Model::default()
     }
 }
 
-fn provider(url: String, options: CallOptions) -> (AnthropicMessages, Arc<ModelRequest>) {
-    let model = model(url);
+fn provider(wire: Wire, url: String, options: CallOptions) -> (Arc<dyn Provider>, Arc<ModelRequest>) {
+    let model = model(wire, url);
     let credential = Credential { secret: KEY.into(), kind: CredentialKind::ApiKey, source: "a test".into() };
-    let provider = AnthropicMessages::new(&model, Some(&credential), &[], options).unwrap();
+    let provider = wires::provider(&model, Some(&credential), &[], options).unwrap();
     let request = ModelRequest {
         model: Arc::new(model),
         system: "".into(),
@@ -50,8 +48,13 @@ fn provider(url: String, options: CallOptions) -> (AnthropicMessages, Arc<ModelR
 }
 
 /// Makes one call, reads its events while it runs and checks the laws.
-async fn run(url: String, options: CallOptions, cancel: CancellationToken) -> (Vec<CallEvent>, CallEnd) {
-    let (provider, request) = provider(url, options);
+async fn run(
+    wire: Wire,
+    url: String,
+    options: CallOptions,
+    cancel: CancellationToken,
+) -> (Vec<CallEvent>, CallEnd) {
+    let (provider, request) = provider(wire, url, options);
     let (send, mut receive) = mpsc::channel(4);
     let body = provider.encode(&request).unwrap();
     let call = Call { request, body, events: send, cancel };
@@ -67,8 +70,8 @@ async fn run(url: String, options: CallOptions, cancel: CancellationToken) -> (V
     (events, end)
 }
 
-async fn ask(server: &FakeServer, options: CallOptions) -> (Vec<CallEvent>, CallEnd) {
-    run(server.url(), options, CancellationToken::new()).await
+async fn ask(wire: Wire, server: &FakeServer, options: CallOptions) -> (Vec<CallEvent>, CallEnd) {
+    run(wire, server.url(), options, CancellationToken::new()).await
 }
 
 fn kinds(end: &CallEnd) -> Vec<Option<ModelErrorKind>> {
@@ -83,12 +86,41 @@ fn retries(events: &[CallEvent]) -> Vec<(u32, Duration)> {
     events.iter().filter_map(retry).collect()
 }
 
-#[tokio::test]
-async fn one_answer() {
+/// Each test once for each wire.
+macro_rules! on_both_wires {
+    ($($test:ident),* $(,)?) => {
+        mod messages {
+            $(#[tokio::test] async fn $test() { super::$test(super::Wire::Messages).await; })*
+        }
+        mod completions {
+            $(#[tokio::test] async fn $test() { super::$test(super::Wire::Completions).await; })*
+        }
+    };
+}
+
+on_both_wires!(
+    one_answer,
+    two_overloads_and_then_an_answer,
+    a_retry_makes_what_was_streamed_void,
+    retries_end,
+    a_wait_beyond_the_limit_fails_at_once,
+    the_server_decides_about_retries_when_it_says_so,
+    refusals,
+    what_is_no_answer,
+    silence_ends_in_a_timeout,
+    nobody_listens,
+    an_answer_without_end_is_cut_off,
+    a_drip_is_an_answer_like_any_other,
+    an_abort_keeps_what_came,
+    an_abort_ends_every_wait,
+    a_reader_that_is_gone_does_not_stop_the_call,
+);
+
+async fn one_answer(wire: Wire) {
     let answer =
-        Answer::new().thinking("Hm", "sig").text("Hello 😀").tool_call("t1", "read", "{\"path\":\"a\"}");
+        Answer::on(wire).thinking("Hm", "sig").text("Hello 😀").tool_call("t1", "read", "{\"path\":\"a\"}");
     let server = FakeServer::start([answer.usage(7, 8, 9, 10).reply().header("request-id", "req_1")]);
-    let (events, end) = ask(&server, options()).await;
+    let (events, end) = ask(wire, &server, options()).await;
     assert_eq!(end.error, None);
     assert_eq!(kinds(&end), [None]);
     assert_eq!(end.attempts[0].status, Some(200));
@@ -100,17 +132,21 @@ async fn one_answer() {
     );
     let requests = server.requests();
     let [request] = requests.as_slice() else { panic!("one request") };
-    assert_eq!((request.method.as_str(), request.path.as_str()), ("POST", "/v1/messages"));
+    assert_eq!((request.method.as_str(), request.path.as_str()), ("POST", wires::path(wire)));
     let header = |name| request.header(name);
-    assert_eq!(header("x-api-key"), Some(KEY));
-    assert_eq!(header("authorization"), None);
+    let bearer = format!("Bearer {KEY}");
+    let (key, token, version) = match wire {
+        Wire::Messages => (Some(KEY), None, Some("2023-06-01")),
+        Wire::Completions => (None, Some(bearer.as_str()), None),
+    };
+    assert_eq!((header("x-api-key"), header("authorization")), (key, token));
+    assert_eq!(header("anthropic-version"), version);
     assert_eq!(header("accept-encoding"), Some("identity"));
     assert_eq!(header("accept"), Some("text/event-stream"));
     assert_eq!(header("content-type"), Some("application/json"));
-    assert_eq!(header("anthropic-version"), Some("2023-06-01"));
     assert_eq!(header("anthropic-beta"), None);
     assert_eq!(header("user-agent"), Some(concat!("quipu/", env!("CARGO_PKG_VERSION"))));
-    let (provider, asked) = provider(server.url(), options());
+    let (provider, asked) = provider(wire, server.url(), options());
     assert_eq!(request.body, provider.encode(&asked).unwrap());
     assert!(provider.is_local());
 }
@@ -121,15 +157,16 @@ async fn credentials_and_headers() {
                        kind,
                        model_headers: &[(&str, &str)],
                        expect: &[(&str, Option<&str>)]| {
+        let wire = Wire::Messages;
         let server = FakeServer::start([Answer::new().text("x").reply()]);
-        let mut model = model(format!("{}/v1/", server.url()));
+        let mut model = model(wire, format!("{}/v1/", server.url()));
         model.reasoning = true;
         model.compat = quipu_protocol::Json::parse(r#"{"sendSessionAffinityHeaders":true}"#).ok();
         let headers: Vec<_> = model_headers.iter().map(|(n, v)| ((*n).to_owned(), (*v).to_owned())).collect();
         let credential = Credential { secret: secret.into(), kind, source: "a test".into() };
-        let provider = AnthropicMessages::new(&model, Some(&credential), &headers, options()).unwrap();
+        let provider = wires::provider(&model, Some(&credential), &headers, options()).unwrap();
         let (send, _receive) = mpsc::channel(64);
-        let (_, request) = self::provider(server.url(), options());
+        let (_, request) = self::provider(wire, server.url(), options());
         let request =
             ModelRequest { model: Arc::new(model), session: Some("s-1".into()), ..(*request).clone() };
         let body = provider.encode(&request).unwrap();
@@ -171,10 +208,16 @@ async fn credentials_and_headers() {
 
 #[test]
 fn wrong_configuration_is_refused_before_anything_is_sent() {
+    for wire in WIRES {
+        wrong_configuration(wire);
+    }
+}
+
+fn wrong_configuration(wire: Wire) {
     let new = |url: &str, secret: &str, headers: &[(String, String)]| {
         let credential =
             Credential { secret: secret.into(), kind: CredentialKind::ApiKey, source: "a test".into() };
-        AnthropicMessages::new(&model(url.into()), Some(&credential), headers, options())
+        wires::provider(&model(wire, url.into()), Some(&credential), headers, options())
             .map(drop)
             .unwrap_err()
             .kind
@@ -185,16 +228,14 @@ fn wrong_configuration_is_refused_before_anything_is_sent() {
     assert_eq!(new("http://x", "a\nb", &[]), ModelErrorKind::Auth);
     assert_eq!(new("http://x", KEY, &[("a b".into(), "c".into())]), ModelErrorKind::InvalidRequest);
     assert_eq!(new("http://x", KEY, &[("a".into(), "c\r\nd: e".into())]), ModelErrorKind::InvalidRequest);
-    let (provider, _) = provider("https://example.com".into(), options());
+    let (provider, _) = provider(wire, "https://example.com".into(), options());
     assert!(!provider.is_local());
-    assert!(!format!("{provider:?}").contains(KEY));
 }
 
-#[tokio::test]
-async fn two_overloads_and_then_an_answer() {
+async fn two_overloads_and_then_an_answer(wire: Wire) {
     let busy = || Reply::error(503, "overloaded_error", "busy").header("retry-after-ms", "30");
-    let server = FakeServer::start([busy(), busy(), Answer::new().text("Here").reply()]);
-    let (events, end) = ask(&server, options()).await;
+    let server = FakeServer::start([busy(), busy(), Answer::on(wire).text("Here").reply()]);
+    let (events, end) = ask(wire, &server, options()).await;
     assert_eq!(end.error, None);
     assert_eq!(end.message.text(), "Here");
     assert_eq!(kinds(&end), [Some(ModelErrorKind::Overloaded), Some(ModelErrorKind::Overloaded), None]);
@@ -214,16 +255,15 @@ async fn two_overloads_and_then_an_answer() {
     }
 }
 
-#[tokio::test]
-async fn a_retry_makes_what_was_streamed_void() {
-    let start = Answer::new().text("half of it").tool_call("t1", "read", "{}");
+async fn a_retry_makes_what_was_streamed_void(wire: Wire) {
+    let start = Answer::on(wire).text("half of it").tool_call("t1", "read", "{}");
     let server = FakeServer::start([
         Reply::sse(start.unfinished()).then_reset(),
         Reply::sse(start.unfinished()).then_cut(),
         Reply::sse(start.unfinished()),
-        Answer::new().text("whole").reply(),
+        Answer::on(wire).text("whole").reply(),
     ]);
-    let (events, end) = ask(&server, options()).await;
+    let (events, end) = ask(wire, &server, options()).await;
     assert_eq!(end.error, None);
     assert_eq!(end.message.text(), "whole");
     let (network, ended) = (Some(ModelErrorKind::Network), Some(ModelErrorKind::StreamEnded));
@@ -231,10 +271,9 @@ async fn a_retry_makes_what_was_streamed_void() {
     assert_eq!(retries(&events).len(), 3);
 }
 
-#[tokio::test]
-async fn retries_end() {
+async fn retries_end(wire: Wire) {
     let server = FakeServer::start((0..5).map(|_| Reply::error(529, "overloaded_error", "Overloaded")));
-    let (events, end) = ask(&server, CallOptions { max_retries: 2, ..options() }).await;
+    let (events, end) = ask(wire, &server, CallOptions { max_retries: 2, ..options() }).await;
     let error = end.error.unwrap();
     assert_eq!((error.kind, error.status), (ModelErrorKind::Overloaded, Some(529)));
     assert!(error.message.ends_with("Given up after 3 attempts."), "{}", error.message);
@@ -242,12 +281,11 @@ async fn retries_end() {
     assert_eq!((end.attempts.len(), retries(&events).len(), server.requests().len()), (3, 2, 3));
 }
 
-#[tokio::test]
-async fn a_wait_beyond_the_limit_fails_at_once() {
+async fn a_wait_beyond_the_limit_fails_at_once(wire: Wire) {
     for header in ["3600", "Fri, 31 Dec 2100 23:59:59 GMT"] {
         let server =
             FakeServer::start([Reply::error(503, "overloaded_error", "busy").header("retry-after", header)]);
-        let (events, end) = ask(&server, options()).await;
+        let (events, end) = ask(wire, &server, options()).await;
         let error = end.error.unwrap();
         assert_eq!(error.kind, ModelErrorKind::RateLimited);
         assert!(error.message.contains("more than the limit of 60 s"), "{}", error.message);
@@ -256,19 +294,19 @@ async fn a_wait_beyond_the_limit_fails_at_once() {
     }
 }
 
-#[tokio::test]
-async fn the_server_decides_about_retries_when_it_says_so() {
+async fn the_server_decides_about_retries_when_it_says_so(wire: Wire) {
     let server = FakeServer::start([
         Reply::error(400, "invalid_request_error", "odd").header("x-should-retry", "true"),
         Reply::error(500, "api_error", "broken").header("x-should-retry", "false"),
     ]);
-    let (_, end) = ask(&server, options()).await;
+    let (_, end) = ask(wire, &server, options()).await;
     assert_eq!(kinds(&end), [Some(ModelErrorKind::InvalidRequest), Some(ModelErrorKind::Server)]);
 }
 
 /// Calls a server with these replies and checks the error: its kind, the times that the body was sent, and
 /// words of the message.
 async fn fails(
+    wire: Wire,
     replies: impl IntoIterator<Item = Reply>,
     options: CallOptions,
     kind: ModelErrorKind,
@@ -277,7 +315,7 @@ async fn fails(
 ) -> ModelError {
     let server = FakeServer::start(replies);
     let host = server.url().trim_start_matches("http://").to_owned();
-    let (_, end) = ask(&server, options).await;
+    let (_, end) = ask(wire, &server, options).await;
     let error = end.error.unwrap();
     assert_eq!((error.kind, end.attempts.len()), (kind, sent), "{error:?}");
     assert!(error.message.contains(&host), "{} names {host}", error.message);
@@ -287,16 +325,15 @@ async fn fails(
     assert!(!error.message.contains(KEY) && !error.message.contains('\n'));
     assert_eq!(end.message.stop_reason, StopReason::Error);
     assert_eq!(end.message.error_message.as_deref(), Some(error.message.as_str()));
-    assert_eq!(end.message.provider, "anthropic");
+    assert_eq!(end.message.provider, "testing");
     error
 }
 
-#[tokio::test]
-async fn refusals() {
+async fn refusals(wire: Wire) {
     use ModelErrorKind as K;
     let check = async |status: u16, kind: &str, message: &str, expect: K| {
         let reply = Reply::error(status, kind, message).header("request-id", "req_9");
-        let error = fails([reply], options(), expect, 1, &[&status.to_string(), message]).await;
+        let error = fails(wire, [reply], options(), expect, 1, &[&status.to_string(), message]).await;
         assert_eq!((error.status, error.request_id.as_deref()), (Some(status), Some("req_9")));
     };
     check(401, "authentication_error", "invalid x-api-key", K::Auth).await;
@@ -309,13 +346,14 @@ async fn refusals() {
     check(422, "invalid_request_error", "bad", K::InvalidRequest).await;
     check(429, "rate_limit_error", "Monthly usage limit reached", K::Quota).await;
     let echo = Reply::new(401, "text/plain", format!("\u{1b}[31mIncorrect key {KEY}\nsorry\0"));
-    fails([echo], options(), K::Auth, 1, &["[31mIncorrect key [credential] sorry"]).await;
+    fails(wire, [echo], options(), K::Auth, 1, &["[31mIncorrect key [credential] sorry"]).await;
     let moved =
         Reply::new(302, "text/html", "<title>Moved</title>").header("location", "http://other.example/");
-    fails([moved], options(), K::Malformed, 1, &["http://other.example/", "not followed"]).await;
+    fails(wire, [moved], options(), K::Malformed, 1, &["http://other.example/", "not followed"]).await;
     let endless = Reply::new(400, "text/plain", "x").then_repeat(vec![b'y'; 1 << 16], 1_000);
-    fails([endless], options(), K::InvalidRequest, 1, &["xyyy"]).await;
+    fails(wire, [endless], options(), K::InvalidRequest, 1, &["xyyy"]).await;
     fails(
+        wire,
         [Reply::new(400, "text/plain", "never ends").then_hang()],
         impatient(),
         K::InvalidRequest,
@@ -325,17 +363,23 @@ async fn refusals() {
     .await;
 }
 
-#[tokio::test]
-async fn what_is_no_answer() {
+async fn what_is_no_answer(wire: Wire) {
     use ModelErrorKind as K;
     let page = "<!doctype html><html><head><title>Log in</title></head><body>…</body></html>";
-    let html =
-        fails([Reply::new(200, "text/html; charset=utf-8", page)], options(), K::Malformed, 1, &["Log in"])
-            .await;
+    let html = fails(
+        wire,
+        [Reply::new(200, "text/html; charset=utf-8", page)],
+        options(),
+        K::Malformed,
+        1,
+        &["Log in"],
+    )
+    .await;
     assert!(html.message.contains("Check the base URL"));
-    fails([Reply::sse(page)], options(), K::Malformed, 1, &["no event stream", "Log in"]).await;
+    fails(wire, [Reply::sse(page)], options(), K::Malformed, 1, &["no event stream", "Log in"]).await;
     let plain = r#"{"id":"msg","type":"message","content":[]}"#;
     fails(
+        wire,
         [Reply::new(200, "application/json", plain)],
         options(),
         K::Malformed,
@@ -344,11 +388,19 @@ async fn what_is_no_answer() {
     )
     .await;
     let hidden = r#"{"type":"error","error":{"type":"invalid_request_error","message":"no such thing"}}"#;
-    fails([Reply::new(200, "application/json", hidden)], options(), K::InvalidRequest, 1, &["no such thing"])
-        .await;
-    let garbage: Vec<u8> = (0..=255).cycle().take(4_000).collect();
-    fails([Reply::sse(garbage)], options(), K::Malformed, 1, &["no event stream"]).await;
     fails(
+        wire,
+        [Reply::new(200, "application/json", hidden)],
+        options(),
+        K::InvalidRequest,
+        1,
+        &["no such thing"],
+    )
+    .await;
+    let garbage: Vec<u8> = (0..=255).cycle().take(4_000).collect();
+    fails(wire, [Reply::sse(garbage)], options(), K::Malformed, 1, &["no event stream"]).await;
+    fails(
+        wire,
         [Reply::sse("data: {\"type\": nonsense}\n\n")],
         options(),
         K::Malformed,
@@ -357,47 +409,52 @@ async fn what_is_no_answer() {
     )
     .await;
     let again = || CallOptions { max_retries: 1, ..options() };
-    fails([Reply::sse(""), Reply::sse("")], again(), K::StreamEnded, 2, &["before it began"]).await;
+    fails(wire, [Reply::sse(""), Reply::sse("")], again(), K::StreamEnded, 2, &["before it began"]).await;
     let half = || Reply::sse("event: message_start\ndata: {\"type\":\"mess");
-    fails([half(), half()], again(), K::StreamEnded, 2, &["in the middle of an event"]).await;
+    fails(wire, [half(), half()], again(), K::StreamEnded, 2, &["in the middle of an event"]).await;
     let raw = || Reply::raw("SMTP ready\r\n");
-    fails([raw(), raw()], again(), K::Network, 2, &[]).await;
+    fails(wire, [raw(), raw()], again(), K::Network, 2, &[]).await;
     let short = || Reply::raw("HTTP/1.1 200 OK\r\ncontent-length: 100\r\n\r\ndata: 1");
-    fails([short(), short()], again(), K::Network, 2, &["broke off"]).await;
-    fails([Reply::raw(""), Reply::raw("")], again(), K::Network, 2, &[]).await;
-    fails([Reply::reset(), Reply::reset()], again(), K::Network, 2, &[]).await;
+    fails(wire, [short(), short()], again(), K::Network, 2, &["broke off"]).await;
+    fails(wire, [Reply::raw(""), Reply::raw("")], again(), K::Network, 2, &[]).await;
+    fails(wire, [Reply::reset(), Reply::reset()], again(), K::Network, 2, &[]).await;
 }
 
-#[tokio::test]
-async fn silence_ends_in_a_timeout() {
+async fn silence_ends_in_a_timeout(wire: Wire) {
     use ModelErrorKind as K;
-    fails([Reply::never(), Reply::never()], impatient(), K::Timeout, 2, &["silent for 0.02 s"]).await;
-    let stalled = || Reply::sse(Answer::new().text("and then").unfinished()).then_hang();
-    fails([stalled(), stalled()], impatient(), K::Timeout, 2, &["silent"]).await;
+    fails(wire, [Reply::never(), Reply::never()], impatient(), K::Timeout, 2, &["silent for 0.02 s"]).await;
+    let stalled = || Reply::sse(Answer::on(wire).text("and then").unfinished()).then_hang();
+    fails(wire, [stalled(), stalled()], impatient(), K::Timeout, 2, &["silent"]).await;
 }
 
-#[tokio::test]
-async fn nobody_listens() {
+async fn nobody_listens(wire: Wire) {
     let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();
     drop(listener);
     let url = format!("http://{address}");
-    let (_, end) = run(url, CallOptions { max_retries: 1, ..options() }, CancellationToken::new()).await;
+    let (_, end) =
+        run(wire, url, CallOptions { max_retries: 1, ..options() }, CancellationToken::new()).await;
     let error = end.error.unwrap();
     assert_eq!((error.kind, end.attempts.len(), error.status), (ModelErrorKind::Network, 2, None));
     assert!(error.message.contains("could not be reached") && error.message.contains(&address.to_string()));
 }
 
-#[tokio::test]
-async fn an_answer_without_end_is_cut_off() {
+async fn an_answer_without_end_is_cut_off(wire: Wire) {
     use ModelErrorKind as K;
-    let delta = format!(
-        "data: {{\"type\":\"content_block_delta\",\"index\":0,\"delta\":{{\"type\":\"text_delta\",\"text\":\"{}\"}}}}\n\n",
-        "x".repeat(1 << 20)
-    );
-    let start = Answer::new().unfinished()
-        + "data: {\"type\":\"content_block_start\",\"index\":0,\"content_block\":{\"type\":\"text\"}}\n\n";
+    let (start, delta) = {
+        // What the piece adds to what came before it.
+        let (before, after) = (Answer::on(wire).unfinished(), Answer::on(wire).text("ab").unfinished());
+        let frames: Vec<&str> = after[before.len()..].split_inclusive("\n\n").collect();
+        let (first, piece) = match wire {
+            Wire::Messages => (frames[0], frames[1]),
+            Wire::Completions => ("", frames[0]),
+        };
+        let long = format!("{}\"", "x".repeat(1 << 20));
+        assert_eq!(piece.matches("\"a\"").count(), 1);
+        (format!("{before}{first}"), piece.replace("\"a\"", &format!("\"{long}")))
+    };
     fails(
+        wire,
         [Reply::sse(start).then_repeat(delta, 100)],
         options(),
         K::TooLarge,
@@ -406,28 +463,33 @@ async fn an_answer_without_end_is_cut_off() {
     )
     .await;
     let line = Reply::sse("data: ").then_repeat(vec![b'x'; 1 << 20], 100);
-    fails([line], options(), K::TooLarge, 1, &["larger than 16 MiB"]).await;
+    fails(wire, [line], options(), K::TooLarge, 1, &["larger than 16 MiB"]).await;
     let comments = Reply::sse("").then_repeat(format!(": {}\n", "x".repeat(1 << 20)), 100);
-    fails([comments], options(), K::TooLarge, 1, &["67108864 bytes"]).await;
+    fails(wire, [comments], options(), K::TooLarge, 1, &["67108864 bytes"]).await;
 }
 
-#[tokio::test]
-async fn a_drip_is_an_answer_like_any_other() {
-    let stream = Answer::new().thinking("Hm", "sig").text("Grüße 😀").tool_call("t", "n", "{}").stream();
+async fn a_drip_is_an_answer_like_any_other(wire: Wire) {
+    let stream = Answer::on(wire).thinking("Hm", "sig").text("Grüße 😀").tool_call("t", "n", "{}").stream();
     let server = FakeServer::start([Reply::sse("").then_drip(stream.clone()), Reply::sse(stream)]);
-    let drip = ask(&server, options()).await;
-    let whole = ask(&server, options()).await;
+    let drip = ask(wire, &server, options()).await;
+    let whole = ask(wire, &server, options()).await;
     assert_eq!(drip.0.len(), whole.0.len());
     assert_eq!(drip.1.message.content, whole.1.message.content);
 }
 
-#[tokio::test]
-async fn an_abort_keeps_what_came() {
+async fn an_abort_keeps_what_came(wire: Wire) {
     let gate = Gate::new();
-    let start = Answer::new().text("so far so good").tool_call("t1", "read", "{}").unfinished();
-    let open = "data: {\"type\":\"content_block_start\",\"index\":2,\"content_block\":{\"type\":\"tool_use\",\"id\":\"t2\",\"name\":\"n\"}}\n\n";
-    let server = FakeServer::start([Reply::sse(start + open).then_gate(&gate)]);
-    let (provider, request) = provider(server.url(), options());
+    let start = Answer::on(wire).text("so far so good").tool_call("t1", "read", "{}");
+    let (start, open) = match wire {
+        Wire::Messages => {
+            let open = r#"{"type":"content_block_start","index":2,"content_block":{"type":"tool_use","id":"t2","name":"n"}}"#;
+            (start.unfinished(), format!("data: {open}\n\n"))
+        }
+        // Its calls end with the answer.
+        Wire::Completions => (start.tool_call("t2", "n", "").unfinished(), String::new()),
+    };
+    let server = FakeServer::start([Reply::sse(start + &open).then_gate(&gate)]);
+    let (provider, request) = provider(wire, server.url(), options());
     let (send, mut receive) = mpsc::channel(64);
     let cancel = CancellationToken::new();
     let body = provider.encode(&request).unwrap();
@@ -446,20 +508,20 @@ async fn an_abort_keeps_what_came() {
     laws::check(&events, &end).unwrap();
     assert_eq!(end.message.stop_reason, StopReason::Aborted);
     assert_eq!(end.error.map(|error| error.kind), Some(ModelErrorKind::Aborted));
-    let [Content::Text(text), Content::ToolCall(call)] = end.message.content.as_slice() else {
-        panic!("{:?}", end.message.content)
-    };
-    assert_eq!((text.text.as_str(), call.id.as_str()), ("so far so good", "t1"));
-    assert_eq!(end.message.usage.input, 10);
+    assert_eq!(end.message.text(), "so far so good");
+    let calls: Vec<_> = end.message.tool_calls().map(|call| call.id.as_str()).collect();
+    match wire {
+        Wire::Messages => assert_eq!((calls.as_slice(), end.message.usage.input), (["t1"].as_slice(), 10)),
+        Wire::Completions => assert_eq!(calls, [""; 0]),
+    }
 }
 
-#[tokio::test]
-async fn an_abort_ends_every_wait() {
+async fn an_abort_ends_every_wait(wire: Wire) {
     // Before anything is sent.
     let server = FakeServer::start([]);
     let cancel = CancellationToken::new();
     cancel.cancel();
-    let (_, end) = run(server.url(), options(), cancel).await;
+    let (_, end) = run(wire, server.url(), options(), cancel).await;
     assert_eq!((kinds(&end), server.requests().len()), (vec![Some(ModelErrorKind::Aborted)], 0));
 
     // While the server thinks.
@@ -470,7 +532,7 @@ async fn an_abort_ends_every_wait() {
             server.wait_for_requests(1).await;
             cancel.cancel();
         },
-        run(server.url(), options(), cancel.clone())
+        run(wire, server.url(), options(), cancel.clone())
     );
     let () = asked;
     assert_eq!(kinds(&end), [Some(ModelErrorKind::Aborted)]);
@@ -478,7 +540,7 @@ async fn an_abort_ends_every_wait() {
     // While the next attempt is waited for.
     let server =
         FakeServer::start([Reply::error(503, "overloaded_error", "busy").header("retry-after", "59")]);
-    let (provider, request) = provider(server.url(), options());
+    let (provider, request) = provider(wire, server.url(), options());
     let (send, mut receive) = mpsc::channel(1);
     let cancel = CancellationToken::new();
     let body = provider.encode(&request).unwrap();
@@ -494,8 +556,8 @@ async fn an_abort_ends_every_wait() {
     assert_eq!(kinds(&end), [Some(ModelErrorKind::Overloaded)]);
 
     // While nobody reads the events.
-    let server = FakeServer::start([Answer::new().text("more than fits").reply()]);
-    let (provider, request) = self::provider(server.url(), options());
+    let server = FakeServer::start([Answer::on(wire).text("more than fits").reply()]);
+    let (provider, request) = self::provider(wire, server.url(), options());
     let (send, receive) = mpsc::channel(1);
     let cancel = CancellationToken::new();
     let call = Call { request, body, events: send.clone(), cancel: cancel.clone() };
@@ -510,10 +572,9 @@ async fn an_abort_ends_every_wait() {
     drop(receive);
 }
 
-#[tokio::test]
-async fn a_reader_that_is_gone_does_not_stop_the_call() {
-    let server = FakeServer::start([Answer::new().text("anyway").reply()]);
-    let (provider, request) = provider(server.url(), options());
+async fn a_reader_that_is_gone_does_not_stop_the_call(wire: Wire) {
+    let server = FakeServer::start([Answer::on(wire).text("anyway").reply()]);
+    let (provider, request) = provider(wire, server.url(), options());
     let (send, receive) = mpsc::channel(1);
     drop(receive);
     let body = provider.encode(&request).unwrap();

@@ -5,30 +5,64 @@ use std::sync::Arc;
 
 use proptest::prelude::*;
 use quipu_protocol::{Model, ModelErrorKind, Prices};
-use quipu_providers::anthropic::Decoder;
 use quipu_providers::{CallEnd, CallEvent, laws};
 
-fn model() -> Arc<Model> {
+use crate::wires::{WIRES, Wire, api, decoder};
+
+fn model(wire: Wire) -> Arc<Model> {
     let cost = Prices { input: 3.0, output: 15.0, cache_read: 0.3, cache_write: 3.75, tiers: Vec::new() };
-    let (id, provider, api) = ("claude-test-1".into(), "anthropic".into(), "anthropic-messages".into());
-    Arc::new(Model { id, provider, api, cost, ..Model::default() })
+    let (id, provider) = match wire {
+        Wire::Messages => ("claude-test-1".into(), "anthropic".into()),
+        Wire::Completions => ("test-1".into(), "testing".into()),
+    };
+    Arc::new(Model { id, provider, api: api(wire).into(), cost, ..Model::default() })
 }
 
-fn recordings() -> Vec<(String, Vec<u8>)> {
-    let directory = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/recordings");
-    let mut all: Vec<_> = std::fs::read_dir(directory)
-        .unwrap()
-        .map(|entry| entry.unwrap().path())
-        .filter(|path| path.extension().is_some_and(|extension| extension == "sse"))
-        .map(|path| (path.file_stem().unwrap().to_string_lossy().into_owned(), std::fs::read(&path).unwrap()))
-        .collect();
-    all.sort();
-    assert_eq!(all.len(), 11);
+struct Recording {
+    wire: Wire,
+    name: String,
+    bytes: Vec<u8>,
+}
+
+impl Recording {
+    fn decode<'a>(&self, pieces: impl IntoIterator<Item = &'a [u8]>) -> (Vec<CallEvent>, CallEnd) {
+        decode(self.wire, pieces)
+    }
+
+    fn whole(&self) -> (Vec<CallEvent>, CallEnd) {
+        self.decode([self.bytes.as_slice()])
+    }
+}
+
+fn directory(wire: Wire) -> &'static str {
+    match wire {
+        Wire::Messages => "tests/recordings",
+        Wire::Completions => "tests/recordings/completions",
+    }
+}
+
+fn recordings() -> Vec<Recording> {
+    let mut all = Vec::new();
+    for wire in WIRES {
+        let directory = Path::new(env!("CARGO_MANIFEST_DIR")).join(directory(wire));
+        let mut paths: Vec<_> = std::fs::read_dir(directory)
+            .unwrap()
+            .map(|entry| entry.unwrap().path())
+            .filter(|path| path.extension().is_some_and(|extension| extension == "sse"))
+            .collect();
+        paths.sort();
+        all.extend(paths.into_iter().map(|path| Recording {
+            wire,
+            name: path.file_stem().unwrap().to_string_lossy().into_owned(),
+            bytes: std::fs::read(&path).unwrap(),
+        }));
+    }
+    assert_eq!(all.len(), 11 + 18);
     all
 }
 
-fn decode<'a>(pieces: impl IntoIterator<Item = &'a [u8]>) -> (Vec<CallEvent>, CallEnd) {
-    let mut decoder = Decoder::new(model(), 7);
+fn decode<'a>(wire: Wire, pieces: impl IntoIterator<Item = &'a [u8]>) -> (Vec<CallEvent>, CallEnd) {
+    let mut decoder = decoder(wire, model(wire), 7);
     let mut events = Vec::new();
     let pushed = pieces.into_iter().try_for_each(|piece| decoder.push(piece, &mut events));
     let error = pushed.and_then(|()| decoder.end(&mut events)).err();
@@ -57,34 +91,38 @@ fn describe(events: &[CallEvent], end: &CallEnd) -> String {
 
 #[test]
 fn recordings_mean_what_they_say() {
-    for (name, bytes) in recordings() {
-        let (events, end) = decode([bytes.as_slice()]);
+    for recording in recordings() {
+        let name = &recording.name;
+        let (events, end) = recording.whole();
         laws::check(&events, &end).unwrap_or_else(|broken| panic!("{name}: {broken}"));
-        insta::with_settings!({ snapshot_path => "../recordings", prepend_module_to_snapshot => false, omit_expression => true }, {
-            insta::assert_snapshot!(name, describe(&events, &end));
+        let path = Path::new("..").join(Path::new(directory(recording.wire)).strip_prefix("tests").unwrap());
+        insta::with_settings!({ snapshot_path => path, prepend_module_to_snapshot => false, omit_expression => true }, {
+            insta::assert_snapshot!(name.as_str(), describe(&events, &end));
         });
     }
 }
 
 #[test]
 fn every_split_means_the_same() {
-    for (name, bytes) in recordings() {
-        let whole = decode([bytes.as_slice()]);
+    for recording in recordings() {
+        let (name, bytes) = (&recording.name, &recording.bytes);
+        let whole = recording.whole();
         for at in 0..bytes.len() {
             let (start, rest) = bytes.split_at(at);
-            let split = decode([start, rest]);
+            let split = recording.decode([start, rest]);
             assert_eq!(split, whole, "{name} split at {at}");
         }
-        assert_eq!(decode(bytes.chunks(1)), whole, "{name} byte by byte");
+        assert_eq!(recording.decode(bytes.chunks(1)), whole, "{name} byte by byte");
     }
 }
 
 #[test]
 fn every_beginning_ends_as_cut_and_keeps_the_laws() {
-    for (name, bytes) in recordings() {
-        let (_, whole) = decode([bytes.as_slice()]);
-        for at in 0..bytes.len() {
-            let (events, end) = decode([&bytes[..at]]);
+    for recording in recordings() {
+        let name = &recording.name;
+        let (_, whole) = recording.whole();
+        for at in 0..recording.bytes.len() {
+            let (events, end) = recording.decode([&recording.bytes[..at]]);
             laws::check(&events, &end).unwrap_or_else(|broken| panic!("{name} cut at {at}: {broken}"));
             let kind = end.error.as_ref().map(|error| error.kind);
             let as_whole = kind == whole.error.as_ref().map(|error| error.kind);
@@ -100,7 +138,7 @@ fn what_the_wire_forbids_is_malformed() {
     let text = r#"{"type":"content_block_start","index":0,"content_block":{"type":"text"}}"#;
     let check = |events: &[&str], kind: ModelErrorKind| {
         let stream: String = events.iter().map(|event| format!("data: {event}\n\n")).collect();
-        let (streamed, end) = decode([stream.as_bytes()]);
+        let (streamed, end) = decode(Wire::Messages, [stream.as_bytes()]);
         laws::check(&streamed, &end).unwrap();
         assert_eq!(end.error.map(|error| error.kind), Some(kind), "{events:?}");
     };
@@ -167,7 +205,8 @@ proptest! {
 
     #[test]
     fn random_splits_mean_the_same(cuts in proptest::collection::vec(0..1_000_usize, 0..20)) {
-        for (name, bytes) in recordings() {
+        for recording in recordings() {
+            let bytes = &recording.bytes;
             let mut places: Vec<usize> = cuts.iter().map(|cut| cut * bytes.len() / 1_000).collect();
             places.sort_unstable();
             let mut pieces = Vec::new();
@@ -177,7 +216,7 @@ proptest! {
                 from = place;
             }
             pieces.push(&bytes[from..]);
-            prop_assert_eq!(decode(pieces), decode([bytes.as_slice()]), "{}", name);
+            prop_assert_eq!(recording.decode(pieces), recording.whole(), "{}", recording.name);
         }
     }
 
@@ -185,17 +224,21 @@ proptest! {
     fn damaged_streams_keep_the_laws(
         damage in proptest::collection::vec((0..1_000_usize, any::<u8>(), 0..3_u8), 1..6)
     ) {
-        for (name, mut bytes) in recordings() {
+        for recording in recordings() {
+            let mut bytes = recording.bytes.clone();
             for &(place, byte, how) in &damage {
                 let place = place * bytes.len() / 1_000;
+                if bytes.is_empty() {
+                    break;
+                }
                 match how {
                     0 => bytes[place] = byte,
                     1 => bytes.insert(place, byte),
                     _ => drop(bytes.drain(place..(place + usize::from(byte)).min(bytes.len()))),
                 }
             }
-            let (events, end) = decode([bytes.as_slice()]);
-            prop_assert_eq!(laws::check(&events, &end), Ok(()), "{}", name);
+            let (events, end) = recording.decode([bytes.as_slice()]);
+            prop_assert_eq!(laws::check(&events, &end), Ok(()), "{}", recording.name);
         }
     }
 }

@@ -240,10 +240,10 @@ fn secrets_and_their_variables_are_known() {
     let missing = error(&poor, &model, None);
     assert!(missing.message.contains("FAKE_KEY"), "{missing}");
 
-    model.api = "openai-completions".into();
+    model.api = "openai-responses".into();
     let unsupported = error(&settings, &model, None);
     assert_eq!(unsupported.kind, ModelErrorKind::InvalidRequest);
-    assert!(unsupported.message.contains("openai-completions"));
+    assert!(unsupported.message.contains("openai-responses"));
 }
 
 #[test]

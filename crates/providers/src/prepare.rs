@@ -1,0 +1,296 @@
+//! What every wire does to a conversation before it is written down. Pure and deterministic.
+
+use std::borrow::Cow;
+use std::collections::HashSet;
+
+use bytes::Bytes;
+use quipu_protocol::{
+    AssistantMessage, Body, CallId, Content, ImageContent, Json, Message, Model, ModelError, ModelErrorKind,
+    ModelRequest, StopReason, Thinking, without_lone_surrogates,
+};
+use serde::Serialize;
+
+/// Tokens of the window that stay free beside the estimated input.
+const MARGIN: u64 = 4_096;
+/// Output that is kept possible before a larger margin than [`MARGIN`] is asked for.
+const OUTPUT_BEFORE_MARGIN: u64 = 32_768;
+/// What an image is estimated at, in tokens.
+const IMAGE_TOKENS: u64 = 1_200;
+/// Tokens of the answer that a thinking budget must leave.
+pub(crate) const MIN_ANSWER: u64 = 1_024;
+/// Nested arguments deeper than this are sent as text: no server takes them.
+const MAX_DEPTH: usize = 100;
+pub(crate) const NO_OUTPUT: &str = "(no output)";
+pub(crate) const NO_RESULT: &str = "No result provided";
+const IMAGE_OMITTED: &str = "(image omitted: model does not support images)";
+pub(crate) const TOOL_IMAGE_OMITTED: &str = "(tool image omitted: model does not support images)";
+const IMAGE_UNKNOWN: &str = "(image omitted: not a PNG, JPEG, GIF or WebP image in base64)";
+
+/// What a reader of the conversation sees of a block.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Shown<'a> {
+    Text(&'a str),
+    Image { media_type: &'a str, data: &'a str },
+}
+
+/// What stands on the user's side of the conversation; `None` for an answer, a result and what the model must not
+/// see.
+pub(crate) fn user_side<'a>(message: &'a Message, model: &Model) -> Option<Vec<Shown<'a>>> {
+    let body = |body: &'a Body| match body {
+        Body::Text(plain) => text(plain).into_iter().collect(),
+        Body::Blocks(content) => shown(content, model, IMAGE_OMITTED),
+    };
+    Some(match message {
+        Message::User(user) => body(&user.content),
+        Message::Custom(custom) => body(&custom.content),
+        Message::BranchSummary(summary) => text(&summary.summary).into_iter().collect(),
+        Message::CompactionSummary(summary) => text(&summary.summary).into_iter().collect(),
+        Message::BashExecution(bash) if bash.exclude_from_context == Some(true) => return None,
+        Message::BashExecution(bash) => {
+            [text(&bash.command), text(&bash.output)].into_iter().flatten().collect()
+        }
+        Message::Assistant(_) | Message::ToolResult(_) | Message::Other(_) => return None,
+    })
+}
+
+/// Text and images; for a model that sees no images each run of them as one text.
+pub(crate) fn shown<'a>(content: &'a [Content], model: &Model, omitted: &'static str) -> Vec<Shown<'a>> {
+    let mut out = Vec::new();
+    let mut in_run = false;
+    for block in content {
+        match block {
+            Content::Text(block) => out.extend(text(&block.text)),
+            Content::Image(image) if model.sees_images() => {
+                out.extend(picture(image).or_else(|| text(IMAGE_UNKNOWN)));
+            }
+            Content::Image(_) if in_run => {}
+            Content::Image(_) => out.extend(text(omitted)),
+            Content::Thinking(_) | Content::ToolCall(_) | Content::Other(_) => {}
+        }
+        in_run = matches!(block, Content::Image(_));
+    }
+    out
+}
+
+/// Servers refuse text that is empty or only white space.
+fn text(text: &str) -> Option<Shown<'_>> {
+    (!text.trim().is_empty()).then_some(Shown::Text(text))
+}
+
+/// The image, when it is one that servers take: a single other one would have the whole request refused.
+fn picture(image: &ImageContent) -> Option<Shown<'_>> {
+    let media_type = match image.mime_type.as_str() {
+        "image/jpg" => "image/jpeg",
+        known @ ("image/png" | "image/jpeg" | "image/gif" | "image/webp") => known,
+        _ => return None,
+    };
+    let data = image.data.as_bytes();
+    let padding = data.iter().rev().take(2).take_while(|byte| **byte == b'=').count();
+    let (digits, _) = data.split_at(data.len() - padding);
+    let is_base64 = !digits.is_empty()
+        && data.len().is_multiple_of(4)
+        && digits.iter().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'+' | b'/'));
+    is_base64.then_some(Shown::Image { media_type, data: &image.data })
+}
+
+/// Whether the answer broke off: what is known of it stays in the session, and is not sent.
+pub(crate) fn is_broken(answer: &AssistantMessage) -> bool {
+    matches!(answer.stop_reason, StopReason::Error | StopReason::Aborted)
+}
+
+/// Whether the answer is one of this very model on this very wire.
+pub(crate) fn is_own(answer: &AssistantMessage, model: &Model) -> bool {
+    answer.provider == model.provider && answer.api == model.api && answer.model == model.id
+}
+
+/// A tool call of the last answer, with the id that it has on the wire.
+struct Call {
+    id: CallId,
+    wire_id: String,
+    answered: bool,
+}
+
+/// Tool calls and what answers them.
+#[derive(Default)]
+pub(crate) struct Calls {
+    /// Ids that are taken: wires want each tool call's id once in a conversation, and ours are unique only within a
+    /// message.
+    taken: HashSet<String>,
+    open: Vec<Call>,
+}
+
+impl Calls {
+    /// Notes a call and gives its id on the wire: `base` (ASCII), cut to `longest` bytes, with a number when it is
+    /// taken.
+    pub(crate) fn open(&mut self, id: &CallId, mut base: String, longest: usize) -> String {
+        base.truncate(longest);
+        let mut wire_id = base.clone();
+        let mut count = 1;
+        while !self.taken.insert(wire_id.clone()) {
+            count += 1;
+            let suffix = format!("_{count}");
+            wire_id.clone_from(&base);
+            wire_id.truncate(longest - suffix.len());
+            wire_id.push_str(&suffix);
+        }
+        self.open.push(Call { id: id.clone(), wire_id: wire_id.clone(), answered: false });
+        wire_id
+    }
+
+    /// The call on the wire that a result for `id` answers. The conversation is valid: what answers no call answers
+    /// one of an answer that was left out.
+    pub(crate) fn answer(&mut self, id: &CallId) -> Option<String> {
+        let call = self.open.iter_mut().find(|call| !call.answered && call.id == *id)?;
+        call.answered = true;
+        Some(call.wire_id.clone())
+    }
+
+    /// Forgets the last answer's calls and gives those that nothing answered.
+    pub(crate) fn close(&mut self) -> impl Iterator<Item = String> + '_ {
+        self.open.drain(..).filter(|call| !call.answered).map(|call| call.wire_id)
+    }
+}
+
+/// Tokens that a level of thinking is given.
+pub(crate) fn budget(level: Thinking) -> u64 {
+    match level {
+        Thinking::Off | Thinking::Minimal => 1_024,
+        Thinking::Low => 2_048,
+        Thinking::Medium => 8_192,
+        Thinking::High | Thinking::Xhigh | Thinking::Max => 16_384,
+    }
+}
+
+/// Output tokens that the caller asks for, within what the model has.
+pub(crate) fn wanted_tokens(request: &ModelRequest) -> u64 {
+    let own = own_tokens(&request.model);
+    request.max_tokens.unwrap_or(own).min(own).max(1)
+}
+
+/// Output tokens that the model has.
+pub(crate) fn own_tokens(model: &Model) -> u64 {
+    if model.max_tokens == 0 { u64::from(u32::MAX) } else { model.max_tokens }
+}
+
+/// `wanted` output tokens, or as many as the window leaves room for; at least one.
+pub(crate) fn fit(request: &ModelRequest, wanted: u64) -> u64 {
+    let window = request.model.context_window;
+    if window == 0 {
+        return wanted;
+    }
+    let input = estimate(request);
+    let free = window.saturating_sub(input);
+    // Servers count tokens differently; a large input is given a proportional margin while that leaves enough.
+    let mut room = free.saturating_sub(MARGIN.max(input.saturating_mul(15).div_ceil(100)));
+    if room < OUTPUT_BEFORE_MARGIN {
+        room = free.saturating_sub(MARGIN).min(OUTPUT_BEFORE_MARGIN);
+    }
+    wanted.min(room).max(1)
+}
+
+/// Tokens of the input: what the last answer counted, and a quarter of the bytes since then.
+fn estimate(request: &ModelRequest) -> u64 {
+    let size = |message: &Message| -> u64 {
+        let blocks = match message {
+            Message::User(m) => m.content.blocks(),
+            Message::Assistant(m) => m.content.as_slice().into(),
+            Message::ToolResult(m) => m.content.as_slice().into(),
+            Message::Custom(m) => m.content.blocks(),
+            other => return (serde_json::to_string(other).map_or(0, |text| text.len() as u64)) / 4,
+        };
+        blocks
+            .iter()
+            .map(|block| match block {
+                Content::Text(b) => b.text.len() as u64 / 4 + 1,
+                Content::Thinking(b) => b.thinking.len() as u64 / 4 + 1,
+                Content::ToolCall(b) => (b.name.len() + b.arguments.get().len()) as u64 / 4 + 1,
+                Content::Image(_) => IMAGE_TOKENS,
+                Content::Other(_) => 0,
+            })
+            .sum()
+    };
+    let mut since: u64 = 0;
+    for message in request.messages.iter().rev() {
+        if let Message::Assistant(answer) = &**message
+            && answer.usage.total_tokens > 0
+            && !matches!(answer.stop_reason, StopReason::Error | StopReason::Aborted)
+        {
+            return since.saturating_add(answer.usage.total_tokens);
+        }
+        since = since.saturating_add(size(message));
+    }
+    let tools: usize = request
+        .tools
+        .iter()
+        .map(|tool| tool.name.len() + tool.description.len() + tool.parameters.get().len())
+        .sum();
+    since + (request.system.len() + tools) as u64 / 4
+}
+
+/// `text` in the characters that the wire takes in names and ids; never empty, always ASCII.
+pub(crate) fn wire_name(text: &str) -> String {
+    let name: String = text
+        .chars()
+        .map(|c| if c.is_ascii_alphanumeric() || matches!(c, '_' | '-') { c } else { '_' })
+        .collect();
+    if name.is_empty() { "_".into() } else { name }
+}
+
+/// Arguments as the wire wants them: an object. What the model wrote that is none is shown to it as text.
+pub(crate) fn arguments(arguments: &Json) -> Json {
+    if arguments.get().starts_with('{') && depth(arguments.get()) <= MAX_DEPTH {
+        return sendable(arguments);
+    }
+    let text = match serde_json::from_str::<String>(arguments.get()) {
+        Ok(text) => text,
+        Err(_) => arguments.get().to_owned(),
+    };
+    Json::from(serde_json::json!({ "INVALID_JSON": text }))
+}
+
+/// `json` without halves of surrogate pairs, which servers refuse.
+pub(crate) fn sendable(json: &Json) -> Json {
+    match without_lone_surrogates(json.get()) {
+        Cow::Borrowed(_) => json.clone(),
+        Cow::Owned(text) => Json::parse(&text).unwrap_or_else(|_| json.clone()),
+    }
+}
+
+/// How deep the arrays and objects of a JSON text nest.
+fn depth(json: &str) -> usize {
+    let (mut depth, mut deepest) = (0_usize, 0);
+    let (mut in_string, mut escaped) = (false, false);
+    for byte in json.bytes() {
+        if in_string {
+            in_string = escaped || byte != b'"';
+            escaped = !escaped && byte == b'\\';
+            continue;
+        }
+        match byte {
+            b'"' => in_string = true,
+            b'{' | b'[' => {
+                depth += 1;
+                deepest = deepest.max(depth);
+            }
+            b'}' | b']' => depth = depth.saturating_sub(1),
+            _ => {}
+        }
+    }
+    deepest
+}
+
+/// The bytes of a body.
+pub(crate) fn to_bytes(body: &impl Serialize) -> Result<Bytes, ModelError> {
+    serde_json::to_vec(body)
+        .map(Bytes::from)
+        .map_err(|error| invalid(format!("The conversation has no form on this wire: {error}.")))
+}
+
+/// A conversation without messages.
+pub(crate) fn nothing_to_send() -> ModelError {
+    invalid("There is nothing to send: the conversation is empty.")
+}
+
+fn invalid(message: impl Into<String>) -> ModelError {
+    ModelError::new(ModelErrorKind::InvalidRequest, message)
+}

@@ -1,0 +1,47 @@
+//! Both wires, for tests that hold for each.
+
+use std::sync::Arc;
+
+use quipu_protocol::{Model, ModelError, UnixMs};
+use quipu_providers::{
+    AnthropicMessages, CallOptions, Credential, Decode, OpenAiCompletions, Provider, anthropic, openai,
+};
+pub(crate) use quipu_testkit::Wire;
+
+pub(crate) const WIRES: [Wire; 2] = [Wire::Messages, Wire::Completions];
+
+pub(crate) fn api(wire: Wire) -> &'static str {
+    match wire {
+        Wire::Messages => anthropic::API,
+        Wire::Completions => openai::API,
+    }
+}
+
+/// The path of a request below the host.
+pub(crate) fn path(wire: Wire) -> &'static str {
+    match wire {
+        Wire::Messages => "/v1/messages",
+        Wire::Completions => "/v1/chat/completions",
+    }
+}
+
+/// Something that calls `model` on its wire.
+pub(crate) fn provider(
+    model: &Model,
+    credential: Option<&Credential>,
+    headers: &[(String, String)],
+    options: CallOptions,
+) -> Result<Arc<dyn Provider>, ModelError> {
+    Ok(match model.api.as_str() {
+        anthropic::API => Arc::new(AnthropicMessages::new(model, credential, headers, options)?),
+        openai::API => Arc::new(OpenAiCompletions::new(model, credential, headers, options)?),
+        other => panic!("no such wire: {other}"),
+    })
+}
+
+pub(crate) fn decoder(wire: Wire, model: Arc<Model>, timestamp: UnixMs) -> Box<dyn Decode> {
+    match wire {
+        Wire::Messages => anthropic::decoder(model, timestamp),
+        Wire::Completions => openai::decoder(model, timestamp),
+    }
+}
