@@ -60,6 +60,8 @@ impl From<quipu::OpenError> for Failure {
         let exit = match &error {
             quipu::OpenError::Store(_) | quipu::OpenError::Broken { .. } => Exit::Store,
             quipu::OpenError::NoSuchSession(_)
+            | quipu::OpenError::NoSuchNode(_)
+            | quipu::OpenError::Incomplete { .. }
             | quipu::OpenError::BadId(_)
             | quipu::OpenError::Exists(_)
             | quipu::OpenError::BadTool(_) => Exit::Usage,

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use quipu_dag::Blob;
-use quipu_protocol::{Entry, Epoch, Model, SessionId, SessionStart, Thinking, Trouble};
+use quipu_protocol::{Entry, Epoch, Model, NodeId, SessionId, SessionStart, Thinking, Trouble};
 use quipu_providers::Provider;
 use quipu_seal::Sealer;
 use quipu_store::{RefName, SessionQuery, SessionRow, Store, StoreError};
@@ -39,6 +39,22 @@ pub enum OpenError {
     /// Two tools have the same name, or one has none that a model could call.
     #[error("`{0}` cannot name a tool, or two tools have it")]
     BadTool(String),
+    /// There is no such node.
+    #[error("there is no node {0} in the store")]
+    NoSuchNode(NodeId),
+    /// Tool calls of the last answer have no result at this node.
+    #[error(
+        "nothing can go on from node {}: results are missing there ({}); choose the node of an answer, or the last \
+         result behind it",
+        node.short(),
+        calls.join(", ")
+    )]
+    Incomplete {
+        /// The node.
+        node: NodeId,
+        /// The tools that were called.
+        calls: Vec<String>,
+    },
     /// A lineage could not be read.
     #[error("session `{session}` could not be read: {why}")]
     Broken {
@@ -191,26 +207,13 @@ impl Engine {
     /// # Errors
     /// `BadId`, `Exists`, `BadTool`, `Store`.
     pub async fn create(&self, options: SessionOptions) -> Result<Session, OpenError> {
-        let id = options.id.clone().unwrap_or_else(|| fresh_id().into());
-        if !is_session_id(id.as_str()) {
-            return Err(OpenError::BadId(id.to_string()));
-        }
-        if options.id.is_some() && self.store.head(&RefName::session(&id)).await?.is_some() {
-            return Err(OpenError::Exists(id));
-        }
+        let id = self.fresh_session(&options).await?;
         let toolbox = self.toolbox(&options)?;
         let (epoch, system) = self.epoch(&options, &toolbox, None);
-        let start = SessionStart {
-            session: id.clone(),
-            cwd: options.cwd.to_string_lossy().into_owned(),
-            agent: crate::AGENT.into(),
-            parent_session: None,
-            epoch: epoch.clone(),
-        };
         let past = Past::default();
         let lease = Arc::new(Lease::new(self.store.clone()));
         lease.take(&RefName::session(&id)).await?;
-        let first = vec![Draft::new(Entry::Session(start))];
+        let first = vec![start_of(&id, &options, None, &epoch)];
         Ok(self.spawn(options, id, past, first, toolbox, epoch, system, lease))
     }
 
@@ -265,19 +268,51 @@ impl Engine {
             past.has_ref = false;
             past.steering.clear();
             past.follow_up.clear();
-            first.push(Draft::new(Entry::Session(SessionStart {
-                session: session.clone(),
-                cwd: options.cwd.to_string_lossy().into_owned(),
-                agent: crate::AGENT.into(),
-                parent_session: Some(id.clone()),
-                epoch: epoch.clone(),
-            })));
+            first.push(start_of(&session, &options, Some(id.clone()), &epoch));
             troubles.push(Trouble::Branched { session: session.clone() });
         } else if epoch != past.epoch {
             first.push(Draft::new(Entry::Epoch(epoch.clone())));
         }
         let session = self.spawn(options, session, past, first, toolbox, epoch, system, lease);
         Ok(Opened { session, troubles })
+    }
+
+    /// A new session that goes on from any node of the graph, also one in the middle of another session, which
+    /// stays as it is. Its own first node is a child of `at` and is written with its first message; before it
+    /// stands the conversation up to `at`. Options that leave the system prompt open keep that of `at`. Files are
+    /// not touched: they are as they are now.
+    ///
+    /// # Errors
+    /// `NoSuchNode`; `Incomplete` where calls wait for results; `BadId`, `Exists`, `BadTool`, `Broken`, `Store`.
+    pub async fn fork(&self, at: NodeId, options: SessionOptions) -> Result<Session, OpenError> {
+        let id = self.fresh_session(&options).await?;
+        let toolbox = self.toolbox(&options)?;
+        if self.store.nodes(&[at]).await?.into_iter().flatten().next().is_none() {
+            return Err(OpenError::NoSuchNode(at));
+        }
+        let mut past = read_past(&*self.store, &id, at).await?;
+        past.has_ref = false;
+        let calls = past.unanswered();
+        if !calls.is_empty() {
+            return Err(OpenError::Incomplete { node: at, calls });
+        }
+        let (epoch, system) = self.epoch(&options, &toolbox, Some(&past));
+        let first = vec![start_of(&id, &options, past.session.clone(), &epoch)];
+        let lease = Arc::new(Lease::new(self.store.clone()));
+        lease.take(&RefName::session(&id)).await?;
+        Ok(self.spawn(options, id, past, first, toolbox, epoch, system, lease))
+    }
+
+    /// The id of a session that is to be made.
+    async fn fresh_session(&self, options: &SessionOptions) -> Result<SessionId, OpenError> {
+        let id = options.id.clone().unwrap_or_else(|| fresh_id().into());
+        if !is_session_id(id.as_str()) {
+            return Err(OpenError::BadId(id.to_string()));
+        }
+        if options.id.is_some() && self.store.head(&RefName::session(&id)).await?.is_some() {
+            return Err(OpenError::Exists(id));
+        }
+        Ok(id)
     }
 
     /// The newest session of a directory.
@@ -388,6 +423,17 @@ impl Engine {
     }
 }
 
+/// The first node of a session.
+fn start_of(id: &SessionId, options: &SessionOptions, parent: Option<SessionId>, epoch: &Epoch) -> Draft {
+    Draft::new(Entry::Session(SessionStart {
+        session: id.clone(),
+        cwd: options.cwd.to_string_lossy().into_owned(),
+        agent: crate::AGENT.into(),
+        parent_session: parent,
+        epoch: epoch.clone(),
+    }))
+}
+
 /// Whether a text can name a session.
 fn is_session_id(text: &str) -> bool {
     let edge = |b: Option<&u8>| b.is_some_and(u8::is_ascii_alphanumeric);
@@ -414,6 +460,14 @@ fn system_text(blob: &Blob) -> String {
 pub async fn last_epoch(store: &dyn Store, row: &SessionRow) -> Result<Option<Epoch>, OpenError> {
     let Some(head) = row.head else { return Ok(None) };
     Ok(Some(read_past(store, &row.id, head).await?.epoch))
+}
+
+/// The epoch that a node stands in.
+///
+/// # Errors
+/// What the store says.
+pub async fn epoch_at(store: &dyn Store, node: NodeId) -> Result<Epoch, OpenError> {
+    Ok(read_past(store, &node.short().into(), node).await?.epoch)
 }
 
 /// The key that makes the ids of sealed secrets: read from `path`, or made and kept there (0600). Where nothing

@@ -23,7 +23,7 @@ mod toolbox;
 
 pub use clock::{Clock, SystemClock};
 pub use context::{Rules, SYSTEM_PROMPT, find_rules, system_prompt};
-pub use engine::{Engine, OpenError, Opened, SessionOptions, last_epoch, seal_key};
+pub use engine::{Engine, OpenError, Opened, SessionOptions, epoch_at, last_epoch, seal_key};
 pub use machine::{Limits, Refused};
 pub use policy::{AllowAll, Decision, Policy, Proposal};
 pub use script::{Script, ScriptStep};

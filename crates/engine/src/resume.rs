@@ -21,6 +21,8 @@ pub(crate) struct Past {
     pub(crate) has_ref: bool,
     /// The conversation so far.
     pub(crate) messages: Vec<Arc<Message>>,
+    /// The session of the node that it was read from.
+    pub(crate) session: Option<SessionId>,
     pub(crate) epoch: Epoch,
     pub(crate) system: Option<Blob>,
     pub(crate) last_time: UnixMs,
@@ -40,7 +42,10 @@ pub(crate) async fn read_past(store: &dyn Store, id: &SessionId, head: NodeId) -
     let mut past = Past { head: Some(head), has_ref: true, last_time, ..Past::default() };
     for Decoded { entry, step } in decoded {
         match &entry {
-            Entry::Session(start) => past.epoch = start.epoch.clone(),
+            Entry::Session(start) => {
+                past.session = Some(start.session.clone());
+                past.epoch = start.epoch.clone();
+            }
             Entry::Epoch(epoch) => past.epoch = epoch.clone(),
             Entry::Message(Message::Assistant(answer)) => {
                 past.open_calls = match answer.stop_reason {
@@ -75,6 +80,13 @@ pub(crate) async fn read_past(store: &dyn Store, id: &SessionId, head: NodeId) -
         }
     }
     Ok(past)
+}
+
+impl Past {
+    /// The calls of the last answer that nothing answers on this lineage.
+    pub(crate) fn unanswered(&self) -> Vec<String> {
+        self.open_calls.iter().map(|(_, call)| call.name.clone()).collect()
+    }
 }
 
 /// Takes the queues over and turns steps that a dead process left into nodes: kept results as they are, the rest

@@ -7,6 +7,8 @@ mod abort;
 #[cfg(test)]
 mod crash;
 #[cfg(test)]
+mod fork;
+#[cfg(test)]
 mod loop_;
 #[cfg(test)]
 mod parallel;
