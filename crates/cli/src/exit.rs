@@ -70,6 +70,12 @@ impl From<quipu::OpenError> for Failure {
     }
 }
 
+impl From<quipu::RecordingError> for Failure {
+    fn from(error: quipu::RecordingError) -> Self {
+        Self::usage(error)
+    }
+}
+
 impl From<std::io::Error> for Failure {
     fn from(error: std::io::Error) -> Self {
         if error.kind() == std::io::ErrorKind::BrokenPipe {

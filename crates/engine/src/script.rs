@@ -82,13 +82,7 @@ impl Script {
 
 impl Provider for Script {
     fn encode(&self, request: &ModelRequest) -> Result<Bytes, ModelError> {
-        let body = serde_json::json!({
-            "model": request.model.id,
-            "system": &*request.system,
-            "tools": &*request.tools,
-            "messages": request.messages.iter().map(|message| &**message).collect::<Vec<_>>(),
-        });
-        Ok(body.to_string().into())
+        Ok(plain_body(request))
     }
 
     fn is_local(&self) -> bool {
@@ -125,12 +119,29 @@ impl Provider for Script {
     }
 }
 
-async fn stream(
+/// A request in our own words, for models without a wire.
+pub(crate) fn plain_body(request: &ModelRequest) -> Bytes {
+    let body = serde_json::json!({
+        "model": request.model.id,
+        "system": &*request.system,
+        "tools": &*request.tools,
+        "messages": request.messages.iter().map(|message| &**message).collect::<Vec<_>>(),
+    });
+    body.to_string().into()
+}
+
+/// Says a whole message as if it came in pieces.
+pub(crate) async fn stream(
     call: &Call,
     message: &AssistantMessage,
 ) -> Result<(), tokio::sync::mpsc::error::SendError<CallEvent>> {
-    let started =
-        AssistantMessage { content: Vec::new(), stop_reason: StopReason::Pending, ..message.clone() };
+    let started = AssistantMessage {
+        content: Vec::new(),
+        usage: Usage::default(),
+        stop_reason: StopReason::Pending,
+        error_message: None,
+        ..message.clone()
+    };
     call.events.send(CallEvent::Started(Box::new(started))).await?;
     for (index, block) in message.content.iter().enumerate() {
         let deltas = match block {
@@ -144,7 +155,12 @@ async fn stream(
                 Delta::ToolCallArguments { index, json: tool.arguments.to_string() },
                 Delta::ToolCallEnded { index },
             ],
-            Content::Thinking(_) | Content::Image(_) | Content::Other(_) => Vec::new(),
+            Content::Thinking(thinking) => vec![
+                Delta::ThinkingStarted { index },
+                Delta::Thinking { index, text: thinking.thinking.clone() },
+                Delta::ThinkingEnded { index },
+            ],
+            Content::Image(_) | Content::Other(_) => Vec::new(),
         };
         for delta in deltas {
             call.events.send(CallEvent::Delta(delta)).await?;
@@ -167,7 +183,7 @@ fn last_results(request: &ModelRequest) -> Vec<&ToolResultMessage> {
     results
 }
 
-fn blank(request: &ModelRequest) -> AssistantMessage {
+pub(crate) fn blank(request: &ModelRequest) -> AssistantMessage {
     AssistantMessage {
         content: Vec::new(),
         api: request.model.api.clone(),

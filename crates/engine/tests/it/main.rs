@@ -15,6 +15,8 @@ mod parallel;
 #[cfg(test)]
 mod pressure;
 #[cfg(test)]
+mod record;
+#[cfg(test)]
 mod resume;
 #[cfg(test)]
 mod sealing;
