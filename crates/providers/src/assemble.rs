@@ -170,7 +170,7 @@ impl Assembler {
     pub(crate) fn start_tool_call(
         &mut self,
         wire: u64,
-        id: CallId,
+        id: &CallId,
         name: String,
         out: &mut Vec<CallEvent>,
     ) -> Result<(), ModelError> {
@@ -181,7 +181,7 @@ impl Assembler {
             ));
         }
         self.grow(id.as_str().len() + name.len())?;
-        let id = self.unique(&id);
+        let id = self.unique(id);
         let index = self.add(wire, Kind::ToolCall { id: id.clone(), name: name.clone() })?;
         out.push(CallEvent::Delta(Delta::ToolCallStarted { index, id, name }));
         Ok(())

@@ -90,7 +90,7 @@ impl Settings {
     }
 
     fn provider_named(&self, wanted: &str) -> Result<&str, FindError> {
-        let ids = self.providers();
+        let ids: Vec<_> = self.providers().into_iter().chain(self.local_ids()).collect();
         ids.iter().copied().find(|id| id.eq_ignore_ascii_case(wanted)).ok_or_else(|| {
             FindError::UnknownProvider {
                 provider: wanted.into(),
@@ -162,11 +162,14 @@ impl Settings {
 
     /// A model that the provider may have, like its default.
     fn made_up(&self, provider: &str, id: &str) -> Option<Arc<Model>> {
+        let id = Some(id.trim()).filter(|id| !id.is_empty())?;
+        if let Some(place) = self.place(provider) {
+            return Some(Arc::new(crate::local::model(place, id)));
+        }
         let models = self.models_of(provider);
         let default = crate::catalogue::provider(provider).and_then(|row| row.default.as_deref());
         let like = models.iter().find(|model| Some(model.id.as_str()) == default).or(models.first())?;
-        let id = id.trim();
-        (!id.is_empty()).then(|| Arc::new(Model { id: id.into(), name: id.into(), ..Model::clone(like) }))
+        Some(Arc::new(Model { id: id.into(), name: id.into(), ..Model::clone(like) }))
     }
 
     fn similar(&self, provider: Option<&str>, pattern: &str) -> Vec<String> {

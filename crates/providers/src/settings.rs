@@ -3,17 +3,18 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use quipu_protocol::{Json, Model, ModelError, ModelErrorKind};
 use serde_json::Value;
 
 use crate::catalogue;
 use crate::credential::{AuthEntries, AuthEntry, AuthFile, Credential, CredentialKind};
+use crate::local::{self, Place};
 use crate::models_file::{self, ProviderConfig};
 use crate::values::{self, ValueError, Vars};
 use crate::{AnthropicMessages, OpenAiCompletions, anthropic, openai};
-use crate::{CallOptions, Provider, net, settings_file};
+use crate::{CallOptions, LocalServer, Provider, net, settings_file};
 
 /// Secrets shorter than this are not given to [`Settings::secrets`]: replacing them would tear ordinary text.
 const MIN_SECRET: usize = 8;
@@ -32,6 +33,10 @@ impl std::fmt::Display for Warning {
 pub struct Settings {
     home: PathBuf,
     options: CallOptions,
+    /// Where servers on this machine are looked for.
+    places: Vec<Place>,
+    /// Those that were found, once they were looked for.
+    local: OnceLock<Vec<LocalServer>>,
     vars: Vars,
     auth: BTreeMap<String, AuthEntry>,
     configs: BTreeMap<String, ProviderConfig>,
@@ -68,7 +73,7 @@ impl Settings {
             warnings.push(Warning(format!("{path}: the entry {provider:?} is not used: {problem}.")));
         }
         let configs = models_file::read(&home.join("models.json"), &mut warnings);
-        let options = settings_file::read(&home.join("settings.json"), &mut warnings);
+        let file = settings_file::read(&home.join("settings.json"), &mut warnings);
         let mut names: BTreeSet<String> = BTreeSet::new();
         for (_, row) in catalogue::providers() {
             names.extend(row.env.iter().map(|env| env.name.clone()));
@@ -83,7 +88,9 @@ impl Settings {
             .collect();
         let settings = Self {
             home: home.to_path_buf(),
-            options,
+            options: file.options,
+            places: file.local,
+            local: OnceLock::new(),
             vars,
             auth: auth.known,
             configs,
@@ -108,14 +115,61 @@ impl Settings {
         known.chain(own).collect()
     }
 
-    /// All models, by provider.
+    /// All models, by provider; at the end those of [`Settings::local_servers`].
     pub fn models(&self) -> Vec<Arc<Model>> {
-        self.providers().into_iter().flat_map(|provider| self.models_of(provider)).cloned().collect()
+        let known = self.providers().into_iter().flat_map(|provider| self.models_of(provider));
+        known.chain(self.local_servers().iter().flat_map(|server| &server.models)).cloned().collect()
     }
 
-    /// The models of one provider; empty when it is not known.
+    /// The models of one provider; empty when it is not known. A provider on this machine that nobody has set up is
+    /// asked for them, which may block for a second.
     pub fn models_of(&self, provider: &str) -> &[Arc<Model>] {
-        self.configured.get(provider).map_or_else(|| catalogue::models(provider), Vec::as_slice)
+        match self.configured.get(provider) {
+            Some(models) => models,
+            None if self.place(provider).is_some() => {
+                let found = self.found_local().iter().find(|server| server.id == provider);
+                found.map_or(&[], |server| server.models.as_slice())
+            }
+            None => catalogue::models(provider),
+        }
+    }
+
+    /// Model servers that listen on this machine where such usually do, when no other model can be used; else none,
+    /// and nobody is asked. The first call may block for a second.
+    pub fn local_servers(&self) -> &[LocalServer] {
+        if self.default_model().is_some() { &[] } else { self.found_local() }
+    }
+
+    /// What could be used on this machine though no credential is known, for people.
+    pub fn local_offer(&self) -> Option<String> {
+        let offers = self.local_servers().iter().filter_map(|server| {
+            let (first, more) = server.models.split_first()?;
+            let more = if more.is_empty() { String::new() } else { format!(" and {} more", more.len()) };
+            Some(format!(
+                "{} listens on {} with {}{more}: --model {}/{}",
+                server.name, server.address, first.id, server.id, first.id
+            ))
+        });
+        let offers: Vec<_> = offers.collect();
+        (!offers.is_empty()).then(|| format!("{}.", offers.join("; ")))
+    }
+
+    fn found_local(&self) -> &[LocalServer] {
+        self.local.get_or_init(|| {
+            let free = self.places.iter().filter(|place| self.place(&place.id).is_some());
+            local::find(&free.cloned().collect::<Vec<_>>())
+        })
+    }
+
+    /// Where the provider would listen on this machine, when nobody has set it up.
+    pub(crate) fn place(&self, provider: &str) -> Option<&Place> {
+        let is_set_up = self.configured.contains_key(provider) || catalogue::provider(provider).is_some();
+        self.places.iter().find(|place| place.id == provider).filter(|_| !is_set_up)
+    }
+
+    /// Ids of the providers on this machine that may be asked for, set up or not.
+    pub(crate) fn local_ids(&self) -> impl Iterator<Item = &str> {
+        self.places.iter().map(|place| place.id.as_str()).filter(|id| self.place(id).is_some())
     }
 
     /// The model to use when the user names none: the default of the first provider that has a credential and
@@ -167,8 +221,11 @@ impl Settings {
     fn look_up(&self, provider: &str) -> Result<Option<Credential>, String> {
         let config = self.configs.get(provider);
         let bearer = config.is_some_and(|config| config.auth_header);
-        let credential = |secret: String, kind: CredentialKind, source: &str| {
-            self.learn(provider, &secret);
+        // `raw` is what is written in the file; `$` for what is not.
+        let credential = |raw: &str, secret: String, kind: CredentialKind, source: &str| {
+            if !self.is_placeholder(provider, raw) {
+                self.learn(provider, &secret);
+            }
             let kind = if bearer { CredentialKind::Bearer } else { kind };
             Ok(Some(Credential { secret, kind, source: source.into() }))
         };
@@ -183,27 +240,27 @@ impl Settings {
                 };
                 drop(printed);
                 let value = value.map_err(|error| format!("auth.json: {error}"))?;
-                return credential(value, CredentialKind::ApiKey, "auth.json");
+                return credential(key, value, CredentialKind::ApiKey, "auth.json");
             }
             Some(AuthEntry::Oauth { access, expires, .. }) => {
                 if expires.is_some_and(|at| at <= crate::call::now()) {
                     return Err("auth.json: the access token has expired; log in again".into());
                 }
-                return credential(access.clone(), CredentialKind::Bearer, "auth.json");
+                return credential("$", access.clone(), CredentialKind::Bearer, "auth.json");
             }
             Some(AuthEntry::ApiKey { key: None, .. }) | None => {}
         }
         for env in catalogue::provider(provider).into_iter().flat_map(|row| &row.env) {
             if let Some(Some(value)) = self.vars.get(&env.name) {
                 let kind = if env.bearer { CredentialKind::Bearer } else { CredentialKind::ApiKey };
-                return credential(value.trim().to_owned(), kind, &env.name);
+                return credential("$", value.trim().to_owned(), kind, &env.name);
             }
         }
         match config.and_then(|config| config.api_key.as_deref()).filter(|key| !key.is_empty()) {
             Some(key) => {
                 let value =
                     values::resolve(key, &self.vars).map_err(|error| format!("models.json: {error}"))?;
-                credential(value, CredentialKind::ApiKey, "models.json")
+                credential(key, value, CredentialKind::ApiKey, "models.json")
             }
             None => Ok(None),
         }
@@ -273,6 +330,9 @@ impl Settings {
         if catalogue::provider(provider).is_none() {
             message.push_str(" `apiKey` in models.json works too.");
         }
+        if let Some(offer) = self.local_offer() {
+            message = format!("{message} {offer}");
+        }
         ModelError::new(ModelErrorKind::NoCredential, message)
     }
 
@@ -329,6 +389,17 @@ impl Settings {
         vars
     }
 
+    /// Whether a key that is written out is one in name only: servers on this machine want some word, which may be
+    /// any and occurs elsewhere. To seal it would tear ordinary text.
+    fn is_placeholder(&self, provider: &str, key: &str) -> bool {
+        const LONGEST: usize = 24;
+        let wordlike =
+            key.len() <= LONGEST && !key.contains(|c: char| c.is_ascii_digit() || "$!".contains(c));
+        let place = || self.place(provider).is_some();
+        let own = || self.configured.get(provider).is_some_and(|all| all.iter().all(|model| is_local(model)));
+        wordlike && (place() || own())
+    }
+
     fn learn(&self, provider: &str, secret: &str) {
         let mut learned = self.learned.lock().unwrap_or_else(PoisonError::into_inner);
         learned.insert((provider.to_owned(), secret.to_owned()));
@@ -353,6 +424,7 @@ impl Settings {
         };
         for (provider, entry) in &self.auth {
             match entry {
+                AuthEntry::ApiKey { key: Some(key), .. } if self.is_placeholder(provider, key) => {}
                 AuthEntry::ApiKey { key: Some(key), env } => {
                     plain(key, &self.vars_with(env)).iter().for_each(|key| add(provider, key));
                 }
@@ -364,7 +436,8 @@ impl Settings {
             }
         }
         for (provider, config) in &self.configs {
-            let key = config.api_key.as_deref().and_then(|key| plain(key, &self.vars));
+            let key = config.api_key.as_deref().filter(|key| !self.is_placeholder(provider, key));
+            let key = key.and_then(|key| plain(key, &self.vars));
             key.iter().for_each(|key| add(provider, key));
             for (name, raw) in config.all_headers() {
                 if let Some(value) = plain(raw, &self.vars) {

@@ -7,22 +7,66 @@ use std::time::Duration;
 
 use serde_json::Value;
 
-use crate::CallOptions;
+use crate::local::{self, Place};
 use crate::settings::Warning;
+use crate::{CallOptions, net};
 
 /// Bytes of `settings.json` at most.
 const MAX_BYTES: u64 = 1 << 20;
 /// A silence that no call outlives: how a limit is turned off.
 const UNLIMITED: Duration = Duration::from_secs(365 * 24 * 3600);
 
-/// The patience of calls that the file asks for. A file that is not there asks for nothing; what is wrong is
-/// warned of and left at its default.
-pub(crate) fn read(path: &Path, warnings: &mut Vec<Warning>) -> CallOptions {
-    let mut options = CallOptions::default();
+/// What the file says, or the defaults.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct FileSettings {
+    /// The patience of calls.
+    pub(crate) options: CallOptions,
+    /// Where model servers on this machine are looked for.
+    pub(crate) local: Vec<Place>,
+}
+
+/// What the file asks for. A file that is not there asks for nothing; what is wrong is warned of and left at its
+/// default.
+pub(crate) fn read(path: &Path, warnings: &mut Vec<Warning>) -> FileSettings {
+    let mut local = local::places().to_vec();
+    let Some(parsed) = parse(path, warnings) else {
+        return FileSettings { options: CallOptions::default(), local };
+    };
+    let mut warn = |problem: String| warnings.push(Warning(format!("{}: {problem}", path.display())));
+    match parsed.get("localServers") {
+        None | Some(Value::Null) => {}
+        Some(Value::Bool(false)) => local.clear(),
+        Some(Value::Object(servers)) => {
+            for (id, url) in servers {
+                local.retain(|place| place.id != *id || url.is_string());
+                let is_here = |url: &str| {
+                    let host = reqwest::Url::parse(url).ok();
+                    host.is_some_and(|url| net::is_loopback(url.host_str().unwrap_or_default()))
+                };
+                match (url, local.iter_mut().find(|place| place.id == *id)) {
+                    (Value::Null | Value::Bool(false), _) => {}
+                    (Value::String(url), _) if !is_here(url) => warn(format!(
+                        "localServers.{id} must be the URL of a server on this machine, such as \
+                         \"http://127.0.0.1:8000/v1\"; put others into models.json."
+                    )),
+                    (Value::String(url), Some(place)) => place.url.clone_from(url),
+                    (Value::String(url), None) => {
+                        local.push(Place { id: id.clone(), name: id.clone(), url: url.clone() });
+                    }
+                    (_, _) => warn(format!("localServers.{id} must be a URL, or null for none.")),
+                }
+            }
+        }
+        Some(_) => warn("localServers must be an object of URLs, or false; its default is used.".into()),
+    }
+    FileSettings { options: options(&parsed, warn), local }
+}
+
+fn parse(path: &Path, warnings: &mut Vec<Warning>) -> Option<Value> {
     let name = path.display();
     let mut warn = |problem: String| warnings.push(Warning(format!("{name}: {problem}")));
     let file = match std::fs::metadata(path) {
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return options,
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return None,
         Err(error) => Err(error),
         Ok(metadata) if !metadata.is_file() => Err(std::io::Error::other("it is not a regular file")),
         Ok(metadata) if metadata.len() > MAX_BYTES => Err(std::io::Error::other("it is larger than 1 MiB")),
@@ -31,16 +75,20 @@ pub(crate) fn read(path: &Path, warnings: &mut Vec<Warning>) -> CallOptions {
     let mut text = String::new();
     if let Err(error) = file.and_then(|file| file.take(MAX_BYTES).read_to_string(&mut text)) {
         warn(format!("it cannot be read ({error}); the defaults are used."));
-        return options;
+        return None;
     }
-    let parsed: Value = match serde_json::from_str(text.trim_start_matches('\u{feff}')) {
-        Ok(parsed) => parsed,
+    match serde_json::from_str(text.trim_start_matches('\u{feff}')) {
+        Ok(parsed) => Some(parsed),
         Err(error) => {
             let place = format!("line {}, column {}", error.line(), error.column());
             warn(format!("it is not JSON ({place}); the defaults are used."));
-            return options;
+            None
         }
-    };
+    }
+}
+
+fn options(parsed: &Value, mut warn: impl FnMut(String)) -> CallOptions {
+    let mut options = CallOptions::default();
     let mut number = |pointer: &str| match parsed.pointer(pointer) {
         None | Some(Value::Null) => None,
         Some(value) => {
@@ -83,7 +131,7 @@ mod tests {
         let path = dir.path().join("settings.json");
         std::fs::write(&path, text).unwrap();
         let mut warnings = Vec::new();
-        assert_eq!(&read(&path, &mut warnings), expect, "{text}");
+        assert_eq!(&read(&path, &mut warnings).options, expect, "{text}");
         let told = warnings.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n");
         assert_eq!(complaint.is_empty(), told.is_empty(), "{told}");
         assert!(told.contains(complaint) && (told.is_empty() || told.contains("settings.json")), "{told}");
@@ -116,5 +164,27 @@ mod tests {
         check(r#"{"retry":{"enabled":"no"}}"#, &default(), "retry.enabled");
         check("{", &default(), "not JSON");
         check("[]", &default(), "");
+    }
+
+    #[test]
+    fn local_servers_are_looked_for_where_the_file_says() {
+        let urls = |text: &str| {
+            let dir = tempfile::tempdir().unwrap();
+            let path = dir.path().join("settings.json");
+            std::fs::write(&path, text).unwrap();
+            let mut warnings = Vec::new();
+            let places = read(&path, &mut warnings).local;
+            let places: Vec<_> = places.into_iter().map(|place| (place.id, place.url)).collect();
+            (places, warnings.len())
+        };
+        let usual = urls("{}").0;
+        assert_eq!(usual.len(), 3);
+        assert_eq!(urls(r#"{"localServers":false}"#), (vec![], 0));
+        assert_eq!(urls(r#"{"localServers":7}"#), (usual.clone(), 1));
+        let other = ("ollama".to_owned(), "http://localhost:1/v1".to_owned());
+        let mine = ("mine".to_owned(), "http://127.0.0.1:2".to_owned());
+        let text = r#"{"localServers":{"ollama":"http://localhost:1/v1","lmstudio":null,"mine":"http://127.0.0.1:2",
+            "far":"http://10.0.0.1/v1","odd":[]}}"#;
+        assert_eq!(urls(text), (vec![other, usual[1].clone(), mine], 2));
     }
 }

@@ -183,7 +183,7 @@ impl Stream {
             Some("tool_use") => {
                 let id =
                     string(part.id).filter(|id| !id.is_empty()).unwrap_or_else(|| format!("call_{wire}"));
-                self.answer.start_tool_call(wire, id.into(), string(part.name).unwrap_or_default(), out)?;
+                self.answer.start_tool_call(wire, &id.into(), string(part.name).unwrap_or_default(), out)?;
                 if let Some(input) = part.input.filter(|input| input.get() != "{}") {
                     self.whole_inputs.insert(wire, serde_json::Value::from(input.get()).to_string());
                 }

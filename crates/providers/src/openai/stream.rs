@@ -395,7 +395,7 @@ impl Stream {
             let waiting = std::mem::take(&mut call.waiting);
             let wire = wire(self.started);
             self.started += 1;
-            self.answer.start_tool_call(wire, id.into(), name, out)?;
+            self.answer.start_tool_call(wire, &id.into(), name, out)?;
             for piece in waiting {
                 self.answer.append(wire, Piece::Arguments, &piece, out)?;
             }

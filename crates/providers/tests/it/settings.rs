@@ -364,3 +364,71 @@ fn a_key_that_was_set_is_found() {
         check_credential(&home, &[], "anthropic", Some((key, CredentialKind::ApiKey, "auth.json")));
     }
 }
+
+/// A server on this machine that lists these models for every question.
+fn lists(ids: &[&str]) -> quipu_testkit::FakeServer {
+    let data: Vec<_> = ids.iter().map(|id| serde_json::json!({ "id": id, "object": "model" })).collect();
+    let list = serde_json::json!({ "object": "list", "data": data }).to_string();
+    quipu_testkit::FakeServer::start(
+        (0..4).map(|_| quipu_testkit::Reply::new(200, "application/json", list.clone())),
+    )
+}
+
+#[test]
+fn a_server_that_listens_is_offered_when_nothing_else_can_be_used() {
+    let server = lists(&["qwen3:8b", "other"]);
+    let url = format!("{}/v1", server.url());
+    let file = serde_json::json!({ "localServers": { "ollama": url, "llama.cpp": null, "lmstudio": null } });
+    let home = Home::new(&[("settings.json", &file.to_string())]);
+    let settings = home.settings(&[]);
+    let [found] = settings.local_servers() else { panic!("{:?}", settings.local_servers()) };
+    assert_eq!((found.name.as_str(), format!("http://{}/v1", found.address)), ("Ollama", url.clone()));
+    assert!(settings.models().iter().any(|model| model.id == "other" && settings.is_available(model)));
+    // It is named, and used when it is asked for.
+    let model = settings.find(None, "anthropic/claude-sonnet-5-5").unwrap().model;
+    let error = settings.provider_for(&model, None).map(drop).unwrap_err().to_string();
+    assert!(error.contains(&found.address) && error.contains("--model ollama/qwen3:8b"), "{error}");
+    assert_eq!(settings.default_model(), None);
+    for (provider, pattern) in [(None, "ollama/qwen3:8b"), (Some("Ollama"), "qwen3"), (None, "qwen3:8b")] {
+        let found = settings.find(provider, pattern).unwrap().model;
+        assert_eq!((found.provider.as_str(), found.id.as_str()), ("ollama", "qwen3:8b"), "{pattern}");
+        assert!(settings.provider_for(&found, None).unwrap().is_local());
+    }
+    assert_eq!(server.requests().len(), 1);
+
+    // With a key nobody is asked, unless by name.
+    let settings = home.settings(&[("ANTHROPIC_API_KEY", "k")]);
+    assert_eq!(settings.local_servers(), []);
+    assert!(!settings.models().iter().any(|model| model.provider == "ollama"));
+    assert_eq!(server.requests().len(), 1);
+    assert_eq!(settings.find(None, "ollama/other").unwrap().note, None);
+    assert_eq!(server.requests().len(), 2);
+    // One that has gone is called all the same, and the call says so.
+    drop(server);
+    let gone = home.settings(&[]).find(Some("ollama"), "qwen3:8b").unwrap();
+    assert_eq!((gone.model.base_url.as_str(), gone.note.is_some()), (url.as_str(), true));
+    assert!(home.settings(&[]).find(Some("lmstudio"), "x").is_err());
+}
+
+#[test]
+fn the_word_that_a_local_server_takes_for_a_key_is_no_secret() {
+    let models = |url: &str, key: &str| {
+        serde_json::json!({ "providers": { "here": {
+            "baseUrl": url, "api": "openai-completions", "apiKey": key, "models": [{ "id": "m" }],
+        } } })
+        .to_string()
+    };
+    let check = |url: &str, key: &str, secret: bool| {
+        let home = Home::new(&[("models.json", &models(url, key))]);
+        let settings = home.settings(&[("LOCAL", "from-a-variable")]);
+        assert!(settings.credential("here").is_some());
+        assert_eq!(settings.secrets().is_empty(), !secret, "{url} {key}");
+    };
+    let local = "http://127.0.0.1:1234/v1";
+    check(local, "lm-studio", false);
+    check(local, "sk-no-key-required", false);
+    check(local, "sk-0a1b2c3d4e5f", true);
+    check(local, "$LOCAL", true);
+    check(local, "!echo some-long-word", true);
+    check("https://example.com/v1", "not-needed", true);
+}
