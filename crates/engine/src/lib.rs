@@ -14,6 +14,7 @@ mod context;
 mod engine;
 mod machine;
 mod owner;
+mod permissions;
 mod places;
 mod policy;
 mod record;
@@ -29,6 +30,7 @@ pub use clock::{Clock, SystemClock};
 pub use context::{Rules, SYSTEM_PROMPT, find_rules, system_prompt};
 pub use engine::{Engine, OpenError, Opened, SessionOptions, epoch_at, last_epoch, seal_key};
 pub use machine::{Limits, Refused};
+pub use permissions::{Grant, PermissionMode, PermissionRules, Permissions};
 pub use places::Places;
 pub use policy::{AllowAll, Decision, Policy, Proposal};
 pub use record::Recorder;
@@ -43,6 +45,7 @@ pub use quipu_providers::{Call, CallEnd, CallEvent, Provider};
 pub use quipu_seal::Sealer;
 pub use quipu_store as store;
 pub use quipu_tools::{Invocation, Tool, ToolContext, ToolOutput, Touches, builtin};
+pub use quipu_workspace::{Access, Sandbox, SandboxSupport};
 
 /// How our nodes name their writer.
 pub const AGENT: &str = "quipu";

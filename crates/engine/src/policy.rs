@@ -1,8 +1,11 @@
 //! Who may run what: asked once for each call, after validation and before it runs.
 
 use std::path::Path;
+use std::sync::Arc;
 
 use quipu_protocol::{Json, ToolCall};
+use quipu_tools::Touches;
+use quipu_workspace::{Access, Sandbox};
 
 /// What a policy says of a call.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -30,6 +33,8 @@ pub struct Proposal<'a> {
     pub call: &'a ToolCall,
     /// The directory of the session.
     pub cwd: &'a Path,
+    /// What it would touch, as the tool says. Paths are true ones: links are resolved.
+    pub touches: &'a Touches,
 }
 
 impl Proposal<'_> {
@@ -59,6 +64,17 @@ impl Proposal<'_> {
 pub trait Policy: Send + Sync + 'static {
     /// Decides. Must not block: to wait for a person, say [`Decision::Ask`].
     fn decide(&self, proposal: &Proposal<'_>) -> Decision;
+
+    /// Which files tools may open; asked for before each call. What [`decide`](Self::decide) let pass beyond these
+    /// bounds is allowed for that call, by its exact path. Everywhere by default.
+    fn access(&self) -> Access {
+        Access::default()
+    }
+
+    /// What confines the commands that tools start. Nothing by default.
+    fn sandbox(&self) -> Option<Arc<Sandbox>> {
+        None
+    }
 }
 
 /// Allows every call.

@@ -3,13 +3,14 @@
 use std::collections::HashMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::PathBuf;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use futures_util::FutureExt as _;
 use quipu_protocol::{Content, Json, RunId, ToolCall, ToolResultMessage, ToolSpec};
 use quipu_seal::Sealer;
 use quipu_tools::{Invocation, Tool, ToolContext, ToolOutput, Touches};
+use quipu_workspace::{Access, Reach, Want};
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
@@ -44,6 +45,8 @@ pub(crate) struct Toolbox {
     pub(crate) spill_dir: PathBuf,
     pub(crate) env: Arc<[(String, Option<String>)]>,
     pub(crate) sees_images: bool,
+    /// What the calls of the current batch may open beyond the policy's bounds, once they are approved.
+    beyond: Mutex<HashMap<String, Vec<PathBuf>>>,
 }
 
 impl Toolbox {
@@ -51,14 +54,30 @@ impl Toolbox {
         let specs = tools.iter().map(|tool| tool.spec().clone()).collect();
         let tools = tools.into_iter().map(|tool| (tool.spec().name.clone(), tool)).collect();
         let ToolboxParts { policy, sealer, clock, cwd, spill_dir, env, sees_images } = parts;
-        Self { tools, specs, policy, sealer, clock, cwd, spill_dir, env, sees_images }
+        Self {
+            tools,
+            specs,
+            policy,
+            sealer,
+            clock,
+            cwd,
+            spill_dir,
+            env,
+            sees_images,
+            beyond: Mutex::default(),
+        }
     }
 
     pub(crate) fn specs(&self) -> Arc<[ToolSpec]> {
         self.specs.clone()
     }
 
-    fn context(&self, cancel: CancellationToken, progress: Arc<dyn Fn(&str) + Send + Sync>) -> ToolContext {
+    fn context(
+        &self,
+        cancel: CancellationToken,
+        progress: Arc<dyn Fn(&str) + Send + Sync>,
+        access: Access,
+    ) -> ToolContext {
         ToolContext {
             cwd: self.cwd.clone(),
             env: self.env.clone(),
@@ -66,12 +85,19 @@ impl Toolbox {
             progress,
             cancel,
             sees_images: self.sees_images,
+            access,
+            sandbox: self.policy.sandbox(),
         }
+    }
+
+    fn beyond(&self) -> std::sync::MutexGuard<'_, HashMap<String, Vec<PathBuf>>> {
+        self.beyond.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Validation, then policy, on each call. Reads only.
     pub(crate) fn prepare(&self, calls: &[ToolCall]) -> Vec<Prepared> {
-        let cx = self.context(CancellationToken::new(), Arc::new(|_| {}));
+        self.beyond().clear();
+        let cx = self.context(CancellationToken::new(), Arc::new(|_| {}), Access::default());
         let broke_down = |_| Prepared::Refused(NOT_PREPARED.into());
         let one =
             |call| catch_unwind(AssertUnwindSafe(|| self.prepare_one(call, &cx))).unwrap_or_else(broke_down);
@@ -88,7 +114,17 @@ impl Toolbox {
         };
         let call = ToolCall { arguments, ..call.clone() };
         let touches = tool.touches(&call.arguments.value(), cx);
-        match self.policy.decide(&Proposal { call: &call, cwd: &self.cwd }) {
+        let decision = self.policy.decide(&Proposal { call: &call, cwd: &self.cwd, touches: &touches });
+        // What is approved is what runs: these paths, wherever their names lead by then.
+        let (paths, want) = match &touches {
+            Touches::Reads(paths) => (paths.as_slice(), Want::Read),
+            Touches::Writes(paths) => (paths.as_slice(), Want::Write),
+            Touches::Nothing | Touches::Anything => (&[][..], Want::Read),
+        };
+        let access = self.policy.access();
+        let beyond = paths.iter().filter(|path| access.reach(path, want) != Reach::Free).cloned().collect();
+        self.beyond().insert(identity(&call), beyond);
+        match decision {
             Decision::Allow => Prepared::Ready { call, touches },
             Decision::Deny { reason } => Prepared::Refused(reason),
             Decision::Ask { question, subject } => {
@@ -146,7 +182,9 @@ impl Toolbox {
             // A tail that finds the mailbox full is left out: a newer one follows, and the result holds all.
             drop(outputs.try_send(Input::ToolOutput { run: owner.clone(), slot, tail }));
         });
-        let cx = self.context(cancel.clone(), progress);
+        let approved = self.beyond().get(&identity(call)).cloned().unwrap_or_default();
+        let access = self.policy.access().approving(approved);
+        let cx = self.context(cancel.clone(), progress, access);
         let args = match self.unseal(tool.as_ref(), call, &cx).await {
             Ok(args) => args,
             Err(text) => return ToolOutput::error(text),
@@ -209,6 +247,11 @@ fn limited(output: ToolOutput) -> ToolOutput {
     ToolOutput::error(format!(
         "The tool ran and returned {bytes} bytes. At most {RESULT_LIMIT} are kept, so the result was left out."
     ))
+}
+
+/// Tells a call from others; models repeat ids.
+fn identity(call: &ToolCall) -> String {
+    format!("{}\n{}\n{}", call.id, call.name, call.arguments)
 }
 
 /// What a toolbox is made of.

@@ -104,7 +104,13 @@ impl Bash {
         }
         let limits = OutputLimits { lines: MAX_LINES as u64, bytes: MAX_BYTES, spill_bytes: SPILL_LIMIT };
         let mut output = OutputBuffer::new(limits, &cx.spill_dir);
-        let shell = ShellCommand { command: &command, cwd: &cx.cwd, env: &cx.env, timeout: wait };
+        let shell = ShellCommand {
+            command: &command,
+            cwd: &cx.cwd,
+            env: &cx.env,
+            timeout: wait,
+            sandbox: cx.sandbox.as_deref(),
+        };
         let progress = |output: &OutputBuffer| (cx.progress)(&Truncation::tail(output).content);
         let end = run_shell(shell, &self.registry, &cx.cancel, &mut output, &progress).await;
         let (status, exit_code) = match end {

@@ -7,9 +7,7 @@ use std::path::{Path, PathBuf};
 use std::pin::Pin;
 
 use quipu_protocol::{Content, Json, ToolSpec};
-use quipu_workspace::{
-    FileError, LineRange, ReadLimits, file_key, open_for_reading, read_lines, resolve_existing,
-};
+use quipu_workspace::{Access, FileError, LineRange, ReadLimits, file_key, read_lines, resolve_existing};
 use serde::Deserialize;
 use serde_json::json;
 use tokio_util::sync::CancellationToken;
@@ -79,6 +77,7 @@ impl Tool for Read {
                 path: resolve_existing(&cx.cwd, &arguments.path),
                 arguments,
                 sees_images: cx.sees_images,
+                access: cx.access.clone(),
                 cancel: cx.cancel.clone(),
             };
             tokio::select! {
@@ -95,6 +94,7 @@ struct Reading {
     path: PathBuf,
     arguments: Arguments,
     sees_images: bool,
+    access: Access,
     cancel: CancellationToken,
 }
 
@@ -103,7 +103,7 @@ const IMAGE_FILE_LIMIT: u64 = 64 << 20;
 
 impl Reading {
     fn run(self) -> Result<ToolOutput, FileError> {
-        let (mut file, metadata) = open_for_reading(&self.path)?;
+        let (mut file, metadata) = self.access.open_for_reading(&self.path)?;
         let failed = |source| FileError::Io { path: self.path.clone(), action: "cannot read", source };
         let mut magic = Vec::new();
         file.by_ref().take(64).read_to_end(&mut magic).map_err(failed)?;

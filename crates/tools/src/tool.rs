@@ -6,6 +6,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 
 use quipu_protocol::{CallId, Content, Json, ToolSpec};
+use quipu_workspace::{Access, Sandbox};
 use tokio_util::sync::CancellationToken;
 
 /// Something that the model can run.
@@ -65,6 +66,10 @@ pub struct ToolContext {
     pub cancel: CancellationToken,
     /// Whether the model takes images.
     pub sees_images: bool,
+    /// Where files may be read and written; a tool that opens files opens them through this.
+    pub access: Access,
+    /// What confines commands, if anything does; a tool that starts processes starts them in it.
+    pub sandbox: Option<Arc<Sandbox>>,
 }
 
 /// What a tool returned.

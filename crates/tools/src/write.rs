@@ -4,7 +4,7 @@ use std::future::Future;
 use std::pin::Pin;
 
 use quipu_protocol::ToolSpec;
-use quipu_workspace::{FileError, file_key, resolve, write_file};
+use quipu_workspace::{FileError, file_key, resolve};
 use serde::Deserialize;
 use serde_json::json;
 
@@ -62,12 +62,12 @@ impl Tool for Write {
                 Ok(arguments) => arguments,
                 Err(error) => return ToolOutput::error(error),
             };
-            let (target, cancel) = (resolve(&cx.cwd, &path), cx.cancel.clone());
+            let (target, access, cancel) = (resolve(&cx.cwd, &path), cx.access.clone(), cx.cancel.clone());
             file_work(move || {
                 if cancel.is_cancelled() {
                     return Err(FileError::Cancelled);
                 }
-                write_file(&target, content.as_bytes(), None)?;
+                access.write_file(&target, content.as_bytes(), None)?;
                 Ok(ToolOutput::text(format!("Successfully wrote to {path}")))
             })
             .await

@@ -6,6 +6,8 @@ use std::path::{Path, PathBuf};
 
 use nix::errno::Errno;
 
+use crate::Reach;
+
 /// A file operation that failed. Every message names the path; nothing was changed unless it says so.
 #[derive(Debug, thiserror::Error)]
 pub enum FileError {
@@ -45,6 +47,16 @@ pub enum FileError {
         /// The path.
         path: PathBuf,
     },
+    /// The file is not where tools may go, judged by where the path truly leads.
+    #[error("EPERM: {path}{leads}: {why}. Nothing was done", path = path.display(), leads = leads(path, real), why = why(*reach))]
+    Refused {
+        /// The path as it was asked for.
+        path: PathBuf,
+        /// Where it leads.
+        real: PathBuf,
+        /// What it is.
+        reach: Reach,
+    },
     /// The caller asked us to stop.
     #[error("Operation aborted")]
     Cancelled,
@@ -72,6 +84,21 @@ impl FileError {
         }
     }
 
+    /// The same failure of a file that is called by another path here.
+    pub(crate) fn named(mut self, name: &Path) -> Self {
+        match &mut self {
+            Self::NotFound { path }
+            | Self::NotAFile { path, .. }
+            | Self::Denied { path }
+            | Self::TooLarge { path, .. }
+            | Self::Changed { path }
+            | Self::Refused { path, .. }
+            | Self::Io { path, .. } => *path = name.to_path_buf(),
+            Self::Cancelled => {}
+        }
+        self
+    }
+
     /// The system's short name for the failure, such as `ENOENT`; `EIO` when there is none.
     pub fn code(&self) -> String {
         match self {
@@ -80,9 +107,26 @@ impl FileError {
             Self::Denied { .. } => "EACCES".into(),
             Self::TooLarge { .. } => "EFBIG".into(),
             Self::Changed { .. } => "ESTALE".into(),
+            Self::Refused { .. } => "EPERM".into(),
             Self::Cancelled => "ECANCELED".into(),
             Self::Io { source, .. } => errno_name(source),
         }
+    }
+}
+
+fn leads(path: &Path, real: &Path) -> String {
+    if path == real { String::new() } else { format!(" leads to {}", real.display()) }
+}
+
+fn why(reach: Reach) -> &'static str {
+    match reach {
+        Reach::Free => "it is free",
+        Reach::Outside => "it is outside the directories that tools may use, and was not allowed",
+        Reach::Secret => "programs keep secrets there, and it was not allowed",
+        Reach::Linked => {
+            "the file has other names (hard links), which may lie outside, and it was not allowed"
+        }
+        Reach::Own => "it is one of Quipu's own files, which tools must not change",
     }
 }
 

@@ -11,6 +11,7 @@
 //!
 //! This crate must not know tools, models or sessions.
 
+mod access;
 mod error;
 mod guardian;
 mod open;
@@ -18,17 +19,20 @@ mod output;
 mod path;
 mod read;
 mod registry;
+mod sandbox;
 mod shell;
 mod text;
 mod tree;
 mod write;
 
+pub use access::{Access, AccessRules, Reach, Want};
 pub use error::{FileError, FileKind};
 pub use open::{FileStamp, open_for_reading, read_whole};
 pub use output::{OutputBuffer, OutputLimits, SpillState};
 pub use path::{file_key, resolve, resolve_existing};
 pub use read::{LineRange, ReadLimits, TextWindow, read_lines};
 pub use registry::ProcessRegistry;
+pub use sandbox::{Sandbox, SandboxSupport, git_directories};
 pub use shell::{ShellCommand, ShellEnd, ShellError, run_shell};
 pub use text::Utf8Decoder;
 pub use write::{WriteKind, write_file};

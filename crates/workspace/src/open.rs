@@ -44,6 +44,22 @@ pub(crate) fn open(
     options: &mut OpenOptions,
     action: &'static str,
 ) -> Result<(File, Metadata), FileError> {
+    open_with(path, options, OFlag::empty(), action)
+}
+
+/// A small text file, or nothing: what is missing, larger than `limit` bytes, no text or no regular file.
+pub(crate) fn read_small(path: &Path, limit: u64) -> Option<String> {
+    let (file, metadata) = open_for_reading(path).ok()?;
+    let mut text = String::new();
+    (metadata.len() <= limit && file.take(limit).read_to_string(&mut text).is_ok()).then_some(text)
+}
+
+pub(crate) fn open_with(
+    path: &Path,
+    options: &mut OpenOptions,
+    flags: OFlag,
+    action: &'static str,
+) -> Result<(File, Metadata), FileError> {
     let failed = |source| FileError::from_io(path, action, source);
     let refuse = |metadata: &Metadata| match FileKind::other_than_file(metadata) {
         Some(kind) => Err(FileError::NotAFile { path: path.to_path_buf(), kind }),
@@ -51,8 +67,10 @@ pub(crate) fn open(
     };
     // Opening alone can have effects on a device, so look first; the handle decides all the same.
     refuse(&std::fs::metadata(path).map_err(failed)?)?;
-    let file =
-        options.custom_flags((OFlag::O_NONBLOCK | OFlag::O_NOCTTY).bits()).open(path).map_err(failed)?;
+    let file = options
+        .custom_flags((OFlag::O_NONBLOCK | OFlag::O_NOCTTY | flags).bits())
+        .open(path)
+        .map_err(failed)?;
     let metadata = file.metadata().map_err(failed)?;
     refuse(&metadata)?;
     Ok((file, metadata))

@@ -17,7 +17,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::registry::Ticket;
 use crate::tree::{MARK, Victims, kill_tree};
-use crate::{OutputBuffer, ProcessRegistry};
+use crate::{OutputBuffer, ProcessRegistry, Sandbox};
 
 /// A command line and where to run it.
 #[derive(Debug, Clone)]
@@ -30,6 +30,8 @@ pub struct ShellCommand<'a> {
     pub env: &'a [(String, Option<String>)],
     /// When to kill it.
     pub timeout: Option<Duration>,
+    /// What confines it, if anything does.
+    pub sandbox: Option<&'a Sandbox>,
 }
 
 /// How a command ended.
@@ -67,6 +69,9 @@ pub enum ShellError {
         /// The system's error.
         source: io::Error,
     },
+    /// It should be confined and cannot.
+    #[error("Cannot confine the command: {0}. Nothing was run.")]
+    Sandbox(io::Error),
     /// The helper that ends commands when the agent dies did not start.
     #[error(
         "Cannot start the helper process that ends commands together with the agent: {0}. Nothing was run."
@@ -85,6 +90,9 @@ const AFTER_EXIT: Duration = Duration::from_secs(2);
 const PROGRESS: Duration = Duration::from_millis(100);
 /// How long a killed shell may take to be gone; longer only when it hangs inside the kernel.
 const REAP: Duration = Duration::from_secs(5);
+
+/// Becomes the shell once it is told to, and never when we are gone before.
+const GATE: &str = r#"read -r go && [ "$go" = go ] && exec "$0" -c "$1" </dev/null; exit 125"#;
 
 /// Runs a command line with bash (`/bin/bash`, else the one on `PATH`, else `sh`) in a session of its own, with
 /// no input and no terminal. Both its outputs go to `output` in the order of arrival.
@@ -199,9 +207,27 @@ fn start(
     let reader = pipe::Receiver::from_owned_fd(OwnedFd::from(reader)).map_err(ShellError::Lost)?;
     let errors = writer.try_clone().map_err(ShellError::Lost)?;
     let shell = find_shell();
-    let mut wrapped = CommandWrap::with_new(&shell, |spawn| {
-        spawn.arg("-c").arg(command.command).current_dir(command.cwd);
-        spawn.stdin(Stdio::null()).stdout(writer).stderr(errors);
+    let temporary = command.sandbox.map(Sandbox::temporary).transpose().map_err(ShellError::Sandbox)?;
+    // A confined command waits until the thread that started it is gone: see `sandbox`.
+    let (gate, program, input) = match command.sandbox {
+        Some(_) => {
+            let (input, gate) = io::pipe().map_err(ShellError::Lost)?;
+            (Some(gate), Path::new("/bin/sh"), Stdio::from(input))
+        }
+        None => (None, shell.as_path(), Stdio::null()),
+    };
+    let mut wrapped = CommandWrap::with_new(program, |spawn| {
+        if gate.is_some() {
+            spawn.arg("-c").arg(GATE).arg(&shell).arg(command.command);
+        } else {
+            spawn.arg("-c").arg(command.command);
+        }
+        spawn.current_dir(command.cwd).stdin(input).stdout(writer).stderr(errors);
+        if let Some(temporary) = &temporary {
+            for name in ["TMPDIR", "TMP", "TEMP", "TMUX_TMPDIR"] {
+                spawn.env(name, temporary);
+            }
+        }
         for (name, value) in command.env {
             match value {
                 Some(value) => spawn.env(name, value),
@@ -210,11 +236,21 @@ fn start(
         }
         spawn.env(MARK, &ticket.mark);
     });
-    let child = wrapped.wrap(ProcessSession).spawn().map_err(|source| {
-        match source.raw_os_error().map(nix::errno::Errno::from_raw) {
-            Some(nix::errno::Errno::E2BIG) => ShellError::TooLong(command.command.len()),
-            _ => ShellError::Spawn { shell: shell.clone(), source },
+    wrapped.wrap(ProcessSession);
+    let spawned = match command.sandbox {
+        Some(sandbox) => {
+            let runtime = tokio::runtime::Handle::current();
+            let start = move || {
+                let _runtime = runtime.enter();
+                wrapped.spawn()
+            };
+            sandbox.enter(start).map_err(ShellError::Sandbox)?
         }
+        None => wrapped.spawn(),
+    };
+    let child = spawned.map_err(|source| match source.raw_os_error().map(nix::errno::Errno::from_raw) {
+        Some(nix::errno::Errno::E2BIG) => ShellError::TooLong(command.command.len()),
+        _ => ShellError::Spawn { shell: shell.clone(), source },
     })?;
     // Never zero: that would be our own group.
     let leader = child.id().and_then(|id| i32::try_from(id).ok()).filter(|id| *id > 1).ok_or_else(|| {
@@ -224,6 +260,9 @@ fn start(
     let running =
         Running { child: child.into_inner(), leader, ticket, registry: registry.clone(), over: false };
     registry.started(&running.ticket, leader).map_err(ShellError::Guardian)?;
+    if let Some(mut gate) = gate {
+        io::Write::write_all(&mut gate, b"go\n").map_err(ShellError::Lost)?;
+    }
     Ok((running, reader))
 }
 

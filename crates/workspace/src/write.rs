@@ -6,9 +6,10 @@ use std::os::unix::fs::{FileExt, MetadataExt, PermissionsExt, fchown};
 use std::path::Path;
 
 use nix::errno::Errno;
+use nix::fcntl::OFlag;
 use tokio_util::sync::CancellationToken;
 
-use crate::open::{open, read_rest};
+use crate::open::{open, open_with, read_rest};
 use crate::path::{follow_links, names_a_directory};
 use crate::{FileError, FileKind, FileStamp};
 
@@ -42,11 +43,20 @@ pub fn write_file(path: &Path, bytes: &[u8], expected: Option<&FileStamp>) -> Re
     if names_a_directory(path) {
         return Err(FileError::NotAFile { path: path.to_path_buf(), kind: FileKind::Directory });
     }
-    let target = follow_links(path);
-    let found = match fs::metadata(&target) {
-        Ok(_) => Some(open(&target, OpenOptions::new().write(true), "cannot open for writing")?),
+    write_at(&follow_links(path), bytes, expected, OFlag::empty())
+}
+
+/// The same, at a path that is not a link; `flags` for opening what is there.
+pub(crate) fn write_at(
+    target: &Path,
+    bytes: &[u8],
+    expected: Option<&FileStamp>,
+    flags: OFlag,
+) -> Result<WriteKind, FileError> {
+    let found = match fs::metadata(target) {
+        Ok(_) => Some(open_with(target, OpenOptions::new().write(true), flags, "cannot open for writing")?),
         Err(error) if error.kind() == io::ErrorKind::NotFound => None,
-        Err(error) => return Err(FileError::from_io(&target, "cannot look at", error)),
+        Err(error) => return Err(FileError::from_io(target, "cannot look at", error)),
     };
     let changed = match (expected, &found) {
         (Some(expected), Some((_, metadata))) => *expected != FileStamp::from(metadata),
@@ -54,7 +64,7 @@ pub fn write_file(path: &Path, bytes: &[u8], expected: Option<&FileStamp>) -> Re
         (None, _) => false,
     };
     if changed {
-        return Err(FileError::Changed { path: target });
+        return Err(FileError::Changed { path: target.to_path_buf() });
     }
     let parent = match target.parent() {
         Some(parent) if !parent.as_os_str().is_empty() => parent,
@@ -62,16 +72,16 @@ pub fn write_file(path: &Path, bytes: &[u8], expected: Option<&FileStamp>) -> Re
     };
     let Some((file, metadata)) = found else {
         create_parents(parent)?;
-        return create(parent, &target, bytes).map(|()| WriteKind::Created);
+        return create(parent, target, bytes).map(|()| WriteKind::Created);
     };
     if metadata.nlink() == 1 {
-        match replace(parent, &target, bytes, &metadata) {
+        match replace(parent, target, bytes, &metadata) {
             Ok(()) => return Ok(WriteKind::Replaced),
             Err(Replace::Impossible) => {}
             Err(Replace::Failed(error)) => return Err(error),
         }
     }
-    overwrite(&file, &target, bytes).map(|()| WriteKind::InPlace)
+    overwrite(&file, target, bytes).map(|()| WriteKind::InPlace)
 }
 
 const STAGING: &str = "cannot write (the file at this path is unchanged)";

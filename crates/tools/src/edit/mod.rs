@@ -9,7 +9,7 @@ use std::path::Path;
 use std::pin::Pin;
 
 use quipu_protocol::{Json, ToolSpec};
-use quipu_workspace::{FileError, file_key, read_whole, resolve_existing, write_file};
+use quipu_workspace::{Access, FileError, file_key, resolve_existing};
 use serde::Deserialize;
 use serde_json::json;
 use tokio_util::sync::CancellationToken;
@@ -98,13 +98,19 @@ impl Tool for Edit {
                     "Edit tool input is invalid. edits must contain at least one replacement.",
                 );
             }
-            let (target, cancel) = (resolve_existing(&cx.cwd, &arguments.path), cx.cancel.clone());
-            file_work(move || edit(&arguments, &target, &cancel)).await
+            let target = resolve_existing(&cx.cwd, &arguments.path);
+            let (access, cancel) = (cx.access.clone(), cx.cancel.clone());
+            file_work(move || edit(&arguments, &target, &access, &cancel)).await
         })
     }
 }
 
-fn edit(arguments: &Arguments, target: &Path, cancel: &CancellationToken) -> Result<ToolOutput, FileError> {
+fn edit(
+    arguments: &Arguments,
+    target: &Path,
+    access: &Access,
+    cancel: &CancellationToken,
+) -> Result<ToolOutput, FileError> {
     let Arguments { path, edits } = arguments;
     let refused = |error: FileError| match error {
         FileError::NotFound { .. } | FileError::Denied { .. } => {
@@ -115,7 +121,7 @@ fn edit(arguments: &Arguments, target: &Path, cancel: &CancellationToken) -> Res
     if cancel.is_cancelled() {
         return Err(FileError::Cancelled);
     }
-    let (old, stamp) = match read_whole(target, FILE_LIMIT, cancel) {
+    let (old, stamp) = match access.read_to_change(target, FILE_LIMIT, cancel) {
         Ok(read) => read,
         Err(error) => return refused(error),
     };
@@ -126,7 +132,7 @@ fn edit(arguments: &Arguments, target: &Path, cancel: &CancellationToken) -> Res
     if cancel.is_cancelled() {
         return Err(FileError::Cancelled);
     }
-    if let Err(error) = write_file(target, &new, Some(&stamp)) {
+    if let Err(error) = access.write_file(target, &new, Some(&stamp)) {
         return refused(error);
     }
     let details = diff::details(&view::View::new(&old).text, &view::View::new(&new).text, path);

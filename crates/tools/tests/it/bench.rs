@@ -5,6 +5,7 @@ use std::sync::{Arc, Mutex};
 
 use quipu_protocol::{Content, Json};
 use quipu_tools::{Invocation, Tool, ToolContext, ToolOutput, builtin};
+use quipu_workspace::Access;
 use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 
@@ -27,6 +28,8 @@ impl Bench {
             progress: Arc::new(move |text| told.lock().unwrap().push(text.to_owned())),
             cancel: CancellationToken::new(),
             sees_images: true,
+            access: Access::default(),
+            sandbox: None,
         };
         std::fs::create_dir(&cx.cwd).unwrap();
         for (name, bytes) in files {

@@ -44,7 +44,13 @@ impl Bench {
     }
 
     async fn run(&mut self, command: &str) -> Result<ShellEnd, ShellError> {
-        let command = ShellCommand { command, cwd: self.dir.path(), env: &self.env, timeout: self.timeout };
+        let command = ShellCommand {
+            command,
+            cwd: self.dir.path(),
+            env: &self.env,
+            timeout: self.timeout,
+            sandbox: None,
+        };
         run_shell(command, &self.registry, &self.cancel, &mut self.output, &|_| ()).await
     }
 }
@@ -220,8 +226,13 @@ async fn everything_dies_when_the_future_is_dropped() {
 async fn a_command_that_prints_without_end_can_be_cancelled() {
     let mut bench = Bench::new();
     let (cancel, seen) = (bench.cancel.clone(), Arc::new(tokio::sync::Notify::new()));
-    let command =
-        ShellCommand { command: "trap '' TERM; yes", cwd: bench.dir.path(), env: &[], timeout: None };
+    let command = ShellCommand {
+        command: "trap '' TERM; yes",
+        cwd: bench.dir.path(),
+        env: &[],
+        timeout: None,
+        sandbox: None,
+    };
     let notify = seen.clone();
     let progress = move |output: &OutputBuffer| {
         if output.bytes() > 10 << 20 {

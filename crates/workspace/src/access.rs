@@ -1,0 +1,286 @@
+//! Where tools that work on files may go, decided by where a path truly leads.
+
+use std::fs::{File, Metadata, OpenOptions};
+use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _};
+use std::path::{Component, Path, PathBuf};
+use std::sync::{Arc, OnceLock};
+
+use nix::fcntl::OFlag;
+use tokio_util::sync::CancellationToken;
+
+use crate::open::read_rest;
+use crate::path::names_a_directory;
+use crate::write::write_at;
+use crate::{FileError, FileKind, FileStamp, WriteKind, file_key, open_for_reading, read_whole, write_file};
+
+/// What someone wants with a file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Want {
+    /// Its content.
+    Read,
+    /// To change or make it.
+    Write,
+}
+
+/// What may be done with a path without asking.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Reach {
+    /// It lies within what is free.
+    Free,
+    /// It lies elsewhere.
+    Outside,
+    /// It is where a well-known program keeps secrets.
+    Secret,
+    /// It has other names (hard links), which may lie elsewhere.
+    Linked,
+    /// It is one of our own files, which no tool may change.
+    Own,
+}
+
+/// The directories that are free, all absolute. They are resolved when the rules are made.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct AccessRules {
+    /// May be read and written.
+    pub write: Vec<PathBuf>,
+    /// May be read.
+    pub read: Vec<PathBuf>,
+    /// May never be written, even within the others.
+    pub own: Vec<PathBuf>,
+    /// The user's home, below which programs keep secrets.
+    pub home: Option<PathBuf>,
+}
+
+/// Where tools may go. The default is everywhere. Cheap to clone.
+#[derive(Debug, Clone, Default)]
+pub struct Access {
+    rules: Option<Arc<Rules>>,
+    approved: Arc<[PathBuf]>,
+}
+
+#[derive(Debug)]
+struct Rules {
+    rules: AccessRules,
+    /// Looked up when the first path is judged.
+    secrets: OnceLock<Vec<PathBuf>>,
+}
+
+impl Rules {
+    fn secrets(&self) -> &[PathBuf] {
+        self.secrets.get_or_init(|| {
+            let lines = include_str!("secrets.txt").lines().map(str::trim);
+            let named = lines.filter(|line| !line.is_empty() && !line.starts_with('#'));
+            let home = self.rules.home.iter();
+            home.flat_map(|home| named.clone().map(|line| file_key(&home.join(line)))).collect()
+        })
+    }
+}
+
+impl Access {
+    /// Only where the rules say.
+    pub fn within(rules: AccessRules) -> Self {
+        let real = |paths: Vec<PathBuf>| paths.iter().map(|path| file_key(path)).collect();
+        let AccessRules { write, read, own, home } = rules;
+        let rules = AccessRules { write: real(write), read: real(read), own: real(own), home };
+        Self { rules: Some(Arc::new(Rules { rules, secrets: OnceLock::new() })), approved: Arc::default() }
+    }
+
+    /// The same, and these files (as [`file_key`] gives them), whose exact paths a person or a grant allowed.
+    #[must_use]
+    pub fn approving(&self, paths: Vec<PathBuf>) -> Self {
+        Self { rules: self.rules.clone(), approved: paths.into() }
+    }
+
+    /// The same, and this directory to read and write.
+    #[must_use]
+    pub fn adding(&self, directory: &Path) -> Self {
+        let rules = self.rules.as_ref().map(|old| {
+            let mut rules = old.rules.clone();
+            rules.write.push(file_key(directory));
+            Arc::new(Rules { rules, secrets: old.secrets.clone() })
+        });
+        Self { rules, approved: self.approved.clone() }
+    }
+
+    /// What may be done with the file at a path as [`file_key`] gives it.
+    pub fn reach(&self, real: &Path, want: Want) -> Reach {
+        let links = std::fs::symlink_metadata(real).map_or(1, |found| links_of(&found));
+        self.judge(real, want, links)
+    }
+
+    fn judge(&self, real: &Path, want: Want, links: u64) -> Reach {
+        let Some(all) = self.rules.as_deref() else { return Reach::Free };
+        let rules = &all.rules;
+        let below = |roots: &[PathBuf]| roots.iter().any(|root| real.starts_with(root));
+        // What could not be resolved says nothing of where it leads.
+        let resolved = real.is_absolute()
+            && real.components().all(|part| !matches!(part, Component::ParentDir | Component::CurDir));
+        match want {
+            Want::Write if resolved && below(&rules.own) => Reach::Own,
+            _ if below(all.secrets()) || is_secret_name(real) => Reach::Secret,
+            _ if !resolved => Reach::Outside,
+            Want::Read if below(&rules.write) || below(&rules.read) => Reach::Free,
+            Want::Write if below(&rules.write) && links > 1 => Reach::Linked,
+            Want::Write if below(&rules.write) => Reach::Free,
+            Want::Read | Want::Write => Reach::Outside,
+        }
+    }
+
+    /// Refuses an opened file, or the name of one to be made, that is neither free nor approved.
+    fn check(&self, asked: &Path, real: &Path, want: Want, links: u64) -> Result<(), FileError> {
+        match self.judge(real, want, links) {
+            Reach::Free => Ok(()),
+            Reach::Outside | Reach::Secret | Reach::Linked
+                if self.approved.iter().any(|approved| approved == real) =>
+            {
+                Ok(())
+            }
+            reach @ (Reach::Outside | Reach::Secret | Reach::Linked | Reach::Own) => {
+                Err(FileError::Refused { path: asked.to_path_buf(), real: real.to_path_buf(), reach })
+            }
+        }
+    }
+
+    fn is_everywhere(&self) -> bool {
+        self.rules.is_none()
+    }
+
+    /// [`open_for_reading`], then a look at where the handle leads.
+    ///
+    /// # Errors
+    /// As [`open_for_reading`]; [`FileError::Refused`].
+    pub fn open_for_reading(&self, path: &Path) -> Result<(File, Metadata), FileError> {
+        let (file, metadata) = open_for_reading(path)?;
+        if !self.is_everywhere() {
+            let real = path_of(&file, path)?;
+            self.check(path, &real, Want::Read, links_of(&metadata))?;
+        }
+        Ok((file, metadata))
+    }
+
+    /// [`read_whole`](crate::read_whole) within these bounds, for a file that is to be written back.
+    ///
+    /// # Errors
+    /// As [`read_whole`](crate::read_whole); [`FileError::Refused`] when the file may not be written.
+    pub fn read_to_change(
+        &self,
+        path: &Path,
+        limit: u64,
+        cancel: &CancellationToken,
+    ) -> Result<(Vec<u8>, FileStamp), FileError> {
+        if self.is_everywhere() {
+            return read_whole(path, limit, cancel);
+        }
+        let (mut file, metadata) = open_for_reading(path)?;
+        self.check(path, &path_of(&file, path)?, Want::Write, links_of(&metadata))?;
+        let bytes = read_rest(&mut file, path, metadata.len(), limit, cancel)?;
+        Ok((bytes, FileStamp::from(&metadata)))
+    }
+
+    /// [`write_file`] within these bounds. The directory is opened, checked by its handle and used through it, so
+    /// that exchanging it for a link meanwhile leads nowhere (on Linux).
+    ///
+    /// # Errors
+    /// As [`write_file`]; [`FileError::Refused`].
+    pub fn write_file(
+        &self,
+        path: &Path,
+        bytes: &[u8],
+        expected: Option<&FileStamp>,
+    ) -> Result<WriteKind, FileError> {
+        if self.is_everywhere() {
+            return write_file(path, bytes, expected);
+        }
+        if names_a_directory(path) {
+            return Err(FileError::NotAFile { path: path.to_path_buf(), kind: FileKind::Directory });
+        }
+        // Before anything is opened or made, so that nothing is made on the way to a refusal.
+        let real = file_key(path);
+        let links = std::fs::symlink_metadata(&real).map_or(1, |found| links_of(&found));
+        self.check(path, &real, Want::Write, links)?;
+        let (Some(parent), Some(name)) = (real.parent(), real.file_name()) else {
+            return Err(FileError::NotAFile { path: path.to_path_buf(), kind: FileKind::Directory });
+        };
+        let directory = self.enter(path, parent, name)?;
+        let at = through(&directory, parent).join(name);
+        let links = std::fs::symlink_metadata(&at).map_or(1, |found| links_of(&found));
+        self.check(path, &path_of(&directory, parent)?.join(name), Want::Write, links)?;
+        write_at(&at, bytes, expected, OFlag::O_NOFOLLOW).map_err(|error| error.named(&real))
+    }
+
+    /// Opens a directory for a file of this name, making what is missing, one handle after the other.
+    fn enter(&self, asked: &Path, directory: &Path, name: &std::ffi::OsStr) -> Result<File, FileError> {
+        let exists = directory.ancestors().find(|dir| dir.is_dir()).unwrap_or(Path::new("/"));
+        let mut handle = open_directory(exists, directory)?;
+        let missing = directory.strip_prefix(exists).unwrap_or(Path::new(""));
+        let target = path_of(&handle, directory)?.join(missing).join(name);
+        self.check(asked, &target, Want::Write, 1)?;
+        for part in missing.components() {
+            let Component::Normal(part) = part else {
+                return Err(FileError::NotFound { path: directory.to_path_buf() });
+            };
+            let next = through(&handle, exists).join(part);
+            match std::fs::create_dir(&next) {
+                Err(error) if error.kind() != std::io::ErrorKind::AlreadyExists => {
+                    return Err(FileError::from_io(directory, "cannot make directory", error));
+                }
+                Ok(()) | Err(_) => {}
+            }
+            handle = open_directory(&next, directory)?;
+        }
+        Ok(handle)
+    }
+}
+
+fn links_of(metadata: &Metadata) -> u64 {
+    if metadata.is_dir() { 1 } else { metadata.nlink() }
+}
+
+fn open_directory(path: &Path, shown: &Path) -> Result<File, FileError> {
+    OpenOptions::new()
+        .read(true)
+        .custom_flags((OFlag::O_DIRECTORY | OFlag::O_NOFOLLOW).bits())
+        .open(path)
+        .map_err(|error| FileError::from_io(shown, "cannot open", error))
+}
+
+/// Keys that have the same names everywhere.
+fn is_secret_name(real: &Path) -> bool {
+    let name = real.file_name().and_then(std::ffi::OsStr::to_str).unwrap_or_default();
+    matches!(name, "id_rsa" | "id_dsa" | "id_ecdsa" | "id_ecdsa_sk" | "id_ed25519" | "id_ed25519_sk")
+}
+
+/// Where a handle leads.
+#[cfg(target_os = "linux")]
+fn path_of(file: &File, asked: &Path) -> Result<PathBuf, FileError> {
+    use std::os::fd::AsRawFd as _;
+    std::fs::read_link(format!("/proc/self/fd/{}", file.as_raw_fd()))
+        .map_err(|error| FileError::from_io(asked, "cannot tell where it leads (is /proc mounted?):", error))
+}
+
+/// Where a handle leads.
+#[cfg(target_vendor = "apple")]
+fn path_of(file: &File, asked: &Path) -> Result<PathBuf, FileError> {
+    let mut real = PathBuf::new();
+    nix::fcntl::fcntl(file, nix::fcntl::FcntlArg::F_GETPATH(&mut real))
+        .map_err(|error| FileError::from_io(asked, "cannot tell where it leads:", error.into()))?;
+    Ok(real)
+}
+
+/// Where a handle leads, as far as its name tells.
+#[cfg(not(any(target_os = "linux", target_vendor = "apple")))]
+fn path_of(_: &File, asked: &Path) -> Result<PathBuf, FileError> {
+    asked.canonicalize().map_err(|error| FileError::from_io(asked, "cannot tell where it leads:", error))
+}
+
+/// A path that leads through an open directory, whatever its name stands for by now; its name elsewhere.
+#[cfg(target_os = "linux")]
+fn through(directory: &File, _: &Path) -> PathBuf {
+    use std::os::fd::AsRawFd as _;
+    PathBuf::from(format!("/proc/self/fd/{}", directory.as_raw_fd()))
+}
+
+/// A path that leads through an open directory, whatever its name stands for by now; its name elsewhere.
+#[cfg(not(target_os = "linux"))]
+fn through(directory: &File, name: &Path) -> PathBuf {
+    path_of(directory, name).unwrap_or_else(|_| name.to_path_buf())
+}

@@ -1,0 +1,363 @@
+//! Commands under confinement, each run for real: a table of escapes, none of which may change anything outside,
+//! and a table of everyday commands, each of which must work. Where the system cannot confine, what is tested is
+//! that it says so and runs nothing.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::os::unix::fs::symlink;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::sync::Arc;
+
+use quipu_workspace::*;
+use tokio_util::sync::CancellationToken;
+
+/// In the environment of a process outside; nobody inside may read it.
+const VICTIMS_SECRET: &str = "a-secret-of-the-victim";
+
+/// How the outside is named: what must be done before, the path of the file, that of the directory.
+const ROUTES: &[(&str, &str)] = &[
+    ("", "$OUT"),
+    ("", "../out"),
+    ("", "./../ws/../out"),
+    ("", "outlink"),
+    ("ln -s \"$OUT\" chain1; ln -s chain1 chain2;", "chain2"),
+    ("", "/proc/self/cwd/../out"),
+    ("", "/proc/self/root$OUT"),
+    ("mkdir -p deep/er; cd deep/er;", "../../../out"),
+];
+
+struct World {
+    dir: tempfile::TempDir,
+    sandbox: Arc<Sandbox>,
+    registry: Arc<ProcessRegistry>,
+    env: Vec<(String, Option<String>)>,
+}
+
+/// The world, or nothing where the system cannot confine; then that is what is tested.
+fn world() -> Option<World> {
+    let dir = tempfile::Builder::new().prefix("quipu-confined-").tempdir().unwrap();
+    let root = dir.path().canonicalize().unwrap();
+    for made in ["ws", "out", "added", "home/.quipu", "home/.ssh", "home/.cache", "home/.npm"] {
+        fs::create_dir_all(root.join(made)).unwrap();
+    }
+    let env = vec![
+        ("HOME".into(), Some(root.join("home").display().to_string())),
+        ("OUT".into(), Some(root.join("out").display().to_string())),
+        ("ADDED".into(), Some(root.join("added").display().to_string())),
+        ("GIT_CONFIG_NOSYSTEM".into(), Some("1".into())),
+    ];
+    let write = ["ws", "added", "home/.cache", "home/.npm", "home/not-there"].map(|name| root.join(name));
+    let sandbox = Arc::new(Sandbox::new(write.into()));
+    let world = World { dir, sandbox, registry: Arc::default(), env };
+    if SandboxSupport::of_this_system().is_full() {
+        return Some(world);
+    }
+    eprintln!("note: this system cannot confine commands; tested is that none is run");
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    let error = runtime.block_on(world.run("echo x > ran")).unwrap_err();
+    assert!(matches!(error, ShellError::Sandbox(_)), "{error}");
+    assert!(!world.path("ws/ran").exists());
+    None
+}
+
+impl World {
+    fn path(&self, name: &str) -> PathBuf {
+        self.dir.path().canonicalize().unwrap().join(name)
+    }
+
+    async fn run(&self, command: &str) -> Result<(ShellEnd, String), ShellError> {
+        let limits = OutputLimits { lines: 2000, bytes: 50 * 1024, spill_bytes: 1 << 20 };
+        let mut output = OutputBuffer::new(limits, &self.path("spill"));
+        let cwd = self.path("ws");
+        let shell = ShellCommand {
+            command,
+            cwd: &cwd,
+            env: &self.env,
+            timeout: Some(std::time::Duration::from_secs(120)),
+            sandbox: Some(&self.sandbox),
+        };
+        let end = run_shell(shell, &self.registry, &CancellationToken::new(), &mut output, &|_| ()).await?;
+        Ok((end, output.tail().to_owned()))
+    }
+
+    /// The workspace as each escape finds it. The directory itself stays: rules name it, not its path.
+    fn fresh(&self) {
+        for entry in fs::read_dir(self.path("ws")).unwrap() {
+            let path = entry.unwrap().path();
+            if path.is_dir() && !path.is_symlink() {
+                fs::remove_dir_all(path)
+            } else {
+                fs::remove_file(path)
+            }
+            .unwrap();
+        }
+        fs::write(self.path("ws/inside"), "inside\n").unwrap();
+        symlink(self.path("out"), self.path("ws/outlink")).unwrap();
+    }
+}
+
+/// Names, kinds and contents of everything below.
+fn snapshot(root: &Path) -> BTreeMap<PathBuf, String> {
+    let mut found = BTreeMap::new();
+    let mut open = vec![root.to_path_buf()];
+    while let Some(dir) = open.pop() {
+        for entry in fs::read_dir(&dir).unwrap() {
+            let path = entry.unwrap().path();
+            let content = if path.is_symlink() {
+                format!("-> {}", fs::read_link(&path).unwrap().display())
+            } else if path.is_dir() {
+                open.push(path.clone());
+                "directory".into()
+            } else if path.is_file() {
+                format!("{:?}", fs::read(&path).unwrap())
+            } else {
+                "something else".into()
+            };
+            found.insert(path, content);
+        }
+    }
+    found
+}
+
+fn is_installed(program: &str) -> bool {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    std::env::split_paths(&path).any(|dir| dir.join(program).is_file())
+}
+
+fn lines(table: &str) -> impl Iterator<Item = (&str, &str)> {
+    table
+        .lines()
+        .filter(|line| !line.is_empty() && !line.starts_with('#'))
+        .map(|line| line.split_once(' ').unwrap())
+}
+
+#[tokio::test]
+async fn no_escape_changes_what_is_outside() {
+    let Some(world) = tokio::task::spawn_blocking(world).await.unwrap() else { return };
+    fs::write(world.path("out/file"), "content\n").unwrap();
+    fs::create_dir(world.path("out/emptydir")).unwrap();
+    fs::write(world.path("home/.bashrc"), "# mine\n").unwrap();
+    let outside = |world: &World| {
+        let mut all = snapshot(&world.path("out"));
+        all.extend(snapshot(&world.path("home/.quipu")));
+        all.insert(
+            "root".into(),
+            format!(
+                "{:?}",
+                fs::read_dir(world.path(""))
+                    .unwrap()
+                    .map(|e| e.unwrap().file_name())
+                    .collect::<std::collections::BTreeSet<_>>()
+            ),
+        );
+        all.insert("rc".into(), fs::read_to_string(world.path("home/.bashrc")).unwrap());
+        all
+    };
+    world.fresh();
+    // Makes the spill directory, if anything does, and shows that a command runs at all.
+    assert_eq!(
+        world.run("echo x > ran; echo y > $TMPDIR/t; cat ran $TMPDIR/t").await.unwrap(),
+        (ShellEnd::Exited(0), "x\ny\n".into())
+    );
+    let before = outside(&world);
+    let (mut tried, mut missing) = (0, Vec::new());
+    for (program, escape) in lines(include_str!("escapes.txt")) {
+        if !is_installed(program) {
+            missing.push(program);
+            continue;
+        }
+        for (prepare, out) in ROUTES {
+            world.fresh();
+            let command = escape.replace("{d}", out).replace("{}", &format!("{out}/file"));
+            let (_, output) = world.run(&format!("{prepare} {command}")).await.unwrap();
+            assert_eq!(outside(&world), before, "escaped: {prepare} {command}\n{output}");
+            tried += 1;
+        }
+    }
+    eprintln!("{tried} escapes tried; not installed: {missing:?}");
+    assert!(tried >= 200, "{tried}");
+}
+
+struct Victim(Child);
+
+impl Drop for Victim {
+    fn drop(&mut self) {
+        self.0.kill().ok();
+        self.0.wait().ok();
+    }
+}
+
+#[tokio::test]
+async fn no_escape_reaches_other_processes() {
+    let Some(world) = tokio::task::spawn_blocking(world).await.unwrap() else { return };
+    if SandboxSupport::of_this_system() != (SandboxSupport::Full { scoped: true }) {
+        eprintln!("note: this kernel cannot confine signals; not tested");
+        return;
+    }
+    let mut victim = Victim(
+        Command::new("sleep").arg("1000").env("SECRET", VICTIMS_SECRET).stdin(Stdio::null()).spawn().unwrap(),
+    );
+    let name = format!("quipu-test-{}", std::process::id());
+    let address = {
+        #[cfg(target_os = "linux")]
+        use std::os::linux::net::SocketAddrExt as _;
+        std::os::unix::net::SocketAddr::from_abstract_name(&name).unwrap()
+    };
+    let listener = std::os::unix::net::UnixListener::bind_addr(&address).unwrap();
+    listener.set_nonblocking(true).unwrap();
+    let (pid, us) = (victim.0.id(), std::process::id());
+    let attack = |code: &str| format!("python3 -c '{code}'");
+    let mut attacks: Vec<String> = Vec::new();
+    for target in [pid, us] {
+        attacks.extend(
+            ["TERM", "KILL", "STOP", "HUP", "USR1", "INT"].map(|signal| format!("kill -{signal} {target}")),
+        );
+        attacks.push(format!("cat /proc/{target}/environ"));
+        attacks.push(format!("cat /proc/{target}/mem"));
+        attacks.push(format!("ls -l /proc/{target}/fd; cat /proc/{target}/fd/*; cat /proc/{target}/maps"));
+        attacks.push(format!("echo x > /proc/{target}/fd/1"));
+        attacks.push(format!("ls /proc/{target}/root/; echo x > /proc/{target}/cwd/escaped"));
+        attacks.push(format!("for t in /proc/{target}/task/*; do cat $t/environ $t/mem; done"));
+        attacks.push(format!("echo x > /proc/{target}/comm; echo 1000 > /proc/{target}/oom_score_adj"));
+    }
+    attacks.push("pkill -KILL -f 'sleep 1000'".into());
+    attacks.push("kill -KILL -1".into());
+    attacks.push(attack(&format!(
+        "import ctypes,os; r=ctypes.CDLL(None).ptrace(16,{pid},0,0); print(\"traced\" if r==0 else \"no\")"
+    )));
+    attacks.push(attack(&format!("import ctypes,os; [print(\"traced\") for t in os.listdir(\"/proc/{us}/task\") if ctypes.CDLL(None).ptrace(16,int(t),0,0)==0]")));
+    attacks.push(attack(&format!(
+        "import socket; socket.socket(socket.AF_UNIX).connect(\"\\0{name}\"); print(\"connected\")"
+    )));
+    let tried = attacks.len();
+    for attack in attacks {
+        let (_, output) = world.run(&attack).await.unwrap();
+        // The kernel lets the administrator read any environment, whatever a sandbox says.
+        let readable = nix::unistd::geteuid().is_root() && attack.contains("environ");
+        for word in [VICTIMS_SECRET, "traced", "connected"] {
+            assert!(readable || !output.contains(word), "{attack}\n{output}");
+        }
+        assert!(victim.0.try_wait().unwrap().is_none(), "killed by: {attack}");
+        let state = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap();
+        assert!(!state.contains(") T "), "stopped by: {attack}");
+        assert!(listener.accept().is_err(), "{attack}");
+    }
+    eprintln!("{tried} attacks tried");
+}
+
+/// What an agent does all day. A line is a program that must be there and a command that must succeed.
+#[tokio::test]
+async fn everyday_commands_work() {
+    let Some(world) = tokio::task::spawn_blocking(world).await.unwrap() else { return };
+    let home = world.path("home");
+    fs::write(
+        home.join(".gitconfig"),
+        "[user]\nname = T\nemail = t@example.com\n[init]\ndefaultBranch = main\n",
+    )
+    .unwrap();
+    let (mut tried, mut missing, mut failed) = (0, Vec::new(), Vec::new());
+    for (program, command) in lines(include_str!("everyday.txt")) {
+        if !is_installed(program) {
+            missing.push(program);
+            continue;
+        }
+        world.fresh();
+        let (end, output) = world.run(&format!("set -e; {command}")).await.unwrap();
+        if end != ShellEnd::Exited(0) {
+            failed.push(format!("{end:?}: {command}\n{output}"));
+        }
+        tried += 1;
+    }
+    assert!(failed.is_empty(), "{}", failed.join("\n\n"));
+    missing.dedup();
+    eprintln!("{tried} commands tried; not installed: {missing:?}");
+    assert!(tried >= 60, "{tried}");
+}
+
+#[tokio::test]
+async fn commands_of_a_session_can_signal_each_other_and_end_with_it() {
+    let Some(world) = tokio::task::spawn_blocking(world).await.unwrap() else { return };
+    world.run("sleep 1000 & echo $! > pid").await.unwrap();
+    assert_eq!(world.registry.alive(), 1);
+    let (end, output) = world.run("kill $(cat pid) && echo done").await.unwrap();
+    assert_eq!((end, output.as_str()), (ShellEnd::Exited(0), "done\n"));
+    world.run("setsid sleep 1000 & sleep 1000 & echo $! > pid").await.unwrap();
+    let pid = fs::read_to_string(world.path("ws/pid")).unwrap();
+    world.registry.kill_all();
+    assert_eq!(world.registry.alive(), 0);
+    let state = fs::read_to_string(format!("/proc/{}/stat", pid.trim())).unwrap_or_default();
+    assert!(state.is_empty() || state.contains(") Z "), "{state}");
+    let temporary = world.sandbox.temporary().unwrap();
+    assert!(temporary.is_dir());
+    drop(world);
+    assert!(!temporary.exists(), "the directory for temporary files goes with the sandbox");
+}
+
+#[tokio::test]
+async fn git_works_in_worktrees_submodules_and_below_the_top_and_cannot_be_lured() {
+    let Some(world) = tokio::task::spawn_blocking(world).await.unwrap() else { return };
+    if !is_installed("git") {
+        eprintln!("note: git is not installed");
+        return;
+    }
+    let root = world.path("");
+    let git = |args: &[&str], dir: &str| {
+        let status = Command::new("git")
+            .args(["-c", "user.name=T", "-c", "user.email=t@example.com", "-c", "protocol.file.allow=always"])
+            .args(args)
+            .current_dir(root.join(dir))
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .status()
+            .unwrap();
+        assert!(status.success(), "{args:?}");
+    };
+    fs::create_dir_all(root.join("main/below")).unwrap();
+    git(&["init", "-q"], "main");
+    fs::write(root.join("main/below/f"), "1").unwrap();
+    git(&["add", "."], "main");
+    git(&["commit", "-qm", "one"], "main");
+    git(&["worktree", "add", "-q", "../tree"], "main");
+    fs::create_dir(root.join("super")).unwrap();
+    git(&["init", "-q"], "super");
+    git(&["submodule", "add", "-q", "../main", "sub"], "super");
+    let check = async |dir: &str, works: bool| {
+        let cwd = root.join(dir);
+        let mut write = vec![cwd.clone()];
+        write.extend(git_directories(&cwd));
+        let sandbox = Sandbox::new(write);
+        let limits = OutputLimits { lines: 2000, bytes: 50 * 1024, spill_bytes: 1 << 20 };
+        let mut output = OutputBuffer::new(limits, &world.path("spill"));
+        let command = "git config user.name; echo x >> g && git add g && git -c user.name=T -c user.email=t@e commit -qm two";
+        let shell =
+            ShellCommand { command, cwd: &cwd, env: &world.env, timeout: None, sandbox: Some(&sandbox) };
+        let end =
+            run_shell(shell, &world.registry, &CancellationToken::new(), &mut output, &|_| ()).await.unwrap();
+        assert_eq!(end == ShellEnd::Exited(0), works, "{dir}: {}", output.tail());
+    };
+    check("main", true).await;
+    check("main/below", true).await;
+    check("tree", true).await;
+    check("super/sub", true).await;
+
+    // A `.git` file that names something which does not point back grants nothing.
+    fs::create_dir_all(root.join("lure/fake")).unwrap();
+    for text in [
+        "gitdir: ../out\n",
+        "gitdir: ../main/.git\n",
+        "gitdir: ../main/.git/worktrees/tree\n",
+        "gitdir: /\n",
+        "gitdir: fake\n",
+        "nonsense",
+        "",
+    ] {
+        fs::write(root.join("lure/.git"), text).unwrap();
+        assert_eq!(git_directories(&root.join("lure")), Vec::<PathBuf>::new(), "{text}");
+    }
+    fs::write(root.join("lure/.git"), "gitdir: fake\n").unwrap();
+    fs::write(root.join("lure/fake/gitdir"), root.join("lure/.git").display().to_string()).unwrap();
+    fs::write(root.join("lure/fake/commondir"), root.join("out").display().to_string()).unwrap();
+    fs::write(root.join("lure/fake/config"), "[core]\n\tworktree = ..\n").unwrap();
+    assert_eq!(git_directories(&root.join("lure")), Vec::<PathBuf>::new());
+}
