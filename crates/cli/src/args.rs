@@ -50,6 +50,8 @@ pub(crate) struct Task {
     /// End the run when it has cost so many US dollars; checked before each model call.
     #[arg(long, value_name = "USD", allow_negative_numbers = true, value_parser = dollars)]
     pub(crate) max_cost: Option<f64>,
+    #[command(flatten)]
+    pub(crate) permissions: PermissionFlags,
     /// Replace the system prompt: text, or a file that holds it.
     #[arg(long, value_name = "TEXT|FILE")]
     pub(crate) system_prompt: Option<String>,
@@ -79,6 +81,31 @@ pub(crate) struct ModelArgs {
     /// The key to use, for this run only. Others on this machine may see it in the list of processes.
     #[arg(long, value_name = "KEY")]
     pub(crate) api_key: Option<String>,
+}
+
+/// What the tools may do.
+#[derive(Debug, Args, Clone, Default)]
+pub(crate) struct PermissionFlags {
+    /// What is asked: every command and change; what leads out of the workspace (the default); nothing. Kept for
+    /// this directory.
+    #[arg(long, value_enum, value_name = "MODE")]
+    pub(crate) permissions: Option<ModeArg>,
+    /// Let tools work in this directory as well. Kept for this directory. May be repeated.
+    #[arg(long, value_name = "DIR")]
+    pub(crate) add_dir: Vec<PathBuf>,
+}
+
+/// How much is asked.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, ValueEnum, serde::Serialize, serde::Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum ModeArg {
+    /// Every command and every change is asked
+    Ask,
+    /// Commands are confined to the workspace; files elsewhere are asked
+    #[default]
+    Workspace,
+    /// Nothing is asked and nothing is confined
+    Full,
 }
 
 /// Where the graph is.
@@ -132,6 +159,8 @@ pub(crate) enum Cmd {
     Models(ModelsArgs),
     /// Which credentials are known; add or remove one.
     Auth(AuthArgs),
+    /// What tools may do, in each directory; change or revoke it.
+    Permissions(PermissionsArgs),
     /// Is this machine healthy: files, store, shell, credentials.
     Doctor(DoctorArgs),
     /// Hash JSON values as the graph does, for those who write to a store from other languages.
@@ -213,6 +242,33 @@ pub(crate) enum AuthAction {
     Remove {
         /// The provider.
         provider: String,
+    },
+}
+
+#[derive(Debug, Args)]
+#[command(args_conflicts_with_subcommands = true)]
+pub(crate) struct PermissionsArgs {
+    #[command(subcommand)]
+    pub(crate) action: Option<PermissionsAction>,
+    /// One JSON object a line.
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum PermissionsAction {
+    /// What holds in each directory, and what was allowed for good.
+    List,
+    /// Take back what was allowed for good, or a directory that was added.
+    Revoke {
+        /// Its name in the list, such as `p3`.
+        id: String,
+    },
+    /// Say what is asked in this directory.
+    Set {
+        /// How much.
+        #[arg(value_enum)]
+        mode: ModeArg,
     },
 }
 

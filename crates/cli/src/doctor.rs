@@ -30,6 +30,7 @@ pub(crate) async fn run(args: &DoctorArgs) -> Result<(), Failure> {
     let mut found = vec![version(), shell(), home(&place)];
     found.extend(store(&place).await);
     found.push(credentials(&place));
+    found.push(permissions(&place));
     let bad = found.iter().filter(|finding| finding.state == State::Bad).count();
     let mut out = std::io::BufWriter::new(std::io::stdout().lock());
     if args.json {
@@ -130,6 +131,16 @@ async fn store(place: &Place) -> Vec<Finding> {
         found.push(Finding { what: "store", state: State::Bad, detail: format!("and {more} more problems") });
     }
     found
+}
+
+fn permissions(place: &Place) -> Finding {
+    let (state, detail) = match crate::permissions::state_here(place) {
+        Ok((true, detail)) => (State::Good, detail),
+        Ok((false, detail)) => (State::Note, detail),
+        Err(failure) if failure.exit == Exit::Usage => (State::Note, failure.message),
+        Err(failure) => (State::Bad, failure.message),
+    };
+    Finding { what: "permissions", state, detail }
 }
 
 fn credentials(place: &Place) -> Finding {

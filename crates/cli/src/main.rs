@@ -1,6 +1,7 @@
 //! The `quipu` command: arguments, wiring, exit codes. What a session does is the engine's business.
 
 mod args;
+mod ask;
 mod auth;
 mod demo;
 mod doctor;
@@ -8,6 +9,7 @@ mod exit;
 mod hash;
 mod input;
 mod models;
+mod permissions;
 mod print;
 mod run;
 mod sessions;
@@ -55,6 +57,7 @@ async fn dispatch(cli: &Cli) -> Result<(), Failure> {
         Some(Cmd::Show(args)) => show::run(args).await,
         Some(Cmd::Models(args)) => models::run(args),
         Some(Cmd::Auth(args)) => auth::run(args),
+        Some(Cmd::Permissions(args)) => permissions::run(args),
         Some(Cmd::Doctor(args)) => doctor::run(args).await,
         Some(Cmd::Hash(args)) => hash::run(args),
         None if cli.task.print || !cli.task.messages.is_empty() => run::run(&cli.task).await,

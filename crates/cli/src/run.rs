@@ -3,15 +3,17 @@
 use std::io::Write as _;
 use std::sync::Arc;
 
-use quipu::{Delivery, Opened, Refused, Session};
+use quipu::{Delivery, Opened, Permissions, Refused, Session};
 use quipu_protocol::{
-    Delta, Ending, Envelope, Event, Input, Limit, Message, ModelErrorKind, Outcome, Trouble,
+    Answer, AskId, Delta, Ending, Envelope, Event, Input, Limit, Message, ModelErrorKind, Outcome, Trouble,
 };
 use quipu_rpc::{JsonEvents, SessionHeader};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use crate::args::{Mode, Task};
+use crate::ask::Asker;
 use crate::exit::{Exit, Failure};
+use crate::permissions::Record;
 use crate::print::{Paint, iso, note, note_in, one_line, printable, took};
 use crate::setup::{Place, current_dir, now};
 
@@ -25,7 +27,7 @@ pub(crate) async fn run(task: &Task) -> Result<(), Failure> {
             "no task: give it as an argument or on stdin, such as `quipu -p \"fix the test\"`",
         ));
     }
-    let Opened { session, troubles } = crate::setup::open(&place, task, &here).await?;
+    let (Opened { session, troubles }, permissions, record) = crate::setup::open(&place, task, &here).await?;
     let cwd = session.cwd().display().to_string();
     // What must be typed to go on after a failure.
     let again = match session.cwd() == here {
@@ -34,6 +36,7 @@ pub(crate) async fn run(task: &Task) -> Result<(), Failure> {
         false => Some(format!("quipu -p --session {}{}", session.view().session, place.store_flag())),
     };
     let mut front = Front::new(task.mode, &session, &cwd)?;
+    front.ask(permissions, Some(record).filter(|_| !task.no_session));
     for trouble in troubles {
         front.opened_with(&session, trouble)?;
     }
@@ -48,7 +51,12 @@ pub(crate) async fn run_prompts(
     mut front: Front,
     again: Option<&str>,
 ) -> Result<(), Failure> {
-    let (_, mut events) = session.subscribe(Delivery::Lossless).await.map_err(refused)?;
+    let listening = if front.can_ask() {
+        session.subscribe_and_answer(Delivery::Lossless).await
+    } else {
+        session.subscribe(Delivery::Lossless).await
+    };
+    let (_, mut events) = listening.map_err(refused)?;
     let mut signals = Signals::new()?;
     let mut result = Ok(());
     // Without a new message the session goes on with what waits in it.
@@ -82,6 +90,10 @@ pub(crate) async fn run_prompts(
                         }
                     }
                 },
+                (ask, answer) = front.answer() => {
+                    // A question that is not open any more needs no answer.
+                    drop(session.send(quipu_protocol::Command::Answer { ask, answer }).await);
+                }
                 again = signals.next() => {
                     if again {
                         // Twice: leave at once. What was acknowledged is in the store.
@@ -178,6 +190,7 @@ pub(crate) struct Text {
     /// Whether the last byte on stdout was not a newline.
     open: bool,
     wrote: bool,
+    asker: Option<Asker>,
 }
 
 impl Front {
@@ -191,6 +204,26 @@ impl Front {
                 write_line(&events.header_line())?;
                 Ok(Self::Json(Box::new(events)))
             }
+        }
+    }
+
+    /// Puts questions to the person at the terminal, if one is there and sees what happens.
+    fn ask(&mut self, permissions: Arc<Permissions>, record: Option<Record>) {
+        match self {
+            Self::Text(text) => text.asker = Asker::new(permissions, record),
+            Self::Json(_) => {}
+        }
+    }
+
+    fn can_ask(&self) -> bool {
+        matches!(self, Self::Text(Text { asker: Some(_), .. }))
+    }
+
+    /// The next answer of the person at the terminal.
+    async fn answer(&mut self) -> (AskId, Answer) {
+        match self {
+            Self::Text(Text { asker: Some(asker), .. }) => asker.answer().await,
+            Self::Text(_) | Self::Json(_) => std::future::pending().await,
         }
     }
 
@@ -259,6 +292,19 @@ impl Text {
                     Paint::red,
                     format!("  {} failed: {}", result.tool_name, one_line(&text.join(" "), 200)),
                 );
+                Ok(())
+            }
+            Event::Asked(ask) => {
+                self.close()?;
+                if let Some(asker) = &mut self.asker {
+                    asker.asked(ask);
+                }
+                Ok(())
+            }
+            Event::AskClosed { ask, .. } => {
+                if let Some(asker) = &mut self.asker {
+                    asker.closed(ask);
+                }
                 Ok(())
             }
             Event::RetryScheduled { attempt, delay, error } => {

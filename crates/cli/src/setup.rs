@@ -3,13 +3,14 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use quipu::{Engine, Limits, Opened, Sealer, SessionOptions};
+use quipu::{Engine, Limits, Opened, Permissions, Sealer, SessionOptions};
 use quipu_protocol::{Epoch, ModelErrorKind, SessionId, Thinking, UnixMs};
 use quipu_providers::{Selection, Settings, Warning};
 use quipu_store::{FoundBy, SessionQuery, SessionRow, SqliteStore, Store};
 
 use crate::args::{StoreArg, Task};
 use crate::exit::{Exit, Failure};
+use crate::permissions::Record;
 use crate::print::note;
 
 /// The user's files.
@@ -114,7 +115,11 @@ impl Place {
 }
 
 /// Opens the session that a task asks for.
-pub(crate) async fn open(place: &Place, task: &Task, here: &Path) -> Result<Opened, Failure> {
+pub(crate) async fn open(
+    place: &Place,
+    task: &Task,
+    here: &Path,
+) -> Result<(Opened, Arc<Permissions>, Record), Failure> {
     let settings = place.settings();
     let store: Arc<dyn Store> =
         if task.no_session { Arc::new(SqliteStore::in_memory()?) } else { place.store().await? };
@@ -154,11 +159,14 @@ pub(crate) async fn open(place: &Place, task: &Task, here: &Path) -> Result<Open
     options.system = system(place, task, &cwd, last.is_some())?;
     options.thinking = thinking;
     options.max_tokens = last.as_ref().and_then(|epoch| epoch.max_tokens);
+    let (permissions, record) = crate::permissions::of_task(place, task, &cwd)?;
+    options.policy = permissions.clone();
     options.limits = Limits { max_turns: task.max_turns, max_cost: task.max_cost };
-    match resumed {
-        Some(row) => Ok(engine.open(&row.id, options).await?),
-        None => Ok(Opened { session: engine.create(options).await?, troubles: Vec::new() }),
-    }
+    let opened = match resumed {
+        Some(row) => engine.open(&row.id, options).await?,
+        None => Opened { session: engine.create(options).await?, troubles: Vec::new() },
+    };
+    Ok((opened, permissions, record))
 }
 
 /// The system prompt; `None` keeps that of a session that goes on.

@@ -1,0 +1,373 @@
+//! Permissions as the user keeps them: one file for all projects, `--permissions`, `--add-dir`, and
+//! `quipu permissions`.
+
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::io::{Read as _, Write as _};
+use std::os::unix::fs::OpenOptionsExt as _;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use clap::ValueEnum as _;
+use nix::fcntl::{Flock, FlockArg};
+use quipu::{Grant, PermissionMode, PermissionRules, Permissions};
+use serde::{Deserialize, Serialize};
+
+use crate::args::{ModeArg, PermissionsAction, PermissionsArgs, Task};
+use crate::exit::Failure;
+use crate::print::{note, printable};
+use crate::setup::{Place, current_dir};
+
+/// Bytes of the file at most.
+const LIMIT: u64 = 8 << 20;
+
+/// `permissions.json`. Keys are true paths of directories.
+#[derive(Debug, Default, Serialize, Deserialize)]
+struct Saved {
+    version: u32,
+    /// The number of the next grant.
+    #[serde(default)]
+    next: u64,
+    #[serde(default)]
+    projects: BTreeMap<String, Project>,
+}
+
+#[derive(Debug, Default, Clone, Serialize, Deserialize)]
+struct Project {
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    mode: Option<ModeArg>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    entries: Vec<Entry>,
+}
+
+/// Something that can be revoked.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+struct Entry {
+    id: String,
+    #[serde(flatten)]
+    what: What,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case", tag = "kind")]
+enum What {
+    Directory { path: String },
+    Grant { tool: String, subject: String },
+}
+
+impl From<ModeArg> for PermissionMode {
+    fn from(arg: ModeArg) -> Self {
+        match arg {
+            ModeArg::Ask => Self::Ask,
+            ModeArg::Workspace => Self::Workspace,
+            ModeArg::Full => Self::Full,
+        }
+    }
+}
+
+impl ModeArg {
+    fn word(self) -> String {
+        self.to_possible_value().map_or_else(String::new, |value| value.get_name().to_owned())
+    }
+}
+
+/// The file, and the project of one directory in it.
+#[derive(Debug, Clone)]
+pub(crate) struct Record {
+    path: PathBuf,
+    project: String,
+}
+
+impl Record {
+    fn of(place: &Place, cwd: &Path) -> Self {
+        Self { path: place.home.join("permissions.json"), project: cwd.to_string_lossy().into_owned() }
+    }
+
+    fn read(&self) -> Result<Saved, Failure> {
+        let shown = self.path.display();
+        let failed = |why: String| {
+            Failure::failed(format!(
+                "{shown} cannot be used: {why}; mend it, or remove it to forget every permission"
+            ))
+        };
+        match std::fs::metadata(&self.path) {
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
+                return Ok(Saved { version: 1, ..Saved::default() });
+            }
+            Err(error) => return Err(failed(error.to_string())),
+            Ok(found) if !found.is_file() => return Err(failed("it is not a regular file".into())),
+            Ok(found) if found.len() > LIMIT => return Err(failed("it is larger than 8 MiB".into())),
+            Ok(_) => {}
+        }
+        let mut text = String::new();
+        File::open(&self.path)
+            .and_then(|file| file.take(LIMIT).read_to_string(&mut text))
+            .map_err(|error| failed(error.to_string()))?;
+        let saved: Saved = serde_json::from_str(&text).map_err(|error| failed(error.to_string()))?;
+        if saved.version != 1 {
+            return Err(failed(format!("it is of version {}, and only 1 is known here", saved.version)));
+        }
+        Ok(saved)
+    }
+
+    fn project(&self) -> Result<Project, Failure> {
+        Ok(self.read()?.projects.remove(&self.project).unwrap_or_default())
+    }
+
+    /// Changes the file, alone. Nothing is written when nothing changed.
+    fn change(&self, change: impl FnOnce(&mut Saved) -> bool) -> Result<(), Failure> {
+        let failed = |error: std::io::Error| {
+            Failure::failed(format!("{} cannot be written: {error}", self.path.display()))
+        };
+        let dir = self.path.parent().unwrap_or(Path::new("/"));
+        std::os::unix::fs::DirBuilderExt::mode(std::fs::DirBuilder::new().recursive(true), 0o700)
+            .create(dir)
+            .map_err(failed)?;
+        let private = |path: &Path| {
+            std::fs::OpenOptions::new().append(true).create(true).mode(0o600).open(path).map_err(failed)
+        };
+        let lock = private(&dir.join("permissions.lock"))?;
+        let _lock = Flock::lock(lock, FlockArg::LockExclusive).map_err(|(_, error)| failed(error.into()))?;
+        let mut saved = self.read()?;
+        if !change(&mut saved) {
+            return Ok(());
+        }
+        saved.projects.retain(|_, project| project.mode.is_some() || !project.entries.is_empty());
+        let mut text = serde_json::to_string_pretty(&saved).map_err(|error| failed(error.into()))?;
+        text.push('\n');
+        // Written aside, so that nobody ever reads half of it.
+        let mut aside = tempfile::Builder::new().prefix(".permissions-").tempfile_in(dir).map_err(failed)?;
+        aside.write_all(text.as_bytes()).and_then(|()| aside.as_file().sync_all()).map_err(failed)?;
+        aside.persist(&self.path).map_err(|error| failed(error.error))?;
+        Ok(())
+    }
+
+    fn add(&self, what: What) -> Result<(), Failure> {
+        self.change(|saved| {
+            let id = format!("p{}", saved.next + 1);
+            let project = saved.projects.entry(self.project.clone()).or_default();
+            if project.entries.iter().any(|entry| entry.what == what) {
+                return false;
+            }
+            project.entries.push(Entry { id, what });
+            saved.next += 1;
+            true
+        })
+    }
+
+    fn set(&self, mode: ModeArg) -> Result<(), Failure> {
+        self.change(|saved| {
+            let project = saved.projects.entry(self.project.clone()).or_default();
+            project.mode.replace(mode) != Some(mode)
+        })
+    }
+
+    /// Keeps a grant for good.
+    pub(crate) fn keep(&self, grant: &Grant) -> Result<(), Failure> {
+        self.add(What::Grant { tool: grant.tool.clone(), subject: grant.subject.clone() })
+    }
+}
+
+/// The permissions of a task in `cwd`: what is saved, and what the task says, which is saved.
+pub(crate) fn of_task(place: &Place, task: &Task, cwd: &Path) -> Result<(Arc<Permissions>, Record), Failure> {
+    let record = Record::of(place, cwd);
+    let mut project = record.project()?;
+    // `--no-session` keeps nothing on disk.
+    let keep = !task.no_session;
+    if let Some(mode) = task.permissions.permissions {
+        let before = project.mode.replace(mode).unwrap_or_default();
+        if keep && before != mode {
+            record.set(mode)?;
+            note(format!("permissions of {} are `{}` from now on", cwd.display(), mode.word()));
+        }
+    }
+    for dir in &task.permissions.add_dir {
+        let path = dir.canonicalize().ok().filter(|path| path.is_dir()).ok_or_else(|| {
+            Failure::usage(format!("--add-dir {}: there is no such directory", dir.display()))
+        })?;
+        let Some(text) = path.to_str() else {
+            return Err(Failure::usage(format!("--add-dir {}: its name is not text (UTF-8)", dir.display())));
+        };
+        let what = What::Directory { path: text.to_owned() };
+        if !project.entries.iter().any(|entry| entry.what == what) {
+            if keep {
+                record.add(what.clone())?;
+            }
+            project.entries.push(Entry { id: String::new(), what });
+        }
+    }
+    let permissions = permissions(place, cwd, project);
+    if let Some(why) = permissions.unconfined() {
+        note(format!("warning: every command is asked, or refused when nobody is there, because {why}"));
+    }
+    Ok((Arc::new(permissions), record))
+}
+
+fn permissions(place: &Place, cwd: &Path, project: Project) -> Permissions {
+    let (mut add_dirs, mut grants) = (Vec::new(), Vec::new());
+    for entry in project.entries {
+        match entry.what {
+            What::Directory { path } => add_dirs.push(PathBuf::from(path)),
+            What::Grant { tool, subject } => grants.push(Grant { tool, subject }),
+        }
+    }
+    let home = std::env::home_dir();
+    let rules = PermissionRules {
+        mode: project.mode.unwrap_or_default().into(),
+        cwd: cwd.to_path_buf(),
+        add_dirs,
+        read: vec![place.home.join("outputs")],
+        own: place.home.clone(),
+        command_write: command_write(place, home.as_deref()),
+        home,
+        support: None,
+    };
+    Permissions::new(rules, grants)
+}
+
+/// What commands may write besides: `sandbox.write` of `settings.json`, or the usual caches.
+fn command_write(place: &Place, home: Option<&Path>) -> Vec<PathBuf> {
+    let path = place.home.join("settings.json");
+    let warn = |problem: &str| note(format!("warning: {}: {problem}", path.display()));
+    // A file that cannot be read was warned of when the models were.
+    let found = std::fs::metadata(&path).is_ok_and(|found| found.is_file() && found.len() <= 1 << 20);
+    let text = if found { std::fs::read_to_string(&path).unwrap_or_default() } else { String::new() };
+    let settings: serde_json::Value =
+        serde_json::from_str(text.trim_start_matches('\u{feff}')).unwrap_or_default();
+    let Some(list) = settings.pointer("/sandbox/write") else { return caches(home) };
+    let Some(list) = list.as_array() else {
+        warn("sandbox.write must be a list of paths; the default is used");
+        return caches(home);
+    };
+    let mut write = Vec::new();
+    for item in list {
+        match item.as_str() {
+            Some("default") => write.extend(caches(home)),
+            Some(text) if text.starts_with('/') => write.push(PathBuf::from(text)),
+            Some(text) => match (text.strip_prefix("~/"), home) {
+                (Some(below), Some(home)) => write.push(home.join(below)),
+                _ => warn(&format!(
+                    "sandbox.write: `{text}` is neither absolute, nor below `~/`, nor `default`; it is left out"
+                )),
+            },
+            None => warn("sandbox.write holds something that is not text; it is left out"),
+        }
+    }
+    write
+}
+
+/// Where the usual tools keep their caches. The list is in `docs/security.md`.
+fn caches(home: Option<&Path>) -> Vec<PathBuf> {
+    let variable = |name: &str| std::env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute());
+    let base = |name: &str, below: &str| variable(name).or_else(|| home.map(|home| home.join(below)));
+    let below = |base: Option<PathBuf>, names: &[&str]| -> Vec<PathBuf> {
+        base.iter().flat_map(|base| names.iter().map(|name| base.join(name))).collect()
+    };
+    let cargo = ["registry", "git", ".package-cache", ".package-cache-mutate", ".global-cache"];
+    let mut found = below(base("CARGO_HOME", ".cargo"), &cargo);
+    found.extend(below(base("GOPATH", "go"), &["pkg"]));
+    found.extend(base("XDG_CACHE_HOME", ".cache"));
+    found.extend(
+        ["GOCACHE", "GOMODCACHE", "npm_config_cache", "PIP_CACHE_DIR", "UV_CACHE_DIR"]
+            .into_iter()
+            .filter_map(variable),
+    );
+    let at_home = [
+        ".npm",
+        ".local/share/pnpm/store",
+        ".yarn/berry/cache",
+        ".bun/install/cache",
+        ".gradle/caches",
+        ".gradle/daemon",
+        ".gradle/wrapper",
+        ".m2/repository",
+        ".ivy2/cache",
+        ".nuget/packages",
+        ".composer/cache",
+        "Library/Caches",
+    ];
+    found.extend(below(home.map(Path::to_path_buf), &at_home));
+    found
+}
+
+/// One line for `quipu doctor`: what holds here, and whether it is as it should be.
+pub(crate) fn state_here(place: &Place) -> Result<(bool, String), Failure> {
+    let cwd = current_dir()?;
+    let project = Record::of(place, &cwd).project()?;
+    let mode = project.mode.unwrap_or_default();
+    let counts = format!("{} saved", project.entries.len());
+    let permissions = permissions(place, &cwd, project);
+    let detail = |more: &str| format!("{} in {} ({counts}); {more}", mode.word(), cwd.display());
+    Ok(match (permissions.mode(), permissions.unconfined()) {
+        (PermissionMode::Full, _) => (true, detail("commands are not confined and nothing is asked")),
+        (_, Some(why)) => (false, detail(&format!("commands are asked, because {why}"))),
+        (_, None) => match quipu::SandboxSupport::of_this_system() {
+            quipu::SandboxSupport::Full { scoped: false } => (
+                true,
+                detail("commands are confined; this kernel cannot confine their signals (Linux 6.12 can)"),
+            ),
+            _ => (true, detail("commands are confined")),
+        },
+    })
+}
+
+/// `quipu permissions`.
+pub(crate) fn run(args: &PermissionsArgs) -> Result<(), Failure> {
+    let place = Place::find(&crate::args::StoreArg::default())?;
+    let cwd = current_dir()?;
+    let record = Record::of(&place, &cwd);
+    match &args.action {
+        None | Some(PermissionsAction::List) => list(&record, args.json),
+        Some(PermissionsAction::Set { mode }) => {
+            record.set(*mode)?;
+            note(format!("permissions of {} are `{}` from now on", cwd.display(), mode.word()));
+            Ok(())
+        }
+        Some(PermissionsAction::Revoke { id }) => {
+            let mut found = false;
+            record.change(|saved| {
+                for project in saved.projects.values_mut() {
+                    let before = project.entries.len();
+                    project.entries.retain(|entry| entry.id != *id);
+                    found |= project.entries.len() != before;
+                }
+                found
+            })?;
+            if found {
+                note(format!("{id} is revoked; a session that runs already keeps it until its end"));
+                return Ok(());
+            }
+            Err(Failure::usage(format!("there is no permission `{id}`; `quipu permissions list` lists them")))
+        }
+    }
+}
+
+fn list(record: &Record, json: bool) -> Result<(), Failure> {
+    let mut saved = record.read()?;
+    saved.projects.entry(record.project.clone()).or_default();
+    let mut out = std::io::BufWriter::new(std::io::stdout().lock());
+    for (directory, project) in &saved.projects {
+        let mode = project.mode.unwrap_or_default().word();
+        if json {
+            let line = serde_json::json!({ "project": directory, "mode": mode, "entries": project.entries });
+            writeln!(out, "{line}")?;
+            continue;
+        }
+        writeln!(out, "{mode:<10} {}", printable(directory))?;
+        for entry in &project.entries {
+            let (kind, what) = match &entry.what {
+                What::Directory { path } => ("directory", path.as_str()),
+                What::Grant { tool, subject } => (tool.as_str(), subject.as_str()),
+            };
+            writeln!(
+                out,
+                "  {:<6} {:<10} {}",
+                entry.id,
+                printable(kind),
+                printable(what).replace('\n', "\\n")
+            )?;
+        }
+    }
+    out.flush()?;
+    Ok(())
+}
