@@ -242,11 +242,17 @@ fn no_model(settings: &Settings, provider: Option<&str>) -> Failure {
             Exit::Credential,
             format!("no model of `{provider}` can be used: set a key with `quipu auth set {provider}`"),
         ),
-        None => Failure::new(
-            Exit::Credential,
-            "no model can be used, because no credential is known. Run `quipu auth set \
-             PROVIDER`; `quipu auth` lists the providers, and `quipu demo` needs no key",
-        ),
+        None => {
+            let offer = settings.local_offer().map(|offer| format!(" {offer}")).unwrap_or_default();
+            let why = format!("no model can be used, because no credential is known.{offer}");
+            Failure::new(
+                Exit::Credential,
+                format!(
+                    "{why} Run `quipu auth set PROVIDER`; `quipu auth` lists the providers, and `quipu demo` needs \
+                     no key"
+                ),
+            )
+        }
     }
 }
 
