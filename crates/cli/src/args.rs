@@ -12,7 +12,7 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
     args_conflicts_with_subcommands = true,
     after_help = "Exit codes: 0 done; 1 the task or command failed; 2 wrong usage or unknown name; \
                   3 no credential, or it was refused; 4 the store cannot be used; 5 a limit was reached; \
-                  6 reality departed from the script; 129, 130, 143 ended by SIGHUP, Ctrl-C, SIGTERM.\n\
+                  6 reality departed from the recording; 129, 130, 143 ended by SIGHUP, Ctrl-C, SIGTERM.\n\
                   Without a key: `quipu demo`. Files: $QUIPU_HOME (default ~/.quipu)."
 )]
 pub(crate) struct Cli {
@@ -37,9 +37,22 @@ pub(crate) struct Task {
     /// Continue this session: its id, or the beginning of it.
     #[arg(long, value_name = "ID", conflicts_with = "no_session")]
     pub(crate) session: Option<String>,
+    /// Go on from this node in a new session, which leaves the node's own session as it is.
+    #[arg(long, value_name = "NODE", conflicts_with_all = ["resume", "session", "no_session"])]
+    pub(crate) fork: Option<String>,
     /// Keep nothing on disk.
     #[arg(long, conflicts_with = "store")]
     pub(crate) no_session: bool,
+    /// Keep what the model is asked and answers in this new file, without secrets, for --replay.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) record: Option<PathBuf>,
+    /// Play a recording: its messages and answers, real tools; no key and no network. Stops where reality differs.
+    #[arg(
+        long,
+        value_name = "FILE",
+        conflicts_with_all = ["resume", "session", "fork", "record", "provider", "model", "thinking", "api_key", "messages"],
+    )]
+    pub(crate) replay: Option<PathBuf>,
     #[command(flatten)]
     pub(crate) store: StoreArg,
     #[command(flatten)]
@@ -169,8 +182,11 @@ pub(crate) enum Cmd {
 
 #[derive(Debug, Args)]
 pub(crate) struct DemoArgs {
+    /// Show how a session branches: one way is taken, then another from an older node.
+    #[arg(long)]
+    pub(crate) tour: bool,
     /// Work in this directory, and keep it. Files that are there already are left as they are, so that you can
-    /// see what happens when reality differs from the script.
+    /// see what happens when reality differs from the recording.
     #[arg(long, value_name = "DIR")]
     pub(crate) dir: Option<PathBuf>,
     #[command(flatten)]

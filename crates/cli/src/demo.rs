@@ -1,11 +1,11 @@
-//! `quipu demo`: a whole coding task with a scripted model, on the real engine, tools and store.
+//! `quipu demo`: recordings played on the real engine, tools and store.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use quipu::{Script, ScriptStep, Session, SessionOptions};
-use quipu_protocol::{Input, Json, Model};
-use quipu_store::{SessionQuery, Store};
+use quipu::{Engine, Places, Replay, Session, SessionOptions};
+use quipu_protocol::{Input, NodeId};
+use quipu_store::{SessionQuery, SessionRow, SqliteStore, Store};
 
 use crate::args::{DemoArgs, Mode};
 use crate::exit::{Exit, Failure};
@@ -14,25 +14,49 @@ use crate::run::Front;
 use crate::setup::Place;
 use crate::tree;
 
-const PROGRAM: &str = include_str!("demo/discount.sh");
-const TEST: &str = include_str!("demo/test.sh");
-const TASK: &str = "The test fails. Find the bug, fix it, and show that the test passes.";
+/// A whole coding task.
+const TASK: Story = Story {
+    recording: include_str!("demo/task.jsonl"),
+    files: &[("discount.sh", include_str!("demo/discount.sh")), ("test.sh", include_str!("demo/test.sh"))],
+};
+/// The first way, up to its end.
+const TOUR: Story = Story {
+    recording: include_str!("demo/tour.jsonl"),
+    files: &[("birthdays.txt", include_str!("demo/birthdays.txt"))],
+};
+/// The second way, from an older node.
+const TOUR_FORK: Story = Story { recording: include_str!("demo/tour-fork.jsonl"), files: &[] };
+
+/// A recording, and the files that must be there.
+struct Story {
+    recording: &'static str,
+    files: &'static [(&'static str, &'static str)],
+}
+
+/// Where demos run.
+struct Stage {
+    place: Place,
+    dir: PathBuf,
+    store: Arc<SqliteStore>,
+    engine: Engine,
+    /// Removed at the end.
+    _temporary: Option<tempfile::TempDir>,
+}
 
 pub(crate) async fn run(args: &DemoArgs) -> Result<(), Failure> {
     let place = Place::find(&args.store)?;
-    let temporary;
-    let dir = match &args.dir {
+    let temporary = match &args.dir {
         Some(dir) => {
             std::fs::create_dir_all(dir)
                 .map_err(|error| Failure::usage(format!("{}: {error}", dir.display())))?;
-            dir.canonicalize()?
+            None
         }
-        None => {
-            temporary = tempfile::Builder::new().prefix("quipu-demo-").tempdir()?;
-            temporary.path().canonicalize()?
-        }
+        None => Some(tempfile::Builder::new().prefix("quipu-demo-").tempdir()?),
     };
-    for (name, text) in [("discount.sh", PROGRAM), ("test.sh", TEST)] {
+    let dir = args.dir.as_deref().or(temporary.as_ref().map(tempfile::TempDir::path));
+    let dir = dir.unwrap_or(Path::new(".")).canonicalize()?;
+    let story = if args.tour { &TOUR } else { &TASK };
+    for (name, text) in story.files {
         let path = dir.join(name);
         if !path.exists() {
             std::fs::write(&path, text)
@@ -41,35 +65,33 @@ pub(crate) async fn run(args: &DemoArgs) -> Result<(), Failure> {
     }
     note_in(
         Paint::bold,
-        "A scripted model fixes a bug in a small program. Everything else is real: engine, tools, store.",
+        if args.tour {
+            "A recorded model does a small task in two ways. Everything else is real: engine, tools, store."
+        } else {
+            "A scripted model fixes a bug in a small program. Everything else is real: engine, tools, store."
+        },
     );
     note(format!("workspace  {}", dir.display()));
-    note(format!("task       {TASK}\n"));
     let store = place.store().await?;
     let engine = place.engine(store.clone(), &place.settings())?;
-    let session = engine.create(options(&dir)).await?;
+    let stage = Stage { place, dir, store, engine, _temporary: temporary };
+    if args.tour { tour(&stage).await } else { task(&stage).await }
+}
+
+/// One task from its beginning to its end.
+async fn task(stage: &Stage) -> Result<(), Failure> {
+    let (options, prompts) = stage.rehearse(&TASK)?;
+    note(format!("task       {}\n", said(&prompts)));
+    let session = stage.engine.create(options).await?;
     let id = session.view().session;
-    let front = Front::new(Mode::Text, &session, &dir.display().to_string())?;
-    let end = follow(session, front).await;
-    if let Err(failure) = end {
-        note(format!("\nThe session up to here: quipu show {id}{}", place.store_flag()));
-        return Err(failure);
-    }
-    let query = SessionQuery { id: Some(id.clone()), limit: Some(1), ..SessionQuery::default() };
-    let rows = Store::sessions(&*store, query).await?;
-    let Some(row) = rows.first() else {
-        return Err(Failure::new(Exit::Store, "the session is not in the store"));
-    };
-    let drawn = tree::read(&*store, row).await?;
+    stage.follow(session, prompts).await?;
+    let row = stage.row(&id).await?;
+    let drawn = tree::read(&*stage.store, &row, tree::Forks::Named).await?;
     let answer =
         drawn.rows.iter().rev().find(|row| row.decoded.step.call.is_some()).map(|row| row.node.id.short());
-    note(format!("\nEvery step is a node of the graph in {}:\n", place.store.display()));
-    let mut out = std::io::stdout().lock();
-    for line in tree::draw(&drawn, row.head, Paint::stdout()) {
-        std::io::Write::write_all(&mut out, format!("{line}\n").as_bytes())?;
-    }
-    drop(out);
-    let flag = place.store_flag();
+    note(format!("\nEvery step is a node of the graph in {}:\n", stage.place.store.display()));
+    write_lines(&tree::draw(&drawn, row.head.as_slice(), Paint::stdout()))?;
+    let flag = stage.place.store_flag();
     let answer = answer.unwrap_or_default();
     note(format!(
         "\nLook at it:\n  quipu show {id}{flag}\n  quipu show {answer}{flag}            (one step)\n  \
@@ -78,61 +100,83 @@ pub(crate) async fn run(args: &DemoArgs) -> Result<(), Failure> {
     Ok(())
 }
 
-async fn follow(session: Session, front: Front) -> Result<(), Failure> {
-    crate::run::run_prompts(session, vec![Input::from(TASK)], front, None).await.map_err(|mut failure| {
-        if failure.exit == Exit::Departed {
-            failure.message = format!("The demo stopped: {}", failure.message);
-        }
-        failure
-    })
-}
-
-fn options(dir: &Path) -> SessionOptions {
-    let model = Model {
-        id: "scripted".into(),
-        name: "Scripted".into(),
-        api: "script".into(),
-        provider: "demo".into(),
-        context_window: 200_000,
-        max_tokens: 8_000,
-        ..Model::default()
+/// One way, then another from an older node.
+async fn tour(stage: &Stage) -> Result<(), Failure> {
+    let (options, mut prompts) = stage.rehearse(&TOUR)?;
+    let rest = prompts.split_off(1.min(prompts.len()));
+    note(format!("\nThe user: {}\n", said(&prompts)));
+    let session = stage.engine.create(options.clone()).await?;
+    let first = session.view().session;
+    stage.follow(session, prompts).await?;
+    let Some(fork) = stage.row(&first).await?.head else {
+        return Err(Failure::new(Exit::Store, "the session has no head"));
     };
-    SessionOptions::new(dir, Arc::new(model), Arc::new(Script::new(script())))
+    note(format!("\nThis answer is node {}. The user goes one way: {}\n", fork.short(), said(&rest)));
+    let session = stage.engine.open(&first, options).await?.session;
+    stage.follow(session, rest).await?;
+
+    let (options, prompts) = stage.rehearse(&TOUR_FORK)?;
+    note(format!("\nBack to node {}, and another way: {}\n", fork.short(), said(&prompts)));
+    let session = stage.engine.fork(fork, options).await?;
+    let second = session.view().session;
+    stage.follow(session, prompts).await?;
+
+    let (row, other) = (stage.row(&first).await?, stage.row(&second).await?);
+    let drawn = tree::read(&*stage.store, &row, tree::Forks::Whole).await?;
+    note(format!("\nBoth ways stand in the graph in {}:\n", stage.place.store.display()));
+    let heads: Vec<NodeId> = row.head.into_iter().chain(other.head).collect();
+    write_lines(&tree::draw(&drawn, &heads, Paint::stdout()))?;
+    let flag = stage.place.store_flag();
+    note(format!(
+        "\nLook at it:\n  quipu show {first}{flag}  (the first way)\n  quipu show {second}{flag}  (the second)\n  \
+         quipu show {}{flag}  (where they part)\n  quipu sessions --all{flag}\n\
+         With a model of yours, `quipu -p --fork NODE \"…\"` goes on from any node{}.",
+        fork.short(),
+        if flag.is_empty() { String::new() } else { format!(" (with{flag})") }
+    ));
+    Ok(())
 }
 
-/// What the scripted model says, and what it must have seen before.
-fn script() -> Vec<ScriptStep> {
-    let call = |tool: &str, arguments: serde_json::Value| (tool.to_owned(), Json::from(arguments));
-    vec![
-        ScriptStep {
-            text: "I will run the test first, and read the program beside it.".into(),
-            calls: vec![
-                call("bash", serde_json::json!({ "command": "sh test.sh" })),
-                call("read", serde_json::json!({ "path": "discount.sh" })),
-            ],
-            ..ScriptStep::default()
-        },
-        ScriptStep {
-            expect: vec!["FAIL discount 200 10: expected 180, got 190".into(), PROGRAM.into()],
-            text: "The discount is subtracted as an amount; it should be a percentage of the price.".into(),
-            calls: vec![call(
-                "edit",
-                serde_json::json!({
-                    "path": "discount.sh",
-                    "edits": [{ "oldText": "$((price - percent))", "newText": "$((price - price * percent / 100))" }],
-                }),
-            )],
-        },
-        ScriptStep {
-            expect: vec!["Successfully replaced 1 block(s) in discount.sh.".into()],
-            text: "Now the test again.".into(),
-            calls: vec![call("bash", serde_json::json!({ "command": "sh test.sh" }))],
-        },
-        ScriptStep {
-            expect: vec!["PASS".into()],
-            text: "Fixed: `discount.sh` now takes the percentage of the price, and `sh test.sh` passes."
-                .into(),
-            calls: Vec::new(),
-        },
-    ]
+impl Stage {
+    /// What a session that plays a recording is made of, and what its user says.
+    fn rehearse(&self, story: &Story) -> Result<(SessionOptions, Vec<Option<Input>>), Failure> {
+        let places = Places::of(&self.dir);
+        let replay = Arc::new(Replay::parse("the demo", story.recording.as_bytes(), places)?);
+        let prompts = replay.prompts();
+        let model = replay.model();
+        let thinking = replay.thinking();
+        Ok((SessionOptions { thinking, ..SessionOptions::new(&self.dir, model, replay) }, prompts))
+    }
+
+    async fn follow(&self, session: Session, prompts: Vec<Option<Input>>) -> Result<(), Failure> {
+        let id = session.view().session;
+        let front = Front::new(Mode::Text, &session, &self.dir.display().to_string())?;
+        crate::run::run_prompts(session, prompts, front, None).await.map_err(|mut failure| {
+            if failure.exit == Exit::Departed {
+                failure.message = format!("The demo stopped: {}", failure.message);
+            }
+            note(format!("\nThe session up to here: quipu show {id}{}", self.place.store_flag()));
+            failure
+        })
+    }
+
+    async fn row(&self, id: &quipu_protocol::SessionId) -> Result<SessionRow, Failure> {
+        let query = SessionQuery { id: Some(id.clone()), limit: Some(1), ..SessionQuery::default() };
+        let rows = Store::sessions(&*self.store, query).await?;
+        rows.into_iter().next().ok_or_else(|| Failure::new(Exit::Store, "the session is not in the store"))
+    }
+}
+
+/// What the user says, for people.
+fn said(prompts: &[Option<Input>]) -> String {
+    let blocks = prompts.iter().flatten().flat_map(|input| &input.0);
+    blocks.filter_map(quipu_protocol::Content::as_text).collect::<Vec<_>>().join(" ")
+}
+
+fn write_lines(lines: &[String]) -> std::io::Result<()> {
+    let mut out = std::io::stdout().lock();
+    for line in lines {
+        std::io::Write::write_all(&mut out, format!("{line}\n").as_bytes())?;
+    }
+    Ok(())
 }

@@ -60,7 +60,9 @@ async fn dispatch(cli: &Cli) -> Result<(), Failure> {
         Some(Cmd::Permissions(args)) => permissions::run(args),
         Some(Cmd::Doctor(args)) => doctor::run(args).await,
         Some(Cmd::Hash(args)) => hash::run(args),
-        None if cli.task.print || !cli.task.messages.is_empty() => run::run(&cli.task).await,
+        None if cli.task.print || cli.task.replay.is_some() || !cli.task.messages.is_empty() => {
+            run::run(&cli.task).await
+        }
         None => {
             let help = Cli::command().render_help();
             print::note(help.to_string());

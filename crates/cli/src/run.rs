@@ -3,7 +3,7 @@
 use std::io::Write as _;
 use std::sync::Arc;
 
-use quipu::{Delivery, Opened, Permissions, Refused, Session};
+use quipu::{Delivery, Opened, Permissions, Places, Refused, Replay, Session};
 use quipu_protocol::{
     Answer, AskId, Delta, Ending, Envelope, Event, Input, Limit, Message, ModelErrorKind, Outcome, Trouble,
 };
@@ -15,23 +15,34 @@ use crate::ask::Asker;
 use crate::exit::{Exit, Failure};
 use crate::permissions::Record;
 use crate::print::{Paint, iso, note, note_in, one_line, printable, took};
-use crate::setup::{Place, current_dir, now};
+use crate::setup::{Place, Started, current_dir, now};
 
 /// `quipu -p`.
 pub(crate) async fn run(task: &Task) -> Result<(), Failure> {
     let place = Place::find(&task.store)?;
     let here = current_dir()?;
-    let prompts = crate::input::prompts(&task.messages, &here)?;
-    if prompts.is_empty() && !task.resume && task.session.is_none() {
+    let replay = match &task.replay {
+        Some(path) => Some(Arc::new(Replay::open(path, Places::of(&here))?)),
+        None => None,
+    };
+    let prompts = match &replay {
+        Some(replay) => replay.prompts(),
+        None => some_or_continue(crate::input::prompts(&task.messages, &here)?),
+    };
+    let goes_on = task.resume || task.session.is_some() || task.fork.is_some();
+    if prompts == [None] && !goes_on && replay.is_none() {
         return Err(Failure::usage(
             "no task: give it as an argument or on stdin, such as `quipu -p \"fix the test\"`",
         ));
     }
-    let (Opened { session, troubles }, permissions, record) = crate::setup::open(&place, task, &here).await?;
+    let Started { opened, permissions, record, recorder } =
+        crate::setup::open(&place, task, &here, replay.clone()).await?;
+    let Opened { session, troubles } = opened;
     let cwd = session.cwd().display().to_string();
     // What must be typed to go on after a failure.
     let again = match session.cwd() == here {
-        _ if task.no_session => None,
+        // What was replayed goes on with a model of its own only.
+        _ if task.no_session || replay.is_some() => None,
         true => Some(format!("quipu -p -c{}", place.store_flag())),
         false => Some(format!("quipu -p --session {}{}", session.view().session, place.store_flag())),
     };
@@ -40,14 +51,36 @@ pub(crate) async fn run(task: &Task) -> Result<(), Failure> {
     for trouble in troubles {
         front.opened_with(&session, trouble)?;
     }
-    run_prompts(session, prompts, front, again.as_deref()).await
+    let result = run_prompts(session, prompts, front, again.as_deref()).await;
+    for text in replay.iter().flat_map(|replay| replay.notes()) {
+        note(format!("note: {text}"));
+    }
+    let Some((path, recorder)) = task.record.as_ref().zip(recorder) else { return result };
+    match (result, recorder.finish()) {
+        (result, Ok(calls)) => {
+            if calls > 0 {
+                note(format!("recorded   {calls} model call(s) in {}", path.display()));
+            }
+            result
+        }
+        (Ok(()), Err(error)) => Err(Failure::failed(format!("the recording is not complete: {error}"))),
+        (Err(failure), Err(error)) => {
+            note(format!("the recording is not complete: {error}"));
+            Err(failure)
+        }
+    }
 }
 
-/// Sends the prompts one after the other and follows each to its end. `again` is the command that goes on with the
-/// session, if one can.
+/// Without a new message the session goes on with what waits in it.
+fn some_or_continue(prompts: Vec<Input>) -> Vec<Option<Input>> {
+    if prompts.is_empty() { vec![None] } else { prompts.into_iter().map(Some).collect() }
+}
+
+/// Sends the prompts one after the other (`None` goes on without a message) and follows each to its end. `again` is
+/// the command that goes on with the session, if one can.
 pub(crate) async fn run_prompts(
     session: Session,
-    prompts: Vec<Input>,
+    prompts: Vec<Option<Input>>,
     mut front: Front,
     again: Option<&str>,
 ) -> Result<(), Failure> {
@@ -59,9 +92,6 @@ pub(crate) async fn run_prompts(
     let (_, mut events) = listening.map_err(refused)?;
     let mut signals = Signals::new()?;
     let mut result = Ok(());
-    // Without a new message the session goes on with what waits in it.
-    let prompts: Vec<Option<Input>> =
-        if prompts.is_empty() { vec![None] } else { prompts.into_iter().map(Some).collect() };
     for prompt in prompts {
         let sent = match prompt {
             Some(input) => session.prompt(input).await,

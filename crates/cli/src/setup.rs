@@ -3,8 +3,10 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use quipu::{Engine, Limits, Opened, Permissions, Sealer, SessionOptions};
-use quipu_protocol::{Epoch, ModelErrorKind, SessionId, Thinking, UnixMs};
+use quipu::{
+    Engine, Limits, Opened, Permissions, Places, Provider, Recorder, Replay, Sealer, SessionOptions,
+};
+use quipu_protocol::{Epoch, Model, ModelErrorKind, NodeId, SessionId, Thinking, UnixMs};
 use quipu_providers::{Selection, Settings, Warning};
 use quipu_store::{FoundBy, SessionQuery, SessionRow, SqliteStore, Store};
 
@@ -114,16 +116,28 @@ impl Place {
     }
 }
 
-/// Opens the session that a task asks for.
+/// The session of a task, what its tools may do, and what records it.
+pub(crate) struct Started {
+    pub(crate) opened: Opened,
+    pub(crate) permissions: Arc<Permissions>,
+    pub(crate) record: Record,
+    pub(crate) recorder: Option<Arc<Recorder>>,
+}
+
+/// Opens the session that a task asks for. With a `replay` no model is looked for.
 pub(crate) async fn open(
     place: &Place,
     task: &Task,
     here: &Path,
-) -> Result<(Opened, Arc<Permissions>, Record), Failure> {
+    replay: Option<Arc<Replay>>,
+) -> Result<Started, Failure> {
     let settings = place.settings();
     let store: Arc<dyn Store> =
         if task.no_session { Arc::new(SqliteStore::in_memory()?) } else { place.store().await? };
-    let resumed = chosen_session(&*store, task, here).await?;
+    let (resumed, fork) = match &task.fork {
+        Some(node) => forked(&*store, node).await.map(|(row, node)| (row, Some(node)))?,
+        None => (chosen_session(&*store, task, here).await?, None),
+    };
     let cwd = match &resumed {
         // It was found by the name of this directory, which need not be text.
         Some(_) if task.resume => here.to_owned(),
@@ -136,25 +150,29 @@ pub(crate) async fn open(
         Some(row) => PathBuf::from(&row.cwd),
         None => here.to_owned(),
     };
-    let last = match &resumed {
-        Some(row) => quipu::last_epoch(&*store, row).await?,
-        None => None,
+    let last = match (&resumed, fork) {
+        (_, Some(node)) => Some(quipu::epoch_at(&*store, node).await?),
+        (Some(row), None) => quipu::last_epoch(&*store, row).await?,
+        (None, None) => None,
     };
-    let Selection { model, thinking, note: hint } = choose_model(&settings, task, last.as_ref())?;
-    if let Some(hint) = hint {
-        note(hint);
-    }
-    let provider = settings.provider_for(&model, task.model.api_key.as_deref()).map_err(|error| {
-        let exit = if error.kind == ModelErrorKind::InvalidRequest { Exit::Usage } else { Exit::Credential };
-        Failure::new(exit, error)
-    })?;
     let engine = place.engine(store, &settings)?;
-    let wanted = match (task.model.thinking, &last) {
-        (Some(level), _) => level.into(),
-        (None, Some(epoch)) => thinking.unwrap_or(epoch.thinking),
-        (None, None) => thinking.unwrap_or(Thinking::Medium),
+    let mut recorder = None;
+    let (model, provider, thinking): Chosen = match replay {
+        Some(replay) => (replay.model(), replay.clone(), replay.thinking()),
+        None => {
+            let (model, provider, thinking) = real_model(&settings, task, last.as_ref())?;
+            let provider = match &task.record {
+                Some(path) => {
+                    let sealer = engine.sealer().clone();
+                    let made = Arc::new(Recorder::create(path, provider, sealer, Places::of(&cwd))?);
+                    recorder = Some(made.clone());
+                    made
+                }
+                None => provider,
+            };
+            (model, provider, thinking)
+        }
     };
-    let thinking = quipu_providers::clamp_level(&model, wanted);
     let mut options = SessionOptions::new(cwd.clone(), model, provider);
     options.system = system(place, task, &cwd, last.is_some())?;
     options.thinking = thinking;
@@ -162,11 +180,53 @@ pub(crate) async fn open(
     let (permissions, record) = crate::permissions::of_task(place, task, &cwd)?;
     options.policy = permissions.clone();
     options.limits = Limits { max_turns: task.max_turns, max_cost: task.max_cost };
-    let opened = match resumed {
-        Some(row) => engine.open(&row.id, options).await?,
-        None => Opened { session: engine.create(options).await?, troubles: Vec::new() },
+    let fresh = |session| Opened { session, troubles: Vec::new() };
+    let opened = match (resumed, fork) {
+        (_, Some(node)) => engine.fork(node, options).await.map(fresh),
+        (Some(row), None) => engine.open(&row.id, options).await,
+        (None, None) => engine.create(options).await.map(fresh),
     };
-    Ok((opened, permissions, record))
+    match opened {
+        Ok(opened) => Ok(Started { opened, permissions, record, recorder }),
+        Err(error) => {
+            // Nothing is in it yet, so it goes.
+            drop(recorder.map(|recorder| recorder.finish()));
+            Err(error.into())
+        }
+    }
+}
+
+/// A model, its provider, and how hard it thinks.
+type Chosen = (Arc<Model>, Arc<dyn Provider>, Thinking);
+
+/// The model that a task asks for.
+fn real_model(settings: &Settings, task: &Task, last: Option<&Epoch>) -> Result<Chosen, Failure> {
+    let Selection { model, thinking, note: hint } = choose_model(settings, task, last)?;
+    if let Some(hint) = hint {
+        note(hint);
+    }
+    let provider = settings.provider_for(&model, task.model.api_key.as_deref()).map_err(|error| {
+        let exit = if error.kind == ModelErrorKind::InvalidRequest { Exit::Usage } else { Exit::Credential };
+        Failure::new(exit, error)
+    })?;
+    let wanted = match (task.model.thinking, last) {
+        (Some(level), _) => level.into(),
+        (None, Some(epoch)) => thinking.unwrap_or(epoch.thinking),
+        (None, None) => thinking.unwrap_or(Thinking::Medium),
+    };
+    let thinking = quipu_providers::clamp_level(&model, wanted);
+    Ok((model, provider, thinking))
+}
+
+/// The node to go on from, and the session that it is in.
+async fn forked(store: &dyn Store, what: &str) -> Result<(Option<SessionRow>, NodeId), Failure> {
+    let found = crate::show::resolve(store, what, None).await?;
+    let query = SessionQuery { id: found.session.clone(), limit: Some(1), ..SessionQuery::default() };
+    let row = match found.session {
+        Some(_) => store.sessions(query).await?.into_iter().next(),
+        None => None,
+    };
+    Ok((row, found.node))
 }
 
 /// The system prompt; `None` keeps that of a session that goes on.

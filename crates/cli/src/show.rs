@@ -104,7 +104,7 @@ pub(crate) async fn resolve(
 }
 
 async fn show_session(store: &dyn Store, row: &SessionRow, args: &ShowArgs) -> Result<(), Failure> {
-    let tree = tree::read(store, row).await?;
+    let tree = tree::read(store, row, tree::Forks::Named).await?;
     let mut out = std::io::BufWriter::new(std::io::stdout().lock());
     if args.json {
         let nodes =
@@ -118,7 +118,7 @@ async fn show_session(store: &dyn Store, row: &SessionRow, args: &ShowArgs) -> R
     let paint = Paint::stdout();
     writeln!(out, "session {}  {}", paint.bold(row.id.as_str()), printable(&row.cwd))?;
     writeln!(out, "{} nodes, {}, {}", row.entries + 1, dollars(row.cost), ago(now(), row.updated))?;
-    for line in tree::draw(&tree, row.head, paint) {
+    for line in tree::draw(&tree, row.head.as_slice(), paint) {
         writeln!(out, "{line}")?;
     }
     Ok(out.flush()?)

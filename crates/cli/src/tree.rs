@@ -29,8 +29,17 @@ pub(crate) struct Row {
     pub(crate) gutter: String,
 }
 
+/// What is drawn of sessions that were forked from the one that is read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Forks {
+    /// Their first node, which names them.
+    Named,
+    /// All of them.
+    Whole,
+}
+
 /// Reads a session's nodes, abandoned branches too.
-pub(crate) async fn read(store: &dyn Store, session: &SessionRow) -> Result<Tree, Failure> {
+pub(crate) async fn read(store: &dyn Store, session: &SessionRow, forks: Forks) -> Result<Tree, Failure> {
     let mut children: HashMap<NodeId, Vec<NodeId>> = HashMap::new();
     let mut ids = vec![session.base];
     let mut front = vec![session.base];
@@ -60,8 +69,8 @@ pub(crate) async fn read(store: &dyn Store, session: &SessionRow) -> Result<Tree
     let mut stack = vec![(session.base, String::new(), String::new())];
     while let Some((id, own, below)) = stack.pop() {
         let Some((node, decoded)) = objects.remove(&id) else { continue };
-        // A session that was forked from this one is drawn by its own name.
-        if id != session.base
+        if forks == Forks::Named
+            && id != session.base
             && matches!(&decoded.entry, Entry::Session(start) if start.session != session.id)
         {
             rows.push(Row { node, decoded, gutter: own });
@@ -82,13 +91,13 @@ pub(crate) async fn read(store: &dyn Store, session: &SessionRow) -> Result<Tree
     Ok(Tree { rows, cut })
 }
 
-/// The lines of a tree; `head` is marked.
-pub(crate) fn draw(tree: &Tree, head: Option<NodeId>, paint: Paint) -> Vec<String> {
+/// The lines of a tree; `heads` are marked.
+pub(crate) fn draw(tree: &Tree, heads: &[NodeId], paint: Paint) -> Vec<String> {
     let mut lines: Vec<String> = tree
         .rows
         .iter()
         .map(|row| {
-            let mark = if Some(row.node.id) == head { paint.bold("  <-- HEAD") } else { String::new() };
+            let mark = if heads.contains(&row.node.id) { paint.bold("  <-- HEAD") } else { String::new() };
             let id = paint.dim(&row.node.id.short());
             format!("{id}  {}{}{mark}", row.gutter, preview(&row.decoded.entry, paint))
         })

@@ -165,10 +165,11 @@ impl Replay {
     fn compare(&self, call: &RecordedCall, said: &[Body], results: &[RecordedResult]) -> Result<(), String> {
         for (expected, got) in call.results.iter().zip(results) {
             let what = format!("the result of `{}` (call {})", got.tool, got.call);
-            if (&expected.tool, &expected.call) != (&got.tool, &got.call) {
+            // Not the call's id: where a session went on, it may be numbered anew.
+            if expected.tool != got.tool {
                 return Err(format!(
-                    "{what} differs from the recording: a result of `{}` (call {}) was expected",
-                    expected.tool, expected.call
+                    "{what} differs from the recording: a result of `{}` was expected",
+                    expected.tool
                 ));
             }
             // The recording may be of a version that replaced less.

@@ -131,3 +131,41 @@ fn a_directory_that_cannot_be_made_is_told() {
     world.file("taken", "");
     world.run(&["demo", "--dir", "taken"]).fails(2, &["taken"]);
 }
+
+#[test]
+fn the_tour_takes_two_ways() {
+    let world = World::new([]);
+    for store in [&[][..], &["--store", "own.db"]] {
+        let ran = world.run(&[&["demo", "--tour"], store].concat()).ok();
+        let text = ran.text();
+        for part in ["sort them by name", "├─ user By name", "└─ session", "user By date", "`by-date.txt`"]
+        {
+            assert!(text.contains(part), "{part}: {text}");
+        }
+        assert_eq!(text.matches("<-- HEAD").count(), 2, "{text}");
+        for part in ["• read birthdays.txt", "• write by-name.txt", "• write by-date.txt", "Back to node"]
+        {
+            assert!(ran.err.contains(part), "{part}: {}", ran.err);
+        }
+        assert_eq!(told(&ran).len(), 4);
+        run_told(&world, &ran);
+    }
+    assert_eq!(entries(&world.path("tmp")), Vec::<String>::new(), "the workspace is left behind");
+    let sessions = world.sessions();
+    assert_eq!(sessions.len(), 2);
+    // The second session is a branch of the first, from the answer that both share.
+    let first = world.nodes_of(&[sessions[1]["id"].as_str().unwrap()]);
+    let second = world.nodes_of(&[sessions[0]["id"].as_str().unwrap()]);
+    assert_eq!(second[0]["parent"], first[4]["id"]);
+}
+
+#[test]
+fn the_tour_stops_where_reality_differs() {
+    let world = World::new([]);
+    std::fs::create_dir(world.path("work/there")).unwrap();
+    world.file("there/birthdays.txt", "Nobody\n");
+    let ran =
+        world.run(&["demo", "--tour", "--dir", "there"]).fails(6, &["The demo stopped", "got:      Nobody"]);
+    run_told(&world, &ran);
+    assert_eq!(world.sessions().len(), 1);
+}

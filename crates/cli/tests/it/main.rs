@@ -19,6 +19,8 @@ mod look;
 #[cfg(test)]
 mod print;
 #[cfg(test)]
+mod record;
+#[cfg(test)]
 mod servers;
 #[cfg(test)]
 mod signals;
@@ -28,5 +30,3 @@ mod support;
 mod tools;
 #[cfg(test)]
 mod twice;
-#[cfg(test)]
-mod wires;

@@ -275,11 +275,81 @@ async fn a_bad_file_is_told_apart() {
     check("bytes behind", [good.as_bytes(), b"\xff\n"].concat(), "changed: line 3");
     check("half a character", [good.as_bytes(), b"\xc3"].concat(), "torn: line 3");
     check("deep", [good.as_bytes(), "[".repeat(1 << 20).as_bytes(), b"\n"].concat(), "changed: line 3");
+    // A chain is no signature: anyone can make one.
+    let header = lines[0].split(",\"chain\"").next().unwrap();
+    for (what, line, message) in [
+        ("not an object", "[1", "line 2 is no call"),
+        ("no members", "{\"call\":1", "line 2 is no call"),
+        (
+            "another number",
+            &*open_line(lines[1]).replacen("\"call\":1", "\"call\":2", 1),
+            "call 1 expected, not 2",
+        ),
+        (
+            "a number too large",
+            &*open_line(lines[1]).replacen("\"call\":1", "\"call\":99999999999", 1),
+            "line 2 is no call",
+        ),
+        ("an unknown stop", &*open_line(lines[1]).replacen("\"stop\"", "\"stoop\"", 1), "line 2 is no call"),
+    ] {
+        check(what, forge(&[header, line]).into_bytes(), message);
+    }
+    check("a header without model", forge(&["{\"quipuRecording\":1"]).into_bytes(), "line 1 is no call");
     let world = World::new();
     let open = |path: &Path| Replay::open(path, Places::default()).expect_err("no recording").to_string();
     assert!(open(world.dir.path()).contains("not a regular file"));
     assert!(open(&world.dir.path().join("none")).contains("none: "));
     assert!(open(Path::new("/dev/zero")).contains("not a regular file"));
+}
+
+/// A line without its end.
+fn open_line(line: &str) -> String {
+    line.split(",\"chain\"").next().unwrap().to_owned()
+}
+
+/// A file whose chain is right, of lines without their ends.
+fn forge(lines: &[&str]) -> String {
+    use sha2::{Digest as _, Sha256};
+    let mut sum = [0_u8; 32];
+    let mut out = String::new();
+    for line in lines {
+        sum = Sha256::new().chain_update(sum).chain_update(line).finalize().into();
+        let hex: String = sum.iter().map(|byte| format!("{byte:02x}")).collect();
+        out.push_str(&format!("{line},\"chain\":\"{hex}\"}}\n"));
+    }
+    out
+}
+
+#[tokio::test]
+async fn a_forged_answer_is_a_model_that_misbehaves() {
+    let good = small().await;
+    let lines: Vec<&str> = good.lines().collect();
+    let deep = format!("{}{}", "[".repeat(50_000), "]".repeat(50_000));
+    let calls = [
+        ("read", deep.as_str()),
+        ("read", r#"{"path":"../../../../etc/none"}"#),
+        ("no such tool", "{}"),
+        ("bash", r#"{"command":5}"#),
+        ("", "\"x\""),
+    ];
+    for (tool, arguments) in calls {
+        let call = format!(r#"{{"type":"toolCall","id":"c","name":"{tool}","arguments":{arguments}}}"#);
+        let line =
+            open_line(lines[1]).replacen("[{\"type\":\"text\"", &format!("[{call},{{\"type\":\"text\""), 1);
+        assert!(line.contains("toolCall"), "{line}");
+        let file = forge(&[&open_line(lines[0]), &line]);
+        let world = World::new();
+        let replay = Arc::new(Replay::parse("rec", file.as_bytes(), places(&world)).unwrap());
+        let options = SessionOptions {
+            tools: quipu::builtin(),
+            ..SessionOptions::new(world.cwd(), replay.model(), replay.clone())
+        };
+        let session = world.engine.create(options).await.unwrap();
+        let (outcome, _) = session.ask("hello").await.unwrap();
+        assert!(matches!(outcome, Outcome::Failed(_) | Outcome::Done), "{tool}: {outcome:?}");
+        session.shutdown().await;
+        world.check().await;
+    }
 }
 
 #[tokio::test]
