@@ -30,3 +30,5 @@ mod support;
 mod tools;
 #[cfg(test)]
 mod twice;
+#[cfg(test)]
+mod wires;
