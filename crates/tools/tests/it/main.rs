@@ -1,6 +1,8 @@
 //! The built-in tools, as tables: arguments, files before, expected text, files after.
 
 #[cfg(test)]
+mod access;
+#[cfg(test)]
 mod bash;
 #[cfg(test)]
 mod bench;
