@@ -222,3 +222,127 @@ impl Policy for Permissions {
         self.sandbox.clone()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use quipu_protocol::{Json, ToolCall};
+
+    use super::*;
+
+    const FULL: SandboxSupport = SandboxSupport::Full { scoped: true };
+
+    struct Case<'a> {
+        permissions: &'a Permissions,
+        touches: Touches,
+    }
+
+    impl Case<'_> {
+        fn decide(&self, tool: &str) -> Decision {
+            let arguments = Json::from(serde_json::json!({ "command": "make test" }));
+            let call = ToolCall {
+                id: "c".into(),
+                name: tool.into(),
+                arguments,
+                thought_signature: None,
+                namespace: None,
+            };
+            let cwd = &self.permissions.cwd;
+            self.permissions.decide(&Proposal { call: &call, cwd, touches: &self.touches })
+        }
+    }
+
+    /// One word for each decision, with a question's text.
+    fn word(decision: Decision) -> String {
+        match decision {
+            Decision::Allow => "allow".into(),
+            Decision::Deny { reason } => format!("deny {reason}"),
+            Decision::Ask { question, .. } => format!("ask {question}"),
+        }
+    }
+
+    #[test]
+    fn what_is_asked_in_which_mode() {
+        let dir = tempfile::tempdir().unwrap();
+        let root = dir.path().canonicalize().unwrap();
+        for made in ["work", "added", "own", "home/.ssh"] {
+            std::fs::create_dir_all(root.join(made)).unwrap();
+        }
+        let make = |mode, support| {
+            let rules = PermissionRules {
+                mode,
+                cwd: root.join("work"),
+                add_dirs: vec![root.join("added")],
+                read: vec![root.join("own/outputs")],
+                own: root.join("own"),
+                home: Some(root.join("home")),
+                command_write: vec![],
+                support: Some(support),
+            };
+            Permissions::new(rules, [])
+        };
+        let read = |path: &str| Touches::Reads(vec![root.join(path)]);
+        let write = |path: &str| Touches::Writes(vec![root.join(path)]);
+        let check = |mode, support, tool: &str, touches: Touches, expect: &str| {
+            let permissions = make(mode, support);
+            let said = word(Case { permissions: &permissions, touches: touches.clone() }.decide(tool));
+            assert!(said.starts_with(expect.split('*').next().unwrap()), "{mode:?} {touches:?}: {said}");
+            assert!(expect.split('*').all(|part| said.contains(part)), "{mode:?} {touches:?}: {said}");
+        };
+        use PermissionMode::{Ask, Full, Workspace};
+        use SandboxSupport::{Missing, TooOld};
+        for mode in [Ask, Workspace] {
+            check(mode, FULL, "read", read("work/f"), "allow");
+            check(mode, FULL, "read", read("added/f"), "allow");
+            check(mode, FULL, "read", read("own/outputs/f"), "allow");
+            check(mode, FULL, "read", read("own/auth.json"), "ask*outside");
+            check(mode, FULL, "read", read("home/f"), "ask*outside");
+            check(mode, FULL, "read", read("home/.ssh/f"), "ask*secrets");
+            check(mode, FULL, "read", read("work/id_rsa"), "ask*secrets");
+            check(mode, FULL, "read", read("work/../home/f"), "ask*outside");
+            check(mode, FULL, "write", write("home/f"), "ask*outside");
+            check(mode, FULL, "write", write("own/permissions.json"), "deny*own files");
+            check(mode, FULL, "write", write("own/outputs/f"), "deny*own files");
+            check(mode, Missing, "bash", Touches::Anything, "ask*no Landlock*--permissions full");
+            check(mode, TooOld, "bash", Touches::Anything, "ask*truncation*--permissions full");
+            check(mode, FULL, "other", Touches::Anything, "ask*not confined");
+            check(mode, FULL, "other", Touches::Nothing, "allow");
+        }
+        check(Workspace, FULL, "write", write("work/f"), "allow");
+        check(Workspace, FULL, "write", write("added/new/f"), "allow");
+        check(Workspace, FULL, "bash", Touches::Anything, "allow");
+        check(Ask, FULL, "write", write("work/f"), "ask*every change");
+        check(Ask, FULL, "bash", Touches::Anything, "ask*every command");
+        for touches in [Touches::Anything, write("own/f"), read("home/.ssh/f")] {
+            check(Full, Missing, "bash", touches, "allow");
+        }
+        assert!(make(Full, FULL).sandbox().is_none() && make(Workspace, Missing).sandbox().is_none());
+        assert!(make(Ask, FULL).sandbox().is_some());
+    }
+
+    #[test]
+    fn grants_are_exact_and_never_of_secrets() {
+        let root = std::env::temp_dir().canonicalize().unwrap();
+        let rules = PermissionRules {
+            cwd: root.join("quipu-none/work"),
+            own: root.join("quipu-none/own"),
+            home: Some(root.join("quipu-none/home")),
+            support: Some(SandboxSupport::Missing),
+            ..PermissionRules::default()
+        };
+        let permissions = Permissions::new(rules, []);
+        let decide =
+            |tool: &str, touches: Touches| word(Case { permissions: &permissions, touches }.decide(tool));
+        let at = |path: &str| root.join("quipu-none").join(path);
+        let grant = |tool: &str, subject: &str| Grant { tool: tool.into(), subject: subject.into() };
+        assert!(permissions.grant(grant("bash", "make test")));
+        assert_eq!(decide("bash", Touches::Anything), "allow");
+        assert!(permissions.grant(grant("read", at("f").to_str().unwrap())));
+        assert_eq!(decide("read", Touches::Reads(vec![at("f")])), "allow");
+        assert!(decide("read", Touches::Reads(vec![at("g")])).starts_with("ask"));
+        assert!(decide("write", Touches::Writes(vec![at("f")])).starts_with("ask"), "another tool");
+        assert!(!permissions.grant(grant("read", at("home/.ssh/f").to_str().unwrap())));
+        // Even one that was written into the file by hand.
+        permissions.grants().insert(grant("read", at("home/.ssh/f").to_str().unwrap()));
+        assert!(decide("read", Touches::Reads(vec![at("home/.ssh/f")])).starts_with("ask"));
+    }
+}

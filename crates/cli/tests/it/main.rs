@@ -17,6 +17,8 @@ mod kill;
 #[cfg(test)]
 mod look;
 #[cfg(test)]
+mod permissions;
+#[cfg(test)]
 mod print;
 #[cfg(test)]
 mod record;

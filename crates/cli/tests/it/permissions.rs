@@ -1,0 +1,253 @@
+//! What a task may do: by default, asked at a terminal, kept, listed and revoked.
+
+use std::os::unix::fs::PermissionsExt as _;
+use std::process::Stdio;
+
+use quipu_testkit::{Answer, Reply};
+use serde_json::{Value, json};
+
+use crate::support::*;
+
+/// Whether commands can be confined here. Where they cannot, that is what is tested.
+fn confined() -> bool {
+    let world = World::new([]);
+    let found = world.run(&["doctor", "--json"]).ok().json();
+    let findings = found["findings"].as_array().unwrap().clone();
+    let here = findings.iter().find(|finding| finding["what"] == "permissions").unwrap();
+    let confined = here["state"] == "good";
+    if !confined {
+        eprintln!("note: {}", here["detail"]);
+    }
+    confined
+}
+
+/// The results that the model was told in the last request, failures first marked with `!`.
+fn results(world: &World) -> Vec<String> {
+    let last = messages(world.requests().last().unwrap()).pop().unwrap();
+    let blocks = last["content"].as_array().unwrap().clone();
+    let results = blocks.iter().filter(|block| block["type"] == "tool_result");
+    results
+        .map(|block| format!("{}{}", if block["is_error"] == true { "!" } else { "" }, wire_text(block)))
+        .collect()
+}
+
+fn does(world: &World, args: &[&str], calls: &[(&str, Value)]) -> Vec<String> {
+    let mut answer = Answer::new();
+    for (at, (tool, arguments)) in calls.iter().enumerate() {
+        answer = answer.tool_call(&format!("c{at}"), tool, &arguments.to_string());
+    }
+    world.server.push(answer.reply());
+    world.server.push(Answer::new().text("I see.").reply());
+    world.run(&[args, &["-p", "go on"]].concat()).ok();
+    results(world)
+}
+
+fn file(path: &str) -> (&'static str, Value) {
+    ("write", json!({ "path": path, "content": "x" }))
+}
+
+fn command(line: &str) -> (&'static str, Value) {
+    ("bash", json!({ "command": line }))
+}
+
+#[test]
+fn a_task_is_confined_to_its_workspace() {
+    let world = World::new([]);
+    std::fs::create_dir(world.path("added")).unwrap();
+    let calls = [
+        command("echo x > in; cat in"),
+        command("echo x > ../out"),
+        command("echo '{}' > ~/.quipu/permissions.json"),
+        file("in2"),
+        file("../out2"),
+        file("../added/f"),
+        file("../home/.quipu/permissions.json"),
+        ("read", json!({ "path": "../home/.quipu/models.json" })),
+    ];
+    let told = does(&world, &[], &calls);
+    if confined() {
+        assert_eq!(told[0], "x\n");
+    } else {
+        assert!(told[0].contains("nobody is here") && told[0].contains("--permissions full"), "{}", told[0]);
+    }
+    for refused in [1, 2, 4, 5, 6, 7] {
+        assert!(told[refused].starts_with('!'), "{}", told[refused]);
+    }
+    assert!(told[4].contains("nobody is here") && told[4].contains("--add-dir"), "{}", told[4]);
+    assert!(told[6].contains("Quipu's own files"), "{}", told[6]);
+    assert!(!told[3].starts_with('!'));
+    for absent in ["out", "out2", "added/f", "home/.quipu/permissions.json"] {
+        assert!(!world.path(absent).exists(), "{absent}");
+    }
+    // An added directory is kept for this workspace, and for this one alone.
+    let told = does(&world, &["--add-dir", "../added"], &[file("../added/f")]);
+    assert!(!told[0].starts_with('!'), "{}", told[0]);
+    let told = does(&world, &[], &[file("../added/g"), command("echo x > ../added/h")]);
+    assert!(!told[0].starts_with('!'), "{}", told[0]);
+    assert_eq!(world.path("added/h").exists(), confined());
+    let mode = std::fs::metadata(world.path("home/.quipu/permissions.json")).unwrap().permissions().mode();
+    assert_eq!(mode & 0o777, 0o600);
+    let listed = world.run(&["permissions", "--json"]).ok().json_lines();
+    assert_eq!(listed.len(), 1);
+    assert_eq!((&listed[0]["mode"], &listed[0]["entries"][0]["id"]), (&json!("workspace"), &json!("p1")));
+    world.run(&["permissions", "revoke", "p1"]).ok();
+    let told = does(&world, &[], &[file("../added/g")]);
+    assert!(told[0].starts_with('!'), "{}", told[0]);
+    world.run(&["permissions", "revoke", "p1"]).fails(2, &["p1", "quipu permissions list"]);
+}
+
+#[test]
+fn modes_are_kept_for_their_directory() {
+    let world = World::new([]);
+    let outside = [file("../out"), command("echo x > ../out2")];
+    let told = does(&world, &["--permissions", "full"], &outside);
+    assert!(told.iter().all(|told| !told.starts_with('!')), "{told:?}");
+    assert!(world.path("out").exists() && world.path("out2").exists());
+    assert!(!does(&world, &[], &outside)[0].starts_with('!'), "it is kept");
+    assert!(world.run(&["doctor"]).ok().text().contains("full in "));
+    let told = does(
+        &world,
+        &["--permissions", "ask"],
+        &[file("in"), command("true"), ("read", json!({ "path": "in" }))],
+    );
+    assert!(told[0].contains("every change is asked") && told[1].contains("nobody is here"), "{told:?}");
+    assert!(told[2].contains("ENOENT"), "reading is free: {}", told[2]);
+    world.run(&["permissions", "set", "workspace"]).ok();
+    assert!(does(&world, &[], &outside)[0].starts_with('!'));
+    // A run that keeps nothing keeps no permission either.
+    does(&world, &["--no-session", "--permissions", "full"], &outside);
+    world.unchecked();
+    assert!(does(&world, &[], &outside)[0].starts_with('!'));
+    world.run(&["permissions", "set", "all"]).exits(2);
+    world.run(&["-p", "x", "--add-dir", "nowhere"]).fails(2, &["--add-dir nowhere"]);
+}
+
+#[test]
+fn a_damaged_file_of_permissions_stops_a_task() {
+    let world = World::new([]);
+    let path = world.path("home/.quipu/permissions.json");
+    for text in ["{", "[]", r#"{"version":2,"projects":{}}"#, "\u{0}"] {
+        std::fs::write(&path, text).unwrap();
+        world.run(&["-p", "x"]).fails(1, &["permissions.json", "mend it"]);
+        world.run(&["permissions", "set", "full"]).fails(1, &["permissions.json"]);
+        assert_eq!(std::fs::read_to_string(&path).unwrap(), text, "it is left as it is");
+    }
+    assert!(world.requests().is_empty());
+    std::fs::remove_file(path).unwrap();
+}
+
+#[test]
+fn the_workspace_may_not_hold_our_own_files() {
+    let world = World::new([]);
+    world.server.push(bash("c1", "echo x > ran"));
+    world.server.push(Answer::new().text("I see.").reply());
+    let mut quipu = world.quipu(&["-p", "go on"]);
+    quipu.current_dir(world.path("home"));
+    let ran = Running::start(quipu).wait().ok();
+    assert!(ran.err.contains("own files") || !confined(), "{}", ran.err);
+    assert!(results(&world)[0].contains("nobody is here"));
+    assert!(!world.path("home/ran").exists());
+}
+
+/// Runs a task at a terminal of its own and types these lines; what was shown.
+fn at_terminal(world: &World, calls: Vec<Reply>, typed: &str) -> Option<String> {
+    let script = ["/usr/bin/script", "/bin/script"].iter().find(|path| std::path::Path::new(path).exists());
+    let Some(script) = script.filter(|_| cfg!(target_os = "linux")) else {
+        eprintln!("note: `script` of util-linux is not here; asking at a terminal is not tested");
+        return None;
+    };
+    for reply in calls {
+        world.server.push(reply);
+    }
+    let program = format!("{} -p 'go on'", world.program.display());
+    let mut command = world.command(script);
+    command.args(["-qec", &program, "/dev/null"]).stdin(Stdio::piped());
+    let mut running = Running::start(command);
+    let mut stdin = running.child.stdin.take().unwrap();
+    // Each answer is typed when its question is there: what was typed before does not count.
+    for line in typed.lines() {
+        loop {
+            let shown = running.line().expect("a question");
+            if shown.contains("y once") {
+                break;
+            }
+        }
+        std::io::Write::write_all(&mut stdin, format!("{line}\r").as_bytes()).unwrap();
+    }
+    let ran = running.wait().ok();
+    drop(stdin);
+    Some(ran.text())
+}
+
+#[test]
+fn a_person_at_the_terminal_decides() {
+    let world = World::new([]);
+    let write = |path: &str| call("c1", "write", &json!({ "path": path, "content": "x" }));
+    let done = || Answer::new().text("I see.").reply();
+    if at_terminal(&world, vec![write("../once"), done()], "what?\ny").is_none() {
+        return;
+    }
+    assert!(world.path("once").exists());
+    at_terminal(&world, vec![write("../no"), done()], "n not there").unwrap();
+    assert!(!world.path("no").exists());
+    assert!(
+        results(&world)[0].contains("The user did not allow this call: not there"),
+        "{:?}",
+        results(&world)
+    );
+    // For this session: asked once, and again by the next.
+    at_terminal(&world, vec![write("../session"), write("../session"), done()], "s").unwrap();
+    assert!(does(&world, &[], &[file("../session")])[0].starts_with('!'));
+    // For good, and exactly that.
+    at_terminal(&world, vec![write("../always"), done()], "a").unwrap();
+    let told = does(&world, &[], &[file("../always"), file("../always2")]);
+    assert!(!told[0].starts_with('!') && told[1].starts_with('!'), "{told:?}");
+    let listed = world.run(&["permissions", "list"]).ok().text();
+    assert!(listed.contains("p1") && listed.contains("write") && listed.contains("/always"), "{listed}");
+    world.run(&["permissions", "revoke", "p1"]).ok();
+    assert!(does(&world, &[], &[file("../always")])[0].starts_with('!'));
+    // Secrets are never allowed for good.
+    std::fs::create_dir(world.path("home/.ssh")).unwrap();
+    std::fs::write(world.path("home/.ssh/config"), "Host h").unwrap();
+    let read = call("c1", "read", &json!({ "path": "~/.ssh/config" }));
+    let shown = at_terminal(&world, vec![read, done()], "a\ny").unwrap();
+    assert!(shown.contains("keep secrets") && !shown.contains("a always"), "{shown}");
+    assert!(results(&world)[0].contains("Host h"));
+    assert!(does(&world, &[], &[("read", json!({ "path": "~/.ssh/config" }))])[0].starts_with('!'));
+}
+
+#[test]
+fn a_server_from_an_earlier_command_can_be_stopped_by_a_later_one() {
+    let world = World::new([]);
+    if !confined() {
+        return;
+    }
+    world.server.push(bash("c1", "sleep 1000 & echo $! > pid"));
+    let told = does(&world, &[], &[command("kill $(cat pid) && echo stopped")]);
+    assert_eq!(told, ["stopped\n"]);
+}
+
+#[test]
+fn the_list_of_what_commands_may_write_is_a_setting() {
+    let world = World::new([]);
+    if !confined() {
+        return;
+    }
+    for made in ["home/.cache", "extra"] {
+        std::fs::create_dir(world.path(made)).unwrap();
+    }
+    let both =
+        [command("echo x > ~/.cache/f"), command(&format!("echo x > {}/f", world.path("extra").display()))];
+    let told = does(&world, &[], &both);
+    assert!(!told[0].starts_with('!') && told[1].starts_with('!'), "{told:?}");
+    let settings = |write: Value| {
+        let text = json!({ "retry": { "baseDelayMs": 1 }, "sandbox": { "write": write } }).to_string();
+        std::fs::write(world.path("home/.quipu/settings.json"), text).unwrap();
+    };
+    settings(json!([world.path("extra")]));
+    let told = does(&world, &[], &both);
+    assert!(told[0].starts_with('!') && !told[1].starts_with('!'), "{told:?}");
+    settings(json!(["default", "~/../extra", 7, "relative"]));
+    let told = does(&world, &[], &both);
+    assert!(told.iter().all(|told| !told.starts_with('!')), "{told:?}");
+}
