@@ -282,6 +282,30 @@ impl Engine {
     /// stands the conversation up to `at`. Options that leave the system prompt open keep that of `at`. Files are
     /// not touched: they are as they are now.
     ///
+    /// ```
+    /// # use std::sync::Arc;
+    /// # use quipu::{Engine, Script, ScriptStep, Sealer, SessionOptions, protocol::Model, store::SqliteStore};
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let store = Arc::new(SqliteStore::in_memory()?);
+    /// # let engine = Engine::new(store, Arc::new(Sealer::new([0; 32])), std::env::temp_dir());
+    /// # let says = |text: &str| ScriptStep { text: text.into(), ..ScriptStep::default() };
+    /// # let steps = ["Left or right?", "Left it is.", "Right it is."].map(says);
+    /// # let (model, script) = (Arc::new(Model::default()), Arc::new(Script::new(steps.into())));
+    /// # let options = SessionOptions::new(std::env::temp_dir(), model, script);
+    /// let session = engine.create(options.clone()).await?;
+    /// session.ask("Where to?").await?;
+    /// let here = session.view().head.ok_or("no head")?;
+    /// session.ask("Left.").await?;
+    /// session.shutdown().await;
+    ///
+    /// let other = engine.fork(here, options).await?;
+    /// assert_eq!(other.ask("Right.").await?.1, "Right it is.");
+    /// other.shutdown().await;
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
     /// # Errors
     /// `NoSuchNode`; `Incomplete` where calls wait for results; `BadId`, `Exists`, `BadTool`, `Broken`, `Store`.
     pub async fn fork(&self, at: NodeId, options: SessionOptions) -> Result<Session, OpenError> {

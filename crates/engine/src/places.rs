@@ -42,9 +42,10 @@ impl Places {
         }
         for place in self.temporary.iter().filter_map(|path| name(path)) {
             text = replace_path(&text, place, |rest| {
-                let inside = rest.strip_prefix('/')?;
-                let length = inside.find(|c| !in_name(c)).unwrap_or(inside.len());
-                (length > 0).then_some((1 + length, "⟦tmp⟧"))
+                let first = component(rest)?;
+                // Confined commands have a directory of their own there; what matters is in it.
+                let second = component(&rest[first..]).filter(|_| rest.starts_with("/quipu-"));
+                Some((first + second.unwrap_or(0), "⟦tmp⟧"))
             });
         }
         if let Some(home) = self.home.as_deref().and_then(name) {
@@ -102,6 +103,13 @@ fn name(path: &Path) -> Option<&str> {
 /// Characters of file names that go on when one of them ends a path that was found.
 fn in_name(c: char) -> bool {
     c.is_alphanumeric() || matches!(c, '_' | '-' | '.' | '+' | '~' | '@')
+}
+
+/// The length of `/name` at the beginning of a text.
+fn component(text: &str) -> Option<usize> {
+    let name = text.strip_prefix('/')?;
+    let length = name.find(|c| !in_name(c)).unwrap_or(name.len());
+    (length > 0).then_some(1 + length)
 }
 
 /// Replaces each place where `path` stands as a whole. `by` sees what follows and says how much of it goes too and
@@ -320,6 +328,7 @@ mod tests {
         check("/usr/src /srcs /src.old /a-/src", "/usr/src /srcs /src.old /a-/src");
         check("/home/me/x /home/meg", "⟦home⟧/x /home/meg");
         check("/tmp/tmp.AbC/x /var/tmp/y /tmp /tmp/", "⟦tmp⟧/x ⟦tmp⟧ /tmp /tmp/");
+        check("/tmp/quipu-AbC/tmp.XyZ/x /tmp/quipu-AbC/ /tmp/quipu-AbC", "⟦tmp⟧/x ⟦tmp⟧/ ⟦tmp⟧");
         check("[Full output: /home/me/.quipu/outputs/quipu-bash-a1B2.log]", "[Full output: ⟦output⟧]");
         check("quipu-bash-a.log /quipu-bash-.log", "quipu-bash-a.log /quipu-bash-.log");
         check("[REDACTED:github:0badcafe] [REDACTED:x", "[REDACTED:github:⟦id⟧] [REDACTED:x");

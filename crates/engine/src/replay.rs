@@ -30,6 +30,40 @@ const SHOWN_WIDTH: usize = 160;
 /// [`ModelErrorKind::Departed`] and names the first difference. One for one session.
 ///
 /// Usage is as recorded, without its price: nothing was paid.
+///
+/// ```
+/// use std::sync::Arc;
+///
+/// use quipu::protocol::{Model, Outcome};
+/// use quipu::store::SqliteStore;
+/// use quipu::{Engine, Places, Recorder, Replay, Script, ScriptStep, Sealer, SessionOptions};
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # let directory = tempfile::tempdir()?;
+/// # let (cwd, file) = (directory.path(), directory.path().join("hello.rec"));
+/// let sealer = Arc::new(Sealer::new([0; 32]));
+/// let engine = Engine::new(Arc::new(SqliteStore::in_memory()?), sealer.clone(), cwd.join("outputs"));
+///
+/// // A script in place of a model. A real one comes from `quipu_providers::Settings`.
+/// let step = ScriptStep { text: "Hello.".into(), ..ScriptStep::default() };
+/// let (model, script) = (Arc::new(Model::default()), Arc::new(Script::new(vec![step])));
+/// let recorder = Arc::new(Recorder::create(&file, script, sealer, Places::of(cwd))?);
+/// let session = engine.create(SessionOptions::new(cwd, model, recorder.clone())).await?;
+/// session.ask("Hi!").await?;
+/// session.shutdown().await;
+/// assert_eq!(recorder.finish()?, 1);
+///
+/// let replay = Arc::new(Replay::open(&file, Places::of(cwd))?);
+/// let prompts = replay.prompts();
+/// let session = engine.create(SessionOptions::new(cwd, replay.model(), replay)).await?;
+/// for prompt in prompts.into_iter().flatten() {
+///     assert_eq!(session.ask(prompt).await?, (Outcome::Done, "Hello.".into()));
+/// }
+/// session.shutdown().await;
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Debug)]
 pub struct Replay {
     header: Header,

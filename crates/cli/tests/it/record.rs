@@ -80,7 +80,7 @@ fn the_demo_is_a_recording() {
     copy(&world, "discount.sh");
     copy(&world, "test.sh");
     let task = "The test fails. Find the bug, fix it, and show that the test passes.";
-    world.run(&["-p", "--model", "demo/scripted", "--record", "made", task]).ok();
+    world.run(&["-p", "--permissions", "full", "--model", "demo/scripted", "--record", "made", task]).ok();
     compare(&world, "made", "task.jsonl");
 }
 
@@ -117,7 +117,7 @@ fn the_tour_is_two_recordings() {
 /// A recording of a small task, made in a world of its own.
 fn recording() -> Vec<u8> {
     let world = World::new([
-        bash("c1", "cat f; pwd"),
+        bash("c1", "cat f; pwd; mktemp -u; date +%H:%M:%S; echo in 0.$$ s"),
         Answer::new().text("It says hi.").reply(),
         Answer::new().text("Still.").reply(),
     ]);
@@ -145,7 +145,7 @@ fn a_recording_needs_no_model_and_no_key() {
     world.file("f", "hi\n");
     let ran = world.run(&["--replay", "rec"]).ok();
     assert_eq!(ran.text(), "It says hi.\nStill.\n");
-    assert!(ran.err.contains("• bash cat f; pwd") && !ran.err.contains("note:"), "{}", ran.err);
+    assert!(ran.err.contains("• bash cat f; pwd;") && !ran.err.contains("note:"), "{}", ran.err);
     let nodes = world.nodes();
     assert_eq!(nodes.len(), 7);
     assert_eq!(nodes[2]["step"]["call"]["provider"], "replay");
@@ -197,6 +197,25 @@ fn a_recording_overwrites_nothing_and_is_not_begun_in_vain() {
     assert!(!world.path("work/rec").exists());
     assert!(world.requests().is_empty(), "nothing was paid before the file was there");
     world.run(&["-p", "--record", "rec", "hello"]).ok();
+}
+
+#[test]
+fn a_recording_that_cannot_be_finished_is_told_and_can_be_played_so_far() {
+    let world = World::new([
+        bash("c1", "cat f"),
+        Answer::new().text("It says hi.").reply(),
+        Answer::new().text(&"Still. ".repeat(500)).reply(),
+    ]);
+    world.unchecked();
+    world.file("f", "hi\n");
+    // Files may grow to 4 KiB, as on a disk that is full then.
+    let mut command = world.command("/bin/sh");
+    let program = world.program.display();
+    command.args(["-c", &format!("ulimit -f 8; exec {program} -p --no-session --record rec look on")]);
+    let ran = Running::start(command).wait().fails(1, &["the recording is not complete", "rec"]);
+    assert!(ran.text().ends_with("Still. \n"), "the answer is not lost: {}", ran.text());
+    let ran = world.run(&["--replay", "rec"]).ok();
+    assert_eq!(ran.text(), "It says hi.\n");
 }
 
 #[test]
