@@ -115,7 +115,7 @@ impl Asker {
                     match record.keep(&grant(&ask)) {
                         Ok(()) => note("  kept; `quipu permissions` lists and revokes"),
                         Err(failure) => {
-                            note(format!("  not kept, for this session only: {}", failure.message))
+                            note(format!("  not kept, for this session only: {}", failure.message));
                         }
                     }
                     (ask.id.clone(), Answer::Allow)
