@@ -581,3 +581,73 @@ async fn a_reader_that_is_gone_does_not_stop_the_call(wire: Wire) {
     let end = provider.send(Call { request, body, events: send, cancel: CancellationToken::new() }).await;
     assert_eq!((end.error, end.message.text()), (None, "anyway".to_owned()));
 }
+
+/// A server that keeps the connection after the reason for the end: what may follow is not waited for long, and how
+/// the connection ends matters no more.
+#[tokio::test]
+async fn an_answer_that_says_why_it_ended_is_whole() {
+    let wire = Wire::Completions;
+    let stream = Answer::on(wire).text("Whole").stream();
+    let without_end = stream.strip_suffix("data: [DONE]\n\n").unwrap().to_owned();
+    let without_usage = stream.split_inclusive("\n\n").take(4).collect::<String>();
+    assert!(without_usage.contains(r#""finish_reason":"stop""#) && !without_usage.contains("prompt_tokens"));
+    for reply in [
+        Reply::sse(without_end.clone()),
+        Reply::sse(without_end.clone()).then_hang(),
+        Reply::sse(without_end).then_reset(),
+        Reply::sse(without_usage.clone()).then_cut(),
+        Reply::sse(without_usage).then("data: {\"id\":").then_hang(),
+    ] {
+        let server = FakeServer::start([reply]);
+        let (_, end) = ask(wire, &server, impatient()).await;
+        assert_eq!((end.error, end.message.text()), (None, "Whole".to_owned()));
+        assert_eq!(end.attempts.len(), 1);
+    }
+}
+
+#[tokio::test]
+async fn addresses_and_headers_of_the_second_wire() {
+    let check =
+        async |path: &str, compat: &str, key: bool, expect: &str, headers: &[(&str, Option<&str>)]| {
+            let wire = Wire::Completions;
+            let server = FakeServer::start([Answer::on(wire).text("x").reply()]);
+            let mut model = model(wire, format!("{}{path}", server.url()));
+            model.compat = quipu_protocol::Json::parse(compat).ok();
+            let credential =
+                Credential { secret: KEY.into(), kind: CredentialKind::ApiKey, source: "a test".into() };
+            let provider =
+                wires::provider(&model, Some(&credential).filter(|_| key), &[], options()).unwrap();
+            let (_, request) = self::provider(wire, server.url(), options());
+            let request =
+                ModelRequest { model: Arc::new(model), session: Some("s-1".into()), ..(*request).clone() };
+            let (send, _receive) = mpsc::channel(64);
+            let body = provider.encode(&request).unwrap();
+            let call =
+                Call { request: Arc::new(request), body, events: send, cancel: CancellationToken::new() };
+            assert_eq!(provider.send(call).await.error, None);
+            let request = &server.requests()[0];
+            assert_eq!(request.path, expect);
+            for (name, value) in headers {
+                assert_eq!(request.header(name), *value, "{name}");
+            }
+        };
+    let bearer = format!("Bearer {KEY}");
+    let bearer = Some(bearer.as_str());
+    let session = Some("s-1");
+    check("", "{}", true, "/v1/chat/completions", &[("authorization", bearer), ("session_id", None)]).await;
+    check("/", "{}", false, "/v1/chat/completions", &[("authorization", None)]).await;
+    check("/v1/", "{}", true, "/v1/chat/completions", &[("x-session-affinity", None)]).await;
+    let own = [("authorization", None), ("cf-aig-authorization", bearer)];
+    check(
+        "/api/compat",
+        r#"{"keyHeader":"cf-aig-authorization"}"#,
+        true,
+        "/api/compat/chat/completions",
+        &own,
+    )
+    .await;
+    let all = [("session_id", session), ("x-client-request-id", session), ("x-session-affinity", session)];
+    check("", r#"{"sendSessionAffinityHeaders":true}"#, true, "/v1/chat/completions", &all).await;
+    let routed = r#"{"sendSessionAffinityHeaders":true,"sessionAffinityFormat":"openrouter"}"#;
+    check("", routed, true, "/v1/chat/completions", &[("x-session-id", session), ("session_id", None)]).await;
+}
