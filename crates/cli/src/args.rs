@@ -106,6 +106,9 @@ pub(crate) struct PermissionFlags {
     /// Let tools work in this directory as well. Kept for this directory. May be repeated.
     #[arg(long, value_name = "DIR")]
     pub(crate) add_dir: Vec<PathBuf>,
+    /// Keep commands off the network, in this run. Needs commands that are confined.
+    #[arg(long)]
+    pub(crate) no_network: bool,
 }
 
 /// How much is asked.

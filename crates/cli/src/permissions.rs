@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use clap::ValueEnum as _;
 use nix::fcntl::{Flock, FlockArg};
-use quipu::{Grant, PermissionMode, PermissionRules, Permissions};
+use quipu::{Grant, Network, PermissionMode, PermissionRules, Permissions, Sandbox};
 use serde::{Deserialize, Serialize};
 
 use crate::args::{ModeArg, PermissionsAction, PermissionsArgs, Task};
@@ -196,14 +196,28 @@ pub(crate) fn of_task(place: &Place, task: &Task, cwd: &Path) -> Result<(Arc<Per
             project.entries.push(Entry { id: String::new(), what });
         }
     }
-    let permissions = permissions(place, cwd, project);
+    let network = if task.permissions.no_network { Network::Closed } else { Network::Open };
+    let permissions = permissions(place, cwd, project, network);
+    if network == Network::Closed {
+        let why = match permissions.mode() {
+            PermissionMode::Full => {
+                Some("permissions are `full` here, so commands are not confined".to_owned())
+            }
+            PermissionMode::Ask | PermissionMode::Workspace => {
+                permissions.unconfined().map(str::to_owned).or_else(Sandbox::network_stays_open)
+            }
+        };
+        if let Some(why) = why {
+            return Err(Failure::usage(format!("--no-network cannot be kept: {why}")));
+        }
+    }
     if let Some(why) = permissions.unconfined() {
         note(format!("warning: every command is asked, or refused when nobody is there, because {why}"));
     }
     Ok((Arc::new(permissions), record))
 }
 
-fn permissions(place: &Place, cwd: &Path, project: Project) -> Permissions {
+fn permissions(place: &Place, cwd: &Path, project: Project, network: Network) -> Permissions {
     let (mut add_dirs, mut grants) = (Vec::new(), Vec::new());
     for entry in project.entries {
         match entry.what {
@@ -220,6 +234,7 @@ fn permissions(place: &Place, cwd: &Path, project: Project) -> Permissions {
         own: place.home.clone(),
         command_write: command_write(place, home.as_deref()),
         home,
+        network,
         support: None,
     };
     Permissions::new(rules, grants)
@@ -296,7 +311,7 @@ pub(crate) fn state_here(place: &Place) -> Result<(bool, String), Failure> {
     let project = Record::of(place, &cwd).project()?;
     let mode = project.mode.unwrap_or_default();
     let counts = format!("{} saved", project.entries.len());
-    let permissions = permissions(place, &cwd, project);
+    let permissions = permissions(place, &cwd, project, Network::Open);
     let detail = |more: &str| format!("{} in {} ({counts}); {more}", mode.word(), cwd.display());
     Ok(match (permissions.mode(), permissions.unconfined()) {
         (PermissionMode::Full, _) => (true, detail("commands are not confined and nothing is asked")),

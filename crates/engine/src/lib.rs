@@ -45,7 +45,7 @@ pub use quipu_providers::{Call, CallEnd, CallEvent, Provider};
 pub use quipu_seal::Sealer;
 pub use quipu_store as store;
 pub use quipu_tools::{Invocation, Tool, ToolContext, ToolOutput, Touches, builtin};
-pub use quipu_workspace::{Access, Sandbox, SandboxSupport};
+pub use quipu_workspace::{Access, Network, Sandbox, SandboxSupport};
 
 /// How our nodes name their writer.
 pub const AGENT: &str = "quipu";

@@ -5,7 +5,9 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use quipu_tools::Touches;
-use quipu_workspace::{Access, AccessRules, Reach, Sandbox, SandboxSupport, Want, file_key, git_directories};
+use quipu_workspace::{
+    Access, AccessRules, Network, Reach, Sandbox, SandboxSupport, Want, file_key, git_directories,
+};
 
 use crate::policy::{Decision, Policy, Proposal};
 
@@ -38,6 +40,8 @@ pub struct PermissionRules {
     pub home: Option<PathBuf>,
     /// Directories and files that commands may write as well, such as caches.
     pub command_write: Vec<PathBuf>,
+    /// Whether confined commands can use the network.
+    pub network: Network,
     /// What the system can do; [`SandboxSupport::of_this_system`].
     pub support: Option<SandboxSupport>,
 }
@@ -65,7 +69,7 @@ pub struct Permissions {
 impl Permissions {
     /// Permissions for one session; `grants` are allowed from the start.
     pub fn new(rules: PermissionRules, grants: impl IntoIterator<Item = Grant>) -> Self {
-        let PermissionRules { mode, cwd, add_dirs, read, own, home, command_write, support } = rules;
+        let PermissionRules { mode, cwd, add_dirs, read, own, home, command_write, network, support } = rules;
         let mut write = vec![cwd.clone()];
         write.extend(add_dirs);
         let mut commands: Vec<PathBuf> =
@@ -96,7 +100,7 @@ impl Permissions {
         Self {
             mode,
             access,
-            sandbox: confined.then(|| Arc::new(Sandbox::new(commands))),
+            sandbox: confined.then(|| Arc::new(Sandbox::new(commands).with_network(network))),
             unconfined: unconfined.filter(|_| mode != PermissionMode::Full),
             grants: Mutex::new(grants.into_iter().collect()),
             cwd,
@@ -276,6 +280,7 @@ mod tests {
                 own: root.join("own"),
                 home: Some(root.join("home")),
                 command_write: vec![],
+                network: Network::Open,
                 support: Some(support),
             };
             Permissions::new(rules, [])

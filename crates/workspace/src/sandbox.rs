@@ -39,7 +39,19 @@ impl SandboxSupport {
 #[derive(Debug)]
 pub struct Sandbox {
     write: Vec<PathBuf>,
+    network: Network,
     state: Mutex<Option<Started>>,
+}
+
+/// Whether commands can reach other machines, and servers on this one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Network {
+    /// As the user can.
+    #[default]
+    Open,
+    /// No sockets but those with a name on this machine (Unix) and those to the kernel (netlink); no `io_uring`,
+    /// which could make others. Programs for another kind of processor, such as 32-bit ones, are killed.
+    Closed,
 }
 
 #[derive(Debug)]
@@ -53,7 +65,19 @@ impl Sandbox {
     /// first command starts is left out), in a directory for temporary files of their own, and to the usual
     /// devices.
     pub fn new(write: Vec<PathBuf>) -> Self {
-        Self { write, state: Mutex::default() }
+        Self { write, network: Network::Open, state: Mutex::default() }
+    }
+
+    /// The same with this network.
+    #[must_use]
+    pub fn with_network(mut self, network: Network) -> Self {
+        self.network = network;
+        self
+    }
+
+    /// Why the network cannot be closed on this system, if so.
+    pub fn network_stays_open() -> Option<String> {
+        system::closed_network().err().map(|error| error.to_string())
     }
 
     /// Where commands may write, without devices and the temporary directory.
@@ -96,7 +120,7 @@ impl Sandbox {
         // Its true path: what a command is told must be what the kernel compares with.
         let temporary =
             tempfile::Builder::new().prefix("quipu-").tempdir_in(std::env::temp_dir().canonicalize()?)?;
-        let holder = system::Holder::start(&self.write, temporary.path())?;
+        let holder = system::Holder::start(&self.write, temporary.path(), self.network)?;
         Ok(Started { holder, temporary })
     }
 }
@@ -147,6 +171,7 @@ pub fn git_directories(cwd: &Path) -> Vec<PathBuf> {
 
 #[cfg(target_os = "linux")]
 mod system {
+    use std::collections::BTreeMap;
     use std::io;
     use std::path::{Path, PathBuf};
     use std::sync::mpsc::{SyncSender, sync_channel};
@@ -157,7 +182,12 @@ mod system {
         RulesetAttr as _, RulesetCreated, RulesetCreatedAttr as _, RulesetStatus, Scope,
     };
 
-    use super::SandboxSupport;
+    use seccompiler::{
+        BpfProgram, SeccompAction, SeccompCmpArgLen, SeccompCmpOp, SeccompCondition, SeccompFilter,
+        SeccompRule,
+    };
+
+    use super::{Network, SandboxSupport};
 
     /// Devices that programs write to, and directories of them.
     const DEVICES: [&str; 9] = [
@@ -239,6 +269,30 @@ mod system {
         }
     }
 
+    /// The filter that leaves only local sockets.
+    pub(super) fn closed_network() -> io::Result<BpfProgram> {
+        let unless = |domain: i32| {
+            let domain = u64::try_from(domain).map_err(failed)?;
+            SeccompCondition::new(0, SeccompCmpArgLen::Dword, SeccompCmpOp::Ne, domain).map_err(failed)
+        };
+        let foreign =
+            SeccompRule::new(vec![unless(libc::AF_UNIX)?, unless(libc::AF_NETLINK)?]).map_err(failed)?;
+        let mut rules =
+            BTreeMap::from([(libc::SYS_socket, vec![foreign]), (libc::SYS_io_uring_setup, vec![])]);
+        if cfg!(target_arch = "x86_64") {
+            // The same calls by their numbers for 32-bit pointers.
+            rules = rules
+                .into_iter()
+                .flat_map(|(call, rules)| [(call, rules.clone()), (call | 0x4000_0000, rules)])
+                .collect();
+        }
+        let refused = SeccompAction::Errno(libc::EACCES.unsigned_abs());
+        let machine = std::env::consts::ARCH.try_into().map_err(failed)?;
+        SeccompFilter::new(rules, SeccompAction::Allow, refused, machine)
+            .and_then(BpfProgram::try_from)
+            .map_err(failed)
+    }
+
     type Job = (Box<dyn FnOnce() + Send>, SyncSender<io::Result<()>>);
 
     /// The thread that holds the outer domain.
@@ -249,13 +303,20 @@ mod system {
     }
 
     impl Holder {
-        pub(super) fn start(write: &[PathBuf], temporary: &Path) -> io::Result<Self> {
+        pub(super) fn start(write: &[PathBuf], temporary: &Path, network: Network) -> io::Result<Self> {
             let outer = ruleset(write, temporary, true)?;
             let inner = ruleset(write, temporary, false)?;
             let (jobs, incoming) = sync_channel::<Job>(1);
             let (ready, started) = sync_channel(1);
+            let filter = match network {
+                Network::Open => None,
+                Network::Closed => Some(closed_network()?),
+            };
             let hold = move || {
-                let restricted = restrict(&outer);
+                let restricted = restrict(&outer).and_then(|()| match &filter {
+                    Some(filter) => seccompiler::apply_filter(filter).map_err(failed),
+                    None => Ok(()),
+                });
                 let works = restricted.is_ok();
                 if ready.send(restricted).is_err() || !works {
                     return;
@@ -310,10 +371,14 @@ mod system {
     use std::io;
     use std::path::{Path, PathBuf};
 
-    use super::SandboxSupport;
+    use super::{Network, SandboxSupport};
 
     pub(super) fn support() -> SandboxSupport {
         SandboxSupport::Missing
+    }
+
+    pub(super) fn closed_network() -> io::Result<()> {
+        Err(io::Error::new(io::ErrorKind::Unsupported, "commands cannot be confined on this system"))
     }
 
     /// There is none here.
@@ -321,7 +386,7 @@ mod system {
     pub(super) struct Holder;
 
     impl Holder {
-        pub(super) fn start(_: &[PathBuf], _: &Path) -> io::Result<Self> {
+        pub(super) fn start(_: &[PathBuf], _: &Path, _: Network) -> io::Result<Self> {
             Err(io::Error::new(io::ErrorKind::Unsupported, "commands cannot be confined on this system"))
         }
 

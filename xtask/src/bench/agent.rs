@@ -100,9 +100,16 @@ fn hello(context: &Context) -> Result<Vec<Row>> {
 
 fn turns(context: &Context) -> Result<Vec<Row>> {
     let mut rows = Vec::new();
-    for (tool, arguments) in [("read", r#"{"path":"a.txt"}"#), ("bash", r#"{"command":"true"}"#)] {
+    let command = r#"{"command":"true"}"#;
+    // Commands are confined unless told otherwise.
+    let kinds = [
+        ("read", "", r#"{"path":"a.txt"}"#, "workspace"),
+        ("bash", "", command, "workspace"),
+        ("bash", " (not confined)", command, "full"),
+    ];
+    for (tool, how, arguments, mode) in kinds {
         for count in [50, 200, 800] {
-            let what = |part: &str| format!("{count} turns of `{tool}`, {part}");
+            let what = |part: &str| format!("{count} turns of `{tool}`{how}, {part}");
             let mut own = [
                 row(what("between two requests"), "ms"),
                 row(what("first tenth"), "ms"),
@@ -119,7 +126,7 @@ fn turns(context: &Context) -> Result<Vec<Row>> {
                 let mut script: Vec<Reply> = (0..count).map(call).collect();
                 script.push(Answer::new().text("Done.").reply());
                 let stage = Stage::new(script)?;
-                let cost = measure::once(&stage.command(&context.quipu, &["go"]))?;
+                let cost = measure::once(&stage.command(&context.quipu, &["--permissions", mode, "go"]))?;
                 let gaps = stage.gaps();
                 if gaps.len() != count {
                     bail!("{} of {count} turns were made", gaps.len());

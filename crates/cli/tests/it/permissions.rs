@@ -251,3 +251,19 @@ fn the_list_of_what_commands_may_write_is_a_setting() {
     let told = does(&world, &[], &both);
     assert!(told.iter().all(|told| !told.starts_with('!')), "{told:?}");
 }
+
+#[test]
+fn commands_can_be_kept_off_the_network() {
+    let world = World::new([]);
+    let connect = command(&format!(
+        "echo x > /dev/tcp/127.0.0.1/{}",
+        world.server.url().rsplit(':').next().unwrap().trim_end_matches('/')
+    ));
+    if confined() {
+        assert!(!does(&world, &[], std::slice::from_ref(&connect))[0].starts_with('!'));
+        assert!(does(&world, &["--no-network"], std::slice::from_ref(&connect))[0].starts_with('!'));
+        // Nothing is kept of it.
+        assert!(!does(&world, &[], &[connect])[0].starts_with('!'));
+    }
+    world.run(&["-p", "x", "--no-network", "--permissions", "full"]).fails(2, &["--no-network", "full"]);
+}

@@ -361,3 +361,36 @@ async fn git_works_in_worktrees_submodules_and_below_the_top_and_cannot_be_lured
     fs::write(root.join("lure/fake/config"), "[core]\n\tworktree = ..\n").unwrap();
     assert_eq!(git_directories(&root.join("lure")), Vec::<PathBuf>::new());
 }
+
+#[tokio::test]
+async fn the_network_can_be_closed() {
+    let Some(mut world) = tokio::task::spawn_blocking(world).await.unwrap() else { return };
+    if let Some(why) = Sandbox::network_stays_open() {
+        eprintln!("note: {why}; not tested");
+        return;
+    }
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = listener.local_addr().unwrap().port();
+    let reach = [
+        ("bash", format!("echo x > /dev/tcp/127.0.0.1/{port}")),
+        ("bash", format!("echo x > /dev/udp/127.0.0.1/{port}")),
+        ("python3", format!("python3 -c 'import socket; socket.create_connection((\"127.0.0.1\",{port}))'")),
+        ("python3", "python3 -c 'import socket; socket.socket(socket.AF_INET6, socket.SOCK_DGRAM)'".into()),
+        ("python3", "python3 -c 'import socket; socket.socket(socket.AF_VSOCK, socket.SOCK_STREAM)'".into()),
+        ("python3", "python3 -c 'import ctypes,sys; sys.exit(ctypes.CDLL(None).syscall(425,8,ctypes.create_string_buffer(256)) < 0)'".into()),
+        ("perl", "perl -MSocket -e 'socket(S, PF_INET, SOCK_STREAM, 0) or die'".into()),
+    ];
+    let (end, _) = world.run(&reach[0].1).await.unwrap();
+    assert_eq!(end, ShellEnd::Exited(0), "it is open first");
+    world.sandbox = Arc::new(Sandbox::new(vec![world.path("ws")]).with_network(Network::Closed));
+    for (program, command) in &reach {
+        if is_installed(program) {
+            let (end, output) = world.run(command).await.unwrap();
+            assert_ne!(end, ShellEnd::Exited(0), "{command}: {output}");
+        }
+    }
+    let local = "python3 -c 'import socket; s=socket.socket(socket.AF_UNIX); s.bind(\"s\"); s.listen(); socket.socket(socket.AF_UNIX).connect(\"s\")'";
+    for command in ["echo x > f; cat f | grep x", "sleep 0.01 & wait", local] {
+        assert_eq!(world.run(command).await.unwrap().0, ShellEnd::Exited(0), "{command}");
+    }
+}
