@@ -278,6 +278,15 @@ impl Settings {
         api_key: Option<&str>,
     ) -> Result<Arc<dyn Provider>, ModelError> {
         let provider = model.provider.as_str();
+        if model.base_url.is_empty() {
+            return Err(ModelError::new(
+                ModelErrorKind::InvalidRequest,
+                format!(
+                    "Nothing says where {provider}/{} is. Set \"baseUrl\" of {provider} in models.json.",
+                    model.id
+                ),
+            ));
+        }
         if !is_supported(model) {
             return Err(ModelError::new(
                 ModelErrorKind::InvalidRequest,
@@ -459,9 +468,9 @@ impl Settings {
     }
 }
 
-/// Whether this version speaks the model's wire.
+/// Whether this version speaks the model's wire, and knows where to.
 pub fn is_supported(model: &Model) -> bool {
-    matches!(model.api.as_str(), anthropic::API | openai::API)
+    matches!(model.api.as_str(), anthropic::API | openai::API) && !model.base_url.is_empty()
 }
 
 fn is_local(model: &Model) -> bool {

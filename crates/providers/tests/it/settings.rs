@@ -432,3 +432,20 @@ fn the_word_that_a_local_server_takes_for_a_key_is_no_secret() {
     check(local, "!echo some-long-word", true);
     check("https://example.com/v1", "not-needed", true);
 }
+
+#[test]
+fn a_model_without_an_address_is_not_chosen() {
+    let settings = Home::new(&[]).settings(&[("AZURE_OPENAI_API_KEY", "some-key-1")]);
+    assert_eq!(settings.default_model(), None);
+    let of = |settings: &Settings| {
+        let models = settings.models_of("azure");
+        Model::clone(models.iter().find(|model| model.api == "openai-completions").unwrap())
+    };
+    let error = settings.provider_for(&of(&settings), None).map(drop).unwrap_err();
+    assert!(error.message.contains("baseUrl") && error.message.contains("azure"), "{error}");
+    let file = r#"{"providers":{"azure":{"baseUrl":"https://mine.example/v1"}}}"#;
+    let settings = Home::new(&[("models.json", file)]).settings(&[("AZURE_OPENAI_API_KEY", "some-key-1")]);
+    let model = settings.default_model().unwrap();
+    assert_eq!((model.provider.as_str(), model.api.as_str()), ("azure", "openai-completions"));
+    assert!(settings.provider_for(&model, None).is_ok());
+}
