@@ -75,12 +75,13 @@ impl ModeArg {
 #[derive(Debug, Clone)]
 pub(crate) struct Record {
     path: PathBuf,
-    project: String,
+    /// `None` for a directory whose name is not text: two of them must not be taken for one.
+    project: Option<String>,
 }
 
 impl Record {
     fn of(place: &Place, cwd: &Path) -> Self {
-        Self { path: place.home.join("permissions.json"), project: cwd.to_string_lossy().into_owned() }
+        Self { path: place.home.join("permissions.json"), project: cwd.to_str().map(str::to_owned) }
     }
 
     fn read(&self) -> Result<Saved, Failure> {
@@ -111,7 +112,8 @@ impl Record {
     }
 
     fn project(&self) -> Result<Project, Failure> {
-        Ok(self.read()?.projects.remove(&self.project).unwrap_or_default())
+        let mut saved = self.read()?;
+        Ok(self.project.as_ref().and_then(|project| saved.projects.remove(project)).unwrap_or_default())
     }
 
     /// Changes the file, alone. Nothing is written when nothing changed.
@@ -142,10 +144,19 @@ impl Record {
         Ok(())
     }
 
+    fn named(&self) -> Result<&String, Failure> {
+        self.project.as_ref().ok_or_else(|| {
+            Failure::usage(
+                "the name of this directory is not text (UTF-8), so no permission can be kept for it",
+            )
+        })
+    }
+
     fn add(&self, what: What) -> Result<(), Failure> {
+        let name = self.named()?;
         self.change(|saved| {
             let id = format!("p{}", saved.next + 1);
-            let project = saved.projects.entry(self.project.clone()).or_default();
+            let project = saved.projects.entry(name.clone()).or_default();
             if project.entries.iter().any(|entry| entry.what == what) {
                 return false;
             }
@@ -156,8 +167,9 @@ impl Record {
     }
 
     fn set(&self, mode: ModeArg) -> Result<(), Failure> {
+        let name = self.named()?;
         self.change(|saved| {
-            let project = saved.projects.entry(self.project.clone()).or_default();
+            let project = saved.projects.entry(name.clone()).or_default();
             project.mode.replace(mode) != Some(mode)
         })
     }
@@ -359,7 +371,9 @@ pub(crate) fn run(args: &PermissionsArgs) -> Result<(), Failure> {
 
 fn list(record: &Record, json: bool) -> Result<(), Failure> {
     let mut saved = record.read()?;
-    saved.projects.entry(record.project.clone()).or_default();
+    if let Some(project) = &record.project {
+        saved.projects.entry(project.clone()).or_default();
+    }
     let mut out = std::io::BufWriter::new(std::io::stdout().lock());
     for (directory, project) in &saved.projects {
         let mode = project.mode.unwrap_or_default().word();

@@ -179,6 +179,9 @@ pub(crate) async fn open(
     options.max_tokens = last.as_ref().and_then(|epoch| epoch.max_tokens);
     let (permissions, record) = crate::permissions::of_task(place, task, &cwd)?;
     options.policy = permissions.clone();
+    if permissions.confines() {
+        options.tools = quipu::builtin_confined();
+    }
     options.limits = Limits { max_turns: task.max_turns, max_cost: task.max_cost };
     let fresh = |session| Opened { session, troubles: Vec::new() };
     let opened = match (resumed, fork) {

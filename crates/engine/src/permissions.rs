@@ -112,6 +112,11 @@ impl Permissions {
         self.mode
     }
 
+    /// Whether commands are confined.
+    pub fn confines(&self) -> bool {
+        self.sandbox.is_some()
+    }
+
     /// Why commands are not confined although they should be; they are asked then.
     pub fn unconfined(&self) -> Option<&str> {
         self.unconfined.as_deref()

@@ -63,6 +63,16 @@ impl Bash {
              session.";
         Self { spec: spec("bash", description, &parameters), registry }
     }
+
+    /// The tool, telling the model that commands are confined; [`ToolContext::sandbox`] is what confines them.
+    pub fn confined(registry: Arc<ProcessRegistry>) -> Self {
+        let mut tool = Self::new(registry);
+        tool.spec.description.push_str(
+            " Commands can write only in the working directory, in $TMPDIR and in the usual caches, and cannot \
+             gain rights.",
+        );
+        tool
+    }
 }
 
 impl Tool for Bash {

@@ -33,6 +33,12 @@ pub fn builtin() -> Vec<Arc<dyn Tool>> {
     builtin_with(Arc::default())
 }
 
+/// [`builtin`], for a session whose commands are confined: the model is told so.
+pub fn builtin_confined() -> Vec<Arc<dyn Tool>> {
+    let bash = Arc::new(Bash::confined(Arc::default()));
+    vec![Arc::new(Read::new()), bash, Arc::new(Edit::new()), Arc::new(Write::new())]
+}
+
 /// [`builtin`], with background processes owned by `registry`: they die when it is told so or dropped.
 pub fn builtin_with(registry: Arc<ProcessRegistry>) -> Vec<Arc<dyn Tool>> {
     vec![Arc::new(Read::new()), Arc::new(Bash::new(registry)), Arc::new(Edit::new()), Arc::new(Write::new())]

@@ -79,6 +79,8 @@ fn a_task_is_confined_to_its_workspace() {
     for absent in ["out", "out2", "added/f", "home/.quipu/permissions.json"] {
         assert!(!world.path(absent).exists(), "{absent}");
     }
+    let left: Vec<_> = std::fs::read_dir(world.path("tmp")).unwrap().collect();
+    assert!(left.is_empty(), "the directory for temporary files goes with the session: {left:?}");
     // An added directory is kept for this workspace, and for this one alone.
     let told = does(&world, &["--add-dir", "../added"], &[file("../added/f")]);
     assert!(!told[0].starts_with('!'), "{}", told[0]);
@@ -134,6 +136,23 @@ fn a_damaged_file_of_permissions_stops_a_task() {
     }
     assert!(world.requests().is_empty());
     std::fs::remove_file(path).unwrap();
+}
+
+#[test]
+fn nothing_is_kept_for_a_directory_whose_name_is_no_text() {
+    use std::os::unix::ffi::OsStrExt as _;
+    let world = World::new([]);
+    let dir = world.path("work").join(std::ffi::OsStr::from_bytes(b"\xff"));
+    if std::fs::create_dir(&dir).is_err() {
+        eprintln!("note: this file system takes only text; not tested");
+        return;
+    }
+    let mut quipu = world.quipu(&["permissions", "set", "full"]);
+    quipu.current_dir(&dir);
+    Running::start(quipu).wait().fails(2, &["not text"]);
+    let mut quipu = world.quipu(&["doctor"]);
+    quipu.current_dir(&dir);
+    assert!(Running::start(quipu).wait().ok().text().contains("workspace in"));
 }
 
 #[test]
