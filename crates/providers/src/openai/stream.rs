@@ -19,6 +19,10 @@ use crate::decode::{Decode, SseAnswer, Wire, declined, json_of, number, read, re
 use crate::failure;
 use crate::sse::SseEvent;
 
+/// Tool calls of one answer at most. Each piece is looked for among them.
+const MAX_CALLS: usize = 1_000;
+/// Bytes of arguments that are looked through for their end, over the whole answer.
+const MAX_LOOKED_THROUGH: usize = 64 << 20;
 /// Our numbers for the blocks.
 const TEXT: u64 = 0;
 const THINKING: u64 = 1;
@@ -36,6 +40,7 @@ pub fn decoder(model: Arc<Model>, timestamp: UnixMs) -> Box<dyn Decode> {
         calls: Vec::new(),
         started: 0,
         held: 0,
+        looked_through: 0,
         finish: None,
         prompt: 0,
         complete: false,
@@ -56,6 +61,7 @@ struct Stream {
     started: usize,
     /// Bytes that wait for the beginning of their call, and in `details`.
     held: usize,
+    looked_through: usize,
     finish: Option<Finish>,
     /// Tokens of the last usage that was believed.
     prompt: u64,
@@ -327,8 +333,11 @@ impl Stream {
         let place = match self.place(index, id.as_deref(), name.as_deref()) {
             Some(place) => place,
             None => {
-                if self.calls.len() == MAX_BLOCKS {
-                    return Err(too_much_content());
+                if self.calls.len() == MAX_CALLS {
+                    return Err(ModelError::new(
+                        ModelErrorKind::TooLarge,
+                        format!("sent more than {MAX_CALLS} tool calls in one answer"),
+                    ));
                 }
                 self.calls.push(CallSoFar { index, ..CallSoFar::default() });
                 self.calls.len() - 1
@@ -352,7 +361,7 @@ impl Stream {
     }
 
     /// The call that a piece belongs to; `None` for a new one.
-    fn place(&self, index: Option<u64>, id: Option<&str>, name: Option<&str>) -> Option<usize> {
+    fn place(&mut self, index: Option<u64>, id: Option<&str>, name: Option<&str>) -> Option<usize> {
         let by_index = index.and_then(|index| self.calls.iter().rposition(|call| call.index == Some(index)));
         let by_id = id.and_then(|id| self.calls.iter().rposition(|call| call.id.as_deref() == Some(id)));
         match (by_index, by_id) {
@@ -380,8 +389,12 @@ impl Stream {
     }
 
     /// Whether the arguments of a call that was begun are a whole JSON value.
-    fn is_whole(&self, place: usize) -> bool {
-        place < self.started && serde_json::from_str::<&RawValue>(self.answer.text(wire(place))).is_ok()
+    fn is_whole(&mut self, place: usize) -> bool {
+        let text = self.answer.text(wire(place));
+        self.looked_through = self.looked_through.saturating_add(text.len());
+        place < self.started
+            && self.looked_through <= MAX_LOOKED_THROUGH
+            && serde_json::from_str::<&RawValue>(text).is_ok()
     }
 
     /// Begins the calls whose id and name are known, in order; at the end of the answer all.

@@ -195,6 +195,45 @@ fn what_the_wire_forbids_is_malformed() {
     check(&[start, r#"{"type":"error"}"#], ModelErrorKind::Server);
 }
 
+#[test]
+fn what_the_second_wire_forbids_is_told() {
+    let check = |events: &[String], kind: Option<ModelErrorKind>| {
+        let stream: String = events.iter().map(|event| format!("data: {event}\n\n")).collect();
+        let (streamed, end) = decode(Wire::Completions, [stream.as_bytes()]);
+        laws::check(&streamed, &end).unwrap();
+        assert_eq!(end.error.map(|error| error.kind), kind, "{stream:.200}");
+    };
+    let delta = |delta: &str| format!(r#"{{"choices":[{{"delta":{delta}}}]}}"#);
+    let stop = || r#"{"choices":[{"finish_reason":"stop"}]}"#.to_owned();
+    let done = || "[DONE]".to_owned();
+    use ModelErrorKind as K;
+    check(&["{".into()], Some(K::Malformed));
+    check(&[done()], Some(K::StreamEnded));
+    check(&[], Some(K::StreamEnded));
+    check(&[stop()], None);
+    check(&[stop(), done()], None);
+    check(&[r#"{"error":"busy","type":"overloaded_error"}"#.into()], Some(K::Overloaded));
+    check(&[r#"{"object":"error","message":"no such model","code":404}"#.into()], Some(K::UnknownModel));
+    check(&[r#"{"error":{"code":"insufficient_quota","message":"no"}}"#.into()], Some(K::Quota));
+    check(&[delta(r#"{"content":"\x"}"#)], Some(K::Malformed));
+    let large = "x".repeat(5 << 20);
+    for member in ["content", "reasoning"] {
+        let piece = delta(&format!(r#"{{"{member}":"{large}"}}"#));
+        check(&[piece.clone(), piece], Some(K::TooLarge));
+    }
+    // What waits for a name or an id counts, too.
+    let nameless =
+        delta(&format!(r#"{{"tool_calls":[{{"index":0,"function":{{"arguments":"{large}"}}}}]}}"#));
+    check(&[nameless.clone(), nameless], Some(K::TooLarge));
+    let detail = delta(&format!(r#"{{"reasoning_details":[{{"type":"new","data":"{large}"}}]}}"#));
+    check(&[detail.clone(), detail], Some(K::TooLarge));
+    let call = |n: usize| {
+        delta(&format!(r#"{{"tool_calls":[{{"index":{n},"id":"c","function":{{"name":"n"}}}}]}}"#))
+    };
+    check(&(0..1_000).map(call).chain([stop()]).collect::<Vec<_>>(), None);
+    check(&(0..1_001).map(call).collect::<Vec<_>>(), Some(K::TooLarge));
+}
+
 fn cases() -> ProptestConfig {
     let cases = std::env::var("PROPTEST_CASES").ok().and_then(|cases| cases.parse().ok()).unwrap_or(64);
     ProptestConfig { cases, failure_persistence: None, ..ProptestConfig::default() }
