@@ -40,7 +40,46 @@ pub(crate) struct Order {
     pub(crate) run: RunId,
     pub(crate) head: NodeId,
     pub(crate) request: Arc<ModelRequest>,
+    /// The request's bytes, when they were foreseen.
+    pub(crate) written: Option<Written>,
     pub(crate) cancel: CancellationToken,
+}
+
+/// A request as the bytes that will be sent.
+#[derive(Debug)]
+pub(crate) struct Written {
+    body: Bytes,
+    /// The same, for the store.
+    bytes: Arc<[u8]>,
+    /// Their SHA-256.
+    id: ChunkId,
+}
+
+impl Written {
+    fn new(body: Bytes) -> Self {
+        Self { bytes: Arc::from(&body[..]), id: ChunkId(Sha256::digest(&body).into()), body }
+    }
+}
+
+/// Where a request waits that will be sent when nothing comes between.
+#[derive(Debug, Default)]
+pub(crate) struct Foreseen(std::sync::Mutex<Option<(Arc<ModelRequest>, Written)>>);
+
+impl Foreseen {
+    pub(crate) fn put(&self, written: Option<Written>, request: Arc<ModelRequest>) {
+        *self.slot() = written.map(|written| (request, written));
+    }
+
+    /// The bytes of this very request.
+    pub(crate) fn take(&self, request: &Arc<ModelRequest>) -> Option<Written> {
+        let (foreseen, written) = self.slot().take()?;
+        Arc::ptr_eq(&foreseen, request).then_some(written)
+    }
+
+    fn slot(&self) -> std::sync::MutexGuard<'_, Option<(Arc<ModelRequest>, Written)>> {
+        // Nothing can break down while it is held.
+        self.0.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
+    }
 }
 
 impl Caller {
@@ -68,18 +107,28 @@ impl Caller {
         Input::CallEnded { run, end: Box::new(end), record: record.map(Box::new) }
     }
 
+    /// The bytes of a request that may come to be sent. `None` when it has none: whoever sends it finds out why.
+    pub(crate) fn write_down(&self, request: &ModelRequest) -> Option<Written> {
+        let body = std::panic::catch_unwind(AssertUnwindSafe(|| self.provider.encode(request)));
+        Some(Written::new(body.ok()?.ok()?))
+    }
+
     /// The error is that of the store: nothing was sent then.
     async fn attempt(
         &self,
-        order: Order,
+        mut order: Order,
         events: mpsc::Sender<(RunId, CallEvent)>,
     ) -> Result<(CallEnd, Option<CallRecord>), String> {
-        let body = match self.provider.encode(&order.request) {
-            Ok(body) => body,
-            Err(error) => return Ok((failure(&order.request, self.clock.now(), error), None)),
+        let written = match order.written.take() {
+            Some(written) => written,
+            None => match self.provider.encode(&order.request) {
+                Ok(body) => Written::new(body),
+                Err(error) => return Ok((failure(&order.request, self.clock.now(), error), None)),
+            },
         };
+        let body = written.body.clone();
         let clock = Instant::now();
-        let mut record = self.record(&order, &body).await?;
+        let mut record = self.record(&order, written).await?;
         let (tx, mut rx) = mpsc::channel(256);
         let call = Call { request: order.request.clone(), body, events: tx, cancel: order.cancel.clone() };
         let send = async {
@@ -128,9 +177,9 @@ impl Caller {
     }
 
     /// Writes what is about to be sent.
-    async fn record(&self, order: &Order, body: &Bytes) -> Result<CallRecord, String> {
+    async fn record(&self, order: &Order, written: Written) -> Result<CallRecord, String> {
         let request = &order.request;
-        let id = ChunkId(Sha256::digest(body).into());
+        let Written { body, bytes, id } = written;
         let tools = Json::of(&*request.tools).map_err(|error| error.to_string())?;
         let record = CallRecord {
             api: request.model.api.clone(),
@@ -149,7 +198,6 @@ impl Caller {
             attempts: Vec::new(),
         };
         let mut last = self.last_body.lock().await;
-        let bytes: Arc<[u8]> = Arc::from(&body[..]);
         let chunk = match *last {
             Some(base) if base != id => NewChunk::Delta { id, base, bytes },
             Some(_) | None => NewChunk::Full { id, bytes },

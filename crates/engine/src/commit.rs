@@ -23,6 +23,14 @@ pub(crate) struct KeptResult {
     pub(crate) duration_ms: u64,
 }
 
+/// A plan on its way to the store.
+pub(crate) struct Job {
+    pub(crate) tag: Tag,
+    pub(crate) plan: Plan,
+    /// Done while the store writes; must not fail and not take long.
+    pub(crate) meanwhile: Option<Box<dyn FnOnce() + Send>>,
+}
+
 /// Writes plans one after the other.
 pub(crate) struct Committer {
     store: Arc<dyn Store>,
@@ -52,13 +60,15 @@ impl Committer {
 
     /// Serves plans until the sender is gone. What was queued is written even when nobody waits for the answer
     /// any more.
-    pub(crate) async fn serve(
-        mut self,
-        mut plans: mpsc::Receiver<(Tag, Plan)>,
-        answers: mpsc::Sender<Input>,
-    ) {
-        while let Some((tag, plan)) = plans.recv().await {
-            let result = self.commit(plan).await;
+    pub(crate) async fn serve(mut self, mut plans: mpsc::Receiver<Job>, answers: mpsc::Sender<Input>) {
+        while let Some(Job { tag, plan, meanwhile }) = plans.recv().await {
+            let work = async {
+                if let Some(work) = meanwhile {
+                    work();
+                }
+            };
+            // In this order: the store has the plan before the work begins.
+            let result = tokio::join!(biased; self.commit(plan), work).0;
             drop(answers.send(Input::Committed { tag, result }).await);
         }
     }

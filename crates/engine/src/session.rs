@@ -14,10 +14,10 @@ use tokio::sync::{mpsc, oneshot, watch};
 use tokio::task::{JoinHandle, JoinSet};
 use tokio_util::sync::CancellationToken;
 
-use crate::call::{Caller, Order, seal_content};
+use crate::call::{Caller, Foreseen, Order, seal_content};
 use crate::clock::{Clock, fresh_id};
-use crate::commit::Committer;
-use crate::machine::{Effect, Fresh, Input, Machine, Plan, Refused, ReplyId, Tag};
+use crate::commit::{Committer, Job};
+use crate::machine::{Effect, Fresh, Input, Machine, Refused, ReplyId};
 use crate::owner::Lease;
 use crate::subscribe::{Delivery, Events, Subscriber, View};
 use crate::toolbox::Toolbox;
@@ -252,10 +252,12 @@ struct Task {
     input: mpsc::Sender<Input>,
     stream: mpsc::Receiver<(RunId, CallEvent)>,
     stream_tx: mpsc::Sender<(RunId, CallEvent)>,
-    plans: mpsc::Sender<(Tag, Plan)>,
+    plans: mpsc::Sender<Job>,
     /// Plans on their way to the committer. Bounded by what the machine has under way; never waited for while
     /// answers are not being read.
-    backlog: VecDeque<(Tag, Plan)>,
+    backlog: VecDeque<Job>,
+    /// The next request, written down while the commit before it is made.
+    foreseen: Arc<Foreseen>,
     effects: JoinSet<()>,
     subscribers: Vec<Subscriber>,
     answerers: usize,
@@ -298,6 +300,7 @@ impl Task {
             stream_tx,
             plans,
             backlog: VecDeque::new(),
+            foreseen: Arc::default(),
             effects,
             subscribers: Vec::new(),
             answerers: 0,
@@ -470,15 +473,24 @@ impl Task {
                     drop(reply.send(result));
                 }
             }
-            Effect::Commit { tag, plan } => self.backlog.push_back((tag, plan)),
+            Effect::Commit { tag, plan, next } => {
+                let meanwhile = next.map(|request| {
+                    let (caller, foreseen) = (self.caller.clone(), self.foreseen.clone());
+                    let work = move || foreseen.put(caller.write_down(&request), request);
+                    Box::new(work) as Box<dyn FnOnce() + Send>
+                });
+                self.backlog.push_back(Job { tag, plan, meanwhile });
+            }
             Effect::Call { run, head, request } => {
                 let cancel = self.root.child_token();
                 self.call = Some(cancel.clone());
                 let session = self.machine.session().clone();
                 let (caller, input, stream) =
                     (self.caller.clone(), self.input.clone(), self.stream_tx.clone());
+                let written = self.foreseen.take(&request);
                 self.effects.spawn(async move {
-                    let end = caller.make(Order { session, run, head, request, cancel }, stream).await;
+                    let order = Order { session, run, head, request, written, cancel };
+                    let end = caller.make(order, stream).await;
                     // The task is gone only when the session is over.
                     drop(input.send(end).await);
                 });

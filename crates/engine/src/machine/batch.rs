@@ -56,6 +56,11 @@ impl Batch {
         self.slots.iter().all(Slot::is_done)
     }
 
+    /// Whether every call says that the model need not go on.
+    pub(super) fn terminates(&self) -> bool {
+        self.slots.iter().all(|slot| matches!(&slot.state, State::Done(done) if done.terminate))
+    }
+
     pub(super) fn asking(&self, ask: &AskId) -> Option<usize> {
         self.slots.iter().position(|slot| matches!(&slot.state, State::Asking(open) if open == ask))
     }

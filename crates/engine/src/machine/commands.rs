@@ -122,7 +122,7 @@ impl Machine {
             ops,
             power,
         };
-        self.out.push(Effect::Commit { tag, plan });
+        self.out.push(Effect::Commit { tag, plan, next: None });
     }
 
     pub(super) fn side_committed(&mut self, tag: Tag, result: Result<(), CommitError>) {

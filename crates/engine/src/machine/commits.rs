@@ -29,7 +29,25 @@ impl Machine {
             power,
         };
         self.committing = Some(plan.clone());
-        self.out.push(Effect::Commit { tag, plan });
+        let messages = plan.drafts.iter().filter_map(|draft| message_of(&draft.entry));
+        self.adding = messages.map(shared).collect();
+        self.next = self.asks_next(&tag).then(|| self.request());
+        self.out.push(Effect::Commit { tag, plan, next: self.next.clone() });
+    }
+
+    /// Whether a call of the model follows this commit, as far as can be told before it is done.
+    fn asks_next(&self, tag: &Tag) -> bool {
+        let Some(run) = self.run.as_ref().filter(|run| !run.aborting) else { return false };
+        match tag {
+            Tag::Start { .. } | Tag::Between => true,
+            Tag::Results => {
+                let goes_on = matches!(&run.phase, Phase::Results(batch) if !batch.terminates());
+                goes_on && self.steering.is_empty() && self.limits.reached(run).is_none()
+            }
+            Tag::Queue { .. } | Tag::Unqueue { .. } | Tag::Assistant | Tag::Result { .. } | Tag::Closing => {
+                false
+            }
+        }
     }
 
     pub(super) fn committed(&mut self, tag: Tag, result: Result<Vec<NodeId>, CommitError>) {
@@ -37,13 +55,15 @@ impl Machine {
             return self.side_committed(tag, result.map(|_| ()));
         }
         let Some(plan) = self.committing.take() else { return };
+        if result.is_err() {
+            self.next = None;
+        }
         match result {
             Ok(nodes) => {
                 self.head = nodes.last().copied().or(self.head);
                 self.has_ref |= !nodes.is_empty();
                 self.drained = None;
-                self.messages
-                    .extend(plan.drafts.iter().filter_map(|draft| message_of(&draft.entry)).map(shared));
+                self.messages.append(&mut self.adding);
                 self.settle_moved_items(&plan);
                 self.kept(&tag, &plan, &nodes);
             }
@@ -93,7 +113,7 @@ impl Machine {
         self.has_ref = false;
         self.committing = Some(plan.clone());
         self.emit(Event::Trouble(Trouble::Branched { session: fresh }));
-        self.out.push(Effect::Commit { tag, plan });
+        self.out.push(Effect::Commit { tag, plan, next: None });
     }
 
     /// Items that a branch took along are in its inbox now.
@@ -108,6 +128,7 @@ impl Machine {
     }
 
     pub(super) fn commit_failed(&mut self, tag: &Tag, mut plan: Plan, text: String) {
+        self.adding.clear();
         let session = &plan.session;
         self.owed = std::mem::take(&mut plan.ops)
             .into_iter()

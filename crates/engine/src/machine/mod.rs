@@ -45,6 +45,13 @@ pub struct Limits {
     pub max_cost: Option<f64>,
 }
 
+impl Limits {
+    fn reached(&self, run: &Run) -> Option<Limit> {
+        let turns = self.max_turns.filter(|max| run.turn >= *max).map(Limit::Turns);
+        turns.or_else(|| self.max_cost.filter(|max| run.cost >= *max).map(Limit::Cost))
+    }
+}
+
 /// Everything that a machine starts from.
 pub(crate) struct Start {
     pub(crate) session: SessionId,
@@ -119,6 +126,10 @@ pub(crate) struct Machine {
     arriving: usize,
     /// The commit of nodes that is under way, to be made again on a branch.
     committing: Option<Plan>,
+    /// The messages of that commit.
+    adding: Vec<Arc<Message>>,
+    /// What will be asked when the commit under way is done and nothing comes between.
+    next: Option<Arc<ModelRequest>>,
     /// The queued item that the commit under way takes.
     drained: Option<(Queue, Waiting)>,
     askers: usize,
@@ -149,6 +160,8 @@ impl Machine {
             beside: 0,
             arriving: 0,
             committing: None,
+            adding: Vec::new(),
+            next: None,
             drained: None,
             askers: 0,
             limits: start.limits,
@@ -238,17 +251,23 @@ impl Machine {
             return self.end_run(Outcome::Aborted);
         }
         run.phase = Phase::Calling { message: None, attempt: 1 };
-        let request = ModelRequest {
+        let run = run.id.clone();
+        let request = self.next.take().unwrap_or_else(|| self.request());
+        debug_assert_eq!(request.messages, self.request().messages, "what was foreseen is what is asked");
+        self.out.push(Effect::Call { run, head, request });
+    }
+
+    /// The request that asks for what follows the conversation and what is being committed.
+    fn request(&self) -> Arc<ModelRequest> {
+        Arc::new(ModelRequest {
             model: self.prefix.model.clone(),
             system: self.prefix.system.clone(),
             tools: self.prefix.tools.clone(),
-            messages: project_messages(self.messages.iter().cloned()),
+            messages: project_messages(self.messages.iter().chain(&self.adding).cloned()),
             thinking: self.prefix.epoch.thinking,
             max_tokens: self.prefix.epoch.max_tokens,
             session: Some(self.session.to_string()),
-        };
-        let run = run.id.clone();
-        self.out.push(Effect::Call { run, head, request: Arc::new(request) });
+        })
     }
 
     fn call_event(&mut self, event: CallEvent) {
@@ -553,8 +572,7 @@ impl Machine {
     fn results_kept(&mut self, plan: &Plan, nodes: &[NodeId]) {
         let Some(Run { turn, phase: Phase::Results(batch), .. }) = &mut self.run else { return };
         let (turn, batch) = (*turn, std::mem::take(batch));
-        let terminate =
-            batch.slots.iter().all(|slot| matches!(&slot.state, State::Done(done) if done.terminate));
+        let terminate = batch.terminates();
         self.tell_results(&batch);
         self.announce_messages(plan, nodes);
         self.emit(Event::TurnEnded { turn });
@@ -572,11 +590,8 @@ impl Machine {
         if !more {
             return self.end_run(Outcome::Done);
         }
-        if let Some(limit) = self.limits.max_turns.filter(|max| run.turn >= *max) {
-            return self.end_run(Outcome::Limit(Limit::Turns(limit)));
-        }
-        if let Some(limit) = self.limits.max_cost.filter(|max| run.cost >= *max) {
-            return self.end_run(Outcome::Limit(Limit::Cost(limit)));
+        if let Some(limit) = self.limits.reached(run) {
+            return self.end_run(Outcome::Limit(limit));
         }
         let from = if self.steering.is_empty() && !matches!(went, Went::On) {
             Queue::FollowUp
@@ -611,6 +626,7 @@ impl Machine {
     }
 
     fn end_run(&mut self, outcome: Outcome) {
+        self.next = None;
         self.emit(Event::RunEnded { outcome });
         self.run = None;
         self.settle();

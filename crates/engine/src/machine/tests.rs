@@ -75,6 +75,8 @@ struct World {
     /// The rows of steps that are durable: session, run, key; a model call has no key.
     steps: std::collections::HashSet<(SessionId, RunId, String)>,
     requests: Vec<Vec<Arc<Message>>>,
+    /// What the last commit of nodes said that would be asked.
+    foreseen: Option<Arc<ModelRequest>>,
     stopped: u32,
     finishing: bool,
     seed: u8,
@@ -121,6 +123,7 @@ impl World {
             inbox: Vec::new(),
             steps: std::collections::HashSet::new(),
             requests: Vec::new(),
+            foreseen: None,
             stopped: 0,
             finishing: false,
             seed: 0,
@@ -150,7 +153,10 @@ impl World {
                 self.laws.take(&event).unwrap();
             }
             Effect::Reply(id, _) => *self.replies.get_mut(&id.0).expect("a reply to a command") += 1,
-            Effect::Commit { tag, plan } => {
+            Effect::Commit { tag, plan, next } => {
+                if !matches!(tag, Tag::Queue { .. } | Tag::Unqueue { .. } | Tag::Result { .. }) {
+                    self.foreseen = next;
+                }
                 let others = self.commits.iter().filter(|(_, other)| !other.drafts.is_empty()).count();
                 assert!(plan.drafts.is_empty() || others == 0, "one commit of nodes at a time");
                 self.commits.push_back((tag, plan));
@@ -163,6 +169,9 @@ impl World {
                     "only what is committed is sent"
                 );
                 quipu_transcript::check_conversation(&request.messages).unwrap();
+                if let Some(foreseen) = self.foreseen.take() {
+                    assert!(Arc::ptr_eq(&foreseen, &request), "what was foreseen is not made again");
+                }
                 self.requests.push(request.messages.clone());
                 self.seed = self.seed.wrapping_mul(31).wrapping_add(17);
                 self.steps.insert((self.machine.session().clone(), run.clone(), String::new()));

@@ -245,6 +245,9 @@ pub(crate) enum Effect {
     Commit {
         tag: Tag,
         plan: Plan,
+        /// What will be asked when this is committed and nothing comes between: to be written down meanwhile. It
+        /// is not sent before a `Call` says so.
+        next: Option<Arc<ModelRequest>>,
     },
     /// Record, then send. Answers: `Call`…, `CallEnded`.
     Call {
