@@ -13,6 +13,8 @@ mod loop_;
 #[cfg(test)]
 mod parallel;
 #[cfg(test)]
+mod permissions;
+#[cfg(test)]
 mod pressure;
 #[cfg(test)]
 mod record;
