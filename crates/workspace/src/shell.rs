@@ -92,7 +92,8 @@ const PROGRESS: Duration = Duration::from_millis(100);
 const REAP: Duration = Duration::from_secs(5);
 
 /// Becomes the shell once it is told to, and never when we are gone before.
-const GATE: &str = r#"read -r QUIPU_GATE && [ "$QUIPU_GATE" = go ] && exec "$0" -c "$1" </dev/null; exit 125"#;
+const GATE: &str =
+    r#"read -r QUIPU_GATE && [ "$QUIPU_GATE" = go ] && exec "$0" -c "$1" </dev/null; exit 125"#;
 
 /// Runs a command line with bash (`/bin/bash`, else the one on `PATH`, else `sh`) in a session of its own, with
 /// no input and no terminal. Both its outputs go to `output` in the order of arrival.
