@@ -293,6 +293,10 @@ pub(crate) enum PermissionsAction {
 
 #[derive(Debug, Args)]
 pub(crate) struct DoctorArgs {
+    /// When the store is damaged: carry over what can be read into a new one. The damaged file is moved aside, never
+    /// removed.
+    #[arg(long)]
+    pub(crate) repair: bool,
     /// As JSON.
     #[arg(long)]
     pub(crate) json: bool,

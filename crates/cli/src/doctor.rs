@@ -2,7 +2,7 @@
 
 use std::io::Write as _;
 
-use quipu_store::Upkeep as _;
+use quipu_store::{ProblemKind, Report, Salvage, SqliteStore, StoreError, Upkeep as _};
 use serde::Serialize;
 
 use crate::args::DoctorArgs;
@@ -28,6 +28,9 @@ enum State {
 pub(crate) async fn run(args: &DoctorArgs) -> Result<(), Failure> {
     let place = Place::find(&args.store)?;
     let mut found = vec![version(), shell(), home(&place)];
+    if args.repair {
+        found.extend(repair(&place).await);
+    }
     found.extend(store(&place).await);
     found.push(credentials(&place));
     found.push(permissions(&place));
@@ -89,15 +92,120 @@ fn home(place: &Place) -> Finding {
     Finding { what: "home", state, detail }
 }
 
+fn is_absent(place: &Place) -> bool {
+    std::fs::symlink_metadata(&place.store).is_err_and(|error| error.kind() == std::io::ErrorKind::NotFound)
+}
+
+/// Whether a problem is only what a repair told that it could not bring back.
+fn is_known_loss(report: &Report, problem: ProblemKind) -> bool {
+    let lost = match problem {
+        ProblemKind::Parent | ProblemKind::Part | ProblemKind::Ref | ProblemKind::Orphan => true,
+        ProblemKind::File
+        | ProblemKind::Blob
+        | ProblemKind::Chunk
+        | ProblemKind::Node
+        | ProblemKind::Derived => false,
+    };
+    lost && report.salvaged.is_some()
+}
+
+fn is_sound(report: &Report) -> bool {
+    report.problems.iter().all(|problem| is_known_loss(report, problem.kind))
+}
+
+/// Puts a store made of what can be read in the place of a damaged one.
+async fn repair(place: &Place) -> Vec<Finding> {
+    let told = |state, detail: String| vec![Finding { what: "repair", state, detail }];
+    if is_absent(place) {
+        return told(State::Note, format!("there is no {}", place.store.display()));
+    }
+    match SqliteStore::open(&place.store, &quipu_store::OpenOptions::default()) {
+        Ok(store) => match store.check().await {
+            Ok(report) if is_sound(&report) => {
+                return told(State::Good, "nothing is damaged, and nothing was changed".into());
+            }
+            Ok(report) if report.problems.iter().all(|problem| problem.kind == ProblemKind::Derived) => {
+                return match store.rebuild().await {
+                    Ok(()) => told(State::Good, "the index was made anew; nothing is lost".into()),
+                    Err(error) => told(State::Bad, error.to_string()),
+                };
+            }
+            Ok(_) | Err(StoreError::Corrupt { .. }) => {}
+            Err(error) => return told(State::Bad, error.to_string()),
+        },
+        // A header can be so damaged that nothing shows what the file was.
+        Err(StoreError::Corrupt { .. } | StoreError::NotAStore { .. }) => {}
+        Err(error) => return told(State::Bad, error.to_string()),
+    }
+    match quipu_store::salvage(&place.store) {
+        Ok(done) => {
+            let lines = repaired(place, &done).into_iter();
+            lines.map(|detail| Finding { what: "repair", state: State::Note, detail }).collect()
+        }
+        Err(error) => told(State::Bad, format!("not repaired, and nothing was changed: {error}")),
+    }
+}
+
+/// What happened, where the damaged file is, and what was lost.
+fn repaired(place: &Place, done: &Salvage) -> Vec<String> {
+    let report = &done.report;
+    let mut lines = vec![
+        format!("{} was damaged; it is kept as it was: {}", place.store.display(), done.damaged.display()),
+        format!(
+            "carried over into a new store: {} nodes, {} blobs, {} chunks, {} refs, {} sessions, {} open steps, {} \
+             waiting messages",
+            report.nodes,
+            report.blobs,
+            report.chunks,
+            report.refs,
+            report.sessions,
+            report.open_steps,
+            report.inbox
+        ),
+    ];
+    let list = |names: &[String]| names.join(", ");
+    let mut lost = Vec::new();
+    if done.skipped > 0 {
+        lost.push(format!("{} rows could not be read or are not what their hashes say", done.skipped));
+    }
+    if done.lost_nodes > 0 {
+        lost.push(format!("{} nodes between others", done.lost_nodes));
+    }
+    let missing = report.problem_count;
+    if missing > 0 {
+        lost.push(format!("{missing} parents or parts of what is left are missing; they are listed below"));
+    }
+    if !done.moved_back.is_empty() {
+        lost.push(format!("the newest steps of {}, which stand at earlier ones", list(&done.moved_back)));
+    }
+    if !done.lost_refs.is_empty() {
+        lost.push(format!("every node of {}", list(&done.lost_refs)));
+    }
+    if done.lost_open {
+        lost.push("waiting messages and open steps, or some of them".to_owned());
+    }
+    if done.lost_log {
+        lost.push("the write-ahead log, so the last steps may be missing".to_owned());
+    }
+    if lost.is_empty() {
+        lines.push(
+            "nothing that was found is lost; what stood at the end of a file cut short is not known".into(),
+        );
+    } else {
+        lines.extend(lost.into_iter().map(|what| format!("lost: {what}")));
+    }
+    lines
+}
+
 async fn store(place: &Place) -> Vec<Finding> {
     let bad = |detail: String| vec![Finding { what: "store", state: State::Bad, detail }];
-    let store = match place.existing_store().await {
-        Ok(Some(store)) => store,
-        Ok(None) => {
-            let detail = format!("{} (not there yet)", place.store.display());
-            return vec![Finding { what: "store", state: State::Good, detail }];
-        }
-        Err(error) => return bad(error.message),
+    if is_absent(place) {
+        let detail = format!("{} (not there yet)", place.store.display());
+        return vec![Finding { what: "store", state: State::Good, detail }];
+    }
+    let store = match SqliteStore::open(&place.store, &quipu_store::OpenOptions::default()) {
+        Ok(store) => store,
+        Err(error) => return bad(error.to_string()),
     };
     let report = match store.check().await {
         Ok(report) => report,
@@ -113,8 +221,11 @@ async fn store(place: &Place) -> Vec<Finding> {
         report.open_steps,
         report.inbox
     );
-    let state = if report.problem_count == 0 { State::Good } else { State::Bad };
+    let state = if is_sound(&report) { State::Good } else { State::Bad };
     let mut found = vec![Finding { what: "store", state, detail }];
+    if let Some(detail) = place.on_a_network() {
+        found.push(Finding { what: "store", state: State::Note, detail });
+    }
     if report.unverifiable > 0 {
         let detail = format!("{} nodes of another program whose ids cannot be checked", report.unverifiable);
         found.push(Finding { what: "store", state: State::Note, detail });
@@ -124,11 +235,12 @@ async fn store(place: &Place) -> Vec<Finding> {
         found.push(Finding { what: "store", state: State::Note, detail });
     }
     for problem in &report.problems {
-        found.push(Finding { what: "store", state: State::Bad, detail: problem.what.clone() });
+        let state = if is_known_loss(&report, problem.kind) { State::Note } else { State::Bad };
+        found.push(Finding { what: "store", state, detail: problem.what.clone() });
     }
     let more = report.problem_count.saturating_sub(report.problems.len() as u64);
     if more > 0 {
-        found.push(Finding { what: "store", state: State::Bad, detail: format!("and {more} more problems") });
+        found.push(Finding { what: "store", state, detail: format!("and {more} more problems") });
     }
     found
 }

@@ -25,8 +25,24 @@ use tokio::signal::unix::SignalKind;
 use args::{Cli, Cmd};
 use exit::Failure;
 
+/// File descriptors that a run needs at least.
+const DESCRIPTORS: usize = 32;
+
+/// Whether there are enough file descriptors to begin with: parts of the runtime cannot say so when there are not.
+fn descriptors() -> std::io::Result<()> {
+    let first = std::fs::File::open("/")?;
+    (1..DESCRIPTORS).map(|_| first.try_clone()).collect::<std::io::Result<Vec<_>>>().map(drop)
+}
+
 fn main() -> ExitCode {
     let cli = Cli::parse();
+    if let Err(error) = descriptors() {
+        print::note(format!(
+            "quipu: files cannot be opened: {error}; it needs {DESCRIPTORS} file descriptors and more for tools, so \
+             raise the limit (`ulimit -n 1024`) or close something"
+        ));
+        return ExitCode::FAILURE;
+    }
     let runtime = match tokio::runtime::Builder::new_current_thread().enable_all().build() {
         Ok(runtime) => runtime,
         Err(error) => {

@@ -70,6 +70,24 @@ impl Place {
 
     /// The store, made when it is not there.
     pub(crate) async fn store(&self) -> Result<Arc<SqliteStore>, Failure> {
+        if let Some(told) = self.on_a_network() {
+            note(format!("warning: {told}"));
+        }
+        self.open_store()
+    }
+
+    /// What to say when the store lies on another machine's disk.
+    pub(crate) fn on_a_network(&self) -> Option<String> {
+        let kind = quipu_store::network_file_system(&self.store)?;
+        Some(format!(
+            "{} is on a network file system ({kind}), where locks and crashes can damage it; keep it on a local disk: \
+             set QUIPU_HOME, or name another store with --store",
+            self.store.display()
+        ))
+    }
+
+    /// The store, without a word about where it is.
+    fn open_store(&self) -> Result<Arc<SqliteStore>, Failure> {
         Ok(Arc::new(SqliteStore::open(&self.store, &quipu_store::OpenOptions::default())?))
     }
 

@@ -532,6 +532,8 @@ pub struct Report {
     pub inbox: u64,
     /// Nodes whose id is no hash of any known form of record: written by another program, not damage.
     pub unverifiable: u64,
+    /// When the store was made from what could be read of a damaged one. What is missing since then is known.
+    pub salvaged: Option<UnixMs>,
     /// Bytes of the file.
     pub file_bytes: u64,
     /// Bytes of its write-ahead log.

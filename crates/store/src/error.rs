@@ -62,7 +62,8 @@ pub enum StoreError {
     },
     /// The file is damaged.
     #[error(
-        "{} is damaged: {what}; keep a copy of it, then restore a backup, or name another store with --store",
+        "{} is damaged: {what}; `quipu doctor --repair` moves it aside and carries over what can be read; or restore \
+         a backup, or name another store with --store",
         path.display()
     )]
     Corrupt {

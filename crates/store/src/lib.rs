@@ -11,4 +11,4 @@ mod sqlite;
 pub use api::*;
 pub use error::*;
 pub use load::*;
-pub use sqlite::{Delta, OpenOptions, SqliteStore, delta};
+pub use sqlite::{Delta, OpenOptions, Salvage, SqliteStore, delta, network_file_system, salvage};

@@ -17,11 +17,15 @@ mod kill;
 #[cfg(test)]
 mod look;
 #[cfg(test)]
+mod machine;
+#[cfg(test)]
 mod permissions;
 #[cfg(test)]
 mod print;
 #[cfg(test)]
 mod record;
+#[cfg(test)]
+mod repair;
 #[cfg(test)]
 mod servers;
 #[cfg(test)]

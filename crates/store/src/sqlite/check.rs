@@ -4,7 +4,7 @@ use std::collections::HashSet;
 
 use quipu_dag::Verdict;
 use quipu_protocol::{BlobId, ChunkId, NodeId};
-use rusqlite::{Connection, params};
+use rusqlite::{Connection, OptionalExtension as _, params};
 
 use super::chunks::{self, Recent};
 use super::failure::{Failure, Outcome, Place};
@@ -31,6 +31,10 @@ pub(super) fn check(connection: &Connection, place: &Place) -> Outcome<Report> {
     check_open(connection, &mut report)?;
     check_derived(connection, &mut report)?;
     report.sessions = count(connection, "SELECT count(*) FROM quipu_x_session")?;
+    report.salvaged = connection
+        .query_row("SELECT value FROM quipu_meta WHERE key = 'salvaged'", [], |row| row.get::<_, String>(0))
+        .optional()?
+        .and_then(|text| text.parse().ok());
     Ok(report)
 }
 

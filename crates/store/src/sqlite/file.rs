@@ -84,7 +84,7 @@ pub(super) fn create_private(path: &Path) -> io::Result<()> {
 
 /// Makes the names in a directory survive a loss of power, where that can be done: some file systems cannot, and
 /// a directory need not be readable to be written to.
-fn sync_directory(directory: &Path) -> Result<(), StoreError> {
+pub(super) fn sync_directory(directory: &Path) -> Result<(), StoreError> {
     let synced = fs::File::open(directory).and_then(|directory| directory.sync_all());
     match synced {
         Err(error)

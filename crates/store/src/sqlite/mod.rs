@@ -9,9 +9,12 @@ mod file;
 mod graph;
 mod index;
 mod lists;
+mod mount;
+mod pages;
 mod readers;
 mod resolve;
 mod rows;
+mod salvage;
 mod schema;
 mod writer;
 
@@ -29,7 +32,9 @@ pub use self::chunks::{Delta, delta};
 use self::chunks::{Encoded, Recent};
 use self::connect::Patience;
 use self::failure::{Failure, Outcome, Place};
+pub use self::mount::network_file_system;
 use self::readers::{Connect, Readers};
+pub use self::salvage::{Salvage, salvage};
 use self::writer::{Job, Writer};
 use crate::{
     ActionQuery, Commit, Durability, Edge, Fence, Fut, Head, LoggedAction, Owner, Pending, RefName, Report,

@@ -14,4 +14,6 @@ mod model;
 #[cfg(test)]
 mod processes;
 #[cfg(test)]
+mod salvage;
+#[cfg(test)]
 mod support;
