@@ -347,12 +347,12 @@ pub(crate) fn messages() -> impl Strategy<Value = Vec<Message>> {
 }
 
 /// What the server checks of a conversation.
-fn acceptable(body: &Value) -> Result<(), String> {
+pub(crate) fn acceptable(body: &Value) -> Result<(), String> {
     let mut ids = std::collections::HashSet::new();
     let mut open: Vec<String> = Vec::new();
-    let name = |text: &str| {
+    let name = |text: &str, longest: usize| {
         let ok = |c: char| c.is_ascii_alphanumeric() || c == '_' || c == '-';
-        !text.is_empty() && text.len() <= 64 && text.chars().all(ok)
+        !text.is_empty() && text.len() <= longest && text.chars().all(ok)
     };
     let no_text = |block: &Value| block["text"].as_str().is_none_or(|text| text.trim().is_empty());
     for message in body["messages"].as_array().unwrap() {
@@ -366,7 +366,8 @@ fn acceptable(body: &Value) -> Result<(), String> {
                 "text" if no_text(block) => return Err("empty text".into()),
                 "tool_use" => {
                     let id = block["id"].as_str().unwrap();
-                    if !name(id) || !name(block["name"].as_str().unwrap()) || !block["input"].is_object() {
+                    let tool = block["name"].as_str().unwrap();
+                    if !name(id, 64) || !name(tool, 128) || !block["input"].is_object() {
                         return Err(format!("a bad call {block}"));
                     }
                     if !ids.insert(id.to_owned()) {

@@ -332,10 +332,9 @@ pub(crate) fn acceptable(body: &Value) -> Result<(), String> {
                     !parts.is_empty()
                         && parts.iter().all(|part| match part["type"].as_str() {
                             Some("text") => says(&part["text"]),
-                            Some("image_url") => part["image_url"]["url"]
-                                .as_str()
-                                .unwrap()
-                                .starts_with("data:image/png;base64,"),
+                            Some("image_url") => {
+                                part["image_url"]["url"].as_str().unwrap().starts_with("data:image/")
+                            }
                             _ => false,
                         })
                 }

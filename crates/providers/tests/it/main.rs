@@ -1,9 +1,14 @@
 //! Tests of the crate through its public door.
 
 #[cfg(test)]
+#[path = "../../../testkit/tests/shared/fuzz.rs"]
+mod driver;
+#[cfg(test)]
 mod encode;
 #[cfg(test)]
 mod encode_completions;
+#[cfg(test)]
+mod fuzz;
 #[cfg(test)]
 mod http;
 #[cfg(test)]

@@ -1,0 +1,242 @@
+//! Any bytes: from a server, and conversations. See `docs/development.md`.
+
+use std::sync::Arc;
+
+use quipu_protocol::{
+    AssistantMessage, Content, Json, Message, Model, ModelErrorKind, ModelRequest, Prices, Thinking, ToolSpec,
+};
+use quipu_providers::sse::{SseDecoder, SseEvent};
+use quipu_providers::{CallEnd, CallEvent, CallOptions, laws, tool_arguments};
+use serde::Deserialize;
+use serde_json::Value;
+
+use crate::wires::{self, Wire};
+use crate::{driver, encode, encode_completions};
+
+const RECORDINGS: [&str; 2] = ["recordings", "recordings/completions"];
+
+/// What all streams and conversations are made of.
+const JSON: &str = r#"{ } [ ] , : " \ \" \\ \n \u0000 \ud800 \udc00 \ud83d\ude00 \ud83d null true false 0 -1 1 2 1.5 1e999
+    18446744073709551615 9007199254740993 "" " " [] {} [[[[ {"a": ü 😀 "type": "index": "id": "text": "name": "input":
+    "content": "usage":"#;
+const STREAM: &str = r#"data: event: : data:[DONE] "message_start" "message_delta" "message_stop" "content_block_start"
+    "content_block_delta" "content_block_stop" "text_delta" "input_json_delta" "thinking_delta" "signature_delta" "tool_use"
+    "thinking" "redacted_thinking" "error" "ping" "choices":[{ "delta":{ "tool_calls":[{ "function":{ "arguments":
+    "finish_reason": "stop" "length" "tool_calls" "refusal": "reasoning_content": "reasoning_details": "partial_json":
+    "input_tokens": "output_tokens": "cache_read_input_tokens": "prompt_tokens": "completion_tokens":"#;
+const REQUEST: &str = r#""role": "user" "assistant" "toolResult" "bashExecution" "custom" "branchSummary" "toolCall" "image"
+    "toolCallId": "arguments": "thinking": "thinkingSignature": "redacted":true "stopReason": "error" "aborted" "toolUse"
+    "excludeFromContext":true "mimeType":"image/png" "data":"aGk=" "compat": "thinkingLevelMap": "model": "maxTokens":
+    "contextWindow": "reasoning":true "totalTokens": "provider":"testing" "api": "input":["text"]"#;
+
+fn words(of: &[&str]) -> Vec<String> {
+    let all = of.iter().flat_map(|words| words.split_whitespace()).map(String::from);
+    all.chain(["\n", "\r", "\r\n", "\n\n", "\u{feff}", " "].map(String::from)).collect()
+}
+
+/// The length of the pieces that an input is split into besides single bytes.
+fn stride(bytes: &[u8]) -> usize {
+    bytes.iter().fold(bytes.len(), |sum, &byte| sum.wrapping_mul(31).wrapping_add(byte.into())) % 13 + 2
+}
+
+fn same<T: PartialEq + std::fmt::Debug>(what: &str, left: &T, right: &T) -> Result<(), String> {
+    if left == right { Ok(()) } else { Err(format!("{what}: {left:?} is not {right:?}")) }
+}
+
+/// Events as the standard's own steps give them: lines first, then fields. The last one needs no empty line.
+fn by_the_book(bytes: &[u8]) -> Vec<SseEvent> {
+    let (mut lines, mut line, mut rest) = (Vec::new(), Vec::new(), bytes.iter().peekable());
+    while let Some(&byte) = rest.next() {
+        match byte {
+            b'\r' | b'\n' => {
+                rest.next_if(|next| byte == b'\r' && **next == b'\n');
+                lines.push(std::mem::take(&mut line));
+            }
+            _ => line.push(byte),
+        }
+    }
+    lines.extend([line, Vec::new()]);
+    if let Some(first) = lines[0].strip_prefix("\u{feff}".as_bytes()) {
+        lines[0] = first.to_vec();
+    }
+    let (mut out, mut event, mut data) = (Vec::new(), Vec::new(), None::<Vec<Vec<u8>>>);
+    for line in lines {
+        let mut parts = line.splitn(2, |byte| *byte == b':');
+        let name = parts.next().unwrap();
+        let value = parts.next().unwrap_or_default();
+        let value = value.strip_prefix(b" ").unwrap_or(value).to_vec();
+        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+        match name {
+            b"" if line.is_empty() => {
+                let event = std::mem::take(&mut event);
+                if let Some(data) = data.take() {
+                    out.push(SseEvent { event: text(&event), data: text(&data.join(&b'\n')) });
+                }
+            }
+            b"event" => event = value,
+            b"data" => data.get_or_insert_default().push(value),
+            _ => {}
+        }
+    }
+    out
+}
+
+#[test]
+fn fuzz_sse() {
+    let decode = |size: usize, bytes: &[u8]| {
+        let (mut decoder, mut out) = (SseDecoder::default(), Vec::new());
+        for piece in bytes.chunks(size) {
+            decoder.push(piece, &mut out).unwrap();
+        }
+        decoder.finish(&mut out);
+        out
+    };
+    let folders = ["corpus/sse", RECORDINGS[0], RECORDINGS[1]];
+    driver::run("fuzz_sse", &folders, &words(&[STREAM]), |bytes| {
+        let expect = by_the_book(bytes);
+        for size in [1, stride(bytes), usize::MAX] {
+            same(&format!("in pieces of {size}"), &decode(size, bytes), &expect)?;
+        }
+        Ok(())
+    });
+}
+
+fn standard(wire: Wire) -> Model {
+    match wire {
+        Wire::Messages => encode::model(),
+        Wire::Completions => encode_completions::model(),
+    }
+}
+
+fn decode(wire: Wire, size: usize, bytes: &[u8]) -> (Vec<CallEvent>, CallEnd) {
+    let cost = Prices { input: 3.0, output: 15.0, cache_read: 0.3, cache_write: 3.75, tiers: Vec::new() };
+    let mut decoder = wires::decoder(wire, Arc::new(Model { cost, ..standard(wire) }), 7);
+    let mut events = Vec::new();
+    let pushed = bytes.chunks(size).try_for_each(|piece| decoder.push(piece, &mut events));
+    let error = pushed.and_then(|()| decoder.end(&mut events)).err();
+    let (message, unknown, error) = decoder.finish(error.as_ref());
+    (events, CallEnd { message, error, attempts: Vec::new(), unknown })
+}
+
+fn stream_law(wire: Wire, bytes: &[u8]) -> Result<(), String> {
+    let (events, end) = decode(wire, usize::MAX, bytes);
+    laws::check(&events, &end).map_err(|broken| broken.to_string())?;
+    for size in [1, stride(bytes)] {
+        same(&format!("in pieces of {size}"), &decode(wire, size, bytes), &(events.clone(), end.clone()))?;
+    }
+    // What is kept of it can be read again and sent on.
+    let message = Message::Assistant(end.message);
+    let stored = serde_json::to_string(&message).map_err(|error| error.to_string())?;
+    let read: Message = serde_json::from_str(&stored).map_err(|error| format!("{stored}: {error}"))?;
+    same("stored and read", &read, &message)?;
+    let conversation = vec![encode::user(vec![Content::text("Go")]), message];
+    [Wire::Messages, Wire::Completions].into_iter().try_for_each(|next| taken(next, &conversation))
+}
+
+#[test]
+fn fuzz_messages_stream() {
+    let folders = ["corpus/messages_stream", RECORDINGS[0]];
+    let law = |bytes: &[u8]| stream_law(Wire::Messages, bytes);
+    driver::run("fuzz_messages_stream", &folders, &words(&[JSON, STREAM]), law);
+}
+
+#[test]
+fn fuzz_completions_stream() {
+    let folders = ["corpus/completions_stream", RECORDINGS[1]];
+    let law = |bytes: &[u8]| stream_law(Wire::Completions, bytes);
+    driver::run("fuzz_completions_stream", &folders, &words(&[JSON, STREAM]), law);
+}
+
+/// The body of a request, when the wire can say it: the same each time.
+fn body(request: &ModelRequest) -> Result<Option<Value>, String> {
+    let model = &request.model;
+    let Ok(provider) = wires::provider(model, None, &[], CallOptions::default()) else { return Ok(None) };
+    let first = provider.encode(request);
+    same("encoded twice", &provider.encode(request), &first)?;
+    match first {
+        Ok(bytes) => match serde_json::from_slice(&bytes) {
+            Ok(body) => Ok(Some(body)),
+            Err(error) => Err(format!("{error} in {}", bytes.escape_ascii())),
+        },
+        Err(error) if error.kind == ModelErrorKind::InvalidRequest => Ok(None),
+        Err(error) => Err(error.to_string()),
+    }
+}
+
+/// A server takes this conversation, whatever is in it.
+fn taken(wire: Wire, messages: &[Message]) -> Result<(), String> {
+    let Some(body) = body(&encode::request(standard(wire), messages.to_vec()))? else { return Ok(()) };
+    let checked = match wire {
+        Wire::Messages => encode::acceptable(&body),
+        Wire::Completions => encode_completions::acceptable(&body),
+    };
+    checked.map_err(|why| format!("{why}: {body}"))
+}
+
+/// The first line of an input: what else a request is made of.
+#[derive(Deserialize, Default)]
+#[serde(rename_all = "camelCase", default)]
+struct Setup {
+    model: Model,
+    system: String,
+    tools: Vec<ToolSpec>,
+    thinking: Thinking,
+    max_tokens: Option<u64>,
+    session: Option<String>,
+}
+
+fn request_law(wire: Wire, bytes: &[u8]) -> Result<(), String> {
+    let text = String::from_utf8_lossy(bytes);
+    let (first, rest) = text.split_once('\n').unwrap_or((&text, ""));
+    let messages: Vec<Message> = rest.lines().filter_map(|line| serde_json::from_str(line).ok()).collect();
+    taken(wire, &messages)?;
+    let Ok(setup) = serde_json::from_str::<Setup>(first) else { return Ok(()) };
+    let request = ModelRequest {
+        model: Arc::new(Model { api: wires::api(wire).into(), ..setup.model }),
+        system: setup.system.into(),
+        tools: setup.tools.into(),
+        messages: messages.into_iter().map(Arc::new).collect(),
+        thinking: setup.thinking,
+        max_tokens: setup.max_tokens,
+        session: setup.session,
+    };
+    let Some(body) = body(&request)? else { return Ok(()) };
+    if body["messages"].is_array() { Ok(()) } else { Err(format!("no messages in {body}")) }
+}
+
+#[test]
+fn fuzz_messages_request() {
+    let law = |bytes: &[u8]| request_law(Wire::Messages, bytes);
+    driver::run("fuzz_messages_request", &["corpus/request"], &words(&[JSON, REQUEST]), law);
+}
+
+#[test]
+fn fuzz_completions_request() {
+    let law = |bytes: &[u8]| request_law(Wire::Completions, bytes);
+    driver::run("fuzz_completions_request", &["corpus/request"], &words(&[JSON, REQUEST]), law);
+}
+
+#[test]
+fn fuzz_tool_arguments() {
+    driver::run("fuzz_tool_arguments", &["corpus/tool_arguments"], &words(&[JSON]), |bytes| {
+        let text = String::from_utf8_lossy(bytes);
+        let arguments = tool_arguments(&text);
+        if let Err(error) = Json::parse(arguments.get()) {
+            return Err(format!("{arguments} is no JSON: {error}"));
+        }
+        let json = Json::parse(&text);
+        let expect = match json {
+            Ok(json) => json,
+            Err(_) if text.trim().is_empty() => Json::object(),
+            Err(_) => Json::from(Value::from(&*text)),
+        };
+        same("arguments", &arguments, &expect)?;
+        same("once more", &tool_arguments(arguments.get()), &arguments)?;
+        // Stored with its message, it comes back.
+        let call = encode::call("id", "read", arguments.get());
+        let Message::Assistant(answer) = encode::assistant("m", vec![call]) else { return Ok(()) };
+        let stored = serde_json::to_string(&answer).map_err(|error| error.to_string())?;
+        let read: AssistantMessage = serde_json::from_str(&stored).map_err(|error| error.to_string())?;
+        same("stored and read", &read, &answer)
+    });
+}
