@@ -60,6 +60,7 @@ fn every_step_runs_in_order() -> Result<(), Box<dyn Error>> {
         [
             "fetch --locked",
             "test --workspace",
+            "test --workspace --tests fuzz_",
             "fmt --all --check",
             "clippy --workspace --all-targets -- -D warnings",
             "doc --workspace --lib --no-deps",
@@ -68,6 +69,7 @@ fn every_step_runs_in_order() -> Result<(), Box<dyn Error>> {
         ]
     );
     assert!(output.contains("=== tests: cargo test --workspace (limit "), "{output}");
+    assert!(output.contains("=== fuzz: env QUIPU_FUZZ_SECONDS=7.5 cargo test "), "{output}");
     Ok(())
 }
 
