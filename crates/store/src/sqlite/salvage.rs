@@ -130,6 +130,7 @@ fn lock(source: &File, place: &Place) -> Result<(), StoreError> {
 /// Puts `new` in the place of `path` and `path` aside. What happened is undone when it cannot be completed.
 fn exchange(path: &Path, new: &Path, aside: &Path) -> Result<(), StoreError> {
     let mut moved = Vec::new();
+    let mut linked = false;
     let done = (|| {
         for suffix in COMPANIONS {
             let (from, to) = (file::beside(path, suffix), file::beside(aside, suffix));
@@ -140,18 +141,28 @@ fn exchange(path: &Path, new: &Path, aside: &Path) -> Result<(), StoreError> {
             }
         }
         // With two names, it is never without one.
-        if fs::hard_link(path, aside).is_err() {
+        linked = fs::hard_link(path, aside).is_ok();
+        if !linked {
             fs::rename(path, aside).map_err(|error| file::system(path, "move", &error))?;
             moved.push((path.to_owned(), aside.to_owned()));
         }
+        path.parent().map_or(Ok(()), file::sync_directory)?;
         fs::rename(new, path).map_err(|error| file::system(new, "move", &error))
     })();
     match done {
-        Ok(()) => path.parent().map_or(Ok(()), file::sync_directory),
+        Ok(()) => {
+            // Without it, a loss of power can bring the damaged file back under its name: then it is done again.
+            path.parent().map(file::sync_directory);
+            Ok(())
+        }
         Err(error) => {
+            // The error that stopped us is the one to tell.
             for (from, to) in moved {
-                // The error that stopped us is the one to tell.
                 fs::rename(to, from).ok();
+            }
+            if linked {
+                // The second name only; the file has its own.
+                fs::remove_file(aside).ok();
             }
             Err(error)
         }
