@@ -29,7 +29,7 @@ fn all_fail(world: &World, words: &[&str]) {
 
 #[test]
 fn a_flipped_header() {
-    let world = World::new(answers(2));
+    let world = World::unprivileged(answers(2));
     world.run(&["-p", "first"]).ok();
     let good = std::fs::read(world.store()).unwrap();
     let mut file = File::options().write(true).open(world.store()).unwrap();
@@ -65,7 +65,7 @@ fn a_store_that_is_none() {
 
 #[test]
 fn damage_inside() {
-    let world = World::new(answers(30));
+    let world = World::unprivileged(answers(30));
     let prompts = vec!["some words ".repeat(300); 30];
     let args: Vec<&str> = ["-p"].into_iter().chain(prompts.iter().map(String::as_str)).collect();
     world.run(&args).ok();
@@ -209,7 +209,7 @@ fn a_full_disk() {
 fn a_locked_store() {
     use nix::fcntl::{FcntlArg, fcntl};
     use nix::libc;
-    let world = World::new(answers(2));
+    let world = World::unprivileged(answers(2));
     world.run(&["-p", "first"]).ok();
     // What another program's transaction holds: the bytes of the file that stand for its lock.
     let file = File::options().read(true).write(true).open(world.store()).unwrap();

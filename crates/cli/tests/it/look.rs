@@ -212,11 +212,11 @@ fn a_healthy_machine_without_a_key() {
 
 #[test]
 fn outputs_that_are_closed_end_it_quietly() {
-    let world = World::new((0..2).map(|_| Answer::new().text(&"many words ".repeat(20_000)).reply()));
+    let world =
+        World::unprivileged((0..2).map(|_| Answer::new().text(&"many words ".repeat(20_000)).reply()));
     let head = |args: &str| {
         let mut command = world.command("/bin/sh");
-        let line =
-            format!("{} {args} | head -c 1; echo \"${{PIPESTATUS:-}}\" >&2", env!("CARGO_BIN_EXE_quipu"));
+        let line = format!("{} {args} | head -c 1; echo \"${{PIPESTATUS:-}}\" >&2", world.program.display());
         command.args(["-c", &line]);
         let ran = Running::start(command).wait();
         assert_eq!(ran.out.len(), 1, "{args}: {}", ran.err);
@@ -236,7 +236,7 @@ fn outputs_that_are_closed_end_it_quietly() {
     world.run(&["-p", "--session", world.sessions().last().unwrap()["id"].as_str().unwrap(), "go on"]).ok();
     // No outputs and no input at all.
     let mut command = world.command("/bin/sh");
-    let line = format!("{} sessions <&- >&- 2>&-", env!("CARGO_BIN_EXE_quipu"));
+    let line = format!("{} sessions <&- >&- 2>&-", world.program.display());
     command.args(["-c", &line]).stdout(Stdio::null());
     let ran = Running::start(command).wait();
     assert!(ran.status.code().is_some(), "{}", ran.status);

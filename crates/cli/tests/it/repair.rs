@@ -84,6 +84,28 @@ fn of_damage_in_the_middle_the_rest_goes_on() {
 }
 
 #[test]
+fn a_session_with_a_gap_goes_on_from_a_node_before_it() {
+    let world = lived_in();
+    let nodes = world.nodes();
+    let lost = nodes[40]["id"].as_str().unwrap();
+    // The id is in the row, in the rows of its children, and in indexes: none of them is what it was.
+    let mut bytes = std::fs::read(world.store()).unwrap();
+    let at: Vec<usize> =
+        (0..bytes.len() - 64).filter(|at| &bytes[*at..*at + 64] == lost.as_bytes()).collect();
+    assert!(!at.is_empty());
+    for at in at {
+        bytes[at + 10] = b'x';
+    }
+    std::fs::write(world.store(), bytes).unwrap();
+    world.run(&["doctor"]).exits(4);
+    let told = world.run(&["doctor", "--repair"]).ok().text();
+    assert!(told.contains("lost:"), "{told}");
+    world.server.push(Answer::new().text("On.").reply());
+    world.run(&["-p", "--fork", nodes[38]["id"].as_str().unwrap(), "on"]).ok();
+    world.run(&["doctor"]).ok();
+}
+
+#[test]
 fn of_a_file_cut_short_the_beginning_goes_on() {
     let world = lived_in();
     let length = std::fs::metadata(world.store()).unwrap().len();

@@ -25,7 +25,7 @@ fn each_signal_has_its_code_and_keeps_half_an_answer() {
     let cases = [(Signal::SIGINT, 130), (Signal::SIGTERM, 143), (Signal::SIGHUP, 129)];
     for (signal, code) in cases {
         let gate = Gate::new();
-        let world = World::new([stops_at(&gate, "Half an answer\n")]);
+        let world = World::unprivileged([stops_at(&gate, "Half an answer\n")]);
         let mut running = world.start(&["-p", "first"]);
         assert_eq!(running.line().unwrap(), "Half an answer");
         reached(&gate);
