@@ -17,6 +17,8 @@ pub(super) const DELTAS: Benchmark =
 pub(super) const RESUME: Benchmark =
     Benchmark { name: "resume", about: "continue a session of 100 and 1,000 turns", run: resume };
 
+pub(super) const LIST: Benchmark = Benchmark { name: "list", about: "list 1,000 sessions", run: list };
+
 /// A user's files, a project and a model server.
 struct Stage {
     dir: tempfile::TempDir,
@@ -50,9 +52,14 @@ impl Stage {
     }
 
     fn command(&self, quipu: &Path, arguments: &[&str]) -> Command {
+        let mut command = self.plain(quipu, &["--print", "--provider", "fake", "--model", "m"]);
+        command.args(arguments);
+        command
+    }
+
+    fn plain(&self, quipu: &Path, arguments: &[&str]) -> Command {
         let mut command = Command::new(quipu);
         command
-            .args(["--print", "--provider", "fake", "--model", "m"])
             .args(arguments)
             .current_dir(self.project())
             .env("HOME", self.dir.path())
@@ -194,4 +201,26 @@ fn resume(context: &Context) -> Result<Vec<Row>> {
         rows.extend(own);
     }
     Ok(rows)
+}
+
+fn list(context: &Context) -> Result<Vec<Row>> {
+    const SESSIONS: usize = 1_000;
+    let stage = Stage::new((0..SESSIONS).map(|_| Answer::new().text("Hello.").reply()).collect())?;
+    for _ in 0..SESSIONS {
+        let output = stage.command(&context.quipu, &["hello"]).output().context("cannot run quipu")?;
+        if !output.status.success() {
+            bail!("a session ended with {}", output.status);
+        }
+    }
+    let mut rows = [
+        row("list 1,000 sessions, wall", "ms"),
+        row("list 1,000 sessions, processor", "ms"),
+        row("list 1,000 sessions, peak memory", "MiB"),
+    ];
+    for _ in 0..context.runs {
+        let cost = measure::once(&stage.plain(&context.quipu, &["sessions", "--limit", "0"]))?;
+        let samples = [cost.wall_ms, cost.cpu_ms, cost.peak_mib];
+        rows.iter_mut().zip(samples).for_each(|(row, sample)| row.samples.push(sample));
+    }
+    Ok(rows.into())
 }

@@ -14,8 +14,15 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 /// All benchmarks in the order of the table.
-const BENCHMARKS: &[Benchmark] =
-    &[version::BENCHMARK, agent::HELLO, agent::TURNS, agent::DELTAS, agent::RESUME, commits::BENCHMARK];
+const BENCHMARKS: &[Benchmark] = &[
+    version::BENCHMARK,
+    agent::HELLO,
+    agent::TURNS,
+    agent::DELTAS,
+    agent::RESUME,
+    agent::LIST,
+    commits::BENCHMARK,
+];
 
 /// A median of fewer runs says little.
 const FEWEST_RUNS: usize = 7;
