@@ -205,9 +205,9 @@ impl Toolbox {
     /// The arguments with secrets put back. A placeholder from an earlier process is looked up in the files that
     /// the call touches.
     async fn unseal(&self, tool: &dyn Tool, call: &ToolCall, cx: &ToolContext) -> Result<Json, String> {
-        let Err(_) = self.sealer.unseal_json(&call.arguments) else {
-            return self.sealer.unseal_json(&call.arguments).map_err(|error| error.to_string());
-        };
+        if let Ok(arguments) = self.sealer.unseal_json(&call.arguments) {
+            return Ok(arguments);
+        }
         if let Touches::Reads(paths) | Touches::Writes(paths) = tool.touches(&call.arguments.value(), cx) {
             for path in paths {
                 self.learn(path).await;
