@@ -8,7 +8,7 @@ use bytes::Bytes;
 use futures_util::FutureExt as _;
 use quipu_protocol::{
     AssistantMessage, BlobId, CallRecord, ChunkId, Content, Json, ModelError, ModelErrorKind, ModelRequest,
-    NodeId, RunId, SessionId, StopReason, Usage,
+    NodeId, RunId, SessionId, StopReason,
 };
 use quipu_providers::{Call, CallEnd, CallEvent, Provider};
 use quipu_seal::Sealer;
@@ -227,17 +227,8 @@ fn millis(since: Instant) -> u64 {
 fn failure(request: &ModelRequest, now: quipu_protocol::UnixMs, error: ModelError) -> CallEnd {
     CallEnd {
         message: AssistantMessage {
-            content: Vec::new(),
-            api: request.model.api.clone(),
-            provider: request.model.provider.clone(),
-            model: request.model.id.clone(),
-            usage: Usage::default(),
-            stop_reason: StopReason::Error,
-            timestamp: now,
-            response_model: None,
-            response_id: None,
             error_message: Some(error.message.clone()),
-            raw_stop_reason: None,
+            ..AssistantMessage::of(&request.model, StopReason::Error, now)
         },
         error: Some(error),
         attempts: Vec::new(),

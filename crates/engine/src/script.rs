@@ -184,17 +184,5 @@ fn last_results(request: &ModelRequest) -> Vec<&ToolResultMessage> {
 }
 
 pub(crate) fn blank(request: &ModelRequest) -> AssistantMessage {
-    AssistantMessage {
-        content: Vec::new(),
-        api: request.model.api.clone(),
-        provider: request.model.provider.clone(),
-        model: request.model.id.clone(),
-        usage: Usage::default(),
-        stop_reason: StopReason::Stop,
-        timestamp: 0,
-        response_model: None,
-        response_id: None,
-        error_message: None,
-        raw_stop_reason: None,
-    }
+    AssistantMessage::of(&request.model, StopReason::Stop, 0)
 }

@@ -3,7 +3,7 @@
 use serde::{Deserialize, Deserializer, Serialize};
 
 use crate::content::{lenient, tag};
-use crate::{CallId, Content, Json, ToolCall, UnixMs, Usage};
+use crate::{CallId, Content, Json, Model, ToolCall, UnixMs, Usage};
 
 /// One message of a conversation. JSON form: an object with a `role`.
 ///
@@ -73,7 +73,7 @@ pub enum StopReason {
 }
 
 /// What the model answered.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct AssistantMessage {
     /// Blocks in the order received.
@@ -250,6 +250,18 @@ impl Message {
 }
 
 impl AssistantMessage {
+    /// An answer of `model` without content.
+    pub fn of(model: &Model, stop_reason: StopReason, timestamp: UnixMs) -> Self {
+        Self {
+            api: model.api.clone(),
+            provider: model.provider.clone(),
+            model: model.id.clone(),
+            stop_reason,
+            timestamp,
+            ..Self::default()
+        }
+    }
+
     /// The tool calls, in order.
     pub fn tool_calls(&self) -> impl Iterator<Item = &ToolCall> {
         self.content.iter().filter_map(Content::as_tool_call)

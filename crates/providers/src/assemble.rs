@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, HashSet};
 
 use quipu_protocol::{
     AssistantMessage, CallId, Content, Delta, Json, Model, ModelError, ModelErrorKind, StopReason,
-    TextContent, ThinkingContent, ToolCall, UnixMs, Usage,
+    TextContent, ThinkingContent, ToolCall, UnixMs,
 };
 
 use crate::CallEvent;
@@ -85,19 +85,7 @@ pub(crate) fn malformed(message: impl Into<String>) -> ModelError {
 impl Assembler {
     pub(crate) fn new(model: &Model, timestamp: UnixMs) -> Self {
         Self {
-            message: AssistantMessage {
-                content: Vec::new(),
-                api: model.api.clone(),
-                provider: model.provider.clone(),
-                model: model.id.clone(),
-                usage: Usage::default(),
-                stop_reason: StopReason::Pending,
-                timestamp,
-                response_model: None,
-                response_id: None,
-                error_message: None,
-                raw_stop_reason: None,
-            },
+            message: AssistantMessage::of(model, StopReason::Pending, timestamp),
             begun: false,
             blocks: Vec::new(),
             by_wire: BTreeMap::new(),

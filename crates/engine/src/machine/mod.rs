@@ -306,19 +306,7 @@ impl Machine {
     }
 
     fn blank_answer(&self, stop_reason: StopReason) -> AssistantMessage {
-        AssistantMessage {
-            content: Vec::new(),
-            api: self.prefix.model.api.clone(),
-            provider: self.prefix.model.provider.clone(),
-            model: self.prefix.model.id.clone(),
-            usage: quipu_protocol::Usage::default(),
-            stop_reason,
-            timestamp: self.now,
-            response_model: None,
-            response_id: None,
-            error_message: None,
-            raw_stop_reason: None,
-        }
+        AssistantMessage::of(&self.prefix.model, stop_reason, self.now)
     }
 
     fn call_unrecorded(&mut self, error: String) {
