@@ -17,7 +17,7 @@ use crate::commit::Committer;
 use crate::machine::{Draft, Limits, Machine, Prefix, Start};
 use crate::owner::{Got, Lease};
 use crate::policy::{AllowAll, Policy};
-use crate::resume::{Past, read_past, recover};
+use crate::resume::{Past, epoch_of, read_past, recover};
 use crate::session::{Parts, Session};
 use crate::toolbox::{Toolbox, ToolboxParts};
 
@@ -483,7 +483,7 @@ fn system_text(blob: &Blob) -> String {
 /// What the store says.
 pub async fn last_epoch(store: &dyn Store, row: &SessionRow) -> Result<Option<Epoch>, OpenError> {
     let Some(head) = row.head else { return Ok(None) };
-    Ok(Some(read_past(store, &row.id, head).await?.epoch))
+    Ok(Some(epoch_of(store, head).await?))
 }
 
 /// The epoch that a node stands in.
@@ -491,7 +491,7 @@ pub async fn last_epoch(store: &dyn Store, row: &SessionRow) -> Result<Option<Ep
 /// # Errors
 /// What the store says.
 pub async fn epoch_at(store: &dyn Store, node: NodeId) -> Result<Epoch, OpenError> {
-    Ok(read_past(store, &node.short().into(), node).await?.epoch)
+    epoch_of(store, node).await
 }
 
 /// The key that makes the ids of sealed secrets: read from `path`, or made and kept there (0600). Where nothing

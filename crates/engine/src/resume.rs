@@ -5,7 +5,7 @@ use std::sync::Arc;
 use quipu_dag::Blob;
 use quipu_protocol::{
     AssistantMessage, CallId, CallRecord, ChunkId, Content, Entry, Epoch, Message, NodeId, RunId, SessionId,
-    StepInfo, StopReason, ToolCall, ToolResultMessage, Trouble, UnixMs, Usage,
+    StepInfo, StopReason, ToolCall, ToolResultMessage, Trouble, UnixMs,
 };
 use quipu_store::{Commit, Durability, Op, Step, StepCall, StepState, Store, Until, decode_nodes};
 use quipu_transcript::{Decoded, message_of};
@@ -80,6 +80,23 @@ pub(crate) async fn read_past(store: &dyn Store, id: &SessionId, head: NodeId) -
         }
     }
     Ok(past)
+}
+
+/// The epoch that a node stands in. Reads the entries that can begin one, the newest first, and no messages.
+pub(crate) async fn epoch_of(store: &dyn Store, node: NodeId) -> Result<Epoch, OpenError> {
+    let mut nodes = store.lineage(node, Until::Root).await?;
+    nodes.retain(|node| node.record.role == quipu_transcript::INTERNAL);
+    nodes.reverse();
+    for some in nodes.chunks(64) {
+        for decoded in decode_nodes(store, some).await? {
+            match decoded.entry {
+                Entry::Session(start) => return Ok(start.epoch),
+                Entry::Epoch(epoch) => return Ok(epoch),
+                Entry::Message(_) | Entry::Meta(_) => {}
+            }
+        }
+    }
+    Ok(Epoch::default())
 }
 
 impl Past {
@@ -204,19 +221,15 @@ fn interrupted_result(call: &ToolCall, now: UnixMs) -> ToolResultMessage {
 /// A model call that was recorded and perhaps sent, and whose answer is not known.
 fn unanswered_draft(run: RunId, record: CallRecord, now: UnixMs) -> Draft {
     let answer = AssistantMessage {
-        content: Vec::new(),
         api: record.api.clone(),
         provider: record.provider.clone(),
         model: record.model.clone(),
-        usage: Usage::default(),
         stop_reason: StopReason::Error,
         timestamp: now,
-        response_model: None,
-        response_id: None,
         error_message: Some(
             "the process ended before the answer arrived; it may have been sent and charged".into(),
         ),
-        raw_stop_reason: None,
+        ..AssistantMessage::default()
     };
     let step =
         StepInfo { run: Some(run), started: Some(record.started), call: Some(record), ..StepInfo::default() };

@@ -9,12 +9,10 @@ use quipu_protocol::{
 };
 use serde::Serialize;
 
-use crate::Encoded;
 use crate::blocks::Blocks;
 use crate::exact::{exact, plain, verbatim};
 use crate::own::Draft;
-
-const INTERNAL: &str = "pi_internal";
+use crate::{Encoded, INTERNAL};
 
 pub(crate) fn encode(entry: &Entry, step: &StepInfo) -> Encoded {
     let (mut draft, role, mut encoded) = match entry {

@@ -31,7 +31,7 @@ impl Role {
             "assistant" | "model" | "ai" => Self::Assistant,
             "toolResult" | "tool_result" | "tool" | "function" => Self::ToolResult,
             "custom" => Self::Custom,
-            "pi_internal" => Self::Internal,
+            crate::INTERNAL => Self::Internal,
             _ => Self::Unknown,
         }
     }

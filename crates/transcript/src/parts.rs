@@ -25,6 +25,9 @@
 use quipu_dag::{Blob, Node};
 use quipu_protocol::{BlobId, ChunkId, Entry, StepInfo};
 
+/// The role of nodes that are no messages: the beginning of a session, an epoch, a meta entry.
+pub const INTERNAL: &str = "pi_internal";
+
 /// An entry made ready to be committed.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Encoded {
