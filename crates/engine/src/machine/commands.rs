@@ -153,6 +153,7 @@ impl Machine {
                 }
             },
             Tag::Unqueue { reply, items } => {
+                let items = self.where_they_are(items);
                 let answer = match result {
                     Ok(()) => Ok(Ack::Unqueued(items.into_iter().map(|(_, item)| item.input).collect())),
                     Err(text) => {

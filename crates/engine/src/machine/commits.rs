@@ -118,13 +118,28 @@ impl Machine {
 
     /// Items that a branch took along are in its inbox now.
     pub(super) fn settle_moved_items(&mut self, plan: &Plan) {
-        for op in &plan.ops {
-            let PlanOp::Put { item: moved, .. } = op else { continue };
-            for item in self.steering.iter_mut().chain(&mut self.follow_up).filter(|item| item.id == moved.id)
-            {
-                item.session = moved.session.clone();
+        for moved in plan.ops.iter().filter_map(|op| match op {
+            PlanOp::Put { item, .. } => Some(item),
+            _ => None,
+        }) {
+            let mut waiting = self.steering.iter_mut().chain(&mut self.follow_up);
+            match waiting.find(|item| item.id == moved.id) {
+                Some(item) => item.session = moved.session.clone(),
+                // It is being taken back; should that fail, it waits where it is now.
+                None => self.moved.push((moved.id.clone(), moved.session.clone())),
             }
         }
+    }
+
+    /// The items as they wait now, after what was done to them while they were being taken back.
+    pub(super) fn where_they_are(&mut self, items: Vec<(Queue, Waiting)>) -> Vec<(Queue, Waiting)> {
+        let mut items = items;
+        for (_, item) in &mut items {
+            while let Some(at) = self.moved.iter().position(|(id, _)| *id == item.id) {
+                item.session = self.moved.remove(at).1;
+            }
+        }
+        items
     }
 
     pub(super) fn commit_failed(&mut self, tag: &Tag, mut plan: Plan, text: String) {

@@ -130,6 +130,8 @@ pub(crate) struct Machine {
     adding: Vec<Arc<Message>>,
     /// What will be asked when the commit under way is done and nothing comes between.
     next: Option<Arc<ModelRequest>>,
+    /// Items that a branch took along while they were being taken back, and whose inbox holds them now.
+    moved: Vec<(quipu_protocol::ItemId, SessionId)>,
     /// The queued item that the commit under way takes.
     drained: Option<(Queue, Waiting)>,
     askers: usize,
@@ -162,6 +164,7 @@ impl Machine {
             committing: None,
             adding: Vec::new(),
             next: None,
+            moved: Vec::new(),
             drained: None,
             askers: 0,
             limits: start.limits,

@@ -472,3 +472,23 @@ fn conversation_end(world: &World) -> Option<String> {
         _ => None,
     }
 }
+
+#[test]
+fn what_could_not_be_taken_back_waits_where_a_branch_took_it_meanwhile() {
+    let mut world = World::new();
+    world.command(Command::Prompt { input: "go".into(), when: When::Now });
+    world.commit(255);
+    world.command(Command::Prompt { input: "and this".into(), when: When::Steer });
+    world.commit(255);
+    while world.commits.is_empty() {
+        world.stream();
+    }
+    // The ref was moved: what is queued goes along, while somebody takes it back and the store refuses that.
+    world.commit(8);
+    world.command(Command::Unqueue { items: Vec::new() });
+    world.commit(255);
+    world.commit(0);
+    world.finish();
+    assert_eq!(world.inbox, Vec::new(), "it was said, and waits no more");
+    world.laws.finish().unwrap();
+}
