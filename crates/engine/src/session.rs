@@ -91,8 +91,8 @@ impl Session {
         let (mail, inbox) = mpsc::channel(MAILBOX);
         let (view_tx, view) = watch::channel(view_of(&parts.machine));
         let stop = CancellationToken::new();
-        let cwd = parts.toolbox.cwd.clone();
-        let sealer = parts.toolbox.sealer.clone();
+        let cwd = parts.toolbox.parts.cwd.clone();
+        let sealer = parts.toolbox.parts.sealer.clone();
         let task = tokio::spawn(Task::new(parts, inbox, view_tx, stop.clone()).serve());
         Self { mail, view, cwd, sealer, task: Some(task), stop }
     }

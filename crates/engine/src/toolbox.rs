@@ -38,13 +38,7 @@ const NOT_PREPARED: &str =
 pub(crate) struct Toolbox {
     tools: HashMap<String, Arc<dyn Tool>>,
     specs: Arc<[ToolSpec]>,
-    pub(crate) policy: Arc<dyn Policy>,
-    pub(crate) sealer: Arc<Sealer>,
-    pub(crate) clock: Arc<dyn Clock>,
-    pub(crate) cwd: PathBuf,
-    pub(crate) spill_dir: PathBuf,
-    pub(crate) env: Arc<[(String, Option<String>)]>,
-    pub(crate) sees_images: bool,
+    pub(crate) parts: ToolboxParts,
     /// What the calls of the current batch may open beyond the policy's bounds, once they are approved.
     beyond: Mutex<HashMap<String, Vec<PathBuf>>>,
 }
@@ -53,19 +47,7 @@ impl Toolbox {
     pub(crate) fn new(tools: Vec<Arc<dyn Tool>>, parts: ToolboxParts) -> Self {
         let specs = tools.iter().map(|tool| tool.spec().clone()).collect();
         let tools = tools.into_iter().map(|tool| (tool.spec().name.clone(), tool)).collect();
-        let ToolboxParts { policy, sealer, clock, cwd, spill_dir, env, sees_images } = parts;
-        Self {
-            tools,
-            specs,
-            policy,
-            sealer,
-            clock,
-            cwd,
-            spill_dir,
-            env,
-            sees_images,
-            beyond: Mutex::default(),
-        }
+        Self { tools, specs, parts, beyond: Mutex::default() }
     }
 
     pub(crate) fn specs(&self) -> Arc<[ToolSpec]> {
@@ -79,14 +61,14 @@ impl Toolbox {
         access: Access,
     ) -> ToolContext {
         ToolContext {
-            cwd: self.cwd.clone(),
-            env: self.env.clone(),
-            spill_dir: self.spill_dir.clone(),
+            cwd: self.parts.cwd.clone(),
+            env: self.parts.env.clone(),
+            spill_dir: self.parts.spill_dir.clone(),
             progress,
             cancel,
-            sees_images: self.sees_images,
+            sees_images: self.parts.sees_images,
             access,
-            sandbox: self.policy.sandbox(),
+            sandbox: self.parts.policy.sandbox(),
         }
     }
 
@@ -114,14 +96,15 @@ impl Toolbox {
         };
         let call = ToolCall { arguments, ..call.clone() };
         let touches = tool.touches(&call.arguments.value(), cx);
-        let decision = self.policy.decide(&Proposal { call: &call, cwd: &self.cwd, touches: &touches });
+        let decision =
+            self.parts.policy.decide(&Proposal { call: &call, cwd: &self.parts.cwd, touches: &touches });
         // What is approved is what runs: these paths, wherever their names lead by then.
         let (paths, want) = match &touches {
             Touches::Reads(paths) => (paths.as_slice(), Want::Read),
             Touches::Writes(paths) => (paths.as_slice(), Want::Write),
             Touches::Nothing | Touches::Anything => (&[][..], Want::Read),
         };
-        let access = self.policy.access();
+        let access = self.parts.policy.access();
         let beyond = paths.iter().filter(|path| access.reach(path, want) != Reach::Free).cloned().collect();
         self.beyond().insert(identity(&call), beyond);
         match decision {
@@ -142,12 +125,12 @@ impl Toolbox {
         cancel: CancellationToken,
         outputs: mpsc::Sender<Input>,
     ) -> Input {
-        let started = self.clock.now();
+        let started = self.parts.clock.now();
         let watch = Instant::now();
         let output = self.output(&run, slot, &call, cancel, outputs).await;
         let ToolOutput { mut content, details, is_error, terminate } = limited(output);
-        seal_content(&mut content, &self.sealer);
-        let details = details.map(|details| self.sealer.seal_json(&details));
+        seal_content(&mut content, &self.parts.sealer);
+        let details = details.map(|details| self.parts.sealer.seal_json(&details));
         let done = Done {
             result: ToolResultMessage {
                 tool_call_id: call.id,
@@ -156,7 +139,7 @@ impl Toolbox {
                 details,
                 usage: None,
                 is_error,
-                timestamp: self.clock.now(),
+                timestamp: self.parts.clock.now(),
             },
             started,
             duration_ms: u64::try_from(watch.elapsed().as_millis()).unwrap_or(u64::MAX),
@@ -176,14 +159,14 @@ impl Toolbox {
         let Some(tool) = self.tools.get(&call.name) else {
             return ToolOutput::error(format!("Tool {} not found", call.name));
         };
-        let (sealer, owner) = (self.sealer.clone(), run.clone());
+        let (sealer, owner) = (self.parts.sealer.clone(), run.clone());
         let progress = Arc::new(move |tail: &str| {
             let tail = sealer.seal(tail).into();
             // A tail that finds the mailbox full is left out: a newer one follows, and the result holds all.
             drop(outputs.try_send(Input::ToolOutput { run: owner.clone(), slot, tail }));
         });
         let approved = self.beyond().get(&identity(call)).cloned().unwrap_or_default();
-        let access = self.policy.access().approving(approved);
+        let access = self.parts.policy.access().approving(approved);
         let cx = self.context(cancel.clone(), progress, access);
         let args = match self.unseal(tool.as_ref(), call, &cx).await {
             Ok(args) => args,
@@ -205,7 +188,7 @@ impl Toolbox {
     /// The arguments with secrets put back. A placeholder from an earlier process is looked up in the files that
     /// the call touches.
     async fn unseal(&self, tool: &dyn Tool, call: &ToolCall, cx: &ToolContext) -> Result<Json, String> {
-        if let Ok(arguments) = self.sealer.unseal_json(&call.arguments) {
+        if let Ok(arguments) = self.parts.sealer.unseal_json(&call.arguments) {
             return Ok(arguments);
         }
         if let Touches::Reads(paths) | Touches::Writes(paths) = tool.touches(&call.arguments.value(), cx) {
@@ -213,12 +196,12 @@ impl Toolbox {
                 self.learn(path).await;
             }
         }
-        let unsealed = self.sealer.unseal_json(&call.arguments);
+        let unsealed = self.parts.sealer.unseal_json(&call.arguments);
         unsealed.map_err(|error| format!("The call was not run: {error}."))
     }
 
     async fn learn(&self, path: PathBuf) {
-        let sealer = self.sealer.clone();
+        let sealer = self.parts.sealer.clone();
         let read = tokio::task::spawn_blocking(move || {
             let found = quipu_workspace::read_whole(&path, LEARN_LIMIT, &CancellationToken::new());
             if let Ok((bytes, _)) = found {
