@@ -159,6 +159,8 @@ pub(crate) fn node_json(node: &Node, decoded: &Decoded) -> Result<String, Failur
         #[serde(skip_serializing_if = "Option::is_none")]
         epoch: Option<&'a quipu_protocol::Epoch>,
         #[serde(skip_serializing_if = "Option::is_none")]
+        compaction: Option<&'a quipu_protocol::Compaction>,
+        #[serde(skip_serializing_if = "Option::is_none")]
         entry: Option<&'a quipu_protocol::Json>,
         step: &'a StepInfo,
     }
@@ -172,6 +174,7 @@ pub(crate) fn node_json(node: &Node, decoded: &Decoded) -> Result<String, Failur
         message: None,
         session: None,
         epoch: None,
+        compaction: None,
         entry: None,
         step: &decoded.step,
     };
@@ -179,6 +182,7 @@ pub(crate) fn node_json(node: &Node, decoded: &Decoded) -> Result<String, Failur
         Entry::Message(message) => shown.message = Some(message),
         Entry::Session(start) => shown.session = Some(start),
         Entry::Epoch(epoch) => shown.epoch = Some(epoch),
+        Entry::Compaction(compaction) => shown.compaction = Some(compaction),
         Entry::Meta(json) => shown.entry = Some(json),
     }
     serde_json::to_string(&shown).map_err(Failure::failed)
@@ -209,9 +213,23 @@ fn write_node(
             writeln!(out, "model   {}/{}", start.epoch.provider, start.epoch.model)?;
         }
         Entry::Epoch(epoch) => writeln!(out, "model   {}/{}", epoch.provider, epoch.model)?,
+        Entry::Compaction(compaction) => write_compaction(out, compaction)?,
         Entry::Meta(json) => writeln!(out, "{}", printable(json.get()))?,
     }
     Ok(())
+}
+
+fn write_compaction(
+    out: &mut impl std::io::Write,
+    compaction: &quipu_protocol::Compaction,
+) -> Result<(), Failure> {
+    let kept = compaction.first_kept.map_or_else(|| "nothing".into(), |first| first.to_string());
+    writeln!(out, "kept    {kept}")?;
+    writeln!(out, "tokens  {} before it", compaction.tokens_before)?;
+    if let Some(checkpoint) = &compaction.checkpoint {
+        writeln!(out, "model   {}/{}", checkpoint.epoch.provider, checkpoint.epoch.model)?;
+    }
+    Ok(writeln!(out, "\n{}", printable(&compaction.summary))?)
 }
 
 fn write_step(out: &mut impl std::io::Write, step: &StepInfo) -> Result<(), Failure> {

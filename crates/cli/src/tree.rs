@@ -113,6 +113,7 @@ pub(crate) fn preview(entry: &Entry, paint: Paint) -> String {
     let (who, text) = match entry {
         Entry::Session(start) => ("session", format!("{} in {}", start.session, start.cwd)),
         Entry::Epoch(epoch) => ("epoch", format!("{}/{}", epoch.provider, epoch.model)),
+        Entry::Compaction(compaction) => ("compaction", compaction.summary.clone()),
         Entry::Meta(json) => ("entry", json.to_string()),
         Entry::Message(message) => message_preview(message),
     };

@@ -139,7 +139,7 @@ impl Committer {
         let epoch = match &*draft.entry {
             Entry::Session(start) => &start.epoch,
             Entry::Epoch(epoch) => epoch,
-            Entry::Message(_) | Entry::Meta(_) => &self.epoch,
+            Entry::Message(_) | Entry::Compaction(_) | Entry::Meta(_) => &self.epoch,
         };
         let record = NodeRecord {
             parent,
@@ -153,7 +153,7 @@ impl Committer {
             Entry::Message(quipu_protocol::Message::Assistant(_)) | Entry::Session(_) | Entry::Epoch(_) => {
                 Some(config(epoch))
             }
-            Entry::Message(_) | Entry::Meta(_) => None,
+            Entry::Message(_) | Entry::Compaction(_) | Entry::Meta(_) => None,
         };
         if let Entry::Session(_) | Entry::Epoch(_) = &*draft.entry {
             batch.blobs.extend(self.system.clone());

@@ -4,11 +4,13 @@ use std::sync::Arc;
 
 use quipu_dag::Blob;
 use quipu_protocol::{
-    AssistantMessage, CallId, CallRecord, ChunkId, Content, Entry, Epoch, Message, NodeId, RunId, SessionId,
-    StepInfo, StopReason, ToolCall, ToolResultMessage, Trouble, UnixMs,
+    AssistantMessage, CallId, CallRecord, Checkpoint, ChunkId, Compaction, Content, Entry, Epoch, Message,
+    NodeId, RunId, SessionId, StepInfo, StopReason, ToolCall, ToolResultMessage, Trouble, UnixMs,
 };
-use quipu_store::{Commit, Durability, Op, Step, StepCall, StepState, Store, Until, decode_nodes};
-use quipu_transcript::{Decoded, message_of};
+use quipu_store::{
+    Commit, Durability, Op, Step, StepCall, StepState, Store, StoreError, Until, decode_nodes,
+};
+use quipu_transcript::{COMPACTION, Decoded, context, message_of};
 
 use crate::commit::{Committer, KeptResult};
 use crate::engine::OpenError;
@@ -36,17 +38,21 @@ pub(crate) struct Past {
 }
 
 pub(crate) async fn read_past(store: &dyn Store, id: &SessionId, head: NodeId) -> Result<Past, OpenError> {
-    let nodes = store.lineage(head, Until::Root).await?;
-    let last_time = nodes.last().map_or(0, |node| node.record.timestamp);
-    let decoded = decode_nodes(store, &nodes).await?;
-    let mut past = Past { head: Some(head), has_ref: true, last_time, ..Past::default() };
-    for Decoded { entry, step } in decoded {
-        match &entry {
+    let (lineage, mut steps) = read_context(store, head).await?;
+    let mut past = Past { head: Some(head), has_ref: true, last_time: steps.last_time, ..Past::default() };
+    for (at, (_, entry)) in lineage.iter().enumerate() {
+        match entry {
             Entry::Session(start) => {
                 past.session = Some(start.session.clone());
                 past.epoch = start.epoch.clone();
             }
             Entry::Epoch(epoch) => past.epoch = epoch.clone(),
+            Entry::Compaction(compaction) => {
+                if let Some(Checkpoint { session, epoch }) = &compaction.checkpoint {
+                    past.session = Some(session.clone());
+                    past.epoch = epoch.clone();
+                }
+            }
             Entry::Message(Message::Assistant(answer)) => {
                 past.open_calls = match answer.stop_reason {
                     StopReason::Error | StopReason::Aborted => Vec::new(),
@@ -56,8 +62,9 @@ pub(crate) async fn read_past(store: &dyn Store, id: &SessionId, head: NodeId) -
                     | StopReason::Deferred
                     | StopReason::Pending => answer.tool_calls().cloned().enumerate().collect(),
                 };
-                past.open_run = step.run.clone();
-                if let Some(call) = &step.call {
+                let step = std::mem::take(&mut steps.infos[at]);
+                past.open_run = step.run;
+                if let Some(call) = step.call {
                     past.last_body = Some(call.body);
                 }
             }
@@ -70,8 +77,9 @@ pub(crate) async fn read_past(store: &dyn Store, id: &SessionId, head: NodeId) -
             Entry::Message(Message::User(_)) => past.open_calls.clear(),
             Entry::Message(_) | Entry::Meta(_) => {}
         }
-        past.messages.extend(message_of(&entry).map(|message| Arc::new(message.into_owned())));
     }
+    let shown = context(&lineage).into_iter().filter_map(|at| message_of(&lineage[at].1));
+    past.messages = shown.map(|message| Arc::new(message.into_owned())).collect();
     if let Some(system) = past.epoch.system {
         past.system = store.blobs(&[system]).await?.into_iter().flatten().next();
         if past.system.is_none() {
@@ -82,17 +90,69 @@ pub(crate) async fn read_past(store: &dyn Store, id: &SessionId, head: NodeId) -
     Ok(past)
 }
 
+/// How the steps of a lineage went, beside their entries.
+struct Steps {
+    infos: Vec<StepInfo>,
+    last_time: UnixMs,
+}
+
+/// The end of a lineage, root first: from its last checkpoint, or from what the compaction there keeps, and no
+/// further back.
+async fn read_context(store: &dyn Store, head: NodeId) -> Result<(Vec<(NodeId, Entry)>, Steps), OpenError> {
+    let mut nodes = store.lineage(head, Until::Checkpoint).await?;
+    let last_time = nodes.last().map_or(0, |node| node.record.timestamp);
+    let mut decoded = decode_nodes(store, &nodes).await?;
+    // One that does not say how the session stood is passed by.
+    while !matches!(decoded.first(), Some(Decoded { entry: Entry::Compaction(one), .. }) if one.checkpoint.is_some())
+        && let Some(parent) = nodes.first().and_then(|first| first.record.parent)
+    {
+        let before = match store.lineage(parent, Until::Checkpoint).await {
+            Ok(before) => before,
+            // A lineage of another program may begin in the middle.
+            Err(StoreError::Missing { .. }) => break,
+            Err(error) => return Err(error.into()),
+        };
+        decoded.splice(..0, decode_nodes(store, &before).await?);
+        nodes.splice(..0, before);
+    }
+    let last = decoded.iter().rev().find_map(|one| match &one.entry {
+        Entry::Compaction(compaction) => Some(compaction.first_kept),
+        Entry::Message(_) | Entry::Session(_) | Entry::Epoch(_) | Entry::Meta(_) => None,
+    });
+    if let Some(Some(first)) = last
+        && let Some(parent) = nodes.first().and_then(|first| first.record.parent)
+        && nodes.iter().all(|node| node.id != first)
+    {
+        let before = match store.lineage(parent, Until::Node(first)).await {
+            // It points nowhere, so all that there is counts as kept.
+            Err(StoreError::Missing { .. }) => store.lineage(parent, Until::Root).await?,
+            before => before?,
+        };
+        decoded.splice(..0, decode_nodes(store, &before).await?);
+        nodes.splice(..0, before);
+    }
+    let (entries, infos): (Vec<Entry>, Vec<StepInfo>) =
+        decoded.into_iter().map(|Decoded { entry, step }| (entry, step)).unzip();
+    let lineage = nodes.iter().map(|node| node.id).zip(entries).collect();
+    Ok((lineage, Steps { infos, last_time }))
+}
+
 /// The epoch that a node stands in. Reads the entries that can begin one, the newest first, and no messages.
 pub(crate) async fn epoch_of(store: &dyn Store, node: NodeId) -> Result<Epoch, OpenError> {
-    let mut nodes = store.lineage(node, Until::Root).await?;
-    nodes.retain(|node| node.record.role == quipu_transcript::INTERNAL);
-    nodes.reverse();
-    for some in nodes.chunks(64) {
-        for decoded in decode_nodes(store, some).await? {
-            match decoded.entry {
-                Entry::Session(start) => return Ok(start.epoch),
-                Entry::Epoch(epoch) => return Ok(epoch),
-                Entry::Message(_) | Entry::Meta(_) => {}
+    let mut from = Some(node);
+    while let Some(node) = from {
+        let mut nodes = store.lineage(node, Until::Checkpoint).await?;
+        from = nodes.first().and_then(|first| first.record.parent);
+        nodes.retain(|node| [quipu_transcript::INTERNAL, COMPACTION].contains(&node.record.role.as_str()));
+        nodes.reverse();
+        for some in nodes.chunks(64) {
+            for decoded in decode_nodes(store, some).await? {
+                match decoded.entry {
+                    Entry::Session(start) => return Ok(start.epoch),
+                    Entry::Epoch(epoch) => return Ok(epoch),
+                    Entry::Compaction(Compaction { checkpoint: Some(point), .. }) => return Ok(point.epoch),
+                    Entry::Message(_) | Entry::Compaction(_) | Entry::Meta(_) => {}
+                }
             }
         }
     }

@@ -4,7 +4,9 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use crate::{BlobId, Json, Message, ModelErrorKind, NodeId, RunId, SessionId, Thinking, ToolSpec, UnixMs};
+use crate::{
+    BlobId, Json, Message, ModelErrorKind, NodeId, RunId, SessionId, Thinking, ToolSpec, UnixMs, Usage,
+};
 
 /// What one node means.
 #[derive(Debug, Clone, PartialEq)]
@@ -15,6 +17,8 @@ pub enum Entry {
     Session(SessionStart),
     /// The prefix of requests changes here: another model, other tools, another system prompt.
     Epoch(Epoch),
+    /// What stood before is a summary from here on.
+    Compaction(Compaction),
     /// An entry that carries no message: a label, a name, an extension's data; kept verbatim. A JSON object
     /// with a `type`.
     Meta(Json),
@@ -57,6 +61,64 @@ pub struct Epoch {
     /// Output tokens at most.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub max_tokens: Option<u64>,
+}
+
+/// The context becomes a summary, the nodes from `first_kept` up to here, and what follows. The history itself stays
+/// where it is, and a lineage that goes around this node is as it was.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct Compaction {
+    /// What the model is told in place of what is not kept.
+    pub summary: String,
+    /// The oldest node before this one that stays in the context; `None` when none does.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub first_kept: Option<NodeId>,
+    /// Tokens of the context before it.
+    pub tokens_before: u64,
+    /// When it was made, milliseconds since the epoch.
+    pub timestamp: UnixMs,
+    /// Whatever its maker keeps beside it, such as the files that were read and modified.
+    #[serde(skip_serializing_if = "Option::is_none", deserialize_with = "present")]
+    pub details: Option<Json>,
+    /// What making the summary cost.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub usage: Option<Usage>,
+    /// Whether an extension made it, and not the engine.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub from_hook: Option<bool>,
+    /// Why it was made; `None` where its maker does not say.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub reason: Option<CompactionReason>,
+    /// How the session stands here, so that nobody has to read what is before `first_kept`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub checkpoint: Option<Checkpoint>,
+}
+
+/// A member that is there is there, `null` too.
+fn present<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<Option<Json>, D::Error> {
+    Json::deserialize(deserializer).map(Some)
+}
+
+/// Why a context was compacted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub enum CompactionReason {
+    /// The context came near the end of the model's window.
+    Threshold,
+    /// The model refused it as too long.
+    Overflow,
+    /// Somebody asked for it.
+    Manual,
+}
+
+/// What the nodes before a compaction say about the session beside its messages.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Checkpoint {
+    /// The session.
+    pub session: SessionId,
+    /// The prefix of its requests.
+    pub epoch: Epoch,
 }
 
 /// What a node carries beside its entry: how the step went. Kept in our own part of the node.

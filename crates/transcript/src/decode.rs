@@ -2,8 +2,8 @@
 
 use quipu_dag::{BlobId, Node};
 use quipu_protocol::{
-    AssistantMessage, Body, CallId, Content, CustomMessage, Entry, ImageContent, Json, Message, StepInfo,
-    ToolCall, ToolResultMessage, UnixMs, Usage, UserMessage,
+    AssistantMessage, Body, CallId, Compaction, CompactionSummaryMessage, Content, CustomMessage, Entry,
+    ImageContent, Json, Message, StepInfo, ToolCall, ToolResultMessage, UnixMs, Usage, UserMessage,
 };
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
@@ -22,6 +22,7 @@ pub(crate) fn decode(node: &Node, own: &Own<'_>, parts: &[BlobId], lookup: &dyn 
         "message" => message(node, own, parts, lookup).map(Entry::Message),
         "session" => own.session.and_then(|raw| read(raw.get())).map(Entry::Session),
         "epoch" => own.epoch.and_then(|raw| read(raw.get())).map(Entry::Epoch),
+        "compaction" => compaction(own, parts, lookup).map(Entry::Compaction),
         "meta" => whole(own, parts, lookup).map(Entry::Meta),
         _ => None,
     };
@@ -70,6 +71,18 @@ fn message(node: &Node, own: &Own<'_>, parts: &[BlobId], lookup: &dyn Lookup) ->
             Message::User(UserMessage { content: body(own, parts, lookup), timestamp })
         }
     })
+}
+
+fn compaction(own: &Own<'_>, parts: &[BlobId], lookup: &dyn Lookup) -> Option<Compaction> {
+    let mut compaction: Compaction = own.compaction.and_then(|raw| read(raw.get()))?;
+    // Without its words, when those were erased or lost.
+    if let Some(Message::CompactionSummary(message)) =
+        whole(own, parts, lookup).and_then(|json| json.read().ok())
+    {
+        let CompactionSummaryMessage { summary, tokens_before, timestamp } = message;
+        compaction = Compaction { summary, tokens_before, timestamp, ..compaction };
+    }
+    Some(compaction)
 }
 
 fn whole(own: &Own<'_>, parts: &[BlobId], lookup: &dyn Lookup) -> Option<Json> {

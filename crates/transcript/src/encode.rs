@@ -4,14 +4,15 @@ use std::collections::BTreeMap;
 
 use quipu_dag::{Blob, Value, quoted};
 use quipu_protocol::{
-    AssistantMessage, Body, Content, CustomMessage, Entry, Epoch, Json, Message, SessionStart, StepInfo,
-    ToolResultMessage, UserMessage,
+    AssistantMessage, Body, Checkpoint, Compaction, Content, CustomMessage, Entry, Epoch, Json, Message,
+    SessionStart, StepInfo, ToolResultMessage, UserMessage,
 };
 use serde::Serialize;
 
 use crate::blocks::Blocks;
 use crate::exact::{exact, plain, verbatim};
 use crate::own::Draft;
+use crate::project::summary_message;
 use crate::{Encoded, INTERNAL};
 
 pub(crate) fn encode(entry: &Entry, step: &StepInfo) -> Encoded {
@@ -28,6 +29,16 @@ pub(crate) fn encode(entry: &Entry, step: &StepInfo) -> Encoded {
             let value = epoch_value(epoch, &mut draft);
             draft.set("epoch", value);
             (draft, INTERNAL.into(), Blocks::default())
+        }
+        Entry::Compaction(compaction) => {
+            let mut draft = Draft::new("compaction");
+            let value = compaction_value(compaction, &mut draft);
+            draft.set("compaction", value);
+            // Other programs read it as the message that it is for them.
+            let message = summary_message(compaction);
+            let role = message.role().map_or_else(|| INTERNAL.into(), std::borrow::Cow::into_owned);
+            let blocks = whole(&mut draft, &json_of(&message));
+            (draft, role, blocks)
         }
         Entry::Meta(json) => {
             let mut draft = Draft::new("meta");
@@ -204,6 +215,35 @@ fn epoch_value(epoch: &Epoch, draft: &mut Draft) -> Value {
     ];
     fields.extend(system.as_ref().map(|system| ("system", plain(system))));
     fields.extend(max_tokens.as_ref().map(|limit| ("maxTokens", plain(limit))));
+    members(fields)
+}
+
+/// All but what the message of the summary says.
+fn compaction_value(compaction: &Compaction, draft: &mut Draft) -> Value {
+    let Compaction {
+        summary: _,
+        first_kept,
+        tokens_before: _,
+        timestamp: _,
+        details,
+        usage,
+        from_hook,
+        reason,
+        checkpoint,
+    } = compaction;
+    if let Some(first_kept) = first_kept {
+        draft.refer(first_kept.0);
+    }
+    let mut fields = Vec::new();
+    fields.extend(first_kept.as_ref().map(|node| ("firstKept", plain(node))));
+    fields.extend(details.as_ref().map(|details| ("details", exact(details))));
+    fields.extend(usage.as_ref().map(|usage| ("usage", plain(usage))));
+    fields.extend(from_hook.as_ref().map(|hook| ("fromHook", plain(hook))));
+    fields.extend(reason.as_ref().map(|reason| ("reason", plain(reason))));
+    fields.extend(checkpoint.as_ref().map(|Checkpoint { session, epoch }| {
+        let session = ("session", Value::from(session.as_str()));
+        ("checkpoint", members([session, ("epoch", epoch_value(epoch, draft))]))
+    }));
     members(fields)
 }
 

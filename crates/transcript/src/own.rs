@@ -40,6 +40,8 @@ pub(crate) struct Own<'a> {
     #[serde(borrow, default)]
     pub(crate) epoch: Option<&'a RawValue>,
     #[serde(borrow, default)]
+    pub(crate) compaction: Option<&'a RawValue>,
+    #[serde(borrow, default)]
     pub(crate) step: Option<&'a RawValue>,
     #[serde(borrow, default)]
     pub(crate) extra: Option<&'a RawValue>,

@@ -28,6 +28,9 @@ use quipu_protocol::{BlobId, ChunkId, Entry, StepInfo};
 /// The role of nodes that are no messages: the beginning of a session, an epoch, a meta entry.
 pub const INTERNAL: &str = "pi_internal";
 
+/// The role of nodes that hold a compaction; other programs see a message of this role.
+pub const COMPACTION: &str = "compactionSummary";
+
 /// An entry made ready to be committed.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Encoded {

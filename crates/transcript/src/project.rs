@@ -5,8 +5,8 @@ use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 
 use quipu_protocol::{
-    AssistantMessage, Body, BranchSummaryMessage, CallId, Content, CustomMessage, Entry, Json, Message,
-    StopReason, ToolResultMessage, UnixMs, UserMessage,
+    AssistantMessage, Body, BranchSummaryMessage, CallId, Compaction, CompactionSummaryMessage, Content,
+    CustomMessage, Entry, Json, Message, NodeId, StopReason, ToolResultMessage, UnixMs, UserMessage,
 };
 use serde::Deserialize;
 
@@ -51,8 +51,37 @@ pub fn message_of(entry: &Entry) -> Option<Cow<'_, Message>> {
     match entry {
         Entry::Message(message) => Some(Cow::Borrowed(message)),
         Entry::Session(_) | Entry::Epoch(_) => None,
+        Entry::Compaction(compaction) => Some(Cow::Owned(summary_message(compaction))),
         Entry::Meta(json) => message_of_meta(json).map(Cow::Owned),
     }
+}
+
+/// The places in a lineage (root first) that the model is shown: all of them, or those that its last compaction
+/// leaves. That compaction comes first, then what it kept, then what came after it; older compactions say nothing
+/// any more. When what it kept begins outside the lineage, everything before it counts as kept: too much is shown
+/// rather than too little.
+pub fn context(lineage: &[(NodeId, Entry)]) -> Vec<usize> {
+    let is_compaction = |at: &usize| matches!(lineage[*at].1, Entry::Compaction(_));
+    let Some(last) = (0..lineage.len()).rev().find(is_compaction) else {
+        return (0..lineage.len()).collect();
+    };
+    let Entry::Compaction(Compaction { first_kept, .. }) = &lineage[last].1 else { return Vec::new() };
+    let kept = match first_kept {
+        None => last,
+        Some(first) => lineage[..last].iter().position(|(id, _)| id == first).unwrap_or(0),
+    };
+    let shown = std::iter::once(last).chain(kept..last).chain(last + 1..lineage.len());
+    shown.filter(|at| *at == last || !is_compaction(at)).collect()
+}
+
+/// What a compaction says to the model.
+pub(crate) fn summary_message(compaction: &Compaction) -> Message {
+    let Compaction { summary, tokens_before, timestamp, .. } = compaction;
+    Message::CompactionSummary(CompactionSummaryMessage {
+        summary: summary.clone(),
+        tokens_before: *tokens_before,
+        timestamp: *timestamp,
+    })
 }
 
 fn message_of_meta(json: &Json) -> Option<Message> {

@@ -11,7 +11,9 @@ pub const MAX_TITLE: usize = 80;
 pub fn title<'a>(entries: impl IntoIterator<Item = &'a Entry>) -> Option<String> {
     entries.into_iter().find_map(|entry| match entry {
         Entry::Message(Message::User(user)) => one_line(&user.content.text()),
-        Entry::Message(_) | Entry::Session(_) | Entry::Epoch(_) | Entry::Meta(_) => None,
+        Entry::Message(_) | Entry::Session(_) | Entry::Epoch(_) | Entry::Compaction(_) | Entry::Meta(_) => {
+            None
+        }
     })
 }
 

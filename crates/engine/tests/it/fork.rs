@@ -20,6 +20,7 @@ fn texts(lineage: &[(NodeId, Entry)]) -> Vec<String> {
             Entry::Message(message) => text_of(message),
             Entry::Session(_) => "session".into(),
             Entry::Epoch(_) => "epoch".into(),
+            Entry::Compaction(_) => "compaction".into(),
             Entry::Meta(_) => "entry".into(),
         })
         .collect()

@@ -2,12 +2,14 @@
 
 use std::sync::Arc;
 
-use quipu::protocol::{Command, Event, Outcome, SessionId, Trouble};
+use quipu::protocol::{
+    Checkpoint, Command, Compaction, Ending, Entry, Event, NodeId, Outcome, SessionId, StepInfo, Trouble,
+};
 use quipu::store::{Commit, Durability, Op, RefMove, RefName, Store, Until};
 use quipu::{Engine, OpenError};
 use serde_json::json;
 
-use crate::support::{Gate, Reply, World, call, engine_over, gated, open_store, say, text_of};
+use crate::support::{Gate, Reply, World, call, check_store, engine_over, gated, open_store, say, text_of};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn live_and_resumed_bodies_are_the_same_bytes() {
@@ -333,4 +335,82 @@ async fn texts(store: &dyn Store, id: &SessionId) -> Vec<String> {
 #[expect(dead_code, reason = "keeps the engine shareable between threads")]
 fn engines_are_shared(engine: Engine) -> impl Send + Sync + Clone {
     engine
+}
+
+/// A compaction that another program made of a session of ours: from `first_kept` on the context stays.
+async fn compacted(world: &World, id: &SessionId, first_kept: Option<NodeId>, checkpoint: bool) {
+    let name = RefName::session(id);
+    let head = world.store.head(&name).await.unwrap().unwrap();
+    let epoch = quipu::last_epoch(&*world.store, &world.engine.newest(&world.cwd()).await.unwrap().unwrap())
+        .await
+        .unwrap()
+        .unwrap();
+    let compaction = Compaction {
+        summary: "they counted".into(),
+        first_kept,
+        tokens_before: 100,
+        checkpoint: checkpoint.then(|| Checkpoint { session: id.clone(), epoch }),
+        ..Compaction::default()
+    };
+    let encoded = quipu_transcript::encode(&Entry::Compaction(compaction), &StepInfo::default());
+    let node = quipu_dag::Node::new(
+        quipu_dag::NodeRecord {
+            parent: Some(head),
+            role: encoded.role,
+            parts: encoded.blobs.iter().map(|blob| blob.id).collect(),
+            timestamp: 4_000_000_000_000,
+            external_id: None,
+            system_prompt: None,
+        },
+        None,
+        None,
+    );
+    let moves = vec![RefMove::swap(name, Some(head), node.id, "compact")];
+    let commit = Commit { blobs: encoded.blobs, nodes: vec![node], moves, ..Commit::default() };
+    world.store.commit(commit).await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_compacted_session_goes_on_from_its_summary() {
+    for (kept, checkpoint) in [(true, true), (true, false), (false, true), (false, false)] {
+        let world = World::with((0..6).map(|n| say(&format!("answer {n}"))));
+        let live = world.create().await;
+        for text in ["one", "two", "three"] {
+            live.run(text).await;
+        }
+        let id = live.id();
+        let three = live
+            .all(|event| match event {
+                Event::MessageEnded { message, ending: Ending::Kept(node), .. } => {
+                    Some((text_of(message), *node))
+                }
+                _ => None,
+            })
+            .into_iter()
+            .find_map(|(text, node)| (text == "three").then_some(node));
+        live.finish().await;
+        compacted(&world, &id, three.filter(|_| kept), checkpoint).await;
+
+        let world = world.reopen();
+        let (live, troubles) = world.open(&id).await;
+        assert_eq!(troubles, []);
+        live.run("four").await;
+        let tail: &[&str] = if kept { &["three", "answer 2", "four"] } else { &["four"] };
+        let texts: Vec<String> = world.fake.last_messages().iter().map(text_of).collect();
+        assert!(texts[0].contains("they counted"), "{texts:?}");
+        assert_eq!(texts[1..], *tail);
+        live.finish().await;
+
+        // And again below it, also from the node before it, as if it had not been made.
+        let (live, _) = world.open(&id).await;
+        live.run("five").await;
+        assert_eq!(world.fake.last_messages().len(), tail.len() + 3);
+        live.finish().await;
+        let fork = world.engine.fork(three.unwrap(), world.options()).await.unwrap();
+        fork.ask("instead").await.unwrap();
+        fork.shutdown().await;
+        let texts: Vec<String> = world.fake.last_messages().iter().map(text_of).collect();
+        assert_eq!(texts, ["one", "answer 0", "two", "answer 1", "three", "instead"]);
+        check_store(&world.store).await;
+    }
 }

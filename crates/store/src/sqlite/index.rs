@@ -292,6 +292,8 @@ impl<'a> Indexer<'a> {
                 meaning.start = Some(start);
             }
             Entry::Epoch(_) => meaning.kind = kind::EPOCH,
+            // Known by its role.
+            Entry::Compaction(_) => {}
             Entry::Meta(_) => meaning.kind = kind::META,
             Entry::Message(Message::User(message)) => {
                 meaning.title = Some(title(&message.content.text())).filter(|title| !title.is_empty());

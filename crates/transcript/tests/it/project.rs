@@ -5,10 +5,10 @@ use std::sync::Arc;
 use proptest::prelude::*;
 use proptest::sample::select;
 use quipu_protocol::{
-    AssistantMessage, Body, CallId, Content, Entry, Json, Message, StopReason, TextContent, ToolCall,
-    ToolResultMessage, Usage, UserMessage,
+    AssistantMessage, Body, CallId, Compaction, Content, Entry, Json, Message, NodeId, StopReason,
+    TextContent, ToolCall, ToolResultMessage, Usage, UserMessage,
 };
-use quipu_transcript::{check_conversation, project, project_messages};
+use quipu_transcript::{check_conversation, context, project, project_messages};
 
 use crate::strategies;
 
@@ -376,4 +376,40 @@ proptest! {
             }
         }
     }
+}
+
+/// Each letter is a message, each digit a compaction that keeps from the letter before it: `c2a` keeps from `a`.
+#[test]
+fn the_last_compaction_decides_what_is_shown() {
+    let id = |letter: char| NodeId([letter as u8; 32]);
+    let check = |lineage: &str, expect: &str| {
+        let mut entries = Vec::new();
+        for word in lineage.split(' ').filter(|word| !word.is_empty()) {
+            let letters: Vec<char> = word.chars().collect();
+            let entry = match letters[..] {
+                [_] => Entry::Message(Message::user(word, 1)),
+                [_, '>', first] => {
+                    Entry::Compaction(Compaction { first_kept: Some(id(first)), ..Compaction::default() })
+                }
+                [_, '!'] => Entry::Compaction(Compaction::default()),
+                _ => panic!("{word}"),
+            };
+            entries.push((id(letters[0]), entry));
+        }
+        let shown: String = context(&entries).into_iter().map(|at| entries[at].0.0[0] as char).collect();
+        assert_eq!(shown, expect, "{lineage}");
+    };
+    check("", "");
+    check("a b c", "abc");
+    check("a b C!", "C");
+    check("a b C! d e", "Cde");
+    check("a b C>b d", "Cbd");
+    check("a b C>a d", "Cabd");
+    check("a b C>b d E>d f", "Edf");
+    // An older one within what is kept has nothing to say any more.
+    check("a b C>b d E>b f", "Ebdf");
+    // One that points nowhere, or at itself, or at what comes later, keeps everything.
+    check("a b C>x d", "Cabd");
+    check("a b C>C d", "Cabd");
+    check("a b C>d d", "Cabd");
 }

@@ -5,8 +5,8 @@ use std::collections::{BTreeSet, HashMap};
 use proptest::prelude::*;
 use quipu_dag::{Blob, BlobId, ChunkId, Node, NodeRecord, Verdict, is_canonical};
 use quipu_protocol::{
-    AssistantMessage, Body, CallId, Content, Entry, ImageContent, Json, Message, StepInfo, StopReason,
-    ToolCall, ToolResultMessage, Usage, UserMessage,
+    AssistantMessage, Body, CallId, Compaction, Content, Entry, ImageContent, Json, Message, StepInfo,
+    StopReason, ToolCall, ToolResultMessage, Usage, UserMessage,
 };
 use quipu_transcript::{Encoded, Lookup, chunks_of, decode, encode, refs_of};
 
@@ -70,6 +70,10 @@ fn check(entry: &Entry, step: &StepInfo) -> Result<(), TestCaseError> {
     }
     if let Entry::Epoch(epoch) | Entry::Session(quipu_protocol::SessionStart { epoch, .. }) = entry {
         refs.extend(epoch.system.map(|system| system.0));
+    }
+    if let Entry::Compaction(Compaction { first_kept, checkpoint, .. }) = entry {
+        refs.extend(first_kept.map(|node| node.0));
+        refs.extend(checkpoint.as_ref().and_then(|point| Some(point.epoch.system?.0)));
     }
     prop_assert_eq!(refs_of(own), refs.into_iter().collect::<Vec<_>>());
     Ok(())

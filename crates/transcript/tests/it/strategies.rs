@@ -6,9 +6,10 @@ use proptest::prelude::*;
 use proptest::sample::select;
 use quipu_protocol::{
     AssistantMessage, Attempt, BashExecutionMessage, BlobId, Body, BranchSummaryMessage, CallId, CallRecord,
-    ChunkId, CompactionSummaryMessage, Content, Cost, CustomMessage, Entry, Epoch, ImageContent, Json,
-    Message, ModelErrorKind, NodeId, RunId, SessionId, SessionStart, StepInfo, StopReason, TextContent,
-    Thinking, ThinkingContent, ToolCall, ToolResultMessage, ToolSpec, Usage, UserMessage,
+    Checkpoint, ChunkId, Compaction, CompactionReason, CompactionSummaryMessage, Content, Cost,
+    CustomMessage, Entry, Epoch, ImageContent, Json, Message, ModelErrorKind, NodeId, RunId, SessionId,
+    SessionStart, StepInfo, StopReason, TextContent, Thinking, ThinkingContent, ToolCall, ToolResultMessage,
+    ToolSpec, Usage, UserMessage,
 };
 
 pub(crate) fn text() -> BoxedStrategy<String> {
@@ -288,6 +289,33 @@ fn epoch() -> BoxedStrategy<Epoch> {
         .boxed()
 }
 
+fn compaction() -> BoxedStrategy<Compaction> {
+    let reason =
+        select(vec![CompactionReason::Threshold, CompactionReason::Overflow, CompactionReason::Manual]);
+    let checkpoint = (text(), epoch())
+        .prop_map(|(session, epoch)| Checkpoint { session: SessionId::from(session), epoch });
+    let first = option::of(any::<[u8; 32]>().prop_map(NodeId));
+    (
+        (text(), first, number(), time(), option::of(json())),
+        (option::of(usage()), option::of(any::<bool>()), option::of(reason), option::of(checkpoint)),
+    )
+        .prop_map(|((summary, first_kept, tokens_before, timestamp, details), rest)| {
+            let (usage, from_hook, reason, checkpoint) = rest;
+            Compaction {
+                summary,
+                first_kept,
+                tokens_before,
+                timestamp,
+                details,
+                usage,
+                from_hook,
+                reason,
+                checkpoint,
+            }
+        })
+        .boxed()
+}
+
 pub(crate) fn entry() -> BoxedStrategy<Entry> {
     let session = (text(), text(), text(), option::of(text()), epoch()).prop_map(
         |(session, cwd, agent, parent, epoch)| {
@@ -304,6 +332,7 @@ pub(crate) fn entry() -> BoxedStrategy<Entry> {
         8 => message().prop_map(Entry::Message),
         1 => session,
         1 => epoch().prop_map(Entry::Epoch),
+        1 => compaction().prop_map(Entry::Compaction),
         1 => json().prop_map(Entry::Meta),
     ]
     .boxed()
