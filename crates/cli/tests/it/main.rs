@@ -21,6 +21,8 @@ mod look;
 #[cfg(test)]
 mod machine;
 #[cfg(test)]
+mod network;
+#[cfg(test)]
 mod permissions;
 #[cfg(test)]
 mod print;
