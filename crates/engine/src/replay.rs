@@ -303,9 +303,7 @@ impl Provider for Replay {
                 Ok(recorded) => recorded,
                 Err(error) => return failed(error, StopReason::Error),
             };
-            let mut message = self.message(&call.request, &recorded.answer);
-            // It was paid for when it was recorded.
-            message.usage.cost = quipu_protocol::Cost::default();
+            let message = self.message(&call.request, &recorded.answer);
             let stopped = tokio::select! {
                 biased;
                 () = call.cancel.cancelled() => true,

@@ -101,7 +101,7 @@ fn start() -> Start {
         prefix: Prefix { model, system: "".into(), tools: Arc::new([]), epoch: Epoch::default() },
         steering: Vec::new(),
         follow_up: Vec::new(),
-        limits: Limits { max_turns: Some(12), ..Limits::default() },
+        limits: Limits { max_turns: Some(12), max_cost: None },
         ask_deadline: Duration::from_secs(1),
     }
 }
@@ -328,8 +328,7 @@ impl World {
             Move::Unrecorded => {
                 if let Some(call) = self.call.take_if(|call| call.fresh) {
                     self.steps.remove(&(self.machine.session().clone(), call.run.clone(), String::new()));
-                    let outcome = Outcome::StoreFailed("the disk is full".into());
-                    self.give(Input::CallNotMade { run: call.run, outcome });
+                    self.give(Input::CallUnrecorded { run: call.run, error: "the disk is full".into() });
                 }
             }
             Move::Continue => self.command(Command::Continue),

@@ -5,8 +5,6 @@
 #[cfg(test)]
 mod abort;
 #[cfg(test)]
-mod budget;
-#[cfg(test)]
 mod crash;
 #[cfg(test)]
 mod fork;
