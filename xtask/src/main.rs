@@ -13,6 +13,7 @@ mod bench;
 mod catalogue;
 mod ci;
 mod deny;
+mod peers;
 mod repo;
 mod rust_source;
 mod tidy;
@@ -25,7 +26,9 @@ const USAGE: &str = "usage: cargo xtask COMMAND
   tidy [--notes]             check the house rules; --notes also lists files that are getting long
   deny                       check licences, bans and sources of all dependencies against deny.toml
   ci [--full]                run the steps of .ci/run here; --full takes the long variants of kill and race tests
-  bench [--runs N] [NAME..]  build a release and print a table of measurements; --list names them
+  bench [--runs N] [--peers DIR] [--only TEXT] [NAME..]
+                             build a release and print a table of measurements; --list names them
+  peers [DIR]                install the agents that bench measures beside ours into DIR (needs npm)
   catalogue [--version V]    write the catalogue of models anew from the published table (needs npm and tar)
 ";
 
@@ -52,6 +55,7 @@ fn run(arguments: &[String]) -> Result<bool> {
         "deny" => deny::run(rest),
         "ci" => ci::run(rest),
         "bench" => bench::run(rest),
+        "peers" => peers::run(rest),
         "catalogue" => catalogue::run(rest),
         "help" | "--help" | "-h" => {
             print!("{USAGE}");

@@ -3,7 +3,6 @@
 mod args;
 mod ask;
 mod auth;
-mod budget;
 mod demo;
 mod doctor;
 mod exit;

@@ -9,8 +9,9 @@ const QUIET: f64 = 0.05;
 /// How long the machine is watched before the first benchmark. Its load average would show our own build.
 const WATCHED: Duration = Duration::from_secs(2);
 
-/// Three lines of Markdown: machine, software, conditions. What the system does not tell is left out.
-pub(super) fn describe(root: &Path) -> String {
+/// Three lines of Markdown: machine, software, conditions. What the system does not tell is left out. `scratch` is
+/// where the files of the run are; `given` is a program that was not built from this checkout.
+pub(super) fn describe(root: &Path, scratch: &Path, given: Option<&Path>) -> String {
     let cores = std::thread::available_parallelism().map_or(0, std::num::NonZero::get);
     let processor = read_field("/proc/cpuinfo", "model name")
         .or_else(|| output(root, "sysctl", &["-n", "machdep.cpu.brand_string"]))
@@ -31,8 +32,15 @@ pub(super) fn describe(root: &Path) -> String {
         Some(share) => format!("quiet, others use {:.0} % of the processors", share * 100.0),
         None => "what others use is unknown".to_owned(),
     };
+    let build = given.map_or_else(
+        || format!("commit {commit}{changed}, {compiler}, release"),
+        |program| format!("{}, as given", program.display()),
+    );
+    // Memory would sync for nothing.
+    let files = output(scratch, "stat", &["-f", "-c", "%T", "."])
+        .map_or(String::new(), |kind| format!(", files on {kind}"));
     format!(
-        "Machine: {cores} x {processor}{memory}, {system}.\nBuild: commit {commit}{changed}, {compiler}, release.\nConditions: {condition}.\n"
+        "Machine: {cores} x {processor}{memory}, {system}{files}.\nBuild: {build}.\nConditions: {condition}.\n"
     )
 }
 

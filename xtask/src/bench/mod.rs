@@ -4,23 +4,33 @@
 
 mod agent;
 mod commits;
+mod contest;
+mod guard;
 mod machine;
 mod measure;
+mod programs;
+mod server;
+mod sessions;
+mod targets;
 mod version;
+mod wires;
 
+use crate::peers::Peers;
 use crate::repo;
 use anyhow::{Context as _, Result, bail};
+use std::cell::{OnceCell, RefCell};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
 /// All benchmarks in the order of the table.
 const BENCHMARKS: &[Benchmark] = &[
     version::BENCHMARK,
+    version::SIZE,
     agent::HELLO,
     agent::TURNS,
     agent::DELTAS,
-    agent::RESUME,
-    agent::LIST,
+    sessions::RESUME,
+    sessions::LIST,
     commits::BENCHMARK,
 ];
 
@@ -38,10 +48,53 @@ struct Benchmark {
 /// What a benchmark is given.
 struct Context {
     root: PathBuf,
-    /// The released `quipu` of this checkout.
+    /// The released `quipu` of this checkout, or the one that was named.
     quipu: PathBuf,
     /// How many samples each row has.
     runs: usize,
+    sizes: Sizes,
+    /// Other agents to measure beside ours.
+    peers: Option<Peers>,
+    /// Only what has this text in its name.
+    only: Option<String>,
+    /// For all files of this run; removed at its end.
+    scratch: PathBuf,
+    /// What could not be measured, and why.
+    notes: RefCell<Vec<String>>,
+    /// The example that puts sessions into a store, once it is built.
+    session_store: OnceCell<PathBuf>,
+}
+
+/// How much each benchmark does.
+struct Sizes {
+    turns: &'static [usize],
+    deltas: usize,
+    /// Entries of the sessions that are continued.
+    resume: &'static [usize],
+    /// Sessions, and entries of each.
+    list: (usize, usize),
+}
+
+const FULL: Sizes =
+    Sizes { turns: &[50, 200, 800], deltas: 20_000, resume: &[1_000, 10_000, 100_000], list: (1_000, 100) };
+/// Enough to see that everything works.
+const SMOKE: Sizes = Sizes { turns: &[10], deltas: 1_000, resume: &[1_000], list: (100, 12) };
+
+impl Context {
+    /// Whether `what` is to be measured by this benchmark.
+    fn wants(&self, bench: &str, what: &str) -> bool {
+        self.only.as_ref().is_none_or(|only| format!("{bench}: {what}").contains(only.as_str()))
+    }
+
+    /// The example of the engine that puts sessions into a store.
+    fn session_store(&self) -> Result<&Path> {
+        if let Some(built) = self.session_store.get() {
+            return Ok(built);
+        }
+        let built =
+            build(&self.root, &["--package", "quipu", "--example", "session_store"], "session_store")?;
+        Ok(self.session_store.get_or_init(|| built))
+    }
 }
 
 /// One line of the table.
@@ -66,13 +119,18 @@ impl Row {
     }
 }
 
+#[derive(Debug)]
 struct Arguments {
     runs: usize,
     names: Vec<String>,
     list: bool,
+    smoke: bool,
+    only: Option<String>,
+    peers: Option<PathBuf>,
+    quipu: Option<PathBuf>,
 }
 
-/// `cargo xtask bench [--runs N] [--list] [NAME..]`.
+/// `cargo xtask bench [--runs N] [--smoke] [--peers DIR] [--only TEXT] [--quipu FILE] [--list] [NAME..]`.
 pub(crate) fn run(arguments: &[String]) -> Result<bool> {
     // How this program measures others: see `measure`.
     if let Some((measure::CHILD, command)) =
@@ -87,63 +145,119 @@ pub(crate) fn run(arguments: &[String]) -> Result<bool> {
         }
         return Ok(true);
     }
-    let chosen: Vec<&Benchmark> = BENCHMARKS
-        .iter()
-        .filter(|one| arguments.names.is_empty() || arguments.names.iter().any(|name| name == one.name))
-        .collect();
+    let peers = arguments.peers.as_deref().map(Peers::find).transpose()?;
     let root = repo::root()?;
-    let context = Context { quipu: build(&root)?, root, runs: arguments.runs };
+    let scratch = tempfile::Builder::new().prefix("quipu-bench-").tempdir()?;
+    guard::watch(scratch.path().to_owned())?;
+    let given = arguments.quipu.is_some();
+    let quipu = match arguments.quipu {
+        Some(quipu) => quipu.canonicalize().with_context(|| format!("no program {}", quipu.display()))?,
+        None => build(&root, &["--package", "quipu-cli"], "quipu")?,
+    };
+    let context = Context {
+        quipu,
+        root,
+        runs: arguments.runs,
+        sizes: if arguments.smoke { SMOKE } else { FULL },
+        peers,
+        only: arguments.only,
+        scratch: scratch.path().canonicalize()?,
+        notes: RefCell::default(),
+        session_store: OnceCell::new(),
+    };
     // Taken before the work starts, which is load itself.
-    let machine = machine::describe(&context.root);
+    let mut head = machine::describe(&context.root, &context.scratch, given.then_some(&*context.quipu));
+    if let Some(peers) = &context.peers {
+        head.push_str(&format!("Peers: {}.\n", peers.versions));
+    }
+    if arguments.smoke {
+        head.push_str("A smoke run: too small and too short to quote.\n");
+    }
     let mut rows = Vec::new();
-    for benchmark in chosen {
+    for benchmark in BENCHMARKS {
+        if !arguments.names.is_empty() && !arguments.names.iter().any(|name| name == benchmark.name) {
+            continue;
+        }
+        // An example of the store measures these, and knows no part of them.
+        if benchmark.name == commits::BENCHMARK.name && !context.wants(benchmark.name, benchmark.about) {
+            continue;
+        }
         eprintln!("bench: {}", benchmark.name);
         rows.extend(
             (benchmark.run)(&context).with_context(|| format!("benchmark {} failed", benchmark.name))?,
         );
     }
-    print!("{machine}\n{}", table(&rows));
+    if rows.is_empty() {
+        bail!("nothing was measured; `cargo xtask bench --list` names the benchmarks");
+    }
+    print!("{head}\n{}", table(&rows));
+    let targets = targets::table(&rows);
+    if !targets.is_empty() {
+        print!("\n{targets}");
+    }
+    let notes = context.notes.take();
+    if !notes.is_empty() {
+        println!("\nNot measured:\n");
+        notes.iter().for_each(|note| println!("- {note}"));
+    }
     Ok(true)
 }
 
 fn parse(arguments: &[String]) -> Result<Arguments> {
-    let mut parsed = Arguments { runs: 21, names: Vec::new(), list: false };
+    let mut parsed = Arguments {
+        runs: FEWEST_RUNS,
+        names: Vec::new(),
+        list: false,
+        smoke: false,
+        only: None,
+        peers: None,
+        quipu: None,
+    };
+    let mut runs = None;
     let mut words = arguments.iter();
     while let Some(word) = words.next() {
+        let mut value = || words.next().with_context(|| format!("{word} needs a value"));
         match word.as_str() {
             "--list" => parsed.list = true,
+            "--smoke" => parsed.smoke = true,
+            "--only" => parsed.only = Some(value()?.clone()),
+            "--peers" => parsed.peers = Some(std::path::absolute(value()?)?),
+            "--quipu" => parsed.quipu = Some(PathBuf::from(value()?)),
             "--runs" => {
-                let value = words.next().context("--runs needs a number")?;
-                parsed.runs = value.parse().with_context(|| format!("--runs {value} is not a number"))?;
-                if !(FEWEST_RUNS..=MOST_RUNS).contains(&parsed.runs) {
-                    bail!("--runs {value}: between {FEWEST_RUNS} and {MOST_RUNS}");
-                }
+                let value = value()?;
+                runs = Some(value.parse().with_context(|| format!("--runs {value} is not a number"))?);
             }
             name if BENCHMARKS.iter().any(|one| one.name == name) => parsed.names.push(name.to_owned()),
             other => bail!("no benchmark is named {other:?}; cargo xtask bench --list names them"),
         }
     }
+    let fewest = if parsed.smoke { 1 } else { FEWEST_RUNS };
+    parsed.runs = runs.unwrap_or(fewest);
+    if !(fewest..=MOST_RUNS).contains(&parsed.runs) {
+        bail!("--runs {}: between {fewest} and {MOST_RUNS}", parsed.runs);
+    }
     Ok(parsed)
 }
 
-/// Builds the release and returns the path of its binary, wherever the target folder is.
-fn build(root: &Path) -> Result<PathBuf> {
-    eprintln!("bench: building the release");
+/// Builds a program of this workspace as a release and returns its path, wherever the target folder is.
+fn build(root: &Path, what: &[&str], program: &str) -> Result<PathBuf> {
+    eprintln!("bench: building {program}");
     let output = Command::new(env!("CARGO"))
-        .args(["build", "--release", "--package", "quipu-cli", "--message-format", "json-render-diagnostics"])
+        .args(["build", "--release", "--message-format", "json-render-diagnostics"])
+        .args(what)
         .current_dir(root)
         .stderr(std::process::Stdio::inherit())
         .output()
         .context("cannot run cargo build")?;
     if !output.status.success() {
-        bail!("the release does not build");
+        bail!("{program} does not build");
     }
     String::from_utf8_lossy(&output.stdout)
         .lines()
         .filter_map(|line| serde_json::from_str::<serde_json::Value>(line).ok())
-        .filter(|message| message["target"]["name"] == "quipu")
+        .filter(|message| message["target"]["name"] == program)
         .find_map(|message| message["executable"].as_str().map(PathBuf::from))
-        .context("cargo named no binary quipu")
+        .with_context(|| format!("cargo named no program {program}"))
 }
 
 fn table(rows: &[Row]) -> String {
@@ -206,9 +320,20 @@ mod tests {
     fn arguments_are_checked() {
         let parse = |line: &str| parse(&line.split_whitespace().map(str::to_owned).collect::<Vec<_>>());
         assert!(
-            parse("--runs 7 version").is_ok_and(|parsed| parsed.runs == 7 && parsed.names == ["version"])
+            parse("--runs 9 version").is_ok_and(|parsed| parsed.runs == 9 && parsed.names == ["version"])
         );
-        for bad in ["--runs", "--runs x", "--runs 6", "--runs 1001", "nothing", "--fast"] {
+        assert!(parse("--smoke --only hello").is_ok_and(|parsed| parsed.runs == 1 && parsed.only.is_some()));
+        assert!(parse("--peers x").is_ok_and(|parsed| parsed.runs == 7 && parsed.peers.is_some()));
+        for bad in [
+            "--runs",
+            "--runs x",
+            "--runs 6",
+            "--runs 1001",
+            "--smoke --runs 0",
+            "--only",
+            "nothing",
+            "--fast",
+        ] {
             assert!(parse(bad).is_err(), "{bad}");
         }
     }

@@ -16,6 +16,4 @@ mod processes;
 #[cfg(test)]
 mod salvage;
 #[cfg(test)]
-mod spend;
-#[cfg(test)]
 mod support;

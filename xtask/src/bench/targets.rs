@@ -1,0 +1,172 @@
+//! The figures that were asked for, beside those that a run reached.
+
+use super::{Row, number};
+
+/// A ratio of two rows, or one row by itself, and its bound.
+struct Target {
+    what: &'static str,
+    /// The row above the line of the fraction.
+    over: &'static str,
+    /// The row below it; `None` for a figure that is no ratio.
+    under: Option<&'static str>,
+    asked: Bound,
+}
+
+#[derive(Clone, Copy)]
+enum Bound {
+    AtLeast(f64),
+    AtMost(f64),
+    Below(f64),
+}
+
+const fn ratio(what: &'static str, over: &'static str, under: &'static str, asked: Bound) -> Target {
+    Target { what, over, under: Some(under), asked }
+}
+
+use Bound::{AtLeast, AtMost, Below};
+
+const TARGETS: &[Target] = &[
+    ratio("`--version`, faster than Pi", "`--version` (Pi), wall", "`--version`, wall", AtLeast(40.0)),
+    ratio("hello, faster than Pi", "hello (Pi), wall", "hello, wall", AtLeast(20.0)),
+    ratio("hello, Pi's memory by ours", "hello (Pi), peak memory", "hello, peak memory", AtLeast(6.0)),
+    ratio(
+        "turn of `read`, faster than Pi",
+        "200 turns of `read` (Pi), between reply and request",
+        "200 turns of `read`, between reply and request",
+        AtLeast(5.0),
+    ),
+    ratio(
+        "confined turn of `bash`, faster than Pi",
+        "200 turns of `bash` (Pi), between reply and request",
+        "200 turns of `bash`, between reply and request",
+        AtLeast(3.0),
+    ),
+    ratio(
+        "800 turns of `read`, last tenth by first",
+        "800 turns of `read`, last tenth",
+        "800 turns of `read`, first tenth",
+        AtMost(1.15),
+    ),
+    ratio(
+        "800 confined turns of `bash`, last tenth by first",
+        "800 turns of `bash`, last tenth",
+        "800 turns of `bash`, first tenth",
+        AtMost(1.15),
+    ),
+    ratio(
+        "20,000 deltas, Pi's processor time by ours",
+        "20,000 deltas (Pi), processor",
+        "20,000 deltas, processor",
+        AtLeast(10.0),
+    ),
+    ratio(
+        "resume 100,000 entries, first request sooner than Pi",
+        "resume 100,000 entries (Pi), start to first request",
+        "resume 100,000 entries, start to first request",
+        AtLeast(60.0),
+    ),
+    ratio(
+        "resume 100,000 entries, Pi's memory by ours",
+        "resume 100,000 entries (Pi), peak memory",
+        "resume 100,000 entries, peak memory",
+        AtLeast(15.0),
+    ),
+    ratio(
+        "first request, 100,000 entries by 1,000",
+        "resume 100,000 entries, start to first request",
+        "resume 1,000 entries, start to first request",
+        AtMost(1.3),
+    ),
+    ratio(
+        "list 1,000 sessions, faster than Pi",
+        "list 1,000 sessions (Pi), wall",
+        "list 1,000 sessions, wall",
+        AtLeast(50.0),
+    ),
+    ratio("hello, faster than Codex", "hello (Codex), wall", "hello, wall", AtLeast(6.0)),
+    ratio(
+        "turn of `bash`, ours confined, faster than Codex not confined",
+        "200 turns of `bash` (Codex), between reply and request",
+        "200 turns of `bash`, between reply and request",
+        AtLeast(20.0),
+    ),
+    ratio(
+        "turn of `bash`, neither confined, faster than Codex",
+        "200 turns of `bash` (Codex), between reply and request",
+        "200 turns of `bash` (not confined), between reply and request",
+        AtLeast(20.0),
+    ),
+    ratio(
+        "turn of `bash`, both confined, faster than Codex",
+        "200 turns of `bash` (Codex, confined), between reply and request",
+        "200 turns of `bash`, between reply and request",
+        AtLeast(20.0),
+    ),
+    ratio(
+        "commits that survive the process, by the bare loop",
+        "commits, process, one session",
+        "commits, process, bare statements",
+        AtLeast(0.7),
+    ),
+    ratio(
+        "commits that survive power loss, by the bare loop",
+        "commits, power, one session",
+        "commits, power, bare statements",
+        AtLeast(0.7),
+    ),
+    Target {
+        what: "the released program, MB",
+        over: "the released program, size",
+        under: None,
+        asked: Below(20.0),
+    },
+];
+
+/// A second table with the figures that these rows answer; empty when they answer none.
+pub(super) fn table(rows: &[Row]) -> String {
+    let median = |name: &str| rows.iter().find(|row| row.what == name)?.summary().map(|(median, ..)| median);
+    let mut text = String::new();
+    for target in TARGETS {
+        let over = median(target.over);
+        let reached = target.under.map_or(over, |under| Some(over? / median(under)?));
+        let Some(reached) = reached else { continue };
+        let (asked, met) = match target.asked {
+            AtLeast(bound) => (format!("at least {bound}"), reached >= bound),
+            AtMost(bound) => (format!("at most {bound}"), reached <= bound),
+            Below(bound) => (format!("below {bound}"), reached < bound),
+        };
+        let met = if met { "yes" } else { "no" };
+        text.push_str(&format!("| {} | {asked} | {} | {met} |\n", target.what, number(reached)));
+    }
+    if text.is_empty() {
+        return text;
+    }
+    format!("| figure | asked | reached | met |\n|---|---:|---:|---|\n{text}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn row(what: &str, sample: f64) -> Row {
+        Row { what: what.to_owned(), unit: "ms", samples: vec![sample] }
+    }
+
+    #[test]
+    fn only_what_was_measured_is_judged() {
+        let rows = [
+            row("hello, wall", 10.0),
+            row("hello (Pi), wall", 199.0),
+            row("hello (Codex), wall", 60.0),
+            row("the released program, size", 20.0),
+        ];
+        assert_eq!(
+            table(&rows),
+            "| figure | asked | reached | met |\n|---|---:|---:|---|\n\
+             | hello, faster than Pi | at least 20 | 19.9 | no |\n\
+             | hello, faster than Codex | at least 6 | 6.00 | yes |\n\
+             | the released program, MB | below 20 | 20.0 | no |\n"
+        );
+        assert_eq!(table(&rows[..1]), "");
+    }
+}

@@ -1,0 +1,166 @@
+//! What a model server answers, in the two wires that the measured programs speak.
+
+use serde_json::{Value, json};
+
+/// Bytes of an answer that are sent at once.
+const PIECE: usize = 64 << 10;
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Wire {
+    /// `POST /v1/messages`.
+    Messages,
+    /// `POST /v1/responses`.
+    Responses,
+}
+
+/// A whole HTTP answer, made before the clock runs: pieces that are written one after the other.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Reply {
+    pub(super) pieces: Vec<Vec<u8>>,
+}
+
+impl Wire {
+    /// An answer of one text, in so many deltas.
+    pub(super) fn text(self, deltas: &[String]) -> Reply {
+        let whole: String = deltas.concat();
+        let events = match self {
+            Self::Messages => {
+                let delta = |text: &String| json!({ "type": "content_block_delta", "index": 0, "delta": { "type": "text_delta", "text": text } });
+                messages(&json!({ "type": "text", "text": "" }), deltas.iter().map(delta), "end_turn")
+            }
+            Self::Responses => {
+                let item = |status: &str, content: Value| json!({ "type": "message", "id": "msg_1", "role": "assistant", "status": status, "content": content });
+                let part = |text: &str| json!({ "type": "output_text", "text": text, "annotations": [] });
+                let delta = |text: &String| json!({ "type": "response.output_text.delta", "item_id": "msg_1", "output_index": 0, "content_index": 0, "delta": text });
+                let mut body = vec![json!({
+                    "type": "response.content_part.added", "item_id": "msg_1", "output_index": 0, "content_index": 0, "part": part("")
+                })];
+                body.extend(deltas.iter().map(delta));
+                body.push(json!({
+                    "type": "response.output_text.done", "item_id": "msg_1", "output_index": 0, "content_index": 0, "text": whole
+                }));
+                responses(&item("in_progress", json!([])), body, &item("completed", json!([part(&whole)])))
+            }
+        };
+        Reply::of(&events)
+    }
+
+    /// A call of one tool; `arguments` is the JSON of an object.
+    pub(super) fn call(self, id: &str, tool: &str, arguments: &str) -> Reply {
+        let events = match self {
+            Self::Messages => {
+                let block = json!({ "type": "tool_use", "id": id, "name": tool, "input": {} });
+                let delta = json!({ "type": "input_json_delta", "partial_json": arguments });
+                let delta = json!({ "type": "content_block_delta", "index": 0, "delta": delta });
+                messages(&block, [delta], "tool_use")
+            }
+            Self::Responses => {
+                let item = |status: &str, arguments: &str| json!({ "type": "function_call", "id": format!("fc_{id}"), "call_id": id, "name": tool, "arguments": arguments, "status": status });
+                let item_id = format!("fc_{id}");
+                let delta = json!({ "type": "response.function_call_arguments.delta", "item_id": item_id, "output_index": 0, "delta": arguments });
+                let done = json!({ "type": "response.function_call_arguments.done", "item_id": item_id, "output_index": 0, "arguments": arguments });
+                responses(&item("in_progress", ""), [delta, done], &item("completed", arguments))
+            }
+        };
+        Reply::of(&events)
+    }
+}
+
+fn messages(block: &Value, deltas: impl IntoIterator<Item = Value>, stop: &str) -> Vec<Value> {
+    let message = json!({
+        "id": "msg_1", "type": "message", "role": "assistant", "model": "m", "content": [],
+        "stop_reason": null, "stop_sequence": null, "usage": { "input_tokens": 10, "output_tokens": 1 }
+    });
+    let mut events = vec![
+        json!({ "type": "message_start", "message": message }),
+        json!({ "type": "content_block_start", "index": 0, "content_block": block }),
+    ];
+    events.extend(deltas);
+    events.push(json!({ "type": "content_block_stop", "index": 0 }));
+    let delta = json!({ "stop_reason": stop, "stop_sequence": null });
+    events.push(json!({ "type": "message_delta", "delta": delta, "usage": { "output_tokens": 5 } }));
+    events.push(json!({ "type": "message_stop" }));
+    events
+}
+
+fn responses(begun: &Value, between: impl IntoIterator<Item = Value>, done: &Value) -> Vec<Value> {
+    let response = |status: &str, output: Value, usage: Value| json!({ "id": "resp_1", "object": "response", "created_at": 1, "model": "m", "status": status, "output": output, "usage": usage });
+    let usage = json!({
+        "input_tokens": 10, "input_tokens_details": { "cached_tokens": 0 },
+        "output_tokens": 5, "output_tokens_details": { "reasoning_tokens": 0 }, "total_tokens": 15
+    });
+    let mut events = vec![
+        json!({ "type": "response.created", "response": response("in_progress", json!([]), Value::Null) }),
+        json!({ "type": "response.output_item.added", "output_index": 0, "item": begun }),
+    ];
+    events.extend(between);
+    events.push(json!({ "type": "response.output_item.done", "output_index": 0, "item": done }));
+    events.push(
+        json!({ "type": "response.completed", "response": response("completed", json!([done]), usage) }),
+    );
+    events
+}
+
+impl Reply {
+    fn of(events: &[Value]) -> Self {
+        let mut body = Vec::new();
+        for event in events {
+            let name = event["type"].as_str().unwrap_or_default();
+            body.extend_from_slice(format!("event: {name}\ndata: {event}\n\n").as_bytes());
+        }
+        let head = "HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\nconnection: keep-alive\r\n\
+                    transfer-encoding: chunked\r\n\r\n";
+        let mut pieces: Vec<Vec<u8>> = body
+            .chunks(PIECE)
+            .map(|piece| [format!("{:x}\r\n", piece.len()).as_bytes(), piece, b"\r\n"].concat())
+            .collect();
+        // The first piece with the head and the last with the end, so that a short answer is one write.
+        if let Some(first) = pieces.first_mut() {
+            first.splice(..0, head.bytes());
+        }
+        if let Some(last) = pieces.last_mut() {
+            last.extend_from_slice(b"0\r\n\r\n");
+        }
+        Self { pieces }
+    }
+
+    /// What the server says beyond its script: the program asked more often than it should.
+    pub(super) fn refusal(status: &str) -> Self {
+        let head = format!("HTTP/1.1 {status}\r\nconnection: close\r\ncontent-length: 0\r\n\r\n");
+        Self { pieces: vec![head.into_bytes()] }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The names of the events, with the body put together again.
+    fn events(reply: &Reply) -> Vec<String> {
+        let text = String::from_utf8_lossy(&reply.pieces.concat()).into_owned();
+        text.lines().filter_map(|line| line.strip_prefix("event: ")).map(str::to_owned).collect()
+    }
+
+    #[test]
+    fn answers_begin_and_end_as_their_wire_wants() {
+        let texts = ["a".to_owned(), "b".to_owned()];
+        let cases = [
+            (Wire::Messages.text(&texts), "message_start", 7, "message_stop"),
+            (Wire::Messages.call("c", "read", "{}"), "message_start", 6, "message_stop"),
+            (Wire::Responses.text(&texts), "response.created", 8, "response.completed"),
+            (Wire::Responses.call("c", "exec", "{}"), "response.created", 6, "response.completed"),
+        ];
+        for (reply, first, count, last) in cases {
+            let events = events(&reply);
+            assert_eq!((events.len(), events[0].as_str(), events[count - 1].as_str()), (count, first, last));
+        }
+    }
+
+    #[test]
+    fn a_long_answer_is_cut_into_whole_pieces() {
+        let deltas: Vec<String> = (0..2_000).map(|index| format!("word{index} ")).collect();
+        let reply = Wire::Messages.text(&deltas);
+        assert!(reply.pieces.len() > 2 && reply.pieces.iter().all(|piece| piece.len() < PIECE + 256));
+        assert!(reply.pieces.last().is_some_and(|last| last.ends_with(b"\r\n0\r\n\r\n")));
+    }
+}
