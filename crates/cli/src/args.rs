@@ -63,6 +63,10 @@ pub(crate) struct Task {
     /// End the run when it has cost so many US dollars; checked before each model call.
     #[arg(long, value_name = "USD", allow_negative_numbers = true, value_parser = dollars)]
     pub(crate) max_cost: Option<f64>,
+    /// End the run when all sessions of the store together have cost so many US dollars today; checked before each
+    /// model call. `budget.daily` in settings.json sets it for every run.
+    #[arg(long, value_name = "USD", allow_negative_numbers = true, value_parser = dollars)]
+    pub(crate) daily_budget: Option<f64>,
     #[command(flatten)]
     pub(crate) permissions: PermissionFlags,
     /// Replace the system prompt: text, or a file that holds it.

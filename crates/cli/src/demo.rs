@@ -10,7 +10,7 @@ use quipu_store::{SessionQuery, SessionRow, SqliteStore, Store};
 use crate::args::{DemoArgs, Mode};
 use crate::exit::{Exit, Failure};
 use crate::print::{Paint, note, note_in};
-use crate::run::Front;
+use crate::run::{Front, Told};
 use crate::setup::Place;
 use crate::tree;
 
@@ -151,7 +151,7 @@ impl Stage {
     async fn follow(&self, session: Session, prompts: Vec<Option<Input>>) -> Result<(), Failure> {
         let id = session.view().session;
         let front = Front::new(Mode::Text, &session, &self.dir.display().to_string())?;
-        crate::run::run_prompts(session, prompts, front, None).await.map_err(|mut failure| {
+        crate::run::run_prompts(session, prompts, front, &Told::default()).await.map_err(|mut failure| {
             if failure.exit == Exit::Departed {
                 failure.message = format!("The demo stopped: {}", failure.message);
             }

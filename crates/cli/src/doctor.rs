@@ -6,8 +6,9 @@ use quipu_store::{ProblemKind, Report, Salvage, SqliteStore, StoreError, Upkeep 
 use serde::Serialize;
 
 use crate::args::DoctorArgs;
+use crate::budget::Budget;
 use crate::exit::{Exit, Failure};
-use crate::print::{Paint, printable};
+use crate::print::{Paint, dollars, printable};
 use crate::setup::{Place, env};
 
 #[derive(Serialize)]
@@ -34,6 +35,7 @@ pub(crate) async fn run(args: &DoctorArgs) -> Result<(), Failure> {
     found.extend(store(&place).await);
     found.push(credentials(&place));
     found.push(permissions(&place));
+    found.push(budget(&place).await);
     let bad = found.iter().filter(|finding| finding.state == State::Bad).count();
     let mut out = std::io::BufWriter::new(std::io::stdout().lock());
     if args.json {
@@ -253,6 +255,36 @@ fn permissions(place: &Place) -> Finding {
         Err(failure) => (State::Bad, failure.message),
     };
     Finding { what: "permissions", state, detail }
+}
+
+/// What was spent today, and what may be.
+async fn budget(place: &Place) -> Finding {
+    let finding = |state, detail| Finding { what: "budget", state, detail };
+    let limit = match crate::budget::of(place, None) {
+        Ok(limit) => limit,
+        Err(failure) => return finding(State::Bad, failure.message),
+    };
+    let spent = if is_absent(place) {
+        0.0
+    } else {
+        let store = SqliteStore::open(&place.store, &quipu_store::OpenOptions::default());
+        match async { crate::budget::spent_today(&store?).await }.await {
+            Ok(spent) => spent,
+            Err(error) => return finding(State::Note, format!("what was spent today is not known: {error}")),
+        }
+    };
+    let spent_text = format!("{} spent today", dollars(spent));
+    match limit {
+        None => finding(State::Good, format!("{spent_text}; no daily limit (budget.daily in settings.json)")),
+        Some(Budget { dollars: limit, source }) => {
+            let detail = format!("{spent_text} of {} ({source})", dollars(limit));
+            if spent < limit {
+                finding(State::Good, detail)
+            } else {
+                finding(State::Note, format!("{detail}; no model is called before tomorrow"))
+            }
+        }
+    }
 }
 
 fn credentials(place: &Place) -> Finding {

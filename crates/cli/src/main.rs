@@ -3,6 +3,7 @@
 mod args;
 mod ask;
 mod auth;
+mod budget;
 mod demo;
 mod doctor;
 mod exit;

@@ -256,11 +256,7 @@ fn permissions(place: &Place, cwd: &Path, project: Project, network: Network) ->
 fn command_write(place: &Place, home: Option<&Path>) -> Vec<PathBuf> {
     let path = place.home.join("settings.json");
     let warn = |problem: &str| note(format!("warning: {}: {problem}", path.display()));
-    // A file that cannot be read was warned of when the models were.
-    let found = std::fs::metadata(&path).is_ok_and(|found| found.is_file() && found.len() <= 1 << 20);
-    let text = if found { std::fs::read_to_string(&path).unwrap_or_default() } else { String::new() };
-    let settings: serde_json::Value =
-        serde_json::from_str(text.trim_start_matches('\u{feff}')).unwrap_or_default();
+    let settings = place.settings_json().unwrap_or_default();
     let Some(list) = settings.pointer("/sandbox/write") else { return caches(home) };
     let Some(list) = list.as_array() else {
         warn("sandbox.write must be a list of paths; the default is used");

@@ -12,9 +12,10 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use crate::args::{Mode, Task};
 use crate::ask::Asker;
+use crate::budget::Budget;
 use crate::exit::{Exit, Failure};
 use crate::permissions::Record;
-use crate::print::{Paint, iso, note, note_in, one_line, printable, took};
+use crate::print::{Paint, dollars, iso, note, note_in, one_line, printable, took};
 use crate::setup::{Place, Started, current_dir, now};
 
 /// `quipu -p`.
@@ -35,7 +36,7 @@ pub(crate) async fn run(task: &Task) -> Result<(), Failure> {
             "no task: give it as an argument or on stdin, such as `quipu -p \"fix the test\"`",
         ));
     }
-    let Started { opened, permissions, record, recorder } =
+    let Started { opened, permissions, record, recorder, budget } =
         crate::setup::open(&place, task, &here, replay.clone()).await?;
     let Opened { session, troubles } = opened;
     let cwd = session.cwd().display().to_string();
@@ -46,12 +47,13 @@ pub(crate) async fn run(task: &Task) -> Result<(), Failure> {
         true => Some(format!("quipu -p -c{}", place.store_flag())),
         false => Some(format!("quipu -p --session {}{}", session.view().session, place.store_flag())),
     };
+    let told = Told { again, budget };
     let mut front = Front::new(task.mode, &session, &cwd)?;
     front.ask(permissions, Some(record).filter(|_| !task.no_session));
     for trouble in troubles {
         front.opened_with(&session, trouble)?;
     }
-    let result = run_prompts(session, prompts, front, again.as_deref()).await;
+    let result = run_prompts(session, prompts, front, &told).await;
     for text in replay.iter().flat_map(|replay| replay.notes()) {
         note(format!("note: {text}"));
     }
@@ -76,13 +78,21 @@ fn some_or_continue(prompts: Vec<Input>) -> Vec<Option<Input>> {
     if prompts.is_empty() { vec![None] } else { prompts.into_iter().map(Some).collect() }
 }
 
-/// Sends the prompts one after the other (`None` goes on without a message) and follows each to its end. `again` is
-/// the command that goes on with the session, if one can.
+/// What is said when a run fails.
+#[derive(Debug, Default)]
+pub(crate) struct Told {
+    /// The command that goes on with the session, if one can.
+    again: Option<String>,
+    /// What may be spent in a day.
+    budget: Option<Budget>,
+}
+
+/// Sends the prompts one after the other (`None` goes on without a message) and follows each to its end.
 pub(crate) async fn run_prompts(
     session: Session,
     prompts: Vec<Option<Input>>,
     mut front: Front,
-    again: Option<&str>,
+    told: &Told,
 ) -> Result<(), Failure> {
     let listening = if front.can_ask() {
         session.subscribe_and_answer(Delivery::Lossless).await
@@ -133,7 +143,7 @@ pub(crate) async fn run_prompts(
                 }
             }
         }
-        result = signals.failure().map_or_else(|| finished(&outcome, again), Err);
+        result = signals.failure().map_or_else(|| finished(&outcome, told), Err);
         if result.is_err() {
             break;
         }
@@ -161,9 +171,9 @@ fn refused(error: Refused) -> Failure {
     Failure::new(exit, error)
 }
 
-fn finished(outcome: &Outcome, again: Option<&str>) -> Result<(), Failure> {
+fn finished(outcome: &Outcome, told: &Told) -> Result<(), Failure> {
     let fail = |exit: Exit, what: String| {
-        let hint = again.map_or(String::new(), |again| {
+        let hint = told.again.as_ref().map_or(String::new(), |again| {
             format!("\nThe session is kept; `{again} \"…\"` goes on with it.")
         });
         Err(Failure::new(exit, format!("{what}{hint}")))
@@ -184,6 +194,16 @@ fn finished(outcome: &Outcome, again: Option<&str>) -> Result<(), Failure> {
             fail(Exit::Limit, format!("stopped after {turns} turns (--max-turns)"))
         }
         Outcome::Limit(Limit::Cost(cost)) => fail(Exit::Limit, format!("stopped at ${cost} (--max-cost)")),
+        Outcome::Limit(Limit::Daily { spent, budget }) => {
+            let source = told.budget.as_ref().map_or("daily_budget", |budget| &budget.source);
+            let what = format!(
+                "stopped before a model call: {} was spent today, and the daily budget is {} ({source}). It goes on \
+                 tomorrow, or now with another --daily-budget",
+                dollars(*spent),
+                dollars(*budget)
+            );
+            fail(Exit::Limit, what)
+        }
         Outcome::StoreFailed(text) => fail(Exit::Store, text.clone()),
     }
 }

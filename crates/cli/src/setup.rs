@@ -6,11 +6,12 @@ use std::sync::Arc;
 use quipu::{
     Engine, Limits, Opened, Permissions, Places, Provider, Recorder, Replay, Sealer, SessionOptions,
 };
-use quipu_protocol::{Epoch, Model, ModelErrorKind, NodeId, SessionId, Thinking, UnixMs};
+use quipu_protocol::{Epoch, Model, ModelErrorKind, NodeId, SessionId, Thinking, Trouble, UnixMs};
 use quipu_providers::{Selection, Settings, Warning};
 use quipu_store::{FoundBy, SessionQuery, SessionRow, SqliteStore, Store};
 
 use crate::args::{StoreArg, Task};
+use crate::budget::Budget;
 use crate::exit::{Exit, Failure};
 use crate::permissions::Record;
 use crate::print::note;
@@ -101,6 +102,19 @@ impl Place {
         self.store().await.map(Some)
     }
 
+    /// All of `settings.json`; nothing when it is not there. The error is its text, when it has one: it was warned
+    /// of when the models were read.
+    pub(crate) fn settings_json(&self) -> Result<serde_json::Value, Option<String>> {
+        let path = self.home.join("settings.json");
+        match std::fs::metadata(&path) {
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(serde_json::Value::Null),
+            Ok(found) if found.is_file() && found.len() <= 1 << 20 => {}
+            Ok(_) | Err(_) => return Err(None),
+        }
+        let text = std::fs::read_to_string(&path).map_err(|_| None)?;
+        serde_json::from_str(text.trim_start_matches('\u{feff}')).map_err(|_| Some(text))
+    }
+
     /// Models and credentials; problems in the files are told.
     pub(crate) fn settings(&self) -> Settings {
         let (settings, warnings) = Settings::load(&self.home, &env);
@@ -140,6 +154,7 @@ pub(crate) struct Started {
     pub(crate) permissions: Arc<Permissions>,
     pub(crate) record: Record,
     pub(crate) recorder: Option<Arc<Recorder>>,
+    pub(crate) budget: Option<Budget>,
 }
 
 /// Opens the session that a task asks for. With a `replay` no model is looked for.
@@ -200,7 +215,15 @@ pub(crate) async fn open(
     if permissions.confines() {
         options.tools = quipu::builtin_confined();
     }
-    options.limits = Limits { max_turns: task.max_turns, max_cost: task.max_cost };
+    // What is replayed costs nothing.
+    let budget = if task.replay.is_some() { None } else { crate::budget::of(place, task.daily_budget)? };
+    let daily_budget = budget.as_ref().map(|budget| budget.dollars);
+    options.limits = Limits { max_turns: task.max_turns, max_cost: task.max_cost, daily_budget };
+    if task.no_session && daily_budget.is_some() {
+        options.ledger = place.existing_store().await?.map(|store| store as Arc<dyn Store>);
+    }
+    let limited = task.max_cost.is_some() || daily_budget.is_some();
+    let unpriced = crate::budget::unpriced(&options.model).filter(|_| limited && task.replay.is_none());
     let fresh = |session| Opened { session, troubles: Vec::new() };
     let opened = match (resumed, fork) {
         (_, Some(node)) => engine.fork(node, options).await.map(fresh),
@@ -208,7 +231,10 @@ pub(crate) async fn open(
         (None, None) => engine.create(options).await.map(fresh),
     };
     match opened {
-        Ok(opened) => Ok(Started { opened, permissions, record, recorder }),
+        Ok(mut opened) => {
+            opened.troubles.extend(unpriced.map(Trouble::Note));
+            Ok(Started { opened, permissions, record, recorder, budget })
+        }
         Err(error) => {
             // Nothing is in it yet, so it goes.
             drop(recorder.map(|recorder| recorder.finish()));

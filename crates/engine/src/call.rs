@@ -7,8 +7,8 @@ use std::time::{Duration, Instant};
 use bytes::Bytes;
 use futures_util::FutureExt as _;
 use quipu_protocol::{
-    AssistantMessage, BlobId, CallRecord, ChunkId, Content, Json, ModelError, ModelErrorKind, ModelRequest,
-    NodeId, RunId, SessionId, StopReason,
+    AssistantMessage, BlobId, CallRecord, ChunkId, Content, Json, Limit, ModelError, ModelErrorKind,
+    ModelRequest, NodeId, Outcome, RunId, SessionId, StopReason,
 };
 use quipu_providers::{Call, CallEnd, CallEvent, Provider};
 use quipu_seal::Sealer;
@@ -30,6 +30,10 @@ pub(crate) struct Caller {
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) sealer: Arc<Sealer>,
     pub(crate) system: Option<BlobId>,
+    /// US dollars that all sessions of the store may spend in a day.
+    pub(crate) daily_budget: Option<f64>,
+    /// Another store that counts, too.
+    pub(crate) ledger: Option<Arc<dyn Store>>,
     /// The body of the call before this one: the next one is kept as the difference to it.
     pub(crate) last_body: Mutex<Option<ChunkId>>,
 }
@@ -91,7 +95,7 @@ impl Caller {
         let made = AssertUnwindSafe(self.attempt(order, events)).catch_unwind().await;
         let (mut end, record) = match made {
             Ok(Ok(made)) => made,
-            Ok(Err(error)) => return Input::CallUnrecorded { run, error },
+            Ok(Err(outcome)) => return Input::CallNotMade { run, outcome },
             Err(_) => {
                 let text = "the model's adapter failed inside; this is a bug of the adapter";
                 (failure(&request, self.clock.now(), ModelError::new(ModelErrorKind::Malformed, text)), None)
@@ -113,12 +117,27 @@ impl Caller {
         Some(Written::new(body.ok()?.ok()?))
     }
 
-    /// The error is that of the store: nothing was sent then.
+    /// What is left of today's budget, as an error when nothing is.
+    async fn check_budget(&self) -> Result<(), Outcome> {
+        let Some(budget) = self.daily_budget else { return Ok(()) };
+        let today = self.clock.day_of(self.clock.now());
+        let mut spent = 0.0;
+        for store in [&self.store].into_iter().chain(&self.ledger) {
+            spent += store.spent(today).await.map_err(|error| {
+                let text = format!("what was spent today could not be read, so nothing was sent: {error}");
+                Outcome::StoreFailed(text)
+            })?;
+        }
+        if spent < budget { Ok(()) } else { Err(Outcome::Limit(Limit::Daily { spent, budget })) }
+    }
+
+    /// An error is how the run ends: nothing was sent then.
     async fn attempt(
         &self,
         mut order: Order,
         events: mpsc::Sender<(RunId, CallEvent)>,
-    ) -> Result<(CallEnd, Option<CallRecord>), String> {
+    ) -> Result<(CallEnd, Option<CallRecord>), Outcome> {
+        self.check_budget().await?;
         let written = match order.written.take() {
             Some(written) => written,
             None => match self.provider.encode(&order.request) {
@@ -128,7 +147,7 @@ impl Caller {
         };
         let body = written.body.clone();
         let clock = Instant::now();
-        let mut record = self.record(&order, written).await?;
+        let mut record = self.record(&order, written).await.map_err(Outcome::StoreFailed)?;
         let (tx, mut rx) = mpsc::channel(256);
         let call = Call { request: order.request.clone(), body, events: tx, cancel: order.cancel.clone() };
         let send = async {

@@ -1,11 +1,19 @@
 //! Time and fresh ids, in one place so that tests can hold them still.
 
+use jiff::Timestamp;
+use jiff::tz::TimeZone;
 use quipu_protocol::UnixMs;
 
 /// Where the engine reads the time.
 pub trait Clock: Send + Sync + 'static {
     /// Milliseconds since the epoch.
     fn now(&self) -> UnixMs;
+
+    /// When the calendar day that holds `at` began, in milliseconds since the epoch: the user's day, by the time zone of
+    /// the system (`TZ`).
+    fn day_of(&self, at: UnixMs) -> UnixMs {
+        start_of_day(at, TimeZone::system())
+    }
 }
 
 /// The machine's clock.
@@ -20,7 +28,41 @@ impl Clock for SystemClock {
     }
 }
 
+/// When the calendar day of a time began; that of UTC at the far ends of the calendar.
+fn start_of_day(at: UnixMs, zone: TimeZone) -> UnixMs {
+    let day = Timestamp::from_millisecond(at).and_then(|at| at.to_zoned(zone).start_of_day());
+    day.map_or_else(
+        |_| at.saturating_sub(at.rem_euclid(24 * 60 * 60 * 1000)),
+        |day| day.timestamp().as_millisecond(),
+    )
+}
+
 /// A UUIDv7.
 pub(crate) fn fresh_id() -> String {
     uuid::Uuid::now_v7().to_string()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_day_begins_where_the_user_is() {
+        let check = |zone: &str, at: &str, began: &str| {
+            let ms = |text: &str| text.parse::<Timestamp>().unwrap().as_millisecond();
+            let zone = TimeZone::posix(zone).unwrap();
+            assert_eq!(start_of_day(ms(at), zone), ms(began), "{at}");
+        };
+        check("UTC0", "2026-03-01T00:00:00Z", "2026-03-01T00:00:00Z");
+        check("UTC0", "2026-02-28T23:59:59.999Z", "2026-02-28T00:00:00Z");
+        check("NPT-5:45", "2026-03-01T18:14:59Z", "2026-02-28T18:15:00Z");
+        check("NPT-5:45", "2026-03-01T18:15:00Z", "2026-03-01T18:15:00Z");
+        // Days of 23 and of 25 hours.
+        let berlin = "CET-1CEST,M3.5.0,M10.5.0/3";
+        check(berlin, "2026-03-29T21:59:00Z", "2026-03-28T23:00:00Z");
+        check(berlin, "2026-03-29T22:00:00Z", "2026-03-29T22:00:00Z");
+        check(berlin, "2026-10-25T22:59:00Z", "2026-10-24T22:00:00Z");
+        assert_eq!(start_of_day(i64::MAX, TimeZone::UTC) % 86_400_000, 0);
+        assert_eq!(start_of_day(-1, TimeZone::UTC), -86_400_000);
+    }
 }

@@ -130,6 +130,8 @@ pub struct SessionOptions {
     pub policy: Arc<dyn Policy>,
     /// Limits of each run.
     pub limits: Limits,
+    /// Another store whose spending counts against the daily budget too, for a session whose own store keeps nothing.
+    pub ledger: Option<Arc<dyn Store>>,
     /// How long a question waits for an answer before it counts as refused; ten minutes by default.
     pub ask_deadline: Duration,
     /// The id of a new session: at most 128 letters, digits, `.`, `_` and `-`. `None` for a fresh UUIDv7. Not
@@ -152,6 +154,7 @@ impl SessionOptions {
             tools: quipu_tools::builtin(),
             policy: Arc::new(AllowAll),
             limits: Limits::default(),
+            ledger: None,
             ask_deadline: Duration::from_secs(600),
             id: None,
         }
@@ -421,6 +424,8 @@ impl Engine {
             clock: self.clock.clone(),
             sealer: self.sealer.clone(),
             system: epoch.system,
+            daily_budget: options.limits.daily_budget,
+            ledger: options.ledger,
             last_body: tokio::sync::Mutex::new(past.last_body),
         };
         let machine = Machine::new(Start {

@@ -303,7 +303,9 @@ impl Provider for Replay {
                 Ok(recorded) => recorded,
                 Err(error) => return failed(error, StopReason::Error),
             };
-            let message = self.message(&call.request, &recorded.answer);
+            let mut message = self.message(&call.request, &recorded.answer);
+            // It was paid for when it was recorded.
+            message.usage.cost = quipu_protocol::Cost::default();
             let stopped = tokio::select! {
                 biased;
                 () = call.cancel.cancelled() => true,

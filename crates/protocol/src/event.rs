@@ -239,6 +239,13 @@ pub enum Limit {
     Turns(u32),
     /// US dollars of one run.
     Cost(f64),
+    /// US dollars of one calendar day, over all sessions of the store.
+    Daily {
+        /// What was spent today.
+        spent: f64,
+        /// The limit.
+        budget: f64,
+    },
 }
 
 /// Something that the user should know.

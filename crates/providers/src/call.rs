@@ -13,7 +13,8 @@ use tokio::sync::mpsc;
 use crate::credential::Credential;
 use crate::decode::Decode;
 use crate::failure::{self, advice, classify, quote, read_complaint, retry_after};
-use crate::{Call, CallEnd, CallEvent, net};
+use crate::net::{self, LocalRoute};
+use crate::{Call, CallEnd, CallEvent};
 
 /// Bytes of an error's body that are read.
 const MAX_ERROR_BODY: usize = 64 << 10;
@@ -38,6 +39,8 @@ pub struct CallOptions {
     pub idle_timeout: Duration,
     /// Bytes of one answer at most.
     pub max_reply_bytes: u64,
+    /// How servers on this machine are reached.
+    pub local: LocalRoute,
 }
 
 impl Default for CallOptions {
@@ -48,6 +51,7 @@ impl Default for CallOptions {
             max_delay: Duration::from_secs(60),
             idle_timeout: Duration::from_secs(300),
             max_reply_bytes: 64 << 20,
+            local: LocalRoute::Direct,
         }
     }
 }
@@ -246,11 +250,19 @@ async fn once(
     status: &mut Option<u16>,
 ) -> Result<(), Failure> {
     let name = target.name();
-    let client = net::client(&target.url)?;
+    let client = net::client(&target.url, options.local);
+    let client = client.map_err(|error| Failure { error, retry: Some(false) })?;
     let sent = client.post(target.url.clone()).headers(headers.clone()).body(body.clone()).send();
     let mut response = match tokio::time::timeout(options.idle_timeout, sent).await {
         Ok(Ok(response)) => response,
-        Ok(Err(error)) => return Err(network(&name, &error).into()),
+        Ok(Err(error)) => {
+            let Some(obstacle) = net::obstacle(&target.url, options.local, &error) else {
+                return Err(network(&name, &error).into());
+            };
+            let said = format!("{name} could not be reached: {}", failure::quote(&obstacle.said));
+            let error = ModelError::new(ModelErrorKind::Network, said);
+            return Err(Failure { error, retry: obstacle.lasting.then_some(false) });
+        }
         Err(_) => return Err(silent(&name, options).into()),
     };
     *status = Some(response.status().as_u16());
@@ -264,7 +276,21 @@ async fn once(
     };
     if !response.status().is_success() {
         let failure = refused(&name, &mut response, options).await;
-        return Err(Failure { error: complete(failure.error), retry: failure.retry });
+        let mut failure = Failure { error: complete(failure.error), retry: failure.retry };
+        // The statuses that a proxy gives in its own name.
+        match (status, net::proxy_of(&target.url, options.local)) {
+            (Some(407), Some(proxy)) => {
+                failure.error.kind = ModelErrorKind::Network;
+                failure.error.message = format!("{name} could not be reached: {}", proxy.wants_password());
+                failure.retry = Some(false);
+            }
+            (Some(502..=504), Some(proxy)) => {
+                let (said, proxy, advice) = (&failure.error.message, proxy.name(), proxy.advice());
+                failure.error.message = format!("{said} It came through {proxy}. {advice}");
+            }
+            _ => {}
+        }
+        return Err(failure);
     }
     let media = header(&response, CONTENT_TYPE.as_str()).unwrap_or_default().to_ascii_lowercase();
     let streams = !(media.starts_with("text/html") || media.starts_with("application/json"));

@@ -1,35 +1,80 @@
-//! The one HTTP client factory.
+//! The one HTTP client factory, and what stands between a client and a server.
 //!
 //! Made on first use: start-up must not pay for it. One TLS provider (ring), no total timeout (an answer may
 //! stream for an hour), no redirects (a POST with a credential goes where it was sent or nowhere).
+
+mod proxy;
+mod trust;
 
 use std::sync::OnceLock;
 use std::time::Duration;
 
 use quipu_protocol::{ModelError, ModelErrorKind};
+use reqwest::Url;
+
+pub(crate) use proxy::{Proxy, passwords};
 
 /// How long a connection may take to be made.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(30);
 /// A backstop only. Each call has its own, shorter limit on silence.
 const READ_TIMEOUT: Duration = Duration::from_secs(3600);
 
-/// The client for `url`. Hosts of this machine are reached directly, all others through the system's proxy.
+/// How servers on this machine are reached.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum LocalRoute {
+    /// Directly, whatever proxy there is.
+    #[default]
+    Direct,
+    /// Like all others.
+    Proxied,
+}
+
+/// The client for `url`. Hosts of this machine are reached directly unless `local` says otherwise, all others through
+/// the proxy of the environment or the system.
 ///
 /// # Errors
-/// `Network` when the system's certificates or proxy settings cannot be read.
-pub fn client(url: &reqwest::Url) -> Result<&'static reqwest::Client, ModelError> {
-    static PLAIN: OnceLock<Result<reqwest::Client, String>> = OnceLock::new();
-    static DIRECT: OnceLock<Result<reqwest::Client, String>> = OnceLock::new();
-    static PROXIED: OnceLock<Result<reqwest::Client, String>> = OnceLock::new();
-    let made = match (is_loopback(url.host_str().unwrap_or_default()), url.scheme()) {
-        // Reading the system's certificates takes longer than a call to a local server does.
-        (true, "http") => PLAIN.get_or_init(|| build(|builder| builder.no_proxy().tls_certs_only([]))),
-        (true, _) => DIRECT.get_or_init(|| build(reqwest::ClientBuilder::no_proxy)),
-        (false, _) => PROXIED.get_or_init(|| build(|builder| builder)),
+/// `Network` when the certificates or the proxy that the environment names cannot be used, saying which and why.
+pub fn client(url: &Url, local: LocalRoute) -> Result<&'static reqwest::Client, ModelError> {
+    // By whether a proxy may be used, and whether certificates are needed: to read the system's takes longer than a
+    // call to a local server does.
+    static CLIENTS: [OnceLock<Result<reqwest::Client, String>>; 4] = [const { OnceLock::new() }; 4];
+    let direct = is_direct(url, local);
+    let proxy = if direct { None } else { proxy::of(url)? };
+    let secure = url.scheme() == "https" || proxy.is_some_and(|proxy| proxy.secure);
+    let [plain, trusting, plain_proxied, trusting_proxied] = &CLIENTS;
+    let place = match (direct, secure) {
+        (true, false) => plain,
+        (true, true) => trusting,
+        (false, false) => plain_proxied,
+        (false, true) => trusting_proxied,
     };
-    made.as_ref().map_err(|error| {
-        ModelError::new(ModelErrorKind::Network, format!("The HTTP client could not be made: {error}."))
-    })
+    let made = place.get_or_init(|| build(direct, secure));
+    made.as_ref().map_err(|why| ModelError::new(ModelErrorKind::Network, why.clone()))
+}
+
+fn is_direct(url: &Url, local: LocalRoute) -> bool {
+    local == LocalRoute::Direct && is_loopback(url.host_str().unwrap_or_default())
+}
+
+/// The proxy that requests to `url` go through, where one can be told.
+pub(crate) fn proxy_of(url: &Url, local: LocalRoute) -> Option<Proxy> {
+    if is_direct(url, local) { None } else { proxy::of(url).ok().flatten() }
+}
+
+/// Something between us and the server that has to be put right first: trying again does not help.
+pub(crate) struct Obstacle {
+    /// What it is and what to do, as sentences that follow "HOST could not be reached: ".
+    pub(crate) said: String,
+    /// Whether it is there until somebody acts.
+    pub(crate) lasting: bool,
+}
+
+/// What kept a request to `url` from being answered, when it was the proxy or a certificate.
+pub(crate) fn obstacle(url: &Url, local: LocalRoute, error: &reqwest::Error) -> Option<Obstacle> {
+    if let Some(error) = trust::tls_error(error) {
+        return Some(Obstacle { said: trust::explain(error)?, lasting: true });
+    }
+    proxy_of(url, local)?.obstacle(error)
 }
 
 /// Whether `host` (of a URL, IPv6 in brackets or not) is this machine.
@@ -40,18 +85,32 @@ pub fn is_loopback(host: &str) -> bool {
 }
 
 #[expect(clippy::disallowed_methods, reason = "this is the factory that everyone else must use")]
-fn build(adapt: fn(reqwest::ClientBuilder) -> reqwest::ClientBuilder) -> Result<reqwest::Client, String> {
+fn build(direct: bool, secure: bool) -> Result<reqwest::Client, String> {
     static RING: OnceLock<()> = OnceLock::new();
     RING.get_or_init(|| {
         // An error only says that the embedding program chose a provider before us, which is as good.
         drop(rustls::crypto::ring::default_provider().install_default());
     });
-    let builder = reqwest::Client::builder()
+    let mut builder = reqwest::Client::builder()
         .user_agent(concat!("quipu/", env!("CARGO_PKG_VERSION")))
         .connect_timeout(CONNECT_TIMEOUT)
         .read_timeout(READ_TIMEOUT)
         .redirect(reqwest::redirect::Policy::none());
-    adapt(builder).build().map_err(|error| describe(&error))
+    if direct {
+        builder = builder.no_proxy();
+    }
+    if !secure {
+        builder = builder.tls_certs_only([]);
+    } else if let Some(named) = trust::named(&|name| std::env::var_os(name))? {
+        builder = builder.tls_certs_only(named);
+    }
+    builder.build().map_err(|error| {
+        format!(
+            "The HTTP client could not be made: {}. If this system has no certificates of authorities, set \
+             SSL_CERT_FILE to a PEM file that holds some.",
+            describe(&error)
+        )
+    })
 }
 
 /// An error and its causes in one line, without the URL.

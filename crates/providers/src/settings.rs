@@ -96,7 +96,7 @@ impl Settings {
             configs,
             configured,
             printed: Mutex::default(),
-            learned: Mutex::default(),
+            learned: Mutex::new(net::passwords(env).into_iter().map(|it| ("proxy".into(), it)).collect()),
         };
         (settings, warnings)
     }

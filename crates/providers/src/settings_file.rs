@@ -113,6 +113,11 @@ fn options(parsed: &Value, mut warn: impl FnMut(String)) -> CallOptions {
         options.idle_timeout =
             if silence == 0 { UNLIMITED } else { Duration::from_millis(silence).min(UNLIMITED) };
     }
+    match parsed.get("proxyLocalServers") {
+        Some(Value::Bool(true)) => options.local = net::LocalRoute::Proxied,
+        None | Some(Value::Null | Value::Bool(false)) => {}
+        Some(_) => warn("proxyLocalServers must be true or false; its default is used.".into()),
+    }
     match parsed.pointer("/retry/enabled") {
         Some(Value::Bool(false)) => options.max_retries = 0,
         None | Some(Value::Null | Value::Bool(true)) => {}
@@ -161,6 +166,9 @@ mod tests {
             &CallOptions { base_delay: ms(1), ..default() },
             "retry.maxRetries",
         );
+        let proxied = CallOptions { local: net::LocalRoute::Proxied, ..default() };
+        check(r#"{"proxyLocalServers":true}"#, &proxied, "");
+        check(r#"{"proxyLocalServers":1}"#, &default(), "proxyLocalServers");
         check(r#"{"retry":{"enabled":"no"}}"#, &default(), "retry.enabled");
         check("{", &default(), "not JSON");
         check("[]", &default(), "");

@@ -195,6 +195,9 @@ impl JsonEvents {
             Outcome::Failed(error) => Some(OutcomeLine::Failed { error: error.into() }),
             Outcome::Limit(Limit::Turns(turns)) => Some(OutcomeLine::TurnLimit { turns: *turns }),
             Outcome::Limit(Limit::Cost(dollars)) => Some(OutcomeLine::CostLimit { dollars: *dollars }),
+            Outcome::Limit(Limit::Daily { spent, budget }) => {
+                Some(OutcomeLine::DailyBudget { spent: *spent, budget: *budget })
+            }
             Outcome::StoreFailed(message) => Some(OutcomeLine::StoreFailed { message }),
         };
         let line = Line::AgentEnd { messages: &self.run_messages, will_retry: false, outcome }.write();

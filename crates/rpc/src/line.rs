@@ -166,6 +166,7 @@ pub(crate) enum OutcomeLine<'a> {
     Failed { error: ErrorLine<'a> },
     TurnLimit { turns: u32 },
     CostLimit { dollars: f64 },
+    DailyBudget { spent: f64, budget: f64 },
     StoreFailed { message: &'a str },
 }
 

@@ -77,6 +77,10 @@ pub trait Store: Send + Sync + 'static {
     /// Sessions, the last changed first.
     fn sessions(&self, query: SessionQuery) -> Fut<'_, Vec<SessionRow>>;
 
+    /// US dollars that model calls have cost since then: answers of ours that carry a cost, by the time of their
+    /// nodes, in steps of a quarter hour. Reads a row for each quarter hour in which something was spent, no more.
+    fn spent(&self, since: UnixMs) -> Fut<'_, f64>;
+
     /// Takes, or renews, the lease on a ref for `ttl`; `Duration::ZERO` gives it back. Each new holder gets a
     /// higher fence. Moves that carry a fence fail once somebody else has the lease.
     ///

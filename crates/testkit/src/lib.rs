@@ -1,4 +1,5 @@
-//! What tests need and no user does: a fake model server, and the laws of event streams.
+//! What tests need and no user does: a fake model server, a proxy and an authority for it, and the laws of event
+//! streams.
 //!
 //! A dev-dependency only. It must not know the engine: it speaks HTTP on one side and `quipu-protocol` on the
 //! other. The server listens on the loopback address, answers by a script and keeps what it was asked; it
@@ -7,11 +8,16 @@
 
 pub mod events;
 mod gate;
+mod listener;
+mod proxy;
 mod reply;
 mod server;
 mod stream;
+mod tls;
 
 pub use gate::Gate;
+pub use proxy::FakeProxy;
 pub use reply::Reply;
 pub use server::{Captured, FakeServer};
 pub use stream::{Answer, Wire};
+pub use tls::{Authority, Identity, Validity};

@@ -1,8 +1,10 @@
 //! What the server does with one request.
 
+use std::time::Duration;
+
 use bytes::Bytes;
 
-use crate::Gate;
+use crate::{Gate, Wire};
 
 /// One reply: a head, then steps. Without a `content-length` of its own it ends when the connection is closed.
 #[derive(Debug, Clone)]
@@ -24,7 +26,7 @@ pub(crate) struct Head {
 #[derive(Debug, Clone)]
 pub(crate) enum Step {
     Bytes(Bytes),
-    Drip(Bytes),
+    Drip(Bytes, Duration),
     Repeat(Bytes, u64),
     Gate(Gate),
     Reset,
@@ -49,6 +51,17 @@ impl Reply {
     pub fn error(status: u16, kind: &str, message: &str) -> Self {
         let body = serde_json::json!({ "type": "error", "error": { "type": kind, "message": message } });
         Self::new(status, "application/json", body.to_string())
+    }
+
+    /// The same in the shape of this wire.
+    pub fn error_on(wire: Wire, status: u16, kind: &str, message: &str) -> Self {
+        let error = match wire {
+            Wire::Messages => return Self::error(status, kind, message),
+            Wire::Completions => {
+                serde_json::json!({ "message": message, "type": kind, "param": null, "code": null })
+            }
+        };
+        Self::new(status, "application/json", serde_json::json!({ "error": error }).to_string())
     }
 
     /// Bytes instead of HTTP.
@@ -94,7 +107,13 @@ impl Reply {
     /// Then these bytes, one by one.
     #[must_use]
     pub fn then_drip(self, bytes: impl Into<Bytes>) -> Self {
-        self.step(Step::Drip(bytes.into()))
+        self.step(Step::Drip(bytes.into(), Duration::ZERO))
+    }
+
+    /// Then these bytes, one by one with this pause behind each.
+    #[must_use]
+    pub fn then_drip_slowly(self, bytes: impl Into<Bytes>, pause: Duration) -> Self {
+        self.step(Step::Drip(bytes.into(), pause))
     }
 
     /// Then these bytes, so many times.

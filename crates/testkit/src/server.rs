@@ -3,17 +3,17 @@
 use std::collections::VecDeque;
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, PoisonError};
-use std::thread::JoinHandle;
 use std::time::Instant;
 
 use bytes::Bytes;
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::{oneshot, watch};
-use tokio::task::JoinSet;
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
+use tokio::net::TcpStream;
+use tokio::sync::watch;
+use tokio_rustls::TlsAcceptor;
 
-use crate::Reply;
+use crate::listener::Listener;
 use crate::reply::Step;
+use crate::{Identity, Reply};
 
 /// Bytes of one request at most.
 const MAX_REQUEST: usize = 256 << 20;
@@ -39,21 +39,31 @@ impl Captured {
         self.headers.iter().find(|(known, _)| known == name).map(|(_, value)| value.as_str())
     }
 
+    /// The beginning of a tunnel to `target`.
+    pub(crate) fn tunnel(method: &str, target: String) -> Self {
+        Self {
+            method: method.to_owned(),
+            path: target,
+            headers: Vec::new(),
+            body: Bytes::new(),
+            at: Instant::now(),
+        }
+    }
+
     /// The body as JSON; null when it is none.
     pub fn json(&self) -> serde_json::Value {
         serde_json::from_slice(&self.body).unwrap_or_default()
     }
 }
 
-/// A server on `127.0.0.1` with a thread of its own, so that it serves tests with and without a runtime. It
-/// answers requests in the order of its script, each on a connection of its own unless the reply before it kept
-/// the connection, and a request beyond the script with status 400. Gone when it is dropped.
+/// A server on `127.0.0.1` with a thread of its own. It answers requests in the order of its script, each on a
+/// connection of its own unless the reply before it kept the connection, and a request beyond the script with
+/// status 400. Gone when it is dropped.
 #[derive(Debug)]
 pub struct FakeServer {
-    address: SocketAddr,
+    listener: Listener,
+    scheme: &'static str,
     state: Arc<State>,
-    stop: Option<oneshot::Sender<()>>,
-    thread: Option<JoinHandle<()>>,
 }
 
 #[derive(Debug)]
@@ -68,46 +78,62 @@ impl FakeServer {
     /// # Panics
     /// When no socket or thread can be had.
     pub fn start(script: impl IntoIterator<Item = Reply>) -> Self {
+        Self::with(script, "http", |connection, state| async move {
+            let mut connection = connection;
+            let ended = answer(&mut connection, &state).await;
+            reset_if(&ended, &connection)
+        })
+    }
+
+    /// The same behind TLS.
+    ///
+    /// # Panics
+    /// As [`FakeServer::start`].
+    pub fn start_tls(script: impl IntoIterator<Item = Reply>, identity: &Identity) -> Self {
+        let acceptor = TlsAcceptor::from(identity.0.clone());
+        Self::with(script, "https", move |connection, state| {
+            let acceptor = acceptor.clone();
+            async move {
+                let mut connection = acceptor.accept(connection).await?;
+                let ended = answer(&mut connection, &state).await;
+                reset_if(&ended, connection.get_ref().0)
+            }
+        })
+    }
+
+    fn with<F>(
+        script: impl IntoIterator<Item = Reply>,
+        scheme: &'static str,
+        serve: impl Fn(TcpStream, Arc<State>) -> F + Send + 'static,
+    ) -> Self
+    where
+        F: Future<Output = std::io::Result<()>> + Send + 'static,
+    {
         let state = Arc::new(State {
             script: Mutex::new(script.into_iter().collect()),
             captured: watch::Sender::new(Vec::new()),
         });
-        let (stop, stopped) = oneshot::channel();
-        let (tell, told) = std::sync::mpsc::sync_channel(1);
         let shared = state.clone();
-        let thread = std::thread::Builder::new().name("fake-server".into()).spawn(move || {
-            let runtime = match tokio::runtime::Builder::new_current_thread().enable_all().build() {
-                Ok(runtime) => runtime,
-                Err(error) => return drop(tell.send(Err(error))),
-            };
-            runtime.block_on(async {
-                let listener = TcpListener::bind("127.0.0.1:0").await;
-                match listener.and_then(|listener| Ok((listener.local_addr()?, listener))) {
-                    Ok((address, listener)) => {
-                        drop(tell.send(Ok(address)));
-                        tokio::select! {
-                            () = serve(listener, shared) => {}
-                            _ = stopped => {}
-                        }
-                    }
-                    Err(error) => drop(tell.send(Err(error))),
+        let listener = Listener::start("fake server", move |connection| {
+            // A connection that the other side broke is that test's matter.
+            let served = connection.set_nodelay(true).map(|()| serve(connection, shared.clone()));
+            async move {
+                if let Ok(served) = served {
+                    drop(served.await);
                 }
-            });
+            }
         });
-        let thread = match thread {
-            Ok(thread) => thread,
-            Err(error) => panic!("no thread for the fake server: {error}"),
-        };
-        match told.recv() {
-            Ok(Ok(address)) => Self { address, state, stop: Some(stop), thread: Some(thread) },
-            Ok(Err(error)) => panic!("no socket for the fake server: {error}"),
-            Err(error) => panic!("the fake server died: {error}"),
-        }
+        Self { listener, scheme, state }
     }
 
     /// Its address as a base URL, without a slash at the end.
     pub fn url(&self) -> String {
-        format!("http://{}", self.address)
+        format!("{}://{}", self.scheme, self.listener.address)
+    }
+
+    /// Where it listens.
+    pub fn address(&self) -> SocketAddr {
+        self.listener.address
     }
 
     /// Adds to the script.
@@ -130,39 +156,27 @@ impl FakeServer {
     }
 }
 
-impl Drop for FakeServer {
-    fn drop(&mut self) {
-        // The thread ends on the signal, or has ended already.
-        if let Some(stop) = self.stop.take() {
-            stop.send(()).ok();
-        }
-        drop(self.thread.take().map(JoinHandle::join));
+/// Breaks the connection where a step of the script asked for it.
+fn reset_if(ended: &std::io::Result<()>, connection: &TcpStream) -> std::io::Result<()> {
+    match ended {
+        Err(error) if error.kind() == std::io::ErrorKind::ConnectionReset => connection.set_zero_linger(),
+        Ok(()) | Err(_) => Ok(()),
     }
 }
 
-async fn serve(listener: TcpListener, state: Arc<State>) {
-    let mut connections = JoinSet::new();
-    loop {
-        tokio::select! {
-            accepted = listener.accept() => {
-                let Ok((connection, _)) = accepted else { return };
-                let state = state.clone();
-                // A connection that the other side broke is that test's matter.
-                connections.spawn(async move { drop(answer(connection, &state).await) });
-            }
-            Some(_) = connections.join_next() => {}
-        }
-    }
-}
-
-async fn answer(mut connection: TcpStream, state: &State) -> std::io::Result<()> {
-    connection.set_nodelay(true)?;
-    while answer_one(&mut connection, state).await? {}
+async fn answer(
+    connection: &mut (impl AsyncRead + AsyncWrite + Unpin),
+    state: &State,
+) -> std::io::Result<()> {
+    while answer_one(connection, state).await? {}
     connection.shutdown().await
 }
 
 /// Whether the connection takes another request.
-async fn answer_one(connection: &mut TcpStream, state: &State) -> std::io::Result<bool> {
+async fn answer_one(
+    connection: &mut (impl AsyncRead + AsyncWrite + Unpin),
+    state: &State,
+) -> std::io::Result<bool> {
     let Some(request) = read(connection).await? else { return Ok(false) };
     // Before the request is shown, so that scripts and requests keep the same order.
     let reply = state.script.lock().unwrap_or_else(PoisonError::into_inner).pop_front();
@@ -186,10 +200,15 @@ async fn answer_one(connection: &mut TcpStream, state: &State) -> std::io::Resul
     for step in &reply.steps {
         match step {
             Step::Bytes(bytes) => send(connection, bytes, chunked).await?,
-            Step::Drip(bytes) => {
+            Step::Drip(bytes, pause) => {
                 for byte in bytes.chunks(1) {
                     send(connection, byte, chunked).await?;
-                    tokio::task::yield_now().await;
+                    connection.flush().await?;
+                    if pause.is_zero() {
+                        tokio::task::yield_now().await;
+                    } else {
+                        tokio::time::sleep(*pause).await;
+                    }
                 }
             }
             Step::Repeat(bytes, times) => {
@@ -197,22 +216,30 @@ async fn answer_one(connection: &mut TcpStream, state: &State) -> std::io::Resul
                     send(connection, bytes, chunked).await?;
                 }
             }
-            Step::Gate(gate) => gate.pass().await,
-            Step::Hang => std::future::pending().await,
-            Step::Cut => return Ok(false),
-            Step::Reset => {
-                connection.set_zero_linger()?;
-                return Err(std::io::ErrorKind::ConnectionReset.into());
+            Step::Gate(gate) => {
+                connection.flush().await?;
+                gate.pass().await;
             }
+            Step::Hang => {
+                connection.flush().await?;
+                std::future::pending::<()>().await;
+            }
+            Step::Cut => return Ok(false),
+            Step::Reset => return Err(std::io::ErrorKind::ConnectionReset.into()),
         }
     }
     if chunked {
         connection.write_all(b"0\r\n\r\n").await?;
     }
+    connection.flush().await?;
     Ok(chunked && keep)
 }
 
-async fn send(connection: &mut TcpStream, bytes: &[u8], chunked: bool) -> std::io::Result<()> {
+async fn send(
+    connection: &mut (impl AsyncWrite + Unpin),
+    bytes: &[u8],
+    chunked: bool,
+) -> std::io::Result<()> {
     if bytes.is_empty() {
         return Ok(());
     }
@@ -225,7 +252,7 @@ async fn send(connection: &mut TcpStream, bytes: &[u8], chunked: bool) -> std::i
 }
 
 /// Reads one request with a `content-length`; `None` when the connection ends before it is whole.
-async fn read(connection: &mut TcpStream) -> std::io::Result<Option<Captured>> {
+pub(crate) async fn read(connection: &mut (impl AsyncRead + Unpin)) -> std::io::Result<Option<Captured>> {
     let mut bytes = Vec::new();
     let body_at = loop {
         if let Some(at) = bytes.windows(4).position(|window| window == b"\r\n\r\n") {

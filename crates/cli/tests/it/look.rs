@@ -199,7 +199,7 @@ fn a_healthy_machine_without_a_key() {
     assert_eq!(found["healthy"], true);
     let whats: Vec<&Value> =
         found["findings"].as_array().unwrap().iter().map(|finding| &finding["what"]).collect();
-    assert_eq!(whats, ["version", "shell", "home", "store", "credentials", "permissions"]);
+    assert_eq!(whats, ["version", "shell", "home", "store", "credentials", "permissions", "budget"]);
     // Looking makes nothing.
     assert!(!world.path("home/.quipu").exists());
     let text = world.run(&["doctor"]).ok().text();

@@ -3,6 +3,8 @@
 //! bytes of every request, and is it healthy (see [`support::World`])?
 
 #[cfg(test)]
+mod budget;
+#[cfg(test)]
 mod demo;
 #[cfg(test)]
 mod events;
@@ -18,6 +20,8 @@ mod kill;
 mod look;
 #[cfg(test)]
 mod machine;
+#[cfg(test)]
+mod network;
 #[cfg(test)]
 mod permissions;
 #[cfg(test)]

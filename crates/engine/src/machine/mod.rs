@@ -43,6 +43,10 @@ pub struct Limits {
     pub max_turns: Option<u32>,
     /// US dollars at most; checked before each model call.
     pub max_cost: Option<f64>,
+    /// US dollars at most that calls of all sessions of the store may cost in one calendar day of the clock
+    /// ([`Clock::day_of`](crate::Clock::day_of)). Checked before each model call against what is stored by then, so
+    /// that it can be exceeded by what the calls under way cost and no more.
+    pub daily_budget: Option<f64>,
 }
 
 impl Limits {
@@ -210,13 +214,13 @@ impl Machine {
             Input::Prepared { run, calls } if self.is_current(&run) => self.prepared(calls),
             Input::Call { run, event } if self.is_current(&run) => self.call_event(event),
             Input::CallEnded { run, end, record } if self.is_current(&run) => self.call_ended(*end, record),
-            Input::CallUnrecorded { run, error } if self.is_current(&run) => self.call_unrecorded(error),
+            Input::CallNotMade { run, outcome } if self.is_current(&run) => self.call_not_made(outcome),
             Input::ToolOutput { run, slot, tail } if self.is_current(&run) => self.tool_output(slot, tail),
             Input::ToolDone { run, slot, done } if self.is_current(&run) => self.tool_done(slot, *done),
             Input::Prepared { .. }
             | Input::Call { .. }
             | Input::CallEnded { .. }
-            | Input::CallUnrecorded { .. }
+            | Input::CallNotMade { .. }
             | Input::ToolOutput { .. }
             | Input::ToolDone { .. } => {}
         }
@@ -312,11 +316,11 @@ impl Machine {
         AssistantMessage::of(&self.prefix.model, stop_reason, self.now)
     }
 
-    fn call_unrecorded(&mut self, error: String) {
+    fn call_not_made(&mut self, outcome: Outcome) {
         let Some(Run { turn, phase: Phase::Calling { .. }, .. }) = &self.run else { return };
         let turn = *turn;
         self.emit(Event::TurnEnded { turn });
-        self.end_run(Outcome::StoreFailed(error));
+        self.end_run(outcome);
     }
 
     fn call_ended(&mut self, end: CallEnd, record: Option<Box<CallRecord>>) {

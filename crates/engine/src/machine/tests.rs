@@ -101,7 +101,7 @@ fn start() -> Start {
         prefix: Prefix { model, system: "".into(), tools: Arc::new([]), epoch: Epoch::default() },
         steering: Vec::new(),
         follow_up: Vec::new(),
-        limits: Limits { max_turns: Some(12), max_cost: None },
+        limits: Limits { max_turns: Some(12), ..Limits::default() },
         ask_deadline: Duration::from_secs(1),
     }
 }
@@ -328,7 +328,8 @@ impl World {
             Move::Unrecorded => {
                 if let Some(call) = self.call.take_if(|call| call.fresh) {
                     self.steps.remove(&(self.machine.session().clone(), call.run.clone(), String::new()));
-                    self.give(Input::CallUnrecorded { run: call.run, error: "the disk is full".into() });
+                    let outcome = Outcome::StoreFailed("the disk is full".into());
+                    self.give(Input::CallNotMade { run: call.run, outcome });
                 }
             }
             Move::Continue => self.command(Command::Continue),

@@ -4,8 +4,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use quipu_protocol::{
-    Ack, AskId, CallRecord, Command, Entry, Event, Input as Said, ItemId, ModelRequest, NodeId, RunId,
-    SessionId, StepInfo, ToolCall, ToolResultMessage, UnixMs,
+    Ack, AskId, CallRecord, Command, Entry, Event, Input as Said, ItemId, ModelRequest, NodeId, Outcome,
+    RunId, SessionId, StepInfo, ToolCall, ToolResultMessage, UnixMs,
 };
 use quipu_providers::{CallEnd, CallEvent};
 use quipu_tools::Touches;
@@ -75,10 +75,10 @@ pub(crate) enum Input {
         end: Box<CallEnd>,
         record: Option<Box<CallRecord>>,
     },
-    /// The call could not be recorded, so it was not made.
-    CallUnrecorded {
+    /// The call was not made, since it could not be recorded or a limit was reached; the run ends so.
+    CallNotMade {
         run: RunId,
-        error: String,
+        outcome: Outcome,
     },
     ToolOutput {
         run: RunId,

@@ -141,13 +141,13 @@ async fn go_on_without_a_message() {
 async fn limits_end_a_run() {
     let turns = [call(&[("echo", json!({}))]), call(&[("echo", json!({}))]), call(&[("echo", json!({}))])];
     let world = World::with(turns.clone().map(|reply| Reply { cost: 0.4, ..reply }));
-    let limits = Limits { max_turns: Some(2), max_cost: None };
+    let limits = Limits { max_turns: Some(2), ..Limits::default() };
     let live = world.create_with(quipu::SessionOptions { limits, ..world.options() }).await;
     assert_eq!(live.run("go").await, Outcome::Limit(Limit::Turns(2)));
     assert_eq!(world.fake.bodies().len(), 2);
     live.finish().await;
     world.fake.push(turns.map(|reply| Reply { cost: 0.4, ..reply }));
-    let limits = Limits { max_turns: None, max_cost: Some(0.5) };
+    let limits = Limits { max_cost: Some(0.5), ..Limits::default() };
     let live = world.create_with(quipu::SessionOptions { limits, ..world.options() }).await;
     assert_eq!(live.run("go").await, Outcome::Limit(Limit::Cost(0.5)));
     live.finish().await;

@@ -5,6 +5,8 @@
 #[cfg(test)]
 mod abort;
 #[cfg(test)]
+mod budget;
+#[cfg(test)]
 mod crash;
 #[cfg(test)]
 mod fork;

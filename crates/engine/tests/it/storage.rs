@@ -83,6 +83,9 @@ impl Store for Failing {
     fn sessions(&self, query: SessionQuery) -> Fut<'_, Vec<SessionRow>> {
         self.inner.sessions(query)
     }
+    fn spent(&self, since: i64) -> Fut<'_, f64> {
+        self.inner.spent(since)
+    }
     fn lease<'a>(&'a self, name: &'a RefName, owner: &'a Owner, ttl: Duration) -> Fut<'a, Fence> {
         self.inner.lease(name, owner, ttl)
     }

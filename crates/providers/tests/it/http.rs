@@ -599,7 +599,9 @@ async fn an_answer_that_says_why_it_ended_is_whole() {
         Reply::sse(without_usage).then("data: {\"id\":").then_hang(),
     ] {
         let server = FakeServer::start([reply]);
-        let (_, end) = ask(wire, &server, impatient()).await;
+        // Patient enough for a busy machine: who is not would be told of a silence that was none.
+        let patience = CallOptions { idle_timeout: Duration::from_millis(300), ..impatient() };
+        let (_, end) = ask(wire, &server, patience).await;
         assert_eq!((end.error, end.message.text()), (None, "Whole".to_owned()));
         assert_eq!(end.attempts.len(), 1);
     }

@@ -201,6 +201,9 @@ impl<'a> Indexer<'a> {
             meaning.kind,
             meaning.cost
         ])?;
+        if meaning.cost > 0 && meaning.charged {
+            super::spend::add(self.connection, node.record.timestamp, meaning.cost)?;
+        }
         if let (Some(num), None) = (session, &meaning.start) {
             self.touch.execute(params![num, node.record.timestamp, meaning.cost])?;
             if let Some(title) = &meaning.title {
@@ -238,7 +241,7 @@ impl<'a> Indexer<'a> {
 
     /// What the tables need to know of a node. Content is read only where it can matter.
     fn meaning(&self, node: &Node, session: Option<i64>) -> Outcome<Meaning> {
-        let mut meaning = Meaning { kind: kind::OTHER, cost: 0, title: None, start: None };
+        let mut meaning = Meaning { kind: kind::OTHER, cost: 0, charged: false, title: None, start: None };
         let read = match node.record.role.as_str() {
             "user" => {
                 meaning.kind = kind::USER;
@@ -257,7 +260,7 @@ impl<'a> Indexer<'a> {
             }
             "compactionSummary" => {
                 meaning.kind = kind::CHECKPOINT;
-                false
+                session.is_some()
             }
             "bashExecution" | "custom" | "branchSummary" => false,
             _ => true,
@@ -286,14 +289,18 @@ impl<'a> Indexer<'a> {
             }
         }
         blobs.extend(own.map(|own| (own.id, own)));
-        match decode(node, &Parts(blobs)).entry {
+        let decoded = decode(node, &Parts(blobs));
+        meaning.charged = decoded.step.call.is_some();
+        match decoded.entry {
             Entry::Session(start) => {
                 meaning.kind = kind::SESSION;
                 meaning.start = Some(start);
             }
             Entry::Epoch(_) => meaning.kind = kind::EPOCH,
             // Known by its role.
-            Entry::Compaction(_) => {}
+            Entry::Compaction(compaction) => {
+                meaning.cost = compaction.usage.map_or(0, |usage| nano_dollars(usage.cost.total));
+            }
             Entry::Meta(_) => meaning.kind = kind::META,
             Entry::Message(Message::User(message)) => {
                 meaning.title = Some(title(&message.content.text())).filter(|title| !title.is_empty());
@@ -321,6 +328,8 @@ struct Meaning {
     kind: i64,
     /// In billionths of a US dollar.
     cost: i64,
+    /// Whether a call of ours gave it; what was imported was paid elsewhere.
+    charged: bool,
     title: Option<String>,
     start: Option<SessionStart>,
 }

@@ -16,6 +16,7 @@ mod resolve;
 mod rows;
 mod salvage;
 mod schema;
+mod spend;
 mod writer;
 
 use std::ops::Range;
@@ -24,7 +25,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use quipu_dag::{Blob, Node};
-use quipu_protocol::{BlobId, ChunkId, NodeId, SessionId};
+use quipu_protocol::{BlobId, ChunkId, NodeId, SessionId, UnixMs};
 use rusqlite::Connection;
 use tokio::sync::oneshot;
 
@@ -405,6 +406,10 @@ impl Store for SqliteStore {
 
     fn sessions(&self, query: SessionQuery) -> Fut<'_, Vec<SessionRow>> {
         Box::pin(self.read_indexed(move |connection| lists::sessions(connection, &query)))
+    }
+
+    fn spent(&self, since: UnixMs) -> Fut<'_, f64> {
+        Box::pin(self.read_indexed(move |connection| spend::since(connection, since)))
     }
 
     fn lease<'a>(&'a self, name: &'a RefName, owner: &'a Owner, ttl: Duration) -> Fut<'a, Fence> {

@@ -70,9 +70,11 @@ CREATE TABLE IF NOT EXISTS quipu_x_session (num INTEGER PRIMARY KEY, id TEXT NOT
   entries INTEGER NOT NULL, cost INTEGER NOT NULL);
 CREATE INDEX IF NOT EXISTS quipu_x_session_id ON quipu_x_session(id);
 CREATE INDEX IF NOT EXISTS quipu_x_session_updated ON quipu_x_session(updated);
+CREATE TABLE IF NOT EXISTS quipu_x_spend (slot INTEGER PRIMARY KEY, cost INTEGER NOT NULL);
 ";
 
-const DERIVED_TABLES: [&str; 4] = ["quipu_x_cursor", "quipu_x_node", "quipu_x_wait", "quipu_x_session"];
+const DERIVED_TABLES: [&str; 5] =
+    ["quipu_x_cursor", "quipu_x_node", "quipu_x_wait", "quipu_x_session", "quipu_x_spend"];
 const SIDE_TABLES: [&str; 6] =
     ["quipu_meta", "quipu_chunk", "quipu_lease", "quipu_inbox", "quipu_step", "quipu_reflog"];
 
@@ -103,16 +105,23 @@ pub(super) fn bring_up_to_date(connection: &Connection, path: &Path, patience: &
 
 fn upgrade_locked(connection: &Connection, path: &Path, patience: &Patience) -> Outcome<()> {
     // Once more under the lock: another process may have done it while we waited.
-    if let State::Old(missing) = recognise(connection, path)? {
-        back_up_before_upgrade(connection, path, patience, &missing)?;
-        for (table, column) in missing {
-            connection.execute_batch(&format!("ALTER TABLE {table} ADD COLUMN {column} TEXT"))?;
+    match recognise(connection, path)? {
+        State::Current { complete: true } => return Ok(()),
+        State::Current { complete: false } | State::Empty => {}
+        State::Old(missing) => {
+            back_up_before_upgrade(connection, path, patience, &missing)?;
+            for (table, column) in missing {
+                connection.execute_batch(&format!("ALTER TABLE {table} ADD COLUMN {column} TEXT"))?;
+            }
         }
     }
     connection.execute_batch(BASE)?;
     connection.execute_batch(INDEXES)?;
     connection.execute_batch(SIDE)?;
-    connection.execute_batch(DERIVED)?;
+    if !has_derived(connection)? {
+        // One that an older program did not have knows nothing of the nodes that are indexed: all are made anew.
+        reset_derived(connection)?;
+    }
     connection.execute("INSERT OR IGNORE INTO quipu_meta VALUES ('format', ?1)", [FORMAT.to_string()])?;
     Ok(())
 }
@@ -123,6 +132,16 @@ pub(super) fn create(connection: &Connection) -> Outcome<()> {
         connection.execute_batch(part)?;
     }
     Ok(())
+}
+
+/// Whether every derived table is there.
+fn has_derived(connection: &Connection) -> Outcome<bool> {
+    for table in DERIVED_TABLES {
+        if columns(connection, table)?.is_empty() {
+            return Ok(false);
+        }
+    }
+    Ok(true)
 }
 
 /// Drops what is derived and makes it empty.
@@ -159,7 +178,7 @@ pub(super) fn complete_in_memory(connection: &Connection, path: &Path) -> Outcom
             temporary(connection, statement)?;
         }
     }
-    if !columns(connection, "quipu_x_cursor")?.is_empty() && !super::index::is_behind(connection)? {
+    if has_derived(connection)? && !super::index::is_behind(connection)? {
         return Ok(false);
     }
     temporary(connection, DERIVED)?;

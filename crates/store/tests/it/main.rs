@@ -16,4 +16,6 @@ mod processes;
 #[cfg(test)]
 mod salvage;
 #[cfg(test)]
+mod spend;
+#[cfg(test)]
 mod support;

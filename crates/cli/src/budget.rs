@@ -1,0 +1,69 @@
+//! What may be spent in a day: `--daily-budget`, or `budget.daily` in `settings.json`.
+
+use quipu::Clock as _;
+use quipu_protocol::Model;
+use quipu_store::{Store, StoreError};
+
+use crate::exit::Failure;
+use crate::setup::Place;
+
+/// A limit, and where it is set.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Budget {
+    /// US dollars a calendar day.
+    pub(crate) dollars: f64,
+    pub(crate) source: String,
+}
+
+/// The budget of a task: `flag` beats the file. What cannot be read stops a task instead of letting it spend.
+pub(crate) fn of(place: &Place, flag: Option<f64>) -> Result<Option<Budget>, Failure> {
+    if let Some(dollars) = flag {
+        return Ok(Some(Budget { dollars, source: "--daily-budget".into() }));
+    }
+    let path = place.home.join("settings.json");
+    let failed = |why: &str| {
+        Failure::failed(format!(
+            "{}: {why}; mend it, or say with --daily-budget what may be spent today",
+            path.display()
+        ))
+    };
+    let settings = match place.settings_json() {
+        Ok(settings) => settings,
+        // Whoever set no budget there misses none.
+        Err(Some(text)) if !text.contains("budget") => return Ok(None),
+        Err(_) => return Err(failed("it cannot be read, so what may be spent is not known")),
+    };
+    let daily = match settings.get("budget") {
+        None | Some(serde_json::Value::Null) => return Ok(None),
+        Some(serde_json::Value::Object(budget)) => budget.get("daily"),
+        Some(_) => return Err(failed("budget must be an object, such as {\"daily\": 5}")),
+    };
+    match daily {
+        None | Some(serde_json::Value::Null) => Ok(None),
+        Some(value) => match value.as_f64().filter(|dollars| *dollars > 0.0) {
+            Some(dollars) => {
+                Ok(Some(Budget { dollars, source: format!("budget.daily in {}", path.display()) }))
+            }
+            None => Err(failed("budget.daily must be an amount in US dollars above 0, such as 5")),
+        },
+    }
+}
+
+/// US dollars that the calls of a store cost since midnight.
+pub(crate) async fn spent_today(store: &dyn Store) -> Result<f64, StoreError> {
+    let clock = quipu::SystemClock;
+    store.spent(clock.day_of(clock.now())).await
+}
+
+/// What to say of a model whose calls a limit on money cannot count.
+pub(crate) fn unpriced(model: &Model) -> Option<String> {
+    let prices = &model.cost;
+    let rates = [prices.input, prices.output, prices.cache_read, prices.cache_write];
+    let known = rates.iter().any(|rate| *rate > 0.0) || !prices.tiers.is_empty();
+    (!known).then(|| {
+        format!(
+            "no price is known of {}/{}, so its calls count as $0; `cost` in models.json gives one",
+            model.provider, model.id
+        )
+    })
+}
