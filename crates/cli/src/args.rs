@@ -31,6 +31,10 @@ pub(crate) struct Task {
     /// What is printed: the answers' text, or every event as a line of JSON.
     #[arg(long, value_enum, default_value = "text")]
     pub(crate) mode: Mode,
+    /// With `--mode json`: ask by events, and read the answers from stdin, a line of JSON each. Stdin is no part of the
+    /// task then.
+    #[arg(long)]
+    pub(crate) ask_on_stdin: bool,
     /// Continue the newest session of this directory.
     #[arg(short = 'c', long = "continue", conflicts_with_all = ["session", "no_session"])]
     pub(crate) resume: bool,

@@ -11,12 +11,12 @@ use crate::exit::Failure;
 /// Bytes of one included file, or of stdin, at most.
 const LIMIT: u64 = 16 << 20;
 
-/// The prompts of this run: the first holds stdin, files and the first message; each further message is a
-/// prompt of its own.
-pub(crate) fn prompts(messages: &[String], cwd: &Path) -> Result<Vec<Input>, Failure> {
+/// The prompts of this run: the first holds what was [`piped`], files and the first message; each further message is
+/// a prompt of its own.
+pub(crate) fn prompts(messages: &[String], piped: String, cwd: &Path) -> Result<Vec<Input>, Failure> {
     let (files, texts): (Vec<&String>, Vec<&String>) =
         messages.iter().partition(|word| word.starts_with('@'));
-    let mut text = piped()?;
+    let mut text = piped;
     let mut images = Vec::new();
     for file in files {
         match include(&cwd.join(&file[1..]))? {
@@ -42,7 +42,8 @@ pub(crate) fn prompts(messages: &[String], cwd: &Path) -> Result<Vec<Input>, Fai
         .collect())
 }
 
-fn piped() -> Result<String, Failure> {
+/// What stands on stdin, when it is no terminal.
+pub(crate) fn piped() -> Result<String, Failure> {
     let stdin = std::io::stdin();
     if stdin.is_terminal() {
         return Ok(String::new());

@@ -3,7 +3,7 @@
 use std::io::Write as _;
 use std::sync::Arc;
 
-use quipu::{Delivery, Opened, Permissions, Places, Refused, Replay, Session};
+use quipu::{Delivery, Opened, Places, Refused, Replay, Session};
 use quipu_protocol::{
     Answer, AskId, Delta, Ending, Envelope, Event, Input, Limit, Message, ModelErrorKind, Outcome, Trouble,
 };
@@ -11,15 +11,17 @@ use quipu_rpc::{JsonEvents, SessionHeader};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use crate::args::{Mode, Task};
-use crate::ask::Asker;
+use crate::ask::{Asker, Desk, LineAsker};
 use crate::budget::Budget;
 use crate::exit::{Exit, Failure};
-use crate::permissions::Record;
 use crate::print::{Paint, dollars, iso, note, note_in, one_line, printable, took};
 use crate::setup::{Place, Started, current_dir, now};
 
 /// `quipu -p`.
 pub(crate) async fn run(task: &Task) -> Result<(), Failure> {
+    if task.ask_on_stdin && task.mode != Mode::Json {
+        return Err(Failure::usage("--ask-on-stdin asks by events, so it needs `--mode json`"));
+    }
     let place = Place::find(&task.store)?;
     let here = current_dir()?;
     let replay = match &task.replay {
@@ -28,7 +30,10 @@ pub(crate) async fn run(task: &Task) -> Result<(), Failure> {
     };
     let prompts = match &replay {
         Some(replay) => replay.prompts(),
-        None => some_or_continue(crate::input::prompts(&task.messages, &here)?),
+        None => {
+            let piped = if task.ask_on_stdin { String::new() } else { crate::input::piped()? };
+            some_or_continue(crate::input::prompts(&task.messages, piped, &here)?)
+        }
     };
     let goes_on = task.resume || task.session.is_some() || task.fork.is_some();
     if prompts == [None] && !goes_on && replay.is_none() {
@@ -36,7 +41,7 @@ pub(crate) async fn run(task: &Task) -> Result<(), Failure> {
             "no task: give it as an argument or on stdin, such as `quipu -p \"fix the test\"`",
         ));
     }
-    let Started { opened, permissions, record, recorder, budget } =
+    let Started { opened, permissions, record, recorder, budget, ask_deadline } =
         crate::setup::open(&place, task, &here, replay.clone()).await?;
     let Opened { session, troubles } = opened;
     let cwd = session.cwd().display().to_string();
@@ -49,7 +54,12 @@ pub(crate) async fn run(task: &Task) -> Result<(), Failure> {
     };
     let told = Told { again, budget };
     let mut front = Front::new(task.mode, &session, &cwd)?;
-    front.ask(permissions, Some(record).filter(|_| !task.no_session));
+    let desk = Desk::new(permissions, Some(record).filter(|_| !task.no_session));
+    match &mut front {
+        Front::Text(text) => text.asker = Asker::new(desk),
+        Front::Json(json) if task.ask_on_stdin => json.asker = Some(LineAsker::new(desk, ask_deadline)?),
+        Front::Json(_) => {}
+    }
     for trouble in troubles {
         front.opened_with(&session, trouble)?;
     }
@@ -130,10 +140,16 @@ pub(crate) async fn run_prompts(
                         }
                     }
                 },
-                (ask, answer) = front.answer() => {
-                    // A question that is not open any more needs no answer.
-                    drop(session.send(quipu_protocol::Command::Answer { ask, answer }).await);
-                }
+                heard = front.answer() => match heard {
+                    Ok((ask, answer)) => {
+                        // A question that is not open any more needs no answer.
+                        drop(session.send(quipu_protocol::Command::Answer { ask, answer }).await);
+                    }
+                    Err(line) => if let Err(error) = write_line(&line) {
+                        signals.closed(error);
+                        abort(&session).await;
+                    },
+                },
                 again = signals.next() => {
                     if again {
                         // Twice: leave at once. What was acknowledged is in the store.
@@ -231,7 +247,13 @@ pub(crate) fn tell(trouble: &Trouble) {
 /// What people or programs see of a run.
 pub(crate) enum Front {
     Text(Text),
-    Json(Box<JsonEvents>),
+    Json(Box<Json>),
+}
+
+/// Every event as a line on stdout.
+pub(crate) struct Json {
+    events: JsonEvents,
+    asker: Option<LineAsker>,
 }
 
 /// Text to stdout, the rest to stderr.
@@ -252,28 +274,27 @@ impl Front {
                 let events =
                     JsonEvents::new(SessionHeader { id, timestamp: iso(now()), cwd: cwd.to_owned() });
                 write_line(&events.header_line())?;
-                Ok(Self::Json(Box::new(events)))
+                Ok(Self::Json(Box::new(Json { events, asker: None })))
             }
         }
     }
 
-    /// Puts questions to the person at the terminal, if one is there and sees what happens.
-    fn ask(&mut self, permissions: Arc<Permissions>, record: Option<Record>) {
+    fn can_ask(&self) -> bool {
         match self {
-            Self::Text(text) => text.asker = Asker::new(permissions, record),
-            Self::Json(_) => {}
+            Self::Text(text) => text.asker.is_some(),
+            Self::Json(json) => json.asker.is_some(),
         }
     }
 
-    fn can_ask(&self) -> bool {
-        matches!(self, Self::Text(Text { asker: Some(_), .. }))
-    }
-
-    /// The next answer of the person at the terminal.
-    async fn answer(&mut self) -> (AskId, Answer) {
+    /// The next answer of the person at the terminal, or of the program at stdin; or a line for that program.
+    async fn answer(&mut self) -> Result<(AskId, Answer), String> {
         match self {
-            Self::Text(Text { asker: Some(asker), .. }) => asker.answer().await,
-            Self::Text(_) | Self::Json(_) => std::future::pending().await,
+            Self::Text(Text { asker: Some(asker), .. }) => Ok(asker.answer().await),
+            Self::Json(json) => match &mut json.asker {
+                Some(asker) => asker.answer().await,
+                None => std::future::pending().await,
+            },
+            Self::Text(_) => std::future::pending().await,
         }
     }
 
@@ -289,11 +310,18 @@ impl Front {
             tell(trouble);
         }
         match self {
-            Self::Json(events) => {
-                for line in events.fold(envelope) {
+            Self::Json(json) => {
+                for line in json.events.fold(envelope) {
                     write_line(&line)?;
                 }
-                Ok(())
+                match (&envelope.event, &mut json.asker) {
+                    (Event::Asked(ask), Some(asker)) => write_line(&asker.asked(ask)),
+                    (Event::AskClosed { ask, .. }, Some(asker)) => {
+                        asker.closed(ask);
+                        Ok(())
+                    }
+                    _ => Ok(()),
+                }
             }
             Self::Text(text) => text.show(&envelope.event),
         }

@@ -155,6 +155,8 @@ pub(crate) struct Started {
     pub(crate) record: Record,
     pub(crate) recorder: Option<Arc<Recorder>>,
     pub(crate) budget: Option<Budget>,
+    /// How long a question waits for an answer.
+    pub(crate) ask_deadline: std::time::Duration,
 }
 
 /// Opens the session that a task asks for. With a `replay` no model is looked for.
@@ -224,6 +226,7 @@ pub(crate) async fn open(
     }
     let limited = task.max_cost.is_some() || daily_budget.is_some();
     let unpriced = crate::budget::unpriced(&options.model).filter(|_| limited && task.replay.is_none());
+    let ask_deadline = options.ask_deadline;
     let fresh = |session| Opened { session, troubles: Vec::new() };
     let opened = match (resumed, fork) {
         (_, Some(node)) => engine.fork(node, options).await.map(fresh),
@@ -233,7 +236,7 @@ pub(crate) async fn open(
     match opened {
         Ok(mut opened) => {
             opened.troubles.extend(unpriced.map(Trouble::Note));
-            Ok(Started { opened, permissions, record, recorder, budget })
+            Ok(Started { opened, permissions, record, recorder, budget, ask_deadline })
         }
         Err(error) => {
             // Nothing is in it yet, so it goes.

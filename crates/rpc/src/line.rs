@@ -84,6 +84,13 @@ pub(crate) enum Line<'a> {
         question: &'a str,
         subject: &'a str,
     },
+    ExtensionUiRequest {
+        id: &'a str,
+        method: &'a str,
+        title: &'a str,
+        options: &'a [crate::Choice],
+        timeout: u64,
+    },
     QuipuAskClosed {
         id: &'a str,
         answer: Option<&'a str>,
@@ -194,6 +201,18 @@ pub(crate) enum TroubleLine<'a> {
     Note { message: &'a str },
 }
 
+/// What became of a line that came in.
+#[derive(Serialize)]
+pub(crate) struct Response<'a> {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) id: Option<&'a str>,
+    #[serde(rename = "type")]
+    pub(crate) kind: &'a str,
+    pub(crate) command: &'a str,
+    pub(crate) success: bool,
+    pub(crate) error: &'a str,
+}
+
 /// A tool call that was under way.
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
@@ -203,21 +222,31 @@ pub(crate) struct InterruptedCall<'a> {
 }
 
 impl Line<'_> {
-    /// The JSON text, without a newline at its end or inside.
     pub(crate) fn write(&self) -> String {
-        match serde_json::to_string(self) {
-            // Arguments are kept as the model wrote them, and it may have broken them into lines; within a JSON
-            // text such a break can only be white space.
-            Ok(line) if line.contains(['\n', '\r']) => line.replace(['\n', '\r'], " "),
-            Ok(line) => line,
-            // No value of ours lacks a JSON form; were there one, the reader must learn that a line is missing.
-            Err(error) => {
-                let message = format!("an event could not be written as JSON: {error}");
-                format!(
-                    r#"{{"type":"quipu_trouble","kind":"note","message":{}}}"#,
-                    serde_json::Value::from(message)
-                )
-            }
+        write(self)
+    }
+}
+
+impl Response<'_> {
+    pub(crate) fn write(&self) -> String {
+        write(self)
+    }
+}
+
+/// The JSON text, without a newline at its end or inside.
+fn write(line: &impl Serialize) -> String {
+    match serde_json::to_string(line) {
+        // Arguments are kept as the model wrote them, and it may have broken them into lines; within a JSON
+        // text such a break can only be white space.
+        Ok(line) if line.contains(['\n', '\r']) => line.replace(['\n', '\r'], " "),
+        Ok(line) => line,
+        // No value of ours lacks a JSON form; were there one, the reader must learn that a line is missing.
+        Err(error) => {
+            let message = format!("an event could not be written as JSON: {error}");
+            format!(
+                r#"{{"type":"quipu_trouble","kind":"note","message":{}}}"#,
+                serde_json::Value::from(message)
+            )
         }
     }
 }
