@@ -101,21 +101,31 @@ impl Answer {
 
     /// A tool call. `arguments` are sent as they are, JSON or not.
     #[must_use]
-    pub fn tool_call(mut self, id: &str, name: &str, arguments: &str) -> Self {
+    pub fn tool_call(self, id: &str, name: &str, arguments: &str) -> Self {
+        self.tool_call_in(id, name, halves(arguments))
+    }
+
+    /// The same with the arguments in these pieces.
+    #[must_use]
+    pub fn tool_call_in<'a>(
+        mut self,
+        id: &str,
+        name: &str,
+        pieces: impl IntoIterator<Item = &'a str>,
+    ) -> Self {
         let index = self.calls;
         self.calls += 1;
         self.has_calls = true;
+        let pieces = pieces.into_iter();
         match self.wire {
             Wire::Messages => {
-                let deltas = halves(arguments)
-                    .map(|piece| json!({ "type": "input_json_delta", "partial_json": piece }));
+                let deltas = pieces.map(|piece| json!({ "type": "input_json_delta", "partial_json": piece }));
                 self.block(&json!({ "type": "tool_use", "id": id, "name": name, "input": {} }), deltas)
             }
             Wire::Completions => {
                 let function = json!({ "name": name, "arguments": "" });
                 let start = json!({ "index": index, "id": id, "type": "function", "function": function });
-                let more = halves(arguments)
-                    .map(|piece| json!({ "index": index, "function": { "arguments": piece } }));
+                let more = pieces.map(|piece| json!({ "index": index, "function": { "arguments": piece } }));
                 let deltas = std::iter::once(start).chain(more);
                 self.deltas(deltas.map(|call| json!({ "tool_calls": [call] })))
             }

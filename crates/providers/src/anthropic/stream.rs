@@ -108,9 +108,10 @@ impl Stream {
             },
             "message_delta" => {
                 if let Some(delta) = read::<Part<'_>>(event.delta) {
-                    self.stop = string(delta.stop_reason).or_else(|| self.stop.take());
+                    // Of two reasons the first one counts.
+                    self.stop = self.stop.take().or_else(|| string(delta.stop_reason));
                     self.explanation =
-                        delta.stop_details.and_then(explanation).or_else(|| self.explanation.take());
+                        self.explanation.take().or_else(|| delta.stop_details.and_then(explanation));
                 }
                 self.usage(event.usage);
                 Ok(())
@@ -225,22 +226,22 @@ impl Stream {
         self.answer.append(wire, piece, text.get(), out)
     }
 
-    /// Counts are totals so far, not additions.
+    /// Counts are totals so far, not additions; each is never less than it was seen.
     fn usage(&mut self, raw: Option<&RawValue>) {
         let Some(wire) = read::<WireUsage<'_>>(raw) else { return };
         let usage: &mut Usage = &mut self.answer.message_mut().usage;
-        let set = |place: &mut u64, raw| *place = tokens(raw).unwrap_or(*place);
-        set(&mut usage.input, wire.input_tokens);
-        set(&mut usage.output, wire.output_tokens);
-        set(&mut usage.cache_read, wire.cache_read_input_tokens);
-        set(&mut usage.cache_write, wire.cache_creation_input_tokens);
+        let grow = |place: &mut u64, raw| *place = tokens(raw).unwrap_or(0).max(*place);
+        grow(&mut usage.input, wire.input_tokens);
+        grow(&mut usage.output, wire.output_tokens);
+        grow(&mut usage.cache_read, wire.cache_read_input_tokens);
+        grow(&mut usage.cache_write, wire.cache_creation_input_tokens);
         let creation = read::<CacheCreation<'_>>(wire.cache_creation);
         if let Some(long) = creation.and_then(|creation| tokens(creation.ephemeral_1h_input_tokens)) {
-            usage.cache_write_1h = (long > 0).then_some(long);
+            usage.cache_write_1h = usage.cache_write_1h.max((long > 0).then_some(long));
         }
         let details = read::<OutputDetails<'_>>(wire.output_tokens_details);
         if let Some(thinking) = details.and_then(|details| tokens(details.thinking_tokens)) {
-            usage.reasoning = Some(thinking);
+            usage.reasoning = usage.reasoning.max(Some(thinking));
         }
         usage.total_tokens = usage.input + usage.output + usage.cache_read + usage.cache_write;
     }

@@ -42,7 +42,7 @@ pub fn decoder(model: Arc<Model>, timestamp: UnixMs) -> Box<dyn Decode> {
         held: 0,
         looked_through: 0,
         finish: None,
-        prompt: 0,
+        counted: Counted::default(),
         complete: false,
     }))
 }
@@ -63,9 +63,16 @@ struct Stream {
     held: usize,
     looked_through: usize,
     finish: Option<Finish>,
-    /// Tokens of the last usage that was believed.
-    prompt: u64,
+    counted: Counted,
     complete: bool,
+}
+
+/// Tokens of the input, as the wire counts them: the cached ones are among those of the prompt.
+#[derive(Default)]
+struct Counted {
+    prompt: u64,
+    cached: u64,
+    written: u64,
 }
 
 /// A tool call as far as it is known. It begins in the answer when both its id and its name are.
@@ -433,28 +440,23 @@ impl Stream {
         Ok(())
     }
 
-    /// Counts are totals so far: those that shrink are not believed.
+    /// Counts are totals so far, not additions; each is never less than it was seen.
     fn usage(&mut self, raw: Option<&RawValue>) {
         let Some(wire) = read::<WireUsage<'_>>(raw) else { return };
-        let usage: &mut Usage = &mut self.answer.message_mut().usage;
-        let prompt = tokens(wire.prompt_tokens).unwrap_or(self.prompt);
-        let output = tokens(wire.completion_tokens).unwrap_or(usage.output);
-        if prompt < self.prompt || output < usage.output {
-            return;
-        }
-        self.prompt = prompt;
+        let grow = |place: &mut u64, count: Option<u64>| *place = count.unwrap_or(0).max(*place);
+        let Counted { prompt, cached, written } = &mut self.counted;
         let details: TokenDetails<'_> = read(wire.prompt_tokens_details).unwrap_or_default();
-        let read_from = tokens(details.cached_tokens)
-            .or(tokens(wire.prompt_cache_hit_tokens))
-            .or(tokens(wire.cached_tokens))
-            .unwrap_or(0)
-            .min(prompt);
-        let written = tokens(details.cache_write_tokens).unwrap_or(0).min(prompt - read_from);
-        (usage.input, usage.cache_read, usage.cache_write) =
-            (prompt - read_from - written, read_from, written);
-        usage.output = output;
+        grow(prompt, tokens(wire.prompt_tokens));
+        let places = [details.cached_tokens, wire.prompt_cache_hit_tokens, wire.cached_tokens];
+        grow(cached, places.into_iter().find_map(tokens));
+        grow(written, tokens(details.cache_write_tokens));
+        let usage: &mut Usage = &mut self.answer.message_mut().usage;
+        usage.cache_read = (*cached).min(*prompt);
+        usage.cache_write = (*written).min(*prompt - usage.cache_read);
+        usage.input = *prompt - usage.cache_read - usage.cache_write;
+        grow(&mut usage.output, tokens(wire.completion_tokens));
         let details: TokenDetails<'_> = read(wire.completion_tokens_details).unwrap_or_default();
-        usage.reasoning = tokens(details.reasoning_tokens).filter(|count| *count > 0).or(usage.reasoning);
+        usage.reasoning = usage.reasoning.max(tokens(details.reasoning_tokens).filter(|count| *count > 0));
         usage.total_tokens = usage.input + usage.output + usage.cache_read + usage.cache_write;
     }
 }

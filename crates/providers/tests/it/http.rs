@@ -111,6 +111,7 @@ on_both_wires!(
     nobody_listens,
     an_answer_without_end_is_cut_off,
     a_drip_is_an_answer_like_any_other,
+    a_slow_drip_is_no_silence,
     an_abort_keeps_what_came,
     an_abort_ends_every_wait,
     a_reader_that_is_gone_does_not_stop_the_call,
@@ -475,6 +476,18 @@ async fn a_drip_is_an_answer_like_any_other(wire: Wire) {
     let whole = ask(wire, &server, options()).await;
     assert_eq!(drip.0.len(), whole.0.len());
     assert_eq!(drip.1.message.content, whole.1.message.content);
+}
+
+/// A byte now and then, for longer than the longest silence that is borne.
+async fn a_slow_drip_is_no_silence(wire: Wire) {
+    let stream = Answer::on(wire).text("Drop by drop").stream();
+    let options = CallOptions { idle_timeout: Duration::from_millis(500), max_retries: 0, ..options() };
+    let pause = Duration::from_millis(2) + options.idle_timeout / u32::try_from(stream.len()).unwrap();
+    let began = std::time::Instant::now();
+    let server = FakeServer::start([Reply::sse("").then_drip_slowly(stream, pause)]);
+    let (_, end) = ask(wire, &server, options.clone()).await;
+    assert_eq!((end.error, end.message.text()), (None, "Drop by drop".to_owned()));
+    assert!(began.elapsed() > options.idle_timeout);
 }
 
 async fn an_abort_keeps_what_came(wire: Wire) {

@@ -57,7 +57,7 @@ fn recordings() -> Vec<Recording> {
             bytes: std::fs::read(&path).unwrap(),
         }));
     }
-    assert_eq!(all.len(), 12 + 18);
+    assert_eq!(all.len(), 14 + 21);
     all
 }
 
