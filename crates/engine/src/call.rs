@@ -1,7 +1,7 @@
 //! One model call as an effect: recorded, then sent, then reported.
 
 use std::panic::AssertUnwindSafe;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
@@ -14,7 +14,7 @@ use quipu_providers::{Call, CallEnd, CallEvent, Provider};
 use quipu_seal::Sealer;
 use quipu_store::{Commit, NewChunk, Op, Step, StepCall, StepState, Store};
 use sha2::{Digest, Sha256};
-use tokio::sync::{Mutex, mpsc};
+use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
 use crate::clock::Clock;
@@ -44,45 +44,57 @@ pub(crate) struct Order {
     pub(crate) run: RunId,
     pub(crate) head: NodeId,
     pub(crate) request: Arc<ModelRequest>,
-    /// The request's bytes, when they were foreseen.
-    pub(crate) written: Option<Written>,
+    /// What the commit before the call recorded of it, when the call was foreseen.
+    pub(crate) recorded: Option<Recorded>,
     pub(crate) cancel: CancellationToken,
 }
 
-/// A request as the bytes that will be sent.
+/// A request as the bytes that will be sent, and what the store has of it as about to be sent.
 #[derive(Debug)]
-pub(crate) struct Written {
+pub(crate) struct Recorded {
     body: Bytes,
-    /// The same, for the store.
-    bytes: Arc<[u8]>,
-    /// Their SHA-256.
-    id: ChunkId,
+    record: CallRecord,
 }
 
-impl Written {
-    fn new(body: Bytes) -> Self {
-        Self { bytes: Arc::from(&body[..]), id: ChunkId(Sha256::digest(&body).into()), body }
+/// A request that is recorded in the commit before it.
+pub(crate) struct Next {
+    pub(crate) caller: Arc<Caller>,
+    pub(crate) foreseen: Arc<Foreseen>,
+    pub(crate) run: RunId,
+    pub(crate) request: Arc<ModelRequest>,
+}
+
+impl Next {
+    /// Adds the record to the commit that makes `head`. `None` when the request has no bytes: whoever sends it finds
+    /// out why.
+    pub(crate) fn record(&self, session: &SessionId, head: NodeId, batch: &mut Commit) -> Option<Recorded> {
+        let made = AssertUnwindSafe(|| self.caller.record(session, &self.run, head, &self.request, batch));
+        std::panic::catch_unwind(made).ok()?.ok()
+    }
+
+    /// The commit is made: the record waits until the request is sent.
+    pub(crate) fn keep(&self, recorded: Option<Recorded>) {
+        if let Some(recorded) = &recorded {
+            self.caller.kept(recorded);
+        }
+        *self.foreseen.slot() = recorded.map(|recorded| (self.request.clone(), recorded));
     }
 }
 
-/// Where a request waits that will be sent when nothing comes between.
+/// Where a recorded request waits until it is sent, or another one is in its place.
 #[derive(Debug, Default)]
-pub(crate) struct Foreseen(std::sync::Mutex<Option<(Arc<ModelRequest>, Written)>>);
+pub(crate) struct Foreseen(Mutex<Option<(Arc<ModelRequest>, Recorded)>>);
 
 impl Foreseen {
-    pub(crate) fn put(&self, written: Option<Written>, request: Arc<ModelRequest>) {
-        *self.slot() = written.map(|written| (request, written));
+    /// The record of this very request.
+    pub(crate) fn take(&self, request: &Arc<ModelRequest>) -> Option<Recorded> {
+        let (foreseen, recorded) = self.slot().take()?;
+        Arc::ptr_eq(&foreseen, request).then_some(recorded)
     }
 
-    /// The bytes of this very request.
-    pub(crate) fn take(&self, request: &Arc<ModelRequest>) -> Option<Written> {
-        let (foreseen, written) = self.slot().take()?;
-        Arc::ptr_eq(&foreseen, request).then_some(written)
-    }
-
-    fn slot(&self) -> std::sync::MutexGuard<'_, Option<(Arc<ModelRequest>, Written)>> {
+    fn slot(&self) -> MutexGuard<'_, Option<(Arc<ModelRequest>, Recorded)>> {
         // Nothing can break down while it is held.
-        self.0.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -111,12 +123,6 @@ impl Caller {
         Input::CallEnded { run, end: Box::new(end), record: record.map(Box::new) }
     }
 
-    /// The bytes of a request that may come to be sent. `None` when it has none: whoever sends it finds out why.
-    pub(crate) fn write_down(&self, request: &ModelRequest) -> Option<Written> {
-        let body = std::panic::catch_unwind(AssertUnwindSafe(|| self.provider.encode(request)));
-        Some(Written::new(body.ok()?.ok()?))
-    }
-
     /// What is left of today's budget, as an error when nothing is.
     async fn check_budget(&self) -> Result<(), Outcome> {
         let Some(budget) = self.daily_budget else { return Ok(()) };
@@ -138,16 +144,25 @@ impl Caller {
         events: mpsc::Sender<(RunId, CallEvent)>,
     ) -> Result<(CallEnd, Option<CallRecord>), Outcome> {
         self.check_budget().await?;
-        let written = match order.written.take() {
-            Some(written) => written,
-            None => match self.provider.encode(&order.request) {
-                Ok(body) => Written::new(body),
-                Err(error) => return Ok((failure(&order.request, self.clock.now(), error), None)),
-            },
-        };
-        let body = written.body.clone();
         let clock = Instant::now();
-        let mut record = self.record(&order, written).await.map_err(Outcome::StoreFailed)?;
+        let recorded = match order.recorded.take() {
+            Some(recorded) => recorded,
+            None => {
+                let mut batch = Commit::default();
+                let Order { session, run, head, request, .. } = &order;
+                let recorded = match self.record(session, run, *head, request, &mut batch) {
+                    Ok(recorded) => recorded,
+                    Err(error) => return Ok((failure(request, self.clock.now(), error), None)),
+                };
+                self.store.commit(batch).await.map_err(|error| {
+                    let text = format!("the request could not be recorded, so it was not sent: {error}");
+                    Outcome::StoreFailed(text)
+                })?;
+                self.kept(&recorded);
+                recorded
+            }
+        };
+        let Recorded { body, mut record } = recorded;
         let (tx, mut rx) = mpsc::channel(256);
         let call = Call { request: order.request.clone(), body, events: tx, cancel: order.cancel.clone() };
         let send = async {
@@ -195,18 +210,25 @@ impl Caller {
         Ok((end, Some(record)))
     }
 
-    /// Writes what is about to be sent.
-    async fn record(&self, order: &Order, written: Written) -> Result<CallRecord, String> {
-        let request = &order.request;
-        let Written { body, bytes, id } = written;
-        let tools = Json::of(&*request.tools).map_err(|error| error.to_string())?;
+    /// The bytes of a request; adds to `batch` what the store keeps of it as about to be sent.
+    fn record(
+        &self,
+        session: &SessionId,
+        run: &RunId,
+        head: NodeId,
+        request: &ModelRequest,
+        batch: &mut Commit,
+    ) -> Result<Recorded, ModelError> {
+        let body = self.provider.encode(request)?;
+        let id = ChunkId(Sha256::digest(&body).into());
+        let tools = Json::of(&*request.tools).unwrap_or_default();
         let record = CallRecord {
             api: request.model.api.clone(),
             provider: request.model.provider.clone(),
             model: request.model.id.clone(),
             local: self.provider.is_local(),
             projection: quipu_transcript::PROJECTION,
-            head: order.head,
+            head,
             system: self.system,
             tools: ChunkId(Sha256::digest(tools.get()).into()),
             body: id,
@@ -216,26 +238,25 @@ impl Caller {
             duration_ms: None,
             attempts: Vec::new(),
         };
-        let mut last = self.last_body.lock().await;
-        let chunk = match *last {
+        let bytes = Arc::from(&body[..]);
+        batch.chunks.push(match *self.last_body() {
             Some(base) if base != id => NewChunk::Delta { id, base, bytes },
             Some(_) | None => NewChunk::Full { id, bytes },
-        };
-        let step = Step {
-            run: order.run.clone(),
-            call: StepCall::Model,
-            state: StepState::Sent,
-            data: serde_json::to_vec(&record).ok(),
-        };
-        let batch = Commit {
-            chunks: vec![chunk],
-            ops: vec![Op::StepPut { session: order.session.clone(), step }],
-            ..Commit::default()
-        };
-        let stored = self.store.commit(batch).await;
-        stored.map_err(|error| format!("the request could not be recorded, so it was not sent: {error}"))?;
-        *last = Some(id);
-        Ok(record)
+        });
+        let data = serde_json::to_vec(&record).ok();
+        let step = Step { run: run.clone(), call: StepCall::Model, state: StepState::Sent, data };
+        batch.ops.push(Op::StepPut { session: session.clone(), step });
+        Ok(Recorded { body, record })
+    }
+
+    /// The record is in the store.
+    fn kept(&self, recorded: &Recorded) {
+        *self.last_body() = Some(recorded.record.body);
+    }
+
+    fn last_body(&self) -> MutexGuard<'_, Option<ChunkId>> {
+        // Nothing can break down while it is held.
+        self.last_body.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

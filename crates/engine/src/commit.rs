@@ -11,6 +11,7 @@ use quipu_store::{
 use serde::{Deserialize, Serialize};
 use tokio::sync::mpsc;
 
+use crate::call::{Next, Recorded};
 use crate::clock::{Clock, fresh_id};
 use crate::machine::{CommitError, Done, Draft, Input, Plan, PlanOp, Queue, Tag};
 
@@ -27,8 +28,8 @@ pub(crate) struct KeptResult {
 pub(crate) struct Job {
     pub(crate) tag: Tag,
     pub(crate) plan: Plan,
-    /// Done while the store writes; must not fail and not take long.
-    pub(crate) meanwhile: Option<Box<dyn FnOnce() + Send>>,
+    /// The request that follows if nothing comes between, recorded in the same transaction.
+    pub(crate) next: Option<Next>,
 }
 
 /// Writes plans one after the other.
@@ -61,31 +62,29 @@ impl Committer {
     /// Serves plans until the sender is gone. What was queued is written even when nobody waits for the answer
     /// any more.
     pub(crate) async fn serve(mut self, mut plans: mpsc::Receiver<Job>, answers: mpsc::Sender<Input>) {
-        while let Some(Job { tag, plan, meanwhile }) = plans.recv().await {
-            let work = async {
-                if let Some(work) = meanwhile {
-                    work();
-                }
-            };
-            // In this order: the store has the plan before the work begins.
-            let result = tokio::join!(biased; self.commit(plan), work).0;
+        while let Some(Job { tag, plan, next }) = plans.recv().await {
+            let result = self.commit(plan, next.as_ref()).await;
             drop(answers.send(Input::Committed { tag, result }).await);
         }
     }
 
-    /// Writes one plan and gives its nodes.
-    pub(crate) async fn commit(&mut self, mut plan: Plan) -> Result<Vec<NodeId>, CommitError> {
-        let (batch, nodes, last) = self.batch(&plan);
-        let mut result = self.store.commit(batch).await.map(|()| (nodes, last));
+    /// Writes one plan, with the request that follows it, and gives its nodes.
+    pub(crate) async fn commit(
+        &mut self,
+        mut plan: Plan,
+        next: Option<&Next>,
+    ) -> Result<Vec<NodeId>, CommitError> {
+        let mut result = self.attempt(&plan, next).await;
         if let Err(StoreError::Missing { .. }) = &result
             && self.drop_vanished(&mut plan).await
         {
-            let (batch, nodes, last) = self.batch(&plan);
-            result = self.store.commit(batch).await.map(|()| (nodes, last));
+            result = self.attempt(&plan, next).await;
         }
         match result {
-            Ok((nodes, last)) => {
-                self.last = last;
+            Ok((nodes, recorded)) => {
+                if let Some(next) = next {
+                    next.keep(recorded);
+                }
                 Ok(nodes)
             }
             Err(StoreError::Conflict { .. }) => {
@@ -108,6 +107,19 @@ impl Committer {
         }
         plan.ops.retain(|op| !vanished.contains(op));
         !vanished.is_empty()
+    }
+
+    async fn attempt(
+        &mut self,
+        plan: &Plan,
+        next: Option<&Next>,
+    ) -> Result<(Vec<NodeId>, Option<Recorded>), StoreError> {
+        let (mut batch, nodes, last) = self.batch(plan);
+        let head = nodes.last().copied().or(plan.parent);
+        let recorded = next.zip(head).and_then(|(next, head)| next.record(&plan.session, head, &mut batch));
+        self.store.commit(batch).await?;
+        self.last = last;
+        Ok((nodes, recorded))
     }
 
     fn batch(&self, plan: &Plan) -> (Commit, Vec<NodeId>, UnixMs) {

@@ -426,7 +426,7 @@ impl Engine {
             system: epoch.system,
             daily_budget: options.limits.daily_budget,
             ledger: options.ledger,
-            last_body: tokio::sync::Mutex::new(past.last_body),
+            last_body: std::sync::Mutex::new(past.last_body),
         };
         let machine = Machine::new(Start {
             session,

@@ -215,7 +215,7 @@ pub(crate) async fn recover(
     };
     let entries: Vec<Arc<Entry>> = plan.drafts.iter().map(|draft| draft.entry.clone()).collect();
     let last_body = plan.drafts.iter().rev().find_map(|draft| Some(draft.step.call.as_ref()?.body));
-    let nodes = committer.commit(plan).await.map_err(|error| OpenError::Broken {
+    let nodes = committer.commit(plan, None).await.map_err(|error| OpenError::Broken {
         session: id.clone(),
         why: match error {
             CommitError::Failed(text) => text,

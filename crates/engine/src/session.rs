@@ -14,7 +14,7 @@ use tokio::sync::{mpsc, oneshot, watch};
 use tokio::task::{JoinHandle, JoinSet};
 use tokio_util::sync::CancellationToken;
 
-use crate::call::{Caller, Foreseen, Order, seal_content};
+use crate::call::{Caller, Foreseen, Next, Order, seal_content};
 use crate::clock::{Clock, fresh_id};
 use crate::commit::{Committer, Job};
 use crate::machine::{Effect, Fresh, Input, Machine, Refused, ReplyId};
@@ -256,7 +256,7 @@ struct Task {
     /// Plans on their way to the committer. Bounded by what the machine has under way; never waited for while
     /// answers are not being read.
     backlog: VecDeque<Job>,
-    /// The next request, written down while the commit before it is made.
+    /// The next request, recorded in the commit before it.
     foreseen: Arc<Foreseen>,
     effects: JoinSet<()>,
     subscribers: Vec<Subscriber>,
@@ -474,12 +474,11 @@ impl Task {
                 }
             }
             Effect::Commit { tag, plan, next } => {
-                let meanwhile = next.map(|request| {
+                let next = next.zip(self.machine.run().cloned()).map(|(request, run)| {
                     let (caller, foreseen) = (self.caller.clone(), self.foreseen.clone());
-                    let work = move || foreseen.put(caller.write_down(&request), request);
-                    Box::new(work) as Box<dyn FnOnce() + Send>
+                    Next { caller, foreseen, run, request }
                 });
-                self.backlog.push_back(Job { tag, plan, meanwhile });
+                self.backlog.push_back(Job { tag, plan, next });
             }
             Effect::Call { run, head, request } => {
                 let cancel = self.root.child_token();
@@ -487,9 +486,9 @@ impl Task {
                 let session = self.machine.session().clone();
                 let (caller, input, stream) =
                     (self.caller.clone(), self.input.clone(), self.stream_tx.clone());
-                let written = self.foreseen.take(&request);
+                let recorded = self.foreseen.take(&request);
                 self.effects.spawn(async move {
-                    let order = Order { session, run, head, request, written, cancel };
+                    let order = Order { session, run, head, request, recorded, cancel };
                     let end = caller.make(order, stream).await;
                     // The task is gone only when the session is over.
                     drop(input.send(end).await);

@@ -185,6 +185,11 @@ impl Machine {
                     self.emit(event);
                 }
             }
+            Tag::Unsent { session, run } => {
+                if result.is_err() {
+                    self.owed.push(PlanOp::Forget { run, session: Some(session) });
+                }
+            }
             Tag::Start { .. } | Tag::Assistant | Tag::Results | Tag::Between | Tag::Closing => {}
         }
         self.stop_if_closing();

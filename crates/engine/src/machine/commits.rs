@@ -18,6 +18,12 @@ impl Machine {
         let carried = all.len();
         all.extend(drafts);
         let mut all_ops = std::mem::take(&mut self.owed);
+        if self.next.take().is_some()
+            && let Some(run) = &self.run
+        {
+            // Something came between: what the last commit recorded is not what is asked.
+            all_ops.push(PlanOp::Forget { run: run.id.clone(), session: None });
+        }
         all_ops.extend(ops);
         let plan = Plan {
             session: self.session.clone(),
@@ -44,14 +50,26 @@ impl Machine {
                 let goes_on = matches!(&run.phase, Phase::Results(batch) if !batch.terminates());
                 goes_on && self.steering.is_empty() && self.limits.reached(run).is_none()
             }
-            Tag::Queue { .. } | Tag::Unqueue { .. } | Tag::Assistant | Tag::Result { .. } | Tag::Closing => {
-                false
-            }
+            Tag::Queue { .. }
+            | Tag::Unqueue { .. }
+            | Tag::Assistant
+            | Tag::Result { .. }
+            | Tag::Closing
+            | Tag::Unsent { .. } => false,
+        }
+    }
+
+    /// A request that was recorded as about to be sent is not: nobody must think later that it was.
+    pub(super) fn take_record_back(&mut self) {
+        if let Some(run) = &self.run {
+            let run = run.id.clone();
+            let op = PlanOp::Forget { run: run.clone(), session: None };
+            self.side_commit(Tag::Unsent { session: self.session.clone(), run }, vec![op], false);
         }
     }
 
     pub(super) fn committed(&mut self, tag: Tag, result: Result<Vec<NodeId>, CommitError>) {
-        if let Tag::Queue { .. } | Tag::Unqueue { .. } | Tag::Result { .. } = tag {
+        if let Tag::Queue { .. } | Tag::Unqueue { .. } | Tag::Result { .. } | Tag::Unsent { .. } = tag {
             return self.side_committed(tag, result.map(|_| ()));
         }
         let Some(plan) = self.committing.take() else { return };
@@ -227,7 +245,7 @@ impl Machine {
             }
             Tag::Results => self.results_kept(plan, nodes),
             Tag::Closing => self.stop_if_closing(),
-            Tag::Queue { .. } | Tag::Unqueue { .. } | Tag::Result { .. } => {}
+            Tag::Queue { .. } | Tag::Unqueue { .. } | Tag::Result { .. } | Tag::Unsent { .. } => {}
         }
     }
 

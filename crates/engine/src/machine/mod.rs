@@ -132,7 +132,7 @@ pub(crate) struct Machine {
     committing: Option<Plan>,
     /// The messages of that commit.
     adding: Vec<Arc<Message>>,
-    /// What will be asked when the commit under way is done and nothing comes between.
+    /// What will be asked when the commit under way is done and nothing comes between; that commit records it.
     next: Option<Arc<ModelRequest>>,
     /// Items that a branch took along while they were being taken back, and whose inbox holds them now.
     moved: Vec<(quipu_protocol::ItemId, SessionId)>,
@@ -319,6 +319,8 @@ impl Machine {
     fn call_not_made(&mut self, outcome: Outcome) {
         let Some(Run { turn, phase: Phase::Calling { .. }, .. }) = &self.run else { return };
         let turn = *turn;
+        // It may have been recorded with the commit before it.
+        self.take_record_back();
         self.emit(Event::TurnEnded { turn });
         self.end_run(outcome);
     }
@@ -621,7 +623,9 @@ impl Machine {
     }
 
     fn end_run(&mut self, outcome: Outcome) {
-        self.next = None;
+        if self.next.take().is_some() {
+            self.take_record_back();
+        }
         self.emit(Event::RunEnded { outcome });
         self.run = None;
         self.settle();
@@ -638,7 +642,7 @@ impl Machine {
             return;
         }
         let says = |draft: &Draft| matches!(&*draft.entry, Entry::Message(_));
-        if !self.last_try && self.unsaved.iter().any(says) {
+        if !self.last_try && (self.unsaved.iter().any(says) || !self.owed.is_empty()) {
             self.last_try = true;
             return self.commit(Tag::Closing, Vec::new(), Vec::new(), true);
         }

@@ -61,7 +61,8 @@ struct Calling {
 struct World {
     machine: Machine,
     laws: EventLaws,
-    commits: VecDeque<(Tag, Plan)>,
+    /// With the run whose next request is recorded along with it.
+    commits: VecDeque<(Tag, Plan, Option<RunId>)>,
     call: Option<Calling>,
     prepares: VecDeque<(RunId, Vec<ToolCall>)>,
     tools: Vec<(RunId, usize, ToolCall)>,
@@ -154,12 +155,16 @@ impl World {
             }
             Effect::Reply(id, _) => *self.replies.get_mut(&id.0).expect("a reply to a command") += 1,
             Effect::Commit { tag, plan, next } => {
-                if !matches!(tag, Tag::Queue { .. } | Tag::Unqueue { .. } | Tag::Result { .. }) {
+                let records = next.as_ref().and_then(|_| self.machine.run().cloned());
+                if !matches!(
+                    tag,
+                    Tag::Queue { .. } | Tag::Unqueue { .. } | Tag::Result { .. } | Tag::Unsent { .. }
+                ) {
                     self.foreseen = next;
                 }
-                let others = self.commits.iter().filter(|(_, other)| !other.drafts.is_empty()).count();
+                let others = self.commits.iter().filter(|(_, other, _)| !other.drafts.is_empty()).count();
                 assert!(plan.drafts.is_empty() || others == 0, "one commit of nodes at a time");
-                self.commits.push_back((tag, plan));
+                self.commits.push_back((tag, plan, records));
             }
             Effect::Call { run, head, request } => {
                 assert!(self.call.is_none(), "one call at a time");
@@ -192,7 +197,7 @@ impl World {
     }
 
     fn commit(&mut self, choice: u8) {
-        let Some((tag, plan)) = self.commits.pop_front() else { return };
+        let Some((tag, plan, records)) = self.commits.pop_front() else { return };
         let result = match choice {
             _ if self.finishing => self.durable(&plan),
             0..8 => Err(CommitError::Failed("the disk is full".into())),
@@ -201,6 +206,9 @@ impl World {
             }
             _ => self.durable(&plan),
         };
+        if let (Ok(_), Some(run)) = (&result, records) {
+            self.steps.insert((plan.session, run, String::new()));
+        }
         self.give(Input::Committed { tag, result });
     }
 
@@ -327,7 +335,6 @@ impl World {
             Move::Unqueue => self.command(Command::Unqueue { items: Vec::new() }),
             Move::Unrecorded => {
                 if let Some(call) = self.call.take_if(|call| call.fresh) {
-                    self.steps.remove(&(self.machine.session().clone(), call.run.clone(), String::new()));
                     let outcome = Outcome::StoreFailed("the disk is full".into());
                     self.give(Input::CallNotMade { run: call.run, outcome });
                 }

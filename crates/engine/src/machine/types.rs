@@ -145,6 +145,8 @@ pub(crate) enum Tag {
     Between,
     /// Before the session ends: what an earlier commit could not keep.
     Closing,
+    /// The record of a request that is not sent after all is taken back.
+    Unsent { session: SessionId, run: RunId },
 }
 
 /// An entry to commit.
@@ -245,11 +247,11 @@ pub(crate) enum Effect {
     Commit {
         tag: Tag,
         plan: Plan,
-        /// What will be asked when this is committed and nothing comes between: to be written down meanwhile. It
-        /// is not sent before a `Call` says so.
+        /// What will be asked when this is committed and nothing comes between: recorded in the same transaction as
+        /// about to be sent, so that sending it needs none of its own. It is not sent before a `Call` says so.
         next: Option<Arc<ModelRequest>>,
     },
-    /// Record, then send. Answers: `Call`…, `CallEnded`.
+    /// Record if it is not yet, then send. Answers: `Call`…, `CallEnded`.
     Call {
         run: RunId,
         head: NodeId,
