@@ -12,6 +12,7 @@
 //! This crate must not know tools, models or sessions.
 
 mod access;
+mod child;
 mod error;
 mod guardian;
 mod open;

@@ -3,7 +3,8 @@
 //! A confined thread shares its memory with the agent, so what it starts must not be able to reach it. Therefore
 //! two layers: one thread *holds* the outer domain of a session for as long as the session lives, so that its
 //! commands can signal each other; each command is started by a thread of its own that adds an inner domain and is
-//! gone before the command may begin. The holder is outside the inner domain and cannot be traced from it.
+//! gone before the command may begin. The holder is outside the inner domain and cannot be traced from it, and neither
+//! can the thread that it keeps ready for the next command, whose inner domain is another.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -174,7 +175,7 @@ mod system {
     use std::collections::BTreeMap;
     use std::io;
     use std::path::{Path, PathBuf};
-    use std::sync::mpsc::{SyncSender, sync_channel};
+    use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
     use std::thread::JoinHandle;
 
     use landlock::{
@@ -293,12 +294,19 @@ mod system {
             .map_err(failed)
     }
 
-    type Job = (Box<dyn FnOnce() + Send>, SyncSender<io::Result<()>>);
+    /// A thread that starts one command.
+    #[derive(Debug)]
+    struct Launcher {
+        job: SyncSender<Box<dyn FnOnce() + Send>>,
+        thread: JoinHandle<io::Result<()>>,
+    }
 
-    /// The thread that holds the outer domain.
+    /// The thread that holds the outer domain, and what comes from it.
     #[derive(Debug)]
     pub(super) struct Holder {
-        jobs: Option<SyncSender<Job>>,
+        /// Asks for the next launcher.
+        wanted: Option<SyncSender<()>>,
+        launchers: Receiver<io::Result<Launcher>>,
         thread: Option<JoinHandle<()>>,
     }
 
@@ -306,39 +314,46 @@ mod system {
         pub(super) fn start(write: &[PathBuf], temporary: &Path, network: Network) -> io::Result<Self> {
             let outer = ruleset(write, temporary, true)?;
             let inner = ruleset(write, temporary, false)?;
-            let (jobs, incoming) = sync_channel::<Job>(1);
-            let (ready, started) = sync_channel(1);
+            let (wanted, orders) = sync_channel(1);
+            let (ready, launchers) = sync_channel(1);
+            let (restricted, started) = sync_channel(1);
             let filter = match network {
                 Network::Open => None,
                 Network::Closed => Some(closed_network()?),
             };
+            let launcher = move || {
+                let (job, jobs) = sync_channel::<Box<dyn FnOnce() + Send>>(1);
+                let inner = inner.try_clone()?;
+                let work = move || {
+                    restrict(&inner)?;
+                    // None comes when the session is over.
+                    if let Ok(job) = jobs.recv() {
+                        job();
+                    }
+                    Ok(())
+                };
+                let thread = std::thread::Builder::new().name("quipu-start".into()).spawn(work)?;
+                Ok(Launcher { job, thread })
+            };
             let hold = move || {
-                let restricted = restrict(&outer).and_then(|()| match &filter {
+                let result = restrict(&outer).and_then(|()| match &filter {
                     Some(filter) => seccompiler::apply_filter(filter).map_err(failed),
                     None => Ok(()),
                 });
-                let works = restricted.is_ok();
-                if ready.send(restricted).is_err() || !works {
+                let works = result.is_ok();
+                if restricted.send(result).is_err() || !works {
                     return;
                 }
-                for (job, done) in incoming {
-                    let inner = inner.try_clone();
-                    let work = move || {
-                        restrict(&inner?)?;
-                        job();
-                        Ok(())
-                    };
-                    // Joined before anyone is told: then nobody shares a domain with what was started.
-                    let result = std::thread::Builder::new().name("quipu-start".into()).spawn(work).and_then(
-                        |thread| thread.join().unwrap_or_else(|_| Err(failed("a thread panicked"))),
-                    );
-                    // Who asked is gone: the answer is nobody's.
-                    drop(done.send(result));
+                for () in orders {
+                    if ready.send(launcher()).is_err() {
+                        return;
+                    }
                 }
             };
             let thread = std::thread::Builder::new().name("quipu-sandbox".into()).spawn(hold)?;
             started.recv().map_err(failed)??;
-            Ok(Self { jobs: Some(jobs), thread: Some(thread) })
+            wanted.send(()).map_err(failed)?;
+            Ok(Self { wanted: Some(wanted), launchers, thread: Some(thread) })
         }
 
         pub(super) fn run<T: Send + 'static>(
@@ -346,20 +361,30 @@ mod system {
             start: impl FnOnce() -> T + Send + 'static,
         ) -> io::Result<T> {
             let gone = || failed("its thread is gone");
-            let (send, receive) = sync_channel(1);
-            let (done, end) = sync_channel(1);
-            let job = Box::new(move || drop(send.send(start())));
-            self.jobs.as_ref().ok_or_else(gone)?.send((job, done)).map_err(|_| gone())?;
-            end.recv().map_err(|_| gone())??;
-            receive.recv().map_err(|_| gone())
+            let launcher = self.launchers.recv().map_err(|_| gone())?;
+            let result = launcher.and_then(|Launcher { job, thread }| {
+                let (send, receive) = sync_channel(1);
+                // One that could not be confined takes no job, and says why at its end.
+                drop(job.send(Box::new(move || drop(send.send(start())))));
+                // Joined before anyone is told: then nobody shares a domain with what was started.
+                thread.join().unwrap_or_else(|_| Err(failed("a thread panicked")))?;
+                receive.recv().map_err(|_| gone())
+            });
+            // The next is made while this command runs.
+            self.wanted.as_ref().ok_or_else(gone)?.send(()).map_err(|_| gone())?;
+            result
         }
     }
 
     impl Drop for Holder {
         fn drop(&mut self) {
-            self.jobs = None;
+            self.wanted = None;
+            // Neither has anything left to do or to tell.
             if let Some(thread) = self.thread.take() {
-                // It has nothing left to do; a panic of it was told to whom it concerned.
+                drop(thread.join());
+            }
+            while let Ok(Ok(Launcher { job, thread })) = self.launchers.try_recv() {
+                drop(job);
                 drop(thread.join());
             }
         }

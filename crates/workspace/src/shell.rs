@@ -1,20 +1,19 @@
 //! Running one command line to its end.
 
-use std::ffi::OsStr;
+use std::collections::BTreeMap;
+use std::ffi::{OsStr, OsString};
 use std::io;
 use std::os::fd::OwnedFd;
-use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
-use std::process::{ExitStatus, Stdio};
 use std::sync::Arc;
 use std::time::Duration;
 
-use process_wrap::tokio::{ChildWrapper, CommandWrap, ProcessSession};
 use tokio::io::AsyncReadExt;
 use tokio::net::unix::pipe;
 use tokio::time::{Instant, MissedTickBehavior, interval, sleep_until, timeout};
 use tokio_util::sync::CancellationToken;
 
+use crate::child::{Child, Launch, is_here, prepares_bash};
 use crate::registry::Ticket;
 use crate::tree::{MARK, Victims, kill_tree};
 use crate::{OutputBuffer, ProcessRegistry, Sandbox};
@@ -91,9 +90,11 @@ const PROGRESS: Duration = Duration::from_millis(100);
 /// How long a killed shell may take to be gone; longer only when it hangs inside the kernel.
 const REAP: Duration = Duration::from_secs(5);
 
-/// Becomes the shell once it is told to, and never when we are gone before.
-const GATE: &str =
-    r#"read -r QUIPU_GATE && [ "$QUIPU_GATE" = go ] && exec "$0" -c "$1" </dev/null; exit 125"#;
+/// Before a command line for bash: it begins once it is told to, and never when we are gone before. In the same line,
+/// so that the numbers of lines stay what they are; bash reads a line to its end before it does any of it.
+const GATE: &str = "read -r _ && exec </dev/null || exit; ";
+/// The same as a program that becomes the shell: for other shells, and where the environment prepares bash.
+const GATE_AROUND: &str = r#"read -r QUIPU_GATE && exec "$0" -c "$1" </dev/null; exit 125"#;
 
 /// Runs a command line with bash (`/bin/bash`, else the one on `PATH`, else `sh`) in a session of its own, with
 /// no input and no terminal. Both its outputs go to `output` in the order of arrival.
@@ -133,13 +134,13 @@ pub async fn run_shell(
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     let mut news = false;
     let mut open = true;
-    let mut exit: Option<(ExitStatus, Instant)> = None;
+    let mut exit: Option<(ShellEnd, Instant)> = None;
 
     let end = loop {
-        if let Some((status, since)) = exit
+        if let Some((end, since)) = exit
             && (!open || since.elapsed() >= AFTER_EXIT)
         {
-            break ended(status);
+            break end;
         }
         tokio::select! {
             // What must not wait comes first: a command that never stops printing is always ready to be read.
@@ -149,8 +150,8 @@ pub async fn run_shell(
                 news = false;
                 progress(output);
             }
-            status = running.child.wait(), if exit.is_none() => {
-                exit = Some((status.map_err(ShellError::Lost)?, Instant::now()));
+            end = running.child.wait(), if exit.is_none() => {
+                exit = Some((end.map_err(ShellError::Lost)?, Instant::now()));
             }
             read = timeout(if exit.is_some() { IDLE } else { Duration::MAX }, pipe.read(&mut buffer)), if open => {
                 match read {
@@ -161,8 +162,8 @@ pub async fn run_shell(
                     }
                     Ok(Err(error)) => return Err(ShellError::Lost(error)),
                     // Silent for long enough.
-                    Err(_) => if let Some((status, _)) = exit {
-                        break ended(status);
+                    Err(_) => if let Some((end, _)) = exit {
+                        break end;
                     },
                 }
             }
@@ -186,83 +187,81 @@ pub async fn run_shell(
     Ok(end)
 }
 
-fn ended(status: ExitStatus) -> ShellEnd {
-    match status.code() {
-        Some(code) => ShellEnd::Exited(code),
-        None => ShellEnd::Signalled(status.signal().unwrap_or(0)),
-    }
-}
-
 fn start(
     command: &ShellCommand<'_>,
     registry: &Arc<ProcessRegistry>,
 ) -> Result<(Running, pipe::Receiver), ShellError> {
-    if !command.cwd.is_dir() {
+    let directory = std::fs::metadata(command.cwd).ok().filter(std::fs::Metadata::is_dir);
+    let Some(directory) = directory else {
         return Err(ShellError::NoDirectory(command.cwd.to_path_buf()));
-    }
+    };
     if command.command.contains('\0') {
         return Err(ShellError::Nul);
     }
     let ticket = registry.announce().map_err(ShellError::Guardian)?;
-    let (reader, writer) = io::pipe().map_err(ShellError::Lost)?;
+    let (reader, output) = io::pipe().map_err(ShellError::Lost)?;
     let reader = pipe::Receiver::from_owned_fd(OwnedFd::from(reader)).map_err(ShellError::Lost)?;
-    let errors = writer.try_clone().map_err(ShellError::Lost)?;
     let shell = find_shell();
-    let temporary = command.sandbox.map(Sandbox::temporary).transpose().map_err(ShellError::Sandbox)?;
+    let mut environment: BTreeMap<OsString, OsString> = std::env::vars_os().collect();
+    if let Some(sandbox) = command.sandbox {
+        let temporary = sandbox.temporary().map_err(ShellError::Sandbox)?;
+        for name in ["TMPDIR", "TMP", "TEMP", "TMUX_TMPDIR"] {
+            environment.insert(name.into(), temporary.clone().into());
+        }
+    }
+    for (name, value) in command.env {
+        match value {
+            Some(value) => environment.insert(name.into(), value.into()),
+            None => environment.remove(OsStr::new(name)),
+        };
+    }
+    environment.insert(MARK.into(), ticket.mark.clone().into());
     // A confined command waits until the thread that started it is gone: see `sandbox`.
-    let (gate, program, input) = match command.sandbox {
+    let (gate, program, arguments): (_, &Path, Vec<OsString>) = match command.sandbox {
+        None => (None, &shell, vec!["-c".into(), command.command.into()]),
         Some(_) => {
-            let (input, gate) = io::pipe().map_err(ShellError::Lost)?;
-            (Some(gate), Path::new("/bin/sh"), Stdio::from(input))
-        }
-        None => (None, shell.as_path(), Stdio::null()),
-    };
-    let mut wrapped = CommandWrap::with_new(program, |spawn| {
-        if gate.is_some() {
-            spawn.arg("-c").arg(GATE).arg(&shell).arg(command.command);
-        } else {
-            spawn.arg("-c").arg(command.command);
-        }
-        spawn.current_dir(command.cwd).stdin(input).stdout(writer).stderr(errors);
-        if let Some(temporary) = &temporary {
-            for name in ["TMPDIR", "TMP", "TEMP", "TMUX_TMPDIR"] {
-                spawn.env(name, temporary);
+            let gate = io::pipe().map_err(ShellError::Lost)?;
+            if shell.ends_with("bash") && !prepares_bash(&environment) {
+                (Some(gate), &shell, vec!["-c".into(), [GATE, command.command].concat().into()])
+            } else {
+                let arguments =
+                    vec!["-c".into(), GATE_AROUND.into(), shell.clone().into(), command.command.into()];
+                (Some(gate), Path::new("/bin/sh"), arguments)
             }
         }
-        for (name, value) in command.env {
-            match value {
-                Some(value) => spawn.env(name, value),
-                None => spawn.env_remove(name),
-            };
-        }
-        spawn.env(MARK, &ticket.mark);
-    });
-    wrapped.wrap(ProcessSession);
-    let spawned = match command.sandbox {
-        Some(sandbox) => {
-            let runtime = tokio::runtime::Handle::current();
-            let start = move || {
-                let _runtime = runtime.enter();
-                wrapped.spawn()
-            };
-            sandbox.enter(start).map_err(ShellError::Sandbox)?
-        }
-        None => wrapped.spawn(),
     };
-    let child = spawned.map_err(|source| match source.raw_os_error().map(nix::errno::Errno::from_raw) {
+    let (input, gate) = gate.map_or((None, None), |(input, gate)| (Some(input), Some(gate)));
+    let launch = Launch {
+        program: program.to_path_buf(),
+        arguments,
+        environment,
+        cwd: command.cwd.to_path_buf(),
+        here: is_here(&directory),
+        input: input.map(OwnedFd::from),
+        output: output.into(),
+    };
+    let started = match command.sandbox {
+        Some(sandbox) => sandbox.enter(move || launch.start()).map_err(ShellError::Sandbox)?,
+        None if launch.here => launch.start(),
+        None => std::thread::scope(|scope| {
+            let panicked = |_| Err(io::Error::other("a thread panicked"));
+            scope.spawn(move || launch.start()).join().unwrap_or_else(panicked)
+        }),
+    };
+    let failed = |source: io::Error| match source.raw_os_error().map(nix::errno::Errno::from_raw) {
         Some(nix::errno::Errno::E2BIG) => ShellError::TooLong(command.command.len()),
         _ => ShellError::Spawn { shell: shell.clone(), source },
-    })?;
-    // Never zero: that would be our own group.
-    let leader = child.id().and_then(|id| i32::try_from(id).ok()).filter(|id| *id > 1).ok_or_else(|| {
-        ShellError::Spawn { shell: shell.clone(), source: io::Error::other("it has no process id") }
-    })?;
-    // The wrapper would wait for the whole group; we want the shell alone.
-    let running =
-        Running { child: child.into_inner(), leader, ticket, registry: registry.clone(), over: false };
+    };
+    let pid = started.map_err(failed)?;
+    let leader = pid.as_raw_nonzero().get();
+    let running = Running { child: Child::new(pid), leader, ticket, registry: registry.clone(), over: false };
     registry.started(&running.ticket, leader).map_err(ShellError::Guardian)?;
-    if let Some(mut gate) = gate {
-        io::Write::write_all(&mut gate, b"go\n").map_err(ShellError::Lost)?;
+    if let Some(mut gate) = gate
+        && let Err(error) = io::Write::write_all(&mut gate, b"\n")
+        // Nobody waits at the gate when the first line is not one of the shell's language.
+        && error.kind() != io::ErrorKind::BrokenPipe
+    {
+        return Err(ShellError::Lost(error));
     }
     Ok((running, reader))
 }
@@ -283,7 +282,7 @@ fn find_shell() -> PathBuf {
 
 /// A shell that runs. Dropped before its end, it takes all that it started with it.
 struct Running {
-    child: Box<dyn ChildWrapper>,
+    child: Child,
     leader: i32,
     ticket: Ticket,
     registry: Arc<ProcessRegistry>,

@@ -68,6 +68,14 @@ impl World {
     }
 
     async fn run(&self, command: &str) -> Result<(ShellEnd, String), ShellError> {
+        self.run_in(Some(&self.sandbox), command).await
+    }
+
+    async fn run_in(
+        &self,
+        sandbox: Option<&Sandbox>,
+        command: &str,
+    ) -> Result<(ShellEnd, String), ShellError> {
         let limits = OutputLimits { lines: 2000, bytes: 50 * 1024, spill_bytes: 1 << 20 };
         let mut output = OutputBuffer::new(limits, &self.path("spill"));
         let cwd = self.path("ws");
@@ -76,7 +84,7 @@ impl World {
             cwd: &cwd,
             env: &self.env,
             timeout: Some(std::time::Duration::from_secs(120)),
-            sandbox: Some(&self.sandbox),
+            sandbox,
         };
         let end = run_shell(shell, &self.registry, &CancellationToken::new(), &mut output, &|_| ()).await?;
         Ok((end, output.tail().to_owned()))
@@ -274,6 +282,53 @@ async fn everyday_commands_work() {
     missing.dedup();
     eprintln!("{tried} commands tried; not installed: {missing:?}");
     assert!(tried >= 40, "{tried}");
+}
+
+/// What makes a command wait until it may begin is not to be seen in what it does.
+#[tokio::test]
+async fn a_confined_command_is_the_same_command() {
+    let Some(mut world) = tokio::task::spawn_blocking(world).await.unwrap() else { return };
+    let prepared = world.path("home/prepare");
+    fs::write(&prepared, "prepared=yes\nread() { echo not this one; }\nexport -f read\n").unwrap();
+    let commands = [
+        "",
+        "echo $LINENO $0 $# $? [$prepared]; cat; unset x; read -r x; echo $? $x",
+        "not-a-command",
+        "\n\nnot-a-command; exit 3",
+        "echo a\nif",
+        "# a comment\necho a",
+        "false",
+        "! true",
+        "set -e; false; echo b",
+        "set -x; echo a",
+        "set -u; echo $unset",
+        "cat <<X\n$LINENO\nX",
+        "trap 'echo bye' EXIT; echo hi",
+        "f() { echo $LINENO; }\nf",
+        "kill -TERM $$",
+        "exec sh -c 'exit 7'",
+        "echo $(( 1 + ",
+        "echo \"open",
+    ];
+    let function = ("BASH_FUNC_read%%".to_owned(), Some("() { return 1; }".to_owned()));
+    let file = ("BASH_ENV".to_owned(), Some(prepared.display().to_string()));
+    let options = ("SHELLOPTS".to_owned(), Some("verbose:nounset".to_owned()));
+    for more in [None, Some(function), Some(file), Some(options)] {
+        let plain = more.is_none();
+        world.env.truncate(4);
+        world.env.extend(more);
+        for command in commands {
+            let (end, output) = world.run(command).await.unwrap();
+            let (free_end, free_output) = world.run_in(None, command).await.unwrap();
+            assert_eq!((end, &output), (free_end, &free_output), "{command:?} {:?}", world.env.get(4));
+            assert!(!output.contains("QUIPU"), "{output}");
+        }
+        // The one thing that is to be seen: bash shows the line that it cannot read.
+        let (end, output) = world.run("echo )").await.unwrap();
+        assert_eq!(end, ShellEnd::Exited(2));
+        assert!(output.contains("line 1: syntax error near unexpected token `)'"), "{output}");
+        assert!(!plain || output.contains("exit; echo )'"), "{output}");
+    }
 }
 
 #[tokio::test]
