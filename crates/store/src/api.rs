@@ -173,7 +173,13 @@ impl RefName {
 
     /// The ref of a session: `quipu/<session>`.
     pub fn session(session: &SessionId) -> Self {
-        Self(format!("quipu/{session}").into())
+        Self::of_agent("quipu", session)
+    }
+
+    /// The ref of a session by the program that writes it: `<agent>/<session>`. Those of other agents only an
+    /// importer moves.
+    pub fn of_agent(agent: &str, session: &SessionId) -> Self {
+        Self(format!("{agent}/{session}").into())
     }
 
     /// The name as text.

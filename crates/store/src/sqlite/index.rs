@@ -228,7 +228,7 @@ impl<'a> Indexer<'a> {
             .execute(params![
                 seq,
                 start.session.as_str(),
-                crate::RefName::session(&start.session).as_str(),
+                crate::RefName::of_agent(&start.agent, &start.session).as_str(),
                 node.id.0,
                 start.cwd,
                 start.agent,

@@ -1,0 +1,213 @@
+//! JSON texts compared and taken apart one level at a time, so that long strings are looked at once.
+
+use std::borrow::Cow;
+use std::collections::BTreeMap;
+use std::fmt;
+
+use quipu_protocol::Json;
+use serde::de::{MapAccess, Visitor};
+use serde::{Deserialize, Deserializer, Serialize};
+use serde_json::value::RawValue;
+
+/// Levels that are compared by meaning; deeper values must be spelled alike.
+const DEEPEST: u32 = 32;
+
+/// The members of an object in the order received.
+pub(crate) struct Members<'a>(pub(crate) Vec<(Cow<'a, str>, &'a RawValue)>);
+
+impl<'a> Members<'a> {
+    /// The members of an object; `None` for any other value, and where a name holds half of a surrogate pair.
+    pub(crate) fn of(text: &'a str) -> Option<Self> {
+        if !text.starts_with('{') {
+            return None;
+        }
+        serde_json::from_str(text).ok()
+    }
+
+    /// The value of a member; the last one when there are more.
+    pub(crate) fn get(&self, name: &str) -> Option<&'a str> {
+        self.0.iter().rev().find(|(have, _)| have == name).map(|(_, value)| value.get())
+    }
+
+    /// The value of a member when it is a string that can be held as text.
+    pub(crate) fn string(&self, name: &str) -> Option<Cow<'a, str>> {
+        self.get(name).and_then(string)
+    }
+}
+
+/// A JSON string as text; `None` for any other value, and for half of a surrogate pair.
+pub(crate) fn string(text: &str) -> Option<Cow<'_, str>> {
+    serde_json::from_str::<Key<'_>>(text).ok().map(|key| key.0)
+}
+
+#[derive(Deserialize)]
+#[serde(transparent)]
+struct Key<'a>(#[serde(borrow)] Cow<'a, str>);
+
+impl<'de: 'a, 'a> Deserialize<'de> for Members<'a> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Visit;
+        impl<'de> Visitor<'de> for Visit {
+            type Value = Members<'de>;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("an object")
+            }
+
+            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
+                let mut members = Vec::with_capacity(8);
+                while let Some((Key(name), value)) = map.next_entry()? {
+                    members.push((name, value));
+                }
+                Ok(Members(members))
+            }
+        }
+        deserializer.deserialize_map(Visit)
+    }
+}
+
+/// Whether two JSON texts mean the same to a program that reads them: the order of members, the spelling of
+/// numbers and of escapes do not count. `false` where that cannot be seen.
+pub(crate) fn same(a: &str, b: &str) -> bool {
+    same_within(a, b, DEEPEST)
+}
+
+fn same_within(a: &str, b: &str, depth: u32) -> bool {
+    if a == b {
+        return true;
+    }
+    let Some(depth) = depth.checked_sub(1) else { return false };
+    match (a.as_bytes().first(), b.as_bytes().first()) {
+        (Some(b'{'), Some(b'{')) => {
+            let (Some(a), Some(b)) = (Members::of(a), Members::of(b)) else { return false };
+            let alike = |(at, (name, value)): (usize, &(Cow<'_, str>, &RawValue))| {
+                let other = match b.0.get(at) {
+                    Some((other, value)) if other == name => Some(value.get()),
+                    _ => b.get(name),
+                };
+                other.is_some_and(|other| same_within(value.get(), other, depth))
+            };
+            a.0.len() == b.0.len() && a.0.iter().enumerate().all(alike)
+        }
+        (Some(b'['), Some(b'[')) => {
+            let list = |text| serde_json::from_str::<Vec<&RawValue>>(text);
+            let (Ok(a), Ok(b)) = (list(a), list(b)) else { return false };
+            a.len() == b.len() && a.iter().zip(b).all(|(a, b)| same_within(a.get(), b.get(), depth))
+        }
+        (Some(b'"'), Some(b'"')) => string(a).is_some_and(|a| string(b) == Some(a)),
+        (Some(b'-' | b'0'..=b'9'), Some(b'-' | b'0'..=b'9')) => {
+            let number = |text: &str| text.parse::<f64>().ok().filter(|number| number.is_finite());
+            number(a).is_some_and(|a| number(b) == Some(a))
+        }
+        _ => false,
+    }
+}
+
+/// What must be done to one object to get another.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Difference {
+    /// Members that it has otherwise, or only it has.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub(crate) set: BTreeMap<String, Json>,
+    /// Members that it does not have.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(crate) unset: Vec<String>,
+}
+
+impl Difference {
+    pub(crate) fn is_empty(&self) -> bool {
+        self.set.is_empty() && self.unset.is_empty()
+    }
+
+    /// From `from` to `to`.
+    pub(crate) fn between(from: &Members<'_>, to: &Members<'_>) -> Self {
+        let mut difference = Self::default();
+        for (name, value) in &to.0 {
+            if from.get(name).is_none_or(|from| !same(from, value.get())) {
+                difference.set(name, value.get());
+            }
+        }
+        let gone = from.0.iter().filter(|(name, _)| to.get(name).is_none());
+        difference.unset.extend(gone.map(|(name, _)| name.to_string()));
+        difference
+    }
+
+    pub(crate) fn set(&mut self, name: &str, value: &str) {
+        // It was read as a value of its own before.
+        if let Ok(value) = Json::parse(value) {
+            self.set.insert(name.to_owned(), value);
+        }
+    }
+
+    /// Writes the object that `from` becomes.
+    pub(crate) fn write<'a>(&self, out: &mut String, from: impl IntoIterator<Item = (&'a str, &'a str)>) {
+        let mut comma = '{';
+        let mut write = |name: &str, value: &str| {
+            out.push(comma);
+            out.push_str(&quipu_dag::quoted(name));
+            out.push(':');
+            out.push_str(value);
+            comma = ',';
+        };
+        let mut rest: BTreeMap<&str, &str> =
+            self.set.iter().map(|(name, value)| (name.as_str(), value.get())).collect();
+        for (name, value) in from {
+            match rest.remove(name) {
+                Some(value) => write(name, value),
+                None if self.unset.iter().any(|gone| gone == name) => {}
+                None => write(name, value),
+            }
+        }
+        for (name, value) in rest {
+            write(name, value);
+        }
+        if comma == '{' {
+            out.push('{');
+        }
+        out.push('}');
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_same_value_in_other_words() {
+        let check = |a: &str, b: &str, expect: bool| {
+            assert_eq!(same(a, b), expect, "{a} {b}");
+            assert_eq!(same(b, a), expect, "{b} {a}");
+        };
+        check("{\"a\":1,\"b\":[0,\"\\u00e9\"]}", "{\"b\":[0.0,\"é\"],\"a\":1.0}", true);
+        check("{\"a\":1}", "{\"a\":1,\"b\":null}", false);
+        check("{\"a\":1,\"b\":2}", "{\"a\":1,\"c\":2}", false);
+        check("[1]", "[1,1]", false);
+        check("1", "\"1\"", false);
+        check("1e400", "1e401", false);
+        check("\"\\ud800\"", "\"\\ud800\"", true);
+        check("\"\\ud800\"", "\"\\ufffd\"", false);
+        check("null", "{}", false);
+        let deep = |inner: &str| format!("{}{inner}{}", "[".repeat(100_000), "]".repeat(100_000));
+        check(&deep("1"), &deep("1"), true);
+        check(&deep("1"), &deep("1.0"), false);
+    }
+
+    #[test]
+    fn a_difference_leads_from_one_to_the_other() {
+        for (from, to) in [
+            ("{}", "{}"),
+            ("{\"a\":1,\"b\":2}", "{\"a\":1.0,\"b\":3,\"c\":{\"d\":null}}"),
+            ("{\"a\":1}", "{}"),
+            ("{}", "{\"\":1,\"\\\"\":2}"),
+            ("{\"a\":\"x\"}", "{\"a\":\"\\ud800\"}"),
+        ] {
+            let members = Members::of(from).unwrap();
+            let difference = Difference::between(&members, &Members::of(to).unwrap());
+            let difference: Difference =
+                serde_json::from_str(&serde_json::to_string(&difference).unwrap()).unwrap();
+            let mut out = String::new();
+            difference.write(&mut out, members.0.iter().map(|(name, value)| (name.as_ref(), value.get())));
+            assert!(same(&out, to), "{out} {to}");
+        }
+    }
+}

@@ -1,0 +1,17 @@
+//! Session files of other agents: read into the graph, and written from it.
+//!
+//! Each agent has a module. What a module reads becomes nodes of a session whose refs only the importer moves:
+//! `AGENT/SESSION` at the last entry of the file, and `AGENT/SESSION/NODE` at the end of each branch. Such a session
+//! is never written to; going on from it makes a session of our own below it. This crate must not know the engine,
+//! models or tools.
+
+mod error;
+mod json;
+mod lineages;
+mod lines;
+pub mod pi;
+mod report;
+mod tree;
+
+pub use error::*;
+pub use report::*;

@@ -1,0 +1,69 @@
+//! All nodes of an imported session, read from the ends of its branches.
+
+use std::collections::HashSet;
+
+use quipu_dag::Node;
+use quipu_protocol::{NodeId, SessionId};
+use quipu_store::{Head, RefName, Store, StoreError, Until};
+
+/// Nodes that are read at once at most.
+const MOST: usize = 4_096;
+
+/// The ref of an imported session.
+pub(crate) fn main_ref(agent: &str, session: &SessionId) -> RefName {
+    RefName::of_agent(agent, session)
+}
+
+/// The refs of the ends of its branches.
+pub(crate) async fn tips(
+    store: &dyn Store,
+    agent: &str,
+    session: &SessionId,
+) -> Result<Vec<Head>, StoreError> {
+    store.heads(&format!("{}/", main_ref(agent, session))).await
+}
+
+/// The ref of one end.
+pub(crate) fn tip_ref(agent: &str, session: &SessionId, node: &NodeId) -> RefName {
+    RefName::from(format!("{}/{node}", main_ref(agent, session)))
+}
+
+/// Calls `each` with every node below `root` that leads to one of `tips`, in no order; ends that do not come from
+/// `root` are left out, the others returned. Reads each node once, and little more.
+pub(crate) async fn walk(
+    store: &dyn Store,
+    root: NodeId,
+    tips: impl IntoIterator<Item = NodeId>,
+    mut each: impl FnMut(Node, bool),
+) -> Result<Vec<NodeId>, StoreError> {
+    let mut ends = Vec::new();
+    let mut seen = HashSet::from([root]);
+    for tip in tips {
+        let mut branch = Vec::new();
+        let mut from = Some(tip);
+        let mut count = 16;
+        let mut joined = false;
+        while let (Some(start), false) = (from, joined) {
+            from = None;
+            for node in store.lineage(start, Until::Count(count)).await?.into_iter().rev() {
+                if seen.contains(&node.id) {
+                    joined = true;
+                    break;
+                }
+                from = node.record.parent;
+                branch.push(node);
+            }
+            count = (count * 4).min(MOST);
+        }
+        if !joined {
+            continue;
+        }
+        ends.push(tip);
+        for node in branch {
+            seen.insert(node.id);
+            let is_tip = node.id == tip;
+            each(node, is_tip);
+        }
+    }
+    Ok(ends)
+}

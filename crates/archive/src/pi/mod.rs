@@ -1,0 +1,34 @@
+//! Session files of Pi: JSON lines, a header and then entries that form a tree by `id` and `parentId`.
+//!
+//! Versions 1 to 3 are read, and what 1.x writes; 3 is written. Files of versions 1 and 2 become what Pi's own
+//! migration makes of them, except that the ids which version 1 lacks are made from the session and the place in
+//! the file, so that the same file gives the same ids each time.
+
+mod entry;
+mod export;
+mod header;
+mod import;
+mod placer;
+mod places;
+
+pub use export::{Exported, export};
+pub use import::{ImportOptions, Imports, import};
+pub use places::{SessionFiles, session_files, sessions_dir};
+
+/// What this agent's sessions are called in the store.
+pub const AGENT: &str = "pi";
+/// Bytes of one line at most; a longer one is left out and told.
+pub const LINE_LIMIT: usize = 128 << 20;
+/// The version that is written.
+const VERSION: u64 = 3;
+
+/// A time as this agent writes it.
+fn iso(at: quipu_protocol::UnixMs) -> Option<String> {
+    let time = jiff::Timestamp::from_millisecond(at).ok()?;
+    Some(format!("{time:.3}"))
+}
+
+/// The time of a text, when it is in the calendar.
+fn time_of(text: &str) -> Option<quipu_protocol::UnixMs> {
+    text.parse::<jiff::Timestamp>().ok().map(jiff::Timestamp::as_millisecond)
+}

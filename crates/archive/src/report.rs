@@ -1,0 +1,157 @@
+//! What became of a file.
+
+use std::path::PathBuf;
+
+use quipu_protocol::{NodeId, SessionId};
+use serde::Serialize;
+
+/// Problems that a report names; the rest are counted.
+const NAMED: usize = 100;
+
+/// What became of the entries of one file. `read = added + present + changed`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Report {
+    /// The file.
+    pub path: PathBuf,
+    /// The session that it holds, by the name that it has in the store.
+    pub session: SessionId,
+    /// Bytes of the file that were read.
+    pub bytes: u64,
+    /// The file is as it was when it was imported last: nothing below was counted anew.
+    pub unchanged: bool,
+    /// Entries that were read.
+    pub read: u64,
+    /// Those that the store did not have; in a dry run those that it would get.
+    pub added: u64,
+    /// Those that the store had.
+    pub present: u64,
+    /// Those that the store has otherwise: what it has stays.
+    pub changed: u64,
+    /// Entries and lines that were mended to fit into a tree.
+    pub repaired: u64,
+    /// Lines that hold no entry.
+    pub lost: u64,
+    /// Entries in which a secret was sealed.
+    pub sealed: u64,
+    /// Ends of branches.
+    pub branches: u64,
+    /// Where the session's ref stands now.
+    pub head: Option<NodeId>,
+    /// The first hundred problems, in the order in which they were met.
+    pub problems: Vec<Problem>,
+}
+
+impl Report {
+    pub(crate) fn new(path: PathBuf, session: SessionId) -> Self {
+        Self {
+            path,
+            session,
+            bytes: 0,
+            unchanged: false,
+            read: 0,
+            added: 0,
+            present: 0,
+            changed: 0,
+            repaired: 0,
+            lost: 0,
+            sealed: 0,
+            branches: 0,
+            head: None,
+            problems: Vec::new(),
+        }
+    }
+
+    /// Counts a problem and, among the first, keeps it.
+    pub(crate) fn problem(&mut self, line: u64, kind: ProblemKind, detail: &str) {
+        match kind {
+            ProblemKind::Malformed | ProblemKind::Torn | ProblemKind::TooLong | ProblemKind::NotAnEntry => {
+                self.lost += 1;
+            }
+            ProblemKind::Encoding
+            | ProblemKind::SecondHeader
+            | ProblemKind::DuplicateId
+            | ProblemKind::NoId
+            | ProblemKind::Orphan
+            | ProblemKind::Cycle
+            | ProblemKind::NoTime => self.repaired += 1,
+            ProblemKind::Changed => self.changed += 1,
+        }
+        if self.problems.len() < NAMED {
+            let detail = detail.chars().take(200).collect();
+            self.problems.push(Problem { line, kind, detail });
+        }
+    }
+}
+
+/// Something in a file that is not as it should be.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Problem {
+    /// The line, from 1.
+    pub line: u64,
+    /// What to branch on.
+    pub kind: ProblemKind,
+    /// More about it, at most 200 characters; may hold any character of the file.
+    pub detail: String,
+}
+
+/// What is not as it should be.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub enum ProblemKind {
+    /// Lost: a line that is no JSON.
+    Malformed,
+    /// Lost for now: the last line has no end yet.
+    Torn,
+    /// Lost: a line beyond the limit.
+    TooLong,
+    /// Lost: JSON, but not an object.
+    NotAnEntry,
+    /// Repaired: bytes that are no UTF-8 became U+FFFD.
+    Encoding,
+    /// Repaired: another header in the middle, kept as an entry that nothing follows.
+    SecondHeader,
+    /// Repaired: the id of an earlier entry; both are kept, later entries follow the last one.
+    DuplicateId,
+    /// Repaired: an entry without an id, kept, which nothing can follow.
+    NoId,
+    /// Repaired: the entry before it is not in the file; it begins a branch of its own.
+    Orphan,
+    /// Repaired: entries that follow each other in a circle, which is cut here.
+    Cycle,
+    /// Repaired: no time that can be read; the session's time stands for it.
+    NoTime,
+    /// The store has an entry of this id with another content, and keeps that.
+    Changed,
+}
+
+impl ProblemKind {
+    /// In words, for people.
+    pub fn words(self) -> &'static str {
+        match self {
+            Self::Malformed => "no JSON, left out",
+            Self::Torn => "the last line has no end yet, left out for now",
+            Self::TooLong => "longer than the limit, left out",
+            Self::NotAnEntry => "no entry, left out",
+            Self::Encoding => "not UTF-8, mended",
+            Self::SecondHeader => "a second header, kept aside",
+            Self::DuplicateId => "an id that was there before; both entries are kept",
+            Self::NoId => "an entry without an id, kept",
+            Self::Orphan => "what it follows is not in the file; it begins a branch",
+            Self::Cycle => "follows itself in a circle, which is cut here",
+            Self::NoTime => "no time, the session's stands for it",
+            Self::Changed => "the store has this entry with another content and keeps that",
+        }
+    }
+}
+
+/// How far an import is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Progress {
+    /// Bytes that were read and stored.
+    pub bytes: u64,
+    /// Bytes of the file when it was opened.
+    pub total: u64,
+    /// Entries that were read.
+    pub entries: u64,
+}

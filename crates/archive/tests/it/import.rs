@@ -1,0 +1,192 @@
+//! What an import leaves in the store.
+
+use quipu_archive::{ProblemKind, pi};
+use quipu_protocol::{Compaction, Entry, Message};
+use quipu_transcript::{context, message_of};
+use serde_json::json;
+
+use crate::support::{FIXTURES, SECRET, archive, block_on, entry, fixture, header, lines, user};
+
+#[test]
+fn importing_again_adds_nothing() {
+    let archive = archive();
+    for name in FIXTURES {
+        let text = fixture(name);
+        let first = archive.import_text("a.jsonl", &text);
+        let entries = text.lines().count() as u64 - 1;
+        assert_eq!((first.added, first.lost, first.repaired), (entries, 0, 0), "{name}");
+        let before = archive.all();
+        assert!(archive.import_text("a.jsonl", &text).unchanged);
+        let again = archive.import_text("another name.jsonl", &text);
+        assert_eq!((again.added, again.present, again.changed), (0, entries, 0), "{name}");
+        assert_eq!(archive.all(), before);
+    }
+    assert_eq!(archive.rows().len(), FIXTURES.len());
+}
+
+#[test]
+fn a_grown_file_adds_what_is_new() {
+    let (grown, whole) = (archive(), archive());
+    let text = fixture(FIXTURES[0]);
+    let ends: Vec<usize> = text.match_indices('\n').map(|(at, _)| at + 1).collect();
+    let mut added = 0;
+    for count in [1, 2, 400, 700, ends.len()] {
+        let report = grown.import_text("a.jsonl", &text[..ends[count - 1]]);
+        assert_eq!(report.present, added);
+        added += report.added;
+        assert_eq!(added, count as u64 - 1);
+    }
+    whole.import_text("a.jsonl", &text);
+    assert_eq!(grown.all(), whole.all());
+}
+
+#[test]
+fn the_order_of_imports_does_not_matter() {
+    let base = [header("s"), user("a", None, "1"), user("b", Some("a"), "2")];
+    let one = lines(&[&base[..], &[user("c", Some("b"), "3"), user("d", Some("c"), "4")]].concat());
+    let two = lines(&[&base[..], &[user("e", Some("a"), "5")]].concat());
+    let base = lines(&base);
+    let all = [[&one, &two, &base], [&two, &base, &one], [&base, &one, &two]].map(|order| {
+        let archive = archive();
+        for (at, text) in order.iter().enumerate() {
+            archive.import_text(&format!("{at}.jsonl"), text);
+        }
+        archive.all()
+    });
+    assert_eq!(all[0], all[1]);
+    assert_eq!(all[0], all[2]);
+    assert_eq!(all[0].0.len(), 3, "the session and two ends");
+}
+
+#[test]
+fn a_session_at_a_glance() {
+    let archive = archive();
+    let report = archive.import_text("a.jsonl", fixture(FIXTURES[3]));
+    let row = archive.row("01a1f82f-0e12-725c-b6a2-648c8cfe0ab4");
+    assert_eq!(
+        (row.agent.as_str(), row.cwd.as_str(), row.title.as_str()),
+        ("pi", "/home/user/proj", "hello there")
+    );
+    assert_eq!(row.parent.unwrap().as_str(), "01a1f82f-08c0-725c-b6a2-648bcb2a6533");
+    assert_eq!(row.head, report.head);
+    assert_eq!((row.entries, row.created), (6, 1_795_165_195_794));
+    // The source's ids and times.
+    let nodes = block_on(archive.store.nodes(&[row.head.unwrap()])).unwrap();
+    let record = &nodes[0].as_ref().unwrap().record;
+    assert_eq!(record.external_id.as_deref(), Some("0dd538b8"));
+    assert_eq!(record.timestamp, 1_795_165_195_792);
+}
+
+#[test]
+fn the_context_of_a_real_session() {
+    let archive = archive();
+    let report = archive.import_text("a.jsonl", fixture(FIXTURES[0]));
+    let lineage = archive.lineage(report.session.as_str());
+    assert_eq!(lineage.len(), 1_003);
+    let mut counts = [0; 5];
+    for at in context(&lineage) {
+        let Some(message) = message_of(&lineage[at].1) else { continue };
+        counts[match &*message {
+            Message::CompactionSummary(_) => 0,
+            Message::User(_) => 1,
+            Message::Assistant(_) => 2,
+            Message::ToolResult(_) => 3,
+            Message::BashExecution(_) => 4,
+            other => panic!("{other:?}"),
+        }] += 1;
+    }
+    assert_eq!(counts, [1, 31, 219, 192, 3]);
+}
+
+#[test]
+fn a_compaction_names_the_node_that_it_keeps() {
+    let archive = archive();
+    let compaction = json!({
+        "type": "compaction", "summary": "before", "firstKeptEntryId": "b", "tokensBefore": 12_345,
+        "details": { "readFiles": ["x"] }, "fromHook": true, "more": 1,
+    });
+    let entries = [user("a", None, "1"), user("b", Some("a"), "2"), entry("k", Some("b"), &compaction)];
+    archive.import_text("a.jsonl", lines(&[&[header("s")], &entries[..]].concat()));
+    let lineage = archive.lineage("s");
+    let Entry::Compaction(Compaction { summary, first_kept, tokens_before, from_hook, .. }) = &lineage[3].1
+    else {
+        panic!("{:?}", lineage[3]);
+    };
+    assert_eq!((summary.as_str(), *tokens_before, *from_hook), ("before", 12_345, Some(true)));
+    assert_eq!(*first_kept, Some(lineage[2].0));
+    assert_eq!(context(&lineage), [3, 2]);
+}
+
+#[test]
+fn every_branch_has_a_ref() {
+    let archive = archive();
+    let text = lines(&[
+        header("s"),
+        user("a", None, "1"),
+        user("b", Some("a"), "2"),
+        user("c", Some("a"), "3"),
+        user("d", None, "4"),
+        user("e", Some("c"), "5"),
+    ]);
+    let report = archive.import_text("a.jsonl", text);
+    assert_eq!(report.branches, 3);
+    let (refs, nodes) = archive.all();
+    assert_eq!((refs.len(), nodes.len()), (4, 6));
+    let head = report.head.unwrap();
+    assert_eq!(archive.head("pi/s"), Some(head));
+    assert_eq!(archive.head(&format!("pi/s/{head}")), Some(head));
+}
+
+#[test]
+fn secrets_are_sealed() {
+    let archive = archive();
+    let thinking = json!({
+        "role": "assistant", "api": "x", "provider": "y", "model": "z", "stopReason": "stop", "timestamp": 1,
+        "content": [
+            { "type": "thinking", "thinking": format!("it is {SECRET}"), "thinkingSignature": "signed" },
+            { "type": "thinking", "thinking": "or not", "thinkingSignature": "signed too" },
+        ],
+        "usage": {},
+    });
+    let entries = [
+        header("s"),
+        user("a", None, &format!("password: {SECRET}")),
+        entry("b", Some("a"), &json!({ "type": "message", "message": thinking })),
+        entry("c", Some("b"), &json!({ "type": "label", "targetId": "a", "label": SECRET })),
+        user("d", Some("c"), "nothing"),
+    ];
+    let report = archive.import_text("a.jsonl", lines(&entries));
+    assert_eq!((report.added, report.sealed), (4, 3));
+    assert!(!archive.export("s").contains(SECRET));
+    let Entry::Message(Message::Assistant(answer)) = &archive.lineage("s")[2].1 else { panic!() };
+    let text = serde_json::to_string(&answer.content).unwrap();
+    // No model would take a signature of other words.
+    assert!(!text.contains("\"signed\"") && text.contains("\"signed too\""), "{text}");
+}
+
+#[test]
+fn a_dry_run_writes_nothing() {
+    let archive = archive();
+    let path = archive.file("a.jsonl", fixture(FIXTURES[1]));
+    let report = block_on(async {
+        let options = pi::ImportOptions { dry_run: true, progress: &|_| {} };
+        let imports = pi::Imports::default();
+        pi::import(&archive.store, &archive.sealer, &path, &imports, &options).await.unwrap()
+    });
+    assert_eq!((report.added, report.head), (10, None));
+    assert_eq!(archive.all(), (Vec::new(), Vec::new()));
+}
+
+#[test]
+fn a_session_that_was_rewritten_is_the_same_session() {
+    let archive = archive();
+    let text = lines(&[header("s"), user("a", None, "1"), user("b", Some("a"), "2")]);
+    archive.import_text("a.jsonl", &text);
+    let head = archive.head("pi/s");
+    // Shorter than before, as after a crash of another program.
+    let report = archive.import_text("a.jsonl", lines(&[header("s"), user("a", None, "1")]));
+    assert_eq!((report.added, report.present), (0, 1));
+    assert_eq!(report.problems, []);
+    assert_eq!(archive.head("pi/s"), head);
+    assert!(!report.problems.iter().any(|problem| problem.kind == ProblemKind::Changed));
+}

@@ -1,0 +1,17 @@
+//! Session files of other agents, read into a store and written from it.
+
+#[path = "../../../testkit/tests/shared/fuzz.rs"]
+#[cfg(test)]
+mod driver;
+#[cfg(test)]
+mod export;
+#[cfg(test)]
+mod fuzz;
+#[cfg(test)]
+mod hostile;
+#[cfg(test)]
+mod import;
+#[cfg(test)]
+mod support;
+#[cfg(test)]
+mod trees;
