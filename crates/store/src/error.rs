@@ -1,6 +1,6 @@
 //! What can go wrong with a store. Closed: callers branch on the variant, never on the text.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use quipu_protocol::NodeId;
@@ -71,6 +71,20 @@ pub enum StoreError {
         path: PathBuf,
         /// What is wrong.
         what: String,
+    },
+    /// The file, its log or its shared memory was removed or replaced while the store was open. Nothing is written
+    /// until it is back, or until the store is opened again.
+    #[error(
+        "{} was removed or replaced while the store {} was in use; {}",
+        lost.display(), path.display(), after_loss(path, lost, *saved)
+    )]
+    Replaced {
+        /// The file of the store.
+        path: PathBuf,
+        /// What was removed or replaced: `path`, or the log (`-wal`) or shared memory (`-shm`) beside it.
+        lost: PathBuf,
+        /// Whether everything that was acknowledged before is in the file, or in the log where that is in place.
+        saved: bool,
     },
     /// The file was written by a newer Quipu.
     #[error(
@@ -144,4 +158,17 @@ pub enum StoreError {
 
 fn at(found: &Option<NodeId>) -> String {
     found.as_ref().map_or_else(|| "nothing".to_owned(), NodeId::short)
+}
+
+fn after_loss(path: &Path, lost: &Path, saved: bool) -> &'static str {
+    match (path == lost, saved) {
+        (true, _) => "put it back, or end every program that uses it and open the one that is there now",
+        (false, true) => {
+            "all steps acknowledged before are safe in the store's file; end every program that uses it and open it again"
+        }
+        (false, false) => {
+            "put it back if you can, since the last acknowledged steps may be nowhere else; \
+             then end every program that uses the store and open it again"
+        }
+    }
 }

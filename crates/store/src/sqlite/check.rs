@@ -229,6 +229,7 @@ fn check_open(connection: &Connection, report: &mut Report) -> Outcome<()> {
     for (table, what) in [("quipu_step", "an open step"), ("quipu_inbox", "a waiting input")] {
         let mut statement = connection.prepare(&format!(
             "SELECT t.session, count(*) FROM {table} t WHERE NOT EXISTS (SELECT 1 FROM quipu_x_session s WHERE s.id = t.session) \
+             AND NOT EXISTS (SELECT 1 FROM refs r WHERE r.name = 'quipu/' || t.session) \
              GROUP BY t.session ORDER BY t.session"
         ))?;
         let mut found = statement.query([])?;
@@ -252,9 +253,11 @@ fn check_derived(connection: &Connection, report: &mut Report) -> Outcome<()> {
          WHERE n.id IS NULL OR n.id <> lower(hex(x.id)) \
          OR coalesce(lower(hex(p.id)), '') <> coalesce(n.parent_id, '') OR x.depth <> coalesce(p.depth + 1, 0)",
     )?;
+    // Another process may be writing: what is newer than the cursor is not lost.
     let lost = count(
         connection,
         "SELECT count(*) FROM nodes n WHERE length(n.id) = 64 AND n.id NOT GLOB '*[^0-9a-f]*' \
+         AND n.rowid <= (SELECT seq FROM quipu_x_cursor) \
          AND NOT EXISTS (SELECT 1 FROM quipu_x_node x WHERE x.seq = n.rowid) \
          AND NOT EXISTS (SELECT 1 FROM quipu_x_wait w WHERE w.seq = n.rowid)",
     )?;

@@ -118,6 +118,9 @@ pub(super) fn encode(
 
 /// Writes the rows.
 pub(super) fn insert(connection: &Connection, rows: &[Encoded]) -> Outcome<()> {
+    if rows.is_empty() {
+        return Ok(());
+    }
     let mut statement = connection.prepare_cached(
         // Kept as a difference meanwhile, by others in this transaction or by another process: a piece of larger
         // bytes must stand for itself.

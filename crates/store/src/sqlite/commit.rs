@@ -62,30 +62,60 @@ pub(super) fn check_limits(commit: &Commit) -> Result<(), StoreError> {
     Ok(())
 }
 
-/// Applies a commit: objects before the refs that stand at them.
-pub(super) fn apply(
-    connection: &Connection,
-    commit: &Commit,
-    chunks: &[Encoded],
-    writer: &str,
-) -> Outcome<()> {
+/// A move of a ref, as the log of refs keeps it.
+pub(super) struct Moved {
+    name: RefName,
+    old: Option<NodeId>,
+    new: Option<NodeId>,
+    /// Milliseconds since the epoch.
+    at: i64,
+    why: String,
+    /// Whether the log can tell of it a few commits later: the new node leads back to the old one, or the ref is one
+    /// that anybody may overwrite.
+    pub(super) can_wait: bool,
+}
+
+/// Writes moves to the log of refs.
+pub(super) fn log_moves(connection: &Connection, moves: &[Moved], writer: &str) -> Outcome<()> {
+    let mut statement = connection.prepare_cached(
+        "INSERT INTO quipu_reflog (ref, old, new, at, writer, why) VALUES (?1, ?2, ?3, ?4, ?5, ?6)",
+    )?;
+    for moved in moves {
+        statement.execute(params![
+            moved.name.as_str(),
+            moved.old.map(|id| id.0),
+            moved.new.map(|id| id.0),
+            moved.at,
+            writer,
+            moved.why
+        ])?;
+    }
+    Ok(())
+}
+
+/// Applies a commit: objects before the refs that stand at them. The moves of refs are for [`log_moves`].
+pub(super) fn apply(connection: &Connection, commit: &Commit, chunks: &[Encoded]) -> Outcome<Vec<Moved>> {
     insert_blobs(connection, &commit.blobs)?;
     chunks::insert(connection, chunks)?;
     insert_nodes(connection, &commit.nodes, &commit.blobs)?;
     for action in &commit.actions {
         log(connection, action)?;
     }
+    let mut moves = Vec::with_capacity(commit.moves.len());
     for moved in &commit.moves {
-        move_ref(connection, moved, writer)?;
+        moves.push(move_ref(connection, moved, &commit.nodes)?);
     }
     // After the refs: who lost a race is told so, and not that an input is gone which the winner took.
     for op in &commit.ops {
         operate(connection, op)?;
     }
-    Ok(())
+    Ok(moves)
 }
 
 fn insert_blobs(connection: &Connection, blobs: &[Blob]) -> Outcome<()> {
+    if blobs.is_empty() {
+        return Ok(());
+    }
     let mut statement =
         connection.prepare_cached("INSERT OR IGNORE INTO blobs (hash, type, content) VALUES (?1, ?2, ?3)")?;
     for blob in blobs {
@@ -244,7 +274,8 @@ pub(super) fn read_state(text: &str) -> Option<StepState> {
     })
 }
 
-fn move_ref(connection: &Connection, moved: &RefMove, writer: &str) -> Outcome<()> {
+/// `new` are the nodes that came with the move.
+fn move_ref(connection: &Connection, moved: &RefMove, new: &[Node]) -> Outcome<Moved> {
     let name = moved.name.as_str();
     if let Some(fence) = moved.fence {
         let holder = holder(connection, &moved.name)?;
@@ -268,8 +299,9 @@ fn move_ref(connection: &Connection, moved: &RefMove, writer: &str) -> Outcome<(
     }
     match &moved.to {
         Some(to) => {
+            let is_new = new.iter().any(|node| node.id == *to);
             let to = to.to_string();
-            if !connection.prepare_cached("SELECT 1 FROM nodes WHERE id = ?1")?.exists([&to])? {
+            if !is_new && !connection.prepare_cached("SELECT 1 FROM nodes WHERE id = ?1")?.exists([&to])? {
                 return Err(Failure::Missing(format!("node {}, where ref `{name}` should go,", &to[..12])));
             }
             connection
@@ -283,19 +315,18 @@ fn move_ref(connection: &Connection, moved: &RefMove, writer: &str) -> Outcome<(
             connection.prepare_cached("DELETE FROM refs WHERE name = ?1")?.execute([name])?;
         }
     }
-    connection
-        .prepare_cached(
-            "INSERT INTO quipu_reflog (ref, old, new, at, writer, why) VALUES (?1, ?2, ?3, ?4, ?5, ?6)",
-        )?
-        .execute(params![
-            name,
-            found.map(|id| id.0),
-            moved.to.map(|id| id.0),
-            rows::now(),
-            writer,
-            moved.why
-        ])?;
-    Ok(())
+    // Down from the new node to where the ref stood; parents come before children.
+    let below =
+        |to| new.iter().rev().fold(to, |at, node| if at == Some(node.id) { node.record.parent } else { at });
+    let appended = moved.to != found && below(moved.to) == found && found.is_some();
+    Ok(Moved {
+        name: moved.name.clone(),
+        old: found,
+        new: moved.to,
+        at: rows::now(),
+        why: moved.why.clone(),
+        can_wait: appended || (moved.expect == Expect::Any && moved.to.is_some()),
+    })
 }
 
 struct Holder {

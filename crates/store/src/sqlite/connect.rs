@@ -43,6 +43,8 @@ pub(super) fn read_write(path: &Path, patience: &Patience) -> Outcome<Connection
 pub(super) fn reader(path: &Path, patience: &Patience) -> Outcome<Connection> {
     let connection = read_write(path, patience)?;
     connection.pragma_update(None, "query_only", true)?;
+    // The last to close copies the log and removes it; that is for the writer, who knows whether it may.
+    connection.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, true)?;
     Ok(connection)
 }
 

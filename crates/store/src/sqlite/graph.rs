@@ -16,17 +16,58 @@ pub(super) fn lineage(connection: &Connection, from: &NodeId, until: Until) -> O
     if until == Until::Count(0) {
         return Ok(Vec::new());
     }
-    let mut nodes = match indexed_lineage(connection, from, until)? {
-        Some(nodes) => nodes,
-        None => plain_lineage(connection, from, until)?,
-    };
+    let mut nodes: Vec<Node> = Vec::new();
+    let mut seen = HashSet::new();
+    let mut next = Some(*from);
+    // The newest nodes may not be indexed yet; from the first that is, the index leads on.
+    let mut by_index = true;
+    while let Some(id) = next.filter(|id| seen.insert(*id)) {
+        let rest = match until {
+            Until::Count(most) => Until::Count(most - nodes.len()),
+            Until::Root | Until::Node(_) | Until::Checkpoint => until,
+        };
+        if by_index && let Some(start) = position(connection, &id)? {
+            if let Some(found) = indexed_lineage(connection, (id, start), from, rest)? {
+                nodes.extend(found);
+                nodes.reverse();
+                return Ok(nodes);
+            }
+            by_index = false;
+        }
+        let Some(node) = rows::find_node(connection, &id)? else {
+            if nodes.is_empty() {
+                return Err(Failure::Missing(format!("node {}", id.short())));
+            }
+            break;
+        };
+        next = node.record.parent;
+        let stops = match rest {
+            Until::Root => false,
+            Until::Node(end) => id == end,
+            Until::Count(most) => most == 1,
+            Until::Checkpoint => node.record.role == "compactionSummary",
+        };
+        nodes.push(node);
+        if stops {
+            nodes.reverse();
+            return Ok(nodes);
+        }
+    }
+    if let Until::Node(end) = until {
+        return Err(not_an_ancestor(&end, from));
+    }
     nodes.reverse();
     Ok(nodes)
 }
 
-/// Newest first; `None` when the index does not hold these nodes.
-fn indexed_lineage(connection: &Connection, from: &NodeId, until: Until) -> Outcome<Option<Vec<Node>>> {
-    let Some(start) = position(connection, from)? else { return Ok(None) };
+/// From an indexed node on, newest first; `None` when the index does not hold these nodes. `asked` is the node of
+/// the whole walk, for errors.
+fn indexed_lineage(
+    connection: &Connection,
+    (from, start): (NodeId, Position),
+    asked: &NodeId,
+    until: Until,
+) -> Outcome<Option<Vec<Node>>> {
     let (mut count, mut stop, mut stop_kind) = (i64::MAX, -1, -1);
     match until {
         Until::Root => {}
@@ -35,7 +76,7 @@ fn indexed_lineage(connection: &Connection, from: &NodeId, until: Until) -> Outc
         Until::Node(id) => {
             let Some(end) = position(connection, &id)? else { return Ok(None) };
             if ancestor_at(connection, start, end.depth)?.is_none_or(|found| found.seq != end.seq) {
-                return Err(not_an_ancestor(&id, from));
+                return Err(not_an_ancestor(&id, asked));
             }
             stop = end.seq;
         }
@@ -64,36 +105,7 @@ fn indexed_lineage(connection: &Connection, from: &NodeId, until: Until) -> Outc
         }
         nodes.push(node);
     }
-    Ok(nodes.first().is_some_and(|node| node.id == *from).then_some(nodes))
-}
-
-fn plain_lineage(connection: &Connection, from: &NodeId, until: Until) -> Outcome<Vec<Node>> {
-    let mut nodes: Vec<Node> = Vec::new();
-    let mut seen = HashSet::new();
-    let mut next = Some(*from);
-    while let Some(id) = next.filter(|id| seen.insert(*id)) {
-        let Some(node) = rows::find_node(connection, &id)? else {
-            if nodes.is_empty() {
-                return Err(Failure::Missing(format!("node {}", id.short())));
-            }
-            break;
-        };
-        next = node.record.parent;
-        let stops = match until {
-            Until::Root => false,
-            Until::Node(end) => id == end,
-            Until::Count(most) => nodes.len() + 1 >= most,
-            Until::Checkpoint => node.record.role == "compactionSummary",
-        };
-        nodes.push(node);
-        if stops {
-            return Ok(nodes);
-        }
-    }
-    match until {
-        Until::Node(end) => Err(not_an_ancestor(&end, from)),
-        Until::Root | Until::Count(_) | Until::Checkpoint => Ok(nodes),
-    }
+    Ok(nodes.first().is_some_and(|node| node.id == from).then_some(nodes))
 }
 
 fn not_an_ancestor(id: &NodeId, of: &NodeId) -> Failure {

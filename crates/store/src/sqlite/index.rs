@@ -1,8 +1,8 @@
 //! Derived tables: where each node stands, and sessions at a glance.
 //!
 //! Every row is a function of the graph alone. Rows of `nodes` are taken in the order of their row numbers, from
-//! a cursor; a node whose parent is not yet known waits for it. Our commits index themselves in their own
-//! transaction, rows of other programs with the next commit or the next read that needs them.
+//! a cursor; a node whose parent is not yet known waits for it. Rows are taken in groups: by a commit when enough
+//! have gathered, in quiet moments, and for a read that needs them.
 
 use std::collections::HashMap;
 
@@ -14,6 +14,8 @@ use rusqlite::{CachedStatement, Connection, OptionalExtension as _, params};
 use super::failure::Outcome;
 use super::rows;
 
+/// What sessions can cost at most, in billionths of a US dollar.
+const COST: i64 = 1_000_000_000_000_000_000;
 /// Characters of a title at most.
 const TITLE: usize = 200;
 
@@ -42,16 +44,22 @@ pub(super) struct Position {
     pub(super) session: Option<i64>,
 }
 
+/// How many rows after the cursor there can be.
+pub(super) fn lag(connection: &Connection) -> Outcome<usize> {
+    let mut statement = connection.prepare_cached(
+        "SELECT coalesce((SELECT max(rowid) FROM nodes), 0) - coalesce((SELECT seq FROM quipu_x_cursor), -1)",
+    )?;
+    let lag: i64 = statement.query_row([], |row| rows::integer(row, 0))?;
+    Ok(usize::try_from(lag).unwrap_or(0))
+}
+
 /// Whether there are nodes that are not indexed.
 pub(super) fn is_behind(connection: &Connection) -> Outcome<bool> {
-    let mut statement = connection.prepare_cached(
-        "SELECT coalesce((SELECT max(rowid) FROM nodes), 0) > (SELECT seq FROM quipu_x_cursor)",
-    )?;
-    Ok(statement.query_row([], |row| row.get::<_, Option<bool>>(0))?.unwrap_or(true))
+    Ok(lag(connection)? > 0)
 }
 
 /// The row number of the last node that was taken.
-pub(super) fn cursor(connection: &Connection) -> Outcome<i64> {
+fn cursor(connection: &Connection) -> Outcome<i64> {
     Ok(connection.prepare_cached("SELECT seq FROM quipu_x_cursor")?.query_row([], |row| row.get(0))?)
 }
 
@@ -76,6 +84,7 @@ pub(super) fn advance(connection: &Connection, limit: usize) -> Outcome<bool> {
         }
     }
     drop(found);
+    indexer.finish()?;
     if last != from {
         connection.prepare_cached("UPDATE quipu_x_cursor SET seq = ?1")?.execute([last])?;
     }
@@ -97,9 +106,13 @@ pub(super) fn advance_or_renew(connection: &Connection, limit: usize) -> Outcome
 struct Indexer<'a> {
     connection: &'a Connection,
     put: CachedStatement<'a>,
-    touch: CachedStatement<'a>,
+    /// What became of sessions, by number: latest time, new entries, their cost.
+    touched: HashMap<i64, (i64, i64, i64)>,
     /// Whether any node waits for its parent.
     waiting: bool,
+    /// What was placed or looked up: the next node mostly stands below the one before.
+    placed: HashMap<NodeId, Position>,
+    looked_up: HashMap<i64, Position>,
 }
 
 impl<'a> Indexer<'a> {
@@ -113,13 +126,47 @@ impl<'a> Indexer<'a> {
                 "INSERT OR REPLACE INTO quipu_x_node (seq, id, parent, jump, depth, session, kind, cost) \
                  VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)",
             )?,
-            touch: connection.prepare_cached(
-                "UPDATE quipu_x_session SET updated = max(updated, ?2), entries = entries + 1, \
-                 cost = min(cost + ?3, 1000000000000000000) \
-                 WHERE num = ?1",
-            )?,
+            touched: HashMap::new(),
             waiting,
+            placed: HashMap::new(),
+            looked_up: HashMap::new(),
         })
+    }
+
+    /// Writes what became of sessions, once for each.
+    fn finish(self) -> Outcome<()> {
+        let mut touch = self.connection.prepare_cached(
+            "UPDATE quipu_x_session SET updated = max(updated, ?2), entries = entries + ?3, cost = min(cost + ?4, ?5) \
+             WHERE num = ?1",
+        )?;
+        for (num, (updated, entries, cost)) in self.touched {
+            touch.execute(params![num, updated, entries, cost, COST])?;
+        }
+        Ok(())
+    }
+
+    fn position(&self, id: &NodeId) -> Outcome<Option<Position>> {
+        match self.placed.get(id) {
+            Some(known) => Ok(Some(*known)),
+            None => position(self.connection, id),
+        }
+    }
+
+    fn at(&mut self, seq: i64) -> Outcome<Position> {
+        if let Some(known) = self.looked_up.get(&seq) {
+            return Ok(*known);
+        }
+        let found = at(self.connection, seq)?;
+        self.looked_up.insert(seq, found);
+        Ok(found)
+    }
+
+    /// The jump of a child: two jumps of equal length are joined to one, as carries are in skew-binary numbers.
+    fn jump_below(&mut self, parent: Position) -> Outcome<i64> {
+        let near = self.at(parent.jump)?;
+        let far = self.at(near.jump)?;
+        let joined = parent.depth - near.depth == near.depth - far.depth;
+        Ok(if joined { near.jump } else { parent.seq })
     }
 
     /// Adds a node, and those that waited for it. `broken` is a parent that is not a hash.
@@ -131,7 +178,7 @@ impl<'a> Indexer<'a> {
         while let Some((seq, node)) = ready.pop() {
             let parent = match &node.record.parent {
                 None => None,
-                Some(id) => match position(self.connection, id)? {
+                Some(id) => match self.position(id)? {
                     Some(parent) => Some(parent),
                     None => {
                         self.wait(seq, &id.to_string())?;
@@ -180,7 +227,7 @@ impl<'a> Indexer<'a> {
     fn place(&mut self, seq: i64, node: &Node, parent: Option<Position>) -> Outcome<()> {
         let (jump, depth) = match parent {
             None => (seq, 0),
-            Some(parent) => (jump_below(self.connection, parent)?, parent.depth + 1),
+            Some(parent) => (self.jump_below(parent)?, parent.depth + 1),
         };
         let inherited = parent.and_then(|parent| parent.session);
         let meaning = self.meaning(node, inherited)?;
@@ -204,8 +251,14 @@ impl<'a> Indexer<'a> {
         if meaning.cost > 0 && meaning.charged {
             super::spend::add(self.connection, node.record.timestamp, meaning.cost)?;
         }
+        let known = Position { seq, parent: parent.map_or(seq, |parent| parent.seq), jump, depth, session };
+        self.placed.insert(node.id, known);
+        self.looked_up.insert(seq, known);
         if let (Some(num), None) = (session, &meaning.start) {
-            self.touch.execute(params![num, node.record.timestamp, meaning.cost])?;
+            let (updated, entries, cost) = self.touched.entry(num).or_insert((i64::MIN, 0, 0));
+            *updated = node.record.timestamp.max(*updated);
+            *entries += 1;
+            *cost = cost.saturating_add(meaning.cost).min(COST);
             if let Some(title) = &meaning.title {
                 self.connection
                     .prepare_cached(
@@ -279,10 +332,12 @@ impl<'a> Indexer<'a> {
         self.read(node, Some(own), meaning)
     }
 
+    /// Of answers and summaries, only our own part: what they cost stands there.
     fn read(&self, node: &Node, own: Option<Blob>, mut meaning: Meaning) -> Outcome<Meaning> {
         let mut blobs = HashMap::new();
         for part in &node.record.parts {
-            if own.as_ref().is_none_or(|own| own.id != *part)
+            if !matches!(meaning.kind, kind::ASSISTANT | kind::CHECKPOINT)
+                && own.as_ref().is_none_or(|own| own.id != *part)
                 && let Some(blob) = rows::find_blob(self.connection, part)?
             {
                 blobs.insert(*part, blob);
@@ -372,14 +427,6 @@ fn to_position(row: &rusqlite::Row<'_>) -> rusqlite::Result<Position> {
         depth: row.get(3)?,
         session: row.get(4)?,
     })
-}
-
-/// The jump of a child: two jumps of equal length are joined to one, as carries are in skew-binary numbers.
-fn jump_below(connection: &Connection, parent: Position) -> Outcome<i64> {
-    let near = at(connection, parent.jump)?;
-    let far = at(connection, near.jump)?;
-    let joined = parent.depth - near.depth == near.depth - far.depth;
-    Ok(if joined { near.jump } else { parent.seq })
 }
 
 fn title(text: &str) -> String {

@@ -17,6 +17,7 @@ mod rows;
 mod salvage;
 mod schema;
 mod spend;
+mod watch;
 mod writer;
 
 use std::ops::Range;
@@ -31,12 +32,13 @@ use tokio::sync::oneshot;
 
 pub use self::chunks::{Delta, delta};
 use self::chunks::{Encoded, Recent};
+use self::commit::Moved;
 use self::connect::Patience;
 use self::failure::{Failure, Outcome, Place};
 pub use self::mount::network_file_system;
 use self::readers::{Connect, Readers};
 pub use self::salvage::{Salvage, salvage};
-use self::writer::{Job, Writer};
+use self::writer::{Job, Left, Writer};
 use crate::{
     ActionQuery, Commit, Durability, Edge, Fence, Fut, Head, LoggedAction, Owner, Pending, RefName, Report,
     Resolved, Scope, SessionQuery, SessionRow, Spelling, Store, StoreError, Until, Upkeep,
@@ -74,7 +76,6 @@ pub struct SqliteStore {
     /// `None` when the file cannot be written.
     writer: Option<Writer>,
     place: Place,
-    name: Arc<str>,
 }
 
 impl std::fmt::Debug for SqliteStore {
@@ -97,7 +98,7 @@ impl SqliteStore {
         match open_for_writing(&place.path, &patience) {
             Ok(connection) => Self::start(connection, place, patience, options),
             Err(Failure::Sql(error)) if connect::cannot_open(&error) => {
-                Self::start_read_only(place, patience, options)
+                Self::start_read_only(place, patience)
             }
             Err(failure) => Err(place.error("open", failure)),
         }
@@ -113,9 +114,10 @@ impl SqliteStore {
         let connection = connect::in_memory()
             .and_then(|connection| schema::create(&connection).map(|()| connection))
             .map_err(|failure| place.error("make", failure))?;
-        let writer = Writer::start(connection, place.clone(), Patience::new(options.busy), true)
+        let name = options.writer.into();
+        let writer = Writer::start(connection, place.clone(), Patience::new(options.busy), true, name)
             .map_err(|error| file::system(&place.path, "start a thread for", &error))?;
-        Ok(Self { readers: None, writer: Some(writer), place, name: options.writer.into() })
+        Ok(Self { readers: None, writer: Some(writer), place })
     }
 
     /// The file, with its directory resolved; `:memory:` for none.
@@ -135,19 +137,25 @@ impl SqliteStore {
         options: &OpenOptions,
     ) -> Result<Self, StoreError> {
         let connect: Connect = {
-            let path = place.path.clone();
+            let place = place.clone();
             let patience = Patience::new(options.busy);
-            Arc::new(move || connect::reader(&path, &patience))
+            Arc::new(move || {
+                // Beside what is open of the old file, a new one would share its log.
+                if file::identity(&place.path) != place.identity {
+                    let (path, lost) = (place.path.clone(), place.path.clone());
+                    return Err(StoreError::Replaced { path, lost, saved: false }.into());
+                }
+                connect::reader(&place.path, &patience)
+            })
         };
-        let readers =
-            Readers::start(READERS, &connect, place.clone()).map_err(|error| place.error("open", error))?;
-        let writer = Writer::start(connection, place.clone(), patience, false)
-            .map_err(|error| file::system(&place.path, "start a thread for", &error))?;
+        let readers = Readers::new(READERS, connect, place.clone());
         let name = options.writer.as_str().into();
-        Ok(Self { readers: Some(readers), writer: Some(writer), place, name })
+        let writer = Writer::start(connection, place.clone(), patience, false, name)
+            .map_err(|error| file::system(&place.path, "start a thread for", &error))?;
+        Ok(Self { readers: Some(readers), writer: Some(writer), place })
     }
 
-    fn start_read_only(place: Place, patience: Patience, options: &OpenOptions) -> Result<Self, StoreError> {
+    fn start_read_only(place: Place, patience: Patience) -> Result<Self, StoreError> {
         if file::size(&place.path) == 0 {
             return Err(StoreError::ReadOnly { path: place.path });
         }
@@ -155,16 +163,17 @@ impl SqliteStore {
             let path = place.path.clone();
             Arc::new(move || {
                 let connection = connect::read_only(&path, &patience)?;
-                if schema::complete_in_memory(&connection, &path)? {
-                    while index::advance(&connection, INDEX_BATCH)? {}
-                }
+                schema::complete_in_memory(&connection, &path)?;
                 Ok(connection)
             })
         };
+        let first = connect().map_err(|error| place.error("open", error))?;
         // One: what is completed in memory is a connection's own.
-        let readers =
-            Readers::start(1, &connect, place.clone()).map_err(|error| place.error("open", error))?;
-        Ok(Self { readers: Some(readers), writer: None, place, name: options.writer.as_str().into() })
+        let readers = Readers::new(1, connect, place.clone());
+        readers
+            .spawn(Some(first))
+            .map_err(|error| file::system(&place.path, "start a thread for", &error))?;
+        Ok(Self { readers: Some(readers), writer: None, place })
     }
 
     fn writer(&self) -> Result<&Writer, StoreError> {
@@ -196,24 +205,23 @@ impl SqliteStore {
         match attempt.await? {
             Ok(found) => Ok(found),
             Err(work) => {
-                self.catch_up().await?;
+                match self.catch_up().await {
+                    // What is indexed is better than nothing while somebody else writes.
+                    Ok(()) | Err(StoreError::Busy { .. }) => {}
+                    Err(error) => return Err(error),
+                }
                 self.read(work).await
             }
         }
     }
 
-    /// Indexes what other programs wrote since the last time.
+    /// Indexes what other programs wrote since the last time, and what our commits left.
     async fn catch_up(&self) -> Result<(), StoreError> {
-        let Some(writer) = &self.writer else { return Ok(()) };
-        while self.read(index::is_behind).await? {
-            let before = self.read(index::cursor).await?;
-            let (done, result) = Work::new(Durability::Process, self.place.clone(), |_| Ok(()));
-            writer.submit(done).await?;
-            result.await.map_err(|_| self.closed())??;
-            if self.read(index::cursor).await? == before {
-                break;
-            }
+        if self.writer.is_none() {
+            return self.read(schema::index_in_memory).await;
         }
+        let step = |connection: &Connection| index::advance_or_renew(connection, INDEX_BATCH);
+        while self.work(Durability::Process, step).await? {}
         Ok(())
     }
 
@@ -244,26 +252,7 @@ fn open_for_writing(path: &Path, patience: &Patience) -> Outcome<Connection> {
     }
     schema::bring_up_to_date(&connection, path, patience)?;
     connect::write_ahead(&connection, patience)?;
-    loop {
-        let behind = index::is_behind(&connection)?;
-        if !behind {
-            return Ok(connection);
-        }
-        connection.execute_batch("BEGIN IMMEDIATE")?;
-        let more = index::advance_or_renew(&connection, INDEX_BATCH);
-        match more {
-            Ok(more) => {
-                connection.execute_batch("COMMIT")?;
-                if !more {
-                    return Ok(connection);
-                }
-            }
-            Err(error) => {
-                connection.execute_batch("ROLLBACK").ok();
-                return Err(error);
-            }
-        }
-    }
+    Ok(connection)
 }
 
 fn read_only_failure() -> Failure {
@@ -319,7 +308,7 @@ impl<T: Send, F: FnMut(&Connection) -> Outcome<T> + Send> Job for Work<T, F> {
 struct CommitJob {
     commit: Commit,
     chunks: Vec<Encoded>,
-    writer: Arc<str>,
+    moves: Vec<Moved>,
     answer: oneshot::Sender<Result<(), StoreError>>,
 }
 
@@ -334,7 +323,12 @@ impl Job for CommitJob {
     }
 
     fn run(&mut self, connection: &Connection) -> Outcome<()> {
-        commit::apply(connection, &self.commit, &self.chunks, &self.writer)
+        self.moves = commit::apply(connection, &self.commit, &self.chunks)?;
+        Ok(())
+    }
+
+    fn left(&mut self) -> Left {
+        Left { nodes: self.commit.nodes.len(), moves: std::mem::take(&mut self.moves) }
     }
 
     fn finish(self: Box<Self>, result: Result<(), StoreError>) {
@@ -348,7 +342,7 @@ impl Store for SqliteStore {
             let writer = self.writer()?;
             commit::check_limits(&batch)?;
             let (answer, result) = oneshot::channel();
-            let job = CommitJob { commit: batch, chunks: Vec::new(), writer: Arc::clone(&self.name), answer };
+            let job = CommitJob { commit: batch, chunks: Vec::new(), moves: Vec::new(), answer };
             writer.submit(Box::new(job)).await?;
             result.await.map_err(|_| self.closed())?
         })

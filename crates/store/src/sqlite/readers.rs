@@ -1,6 +1,8 @@
 //! The threads that read, each with a connection of its own.
 
-use std::sync::mpsc::{Sender, channel};
+use std::io;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 
@@ -17,12 +19,19 @@ const READS: usize = 64;
 
 type Read = Box<dyn FnOnce(&mut ReadConnection) + Send>;
 
-/// The handle to the readers' threads.
+/// The handle to the readers' threads. They are started, and their connections opened, when there is something to
+/// read: many a process reads little.
 pub(super) struct Readers {
     reads: Option<Sender<(Read, OwnedSemaphorePermit)>>,
+    queue: Arc<Mutex<Receiver<(Read, OwnedSemaphorePermit)>>>,
     room: Arc<Semaphore>,
     place: Place,
-    threads: Vec<JoinHandle<()>>,
+    connect: Connect,
+    /// Threads at most.
+    most: usize,
+    /// Reads that are queued or under way.
+    open: Arc<AtomicUsize>,
+    threads: Mutex<Vec<JoinHandle<()>>>,
 }
 
 /// How a reader makes its connection, now and after an error of the disk.
@@ -34,26 +43,39 @@ struct ReadConnection {
 }
 
 impl Readers {
-    pub(super) fn start(count: usize, connect: &Connect, place: Place) -> Outcome<Self> {
-        let (reads, queue) = channel::<(Read, OwnedSemaphorePermit)>();
-        let queue = Arc::new(Mutex::new(queue));
-        let mut threads = Vec::new();
-        for _ in 0..count {
-            let mut own = ReadConnection { connection: Some(connect()?), connect: Arc::clone(connect) };
-            let queue = Arc::clone(&queue);
-            let serve = move || {
-                loop {
-                    // One thread waits here at a time, the other for the lock.
-                    let next = queue.lock().unwrap_or_else(PoisonError::into_inner).recv();
-                    let Ok((read, permit)) = next else { return };
-                    read(&mut own);
-                    drop(permit);
-                }
-            };
-            let thread = std::thread::Builder::new().name("quipu-store-reader".to_owned()).spawn(serve);
-            threads.push(thread.map_err(|error| file::system(&place.path, "start a thread for", &error))?);
+    pub(super) fn new(most: usize, connect: Connect, place: Place) -> Self {
+        let (reads, queue) = channel();
+        Self {
+            reads: Some(reads),
+            queue: Arc::new(Mutex::new(queue)),
+            room: Arc::new(Semaphore::new(READS)),
+            place,
+            connect,
+            most,
+            open: Arc::default(),
+            threads: Mutex::default(),
         }
-        Ok(Self { reads: Some(reads), room: Arc::new(Semaphore::new(READS)), place, threads })
+    }
+
+    /// Starts one more thread, if there may be one more.
+    pub(super) fn spawn(&self, connection: Option<Connection>) -> io::Result<()> {
+        let mut threads = self.threads.lock().unwrap_or_else(PoisonError::into_inner);
+        if threads.len() == self.most {
+            return Ok(());
+        }
+        let mut own = ReadConnection { connection, connect: Arc::clone(&self.connect) };
+        let queue = Arc::clone(&self.queue);
+        let serve = move || {
+            loop {
+                // One thread waits here at a time, the others for the lock.
+                let next = queue.lock().unwrap_or_else(PoisonError::into_inner).recv();
+                let Ok((read, permit)) = next else { return };
+                read(&mut own);
+                drop(permit);
+            }
+        };
+        threads.push(std::thread::Builder::new().name("quipu-store-reader".to_owned()).spawn(serve)?);
+        Ok(())
     }
 
     /// Runs a read on one of the threads. Nobody waiting any more before it begins: it does not run.
@@ -64,6 +86,17 @@ impl Readers {
         let permit = Arc::clone(&self.room).acquire_owned().await.map_err(|_| stopped(&self.place))?;
         let (answer, result) = oneshot::channel();
         let place = self.place.clone();
+        let open = Counted::new(&self.open);
+        // One thread for each read, up to the most: a long one must not hold up a short one.
+        if open.before < self.most {
+            let threads = self.threads.lock().unwrap_or_else(PoisonError::into_inner).len();
+            if open.before >= threads
+                && let Err(error) = self.spawn(None)
+                && threads == 0
+            {
+                return Err(file::system(&self.place.path, "start a thread for", &error));
+            }
+        }
         let read: Read = Box::new(move |own| {
             if answer.is_closed() {
                 return;
@@ -73,6 +106,8 @@ impl Readers {
             if let Err(StoreError::Io { .. } | StoreError::Corrupt { .. }) = &result {
                 own.connection = None;
             }
+            // Before the answer: whoever gets it may ask again at once.
+            drop(open);
             answer.send(result).ok();
         });
         let sent = self.reads.as_ref().map(|reads| reads.send((read, permit)));
@@ -80,6 +115,24 @@ impl Readers {
             return Err(stopped(&self.place));
         }
         result.await.map_err(|_| stopped(&self.place))?
+    }
+}
+
+/// Counts a read for as long as it lives.
+struct Counted {
+    open: Arc<AtomicUsize>,
+    before: usize,
+}
+
+impl Counted {
+    fn new(open: &Arc<AtomicUsize>) -> Self {
+        Self { before: open.fetch_add(1, Ordering::Relaxed), open: Arc::clone(open) }
+    }
+}
+
+impl Drop for Counted {
+    fn drop(&mut self) {
+        self.open.fetch_sub(1, Ordering::Relaxed);
     }
 }
 
@@ -96,7 +149,8 @@ impl ReadConnection {
 impl Drop for Readers {
     fn drop(&mut self) {
         self.reads = None;
-        for thread in self.threads.drain(..) {
+        let threads = std::mem::take(&mut *self.threads.lock().unwrap_or_else(PoisonError::into_inner));
+        for thread in threads {
             join(Some(thread));
         }
     }

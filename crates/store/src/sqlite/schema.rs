@@ -154,8 +154,8 @@ pub(super) fn reset_derived(connection: &Connection) -> Outcome<()> {
 }
 
 /// For a file that cannot be written: what it lacks is made beside it, in the connection's own memory, so that
-/// every read works as elsewhere. Says whether derived tables must be filled.
-pub(super) fn complete_in_memory(connection: &Connection, path: &Path) -> Outcome<bool> {
+/// every read works as elsewhere.
+pub(super) fn complete_in_memory(connection: &Connection, path: &Path) -> Outcome<()> {
     match recognise(connection, path)? {
         State::Current { .. } => {}
         State::Empty => {
@@ -178,11 +178,17 @@ pub(super) fn complete_in_memory(connection: &Connection, path: &Path) -> Outcom
             temporary(connection, statement)?;
         }
     }
-    if has_derived(connection)? && !super::index::is_behind(connection)? {
-        return Ok(false);
+    if !has_derived(connection)? {
+        return temporary(connection, DERIVED);
     }
+    Ok(())
+}
+
+/// The same for nodes that are not indexed: all are indexed in memory, since what is in the file cannot be added to.
+pub(super) fn index_in_memory(connection: &Connection) -> Outcome<()> {
     temporary(connection, DERIVED)?;
-    Ok(true)
+    while super::index::advance(connection, super::INDEX_BATCH)? {}
+    Ok(())
 }
 
 fn temporary(connection: &Connection, statements: &str) -> Outcome<()> {

@@ -5,24 +5,33 @@
 //! the others with it. Work that was queued is finished, whether or not anybody still waits for it.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, TryRecvError, channel};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use rusqlite::Connection;
+use rusqlite::config::DbConfig;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot, watch};
 
 use super::chunks::Recent;
+use super::commit::{self, Moved};
 use super::connect::{self, Patience};
 use super::failure::{Failure, Outcome, Place};
+use super::watch::{Lost, Names, Watch};
 use super::{file, index};
 use crate::{Durability, StoreError};
 
 /// Pieces of work that may wait for the writer; more callers wait before they queue.
 const QUEUE: usize = 256;
-/// Nodes of other programs that one commit indexes; the rest is left for the next.
-const INDEX_STEP: usize = 4_000;
+/// New nodes that may wait to be indexed, and moves for the log of refs: each commit would change a page of every
+/// such table, a group changes hardly more. What waits is written in quiet moments, and by reads that need it.
+const LAG: usize = 32;
+/// Nodes that one commit indexes; the rest is left for the next, and for quiet moments.
+const INDEX_STEP: usize = 256;
+/// Nodes that are indexed at once while nothing else is to do.
+const INDEX_IDLE: usize = 2_000;
 /// The log is emptied and cut when it is larger.
 const LOG_LIMIT: u64 = 64 << 20;
 /// How often the size of the log is looked at.
@@ -44,8 +53,29 @@ pub(super) trait Job: Send {
     fn prepare(&mut self, connection: &Connection, recent: &mut Recent) -> Outcome<()>;
     /// The work.
     fn run(&mut self, connection: &Connection) -> Outcome<()>;
+    /// What the work that was done left to be written.
+    fn left(&mut self) -> Left {
+        Left::default()
+    }
     /// Told when the transaction is committed, or why there is nothing of it.
     fn finish(self: Box<Self>, result: Result<(), StoreError>);
+}
+
+/// What is written a few commits later: nothing that a crash could lose for good. Nodes are found again by their
+/// numbers, and what a move of a ref did shows in the graph.
+#[derive(Default)]
+pub(super) struct Left {
+    /// Nodes that are not indexed.
+    pub(super) nodes: usize,
+    /// For the log of refs.
+    pub(super) moves: Vec<Moved>,
+}
+
+impl Left {
+    fn join(&mut self, other: Self) {
+        self.nodes += other.nodes;
+        self.moves.extend(other.moves);
+    }
 }
 
 /// Work that wants the connection for itself, outside any transaction.
@@ -74,14 +104,19 @@ impl Writer {
         place: Place,
         patience: Patience,
         memory: bool,
+        name: Arc<str>,
     ) -> std::io::Result<Self> {
         let (tasks, queue) = channel();
         let changes = watch::Sender::new(0);
         let state = State {
             connection: Some(connection),
+            watch: Watch::new(&place.path, place.identity),
             place: place.clone(),
             patience,
             memory,
+            name,
+            left: Left::default(),
+            behind: false,
             synchronous: None,
             recent: Recent::default(),
             changes: changes.clone(),
@@ -161,9 +196,15 @@ pub(super) fn join(thread: Option<JoinHandle<()>>) {
 
 struct State {
     connection: Option<Connection>,
+    watch: Watch,
     place: Place,
     patience: Patience,
     memory: bool,
+    /// Who writes, for the log of refs.
+    name: Arc<str>,
+    left: Left,
+    /// Whether there are many nodes to index, such as those of another program.
+    behind: bool,
     synchronous: Option<Durability>,
     recent: Recent,
     changes: watch::Sender<u64>,
@@ -180,18 +221,27 @@ struct State {
 impl State {
     fn serve(mut self, queue: &Receiver<Task>) {
         self.seen = self.data_version();
+        // Knows the log by now, before anything is written to it.
+        self.names();
+        let lag = self.connection().map(|connection| index::lag(connection).unwrap_or(LAG));
+        self.left.nodes = lag.unwrap_or_default().min(LAG);
+        self.behind = self.left.nodes == LAG;
         let mut next = None;
         loop {
             let task = match next.take() {
                 Some(task) => task,
                 None => match self.wait(queue) {
                     Some(task) => task,
-                    None => return,
+                    None => {
+                        self.write_left();
+                        return self.disconnect();
+                    }
                 },
             };
             match task {
                 Task::Wake => {}
                 Task::Alone(work, permit) => {
+                    self.write_left();
                     let place = self.place.clone();
                     work(
                         self.connection()
@@ -239,7 +289,9 @@ impl State {
     fn sleep(&mut self, queue: &Receiver<Task>) -> Option<Task> {
         loop {
             let watched = self.changes.receiver_count() > 0 && !self.memory;
-            let timeout = if self.dirty && !self.memory {
+            let timeout = if self.behind {
+                Duration::ZERO
+            } else if self.dirty && !self.memory {
                 IDLE
             } else if watched {
                 WATCH
@@ -258,8 +310,11 @@ impl State {
                     self.announce();
                 }
             }
-            if self.dirty {
+            if self.behind {
+                self.write_left();
+            } else if self.dirty {
                 self.dirty = false;
+                self.write_left();
                 self.checkpoint("PRAGMA wal_checkpoint(PASSIVE)");
                 self.looked = Instant::now();
                 self.cut_if_large();
@@ -280,6 +335,10 @@ impl State {
 
     fn connection(&mut self) -> Outcome<&mut Connection> {
         if self.connection.is_none() {
+            // Beside our readers of the old file or log, this would mix them with the new.
+            if let Names::Lost(lost) = self.names() {
+                return Err(self.save(lost).into());
+            }
             self.synchronous = None;
             self.connection = Some(connect::read_write(&self.place.path, &self.patience)?);
         }
@@ -293,6 +352,9 @@ impl State {
                 Ok(()) => ready.push((job, permit)),
                 Err(error) => job.finish(Err(error)),
             }
+        }
+        if ready.is_empty() {
+            return;
         }
         let results = match self.attempt(ready.iter_mut().map(|(job, _)| job)) {
             Ok(results) => results,
@@ -331,39 +393,79 @@ impl State {
         jobs: impl Iterator<Item = &'a mut Box<dyn Job>>,
     ) -> Result<Vec<Result<(), StoreError>>, StoreError> {
         let jobs: Vec<_> = jobs.collect();
-        if jobs.is_empty() {
-            return Ok(Vec::new());
-        }
         let place = self.place.clone();
-        // Written to a file that has lost its name, steps would be gone with this process.
-        if !self.memory && file::identity(&place.path) != place.identity {
-            self.connection = None;
-            return Err(StoreError::Io {
-                path: place.path,
-                doing: "write to".to_owned(),
-                detail: "it was removed or replaced while it was in use, so open it again".to_owned(),
-            });
+        if let Names::Lost(lost) = self.names() {
+            return Err(self.save(lost));
         }
         let wanted = jobs.iter().map(|job| job.durability()).max().unwrap_or_default();
         let change = (self.synchronous != Some(wanted)).then_some(wanted);
-        let done = self.connection().map_err(|error| place.error("open", error)).and_then(|connection| {
-            let done = transact(connection, &place, jobs, change);
-            if done.is_err() && !connection.is_autocommit() {
-                connection.execute_batch("ROLLBACK").ok();
-            }
+        let name = Arc::clone(&self.name);
+        let done = {
+            let mut left = std::mem::take(&mut self.left);
+            let connection = self.connection().map_err(|error| place.error("open", error));
+            let done = connection.and_then(|connection| {
+                let done = transact(connection, &place, &name, jobs, change, &mut left);
+                if done.is_err() && !connection.is_autocommit() {
+                    connection.execute_batch("ROLLBACK").ok();
+                }
+                done
+            });
+            self.left = left;
             done
-        });
+        };
         match &done {
             Ok(_) => self.synchronous = Some(wanted),
             Err(_) => {
                 self.synchronous = None;
                 // What the disk did to this connection is unknown: a new one reads the file as it is.
                 if !self.memory {
-                    self.connection = None;
+                    self.disconnect();
                 }
             }
         }
         done
+    }
+
+    fn names(&mut self) -> Names {
+        if self.memory { Names::Kept } else { self.watch.look() }
+    }
+
+    /// Copies what is committed into the file, where only our own connection can still reach it, and says what
+    /// happened.
+    fn save(&mut self, lost: Lost) -> StoreError {
+        self.patience.set(self.place.busy.min(Duration::from_secs(2)));
+        // Waits for readers that are in the way.
+        let copied = self.connection.as_ref().filter(|_| lost.can_be_copied).is_some_and(|connection| {
+            let copied = connection.query_row("PRAGMA wal_checkpoint(FULL)", [], |row| {
+                Ok(row.get::<_, i64>(0)? == 0 && row.get::<_, i64>(1)? == row.get::<_, i64>(2)?)
+            });
+            copied.unwrap_or(false)
+        });
+        self.patience.set(self.place.busy);
+        replaced(&self.place, lost.path, copied || lost.log_is_kept)
+    }
+
+    /// Closes the connection. The last one copies the log into the file and removes it by its name: not where that
+    /// name leads to something else.
+    fn disconnect(&mut self) {
+        let lost = self.names() != Names::Kept;
+        let connection = self.connection.take();
+        if !lost {
+            self.watch.closed();
+        } else if let Some(connection) = connection {
+            connection.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, true).ok();
+        }
+    }
+
+    /// Writes what was left. Not urgent: where it does not succeed, the next commits or reads do it.
+    fn write_left(&mut self) {
+        if self.left.nodes == 0 && self.left.moves.is_empty() {
+            return;
+        }
+        self.patience.set(self.place.busy.min(Duration::from_millis(200)));
+        self.left.nodes = self.left.nodes.max(LAG);
+        self.behind = self.attempt(std::iter::empty()).is_ok() && self.left.nodes >= LAG;
+        self.patience.set(self.place.busy);
     }
 
     /// Keeps the log from growing without end under writers that never pause.
@@ -386,10 +488,20 @@ impl State {
 
     /// Commits are safe in the log whether or not this succeeds; it is tried again after the next ones.
     fn checkpoint(&mut self, statement: &str) {
+        if let Names::Lost(lost) = self.names() {
+            // Told with the next commit.
+            self.save(lost);
+            return;
+        }
         if let (Some(connection), false) = (&self.connection, self.memory) {
             connection.query_row(statement, [], |_| Ok(())).ok();
         }
     }
+}
+
+/// `saved` says whether everything that was acknowledged is in the file or in the log beside it.
+fn replaced(place: &Place, lost: PathBuf, saved: bool) -> StoreError {
+    StoreError::Replaced { path: place.path.clone(), lost, saved }
 }
 
 fn one(results: Vec<Result<(), StoreError>>) -> Result<(), StoreError> {
@@ -399,8 +511,10 @@ fn one(results: Vec<Result<(), StoreError>>) -> Result<(), StoreError> {
 fn transact(
     connection: &Connection,
     place: &Place,
+    name: &str,
     jobs: Vec<&mut Box<dyn Job>>,
     synchronous: Option<Durability>,
+    left: &mut Left,
 ) -> Result<Vec<Result<(), StoreError>>, StoreError> {
     let sql = |statement: &str| {
         let mut statement =
@@ -416,15 +530,16 @@ fn transact(
     };
     connection.execute_batch(pragma).map_err(|error| place.error("write to", error.into()))?;
     sql("BEGIN IMMEDIATE")?;
-    let single = jobs.len() == 1;
+    let (single, idle) = (jobs.len() == 1, jobs.is_empty());
     let mut results = Vec::with_capacity(jobs.len());
+    let mut new = Left::default();
     for job in jobs {
         if !single {
             sql("SAVEPOINT job")?;
         }
         let result = guarded(place, "write to", || job.run(connection));
         match &result {
-            Ok(()) => {}
+            Ok(()) => new.join(job.left()),
             // SQLite gave up the whole transaction.
             Err(error) if connection.is_autocommit() => return Err(error.clone()),
             Err(error) if concerns_all(error) => return Err(error.clone()),
@@ -439,8 +554,21 @@ fn transact(
     if single && results.iter().all(Result::is_err) {
         return Ok(results);
     }
-    guarded(place, "index", || index::advance_or_renew(connection, INDEX_STEP))?;
+    let now = left.nodes + new.nodes >= LAG
+        || left.moves.len() + new.moves.len() >= 2 * LAG
+        || new.moves.iter().any(|moved| !moved.can_wait);
+    if !now {
+        sql("COMMIT")?;
+        left.join(new);
+        return Ok(results);
+    }
+    let more = guarded(place, "index", || {
+        commit::log_moves(connection, &left.moves, name)?;
+        commit::log_moves(connection, &new.moves, name)?;
+        index::advance_or_renew(connection, if idle { INDEX_IDLE } else { INDEX_STEP })
+    })?;
     sql("COMMIT")?;
+    *left = Left { nodes: if more { LAG } else { 0 }, moves: Vec::new() };
     Ok(results)
 }
 
@@ -451,6 +579,7 @@ fn concerns_all(error: &StoreError) -> bool {
         | StoreError::Full { .. }
         | StoreError::ReadOnly { .. }
         | StoreError::Corrupt { .. }
+        | StoreError::Replaced { .. }
         | StoreError::Io { .. } => true,
         StoreError::Conflict { .. }
         | StoreError::Fenced { .. }

@@ -64,7 +64,7 @@ pub(crate) fn run_unprivileged(role: &str, limit: Option<u32>) {
 async fn child() {
     let Ok(role) = std::env::var(ROLE) else { return };
     let path = PathBuf::from(std::env::var_os("QUIPU_STORE_PATH").unwrap());
-    if matches!(role.as_str(), "limit" | "read-only") && nix::unistd::geteuid().is_root() {
+    if matches!(role.as_str(), "limit" | "read-only" | "no-log") && nix::unistd::geteuid().is_root() {
         // Here and not at the start: the checkout may lie where only the administrator may go.
         nix::unistd::setgid(nix::unistd::Gid::from_raw(NOBODY)).unwrap();
         nix::unistd::setuid(nix::unistd::Uid::from_raw(NOBODY)).unwrap();
@@ -74,6 +74,7 @@ async fn child() {
         "until killed" => until_killed(&path).await,
         "open" => drop(open(&path)),
         "limit" => crate::faults::under_a_limit(&path).await,
+        "no-log" => crate::faults::without_its_log(&path).await,
         "read-only" => crate::faults::without_permission(&path).await,
         other => panic!("unknown role {other}"),
     }

@@ -10,7 +10,7 @@ use quipu_protocol::SessionId;
 use quipu_store::{Commit, NewChunk, RefName, SessionQuery, SqliteStore, Store, StoreError, Until, Upkeep};
 use rusqlite::Connection;
 
-use crate::child::run_unprivileged;
+use crate::child::{command, run_unprivileged};
 use crate::support::*;
 
 #[test]
@@ -21,6 +21,106 @@ fn no_room() {
 #[test]
 fn no_permission() {
     run_unprivileged("read-only", None);
+}
+
+#[test]
+fn no_log() {
+    run_unprivileged("no-log", None);
+}
+
+/// Run by a user whom permissions bind: what is kept beside the file is removed or replaced under a writer.
+pub(crate) async fn without_its_log(path: &Path) {
+    let beside = |suffix: &str| path.with_file_name(format!("quipu.db{suffix}"));
+    let session = SessionId::from("unlogged");
+    let (mut head, mut n) = (None, 0);
+    // What happens, to which name, and whether the acknowledged steps can all be saved.
+    type Fault<'a> = &'a dyn Fn(&Path);
+    let faults: [(&str, &str, Fault<'_>, bool); 5] = [
+        ("removed", "-wal", &|log| fs::remove_file(log).unwrap(), true),
+        ("moved", "-wal", &|log| fs::rename(log, log.with_file_name("old-log")).unwrap(), true),
+        ("emptied", "-wal", &|log| fs::rename(empty(log), log).unwrap(), true),
+        ("no shared memory", "-shm", &|memory| fs::remove_file(memory).unwrap(), true),
+        ("other shared memory", "-shm", &|memory| fs::rename(empty(memory), memory).unwrap(), true),
+    ];
+    for (name, suffix, fault, saved) in faults {
+        let store = open(path);
+        for _ in 0..40 {
+            let (id, commit) = step(&session, head, name, T + n);
+            store.commit(commit).await.unwrap();
+            (head, n) = (Some(id), n + 1);
+        }
+        fault(&beside(suffix));
+        let (_, commit) = step(&session, head, "not kept", T + n);
+        for _ in 0..2 {
+            let error = store.commit(commit.clone()).await.unwrap_err();
+            let StoreError::Replaced { lost, saved: told, .. } = &error else { panic!("{name}: {error:?}") };
+            assert_eq!((lost, *told), (&beside(suffix), saved), "{name}");
+            let said = error.to_string();
+            assert!(said.contains(suffix) && said.contains("open it again"), "{name}: {said}");
+        }
+        // What can be read is read.
+        assert_eq!(store.head(&RefName::session(&session)).await.unwrap(), head, "{name}");
+        drop(store);
+        let store = open(path);
+        assert_eq!(store.head(&RefName::session(&session)).await.unwrap(), head, "{name}");
+        let length = store.lineage(head.unwrap(), Until::Root).await.unwrap().len();
+        assert_eq!(length, usize::try_from(n).unwrap(), "{name}");
+        assert_eq!(store.check().await.unwrap().problems, [], "{name}");
+    }
+    // Put back, it goes on.
+    let store = open(path);
+    let (id, commit) = step(&session, head, "before", T + n);
+    store.commit(commit).await.unwrap();
+    fs::rename(beside("-wal"), beside("-elsewhere")).unwrap();
+    let (next, commit) = step(&session, Some(id), "after", T + n + 1);
+    assert!(matches!(store.commit(commit.clone()).await, Err(StoreError::Replaced { .. })));
+    fs::rename(beside("-elsewhere"), beside("-wal")).unwrap();
+    store.commit(commit).await.unwrap();
+    drop(store);
+    assert_eq!(open(path).head(&RefName::session(&session)).await.unwrap(), Some(next));
+}
+
+/// A new empty file beside `path`.
+fn empty(path: &Path) -> std::path::PathBuf {
+    let made = path.with_file_name("empty");
+    fs::write(&made, []).unwrap();
+    made
+}
+
+/// The log is removed after all of it was copied; another process makes a new one and leaves. Neither its steps nor
+/// ours are lost, and closing our store does not copy the old log over the new steps.
+#[tokio::test]
+async fn a_log_that_another_process_made_anew_is_told() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("quipu.db");
+    let store = open(&path);
+    let session = SessionId::from("ours");
+    let mut head = None;
+    for n in 0..50 {
+        let (id, commit) = step(&session, head, &"ours ".repeat(100), T + n);
+        store.commit(commit).await.unwrap();
+        head = Some(id);
+    }
+    // So that nothing is left to be written by itself.
+    store.sessions(SessionQuery::default()).await.unwrap();
+    let copied: (i64, i64, i64) = Connection::open(&path)
+        .unwrap()
+        .query_row("PRAGMA wal_checkpoint(FULL)", [], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?)))
+        .unwrap();
+    assert_eq!((copied.0, copied.1), (0, copied.2));
+    fs::remove_file(path.with_file_name("quipu.db-wal")).unwrap();
+    let mut other = command("commits", &path);
+    other.env("QUIPU_STORE_COUNT", "30").env("QUIPU_STORE_SESSION", "theirs");
+    assert!(other.status().unwrap().success());
+    let (_, commit) = step(&session, head, "not kept", T + 99);
+    let error = store.commit(commit).await.unwrap_err();
+    assert!(matches!(error, StoreError::Replaced { saved: false, .. }), "{error:?}");
+    drop(store);
+    let store = open(&path);
+    assert_eq!(store.head(&RefName::session(&session)).await.unwrap(), head);
+    let theirs = store.head(&RefName::session(&"theirs".into())).await.unwrap().unwrap();
+    assert_eq!(store.lineage(theirs, Until::Root).await.unwrap().len(), 30);
+    assert_eq!(store.check().await.unwrap().problems, []);
 }
 
 /// Run with a limit of 2 MiB on the size of files.
@@ -226,7 +326,13 @@ async fn a_file_that_vanishes_is_told() {
     fs::rename(&path, dir.path().join("elsewhere.db")).unwrap();
     let (_, commit) = step(&session, Some(first), "after", T + 1);
     let error = store.commit(commit.clone()).await.unwrap_err();
+    assert!(matches!(error, StoreError::Replaced { .. }), "{error:?}");
     assert!(error.to_string().contains("removed or replaced"), "{error}");
+    // What was acknowledged went with the file, and not into a log that it has left behind.
+    let moved = Connection::open(dir.path().join("elsewhere.db")).unwrap();
+    let nodes: i64 = moved.query_row("SELECT count(*) FROM nodes", [], |row| row.get(0)).unwrap();
+    assert_eq!(nodes, 1);
+    drop(moved);
     // Put back, it goes on.
     fs::rename(dir.path().join("elsewhere.db"), &path).unwrap();
     store.commit(commit).await.unwrap();
