@@ -17,7 +17,7 @@ const TABLES: &str = "package/dist/providers/data";
 const OUTPUT: &str = "crates/providers/data/models.json";
 
 /// What a line holds, in this order, where the table has it.
-const MEMBERS: [&str; 12] = [
+const MEMBERS: [&str; 13] = [
     "id",
     "name",
     "api",
@@ -28,6 +28,7 @@ const MEMBERS: [&str; 12] = [
     "cost",
     "contextWindow",
     "maxTokens",
+    "samplingParams",
     "headers",
     "compat",
 ];

@@ -127,6 +127,9 @@ pub struct Model {
     pub context_window: u64,
     /// Tokens of output at most.
     pub max_tokens: u64,
+    /// Members for the body of every request, such as `temperature`, where the wire takes any.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub sampling_params: Option<Json>,
     /// Headers for every request.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub headers: Option<Json>,

@@ -14,7 +14,7 @@ use crate::credential::Credential;
 use crate::decode::Decode;
 use crate::failure::{self, advice, classify, quote, read_complaint, retry_after};
 use crate::net::{self, LocalRoute};
-use crate::{Call, CallEnd, CallEvent};
+use crate::{CacheRetention, Call, CallEnd, CallEvent};
 
 /// Bytes of an error's body that are read.
 const MAX_ERROR_BODY: usize = 64 << 10;
@@ -41,6 +41,8 @@ pub struct CallOptions {
     pub max_reply_bytes: u64,
     /// How servers on this machine are reached.
     pub local: LocalRoute,
+    /// How long servers are asked to keep what they have read.
+    pub cache: CacheRetention,
 }
 
 impl Default for CallOptions {
@@ -52,6 +54,7 @@ impl Default for CallOptions {
             idle_timeout: Duration::from_secs(300),
             max_reply_bytes: 64 << 20,
             local: LocalRoute::Direct,
+            cache: CacheRetention::Short,
         }
     }
 }

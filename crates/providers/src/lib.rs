@@ -6,6 +6,7 @@
 
 pub mod anthropic;
 mod assemble;
+mod cache;
 mod call;
 mod catalogue;
 mod credential;
@@ -29,6 +30,7 @@ mod values;
 
 pub use anthropic::AnthropicMessages;
 pub use assemble::tool_arguments;
+pub use cache::CacheRetention;
 pub use call::CallOptions;
 pub use credential::{AuthFile, AuthFileError, Credential, CredentialKind};
 pub use decode::Decode;

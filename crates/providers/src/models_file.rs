@@ -192,11 +192,13 @@ fn merge(model: &mut Value, member: &str, extra: &Map<String, Value>) {
     }
 }
 
-/// Applies changes to a model: prices, headers and quirks member by member, all else as a whole.
+/// Applies changes to a model: prices, headers, quirks and sampling member by member, all else as a whole.
 fn apply(model: &mut Value, changes: &Map<String, Value>) {
     for (member, change) in changes {
         match (member.as_str(), change) {
-            ("cost" | "headers" | "compat", Value::Object(change)) => merge(model, member, change),
+            ("cost" | "headers" | "compat" | "samplingParams", Value::Object(change)) => {
+                merge(model, member, change);
+            }
             _ => model[member.as_str()] = change.clone(),
         }
     }

@@ -9,7 +9,7 @@ use serde_json::Value;
 
 use crate::local::{self, Place};
 use crate::settings::Warning;
-use crate::{CallOptions, net};
+use crate::{CacheRetention, CallOptions, net};
 
 /// Bytes of `settings.json` at most.
 const MAX_BYTES: u64 = 1 << 20;
@@ -118,6 +118,14 @@ fn options(parsed: &Value, mut warn: impl FnMut(String)) -> CallOptions {
         None | Some(Value::Null | Value::Bool(false)) => {}
         Some(_) => warn("proxyLocalServers must be true or false; its default is used.".into()),
     }
+    match parsed.get("cacheRetention").map(|it| it.as_str().unwrap_or_default()) {
+        None | Some("short") => {}
+        Some("long") => options.cache = CacheRetention::Long,
+        Some("none") => options.cache = CacheRetention::Off,
+        Some(_) => {
+            warn("cacheRetention must be \"short\", \"long\" or \"none\"; its default is used.".into());
+        }
+    }
     match parsed.pointer("/retry/enabled") {
         Some(Value::Bool(false)) => options.max_retries = 0,
         None | Some(Value::Null | Value::Bool(true)) => {}
@@ -169,6 +177,11 @@ mod tests {
         let proxied = CallOptions { local: net::LocalRoute::Proxied, ..default() };
         check(r#"{"proxyLocalServers":true}"#, &proxied, "");
         check(r#"{"proxyLocalServers":1}"#, &default(), "proxyLocalServers");
+        let cached = |cache| CallOptions { cache, ..default() };
+        check(r#"{"cacheRetention":"short"}"#, &default(), "");
+        check(r#"{"cacheRetention":"long"}"#, &cached(CacheRetention::Long), "");
+        check(r#"{"cacheRetention":"none"}"#, &cached(CacheRetention::Off), "");
+        check(r#"{"cacheRetention":60}"#, &default(), "cacheRetention");
         check(r#"{"retry":{"enabled":"no"}}"#, &default(), "retry.enabled");
         check("{", &default(), "not JSON");
         check("[]", &default(), "");

@@ -6,9 +6,8 @@ use quipu_protocol::{
 };
 
 use super::Compat;
-use super::wire::{
-    Block, CacheControl, ImageSource, OutputConfig, Request, Role, ThinkingMode, Tool, WireMessage,
-};
+use super::wire::{Block, ImageSource, OutputConfig, Request, Role, ThinkingMode, Tool, WireMessage};
+use crate::cache::{CacheControl, CacheRetention};
 use crate::prepare::{
     self, Calls, MIN_ANSWER, NO_OUTPUT, NO_RESULT, Shown, TOOL_IMAGE_OMITTED, arguments, fit, own_tokens,
     sendable, wanted_tokens, wire_name,
@@ -25,9 +24,10 @@ const MAX_NAME: usize = 128;
 const IMAGES_FOLLOW: &str = "Images of the failed tool call:";
 
 /// The body of `request`.
-pub(super) fn encode(request: &ModelRequest) -> Result<Bytes, ModelError> {
+pub(super) fn encode(request: &ModelRequest, retention: CacheRetention) -> Result<Bytes, ModelError> {
     let model = &*request.model;
     let compat = Compat::of(model);
+    let mark = CacheControl::of(retention, compat.long_cache);
     let (thinking, output_config, max_tokens) = thinking(request, &compat);
     let mut tools: Vec<_> = request
         .tools
@@ -42,17 +42,17 @@ pub(super) fn encode(request: &ModelRequest) -> Result<Bytes, ModelError> {
     if compat.cache_control_on_tools
         && let Some(last) = tools.last_mut()
     {
-        last.cache_control = Some(CacheControl::Ephemeral);
+        last.cache_control = mark;
     }
     let system = (!request.system.trim().is_empty())
-        .then_some(Block::Text { text: &request.system, cache_control: Some(CacheControl::Ephemeral) });
+        .then_some(Block::Text { text: &request.system, cache_control: mark });
     let mut messages = conversation(request, &compat);
     if messages.is_empty() {
         return Err(prepare::nothing_to_send());
     }
     let last_user = messages.iter_mut().rev().find(|message| message.role == Role::User);
     if let Some(block) = last_user.and_then(|message| message.content.last_mut()) {
-        block.mark();
+        block.mark(mark);
     }
     let body = Request {
         model: &model.id,

@@ -13,7 +13,7 @@ pub use stream::decoder;
 
 use crate::call::{self, Target};
 use crate::credential::{Credential, CredentialKind};
-use crate::{Call, CallEnd, CallOptions, Provider};
+use crate::{CacheRetention, Call, CallEnd, CallOptions, Provider};
 
 /// The wire's name in catalogues and messages.
 pub const API: &str = "anthropic-messages";
@@ -32,6 +32,7 @@ struct Compat {
     cache_control_on_tools: bool,
     empty_signature: bool,
     session_header: bool,
+    long_cache: bool,
 }
 
 impl Compat {
@@ -44,6 +45,7 @@ impl Compat {
             cache_control_on_tools: flag("supportsCacheControlOnTools", true),
             empty_signature: flag("allowEmptySignature", false),
             session_header: flag("sendSessionAffinityHeaders", false),
+            long_cache: flag("supportsLongCacheRetention", true),
         }
     }
 }
@@ -102,7 +104,7 @@ impl AnthropicMessages {
 
 impl Provider for AnthropicMessages {
     fn encode(&self, request: &ModelRequest) -> Result<Bytes, ModelError> {
-        map::encode(request)
+        map::encode(request, self.options.cache)
     }
 
     fn is_local(&self) -> bool {
@@ -110,8 +112,9 @@ impl Provider for AnthropicMessages {
     }
 
     fn send(&self, call: Call) -> BoxFuture<'_, CallEnd> {
-        let session =
-            call.request.session.as_deref().filter(|_| Compat::of(&call.request.model).session_header);
+        let names_it =
+            self.options.cache != CacheRetention::Off && Compat::of(&call.request.model).session_header;
+        let session = call.request.session.as_deref().filter(|_| names_it);
         let extra = call::session_headers(&["x-session-affinity"], session);
         Box::pin(call::run(&self.target, &self.options, extra, call, decoder))
     }

@@ -5,6 +5,8 @@ use quipu_protocol::Json;
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
+use crate::cache::CacheControl;
+
 /// A request body.
 #[derive(Serialize)]
 pub(super) struct Request<'a> {
@@ -29,13 +31,6 @@ pub(super) struct Tool<'a> {
     pub(super) input_schema: Json,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) cache_control: Option<CacheControl>,
-}
-
-/// Marks the end of a prefix that the server keeps for five minutes.
-#[derive(Serialize, Clone, Copy)]
-#[serde(tag = "type", rename_all = "snake_case")]
-pub(super) enum CacheControl {
-    Ephemeral,
 }
 
 #[derive(Serialize, Debug, PartialEq)]
@@ -106,11 +101,11 @@ pub(super) enum ImageSource<'a> {
 
 impl Block<'_> {
     /// Marks the block as the end of a cached prefix, where the wire allows it.
-    pub(super) fn mark(&mut self) {
+    pub(super) fn mark(&mut self, mark: Option<CacheControl>) {
         match self {
             Self::Text { cache_control, .. }
             | Self::Image { cache_control, .. }
-            | Self::ToolResult { cache_control, .. } => *cache_control = Some(CacheControl::Ephemeral),
+            | Self::ToolResult { cache_control, .. } => *cache_control = mark,
             Self::Thinking { .. } | Self::RedactedThinking { .. } | Self::ToolUse { .. } => {}
         }
     }

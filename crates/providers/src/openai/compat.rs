@@ -47,6 +47,8 @@ pub(super) struct Compat {
     pub(super) zai_tool_stream: bool,
     pub(super) cache_control_format: Option<CacheControlFormat>,
     pub(super) prompt_cache_key_mode: PromptCacheKeyMode,
+    /// Can keep what it has read for a day.
+    pub(super) supports_long_cache_retention: bool,
     pub(super) send_session_affinity_headers: bool,
     pub(super) session_affinity_format: SessionAffinityFormat,
     pub(super) open_router_routing: Option<Map<String, Value>>,
@@ -80,6 +82,7 @@ impl Default for Compat {
             zai_tool_stream: false,
             cache_control_format: None,
             prompt_cache_key_mode: PromptCacheKeyMode::Auto,
+            supports_long_cache_retention: true,
             send_session_affinity_headers: false,
             session_affinity_format: SessionAffinityFormat::Openai,
             open_router_routing: None,
@@ -120,7 +123,7 @@ pub(super) enum CacheControlFormat {
     Anthropic,
 }
 
-/// Whether the session's name is sent as the key of the cache. `auto` leaves it to the table.
+/// Whether the session's name is sent as the key of the cache. `auto`: only for a long cache.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub(super) enum PromptCacheKeyMode {

@@ -9,9 +9,10 @@ use serde_json::{Map, Value, json};
 
 use super::compat::{CacheControlFormat, Compat, MaxTokensField, PromptCacheKeyMode, ThinkingFormat};
 use super::wire::{
-    CacheControl, CallFunction, CallKind, Function, ImageUrl, Part, Request, Role, StreamOptions, Tool,
-    WireCall, WireContent, WireMessage,
+    CallFunction, CallKind, Function, ImageUrl, Part, Request, Role, StreamOptions, Tool, WireCall,
+    WireContent, WireMessage,
 };
+use crate::cache::{CacheControl, CacheRetention};
 use crate::prepare::{
     self, Calls, MIN_ANSWER, NO_RESULT, Shown, TOOL_IMAGE_OMITTED, arguments, fit, own_tokens, sendable,
     wanted_tokens, wire_name,
@@ -34,7 +35,7 @@ const IMAGES_FOLLOW: &str = "Attached image(s) from tool result:";
 const RESULTS_READ: &str = "The tool results are in.";
 
 /// The body of `request`.
-pub(super) fn encode(request: &ModelRequest) -> Result<Bytes, ModelError> {
+pub(super) fn encode(request: &ModelRequest, retention: CacheRetention) -> Result<Bytes, ModelError> {
     let model = &*request.model;
     let compat = Compat::of(model);
     let mut messages = conversation(request, &compat);
@@ -48,7 +49,8 @@ pub(super) fn encode(request: &ModelRequest) -> Result<Bytes, ModelError> {
     }
     let mut tools = tools(request, &compat, &messages);
     if compat.cache_control_format == Some(CacheControlFormat::Anthropic) {
-        mark(&mut messages, tools.as_deref_mut());
+        let long = compat.supports_long_cache_retention;
+        mark(&mut messages, tools.as_deref_mut(), CacheControl::of(retention, long));
     }
     let level = clamp_level(model, request.thinking);
     let mut max_tokens = wanted_tokens(request);
@@ -59,26 +61,55 @@ pub(super) fn encode(request: &ModelRequest) -> Result<Bytes, ModelError> {
     let max_tokens = fit(request, max_tokens);
     let budget = prepare::budget(level).min(max_tokens.saturating_sub(MIN_ANSWER));
     let budget = (level != Thinking::Off && budget > 0).then_some(budget);
-    let cached = compat.prompt_cache_key_mode == PromptCacheKeyMode::Enabled;
+    let long_cache = retention == CacheRetention::Long && compat.supports_long_cache_retention;
+    let cached = retention != CacheRetention::Off
+        && match compat.prompt_cache_key_mode {
+            PromptCacheKeyMode::Enabled => true,
+            PromptCacheKeyMode::Auto => long_cache,
+            PromptCacheKeyMode::Disabled => false,
+        };
     let prompt_cache_key =
         request.session.as_deref().filter(|_| cached).map(|session| {
             session.char_indices().nth(MAX_CACHE_KEY).map_or(session, |(end, _)| &session[..end])
         });
     let old_field = compat.max_tokens_field == MaxTokensField::MaxTokens;
-    prepare::to_bytes(&Request {
+    // What the user says of the model comes last, and wins over all but the conversation itself.
+    let own = sampling(model);
+    let ours = |name: &str| !own.contains_key(name);
+    let usage = compat.supports_usage_in_streaming && ours("stream_options");
+    let tool_stream = compat.zai_tool_stream && tools.is_some() && ours("tool_stream");
+    let mut extra = extra(model, &compat, level);
+    let mut budget = budget_members(model, &compat, level, budget);
+    budget.retain(|name, _| ours(name));
+    extra.retain(|name, _| ours(name));
+    let request = Request {
         model: &model.id,
         stream: true,
-        stream_options: compat.supports_usage_in_streaming.then_some(StreamOptions { include_usage: true }),
-        store: compat.supports_store.then_some(false),
-        prompt_cache_key,
-        tool_stream: (compat.zai_tool_stream && tools.is_some()).then_some(true),
+        stream_options: usage.then_some(StreamOptions { include_usage: true }),
+        store: (compat.supports_store && ours("store")).then_some(false),
+        prompt_cache_key: prompt_cache_key.filter(|_| ours("prompt_cache_key")),
+        prompt_cache_retention: (long_cache && ours("prompt_cache_retention")).then_some("24h"),
+        tool_stream: tool_stream.then_some(true),
         tools,
-        extra: extra(model, &compat, level),
         messages,
-        max_tokens: old_field.then_some(max_tokens),
-        max_completion_tokens: (!old_field).then_some(max_tokens),
-        budget: budget_members(model, &compat, level, budget),
-    })
+        max_tokens: (old_field && ours("max_tokens")).then_some(max_tokens),
+        max_completion_tokens: (!old_field && ours("max_completion_tokens")).then_some(max_tokens),
+        budget,
+        extra: extra.into_iter().chain(own).collect(),
+    };
+    prepare::to_bytes(&request)
+}
+
+/// `samplingParams` of the model, without what would make another request of it.
+fn sampling(model: &Model) -> Map<String, Value> {
+    const FIXED: [&str; 4] = ["model", "messages", "stream", "tools"];
+    match model.sampling_params.as_ref().map(|params| sendable(params).value()) {
+        Some(Value::Object(mut params)) => {
+            params.retain(|name, _| !FIXED.contains(&name.as_str()));
+            params
+        }
+        Some(_) | None => Map::new(),
+    }
 }
 
 /// The declarations; `None` for none at all, which is not the same as an empty list.
@@ -104,8 +135,10 @@ fn tools<'a>(
 }
 
 /// Marks the system prompt, the last tool and the last message that has text.
-fn mark(messages: &mut [WireMessage<'_>], tools: Option<&mut [Tool<'_>]>) {
-    let mark = Some(CacheControl::Ephemeral);
+fn mark(messages: &mut [WireMessage<'_>], tools: Option<&mut [Tool<'_>]>, mark: Option<CacheControl>) {
+    if mark.is_none() {
+        return;
+    }
     if let Some(Tool::Function { cache_control, .. }) = tools.and_then(<[_]>::last_mut) {
         *cache_control = mark;
     }

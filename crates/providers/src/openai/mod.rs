@@ -14,7 +14,7 @@ pub use stream::decoder;
 
 use crate::call::{self, Target};
 use crate::credential::Credential;
-use crate::{Call, CallEnd, CallOptions, Provider};
+use crate::{CacheRetention, Call, CallEnd, CallOptions, Provider};
 use compat::Compat;
 
 /// The wire's name in catalogues and messages.
@@ -62,7 +62,7 @@ fn address(base_url: &str) -> String {
 
 impl Provider for OpenAiCompletions {
     fn encode(&self, request: &ModelRequest) -> Result<Bytes, ModelError> {
-        map::encode(request)
+        map::encode(request, self.options.cache)
     }
 
     fn is_local(&self) -> bool {
@@ -71,7 +71,8 @@ impl Provider for OpenAiCompletions {
 
     fn send(&self, call: Call) -> BoxFuture<'_, CallEnd> {
         let names = Compat::of(&call.request.model).session_headers();
-        let extra = call::session_headers(names, call.request.session.as_deref());
+        let session = call.request.session.as_deref().filter(|_| self.options.cache != CacheRetention::Off);
+        let extra = call::session_headers(names, session);
         Box::pin(call::run(&self.target, &self.options, extra, call, decoder))
     }
 }

@@ -6,6 +6,8 @@ use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use serde_json::{Map, Value};
 
+use crate::cache::CacheControl;
+
 /// A request body.
 #[derive(Serialize)]
 pub(super) struct Request<'a> {
@@ -17,6 +19,8 @@ pub(super) struct Request<'a> {
     pub(super) store: Option<bool>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) prompt_cache_key: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) prompt_cache_retention: Option<&'static str>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) tools: Option<Vec<Tool<'a>>>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -56,13 +60,6 @@ pub(super) struct Function<'a> {
     pub(super) parameters: Json,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) strict: Option<bool>,
-}
-
-/// Marks the end of a prefix that is kept for five minutes.
-#[derive(Serialize, Clone, Copy)]
-#[serde(tag = "type", rename_all = "snake_case")]
-pub(super) enum CacheControl {
-    Ephemeral,
 }
 
 #[derive(Serialize, Clone, Copy, PartialEq, Eq)]

@@ -165,38 +165,6 @@ pub(crate) fn conversation() -> Vec<Message> {
     ]
 }
 
-#[track_caller]
-pub(crate) fn snapshot(name: &str, body: &Value) {
-    insta::with_settings!({ snapshot_path => "../snapshots", prepend_module_to_snapshot => false, omit_expression => true }, {
-        insta::assert_snapshot!(name, serde_json::to_string_pretty(body).unwrap());
-    });
-}
-
-#[test]
-fn a_conversation_is_adapted_to_the_wire() {
-    snapshot("encode_full", &body(&request(model(), conversation())));
-}
-
-#[test]
-fn a_blind_model_is_told_of_images() {
-    let blind = Model { input: vec!["text".into()], reasoning: false, ..model() };
-    snapshot("encode_blind", &body(&request(blind, conversation())));
-}
-
-#[test]
-fn quirks_are_respected() {
-    let compat = r#"{"supportsCacheControlOnTools":false,"allowEmptySignature":true,"new":1}"#;
-    let mut request = request(Model { compat: Json::parse(compat).ok(), ..model() }, conversation());
-    let body = body(&request);
-    assert!(body["tools"].as_array().unwrap().iter().all(|tool| tool.get("cache_control").is_none()));
-    let kept = json!({"type": "thinking", "thinking": "unsigned", "signature": ""});
-    assert!(body["messages"][2]["content"].as_array().unwrap().contains(&kept));
-    request.tools = Vec::new().into();
-    request.system = " ".into();
-    let body = self::body(&request);
-    assert_eq!((body.get("tools"), body.get("system")), (None, None));
-}
-
 #[test]
 fn what_the_server_would_refuse_is_not_sent() {
     let image =

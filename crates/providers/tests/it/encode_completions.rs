@@ -5,7 +5,7 @@ use std::collections::HashSet;
 use quipu_protocol::{Content, Json, Message, Model, Thinking, Usage};
 use serde_json::{Value, json};
 
-use crate::encode::{self, assistant, body, call, encode, image, request, result, snapshot, thinking, user};
+use crate::encode::{self, assistant, body, call, encode, image, request, result, thinking, user};
 
 /// A model on this machine.
 pub(crate) fn model() -> Model {
@@ -39,7 +39,7 @@ fn at(provider: &str, base_url: &str, id: &str, compat: &str) -> Model {
 }
 
 /// The conversation of the first wire, continued by a model of this one.
-fn conversation() -> Vec<Message> {
+pub(crate) fn conversation() -> Vec<Message> {
     let mut all = encode::conversation();
     all.extend([
         own(vec![
@@ -61,108 +61,6 @@ fn conversation() -> Vec<Message> {
         own(vec![call("never", "read", "{}")]),
     ]);
     all
-}
-
-#[test]
-fn a_conversation_is_adapted_to_the_wire() {
-    let body = body(&request(model(), conversation()));
-    assert_eq!(acceptable(&body), Ok(()));
-    snapshot("completions_full", &body);
-}
-
-#[test]
-fn a_blind_model_is_told_of_images() {
-    let blind = Model { input: vec!["text".into()], reasoning: false, ..model() };
-    let body = body(&request(blind, conversation()));
-    assert_eq!(acceptable(&body), Ok(()));
-    assert!(!body.to_string().contains("image_url"));
-    let said = body["messages"][2]["content"].as_str().unwrap();
-    assert_eq!(said.matches("(image omitted").count(), 2, "{said}");
-}
-
-/// From this wire to the first one and back, everything that one of them must adapt is in the conversation.
-#[test]
-fn a_conversation_can_change_its_wire() {
-    for (model, foreign) in [(model(), "proof=="), (encode::model(), "Hm.")] {
-        let body = body(&request(model, conversation()));
-        let text = body.to_string();
-        assert!(!text.contains(foreign), "{foreign}");
-        for said in ["Looking.", "I will", "No result provided"] {
-            assert!(text.contains(said), "{said}");
-        }
-    }
-}
-
-#[test]
-fn quirks_are_respected() {
-    let short = || {
-        vec![
-            user(vec![Content::text("Hi")]),
-            own(vec![thinking("Hm.", Some("reasoning_content"), None), call("a", "read", "{}")]),
-            result("a", vec![Content::text("ok")], false),
-            user(vec![Content::text("And?")]),
-        ]
-    };
-    let with = |compat: &str| {
-        let mut request = request(at("testing", "http://127.0.0.1:1", "local-1", compat), short());
-        request.thinking = Thinking::Medium;
-        body(&request)
-    };
-    let plain = with("{}");
-    assert_eq!(plain["stream_options"], json!({"include_usage": true}));
-    assert_eq!(
-        (plain.get("store"), plain.get("prompt_cache_key"), plain.get("tool_stream")),
-        (None, None, None)
-    );
-    assert_eq!((&plain["max_tokens"], plain.get("max_completion_tokens")), (&json!(64_000), None));
-    assert_eq!(plain["messages"][0], json!({"role": "system", "content": "You help."}));
-    assert_eq!(plain["messages"][2]["reasoning_content"], "Hm.");
-    assert_eq!(plain["messages"][2]["content"], Value::Null);
-    assert_eq!(plain["tools"][0]["function"].get("strict"), None);
-
-    assert_eq!(with(r#"{"supportsUsageInStreaming":false}"#).get("stream_options"), None);
-    assert_eq!(with(r#"{"supportsStore":true}"#)["store"], false);
-    assert_eq!(with(r#"{"promptCacheKeyMode":"enabled"}"#)["prompt_cache_key"], "s");
-    assert_eq!(with(r#"{"zaiToolStream":true}"#)["tool_stream"], true);
-    assert_eq!(with(r#"{"maxTokensField":"max_completion_tokens"}"#)["max_completion_tokens"], 64_000);
-    assert_eq!(with(r#"{"supportsDeveloperRole":true}"#)["messages"][0]["role"], "developer");
-    assert_eq!(with(r#"{"supportsStrictMode":true}"#)["tools"][1]["function"]["strict"], false);
-    assert_eq!(with(r#"{"requiresToolResultName":true}"#)["messages"][3]["name"], "read");
-    assert_eq!(with(r#"{"requiresNonNullAssistantContent":true}"#)["messages"][2]["content"], "");
-    let between = with(r#"{"requiresAssistantAfterToolResult":true}"#);
-    let roles: Vec<_> =
-        between["messages"].as_array().unwrap().iter().map(|m| m["role"].as_str().unwrap()).collect();
-    assert_eq!(roles, ["system", "user", "assistant", "tool", "assistant", "user"]);
-    let as_text = with(r#"{"requiresThinkingAsText":true}"#);
-    assert_eq!(as_text["messages"][2]["content"], "Hm.");
-    assert_eq!(as_text["messages"][2].get("reasoning_content"), None);
-    assert_eq!(with(r#"{"vllmPriority":2}"#)["priority"], 2);
-    assert_eq!(with(r#"{"openRouterRouting":{"only":["x"]}}"#)["provider"], json!({"only": ["x"]}));
-    assert_eq!(
-        with(r#"{"vercelGatewayRouting":{"order":["x"],"new":1}}"#)["providerOptions"],
-        json!({"gateway": {"order": ["x"]}})
-    );
-
-    let cached = with(r#"{"cacheControlFormat":"anthropic"}"#);
-    let mark = json!({"type": "ephemeral"});
-    assert_eq!(cached["tools"][0].get("cache_control"), None);
-    assert_eq!(cached["tools"][1]["cache_control"], mark);
-    for place in [0, 4] {
-        assert_eq!(cached["messages"][place]["content"][0]["cache_control"], mark);
-    }
-
-    let mut bare = request(model(), short());
-    bare.tools = Vec::new().into();
-    bare.system = " ".into();
-    let body = body(&bare);
-    assert_eq!((body.get("tools"), &body["messages"][0]["role"]), (None, &json!("user")));
-    bare.model = at("testing", "http://127.0.0.1:1", "m", r#"{"requiresToolsWithToolHistory":true}"#).into();
-    assert_eq!(self::body(&bare)["tools"], json!([]));
-
-    // Where a model's own thinking has no other place.
-    let empty = at("deepseek", "https://example.com", "m", "{}");
-    let body = self::body(&request(empty, short()));
-    assert_eq!(body["messages"][2]["reasoning_content"], "");
 }
 
 #[test]

@@ -1,6 +1,8 @@
 //! Tests of the crate through its public door.
 
 #[cfg(test)]
+mod conversations;
+#[cfg(test)]
 #[path = "../../../testkit/tests/shared/fuzz.rs"]
 mod driver;
 #[cfg(test)]
@@ -11,6 +13,8 @@ mod encode_completions;
 mod fuzz;
 #[cfg(test)]
 mod http;
+#[cfg(test)]
+mod quirks;
 #[cfg(test)]
 mod recordings;
 #[cfg(test)]

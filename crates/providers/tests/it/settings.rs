@@ -67,6 +67,20 @@ fn own_models_have_defaults() {
 }
 
 #[test]
+fn sampling_is_changed_member_by_member() {
+    let home = Home::new(&[(
+        "models.json",
+        r#"{"providers":{"fake":{"baseUrl":"http://127.0.0.1:9/","api":"openai-completions",
+            "models":[{"id":"m1","samplingParams":{"temperature":0.5,"top_k":3}}],
+            "modelOverrides":{"m1":{"samplingParams":{"top_k":4,"min_p":0.1}}}}}}"#,
+    )]);
+    let settings = home.settings(&[]);
+    let [model] = settings.models_of("fake") else { panic!("one model") };
+    let params = model.sampling_params.as_ref().map(ToString::to_string);
+    assert_eq!(params.as_deref(), Some(r#"{"temperature":0.5,"top_k":4,"min_p":0.1}"#));
+}
+
+#[test]
 fn the_catalogue_can_be_changed() {
     let home = Home::new(&[(
         "models.json",

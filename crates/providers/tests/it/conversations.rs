@@ -1,0 +1,155 @@
+//! One table of conversations, and what is sent of each on each wire.
+
+use quipu_protocol::{Content, Json, Message, Model, ModelRequest, Thinking};
+use serde_json::Value;
+
+use crate::encode::{assistant, body, call, conversation, image, request, result, thinking, user};
+use crate::wires::{WIRES, Wire, api};
+use crate::{encode, encode_completions};
+
+fn model(wire: Wire) -> Model {
+    match wire {
+        Wire::Messages => encode::model(),
+        Wire::Completions => encode_completions::model(),
+    }
+}
+
+/// An answer of the model of this wire.
+fn own(wire: Wire, content: Vec<Content>) -> Message {
+    match wire {
+        Wire::Messages => assistant("claude-test-1", content),
+        Wire::Completions => encode_completions::own(content),
+    }
+}
+
+fn other(wire: Wire) -> Wire {
+    if wire == Wire::Messages { Wire::Completions } else { Wire::Messages }
+}
+
+/// Names, and requests for the model of this wire.
+fn table(wire: Wire) -> Vec<(&'static str, ModelRequest)> {
+    let say = |text: &str| user(vec![Content::text(text)]);
+    let (proof, details) = match wire {
+        Wire::Messages => ("proof==", "EmwK"),
+        Wire::Completions => ("reasoning_content", "reasoning_content"),
+    };
+    let plain = vec![say("Hi"), own(wire, vec![Content::text("Hello.")]), say("Bye")];
+    let tools = vec![
+        say("Look"),
+        own(
+            wire,
+            vec![Content::text("Both."), call("a", "read", r#"{"path":"a"}"#), call("b", "bash", "{}")],
+        ),
+        result("b", vec![Content::text("it failed")], true),
+        result("a", vec![], false),
+        own(wire, vec![call("a", "read", r#"{"z":1.0,"a":12345678901234567890}"#)]),
+        // Stopped before the second one: the next words come without it.
+        say("Never mind"),
+    ];
+    let thoughts = vec![
+        say("Think"),
+        own(wire, vec![thinking("Hm.", Some(proof), None), Content::text("So."), call("a", "read", "{}")]),
+        result("a", vec![Content::text("ok")], false),
+        own(wire, vec![thinking("", Some(details), Some(true)), Content::text("And so.")]),
+        say("More"),
+    ];
+    let images = vec![
+        user(vec![Content::text("This"), image(), image(), Content::text("and that"), image()]),
+        own(wire, vec![call("a", "read", "{}"), call("b", "read", "{}")]),
+        result("a", vec![image()], false),
+        result("b", vec![Content::text("half"), image()], true),
+        own(wire, vec![Content::text("Seen.")]),
+        say("Good"),
+    ];
+    let elsewhere = other(wire);
+    let switched = vec![
+        say("Begin there"),
+        own(
+            elsewhere,
+            vec![
+                thinking("Theirs.", Some("reasoning"), None),
+                Content::text("I look."),
+                call("call_1|fc_2", "functions.read", r#"{"path":"a"}"#),
+                call("call_1|fc_2", "read", "{}"),
+            ],
+        ),
+        result("call_1|fc_2", vec![Content::text("one")], false),
+        result("call_1|fc_2", vec![Content::text("two")], false),
+        own(wire, vec![thinking("Ours.", Some(proof), None), Content::text("Here.")]),
+        say("Go on"),
+    ];
+    let full = encode_completions::conversation;
+    let with = |messages: Vec<Message>, level: Thinking, change: &dyn Fn(&mut Model)| {
+        let mut model = model(wire);
+        change(&mut model);
+        ModelRequest { thinking: level, ..request(model, messages) }
+    };
+    let as_is = |_: &mut Model| {};
+    let blind = |model: &mut Model| (model.input, model.reasoning) = (vec!["text".into()], false);
+    let sampled = |model: &mut Model| {
+        model.sampling_params = Json::parse(r#"{"temperature":0.5,"top_k":3}"#).ok();
+    };
+    let mut bare = with(vec![say("Hi")], Thinking::Off, &as_is);
+    (bare.system, bare.tools) = (" ".into(), Vec::new().into());
+    vec![
+        ("bare", bare),
+        ("plain", with(plain.clone(), Thinking::Off, &as_is)),
+        ("tools", with(tools, Thinking::Off, &as_is)),
+        ("thinking", with(thoughts, Thinking::High, &as_is)),
+        ("images", with(images, Thinking::Off, &as_is)),
+        ("switched", with(switched, Thinking::Low, &as_is)),
+        ("sampled", with(plain, Thinking::Off, &sampled)),
+        ("one_wire", with(conversation(), Thinking::Off, &as_is)),
+        ("full", with(full(), Thinking::Off, &as_is)),
+        ("blind", with(full(), Thinking::Off, &blind)),
+    ]
+}
+
+fn acceptable(wire: Wire, body: &Value) -> Result<(), String> {
+    match wire {
+        Wire::Messages => encode::acceptable(body),
+        Wire::Completions => encode_completions::acceptable(body),
+    }
+}
+
+#[test]
+fn each_conversation_has_its_request_on_each_wire() {
+    for wire in WIRES {
+        for (name, request) in table(wire) {
+            let body = body(&request);
+            assert_eq!(acceptable(wire, &body), Ok(()), "{wire:?} {name}: {body}");
+            let wire = api(wire).rsplit('-').next().unwrap();
+            insta::with_settings!({ snapshot_path => "../snapshots", prepend_module_to_snapshot => false, omit_expression => true }, {
+                insta::assert_snapshot!(format!("{wire}_{name}"), serde_json::to_string_pretty(&body).unwrap());
+            });
+        }
+    }
+}
+
+/// What one model thought is not shown to another, and what was said is, whichever way a session changes.
+#[test]
+fn a_conversation_can_change_its_wire() {
+    for wire in WIRES {
+        let (_, request) = table(wire).into_iter().find(|(name, _)| *name == "switched").unwrap();
+        let text = body(&request).to_string();
+        assert!(!text.contains("Theirs.") && text.contains("Ours.") && text.contains("I look."), "{text}");
+        let (_, request) = table(wire).into_iter().find(|(name, _)| *name == "full").unwrap();
+        let text = body(&request).to_string();
+        let foreign = if wire == Wire::Messages { "Hm." } else { "proof==" };
+        assert!(!text.contains(foreign), "{foreign}");
+        for said in ["Looking.", "I will", "No result provided"] {
+            assert!(text.contains(said), "{said}");
+        }
+    }
+}
+
+/// A blind model is told of images, once for each run of them.
+#[test]
+fn a_blind_model_is_told_of_images() {
+    for wire in WIRES {
+        let (_, request) = table(wire).into_iter().find(|(name, _)| *name == "blind").unwrap();
+        let text = body(&request).to_string();
+        assert!(!text.contains("image_url") && !text.contains("base64"), "{text}");
+        assert_eq!(text.matches("(image omitted: model does not").count(), 2, "{text}");
+    }
+}
