@@ -24,27 +24,19 @@ type Outcome<T> = Result<T, Box<dyn Error>>;
 /// Nodes of one commit.
 const TOGETHER: usize = 1_000;
 
-/// A line of the file, as far as it is needed.
+/// A line of the file, as far as it is needed. Not an enum by `type`: messages keep JSON as it was written, which
+/// serde cannot give to a variant that it has yet to find.
 #[derive(Deserialize)]
-#[serde(tag = "type", rename_all = "snake_case")]
-enum Line {
-    Session {
-        id: String,
-        cwd: String,
-    },
-    Message {
-        id: String,
-        message: Box<Message>,
-    },
-    #[serde(rename_all = "camelCase")]
-    Compaction {
-        id: String,
-        summary: String,
-        tokens_before: u64,
-        first_kept_entry_id: String,
-    },
-    #[serde(other)]
-    Other,
+#[serde(rename_all = "camelCase")]
+struct Line {
+    #[serde(rename = "type")]
+    kind: String,
+    id: String,
+    cwd: Option<String>,
+    message: Option<Message>,
+    summary: Option<String>,
+    tokens_before: Option<u64>,
+    first_kept_entry_id: Option<String>,
 }
 
 /// A session on its way into the store.
@@ -85,9 +77,12 @@ async fn main() -> Outcome<()> {
 async fn write(store: &SqliteStore, epoch: &Epoch, file: &Path) -> Outcome<()> {
     let mut lines = std::io::BufReader::new(std::fs::File::open(file)?).lines();
     let first = lines.next().ok_or("the file is empty")??;
-    let Line::Session { id, cwd } = serde_json::from_str(&first)? else {
-        return Err("the first line is no session".into());
+    let Line { kind, id, cwd: Some(cwd), .. } = serde_json::from_str(&first)? else {
+        return Err("the first line names no directory".into());
     };
+    if kind != "session" {
+        return Err("the first line is no session".into());
+    }
     let mut writer = Writer {
         store,
         session: SessionId::from(id),
@@ -107,30 +102,27 @@ async fn write(store: &SqliteStore, epoch: &Epoch, file: &Path) -> Outcome<()> {
     };
     writer.add(&Entry::Session(start), 0);
     for line in lines {
-        let (id, entry, at) = match serde_json::from_str(&line?)? {
-            Line::Message { id, message } => {
-                let at = message.timestamp();
-                (id, Entry::Message(*message), at)
-            }
-            Line::Compaction { id, summary, tokens_before, first_kept_entry_id } => {
-                let compaction = Compaction {
-                    summary,
-                    first_kept: writer.known.get(&first_kept_entry_id).copied(),
-                    tokens_before,
-                    timestamp: writer.last,
-                    reason: Some(CompactionReason::Threshold),
-                    checkpoint: Some(Checkpoint {
-                        session: writer.session.clone(),
-                        epoch: writer.epoch.clone(),
-                    }),
-                    ..Compaction::default()
-                };
-                (id, Entry::Compaction(compaction), writer.last)
-            }
-            Line::Session { .. } | Line::Other => continue,
+        let line: Line = serde_json::from_str(&line?)?;
+        let (entry, at) = if let Some(message) = line.message {
+            let at = message.timestamp();
+            (Entry::Message(message), at)
+        } else if let Some(summary) = line.summary {
+            let kept = line.first_kept_entry_id.and_then(|id| writer.known.get(&id).copied());
+            let compaction = Compaction {
+                summary,
+                first_kept: kept,
+                tokens_before: line.tokens_before.unwrap_or_default(),
+                timestamp: writer.last,
+                reason: Some(CompactionReason::Threshold),
+                checkpoint: Some(Checkpoint { session: writer.session.clone(), epoch: writer.epoch.clone() }),
+                ..Compaction::default()
+            };
+            (Entry::Compaction(compaction), writer.last)
+        } else {
+            continue;
         };
         let node = writer.add(&entry, at);
-        writer.known.insert(id, node);
+        writer.known.insert(line.id, node);
         if writer.batch.nodes.len() >= TOGETHER {
             writer.commit().await?;
         }
