@@ -3,6 +3,7 @@
 //! Pure: no IO, no clock. Knows messages and objects, and nothing of providers, sessions at work or databases.
 
 mod blocks;
+mod compact;
 mod decode;
 mod encode;
 mod exact;
@@ -14,6 +15,7 @@ mod project;
 mod title;
 mod words;
 
+pub use compact::*;
 pub use law::*;
 pub use own::refs_of;
 pub use parts::*;

@@ -1,0 +1,13 @@
+//! What a compaction keeps, what it sums up, and the words that carry the rest. Pure: the engine makes the calls.
+
+mod cut;
+mod files;
+mod note;
+mod text;
+mod tokens;
+
+pub use cut::*;
+pub use files::*;
+pub use note::*;
+pub use text::*;
+pub use tokens::*;

@@ -1,0 +1,83 @@
+//! How large a context is, as well as can be told without the model's tokenizer.
+
+use std::sync::Arc;
+
+use quipu_protocol::{AssistantMessage, Body, Content, Message, StopReason, Usage};
+
+/// Characters (UTF-16 code units) that count as one token.
+const CHARACTERS: u64 = 4;
+/// What an image counts, in characters.
+const IMAGE: u64 = 4_800;
+
+/// The tokens of one message, by its length: a quarter of its UTF-16 code units, 1,200 for an image. Signatures and
+/// the frame of the message are not counted.
+pub fn estimate_tokens(message: &Message) -> u64 {
+    let characters = match message {
+        Message::User(user) => body(&user.content),
+        Message::Assistant(answer) => blocks(&answer.content),
+        Message::ToolResult(result) => blocks(&result.content),
+        Message::BashExecution(bash) => length(&bash.command) + length(&bash.output),
+        Message::Custom(custom) => body(&custom.content),
+        Message::BranchSummary(branch) => length(&branch.summary),
+        Message::CompactionSummary(compaction) => length(&compaction.summary),
+        Message::Other(_) => 0,
+    };
+    characters.div_ceil(CHARACTERS)
+}
+
+/// The tokens of a text, by its length.
+pub fn estimate_text(text: &str) -> u64 {
+    length(text).div_ceil(CHARACTERS)
+}
+
+/// The size of a context: what its last answer says was used, and an estimate of what came after it. Answers that
+/// failed or say nothing of their usage do not count, nor do those before a compaction, whose summary then comes
+/// first.
+pub fn context_tokens(messages: &[Arc<Message>]) -> u64 {
+    let newest = match messages.first().map(AsRef::as_ref) {
+        // What was kept was said before it, and its usage counts what is gone.
+        Some(Message::CompactionSummary(compaction)) => compaction.timestamp,
+        _ => i64::MIN,
+    };
+    let used = messages.iter().enumerate().rev().find_map(|(at, message)| match &**message {
+        Message::Assistant(answer) if answer.timestamp > newest => Some((at, used(answer)?)),
+        _ => None,
+    });
+    let (after, used) = used.map_or((0, 0), |(at, used)| (at + 1, used));
+    messages[after..].iter().fold(used, |sum, message| sum.saturating_add(estimate_tokens(message)))
+}
+
+fn used(answer: &AssistantMessage) -> Option<u64> {
+    match answer.stop_reason {
+        StopReason::Stop | StopReason::Length | StopReason::ToolUse => {}
+        StopReason::Error | StopReason::Aborted | StopReason::Deferred | StopReason::Pending => return None,
+    }
+    let Usage { input, output, cache_read, cache_write, total_tokens, .. } = answer.usage;
+    let sum = input.saturating_add(output).saturating_add(cache_read).saturating_add(cache_write);
+    Some(if total_tokens > 0 { total_tokens } else { sum }).filter(|used| *used > 0)
+}
+
+fn body(body: &Body) -> u64 {
+    match body {
+        Body::Text(text) => length(text),
+        Body::Blocks(content) => blocks(content),
+    }
+}
+
+fn blocks(content: &[Content]) -> u64 {
+    content
+        .iter()
+        .map(|block| match block {
+            Content::Text(text) => length(&text.text),
+            Content::Thinking(thinking) => length(&thinking.thinking),
+            Content::Image(_) => IMAGE,
+            Content::ToolCall(call) => length(&call.name) + length(call.arguments.get()),
+            Content::Other(json) => length(json.get()),
+        })
+        .sum()
+}
+
+fn length(text: &str) -> u64 {
+    // Most text is ASCII, whose bytes are its code units.
+    if text.is_ascii() { text.len() as u64 } else { text.encode_utf16().count() as u64 }
+}
