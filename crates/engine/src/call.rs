@@ -46,6 +46,8 @@ pub(crate) struct Order {
     pub(crate) request: Arc<ModelRequest>,
     /// What the commit before the call recorded of it, when the call was foreseen.
     pub(crate) recorded: Option<Recorded>,
+    /// The blob of its system prompt, where it is one.
+    pub(crate) system: Option<BlobId>,
     pub(crate) cancel: CancellationToken,
 }
 
@@ -68,7 +70,8 @@ impl Next {
     /// Adds the record to the commit that makes `head`. `None` when the request has no bytes: whoever sends it finds
     /// out why.
     pub(crate) fn record(&self, session: &SessionId, head: NodeId, batch: &mut Commit) -> Option<Recorded> {
-        let made = AssertUnwindSafe(|| self.caller.record(session, &self.run, head, &self.request, batch));
+        let Self { caller, run, request, .. } = self;
+        let made = AssertUnwindSafe(|| caller.record(session, run, head, caller.system, request, batch));
         std::panic::catch_unwind(made).ok()?.ok()
     }
 
@@ -138,7 +141,7 @@ impl Caller {
     }
 
     /// An error is how the run ends: nothing was sent then.
-    async fn attempt(
+    pub(crate) async fn attempt(
         &self,
         mut order: Order,
         events: mpsc::Sender<(RunId, CallEvent)>,
@@ -149,8 +152,8 @@ impl Caller {
             Some(recorded) => recorded,
             None => {
                 let mut batch = Commit::default();
-                let Order { session, run, head, request, .. } = &order;
-                let recorded = match self.record(session, run, *head, request, &mut batch) {
+                let Order { session, run, head, system, request, .. } = &order;
+                let recorded = match self.record(session, run, *head, *system, request, &mut batch) {
                     Ok(recorded) => recorded,
                     Err(error) => return Ok((failure(request, self.clock.now(), error), None)),
                 };
@@ -216,6 +219,7 @@ impl Caller {
         session: &SessionId,
         run: &RunId,
         head: NodeId,
+        system: Option<BlobId>,
         request: &ModelRequest,
         batch: &mut Commit,
     ) -> Result<Recorded, ModelError> {
@@ -229,7 +233,7 @@ impl Caller {
             local: self.provider.is_local(),
             projection: quipu_transcript::PROJECTION,
             head,
-            system: self.system,
+            system,
             tools: ChunkId(Sha256::digest(tools.get()).into()),
             body: id,
             body_bytes: body.len() as u64,

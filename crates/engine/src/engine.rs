@@ -14,7 +14,7 @@ use quipu_tools::Tool;
 use crate::call::Caller;
 use crate::clock::{Clock, SystemClock, fresh_id};
 use crate::commit::Committer;
-use crate::machine::{Draft, Limits, Machine, Prefix, Start};
+use crate::machine::{CompactionSettings, Draft, Limits, Machine, Prefix, Start};
 use crate::owner::{Got, Lease};
 use crate::policy::{AllowAll, Policy};
 use crate::resume::{Past, epoch_of, read_past, recover};
@@ -132,6 +132,8 @@ pub struct SessionOptions {
     pub limits: Limits,
     /// Another store whose spending counts against the daily budget too, for a session whose own store keeps nothing.
     pub ledger: Option<Arc<dyn Store>>,
+    /// When the context is compacted and what stays of it.
+    pub compaction: CompactionSettings,
     /// How long a question waits for an answer before it counts as refused; ten minutes by default.
     pub ask_deadline: Duration,
     /// The id of a new session: at most 128 letters, digits, `.`, `_` and `-`. `None` for a fresh UUIDv7. Not
@@ -155,6 +157,7 @@ impl SessionOptions {
             policy: Arc::new(AllowAll),
             limits: Limits::default(),
             ledger: None,
+            compaction: CompactionSettings::default(),
             ask_deadline: Duration::from_secs(600),
             id: None,
         }
@@ -435,6 +438,9 @@ impl Engine {
             has_ref: past.has_ref,
             first,
             messages: past.messages,
+            nodes: past.nodes,
+            compacted: past.compacted,
+            compaction: options.compaction,
             prefix: Prefix { model: options.model, system: system_text, tools: toolbox.specs(), epoch },
             steering: past.steering,
             follow_up: past.follow_up,

@@ -24,12 +24,13 @@ mod resume;
 mod script;
 mod session;
 mod subscribe;
+mod summarize;
 mod toolbox;
 
 pub use clock::{Clock, SystemClock};
 pub use context::{Rules, SYSTEM_PROMPT, find_rules, system_prompt};
 pub use engine::{Engine, OpenError, Opened, SessionOptions, epoch_at, last_epoch, seal_key};
-pub use machine::{Limits, Refused};
+pub use machine::{CompactionSettings, Limits, Refused};
 pub use permissions::{Grant, PermissionMode, PermissionRules, Permissions};
 pub use places::Places;
 pub use policy::{AllowAll, Decision, Policy, Proposal};

@@ -23,6 +23,10 @@ pub(crate) struct Past {
     pub(crate) has_ref: bool,
     /// The conversation so far.
     pub(crate) messages: Vec<Arc<Message>>,
+    /// The node of each of them.
+    pub(crate) nodes: Vec<NodeId>,
+    /// The compaction that it begins with.
+    pub(crate) compacted: Option<Arc<Compaction>>,
     /// The session of the node that it was read from.
     pub(crate) session: Option<SessionId>,
     pub(crate) epoch: Epoch,
@@ -78,8 +82,14 @@ pub(crate) async fn read_past(store: &dyn Store, id: &SessionId, head: NodeId) -
             Entry::Message(_) | Entry::Meta(_) => {}
         }
     }
-    let shown = context(&lineage).into_iter().filter_map(|at| message_of(&lineage[at].1));
-    past.messages = shown.map(|message| Arc::new(message.into_owned())).collect();
+    for (node, entry) in context(&lineage).into_iter().map(|at| &lineage[at]) {
+        let Some(message) = message_of(entry) else { continue };
+        if let Entry::Compaction(compaction) = entry {
+            past.compacted = Some(Arc::new(compaction.clone()));
+        }
+        past.messages.push(Arc::new(message.into_owned()));
+        past.nodes.push(*node);
+    }
     if let Some(system) = past.epoch.system {
         past.system = store.blobs(&[system]).await?.into_iter().flatten().next();
         if past.system.is_none() {
@@ -225,8 +235,11 @@ pub(crate) async fn recover(
     past.head = nodes.last().copied().or(past.head);
     past.last_time = committer.last_time();
     past.last_body = last_body.or(past.last_body);
-    past.messages
-        .extend(entries.iter().filter_map(|entry| message_of(entry)).map(|one| Arc::new(one.into_owned())));
+    for (entry, node) in entries.iter().zip(nodes) {
+        let Some(message) = message_of(entry) else { continue };
+        past.messages.push(Arc::new(message.into_owned()));
+        past.nodes.push(node);
+    }
     if interrupted.is_empty() && !model_call {
         return Ok(Vec::new());
     }

@@ -4,7 +4,7 @@ use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
-use futures_util::future::select_all;
+use futures_util::future::{FutureExt as _, select_all};
 use quipu_protocol::{
     Ack, Answer, AskId, Command, Envelope, Event, Input as Said, Message, Outcome, Part, RunId, When,
 };
@@ -17,9 +17,10 @@ use tokio_util::sync::CancellationToken;
 use crate::call::{Caller, Foreseen, Next, Order, seal_content};
 use crate::clock::{Clock, fresh_id};
 use crate::commit::{Committer, Job};
-use crate::machine::{Effect, Fresh, Input, Machine, Refused, ReplyId};
+use crate::machine::{Calls, Effect, Fresh, Input, Machine, NoSummary, Refused, ReplyId};
 use crate::owner::Lease;
 use crate::subscribe::{Delivery, Events, Subscriber, View};
+use crate::summarize::Job as SummaryJob;
 use crate::toolbox::Toolbox;
 
 /// Commands and answers that may wait for the session task.
@@ -108,7 +109,9 @@ impl Session {
             Command::Answer { answer: Answer::Deny { reason: Some(reason) }, .. } => {
                 *reason = self.sealer.seal(reason).into_owned();
             }
+            Command::Compact { focus: Some(focus) } => *focus = self.sealer.seal(focus).into_owned(),
             Command::Answer { .. }
+            | Command::Compact { focus: None }
             | Command::Continue
             | Command::Unqueue { .. }
             | Command::Abort(_)
@@ -151,6 +154,14 @@ impl Session {
     /// `Closed`.
     pub async fn abort(&self) -> Result<(), Refused> {
         self.send(Command::Abort(Part::Run)).await.map(|_| ())
+    }
+
+    /// Sums the context up, except for its end; `CompactionEnded` tells what came of it. Acknowledged as begun.
+    ///
+    /// # Errors
+    /// `Busy` while a run is under way; `NothingToCompact`; `Closed`.
+    pub async fn compact(&self, focus: Option<String>) -> Result<Ack, Refused> {
+        self.send(Command::Compact { focus }).await
     }
 
     /// Listens to events from now on; the view is how things stood before the first of them.
@@ -487,11 +498,27 @@ impl Task {
                 let (caller, input, stream) =
                     (self.caller.clone(), self.input.clone(), self.stream_tx.clone());
                 let recorded = self.foreseen.take(&request);
+                let system = caller.system;
                 self.effects.spawn(async move {
-                    let order = Order { session, run, head, request, recorded, cancel };
+                    let order = Order { session, run, head, request, recorded, system, cancel };
                     let end = caller.make(order, stream).await;
                     // The task is gone only when the session is over.
                     drop(input.send(end).await);
+                });
+            }
+            Effect::Summarize { run, head, model, thinking, stretch } => {
+                let cancel = self.root.child_token();
+                self.call = Some(cancel.clone());
+                let session = self.machine.session().clone();
+                let (caller, input) = (self.caller.clone(), self.input.clone());
+                self.effects.spawn(async move {
+                    let job = SummaryJob { session, run: run.clone(), head, model, thinking, cancel };
+                    let work = std::panic::AssertUnwindSafe(caller.summarize(&job, &stretch));
+                    let result = work.catch_unwind().await.unwrap_or_else(|_| {
+                        let why = "the model's adapter failed inside; this is a bug of the adapter";
+                        Err(NoSummary { why: Some(why.into()), made: Calls::default() })
+                    });
+                    drop(input.send(Input::Summarized { run, result }).await);
                 });
             }
             Effect::Prepare { run, calls } => {

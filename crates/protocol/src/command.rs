@@ -32,6 +32,11 @@ pub enum Command {
         /// The answer.
         answer: Answer,
     },
+    /// Sum the context up, except for its end. Acknowledged as begun.
+    Compact {
+        /// What the summary should look at above all.
+        focus: Option<String>,
+    },
     /// End the session task. What runs is aborted first.
     Close,
 }
@@ -72,6 +77,8 @@ pub enum Part {
     Run,
     /// One tool call of it.
     Tool(CallId),
+    /// The compaction that is under way; the run goes on where it can.
+    Compaction,
 }
 
 /// What became of a command.

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::{
-    Answer, Ask, AskId, CallId, ItemId, Json, Message, MessageId, ModelError, NodeId, RunId, SessionId,
+    Answer, Ask, AskId, CallId, Compaction, CompactionReason, ItemId, Json, Message, MessageId, ModelError, NodeId, RunId, SessionId,
     ToolResultMessage, UnixMs,
 };
 
@@ -116,6 +116,18 @@ pub enum Event {
         /// To where.
         to: NodeId,
     },
+    /// The context is being summed up. Within a turn, or when no run is under way.
+    CompactionStarted {
+        /// Why.
+        reason: CompactionReason,
+    },
+    /// That is over.
+    CompactionEnded {
+        /// As in the start.
+        reason: CompactionReason,
+        /// What came of it.
+        result: Arc<CompactionResult>,
+    },
     /// The provider will be called again with the same bytes.
     RetryScheduled {
         /// The attempt that will follow, from 2.
@@ -206,6 +218,24 @@ pub enum Delta {
         /// The block.
         index: usize,
     },
+}
+
+/// What came of a compaction.
+#[derive(Debug, Clone, PartialEq)]
+pub enum CompactionResult {
+    /// The context is smaller from here on.
+    Done {
+        /// The node that says so; the one before it has the old context.
+        node: NodeId,
+        /// What it holds.
+        compaction: Compaction,
+        /// Tokens of the context after it, estimated.
+        tokens_after: u64,
+    },
+    /// Somebody stopped it. The context is as it was.
+    Aborted,
+    /// It could not be made. The context is as it was. In one line, what happened and what to do.
+    Failed(String),
 }
 
 /// What became of a message.

@@ -15,6 +15,7 @@ pub struct EventLaws {
     ended: HashSet<String>,
     tools: Vec<String>,
     asks: HashSet<String>,
+    compacting: bool,
 }
 
 impl EventLaws {
@@ -32,6 +33,7 @@ impl EventLaws {
     /// Says what is.
     pub fn finish(&self) -> Result<(), String> {
         let open = self.running || self.turn.is_some() || !self.messages.is_empty() || !self.tools.is_empty();
+        let open = open || self.compacting;
         if open || !self.asks.is_empty() { Err(format!("something was left open: {self:?}")) } else { Ok(()) }
     }
 
@@ -122,6 +124,16 @@ impl EventLaws {
             Event::Asked(ask) => law(self.asks.insert(ask.id.to_string()), "a question is asked once")?,
             Event::AskClosed { ask, .. } => {
                 law(self.asks.remove(ask.as_str()), "a question is closed after it was asked, once")?;
+            }
+            Event::CompactionStarted { .. } => {
+                law(!self.compacting, "one compaction at a time")?;
+                law(self.running == self.turn.is_some(), "a compaction begins in a turn or outside a run")?;
+                law(self.messages.is_empty() && self.tools.is_empty(), "nothing else is open meanwhile")?;
+                self.compacting = true;
+            }
+            Event::CompactionEnded { .. } => {
+                law(self.compacting, "a compaction ends after it began, once")?;
+                self.compacting = false;
             }
             Event::QueueChanged { .. }
             | Event::HeadMoved { .. }

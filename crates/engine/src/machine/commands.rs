@@ -25,13 +25,16 @@ impl Machine {
             Command::Prompt { input, .. } if self.run.is_none() => {
                 self.start(Some(input), Queue::Steering, reply, fresh.run);
             }
-            Command::Prompt { when: When::Now, .. } => {
+            Command::Prompt { when: When::Now, .. } if !self.is_compacting_alone() => {
                 self.out.push(Effect::Reply(reply, Err(Refused::Busy)));
             }
             Command::Prompt { .. } if self.waiting() + self.arriving >= WAITING => {
                 self.out.push(Effect::Reply(reply, Err(Refused::QueueFull)));
             }
             Command::Prompt { input, when } => {
+                if let Some(Run { phase: Phase::Compacting(compacting), .. }) = &mut self.run {
+                    compacting.said = true;
+                }
                 let item = Waiting { id: fresh.item, session: self.session.clone(), input };
                 let follow_up = when == When::FollowUp;
                 let queue = if follow_up { Queue::FollowUp } else { Queue::Steering };
@@ -39,6 +42,7 @@ impl Machine {
                 self.arriving += 1;
                 self.side_commit(Tag::Queue { reply, item, follow_up }, vec![op], true);
             }
+            Command::Compact { focus } => self.compact(focus, reply, fresh.run),
             Command::Continue => self.go_on(reply, fresh.run),
             Command::Unqueue { items } => {
                 let mut taken = Vec::new();
@@ -63,6 +67,11 @@ impl Machine {
                 match part {
                     Part::Run => self.abort(),
                     Part::Tool(call) => self.abort_tool(&call),
+                    Part::Compaction => {
+                        if let Some(Run { phase: Phase::Compacting(_), .. }) = &self.run {
+                            self.out.push(Effect::CancelCall);
+                        }
+                    }
                 }
                 self.out.push(Effect::Reply(reply, Ok(Ack::Handled)));
             }
@@ -90,7 +99,7 @@ impl Machine {
         let mut drafts: Vec<_> = input.map(|input| super::user_draft(input, self.now)).into_iter().collect();
         let (queued, ops) = self.drain(from);
         drafts.extend(queued);
-        self.run = Some(Run { id: run, turn: 0, cost: 0.0, aborting: false, phase: Phase::Saying });
+        self.run = Some(Run::new(run));
         self.commit(Tag::Start { reply: Some(reply) }, drafts, ops, true);
     }
 
@@ -190,15 +199,20 @@ impl Machine {
                     self.owed.push(PlanOp::Forget { run, session: Some(session) });
                 }
             }
-            Tag::Start { .. } | Tag::Assistant | Tag::Results | Tag::Between | Tag::Closing => {}
+            Tag::Start { .. }
+            | Tag::Assistant
+            | Tag::Results
+            | Tag::Between
+            | Tag::Compacted
+            | Tag::Closing => {}
         }
         self.stop_if_closing();
     }
 
-    fn start_queued(&mut self, run: RunId) {
+    pub(super) fn start_queued(&mut self, run: RunId) {
         let from = if self.steering.is_empty() { Queue::FollowUp } else { Queue::Steering };
         let (drafts, ops) = self.drain(from);
-        self.run = Some(Run { id: run, turn: 0, cost: 0.0, aborting: false, phase: Phase::Saying });
+        self.run = Some(Run::new(run));
         self.commit(Tag::Start { reply: None }, drafts, ops, true);
     }
 
@@ -215,7 +229,7 @@ impl Machine {
                 answered.waiting = false;
                 self.answered();
             }
-            Phase::Calling { .. } => self.out.push(Effect::CancelCall),
+            Phase::Calling { .. } | Phase::Compacting(_) => self.out.push(Effect::CancelCall),
             Phase::Tools(batch) => {
                 for slot in 0..batch.slots.len() {
                     self.stop_slot(slot, batch::ABORTED);

@@ -3,7 +3,8 @@
 use std::sync::Arc;
 
 use quipu_protocol::{
-    Ack, Ending, Entry, Event, ModelError, ModelErrorKind, NodeId, Outcome, SessionId, SessionStart, Trouble,
+    Ack, Checkpoint, Compaction, CompactionReason, CompactionResult, Ending, Entry, Event, ModelError,
+    ModelErrorKind, NodeId, Outcome, SessionId, SessionStart, Trouble,
 };
 use quipu_transcript::message_of;
 
@@ -44,6 +45,9 @@ impl Machine {
     /// Whether a call of the model follows this commit, as far as can be told before it is done.
     fn asks_next(&self, tag: &Tag) -> bool {
         let Some(run) = self.run.as_ref().filter(|run| !run.aborting) else { return false };
+        if self.compaction_is_due() {
+            return false;
+        }
         match tag {
             Tag::Start { .. } | Tag::Between => true,
             Tag::Results => {
@@ -54,6 +58,7 @@ impl Machine {
             | Tag::Unqueue { .. }
             | Tag::Assistant
             | Tag::Result { .. }
+            | Tag::Compacted
             | Tag::Closing
             | Tag::Unsent { .. } => false,
         }
@@ -82,6 +87,9 @@ impl Machine {
                 self.has_ref |= !nodes.is_empty();
                 self.drained = None;
                 self.messages.append(&mut self.adding);
+                let says =
+                    plan.drafts.iter().zip(&nodes).filter(|(draft, _)| message_of(&draft.entry).is_some());
+                self.nodes.extend(says.map(|(_, node)| *node));
                 self.settle_moved_items(&plan);
                 self.kept(&tag, &plan, &nodes);
             }
@@ -107,6 +115,14 @@ impl Machine {
             parent_session: plan.parent.map(|_| old.clone()),
             epoch: self.prefix.epoch.clone(),
         };
+        for draft in &mut plan.drafts {
+            if let Entry::Compaction(compaction) = &*draft.entry
+                && let Some(checkpoint) = &compaction.checkpoint
+            {
+                let checkpoint = Some(Checkpoint { session: fresh.clone(), ..checkpoint.clone() });
+                draft.entry = Arc::new(Entry::Compaction(Compaction { checkpoint, ..compaction.clone() }));
+            }
+        }
         plan.drafts.insert(0, Draft::new(Entry::Session(session)));
         plan.carried += 1;
         plan.session = fresh.clone();
@@ -184,7 +200,7 @@ impl Machine {
             // Said when it was met first; the steps of the store still tell that it is open.
             return self.stop_if_closing();
         }
-        if let Tag::Start { .. } | Tag::Between = tag {
+        if let Tag::Start { .. } | Tag::Between | Tag::Compacted = tag {
             // The sender still has what was said, and what was queued is queued again.
             plan.drafts.truncate(plan.carried);
         }
@@ -200,6 +216,17 @@ impl Machine {
         self.unsaved = plan.drafts;
         let Some(run) = &mut self.run else { return };
         let turn = run.turn;
+        if let Phase::Compacting(compacting) = &run.phase {
+            let reason = compacting.reason();
+            let result = Arc::new(CompactionResult::Failed(text.clone()));
+            self.emit(Event::CompactionEnded { reason, result });
+            if reason == CompactionReason::Manual {
+                self.run = None;
+                return self.settle();
+            }
+            self.emit(Event::TurnEnded { turn });
+            return self.end_run(Outcome::StoreFailed(text));
+        }
         match std::mem::replace(&mut run.phase, Phase::Saying) {
             Phase::Answered(Answered { message: id, answer: message, .. }) => {
                 let error = ModelError::new(ModelErrorKind::Aborted, "the answer could not be stored");
@@ -210,7 +237,7 @@ impl Machine {
                 self.tell_results(&batch);
                 self.emit(Event::TurnEnded { turn });
             }
-            Phase::Saying | Phase::Calling { .. } | Phase::Tools(_) => {}
+            Phase::Saying | Phase::Calling { .. } | Phase::Tools(_) | Phase::Compacting(_) => {}
         }
         self.end_run(Outcome::StoreFailed(text));
     }
@@ -244,6 +271,7 @@ impl Machine {
                 self.answered();
             }
             Tag::Results => self.results_kept(plan, nodes),
+            Tag::Compacted => self.compaction_kept(plan, nodes),
             Tag::Closing => self.stop_if_closing(),
             Tag::Queue { .. } | Tag::Unqueue { .. } | Tag::Result { .. } | Tag::Unsent { .. } => {}
         }

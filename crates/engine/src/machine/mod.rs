@@ -7,6 +7,7 @@
 mod batch;
 mod commands;
 mod commits;
+mod compacting;
 #[cfg(test)]
 mod tests;
 mod types;
@@ -15,8 +16,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use quipu_protocol::{
-    Ack, AssistantMessage, CallRecord, Ending, Entry, Epoch, Event, Limit, Message, MessageId, Model,
-    ModelError, ModelErrorKind, ModelRequest, NodeId, Outcome, Queued, RunId, SessionId, StepInfo,
+    Ack, AssistantMessage, CallRecord, Compaction, Ending, Entry, Epoch, Event, Limit, Message, MessageId,
+    Model, ModelError, ModelErrorKind, ModelRequest, NodeId, Outcome, Queued, RunId, SessionId, StepInfo,
     StopReason, ToolCall, ToolSpec, UnixMs,
 };
 use quipu_providers::{CallEnd, CallEvent};
@@ -24,6 +25,9 @@ use quipu_tools::Touches;
 use quipu_transcript::project_messages;
 
 use batch::{Batch, Slot, State, Subject, refusal, step_key};
+use compacting::Compacting;
+pub use compacting::CompactionSettings;
+pub(crate) use compacting::{Calls, NoSummary, Stretch, Summary};
 pub use types::Refused;
 pub(crate) use types::*;
 
@@ -68,6 +72,11 @@ pub(crate) struct Start {
     pub(crate) first: Vec<Draft>,
     /// The conversation so far.
     pub(crate) messages: Vec<Arc<Message>>,
+    /// The node of each of them.
+    pub(crate) nodes: Vec<NodeId>,
+    /// The compaction that the conversation begins with.
+    pub(crate) compacted: Option<Arc<Compaction>>,
+    pub(crate) compaction: CompactionSettings,
     pub(crate) prefix: Prefix,
     pub(crate) steering: Vec<Waiting>,
     pub(crate) follow_up: Vec<Waiting>,
@@ -80,7 +89,25 @@ struct Run {
     turn: u32,
     cost: f64,
     aborting: bool,
+    /// The model said that the context is too long, and it was compacted.
+    overflowed: bool,
+    /// A compaction failed; the run goes on without.
+    compaction_failed: bool,
     phase: Phase,
+}
+
+impl Run {
+    fn new(id: RunId) -> Self {
+        Self {
+            id,
+            turn: 0,
+            cost: 0.0,
+            aborting: false,
+            overflowed: false,
+            compaction_failed: false,
+            phase: Phase::Saying,
+        }
+    }
 }
 
 enum Phase {
@@ -94,6 +121,8 @@ enum Phase {
     Tools(Batch),
     /// The results are being committed.
     Results(Batch),
+    /// The context is being summed up, before a call or on demand.
+    Compacting(Compacting),
 }
 
 struct Answered {
@@ -116,6 +145,10 @@ pub(crate) struct Machine {
     has_ref: bool,
     /// Shared with every request, so that a turn copies none of them.
     messages: Vec<Arc<Message>>,
+    /// The node of each of them.
+    nodes: Vec<NodeId>,
+    compacted: Option<Arc<Compaction>>,
+    compaction: CompactionSettings,
     prefix: Prefix,
     run: Option<Run>,
     steering: Vec<Waiting>,
@@ -157,6 +190,9 @@ impl Machine {
             head: start.head,
             has_ref: start.has_ref,
             messages: start.messages,
+            nodes: start.nodes,
+            compacted: start.compacted,
+            compaction: start.compaction,
             prefix: start.prefix,
             run: None,
             steering: start.steering,
@@ -215,12 +251,14 @@ impl Machine {
             Input::Call { run, event } if self.is_current(&run) => self.call_event(event),
             Input::CallEnded { run, end, record } if self.is_current(&run) => self.call_ended(*end, record),
             Input::CallNotMade { run, outcome } if self.is_current(&run) => self.call_not_made(outcome),
+            Input::Summarized { run, result } if self.is_current(&run) => self.summarized(result),
             Input::ToolOutput { run, slot, tail } if self.is_current(&run) => self.tool_output(slot, tail),
             Input::ToolDone { run, slot, done } if self.is_current(&run) => self.tool_done(slot, *done),
             Input::Prepared { .. }
             | Input::Call { .. }
             | Input::CallEnded { .. }
             | Input::CallNotMade { .. }
+            | Input::Summarized { .. }
             | Input::ToolOutput { .. }
             | Input::ToolDone { .. } => {}
         }
@@ -251,6 +289,12 @@ impl Machine {
     }
 
     fn call_model(&mut self) {
+        if !self.compact_before_call() {
+            self.call_now();
+        }
+    }
+
+    fn call_now(&mut self) {
         let (Some(run), Some(head)) = (&mut self.run, self.head) else { return };
         if run.aborting {
             let turn = run.turn;
@@ -428,6 +472,13 @@ impl Machine {
         let (calls, prepared) = (std::mem::take(&mut answered.calls), std::mem::take(&mut answered.prepared));
         if let Some(error) = error {
             self.emit(Event::TurnEnded { turn });
+            let error = match error.kind {
+                ModelErrorKind::ContextOverflow => match self.compact_after_overflow(error) {
+                    Ok(()) => return,
+                    Err(error) => error,
+                },
+                _ => error,
+            };
             let aborted = error.kind == ModelErrorKind::Aborted;
             return self.end_run(if aborted { Outcome::Aborted } else { Outcome::Failed(error) });
         }

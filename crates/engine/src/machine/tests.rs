@@ -21,6 +21,8 @@ enum Move {
     Unqueue,
     Unrecorded,
     Continue,
+    Compact,
+    AbortCompaction,
     Answer(u8, bool),
     Commit(u8),
     Stream,
@@ -38,6 +40,8 @@ fn moves() -> impl Strategy<Value = Vec<Move>> {
         1 => Just(Move::Unqueue),
         1 => Just(Move::Continue),
         1 => Just(Move::Unrecorded),
+        1 => Just(Move::Compact),
+        1 => Just(Move::AbortCompaction),
         2 => (any::<u8>(), any::<bool>()).prop_map(|(which, yes)| Move::Answer(which, yes)),
         12 => any::<u8>().prop_map(Move::Commit),
         12 => Just(Move::Stream),
@@ -64,6 +68,8 @@ struct World {
     /// With the run whose next request is recorded along with it.
     commits: VecDeque<(Tag, Plan, Option<RunId>)>,
     call: Option<Calling>,
+    /// A stretch that is being summed up, and whether that was cancelled.
+    summary: Option<(RunId, bool)>,
     prepares: VecDeque<(RunId, Vec<ToolCall>)>,
     tools: Vec<(RunId, usize, ToolCall)>,
     asks: Vec<AskId>,
@@ -84,7 +90,14 @@ struct World {
 }
 
 fn start() -> Start {
-    let model = Arc::new(Model { id: "m".into(), api: "a".into(), provider: "p".into(), ..Model::default() });
+    let model = Arc::new(Model {
+        id: "m".into(),
+        api: "a".into(),
+        provider: "p".into(),
+        // So small that a dozen messages fill it.
+        context_window: 48,
+        ..Model::default()
+    });
     let session = SessionStart {
         session: "s".into(),
         cwd: "/w".into(),
@@ -99,6 +112,9 @@ fn start() -> Start {
         has_ref: false,
         first: vec![Draft::new(Entry::Session(session))],
         messages: Vec::new(),
+        nodes: Vec::new(),
+        compacted: None,
+        compaction: CompactionSettings::default(),
         prefix: Prefix { model, system: "".into(), tools: Arc::new([]), epoch: Epoch::default() },
         steering: Vec::new(),
         follow_up: Vec::new(),
@@ -114,6 +130,7 @@ impl World {
             laws: EventLaws::default(),
             commits: VecDeque::new(),
             call: None,
+            summary: None,
             prepares: VecDeque::new(),
             tools: Vec::new(),
             asks: Vec::new(),
@@ -185,7 +202,20 @@ impl World {
             }
             Effect::Prepare { run, calls } => self.prepares.push_back((run, calls)),
             Effect::RunTool { run, slot, call } => self.tools.push((run, slot, call)),
+            Effect::Summarize { run, head, stretch, .. } => {
+                assert!(self.call.is_none() && self.summary.is_none(), "one call at a time");
+                assert_eq!(self.refs.get(self.machine.session()), Some(&head));
+                assert!(
+                    !stretch.history.is_empty() || !stretch.turn.is_empty(),
+                    "there is something to sum up"
+                );
+                self.steps.insert((self.machine.session().clone(), run.clone(), String::new()));
+                self.summary = Some((run, false));
+            }
             Effect::CancelCall => {
+                if let Some((_, cancelled)) = &mut self.summary {
+                    *cancelled = true;
+                }
                 if let Some(call) = &mut self.call {
                     call.cancelled = true;
                 }
@@ -259,6 +289,21 @@ impl World {
     }
 
     fn stream(&mut self) {
+        if let Some((run, cancelled)) = self.summary.take() {
+            self.seed = self.seed.wrapping_mul(31).wrapping_add(17);
+            let made = || Calls { usage: Usage::default(), records: vec![record()] };
+            let result = match self.seed % 5 {
+                _ if cancelled => Err(NoSummary { why: None, made: made() }),
+                3 if !self.finishing => Err(NoSummary { why: Some("no".into()), made: made() }),
+                2 if !self.finishing => {
+                    // The store did not take its record, so there is no row either.
+                    self.steps.remove(&(self.machine.session().clone(), run.clone(), String::new()));
+                    Err(NoSummary { why: Some("no".into()), made: Calls::default() })
+                }
+                _ => Ok(Summary { text: "in short".into(), made: made() }),
+            };
+            return self.give(Input::Summarized { run, result });
+        }
         let Some(mut call) = self.call.take() else { return };
         call.fresh = false;
         if call.cancelled {
@@ -340,6 +385,8 @@ impl World {
                 }
             }
             Move::Continue => self.command(Command::Continue),
+            Move::Compact => self.command(Command::Compact { focus: None }),
+            Move::AbortCompaction => self.command(Command::Abort(Part::Compaction)),
             Move::Answer(which, yes) => {
                 let ask = self.asks.get(usize::from(which) % self.asks.len().max(1)).cloned();
                 let answer = if yes { Answer::Allow } else { Answer::Deny { reason: None } };
@@ -364,7 +411,7 @@ impl World {
         for _ in 0..2000 {
             if !self.commits.is_empty() {
                 self.commit(0);
-            } else if self.call.is_some() {
+            } else if self.call.is_some() || self.summary.is_some() {
                 self.stream();
             } else if !self.prepares.is_empty() {
                 self.prepare(8);
@@ -418,6 +465,9 @@ fn answer(choice: u8, serial: u64) -> (VecDeque<CallEvent>, CallEnd) {
     match choice % 13 {
         12 => error = Some(ModelError::new(ModelErrorKind::Server, "broken")),
         11 => message.stop_reason = StopReason::Length,
+        10 if choice.is_multiple_of(3) => {
+            error = Some(ModelError::new(ModelErrorKind::ContextOverflow, "too long"));
+        }
         _ => {
             events.push_back(CallEvent::Started(Box::new(blank)));
             events.push_back(CallEvent::Delta(Delta::TextStarted { index: 0 }));
@@ -444,6 +494,7 @@ proptest! {
         prop_assert!(world.replies.values().all(|count| *count == 1), "each command is answered once: {:?}", world.replies);
         let conversation = project_messages(world.machine.messages.iter().cloned());
         quipu_transcript::check_conversation(&conversation).unwrap();
+        prop_assert_eq!(world.machine.messages.len(), world.machine.nodes.len(), "each message has its node");
         let waiting = world.machine.steering.iter().chain(&world.machine.follow_up);
         let mut waiting: Vec<_> = waiting.map(|item| (item.session.clone(), item.id.clone())).collect();
         waiting.sort();
@@ -499,4 +550,23 @@ fn what_could_not_be_taken_back_waits_where_a_branch_took_it_meanwhile() {
     world.finish();
     assert_eq!(world.inbox, Vec::new(), "it was said, and waits no more");
     world.laws.finish().unwrap();
+}
+
+fn record() -> CallRecord {
+    CallRecord {
+        api: "a".into(),
+        provider: "p".into(),
+        model: "m".into(),
+        local: true,
+        projection: 1,
+        head: NodeId([1; 32]),
+        system: None,
+        tools: quipu_protocol::ChunkId([2; 32]),
+        body: quipu_protocol::ChunkId([3; 32]),
+        body_bytes: 1,
+        started: 1,
+        first_token_ms: None,
+        duration_ms: None,
+        attempts: Vec::new(),
+    }
 }

@@ -4,11 +4,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use quipu_protocol::{
-    Ack, AskId, CallRecord, Command, Entry, Event, Input as Said, ItemId, ModelRequest, NodeId, Outcome,
-    RunId, SessionId, StepInfo, ToolCall, ToolResultMessage, UnixMs,
+    Ack, AskId, CallRecord, Command, Entry, Event, Input as Said, ItemId, Model, ModelRequest, NodeId,
+    Outcome, RunId, SessionId, StepInfo, Thinking, ToolCall, ToolResultMessage, UnixMs,
 };
 use quipu_providers::{CallEnd, CallEvent};
 use quipu_tools::Touches;
+
+use super::{NoSummary, Stretch, Summary};
 
 /// Names the place in the task where the sender of a command waits for its acknowledgement.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -26,6 +28,9 @@ pub enum Refused {
     /// The conversation ends with an answer and nothing waits.
     #[error("there is nothing to continue: the conversation ends with an answer")]
     NothingToContinue,
+    /// The context is too small to sum anything up.
+    #[error("there is nothing to compact: the conversation is shorter than what would be kept of it")]
+    NothingToCompact,
     /// No such question is open.
     #[error("that question is not open any more")]
     NoSuchAsk,
@@ -79,6 +84,10 @@ pub(crate) enum Input {
     CallNotMade {
         run: RunId,
         outcome: Outcome,
+    },
+    Summarized {
+        run: RunId,
+        result: Result<Summary, NoSummary>,
     },
     ToolOutput {
         run: RunId,
@@ -143,6 +152,8 @@ pub(crate) enum Tag {
     Results,
     /// Queued messages between two turns.
     Between,
+    /// A compaction, or that it came to nothing.
+    Compacted,
     /// Before the session ends: what an earlier commit could not keep.
     Closing,
     /// The record of a request that is not sent after all is taken back.
@@ -256,6 +267,14 @@ pub(crate) enum Effect {
         run: RunId,
         head: NodeId,
         request: Arc<ModelRequest>,
+    },
+    /// Record and send the calls that sum a stretch up. Answer: `Summarized`.
+    Summarize {
+        run: RunId,
+        head: NodeId,
+        model: Arc<Model>,
+        thinking: Thinking,
+        stretch: Box<Stretch>,
     },
     /// Look up, validate, ask the policy. Answer: `Prepared`.
     Prepare {

@@ -6,21 +6,30 @@ use quipu_protocol::{Body, Content, Message};
 
 use super::TouchedFiles;
 
-/// Characters of the user's own words that a note carries.
-const SAID: usize = 32_000;
-/// Of one message of the user; the middle of a longer one is left out.
+/// Characters of one message of the user; the middle of a longer one is left out.
 const ONE: usize = 8_000;
+/// Between two messages.
+const BETWEEN: &str = "\n---\n";
+/// After the number of those that are left out.
+const LEFT_OUT: &str = " earlier messages are left out)";
 /// The blocks that stand after the summary itself.
 const BLOCKS: [&str; 3] = ["user-messages", "read-files", "modified-files"];
 
 /// The summary, then what needs no model to be carried on: what the user said, word for word, and the files that
 /// were touched.
 ///
-/// The user's words are kept up to 32,000 characters, the newest first, and of one message up to 8,000; what is left
-/// out is counted. Blocks that would be empty are left out.
-pub fn compaction_note(summary: &str, said: &[Arc<Message>], files: &TouchedFiles) -> String {
+/// The user's words are those that an earlier note carried (`earlier`, from [`words_of_note`]) and the messages of
+/// the user in `said`, up to `most` characters, the newest first, and of one message up to 8,000; what is left out is
+/// counted. Blocks that would be empty are left out.
+pub fn compaction_note(
+    summary: &str,
+    earlier: Option<&str>,
+    said: &[Arc<Message>],
+    files: &TouchedFiles,
+    most: usize,
+) -> String {
     let mut note = summary.trim_end().to_owned();
-    let words = user_words(said);
+    let words = user_words(earlier, said, most);
     let list = |files: &std::collections::BTreeSet<String>| {
         files.iter().map(String::as_str).collect::<Vec<_>>().join("\n")
     };
@@ -39,8 +48,27 @@ pub fn summary_of_note(note: &str) -> &str {
     &note[..ends.min().unwrap_or(note.len())]
 }
 
-fn user_words(messages: &[Arc<Message>]) -> String {
-    let texts: Vec<String> = messages
+/// The user's words that a note carries.
+pub fn words_of_note(note: &str) -> Option<&str> {
+    let (_, rest) = note.split_once(&format!("\n\n<{}>\n", BLOCKS[0]))?;
+    // The last one: the user may have said these very words.
+    let (words, _) = rest.rsplit_once(&format!("\n</{}>", BLOCKS[0]))?;
+    Some(words)
+}
+
+fn user_words(earlier: Option<&str>, messages: &[Arc<Message>], most: usize) -> String {
+    let earlier = earlier.into_iter().flat_map(|words| words.split(BETWEEN)).map(str::to_owned);
+    let mut missing = 0;
+    let earlier: Vec<String> = earlier
+        .filter(|text| match text.strip_prefix('(').and_then(|text| text.strip_suffix(LEFT_OUT)) {
+            Some(count) => {
+                missing += count.parse().unwrap_or(0);
+                false
+            }
+            None => true,
+        })
+        .collect();
+    let new = messages
         .iter()
         .filter_map(|message| match &**message {
             Message::User(user) => Some(match &user.content {
@@ -53,9 +81,9 @@ fn user_words(messages: &[Arc<Message>]) -> String {
             _ => None,
         })
         .filter(|text| !text.is_empty())
-        .map(|text| shortened(&text))
-        .collect();
-    let mut room = SAID;
+        .map(|text| shortened(&text));
+    let texts: Vec<String> = earlier.into_iter().chain(new).collect();
+    let mut room = most;
     let fits = |text: &&String| {
         let size = text.chars().count();
         let fits = size <= room;
@@ -63,10 +91,12 @@ fn user_words(messages: &[Arc<Message>]) -> String {
         fits
     };
     let count = texts.iter().rev().take_while(fits).count();
-    let missing = texts.len() - count;
-    let mut words = texts[missing..].join("\n---\n");
+    let dropped = texts.len() - count;
+    missing += dropped;
+    let mut words = texts[dropped..].join(BETWEEN);
     if missing > 0 {
-        words.insert_str(0, &format!("({missing} earlier messages are left out)\n---\n"));
+        let between = if words.is_empty() { "" } else { BETWEEN };
+        words.insert_str(0, &format!("({missing}{LEFT_OUT}{between}"));
     }
     words
 }

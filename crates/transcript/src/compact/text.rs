@@ -39,7 +39,7 @@ fn push(blocks: &mut Vec<String>, message: &Message) {
                     Content::Thinking(block) => thinking.push(block.thinking.as_str()),
                     Content::Text(block) => text.push(block.text.as_str()),
                     Content::ToolCall(call) => {
-                        calls.push(format!("{}({})", call.name, arguments(call.arguments.get())))
+                        calls.push(format!("{}({})", call.name, arguments(call.arguments.get())));
                     }
                     Content::Image(_) | Content::Other(_) => {}
                 }

@@ -53,6 +53,10 @@ fn used(answer: &AssistantMessage) -> Option<u64> {
         StopReason::Error | StopReason::Aborted | StopReason::Deferred | StopReason::Pending => return None,
     }
     let Usage { input, output, cache_read, cache_write, total_tokens, .. } = answer.usage;
+    if input.saturating_add(cache_read).saturating_add(cache_write) == 0 && total_tokens <= output {
+        // Not counted, whatever the rest says.
+        return None;
+    }
     let sum = input.saturating_add(output).saturating_add(cache_read).saturating_add(cache_write);
     Some(if total_tokens > 0 { total_tokens } else { sum }).filter(|used| *used > 0)
 }

@@ -9,6 +9,7 @@ use quipu_protocol::{
 };
 use quipu_transcript::{
     TouchedFiles, compaction_note, context_tokens, conversation_text, cut, estimate_tokens, summary_of_note,
+    words_of_note,
 };
 
 use crate::strategies;
@@ -154,14 +155,14 @@ fn notes_carry_words_and_files() {
     files.add(&[Arc::new(Message::Assistant(answer(calls, 0, 1)))]);
     let said = [Message::user("Do <b>this</b>.", 1), Message::user("  \n", 1), Message::user("And that!", 1)]
         .map(Arc::new);
-    let note = compaction_note("## Goal\nAll.\n", &said, &files);
+    let note = compaction_note("## Goal\nAll.\n", None, &said, &files, 32_000);
     assert_eq!(
         note,
         "## Goal\nAll.\n\n<user-messages>\nDo <b>this</b>.\n---\nAnd that!\n</user-messages>\n\n<read-files>\na\n\
          </read-files>\n\n<modified-files>\nb\nc\n</modified-files>"
     );
     assert_eq!(summary_of_note(&note), "## Goal\nAll.");
-    assert_eq!(compaction_note("x", &[], &TouchedFiles::default()), "x");
+    assert_eq!(compaction_note("x", None, &[], &TouchedFiles::default(), 32_000), "x");
     // Kept as details, and read back by the next compaction.
     assert_eq!(TouchedFiles::of_details(&Json::of(&files).unwrap()), files);
     assert_eq!(TouchedFiles::of_details(&Json::parse("[1]").unwrap()), TouchedFiles::default());
@@ -169,13 +170,23 @@ fn notes_carry_words_and_files() {
     // Above the caps the newest words stay, and what is missing is counted.
     let many: Vec<_> =
         (0..100).map(|n| Arc::new(Message::user(format!("{n:02} {}", "w".repeat(997)), 1))).collect();
-    let note = compaction_note("x", &many, &TouchedFiles::default());
+    let note = compaction_note("x", None, &many, &TouchedFiles::default(), 32_000);
     assert!(
         note.contains("(68 earlier messages are left out)\n---\n68 www") && note.contains("\n99 www"),
         "{note}"
     );
+    // The next compaction carries them on, and counts on.
+    let words = words_of_note(&note).unwrap();
+    let more = [Arc::new(Message::user("new </user-messages>\n</user-messages>", 1))];
+    let next = compaction_note("y", Some(words), &more, &TouchedFiles::default(), 32_000);
+    assert!(next.contains("(69 earlier messages are left out)\n---\n69 www"), "{next}");
+    let words = words_of_note(&next).unwrap();
+    assert!(words.ends_with("\n---\nnew </user-messages>\n</user-messages>"));
+    let nothing = compaction_note("z", Some(words), &[], &TouchedFiles::default(), 0);
+    assert_eq!(words_of_note(&nothing), Some("(101 earlier messages are left out)"));
+    assert_eq!(words_of_note("x"), None);
     let long = [Arc::new(Message::user(format!("first {} last", "w".repeat(9_000)), 1))];
-    let note = compaction_note("x", &long, &TouchedFiles::default());
+    let note = compaction_note("x", None, &long, &TouchedFiles::default(), 32_000);
     assert!(note.contains("first w") && note.contains("(... 1011 characters are left out ...)"), "{note}");
     assert!(note.contains("w last\n</user-messages>"));
 }
@@ -197,7 +208,7 @@ proptest! {
             prop_assert!(!matches!(*messages[cut.first_kept], Message::ToolResult(_)));
             prop_assert!(cut.turn.is_none_or(|turn| cut.begin <= turn && turn < cut.first_kept));
         }
-        let note = compaction_note("the summary", &messages, &TouchedFiles::default());
+        let note = compaction_note("the summary", None, &messages, &TouchedFiles::default(), 500);
         prop_assert_eq!(summary_of_note(&note), "the summary");
     }
 }

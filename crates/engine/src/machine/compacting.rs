@@ -1,0 +1,334 @@
+//! Compaction: one way for a context that is nearly full, one that the model refused, and one that somebody asked
+//! to have summed up.
+
+use std::sync::Arc;
+
+use quipu_protocol::{
+    Ack, CallRecord, Checkpoint, Compaction, CompactionReason, CompactionResult, Entry, Event, Json, Message,
+    ModelError, NodeId, Outcome, RunId, StepInfo,
+};
+use quipu_transcript::{
+    Cut, TouchedFiles, compaction_note, context_tokens, cut, estimate_tokens, summary_of_note, words_of_note,
+};
+
+use super::{Draft, Effect, Machine, Phase, Plan, PlanOp, Refused, ReplyId, Run, Tag};
+
+/// When a context is compacted and what stays of it. Tokens.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct CompactionSettings {
+    /// Whether it happens by itself, near the end of the window and when the model says that it is too long.
+    pub enabled: bool,
+    /// Kept free for the answer: a context that leaves less is compacted. At most a quarter of the window counts.
+    pub reserve_tokens: u64,
+    /// About so much of the newest conversation stays as it is. At most a quarter of the window counts.
+    pub keep_recent_tokens: u64,
+}
+
+impl Default for CompactionSettings {
+    fn default() -> Self {
+        Self { enabled: true, reserve_tokens: 16_384, keep_recent_tokens: 20_000 }
+    }
+}
+
+/// Characters of the user's own words that a compaction carries over, at most.
+const SAID: u64 = 32_000;
+
+/// A compaction under way.
+pub(super) struct Compacting {
+    reason: CompactionReason,
+    cut: Cut,
+    tokens_before: u64,
+    /// What ends the turn when an overflow cannot be mended.
+    error: Option<ModelError>,
+    /// Somebody said something that is to be answered afterwards, although no run is under way.
+    pub(super) said: bool,
+    /// Why it came to nothing, while that is being recorded.
+    nothing: Option<CompactionResult>,
+}
+
+/// What has to be summed up.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Stretch {
+    /// What the compaction before said in short.
+    pub(crate) previous: Option<String>,
+    /// Whole turns.
+    pub(crate) history: Vec<Arc<Message>>,
+    /// The beginning of a turn whose end stays.
+    pub(crate) turn: Vec<Arc<Message>>,
+    /// What to look at above all.
+    pub(crate) focus: Option<String>,
+    /// Tokens that a request may have, its answer included.
+    pub(crate) window: u64,
+    /// Tokens of the answer at most.
+    pub(crate) max_tokens: u64,
+}
+
+/// The calls that were made for a summary.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub(crate) struct Calls {
+    pub(crate) usage: quipu_protocol::Usage,
+    pub(crate) records: Vec<CallRecord>,
+}
+
+/// A summary.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Summary {
+    pub(crate) text: String,
+    pub(crate) made: Calls,
+}
+
+/// There is none.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct NoSummary {
+    /// In one line; `None` when it was stopped.
+    pub(crate) why: Option<String>,
+    pub(crate) made: Calls,
+}
+
+impl Compacting {
+    pub(super) fn reason(&self) -> CompactionReason {
+        self.reason
+    }
+}
+
+impl Machine {
+    /// Whether the next request would leave too little of the window.
+    pub(super) fn compaction_is_due(&self) -> bool {
+        let window = self.prefix.model.context_window;
+        let failed = self.run.as_ref().is_some_and(|run| run.compaction_failed);
+        if !self.compaction.enabled || window == 0 || failed {
+            return false;
+        }
+        let adding: u64 = self.adding.iter().map(|message| estimate_tokens(message)).sum();
+        context_tokens(&self.messages) + adding > window - self.reserve(window) && self.cut().is_some()
+    }
+
+    fn reserve(&self, window: u64) -> u64 {
+        self.compaction.reserve_tokens.min(window / 4)
+    }
+
+    fn cut(&self) -> Option<Cut> {
+        let window = self.prefix.model.context_window;
+        let keep = self.compaction.keep_recent_tokens;
+        cut(&self.messages, if window == 0 { keep } else { keep.min(window / 4) })
+    }
+
+    /// Whether a compaction runs that belongs to no turn.
+    pub(super) fn is_compacting_alone(&self) -> bool {
+        let phase = self.run.as_ref().map(|run| &run.phase);
+        matches!(phase, Some(Phase::Compacting(one)) if one.reason == CompactionReason::Manual)
+    }
+
+    /// Somebody asks for it while nothing runs.
+    pub(super) fn compact(&mut self, focus: Option<String>, reply: ReplyId, run: RunId) {
+        if self.run.is_some() {
+            return self.out.push(Effect::Reply(reply, Err(Refused::Busy)));
+        }
+        let Some(cut) = self.cut() else {
+            return self.out.push(Effect::Reply(reply, Err(Refused::NothingToCompact)));
+        };
+        self.run = Some(Run::new(run.clone()));
+        self.out.push(Effect::Reply(reply, Ok(Ack::Started(run))));
+        self.begin_compaction(CompactionReason::Manual, cut, focus, None);
+    }
+
+    /// Before a call: the context is too large for it.
+    pub(super) fn compact_before_call(&mut self) -> bool {
+        if !self.compaction_is_due() {
+            return false;
+        }
+        let Some(cut) = self.cut() else { return false };
+        self.begin_compaction(CompactionReason::Threshold, cut, None, None);
+        true
+    }
+
+    /// The model said that the context is too long: once in a run this is mended.
+    pub(super) fn compact_after_overflow(&mut self, error: ModelError) -> Result<(), ModelError> {
+        let Some(run) = &mut self.run else { return Err(error) };
+        if !self.compaction.enabled || run.overflowed || run.aborting {
+            return Err(error);
+        }
+        run.overflowed = true;
+        // The model counts in its own way, so less and less is kept until there is something to sum up.
+        let mut keep = self.compaction.keep_recent_tokens;
+        let found = loop {
+            match cut(&self.messages, keep) {
+                None if keep > 0 => keep /= 2,
+                found => break found,
+            }
+        };
+        let Some(found) = found else { return Err(error) };
+        self.begin_turn();
+        self.begin_compaction(CompactionReason::Overflow, found, None, Some(error));
+        Ok(())
+    }
+
+    fn begin_compaction(
+        &mut self,
+        reason: CompactionReason,
+        cut: Cut,
+        focus: Option<String>,
+        error: Option<ModelError>,
+    ) {
+        let tokens_before = context_tokens(&self.messages);
+        let Some(run) = &mut self.run else { return };
+        run.phase =
+            Phase::Compacting(Compacting { reason, cut, tokens_before, error, said: false, nothing: None });
+        let run = run.id.clone();
+        self.emit(Event::CompactionStarted { reason });
+        let model = &self.prefix.model;
+        let window = if model.context_window == 0 { u64::MAX } else { model.context_window };
+        let reserve = self.reserve(window);
+        let limit = if model.max_tokens == 0 { u64::MAX } else { model.max_tokens };
+        let previous = match self.messages.first().map(AsRef::as_ref) {
+            Some(Message::CompactionSummary(before)) => Some(summary_of_note(&before.summary).to_owned()),
+            _ => None,
+        };
+        let turn = cut.turn.unwrap_or(cut.first_kept);
+        let stretch = Stretch {
+            previous,
+            history: self.messages[cut.begin..turn].to_vec(),
+            turn: self.messages[turn..cut.first_kept].to_vec(),
+            focus,
+            window,
+            max_tokens: limit.min(reserve / 5 * 4).max(1),
+        };
+        let Some(head) = self.head else { return };
+        let model = self.prefix.model.clone();
+        let thinking = self.prefix.epoch.thinking;
+        self.out.push(Effect::Summarize { run, head, model, thinking, stretch: Box::new(stretch) });
+    }
+
+    pub(super) fn summarized(&mut self, result: Result<Summary, NoSummary>) {
+        let Some(run) = &mut self.run else { return };
+        let Phase::Compacting(compacting) = &mut run.phase else { return };
+        let Summary { text, made } = match result {
+            Ok(summary) => summary,
+            Err(NoSummary { why, made }) => {
+                run.cost += made.usage.cost.total;
+                let data = json_of_nothing(why.as_deref(), &made);
+                let result = why.map_or(CompactionResult::Aborted, CompactionResult::Failed);
+                if made.records.is_empty() {
+                    return self.compaction_over(result);
+                }
+                // The context stays as it was; that calls were made and paid for is kept beside it.
+                compacting.nothing = Some(result);
+                let step = step_of(run.id.clone(), made.records);
+                let ops = vec![PlanOp::Forget { run: run.id.clone(), session: None }];
+                let draft = Draft { entry: Arc::new(Entry::Meta(data)), step };
+                return self.commit(Tag::Compacted, vec![draft], ops, false);
+            }
+        };
+        run.cost += made.usage.cost.total;
+        let id = run.id.clone();
+        let (reason, cut, tokens_before) = (compacting.reason, compacting.cut, compacting.tokens_before);
+        let taken = &self.messages[cut.begin..cut.first_kept];
+        let mut files = TouchedFiles::default();
+        let earlier = match self.messages.first().map(AsRef::as_ref) {
+            Some(Message::CompactionSummary(before)) => words_of_note(&before.summary),
+            _ => None,
+        };
+        if let Some(details) = self.compacted.as_ref().and_then(|before| before.details.as_ref()) {
+            files = TouchedFiles::of_details(details);
+        }
+        files.add(taken);
+        let window = self.prefix.model.context_window;
+        let most = if window == 0 { SAID } else { SAID.min(window / 2) };
+        let most = usize::try_from(most).unwrap_or(usize::MAX);
+        let compaction = Compaction {
+            summary: compaction_note(&text, earlier, taken, &files, most),
+            first_kept: self.nodes.get(cut.first_kept).copied(),
+            tokens_before,
+            timestamp: self.now,
+            details: Json::of(&files).ok(),
+            usage: Some(made.usage),
+            from_hook: None,
+            reason: Some(reason),
+            checkpoint: Some(Checkpoint { session: self.session.clone(), epoch: self.prefix.epoch.clone() }),
+        };
+        let step = step_of(id.clone(), made.records);
+        let draft = Draft { entry: Arc::new(Entry::Compaction(compaction)), step };
+        self.commit(Tag::Compacted, vec![draft], vec![PlanOp::Forget { run: id, session: None }], true);
+    }
+
+    /// The compaction is kept: the context is what it leaves.
+    pub(super) fn compaction_kept(&mut self, plan: &Plan, nodes: &[NodeId]) {
+        if let Some(Run { phase: Phase::Compacting(compacting), .. }) = &mut self.run
+            && let Some(nothing) = compacting.nothing.take()
+        {
+            return self.compaction_over(nothing);
+        }
+        let Some((Entry::Compaction(compaction), node)) =
+            plan.drafts.iter().zip(nodes).map(|(draft, node)| (&*draft.entry, *node)).next_back()
+        else {
+            return;
+        };
+        // All that was there, what an earlier commit could not keep, and the summary, in this order.
+        let summary = self.messages.pop().zip(self.nodes.pop());
+        let first = compaction.first_kept;
+        let kept = self.nodes.iter().position(|node| Some(*node) == first).unwrap_or(self.nodes.len());
+        self.messages.drain(..kept);
+        self.nodes.drain(..kept);
+        if let Some((message, node)) = summary {
+            self.messages.insert(0, message);
+            self.nodes.insert(0, node);
+        }
+        self.compacted = Some(Arc::new(compaction.clone()));
+        let tokens_after = self.messages.iter().map(|message| estimate_tokens(message)).sum();
+        let compaction = compaction.clone();
+        self.compaction_over(CompactionResult::Done { node, compaction, tokens_after });
+    }
+
+    /// Tells how it ended and goes on with what it was made for.
+    pub(super) fn compaction_over(&mut self, result: CompactionResult) {
+        let Some(run) = &mut self.run else { return };
+        let Phase::Compacting(Compacting { reason, error, said, .. }) =
+            std::mem::replace(&mut run.phase, Phase::Saying)
+        else {
+            return;
+        };
+        let done = matches!(result, CompactionResult::Done { .. });
+        run.compaction_failed |= !done;
+        let turn = run.turn;
+        self.emit(Event::CompactionEnded { reason, result: Arc::new(result) });
+        match (reason, error) {
+            (CompactionReason::Manual, _) => {
+                self.run = None;
+                match self.steering.first().or(self.follow_up.first()).filter(|_| said) {
+                    Some(item) if self.closing.is_none() => {
+                        let run = item.id.as_str().into();
+                        self.start_queued(run);
+                    }
+                    _ => self.settle(),
+                }
+            }
+            (CompactionReason::Overflow, Some(error)) if !done => {
+                let aborting = self.run.as_ref().is_some_and(|run| run.aborting);
+                self.emit(Event::TurnEnded { turn });
+                self.end_run(if aborting { Outcome::Aborted } else { Outcome::Failed(error) });
+            }
+            (CompactionReason::Overflow | CompactionReason::Threshold, _) => self.call_now(),
+        }
+    }
+}
+
+/// How the calls for a summary went.
+fn step_of(run: RunId, mut records: Vec<CallRecord>) -> StepInfo {
+    let started = records.first().map(|first| first.started);
+    let mut step = StepInfo { run: Some(run), started, call: records.pop(), ..StepInfo::default() };
+    if !records.is_empty()
+        && let Ok(records) = Json::of(&records)
+    {
+        step.extra.insert("earlierCalls".into(), records);
+    }
+    step
+}
+
+fn json_of_nothing(why: Option<&str>, made: &Calls) -> Json {
+    let data = serde_json::json!({
+        "type": "custom",
+        "customType": "quipu.compaction",
+        "data": { "error": why, "aborted": why.is_none(), "usage": made.usage },
+    });
+    Json::from(&data)
+}
