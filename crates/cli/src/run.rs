@@ -5,7 +5,8 @@ use std::sync::Arc;
 
 use quipu::{Delivery, Opened, Places, Refused, Replay, Session};
 use quipu_protocol::{
-    Answer, AskId, Delta, Ending, Envelope, Event, Input, Limit, Message, ModelErrorKind, Outcome, Trouble,
+    Answer, AskId, CompactionReason, CompactionResult, Delta, Ending, Envelope, Event, Input, Limit, Message,
+    ModelErrorKind, Outcome, Trouble,
 };
 use quipu_rpc::{JsonEvents, SessionHeader};
 use tokio::signal::unix::{Signal, SignalKind, signal};
@@ -179,7 +180,7 @@ async fn abort(session: &Session) {
 fn refused(error: Refused) -> Failure {
     let exit = match &error {
         Refused::Store(_) => Exit::Store,
-        Refused::Empty | Refused::NothingToContinue => Exit::Usage,
+        Refused::Empty | Refused::NothingToContinue | Refused::NothingToCompact => Exit::Usage,
         Refused::Busy | Refused::NoSuchAsk | Refused::QueueFull | Refused::Behind | Refused::Closed => {
             Exit::Failed
         }
@@ -370,6 +371,39 @@ impl Text {
                     Paint::red,
                     format!("  {} failed: {}", result.tool_name, one_line(&text.join(" "), 200)),
                 );
+                Ok(())
+            }
+            Event::CompactionStarted { reason } => {
+                self.close()?;
+                let why = match reason {
+                    CompactionReason::Threshold => "the context is nearly full",
+                    CompactionReason::Overflow => "the model says that the context is too long",
+                    CompactionReason::Manual => "as asked",
+                };
+                note_in(Paint::dim, format!("• compacting ({why}) …"));
+                Ok(())
+            }
+            Event::CompactionEnded { result, .. } => {
+                match &**result {
+                    CompactionResult::Done { node, compaction, tokens_after } => {
+                        let cost = compaction.usage.map_or(0.0, |usage| usage.cost.total);
+                        note_in(
+                            Paint::dim,
+                            format!(
+                                "  {} tokens before, about {tokens_after} after, ${cost:.4}; node {}",
+                                compaction.tokens_before,
+                                node.short()
+                            ),
+                        );
+                    }
+                    CompactionResult::Aborted => note_in(Paint::dim, "  stopped; the context is as it was"),
+                    CompactionResult::Failed(why) => {
+                        note_in(
+                            Paint::red,
+                            format!("  not compacted, the context is as it was: {}", one_line(why, 300)),
+                        );
+                    }
+                }
                 Ok(())
             }
             Event::Asked(ask) => {

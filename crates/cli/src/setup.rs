@@ -4,7 +4,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use quipu::{
-    Engine, Limits, Opened, Permissions, Places, Provider, Recorder, Replay, Sealer, SessionOptions,
+    CompactionSettings, Engine, Limits, Opened, Permissions, Places, Provider, Recorder, Replay, Sealer,
+    SessionOptions,
 };
 use quipu_protocol::{Epoch, Model, ModelErrorKind, NodeId, SessionId, Thinking, Trouble, UnixMs};
 use quipu_providers::{Selection, Settings, Warning};
@@ -227,6 +228,11 @@ pub(crate) async fn open(
     let limited = task.max_cost.is_some() || daily_budget.is_some();
     let unpriced = crate::budget::unpriced(&options.model).filter(|_| limited && task.replay.is_none());
     let ask_deadline = options.ask_deadline;
+    let (compaction, problems) = CompactionSettings::of_file(&place.home.join("settings.json"));
+    for problem in problems {
+        note(format!("warning: {problem}"));
+    }
+    options.compaction = compaction;
     let fresh = |session| Opened { session, troubles: Vec::new() };
     let opened = match (resumed, fork) {
         (_, Some(node)) => engine.fork(node, options).await.map(fresh),

@@ -23,6 +23,7 @@ mod replay;
 mod resume;
 mod script;
 mod session;
+mod settings;
 mod subscribe;
 mod summarize;
 mod toolbox;

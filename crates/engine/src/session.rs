@@ -516,7 +516,7 @@ impl Task {
                     let work = std::panic::AssertUnwindSafe(caller.summarize(&job, &stretch));
                     let result = work.catch_unwind().await.unwrap_or_else(|_| {
                         let why = "the model's adapter failed inside; this is a bug of the adapter";
-                        Err(NoSummary { why: Some(why.into()), made: Calls::default() })
+                        Err(Box::new(NoSummary { why: Some(why.into()), made: Calls::default() }))
                     });
                     drop(input.send(Input::Summarized { run, result }).await);
                 });

@@ -37,11 +37,11 @@ pub(crate) struct Job {
 
 impl Caller {
     /// Sums `stretch` up: its history, on top of what was summed up before, and the beginning of the turn that is cut.
-    pub(crate) async fn summarize(&self, job: &Job, stretch: &Stretch) -> Result<Summary, NoSummary> {
+    pub(crate) async fn summarize(&self, job: &Job, stretch: &Stretch) -> Result<Summary, Box<NoSummary>> {
         let mut made = Calls::default();
         let text = match self.notes(job, stretch, &mut made).await {
             Ok(text) => text,
-            Err(why) => return Err(NoSummary { why, made }),
+            Err(why) => return Err(Box::new(NoSummary { why, made })),
         };
         Ok(Summary { text, made })
     }

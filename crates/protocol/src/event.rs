@@ -228,7 +228,7 @@ pub enum CompactionResult {
         /// The node that says so; the one before it has the old context.
         node: NodeId,
         /// What it holds.
-        compaction: Compaction,
+        compaction: Arc<Compaction>,
         /// Tokens of the context after it, estimated.
         tokens_after: u64,
     },

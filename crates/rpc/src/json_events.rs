@@ -4,11 +4,11 @@ use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
 use quipu_protocol::{
-    Answer, CallId, Content, Delta, Ending, Envelope, Event, Json, Limit, Message, MessageId, Outcome,
-    SessionId, ToolCall, Trouble, Usage,
+    Answer, CallId, CompactionReason, CompactionResult, Content, Delta, Ending, Envelope, Event, Json, Limit,
+    Message, MessageId, Outcome, SessionId, ToolCall, Trouble, Usage,
 };
 
-use crate::line::{InterruptedCall, Line, OutcomeLine, ToolResult, TroubleLine, Update};
+use crate::line::{CompactionLine, InterruptedCall, Line, OutcomeLine, ToolResult, TroubleLine, Update};
 
 /// What the first line says.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -157,6 +157,19 @@ impl JsonEvents {
             }
             .write(),
             Event::HeadMoved { from, to } => Line::QuipuHeadMoved { from: *from, to: *to }.write(),
+            Event::CompactionStarted { reason } => Line::CompactionStart { reason: *reason }.write(),
+            Event::CompactionEnded { reason, result } => {
+                let (done, aborted, error_message) = match &**result {
+                    CompactionResult::Done { node, compaction, tokens_after } => {
+                        (Some(CompactionLine::of(*node, compaction, *tokens_after)), false, None)
+                    }
+                    CompactionResult::Aborted => (None, true, None),
+                    CompactionResult::Failed(why) => (None, false, Some(why.as_str())),
+                };
+                let will_retry = done.is_some() && *reason == CompactionReason::Overflow;
+                Line::CompactionEnd { reason: *reason, result: done, aborted, will_retry, error_message }
+                    .write()
+            }
             Event::RetryScheduled { attempt, delay, error } => {
                 // Pi counts retries, we count attempts.
                 let attempt = attempt.saturating_sub(1);

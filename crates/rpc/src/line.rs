@@ -3,7 +3,8 @@
 use std::sync::Arc;
 
 use quipu_protocol::{
-    CallId, Content, Json, Message, ModelError, NodeId, SessionId, ToolResultMessage, Usage,
+    CallId, Compaction, CompactionReason, Content, Json, Message, ModelError, NodeId, SessionId,
+    ToolResultMessage, Usage,
 };
 use serde::Serialize;
 
@@ -76,6 +77,18 @@ pub(crate) enum Line<'a> {
         attempt: u32,
         #[serde(skip_serializing_if = "Option::is_none")]
         final_error: Option<&'a str>,
+    },
+    CompactionStart {
+        reason: CompactionReason,
+    },
+    CompactionEnd {
+        reason: CompactionReason,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        result: Option<CompactionLine<'a>>,
+        aborted: bool,
+        will_retry: bool,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        error_message: Option<&'a str>,
     },
     QuipuAsked {
         id: &'a str,
@@ -247,6 +260,36 @@ fn write(line: &impl Serialize) -> String {
                 r#"{{"type":"quipu_trouble","kind":"note","message":{}}}"#,
                 serde_json::Value::from(message)
             )
+        }
+    }
+}
+
+/// What a compaction made.
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct CompactionLine<'a> {
+    pub(crate) summary: &'a str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) first_kept_entry_id: Option<NodeId>,
+    pub(crate) tokens_before: u64,
+    pub(crate) estimated_tokens_after: u64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) details: Option<&'a Json>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) usage: Option<Usage>,
+    pub(crate) quipu_node: NodeId,
+}
+
+impl<'a> CompactionLine<'a> {
+    pub(crate) fn of(node: NodeId, compaction: &'a Compaction, tokens_after: u64) -> Self {
+        Self {
+            summary: &compaction.summary,
+            first_kept_entry_id: compaction.first_kept,
+            tokens_before: compaction.tokens_before,
+            estimated_tokens_after: tokens_after,
+            details: compaction.details.as_ref(),
+            usage: compaction.usage,
+            quipu_node: node,
         }
     }
 }

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use quipu_protocol::{
-    Answer, Ask, Content, Delta, Ending, Envelope, Event, Json, Limit, Message, ModelError, ModelErrorKind,
-    NodeId, Outcome, Queued, ToolResultMessage, Trouble,
+    Answer, Ask, Compaction, CompactionReason, CompactionResult, Content, Delta, Ending, Envelope, Event,
+    Json, Limit, Message, ModelError, ModelErrorKind, NodeId, Outcome, Queued, ToolResultMessage, Trouble,
 };
 use quipu_rpc::{JsonEvents, SessionHeader};
 use serde_json::Value;
@@ -307,6 +307,33 @@ fn lines_of_single_events() {
     check(
         Event::HeadMoved { from: None, to: NodeId([2; 32]) },
         &format!(r#"{{"type":"quipu_head_moved","from":null,"to":"{two}"}}"#),
+    );
+    let reason = CompactionReason::Overflow;
+    check(Event::CompactionStarted { reason }, r#"{"type":"compaction_start","reason":"overflow"}"#);
+    let ended = |result| Event::CompactionEnded { reason, result: Arc::new(result) };
+    let compaction = Compaction {
+        summary: "in short".into(),
+        first_kept: Some(NodeId([1; 32])),
+        tokens_before: 90,
+        ..Compaction::default()
+    };
+    check(
+        ended(CompactionResult::Done {
+            node: NodeId([2; 32]),
+            compaction: Arc::new(compaction),
+            tokens_after: 7,
+        }),
+        &format!(
+            r#"{{"type":"compaction_end","reason":"overflow","result":{{"summary":"in short","firstKeptEntryId":"{one}","tokensBefore":90,"estimatedTokensAfter":7,"quipuNode":"{two}"}},"aborted":false,"willRetry":true}}"#
+        ),
+    );
+    check(
+        ended(CompactionResult::Aborted),
+        r#"{"type":"compaction_end","reason":"overflow","aborted":true,"willRetry":false}"#,
+    );
+    check(
+        ended(CompactionResult::Failed("why".into())),
+        r#"{"type":"compaction_end","reason":"overflow","aborted":false,"willRetry":false,"errorMessage":"why"}"#,
     );
     check(
         Event::Trouble(Trouble::Branched { session: "s2".into() }),

@@ -172,8 +172,14 @@ impl Machine {
     ) {
         let tokens_before = context_tokens(&self.messages);
         let Some(run) = &mut self.run else { return };
-        run.phase =
-            Phase::Compacting(Compacting { reason, cut, tokens_before, error, said: false, nothing: None });
+        run.phase = Phase::Compacting(Box::new(Compacting {
+            reason,
+            cut,
+            tokens_before,
+            error,
+            said: false,
+            nothing: None,
+        }));
         let run = run.id.clone();
         self.emit(Event::CompactionStarted { reason });
         let model = &self.prefix.model;
@@ -199,12 +205,13 @@ impl Machine {
         self.out.push(Effect::Summarize { run, head, model, thinking, stretch: Box::new(stretch) });
     }
 
-    pub(super) fn summarized(&mut self, result: Result<Summary, NoSummary>) {
+    pub(super) fn summarized(&mut self, result: Result<Summary, Box<NoSummary>>) {
         let Some(run) = &mut self.run else { return };
         let Phase::Compacting(compacting) = &mut run.phase else { return };
         let Summary { text, made } = match result {
             Ok(summary) => summary,
-            Err(NoSummary { why, made }) => {
+            Err(none) => {
+                let NoSummary { why, made } = *none;
                 run.cost += made.usage.cost.total;
                 let data = json_of_nothing(why.as_deref(), &made);
                 let result = why.map_or(CompactionResult::Aborted, CompactionResult::Failed);
@@ -273,20 +280,17 @@ impl Machine {
             self.messages.insert(0, message);
             self.nodes.insert(0, node);
         }
-        self.compacted = Some(Arc::new(compaction.clone()));
+        let compaction = Arc::new(compaction.clone());
+        self.compacted = Some(compaction.clone());
         let tokens_after = self.messages.iter().map(|message| estimate_tokens(message)).sum();
-        let compaction = compaction.clone();
         self.compaction_over(CompactionResult::Done { node, compaction, tokens_after });
     }
 
     /// Tells how it ended and goes on with what it was made for.
     pub(super) fn compaction_over(&mut self, result: CompactionResult) {
         let Some(run) = &mut self.run else { return };
-        let Phase::Compacting(Compacting { reason, error, said, .. }) =
-            std::mem::replace(&mut run.phase, Phase::Saying)
-        else {
-            return;
-        };
+        let Phase::Compacting(compacting) = std::mem::replace(&mut run.phase, Phase::Saying) else { return };
+        let Compacting { reason, error, said, .. } = *compacting;
         let done = matches!(result, CompactionResult::Done { .. });
         run.compaction_failed |= !done;
         let turn = run.turn;

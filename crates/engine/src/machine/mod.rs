@@ -122,7 +122,7 @@ enum Phase {
     /// The results are being committed.
     Results(Batch),
     /// The context is being summed up, before a call or on demand.
-    Compacting(Compacting),
+    Compacting(Box<Compacting>),
 }
 
 struct Answered {

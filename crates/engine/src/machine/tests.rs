@@ -293,12 +293,12 @@ impl World {
             self.seed = self.seed.wrapping_mul(31).wrapping_add(17);
             let made = || Calls { usage: Usage::default(), records: vec![record()] };
             let result = match self.seed % 5 {
-                _ if cancelled => Err(NoSummary { why: None, made: made() }),
-                3 if !self.finishing => Err(NoSummary { why: Some("no".into()), made: made() }),
+                _ if cancelled => Err(Box::new(NoSummary { why: None, made: made() })),
+                3 if !self.finishing => Err(Box::new(NoSummary { why: Some("no".into()), made: made() })),
                 2 if !self.finishing => {
                     // The store did not take its record, so there is no row either.
                     self.steps.remove(&(self.machine.session().clone(), run.clone(), String::new()));
-                    Err(NoSummary { why: Some("no".into()), made: Calls::default() })
+                    Err(Box::new(NoSummary { why: Some("no".into()), made: Calls::default() }))
                 }
                 _ => Ok(Summary { text: "in short".into(), made: made() }),
             };

@@ -87,7 +87,7 @@ pub(crate) enum Input {
     },
     Summarized {
         run: RunId,
-        result: Result<Summary, NoSummary>,
+        result: Result<Summary, Box<NoSummary>>,
     },
     ToolOutput {
         run: RunId,

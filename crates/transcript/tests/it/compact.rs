@@ -18,9 +18,9 @@ use crate::strategies;
 /// `s40` the summary of a compaction.
 fn conversation(words: &str) -> Vec<Arc<Message>> {
     let message = |(at, word): (usize, &str)| {
-        let tokens: usize = word[1..].parse().unwrap();
+        let tokens: usize = word[1..].parse().unwrap_or_else(|error| panic!("{word}: {error}"));
         let text = "x".repeat(tokens * 4);
-        let timestamp = i64::try_from(at).unwrap() + 1;
+        let timestamp = i64::try_from(at).map_or(0, |at| at + 1);
         Arc::new(match &word[..1] {
             "u" => Message::user(text, timestamp),
             "a" => Message::Assistant(answer(vec![Content::text(text)], 0, timestamp)),
@@ -51,7 +51,7 @@ fn call(name: &str, arguments: &str) -> Content {
     Content::ToolCall(ToolCall {
         id: CallId::from("c"),
         name: name.into(),
-        arguments: Json::parse(arguments).unwrap(),
+        arguments: Json::parse(arguments).unwrap_or_else(|error| panic!("{arguments}: {error}")),
         thought_signature: None,
         namespace: None,
     })
