@@ -14,7 +14,7 @@ use crate::credential::Credential;
 use crate::decode::Decode;
 use crate::failure::{self, advice, classify, quote, read_complaint, retry_after};
 use crate::net::{self, LocalRoute};
-use crate::{CacheRetention, Call, CallEnd, CallEvent};
+use crate::{CacheRetention, Call, CallEnd, CallEvent, ThinkingBudgets};
 
 /// Bytes of an error's body that are read.
 const MAX_ERROR_BODY: usize = 64 << 10;
@@ -43,6 +43,8 @@ pub struct CallOptions {
     pub local: LocalRoute,
     /// How long servers are asked to keep what they have read.
     pub cache: CacheRetention,
+    /// Tokens that each level of thinking is given.
+    pub budgets: ThinkingBudgets,
 }
 
 impl Default for CallOptions {
@@ -55,6 +57,7 @@ impl Default for CallOptions {
             max_reply_bytes: 64 << 20,
             local: LocalRoute::Direct,
             cache: CacheRetention::Short,
+            budgets: ThinkingBudgets::default(),
         }
     }
 }

@@ -39,4 +39,4 @@ pub use openai::OpenAiCompletions;
 pub use provider::*;
 pub use select::{FindError, Selection};
 pub use settings::{Settings, Warning, is_supported};
-pub use thinking::{clamp_level, level_name, levels, parse_level};
+pub use thinking::{ThinkingBudgets, clamp_level, level_name, levels, parse_level};

@@ -6,7 +6,7 @@ use std::collections::HashSet;
 use bytes::Bytes;
 use quipu_protocol::{
     AssistantMessage, Body, CallId, Content, ImageContent, Json, Message, Model, ModelError, ModelErrorKind,
-    ModelRequest, StopReason, Thinking, without_lone_surrogates,
+    ModelRequest, StopReason, without_lone_surrogates,
 };
 use serde::Serialize;
 
@@ -148,16 +148,6 @@ impl Calls {
     /// Forgets the last answer's calls and gives those that nothing answered.
     pub(crate) fn close(&mut self) -> impl Iterator<Item = String> + '_ {
         self.open.drain(..).filter(|call| !call.answered).map(|call| call.wire_id)
-    }
-}
-
-/// Tokens that a level of thinking is given.
-pub(crate) fn budget(level: Thinking) -> u64 {
-    match level {
-        Thinking::Off | Thinking::Minimal => 1_024,
-        Thinking::Low => 2_048,
-        Thinking::Medium => 8_192,
-        Thinking::High | Thinking::Xhigh | Thinking::Max => 16_384,
     }
 }
 

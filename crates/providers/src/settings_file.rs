@@ -113,6 +113,15 @@ fn options(parsed: &Value, mut warn: impl FnMut(String)) -> CallOptions {
         options.idle_timeout =
             if silence == 0 { UNLIMITED } else { Duration::from_millis(silence).min(UNLIMITED) };
     }
+    let budgets = &mut options.budgets;
+    for (level, budget) in [
+        ("minimal", &mut budgets.minimal),
+        ("low", &mut budgets.low),
+        ("medium", &mut budgets.medium),
+        ("high", &mut budgets.high),
+    ] {
+        *budget = number(&format!("/thinkingBudgets/{level}")).unwrap_or(*budget);
+    }
     match parsed.get("proxyLocalServers") {
         Some(Value::Bool(true)) => options.local = net::LocalRoute::Proxied,
         None | Some(Value::Null | Value::Bool(false)) => {}
@@ -177,6 +186,10 @@ mod tests {
         let proxied = CallOptions { local: net::LocalRoute::Proxied, ..default() };
         check(r#"{"proxyLocalServers":true}"#, &proxied, "");
         check(r#"{"proxyLocalServers":1}"#, &default(), "proxyLocalServers");
+        let budgets = crate::ThinkingBudgets { low: 5_000, ..crate::ThinkingBudgets::default() };
+        let low = CallOptions { budgets, ..default() };
+        check(r#"{"thinkingBudgets":{"low":5000}}"#, &low, "");
+        check(r#"{"thinkingBudgets":{"low":5000,"high":-1}}"#, &low, "thinkingBudgets.high");
         let cached = |cache| CallOptions { cache, ..default() };
         check(r#"{"cacheRetention":"short"}"#, &default(), "");
         check(r#"{"cacheRetention":"long"}"#, &cached(CacheRetention::Long), "");

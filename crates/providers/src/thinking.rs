@@ -13,6 +13,37 @@ const LEVELS: [Thinking; 7] = [
     Thinking::Max,
 ];
 
+/// Tokens that each level of thinking is given, where a server counts them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ThinkingBudgets {
+    /// For [`Thinking::Minimal`].
+    pub minimal: u64,
+    /// For [`Thinking::Low`].
+    pub low: u64,
+    /// For [`Thinking::Medium`].
+    pub medium: u64,
+    /// For [`Thinking::High`] and all above it.
+    pub high: u64,
+}
+
+impl Default for ThinkingBudgets {
+    fn default() -> Self {
+        Self { minimal: 1_024, low: 2_048, medium: 8_192, high: 16_384 }
+    }
+}
+
+impl ThinkingBudgets {
+    /// Those of a level; of no thinking the least.
+    pub(crate) fn of(self, level: Thinking) -> u64 {
+        match level {
+            Thinking::Off | Thinking::Minimal => self.minimal,
+            Thinking::Low => self.low,
+            Thinking::Medium => self.medium,
+            Thinking::High | Thinking::Xhigh | Thinking::Max => self.high,
+        }
+    }
+}
+
 /// The level's name in settings and maps.
 pub fn level_name(level: Thinking) -> &'static str {
     match level {

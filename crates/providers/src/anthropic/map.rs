@@ -7,7 +7,8 @@ use quipu_protocol::{
 
 use super::Compat;
 use super::wire::{Block, ImageSource, OutputConfig, Request, Role, ThinkingMode, Tool, WireMessage};
-use crate::cache::{CacheControl, CacheRetention};
+use crate::CallOptions;
+use crate::cache::CacheControl;
 use crate::prepare::{
     self, Calls, MIN_ANSWER, NO_OUTPUT, NO_RESULT, Shown, TOOL_IMAGE_OMITTED, arguments, fit, own_tokens,
     sendable, wanted_tokens, wire_name,
@@ -24,11 +25,11 @@ const MAX_NAME: usize = 128;
 const IMAGES_FOLLOW: &str = "Images of the failed tool call:";
 
 /// The body of `request`.
-pub(super) fn encode(request: &ModelRequest, retention: CacheRetention) -> Result<Bytes, ModelError> {
+pub(super) fn encode(request: &ModelRequest, options: &CallOptions) -> Result<Bytes, ModelError> {
     let model = &*request.model;
     let compat = Compat::of(model);
-    let mark = CacheControl::of(retention, compat.long_cache);
-    let (thinking, output_config, max_tokens) = thinking(request, &compat);
+    let mark = CacheControl::of(options.cache, compat.long_cache);
+    let (thinking, output_config, max_tokens) = thinking(request, &compat, options);
     let mut tools: Vec<_> = request
         .tools
         .iter()
@@ -68,7 +69,11 @@ pub(super) fn encode(request: &ModelRequest, retention: CacheRetention) -> Resul
 }
 
 /// How the model is told to think, and how many tokens it may write.
-fn thinking(request: &ModelRequest, compat: &Compat) -> (Option<ThinkingMode>, Option<OutputConfig>, u64) {
+fn thinking(
+    request: &ModelRequest,
+    compat: &Compat,
+    options: &CallOptions,
+) -> (Option<ThinkingMode>, Option<OutputConfig>, u64) {
     let model = &*request.model;
     let own = own_tokens(model);
     let wanted = wanted_tokens(request);
@@ -88,7 +93,7 @@ fn thinking(request: &ModelRequest, compat: &Compat) -> (Option<ThinkingMode>, O
         let mode = ThinkingMode::Adaptive { display: DISPLAY };
         return (Some(mode), Some(OutputConfig { effort }), fit(request, wanted));
     }
-    let budget = prepare::budget(level);
+    let budget = options.budgets.of(level);
     // Thinking counts as output: a caller's limit is for the answer.
     let total = if request.max_tokens.is_some() { wanted.saturating_add(budget).min(own) } else { own };
     let total = fit(request, total);

@@ -104,7 +104,7 @@ impl AnthropicMessages {
 
 impl Provider for AnthropicMessages {
     fn encode(&self, request: &ModelRequest) -> Result<Bytes, ModelError> {
-        map::encode(request, self.options.cache)
+        map::encode(request, &self.options)
     }
 
     fn is_local(&self) -> bool {

@@ -12,12 +12,13 @@ use super::wire::{
     CallFunction, CallKind, Function, ImageUrl, Part, Request, Role, StreamOptions, Tool, WireCall,
     WireContent, WireMessage,
 };
-use crate::cache::{CacheControl, CacheRetention};
+use crate::cache::CacheControl;
 use crate::prepare::{
     self, Calls, MIN_ANSWER, NO_RESULT, Shown, TOOL_IMAGE_OMITTED, arguments, fit, own_tokens, sendable,
     wanted_tokens, wire_name,
 };
 use crate::thinking::{clamp_level, level_name, mapped};
+use crate::{CacheRetention, CallOptions};
 
 /// Length of a tool call's id at most, where it is the server's own.
 const MAX_OWN_ID: usize = 64;
@@ -35,7 +36,7 @@ const IMAGES_FOLLOW: &str = "Attached image(s) from tool result:";
 const RESULTS_READ: &str = "The tool results are in.";
 
 /// The body of `request`.
-pub(super) fn encode(request: &ModelRequest, retention: CacheRetention) -> Result<Bytes, ModelError> {
+pub(super) fn encode(request: &ModelRequest, options: &CallOptions) -> Result<Bytes, ModelError> {
     let model = &*request.model;
     let compat = Compat::of(model);
     let mut messages = conversation(request, &compat);
@@ -50,19 +51,19 @@ pub(super) fn encode(request: &ModelRequest, retention: CacheRetention) -> Resul
     let mut tools = tools(request, &compat, &messages);
     if compat.cache_control_format == Some(CacheControlFormat::Anthropic) {
         let long = compat.supports_long_cache_retention;
-        mark(&mut messages, tools.as_deref_mut(), CacheControl::of(retention, long));
+        mark(&mut messages, tools.as_deref_mut(), CacheControl::of(options.cache, long));
     }
     let level = clamp_level(model, request.thinking);
     let mut max_tokens = wanted_tokens(request);
     if level != Thinking::Off && request.max_tokens.is_some() {
         // Thinking counts as output: a caller's limit is for the answer.
-        max_tokens = max_tokens.saturating_add(prepare::budget(level)).min(own_tokens(model));
+        max_tokens = max_tokens.saturating_add(options.budgets.of(level)).min(own_tokens(model));
     }
     let max_tokens = fit(request, max_tokens);
-    let budget = prepare::budget(level).min(max_tokens.saturating_sub(MIN_ANSWER));
+    let budget = options.budgets.of(level).min(max_tokens.saturating_sub(MIN_ANSWER));
     let budget = (level != Thinking::Off && budget > 0).then_some(budget);
-    let long_cache = retention == CacheRetention::Long && compat.supports_long_cache_retention;
-    let cached = retention != CacheRetention::Off
+    let long_cache = options.cache == CacheRetention::Long && compat.supports_long_cache_retention;
+    let cached = options.cache != CacheRetention::Off
         && match compat.prompt_cache_key_mode {
             PromptCacheKeyMode::Enabled => true,
             PromptCacheKeyMode::Auto => long_cache,

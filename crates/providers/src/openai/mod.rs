@@ -62,7 +62,7 @@ fn address(base_url: &str) -> String {
 
 impl Provider for OpenAiCompletions {
     fn encode(&self, request: &ModelRequest) -> Result<Bytes, ModelError> {
-        map::encode(request, self.options.cache)
+        map::encode(request, &self.options)
     }
 
     fn is_local(&self) -> bool {

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use quipu_protocol::{Content, Json, Message, Model, ModelRequest, Thinking};
-use quipu_providers::{CacheRetention, Call, CallOptions};
+use quipu_providers::{CacheRetention, Call, CallOptions, ThinkingBudgets};
 use quipu_testkit::{Answer, FakeServer};
 use serde_json::{Value, json};
 use tokio::sync::mpsc;
@@ -186,6 +186,16 @@ fn caches_are_kept_as_long_as_is_asked() {
     check(Wire::Completions, marked, Short, json!([short, "s", null]));
     check(Wire::Completions, marked, Long, json!([long, "s", "24h"]));
     check(Wire::Completions, marked, Off, json!([null, null, null]));
+}
+
+#[test]
+fn thinking_is_given_the_tokens_that_the_user_says() {
+    let budgets = ThinkingBudgets { medium: 3_000, ..ThinkingBudgets::default() };
+    let options = CallOptions { budgets, ..CallOptions::default() };
+    let body = |wire, compat| self::body(&asked(wire, compat), options.clone());
+    assert_eq!(body(Wire::Messages, "{}")["thinking"]["budget_tokens"], 3_000);
+    let counted = r#"{"supportsThinkingTokenBudget":true}"#;
+    assert_eq!(body(Wire::Completions, counted)["thinking_token_budget"], 3_000);
 }
 
 #[test]
