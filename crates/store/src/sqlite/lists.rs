@@ -39,12 +39,18 @@ pub(super) fn heads(connection: &Connection, prefix: &str) -> Outcome<Vec<Head>>
 
 /// Sessions, the last changed first.
 pub(super) fn sessions(connection: &Connection, query: &SessionQuery) -> Outcome<Vec<SessionRow>> {
-    let mut statement = connection.prepare_cached(
+    // A condition that may be absent would keep SQLite from its index.
+    let condition = match (&query.cwd, &query.id) {
+        (None, None) => "?1 IS NULL AND ?2 IS NULL",
+        (Some(_), None) => "s.project = ?1 AND ?2 IS NULL",
+        (None, Some(_)) => "?1 IS NULL AND s.id = ?2",
+        (Some(_), Some(_)) => "s.id = ?2 AND +s.project = ?1",
+    };
+    let mut statement = connection.prepare_cached(&format!(
         "SELECT s.id, s.ref, r.node_id, s.base, s.project, s.agent, s.title, s.model, s.parent, s.created, s.updated, \
          s.entries, s.cost FROM quipu_x_session s LEFT JOIN refs r ON r.name = s.ref \
-         WHERE (?1 IS NULL OR s.project = ?1) AND (?2 IS NULL OR s.id = ?2) \
-         ORDER BY s.updated DESC, s.num DESC LIMIT ?3",
-    )?;
+         WHERE {condition} ORDER BY s.updated DESC, s.num DESC LIMIT ?3"
+    ))?;
     let limit = query.limit.map_or(-1, |limit| i64::try_from(limit).unwrap_or(-1));
     let mut found = statement.query(params![query.cwd, query.id.as_ref().map(SessionId::as_str), limit])?;
     let mut sessions = Vec::new();

@@ -4,6 +4,8 @@ mod check;
 mod chunks;
 mod commit;
 mod connect;
+#[cfg(test)]
+mod cost;
 mod failure;
 mod file;
 mod graph;
@@ -250,7 +252,18 @@ fn open_for_writing(path: &Path, patience: &Patience) -> Outcome<Connection> {
     if connection.is_readonly("main")? {
         return Err(read_only_failure());
     }
+    let is_new = file::size(path) == 0;
+    if is_new {
+        // Nothing is in it that a loss of power could cost: what is made now is synced together, at the end.
+        connection.execute_batch("PRAGMA synchronous = OFF")?;
+        connect::write_ahead(&connection, patience)?;
+        connection.execute_batch("PRAGMA synchronous = NORMAL")?;
+    }
     schema::bring_up_to_date(&connection, path, patience)?;
+    if is_new {
+        // Without its first page in place, the log would not be read after a loss of power.
+        connection.query_row("PRAGMA wal_checkpoint(PASSIVE)", [], |_| Ok(()))?;
+    }
     connect::write_ahead(&connection, patience)?;
     Ok(connection)
 }

@@ -1,5 +1,6 @@
 //! The tables: made, recognised, and brought up to date.
 
+use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -70,6 +71,7 @@ CREATE TABLE IF NOT EXISTS quipu_x_session (num INTEGER PRIMARY KEY, id TEXT NOT
   entries INTEGER NOT NULL, cost INTEGER NOT NULL);
 CREATE INDEX IF NOT EXISTS quipu_x_session_id ON quipu_x_session(id);
 CREATE INDEX IF NOT EXISTS quipu_x_session_updated ON quipu_x_session(updated);
+CREATE INDEX IF NOT EXISTS quipu_x_session_project ON quipu_x_session(project, updated);
 CREATE TABLE IF NOT EXISTS quipu_x_spend (slot INTEGER PRIMARY KEY, cost INTEGER NOT NULL);
 ";
 
@@ -107,7 +109,8 @@ fn upgrade_locked(connection: &Connection, path: &Path, patience: &Patience) -> 
     // Once more under the lock: another process may have done it while we waited.
     match recognise(connection, path)? {
         State::Current { complete: true } => return Ok(()),
-        State::Current { complete: false } | State::Empty => {}
+        State::Current { complete: false } => {}
+        State::Empty => return create(connection),
         State::Old(missing) => {
             back_up_before_upgrade(connection, path, patience, &missing)?;
             for (table, column) in missing {
@@ -122,8 +125,9 @@ fn upgrade_locked(connection: &Connection, path: &Path, patience: &Patience) -> 
         // One that an older program did not have knows nothing of the nodes that are indexed: all are made anew.
         reset_derived(connection)?;
     }
-    connection.execute("INSERT OR IGNORE INTO quipu_meta VALUES ('format', ?1)", [FORMAT.to_string()])?;
-    Ok(())
+    // Indexes that an older program did not have.
+    connection.execute_batch(DERIVED)?;
+    note_format(connection)
 }
 
 /// All tables, in a database that is empty.
@@ -131,6 +135,11 @@ pub(super) fn create(connection: &Connection) -> Outcome<()> {
     for part in [BASE, INDEXES, SIDE, DERIVED] {
         connection.execute_batch(part)?;
     }
+    note_format(connection)
+}
+
+fn note_format(connection: &Connection) -> Outcome<()> {
+    connection.execute("INSERT OR IGNORE INTO quipu_meta VALUES ('format', ?1)", [FORMAT.to_string()])?;
     Ok(())
 }
 
@@ -201,14 +210,26 @@ fn temporary(connection: &Connection, statements: &str) -> Outcome<()> {
 }
 
 fn recognise(connection: &Connection, path: &Path) -> Outcome<State> {
-    let tables: Vec<String> = connection
-        .prepare("SELECT name FROM main.sqlite_master WHERE type IN ('table', 'view') AND name NOT LIKE 'sqlite\\_%' ESCAPE '\\'")?
-        .query_map([], |row| row.get(0))?
+    let found: HashMap<String, String> = connection
+        .prepare("SELECT name, sql FROM main.sqlite_master WHERE name NOT LIKE 'sqlite\\_%' ESCAPE '\\'")?
+        .query_map([], |row| Ok((row.get(0)?, row.get::<_, Option<String>>(1)?.unwrap_or_default())))?
         .collect::<Result<_, _>>()?;
-    if tables.is_empty() {
+    if found.is_empty() {
         return Ok(State::Empty);
     }
-    let has = |name: &str| tables.iter().any(|table| table == name);
+    let has = |name: &str| found.contains_key(name);
+    // Nearly always each is as we make it, and no column needs a look.
+    let as_made = [BASE, INDEXES, SIDE, DERIVED].iter().flat_map(|part| part.split(';')).all(|statement| {
+        let Some((kind, rest)) = statement.trim_start().split_once(" IF NOT EXISTS ") else { return true };
+        let name = rest.split([' ', '(']).next().unwrap_or_default();
+        found
+            .get(name)
+            .is_some_and(|sql| sql.strip_prefix(kind).and_then(|sql| sql.strip_prefix(' ')) == Some(rest))
+    });
+    if as_made {
+        refuse_newer(connection, path)?;
+        return Ok(State::Current { complete: true });
+    }
     let foreign = |what: String| Failure::Store(StoreError::NotAStore { path: path.to_owned(), what });
     if !has("nodes") || !has("blobs") {
         return Err(foreign("it is a database of something else".to_owned()));
@@ -222,14 +243,7 @@ fn recognise(connection: &Connection, path: &Path) -> Outcome<State> {
         }
     }
     if has("quipu_meta") {
-        let format: Option<String> = connection
-            .query_row("SELECT value FROM main.quipu_meta WHERE key = 'format'", [], |row| row.get(0))
-            .optional()?;
-        if let Some(found) = format.and_then(|text| text.parse::<i64>().ok())
-            && found > FORMAT
-        {
-            return Err(StoreError::NewerVersion { path: path.to_owned(), found, known: FORMAT }.into());
-        }
+        refuse_newer(connection, path)?;
     }
     let mut missing = Vec::new();
     for (table, column) in ADDED_COLUMNS {
@@ -240,9 +254,24 @@ fn recognise(connection: &Connection, path: &Path) -> Outcome<State> {
     if !missing.is_empty() {
         return Ok(State::Old(missing));
     }
-    let complete =
-        ["refs", "action_log"].iter().chain(&SIDE_TABLES).chain(&DERIVED_TABLES).all(|table| has(table));
+    let complete = ["refs", "action_log", "quipu_x_session_project"]
+        .iter()
+        .chain(&SIDE_TABLES)
+        .chain(&DERIVED_TABLES)
+        .all(|table| has(table));
     Ok(State::Current { complete })
+}
+
+fn refuse_newer(connection: &Connection, path: &Path) -> Outcome<()> {
+    let format: Option<String> = connection
+        .query_row("SELECT value FROM main.quipu_meta WHERE key = 'format'", [], |row| row.get(0))
+        .optional()?;
+    match format.and_then(|text| text.parse::<i64>().ok()) {
+        Some(found) if found > FORMAT => {
+            Err(StoreError::NewerVersion { path: path.to_owned(), found, known: FORMAT }.into())
+        }
+        _ => Ok(()),
+    }
 }
 
 /// The names of a table's columns; none when there is no such table.

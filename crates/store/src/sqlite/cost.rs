@@ -1,0 +1,143 @@
+//! What reads cost, counted and not timed: steps of SQLite's machine, bytes that are read. Nothing may grow with what
+//! is not asked for.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use quipu_protocol::NodeId;
+use rusqlite::{Connection, params};
+
+use super::connect::Patience;
+use super::{connect, graph, index, lists, open_for_writing};
+use crate::{OpenOptions, SessionQuery, SqliteStore, Until};
+
+/// Nodes since the last compaction.
+const CHAIN: i64 = 400;
+/// Nodes of one session.
+const LENGTH: i64 = 1_000;
+/// Every so many sessions work in the same directory.
+const PROJECTS: i64 = 50;
+
+fn id(seq: i64) -> NodeId {
+    format!("{seq:064x}").parse().unwrap()
+}
+
+/// A file with so many nodes and indexed, in sessions one after the other. A compaction stands before the last nodes.
+fn make(path: &Path, nodes: i64) -> Connection {
+    std::fs::write(path, []).unwrap();
+    let connection = open_for_writing(path, &Patience::new(Duration::ZERO)).unwrap();
+    connection.execute_batch("BEGIN").unwrap();
+    connection
+        .execute(
+            "WITH RECURSIVE n(seq) AS (SELECT 1 UNION ALL SELECT seq + 1 FROM n WHERE seq < ?1) \
+             INSERT INTO nodes (rowid, id, parent_id, role, parts_list, timestamp) SELECT seq, printf('%064x', seq), \
+             iif(seq > 1, printf('%064x', seq - 1), NULL), iif(seq = ?1 - ?2 + 1, 'compactionSummary', 'user'), '[]', seq \
+             FROM n",
+            [nodes, CHAIN],
+        )
+        .unwrap();
+    while index::advance(&connection, 10_000).unwrap() {}
+    connection
+        .execute(
+            "WITH RECURSIVE n(seq) AS (SELECT 1 UNION ALL SELECT seq + ?2 FROM n WHERE seq + ?2 <= ?1) \
+             INSERT INTO quipu_x_session SELECT seq, 's' || seq, 'quipu/s' || seq, zeroblob(32), \
+             'p' || (seq / ?2 % ?3), 'a', 'm', NULL, 't', NULL, seq, seq, 1, 0 FROM n",
+            [nodes, LENGTH / 100, PROJECTS],
+        )
+        .unwrap();
+    connection
+        .execute_batch(
+            "INSERT INTO refs SELECT ref, printf('%064x', num) FROM quipu_x_session; \
+             INSERT INTO quipu_inbox SELECT num, id, 'n', 'q', '1' FROM quipu_x_session; \
+             INSERT INTO quipu_step SELECT id, 'r', 'model', 'sent', NULL FROM quipu_x_session; COMMIT; \
+             PRAGMA wal_checkpoint(TRUNCATE)",
+        )
+        .unwrap();
+    connection
+}
+
+/// Steps of SQLite's machine that `work` takes.
+fn steps<T>(connection: &mut Connection, work: impl Fn(&Connection) -> T) -> u64 {
+    let count = Arc::new(AtomicU64::new(0));
+    let counter = Arc::clone(&count);
+    connection
+        .progress_handler(
+            1,
+            Some(move || {
+                counter.fetch_add(1, Ordering::Relaxed);
+                false
+            }),
+        )
+        .unwrap();
+    work(connection);
+    connection.progress_handler(1, None::<fn() -> bool>).unwrap();
+    count.load(Ordering::Relaxed)
+}
+
+#[test]
+fn reads_cost_what_they_return() {
+    let dir = tempfile::tempdir().unwrap();
+    let sizes = [1_000, 100_000];
+    let mut files = sizes.map(|nodes| (nodes, make(&dir.path().join(format!("{nodes}.db")), nodes)));
+    type Work<'a> = &'a dyn Fn(&Connection, i64) -> usize;
+    let sessions = |connection: &Connection, cwd: Option<&str>, id: Option<&str>| {
+        let query = SessionQuery { cwd: cwd.map(str::to_owned), id: id.map(Into::into), limit: Some(2) };
+        lists::sessions(connection, &query).unwrap().len()
+    };
+    let checkpoint = |connection: &Connection, nodes| {
+        graph::lineage(connection, &id(nodes), Until::Checkpoint).unwrap().len()
+    };
+    let newest = |connection: &Connection, nodes| {
+        // Some nodes are not indexed yet.
+        connection.execute("DELETE FROM quipu_x_node WHERE seq > ?1", params![nodes - 30]).unwrap();
+        graph::lineage(connection, &id(nodes), Until::Checkpoint).unwrap().len()
+    };
+    let works: [(&str, Work<'_>, usize); 10] = [
+        ("lineage to the checkpoint", &checkpoint, 400),
+        ("last nodes", &|c, nodes| graph::lineage(c, &id(nodes), Until::Count(20)).unwrap().len(), 20),
+        ("newest sessions", &|c, _| sessions(c, None, None), 2),
+        ("newest sessions of a directory", &|c, _| sessions(c, Some("p0"), None), 2),
+        ("no session of a directory", &|c, _| sessions(c, Some("nowhere"), None), 0),
+        ("a session", &|c, _| sessions(c, None, Some("s11")), 1),
+        ("heads", &|c, _| lists::heads(c, "quipu/s11x").unwrap().len(), 0),
+        ("pending", &|c, _| lists::pending(c, &"s11".into()).unwrap().inbox.len(), 1),
+        ("lag", &|c, _| usize::from(index::is_behind(c).unwrap()), 0),
+        ("lineage of nodes that are not indexed", &newest, 400),
+    ];
+    for (name, work, returned) in works {
+        let [small, large] = files.each_mut().map(|(nodes, connection)| {
+            // Planned once.
+            assert_eq!(work(connection, *nodes), returned, "{name}");
+            steps(connection, |connection| work(connection, *nodes))
+        });
+        assert!(large <= small, "{name}: {small} steps at {} nodes, {large} at {}", sizes[0], sizes[1]);
+    }
+}
+
+/// Bytes that this thread has read, where the system counts them.
+fn bytes_read() -> Option<u64> {
+    let io = std::fs::read_to_string("/proc/thread-self/io").ok()?;
+    io.lines().find_map(|line| line.strip_prefix("rchar: ")?.parse().ok())
+}
+
+#[test]
+fn opening_reads_as_much_of_a_large_store_as_of_a_small_one() {
+    let dir = tempfile::tempdir().unwrap();
+    let [small, large] = [10_i64, 100_000].map(|nodes| {
+        let path = dir.path().join(format!("{nodes}.db"));
+        drop(make(&path, nodes.max(CHAIN)));
+        let before = bytes_read();
+        let store = SqliteStore::open(&path, &OpenOptions::default()).unwrap();
+        let read = bytes_read().zip(before).map(|(after, before)| after - before);
+        drop(store);
+        read
+    });
+    if let (Some(small), Some(large)) = (small, large) {
+        assert!(large <= small + (32 << 10), "{small} bytes of a small store, {large} of a large one");
+    }
+    // And a connection that reads: nothing but the schema.
+    let mut reader = connect::reader(&dir.path().join("100000.db"), &Patience::new(Duration::ZERO)).unwrap();
+    assert!(steps(&mut reader, |connection| connect::probe(connection).unwrap()) < 1_000);
+}
