@@ -6,6 +6,8 @@ mod child;
 #[cfg(test)]
 mod conformance;
 #[cfg(test)]
+mod cost;
+#[cfg(test)]
 mod faults;
 #[cfg(test)]
 mod foreign;
