@@ -189,6 +189,10 @@ pub(crate) enum Cmd {
     Doctor(DoctorArgs),
     /// Hash JSON values as the graph does, for those who write to a store from other languages.
     Hash(HashArgs),
+    /// Take in sessions of another agent: all branches, labels, compactions and unknown entries. May be repeated.
+    Import(ImportArgs),
+    /// Write a session as a file of another agent.
+    Export(ExportArgs),
 }
 
 #[derive(Debug, Args)]
@@ -317,6 +321,46 @@ pub(crate) struct HashArgs {
     /// One JSON value a line in, one hash a line out. Without it, all of stdin is one value.
     #[arg(long)]
     pub(crate) jsonl: bool,
+}
+
+/// An agent whose files are known.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum ForeignAgent {
+    /// Pi's session files
+    Pi,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct ImportArgs {
+    /// Whose sessions.
+    #[arg(value_enum, value_name = "AGENT")]
+    pub(crate) agent: ForeignAgent,
+    /// A session file, or a directory of them. Without it: where that agent keeps its sessions.
+    #[arg(value_name = "PATH")]
+    pub(crate) path: Option<PathBuf>,
+    /// Only say what would be done.
+    #[arg(long)]
+    pub(crate) dry_run: bool,
+    /// One JSON object a file.
+    #[arg(long)]
+    pub(crate) json: bool,
+    #[command(flatten)]
+    pub(crate) store: StoreArg,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct ExportArgs {
+    /// Whose format.
+    #[arg(long, value_enum, value_name = "AGENT")]
+    pub(crate) format: ForeignAgent,
+    /// The session: its id, or the beginning of it.
+    #[arg(value_name = "ID")]
+    pub(crate) id: String,
+    /// Write to this new file, and not to stdout.
+    #[arg(short, long, value_name = "FILE")]
+    pub(crate) output: Option<PathBuf>,
+    #[command(flatten)]
+    pub(crate) store: StoreArg,
 }
 
 fn dollars(text: &str) -> Result<f64, String> {

@@ -7,7 +7,9 @@ mod budget;
 mod demo;
 mod doctor;
 mod exit;
+mod export;
 mod hash;
+mod import;
 mod input;
 mod models;
 mod permissions;
@@ -77,6 +79,8 @@ async fn dispatch(cli: &Cli) -> Result<(), Failure> {
         Some(Cmd::Permissions(args)) => permissions::run(args),
         Some(Cmd::Doctor(args)) => doctor::run(args).await,
         Some(Cmd::Hash(args)) => hash::run(args),
+        Some(Cmd::Import(args)) => import::run(args).await,
+        Some(Cmd::Export(args)) => export::run(args).await,
         None if cli.task.print || cli.task.replay.is_some() || !cli.task.messages.is_empty() => {
             run::run(&cli.task).await
         }

@@ -210,7 +210,9 @@ pub(crate) async fn open(
         }
     };
     let mut options = SessionOptions::new(cwd.clone(), model, provider);
-    options.system = system(place, task, &cwd, last.is_some())?;
+    // What another program began has no prompt of ours.
+    let ours = resumed.as_ref().is_none_or(|row| row.agent == quipu::AGENT);
+    options.system = system(place, task, &cwd, last.is_some() && ours)?;
     options.thinking = thinking;
     options.max_tokens = last.as_ref().and_then(|epoch| epoch.max_tokens);
     let (permissions, record) = crate::permissions::of_task(place, task, &cwd)?;
@@ -340,7 +342,9 @@ fn choose_model(settings: &Settings, task: &Task, last: Option<&Epoch>) -> Resul
     let provider = task.model.provider.as_deref();
     let found = match (&task.model.model, last) {
         (Some(pattern), _) => settings.find(provider, pattern),
-        (None, Some(epoch)) if provider.is_none() => settings.find(Some(&epoch.provider), &epoch.model),
+        (None, Some(epoch)) if provider.is_none() && !epoch.model.is_empty() => {
+            settings.find(Some(&epoch.provider), &epoch.model)
+        }
         (None, _) => {
             let model = default_model(settings, provider).ok_or_else(|| no_model(settings, provider))?;
             Ok(Selection { model, thinking: None, note: None })

@@ -227,13 +227,16 @@ impl Engine {
     /// interrupted first. While a living writer holds it (another process, or a [`Session`] of this one that was
     /// not [shut down](Session::shutdown)), a branch is made instead and told as [`Trouble::Branched`].
     ///
+    /// A session that another program wrote, and that was imported, stays as it is: a new one begins below its last
+    /// node, which is told as a [`Trouble::Note`].
+    ///
     /// # Errors
     /// `NoSuchSession`, `BadTool`, `Broken`, `Store`.
     pub async fn open(&self, id: &SessionId, options: SessionOptions) -> Result<Opened, OpenError> {
         let name = RefName::session(id);
         let lease = Arc::new(Lease::new(self.store.clone()));
         if self.store.head(&name).await?.is_none() {
-            return Err(OpenError::NoSuchSession(id.to_string()));
+            return self.open_imported(id, options).await;
         }
         let toolbox = self.toolbox(&options)?;
         let mine = lease.take(&name).await? == Got::Yes;
@@ -245,6 +248,22 @@ impl Engine {
                 Err(error)
             }
         }
+    }
+
+    async fn open_imported(&self, id: &SessionId, options: SessionOptions) -> Result<Opened, OpenError> {
+        let query = SessionQuery { id: Some(id.clone()), limit: Some(1), ..SessionQuery::default() };
+        let row = self.store.sessions(query).await?.into_iter().next();
+        let Some(SessionRow { head: Some(head), agent, .. }) = row else {
+            return Err(OpenError::NoSuchSession(id.to_string()));
+        };
+        // Calls without a result are no reason to refuse: nobody will ever answer them.
+        let past = read_past(&*self.store, id, head).await?;
+        let session = self.begin_below(past, SessionOptions { id: None, ..options }).await?;
+        let note = format!(
+            "session {id} was written by another program ({agent}) and stays as it is; this goes on from it as session {}",
+            session.view().session
+        );
+        Ok(Opened { session, troubles: vec![Trouble::Note(note)] })
     }
 
     async fn open_leased(
@@ -315,17 +334,22 @@ impl Engine {
     /// # Errors
     /// `NoSuchNode`; `Incomplete` where calls wait for results; `BadId`, `Exists`, `BadTool`, `Broken`, `Store`.
     pub async fn fork(&self, at: NodeId, options: SessionOptions) -> Result<Session, OpenError> {
-        let id = self.fresh_session(&options).await?;
-        let toolbox = self.toolbox(&options)?;
         if self.store.nodes(&[at]).await?.into_iter().flatten().next().is_none() {
             return Err(OpenError::NoSuchNode(at));
         }
-        let mut past = read_past(&*self.store, &id, at).await?;
-        past.has_ref = false;
+        let past = read_past(&*self.store, &SessionId::from(at.to_string()), at).await?;
         let calls = past.unanswered();
         if !calls.is_empty() {
             return Err(OpenError::Incomplete { node: at, calls });
         }
+        self.begin_below(past, options).await
+    }
+
+    /// A new session that goes on from what was read.
+    async fn begin_below(&self, mut past: Past, options: SessionOptions) -> Result<Session, OpenError> {
+        let id = self.fresh_session(&options).await?;
+        let toolbox = self.toolbox(&options)?;
+        past.has_ref = false;
         let (epoch, system) = self.epoch(&options, &toolbox, Some(&past));
         let first = vec![start_of(&id, &options, past.session.clone(), &epoch)];
         let lease = Arc::new(Lease::new(self.store.clone()));

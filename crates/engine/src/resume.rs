@@ -10,7 +10,7 @@ use quipu_protocol::{
 use quipu_store::{
     Commit, Durability, Op, Step, StepCall, StepState, Store, StoreError, Until, decode_nodes,
 };
-use quipu_transcript::{COMPACTION, Decoded, context, message_of};
+use quipu_transcript::{COMPACTION, Decoded, SettingChanges, context, message_of};
 
 use crate::commit::{Committer, KeptResult};
 use crate::engine::OpenError;
@@ -150,6 +150,7 @@ async fn read_context(store: &dyn Store, head: NodeId) -> Result<(Vec<(NodeId, E
 /// The epoch that a node stands in. Reads the entries that can begin one, the newest first, and no messages.
 pub(crate) async fn epoch_of(store: &dyn Store, node: NodeId) -> Result<Epoch, OpenError> {
     let mut from = Some(node);
+    let mut changes = SettingChanges::default();
     while let Some(node) = from {
         let mut nodes = store.lineage(node, Until::Checkpoint).await?;
         from = nodes.first().and_then(|first| first.record.parent);
@@ -158,15 +159,18 @@ pub(crate) async fn epoch_of(store: &dyn Store, node: NodeId) -> Result<Epoch, O
         for some in nodes.chunks(64) {
             for decoded in decode_nodes(store, some).await? {
                 match decoded.entry {
-                    Entry::Session(start) => return Ok(start.epoch),
-                    Entry::Epoch(epoch) => return Ok(epoch),
-                    Entry::Compaction(Compaction { checkpoint: Some(point), .. }) => return Ok(point.epoch),
-                    Entry::Message(_) | Entry::Compaction(_) | Entry::Meta(_) => {}
+                    Entry::Session(start) => return Ok(changes.applied_to(start.epoch)),
+                    Entry::Epoch(epoch) => return Ok(changes.applied_to(epoch)),
+                    Entry::Compaction(Compaction { checkpoint: Some(point), .. }) => {
+                        return Ok(changes.applied_to(point.epoch));
+                    }
+                    Entry::Meta(json) => changes.earlier(&json),
+                    Entry::Message(_) | Entry::Compaction(_) => {}
                 }
             }
         }
     }
-    Ok(Epoch::default())
+    Ok(changes.applied_to(Epoch::default()))
 }
 
 impl Past {

@@ -12,6 +12,7 @@ mod law;
 mod own;
 mod parts;
 mod project;
+mod settings;
 mod title;
 mod words;
 
@@ -20,4 +21,5 @@ pub use law::*;
 pub use own::refs_of;
 pub use parts::*;
 pub use project::*;
+pub use settings::*;
 pub use title::*;

@@ -3,6 +3,8 @@
 //! bytes of every request, and is it healthy (see [`support::World`])?
 
 #[cfg(test)]
+mod archive;
+#[cfg(test)]
 mod answers;
 #[cfg(test)]
 mod budget;

@@ -1,0 +1,249 @@
+//! Sessions of another agent: taken in, gone on with, and written.
+
+use serde_json::{Value, json};
+
+use quipu_testkit::Answer;
+
+use crate::support::*;
+
+/// A header whose directory is the one that tests work in.
+fn header(world: &World, id: &str) -> Value {
+    json!({
+        "type": "session", "version": 3, "id": id, "timestamp": "2025-01-02T03:04:05.678Z", "cwd": world.path("work"),
+    })
+}
+
+fn entry(id: &str, parent: Option<&str>, rest: &Value) -> Value {
+    let mut entry = json!({ "id": id, "parentId": parent, "timestamp": "2025-01-02T03:04:06.000Z" });
+    entry.as_object_mut().unwrap().extend(rest.as_object().unwrap().clone());
+    entry
+}
+
+fn message(id: &str, parent: &str, message: &Value) -> Value {
+    entry(id, Some(parent), &json!({ "type": "message", "message": message }))
+}
+
+fn user(id: &str, parent: &str, text: &str) -> Value {
+    message(id, parent, &json!({ "role": "user", "content": [{ "type": "text", "text": text }], "timestamp": 5 }))
+}
+
+fn assistant(id: &str, parent: &str, content: &Value, stop: &str) -> Value {
+    let usage = json!({ "input": 1, "output": 2, "cacheRead": 0, "cacheWrite": 0, "totalTokens": 3,
+        "cost": { "input": 0.5, "output": 0.5, "cacheRead": 0.5, "cacheWrite": 0.5, "total": 2.5 } });
+    message(
+        id,
+        parent,
+        &json!({ "role": "assistant", "content": content, "api": "x", "provider": "testing", "model": MODEL,
+            "usage": usage, "stopReason": stop, "timestamp": 6 }),
+    )
+}
+
+/// A session with two branches, the second of which is the one that goes on.
+fn conversation(world: &World, id: &str) -> Vec<Value> {
+    let text = |text: &str| json!([{ "type": "text", "text": text }]);
+    vec![
+        header(world, id),
+        entry("m1", None, &json!({ "type": "model_change", "provider": "testing", "modelId": MODEL })),
+        entry("t1", Some("m1"), &json!({ "type": "thinking_level_change", "thinkingLevel": "off" })),
+        user("u1", "t1", "Which way?"),
+        assistant("a1", "u1", &text("Left or right."), "stop"),
+        user("u2", "a1", "Left."),
+        assistant("a2", "u2", &text("Left it is."), "stop"),
+        user("u3", "a1", "Right."),
+        assistant("a3", "u3", &text("Right it is."), "stop"),
+        entry("l1", Some("a3"), &json!({ "type": "label", "targetId": "a1", "label": "fork" })),
+    ]
+}
+
+fn lines(entries: &[Value]) -> String {
+    entries.iter().map(|entry| format!("{entry}\n")).collect()
+}
+
+/// What the last request said, beside the system prompt.
+fn said(world: &World) -> Vec<String> {
+    messages(world.requests().last().unwrap()).iter().map(wire_text).collect()
+}
+
+const ID: &str = "0199aaaa-0000-7000-8000-000000000001";
+
+#[test]
+fn an_imported_session_goes_on_as_a_new_one() {
+    let world = World::new(["One.", "Two.", "Three."].map(|text| Answer::new().text(text).reply()));
+    let dir = world.path("home/.pi/agent/sessions/--work--");
+    std::fs::create_dir_all(&dir).unwrap();
+    let text = lines(&conversation(&world, ID));
+    std::fs::write(dir.join("2025-01-02T03-04-05-678Z_x.jsonl"), &text).unwrap();
+
+    let ran = world.run(&["import", "pi"]).ok();
+    assert!(ran.text().contains("2 branches: 9 added, 0 known before"), "{}", ran.text());
+    let ran = world.run(&["import", "pi"]).ok();
+    assert!(ran.text().contains("unchanged"), "{}", ran.text());
+    let rows = world.sessions();
+    assert_eq!((rows.len(), &rows[0]["agent"], &rows[0]["title"]), (1, &json!("pi"), &json!("Which way?")));
+
+    // The newest of the directory, with the model that it had.
+    let ran = world.run(&["-p", "-c", "on"]).ok();
+    assert!(ran.err.contains("stays as it is"), "{}", ran.err);
+    assert_eq!(said(&world), ["Which way?", "Left or right.", "Right.", "Right it is.", "on"]);
+    let rows = world.sessions();
+    let own = rows.iter().find(|row| row["agent"] == "quipu").unwrap();
+    assert_eq!(own["parentSession"], ID);
+    assert_eq!(own["model"], MODEL);
+    let system = world.requests().last().unwrap().json()["system"].to_string();
+    assert!(system.contains("Quipu"), "a prompt of ours: {system}");
+
+    // Going on again goes on with that one.
+    let ran = world.run(&["-p", "-c", "and on"]).ok();
+    assert!(!ran.err.contains("stays as it is"), "{}", ran.err);
+    assert_eq!(
+        said(&world),
+        ["Which way?", "Left or right.", "Right.", "Right it is.", "on", "One.", "and on"]
+    );
+    assert_eq!(world.sessions().len(), 2);
+
+    // From an entry in the middle, by its own id.
+    world.run(&["-p", "--fork", "ext:a2", "back"]).ok();
+    assert_eq!(said(&world), ["Which way?", "Left or right.", "Left.", "Left it is.", "back"]);
+
+    // What was imported is as it was.
+    assert_eq!(world.run(&["export", "--format", "pi", ID]).ok().json_lines(), conversation(&world, ID));
+    // What came of it is a file as well.
+    let export = world.run(&["export", "--format", "pi", own["id"].as_str().unwrap()]).ok().json_lines();
+    assert_eq!(export[0]["id"], own["id"]);
+    assert_eq!(export.last().unwrap()["message"]["content"][0]["text"], "Two.");
+}
+
+#[test]
+fn a_session_that_ends_in_open_calls_goes_on() {
+    let world = World::says("On.");
+    let call = json!([{ "type": "toolCall", "id": "c1", "name": "bash", "arguments": { "command": "true" } }]);
+    let entries = [
+        header(&world, ID),
+        entry("m1", None, &json!({ "type": "model_change", "provider": "testing", "modelId": MODEL })),
+        user("u1", "m1", "Do it."),
+        assistant("a1", "u1", &call, "toolUse"),
+    ];
+    let path = world.file("s.jsonl", lines(&entries));
+    world.run(&["import", "pi", path.to_str().unwrap()]).ok();
+    world.run(&["-p", "--session", &ID[..13], "on"]).ok();
+    assert_eq!(world.requests().len(), 1);
+    // From that very node nobody forks unknowingly.
+    let ran = world.run(&["-p", "--fork", "ext:a1", "on"]);
+    assert_eq!(ran.status.code(), Some(2));
+    assert!(ran.err.contains("results are missing"), "{}", ran.err);
+}
+
+#[test]
+fn a_model_that_is_gone_is_told() {
+    let world = World::says("On.");
+    let entries = [
+        header(&world, ID),
+        entry("m1", None, &json!({ "type": "model_change", "provider": "nobody", "modelId": "no-such" })),
+        user("u1", "m1", "Hello."),
+    ];
+    let path = world.file("s.jsonl", lines(&entries));
+    world.run(&["import", "pi", path.to_str().unwrap()]).ok();
+    let ran = world.run(&["-p", "-c", "on"]);
+    assert_eq!(ran.status.code(), Some(2));
+    assert!(ran.err.contains("nobody"), "{}", ran.err);
+    world.run(&["-p", "-c", "--model", MODEL, "on"]).ok();
+    assert_eq!(said(&world), ["Hello.", "on"]);
+}
+
+#[test]
+fn each_file_has_its_report() {
+    let world = World::new([]);
+    let dir = world.path("work/sessions");
+    std::fs::create_dir_all(dir.join("deeper")).unwrap();
+    let good = lines(&conversation(&world, ID));
+    std::fs::write(dir.join("a.jsonl"), &good).unwrap();
+    std::fs::write(dir.join("b.jsonl"), "nothing\n").unwrap();
+    std::fs::write(dir.join("notes.txt"), "not one of them").unwrap();
+    let torn = lines(&conversation(&world, "other")) + &"{\"type\":\"mess".repeat(2);
+    std::fs::write(dir.join("deeper/c.jsonl"), torn).unwrap();
+
+    let dry = world.run(&["import", "pi", "sessions", "--json", "--dry-run"]);
+    assert!(world.sessions().is_empty());
+    let ran = world.run(&["import", "pi", "sessions", "--json"]);
+    assert_eq!((dry.status.code(), ran.status.code()), (Some(1), Some(1)));
+    let reports = ran.json_lines();
+    assert_eq!(reports.len(), 3);
+    assert_eq!((&reports[0]["added"], &reports[0]["lost"]), (&json!(9), &json!(0)));
+    assert!(reports[1]["error"].as_str().unwrap().contains("it holds no JSON"), "{}", reports[1]);
+    assert_eq!((&reports[2]["session"], &reports[2]["lost"]), (&json!("other"), &json!(1)));
+    assert_eq!(reports[2]["problems"][0]["kind"], "torn");
+    for (dry, real) in dry.json_lines().iter().zip(&reports) {
+        assert_eq!(dry["added"], real["added"]);
+    }
+    assert!(ran.err.contains("3 files: 18 entries added"), "{}", ran.err);
+
+    // What has grown is added, what has not is left alone.
+    let more = good + &lines(&[user("u9", "l1", "more")]);
+    std::fs::write(dir.join("a.jsonl"), more).unwrap();
+    let reports = world.run(&["import", "pi", "sessions", "--json"]).json_lines();
+    assert_eq!((&reports[0]["added"], &reports[0]["present"]), (&json!(1), &json!(9)));
+    let ran = world.run(&["import", "pi", "sessions/a.jsonl", "--json"]).ok();
+    assert_eq!(ran.json_lines()[0]["unchanged"], true);
+
+    let ran = world.run(&["import", "pi", "nowhere"]);
+    assert_eq!(ran.status.code(), Some(1));
+    let ran = world.run(&["import", "pi"]);
+    assert_eq!(ran.status.code(), Some(2));
+    assert!(ran.err.contains("there are no sessions in"), "{}", ran.err);
+}
+
+#[test]
+fn the_other_agents_places_are_known() {
+    let world = World::new([]);
+    let put = |dir: &str, id: &str| {
+        std::fs::create_dir_all(world.path(dir)).unwrap();
+        std::fs::write(world.path(dir).join("s.jsonl"), lines(&conversation(&world, id))).unwrap();
+    };
+    put("home/.pi/agent/sessions", "default");
+    put("tmp/agent/elsewhere", "setting");
+    put("tmp/named", "named");
+    let import = |env: &[(&str, &str)]| {
+        let mut command = world.quipu(&["import", "pi", "--json"]);
+        command.envs(env.iter().copied());
+        Running::start(command).wait().ok().json_lines()[0]["session"].as_str().unwrap().to_owned()
+    };
+    assert_eq!(import(&[]), "default");
+    let agent = world.path("tmp/agent");
+    let settings = json!({ "sessionDir": agent.join("elsewhere") });
+    std::fs::write(agent.join("settings.json"), settings.to_string()).unwrap();
+    let agent = ("PI_CODING_AGENT_DIR", agent.to_str().unwrap());
+    assert_eq!(import(&[agent]), "setting");
+    let named = world.path("tmp/named");
+    assert_eq!(import(&[agent, ("PI_CODING_AGENT_SESSION_DIR", named.to_str().unwrap())]), "named");
+}
+
+#[test]
+fn an_export_is_written_whole_or_not_at_all() {
+    let world = World::says("Hi.");
+    world.run(&["-p", "Hello."]).ok();
+    let id = world.sessions()[0]["id"].as_str().unwrap().to_owned();
+    world.run(&["export", "--format", "pi", &id, "-o", "s.jsonl"]).ok();
+    let file = std::fs::read(world.path("work/s.jsonl")).unwrap();
+    assert_eq!(world.run(&["export", "--format", "pi", &id]).ok().out, file);
+    assert_eq!(mode(&world.path("work/s.jsonl")), 0o600);
+    let ran = world.run(&["export", "--format", "pi", &id, "-o", "s.jsonl"]);
+    assert_eq!(ran.status.code(), Some(1));
+    assert!(ran.err.contains("exists"), "{}", ran.err);
+    let ran = world.run(&["export", "--format", "pi", &id, "-o", "none/s.jsonl"]);
+    assert_eq!(ran.status.code(), Some(1));
+    let ran = world.run(&["export", "--format", "pi", "nobody"]);
+    assert_eq!(ran.status.code(), Some(2));
+    let names: Vec<_> = std::fs::read_dir(world.path("work")).unwrap().map(|e| e.unwrap().file_name()).collect();
+    assert_eq!(names, ["s.jsonl"]);
+
+    // In another store the same conversation goes on.
+    let other = World::says("Again.");
+    let moved = String::from_utf8(file).unwrap().replace(
+        world.path("work").to_str().unwrap(),
+        other.path("work").to_str().unwrap(),
+    );
+    other.file("s.jsonl", moved);
+    other.run(&["import", "pi", "s.jsonl"]).ok();
+    other.run(&["-p", "-c", "And?"]).ok();
+    assert_eq!(said(&other), ["Hello.", "Hi.", "And?"]);
+}
