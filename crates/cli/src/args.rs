@@ -23,7 +23,7 @@ pub(crate) struct Cli {
 }
 
 /// A task to run.
-#[derive(Debug, Args)]
+#[derive(Debug, Args, Default)]
 pub(crate) struct Task {
     /// Run one task and exit. Text streams to stdout, what the tools do to stderr.
     #[arg(short, long)]
@@ -140,8 +140,9 @@ pub(crate) struct StoreArg {
     pub(crate) store: Option<PathBuf>,
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, ValueEnum)]
 pub(crate) enum Mode {
+    #[default]
     Text,
     Json,
 }
@@ -179,6 +180,8 @@ pub(crate) enum Cmd {
     Sessions(SessionsArgs),
     /// Look at a session or at one node of it.
     Show(ShowArgs),
+    /// Sum up what a session's context holds, except for its end; or take that back.
+    Compact(CompactArgs),
     /// Which models can be used.
     Models(ModelsArgs),
     /// Which credentials are known; add or remove one.
@@ -237,6 +240,23 @@ pub(crate) struct ShowArgs {
     pub(crate) request: bool,
     #[command(flatten)]
     pub(crate) store: StoreArg,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct CompactArgs {
+    /// The session: its id, or the beginning of it. Without it: the newest of this directory.
+    #[arg(value_name = "SESSION")]
+    pub(crate) session: Option<String>,
+    /// What the summary should look at above all.
+    #[arg(long, value_name = "TEXT")]
+    pub(crate) focus: Option<String>,
+    /// Go back to before the compaction that the session ends with: the next request has the whole context again.
+    #[arg(long, conflicts_with_all = ["focus", "provider", "model", "thinking", "api_key"])]
+    pub(crate) undo: bool,
+    #[command(flatten)]
+    pub(crate) store: StoreArg,
+    #[command(flatten)]
+    pub(crate) model: ModelArgs,
 }
 
 #[derive(Debug, Args)]

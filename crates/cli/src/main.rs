@@ -4,6 +4,7 @@ mod args;
 mod ask;
 mod auth;
 mod budget;
+mod compact;
 mod demo;
 mod doctor;
 mod exit;
@@ -74,6 +75,7 @@ async fn dispatch(cli: &Cli) -> Result<(), Failure> {
         Some(Cmd::Demo(args)) => demo::run(args).await,
         Some(Cmd::Sessions(args)) => sessions::run(args).await,
         Some(Cmd::Show(args)) => show::run(args).await,
+        Some(Cmd::Compact(args)) => compact::run(args).await,
         Some(Cmd::Models(args)) => models::run(args),
         Some(Cmd::Auth(args)) => auth::run(args),
         Some(Cmd::Permissions(args)) => permissions::run(args),

@@ -177,7 +177,7 @@ async fn abort(session: &Session) {
     drop(session.abort().await);
 }
 
-fn refused(error: Refused) -> Failure {
+pub(crate) fn refused(error: Refused) -> Failure {
     let exit = match &error {
         Refused::Store(_) => Exit::Store,
         Refused::Empty | Refused::NothingToContinue | Refused::NothingToCompact => Exit::Usage,
@@ -306,7 +306,7 @@ impl Front {
         self.show(&Arc::new(Envelope { seq: 0, session, run: None, at: now(), event }))
     }
 
-    fn show(&mut self, envelope: &Arc<Envelope>) -> std::io::Result<()> {
+    pub(crate) fn show(&mut self, envelope: &Arc<Envelope>) -> std::io::Result<()> {
         if let Event::Trouble(trouble) = &envelope.event {
             tell(trouble);
         }
@@ -463,7 +463,7 @@ fn brief(args: &quipu_protocol::Json) -> String {
 }
 
 /// Ctrl-C once aborts, twice leaves; SIGTERM and SIGHUP end in order.
-struct Signals {
+pub(crate) struct Signals {
     interrupt: Signal,
     terminate: Signal,
     hangup: Signal,
@@ -472,7 +472,7 @@ struct Signals {
 }
 
 impl Signals {
-    fn new() -> Result<Self, Failure> {
+    pub(crate) fn new() -> Result<Self, Failure> {
         Ok(Self {
             interrupt: signal(SignalKind::interrupt())?,
             terminate: signal(SignalKind::terminate())?,
@@ -483,7 +483,7 @@ impl Signals {
     }
 
     /// The next signal; whether it was not the first.
-    async fn next(&mut self) -> bool {
+    pub(crate) async fn next(&mut self) -> bool {
         let exit = tokio::select! {
             _ = self.interrupt.recv() => Exit::Interrupted,
             _ = self.terminate.recv() => Exit::Terminated,
@@ -501,11 +501,11 @@ impl Signals {
         self.broken.get_or_insert(error);
     }
 
-    fn exit(&self) -> Exit {
+    pub(crate) fn exit(&self) -> Exit {
         self.got.unwrap_or(Exit::Failed)
     }
 
-    fn failure(&mut self) -> Option<Failure> {
+    pub(crate) fn failure(&mut self) -> Option<Failure> {
         if let Some(exit) = self.got {
             return Some(Failure::silent(exit));
         }

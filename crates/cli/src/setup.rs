@@ -230,9 +230,9 @@ pub(crate) async fn open(
     let limited = task.max_cost.is_some() || daily_budget.is_some();
     let unpriced = crate::budget::unpriced(&options.model).filter(|_| limited && task.replay.is_none());
     let ask_deadline = options.ask_deadline;
-    let (compaction, problems) = CompactionSettings::of_file(&place.home.join("settings.json"));
+    let (compaction, problems) = CompactionSettings::of_json(&place.settings_json().unwrap_or_default());
     for problem in problems {
-        note(format!("warning: {problem}"));
+        note(format!("warning: {}: {problem}", place.home.join("settings.json").display()));
     }
     options.compaction = compaction;
     let fresh = |session| Opened { session, troubles: Vec::new() };
@@ -310,7 +310,27 @@ fn system(place: &Place, task: &Task, cwd: &Path, resumed: bool) -> Result<Optio
     Ok(Some(quipu::system_prompt(&base, &append, &rules, cwd)))
 }
 
+/// The session that a task goes on with, when there is one.
+pub(crate) async fn existing_session(
+    place: &Place,
+    task: &Task,
+    here: &Path,
+) -> Result<Option<SessionRow>, Failure> {
+    match place.existing_store().await? {
+        Some(store) => find_session(&*store, task, here).await,
+        None => Ok(None),
+    }
+}
+
 async fn chosen_session(store: &dyn Store, task: &Task, here: &Path) -> Result<Option<SessionRow>, Failure> {
+    let row = find_session(store, task, here).await?;
+    if row.is_none() && (task.resume || task.session.is_some()) {
+        note("No session here yet; starting one.");
+    }
+    Ok(row)
+}
+
+async fn find_session(store: &dyn Store, task: &Task, here: &Path) -> Result<Option<SessionRow>, Failure> {
     let query = if task.resume {
         SessionQuery {
             cwd: Some(here.to_string_lossy().into_owned()),
@@ -331,11 +351,7 @@ async fn chosen_session(store: &dyn Store, task: &Task, here: &Path) -> Result<O
     } else {
         return Ok(None);
     };
-    let row = store.sessions(query).await?.into_iter().next();
-    if row.is_none() {
-        note("No session here yet; starting one.");
-    }
-    Ok(row)
+    Ok(store.sessions(query).await?.into_iter().next())
 }
 
 fn choose_model(settings: &Settings, task: &Task, last: Option<&Epoch>) -> Result<Selection, Failure> {

@@ -199,6 +199,10 @@ impl Engine {
         &self.store
     }
 
+    pub(crate) fn now(&self) -> quipu_protocol::UnixMs {
+        self.clock.now()
+    }
+
     /// What seals text.
     pub fn sealer(&self) -> &Arc<Sealer> {
         &self.sealer

@@ -27,6 +27,7 @@ mod settings;
 mod subscribe;
 mod summarize;
 mod toolbox;
+mod undo;
 
 pub use clock::{Clock, SystemClock};
 pub use context::{Rules, SYSTEM_PROMPT, find_rules, system_prompt};
@@ -41,6 +42,7 @@ pub use replay::Replay;
 pub use script::{Script, ScriptStep};
 pub use session::Session;
 pub use subscribe::{Delivery, Events, View};
+pub use undo::UndoError;
 
 pub use quipu_protocol as protocol;
 pub use quipu_providers::{Call, CallEnd, CallEvent, Provider};

@@ -1,43 +1,29 @@
 //! `settings.json`: what of it concerns sessions. Other members belong to others and are left alone.
 
-use std::path::Path;
-
 use serde_json::Value;
 
 use crate::CompactionSettings;
 
-/// Bytes of the file at most.
-const MAX_BYTES: u64 = 1 << 20;
-
 impl CompactionSettings {
-    /// What `compaction` of the file says (`enabled`, `reserveTokens`, `keepRecentTokens`), and for people what is
-    /// wrong with it; the defaults stand there. A file that is missing or is no JSON object asks for nothing: whoever
-    /// reads the rest of it says so.
-    pub fn of_file(path: &Path) -> (Self, Vec<String>) {
-        let (mut settings, mut problems) = (Self::default(), Vec::new());
-        let readable = std::fs::metadata(path).is_ok_and(|found| found.is_file() && found.len() <= MAX_BYTES);
-        let text = if readable { std::fs::read_to_string(path).unwrap_or_default() } else { String::new() };
-        let parsed = serde_json::from_str::<Value>(text.trim_start_matches('\u{feff}')).ok();
-        let Some(compaction) = parsed.as_ref().and_then(|parsed| parsed.get("compaction")) else {
-            return (settings, problems);
-        };
+    /// What `compaction` of the settings says (`enabled`, `reserveTokens`, `keepRecentTokens`), and for people what is
+    /// wrong with it; the defaults stand there.
+    pub fn of_json(settings: &Value) -> (Self, Vec<String>) {
+        let (mut found, mut problems) = (Self::default(), Vec::new());
+        let Some(compaction) = settings.get("compaction") else { return (found, problems) };
         let mut problem = |member: &str, wanted: &str| {
-            problems.push(format!(
-                "{}: compaction{member} must be {wanted}; its default is used.",
-                path.display()
-            ));
+            problems.push(format!("compaction{member} must be {wanted}; its default is used."));
         };
         if !compaction.is_object() && !compaction.is_null() {
             problem("", "an object");
         }
         match compaction.get("enabled") {
             None | Some(Value::Null) => {}
-            Some(Value::Bool(enabled)) => settings.enabled = *enabled,
+            Some(Value::Bool(enabled)) => found.enabled = *enabled,
             Some(_) => problem(".enabled", "true or false"),
         }
         for (name, place) in [
-            ("reserveTokens", &mut settings.reserve_tokens),
-            ("keepRecentTokens", &mut settings.keep_recent_tokens),
+            ("reserveTokens", &mut found.reserve_tokens),
+            ("keepRecentTokens", &mut found.keep_recent_tokens),
         ] {
             match compaction.get(name) {
                 None | Some(Value::Null) => {}
@@ -47,7 +33,7 @@ impl CompactionSettings {
                 },
             }
         }
-        (settings, problems)
+        (found, problems)
     }
 }
 
@@ -56,22 +42,18 @@ mod tests {
     use super::*;
 
     #[test]
-    fn files() {
-        let dir = tempfile::tempdir().expect("a directory");
-        let path = dir.path().join("settings.json");
+    fn settings() {
         let default = CompactionSettings::default();
-        assert_eq!(CompactionSettings::of_file(&path), (default, Vec::new()));
         let check = |text: &str, expect: CompactionSettings, wrong: &[&str]| {
-            std::fs::write(&path, text).expect("written");
-            let (found, problems) = CompactionSettings::of_file(&path);
+            let (found, problems) = CompactionSettings::of_json(&serde_json::from_str(text).expect("JSON"));
             assert_eq!(found, expect, "{text}");
             assert_eq!(problems.len(), wrong.len(), "{problems:?}");
             for (problem, member) in problems.iter().zip(wrong) {
-                assert!(problem.contains(member) && problem.contains("settings.json"), "{problem}");
+                assert!(problem.contains(member), "{problem}");
             }
         };
         check("{}", default, &[]);
-        check("no json", default, &[]);
+        check("null", default, &[]);
         check(
             r#"{"compaction":{"enabled":false,"reserveTokens":5,"keepRecentTokens":7}}"#,
             CompactionSettings { enabled: false, reserve_tokens: 5, keep_recent_tokens: 7 },

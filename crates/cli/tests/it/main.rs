@@ -9,6 +9,8 @@ mod answers;
 #[cfg(test)]
 mod budget;
 #[cfg(test)]
+mod compact;
+#[cfg(test)]
 mod demo;
 #[cfg(test)]
 mod events;

@@ -1,0 +1,93 @@
+//! Going back over a compaction: the session's ref moves to the node before it, where the old context is.
+
+use quipu_protocol::{Entry, NodeId, SessionId};
+use quipu_store::{Action, Commit, Durability, RefMove, RefName, StoreError, Until, decode_nodes};
+
+use crate::engine::{Engine, OpenError};
+use crate::owner::{Got, Lease};
+
+/// Why a compaction was not undone. Nothing was changed.
+#[derive(Debug, thiserror::Error)]
+pub enum UndoError {
+    /// The session could not be read.
+    #[error(transparent)]
+    Open(#[from] OpenError),
+    /// Somebody is working on the session.
+    #[error("another process is working on session `{0}`; end it first")]
+    Busy(SessionId),
+    /// The session was never compacted.
+    #[error("session `{0}` was not compacted, so there is nothing to undo")]
+    NotCompacted(SessionId),
+    /// Something was said after the compaction, and would be left behind.
+    #[error(
+        "session `{session}` went on after its compaction {}; `quipu -p --fork {before} \"…\"` goes on from before it and \
+         leaves this session as it is",
+        compaction.short()
+    )]
+    WentOn {
+        /// The session.
+        session: SessionId,
+        /// The last compaction.
+        compaction: NodeId,
+        /// The node before it.
+        before: NodeId,
+    },
+}
+
+impl From<StoreError> for UndoError {
+    fn from(error: StoreError) -> Self {
+        Self::Open(error.into())
+    }
+}
+
+impl Engine {
+    /// Undoes the compaction that a session ends with, by moving its ref to the node before it: the next request has
+    /// the whole context again. The compaction stays in the graph. Gives the node where the session stands now.
+    ///
+    /// # Errors
+    /// `Busy`; `NotCompacted`; `WentOn` when the session does not end with a compaction; `Open` with `NoSuchSession`
+    /// or `Store`.
+    pub async fn undo_compaction(&self, session: &SessionId) -> Result<NodeId, UndoError> {
+        let store = self.store();
+        let name = RefName::session(session);
+        let Some(head) = store.head(&name).await? else {
+            return Err(OpenError::NoSuchSession(session.to_string()).into());
+        };
+        let lease = Lease::new(store.clone());
+        if lease.take(&name).await? != Got::Yes {
+            return Err(UndoError::Busy(session.clone()));
+        }
+        let done = self.go_back(session, &name, head).await;
+        lease.release().await;
+        done
+    }
+
+    async fn go_back(&self, session: &SessionId, name: &RefName, head: NodeId) -> Result<NodeId, UndoError> {
+        let store = self.store();
+        let nodes = store.lineage(head, Until::Checkpoint).await?;
+        let Some(first) = nodes.first() else { return Err(UndoError::NotCompacted(session.clone())) };
+        let decoded = decode_nodes(&**store, std::slice::from_ref(first)).await?;
+        let is_compaction = decoded.iter().any(|one| matches!(one.entry, Entry::Compaction(_)));
+        let (true, Some(before)) = (is_compaction, first.record.parent) else {
+            return Err(UndoError::NotCompacted(session.clone()));
+        };
+        if nodes.len() > 1 {
+            return Err(UndoError::WentOn { session: session.clone(), compaction: first.id, before });
+        }
+        let action = Action {
+            timestamp: self.now(),
+            kind: "QUIPU_UNDO".into(),
+            from: Some(head),
+            to: Some(before),
+            metadata: Some(serde_json::json!({ "session": session, "what": "compaction" }).to_string()),
+        };
+        let moves = vec![
+            RefMove::swap(name.clone(), Some(head), before, "undo"),
+            RefMove::publish(RefName::from(RefName::PI_HEAD), before, "undo"),
+        ];
+        let commit =
+            Commit { moves, actions: vec![action], durability: Durability::Power, ..Commit::default() };
+        store.commit(commit).await?;
+        Ok(before)
+    }
+}
