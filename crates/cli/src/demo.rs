@@ -145,7 +145,13 @@ impl Stage {
         let prompts = replay.prompts();
         let model = replay.model();
         let thinking = replay.thinking();
-        Ok((SessionOptions { thinking, ..SessionOptions::new(&self.dir, model, replay) }, prompts))
+        let mut options = SessionOptions { thinking, ..SessionOptions::new(&self.dir, model, replay) };
+        // As any task in this directory, except that what cannot be confined is run all the same: the commands are ours.
+        let permissions = crate::permissions::of_demo(&self.place, &self.dir);
+        if permissions.confines() {
+            options.policy = Arc::new(permissions);
+        }
+        Ok((options, prompts))
     }
 
     async fn follow(&self, session: Session, prompts: Vec<Option<Input>>) -> Result<(), Failure> {

@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use clap::ValueEnum as _;
 use nix::fcntl::{Flock, FlockArg};
-use quipu::{Grant, Network, PermissionMode, PermissionRules, Permissions, Sandbox};
+use quipu::{Cache, Grant, Network, PermissionMode, PermissionRules, Permissions, Sandbox};
 use serde::{Deserialize, Serialize};
 
 use crate::args::{ModeArg, PermissionsAction, PermissionsArgs, Task};
@@ -229,22 +229,42 @@ pub(crate) fn of_task(place: &Place, task: &Task, cwd: &Path) -> Result<(Arc<Per
     Ok((Arc::new(permissions), record))
 }
 
+/// The permissions of a demo in `cwd`: those of a workspace about which nothing is saved.
+pub(crate) fn of_demo(place: &Place, cwd: &Path) -> Permissions {
+    permissions(place, cwd, Project::default(), Network::Open)
+}
+
 fn permissions(place: &Place, cwd: &Path, project: Project, network: Network) -> Permissions {
     let (mut add_dirs, mut grants) = (Vec::new(), Vec::new());
     for entry in project.entries {
         match entry.what {
-            What::Directory { path } => add_dirs.push(PathBuf::from(path)),
+            What::Directory { path } => {
+                let path = PathBuf::from(path);
+                // It was its true path when it was added; whoever exchanged it since was not you.
+                match quipu_workspace::file_key(&path) {
+                    now if now != path => note(format!(
+                        "warning: the added directory {} leads to {} now and is left out; `quipu permissions revoke {}` \
+                         forgets it",
+                        path.display(),
+                        now.display(),
+                        entry.id
+                    )),
+                    _ => add_dirs.push(path),
+                }
+            }
             What::Grant { tool, subject } => grants.push(Grant { tool, subject }),
         }
     }
     let home = std::env::home_dir();
+    let (command_write, caches) = command_write(place, home.as_deref());
     let rules = PermissionRules {
         mode: project.mode.unwrap_or_default().into(),
         cwd: cwd.to_path_buf(),
         add_dirs,
         read: vec![place.home.join("outputs")],
         own: place.home.clone(),
-        command_write: command_write(place, home.as_deref()),
+        command_write,
+        caches,
         home,
         network,
         support: None,
@@ -253,19 +273,21 @@ fn permissions(place: &Place, cwd: &Path, project: Project, network: Network) ->
 }
 
 /// What commands may write besides: `sandbox.write` of `settings.json`, or the usual caches.
-fn command_write(place: &Place, home: Option<&Path>) -> Vec<PathBuf> {
+fn command_write(place: &Place, home: Option<&Path>) -> (Vec<PathBuf>, Vec<Cache>) {
     let path = place.home.join("settings.json");
     let warn = |problem: &str| note(format!("warning: {}: {problem}", path.display()));
+    let usual = || quipu::caches(home, &|name| std::env::var_os(name));
+    // A file that cannot be read was warned of when the models were.
     let settings = place.settings_json().unwrap_or_default();
-    let Some(list) = settings.pointer("/sandbox/write") else { return caches(home) };
+    let Some(list) = settings.pointer("/sandbox/write") else { return (Vec::new(), usual()) };
     let Some(list) = list.as_array() else {
         warn("sandbox.write must be a list of paths; the default is used");
-        return caches(home);
+        return (Vec::new(), usual());
     };
-    let mut write = Vec::new();
+    let (mut write, mut caches) = (Vec::new(), Vec::new());
     for item in list {
         match item.as_str() {
-            Some("default") => write.extend(caches(home)),
+            Some("default") => caches = usual(),
             Some(text) if text.starts_with('/') => write.push(PathBuf::from(text)),
             Some(text) => match (text.strip_prefix("~/"), home) {
                 (Some(below), Some(home)) => write.push(home.join(below)),
@@ -276,41 +298,7 @@ fn command_write(place: &Place, home: Option<&Path>) -> Vec<PathBuf> {
             None => warn("sandbox.write holds something that is not text; it is left out"),
         }
     }
-    write
-}
-
-/// Where the usual tools keep their caches. The list is in `docs/security.md`.
-fn caches(home: Option<&Path>) -> Vec<PathBuf> {
-    let variable = |name: &str| std::env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute());
-    let base = |name: &str, below: &str| variable(name).or_else(|| home.map(|home| home.join(below)));
-    let below = |base: Option<PathBuf>, names: &[&str]| -> Vec<PathBuf> {
-        base.iter().flat_map(|base| names.iter().map(|name| base.join(name))).collect()
-    };
-    let cargo = ["registry", "git", ".package-cache", ".package-cache-mutate", ".global-cache"];
-    let mut found = below(base("CARGO_HOME", ".cargo"), &cargo);
-    found.extend(below(base("GOPATH", "go"), &["pkg"]));
-    found.extend(base("XDG_CACHE_HOME", ".cache"));
-    found.extend(
-        ["GOCACHE", "GOMODCACHE", "npm_config_cache", "PIP_CACHE_DIR", "UV_CACHE_DIR"]
-            .into_iter()
-            .filter_map(variable),
-    );
-    let at_home = [
-        ".npm",
-        ".local/share/pnpm/store",
-        ".yarn/berry/cache",
-        ".bun/install/cache",
-        ".gradle/caches",
-        ".gradle/daemon",
-        ".gradle/wrapper",
-        ".m2/repository",
-        ".ivy2/cache",
-        ".nuget/packages",
-        ".composer/cache",
-        "Library/Caches",
-    ];
-    found.extend(below(home.map(Path::to_path_buf), &at_home));
-    found
+    (write, caches)
 }
 
 /// One line for `quipu doctor`: what holds here, and whether it is as it should be.

@@ -6,7 +6,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use quipu_tools::Touches;
 use quipu_workspace::{
-    Access, AccessRules, Network, Reach, Sandbox, SandboxSupport, Want, file_key, git_directories,
+    Access, AccessRules, Cache, Network, Reach, Sandbox, SandboxSupport, Want, file_key, git_directories,
+    leads_through,
 };
 
 use crate::policy::{Decision, Policy, Proposal};
@@ -38,8 +39,11 @@ pub struct PermissionRules {
     pub own: PathBuf,
     /// The user's home, below which programs keep secrets.
     pub home: Option<PathBuf>,
-    /// Directories and files that commands may write as well, such as caches.
+    /// Directories and files that commands may write as well. One that is reached through a place where commands may
+    /// write is left out: they could let it lead anywhere.
     pub command_write: Vec<PathBuf>,
+    /// The same, made when they are missing and wanted: [`caches`](crate::caches).
+    pub caches: Vec<Cache>,
     /// Whether confined commands can use the network.
     pub network: Network,
     /// What the system can do; [`SandboxSupport::of_this_system`].
@@ -69,11 +73,27 @@ pub struct Permissions {
 impl Permissions {
     /// Permissions for one session; `grants` are allowed from the start.
     pub fn new(rules: PermissionRules, grants: impl IntoIterator<Item = Grant>) -> Self {
-        let PermissionRules { mode, cwd, add_dirs, read, own, home, command_write, network, support } = rules;
+        let PermissionRules {
+            mode,
+            cwd,
+            add_dirs,
+            read,
+            own,
+            home,
+            command_write,
+            mut caches,
+            network,
+            support,
+        } = rules;
         let mut write = vec![cwd.clone()];
         write.extend(add_dirs);
-        let mut commands: Vec<PathBuf> =
-            write.iter().chain(&command_write).map(|path| file_key(path)).collect();
+        let wanted = write.iter().chain(&command_write).chain(caches.iter().map(|cache| &cache.path));
+        let all: Vec<PathBuf> = wanted.map(|path| file_key(path)).collect();
+        let is_fixed = |path: &Path| !leads_through(path, &all);
+        caches.retain(|cache| is_fixed(&cache.path));
+        caches.iter_mut().for_each(|cache| cache.path = file_key(&cache.path));
+        let listed = command_write.iter().filter(|path| is_fixed(path));
+        let mut commands: Vec<PathBuf> = write.iter().chain(listed).map(|path| file_key(path)).collect();
         let git: Vec<PathBuf> = write.iter().flat_map(|root| git_directories(root)).collect();
         commands.extend(git);
         let own = file_key(&own);
@@ -81,7 +101,7 @@ impl Permissions {
         let unconfined = match support {
             SandboxSupport::Missing => Some(format!("{MISSING}; {WHAT_TO_SET}")),
             SandboxSupport::TooOld => Some(format!("{TOO_OLD}; {WHAT_TO_SET}")),
-            SandboxSupport::Full { .. } => commands.iter().find(|root| own.starts_with(root)).map(|root| {
+            SandboxSupport::Full { .. } => all.iter().chain(&commands).find(|root| own.starts_with(root)).map(|root| {
                 format!(
                     "Quipu's own files ({}) lie in {}, where commands may write; work in another directory, or \
                      use `--permissions full`",
@@ -100,7 +120,8 @@ impl Permissions {
         Self {
             mode,
             access,
-            sandbox: confined.then(|| Arc::new(Sandbox::new(commands).with_network(network))),
+            sandbox: confined
+                .then(|| Arc::new(Sandbox::new(commands).with_caches(caches).with_network(network))),
             unconfined: unconfined.filter(|_| mode != PermissionMode::Full),
             grants: Mutex::new(grants.into_iter().collect()),
             cwd,
@@ -285,6 +306,7 @@ mod tests {
                 own: root.join("own"),
                 home: Some(root.join("home")),
                 command_write: vec![],
+                caches: vec![],
                 network: Network::Open,
                 support: Some(support),
             };

@@ -12,6 +12,7 @@
 //! This crate must not know tools, models or sessions.
 
 mod access;
+mod caches;
 mod child;
 mod error;
 mod guardian;
@@ -27,6 +28,7 @@ mod tree;
 mod write;
 
 pub use access::{Access, AccessRules, Reach, Want};
+pub use caches::{Cache, caches, leads_through};
 pub use error::{FileError, FileKind};
 pub use open::{FileStamp, open_for_reading, read_whole};
 pub use output::{OutputBuffer, OutputLimits, SpillState};

@@ -10,6 +10,8 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 
+use crate::caches::Cache;
+
 /// What this system can do.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum SandboxSupport {
@@ -40,6 +42,7 @@ impl SandboxSupport {
 #[derive(Debug)]
 pub struct Sandbox {
     write: Vec<PathBuf>,
+    caches: Vec<Cache>,
     network: Network,
     state: Mutex<Option<Started>>,
 }
@@ -66,7 +69,16 @@ impl Sandbox {
     /// first command starts is left out), in a directory for temporary files of their own, and to the usual
     /// devices.
     pub fn new(write: Vec<PathBuf>) -> Self {
-        Self { write, network: Network::Open, state: Mutex::default() }
+        Self { write, caches: Vec::new(), network: Network::Open, state: Mutex::default() }
+    }
+
+    /// The same, where commands may write to these caches too. Those of tools that are installed are made before the
+    /// first command starts.
+    #[must_use]
+    pub fn with_caches(mut self, caches: Vec<Cache>) -> Self {
+        self.write.extend(caches.iter().map(|cache| cache.path.clone()));
+        self.caches = caches;
+        self
     }
 
     /// The same with this network.
@@ -118,6 +130,7 @@ impl Sandbox {
     }
 
     fn start(&self) -> io::Result<Started> {
+        self.caches.iter().for_each(|cache| cache.make(&self.write));
         // Its true path: what a command is told must be what the kernel compares with.
         let temporary =
             tempfile::Builder::new().prefix("quipu-").tempdir_in(std::env::temp_dir().canonicalize()?)?;

@@ -169,3 +169,21 @@ fn the_tour_stops_where_reality_differs() {
     run_told(&world, &ran);
     assert_eq!(world.sessions().len(), 1);
 }
+
+#[test]
+fn the_demo_is_confined_to_its_directory() {
+    let world = World::new([]);
+    if !crate::permissions::confined() {
+        return;
+    }
+    std::fs::create_dir(world.path("work/shop")).unwrap();
+    let tries = "echo x > inside; (echo x > ../outside) 2> /dev/null; (touch ~/outside) 2> /dev/null";
+    world.file(
+        "shop/discount.sh",
+        format!("#!/bin/sh\nprice=$1\npercent=$2\n{tries}\necho \"$((price - percent))\"\n"),
+    );
+    world.run(&["demo", "--dir", "shop"]).fails(6, &["differs", "inside"]);
+    assert!(world.path("work/shop/inside").exists());
+    assert!(!world.path("work/outside").exists() && !world.path("home/outside").exists());
+    assert!(!world.path("home/.quipu/permissions.json").exists());
+}

@@ -1,7 +1,7 @@
 //! What a task may do: by default, asked at a terminal, kept, listed and revoked.
 
 use std::os::unix::fs::PermissionsExt as _;
-use std::process::Stdio;
+use std::process::{Command, Stdio};
 
 use quipu_testkit::{Answer, Reply};
 use serde_json::{Value, json};
@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use crate::support::*;
 
 /// Whether commands can be confined here. Where they cannot, that is what is tested.
-fn confined() -> bool {
+pub(crate) fn confined() -> bool {
     let world = World::new([]);
     let found = world.run(&["doctor", "--json"]).ok().json();
     let findings = found["findings"].as_array().unwrap().clone();
@@ -285,4 +285,70 @@ fn commands_can_be_kept_off_the_network() {
         assert!(!does(&world, &[], &[connect])[0].starts_with('!'));
     }
     world.run(&["-p", "x", "--no-network", "--permissions", "full"]).fails(2, &["--no-network", "full"]);
+}
+
+#[test]
+fn a_fresh_home_gets_the_caches_of_its_tools_with_the_first_command() {
+    let world = World::new([]);
+    if !confined() {
+        return;
+    }
+    let cache = world.path("home/.cache");
+    does(&world, &[], &[file("in")]);
+    assert!(!cache.exists(), "only commands need it");
+    assert_eq!(does(&world, &["--permissions", "full"], &[command("ls -A ~")]), [".quipu\n"]);
+    let told =
+        does(&world, &["--permissions", "workspace"], &[command("echo x > ~/.cache/f; cat ~/.cache/f")]);
+    assert_eq!((told[0].as_str(), mode(&cache)), ("x\n", 0o700));
+    assert!(!world.path("home/.bun").exists() || Command::new("bun").output().is_ok());
+    // A list of one's own is made by oneself.
+    std::fs::remove_dir_all(&cache).unwrap();
+    std::fs::write(world.path("home/.quipu/settings.json"), r#"{"sandbox":{"write":["~/.cache"]}}"#).unwrap();
+    assert!(does(&world, &[], &[command("echo x > ~/.cache/f")])[0].starts_with('!'));
+    assert!(!cache.exists());
+}
+
+#[test]
+fn no_command_chooses_what_later_commands_may_write() {
+    let world = World::new([]);
+    if !confined() {
+        return;
+    }
+    for made in ["home/secret", "shared/added"] {
+        std::fs::create_dir_all(world.path(made)).unwrap();
+    }
+    let run = |dir: &str, args: &[&str], line: &str| {
+        world.server.push(bash("c1", line));
+        world.server.push(Answer::new().text("I see.").reply());
+        let mut quipu = world.quipu(&[args, &["-p", "go on"]].concat());
+        quipu.current_dir(world.path(dir));
+        quipu.env("GOCACHE", world.path("home/.cache/go-build")).env("CARGO_HOME", world.path("work/.cargo"));
+        Running::start(quipu).wait().ok()
+    };
+    // A cache below another one, one in the workspace, and a directory that was added, each exchanged for a link.
+    run(
+        "work",
+        &["--add-dir", "../shared/added"],
+        "mkdir .cargo ~/.cache/go-build; echo x > ../shared/added/f",
+    );
+    assert!(world.path("shared/added/f").exists());
+    run("shared", &[], "rm -r added; ln -s ~/secret added");
+    run(
+        "work",
+        &[],
+        "rm -r .cargo ~/.cache/go-build; ln -s ~/secret .cargo; ln -s ~/secret ~/.cache/go-build",
+    );
+    assert!(world.path("home/.cache/go-build").is_symlink() && world.path("shared/added").is_symlink());
+    let ran = run(
+        "work",
+        &[],
+        "for d in .cargo/registry .cargo ~/.cache/go-build ../shared/added; do mkdir -p $d; echo x > $d/f; done",
+    );
+    assert!(
+        ran.err.contains("shared/added leads to") && ran.err.contains("quipu permissions revoke p1"),
+        "{}",
+        ran.err
+    );
+    let left: Vec<_> = std::fs::read_dir(world.path("home/secret")).unwrap().collect();
+    assert!(left.is_empty(), "{left:?}");
 }

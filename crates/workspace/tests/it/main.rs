@@ -3,4 +3,6 @@
 #[cfg(test)]
 mod confined;
 #[cfg(test)]
+mod fresh_home;
+#[cfg(test)]
 mod machine;
