@@ -3,29 +3,34 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use aho_corasick::{AhoCorasick, MatchKind};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD_NO_PAD;
+
+use crate::words::Words;
 
 /// Characters of the shortest secret that is looked for.
 pub(crate) const SHORTEST: usize = 8;
 
-/// All known spellings and an automaton over them.
+/// All known spellings.
 #[derive(Default)]
 pub(crate) struct Known {
-    /// Spelling and placeholder.
+    /// Spelling and placeholder, from the longest to the shortest.
     entries: Vec<(Arc<str>, Arc<str>)>,
-    automaton: Option<AhoCorasick>,
+    beginnings: Words,
 }
 
 impl Known {
-    pub(crate) fn new(entries: Vec<(Arc<str>, Arc<str>)>) -> Self {
-        let automaton = AhoCorasick::builder()
-            .match_kind(MatchKind::LeftmostLongest)
-            .build(entries.iter().map(|(spelling, _)| spelling.as_bytes()))
+    pub(crate) fn new(mut entries: Vec<(Arc<str>, Arc<str>)>) -> Self {
+        entries.sort_by_key(|(spelling, _)| usize::MAX - spelling.len());
+        let beginning = |spelling: &str| {
             // Going on without it would let secrets through.
-            .unwrap_or_else(|error| unreachable!("the program's credentials take less than 2 GB: {error}"));
-        Self { entries, automaton: Some(automaton) }
+            *spelling
+                .as_bytes()
+                .first_chunk()
+                .unwrap_or_else(|| unreachable!("a spelling is shorter than its secret"))
+        };
+        let words = entries.iter().enumerate().map(|(index, (spelling, _))| (beginning(spelling), index));
+        Self { beginnings: Words::new(words), entries }
     }
 
     pub(crate) fn entries(&self) -> &[(Arc<str>, Arc<str>)] {
@@ -36,10 +41,23 @@ impl Known {
         Arc::clone(&self.entries[index].1)
     }
 
-    /// Where spellings stand in a text, and which; in order, without overlaps.
+    /// Where spellings stand in a text, and which; in order, without overlaps, the longest where several begin.
     pub(crate) fn find(&self, text: &str) -> Vec<(Range<usize>, usize)> {
-        let Some(automaton) = &self.automaton else { return Vec::new() };
-        automaton.find_iter(text).map(|found| (found.range(), found.pattern().as_usize())).collect()
+        let mut found: Vec<(Range<usize>, usize)> = Vec::new();
+        if self.entries.is_empty() {
+            return found;
+        }
+        let text = text.as_bytes();
+        let mut rest = 0;
+        while let Some((start, words)) = self.beginnings.next(text, rest) {
+            rest = start + 1;
+            let stands = |index: &&usize| text[start..].starts_with(self.entries[**index].0.as_bytes());
+            if let Some(&index) = words.iter().find(stands) {
+                rest = start + self.entries[index].0.len();
+                found.push((start..rest, index));
+            }
+        }
+        found
     }
 }
 

@@ -32,6 +32,7 @@ mod json;
 mod known;
 mod patterns;
 mod placeholder;
+mod words;
 
 use std::borrow::Cow;
 use std::fmt;

@@ -1,7 +1,7 @@
 //! Secrets that are recognised by how they look: the table `patterns.json`, and the checks that keep ordinary
 //! text out.
 //!
-//! All keywords of the table are searched at once. Where one stands, the expressions of its rows are tried at
+//! All keywords of the table are searched at once, by their last three letters. Where one stands, the expressions of its rows are tried at
 //! that place only, anchored, so that the time stays linear: an expression either has a bound or cannot run past
 //! the next place where it is tried.
 
@@ -9,20 +9,21 @@ use std::collections::BTreeMap;
 use std::ops::Range;
 use std::sync::{LazyLock, OnceLock};
 
-use aho_corasick::{AhoCorasick, AhoCorasickKind};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD_NO_PAD;
 use regex::Regex;
 use serde::Deserialize;
+
+use crate::words::Words;
 
 static TABLE: LazyLock<Patterns> = LazyLock::new(|| Patterns::new(include_str!("patterns.json")));
 
 /// The table.
 pub(crate) struct Patterns {
     rows: Vec<Row>,
-    keywords: AhoCorasick,
-    /// Rows of each keyword.
-    rows_of: Vec<Vec<usize>>,
+    /// Each keyword with its rows; those that end alike from the longest to the shortest.
+    keywords: Vec<(String, Vec<usize>)>,
+    endings: Words,
 }
 
 /// A part of a text that a row takes for a secret.
@@ -43,6 +44,9 @@ struct Row {
     /// What must stand before the keyword.
     #[serde(default)]
     left: Left,
+    /// With a lead: what it cannot do without behind the keyword, as [`sign_follows`] reads it.
+    #[serde(default)]
+    sign: Option<String>,
     /// From the keyword up to the secret; without it the secret begins with the keyword.
     #[serde(default)]
     lead: Option<String>,
@@ -107,19 +111,23 @@ impl Patterns {
         // A table that cannot be read must not let everything through; a test compiles each row.
         let rows: Vec<Row> =
             serde_json::from_str(json).unwrap_or_else(|error| unreachable!("patterns.json: {error}"));
-        let mut rows_of_keyword: BTreeMap<&str, Vec<usize>> = BTreeMap::new();
+        let mut keywords: BTreeMap<String, Vec<usize>> = BTreeMap::new();
         for (index, row) in rows.iter().enumerate() {
             for keyword in &row.keywords {
-                rows_of_keyword.entry(keyword).or_default().push(index);
+                keywords.entry(keyword.clone()).or_default().push(index);
             }
         }
-        let keywords = AhoCorasick::builder()
-            .ascii_case_insensitive(true)
-            .kind(Some(AhoCorasickKind::DFA))
-            .build(rows_of_keyword.keys())
-            .unwrap_or_else(|error| unreachable!("patterns.json: {error}"));
-        let rows_of = rows_of_keyword.into_values().collect();
-        Self { rows, keywords, rows_of }
+        let mut keywords: Vec<_> = keywords.into_iter().collect();
+        keywords.sort_by_key(|(keyword, _)| usize::MAX - keyword.len());
+        let ending = |keyword: &str| {
+            *keyword
+                .as_bytes()
+                .last_chunk()
+                .unwrap_or_else(|| unreachable!("patterns.json: {keyword:?} is short"))
+        };
+        let endings =
+            Words::new(keywords.iter().enumerate().map(|(index, (keyword, _))| (ending(keyword), index)));
+        Self { rows, keywords, endings }
     }
 
     pub(crate) fn kind(&self, row: usize) -> &str {
@@ -127,27 +135,47 @@ impl Patterns {
     }
 
     pub(crate) fn has_keyword(&self, text: &str) -> bool {
-        self.keywords.is_match(text)
+        self.keywords(text).next().is_some()
+    }
+
+    /// Where keywords stand and which rows they have, by their ends, and by their starts where they end together.
+    fn keywords<'a>(&'a self, text: &'a str) -> impl Iterator<Item = (Range<usize>, &'a [usize])> {
+        let bytes = text.as_bytes();
+        let mut rest = 0;
+        let places = std::iter::from_fn(move || {
+            let (at, words) = self.endings.next(bytes, rest)?;
+            rest = at + 1;
+            Some((at + 3, words))
+        });
+        places.flat_map(move |(end, words)| {
+            words.iter().filter_map(move |&index| {
+                let (keyword, rows) = &self.keywords[index];
+                let start = end.checked_sub(keyword.len())?;
+                bytes[start..end]
+                    .eq_ignore_ascii_case(keyword.as_bytes())
+                    .then_some((start..end, rows.as_slice()))
+            })
+        })
     }
 
     /// Everything in a piece of text that some row takes for a secret; candidates may overlap. `after` is what
     /// stands behind the piece.
     pub(crate) fn find(&self, text: &str, after: &str) -> Vec<Candidate> {
         let mut candidates: Vec<Candidate> = Vec::new();
-        for keyword in self.keywords.find_overlapping_iter(text) {
+        for (keyword, rows) in self.keywords(text) {
             // What lies inside of a secret is not searched for more.
             let last = candidates.last().map(|candidate| &candidate.range);
-            if last.is_some_and(|last| last.start < keyword.start() && keyword.end() <= last.end) {
+            if last.is_some_and(|last| last.start < keyword.start && keyword.end <= last.end) {
                 continue;
             }
             // Where a secret ends, a placeholder will end: nothing is joined to it.
-            let free = last.is_some_and(|last| last.end == keyword.start());
-            for &row in &self.rows_of[keyword.pattern().as_usize()] {
+            let free = last.is_some_and(|last| last.end == keyword.start);
+            for &row in rows {
                 let row_of = &self.rows[row];
-                if !free && !row_of.left.allows(text.as_bytes(), keyword.start()) {
+                if !free && !row_of.left.allows(text.as_bytes(), keyword.start) {
                     continue;
                 }
-                if let Some(range) = row_of.secret_at(text, keyword.start(), after) {
+                if let Some(range) = row_of.secret_at(text, keyword.clone(), after) {
                     candidates.push(Candidate { range, row });
                 }
             }
@@ -157,12 +185,17 @@ impl Patterns {
 }
 
 impl Row {
-    fn secret_at(&self, text: &str, keyword: usize, after: &str) -> Option<Range<usize>> {
+    fn secret_at(&self, text: &str, keyword: Range<usize>, after: &str) -> Option<Range<usize>> {
+        if let Some(sign) = &self.sign
+            && !sign_follows(&text.as_bytes()[keyword.end..], sign.as_bytes())
+        {
+            return None;
+        }
         let lead = match &self.lead {
-            Some(lead) => self.compiled(&self.compiled.lead, lead).find(&text[keyword..])?.end(),
+            Some(lead) => self.compiled(&self.compiled.lead, lead).find(&text[keyword.start..])?.end(),
             None => 0,
         };
-        let start = keyword + lead;
+        let start = keyword.start + lead;
         let end = start + self.compiled(&self.compiled.secret, &self.secret).find(&text[start..])?.end();
         let behind = if end == text.len() { after } else { &text[end..] };
         if let Some(follow) = &self.follow
@@ -179,6 +212,20 @@ impl Row {
                 .unwrap_or_else(|error| unreachable!("patterns.json: {}: {error}", self.kind))
         })
     }
+}
+
+/// Bytes of the longest name, and of the longest white space with quotes, that a lead takes behind its keyword.
+const LONGEST_PART: usize = 64;
+
+/// Whether one of these signs comes after nothing but the rest of a name, quotes and white space: what no lead of an
+/// assignment goes without. Most keywords in prose fail here, before anything is compiled.
+fn sign_follows(text: &[u8], signs: &[u8]) -> bool {
+    let in_name = |b: &&u8| b.is_ascii_alphanumeric() || matches!(b, b'_' | b'-') || !b.is_ascii();
+    let name = text.iter().take(LONGEST_PART).take_while(in_name).count();
+    let between = |b: &u8| {
+        matches!(b, b'\\' | b'"' | b'\'' | b'`' | b']' | b'\x0b') || b.is_ascii_whitespace() || !b.is_ascii()
+    };
+    text[name..].iter().take(LONGEST_PART).find(|b| !between(b)).is_some_and(|sign| signs.contains(sign))
 }
 
 impl Left {
@@ -290,6 +337,76 @@ mod tests {
                 row.kind
             );
         }
+    }
+
+    #[test]
+    fn keywords_are_found_as_by_looking_everywhere() {
+        let table = Patterns::table();
+        let text = include_str!("patterns.json").repeat(2)
+            + "Secret_Access_KEY sk-ant-api03 sk-proj- xoxe.xoxp- PASSWORDtokenEYJ://_authToken \u{212a}ey-";
+        let mut expect: Vec<(usize, usize)> = Vec::new();
+        let lower = text.to_ascii_lowercase();
+        for (keyword, _) in &table.keywords {
+            expect.extend(
+                (0..lower.len())
+                    .filter(|at| lower.as_bytes()[*at..].starts_with(keyword.as_bytes()))
+                    .map(|at| (at + keyword.len(), at)),
+            );
+        }
+        expect.sort_unstable();
+        let found: Vec<_> = table.keywords(&text).map(|(range, _)| (range.end, range.start)).collect();
+        assert_eq!(found, expect);
+    }
+
+    /// Over everything that the parts of a lead can be made of: where the lead matches, a sign follows.
+    #[test]
+    fn no_lead_goes_without_its_sign() {
+        let names = [
+            "",
+            "_access-key",
+            "KEYvalue",
+            "_\u{212a}ey",
+            "_A9_Z",
+            "\u{17f}tring_string",
+            "_b64",
+            "_key",
+            "_access_key",
+        ];
+        let quotes = ["", "\"", "\\\\\\'", "`", "\"]", "]", "\\"];
+        let spaces = [
+            "",
+            " ",
+            "\t\u{b}\u{85}\u{a0}",
+            "\u{3000}\u{3000}\u{2003}\u{3000}\u{3000}\u{3000}\u{3000}\u{3000}",
+        ];
+        let signs = ["=", ":", "=>", ":=", "===", ": Foo =", ": &'a str=", ",", "x", ""];
+        let mut matched = 0;
+        for row in Patterns::table().rows.iter().filter(|row| row.sign.is_some()) {
+            let (lead, sign) = (row.lead.as_ref().unwrap(), row.sign.as_ref().unwrap());
+            let lead = row.compiled(&row.compiled.lead, lead);
+            for keyword in
+                row.keywords.iter().flat_map(|keyword| [keyword.clone(), keyword.to_ascii_uppercase()])
+            {
+                for name in names {
+                    for quote in quotes {
+                        for space in spaces {
+                            for after in signs {
+                                let text =
+                                    format!("{keyword}{name}{quote}{space}{after}{space}\"bearer basic ");
+                                if lead.is_match(&text) {
+                                    matched += 1;
+                                    assert!(
+                                        sign_follows(&text.as_bytes()[keyword.len()..], sign.as_bytes()),
+                                        "{text}"
+                                    );
+                                }
+                            }
+                        }
+                    }
+                }
+            }
+        }
+        assert!(matched > 1_000, "{matched}");
     }
 
     #[test]
