@@ -24,7 +24,11 @@ fn message(id: &str, parent: &str, message: &Value) -> Value {
 }
 
 fn user(id: &str, parent: &str, text: &str) -> Value {
-    message(id, parent, &json!({ "role": "user", "content": [{ "type": "text", "text": text }], "timestamp": 5 }))
+    message(
+        id,
+        parent,
+        &json!({ "role": "user", "content": [{ "type": "text", "text": text }], "timestamp": 5 }),
+    )
 }
 
 fn assistant(id: &str, parent: &str, content: &Value, stop: &str) -> Value {
@@ -116,7 +120,8 @@ fn an_imported_session_goes_on_as_a_new_one() {
 #[test]
 fn a_session_that_ends_in_open_calls_goes_on() {
     let world = World::says("On.");
-    let call = json!([{ "type": "toolCall", "id": "c1", "name": "bash", "arguments": { "command": "true" } }]);
+    let call =
+        json!([{ "type": "toolCall", "id": "c1", "name": "bash", "arguments": { "command": "true" } }]);
     let entries = [
         header(&world, ID),
         entry("m1", None, &json!({ "type": "model_change", "provider": "testing", "modelId": MODEL })),
@@ -233,15 +238,15 @@ fn an_export_is_written_whole_or_not_at_all() {
     assert_eq!(ran.status.code(), Some(1));
     let ran = world.run(&["export", "--format", "pi", "nobody"]);
     assert_eq!(ran.status.code(), Some(2));
-    let names: Vec<_> = std::fs::read_dir(world.path("work")).unwrap().map(|e| e.unwrap().file_name()).collect();
+    let names: Vec<_> =
+        std::fs::read_dir(world.path("work")).unwrap().map(|e| e.unwrap().file_name()).collect();
     assert_eq!(names, ["s.jsonl"]);
 
     // In another store the same conversation goes on.
     let other = World::says("Again.");
-    let moved = String::from_utf8(file).unwrap().replace(
-        world.path("work").to_str().unwrap(),
-        other.path("work").to_str().unwrap(),
-    );
+    let moved = String::from_utf8(file)
+        .unwrap()
+        .replace(world.path("work").to_str().unwrap(), other.path("work").to_str().unwrap());
     other.file("s.jsonl", moved);
     other.run(&["import", "pi", "s.jsonl"]).ok();
     other.run(&["-p", "-c", "And?"]).ok();

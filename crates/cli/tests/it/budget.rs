@@ -6,7 +6,9 @@ use serde_json::{Value, json};
 use crate::support::*;
 
 fn settings(world: &World, budget: &Value) {
-    let text = json!({ "retry": { "baseDelayMs": 1 }, "budget": budget }).to_string();
+    let text =
+        json!({ "retry": { "baseDelayMs": 1 }, "budget": budget, "compaction": { "keepRecentTokens": 1 } })
+            .to_string();
     std::fs::write(world.path("home/.quipu/settings.json"), text).unwrap();
 }
 
@@ -45,6 +47,9 @@ fn is_one_for_all_sessions_and_the_session_goes_on_with_another() {
     let lines = ran.json_lines();
     let end = lines.iter().find(|line| line["type"] == "agent_end").unwrap();
     assert_eq!(end["outcome"], json!({ "kind": "dailyBudget", "spent": 0.03, "budget": 0.03 }));
+    let answered = world.sessions()[1]["id"].as_str().unwrap().to_owned();
+    world.run(&["compact", &answered]).fails(1, &["not compacted", "today's budget"]);
+    assert_eq!(world.requests().len(), 2, "a summary is a model call, too");
     // What is kept nowhere counts what is kept; another store counts for itself.
     world.run(&["-p", "--no-session", "x"]).fails(5, &["$0.03 was spent today"]);
     world.run(&["-p", "--store", "other.db", "x"]).ok();

@@ -3,9 +3,9 @@
 //! bytes of every request, and is it healthy (see [`support::World`])?
 
 #[cfg(test)]
-mod archive;
-#[cfg(test)]
 mod answers;
+#[cfg(test)]
+mod archive;
 #[cfg(test)]
 mod budget;
 #[cfg(test)]
