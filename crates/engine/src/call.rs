@@ -4,19 +4,18 @@ use std::panic::AssertUnwindSafe;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use bytes::Bytes;
 use futures_util::FutureExt as _;
 use quipu_protocol::{
-    AssistantMessage, BlobId, CallRecord, ChunkId, Content, Json, Limit, ModelError, ModelErrorKind,
-    ModelRequest, NodeId, Outcome, RunId, SessionId, StopReason,
+    AssistantMessage, BlobId, CallRecord, Content, Limit, ModelError, ModelErrorKind, ModelRequest, NodeId,
+    Outcome, RunId, SessionId, StopReason,
 };
-use quipu_providers::{Call, CallEnd, CallEvent, Provider};
+use quipu_providers::{Body, Call, CallEnd, CallEvent, Provider};
 use quipu_seal::Sealer;
-use quipu_store::{Commit, NewChunk, Op, Step, StepCall, StepState, Store};
-use sha2::{Digest, Sha256};
+use quipu_store::{Commit, Op, Step, StepCall, StepState, Store};
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
+use crate::bodies::Bodies;
 use crate::clock::Clock;
 use crate::machine::Input;
 
@@ -35,7 +34,7 @@ pub(crate) struct Caller {
     /// Another store that counts, too.
     pub(crate) ledger: Option<Arc<dyn Store>>,
     /// The body of the call before this one: the next one is kept as the difference to it.
-    pub(crate) last_body: Mutex<Option<ChunkId>>,
+    pub(crate) bodies: Mutex<Bodies>,
 }
 
 /// A call to make.
@@ -54,7 +53,7 @@ pub(crate) struct Order {
 /// A request as the bytes that will be sent, and what the store has of it as about to be sent.
 #[derive(Debug)]
 pub(crate) struct Recorded {
-    body: Bytes,
+    body: Body,
     record: CallRecord,
 }
 
@@ -167,7 +166,12 @@ impl Caller {
         };
         let Recorded { body, mut record } = recorded;
         let (tx, mut rx) = mpsc::channel(256);
-        let call = Call { request: order.request.clone(), body, events: tx, cancel: order.cancel.clone() };
+        let call = Call {
+            request: order.request.clone(),
+            body: body.bytes,
+            events: tx,
+            cancel: order.cancel.clone(),
+        };
         let send = async {
             let overdue = async {
                 order.cancel.cancelled().await;
@@ -194,15 +198,15 @@ impl Caller {
                         first.get_or_insert_with(|| millis(clock));
                     }
                 }
-                let sent = tokio::select! {
+                let place = tokio::select! {
                     biased;
-                    // Nobody waits for pieces of a call that was stopped, and a subscriber that does not read
-                    // must not hold up its end.
+                    place = events.reserve() => place,
+                    // A subscriber that does not read must not hold up the end of a call that was stopped.
                     () = order.cancel.cancelled() => continue,
-                    sent = events.send((order.run.clone(), event)) => sent,
                 };
-                if sent.is_err() {
-                    order.cancel.cancel();
+                match place {
+                    Ok(place) => place.send((order.run.clone(), event)),
+                    Err(_) => order.cancel.cancel(),
                 }
             }
             first
@@ -223,9 +227,8 @@ impl Caller {
         request: &ModelRequest,
         batch: &mut Commit,
     ) -> Result<Recorded, ModelError> {
-        let body = self.provider.encode(request)?;
-        let id = ChunkId(Sha256::digest(&body).into());
-        let tools = Json::of(&*request.tools).unwrap_or_default();
+        let mut bodies = self.bodies();
+        let body = bodies.make(&*self.provider, request)?;
         let record = CallRecord {
             api: request.model.api.clone(),
             provider: request.model.provider.clone(),
@@ -234,19 +237,15 @@ impl Caller {
             projection: quipu_transcript::PROJECTION,
             head,
             system,
-            tools: ChunkId(Sha256::digest(tools.get()).into()),
-            body: id,
-            body_bytes: body.len() as u64,
+            tools: bodies.tools(&request.tools),
+            body: body.id,
+            body_bytes: body.bytes.len() as u64,
             started: self.clock.now(),
             first_token_ms: None,
             duration_ms: None,
             attempts: Vec::new(),
         };
-        let bytes = Arc::from(&body[..]);
-        batch.chunks.push(match *self.last_body() {
-            Some(base) if base != id => NewChunk::Delta { id, base, bytes },
-            Some(_) | None => NewChunk::Full { id, bytes },
-        });
+        batch.chunks.push(bodies.chunk(&body));
         let data = serde_json::to_vec(&record).ok();
         let step = Step { run: run.clone(), call: StepCall::Model, state: StepState::Sent, data };
         batch.ops.push(Op::StepPut { session: session.clone(), step });
@@ -255,12 +254,12 @@ impl Caller {
 
     /// The record is in the store.
     fn kept(&self, recorded: &Recorded) {
-        *self.last_body() = Some(recorded.record.body);
+        self.bodies().kept(&recorded.body);
     }
 
-    fn last_body(&self) -> MutexGuard<'_, Option<ChunkId>> {
-        // Nothing can break down while it is held.
-        self.last_body.lock().unwrap_or_else(PoisonError::into_inner)
+    fn bodies(&self) -> MutexGuard<'_, Bodies> {
+        // An adapter that breaks down in the middle of a body leaves no memory of it.
+        self.bodies.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

@@ -11,6 +11,7 @@ use quipu_seal::Sealer;
 use quipu_store::{RefName, SessionQuery, SessionRow, Store, StoreError};
 use quipu_tools::Tool;
 
+use crate::bodies::Bodies;
 use crate::call::Caller;
 use crate::clock::{Clock, SystemClock, fresh_id};
 use crate::commit::Committer;
@@ -457,7 +458,7 @@ impl Engine {
             system: epoch.system,
             daily_budget: options.limits.daily_budget,
             ledger: options.ledger,
-            last_body: std::sync::Mutex::new(past.last_body),
+            bodies: Bodies::after(past.last_body).into(),
         };
         let machine = Machine::new(Start {
             session,

@@ -7,6 +7,7 @@
 //! This crate knows no vendor, no database and no front. Models come in as a [`Provider`], tools as a [`Tool`],
 //! permission as a [`Policy`].
 
+mod bodies;
 mod call;
 mod clock;
 mod commit;

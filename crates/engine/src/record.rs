@@ -10,7 +10,7 @@ use bytes::Bytes;
 use futures_util::FutureExt as _;
 use futures_util::future::BoxFuture;
 use quipu_protocol::{Body, ModelError, ModelRequest};
-use quipu_providers::{Call, CallEnd, CallEvent, Provider};
+use quipu_providers::{Call, CallEnd, CallEvent, Memory, Provider};
 use quipu_seal::Sealer;
 use serde::Serialize;
 use tokio::sync::mpsc;
@@ -146,6 +146,14 @@ struct Asked {
 impl Provider for Recorder {
     fn encode(&self, request: &ModelRequest) -> Result<Bytes, ModelError> {
         self.inner.encode(request)
+    }
+
+    fn encode_next(
+        &self,
+        request: &ModelRequest,
+        memory: &mut Memory,
+    ) -> Result<quipu_providers::Body, ModelError> {
+        self.inner.encode_next(request, memory)
     }
 
     fn is_local(&self) -> bool {

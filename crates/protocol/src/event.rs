@@ -4,8 +4,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::{
-    Answer, Ask, AskId, CallId, Compaction, CompactionReason, ItemId, Json, Message, MessageId, ModelError, NodeId, RunId, SessionId,
-    ToolResultMessage, UnixMs,
+    Answer, Ask, AskId, CallId, Compaction, CompactionReason, ItemId, Json, Message, MessageId, ModelError,
+    NodeId, RunId, SessionId, ToolResultMessage, UnixMs,
 };
 
 /// An event with its place in the session's stream.

@@ -6,6 +6,7 @@
 
 pub mod anthropic;
 mod assemble;
+mod body;
 mod cache;
 mod call;
 mod catalogue;
@@ -30,6 +31,7 @@ mod values;
 
 pub use anthropic::AnthropicMessages;
 pub use assemble::tool_arguments;
+pub use body::{Body, Memory, Shared};
 pub use cache::CacheRetention;
 pub use call::CallOptions;
 pub use credential::{AuthFile, AuthFileError, Credential, CredentialKind};

@@ -3,12 +3,10 @@
 use std::borrow::Cow;
 use std::collections::HashSet;
 
-use bytes::Bytes;
 use quipu_protocol::{
     AssistantMessage, Body, CallId, Content, ImageContent, Json, Message, Model, ModelError, ModelErrorKind,
     ModelRequest, StopReason, without_lone_surrogates,
 };
-use serde::Serialize;
 
 /// Tokens of the window that stay free beside the estimated input.
 const MARGIN: u64 = 4_096;
@@ -104,7 +102,8 @@ pub(crate) fn is_own(answer: &AssistantMessage, model: &Model) -> bool {
 }
 
 /// A tool call of the last answer, with the id that it has on the wire.
-struct Call {
+#[derive(Clone)]
+pub(crate) struct Call {
     id: CallId,
     wire_id: String,
     answered: bool,
@@ -116,7 +115,8 @@ pub(crate) struct Calls {
     /// Ids that are taken: wires want each tool call's id once in a conversation, and ours are unique only within a
     /// message.
     taken: HashSet<String>,
-    open: Vec<Call>,
+    /// The calls of the last answer.
+    pub(crate) open: Vec<Call>,
 }
 
 impl Calls {
@@ -269,11 +269,9 @@ fn depth(json: &str) -> usize {
     deepest
 }
 
-/// The bytes of a body.
-pub(crate) fn to_bytes(body: &impl Serialize) -> Result<Bytes, ModelError> {
-    serde_json::to_vec(body)
-        .map(Bytes::from)
-        .map_err(|error| invalid(format!("The conversation has no form on this wire: {error}.")))
+/// A message or what stands beside them cannot be written as JSON.
+pub(crate) fn no_form(error: &serde_json::Error) -> ModelError {
+    invalid(format!("The conversation has no form on this wire: {error}."))
 }
 
 /// A conversation without messages.

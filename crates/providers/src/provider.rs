@@ -9,6 +9,8 @@ use quipu_protocol::{AssistantMessage, Attempt, Delta, Json, ModelError, ModelRe
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
+use crate::{Body, Memory};
+
 /// Something that answers like a model: a wire with its credential, or a script.
 pub trait Provider: Send + Sync + 'static {
     /// The exact bytes that [`Provider::send`] will send. Pure: the same request gives the same bytes.
@@ -16,6 +18,16 @@ pub trait Provider: Send + Sync + 'static {
     /// # Errors
     /// `InvalidRequest` when the wire cannot say it.
     fn encode(&self, request: &ModelRequest) -> Result<Bytes, ModelError>;
+
+    /// As [`Provider::encode`]; where the request goes on from the one that was made last with this memory, at the
+    /// cost of what is new in it.
+    ///
+    /// # Errors
+    /// As [`Provider::encode`].
+    fn encode_next(&self, request: &ModelRequest, memory: &mut Memory) -> Result<Body, ModelError> {
+        let _ = memory;
+        Ok(Body::of(self.encode(request)?))
+    }
 
     /// Whether the server is on this machine (a loopback address, a script).
     fn is_local(&self) -> bool;

@@ -8,6 +8,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
+use bytes::Bytes;
 use quipu_dag::{Blob, Node};
 use quipu_protocol::{BlobId, CallId, ChunkId, ItemId, Json, NodeId, RunId, SessionId, UnixMs};
 use serde::{Deserialize, Serialize};
@@ -159,6 +160,17 @@ pub enum NewChunk {
         base: ChunkId,
         /// The bytes.
         bytes: Arc<[u8]>,
+    },
+    /// As `Delta`, where it is known how much of the beginning is the same, so that nothing is compared.
+    Grown {
+        /// SHA-256 of `bytes`.
+        id: ChunkId,
+        /// A chunk that begins with the same bytes.
+        base: ChunkId,
+        /// How many bytes both begin with, at least.
+        prefix: u64,
+        /// The bytes.
+        bytes: Bytes,
     },
 }
 

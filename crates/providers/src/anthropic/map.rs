@@ -1,13 +1,13 @@
 //! A request to the bytes of the wire. Pure and deterministic.
 
-use bytes::Bytes;
 use quipu_protocol::{
     AssistantMessage, Content, Message, Model, ModelError, ModelRequest, Thinking, ToolResultMessage,
 };
 
 use super::Compat;
-use super::wire::{Block, ImageSource, OutputConfig, Request, Role, ThinkingMode, Tool, WireMessage};
+use super::wire::{Block, Head, ImageSource, Last, OutputConfig, Role, ThinkingMode, Tool, WireMessage};
 use crate::CallOptions;
+use crate::body::{Body, Growing, Memory};
 use crate::cache::CacheControl;
 use crate::prepare::{
     self, Calls, MIN_ANSWER, NO_OUTPUT, NO_RESULT, Shown, TOOL_IMAGE_OMITTED, arguments, fit, own_tokens,
@@ -25,47 +25,79 @@ const MAX_NAME: usize = 128;
 const IMAGES_FOLLOW: &str = "Images of the failed tool call:";
 
 /// The body of `request`.
-pub(super) fn encode(request: &ModelRequest, options: &CallOptions) -> Result<Bytes, ModelError> {
+pub(super) fn encode(
+    request: &ModelRequest,
+    options: &CallOptions,
+    memory: &mut Memory,
+) -> Result<Body, ModelError> {
     let model = &*request.model;
     let compat = Compat::of(model);
     let mark = CacheControl::of(options.cache, compat.long_cache);
     let (thinking, output_config, max_tokens) = thinking(request, &compat, options);
-    let mut tools: Vec<_> = request
-        .tools
-        .iter()
-        .map(|tool| Tool {
-            name: &tool.name,
-            description: &tool.description,
-            input_schema: sendable(&tool.parameters),
-            cache_control: None,
-        })
-        .collect();
-    if compat.cache_control_on_tools
-        && let Some(last) = tools.last_mut()
-    {
-        last.cache_control = mark;
+    let rest = serde_json::to_string(&(&thinking, &output_config, mark)).unwrap_or_default();
+    let mut growing: Growing<Calls> = memory.go_on(request, rest, |out| {
+        let mut tools: Vec<_> = request
+            .tools
+            .iter()
+            .map(|tool| Tool {
+                name: &tool.name,
+                description: &tool.description,
+                input_schema: sendable(&tool.parameters),
+                cache_control: None,
+            })
+            .collect();
+        if compat.cache_control_on_tools
+            && let Some(last) = tools.last_mut()
+        {
+            last.cache_control = mark;
+        }
+        let system = (!request.system.trim().is_empty())
+            .then_some(Block::Text { text: &request.system, cache_control: mark });
+        let head = Head {
+            model: &model.id,
+            stream: true,
+            tools,
+            system: system.into_iter().collect(),
+            thinking: thinking.as_ref(),
+            output_config: output_config.as_ref(),
+        };
+        serde_json::to_writer(out, &head)
+    })?;
+    // What stands behind the last answer can still change with what follows: its results and the mark.
+    let last_answer = request.messages.iter().rposition(|message| matches!(**message, Message::Assistant(_)));
+    let mut conversation = Conversation { calls: growing.take_state(), ..Conversation::default() };
+    let (mut settled, mut open) = (0, conversation.calls.open.clone());
+    for (at, message) in request.messages.iter().enumerate().skip(growing.taken()) {
+        match &**message {
+            Message::Assistant(answer) => conversation.assistant(answer, model, &compat),
+            Message::ToolResult(result) => conversation.result(result, model),
+            message => conversation.user(prepare::user_side(message, model).unwrap_or_default()),
+        }
+        if Some(at) == last_answer {
+            settled = conversation.messages.len();
+            open.clone_from(&conversation.calls.open);
+        }
     }
-    let system = (!request.system.trim().is_empty())
-        .then_some(Block::Text { text: &request.system, cache_control: mark });
-    let mut messages = conversation(request, &compat);
-    if messages.is_empty() {
+    conversation.answer_calls();
+    let Conversation { mut messages, mut calls, .. } = conversation;
+    if messages.is_empty() && growing.taken() == 0 {
         return Err(prepare::nothing_to_send());
     }
-    let last_user = messages.iter_mut().rev().find(|message| message.role == Role::User);
-    if let Some(block) = last_user.and_then(|message| message.content.last_mut()) {
-        block.mark(mark);
+    let marked = messages.iter().rposition(|message| message.role == Role::User);
+    if marked.is_none() && growing.taken() > 0 {
+        // The mark is in what was written already.
+        return encode(request, options, &mut Memory::default());
     }
-    let body = Request {
-        model: &model.id,
-        stream: true,
-        tools,
-        system: system.into_iter().collect(),
-        thinking,
-        output_config,
-        messages,
-        max_tokens,
-    };
-    prepare::to_bytes(&body)
+    let block = marked.and_then(|marked| messages[marked].content.last_mut());
+    block.into_iter().for_each(|block| block.mark(mark));
+    let settles = marked.is_some_and(|marked| marked >= settled);
+    messages[..settled].iter().try_for_each(|message| growing.write(message))?;
+    if settles && settled > 0 {
+        growing.settle(request, last_answer);
+    }
+    messages[settled..].iter().try_for_each(|message| growing.write(message))?;
+    calls.open = open;
+    growing.finish(memory, settles.then_some(calls), &Last { max_tokens })
 }
 
 /// How the model is told to think, and how many tokens it may write.
@@ -111,20 +143,6 @@ struct Conversation<'a> {
     results: Vec<Block<'a>>,
     /// Images of failed calls, which may not stand inside a result.
     images: Vec<Block<'a>>,
-}
-
-fn conversation<'a>(request: &'a ModelRequest, compat: &Compat) -> Vec<WireMessage<'a>> {
-    let model = &*request.model;
-    let mut conversation = Conversation::default();
-    for message in &request.messages {
-        match &**message {
-            Message::Assistant(answer) => conversation.assistant(answer, model, compat),
-            Message::ToolResult(result) => conversation.result(result, model),
-            message => conversation.user(prepare::user_side(message, model).unwrap_or_default()),
-        }
-    }
-    conversation.answer_calls();
-    conversation.messages
 }
 
 impl<'a> Conversation<'a> {

@@ -7,9 +7,9 @@ use serde_json::value::RawValue;
 
 use crate::cache::CacheControl;
 
-/// A request body.
+/// What stands before the messages.
 #[derive(Serialize)]
-pub(super) struct Request<'a> {
+pub(super) struct Head<'a> {
     pub(super) model: &'a str,
     pub(super) stream: bool,
     #[serde(skip_serializing_if = "Vec::is_empty")]
@@ -17,10 +17,14 @@ pub(super) struct Request<'a> {
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub(super) system: Vec<Block<'a>>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(super) thinking: Option<ThinkingMode>,
+    pub(super) thinking: Option<&'a ThinkingMode>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(super) output_config: Option<OutputConfig>,
-    pub(super) messages: Vec<WireMessage<'a>>,
+    pub(super) output_config: Option<&'a OutputConfig>,
+}
+
+/// What stands behind them.
+#[derive(Serialize)]
+pub(super) struct Last {
     pub(super) max_tokens: u64,
 }
 

@@ -1,6 +1,5 @@
 //! A request to the bytes of the wire. Pure and deterministic.
 
-use bytes::Bytes;
 use quipu_protocol::{
     AssistantMessage, Content, Json, Message, Model, ModelError, ModelRequest, Thinking, ThinkingContent,
     ToolResultMessage,
@@ -9,9 +8,10 @@ use serde_json::{Map, Value, json};
 
 use super::compat::{CacheControlFormat, Compat, MaxTokensField, PromptCacheKeyMode, ThinkingFormat};
 use super::wire::{
-    CallFunction, CallKind, Function, ImageUrl, Part, Request, Role, StreamOptions, Tool, WireCall,
+    CallFunction, CallKind, Function, Head, ImageUrl, Last, Part, Role, StreamOptions, Tool, WireCall,
     WireContent, WireMessage,
 };
+use crate::body::{Body, Growing, Memory};
 use crate::cache::CacheControl;
 use crate::prepare::{
     self, Calls, MIN_ANSWER, NO_RESULT, Shown, TOOL_IMAGE_OMITTED, arguments, fit, own_tokens, sendable,
@@ -35,24 +35,22 @@ const IMAGES_FOLLOW: &str = "Attached image(s) from tool result:";
 /// Stands between results and the user's words for servers that want an answer there.
 const RESULTS_READ: &str = "The tool results are in.";
 
+/// What is remembered where a longer conversation goes on.
+#[derive(Default)]
+struct State {
+    calls: Calls,
+    /// The last message that was written is a result.
+    behind_result: bool,
+}
+
 /// The body of `request`.
-pub(super) fn encode(request: &ModelRequest, options: &CallOptions) -> Result<Bytes, ModelError> {
+pub(super) fn encode(
+    request: &ModelRequest,
+    options: &CallOptions,
+    memory: &mut Memory,
+) -> Result<Body, ModelError> {
     let model = &*request.model;
     let compat = Compat::of(model);
-    let mut messages = conversation(request, &compat);
-    if messages.is_empty() {
-        return Err(prepare::nothing_to_send());
-    }
-    if !request.system.trim().is_empty() {
-        let developer = model.reasoning && compat.supports_developer_role;
-        let role = if developer { Role::Developer } else { Role::System };
-        messages.insert(0, WireMessage::new(role, WireContent::Text(request.system.to_string())));
-    }
-    let mut tools = tools(request, &compat, &messages);
-    if compat.cache_control_format == Some(CacheControlFormat::Anthropic) {
-        let long = compat.supports_long_cache_retention;
-        mark(&mut messages, tools.as_deref_mut(), CacheControl::of(options.cache, long));
-    }
     let level = clamp_level(model, request.thinking);
     let mut max_tokens = wanted_tokens(request);
     if level != Thinking::Off && request.max_tokens.is_some() {
@@ -77,28 +75,90 @@ pub(super) fn encode(request: &ModelRequest, options: &CallOptions) -> Result<By
     // What the user says of the model comes last, and wins over all but the conversation itself.
     let own = sampling(model);
     let ours = |name: &str| !own.contains_key(name);
+    let marks = compat.cache_control_format == Some(CacheControlFormat::Anthropic);
+    let mark = CacheControl::of(options.cache, compat.supports_long_cache_retention).filter(|_| marks);
+    let tools = tools(request, &compat, mark);
     let usage = compat.supports_usage_in_streaming && ours("stream_options");
     let tool_stream = compat.zai_tool_stream && tools.is_some() && ours("tool_stream");
     let mut extra = extra(model, &compat, level);
     let mut budget = budget_members(model, &compat, level, budget);
     budget.retain(|name, _| ours(name));
     extra.retain(|name, _| ours(name));
-    let request = Request {
-        model: &model.id,
-        stream: true,
-        stream_options: usage.then_some(StreamOptions { include_usage: true }),
-        store: (compat.supports_store && ours("store")).then_some(false),
-        prompt_cache_key: prompt_cache_key.filter(|_| ours("prompt_cache_key")),
-        prompt_cache_retention: (long_cache && ours("prompt_cache_retention")).then_some("24h"),
-        tool_stream: tool_stream.then_some(true),
-        tools,
-        messages,
+    let last = Last {
         max_tokens: (old_field && ours("max_tokens")).then_some(max_tokens),
         max_completion_tokens: (!old_field && ours("max_completion_tokens")).then_some(max_tokens),
         budget,
-        extra: extra.into_iter().chain(own).collect(),
     };
-    prepare::to_bytes(&request)
+    let prompt_cache_key = prompt_cache_key.filter(|_| ours("prompt_cache_key"));
+    let prompt_cache_retention = (long_cache && ours("prompt_cache_retention")).then_some("24h");
+    let store = (compat.supports_store && ours("store")).then_some(false);
+    let extra: Map<String, Value> = extra.into_iter().chain(own).collect();
+    let rest = (prompt_cache_key, prompt_cache_retention, &extra, tools.is_some(), mark);
+    let rest = serde_json::to_string(&rest).unwrap_or_default();
+    let mut growing: Growing<State> = memory.go_on(request, rest, |out| {
+        let head = Head {
+            model: &model.id,
+            stream: true,
+            stream_options: usage.then_some(StreamOptions { include_usage: true }),
+            store,
+            prompt_cache_key,
+            prompt_cache_retention,
+            tool_stream: tool_stream.then_some(true),
+            tools: tools.as_deref(),
+            extra: &extra,
+        };
+        serde_json::to_writer(out, &head)
+    })?;
+    if growing.begins() && !request.system.trim().is_empty() {
+        let developer = model.reasoning && compat.supports_developer_role;
+        let role = if developer { Role::Developer } else { Role::System };
+        let mut system = WireMessage::new(role, WireContent::Text(request.system.to_string()));
+        mark_text(&mut system, mark);
+        growing.write(&system)?;
+        growing.settle(request, None);
+    }
+    // What stands behind the last answer can still change with what follows: its results and the mark.
+    let last_answer = request.messages.iter().rposition(|message| matches!(**message, Message::Assistant(_)));
+    let State { calls, behind_result } = growing.take_state();
+    let (mut settled, mut open) = (0, calls.open.clone());
+    let mut conversation = Conversation { calls, behind_result, ..Conversation::default() };
+    for (at, message) in request.messages.iter().enumerate().skip(growing.taken()) {
+        match &**message {
+            Message::Assistant(answer) => {
+                conversation.close(&compat);
+                conversation.assistant(answer, model, &compat);
+            }
+            Message::ToolResult(result) => conversation.result(result, model, &compat),
+            message => conversation.user(prepare::user_side(message, model).unwrap_or_default(), &compat),
+        }
+        if Some(at) == last_answer {
+            settled = conversation.messages.len();
+            open.clone_from(&conversation.calls.open);
+        }
+    }
+    conversation.close(&compat);
+    let Conversation { mut messages, mut calls, .. } = conversation;
+    if messages.is_empty() && growing.taken() == 0 {
+        return Err(prepare::nothing_to_send());
+    }
+    let mut settles = true;
+    if mark.is_some() {
+        let said = |message: &WireMessage<'_>| matches!(message.role, Role::User | Role::Assistant);
+        let marked = messages.iter_mut().rposition(|message| said(message) && mark_text(message, mark));
+        if marked.is_none() && growing.taken() > 0 {
+            // The mark is in what was written already.
+            return encode(request, options, &mut Memory::default());
+        }
+        settles = marked.is_some_and(|marked| marked >= settled);
+    }
+    calls.open = open;
+    let behind_result = messages[..settled].last().map_or(behind_result, is_result);
+    messages[..settled].iter().try_for_each(|message| growing.write(message))?;
+    if settles && settled > 0 {
+        growing.settle(request, last_answer);
+    }
+    messages[settled..].iter().try_for_each(|message| growing.write(message))?;
+    growing.finish(memory, settles.then_some(State { calls, behind_result }), &last)
 }
 
 /// `samplingParams` of the model, without what would make another request of it.
@@ -117,34 +177,35 @@ fn sampling(model: &Model) -> Map<String, Value> {
 fn tools<'a>(
     request: &'a ModelRequest,
     compat: &Compat,
-    messages: &[WireMessage<'_>],
+    mark: Option<CacheControl>,
 ) -> Option<Vec<Tool<'a>>> {
-    let has_calls = || messages.iter().any(|message| !message.tool_calls.is_empty());
+    let has_calls = || {
+        request.messages.iter().any(|message| match &**message {
+            Message::Assistant(answer) => !prepare::is_broken(answer) && answer.tool_calls().next().is_some(),
+            _ => false,
+        })
+    };
     if request.tools.is_empty() && !(compat.requires_tools_with_tool_history && has_calls()) {
         return None;
     }
-    let tools = request.tools.iter().map(|tool| Tool::Function {
+    let last = request.tools.len().wrapping_sub(1);
+    let tools = request.tools.iter().enumerate().map(|(at, tool)| Tool::Function {
         function: Function {
             name: &tool.name,
             description: &tool.description,
             parameters: sendable(&tool.parameters),
             strict: compat.supports_strict_mode.then_some(false),
         },
-        cache_control: None,
+        cache_control: mark.filter(|_| at == last),
     });
     Some(tools.collect())
 }
 
-/// Marks the system prompt, the last tool and the last message that has text.
-fn mark(messages: &mut [WireMessage<'_>], tools: Option<&mut [Tool<'_>]>, mark: Option<CacheControl>) {
-    if mark.is_none() {
-        return;
-    }
-    if let Some(Tool::Function { cache_control, .. }) = tools.and_then(<[_]>::last_mut) {
-        *cache_control = mark;
-    }
-    let set = |message: &mut WireMessage<'_>| match &mut message.content {
+/// Marks the last text of a message, if at all; says whether it has any.
+fn mark_text(message: &mut WireMessage<'_>, mark: Option<CacheControl>) -> bool {
+    match &mut message.content {
         WireContent::Null => false,
+        _ if mark.is_none() => true,
         WireContent::Text(text) => {
             let text = std::mem::take(text);
             message.content = WireContent::Parts(vec![Part::Text { text, cache_control: mark }]);
@@ -157,15 +218,11 @@ fn mark(messages: &mut [WireMessage<'_>], tools: Option<&mut [Tool<'_>]>, mark: 
             }
             Part::ImageUrl { .. } => false,
         }),
-    };
-    if let Some(first) =
-        messages.first_mut().filter(|first| matches!(first.role, Role::System | Role::Developer))
-    {
-        set(first);
     }
-    let mut said =
-        messages.iter_mut().rev().filter(|message| matches!(message.role, Role::User | Role::Assistant));
-    said.any(set);
+}
+
+fn is_result(message: &WireMessage<'_>) -> bool {
+    message.role == Role::Tool
 }
 
 /// How hard to think, and where a router sends the request: members that only some servers know.
@@ -284,27 +341,12 @@ fn fill_in(value: &Value, model: &Model, level: Thinking, budget: Option<u64>) -
 #[derive(Default)]
 struct Conversation<'a> {
     messages: Vec<WireMessage<'a>>,
+    /// The message before the first of them is a result.
+    behind_result: bool,
     calls: Calls,
     results: Vec<WireMessage<'a>>,
     /// Images of results, which have no place in them.
     images: Vec<Part<'a>>,
-}
-
-fn conversation<'a>(request: &'a ModelRequest, compat: &Compat) -> Vec<WireMessage<'a>> {
-    let model = &*request.model;
-    let mut conversation = Conversation::default();
-    for message in &request.messages {
-        match &**message {
-            Message::Assistant(answer) => {
-                conversation.close(compat);
-                conversation.assistant(answer, model, compat);
-            }
-            Message::ToolResult(result) => conversation.result(result, model, compat),
-            message => conversation.user(prepare::user_side(message, model).unwrap_or_default(), compat),
-        }
-    }
-    conversation.close(compat);
-    conversation.messages
 }
 
 impl<'a> Conversation<'a> {
@@ -318,7 +360,7 @@ impl<'a> Conversation<'a> {
     }
 
     fn push_user(&mut self, content: WireContent<'a>, compat: &Compat) {
-        let behind_result = self.messages.last().is_some_and(|message| message.role == Role::Tool);
+        let behind_result = self.messages.last().map_or(self.behind_result, is_result);
         if behind_result && compat.requires_assistant_after_tool_result {
             let read = WireContent::Text(RESULTS_READ.into());
             self.messages.push(WireMessage::new(Role::Assistant, read));

@@ -14,7 +14,7 @@ pub use stream::decoder;
 
 use crate::call::{self, Target};
 use crate::credential::Credential;
-use crate::{CacheRetention, Call, CallEnd, CallOptions, Provider};
+use crate::{Body, CacheRetention, Call, CallEnd, CallOptions, Memory, Provider};
 use compat::Compat;
 
 /// The wire's name in catalogues and messages.
@@ -62,7 +62,14 @@ fn address(base_url: &str) -> String {
 
 impl Provider for OpenAiCompletions {
     fn encode(&self, request: &ModelRequest) -> Result<Bytes, ModelError> {
-        map::encode(request, &self.options)
+        Ok(map::encode(request, &self.options, &mut Memory::default())?.bytes)
+    }
+
+    fn encode_next(&self, request: &ModelRequest, memory: &mut Memory) -> Result<Body, ModelError> {
+        let body = map::encode(request, &self.options, memory)?;
+        debug_assert_eq!(Ok(&body.bytes), self.encode(request).as_ref(), "a memory changes no byte");
+        debug_assert_eq!(body.id, Body::of(body.bytes.clone()).id, "nor its hash");
+        Ok(body)
     }
 
     fn is_local(&self) -> bool {

@@ -8,9 +8,9 @@ use serde_json::{Map, Value};
 
 use crate::cache::CacheControl;
 
-/// A request body.
+/// What stands before the messages.
 #[derive(Serialize)]
-pub(super) struct Request<'a> {
+pub(super) struct Head<'a> {
     pub(super) model: &'a str,
     pub(super) stream: bool,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -22,13 +22,17 @@ pub(super) struct Request<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) prompt_cache_retention: Option<&'static str>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(super) tools: Option<Vec<Tool<'a>>>,
+    pub(super) tools: Option<&'a [Tool<'a>]>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) tool_stream: Option<bool>,
     /// How to think, and where to: what only some servers know.
     #[serde(flatten)]
-    pub(super) extra: Map<String, Value>,
-    pub(super) messages: Vec<WireMessage<'a>>,
+    pub(super) extra: &'a Map<String, Value>,
+}
+
+/// What stands behind them.
+#[derive(Serialize)]
+pub(super) struct Last {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) max_tokens: Option<u64>,
     #[serde(skip_serializing_if = "Option::is_none")]

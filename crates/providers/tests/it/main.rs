@@ -12,6 +12,8 @@ mod encode_completions;
 #[cfg(test)]
 mod fuzz;
 #[cfg(test)]
+mod growth;
+#[cfg(test)]
 mod http;
 #[cfg(test)]
 mod quirks;

@@ -95,23 +95,33 @@ pub(super) fn encode(
 ) -> Outcome<Vec<Encoded>> {
     let mut rows = Vec::new();
     for chunk in chunks {
-        let (id, base, bytes) = match chunk {
-            NewChunk::Full { id, bytes } => (id, None, bytes),
-            NewChunk::Delta { id, base, bytes } => (id, Some(base), bytes),
+        let (id, bytes): (&ChunkId, &[u8]) = match chunk {
+            NewChunk::Full { id, bytes } | NewChunk::Delta { id, bytes, .. } => (id, bytes),
+            NewChunk::Grown { id, bytes, .. } => (id, bytes),
         };
         debug_assert_eq!(*id, sha256(bytes), "a chunk's id is the SHA-256 of its bytes");
         limit(bytes.len())?;
         if !exists(connection, id)? {
-            let difference = match base {
-                Some(base) => encode_delta(connection, *id, *base, bytes, recent)?,
-                None => None,
+            let difference = match chunk {
+                NewChunk::Full { .. } => None,
+                NewChunk::Delta { base, .. } => encode_delta(connection, *id, *base, bytes, recent)?,
+                NewChunk::Grown { base, prefix, .. } => {
+                    let prefix = usize::try_from(*prefix).unwrap_or(usize::MAX).min(bytes.len());
+                    let depth = depth_below(connection, *base)?;
+                    let alike = Delta { prefix, suffix: 0, middle: &bytes[prefix..] };
+                    depth.and_then(|depth| encode_difference(*id, *base, depth, bytes.len(), alike))
+                }
             };
             match difference {
                 Some(row) => rows.push(row),
                 None => encode_full(connection, *id, bytes, &mut rows)?,
             }
         }
-        recent.put(*id, bytes);
+        match chunk {
+            NewChunk::Full { id, bytes } | NewChunk::Delta { id, bytes, .. } => recent.put(*id, bytes),
+            // The next difference to it needs none of its bytes.
+            NewChunk::Grown { .. } => {}
+        }
     }
     Ok(rows)
 }
@@ -198,15 +208,7 @@ fn encode_delta(
     bytes: &[u8],
     recent: &Recent,
 ) -> Outcome<Option<Encoded>> {
-    // How many differences the base itself stands on is in its row.
-    let depth = match head(connection, &base)? {
-        None => return Ok(None),
-        Some((DELTA, header)) => header.first().copied().unwrap_or(DEPTH),
-        Some(_) => 0,
-    };
-    if depth >= DEPTH {
-        return Ok(None);
-    }
+    let Some(depth) = depth_below(connection, base)? else { return Ok(None) };
     let from = match recent.get(&base) {
         Some(bytes) => bytes,
         // A damaged base is no reason to lose the new bytes.
@@ -216,18 +218,38 @@ fn encode_delta(
             Err(error) => return Err(error),
         },
     };
-    let difference = delta(&from, bytes);
-    if difference.middle.len() > WHOLE || difference.middle.len() > bytes.len() / 2 {
-        return Ok(None);
+    Ok(encode_difference(id, base, depth, bytes.len(), delta(&from, bytes)))
+}
+
+/// How many differences a difference to `base` would stand on; `None` when there are too many, or no base. How many
+/// the base itself stands on is in its row.
+fn depth_below(connection: &Connection, base: ChunkId) -> Outcome<Option<u8>> {
+    let depth = match head(connection, &base)? {
+        None => return Ok(None),
+        Some((DELTA, header)) => header.first().copied().unwrap_or(DEPTH),
+        Some(_) => 0,
+    };
+    Ok(Some(depth).filter(|depth| *depth < DEPTH))
+}
+
+fn encode_difference(
+    id: ChunkId,
+    base: ChunkId,
+    depth: u8,
+    size: usize,
+    difference: Delta<'_>,
+) -> Option<Encoded> {
+    if difference.middle.len() > WHOLE || difference.middle.len() > size / 2 {
+        return None;
     }
-    let Some(middle) = deflate(difference.middle) else { return Ok(None) };
+    let middle = deflate(difference.middle)?;
     let mut row = Vec::with_capacity(DELTA_HEADER + middle.len());
     row.push(depth + 1);
     row.extend_from_slice(&base.0);
     row.extend_from_slice(&(difference.prefix as u64).to_le_bytes());
     row.extend_from_slice(&(difference.suffix as u64).to_le_bytes());
     row.extend_from_slice(&middle);
-    Ok(Some(Encoded { id, codec: DELTA, size: bytes.len(), bytes: row }))
+    Some(Encoded { id, codec: DELTA, size, bytes: row })
 }
 
 /// Codec and first bytes of a chunk.

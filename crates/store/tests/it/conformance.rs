@@ -528,6 +528,18 @@ async fn differences(store: &dyn Store) {
         assert!(store.chunk(chunk_id(body), 0..u64::MAX).await.unwrap() == *body);
     }
     assert_eq!(store.chunk(base, 20_000..20_004).await.unwrap(), noise(100, 300)[..4]);
+    // The same where it is known how much they share; the base of the first is not there.
+    let mut base = (ChunkId([3; 32]), 0);
+    for body in &mut bodies {
+        body.push(b' ');
+        let (id, prefix) = (chunk_id(body), base.1);
+        let chunk = NewChunk::Grown { id, base: base.0, prefix, bytes: body.clone().into() };
+        store.commit(Commit { chunks: vec![chunk], ..Commit::default() }).await.unwrap();
+        base = (id, body.len() as u64 - 14);
+    }
+    for body in bodies.iter().rev() {
+        assert!(store.chunk(chunk_id(body), 0..u64::MAX).await.unwrap() == *body);
+    }
     // What is kept as a difference can be a piece of larger bytes as well, written later, at once or before.
     let piece = noise(11, 1 << 20);
     let mut like = piece.clone();
@@ -557,7 +569,7 @@ async fn differences(store: &dyn Store) {
     let other = noise(77, 50_000);
     let id = chunk_id(&other);
     let chunk = |base| NewChunk::Delta { id, base, bytes: Arc::from(other.clone()) };
-    store.commit(Commit { chunks: vec![chunk(id), chunk(base)], ..Commit::default() }).await.unwrap();
+    store.commit(Commit { chunks: vec![chunk(id), chunk(base.0)], ..Commit::default() }).await.unwrap();
     assert!(store.chunk(id, 0..u64::MAX).await.unwrap() == other);
 }
 

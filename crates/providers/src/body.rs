@@ -1,0 +1,211 @@
+//! Bodies that grow. A request begins with nearly all of the one before it, so its bytes are made and hashed from
+//! where the two part.
+
+use std::any::Any;
+use std::sync::Arc;
+
+use bytes::{BufMut as _, Bytes, BytesMut};
+use quipu_protocol::{ChunkId, Message, Model, ModelError, ModelRequest, ToolSpec};
+use serde::Serialize;
+use sha2::{Digest as _, Sha256};
+
+use crate::prepare::no_form;
+
+/// The bytes of a request.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Body {
+    /// What is sent.
+    pub bytes: Bytes,
+    /// The SHA-256 of the bytes.
+    pub id: ChunkId,
+    /// How much of it is that of the body before, where that is known.
+    pub shared: Option<Shared>,
+}
+
+/// What two bodies have in common.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Shared {
+    /// The body that was made before.
+    pub with: ChunkId,
+    /// Bytes that both begin with.
+    pub bytes: u64,
+}
+
+impl Body {
+    /// A body that was made from nothing.
+    pub fn of(bytes: Bytes) -> Self {
+        Self { id: ChunkId(Sha256::digest(&bytes).into()), bytes, shared: None }
+    }
+}
+
+/// What the making of a body leaves behind, so that the next one costs what is new in it. One for a conversation; it
+/// changes how long it takes to make a body and never what it is.
+#[derive(Default)]
+pub struct Memory(Option<Past>);
+
+impl std::fmt::Debug for Memory {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Memory").field("messages", &self.0.as_ref().map(|past| past.messages.len())).finish()
+    }
+}
+
+/// What stands before the messages is made of.
+struct Head {
+    model: Arc<Model>,
+    system: Arc<str>,
+    tools: Arc<[ToolSpec]>,
+    /// All else, as the wire writes it down.
+    rest: String,
+}
+
+impl Head {
+    fn is_that_of(&self, request: &ModelRequest, rest: &str) -> bool {
+        Arc::ptr_eq(&self.model, &request.model)
+            && Arc::ptr_eq(&self.system, &request.system)
+            && Arc::ptr_eq(&self.tools, &request.tools)
+            && self.rest == rest
+    }
+}
+
+/// A body up to a place where every longer conversation is the same so far.
+struct Place {
+    /// Bytes before it.
+    at: usize,
+    /// Messages of the request before it.
+    taken: usize,
+    /// Whether one of them was written.
+    wrote: bool,
+    hash: Sha256,
+}
+
+struct Past {
+    head: Head,
+    place: Place,
+    /// The messages before the place.
+    messages: Vec<Arc<Message>>,
+    /// What the wire remembers there.
+    state: Box<dyn Any + Send>,
+    /// The whole body.
+    body: Bytes,
+    id: ChunkId,
+}
+
+/// A body in the making.
+pub(crate) struct Growing<S> {
+    head: Head,
+    place: Place,
+    messages: Vec<Arc<Message>>,
+    /// What the wire remembers where the writing goes on.
+    state: S,
+    out: BytesMut,
+    wrote: bool,
+    /// The body before, and what came behind the place in it.
+    before: Option<(ChunkId, usize, Vec<u8>)>,
+}
+
+impl Memory {
+    /// Goes on with the body before where the request allows it; else begins with what `write` says of everything
+    /// before the messages: an object, of which the closing brace is left out. `rest` is what this depends on beside
+    /// the model, the system prompt and the tools.
+    pub(crate) fn go_on<S: Default + 'static>(
+        &mut self,
+        request: &ModelRequest,
+        rest: String,
+        write: impl FnOnce(&mut Vec<u8>) -> serde_json::Result<()>,
+    ) -> Result<Growing<S>, ModelError> {
+        if let Some(past) = self.0.take()
+            && past.head.is_that_of(request, &rest)
+            && request.messages.len() >= past.messages.len()
+            && past.messages.iter().zip(&request.messages).all(|(old, new)| Arc::ptr_eq(old, new))
+            && let Ok(state) = past.state.downcast::<S>()
+        {
+            let Past { head, place, messages, body, id, .. } = past;
+            let tail = body[place.at..].to_vec();
+            // Nobody else holds it by now, so that it grows where it is.
+            let mut out = body.try_into_mut().unwrap_or_else(|body| BytesMut::from(&body[..place.at]));
+            out.truncate(place.at);
+            let before = Some((id, place.at, tail));
+            return Ok(Growing { wrote: place.wrote, state: *state, head, place, messages, out, before });
+        }
+        let mut out = Vec::new();
+        write(&mut out).map_err(|error| no_form(&error))?;
+        out.pop();
+        out.extend_from_slice(br#","messages":["#);
+        let head = Head {
+            model: request.model.clone(),
+            system: request.system.clone(),
+            tools: request.tools.clone(),
+            rest,
+        };
+        let hash = Sha256::new_with_prefix(&out);
+        let place = Place { at: out.len(), taken: 0, wrote: false, hash };
+        let state = S::default();
+        let out = BytesMut::from(&out[..]);
+        Ok(Growing { head, place, messages: Vec::new(), state, out, wrote: false, before: None })
+    }
+}
+
+impl<S: Default + Send + 'static> Growing<S> {
+    /// What the wire remembers where the writing goes on.
+    pub(crate) fn take_state(&mut self) -> S {
+        std::mem::take(&mut self.state)
+    }
+
+    /// Messages of the request that are written already.
+    pub(crate) fn taken(&self) -> usize {
+        self.place.taken
+    }
+
+    /// Whether nothing was written yet.
+    pub(crate) fn begins(&self) -> bool {
+        self.before.is_none()
+    }
+
+    /// Writes the next message.
+    pub(crate) fn write(&mut self, message: &impl Serialize) -> Result<(), ModelError> {
+        if std::mem::replace(&mut self.wrote, true) {
+            self.out.put_u8(b',');
+        }
+        serde_json::to_writer((&mut self.out).writer(), message).map_err(|error| no_form(&error))
+    }
+
+    /// What was written so far, for the messages up to `last`, stands in every longer conversation.
+    pub(crate) fn settle(&mut self, request: &ModelRequest, last: Option<usize>) {
+        let taken = last.map_or(self.place.taken, |last| self.place.taken.max(last + 1));
+        self.messages.extend_from_slice(&request.messages[self.place.taken..taken]);
+        let Self { place, out, wrote, .. } = self;
+        place.hash.update(&out[place.at..]);
+        (place.at, place.taken, place.wrote) = (out.len(), taken, *wrote);
+    }
+
+    /// The whole body: what was written, and the members of `last` behind the messages. `state` is what the wire
+    /// remembers where it said last that what was written is settled; without it the next body begins anew.
+    pub(crate) fn finish(
+        mut self,
+        memory: &mut Memory,
+        state: Option<S>,
+        last: &impl Serialize,
+    ) -> Result<Body, ModelError> {
+        let last = serde_json::to_vec(last).map_err(|error| no_form(&error))?;
+        self.out.put_slice(if last == b"{}" { b"]" } else { b"]," });
+        self.out.put_slice(&last[1..]);
+        let Self { head, place, messages, out, before, .. } = self;
+        let bytes = out.freeze();
+        let mut hash = place.hash.clone();
+        hash.update(&bytes[place.at..]);
+        let id = ChunkId(hash.finalize().into());
+        let shared = before.map(|(with, at, tail)| {
+            let alike = tail.iter().zip(&bytes[at..]).take_while(|(old, new)| old == new).count();
+            Shared { with, bytes: (at + alike) as u64 }
+        });
+        memory.0 = state.map(|state| Past {
+            head,
+            place,
+            messages,
+            state: Box::new(state),
+            body: bytes.clone(),
+            id,
+        });
+        Ok(Body { bytes, id, shared })
+    }
+}
