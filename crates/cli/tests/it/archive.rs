@@ -1,8 +1,11 @@
 //! Sessions of another agent: taken in, gone on with, and written.
 
-use serde_json::{Value, json};
+use std::collections::HashMap;
+use std::io::Read as _;
+use std::path::PathBuf;
 
 use quipu_testkit::Answer;
+use serde_json::{Value, json};
 
 use crate::support::*;
 
@@ -251,4 +254,166 @@ fn an_export_is_written_whole_or_not_at_all() {
     other.run(&["import", "pi", "s.jsonl"]).ok();
     other.run(&["-p", "-c", "And?"]).ok();
     assert_eq!(said(&other), ["Hello.", "Hi.", "And?"]);
+}
+
+/// The other agent itself, as `cargo xtask peers` installs it, with a Node that it accepts. `None`, and a line that says
+/// so, where it is not there.
+fn peer() -> Option<[PathBuf; 2]> {
+    let target = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../target/peers");
+    let dir = std::env::var_os("QUIPU_PEERS").map_or(target, PathBuf::from);
+    let files = ["node/bin/node", "@earendil-works/pi-coding-agent/dist/bundle/cli.js"];
+    let files = files.map(|file| dir.join("node_modules").join(file));
+    if files.iter().all(|file| file.is_file()) {
+        return Some(files);
+    }
+    let hint = format!(
+        "no peers in {}: `cargo xtask peers` installs them, QUIPU_PEERS names another place",
+        dir.display()
+    );
+    assert!(std::env::var_os("QUIPU_REQUIRE_PEERS").is_none_or(|value| value != "1"), "{hint}");
+    println!("skipped: {hint}");
+    None
+}
+
+/// Runs the other agent in this world: one prompt to the world's own server.
+fn run_peer([node, program]: &[PathBuf; 2], world: &World, args: &[&str]) -> Ran {
+    let home = world.path("home/.pi/agent");
+    std::fs::create_dir_all(&home).unwrap();
+    let model = json!({ "id": MODEL, "contextWindow": 1_000_000_000, "maxTokens": 8_000 });
+    let provider = json!({ "baseUrl": world.server.url(), "api": "anthropic-messages", "apiKey": KEY, "models": [model] });
+    let models = json!({ "providers": { "testing": provider } });
+    std::fs::write(home.join("models.json"), models.to_string()).unwrap();
+    let settings = json!({ "enableInstallTelemetry": false, "quietStartup": true, "compaction": { "enabled": false },
+        "retry": { "enabled": false } });
+    std::fs::write(home.join("settings.json"), settings.to_string()).unwrap();
+    let mut command = world.command(node);
+    command
+        .arg(program)
+        .args(["--offline", "--print", "--provider", "testing", "--model", MODEL])
+        .args(args)
+        .env("PI_OFFLINE", "1")
+        .env("PI_SKIP_VERSION_CHECK", "1")
+        .env("PI_TELEMETRY", "0");
+    Running::start(command).wait().ok()
+}
+
+#[test]
+fn the_other_agent_goes_on_with_what_we_export() {
+    let Some(peer) = peer() else { return };
+    let world = World::new([bash("c1", "echo from-the-tool"), Answer::new().text("It said so.").reply()]);
+    world.run(&["-p", "Run it."]).ok();
+    let id = world.sessions()[0]["id"].as_str().unwrap().to_owned();
+    let export = world.run(&["export", "--format", "pi", &id]).ok().text();
+
+    let other = World::says("Peer here.");
+    other.unchecked();
+    let there = other.path("work").display().to_string();
+    let file = other.file("s.jsonl", export.replace(world.path("work").to_str().unwrap(), &there));
+    let ran = run_peer(&peer, &other, &["--session", file.to_str().unwrap(), "And now?"]);
+    assert_eq!(ran.text(), "Peer here.\n");
+    let texts = said(&other);
+    assert_eq!(texts.len(), 5, "{texts:?}");
+    assert_eq!(
+        (texts[0].as_str(), texts[3].as_str(), texts[4].as_str()),
+        ("Run it.", "It said so.", "And now?")
+    );
+    assert!(texts[2].contains("from-the-tool"), "{texts:?}");
+
+    // What it wrote is ours again: only the new entries are added.
+    let before = u64::try_from(export.lines().count()).unwrap() - 1;
+    let grown = std::fs::read_to_string(&file).unwrap();
+    assert!(
+        grown.starts_with(&export.replace(world.path("work").to_str().unwrap(), &there)),
+        "it was rewritten: {grown}"
+    );
+    let report = other.run(&["import", "pi", "s.jsonl", "--json"]).ok().json_lines().remove(0);
+    assert_eq!((&report["lost"], &report["repaired"]), (&json!(0), &json!(0)), "{report}");
+    assert!(report["added"].as_u64().unwrap() >= before + 2);
+}
+
+#[test]
+fn what_the_other_agent_wrote_goes_on_here() {
+    let Some(peer) = peer() else { return };
+    let world = World::new([
+        bash("c1", "echo from-the-tool"),
+        Answer::new().text("It said so.").reply(),
+        Answer::new().text("Again.").reply(),
+        Answer::new().text("Ours.").reply(),
+    ]);
+    world.unchecked();
+    run_peer(&peer, &world, &["Run it."]);
+    run_peer(&peer, &world, &["--continue", "Once more."]);
+    let report = world.run(&["import", "pi", "--json"]).ok().json_lines().remove(0);
+    assert_eq!((&report["lost"], &report["repaired"]), (&json!(0), &json!(0)), "{report}");
+    let file = std::fs::read_to_string(report["path"].as_str().unwrap()).unwrap();
+    let entries: Vec<Value> = file.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    assert_eq!(
+        world.run(&["export", "--format", "pi", report["session"].as_str().unwrap()]).ok().json_lines().len(),
+        entries.len()
+    );
+    world.run(&["-p", "-c", "Go on."]).ok();
+    let texts = said(&world);
+    assert_eq!(texts.len(), 7, "{texts:?}");
+    let ends: Vec<&str> = [0, 3, 4, 5, 6].map(|at| texts[at].as_str()).to_vec();
+    assert_eq!(ends, ["Run it.", "It said so.", "Once more.", "Again.", "Go on."]);
+    assert!(texts[2].contains("from-the-tool"), "{texts:?}");
+}
+
+#[test]
+fn we_migrate_as_the_other_agent_does() {
+    let Some(peer) = peer() else { return };
+    let world = World::says("Peer here.");
+    world.unchecked();
+    let fixture = PathBuf::from(env!("CARGO_MANIFEST_DIR"))
+        .join("../archive/tests/fixtures/before-compaction.jsonl.gz");
+    let mut text = String::new();
+    let packed = std::fs::read(fixture).unwrap();
+    flate2::read::GzDecoder::new(&packed[..]).read_to_string(&mut text).unwrap();
+    // The directory has to be there.
+    let cwd: Value = serde_json::from_str(text.lines().next().unwrap()).unwrap();
+    let text = text.replacen(cwd["cwd"].as_str().unwrap(), world.path("work").to_str().unwrap(), 1);
+    let file = world.file("s.jsonl", text);
+    let report = world.run(&["import", "pi", "s.jsonl", "--json"]).ok().json_lines().remove(0);
+    let ours =
+        world.run(&["export", "--format", "pi", report["session"].as_str().unwrap()]).ok().json_lines();
+    run_peer(&peer, &world, &["--session", file.to_str().unwrap(), "On."]);
+    let theirs = std::fs::read_to_string(&file).unwrap();
+    let theirs: Vec<Value> = theirs.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    // They draw ids, ours are made from the place: by their place they are the same.
+    let numbered = |entries: &[Value]| -> Vec<Value> {
+        let ids: HashMap<&str, usize> = entries
+            .iter()
+            .enumerate()
+            .skip(1)
+            .filter_map(|(at, entry)| Some((entry["id"].as_str()?, at)))
+            .collect();
+        let mut numbered = entries.to_vec();
+        for entry in numbered.iter_mut().skip(1) {
+            for name in ["id", "parentId", "firstKeptEntryId"] {
+                if let Some(value) = entry.get_mut(name)
+                    && let Some(at) = value.as_str().and_then(|id| ids.get(id))
+                {
+                    *value = json!(at);
+                }
+            }
+        }
+        numbered
+    };
+    let (ours, theirs) = (numbered(&ours), numbered(&theirs));
+    assert_eq!(ours.len(), 1_003);
+    for (at, (ours, theirs)) in ours.iter().zip(&theirs).enumerate() {
+        assert_eq!(as_script(ours), as_script(theirs), "entry {at}");
+    }
+}
+
+/// Numbers as JavaScript has them: `0` and `0.0` are one.
+fn as_script(value: &Value) -> Value {
+    match value {
+        Value::Number(number) => json!(number.as_f64()),
+        Value::Array(items) => items.iter().map(as_script).collect(),
+        Value::Object(members) => {
+            Value::Object(members.iter().map(|(name, value)| (name.clone(), as_script(value))).collect())
+        }
+        Value::Null | Value::Bool(_) | Value::String(_) => value.clone(),
+    }
 }
