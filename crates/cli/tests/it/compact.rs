@@ -6,7 +6,7 @@ use serde_json::json;
 use crate::support::{World, messages, wire_text};
 
 fn answers(texts: &[&str]) -> Vec<quipu_testkit::Reply> {
-    texts.iter().map(|text| Answer::new().text(*text).reply()).collect()
+    texts.iter().map(|text| Answer::new().text(text).reply()).collect()
 }
 
 /// Settings by which about the last exchange stays.
@@ -34,9 +34,7 @@ fn a_session_is_compacted_on_demand_and_that_is_undone() {
     let shown = world.run(&["show", node.trim()]).ok().text();
     assert!(shown.contains("## Goal\nTo count.\n\n<user-messages>\none\n</user-messages>"), "{shown}");
     world.run(&["show", node.trim(), "--request"]).ok();
-    world.run(&["show", node.trim(), "--json"]).ok().json()["compaction"]["reason"]
-        .as_str()
-        .map(|reason| assert_eq!(reason, "manual"));
+    assert_eq!(world.run(&["show", node.trim(), "--json"]).ok().json()["compaction"]["reason"], "manual");
 
     world.run(&["-p", "-c", "three?"]).ok();
     let said: Vec<String> = messages(&world.requests()[3]).iter().map(wire_text).collect();
