@@ -22,6 +22,8 @@ const TURN: &str = include_str!("prompts/summary-turn.md");
 /// UTF-8 bytes that are taken for one token where a request must fit: fewer than most models need, so that the count
 /// is rather too high.
 const BYTES: u64 = 3;
+/// Between two messages.
+const BETWEEN: &str = "\n\n";
 /// Tokens of a piece at least, however small the window is.
 const PIECE: u64 = 512;
 
@@ -152,31 +154,49 @@ impl Caller {
     }
 }
 
-/// The text of a stretch, in pieces that fit a request beside everything else in it.
+/// The text of a stretch, in pieces that fit a request beside everything else in it. Of a message that is longer than
+/// two pieces the middle is left out.
 fn pieces(messages: &[Arc<Message>], stretch: &Stretch) -> Vec<String> {
-    let text = conversation_text(messages);
-    if text.is_empty() {
-        return Vec::new();
-    }
-    // Twice the answer: once written, once read again as the notes before the next piece.
     let instructions = [INITIAL, UPDATE, TURN].iter().map(|text| estimate_text(text)).max().unwrap_or(0);
+    // Twice the answer: once written, once read again as the notes before the next piece.
     let others = estimate_text(SUMMARIZER)
         + instructions
         + stretch.focus.as_deref().map_or(0, estimate_text)
         + stretch.previous.as_deref().map_or(0, estimate_text).max(stretch.max_tokens)
         + stretch.max_tokens;
     let tokens = stretch.window.saturating_sub(others).max(PIECE.min(stretch.window));
-    let most = usize::try_from(tokens.saturating_mul(BYTES)).unwrap_or(usize::MAX);
-    let (mut pieces, mut rest) = (Vec::new(), text.as_str());
-    while rest.len() > most {
-        let end = rest.floor_char_boundary(most.max(4));
-        // Between two messages, unless one is longer than half a piece.
-        let end = rest[..end].rfind("\n\n[").filter(|at| *at > end / 2).unwrap_or(end);
-        pieces.push(rest[..end].to_owned());
-        rest = rest[end..].trim_start_matches('\n');
+    let most = usize::try_from(tokens.saturating_mul(BYTES)).unwrap_or(usize::MAX).max(4);
+    let mut pieces = vec![String::new()];
+    for message in messages {
+        let text = shortened(conversation_text(std::slice::from_ref(message)), most);
+        let mut rest = text.as_str();
+        while !rest.is_empty() {
+            let Some(piece) = pieces.last_mut() else { return pieces };
+            let room = most.saturating_sub(piece.len() + BETWEEN.len());
+            // A message stands whole in the next piece, unless it is longer than half of one.
+            if !piece.is_empty() && rest.len() > room && (room < most / 2 || rest.len() <= most) {
+                pieces.push(String::new());
+                continue;
+            }
+            let end = rest.floor_char_boundary(room.max(4));
+            if !piece.is_empty() {
+                piece.push_str(BETWEEN);
+            }
+            piece.push_str(&rest[..end]);
+            rest = &rest[end..];
+        }
     }
-    pieces.push(rest.to_owned());
+    pieces.retain(|piece| !piece.is_empty());
     pieces
+}
+
+fn shortened(text: String, piece: usize) -> String {
+    if text.len() <= piece.saturating_mul(2) {
+        return text;
+    }
+    let (head, tail) = (text.floor_char_boundary(piece / 2), text.ceil_char_boundary(text.len() - piece / 2));
+    let missing = text[head..tail].chars().count();
+    format!("{}\n(... {missing} characters are left out ...)\n{}", &text[..head], &text[tail..])
 }
 
 fn add(sum: &mut Usage, one: &Usage) {

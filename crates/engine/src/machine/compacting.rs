@@ -1,6 +1,7 @@
 //! Compaction: one way for a context that is nearly full, one that the model refused, and one that somebody asked
 //! to have summed up.
 
+use std::slice::SliceIndex;
 use std::sync::Arc;
 
 use quipu_protocol::{
@@ -32,6 +33,9 @@ impl Default for CompactionSettings {
 
 /// Characters of the user's own words that a compaction carries over, at most.
 const SAID: u64 = 32_000;
+
+/// Tokens of a context below which a model's complaint that it is too long is not taken for what it says.
+const OVERFLOW: u64 = 1_000;
 
 /// A compaction under way.
 pub(super) struct Compacting {
@@ -100,7 +104,17 @@ impl Machine {
             return false;
         }
         let adding: u64 = self.adding.iter().map(|message| estimate_tokens(message)).sum();
-        context_tokens(&self.messages) + adding > window - self.reserve(window) && self.cut().is_some()
+        context_tokens(&self.messages) + adding > window - self.reserve(window)
+            && self.cut().is_some_and(|cut| self.helps(cut))
+    }
+
+    /// Whether enough would go. Where nearly all is in the messages that stay, a summary costs and frees nothing.
+    fn helps(&self, cut: Cut) -> bool {
+        self.estimate(cut.begin..cut.first_kept) >= self.estimate(..) / 10
+    }
+
+    fn estimate(&self, part: impl SliceIndex<[Arc<Message>], Output = [Arc<Message>]>) -> u64 {
+        self.messages.get(part).unwrap_or_default().iter().map(|message| estimate_tokens(message)).sum()
     }
 
     fn reserve(&self, window: u64) -> u64 {
@@ -137,7 +151,7 @@ impl Machine {
         if !self.compaction_is_due() {
             return false;
         }
-        let Some(cut) = self.cut() else { return false };
+        let Some(cut) = self.cut().filter(|cut| self.helps(*cut)) else { return false };
         self.begin_compaction(CompactionReason::Threshold, cut, None, None);
         true
     }
@@ -157,7 +171,9 @@ impl Machine {
                 found => break found,
             }
         };
-        let Some(found) = found else { return Err(error) };
+        let Some(found) = found.filter(|found| self.estimate(..) >= OVERFLOW && self.helps(*found)) else {
+            return Err(error);
+        };
         self.begin_turn();
         self.begin_compaction(CompactionReason::Overflow, found, None, Some(error));
         Ok(())
