@@ -253,7 +253,7 @@ mod tests {
             model: Arc::new(Model::default()),
             system: "".into(),
             tools: [].into(),
-            messages: Vec::new(),
+            messages: Arc::default(),
             thinking: Thinking::Off,
             max_tokens: None,
             session: None,

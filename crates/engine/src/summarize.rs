@@ -91,7 +91,7 @@ impl Caller {
             model: job.model.clone(),
             system: SUMMARIZER.trim_end().into(),
             tools: Arc::new([]),
-            messages: vec![Arc::new(Message::user(text, self.clock.now()))],
+            messages: vec![Arc::new(Message::user(text, self.clock.now()))].into(),
             thinking: if job.model.reasoning { job.thinking } else { Thinking::Off },
             max_tokens: Some(stretch.max_tokens),
             // It shares no beginning with the session's own requests.

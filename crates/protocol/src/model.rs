@@ -195,8 +195,9 @@ pub struct ModelRequest {
     /// The tools, in the order in which they are declared.
     pub tools: Arc<[ToolSpec]>,
     /// A valid conversation: every tool call answered once, starting with the user's side. It may still hold
-    /// what the wire must adapt: thinking of other models, foreign call ids, images for a blind model.
-    pub messages: Vec<Arc<Message>>,
+    /// what the wire must adapt: thinking of other models, foreign call ids, images for a blind model. Shared with
+    /// whoever makes the next request, so that a turn does not copy the list.
+    pub messages: Arc<Vec<Arc<Message>>>,
     /// How hard to think.
     pub thinking: Thinking,
     /// Output tokens at most; `None` for the model's own limit.

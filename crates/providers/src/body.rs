@@ -116,7 +116,7 @@ impl Memory {
         if let Some(past) = self.0.take()
             && past.head.is_that_of(request, &rest)
             && request.messages.len() >= past.messages.len()
-            && past.messages.iter().zip(&request.messages).all(|(old, new)| Arc::ptr_eq(old, new))
+            && past.messages.iter().zip(&*request.messages).all(|(old, new)| Arc::ptr_eq(old, new))
             && let Ok(state) = past.state.downcast::<S>()
         {
             let Past { head, place, messages, body, id, .. } = past;

@@ -41,8 +41,45 @@ pub fn project_messages(messages: impl IntoIterator<Item = Arc<Message>>) -> Vec
     for message in messages {
         projection.add(message);
     }
-    projection.close();
+    let end = projection.end();
+    projection.out.extend(end);
     projection.out
+}
+
+/// Projects a conversation again and again while it grows, each time at the cost of what is new.
+#[derive(Default)]
+pub struct Projector {
+    /// What was projected.
+    source: Vec<Arc<Message>>,
+    projection: Projection,
+    /// What was shown last: what is settled, then the end as it was.
+    shown: Arc<Vec<Arc<Message>>>,
+    /// How much of it is settled.
+    settled: usize,
+}
+
+impl Projector {
+    /// What [`project_messages`] gives of `messages`. Nothing is copied when these go on from the ones before (the
+    /// very same, and more behind them) and what was given then is not held any more.
+    pub fn project<'a>(
+        &mut self,
+        messages: impl Iterator<Item = &'a Arc<Message>> + Clone,
+    ) -> Arc<Vec<Arc<Message>>> {
+        let mut known = messages.clone();
+        if !self.source.iter().all(|old| known.next().is_some_and(|new| Arc::ptr_eq(old, new))) {
+            *self = Self::default();
+        }
+        let shown = Arc::make_mut(&mut self.shown);
+        shown.truncate(self.settled);
+        for message in messages.skip(self.source.len()) {
+            self.source.push(message.clone());
+            self.projection.add(message.clone());
+        }
+        shown.append(&mut self.projection.out);
+        self.settled = shown.len();
+        shown.extend(self.projection.end());
+        Arc::clone(&self.shown)
+    }
 }
 
 /// The message that an entry stands for in a conversation, if it does. Entries that other programs keep beside
@@ -119,6 +156,8 @@ fn message_of_meta(json: &Json) -> Option<Message> {
 #[derive(Default)]
 struct Projection {
     out: Vec<Arc<Message>>,
+    /// Whether there was an assistant message.
+    begun: bool,
     /// The calls of the last assistant message, whose results are still coming.
     calls: Vec<Call>,
     /// Which of them wait for a result, by the id that it will name.
@@ -188,7 +227,7 @@ impl Projection {
 
     fn answer(&mut self, message: &Arc<Message>, assistant: &AssistantMessage) {
         self.close();
-        if self.out.is_empty() {
+        if !std::mem::replace(&mut self.begun, true) && self.out.is_empty() {
             self.out.push(Arc::new(Message::user(words::LOST_BEGINNING, assistant.timestamp)));
         }
         self.stop_reason = assistant.stop_reason;
@@ -229,25 +268,31 @@ impl Projection {
         });
     }
 
-    /// Ends the turn: results in call order, then what the user said meanwhile.
-    fn close(&mut self) {
-        let stop_reason = self.stop_reason;
-        let timestamp = self.asked_at;
-        self.out.extend(self.calls.drain(..).map(|call| {
-            call.result.unwrap_or_else(|| {
+    /// The end of the turn as it is so far: results in call order, then what the user said meanwhile.
+    fn end(&self) -> Vec<Arc<Message>> {
+        let results = self.calls.iter().map(|call| {
+            call.result.clone().unwrap_or_else(|| {
                 Arc::new(Message::ToolResult(ToolResultMessage {
-                    tool_call_id: call.shown,
-                    tool_name: call.name,
-                    content: vec![Content::text(words::no_result(stop_reason))],
+                    tool_call_id: call.shown.clone(),
+                    tool_name: call.name.clone(),
+                    content: vec![Content::text(words::no_result(self.stop_reason))],
                     details: None,
                     usage: None,
                     is_error: true,
-                    timestamp,
+                    timestamp: self.asked_at,
                 }))
             })
-        }));
+        });
+        results.chain(self.meanwhile.iter().cloned()).collect()
+    }
+
+    /// Ends the turn.
+    fn close(&mut self) {
+        let end = self.end();
+        self.out.extend(end);
+        self.calls.clear();
         self.waiting.clear();
-        self.out.append(&mut self.meanwhile);
+        self.meanwhile.clear();
     }
 
     /// The id itself, or with a number when it is empty or taken.

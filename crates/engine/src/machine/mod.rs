@@ -22,7 +22,7 @@ use quipu_protocol::{
 };
 use quipu_providers::{CallEnd, CallEvent};
 use quipu_tools::Touches;
-use quipu_transcript::project_messages;
+use quipu_transcript::Projector;
 
 use batch::{Batch, Slot, State, Subject, refusal, step_key};
 use compacting::Compacting;
@@ -165,6 +165,8 @@ pub(crate) struct Machine {
     committing: Option<Plan>,
     /// The messages of that commit.
     adding: Vec<Arc<Message>>,
+    /// Makes conversations of messages, of which most were there before.
+    projector: Projector,
     /// What will be asked when the commit under way is done and nothing comes between; that commit records it.
     next: Option<Arc<ModelRequest>>,
     /// Items that a branch took along while they were being taken back, and whose inbox holds them now.
@@ -203,6 +205,7 @@ impl Machine {
             arriving: 0,
             committing: None,
             adding: Vec::new(),
+            projector: Projector::default(),
             next: None,
             moved: Vec::new(),
             drained: None,
@@ -309,12 +312,13 @@ impl Machine {
     }
 
     /// The request that asks for what follows the conversation and what is being committed.
-    fn request(&self) -> Arc<ModelRequest> {
+    fn request(&mut self) -> Arc<ModelRequest> {
+        let messages = self.projector.project(self.messages.iter().chain(&self.adding));
         Arc::new(ModelRequest {
             model: self.prefix.model.clone(),
             system: self.prefix.system.clone(),
             tools: self.prefix.tools.clone(),
-            messages: project_messages(self.messages.iter().chain(&self.adding).cloned()),
+            messages,
             thinking: self.prefix.epoch.thinking,
             max_tokens: self.prefix.epoch.max_tokens,
             session: Some(self.session.to_string()),

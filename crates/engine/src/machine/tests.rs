@@ -81,7 +81,7 @@ struct World {
     inbox: Vec<(SessionId, quipu_protocol::ItemId)>,
     /// The rows of steps that are durable: session, run, key; a model call has no key.
     steps: std::collections::HashSet<(SessionId, RunId, String)>,
-    requests: Vec<Vec<Arc<Message>>>,
+    requests: Vec<Arc<Vec<Arc<Message>>>>,
     /// What the last commit of nodes said that would be asked.
     foreseen: Option<Arc<ModelRequest>>,
     stopped: u32,
@@ -492,7 +492,7 @@ proptest! {
         world.laws.finish().unwrap();
         prop_assert!(world.machine.run().is_none());
         prop_assert!(world.replies.values().all(|count| *count == 1), "each command is answered once: {:?}", world.replies);
-        let conversation = project_messages(world.machine.messages.iter().cloned());
+        let conversation = quipu_transcript::project_messages(world.machine.messages.iter().cloned());
         quipu_transcript::check_conversation(&conversation).unwrap();
         prop_assert_eq!(world.machine.messages.len(), world.machine.nodes.len(), "each message has its node");
         let waiting = world.machine.steering.iter().chain(&world.machine.follow_up);
@@ -526,7 +526,10 @@ proptest! {
 }
 
 fn conversation_end(world: &World) -> Option<String> {
-    match project_messages(world.machine.messages.iter().cloned()).last().map(|message| &**message) {
+    match quipu_transcript::project_messages(world.machine.messages.iter().cloned())
+        .last()
+        .map(|message| &**message)
+    {
         Some(Message::Assistant(answer)) => Some(answer.text()),
         _ => None,
     }

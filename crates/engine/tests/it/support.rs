@@ -211,8 +211,8 @@ impl Provider for Fake {
         async move {
             self.bodies.lock().unwrap().push(call.body.clone());
             let before =
-                std::mem::replace(&mut *self.messages.lock().unwrap(), call.request.messages.clone());
-            let pairs = before.iter().zip(&call.request.messages);
+                std::mem::replace(&mut *self.messages.lock().unwrap(), call.request.messages.to_vec());
+            let pairs = before.iter().zip(&*call.request.messages);
             self.shared.lock().unwrap().push(pairs.filter(|(old, new)| Arc::ptr_eq(old, new)).count());
             let reply = self.replies.lock().unwrap().pop_front().unwrap_or_else(|| say("done"));
             assert!(!reply.panics, "a provider that breaks down");

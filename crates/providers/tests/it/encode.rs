@@ -41,7 +41,7 @@ pub(crate) fn request(model: Model, messages: Vec<Message>) -> ModelRequest {
             spec("bash", r#"{"type":"object","description":"\ud800"}"#),
         ]
         .into(),
-        messages: messages.into_iter().map(Arc::new).collect(),
+        messages: Arc::new(messages.into_iter().map(Arc::new).collect()),
         thinking: Thinking::Off,
         max_tokens: None,
         session: Some("s".into()),

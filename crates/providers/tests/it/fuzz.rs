@@ -195,7 +195,7 @@ fn request_law(wire: Wire, bytes: &[u8]) -> Result<(), String> {
         model: Arc::new(Model { api: wires::api(wire).into(), ..setup.model }),
         system: setup.system.into(),
         tools: setup.tools.into(),
-        messages: messages.into_iter().map(Arc::new).collect(),
+        messages: Arc::new(messages.into_iter().map(Arc::new).collect()),
         thinking: setup.thinking,
         max_tokens: setup.max_tokens,
         session: setup.session,

@@ -27,7 +27,7 @@ fn provider(model: &Model) -> Arc<dyn Provider> {
 
 /// The first messages of a request; everything else is shared.
 fn first(request: &ModelRequest, count: usize) -> ModelRequest {
-    ModelRequest { messages: request.messages[..count].to_vec(), ..request.clone() }
+    ModelRequest { messages: request.messages[..count].to_vec().into(), ..request.clone() }
 }
 
 /// Makes a body with the memory of the one before, and compares it with the one that is made from nothing.
@@ -70,7 +70,8 @@ proptest! {
             if no_tools {
                 whole.tools = [].into();
             }
-            let other = ModelRequest { messages: other.iter().cloned().map(Arc::new).collect(), ..whole.clone() };
+            let other: Vec<_> = other.iter().cloned().map(Arc::new).collect();
+            let other = ModelRequest { messages: other.into(), ..whole.clone() };
             let (mut memory, mut before) = (Memory::default(), None);
             for count in 0..=whole.messages.len() {
                 next(&*provider, &first(&whole, count), &mut memory, &mut before)?;
@@ -80,7 +81,7 @@ proptest! {
                 let of = if *elsewhere { &other } else { &whole };
                 let mut request = first(of, count.index(of.messages.len() + 1));
                 if *elsewhere {
-                    request.messages.extend(whole.messages.last().cloned());
+                    Arc::make_mut(&mut request.messages).extend(whole.messages.last().cloned());
                 }
                 next(&*provider, &request, &mut memory, &mut before)?;
             }

@@ -39,7 +39,7 @@ fn provider(wire: Wire, url: String, options: CallOptions) -> (Arc<dyn Provider>
         model: Arc::new(model),
         system: "".into(),
         tools: Vec::new().into(),
-        messages: vec![Arc::new(Message::user("Hi", 0))],
+        messages: vec![Arc::new(Message::user("Hi", 0))].into(),
         thinking: Thinking::Off,
         max_tokens: None,
         session: None,

@@ -8,7 +8,7 @@ use quipu_protocol::{
     AssistantMessage, Body, CallId, Compaction, Content, Entry, Json, Message, NodeId, StopReason,
     TextContent, ToolCall, ToolResultMessage, Usage, UserMessage,
 };
-use quipu_transcript::{check_conversation, context, project, project_messages};
+use quipu_transcript::{Projector, check_conversation, context, message_of, project, project_messages};
 
 use crate::strategies;
 
@@ -364,6 +364,26 @@ proptest! {
         prop_assert_eq!(check_conversation(&messages), Ok(()));
         // A conversation that is valid stays what it is.
         prop_assert_eq!(project_messages(messages.iter().cloned()), messages);
+    }
+
+    #[test]
+    fn projecting_again_and_again_gives_what_projecting_once_does(
+        entries in lineage(),
+        lengths in proptest::collection::vec(any::<proptest::sample::Index>(), 0..6),
+    ) {
+        let messages: Vec<Arc<Message>> =
+            entries.iter().filter_map(|entry| Some(Arc::new(message_of(entry)?.into_owned()))).collect();
+        let mut projector = Projector::default();
+        let lengths = lengths.iter().map(|length| length.index(messages.len() + 1));
+        for length in (0..=messages.len()).chain(lengths) {
+            let part = &messages[..length];
+            prop_assert_eq!(&*projector.project(part.iter()), &project_messages(part.iter().cloned()));
+            // The same in another place.
+            let part = &messages[length.min(1)..length];
+            prop_assert_eq!(&*Projector::default().project(part.iter()), &project_messages(part.iter().cloned()));
+        }
+        let rest = &messages[messages.len() / 2..];
+        prop_assert_eq!(&*projector.project(rest.iter()), &project_messages(rest.iter().cloned()));
     }
 
     #[test]
