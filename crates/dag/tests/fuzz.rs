@@ -47,5 +47,11 @@ fn law(bytes: &[u8]) -> Result<(), String> {
 #[test]
 fn fuzz_canonical_json() {
     let words: Vec<String> = WORDS.split_whitespace().map(String::from).collect();
-    driver::run("fuzz_canonical_json", &["corpus/canonical_json"], &words, law);
+    driver::run(
+        bolero::check!(name = "canonical_json"),
+        "fuzz_canonical_json",
+        &["__fuzz__/canonical_json/corpus"],
+        &words,
+        law,
+    );
 }

@@ -71,5 +71,11 @@ fn fuzz_seal_json() {
         });
     let known = KNOWN.iter().map(|&secret| Value::from(secret).to_string());
     let words: Vec<String> = WORDS.split_whitespace().map(String::from).chain(made_up).chain(known).collect();
-    driver::run("fuzz_seal_json", &["corpus/seal_json"], &words, law);
+    driver::run(
+        bolero::check!(name = "seal_json"),
+        "fuzz_seal_json",
+        &["__fuzz__/seal_json/corpus"],
+        &words,
+        law,
+    );
 }

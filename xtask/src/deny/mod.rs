@@ -69,6 +69,9 @@ struct Banned {
     name: String,
     use_instead: Option<String>,
     reason: Option<String>,
+    /// Crates that may use it all the same. Nobody else may.
+    #[serde(default)]
+    wrappers: BTreeSet<String>,
 }
 
 #[derive(Debug, Deserialize)]
@@ -90,10 +93,25 @@ enum Level {
 #[derive(Debug, Deserialize)]
 struct Metadata {
     packages: Vec<Package>,
+    resolve: Resolve,
+}
+
+/// Who uses whom, as the lock file says.
+#[derive(Debug, Deserialize)]
+struct Resolve {
+    nodes: Vec<Node>,
+}
+
+#[derive(Debug, Deserialize)]
+struct Node {
+    id: String,
+    /// Ids of the packages that it uses.
+    dependencies: Vec<String>,
 }
 
 #[derive(Debug, Deserialize)]
 struct Package {
+    id: String,
     name: String,
     version: String,
     license: Option<String>,
@@ -195,9 +213,7 @@ fn check(config: &Config, metadata: &Metadata) -> Report {
         versions.entry(&package.name).or_default().insert(&package.version);
         check_licence(config, package, &name, &mut report);
         if let Some(banned) = config.bans.deny.iter().find(|banned| banned.name == package.name) {
-            let reason = banned.reason.as_deref().unwrap_or("banned in deny.toml");
-            let instead = banned.use_instead.as_ref().map_or(String::new(), |other| format!("; use {other}"));
-            report.faults.push(format!("{name} is banned: {reason}{instead}"));
+            check_ban(banned, metadata, package, &name, &mut report);
         }
         match package.source.as_deref() {
             None | Some(CRATES_IO) => {}
@@ -220,6 +236,24 @@ fn check(config: &Config, metadata: &Metadata) -> Report {
         );
     }
     report
+}
+
+/// A banned crate is there: a fault, unless all that use it are its wrappers.
+fn check_ban(banned: &Banned, metadata: &Metadata, package: &Package, name: &str, report: &mut Report) {
+    let reason = banned.reason.as_deref().unwrap_or("banned in deny.toml");
+    let instead = banned.use_instead.as_ref().map_or(String::new(), |other| format!("; use {other}"));
+    if banned.wrappers.is_empty() {
+        report.faults.push(format!("{name} is banned: {reason}{instead}"));
+        return;
+    }
+    let users = metadata.resolve.nodes.iter().filter(|node| node.dependencies.contains(&package.id));
+    for node in users {
+        let user =
+            metadata.packages.iter().find(|user| user.id == node.id).map_or(&node.id, |user| &user.name);
+        if !banned.wrappers.contains(user) {
+            report.faults.push(format!("{name} is banned, but {user} uses it: {reason}{instead}"));
+        }
+    }
 }
 
 fn check_licence(config: &Config, package: &Package, name: &str, report: &mut Report) {
@@ -250,25 +284,30 @@ mod tests {
         [bans]
         multiple-versions = "warn"
         wildcards = "deny"
-        deny = [{ crate = "openssl", use-instead = "rustls", reason = "one TLS" }]
+        deny = [
+            { crate = "openssl", use-instead = "rustls", reason = "one TLS" },
+            { crate = "old", wrappers = ["fuzzer"], reason = "the standard library has it" },
+        ]
         [sources]
         unknown-registry = "deny"
         unknown-git = "deny"
     "#;
 
-    fn report(packages: &str) -> Result<Report> {
-        let metadata: Metadata = serde_json::from_str(&format!("{{\"packages\":[{packages}]}}"))?;
-        Ok(check(&toml::from_str(CONFIG)?, &metadata))
+    fn report(packages: &str, nodes: &str) -> Result<Report> {
+        let metadata = format!("{{\"packages\":[{packages}],\"resolve\":{{\"nodes\":[{nodes}]}}}}");
+        Ok(check(&toml::from_str(CONFIG)?, &serde_json::from_str(&metadata)?))
     }
 
     fn package(name: &str, version: &str, rest: &str) -> String {
-        format!("{{\"name\":\"{name}\",\"version\":\"{version}\",\"dependencies\":[],{rest}}}")
+        format!(
+            "{{\"id\":\"{name}\",\"name\":\"{name}\",\"version\":\"{version}\",\"dependencies\":[],{rest}}}"
+        )
     }
 
     #[test]
     fn each_kind_of_bad_dependency_is_found() -> Result<()> {
         let io = format!("\"source\":\"{CRATES_IO}\"");
-        let ours = "{\"name\":\"ours\",\"version\":\"0.1.0\",\"license\":\"MIT OR Apache-2.0\",\"source\":null,\"dependencies\":[{\"name\":\"any\",\"req\":\"*\",\"path\":null},{\"name\":\"sister\",\"req\":\"*\",\"path\":\"p\"}]}";
+        let ours = "{\"id\":\"ours\",\"name\":\"ours\",\"version\":\"0.1.0\",\"license\":\"MIT OR Apache-2.0\",\"source\":null,\"dependencies\":[{\"name\":\"any\",\"req\":\"*\",\"path\":null},{\"name\":\"sister\",\"req\":\"*\",\"path\":\"p\"}]}";
         let packages = [
             package("fine", "1.0.0", &format!("\"license\":\"MIT\",{io}")),
             package("fine", "2.0.0", &format!("\"license\":\"MIT/GPL-3.0\",{io}")),
@@ -285,7 +324,7 @@ mod tests {
             ),
             ours.to_owned(),
         ];
-        let report = report(&packages.join(","))?;
+        let report = report(&packages.join(","), "")?;
         assert_eq!(
             report.faults,
             [
@@ -299,6 +338,20 @@ mod tests {
             ]
         );
         assert_eq!(report.warnings, ["fine is there in 2 versions: 1.0.0, 2.0.0"]);
+        Ok(())
+    }
+
+    #[test]
+    fn a_banned_crate_is_left_to_its_wrappers() -> Result<()> {
+        let packages = ["old", "fuzzer", "other"]
+            .map(|name| package(name, "1.0.0", &format!("\"license\":\"MIT\",\"source\":\"{CRATES_IO}\"")))
+            .join(",");
+        let uses = |user: &str| format!("{{\"id\":\"{user}\",\"dependencies\":[\"old\"]}}");
+        assert_eq!(report(&packages, &uses("fuzzer"))?, Report::default());
+        assert_eq!(
+            report(&packages, &format!("{},{}", uses("fuzzer"), uses("other")))?.faults,
+            ["old 1.0.0 is banned, but other uses it: the standard library has it"]
+        );
         Ok(())
     }
 

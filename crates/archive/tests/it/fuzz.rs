@@ -44,5 +44,6 @@ fn law(bytes: &[u8]) -> Result<(), String> {
 #[test]
 fn fuzz_session_files() {
     let words: Vec<String> = WORDS.split_whitespace().map(str::to_owned).collect();
-    crate::driver::run("fuzz_session_files", &["corpus/fuzz_session_files"], &words, law);
+    let corpus = ["it/__fuzz__/session_files/corpus"];
+    crate::driver::run(bolero::check!(name = "session_files"), "fuzz_session_files", &corpus, &words, law);
 }

@@ -91,8 +91,8 @@ fn fuzz_sse() {
         decoder.finish(&mut out);
         out
     };
-    let folders = ["corpus/sse", RECORDINGS[0], RECORDINGS[1]];
-    driver::run("fuzz_sse", &folders, &words(&[STREAM]), |bytes| {
+    let folders = ["it/__fuzz__/sse/corpus", RECORDINGS[0], RECORDINGS[1]];
+    driver::run(bolero::check!(name = "sse"), "fuzz_sse", &folders, &words(&[STREAM]), |bytes| {
         let expect = by_the_book(bytes);
         for size in [1, stride(bytes), usize::MAX] {
             same(&format!("in pieces of {size}"), &decode(size, bytes), &expect)?;
@@ -135,16 +135,28 @@ fn stream_law(wire: Wire, bytes: &[u8]) -> Result<(), String> {
 
 #[test]
 fn fuzz_messages_stream() {
-    let folders = ["corpus/messages_stream", RECORDINGS[0]];
+    let folders = ["it/__fuzz__/messages_stream/corpus", RECORDINGS[0]];
     let law = |bytes: &[u8]| stream_law(Wire::Messages, bytes);
-    driver::run("fuzz_messages_stream", &folders, &words(&[JSON, STREAM]), law);
+    driver::run(
+        bolero::check!(name = "messages_stream"),
+        "fuzz_messages_stream",
+        &folders,
+        &words(&[JSON, STREAM]),
+        law,
+    );
 }
 
 #[test]
 fn fuzz_completions_stream() {
-    let folders = ["corpus/completions_stream", RECORDINGS[1]];
+    let folders = ["it/__fuzz__/completions_stream/corpus", RECORDINGS[1]];
     let law = |bytes: &[u8]| stream_law(Wire::Completions, bytes);
-    driver::run("fuzz_completions_stream", &folders, &words(&[JSON, STREAM]), law);
+    driver::run(
+        bolero::check!(name = "completions_stream"),
+        "fuzz_completions_stream",
+        &folders,
+        &words(&[JSON, STREAM]),
+        law,
+    );
 }
 
 /// The body of a request, when the wire can say it: the same each time.
@@ -207,36 +219,54 @@ fn request_law(wire: Wire, bytes: &[u8]) -> Result<(), String> {
 #[test]
 fn fuzz_messages_request() {
     let law = |bytes: &[u8]| request_law(Wire::Messages, bytes);
-    driver::run("fuzz_messages_request", &["corpus/request"], &words(&[JSON, REQUEST]), law);
+    driver::run(
+        bolero::check!(name = "request"),
+        "fuzz_messages_request",
+        &["it/__fuzz__/request/corpus"],
+        &words(&[JSON, REQUEST]),
+        law,
+    );
 }
 
 #[test]
 fn fuzz_completions_request() {
     let law = |bytes: &[u8]| request_law(Wire::Completions, bytes);
-    driver::run("fuzz_completions_request", &["corpus/request"], &words(&[JSON, REQUEST]), law);
+    driver::run(
+        bolero::check!(name = "request"),
+        "fuzz_completions_request",
+        &["it/__fuzz__/request/corpus"],
+        &words(&[JSON, REQUEST]),
+        law,
+    );
 }
 
 #[test]
 fn fuzz_tool_arguments() {
-    driver::run("fuzz_tool_arguments", &["corpus/tool_arguments"], &words(&[JSON]), |bytes| {
-        let text = String::from_utf8_lossy(bytes);
-        let arguments = tool_arguments(&text);
-        if let Err(error) = Json::parse(arguments.get()) {
-            return Err(format!("{arguments} is no JSON: {error}"));
-        }
-        let json = Json::parse(&text);
-        let expect = match json {
-            Ok(json) => json,
-            Err(_) if text.trim().is_empty() => Json::object(),
-            Err(_) => Json::from(Value::from(&*text)),
-        };
-        same("arguments", &arguments, &expect)?;
-        same("once more", &tool_arguments(arguments.get()), &arguments)?;
-        // Stored with its message, it comes back.
-        let call = encode::call("id", "read", arguments.get());
-        let Message::Assistant(answer) = encode::assistant("m", vec![call]) else { return Ok(()) };
-        let stored = serde_json::to_string(&answer).map_err(|error| error.to_string())?;
-        let read: AssistantMessage = serde_json::from_str(&stored).map_err(|error| error.to_string())?;
-        same("stored and read", &read, &answer)
-    });
+    driver::run(
+        bolero::check!(name = "tool_arguments"),
+        "fuzz_tool_arguments",
+        &["it/__fuzz__/tool_arguments/corpus"],
+        &words(&[JSON]),
+        |bytes| {
+            let text = String::from_utf8_lossy(bytes);
+            let arguments = tool_arguments(&text);
+            if let Err(error) = Json::parse(arguments.get()) {
+                return Err(format!("{arguments} is no JSON: {error}"));
+            }
+            let json = Json::parse(&text);
+            let expect = match json {
+                Ok(json) => json,
+                Err(_) if text.trim().is_empty() => Json::object(),
+                Err(_) => Json::from(Value::from(&*text)),
+            };
+            same("arguments", &arguments, &expect)?;
+            same("once more", &tool_arguments(arguments.get()), &arguments)?;
+            // Stored with its message, it comes back.
+            let call = encode::call("id", "read", arguments.get());
+            let Message::Assistant(answer) = encode::assistant("m", vec![call]) else { return Ok(()) };
+            let stored = serde_json::to_string(&answer).map_err(|error| error.to_string())?;
+            let read: AssistantMessage = serde_json::from_str(&stored).map_err(|error| error.to_string())?;
+            same("stored and read", &read, &answer)
+        },
+    );
 }
