@@ -1,5 +1,7 @@
 //! Session files of other agents, read into a store and written from it.
 
+#[cfg(test)]
+mod compaction;
 #[path = "../../../testkit/tests/shared/fuzz.rs"]
 #[cfg(test)]
 mod driver;
