@@ -5,7 +5,7 @@ use std::sync::Arc;
 use quipu_protocol::{AskId, CallId, Content, ToolCall, ToolResultMessage, UnixMs};
 use quipu_tools::Touches;
 
-use super::types::Done;
+use super::types::{Done, Prepared};
 
 /// One call of a batch. Named by its place, since models repeat call ids.
 #[derive(Debug)]
@@ -80,6 +80,36 @@ fn conflict(a: &Touches, b: &Touches) -> bool {
         (Nothing, _) | (_, Nothing) | (Anything, Anything) | (Reads(_), Reads(_)) => false,
         (Anything, Reads(_) | Writes(_)) | (Reads(_) | Writes(_), Anything) => true,
         (Reads(a), Writes(b)) | (Writes(a), Reads(b)) | (Writes(a), Writes(b)) => meet(a, b),
+    }
+}
+
+/// Calls of an answer that is still being committed: by place, what came of them so far. Empty when none was begun.
+#[derive(Debug, Default)]
+pub(super) struct Early(Vec<Option<Box<Done>>>);
+
+impl Early {
+    /// Begins the calls when all of them only read: whether the answer is kept makes no difference to the world then.
+    pub(super) fn begin(&mut self, calls: &[ToolCall], prepared: &[Prepared]) {
+        let reads = |one: &Prepared| matches!(one, Prepared::Ready { touches: Touches::Reads(_), .. });
+        if prepared.len() == calls.len() && calls.len() <= PARALLEL && prepared.iter().all(reads) {
+            self.0.resize_with(calls.len(), || None);
+        }
+    }
+
+    pub(super) fn done(&mut self, slot: usize, done: Done) {
+        if let Some(place) = self.0.get_mut(slot) {
+            place.get_or_insert_with(|| Box::new(done));
+        }
+    }
+
+    /// The calls that run.
+    pub(super) fn running(&self) -> impl Iterator<Item = usize> + '_ {
+        self.0.iter().enumerate().filter(|(_, done)| done.is_none()).map(|(slot, _)| slot)
+    }
+
+    /// How far a call is, if it was begun.
+    pub(super) fn take(&mut self, slot: usize) -> Option<State> {
+        self.0.get_mut(slot).map(|done| done.take().map_or(State::Running, State::Done))
     }
 }
 

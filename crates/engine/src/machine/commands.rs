@@ -4,7 +4,7 @@ use quipu_protocol::{Ack, Answer, AskId, Command, Content, Event, Message, Part,
 
 use quipu_transcript::{message_of, project_messages};
 
-use super::batch::{self, State, refusal, step_key};
+use super::batch::{self, State, refusal};
 use super::{
     CommitError, Done, Effect, Fresh, Machine, Phase, Plan, PlanOp, Queue, Refused, ReplyId, Run, Tag,
     Waiting,
@@ -227,6 +227,7 @@ impl Machine {
             Phase::Answered(answered) => {
                 // No call will run, so how the checking ends does not matter.
                 answered.waiting = false;
+                self.out.extend(answered.early.running().map(|slot| Effect::CancelTool { slot }));
                 self.answered();
             }
             Phase::Calling { .. } | Phase::Compacting(_) => self.out.push(Effect::CancelCall),
@@ -266,15 +267,11 @@ impl Machine {
 
     fn refuse_slot(&mut self, slot: usize, text: String) {
         let now = self.now;
-        let Some(Run { id, turn, phase: Phase::Tools(batch), .. }) = &mut self.run else { return };
+        let Some(Run { phase: Phase::Tools(batch), .. }) = &mut self.run else { return };
         let Some(place) = batch.slots.get_mut(slot) else { return };
         let done: Done = refusal(&place.call.id, &place.call.name, text, now);
-        place.state = State::Done(Box::new(done.clone()));
-        let (run, turn) = (id.clone(), *turn);
-        if !batch.all_done() {
-            let op = PlanOp::Keep { run: run.clone(), key: step_key(turn, slot), done };
-            self.side_commit(Tag::Result { run, turn, slot }, vec![op], false);
-        }
+        place.state = State::Done(Box::new(done));
+        self.keep_result(slot);
     }
 
     // Questions.

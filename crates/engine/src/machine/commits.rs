@@ -179,17 +179,13 @@ impl Machine {
     pub(super) fn commit_failed(&mut self, tag: &Tag, mut plan: Plan, text: String) {
         self.adding.clear();
         let session = &plan.session;
-        self.owed = std::mem::take(&mut plan.ops)
-            .into_iter()
-            .filter_map(|op| match op {
-                PlanOp::Forget { run, session: other } => {
-                    Some(PlanOp::Forget { run, session: other.or_else(|| Some(session.clone())) })
-                }
-                PlanOp::Put { .. } | PlanOp::Take { .. } | PlanOp::Announce { .. } | PlanOp::Keep { .. } => {
-                    None
-                }
-            })
-            .collect();
+        // Beside those of commits that failed meanwhile.
+        self.owed.extend(std::mem::take(&mut plan.ops).into_iter().filter_map(|op| match op {
+            PlanOp::Forget { run, session: other } => {
+                Some(PlanOp::Forget { run, session: other.or_else(|| Some(session.clone())) })
+            }
+            PlanOp::Put { .. } | PlanOp::Take { .. } | PlanOp::Announce { .. } | PlanOp::Keep { .. } => None,
+        }));
         if let Some((queue, item)) = self.drained.take() {
             match queue {
                 Queue::Steering => self.steering.insert(0, item),
@@ -228,7 +224,8 @@ impl Machine {
             return self.end_run(Outcome::StoreFailed(text));
         }
         match std::mem::replace(&mut run.phase, Phase::Saying) {
-            Phase::Answered(Answered { message: id, answer: message, .. }) => {
+            Phase::Answered(Answered { message: id, answer: message, early, .. }) => {
+                self.out.extend(early.running().map(|slot| Effect::CancelTool { slot }));
                 let error = ModelError::new(ModelErrorKind::Aborted, "the answer could not be stored");
                 self.emit(Event::MessageEnded { id, message, ending: Ending::Dropped(error) });
                 self.emit(Event::TurnEnded { turn });

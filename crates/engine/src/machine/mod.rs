@@ -24,7 +24,7 @@ use quipu_providers::{CallEnd, CallEvent};
 use quipu_tools::Touches;
 use quipu_transcript::Projector;
 
-use batch::{Batch, Slot, State, Subject, refusal, step_key};
+use batch::{Batch, Early, Slot, State, Subject, refusal, step_key};
 use compacting::Compacting;
 pub use compacting::CompactionSettings;
 pub(crate) use compacting::{Calls, NoSummary, Stretch, Summary};
@@ -135,6 +135,7 @@ struct Answered {
     /// The calls are still being prepared.
     waiting: bool,
     kept: bool,
+    early: Early,
 }
 
 /// The session machine. See the module.
@@ -447,6 +448,7 @@ impl Machine {
                 prepared,
                 waiting,
                 kept: false,
+                early: Early::default(),
             });
         }
         let ends_turn = calls.is_empty();
@@ -458,11 +460,18 @@ impl Machine {
     }
 
     fn prepared(&mut self, calls: Vec<Prepared>) {
-        if let Some(Run { phase: Phase::Answered(answered), .. }) = &mut self.run {
-            answered.prepared = calls;
-            answered.waiting = false;
-            self.answered();
+        let Some(Run { id, aborting, phase: Phase::Answered(answered), .. }) = &mut self.run else { return };
+        answered.prepared = calls;
+        answered.waiting = false;
+        if !answered.kept && !*aborting {
+            answered.early.begin(&answered.calls, &answered.prepared);
+            for slot in answered.early.running() {
+                if let Some(Prepared::Ready { call, .. }) = answered.prepared.get(slot) {
+                    self.out.push(Effect::RunTool { run: id.clone(), slot, call: call.clone() });
+                }
+            }
         }
+        self.answered();
     }
 
     /// Goes on when the answer is kept and its calls are prepared.
@@ -474,6 +483,7 @@ impl Machine {
         }
         let (turn, error) = (run.turn, answered.error.take());
         let (calls, prepared) = (std::mem::take(&mut answered.calls), std::mem::take(&mut answered.prepared));
+        let early = std::mem::take(&mut answered.early);
         if let Some(error) = error {
             self.emit(Event::TurnEnded { turn });
             let error = match error.kind {
@@ -490,15 +500,17 @@ impl Machine {
             self.emit(Event::TurnEnded { turn });
             return self.after_turn(Went::Done);
         }
-        self.start_tools(calls, prepared);
+        self.start_tools(calls, prepared, early);
     }
 
     // Tools.
 
-    fn start_tools(&mut self, calls: Vec<ToolCall>, prepared: Vec<Prepared>) {
+    fn start_tools(&mut self, calls: Vec<ToolCall>, prepared: Vec<Prepared>, mut early: Early) {
         let mut batch = Batch::default();
         let aborting = self.run.as_ref().is_some_and(|run| run.aborting);
         let mut prepared = prepared.into_iter();
+        // Those that were begun while the answer was committed, and are done.
+        let mut ended = Vec::new();
         for call in calls {
             // None is missing unless the checking itself broke down.
             let prepared = prepared.next().unwrap_or_else(|| Prepared::Refused(batch::NOT_PREPARED.into()));
@@ -509,11 +521,17 @@ impl Machine {
                 args: call.arguments.clone(),
             });
             let refuse = |text: String| State::Done(Box::new(refusal(&call.id, &call.name, text, self.now)));
+            let begun = early.take(batch.slots.len());
+            if let Some(State::Done(_)) = &begun {
+                ended.push(batch.slots.len());
+            }
             let (call, state, touches) = match prepared {
-                _ if aborting => (call.clone(), refuse(batch::ABORTED.into()), Touches::Nothing),
+                _ if aborting && !matches!(begun, Some(State::Done(_))) => {
+                    (call.clone(), refuse(batch::ABORTED.into()), Touches::Nothing)
+                }
                 _ if too_many => (call.clone(), refuse(batch::too_many()), Touches::Nothing),
                 Prepared::Refused(text) => (call.clone(), refuse(text), Touches::Nothing),
-                Prepared::Ready { call, touches } => (call, State::Ready, touches),
+                Prepared::Ready { call, touches } => (call, begun.unwrap_or(State::Ready), touches),
                 Prepared::Ask { call, touches, question, .. } if self.askers == 0 => {
                     (call, refuse(batch::nobody_to_ask(&question)), touches)
                 }
@@ -522,7 +540,8 @@ impl Machine {
                     (call, State::Asking(ask), touches)
                 }
             };
-            let told = if let State::Done(done) = &state {
+            let told = if let (State::Done(done), false) = (&state, ended.last() == Some(&batch.slots.len()))
+            {
                 let event = Event::ToolEnded { call: call.id.clone(), result: Arc::new(done.result.clone()) };
                 self.emit(event);
                 true
@@ -533,6 +552,9 @@ impl Machine {
         }
         if let Some(run) = &mut self.run {
             run.phase = Phase::Tools(batch);
+        }
+        for slot in ended {
+            self.keep_result(slot);
         }
         self.go_on_with_tools();
     }
@@ -574,15 +596,26 @@ impl Machine {
     }
 
     fn tool_done(&mut self, slot: usize, done: Done) {
-        let Some(Run { id, turn, phase: Phase::Tools(batch), .. }) = &mut self.run else { return };
+        let batch = match &mut self.run {
+            Some(Run { phase: Phase::Tools(batch), .. }) => batch,
+            Some(Run { phase: Phase::Answered(answered), .. }) => return answered.early.done(slot, done),
+            Some(_) | None => return,
+        };
         let Some(place @ Slot { state: State::Running, .. }) = batch.slots.get_mut(slot) else { return };
-        place.state = State::Done(Box::new(done.clone()));
+        place.state = State::Done(Box::new(done));
+        self.keep_result(slot);
+        self.go_on_with_tools();
+    }
+
+    /// Keeps a result while others are awaited.
+    fn keep_result(&mut self, slot: usize) {
+        let Some(Run { id, turn, phase: Phase::Tools(batch), .. }) = &self.run else { return };
+        let Some(Slot { state: State::Done(done), .. }) = batch.slots.get(slot) else { return };
         if !batch.all_done() {
-            let op = PlanOp::Keep { run: id.clone(), key: step_key(*turn, slot), done };
+            let op = PlanOp::Keep { run: id.clone(), key: step_key(*turn, slot), done: (**done).clone() };
             let tag = Tag::Result { run: id.clone(), turn: *turn, slot };
             self.side_commit(tag, vec![op], false);
         }
-        self.go_on_with_tools();
     }
 
     fn commit_results(&mut self) {

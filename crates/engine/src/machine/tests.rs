@@ -32,6 +32,9 @@ enum Move {
     Expire(u8),
 }
 
+/// A choice from which on all calls of an answer only read.
+const READS: u8 = 190;
+
 fn moves() -> impl Strategy<Value = Vec<Move>> {
     let one = prop_oneof![
         4 => any::<u8>().prop_map(Move::Prompt),
@@ -72,6 +75,8 @@ struct World {
     summary: Option<(RunId, bool)>,
     prepares: VecDeque<(RunId, Vec<ToolCall>)>,
     tools: Vec<(RunId, usize, ToolCall)>,
+    /// What was said that calls touch, by run and place.
+    touches: HashMap<(RunId, usize), Touches>,
     asks: Vec<AskId>,
     replies: HashMap<u64, u32>,
     sent: u64,
@@ -133,6 +138,7 @@ impl World {
             summary: None,
             prepares: VecDeque::new(),
             tools: Vec::new(),
+            touches: HashMap::new(),
             asks: Vec::new(),
             replies: HashMap::new(),
             sent: 0,
@@ -201,7 +207,12 @@ impl World {
                 self.call = Some(Calling { run, left, end, cancelled: false, fresh: true });
             }
             Effect::Prepare { run, calls } => self.prepares.push_back((run, calls)),
-            Effect::RunTool { run, slot, call } => self.tools.push((run, slot, call)),
+            Effect::RunTool { run, slot, call } => {
+                let only_reads = matches!(self.touches.get(&(run.clone(), slot)), Some(Touches::Reads(_)));
+                let announced = self.commits.iter().all(|(_, plan, _)| plan.drafts.is_empty());
+                assert!(announced || only_reads, "what can have effects is announced first");
+                self.tools.push((run, slot, call));
+            }
             Effect::Summarize { run, head, stretch, .. } => {
                 assert!(self.call.is_none() && self.summary.is_none(), "one call at a time");
                 assert_eq!(self.refs.get(self.machine.session()), Some(&head));
@@ -328,12 +339,15 @@ impl World {
             .enumerate()
             .map(|(place, call)| {
                 let touches = match (usize::from(choice) + place) % 4 {
+                    _ if choice >= READS => Touches::Reads(vec!["f".into()]),
                     0 => Touches::Nothing,
                     1 => Touches::Anything,
                     2 => Touches::Reads(vec!["f".into()]),
                     _ => Touches::Writes(vec!["f".into()]),
                 };
+                self.touches.insert((run.clone(), place), touches.clone());
                 match (usize::from(choice) / 4 + place) % 5 {
+                    _ if choice >= READS => Prepared::Ready { call, touches },
                     0 => Prepared::Refused("no".into()),
                     1 => Prepared::Ask { call, touches, question: "?".into(), subject: "x".into() },
                     _ => Prepared::Ready { call, touches },
@@ -572,4 +586,60 @@ fn record() -> CallRecord {
         duration_ms: None,
         attempts: Vec::new(),
     }
+}
+
+/// A world in which the model's answer with calls is being committed.
+fn answered() -> World {
+    let mut world = World::new();
+    // An answer with two calls.
+    world.seed = 63;
+    world.command(Command::Prompt { input: "go".into(), when: When::Now });
+    world.commit(255);
+    while world.commits.is_empty() {
+        world.stream();
+    }
+    assert!(world.prepares.iter().all(|(_, calls)| calls.len() > 1) && !world.prepares.is_empty());
+    world
+}
+
+#[test]
+fn calls_that_only_read_begin_while_their_answer_is_committed() {
+    let mut world = answered();
+    world.prepare(READS);
+    let begun = world.tools.len();
+    assert!(begun > 1, "they do not wait for the commit");
+    world.tool(0);
+    world.finish();
+    let conversation = quipu_transcript::project_messages(world.machine.messages.iter().cloned());
+    let results = conversation.iter().filter(|one| matches!(***one, Message::ToolResult(_))).count();
+    assert_eq!(results, begun, "each ran once");
+    world.laws.finish().unwrap();
+
+    let mut world = answered();
+    world.prepare(0);
+    assert!(world.tools.is_empty(), "what can have effects waits for the commit");
+}
+
+#[test]
+fn calls_that_began_early_are_stopped_with_the_run() {
+    let mut world = answered();
+    world.prepare(READS);
+    let begun = world.tools.len();
+    world.tool(0);
+    world.command(Command::Abort(Part::Run));
+    world.finish();
+    let conversation = quipu_transcript::project_messages(world.machine.messages.iter().cloned());
+    let ok = |one: &&Arc<Message>| matches!(&***one, Message::ToolResult(result) if !result.is_error);
+    assert_eq!(conversation.iter().filter(ok).count(), 1, "what came of the one that was done is kept");
+    let results = conversation.iter().filter(|one| matches!(***one, Message::ToolResult(_))).count();
+    assert_eq!(results, begun);
+    world.laws.finish().unwrap();
+
+    // The answer could not be stored: what came of its calls is nothing any more.
+    let mut world = answered();
+    world.prepare(READS);
+    world.commit(0);
+    assert!(world.machine.run().is_none());
+    world.finish();
+    world.laws.finish().unwrap();
 }
