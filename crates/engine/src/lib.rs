@@ -49,7 +49,9 @@ pub use quipu_protocol as protocol;
 pub use quipu_providers::{Call, CallEnd, CallEvent, Provider};
 pub use quipu_seal::Sealer;
 pub use quipu_store as store;
-pub use quipu_tools::{Invocation, Tool, ToolContext, ToolOutput, Touches, builtin, builtin_confined};
+pub use quipu_tools::{
+    Invocation, Preparation, Tool, ToolContext, ToolOutput, Touches, builtin, builtin_confined,
+};
 pub use quipu_workspace::{Access, Cache, Network, Sandbox, SandboxSupport, caches};
 
 /// How our nodes name their writer.

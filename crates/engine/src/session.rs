@@ -524,9 +524,16 @@ impl Task {
             Effect::Prepare { run, calls } => {
                 let (toolbox, input) = (self.toolbox.clone(), self.input.clone());
                 self.effects.spawn(async move {
-                    let work = tokio::task::spawn_blocking(move || toolbox.prepare(&calls)).await;
-                    let calls = work.unwrap_or_default();
-                    drop(input.send(Input::Prepared { run, calls }).await);
+                    let work = move || {
+                        let work = std::panic::AssertUnwindSafe(|| toolbox.prepare(&calls));
+                        let (calls, preparation) = std::panic::catch_unwind(work).unwrap_or_default();
+                        drop(input.blocking_send(Input::Prepared { run, calls }));
+                        // While the calls are being announced.
+                        if let Some(preparation) = preparation {
+                            preparation();
+                        }
+                    };
+                    drop(tokio::task::spawn_blocking(work).await);
                 });
             }
             Effect::RunTool { run, slot, call } => {

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use futures_util::FutureExt as _;
 use quipu_protocol::{Content, Json, RunId, ToolCall, ToolResultMessage, ToolSpec};
 use quipu_seal::Sealer;
-use quipu_tools::{Invocation, Tool, ToolContext, ToolOutput, Touches};
+use quipu_tools::{Invocation, Preparation, Tool, ToolContext, ToolOutput, Touches};
 use quipu_workspace::{Access, Reach, Want};
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
@@ -76,14 +76,23 @@ impl Toolbox {
         self.beyond.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Validation, then policy, on each call. Reads only.
-    pub(crate) fn prepare(&self, calls: &[ToolCall]) -> Vec<Prepared> {
+    /// Validation, then policy, on each call. Reads only. With what a tool does meanwhile for a call that is allowed and
+    /// alone; between several, one may change what another finds when it begins.
+    pub(crate) fn prepare(&self, calls: &[ToolCall]) -> (Vec<Prepared>, Option<Preparation>) {
         self.beyond().clear();
         let cx = self.context(CancellationToken::new(), Arc::new(|_| {}), Access::default());
         let broke_down = |_| Prepared::Refused(NOT_PREPARED.into());
         let one =
             |call| catch_unwind(AssertUnwindSafe(|| self.prepare_one(call, &cx))).unwrap_or_else(broke_down);
-        calls.iter().map(one).collect()
+        let prepared: Vec<Prepared> = calls.iter().map(one).collect();
+        let preparation = match prepared.as_slice() {
+            [Prepared::Ready { call, .. }] => self.tools.get(&call.name).and_then(|tool| {
+                let call = Invocation { id: call.id.clone(), args: call.arguments.clone() };
+                catch_unwind(AssertUnwindSafe(|| tool.prepare(&call, &cx))).unwrap_or_default()
+            }),
+            _ => None,
+        };
+        (prepared, preparation)
     }
 
     fn prepare_one(&self, call: &ToolCall, cx: &ToolContext) -> Prepared {

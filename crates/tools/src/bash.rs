@@ -12,8 +12,9 @@ use quipu_workspace::{
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 
+use crate::ready::ReadyShells;
 use crate::truncate::{MAX_BYTES, MAX_LINES, TruncatedBy, Truncation, format_size};
-use crate::{Invocation, Tool, ToolContext, ToolOutput, Touches, arguments, spec};
+use crate::{Invocation, Preparation, Tool, ToolContext, ToolOutput, Touches, arguments, spec};
 
 /// Bytes of one command's output that are kept in a file at most.
 const SPILL_LIMIT: u64 = 1 << 30;
@@ -26,6 +27,7 @@ const MAX_TIMEOUT: f64 = 2_147_483.647;
 pub struct Bash {
     spec: ToolSpec,
     registry: Arc<ProcessRegistry>,
+    ready: ReadyShells,
 }
 
 #[derive(Deserialize)]
@@ -61,7 +63,7 @@ impl Bash {
         let description = "Run a command with bash in the working directory, without input. Returns stdout and \
              stderr together: the last 2000 lines or 50KB, the whole in a file. Background processes end with the \
              session.";
-        Self { spec: spec("bash", description, &parameters), registry }
+        Self { spec: spec("bash", description, &parameters), registry, ready: ReadyShells::default() }
     }
 
     /// The tool, telling the model that commands are confined; [`ToolContext::sandbox`] is what confines them.
@@ -84,6 +86,11 @@ impl Tool for Bash {
         Touches::Anything
     }
 
+    fn prepare(&self, call: &Invocation, cx: &ToolContext) -> Option<Preparation> {
+        let Arguments { command, .. } = arguments(&call.args).ok()?;
+        Some(self.ready.plan(&call.id, command, cx, &self.registry))
+    }
+
     fn run<'a>(
         &'a self,
         call: Invocation,
@@ -99,6 +106,8 @@ impl Bash {
             Ok(arguments) => arguments,
             Err(error) => return ToolOutput::error(error),
         };
+        // Taken first: a call that does not come to run ends it.
+        let ready = self.ready.take(&call.id, &command, cx);
         let wait = match timeout {
             None => None,
             Some(seconds) if !seconds.is_finite() || seconds < 0.0 => {
@@ -114,15 +123,20 @@ impl Bash {
         }
         let limits = OutputLimits { lines: MAX_LINES as u64, bytes: MAX_BYTES, spill_bytes: SPILL_LIMIT };
         let mut output = OutputBuffer::new(limits, &cx.spill_dir);
-        let shell = ShellCommand {
-            command: &command,
-            cwd: &cx.cwd,
-            env: &cx.env,
-            timeout: wait,
-            sandbox: cx.sandbox.as_deref(),
-        };
         let progress = |output: &OutputBuffer| (cx.progress)(&Truncation::tail(output).content);
-        let end = run_shell(shell, &self.registry, &cx.cancel, &mut output, &progress).await;
+        let end = match ready {
+            Some(shell) => shell.run(wait, &cx.cancel, &mut output, &progress).await,
+            None => {
+                let shell = ShellCommand {
+                    command: &command,
+                    cwd: &cx.cwd,
+                    env: &cx.env,
+                    timeout: wait,
+                    sandbox: cx.sandbox.as_deref(),
+                };
+                run_shell(shell, &self.registry, &cx.cancel, &mut output, &progress).await
+            }
+        };
         let (status, exit_code) = match end {
             Ok(ShellEnd::Exited(0)) => (None, None),
             Ok(ShellEnd::Exited(code)) => (Some(format!("Command exited with code {code}")), Some(code)),

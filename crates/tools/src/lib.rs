@@ -7,6 +7,7 @@ mod bash;
 mod edit;
 mod images;
 mod read;
+mod ready;
 mod tool;
 mod truncate;
 mod validate;

@@ -2,7 +2,7 @@
 
 use std::fs::File;
 use std::future::Future;
-use std::io::{self, Read as _, Seek};
+use std::io::{self, Read as _};
 use std::path::{Path, PathBuf};
 use std::pin::Pin;
 
@@ -112,12 +112,13 @@ impl Reading {
                 return Ok(ToolOutput::text(format!("Read image file [{kind}]\n{}", images::NOT_CONVERTED)));
             }
             let bytes = load(&mut file, magic, &self.path, &self.cancel)?;
-            if !images::is_animated_png(&bytes) {
-                return Ok(self.image(&bytes, kind));
-            }
+            return if images::is_animated_png(&bytes) {
+                self.text(&mut bytes.as_slice())
+            } else {
+                Ok(self.image(&bytes, kind))
+            };
         }
-        file.rewind().map_err(failed)?;
-        self.text(&mut file)
+        self.text(&mut magic.as_slice().chain(file))
     }
 
     fn image(&self, bytes: &[u8], kind: ImageKind) -> ToolOutput {
@@ -143,7 +144,7 @@ impl Reading {
         output
     }
 
-    fn text(&self, file: &mut File) -> Result<ToolOutput, FileError> {
+    fn text(&self, file: &mut impl io::Read) -> Result<ToolOutput, FileError> {
         let Arguments { path, offset, limit } = &self.arguments;
         let start = offset.map_or(0, |offset| count(offset).saturating_sub(1));
         let range = LineRange { start, count: limit.map(count) };

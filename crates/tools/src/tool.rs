@@ -20,6 +20,14 @@ pub trait Tool: Send + Sync + 'static {
         Touches::Nothing
     }
 
+    /// What can be done for a call before it may run, in the time that its announcement takes to be stored: work for a
+    /// thread that may block. Nothing that could be noticed may come of it, for the call may never run, or run
+    /// first. `call` is valid and allowed; it may hold placeholders where [`run`](Self::run) gets secrets.
+    fn prepare(&self, call: &Invocation, cx: &ToolContext) -> Option<Preparation> {
+        let _ = (call, cx);
+        None
+    }
+
     /// Runs it. Failure is a result with `is_error`, never a panic. When `cx.cancel` fires it returns soon, with
     /// every process that it started gone.
     fn run<'a>(
@@ -28,6 +36,9 @@ pub trait Tool: Send + Sync + 'static {
         cx: &'a ToolContext,
     ) -> Pin<Box<dyn Future<Output = ToolOutput> + Send + 'a>>;
 }
+
+/// Work that makes a call quicker.
+pub type Preparation = Box<dyn FnOnce() + Send>;
 
 /// What a call touches.
 #[derive(Debug, Clone, PartialEq, Eq)]

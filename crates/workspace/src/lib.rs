@@ -36,6 +36,6 @@ pub use path::{file_key, resolve, resolve_existing};
 pub use read::{LineRange, ReadLimits, TextWindow, read_lines};
 pub use registry::ProcessRegistry;
 pub use sandbox::{Network, Sandbox, SandboxSupport, git_directories};
-pub use shell::{ShellCommand, ShellEnd, ShellError, run_shell};
+pub use shell::{ReadyShell, ShellCommand, ShellEnd, ShellError, run_shell};
 pub use text::Utf8Decoder;
 pub use write::{WriteKind, write_file};

@@ -1,6 +1,5 @@
 //! Lines of a text file, in memory that depends on what is asked for and not on the file.
 
-use std::fs::File;
 use std::io::{self, Read};
 use std::ops::Range;
 use std::path::Path;
@@ -51,9 +50,9 @@ pub struct TextWindow {
 }
 
 /// Bytes looked at between two looks at the cancel token.
-const CHUNK: usize = 256 * 1024;
+const CHUNK: usize = 64 * 1024;
 
-/// Reads the lines of `range` from an open file's beginning, and counts the lines of the rest.
+/// Reads the lines of `range` from a file's beginning, and counts the lines of the rest. `path` names it in errors.
 ///
 /// Needs memory for `limits` and one buffer, whatever the file. A `range` that starts past the end gives an
 /// empty window with `lines` 0.
@@ -61,7 +60,7 @@ const CHUNK: usize = 256 * 1024;
 /// # Errors
 /// [`FileError::Cancelled`] soon after `cancel` fires; the system's error otherwise.
 pub fn read_lines(
-    file: &mut File,
+    file: &mut impl Read,
     path: &Path,
     range: LineRange,
     limits: ReadLimits,

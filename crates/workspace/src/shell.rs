@@ -113,8 +113,76 @@ pub async fn run_shell(
     output: &mut OutputBuffer,
     progress: &(dyn Fn(&OutputBuffer) + Send + Sync),
 ) -> Result<ShellEnd, ShellError> {
-    let deadline = command.timeout.and_then(|timeout| Instant::now().checked_add(timeout));
-    let (mut running, mut pipe) = start(&command, registry)?;
+    let shell = start(&command, registry, Begin::AtOnce)?;
+    shell.run(command.timeout, cancel, output, progress).await
+}
+
+/// When a command begins.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Begin {
+    /// Once nothing is in its way.
+    AtOnce,
+    /// When [`ReadyShell::run`] tells it to.
+    WhenTold,
+}
+
+/// A shell that was started and waits for the word to do what it was given. Until then nothing of the command
+/// happens. Dropped, or when the agent dies, it ends without having done anything.
+#[derive(Debug)]
+pub struct ReadyShell {
+    running: Running,
+    pipe: pipe::Receiver,
+    gate: Option<io::PipeWriter>,
+}
+
+impl ReadyShell {
+    /// Starts it, within a tokio runtime; takes half a millisecond, and the shell itself another. The timeout of
+    /// `command` is not looked at.
+    ///
+    /// # Errors
+    /// As [`run_shell`].
+    pub fn start(command: &ShellCommand<'_>, registry: &Arc<ProcessRegistry>) -> Result<Self, ShellError> {
+        start(command, registry, Begin::WhenTold)
+    }
+
+    /// Whether it is still there.
+    pub fn waits(&mut self) -> bool {
+        matches!(self.running.child.try_wait(), Ok(None))
+    }
+
+    /// Lets it begin; from here on it is [`run_shell`]. The time runs from now.
+    ///
+    /// # Errors
+    /// [`ShellError::Lost`].
+    pub async fn run(
+        self,
+        timeout: Option<Duration>,
+        cancel: &CancellationToken,
+        output: &mut OutputBuffer,
+        progress: &(dyn Fn(&OutputBuffer) + Send + Sync),
+    ) -> Result<ShellEnd, ShellError> {
+        let deadline = timeout.and_then(|timeout| Instant::now().checked_add(timeout));
+        let Self { running, pipe, gate } = self;
+        if let Some(mut gate) = gate
+            && let Err(error) = io::Write::write_all(&mut gate, b"\n")
+            // Nobody waits at the gate when the first line is not one of the shell's language.
+            && error.kind() != io::ErrorKind::BrokenPipe
+        {
+            return Err(ShellError::Lost(error));
+        }
+        watch(running, pipe, deadline, cancel, output, progress).await
+    }
+}
+
+/// Takes what a command prints until it ends, by itself or by us.
+async fn watch(
+    mut running: Running,
+    mut pipe: pipe::Receiver,
+    deadline: Option<Instant>,
+    cancel: &CancellationToken,
+    output: &mut OutputBuffer,
+    progress: &(dyn Fn(&OutputBuffer) + Send + Sync),
+) -> Result<ShellEnd, ShellError> {
     let stop = async {
         match deadline {
             Some(deadline) => tokio::select! {
@@ -190,7 +258,8 @@ pub async fn run_shell(
 fn start(
     command: &ShellCommand<'_>,
     registry: &Arc<ProcessRegistry>,
-) -> Result<(Running, pipe::Receiver), ShellError> {
+    begin: Begin,
+) -> Result<ReadyShell, ShellError> {
     let directory = std::fs::metadata(command.cwd).ok().filter(std::fs::Metadata::is_dir);
     let Some(directory) = directory else {
         return Err(ShellError::NoDirectory(command.cwd.to_path_buf()));
@@ -199,8 +268,8 @@ fn start(
         return Err(ShellError::Nul);
     }
     let ticket = registry.announce().map_err(ShellError::Guardian)?;
-    let (reader, output) = io::pipe().map_err(ShellError::Lost)?;
-    let reader = pipe::Receiver::from_owned_fd(OwnedFd::from(reader)).map_err(ShellError::Lost)?;
+    let (pipe, output) = io::pipe().map_err(ShellError::Lost)?;
+    let pipe = pipe::Receiver::from_owned_fd(OwnedFd::from(pipe)).map_err(ShellError::Lost)?;
     let shell = find_shell();
     let mut environment: BTreeMap<OsString, OsString> = std::env::vars_os().collect();
     if let Some(sandbox) = command.sandbox {
@@ -216,19 +285,18 @@ fn start(
         };
     }
     environment.insert(MARK.into(), ticket.mark.clone().into());
+    let around = !shell.ends_with("bash") || prepares_bash(&environment);
     // A confined command waits until the thread that started it is gone: see `sandbox`.
-    let (gate, program, arguments): (_, &Path, Vec<OsString>) = match command.sandbox {
-        None => (None, &shell, vec!["-c".into(), command.command.into()]),
-        Some(_) => {
-            let gate = io::pipe().map_err(ShellError::Lost)?;
-            if shell.ends_with("bash") && !prepares_bash(&environment) {
-                (Some(gate), &shell, vec!["-c".into(), [GATE, command.command].concat().into()])
-            } else {
-                let arguments =
-                    vec!["-c".into(), GATE_AROUND.into(), shell.clone().into(), command.command.into()];
-                (Some(gate), Path::new("/bin/sh"), arguments)
-            }
+    let gated = command.sandbox.is_some() || begin == Begin::WhenTold;
+    let gate = gated.then(io::pipe).transpose().map_err(ShellError::Lost)?;
+    let (program, arguments): (&Path, Vec<OsString>) = match gate {
+        None => (&shell, vec!["-c".into(), command.command.into()]),
+        Some(_) if around => {
+            let arguments =
+                vec!["-c".into(), GATE_AROUND.into(), shell.clone().into(), command.command.into()];
+            (Path::new("/bin/sh"), arguments)
         }
+        Some(_) => (&shell, vec!["-c".into(), [GATE, command.command].concat().into()]),
     };
     let (input, gate) = gate.map_or((None, None), |(input, gate)| (Some(input), Some(gate)));
     let launch = Launch {
@@ -256,14 +324,7 @@ fn start(
     let leader = pid.as_raw_nonzero().get();
     let running = Running { child: Child::new(pid), leader, ticket, registry: registry.clone(), over: false };
     registry.started(&running.ticket, leader).map_err(ShellError::Guardian)?;
-    if let Some(mut gate) = gate
-        && let Err(error) = io::Write::write_all(&mut gate, b"\n")
-        // Nobody waits at the gate when the first line is not one of the shell's language.
-        && error.kind() != io::ErrorKind::BrokenPipe
-    {
-        return Err(ShellError::Lost(error));
-    }
-    Ok((running, reader))
+    Ok(ReadyShell { running, pipe, gate })
 }
 
 fn find_shell() -> PathBuf {
@@ -281,6 +342,7 @@ fn find_shell() -> PathBuf {
 }
 
 /// A shell that runs. Dropped before its end, it takes all that it started with it.
+#[derive(Debug)]
 struct Running {
     child: Child,
     leader: i32,

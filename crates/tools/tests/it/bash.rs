@@ -1,5 +1,8 @@
 use std::sync::Arc;
 
+use quipu_protocol::Json;
+use quipu_tools::{Bash, Invocation, Tool, ToolContext};
+use quipu_workspace::{ProcessRegistry, Sandbox, SandboxSupport};
 use serde_json::{Value, json};
 
 use crate::bench::{Bench, text};
@@ -130,4 +133,83 @@ async fn a_directory_that_is_gone_is_told() {
         (text(&output), output.is_error),
         ("Working directory does not exist: /nonexistent\nCannot execute bash commands.", true)
     );
+}
+
+fn call(id: &str, command: &str) -> Invocation {
+    Invocation { id: id.into(), args: Json::from(json!({ "command": command })) }
+}
+
+/// Does all that is done before a call may run.
+async fn prepare(bash: &Arc<Bash>, id: &str, command: &str, cx: &ToolContext) {
+    let work = bash.prepare(&call(id, command), cx).unwrap();
+    tokio::task::spawn_blocking(work).await.unwrap();
+}
+
+#[tokio::test]
+async fn a_prepared_command_begins_when_it_is_run() {
+    let mut bench = Bench::new(&[]);
+    let confined = SandboxSupport::of_this_system().is_full();
+    for sandbox in [None, confined.then(|| Arc::new(Sandbox::new(vec![bench.cx.cwd.clone()])))] {
+        bench.cx.sandbox = sandbox;
+        let registry = Arc::new(ProcessRegistry::new());
+        let bash = Arc::new(Bash::new(registry.clone()));
+        let cx = &bench.cx;
+        let file = bench.path("file");
+        let run = async |id: &str, command: &str| text(&bash.run(call(id, command), cx).await).to_owned();
+
+        // What it finds is what was there when it was told to begin.
+        std::fs::write(&file, "before").unwrap();
+        prepare(&bash, "a", "cat file; cat; echo $LINENO", cx).await;
+        assert_eq!(registry.alive(), 1);
+        std::fs::write(&file, "after\n").unwrap();
+        assert_eq!(run("a", "cat file; cat; echo $LINENO").await, "after\n1\n");
+        assert_eq!(registry.alive(), 0);
+
+        // Another command, as when a secret was put back; the shell that waits does nothing and goes.
+        prepare(&bash, "b", "echo wrong > file", cx).await;
+        assert_eq!(run("b", "echo right").await, "right\n");
+        assert_eq!(registry.alive(), 0);
+        // Another call; run twice; run first.
+        prepare(&bash, "c", "echo once >> file", cx).await;
+        assert_eq!(run("d", "echo other").await, "other\n");
+        for _ in 0..2 {
+            assert_eq!(run("c", "echo once >> file").await, "(no output)");
+        }
+        let late = bash.prepare(&call("e", "echo twice >> file"), cx).unwrap();
+        assert_eq!(run("e", "echo twice >> file").await, "(no output)");
+        tokio::task::spawn_blocking(late).await.unwrap();
+        assert_eq!(std::fs::read_to_string(&file).unwrap(), "after\nonce\nonce\ntwice\n");
+        assert_eq!(registry.alive(), 0);
+        // One that cannot be read never waits.
+        prepare(&bash, "f", "echo )", cx).await;
+        assert!(run("f", "echo )").await.contains("syntax error"));
+        // Killed while it waits.
+        prepare(&bash, "g", "echo g", cx).await;
+        registry.kill_all();
+        assert_eq!(run("g", "echo g").await, "g\n");
+        // Never run: a few wait, and none outlives the tool.
+        for id in ["h", "i", "j", "k", "l", "m"] {
+            prepare(&bash, id, "echo wrong > file", cx).await;
+        }
+        assert_eq!(registry.alive(), 4);
+        drop(bash);
+        assert_eq!(registry.alive(), 0);
+        assert_eq!(std::fs::read_to_string(&file).unwrap().lines().count(), 4);
+    }
+}
+
+#[tokio::test]
+async fn a_prepared_command_can_be_stopped_and_has_its_time() {
+    let bench = Bench::new(&[]);
+    let registry = Arc::new(ProcessRegistry::new());
+    let bash = Arc::new(Bash::new(registry.clone()));
+    prepare(&bash, "a", "echo begun; sleep 1000", &bench.cx).await;
+    let args = Json::from(json!({ "command": "echo begun; sleep 1000", "timeout": 0.3 }));
+    let output = bash.run(Invocation { id: "a".into(), args }, &bench.cx).await;
+    assert_eq!(text(&output), "begun\n\n\nCommand timed out after 0.3 seconds");
+    prepare(&bash, "b", "echo wrong > file", &bench.cx).await;
+    bench.cx.cancel.cancel();
+    assert_eq!(text(&bash.run(call("b", "echo wrong > file"), &bench.cx).await), "Command aborted");
+    assert!(!bench.path("file").exists());
+    assert_eq!(registry.alive(), 0);
 }
