@@ -46,7 +46,7 @@ pub use subscribe::{Delivery, Events, View};
 pub use undo::UndoError;
 
 pub use quipu_protocol as protocol;
-pub use quipu_providers::{Call, CallEnd, CallEvent, Provider};
+pub use quipu_providers::{Body, Call, CallEnd, CallEvent, Memory, Provider, Shared};
 pub use quipu_seal::Sealer;
 pub use quipu_store as store;
 pub use quipu_tools::{
