@@ -1,5 +1,5 @@
 //! The project's own chores, each one a subcommand of `cargo xtask`: the house rules, the licence and ban list,
-//! the steps of CI and the benchmarks.
+//! the steps of CI, the static binary and the benchmarks.
 //!
 //! It depends on none of the project's crates, so that checking the house never waits for building it.
 
@@ -13,6 +13,7 @@ mod bench;
 mod catalogue;
 mod ci;
 mod deny;
+mod dist;
 mod peers;
 mod repo;
 mod rust_source;
@@ -26,6 +27,7 @@ const USAGE: &str = "usage: cargo xtask COMMAND
   tidy [--notes]             check the house rules; --notes also lists files that are getting long
   deny                       check licences, bans and sources of all dependencies against deny.toml
   ci [--full]                run the steps of .ci/run here; --full takes the long variants of kill and race tests
+  dist [TARGET]              build the static Linux binary into target/dist/; --if-possible passes without the tools
   bench [--runs N] [--peers DIR] [--only TEXT] [NAME..]
                              build a release and print a table of measurements; --list names them
   peers [DIR]                install the agents that bench measures beside ours into DIR (needs npm)
@@ -54,6 +56,7 @@ fn run(arguments: &[String]) -> Result<bool> {
         "tidy" => tidy::run(rest),
         "deny" => deny::run(rest),
         "ci" => ci::run(rest),
+        "dist" => dist::run(rest),
         "bench" => bench::run(rest),
         "peers" => peers::run(rest),
         "catalogue" => catalogue::run(rest),

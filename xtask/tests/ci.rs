@@ -66,6 +66,8 @@ fn every_step_runs_in_order() -> Result<(), Box<dyn Error>> {
             "doc --workspace --lib --no-deps",
             "xtask tidy",
             "xtask deny",
+            "xtask dist --if-possible",
+            "test --package xtask --test dist -- --nocapture",
         ]
     );
     assert!(output.contains("=== tests: cargo test --workspace (limit "), "{output}");

@@ -29,6 +29,10 @@ use tokio::signal::unix::SignalKind;
 use args::{Cli, Cmd};
 use exit::Failure;
 
+#[cfg(target_env = "musl")]
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
 /// File descriptors that a run needs at least.
 const DESCRIPTORS: usize = 32;
 

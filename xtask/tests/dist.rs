@@ -1,0 +1,91 @@
+//! The static binary, in a root directory that holds nothing else: no loader, no libraries, no shell, no `/proc`.
+//!
+//! `cargo xtask dist` builds it. Where it is not built, or where nobody may change the root, this test says so.
+
+use std::path::Path;
+use std::process::{Command, Output, Stdio};
+
+use quipu_testkit::{Answer, FakeServer};
+use serde_json::{Value, json};
+
+/// A command that runs `/quipu` with `root` as its root directory.
+fn inside(root: &Path, way: &[&str], arguments: &[&str]) -> Command {
+    let mut command = Command::new(way[0]);
+    command.args(&way[1..]).arg(root).arg("/quipu").args(arguments);
+    let path = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
+    command
+        .env_clear()
+        .env("PATH", path)
+        .env("HOME", "/home")
+        .env("NO_PROXY", "127.0.0.1")
+        .stdin(Stdio::null());
+    command
+}
+
+#[track_caller]
+fn text(output: &Output) -> String {
+    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    assert!(output.status.success(), "{}\n{}\n{}", output.status, text(&output.stdout), text(&output.stderr));
+    text(&output.stdout)
+}
+
+#[test]
+fn the_static_binary_works_where_there_is_nothing_else() {
+    let name = format!("quipu-{}-{}-unknown-linux-musl", env!("CARGO_PKG_VERSION"), std::env::consts::ARCH);
+    let binary = Path::new(env!("CARGO_TARGET_TMPDIR")).with_file_name("dist").join(name);
+    if !binary.exists() {
+        println!("not run: there is no {}; `cargo xtask dist` builds it", binary.display());
+        return;
+    }
+    let dir = tempfile::tempdir().unwrap();
+    let root = dir.path();
+    std::fs::copy(&binary, root.join("quipu")).unwrap();
+    // The administrator may change the root; others may in a user namespace of their own, where the system has them.
+    let ways: [&[&str]; 2] = [&["chroot"], &["unshare", "--user", "--map-root-user", "chroot"]];
+    let tried = ways.map(|way| inside(root, way, &["--version"]).output());
+    let works = |output: &Result<Output, _>| output.as_ref().is_ok_and(|output| output.status.success());
+    let Some(way) = ways.into_iter().zip(&tried).find_map(|(way, output)| works(output).then_some(way))
+    else {
+        assert!(
+            std::env::var_os("QUIPU_REQUIRE_PEERS").is_none(),
+            "no new root directory, or no static binary: {tried:?}"
+        );
+        println!("not run: this user may not change the root directory of a program: {tried:?}");
+        return;
+    };
+    let run = |arguments: &[&str]| text(&inside(root, way, arguments).output().unwrap());
+    assert_eq!(run(&["--version"]).trim(), format!("quipu {}", env!("CARGO_PKG_VERSION")));
+    assert!(run(&["hash", "--help"]).contains("JSON"));
+
+    // A model's server on this machine, which has a file written and read.
+    let arguments = json!({ "path": "note.txt", "content": "tied once\n" }).to_string();
+    let server = FakeServer::start([
+        Answer::new().tool_call("call_1", "write", &arguments).reply(),
+        Answer::new().tool_call("call_2", "read", r#"{"path":"note.txt"}"#).reply(),
+        Answer::new().text("It is written.").reply(),
+        Answer::new().text("It was a note.").reply(),
+    ]);
+    let models = json!({ "providers": { "fake": {
+        "baseUrl": server.url(), "api": "anthropic-messages", "apiKey": "none",
+        "models": [{ "id": "m", "contextWindow": 100_000, "maxTokens": 1_000 }],
+    }}});
+    for folder in ["home/.quipu", "tmp"] {
+        std::fs::create_dir_all(root.join(folder)).unwrap();
+    }
+    std::fs::write(root.join("home/.quipu/models.json"), models.to_string()).unwrap();
+    let task = ["--print", "--provider", "fake", "--model", "m", "--permissions", "full"];
+    assert_eq!(run(&[&task[..], &["Write a note."]].concat()).trim(), "It is written.");
+    assert_eq!(std::fs::read_to_string(root.join("note.txt")).unwrap(), "tied once\n");
+
+    // What was stored is read again, by other processes.
+    let store = std::fs::read(root.join("home/.quipu/quipu.db")).unwrap();
+    assert!(store.starts_with(b"SQLite format 3\0"));
+    assert!(run(&["sessions"]).contains("Write a note."));
+    assert_eq!(run(&[&task[..], &["--continue", "What was it?"]].concat()).trim(), "It was a note.");
+    let requests = server.requests();
+    let last: Value = serde_json::from_slice(&requests.last().unwrap().body).unwrap();
+    let conversation = last["messages"].to_string();
+    for part in ["Write a note.", "tied once", "It is written.", "What was it?"] {
+        assert!(conversation.contains(part), "{part}: {conversation}");
+    }
+}
