@@ -138,7 +138,8 @@ impl Machine {
         if self.run.is_some() {
             return self.out.push(Effect::Reply(reply, Err(Refused::Busy)));
         }
-        let Some(cut) = self.cut() else {
+        // Before its first commit the session has no name under which a call could be recorded.
+        let Some(cut) = self.cut().filter(|_| self.has_ref) else {
             return self.out.push(Effect::Reply(reply, Err(Refused::NothingToCompact)));
         };
         self.run = Some(Run::new(run.clone()));
