@@ -10,7 +10,7 @@
 //! carried, the lists of files are not shortened, and the numbers of the settings do not shrink with the window.
 
 use std::collections::BTreeSet;
-use std::io::{Read as _, Write as _};
+use std::io::Read as _;
 use std::sync::Arc;
 
 use quipu_protocol::{
@@ -179,12 +179,10 @@ fn grow(messages: &[Arc<Message>], window: u64, ours: bool) -> After {
 }
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
-    let mut out = std::io::stdout().lock();
-    writeln!(
-        out,
+    println!(
         "| session | window | compactions | facts | before the cut | ours | words | files | tail | Pi's way |"
-    )?;
-    writeln!(out, "|---|---|---|---|---|---|---|---|---|---|")?;
+    );
+    println!("|---|---|---|---|---|---|---|---|---|---|");
     let real = real()?;
     let sessions = [
         ("real, 990 messages", &real, 200_000),
@@ -210,8 +208,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
             let all = Kind { of: Of::All, ..*kind };
             let parts = |after: &After| [found(&after.words), found(&after.files), facts(&all, &after.tail)];
             let [words, files, tail] = parts(&ours);
-            writeln!(
-                out,
+            println!(
                 "| {name} | {window} | {} | {} | {} | {} | {} | {} | {} | {} ({}) |",
                 ours.compactions,
                 kind.name,
@@ -222,7 +219,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
                 share(&gone, &[tail]),
                 share(&facts(kind, &theirs.gone), &parts(&theirs)),
                 theirs.compactions,
-            )?;
+            );
         }
     }
     Ok(())
