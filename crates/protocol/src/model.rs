@@ -146,8 +146,7 @@ impl Model {
 
     /// The price of `usage`; `cost` in it is ignored.
     pub fn price(&self, usage: &Usage) -> Cost {
-        // Some providers count nonsense.
-        let sent = usage.input.saturating_add(usage.cache_read).saturating_add(usage.cache_write);
+        let sent = usage.input + usage.cache_read + usage.cache_write;
         let tier = self
             .cost
             .tiers
