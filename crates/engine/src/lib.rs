@@ -24,7 +24,6 @@ mod replay;
 mod resume;
 mod script;
 mod session;
-mod sessions;
 mod settings;
 mod subscribe;
 mod summarize;
@@ -43,7 +42,6 @@ pub use recording::RecordingError;
 pub use replay::Replay;
 pub use script::{Script, ScriptStep};
 pub use session::Session;
-pub use sessions::{ChangeError, Forked, NAME_LIMIT};
 pub use subscribe::{Delivery, Events, View};
 pub use undo::UndoError;
 

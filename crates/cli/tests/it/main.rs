@@ -45,8 +45,6 @@ mod support;
 #[cfg(test)]
 mod tools;
 #[cfg(test)]
-mod trees;
-#[cfg(test)]
 mod twice;
 #[cfg(test)]
 mod wires;
