@@ -38,12 +38,15 @@ pub(crate) struct Task {
     /// Continue the newest session of this directory.
     #[arg(short = 'c', long = "continue", conflicts_with_all = ["session", "no_session"])]
     pub(crate) resume: bool,
-    /// Continue this session: its id, or the beginning of it.
+    /// Continue this session: its id, the beginning of it, or its name.
     #[arg(long, value_name = "ID", conflicts_with = "no_session")]
     pub(crate) session: Option<String>,
     /// Go on from this node in a new session, which leaves the node's own session as it is.
     #[arg(long, value_name = "NODE", conflicts_with_all = ["resume", "session", "no_session"])]
     pub(crate) fork: Option<String>,
+    /// With --session or --fork: go on in this directory, in a new session when that of the other one is another.
+    #[arg(long, value_name = "DIR", value_parser = directory)]
+    pub(crate) cwd: Option<PathBuf>,
     /// Keep nothing on disk.
     #[arg(long, conflicts_with = "store")]
     pub(crate) no_session: bool,
@@ -180,6 +183,16 @@ pub(crate) enum Cmd {
     Sessions(SessionsArgs),
     /// Look at a session or at one node of it.
     Show(ShowArgs),
+    /// A new session from any message: from a user's, it stands before it and prints it; prints the session's id.
+    Fork(ForkArgs),
+    /// A session of its own with the same past; prints its id.
+    Clone(CloneArgs),
+    /// Label a node; without a text, take its label away.
+    Label(LabelArgs),
+    /// Name a session; without a name, take its name away.
+    Rename(RenameArgs),
+    /// Remove a session. Its nodes stay, and it can be gone on from by them.
+    Rm(RmArgs),
     /// Sum up what a session's context holds, except for its end; or take that back.
     Compact(CompactArgs),
     /// Which models can be used.
@@ -238,6 +251,66 @@ pub(crate) struct ShowArgs {
     /// The exact bytes of the model call that gave this node.
     #[arg(long, requires = "what", conflicts_with = "json")]
     pub(crate) request: bool,
+    #[command(flatten)]
+    pub(crate) store: StoreArg,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct ForkArgs {
+    /// A node (its hash or the beginning of it, `ext:ID`), or a session for its last one.
+    #[arg(value_name = "NODE|SESSION")]
+    pub(crate) what: String,
+    /// The new session works in this directory, and not where the other one does.
+    #[arg(long, value_name = "DIR", value_parser = directory)]
+    pub(crate) cwd: Option<PathBuf>,
+    /// As JSON: session, base, at, text, images.
+    #[arg(long)]
+    pub(crate) json: bool,
+    #[command(flatten)]
+    pub(crate) store: StoreArg,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct CloneArgs {
+    /// The session: its id, its name, or the beginning of its id.
+    #[arg(value_name = "SESSION")]
+    pub(crate) session: String,
+    #[command(flatten)]
+    pub(crate) store: StoreArg,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct LabelArgs {
+    /// The node: its hash or the beginning of it, or `ext:ID`.
+    #[arg(value_name = "NODE")]
+    pub(crate) node: String,
+    /// The label, at most 200 characters. Nothing clears it.
+    #[arg(value_name = "TEXT")]
+    pub(crate) text: Vec<String>,
+    #[command(flatten)]
+    pub(crate) store: StoreArg,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct RenameArgs {
+    /// The session: its id, its name, or the beginning of its id.
+    #[arg(value_name = "SESSION")]
+    pub(crate) session: String,
+    /// The name, at most 200 characters. Nothing clears it.
+    #[arg(value_name = "NAME")]
+    pub(crate) name: Vec<String>,
+    #[command(flatten)]
+    pub(crate) store: StoreArg,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct RmArgs {
+    /// The session: its id, its name, or the beginning of its id.
+    #[arg(value_name = "SESSION")]
+    pub(crate) session: String,
+    /// Do not ask.
+    #[arg(short, long)]
+    pub(crate) yes: bool,
     #[command(flatten)]
     pub(crate) store: StoreArg,
 }
@@ -381,6 +454,11 @@ pub(crate) struct ExportArgs {
     pub(crate) output: Option<PathBuf>,
     #[command(flatten)]
     pub(crate) store: StoreArg,
+}
+
+fn directory(text: &str) -> Result<PathBuf, String> {
+    let path = PathBuf::from(text).canonicalize().map_err(|error| error.to_string())?;
+    if path.is_dir() { Ok(path) } else { Err("it is no directory".into()) }
 }
 
 fn dollars(text: &str) -> Result<f64, String> {

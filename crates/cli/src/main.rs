@@ -9,12 +9,15 @@ mod demo;
 mod doctor;
 mod exit;
 mod export;
+mod fork;
 mod hash;
 mod import;
 mod input;
+mod label;
 mod models;
 mod permissions;
 mod print;
+mod rm;
 mod run;
 mod sessions;
 mod setup;
@@ -79,6 +82,11 @@ async fn dispatch(cli: &Cli) -> Result<(), Failure> {
         Some(Cmd::Demo(args)) => demo::run(args).await,
         Some(Cmd::Sessions(args)) => sessions::run(args).await,
         Some(Cmd::Show(args)) => show::run(args).await,
+        Some(Cmd::Fork(args)) => fork::run(args).await,
+        Some(Cmd::Clone(args)) => fork::clone(args).await,
+        Some(Cmd::Label(args)) => label::run(args).await,
+        Some(Cmd::Rename(args)) => label::rename(args).await,
+        Some(Cmd::Rm(args)) => rm::run(args).await,
         Some(Cmd::Compact(args)) => compact::run(args).await,
         Some(Cmd::Models(args)) => models::run(args),
         Some(Cmd::Auth(args)) => auth::run(args),

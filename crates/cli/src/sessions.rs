@@ -1,8 +1,10 @@
 //! `quipu sessions`: what was done.
 
+use std::collections::HashMap;
 use std::io::Write as _;
 
-use quipu_store::{SessionQuery, SessionRow};
+use quipu_protocol::SessionId;
+use quipu_store::{SessionQuery, SessionRow, Store};
 
 use crate::args::SessionsArgs;
 use crate::exit::Failure;
@@ -23,11 +25,13 @@ pub(crate) async fn run(args: &SessionsArgs) -> Result<(), Failure> {
         limit: (args.limit > 0).then_some(args.limit),
         ..SessionQuery::default()
     };
-    let rows = quipu_store::Store::sessions(&*store, query).await?;
+    let rows = store.sessions(query).await?;
+    let ids: Vec<_> = rows.iter().map(|row| row.id.clone()).collect();
+    let labels = label_counts(&*store, &ids).await?;
     let mut out = std::io::BufWriter::new(std::io::stdout().lock());
     if args.json {
         for row in &rows {
-            writeln!(out, "{}", json(row))?;
+            writeln!(out, "{}", json(row, &labels))?;
         }
         return Ok(out.flush()?);
     }
@@ -43,7 +47,11 @@ pub(crate) async fn run(args: &SessionsArgs) -> Result<(), Failure> {
     }
     let (paint, now) = (Paint::stdout(), now());
     for row in &rows {
-        let title = if row.title.is_empty() { "(no message yet)" } else { &row.title };
+        let title = match (&row.title, &row.parent) {
+            (title, _) if !title.is_empty() => one_line(title, 60),
+            (_, Some(parent)) => format!("(fork of {parent}, no message yet)"),
+            (_, None) => "(no message yet)".to_owned(),
+        };
         // The row counts what follows the session's own node.
         let (when, entries) = (ago(now, row.updated), row.entries + 1);
         write!(
@@ -52,7 +60,14 @@ pub(crate) async fn run(args: &SessionsArgs) -> Result<(), Failure> {
             paint.bold(row.id.as_str()),
             dollars(row.cost)
         )?;
-        writeln!(out, "{}", one_line(title, 60))?;
+        if !row.called.is_empty() {
+            write!(out, "{}  ", paint.cyan(&one_line(&row.called, 60)))?;
+        }
+        match labels.get(&row.id) {
+            None => writeln!(out, "{title}")?,
+            Some(1) => writeln!(out, "{title}  {}", paint.dim("1 label"))?,
+            Some(count) => writeln!(out, "{title}  {}", paint.dim(&format!("{count} labels")))?,
+        }
         if args.all {
             writeln!(out, "    {}", paint.dim(&crate::print::printable(&row.cwd)))?;
         }
@@ -60,11 +75,24 @@ pub(crate) async fn run(args: &SessionsArgs) -> Result<(), Failure> {
     Ok(out.flush()?)
 }
 
+/// How many nodes have a label that was given in each session.
+pub(crate) async fn label_counts(
+    store: &dyn Store,
+    sessions: &[SessionId],
+) -> Result<HashMap<SessionId, usize>, Failure> {
+    let mut counts = HashMap::new();
+    for label in store.labels(sessions).await? {
+        *counts.entry(label.session).or_default() += 1;
+    }
+    Ok(counts)
+}
+
 /// A session as a program reads it. Times in milliseconds since the epoch, cost in US dollars.
-pub(crate) fn json(row: &SessionRow) -> serde_json::Value {
+pub(crate) fn json(row: &SessionRow, labels: &HashMap<SessionId, usize>) -> serde_json::Value {
     serde_json::json!({
         "id": row.id,
         "cwd": row.cwd,
+        "name": row.called,
         "title": row.title,
         "agent": row.agent,
         "model": row.model,
@@ -75,5 +103,6 @@ pub(crate) fn json(row: &SessionRow) -> serde_json::Value {
         "updated": row.updated,
         "entries": row.entries,
         "cost": row.cost,
+        "labels": labels.get(&row.id).copied().unwrap_or(0),
     })
 }

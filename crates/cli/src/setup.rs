@@ -7,7 +7,7 @@ use quipu::{
     CompactionSettings, Engine, Limits, Opened, Permissions, Places, Provider, Recorder, Replay, Sealer,
     SessionOptions,
 };
-use quipu_protocol::{Epoch, Model, ModelErrorKind, NodeId, SessionId, Thinking, Trouble, UnixMs};
+use quipu_protocol::{Epoch, Model, ModelErrorKind, NodeId, Thinking, Trouble, UnixMs};
 use quipu_providers::{Selection, Settings, Warning};
 use quipu_store::{FoundBy, SessionQuery, SessionRow, SqliteStore, Store};
 
@@ -174,13 +174,23 @@ pub(crate) async fn open(
         Some(node) => forked(&*store, node).await.map(|(row, node)| (row, Some(node)))?,
         None => (chosen_session(&*store, task, here).await?, None),
     };
+    if task.cwd.is_some() && task.session.is_none() && task.fork.is_none() {
+        return Err(Failure::usage(
+            "--cwd says where a session goes on: add --session or --fork, or change to the directory",
+        ));
+    }
+    // In another directory it goes on as a session of its own, which says so.
+    let moved =
+        task.cwd.as_ref().filter(|dir| resumed.as_ref().is_none_or(|row| Path::new(&row.cwd) != *dir));
     let cwd = match &resumed {
+        _ if moved.is_some() => moved.cloned().unwrap_or_default(),
         // It was found by the name of this directory, which need not be text.
         Some(_) if task.resume => here.to_owned(),
         Some(row) if !Path::new(&row.cwd).is_dir() => {
             return Err(Failure::usage(format!(
-                "session {} works in {}, which is not there any more; make that directory again, or start a new session",
-                row.id, row.cwd
+                "session {} works in {}, which is not there any more; go on with it in another directory \
+                 (`quipu -p --session {} --cwd DIR`), or make that one again",
+                row.id, row.cwd, row.id
             )));
         }
         Some(row) => PathBuf::from(&row.cwd),
@@ -210,8 +220,11 @@ pub(crate) async fn open(
         }
     };
     let mut options = SessionOptions::new(cwd.clone(), model, provider);
-    // What another program began has no prompt of ours.
-    let ours = resumed.as_ref().is_none_or(|row| row.agent == quipu::AGENT);
+    // What another program began has no prompt of ours, nor has a fork of it that said nothing yet; and a prompt names
+    // its directory.
+    let ours = moved.is_none()
+        && resumed.as_ref().is_none_or(|row| row.agent == quipu::AGENT)
+        && last.as_ref().is_none_or(|epoch| epoch.system.is_some() || !epoch.tools.is_empty());
     options.system = system(place, task, &cwd, last.is_some() && ours)?;
     options.thinking = thinking;
     options.max_tokens = last.as_ref().and_then(|epoch| epoch.max_tokens);
@@ -238,6 +251,11 @@ pub(crate) async fn open(
     let fresh = |session| Opened { session, troubles: Vec::new() };
     let opened = match (resumed, fork) {
         (_, Some(node)) => engine.fork(node, options).await.map(fresh),
+        (Some(row), None) if moved.is_some() && row.agent == quipu::AGENT => {
+            let clone = engine.clone_session_to(&row.id, &cwd).await?;
+            note(format!("Session {} goes on in {} as session {}.", row.id, cwd.display(), clone.session));
+            engine.open(&clone.session, options).await
+        }
         (Some(row), None) => engine.open(&row.id, options).await,
         (None, None) => engine.create(options).await.map(fresh),
     };
@@ -330,6 +348,19 @@ async fn chosen_session(store: &dyn Store, task: &Task, here: &Path) -> Result<O
     Ok(row)
 }
 
+/// The session that a person means by its id, the beginning of it, or its name.
+pub(crate) async fn session_named(store: &dyn Store, what: &str) -> Result<SessionRow, Failure> {
+    let found = crate::show::resolve(store, what, None).await?;
+    let session = found.session.filter(|_| found.by == FoundBy::Session);
+    let session = session.ok_or_else(|| {
+        Failure::usage(format!("`{what}` is a node, not a session; `quipu sessions --all` lists sessions"))
+    })?;
+    let query = SessionQuery { id: Some(session.clone()), ..SessionQuery::default() };
+    let rows = store.sessions(query).await?;
+    let best = rows.iter().find(|row| row.head.is_some()).or(rows.first());
+    best.cloned().ok_or_else(|| Failure::usage(format!("there is no session {session} any more")))
+}
+
 async fn find_session(store: &dyn Store, task: &Task, here: &Path) -> Result<Option<SessionRow>, Failure> {
     let query = if task.resume {
         SessionQuery {
@@ -338,16 +369,16 @@ async fn find_session(store: &dyn Store, task: &Task, here: &Path) -> Result<Opt
             ..SessionQuery::default()
         }
     } else if let Some(id) = &task.session {
-        let found = crate::show::resolve(store, id, None).await?;
-        let session = found.session.filter(|_| found.by == FoundBy::Session);
-        let session = session.ok_or_else(|| {
-            Failure::usage(format!("`{id}` is a node, not a session; `quipu sessions --all` lists sessions"))
-        })?;
-        SessionQuery {
-            id: Some(SessionId::from(session.as_str())),
-            limit: Some(1),
-            ..SessionQuery::default()
+        let row = session_named(store, id).await?;
+        if row.head.is_none() {
+            let ends = store.landmarks(std::slice::from_ref(&row.id), 1).await?;
+            let at = ends.first().map_or(row.base, |end| end.node);
+            return Err(Failure::usage(format!(
+                "session {} was removed; `quipu fork {at}` goes on from where it stood",
+                row.id
+            )));
         }
+        return Ok(Some(row));
     } else {
         return Ok(None);
     };

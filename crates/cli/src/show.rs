@@ -78,7 +78,11 @@ pub(crate) async fn resolve(
     newest: Option<&SessionRow>,
 ) -> Result<Candidate, Failure> {
     let scope = Scope { head: newest.and_then(|row| row.head) };
-    match store.resolve(&what.into(), &scope).await? {
+    let found = match store.resolve(&what.into(), &scope).await? {
+        Resolved::None => by_name(store, what).await?,
+        found => found,
+    };
+    match found {
         Resolved::One(found) => Ok(found),
         Resolved::None => Err(Failure::usage(format!(
             "`{}` is no node and no session here: give a session's id, a node's hash, or at least their first four \
@@ -103,13 +107,31 @@ pub(crate) async fn resolve(
     }
 }
 
+/// Sessions that were given this name.
+async fn by_name(store: &dyn Store, name: &str) -> Result<Resolved, Failure> {
+    let query = SessionQuery { called: Some(name.to_owned()), limit: Some(20), ..SessionQuery::default() };
+    let mut found = Vec::new();
+    for row in store.sessions(query).await? {
+        match store.resolve(&row.id.as_str().into(), &Scope::default()).await? {
+            Resolved::One(one) => found.push(one),
+            Resolved::Many(_) | Resolved::None => {}
+        }
+    }
+    Ok(match found.len() {
+        1 => found.pop().map_or(Resolved::None, Resolved::One),
+        0 => Resolved::None,
+        _ => Resolved::Many(found),
+    })
+}
+
 async fn show_session(store: &dyn Store, row: &SessionRow, args: &ShowArgs) -> Result<(), Failure> {
     let tree = tree::read(store, row, tree::Forks::Named).await?;
     let mut out = std::io::BufWriter::new(std::io::stdout().lock());
     if args.json {
         let nodes =
             tree.rows.iter().map(|row| node_json(&row.node, &row.decoded)).collect::<Result<Vec<_>, _>>()?;
-        let value = serde_json::json!({ "session": crate::sessions::json(row), "cut": tree.cut });
+        let labels = crate::sessions::label_counts(store, std::slice::from_ref(&row.id)).await?;
+        let value = serde_json::json!({ "session": crate::sessions::json(row, &labels), "cut": tree.cut });
         // The nodes are raw JSON, which a value cannot hold.
         let text = value.to_string();
         writeln!(out, "{},\"nodes\":[{}]}}", &text[..text.len() - 1], nodes.join(","))?;

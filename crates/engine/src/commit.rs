@@ -179,7 +179,7 @@ impl Committer {
 }
 
 /// What other programs read about the writer of a node.
-fn config(epoch: &Epoch) -> String {
+pub(crate) fn config(epoch: &Epoch) -> String {
     serde_json::json!({
         "agent": crate::AGENT,
         "model": { "provider": epoch.provider, "id": epoch.model },

@@ -24,6 +24,7 @@ mod replay;
 mod resume;
 mod script;
 mod session;
+mod sessions;
 mod settings;
 mod subscribe;
 mod summarize;
@@ -42,6 +43,7 @@ pub use recording::RecordingError;
 pub use replay::Replay;
 pub use script::{Script, ScriptStep};
 pub use session::Session;
+pub use sessions::{ChangeError, Forked, NAME_LIMIT};
 pub use subscribe::{Delivery, Events, View};
 pub use undo::UndoError;
 

@@ -13,7 +13,7 @@ use quipu_dag::{Blob, Node};
 use quipu_protocol::{BlobId, CallId, ChunkId, ItemId, Json, NodeId, RunId, SessionId, UnixMs};
 use serde::{Deserialize, Serialize};
 
-use crate::StoreError;
+use crate::{Label, Landmark, Meeting, StoreError};
 
 /// What every operation returns. Runs on any executor: the work is done by threads of the store.
 pub type Fut<'a, T> = Pin<Box<dyn Future<Output = Result<T, StoreError>> + Send + 'a>>;
@@ -77,6 +77,21 @@ pub trait Store: Send + Sync + 'static {
 
     /// Sessions, the last changed first.
     fn sessions(&self, query: SessionQuery) -> Fut<'_, Vec<SessionRow>>;
+
+    /// The labels that were given in these sessions, the last one in time for each node, the newest first; those that
+    /// were cleared are left out.
+    fn labels<'a>(&'a self, sessions: &'a [SessionId]) -> Fut<'a, Vec<Label>>;
+
+    /// Ends and compactions of these sessions, the newest first, at most `limit` of each kind for each session. Reads
+    /// what it returns, however large the sessions are.
+    fn landmarks<'a>(&'a self, sessions: &'a [SessionId], limit: usize) -> Fut<'a, Vec<Landmark>>;
+
+    /// Where the lineage of each node leaves that of `trunk`, in the order asked; `None` for a node that has no root
+    /// or is not there.
+    fn meetings<'a>(&'a self, trunk: NodeId, nodes: &'a [NodeId]) -> Fut<'a, Vec<Option<Meeting>>>;
+
+    /// Nodes without a root, the oldest first, at most 1,000: below a parent that is missing, or in a circle.
+    fn astray(&self) -> Fut<'_, Vec<NodeId>>;
 
     /// US dollars that model calls have cost since then: answers of ours that carry a cost, by the time of their
     /// nodes, in steps of a quarter hour. Reads a row for each quarter hour in which something was spent, no more.
@@ -192,6 +207,11 @@ impl RefName {
     /// importer moves.
     pub fn of_agent(agent: &str, session: &SessionId) -> Self {
         Self(format!("{agent}/{session}").into())
+    }
+
+    /// The ref of the labels and names that we give to a session of another program, which we never write to.
+    pub fn notes(agent: &str, session: &SessionId) -> Self {
+        Self(format!("quipu-notes/{agent}/{session}").into())
     }
 
     /// The name as text.
@@ -492,13 +512,17 @@ pub enum FoundBy {
     Ref,
 }
 
-/// Which sessions.
+/// Which sessions. Those that were removed are given only when they are asked for by `id`.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct SessionQuery {
     /// Only those that work in this directory, as the session's start spells it.
     pub cwd: Option<String>,
     /// Only this one.
     pub id: Option<SessionId>,
+    /// Only those that were given this name.
+    pub called: Option<String>,
+    /// Only those that were forked from this one.
+    pub parent: Option<SessionId>,
     /// At most so many.
     pub limit: Option<usize>,
 }
@@ -519,6 +543,8 @@ pub struct SessionRow {
     pub cwd: String,
     /// The program that writes it.
     pub agent: String,
+    /// The name that it was given: one line, at most 200 characters; empty for none.
+    pub called: String,
     /// The first line that the user said, at most 200 characters, without control characters; may be empty.
     pub title: String,
     /// The model that it began with.

@@ -5,10 +5,12 @@
 
 mod api;
 mod error;
+mod forest;
 mod load;
 mod sqlite;
 
 pub use api::*;
 pub use error::*;
+pub use forest::*;
 pub use load::*;
 pub use sqlite::{Delta, OpenOptions, Salvage, SqliteStore, delta, network_file_system, salvage};

@@ -5,7 +5,7 @@ use std::io::Write;
 
 use quipu_dag::{Blob, Node, quoted};
 use quipu_protocol::{BlobId, ChunkId, Entry, Epoch, Json, NodeId, SessionStart, Thinking, UnixMs};
-use quipu_store::{SessionRow, Store, Until, decode_nodes};
+use quipu_store::{RefName, SessionRow, Store, Until, decode_nodes};
 use quipu_transcript::{Decoded, Lookup, decode};
 
 use super::entry::{compaction_line, message_line, place, write};
@@ -138,6 +138,44 @@ async fn imported(store: &dyn Store, row: &SessionRow, out: &mut Writer<'_>) -> 
             out.entry(&line)?;
         }
     }
+    let last = order.last().and_then(|(_, _, node)| ids.get(node)?.as_deref());
+    noted(store, row, &ids, last, out).await
+}
+
+/// What we said of an imported session since: labels and names, behind its last entry.
+async fn noted(
+    store: &dyn Store,
+    row: &SessionRow,
+    ids: &HashMap<NodeId, Option<Box<str>>>,
+    last: Option<&str>,
+    out: &mut Writer<'_>,
+) -> Result<(), ArchiveError> {
+    let Some(head) = store.head(&RefName::notes(AGENT, &row.id)).await? else { return Ok(()) };
+    let mut chain = Chain::new();
+    chain.last = last.map(str::to_owned);
+    for (node, id) in ids {
+        chain.ids.extend(id.as_deref().map(|id| (node.to_string(), id.to_owned())));
+    }
+    chain.used.extend(ids.values().flatten().map(ToString::to_string));
+    let mut notes = Vec::new();
+    let mut from = Some(head);
+    while let Some(start) = from {
+        let nodes = store.lineage(start, Until::Count(PIECE)).await?;
+        from = nodes.first().and_then(|node| node.record.parent);
+        for node in nodes.into_iter().rev() {
+            if ids.contains_key(&node.id) || node.id == row.base {
+                from = None;
+                break;
+            }
+            notes.push(node);
+        }
+    }
+    notes.reverse();
+    for piece in notes.chunks(PIECE) {
+        for (node, decoded) in piece.iter().zip(decode_nodes(store, piece).await?) {
+            chain.node(node, &decoded, out)?;
+        }
+    }
     Ok(())
 }
 
@@ -174,15 +212,7 @@ async fn lineage(store: &dyn Store, row: &SessionRow, out: &mut Writer<'_>) -> R
     let mut text = String::new();
     Difference::default().write(&mut text, header.iter().map(|(name, value)| (*name, value.as_str())));
     out.header(&text)?;
-    let mut chain = Chain {
-        ids: HashMap::new(),
-        used: HashSet::new(),
-        silent: Vec::new(),
-        last: None,
-        provider: String::new(),
-        model: String::new(),
-        thinking: None,
-    };
+    let mut chain = Chain::new();
     for piece in path.chunks(PIECE) {
         let nodes: Vec<Node> = store.nodes(piece).await?.into_iter().flatten().collect();
         for (node, decoded) in nodes.iter().zip(decode_nodes(store, &nodes).await?) {
@@ -193,6 +223,18 @@ async fn lineage(store: &dyn Store, row: &SessionRow, out: &mut Writer<'_>) -> R
 }
 
 impl Chain {
+    fn new() -> Self {
+        Self {
+            ids: HashMap::new(),
+            used: HashSet::new(),
+            silent: Vec::new(),
+            last: None,
+            provider: String::new(),
+            model: String::new(),
+            thinking: None,
+        }
+    }
+
     fn node(&mut self, node: &Node, decoded: &Decoded, out: &mut Writer<'_>) -> Result<(), ArchiveError> {
         let time = node.record.timestamp;
         let mut line = String::new();

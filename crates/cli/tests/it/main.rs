@@ -45,6 +45,8 @@ mod support;
 #[cfg(test)]
 mod tools;
 #[cfg(test)]
+mod trees;
+#[cfg(test)]
 mod twice;
 #[cfg(test)]
 mod wires;

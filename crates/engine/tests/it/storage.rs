@@ -8,8 +8,8 @@ use std::time::Duration;
 
 use quipu::protocol::{BlobId, ChunkId, Event, NodeId, Outcome, SessionId};
 use quipu::store::{
-    ActionQuery, Commit, Edge, Fence, Fut, Head, LoggedAction, Owner, Pending, RefName, Resolved, Scope,
-    SessionQuery, SessionRow, Spelling, SqliteStore, Store, StoreError, Until,
+    ActionQuery, Commit, Edge, Fence, Fut, Head, Label, Landmark, LoggedAction, Meeting, Owner, Pending,
+    RefName, Resolved, Scope, SessionQuery, SessionRow, Spelling, SqliteStore, Store, StoreError, Until,
 };
 use quipu::{Refused, ToolOutput};
 use quipu_dag::{Blob, Node};
@@ -82,6 +82,18 @@ impl Store for Failing {
     }
     fn sessions(&self, query: SessionQuery) -> Fut<'_, Vec<SessionRow>> {
         self.inner.sessions(query)
+    }
+    fn labels<'a>(&'a self, sessions: &'a [SessionId]) -> Fut<'a, Vec<Label>> {
+        self.inner.labels(sessions)
+    }
+    fn landmarks<'a>(&'a self, sessions: &'a [SessionId], limit: usize) -> Fut<'a, Vec<Landmark>> {
+        self.inner.landmarks(sessions, limit)
+    }
+    fn meetings<'a>(&'a self, trunk: NodeId, nodes: &'a [NodeId]) -> Fut<'a, Vec<Option<Meeting>>> {
+        self.inner.meetings(trunk, nodes)
+    }
+    fn astray(&self) -> Fut<'_, Vec<NodeId>> {
+        self.inner.astray()
     }
     fn spent(&self, since: i64) -> Fut<'_, f64> {
         self.inner.spent(since)

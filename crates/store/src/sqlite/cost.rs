@@ -83,7 +83,12 @@ fn reads_cost_what_they_return() {
     let mut files = sizes.map(|nodes| (nodes, make(&dir.path().join(format!("{nodes}.db")), nodes)));
     type Work<'a> = &'a dyn Fn(&Connection, i64) -> usize;
     let sessions = |connection: &Connection, cwd: Option<&str>, id: Option<&str>| {
-        let query = SessionQuery { cwd: cwd.map(str::to_owned), id: id.map(Into::into), limit: Some(2) };
+        let query = SessionQuery {
+            cwd: cwd.map(str::to_owned),
+            id: id.map(Into::into),
+            limit: Some(2),
+            ..SessionQuery::default()
+        };
         lists::sessions(connection, &query).unwrap().len()
     };
     let checkpoint = |connection: &Connection, nodes| {

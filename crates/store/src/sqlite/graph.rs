@@ -129,22 +129,30 @@ pub(super) fn ancestor(connection: &Connection, of: &NodeId, depth: u32) -> Outc
 
 /// The last node that both lineages share.
 pub(super) fn fork_point(connection: &Connection, a: &NodeId, b: &NodeId) -> Outcome<Option<NodeId>> {
-    if let (Some(mut left), Some(mut right)) = (position(connection, a)?, position(connection, b)?) {
-        let depth = left.depth.min(right.depth);
-        left = ancestor_at(connection, left, depth)?.unwrap_or(left);
-        right = ancestor_at(connection, right, depth)?.unwrap_or(right);
-        while left.seq != right.seq {
-            if left.depth == 0 {
-                return Ok(None);
-            }
-            let far = left.jump != right.jump;
-            left = above(connection, left, if far { left.jump } else { left.parent })?;
-            right = above(connection, right, if far { right.jump } else { right.parent })?;
-        }
-        return id_of(connection, left.seq);
+    if let (Some(left), Some(right)) = (position(connection, a)?, position(connection, b)?) {
+        return match meeting(connection, left, right)? {
+            Some(shared) => id_of(connection, shared.seq),
+            None => Ok(None),
+        };
     }
     let left: HashSet<NodeId> = ids_to_root(connection, a)?.into_iter().collect();
     Ok(ids_to_root(connection, b)?.into_iter().find(|id| left.contains(id)))
+}
+
+/// The same for nodes that are indexed.
+pub(super) fn meeting(connection: &Connection, a: Position, b: Position) -> Outcome<Option<Position>> {
+    let depth = a.depth.min(b.depth);
+    let mut left = ancestor_at(connection, a, depth)?.unwrap_or(a);
+    let mut right = ancestor_at(connection, b, depth)?.unwrap_or(b);
+    while left.seq != right.seq {
+        if left.depth == 0 {
+            return Ok(None);
+        }
+        let far = left.jump != right.jump;
+        left = above(connection, left, if far { left.jump } else { left.parent })?;
+        right = above(connection, right, if far { right.jump } else { right.parent })?;
+    }
+    Ok(Some(left))
 }
 
 /// Whether `a` is `b` or one of its ancestors.
@@ -155,7 +163,11 @@ pub(super) fn is_ancestor(connection: &Connection, a: &NodeId, b: &NodeId) -> Ou
     Ok(ids_to_root(connection, b)?.contains(a))
 }
 
-fn ancestor_at(connection: &Connection, mut from: Position, depth: i64) -> Outcome<Option<Position>> {
+pub(super) fn ancestor_at(
+    connection: &Connection,
+    mut from: Position,
+    depth: i64,
+) -> Outcome<Option<Position>> {
     if depth > from.depth || depth < 0 {
         return Ok(None);
     }
@@ -175,7 +187,7 @@ fn above(connection: &Connection, from: Position, seq: i64) -> Outcome<Position>
     Ok(next)
 }
 
-fn id_of(connection: &Connection, seq: i64) -> Outcome<Option<NodeId>> {
+pub(super) fn id_of(connection: &Connection, seq: i64) -> Outcome<Option<NodeId>> {
     let mut statement = connection.prepare_cached("SELECT id FROM nodes WHERE rowid = ?1")?;
     Ok(statement.query_row([seq], |row| rows::node_id(row, 0)).optional()?.flatten())
 }

@@ -12,6 +12,7 @@ use quipu_transcript::{Lookup, decode};
 use rusqlite::{CachedStatement, Connection, OptionalExtension as _, params};
 
 use super::failure::Outcome;
+use super::forest::{Given, Marks};
 use super::rows;
 
 /// What sessions can cost at most, in billionths of a US dollar.
@@ -113,6 +114,7 @@ struct Indexer<'a> {
     /// What was placed or looked up: the next node mostly stands below the one before.
     placed: HashMap<NodeId, Position>,
     looked_up: HashMap<i64, Position>,
+    marks: Marks,
 }
 
 impl<'a> Indexer<'a> {
@@ -130,6 +132,7 @@ impl<'a> Indexer<'a> {
             waiting,
             placed: HashMap::new(),
             looked_up: HashMap::new(),
+            marks: Marks::default(),
         })
     }
 
@@ -142,7 +145,7 @@ impl<'a> Indexer<'a> {
         for (num, (updated, entries, cost)) in self.touched {
             touch.execute(params![num, updated, entries, cost, COST])?;
         }
-        Ok(())
+        self.marks.write(self.connection)
     }
 
     fn position(&self, id: &NodeId) -> Outcome<Option<Position>> {
@@ -251,6 +254,15 @@ impl<'a> Indexer<'a> {
         if meaning.cost > 0 && meaning.charged {
             super::spend::add(self.connection, node.record.timestamp, meaning.cost)?;
         }
+        // Nodes of no session together count as one.
+        let (at, number) = (node.record.timestamp, session.unwrap_or(0));
+        self.marks.placed(seq, number, parent.map(|parent| (parent.seq, parent.session.unwrap_or(0))), at);
+        if meaning.kind == kind::CHECKPOINT {
+            self.marks.compaction(seq, number, at);
+        }
+        if let Some(given) = meaning.given {
+            self.marks.given(seq, number, at, given);
+        }
         let known = Position { seq, parent: parent.map_or(seq, |parent| parent.seq), jump, depth, session };
         self.placed.insert(node.id, known);
         self.looked_up.insert(seq, known);
@@ -294,7 +306,8 @@ impl<'a> Indexer<'a> {
 
     /// What the tables need to know of a node. Content is read only where it can matter.
     fn meaning(&self, node: &Node, session: Option<i64>) -> Outcome<Meaning> {
-        let mut meaning = Meaning { kind: kind::OTHER, cost: 0, charged: false, title: None, start: None };
+        let mut meaning =
+            Meaning { kind: kind::OTHER, cost: 0, charged: false, title: None, start: None, given: None };
         let read = match node.record.role.as_str() {
             "user" => {
                 meaning.kind = kind::USER;
@@ -356,7 +369,10 @@ impl<'a> Indexer<'a> {
             Entry::Compaction(compaction) => {
                 meaning.cost = compaction.usage.map_or(0, |usage| nano_dollars(usage.cost.total));
             }
-            Entry::Meta(_) => meaning.kind = kind::META,
+            Entry::Meta(json) => {
+                meaning.kind = kind::META;
+                meaning.given = Given::of(&json);
+            }
             Entry::Message(Message::User(message)) => {
                 meaning.title = Some(title(&message.content.text())).filter(|title| !title.is_empty());
             }
@@ -387,6 +403,8 @@ struct Meaning {
     charged: bool,
     title: Option<String>,
     start: Option<SessionStart>,
+    /// A label or a name.
+    given: Option<Given>,
 }
 
 struct Parts(HashMap<BlobId, Blob>);

@@ -39,20 +39,39 @@ pub(super) fn heads(connection: &Connection, prefix: &str) -> Outcome<Vec<Head>>
 
 /// Sessions, the last changed first.
 pub(super) fn sessions(connection: &Connection, query: &SessionQuery) -> Outcome<Vec<SessionRow>> {
-    // A condition that may be absent would keep SQLite from its index.
-    let condition = match (&query.cwd, &query.id) {
-        (None, None) => "?1 IS NULL AND ?2 IS NULL",
-        (Some(_), None) => "s.project = ?1 AND ?2 IS NULL",
-        (None, Some(_)) => "?1 IS NULL AND s.id = ?2",
-        (Some(_), Some(_)) => "s.id = ?2 AND +s.project = ?1",
-    };
+    // A condition that may be absent would keep SQLite from its index; one index is enough.
+    let mut conditions =
+        vec![if query.id.is_some() { "s.id = ?2" } else { "?2 IS NULL AND coalesce(r.node_id, '') <> ''" }];
+    let more = query.id.is_some();
+    conditions.push(match (&query.called, more) {
+        (None, _) => "?4 IS NULL",
+        (Some(_), _) => {
+            "s.num IN (SELECT m.session FROM quipu_x_mark m WHERE m.kind = 2 AND m.text = ?4) AND called = ?4"
+        }
+    });
+    let more = more || query.called.is_some();
+    conditions.push(match (&query.parent, more) {
+        (None, _) => "?5 IS NULL",
+        (Some(_), false) => "s.parent = ?5",
+        (Some(_), true) => "+s.parent = ?5",
+    });
+    let more = more || query.parent.is_some();
+    conditions.push(match (&query.cwd, more) {
+        (None, _) => "?1 IS NULL",
+        (Some(_), false) => "s.project = ?1",
+        (Some(_), true) => "+s.project = ?1",
+    });
+    let condition = conditions.join(" AND ");
     let mut statement = connection.prepare_cached(&format!(
         "SELECT s.id, s.ref, r.node_id, s.base, s.project, s.agent, s.title, s.model, s.parent, s.created, s.updated, \
-         s.entries, s.cost FROM quipu_x_session s LEFT JOIN refs r ON r.name = s.ref \
+         s.entries, s.cost, coalesce((SELECT m.text FROM quipu_x_mark m WHERE m.session = s.num AND m.kind = 2 \
+         ORDER BY m.at DESC, m.seq DESC LIMIT 1), '') AS called FROM quipu_x_session s LEFT JOIN refs r ON r.name = s.ref \
          WHERE {condition} ORDER BY s.updated DESC, s.num DESC LIMIT ?3"
     ))?;
     let limit = query.limit.map_or(-1, |limit| i64::try_from(limit).unwrap_or(-1));
-    let mut found = statement.query(params![query.cwd, query.id.as_ref().map(SessionId::as_str), limit])?;
+    let of = |id: &Option<SessionId>| id.as_ref().map(|id| id.as_str().to_owned());
+    let mut found =
+        statement.query(params![query.cwd, of(&query.id), limit, query.called, of(&query.parent)])?;
     let mut sessions = Vec::new();
     while let Some(row) = found.next()? {
         let base: [u8; 32] = row.get(3)?;
@@ -66,6 +85,7 @@ pub(super) fn sessions(connection: &Connection, query: &SessionQuery) -> Outcome
             base: NodeId(base),
             cwd: row.get(4)?,
             agent: row.get(5)?,
+            called: row.get(13)?,
             title: row.get(6)?,
             model: row.get(7)?,
             parent: row.get::<_, Option<String>>(8)?.map(SessionId::from),

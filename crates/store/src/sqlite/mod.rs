@@ -8,6 +8,7 @@ mod connect;
 mod cost;
 mod failure;
 mod file;
+mod forest;
 mod graph;
 mod index;
 mod lists;
@@ -42,8 +43,9 @@ use self::readers::{Connect, Readers};
 pub use self::salvage::{Salvage, salvage};
 use self::writer::{Job, Left, Writer};
 use crate::{
-    ActionQuery, Commit, Durability, Edge, Fence, Fut, Head, LoggedAction, Owner, Pending, RefName, Report,
-    Resolved, Scope, SessionQuery, SessionRow, Spelling, Store, StoreError, Until, Upkeep,
+    ActionQuery, Commit, Durability, Edge, Fence, Fut, Head, Label, Landmark, LoggedAction, Meeting, Owner,
+    Pending, RefName, Report, Resolved, Scope, SessionQuery, SessionRow, Spelling, Store, StoreError, Until,
+    Upkeep,
 };
 
 /// Readers beside the writer.
@@ -413,6 +415,25 @@ impl Store for SqliteStore {
 
     fn sessions(&self, query: SessionQuery) -> Fut<'_, Vec<SessionRow>> {
         Box::pin(self.read_indexed(move |connection| lists::sessions(connection, &query)))
+    }
+
+    fn labels<'a>(&'a self, sessions: &'a [SessionId]) -> Fut<'a, Vec<Label>> {
+        let sessions = sessions.to_vec();
+        Box::pin(self.read_indexed(move |connection| forest::labels(connection, &sessions)))
+    }
+
+    fn landmarks<'a>(&'a self, sessions: &'a [SessionId], limit: usize) -> Fut<'a, Vec<Landmark>> {
+        let sessions = sessions.to_vec();
+        Box::pin(self.read_indexed(move |connection| forest::landmarks(connection, &sessions, limit)))
+    }
+
+    fn meetings<'a>(&'a self, trunk: NodeId, nodes: &'a [NodeId]) -> Fut<'a, Vec<Option<Meeting>>> {
+        let nodes = nodes.to_vec();
+        Box::pin(self.read_indexed(move |connection| forest::meetings(connection, &trunk, &nodes)))
+    }
+
+    fn astray(&self) -> Fut<'_, Vec<NodeId>> {
+        Box::pin(self.read_indexed(forest::astray))
     }
 
     fn spent(&self, since: UnixMs) -> Fut<'_, f64> {

@@ -1,0 +1,90 @@
+//! `quipu fork` and `quipu clone`: a new session from what another one said.
+
+use std::io::Write as _;
+
+use quipu::{ChangeError, Engine, Forked, OpenError};
+use quipu_store::{FoundBy, Store};
+
+use crate::args::{CloneArgs, ForkArgs, StoreArg};
+use crate::exit::{Exit, Failure};
+use crate::print::{note, printable};
+use crate::setup::{Place, current_dir, session_named};
+
+pub(crate) async fn run(args: &ForkArgs) -> Result<(), Failure> {
+    let (place, engine) = engine(&args.store).await?;
+    let store: &dyn Store = &**engine.store();
+    let found = crate::show::resolve(store, &args.what, None).await?;
+    let mut at = found.node;
+    if let (FoundBy::Session, Some(session)) = (found.by, &found.session) {
+        // A session that was removed stands nowhere; its last node is the one to go on from.
+        let row = session_named(store, session.as_str()).await?;
+        at = match row.head {
+            Some(head) => head,
+            None => {
+                let marks = store.landmarks(std::slice::from_ref(session), 1).await?;
+                marks.first().map_or(at, |end| end.node)
+            }
+        };
+    }
+    let forked = match engine.fork_from(at, args.cwd.as_deref()).await {
+        // What another program wrote may say no directory.
+        Err(ChangeError::NoSession(_)) => engine.fork_from(at, Some(&current_dir()?)).await?,
+        other => other?,
+    };
+    if args.json {
+        let value = serde_json::json!({
+            "session": forked.session, "base": forked.base, "at": forked.at, "text": forked.text, "images": forked.images,
+        });
+        writeln!(std::io::stdout(), "{value}")?;
+        return Ok(());
+    }
+    if let Some(text) = &forked.text {
+        let images = match forked.images {
+            0 => String::new(),
+            count => format!(" (and {count} image(s))"),
+        };
+        note(format!(
+            "It stands before this message{images}, to be said in other words:\n\n{}\n",
+            printable(text)
+        ));
+    }
+    tell(&place, &forked)
+}
+
+pub(crate) async fn clone(args: &CloneArgs) -> Result<(), Failure> {
+    let (place, engine) = engine(&args.store).await?;
+    let row = session_named(&**engine.store(), &args.session).await?;
+    let forked = engine.clone_session(&row.id).await?;
+    tell(&place, &forked)
+}
+
+fn tell(place: &Place, forked: &Forked) -> Result<(), Failure> {
+    note(format!("Go on with `quipu -p --session {}{} \"…\"`.", forked.session, place.store_flag()));
+    Ok(writeln!(std::io::stdout(), "{}", forked.session)?)
+}
+
+/// An engine over a store that exists.
+pub(crate) async fn engine(store: &StoreArg) -> Result<(Place, Engine), Failure> {
+    let place = Place::find(store)?;
+    let Some(store) = place.existing_store().await? else {
+        return Err(Failure::usage(format!(
+            "there is no store at {} yet; try `quipu demo`",
+            place.store.display()
+        )));
+    };
+    let engine = place.engine(store, &place.settings())?;
+    Ok((place, engine))
+}
+
+impl From<ChangeError> for Failure {
+    fn from(error: ChangeError) -> Self {
+        match error {
+            ChangeError::Open(OpenError::Store(error)) => Self::new(Exit::Store, error),
+            ChangeError::Open(error) => error.into(),
+            ChangeError::Busy(_) => Self::failed(error),
+            ChangeError::Removed { .. } | ChangeError::NoSession(_) | ChangeError::TooLong(_) => {
+                Self::usage(error)
+            }
+        }
+    }
+}

@@ -1,0 +1,37 @@
+//! `quipu rm`: a session goes, and its nodes stay.
+
+use std::io::{BufRead as _, IsTerminal as _};
+
+use crate::args::RmArgs;
+use crate::exit::Failure;
+use crate::fork::engine;
+use crate::print::{ago, note, one_line};
+use crate::setup::{now, session_named};
+
+pub(crate) async fn run(args: &RmArgs) -> Result<(), Failure> {
+    let (place, engine) = engine(&args.store).await?;
+    let row = session_named(&**engine.store(), &args.session).await?;
+    if !args.yes {
+        let title = if row.called.is_empty() { &row.title } else { &row.called };
+        let what = format!("session {} ({}, {})", row.id, one_line(title, 60), ago(now(), row.updated));
+        // Whoever answers must see what is asked.
+        if !std::io::stdin().is_terminal() || !std::io::stderr().is_terminal() {
+            return Err(Failure::usage(format!("{what} is removed only when that is confirmed: add --yes")));
+        }
+        note(format!("Remove {what}? Its nodes stay. [y/N]"));
+        let mut answer = String::new();
+        std::io::stdin().lock().read_line(&mut answer)?;
+        if !matches!(answer.trim().to_lowercase().as_str(), "y" | "yes") {
+            return Err(Failure::failed("not removed"));
+        }
+    }
+    let head = engine.remove(&row.id).await?;
+    let again =
+        if row.agent == quipu::AGENT { "" } else { "; importing its file again brings it back as well" };
+    note(format!(
+        "Removed session {}. Its nodes stay: `quipu fork {head}{}` goes on from where it stood{again}.",
+        row.id,
+        place.store_flag()
+    ));
+    Ok(())
+}

@@ -1,0 +1,401 @@
+//! What is done to whole sessions: fork, clone, label, rename, remove. Each is one node or one move of refs.
+
+use std::path::Path;
+
+use quipu_dag::{Node, NodeRecord};
+use quipu_protocol::{Entry, Json, Message, NodeId, SessionId, SessionStart, StepInfo, UnixMs};
+use quipu_store::{
+    Action, Commit, Durability, Expect, LandmarkKind, NewChunk, RefMove, RefName, Resolved, Scope,
+    SessionQuery, SessionRow, Spelling, StoreError, decode_nodes,
+};
+
+use crate::clock::fresh_id;
+use crate::commit::config;
+use crate::engine::{Engine, OpenError};
+use crate::owner::{Got, Lease};
+use crate::resume::epoch_of;
+
+/// Characters of a label or a name at most.
+pub const NAME_LIMIT: usize = 200;
+/// Refs that move in one commit at most.
+const BATCH_MOVES: usize = 5_000;
+/// How often an entry is tried again when others write at the same time.
+const TRIES: usize = 8;
+
+/// Why a session was not changed. Nothing was written.
+#[derive(Debug, thiserror::Error)]
+pub enum ChangeError {
+    /// The session or the node could not be read, or the store refused.
+    #[error(transparent)]
+    Open(#[from] OpenError),
+    /// Somebody is working on the session.
+    #[error("another process is working on session `{0}`; end it first")]
+    Busy(SessionId),
+    /// The session has no ref any more.
+    #[error("session `{session}` was removed; `quipu fork {at}` goes on from where it stood")]
+    Removed {
+        /// The session.
+        session: SessionId,
+        /// A node of it to go on from.
+        at: NodeId,
+    },
+    /// The node belongs to no session.
+    #[error("node {0} belongs to no session; `quipu fork {0}` makes one that goes on from it")]
+    NoSession(NodeId),
+    /// A label or a name is too long.
+    #[error("a label or name has at most {NAME_LIMIT} characters, and this one has {0}")]
+    TooLong(usize),
+}
+
+impl From<StoreError> for ChangeError {
+    fn from(error: StoreError) -> Self {
+        Self::Open(error.into())
+    }
+}
+
+/// A session that was made from another one.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Forked {
+    /// The new session.
+    pub session: SessionId,
+    /// Its first node.
+    pub base: NodeId,
+    /// The node that it goes on from; `None` when it begins with nothing.
+    pub at: Option<NodeId>,
+    /// The user's message that it stands before, to be said in other words.
+    pub text: Option<String>,
+    /// Images of that message.
+    pub images: usize,
+}
+
+/// What a fork takes of a user's message.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Stand {
+    Before,
+    Behind,
+}
+
+/// The entry's node as it will be written.
+struct Written {
+    node: Node,
+    commit: Commit,
+}
+
+impl Engine {
+    /// A new session from any node, stored at once: the conversation up to `at`, or up to the node before it when `at`
+    /// is a user's message, whose text is given back. What it was forked from stays as it is. Calls without a result
+    /// are no reason to refuse: requests say that there is none. It works in `cwd`; `None` for where the session of
+    /// `at` works.
+    ///
+    /// ```
+    /// # use std::sync::Arc;
+    /// # use quipu::{Engine, Script, ScriptStep, Sealer, SessionOptions, protocol::Model, store::SqliteStore};
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let store = Arc::new(SqliteStore::in_memory()?);
+    /// # let engine = Engine::new(store, Arc::new(Sealer::new([0; 32])), std::env::temp_dir());
+    /// # let says = |text: &str| ScriptStep { text: text.into(), ..ScriptStep::default() };
+    /// # let (model, script) = (Arc::new(Model::default()), Arc::new(Script::new(vec![says("Left."), says("Right.")])));
+    /// # let options = SessionOptions::new(std::env::temp_dir(), model, script);
+    /// let session = engine.create(options.clone()).await?;
+    /// session.ask("Where to?").await?;
+    /// let (id, answer) = (session.view().session, session.view().head.ok_or("no head")?);
+    /// session.shutdown().await;
+    ///
+    /// engine.rename(&id, "the way").await?;
+    /// engine.label(answer, "first try").await?;
+    /// let fork = engine.fork_from(answer, None).await?;
+    /// let opened = engine.open(&fork.session, options).await?;
+    /// assert_eq!(opened.session.ask("And else?").await?.1, "Right.");
+    /// opened.session.shutdown().await;
+    /// engine.remove(&id).await?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// `NoSession` when there is no `cwd` and the node belongs to no session; `Open` with `NoSuchNode` or `Store`.
+    pub async fn fork_from(&self, at: NodeId, cwd: Option<&Path>) -> Result<Forked, ChangeError> {
+        self.fork_standing(at, cwd, Stand::Before).await
+    }
+
+    /// A session of its own with the same past.
+    ///
+    /// # Errors
+    /// As [`Engine::fork_from`]; `Removed`.
+    pub async fn clone_session(&self, session: &SessionId) -> Result<Forked, ChangeError> {
+        let row = self.row_of(session).await?;
+        let head = self.head_of(&row).await?;
+        self.fork_standing(head, None, Stand::Behind).await
+    }
+
+    /// The same in another directory: for a session whose own is gone.
+    ///
+    /// # Errors
+    /// As [`Engine::clone_session`].
+    pub async fn clone_session_to(&self, session: &SessionId, cwd: &Path) -> Result<Forked, ChangeError> {
+        let row = self.row_of(session).await?;
+        let head = self.head_of(&row).await?;
+        self.fork_standing(head, Some(cwd), Stand::Behind).await
+    }
+
+    async fn fork_standing(
+        &self,
+        at: NodeId,
+        cwd: Option<&Path>,
+        stand: Stand,
+    ) -> Result<Forked, ChangeError> {
+        let store = self.store();
+        let named = self.node_of(at).await?;
+        let decoded = decode_nodes(&**store, std::slice::from_ref(&named)).await?.pop();
+        let said = match decoded.map(|decoded| decoded.entry) {
+            Some(Entry::Message(Message::User(said))) if stand == Stand::Before => Some(said.content),
+            _ => None,
+        };
+        let parent = match (&said, named.record.parent) {
+            (None, _) => Some(at),
+            (Some(_), None) => None,
+            // A parent that is missing is none.
+            (Some(_), Some(parent)) => {
+                store.nodes(&[parent]).await?.into_iter().flatten().next().map(|node| node.id)
+            }
+        };
+        let session = self.session_of(at).await?;
+        let row = match &session {
+            Some(session) => Some(self.row_of(session).await?),
+            None => None,
+        };
+        let cwd = match (cwd, row) {
+            (Some(cwd), _) => cwd.to_string_lossy().into_owned(),
+            (None, Some(row)) => row.cwd,
+            (None, None) => return Err(ChangeError::NoSession(at)),
+        };
+        let epoch = epoch_of(&**store, parent.unwrap_or(at)).await?;
+        let id = SessionId::from(fresh_id());
+        let start = SessionStart {
+            session: id.clone(),
+            cwd,
+            agent: crate::AGENT.into(),
+            parent_session: session,
+            epoch: epoch.clone(),
+        };
+        let time = match parent {
+            Some(parent) if parent != at => self.node_of(parent).await?.record.timestamp,
+            _ => named.record.timestamp,
+        };
+        let Written { node, mut commit } =
+            self.write(&Entry::Session(start), parent, time, Some(config(&epoch)));
+        let base = node.id;
+        commit.moves = vec![
+            RefMove::swap(RefName::session(&id), None, base, "fork"),
+            RefMove::publish(RefName::from(RefName::PI_HEAD), base, "fork"),
+        ];
+        commit.actions.push(self.action("QUIPU_FORK", Some(at), Some(base), &id));
+        commit.nodes.push(node);
+        store.commit(commit).await?;
+        let images = said.as_ref().map_or(0, |body| {
+            body.blocks().iter().filter(|block| matches!(block, quipu_protocol::Content::Image(_))).count()
+        });
+        Ok(Forked { session: id, base, at: parent, text: said.map(|body| body.text()), images })
+    }
+
+    /// Labels a node; an empty text clears its label. The label is an entry of the node's session. Gives that entry.
+    ///
+    /// # Errors
+    /// `NoSession`, `TooLong`, `Busy`, `Removed`; `Open` with `NoSuchNode` or `Store`.
+    pub async fn label(&self, node: NodeId, text: &str) -> Result<NodeId, ChangeError> {
+        let text = self.clean(text)?;
+        self.node_of(node).await?;
+        let session = self.session_of(node).await?.ok_or(ChangeError::NoSession(node))?;
+        let target = node.to_string();
+        let entry = if text.is_empty() {
+            serde_json::json!({ "type": "label", "targetId": target })
+        } else {
+            serde_json::json!({ "type": "label", "targetId": target, "label": text })
+        };
+        self.note(&session, &entry, "label").await
+    }
+
+    /// Gives a session a name, on one line and without control characters; an empty name clears it. Gives the entry
+    /// that holds it.
+    ///
+    /// # Errors
+    /// `TooLong`, `Busy`, `Removed`; `Open` with `NoSuchSession` or `Store`.
+    pub async fn rename(&self, session: &SessionId, name: &str) -> Result<NodeId, ChangeError> {
+        let name = self.clean(name)?;
+        let entry = serde_json::json!({ "type": "session_info", "name": name });
+        self.note(session, &entry, "rename").await
+    }
+
+    /// Removes a session: its refs go, its nodes stay. Gives the node where it stood, from which
+    /// [`Engine::fork_from`] goes on.
+    ///
+    /// # Errors
+    /// `Busy`, `Removed`; `Open` with `NoSuchSession` or `Store`.
+    pub async fn remove(&self, session: &SessionId) -> Result<NodeId, ChangeError> {
+        let row = self.row_of(session).await?;
+        let head = self.head_of(&row).await?;
+        let lease = self.hold(&row).await?;
+        let done = self.drop_refs(&row, head).await;
+        if let Some(lease) = lease {
+            lease.release().await;
+        }
+        done.map(|()| head)
+    }
+
+    async fn drop_refs(&self, row: &SessionRow, head: NodeId) -> Result<(), ChangeError> {
+        let store = self.store();
+        let mut moves = vec![drop_ref(row.name.clone(), Expect::At(head))];
+        let notes = RefName::notes(&row.agent, &row.id);
+        if store.head(&notes).await?.is_some() {
+            moves.push(drop_ref(notes, Expect::Any));
+        }
+        // The ends of branches that an importer keeps.
+        let ends = store.heads(&format!("{}/", row.name)).await?;
+        moves.extend(ends.into_iter().map(|end| drop_ref(end.name, Expect::Any)));
+        let mut actions = vec![self.action("QUIPU_REMOVE", Some(head), None, &row.id)];
+        // The session's own ref goes first: what is left of many is no session.
+        while !moves.is_empty() {
+            let rest = moves.split_off(moves.len().min(BATCH_MOVES));
+            let actions = std::mem::take(&mut actions);
+            store
+                .commit(Commit { moves, actions, durability: Durability::Power, ..Commit::default() })
+                .await?;
+            moves = rest;
+        }
+        Ok(())
+    }
+
+    /// An entry that says something about a session: below its head, or, where another program writes the session, on
+    /// a ref of ours beside it.
+    async fn note(
+        &self,
+        session: &SessionId,
+        entry: &serde_json::Value,
+        why: &str,
+    ) -> Result<NodeId, ChangeError> {
+        let row = self.row_of(session).await?;
+        let lease = self.hold(&row).await?;
+        let entry = Entry::Meta(Json::from(entry));
+        let done = self.append(&row, &entry, why).await;
+        if let Some(lease) = lease {
+            lease.release().await;
+        }
+        done
+    }
+
+    async fn append(&self, row: &SessionRow, entry: &Entry, why: &str) -> Result<NodeId, ChangeError> {
+        let store = self.store();
+        let ours = row.agent == crate::AGENT;
+        let name = if ours { row.name.clone() } else { RefName::notes(&row.agent, &row.id) };
+        let mut tries = TRIES;
+        loop {
+            let row = &SessionRow { head: store.head(&row.name).await?, ..row.clone() };
+            let head = self.head_of(row).await?;
+            let expect = if ours { Some(head) } else { store.head(&name).await? };
+            let parent = expect.unwrap_or(head);
+            let time = self.node_of(parent).await?.record.timestamp;
+            let Written { node, mut commit } = self.write(entry, Some(parent), time, None);
+            let id = node.id;
+            commit.moves.push(RefMove::swap(name.clone(), expect, id, why));
+            commit.nodes.push(node);
+            match store.commit(commit).await {
+                Ok(()) => return Ok(id),
+                Err(StoreError::Conflict { .. }) if tries > 1 => tries -= 1,
+                Err(error) => return Err(error.into()),
+            }
+        }
+    }
+
+    /// The lease on a session that we write; those of other programs have none.
+    async fn hold(&self, row: &SessionRow) -> Result<Option<Lease>, ChangeError> {
+        if row.agent != crate::AGENT {
+            return Ok(None);
+        }
+        let lease = Lease::new(self.store().clone());
+        match lease.take(&row.name).await? {
+            Got::Yes => Ok(Some(lease)),
+            Got::Theirs(_) => Err(ChangeError::Busy(row.id.clone())),
+        }
+    }
+
+    fn write(&self, entry: &Entry, parent: Option<NodeId>, after: UnixMs, config: Option<String>) -> Written {
+        let encoded = quipu_transcript::encode(entry, &StepInfo::default());
+        let system_prompt = match entry {
+            Entry::Session(start) => start.epoch.system,
+            Entry::Message(_) | Entry::Epoch(_) | Entry::Compaction(_) | Entry::Meta(_) => None,
+        };
+        let record = NodeRecord {
+            parent,
+            role: encoded.role,
+            parts: encoded.blobs.iter().map(|blob| blob.id).collect(),
+            timestamp: self.now().max(after.saturating_add(1)),
+            external_id: Some(fresh_id()),
+            system_prompt,
+        };
+        let chunks = encoded.chunks.into_iter();
+        let commit = Commit {
+            blobs: encoded.blobs,
+            chunks: chunks.map(|(id, bytes)| NewChunk::Full { id, bytes: bytes.into() }).collect(),
+            durability: Durability::Power,
+            ..Commit::default()
+        };
+        Written { node: Node::new(record, config, None), commit }
+    }
+
+    fn action(&self, kind: &str, from: Option<NodeId>, to: Option<NodeId>, session: &SessionId) -> Action {
+        let metadata = Some(serde_json::json!({ "session": session }).to_string());
+        Action { timestamp: self.now(), kind: kind.into(), from, to, metadata }
+    }
+
+    /// A label or a name as it is kept: sealed, on one line, without control characters.
+    fn clean(&self, text: &str) -> Result<String, ChangeError> {
+        let flat: String = text.chars().map(|c| if c.is_control() { ' ' } else { c }).collect();
+        let line = flat.split_whitespace().collect::<Vec<_>>().join(" ");
+        let sealed = self.sealer().seal(&line);
+        match sealed.chars().count() {
+            count if count > NAME_LIMIT => Err(ChangeError::TooLong(count)),
+            _ => Ok(sealed.to_string()),
+        }
+    }
+
+    pub(crate) async fn node_of(&self, id: NodeId) -> Result<Node, ChangeError> {
+        self.store()
+            .nodes(&[id])
+            .await?
+            .into_iter()
+            .flatten()
+            .next()
+            .ok_or_else(|| OpenError::NoSuchNode(id).into())
+    }
+
+    /// The session that a node belongs to.
+    pub(crate) async fn session_of(&self, node: NodeId) -> Result<Option<SessionId>, ChangeError> {
+        let spelling = Spelling::from(node.to_string());
+        Ok(match self.store().resolve(&spelling, &Scope::default()).await? {
+            Resolved::One(found) => found.session,
+            Resolved::Many(_) | Resolved::None => None,
+        })
+    }
+
+    async fn head_of(&self, row: &SessionRow) -> Result<NodeId, ChangeError> {
+        if let Some(head) = row.head {
+            return Ok(head);
+        }
+        let marks = self.store().landmarks(std::slice::from_ref(&row.id), 1).await?;
+        let last = marks.iter().find(|mark| mark.kind == LandmarkKind::End);
+        Err(ChangeError::Removed { session: row.id.clone(), at: last.map_or(row.base, |end| end.node) })
+    }
+
+    pub(crate) async fn row_of(&self, session: &SessionId) -> Result<SessionRow, ChangeError> {
+        let query = SessionQuery { id: Some(session.clone()), ..SessionQuery::default() };
+        let rows = self.store().sessions(query).await?;
+        // One that stands somewhere, where an id was used twice.
+        let best = rows.iter().find(|row| row.head.is_some()).or(rows.first());
+        best.cloned().ok_or_else(|| OpenError::NoSuchSession(session.to_string()).into())
+    }
+}
+
+fn drop_ref(name: RefName, expect: Expect) -> RefMove {
+    RefMove { name, expect, to: None, fence: None, why: "remove".into() }
+}
