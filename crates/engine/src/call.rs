@@ -12,12 +12,13 @@ use quipu_protocol::{
 use quipu_providers::{Body, Call, CallEnd, CallEvent, Provider};
 use quipu_seal::Sealer;
 use quipu_store::{Commit, Op, Step, StepCall, StepState, Store};
+use serde::Serialize;
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
 use crate::bodies::Bodies;
 use crate::clock::Clock;
-use crate::machine::Input;
+use crate::machine::{Calls, Input};
 
 /// How long a provider may take to come back from a call that was stopped.
 const GRACE: Duration = Duration::from_secs(5);
@@ -47,7 +48,29 @@ pub(crate) struct Order {
     pub(crate) recorded: Option<Recorded>,
     /// The blob of its system prompt, where it is one.
     pub(crate) system: Option<BlobId>,
+    /// For a call that sums the context up: those that were made for the same summary before it. They stand in no
+    /// node yet.
+    pub(crate) summary: Option<Calls>,
     pub(crate) cancel: CancellationToken,
+}
+
+/// A request to record.
+struct Asked<'a> {
+    session: &'a SessionId,
+    run: &'a RunId,
+    head: NodeId,
+    system: Option<BlobId>,
+    request: &'a ModelRequest,
+    summary: Option<&'a Calls>,
+}
+
+/// What the store has of a request that is about to be sent.
+#[derive(Serialize)]
+struct Sent<'a> {
+    #[serde(flatten)]
+    record: &'a CallRecord,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    summary: Option<&'a Calls>,
 }
 
 /// A request as the bytes that will be sent, and what the store has of it as about to be sent.
@@ -70,7 +93,8 @@ impl Next {
     /// out why.
     pub(crate) fn record(&self, session: &SessionId, head: NodeId, batch: &mut Commit) -> Option<Recorded> {
         let Self { caller, run, request, .. } = self;
-        let made = AssertUnwindSafe(|| caller.record(session, run, head, caller.system, request, batch));
+        let asked = Asked { session, run, head, system: caller.system, request, summary: None };
+        let made = AssertUnwindSafe(|| caller.record(&asked, batch));
         std::panic::catch_unwind(made).ok()?.ok()
     }
 
@@ -126,10 +150,10 @@ impl Caller {
     }
 
     /// What is left of today's budget, as an error when nothing is.
-    async fn check_budget(&self) -> Result<(), Outcome> {
+    async fn check_budget(&self, summary: Option<&Calls>) -> Result<(), Outcome> {
         let Some(budget) = self.daily_budget else { return Ok(()) };
         let today = self.clock.day_of(self.clock.now());
-        let mut spent = 0.0;
+        let mut spent = summary.map_or(0.0, |calls| calls.usage.cost.total);
         for store in [&self.store].into_iter().chain(&self.ledger) {
             spent += store.spent(today).await.map_err(|error| {
                 let text = format!("what was spent today could not be read, so nothing was sent: {error}");
@@ -145,16 +169,23 @@ impl Caller {
         mut order: Order,
         events: mpsc::Sender<(RunId, CallEvent)>,
     ) -> Result<(CallEnd, Option<CallRecord>), Outcome> {
-        self.check_budget().await?;
+        self.check_budget(order.summary.as_ref()).await?;
         let clock = Instant::now();
         let recorded = match order.recorded.take() {
             Some(recorded) => recorded,
             None => {
                 let mut batch = Commit::default();
-                let Order { session, run, head, system, request, .. } = &order;
-                let recorded = match self.record(session, run, *head, *system, request, &mut batch) {
+                let asked = Asked {
+                    session: &order.session,
+                    run: &order.run,
+                    head: order.head,
+                    system: order.system,
+                    request: &order.request,
+                    summary: order.summary.as_ref(),
+                };
+                let recorded = match self.record(&asked, &mut batch) {
                     Ok(recorded) => recorded,
-                    Err(error) => return Ok((failure(request, self.clock.now(), error), None)),
+                    Err(error) => return Ok((failure(&order.request, self.clock.now(), error), None)),
                 };
                 self.store.commit(batch).await.map_err(|error| {
                     let text = format!("the request could not be recorded, so it was not sent: {error}");
@@ -218,15 +249,8 @@ impl Caller {
     }
 
     /// The bytes of a request; adds to `batch` what the store keeps of it as about to be sent.
-    fn record(
-        &self,
-        session: &SessionId,
-        run: &RunId,
-        head: NodeId,
-        system: Option<BlobId>,
-        request: &ModelRequest,
-        batch: &mut Commit,
-    ) -> Result<Recorded, ModelError> {
+    fn record(&self, asked: &Asked<'_>, batch: &mut Commit) -> Result<Recorded, ModelError> {
+        let Asked { session, run, head, system, request, summary } = *asked;
         let mut bodies = self.bodies();
         let body = bodies.make(&*self.provider, request)?;
         let record = CallRecord {
@@ -246,7 +270,7 @@ impl Caller {
             attempts: Vec::new(),
         };
         batch.chunks.push(bodies.chunk(&body));
-        let data = serde_json::to_vec(&record).ok();
+        let data = serde_json::to_vec(&Sent { record: &record, summary }).ok();
         let step = Step { run: run.clone(), call: StepCall::Model, state: StepState::Sent, data };
         batch.ops.push(Op::StepPut { session: session.clone(), step });
         Ok(Recorded { body, record })

@@ -469,6 +469,7 @@ impl Engine {
             messages: past.messages,
             nodes: past.nodes,
             compacted: past.compacted,
+            old: past.old,
             compaction: options.compaction,
             prefix: Prefix { model: options.model, system: system_text, tools: toolbox.specs(), epoch },
             steering: past.steering,
@@ -513,7 +514,7 @@ fn system_blob(text: &str) -> Blob {
 }
 
 /// The text of a `system_prompt` blob.
-fn system_text(blob: &Blob) -> String {
+pub(crate) fn system_text(blob: &Blob) -> String {
     serde_json::from_str(&blob.content).unwrap_or_default()
 }
 

@@ -19,7 +19,7 @@ use crate::call::{seal_answer, seal_content};
 use crate::places::Places;
 use crate::recording::{
     Chain, Header, RecordedAnswer, RecordedAttempt, RecordedCall, RecordedRetry, RecordingError, Since, hash,
-    map_content,
+    is_summary, map_content,
 };
 
 /// A model whose calls are kept in a file, sealed, for [`Replay`](crate::Replay). One for one session.
@@ -110,6 +110,7 @@ impl Recorder {
             call: 0,
             body: call.body.clone(),
             body_bytes: call.body_bytes,
+            summary: call.summary,
             said,
             results,
             retries: retries
@@ -139,6 +140,7 @@ struct Asked {
     header: Header,
     body: String,
     body_bytes: u64,
+    summary: bool,
     said: Vec<Body>,
     results: Vec<crate::recording::RecordedResult>,
 }
@@ -162,14 +164,21 @@ impl Provider for Recorder {
 
     fn send(&self, call: Call) -> BoxFuture<'_, CallEnd> {
         async move {
+            let summary = is_summary(&call.request);
             let (said, results) = {
                 let mut since = self.since.lock().unwrap_or_else(PoisonError::into_inner);
-                since.look(&call.request, &self.places)
+                if summary {
+                    since.summary();
+                    (Vec::new(), Vec::new())
+                } else {
+                    since.look(&call.request, &self.places)
+                }
             };
             let asked = Asked {
                 header: Header::of(&call.request, &self.places),
                 body: hash(&call.body),
                 body_bytes: call.body.len() as u64,
+                summary,
                 said,
                 results,
             };
@@ -208,7 +217,8 @@ impl Provider for Recorder {
 impl Tape {
     /// Writes one call. After a failure nothing more is written, so that no call is missing in the middle.
     fn append(&mut self, header: &Header, mut call: RecordedCall) {
-        if self.failed.is_some() {
+        // What is summed up before the first call was said before the recording.
+        if self.failed.is_some() || (self.calls == 0 && call.summary) {
             return;
         }
         call.call = self.calls + 1;
@@ -272,6 +282,7 @@ mod tests {
             call: 0,
             body: String::new(),
             body_bytes: 0,
+            summary: false,
             said: Vec::new(),
             results: Vec::new(),
             retries: Vec::new(),

@@ -118,6 +118,9 @@ pub(crate) struct RecordedCall {
     /// SHA-256 of the body that was sent.
     pub(crate) body: String,
     pub(crate) body_bytes: u64,
+    /// Whether it summed the conversation up and belongs to no turn.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub(crate) summary: bool,
     /// What the user said since the call before.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(crate) said: Vec<Body>,
@@ -199,6 +202,11 @@ impl Header {
     }
 }
 
+/// Whether a request is to sum the conversation up: it is the only kind that stands in no session.
+pub(crate) fn is_summary(request: &ModelRequest) -> bool {
+    request.session.is_none()
+}
+
 /// SHA-256 as text.
 pub(crate) fn hash(bytes: &[u8]) -> String {
     quipu_protocol::ChunkId(Sha256::digest(bytes).into()).to_string()
@@ -212,6 +220,12 @@ pub(crate) struct Since {
 }
 
 impl Since {
+    /// The conversation is summed up, or was tried to be.
+    pub(crate) fn summary(&mut self) {
+        // A context that was compacted begins with its summary, which nobody said.
+        self.shown = 1;
+    }
+
     /// What is new in a request. Results before the first call are not of this recording.
     pub(crate) fn look(
         &mut self,

@@ -14,7 +14,8 @@ use quipu_providers::{Call, CallEnd, CallEvent, Provider};
 
 use crate::places::Places;
 use crate::recording::{
-    Header, MAX_BYTES, RecordedAnswer, RecordedCall, RecordedResult, RecordingError, Since, map_content, read,
+    Header, MAX_BYTES, RecordedAnswer, RecordedCall, RecordedResult, RecordingError, Since, is_summary,
+    map_content, read,
 };
 use crate::script::{blank, plain_body, stream};
 
@@ -131,9 +132,20 @@ impl Replay {
     /// What the user said, one for each run, in order; `None` where a run went on without a message. What was said
     /// while a run was under way is not among them.
     pub fn prompts(&self) -> Vec<Option<Input>> {
-        let begins = |(at, call): &(usize, &RecordedCall)| *at == 0 || call.results.is_empty();
-        let calls = self.calls.iter().enumerate().filter(begins);
-        calls
+        let of_turns: Vec<&RecordedCall> = self.calls.iter().filter(|call| !call.summary).collect();
+        let overflowed = |call: &&RecordedCall| {
+            call.error.as_ref().is_some_and(|error| error.kind == ModelErrorKind::ContextOverflow)
+        };
+        let begins = |(at, call): &(usize, &&RecordedCall)| match at.checked_sub(1) {
+            None => true,
+            // The run went on by itself after the context was compacted.
+            Some(before) if overflowed(&of_turns[before]) && call.call > of_turns[before].call + 1 => false,
+            Some(_) => call.results.is_empty(),
+        };
+        of_turns
+            .iter()
+            .enumerate()
+            .filter(begins)
             .map(|(_, call)| {
                 let mut blocks: Vec<Content> =
                     call.said.iter().flat_map(|body| body.blocks().into_owned()).collect();
@@ -160,9 +172,22 @@ impl Replay {
         if let Some(departed) = &state.departed {
             return Err(departed.clone());
         }
+        if is_summary(request) {
+            state.since.summary();
+            return match self.calls.get(state.at) {
+                Some(call) if call.summary => {
+                    state.at += 1;
+                    Ok(call)
+                }
+                // The context stays as it is, as it did then.
+                _ => Err(ModelError::new(ModelErrorKind::Departed, "the recording holds no summary here")),
+            };
+        }
         if state.at == 0 {
             state.notes = self.compare_prefix(request);
         }
+        // What is not too long here need not be summed up.
+        state.at += self.calls[state.at..].iter().take_while(|call| call.summary).count();
         let (said, results) = state.since.look(request, &self.places);
         let compared = match self.calls.get(state.at) {
             None => Err(format!("the recording ends here: it holds {} call(s)", self.calls.len())),

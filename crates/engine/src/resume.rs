@@ -11,10 +11,11 @@ use quipu_store::{
     Commit, Durability, Op, Step, StepCall, StepState, Store, StoreError, Until, decode_nodes,
 };
 use quipu_transcript::{COMPACTION, Decoded, SettingChanges, context, message_of};
+use serde::Deserialize;
 
 use crate::commit::{Committer, KeptResult};
 use crate::engine::OpenError;
-use crate::machine::{CommitError, Draft, Plan, PlanOp, Waiting};
+use crate::machine::{Calls, CommitError, Draft, Plan, PlanOp, Waiting, json_of_nothing, step_of};
 
 /// What a session was when it was opened.
 #[derive(Default)]
@@ -27,6 +28,8 @@ pub(crate) struct Past {
     pub(crate) nodes: Vec<NodeId>,
     /// The compaction that it begins with.
     pub(crate) compacted: Option<Arc<Compaction>>,
+    /// How many of the messages are its summary and what it kept.
+    pub(crate) old: usize,
     /// The session of the node that it was read from.
     pub(crate) session: Option<SessionId>,
     pub(crate) epoch: Epoch,
@@ -82,11 +85,15 @@ pub(crate) async fn read_past(store: &dyn Store, id: &SessionId, head: NodeId) -
             Entry::Message(_) | Entry::Meta(_) => {}
         }
     }
-    for (node, entry) in context(&lineage).into_iter().map(|at| &lineage[at]) {
+    let mut compacted = None;
+    for at in context(&lineage) {
+        let (node, entry) = &lineage[at];
         let Some(message) = message_of(entry) else { continue };
         if let Entry::Compaction(compaction) = entry {
             past.compacted = Some(Arc::new(compaction.clone()));
+            compacted = Some(at);
         }
+        past.old += usize::from(compacted.is_some_and(|compaction| at <= compaction));
         past.messages.push(Arc::new(message.into_owned()));
         past.nodes.push(*node);
     }
@@ -212,7 +219,7 @@ pub(crate) async fn recover(
         }
     }
     let model_call = sent.is_some();
-    drafts.extend(sent.map(|(run, record)| unanswered_draft(run, record, now)));
+    drafts.extend(sent.map(|(run, record, summary)| unanswered_draft(run, record, summary, now)));
     if drafts.is_empty() {
         let ops = runs.into_iter().map(|run| Op::RunRemove { session: id.clone(), run }).collect();
         store.commit(Commit { ops, durability: Durability::Process, ..Commit::default() }).await?;
@@ -250,9 +257,15 @@ pub(crate) async fn recover(
     Ok(vec![Trouble::Interrupted { calls: interrupted, model_call }])
 }
 
-fn sent_call(step: &Step) -> Option<(RunId, CallRecord)> {
-    let record = serde_json::from_slice(step.data.as_deref()?).ok()?;
-    Some((step.run.clone(), record))
+fn sent_call(step: &Step) -> Option<(RunId, CallRecord, Option<Calls>)> {
+    #[derive(Deserialize)]
+    struct Aside {
+        summary: Option<Calls>,
+    }
+    let data = step.data.as_deref()?;
+    let record = serde_json::from_slice(data).ok()?;
+    let aside: Option<Aside> = serde_json::from_slice(data).ok();
+    Some((step.run.clone(), record, aside.and_then(|aside| aside.summary)))
 }
 
 fn is_slot(call: &StepCall, slot: usize) -> bool {
@@ -295,17 +308,24 @@ fn interrupted_result(call: &ToolCall, now: UnixMs) -> ToolResultMessage {
     }
 }
 
-/// A model call that was recorded and perhaps sent, and whose answer is not known.
-fn unanswered_draft(run: RunId, record: CallRecord, now: UnixMs) -> Draft {
+/// A model call that was recorded and perhaps sent, and whose answer is not known. When it was to sum the context up,
+/// it is kept beside the conversation, with those that were made for the same summary before it.
+fn unanswered_draft(run: RunId, record: CallRecord, summary: Option<Calls>, now: UnixMs) -> Draft {
+    const WHY: &str = "the process ended before the answer arrived; it may have been sent and charged";
+    if let Some(Calls { usage, mut records }) = summary {
+        records.push(record);
+        return Draft {
+            entry: Arc::new(Entry::Meta(json_of_nothing(Some(WHY), &usage))),
+            step: step_of(Some(run), records),
+        };
+    }
     let answer = AssistantMessage {
         api: record.api.clone(),
         provider: record.provider.clone(),
         model: record.model.clone(),
         stop_reason: StopReason::Error,
         timestamp: now,
-        error_message: Some(
-            "the process ended before the answer arrived; it may have been sent and charged".into(),
-        ),
+        error_message: Some(WHY.into()),
         ..AssistantMessage::default()
     };
     let step =

@@ -159,7 +159,7 @@ impl Session {
     /// Sums the context up, except for its end; `CompactionEnded` tells what came of it. Acknowledged as begun.
     ///
     /// # Errors
-    /// `Busy` while a run is under way; `NothingToCompact`; `Closed`.
+    /// `Busy` while a run is under way; `NothingToCompact`; `Behind`; `Closed`.
     pub async fn compact(&self, focus: Option<String>) -> Result<Ack, Refused> {
         self.send(Command::Compact { focus }).await
     }
@@ -430,9 +430,13 @@ impl Task {
                 // Who went away again is seen at the next event.
                 drop(view.send(view_of(&self.machine)));
             }
-            Mail::Command(Command::Prompt { .. } | Command::Continue | Command::Unqueue { .. }, reply)
-                if self.subscribers.iter().any(Subscriber::is_stuck) =>
-            {
+            Mail::Command(
+                Command::Prompt { .. }
+                | Command::Compact { .. }
+                | Command::Continue
+                | Command::Unqueue { .. },
+                reply,
+            ) if self.subscribers.iter().any(Subscriber::is_stuck) => {
                 drop(reply.send(Err(Refused::Behind)));
             }
             Mail::Command(command, reply) => {
@@ -500,7 +504,8 @@ impl Task {
                 let recorded = self.foreseen.take(&request);
                 let system = caller.system;
                 self.effects.spawn(async move {
-                    let order = Order { session, run, head, request, recorded, system, cancel };
+                    let order =
+                        Order { session, run, head, request, recorded, system, summary: None, cancel };
                     let end = caller.make(order, stream).await;
                     // The task is gone only when the session is over.
                     drop(input.send(end).await);

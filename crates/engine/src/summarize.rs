@@ -1,11 +1,12 @@
 //! The calls that sum a stretch of conversation up. Long stretches are read in pieces that fit the model's window,
 //! each with the notes on those before it.
 
+use std::collections::VecDeque;
 use std::sync::Arc;
 
 use quipu_protocol::{
-    Content, Cost, Limit, Message, Model, ModelErrorKind, ModelRequest, NodeId, Outcome, RunId, SessionId,
-    StopReason, Thinking, Usage,
+    CompactionSummaryMessage, Content, Cost, Limit, Message, Model, ModelErrorKind, ModelRequest, NodeId,
+    Outcome, RunId, SessionId, StopReason, Thinking, Usage,
 };
 use quipu_transcript::{conversation_text, estimate_text};
 use tokio::sync::mpsc;
@@ -24,8 +25,10 @@ const TURN: &str = include_str!("prompts/summary-turn.md");
 const BYTES: u64 = 3;
 /// Between two messages.
 const BETWEEN: &str = "\n\n";
-/// Tokens of a piece at least, however small the window is.
+/// Tokens of a piece at least; a window that has no room for it is too small.
 const PIECE: u64 = 512;
+/// Bytes of a piece that is not halved any more when the model finds it too long.
+const SMALL: usize = 1_024;
 
 /// Whose calls these are.
 pub(crate) struct Job {
@@ -37,36 +40,91 @@ pub(crate) struct Job {
     pub(crate) cancel: CancellationToken,
 }
 
+/// Why there are no notes.
+enum Missed {
+    /// Somebody stopped it.
+    Stopped,
+    /// The model found the request too long.
+    TooLong(String),
+    Failed(String),
+}
+
 impl Caller {
     /// Sums `stretch` up: its history, on top of what was summed up before, and the beginning of the turn that is cut.
     pub(crate) async fn summarize(&self, job: &Job, stretch: &Stretch) -> Result<Summary, Box<NoSummary>> {
         let mut made = Calls::default();
-        let text = match self.notes(job, stretch, &mut made).await {
-            Ok(text) => text,
-            Err(why) => return Err(Box::new(NoSummary { why, made })),
-        };
-        Ok(Summary { text, made })
+        match self.notes(job, stretch, &mut made).await {
+            Ok(text) => Ok(Summary { text, made }),
+            Err(missed) => {
+                let why = match missed {
+                    Missed::Stopped => None,
+                    Missed::TooLong(why) | Missed::Failed(why) => Some(why),
+                };
+                Err(Box::new(NoSummary { why, made }))
+            }
+        }
     }
 
-    /// The error is `None` when it was stopped.
-    async fn notes(&self, job: &Job, stretch: &Stretch, made: &mut Calls) -> Result<String, Option<String>> {
-        let mut notes = stretch.previous.clone();
-        for piece in pieces(&stretch.history, stretch) {
-            let instructions = if notes.is_some() { UPDATE } else { INITIAL };
-            notes = Some(self.note(job, stretch, &piece, notes.as_deref(), instructions, made).await?);
+    async fn notes(&self, job: &Job, stretch: &Stretch, made: &mut Calls) -> Result<String, Missed> {
+        let mut previous = stretch.previous.clone();
+        let mut history = pieces(&stretch.history, stretch, previous.as_deref());
+        if history.is_none()
+            && let Some(summary) = previous.take()
+        {
+            // Notes of a larger model: there is no room for anything beside them, so they are summed up as well.
+            let before = CompactionSummaryMessage { summary, tokens_before: 0, timestamp: 0 };
+            let before = Arc::new(Message::CompactionSummary(before));
+            let whole: Vec<_> = std::iter::once(before).chain(stretch.history.iter().cloned()).collect();
+            history = pieces(&whole, stretch, None);
         }
-        let mut turn: Option<String> = None;
-        for piece in pieces(&stretch.turn, stretch) {
-            turn = Some(self.note(job, stretch, &piece, turn.as_deref(), TURN, made).await?);
-        }
+        let (Some(history), Some(turn)) = (history, pieces(&stretch.turn, stretch, None)) else {
+            let window = stretch.window;
+            let why = format!("the model's window of {window} tokens is too small to sum anything up in it");
+            return Err(Missed::Failed(why));
+        };
+        let notes = self.read(job, stretch, history, previous, [INITIAL, UPDATE], made).await?;
+        let turn = self.read(job, stretch, turn, None, [TURN, TURN], made).await?;
         match (notes, turn) {
             (Some(notes), None) => Ok(notes),
             (notes, Some(turn)) => {
                 let notes = notes.unwrap_or_else(|| "Nothing came before this turn.".into());
                 Ok(format!("{notes}\n\n---\n\n**The turn that goes on below began so:**\n\n{turn}"))
             }
-            (None, None) => Err(Some("there was nothing to sum up".into())),
+            (None, None) => Err(Missed::Failed("there was nothing to sum up".into())),
         }
+    }
+
+    /// Piece after piece, each with the notes on those before it. `instructions`: without such notes, and with them.
+    async fn read(
+        &self,
+        job: &Job,
+        stretch: &Stretch,
+        mut pieces: VecDeque<String>,
+        mut notes: Option<String>,
+        instructions: [&str; 2],
+        made: &mut Calls,
+    ) -> Result<Option<String>, Missed> {
+        let mut most = usize::MAX;
+        while let Some(mut piece) = pieces.pop_front() {
+            if piece.len() > most {
+                let middle = piece.floor_char_boundary(piece.len() / 2);
+                let end = piece[..middle].rfind(BETWEEN).filter(|end| *end > middle / 2).unwrap_or(middle);
+                pieces.push_front(piece.split_off(end));
+                pieces.push_front(piece);
+                continue;
+            }
+            let which = instructions[usize::from(notes.is_some())];
+            match self.note(job, stretch, &piece, notes.as_deref(), which, made).await {
+                Ok(text) => notes = Some(text),
+                // Its window is not known, or smaller than somebody said.
+                Err(Missed::TooLong(_)) if piece.len() > SMALL => {
+                    most = piece.len() / 2 + 4;
+                    pieces.push_front(piece);
+                }
+                Err(missed) => return Err(missed),
+            }
+        }
+        Ok(notes)
     }
 
     /// One call.
@@ -78,7 +136,12 @@ impl Caller {
         previous: Option<&str>,
         instructions: &str,
         calls: &mut Calls,
-    ) -> Result<String, Option<String>> {
+    ) -> Result<String, Missed> {
+        if let Some(dollars) = stretch.dollars
+            && calls.usage.cost.total >= dollars
+        {
+            return Err(Missed::Failed("what the run may cost is spent".into()));
+        }
         let mut text = format!("<conversation>\n{piece}\n</conversation>\n\n");
         if let Some(previous) = previous {
             text.push_str(&format!("<previous-summary>\n{previous}\n</previous-summary>\n\n"));
@@ -104,6 +167,7 @@ impl Caller {
             request: Arc::new(request),
             recorded: None,
             system: None,
+            summary: Some(calls.clone()),
             cancel: job.cancel.clone(),
         };
         // Nobody watches a summary being written.
@@ -111,25 +175,29 @@ impl Caller {
         let watch = async { while unwatched.recv().await.is_some() {} };
         let (made, ()) = tokio::join!(self.attempt(order, events), watch);
         let (mut end, record) = made.map_err(|outcome| match outcome {
-            Outcome::StoreFailed(text) => Some(text),
+            Outcome::StoreFailed(text) => Missed::Failed(text),
             Outcome::Limit(Limit::Daily { spent, budget }) => {
-                Some(format!("${spent:.2} of today's budget of ${budget} are spent"))
+                Missed::Failed(format!("${spent:.2} of today's budget of ${budget} are spent"))
             }
-            Outcome::Aborted => None,
-            Outcome::Done | Outcome::Failed(_) | Outcome::Limit(_) => Some("the call was not made".into()),
+            Outcome::Aborted => Missed::Stopped,
+            Outcome::Done | Outcome::Failed(_) | Outcome::Limit(_) => {
+                Missed::Failed("the call was not made".into())
+            }
         })?;
         if let Some(mut record) = record {
             record.attempts = end.attempts;
             calls.records.push(record);
         }
         add(&mut calls.usage, &end.message.usage);
-        let failed = |why: &str| Err(Some(why.to_owned()));
+        let failed = |why: &str| Err(Missed::Failed(why.to_owned()));
         if let Some(error) = end.error {
             let why = self.sealer.seal(&error.message);
-            return match error.kind {
-                ModelErrorKind::Aborted => Err(None),
-                _ => failed(&format!("the model did not sum the conversation up: {why}")),
-            };
+            let why = format!("the model did not sum the conversation up: {why}");
+            return Err(match error.kind {
+                ModelErrorKind::Aborted => Missed::Stopped,
+                ModelErrorKind::ContextOverflow => Missed::TooLong(why),
+                _ => Missed::Failed(why),
+            });
         }
         seal_answer(&mut end.message, &self.sealer);
         if end.message.tool_calls().next().is_some() {
@@ -154,28 +222,28 @@ impl Caller {
     }
 }
 
-/// The text of a stretch, in pieces that fit a request beside everything else in it. Of a message that is longer than
-/// two pieces the middle is left out.
-fn pieces(messages: &[Arc<Message>], stretch: &Stretch) -> Vec<String> {
+/// The text of a stretch, in pieces that fit a request beside everything else in it, the notes before it included. Of
+/// a message that is longer than two pieces the middle is left out. `None` when there is no room for a piece.
+fn pieces(messages: &[Arc<Message>], stretch: &Stretch, previous: Option<&str>) -> Option<VecDeque<String>> {
     let instructions = [INITIAL, UPDATE, TURN].iter().map(|text| estimate_text(text)).max().unwrap_or(0);
     // Twice the answer: once written, once read again as the notes before the next piece.
     let others = estimate_text(SUMMARIZER)
         + instructions
         + stretch.focus.as_deref().map_or(0, estimate_text)
-        + stretch.previous.as_deref().map_or(0, estimate_text).max(stretch.max_tokens)
+        + previous.map_or(0, estimate_text).max(stretch.max_tokens)
         + stretch.max_tokens;
-    let tokens = stretch.window.saturating_sub(others).max(PIECE.min(stretch.window));
-    let most = usize::try_from(tokens.saturating_mul(BYTES)).unwrap_or(usize::MAX).max(4);
-    let mut pieces = vec![String::new()];
+    let tokens = stretch.window.checked_sub(others).filter(|tokens| *tokens >= PIECE)?;
+    let most = usize::try_from(tokens.saturating_mul(BYTES)).unwrap_or(usize::MAX);
+    let mut pieces = VecDeque::new();
+    let mut piece = String::new();
     for message in messages {
         let text = shortened(conversation_text(std::slice::from_ref(message)), most);
         let mut rest = text.as_str();
         while !rest.is_empty() {
-            let Some(piece) = pieces.last_mut() else { return pieces };
             let room = most.saturating_sub(piece.len() + BETWEEN.len());
             // A message stands whole in the next piece, unless it is longer than half of one.
             if !piece.is_empty() && rest.len() > room && (room < most / 2 || rest.len() <= most) {
-                pieces.push(String::new());
+                pieces.push_back(std::mem::take(&mut piece));
                 continue;
             }
             let end = rest.floor_char_boundary(room.max(4));
@@ -186,8 +254,10 @@ fn pieces(messages: &[Arc<Message>], stretch: &Stretch) -> Vec<String> {
             rest = &rest[end..];
         }
     }
-    pieces.retain(|piece| !piece.is_empty());
-    pieces
+    if !piece.is_empty() {
+        pieces.push_back(piece);
+    }
+    Some(pieces)
 }
 
 fn shortened(text: String, piece: usize) -> String {
@@ -200,11 +270,11 @@ fn shortened(text: String, piece: usize) -> String {
 }
 
 fn add(sum: &mut Usage, one: &Usage) {
-    sum.input += one.input;
-    sum.output += one.output;
-    sum.cache_read += one.cache_read;
-    sum.cache_write += one.cache_write;
-    sum.total_tokens += one.total_tokens;
+    sum.input = sum.input.saturating_add(one.input);
+    sum.output = sum.output.saturating_add(one.output);
+    sum.cache_read = sum.cache_read.saturating_add(one.cache_read);
+    sum.cache_write = sum.cache_write.saturating_add(one.cache_write);
+    sum.total_tokens = sum.total_tokens.saturating_add(one.total_tokens);
     let Cost { input, output, cache_read, cache_write, total } = one.cost;
     sum.cost.input += input;
     sum.cost.output += output;

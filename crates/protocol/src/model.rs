@@ -146,7 +146,8 @@ impl Model {
 
     /// The price of `usage`; `cost` in it is ignored.
     pub fn price(&self, usage: &Usage) -> Cost {
-        let sent = usage.input + usage.cache_read + usage.cache_write;
+        // Some providers count nonsense.
+        let sent = usage.input.saturating_add(usage.cache_read).saturating_add(usage.cache_write);
         let tier = self
             .cost
             .tiers

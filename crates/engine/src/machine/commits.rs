@@ -6,11 +6,11 @@ use quipu_protocol::{
     Ack, Checkpoint, Compaction, CompactionReason, CompactionResult, Ending, Entry, Event, ModelError,
     ModelErrorKind, NodeId, Outcome, SessionId, SessionStart, Trouble,
 };
-use quipu_transcript::message_of;
+use quipu_transcript::{estimate_tokens, message_of};
 
 use super::{
     Answered, CommitError, Draft, Effect, Machine, Phase, Plan, PlanOp, Queue, Refused, Run, Tag, Waiting,
-    queued, shared,
+    json_of_nothing, queued, shared,
 };
 
 impl Machine {
@@ -86,6 +86,7 @@ impl Machine {
                 self.head = nodes.last().copied().or(self.head);
                 self.has_ref |= !nodes.is_empty();
                 self.drained = None;
+                self.estimated += self.adding.iter().map(|message| estimate_tokens(message)).sum::<u64>();
                 self.messages.append(&mut self.adding);
                 let says =
                     plan.drafts.iter().zip(&nodes).filter(|(draft, _)| message_of(&draft.entry).is_some());
@@ -196,9 +197,16 @@ impl Machine {
             // Said when it was met first; the steps of the store still tell that it is open.
             return self.stop_if_closing();
         }
-        if let Tag::Start { .. } | Tag::Between | Tag::Compacted = tag {
+        if let Tag::Start { .. } | Tag::Between = tag {
             // The sender still has what was said, and what was queued is queued again.
             plan.drafts.truncate(plan.carried);
+        }
+        for draft in &mut plan.drafts {
+            // The context stays as it was; that calls were made and paid for is kept later.
+            if let Entry::Compaction(Compaction { usage, .. }) = &*draft.entry {
+                let data = json_of_nothing(Some(&text), &usage.unwrap_or_default());
+                draft.entry = Arc::new(Entry::Meta(data));
+            }
         }
         if let Tag::Start { reply } = tag {
             self.unsaved = plan.drafts;

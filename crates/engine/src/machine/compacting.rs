@@ -5,14 +5,16 @@ use std::slice::SliceIndex;
 use std::sync::Arc;
 
 use quipu_protocol::{
-    Ack, CallRecord, Checkpoint, Compaction, CompactionReason, CompactionResult, Entry, Event, Json, Message,
-    ModelError, NodeId, Outcome, RunId, StepInfo,
+    Ack, CallRecord, Checkpoint, Compaction, CompactionReason, CompactionResult, Entry, Event, Json, Limit,
+    Message, ModelError, NodeId, Outcome, RunId, StepInfo, ToolSpec, Usage,
 };
 use quipu_transcript::{
-    Cut, TouchedFiles, compaction_note, context_tokens, cut, estimate_tokens, summary_of_note, words_of_note,
+    Cut, TouchedFiles, compaction_note, context_tokens, cut, estimate_text, estimate_tokens, summary_of_note,
+    words_of_note,
 };
+use serde::{Deserialize, Serialize};
 
-use super::{Draft, Effect, Machine, Phase, Plan, PlanOp, Refused, ReplyId, Run, Tag};
+use super::{Draft, Effect, Machine, Phase, Plan, PlanOp, Prefix, Refused, ReplyId, Run, Tag};
 
 /// When a context is compacted and what stays of it. Tokens.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -65,12 +67,14 @@ pub(crate) struct Stretch {
     pub(crate) window: u64,
     /// Tokens of the answer at most.
     pub(crate) max_tokens: u64,
+    /// US dollars that the run may still spend.
+    pub(crate) dollars: Option<f64>,
 }
 
 /// The calls that were made for a summary.
-#[derive(Debug, Clone, PartialEq, Default)]
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 pub(crate) struct Calls {
-    pub(crate) usage: quipu_protocol::Usage,
+    pub(crate) usage: Usage,
     pub(crate) records: Vec<CallRecord>,
 }
 
@@ -103,14 +107,62 @@ impl Machine {
         if !self.compaction.enabled || window == 0 || failed {
             return false;
         }
-        let adding: u64 = self.adding.iter().map(|message| estimate_tokens(message)).sum();
-        context_tokens(&self.messages) + adding > window - self.reserve(window)
-            && self.cut().is_some_and(|cut| self.helps(cut))
+        self.size() > window - self.reserve(window) && self.cut_before_call().is_some()
     }
 
-    /// Whether enough would go. Where nearly all is in the messages that stay, a summary costs and frees nothing.
+    /// What helps before a call. Where the text alone cannot fit, less is kept than wanted.
+    fn cut_before_call(&self) -> Option<Cut> {
+        let window = self.prefix.model.context_window;
+        let fits = self.prefix_tokens.saturating_add(self.estimated) <= window;
+        let keep = self.compaction.keep_recent_tokens.min(window / 4);
+        self.cut_that_helps(keep, if fits { keep } else { 0 })
+    }
+
+    /// Keeps less and less until enough goes.
+    fn cut_that_helps(&self, mut keep: u64, least: u64) -> Option<Cut> {
+        loop {
+            match cut(&self.messages, keep) {
+                Some(found) if self.helps(found) => return Some(found),
+                _ if keep <= least => return None,
+                _ => keep /= 2,
+            }
+        }
+    }
+
+    /// Tokens of the next request, what is being committed included.
+    fn size(&self) -> u64 {
+        let adding: u64 = self.adding.iter().map(|message| estimate_tokens(message)).sum();
+        let all = self.prefix_tokens.saturating_add(self.estimated);
+        let counted = match context_tokens(&self.messages, self.old) {
+            // Nothing was counted since the last compaction, and the estimate knows nothing of the prefix.
+            estimated if estimated == self.estimated => all,
+            // Not a count of all that was sent; some leave out what was in their cache.
+            counted if counted < all / 4 => all,
+            counted => counted,
+        };
+        counted.saturating_add(adding)
+    }
+
+    /// Whether enough would go. Where nearly all is in the messages that stay, a summary costs and frees nothing. The
+    /// summary before counts as far as the new one must be shorter: it may be that of a model with a larger window.
     fn helps(&self, cut: Cut) -> bool {
-        self.estimate(cut.begin..cut.first_kept) >= self.estimate(..) / 10
+        let before = self.estimate(..cut.begin).saturating_sub(self.longest_note());
+        self.estimate(cut.begin..cut.first_kept).saturating_add(before) >= self.estimated / 10
+    }
+
+    /// Tokens that a summary has at most, with what is carried over beside it.
+    fn longest_note(&self) -> u64 {
+        let window = self.prefix.model.context_window;
+        let words = if window == 0 { SAID } else { SAID.min(window / 2) };
+        self.summary_tokens().saturating_mul(2).saturating_add(words / 2)
+    }
+
+    /// Tokens of an answer that sums up, at most.
+    fn summary_tokens(&self) -> u64 {
+        let model = &self.prefix.model;
+        let window = if model.context_window == 0 { u64::MAX } else { model.context_window };
+        let limit = if model.max_tokens == 0 { u64::MAX } else { model.max_tokens };
+        limit.min(self.reserve(window) / 5 * 4).max(1)
     }
 
     fn estimate(&self, part: impl SliceIndex<[Arc<Message>], Output = [Arc<Message>]>) -> u64 {
@@ -152,7 +204,7 @@ impl Machine {
         if !self.compaction_is_due() {
             return false;
         }
-        let Some(cut) = self.cut().filter(|cut| self.helps(*cut)) else { return false };
+        let Some(cut) = self.cut_before_call() else { return false };
         self.begin_compaction(CompactionReason::Threshold, cut, None, None);
         true
     }
@@ -160,21 +212,17 @@ impl Machine {
     /// The model said that the context is too long: once in a run this is mended.
     pub(super) fn compact_after_overflow(&mut self, error: ModelError) -> Result<(), ModelError> {
         let Some(run) = &mut self.run else { return Err(error) };
-        if !self.compaction.enabled || run.overflowed || run.aborting {
+        if !self.compaction.enabled || run.overflowed || run.aborting || self.limits.reached(run).is_some() {
             return Err(error);
         }
         run.overflowed = true;
-        // The model counts in its own way, so less and less is kept until there is something to sum up.
-        let mut keep = self.compaction.keep_recent_tokens;
-        let found = loop {
-            match cut(&self.messages, keep) {
-                None if keep > 0 => keep /= 2,
-                found => break found,
-            }
-        };
-        let Some(found) = found.filter(|found| self.estimate(..) >= OVERFLOW && self.helps(*found)) else {
+        if self.estimated < OVERFLOW {
             return Err(error);
-        };
+        }
+        // The model counts in its own way, or what came last is larger than its window: in the end nothing is kept
+        // but the answer that failed.
+        let keep = self.compaction.keep_recent_tokens;
+        let Some(found) = self.cut_that_helps(keep, 0) else { return Err(error) };
         self.begin_turn();
         self.begin_compaction(CompactionReason::Overflow, found, None, Some(error));
         Ok(())
@@ -187,8 +235,8 @@ impl Machine {
         focus: Option<String>,
         error: Option<ModelError>,
     ) {
-        let tokens_before = context_tokens(&self.messages);
-        let Some(run) = &mut self.run else { return };
+        let tokens_before = self.size();
+        let (Some(run), Some(head)) = (&mut self.run, self.head) else { return };
         run.phase = Phase::Compacting(Box::new(Compacting {
             reason,
             cut,
@@ -197,12 +245,11 @@ impl Machine {
             said: false,
             nothing: None,
         }));
+        let dollars = self.limits.max_cost.map(|max| max - run.cost);
         let run = run.id.clone();
         self.emit(Event::CompactionStarted { reason });
         let model = &self.prefix.model;
         let window = if model.context_window == 0 { u64::MAX } else { model.context_window };
-        let reserve = self.reserve(window);
-        let limit = if model.max_tokens == 0 { u64::MAX } else { model.max_tokens };
         let previous = match self.messages.first().map(AsRef::as_ref) {
             Some(Message::CompactionSummary(before)) => Some(summary_of_note(&before.summary).to_owned()),
             _ => None,
@@ -214,9 +261,9 @@ impl Machine {
             turn: self.messages[turn..cut.first_kept].to_vec(),
             focus,
             window,
-            max_tokens: limit.min(reserve / 5 * 4).max(1),
+            max_tokens: self.summary_tokens(),
+            dollars,
         };
-        let Some(head) = self.head else { return };
         let model = self.prefix.model.clone();
         let thinking = self.prefix.epoch.thinking;
         self.out.push(Effect::Summarize { run, head, model, thinking, stretch: Box::new(stretch) });
@@ -230,14 +277,14 @@ impl Machine {
             Err(none) => {
                 let NoSummary { why, made } = *none;
                 run.cost += made.usage.cost.total;
-                let data = json_of_nothing(why.as_deref(), &made);
+                let data = json_of_nothing(why.as_deref(), &made.usage);
                 let result = why.map_or(CompactionResult::Aborted, CompactionResult::Failed);
                 if made.records.is_empty() {
                     return self.compaction_over(result);
                 }
                 // The context stays as it was; that calls were made and paid for is kept beside it.
                 compacting.nothing = Some(result);
-                let step = step_of(run.id.clone(), made.records);
+                let step = step_of(Some(run.id.clone()), made.records);
                 let ops = vec![PlanOp::Forget { run: run.id.clone(), session: None }];
                 let draft = Draft { entry: Arc::new(Entry::Meta(data)), step };
                 return self.commit(Tag::Compacted, vec![draft], ops, false);
@@ -270,7 +317,7 @@ impl Machine {
             reason: Some(reason),
             checkpoint: Some(Checkpoint { session: self.session.clone(), epoch: self.prefix.epoch.clone() }),
         };
-        let step = step_of(id.clone(), made.records);
+        let step = step_of(Some(id.clone()), made.records);
         let draft = Draft { entry: Arc::new(Entry::Compaction(compaction)), step };
         self.commit(Tag::Compacted, vec![draft], vec![PlanOp::Forget { run: id, session: None }], true);
     }
@@ -299,7 +346,9 @@ impl Machine {
         }
         let compaction = Arc::new(compaction.clone());
         self.compacted = Some(compaction.clone());
-        let tokens_after = self.messages.iter().map(|message| estimate_tokens(message)).sum();
+        self.old = self.messages.len();
+        self.estimated = self.estimate(..);
+        let tokens_after = self.size();
         self.compaction_over(CompactionResult::Done { node, compaction, tokens_after });
     }
 
@@ -310,12 +359,13 @@ impl Machine {
         let Compacting { reason, error, said, .. } = *compacting;
         let done = matches!(result, CompactionResult::Done { .. });
         run.compaction_failed |= !done;
-        let turn = run.turn;
+        let (turn, aborting) = (run.turn, run.aborting);
+        let spent = self.limits.max_cost.filter(|max| run.cost >= *max).filter(|_| !aborting);
         self.emit(Event::CompactionEnded { reason, result: Arc::new(result) });
         match (reason, error) {
             (CompactionReason::Manual, _) => {
                 self.run = None;
-                match self.steering.first().or(self.follow_up.first()).filter(|_| said) {
+                match self.steering.first().or(self.follow_up.first()).filter(|_| said && !aborting) {
                     Some(item) if self.closing.is_none() => {
                         let run = item.id.as_str().into();
                         self.start_queued(run);
@@ -324,19 +374,36 @@ impl Machine {
                 }
             }
             (CompactionReason::Overflow, Some(error)) if !done => {
-                let aborting = self.run.as_ref().is_some_and(|run| run.aborting);
                 self.emit(Event::TurnEnded { turn });
                 self.end_run(if aborting { Outcome::Aborted } else { Outcome::Failed(error) });
             }
-            (CompactionReason::Overflow | CompactionReason::Threshold, _) => self.call_now(),
+            (CompactionReason::Overflow | CompactionReason::Threshold, _) => match spent {
+                Some(max) => {
+                    self.emit(Event::TurnEnded { turn });
+                    self.end_run(Outcome::Limit(Limit::Cost(max)));
+                }
+                None => self.call_now(),
+            },
         }
     }
 }
 
+/// The estimated tokens of what every request begins with.
+pub(super) fn prefix_tokens(prefix: &Prefix) -> u64 {
+    let tools = prefix.tools.iter().map(tool_tokens);
+    tools.fold(estimate_text(&prefix.system), u64::saturating_add)
+}
+
+/// The estimated tokens of a tool's declaration.
+pub(crate) fn tool_tokens(tool: &ToolSpec) -> u64 {
+    let texts = [&tool.name, &tool.description, tool.parameters.get()];
+    texts.into_iter().map(|text| estimate_text(text)).sum()
+}
+
 /// How the calls for a summary went.
-fn step_of(run: RunId, mut records: Vec<CallRecord>) -> StepInfo {
+pub(crate) fn step_of(run: Option<RunId>, mut records: Vec<CallRecord>) -> StepInfo {
     let started = records.first().map(|first| first.started);
-    let mut step = StepInfo { run: Some(run), started, call: records.pop(), ..StepInfo::default() };
+    let mut step = StepInfo { run, started, call: records.pop(), ..StepInfo::default() };
     if !records.is_empty()
         && let Ok(records) = Json::of(&records)
     {
@@ -345,11 +412,12 @@ fn step_of(run: RunId, mut records: Vec<CallRecord>) -> StepInfo {
     step
 }
 
-fn json_of_nothing(why: Option<&str>, made: &Calls) -> Json {
+/// What is kept of a compaction that came to nothing; `why` is `None` when somebody stopped it.
+pub(crate) fn json_of_nothing(why: Option<&str>, usage: &Usage) -> Json {
     let data = serde_json::json!({
         "type": "custom",
         "customType": "quipu.compaction",
-        "data": { "error": why, "aborted": why.is_none(), "usage": made.usage },
+        "data": { "error": why, "aborted": why.is_none(), "usage": usage },
     });
     Json::from(&data)
 }

@@ -22,12 +22,12 @@ use quipu_protocol::{
 };
 use quipu_providers::{CallEnd, CallEvent};
 use quipu_tools::Touches;
-use quipu_transcript::Projector;
+use quipu_transcript::{Projector, estimate_tokens};
 
 use batch::{Batch, Early, Slot, State, Subject, refusal, step_key};
 use compacting::Compacting;
 pub use compacting::CompactionSettings;
-pub(crate) use compacting::{Calls, NoSummary, Stretch, Summary};
+pub(crate) use compacting::{Calls, NoSummary, Stretch, Summary, json_of_nothing, step_of, tool_tokens};
 pub use types::Refused;
 pub(crate) use types::*;
 
@@ -76,6 +76,8 @@ pub(crate) struct Start {
     pub(crate) nodes: Vec<NodeId>,
     /// The compaction that the conversation begins with.
     pub(crate) compacted: Option<Arc<Compaction>>,
+    /// How many of the messages are its summary and what it kept.
+    pub(crate) old: usize,
     pub(crate) compaction: CompactionSettings,
     pub(crate) prefix: Prefix,
     pub(crate) steering: Vec<Waiting>,
@@ -149,8 +151,13 @@ pub(crate) struct Machine {
     /// The node of each of them.
     nodes: Vec<NodeId>,
     compacted: Option<Arc<Compaction>>,
+    /// How many of the messages are its summary and what it kept.
+    old: usize,
+    /// The sum of the messages' estimated tokens.
+    estimated: u64,
     compaction: CompactionSettings,
     prefix: Prefix,
+    prefix_tokens: u64,
     run: Option<Run>,
     steering: Vec<Waiting>,
     follow_up: Vec<Waiting>,
@@ -192,10 +199,13 @@ impl Machine {
             cwd: start.cwd,
             head: start.head,
             has_ref: start.has_ref,
+            estimated: start.messages.iter().map(|message| estimate_tokens(message)).sum(),
             messages: start.messages,
             nodes: start.nodes,
             compacted: start.compacted,
+            old: start.old,
             compaction: start.compaction,
+            prefix_tokens: compacting::prefix_tokens(&start.prefix),
             prefix: start.prefix,
             run: None,
             steering: start.steering,
@@ -380,6 +390,8 @@ impl Machine {
         let (message, attempt) = (message.clone(), *attempt);
         let CallEnd { message: mut answer, error, attempts, unknown } = end;
         run.cost += answer.usage.cost.total;
+        // Once for each time that it grew too long.
+        run.overflowed &= error.is_some();
         if let Some(error) = &error {
             answer.stop_reason =
                 if error.kind == ModelErrorKind::Aborted { StopReason::Aborted } else { StopReason::Error };

@@ -87,11 +87,26 @@ struct World {
     /// The rows of steps that are durable: session, run, key; a model call has no key.
     steps: std::collections::HashSet<(SessionId, RunId, String)>,
     requests: Vec<Arc<Vec<Arc<Message>>>>,
+    /// What each run cost.
+    spent: HashMap<RunId, f64>,
+    /// Calls that were made to sum up, and those of them that stand in a node.
+    summaries: (u32, u32),
     /// What the last commit of nodes said that would be asked.
     foreseen: Option<Arc<ModelRequest>>,
     stopped: u32,
     finishing: bool,
     seed: u8,
+}
+
+/// Eight calls.
+const MAX_COST: f64 = 2.0;
+const COST: f64 = 0.25;
+
+/// The usage of a call; some providers claim nothing, too little or far too much.
+fn usage(choice: u8) -> Usage {
+    let total_tokens = [0, 1, 40, 1_000, u64::MAX][usize::from(choice) % 5];
+    let cost = quipu_protocol::Cost { total: COST, ..Default::default() };
+    Usage { total_tokens, cost, ..Usage::default() }
 }
 
 fn start() -> Start {
@@ -119,11 +134,12 @@ fn start() -> Start {
         messages: Vec::new(),
         nodes: Vec::new(),
         compacted: None,
+        old: 0,
         compaction: CompactionSettings::default(),
         prefix: Prefix { model, system: "".into(), tools: Arc::new([]), epoch: Epoch::default() },
         steering: Vec::new(),
         follow_up: Vec::new(),
-        limits: Limits { max_turns: Some(12), ..Limits::default() },
+        limits: Limits { max_turns: Some(12), max_cost: Some(MAX_COST), daily_budget: None },
         ask_deadline: Duration::from_secs(1),
     }
 }
@@ -147,6 +163,8 @@ impl World {
             inbox: Vec::new(),
             steps: std::collections::HashSet::new(),
             requests: Vec::new(),
+            spent: HashMap::new(),
+            summaries: (0, 0),
             foreseen: None,
             stopped: 0,
             finishing: false,
@@ -196,6 +214,8 @@ impl World {
                     Some(&head),
                     "only what is committed is sent"
                 );
+                let spent = self.spent.get(&run).copied().unwrap_or_default();
+                assert!(spent < MAX_COST, "nothing is asked when the money is spent");
                 quipu_transcript::check_conversation(&request.messages).unwrap();
                 if let Some(foreseen) = self.foreseen.take() {
                     assert!(Arc::ptr_eq(&foreseen, &request), "what was foreseen is not made again");
@@ -278,6 +298,10 @@ impl World {
                 }
             }
         }
+        let summed = |draft: &&Draft| {
+            draft.step.call.is_some() && matches!(&*draft.entry, Entry::Compaction(_) | Entry::Meta(_))
+        };
+        self.summaries.1 += u32::try_from(plan.drafts.iter().filter(summed).count()).unwrap();
         let nodes: Vec<NodeId> = plan
             .drafts
             .iter()
@@ -302,7 +326,7 @@ impl World {
     fn stream(&mut self) {
         if let Some((run, cancelled)) = self.summary.take() {
             self.seed = self.seed.wrapping_mul(31).wrapping_add(17);
-            let made = || Calls { usage: Usage::default(), records: vec![record()] };
+            let made = || Calls { usage: usage(0), records: vec![record()] };
             let result = match self.seed % 5 {
                 _ if cancelled => Err(Box::new(NoSummary { why: None, made: made() })),
                 3 if !self.finishing => Err(Box::new(NoSummary { why: Some("no".into()), made: made() })),
@@ -313,6 +337,12 @@ impl World {
                 }
                 _ => Ok(Summary { text: "in short".into(), made: made() }),
             };
+            let calls = match &result {
+                Ok(summary) => &summary.made,
+                Err(none) => &none.made,
+            };
+            *self.spent.entry(run.clone()).or_default() += calls.usage.cost.total;
+            self.summaries.0 += u32::from(!calls.records.is_empty());
             return self.give(Input::Summarized { run, result });
         }
         let Some(mut call) = self.call.take() else { return };
@@ -328,7 +358,10 @@ impl World {
                 self.call = Some(call);
                 self.give(Input::Call { run, event });
             }
-            None => self.give(Input::CallEnded { run: call.run, end: Box::new(call.end), record: None }),
+            None => {
+                *self.spent.entry(call.run.clone()).or_default() += COST;
+                self.give(Input::CallEnded { run: call.run, end: Box::new(call.end), record: None });
+            }
         }
     }
 
@@ -448,7 +481,7 @@ fn answer(choice: u8, serial: u64) -> (VecDeque<CallEvent>, CallEnd) {
         api: "a".into(),
         provider: "p".into(),
         model: "m".into(),
-        usage: Usage::default(),
+        usage: usage(choice / 3),
         stop_reason: StopReason::Stop,
         timestamp: 0,
         response_model: None,
@@ -520,6 +553,9 @@ proptest! {
         world.laws.finish().unwrap();
         prop_assert!(matches!(conversation_end(&world).as_deref(), Some("hello")));
         prop_assert!(world.steps.is_empty(), "steps that are nodes are rows no more: {:?}", world.steps);
+        prop_assert_eq!(world.summaries.0, world.summaries.1, "each summary that was paid for is told");
+        let estimated: u64 = world.machine.messages.iter().map(|message| estimate_tokens(message)).sum();
+        prop_assert_eq!(world.machine.estimated, estimated);
     }
 
     #[test]

@@ -392,3 +392,72 @@ async fn a_session_that_goes_on_is_recorded_from_there() {
     assert_eq!(outcomes, [Outcome::Done]);
     assert_eq!(again, ["user: two", "assistant: ", "toolResult: two\n", "assistant: Two."]);
 }
+
+/// Answers of a session whose context is summed up twice: before a call, and when the model finds it too long.
+fn compacting() -> FakeServer {
+    let long = "word ".repeat(900);
+    FakeServer::start([
+        Answer::new().text(&long).reply(),
+        Answer::new().text(&long).usage(3_900, 500, 0, 0).reply(),
+        Answer::new().text("The notes.").reply(),
+        Answer::new().text("And on the turn.").reply(),
+        Answer::new().tool_call("c1", "bash", r#"{"command":"echo out"}"#).usage(900, 10, 0, 0).reply(),
+        Reply::error(400, "invalid_request_error", "prompt is too long: 5000 tokens > 4500 maximum"),
+        Answer::new().text("More notes.").reply(),
+        Answer::new().text("And on the turn.").reply(),
+        Answer::new().text("Well.").reply(),
+        Answer::new().text("Bye.").reply(),
+    ])
+}
+
+#[tokio::test]
+async fn a_session_that_was_compacted_is_played_to_its_end() {
+    let small = |options: SessionOptions| {
+        let model = quipu::protocol::Model { context_window: 4_500, ..(*options.model).clone() };
+        let compaction =
+            quipu::CompactionSettings { enabled: true, reserve_tokens: 900, keep_recent_tokens: 400 };
+        SessionOptions { model: Arc::new(model), compaction, ..options }
+    };
+    let world = World::new();
+    let server = compacting();
+    let (options, recorder) = recorded(&world, &server);
+    let live = world.create_with(small(options)).await;
+    for prompt in ["one", "two", "three", "four"] {
+        assert_eq!(live.run(prompt).await, Outcome::Done);
+    }
+    live.finish().await;
+    assert_eq!(recorder.finish().unwrap(), 10);
+    let recording = file(&world);
+    let text = std::fs::read_to_string(&recording).unwrap();
+    assert_eq!(text.matches("\"summary\":true").count(), 4);
+
+    let compacts = async |compaction: bool| {
+        let there = World::new();
+        let (options, played) = replayed(&there, &recording);
+        let prompts = played.prompts();
+        let said: Vec<String> =
+            prompts.iter().map(|one| words(one.as_ref().expect("somebody spoke"))).collect();
+        assert_eq!(said, ["one", "two", "three", "four"]);
+        let mut options = small(options);
+        options.compaction.enabled = compaction;
+        let live = there.create_with(options).await;
+        let mut outcomes = Vec::new();
+        for prompt in said {
+            outcomes.push(live.run(&prompt).await);
+        }
+        live.finish().await;
+        there.check().await;
+        (outcomes, played.left())
+    };
+    let (outcomes, left) = compacts(true).await;
+    assert_eq!((outcomes, left), (vec![Outcome::Done; 4], 0));
+    // Played where nothing is compacted, the first summary is passed over; what was too long fails, as it would have.
+    let (outcomes, _) = compacts(false).await;
+    assert_eq!(outcomes[..2], [Outcome::Done, Outcome::Done]);
+    let Outcome::Failed(error) = &outcomes[2] else { panic!("{outcomes:?}") };
+    assert_eq!(error.kind, ModelErrorKind::ContextOverflow);
+}
+
+fn words(input: &quipu::protocol::Input) -> String {
+    input.0.iter().filter_map(quipu::protocol::Content::as_text).collect()
+}

@@ -58,6 +58,8 @@ pub(crate) struct Reply {
     pub(crate) calls: Vec<(String, String, Json)>,
     pub(crate) stop: Option<StopReason>,
     pub(crate) cost: f64,
+    /// Tokens of the request, as it claims.
+    pub(crate) input: u64,
     pub(crate) error: Option<ModelErrorKind>,
     /// Times that the call fails before it is answered; half of them in the middle of the text.
     pub(crate) retries: u32,
@@ -226,6 +228,7 @@ impl Provider for Fake {
             let mut message = said.into_inner().unwrap();
             message.usage.cost.total = reply.cost;
             message.usage.output = 1;
+            message.usage.input = reply.input;
             message.stop_reason = reply.stop.unwrap_or(match reply.calls.is_empty() {
                 true => StopReason::Stop,
                 false => StopReason::ToolUse,

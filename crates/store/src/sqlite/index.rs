@@ -7,9 +7,10 @@
 use std::collections::HashMap;
 
 use quipu_dag::{Blob, Node};
-use quipu_protocol::{BlobId, ChunkId, Entry, Message, NodeId, SessionStart};
+use quipu_protocol::{BlobId, ChunkId, Entry, Message, NodeId, SessionStart, Usage};
 use quipu_transcript::{Lookup, decode};
 use rusqlite::{CachedStatement, Connection, OptionalExtension as _, params};
+use serde::Deserialize;
 
 use super::failure::Outcome;
 use super::forest::{Given, Marks};
@@ -372,6 +373,11 @@ impl<'a> Indexer<'a> {
             Entry::Meta(json) => {
                 meaning.kind = kind::META;
                 meaning.given = Given::of(&json);
+                if meaning.charged {
+                    // Calls that belong to no entry, such as those for a compaction that came to nothing.
+                    let Beside { data: BesideData { usage } } = json.read().unwrap_or_default();
+                    meaning.cost = nano_dollars(usage.cost.total);
+                }
             }
             Entry::Message(Message::User(message)) => {
                 meaning.title = Some(title(&message.content.text())).filter(|title| !title.is_empty());
@@ -393,6 +399,18 @@ impl<'a> Indexer<'a> {
         // A node that waited can come before the one that gave the title.
         Ok(titled.is_some_and(|titled| titled.is_none() || self.waiting))
     }
+}
+
+#[derive(Default, Deserialize)]
+struct Beside {
+    #[serde(default)]
+    data: BesideData,
+}
+
+#[derive(Default, Deserialize)]
+struct BesideData {
+    #[serde(default)]
+    usage: Usage,
 }
 
 struct Meaning {

@@ -1,13 +1,16 @@
 //! The words that stand in place of what a compaction took out of the context.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use quipu_protocol::{Body, Content, Message};
 
 use super::TouchedFiles;
 
-/// Characters of one message of the user; the middle of a longer one is left out.
+/// Characters of one message of the user at most; the middle of a longer one is left out.
 const ONE: usize = 8_000;
+/// Characters that tell how many are missing, at most.
+const MISSING: usize = 64;
 /// Between two messages.
 const BETWEEN: &str = "\n---\n";
 /// After the number of those that are left out.
@@ -19,8 +22,9 @@ const BLOCKS: [&str; 3] = ["user-messages", "read-files", "modified-files"];
 /// were touched.
 ///
 /// The user's words are those that an earlier note carried (`earlier`, from [`words_of_note`]) and the messages of
-/// the user in `said`, up to `most` characters, the newest first, and of one message up to 8,000; what is left out is
-/// counted. Blocks that would be empty are left out.
+/// the user in `said`, up to `most` characters, the newest first, and of one message up to 8,000.
+/// The paths have `most` characters as well, first those that were changed. What is left out is counted. Blocks that
+/// would be empty are left out.
 pub fn compaction_note(
     summary: &str,
     earlier: Option<&str>,
@@ -29,11 +33,14 @@ pub fn compaction_note(
     most: usize,
 ) -> String {
     let mut note = summary.trim_end().to_owned();
+    for name in BLOCKS {
+        // Notes that look like one of our blocks would be taken for it by the next compaction.
+        note = note.replace(&format!("\n\n<{name}>\n"), &format!("\n<{name}>\n"));
+    }
     let words = user_words(earlier, said, most);
-    let list = |files: &std::collections::BTreeSet<String>| {
-        files.iter().map(String::as_str).collect::<Vec<_>>().join("\n")
-    };
-    let contents = [words, list(&files.read_files), list(&files.modified_files)];
+    let mut room = most;
+    let modified = paths(&files.modified_files, &mut room);
+    let contents = [words, paths(&files.read_files, &mut room), modified];
     for (name, content) in BLOCKS.iter().zip(contents) {
         if !content.is_empty() {
             note.push_str(&format!("\n\n<{name}>\n{content}\n</{name}>"));
@@ -54,6 +61,19 @@ pub fn words_of_note(note: &str) -> Option<&str> {
     // The last one: the user may have said these very words.
     let (words, _) = rest.rsplit_once(&format!("\n</{}>", BLOCKS[0]))?;
     Some(words)
+}
+
+fn paths(files: &BTreeSet<String>, room: &mut usize) -> String {
+    let mut lines = Vec::new();
+    for path in files {
+        let Some(left) = room.checked_sub(path.chars().count() + 1) else {
+            lines.push(format!("({} more are left out)", files.len() - lines.len()));
+            break;
+        };
+        *room = left;
+        lines.push(path.clone());
+    }
+    lines.join("\n")
 }
 
 fn user_words(earlier: Option<&str>, messages: &[Arc<Message>], most: usize) -> String {
@@ -80,9 +100,9 @@ fn user_words(earlier: Option<&str>, messages: &[Arc<Message>], most: usize) -> 
             }),
             _ => None,
         })
-        .filter(|text| !text.is_empty())
-        .map(|text| shortened(&text));
-    let texts: Vec<String> = earlier.into_iter().chain(new).collect();
+        .filter(|text| !text.is_empty());
+    let one = ONE.min(most);
+    let texts: Vec<String> = earlier.into_iter().chain(new).map(|text| shortened(text, one)).collect();
     let mut room = most;
     let fits = |text: &&String| {
         let size = text.chars().count();
@@ -101,12 +121,15 @@ fn user_words(earlier: Option<&str>, messages: &[Arc<Message>], most: usize) -> 
     words
 }
 
-fn shortened(text: &str) -> String {
+fn shortened(text: String, most: usize) -> String {
     let count = text.chars().count();
-    if count <= ONE {
-        return text.to_owned();
+    // The words about what is missing have characters, too.
+    if count <= most.max(MISSING) {
+        return text;
     }
+    let shown = most.saturating_sub(MISSING);
     let at = |nth: usize| text.char_indices().nth(nth).map_or(text.len(), |(at, _)| at);
-    let (head, tail) = (at(ONE / 2), at(count - ONE / 2));
-    format!("{}\n(... {} characters are left out ...)\n{}", &text[..head], count - ONE, &text[tail..])
+    let (head, tail) = (at(shown / 2), at(count - shown / 2));
+    let missing = count - shown / 2 * 2;
+    format!("{}\n(... {missing} characters are left out ...)\n{}", &text[..head], &text[tail..])
 }

@@ -30,20 +30,19 @@ pub fn estimate_text(text: &str) -> u64 {
     length(text).div_ceil(CHARACTERS)
 }
 
-/// The size of a context: what its last answer says was used, and an estimate of what came after it. Answers that
-/// failed or say nothing of their usage do not count, nor do those before a compaction, whose summary then comes
-/// first.
-pub fn context_tokens(messages: &[Arc<Message>]) -> u64 {
-    let newest = match messages.first().map(AsRef::as_ref) {
-        // What was kept was said before it, and its usage counts what is gone.
-        Some(Message::CompactionSummary(compaction)) => compaction.timestamp,
-        _ => i64::MIN,
-    };
-    let used = messages.iter().enumerate().rev().find_map(|(at, message)| match &**message {
-        Message::Assistant(answer) if answer.timestamp > newest => Some((at, used(answer)?)),
+/// The place of the last answer that tells how many tokens were used, and how many. Answers that failed or say
+/// nothing of it do not count, nor do the first `old` messages: a compaction's summary and what it kept, whose usage
+/// counts what is gone.
+pub fn last_count(messages: &[Arc<Message>], old: usize) -> Option<(usize, u64)> {
+    messages.iter().enumerate().skip(old).rev().find_map(|(at, message)| match &**message {
+        Message::Assistant(answer) => Some((at, used(answer)?)),
         _ => None,
-    });
-    let (after, used) = used.map_or((0, 0), |(at, used)| (at + 1, used));
+    })
+}
+
+/// The size of a context: its [`last_count`] and an estimate of what came after it, or of everything.
+pub fn context_tokens(messages: &[Arc<Message>], old: usize) -> u64 {
+    let (after, used) = last_count(messages, old).map_or((0, 0), |(at, used)| (at + 1, used));
     messages[after..].iter().fold(used, |sum, message| sum.saturating_add(estimate_tokens(message)))
 }
 
