@@ -195,6 +195,8 @@ pub(crate) enum Cmd {
     Rm(RmArgs),
     /// Sum up what a session's context holds, except for its end; or take that back.
     Compact(CompactArgs),
+    /// What fills a session's context, and what its next turn costs.
+    Context(ContextArgs),
     /// Which models can be used.
     Models(ModelsArgs),
     /// Which credentials are known; add or remove one.
@@ -326,6 +328,20 @@ pub(crate) struct CompactArgs {
     /// Go back to before the compaction that the session ends with: the next request has the whole context again.
     #[arg(long, conflicts_with_all = ["focus", "provider", "model", "thinking", "api_key"])]
     pub(crate) undo: bool,
+    #[command(flatten)]
+    pub(crate) store: StoreArg,
+    #[command(flatten)]
+    pub(crate) model: ModelArgs,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct ContextArgs {
+    /// The session: its id, or the beginning of it. Without it: the newest of this directory.
+    #[arg(value_name = "SESSION")]
+    pub(crate) session: Option<String>,
+    /// As JSON.
+    #[arg(long)]
+    pub(crate) json: bool,
     #[command(flatten)]
     pub(crate) store: StoreArg,
     #[command(flatten)]

@@ -5,6 +5,7 @@ mod ask;
 mod auth;
 mod budget;
 mod compact;
+mod context;
 mod demo;
 mod doctor;
 mod exit;
@@ -88,6 +89,7 @@ async fn dispatch(cli: &Cli) -> Result<(), Failure> {
         Some(Cmd::Rename(args)) => label::rename(args).await,
         Some(Cmd::Rm(args)) => rm::run(args).await,
         Some(Cmd::Compact(args)) => compact::run(args).await,
+        Some(Cmd::Context(args)) => context::run(args).await,
         Some(Cmd::Models(args)) => models::run(args),
         Some(Cmd::Auth(args)) => auth::run(args),
         Some(Cmd::Permissions(args)) => permissions::run(args),

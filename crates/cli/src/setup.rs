@@ -400,6 +400,15 @@ fn choose_model(settings: &Settings, task: &Task, last: Option<&Epoch>) -> Resul
     found.map_err(Failure::usage)
 }
 
+/// The model that a task would be asked of.
+pub(crate) fn model_of(
+    settings: &Settings,
+    task: &Task,
+    last: Option<&Epoch>,
+) -> Result<Arc<quipu_protocol::Model>, Failure> {
+    choose_model(settings, task, last).map(|selection| selection.model)
+}
+
 fn no_model(settings: &Settings, provider: Option<&str>) -> Failure {
     match provider {
         Some(provider) if !settings.providers().contains(&provider) => {

@@ -12,6 +12,7 @@ mod call;
 mod clock;
 mod commit;
 mod context;
+mod context_use;
 mod engine;
 mod machine;
 mod owner;
@@ -33,6 +34,7 @@ mod undo;
 
 pub use clock::{Clock, SystemClock};
 pub use context::{Rules, SYSTEM_PROMPT, find_rules, system_prompt};
+pub use context_use::{ContextKind, ContextPart, ContextUse, Counted};
 pub use engine::{Engine, OpenError, Opened, SessionOptions, epoch_at, last_epoch, seal_key};
 pub use machine::{CompactionSettings, Limits, Refused};
 pub use permissions::{Grant, PermissionMode, PermissionRules, Permissions};

@@ -100,3 +100,148 @@ fn settings_that_make_no_sense_are_told() {
     let ran = world.run(&["-p", "hi"]).ok();
     assert!(ran.err.contains("settings.json: compaction.reserveTokens must be"), "{}", ran.err);
 }
+
+/// Where the process is killed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum When {
+    /// The model was asked and has not answered.
+    Asked,
+    /// It answers; the summary is being kept, or was.
+    Answering,
+    /// The summary is kept and told.
+    Kept,
+}
+
+/// Killed with -9 while a context is summed up, on demand or before a call, a session goes on with all that was said,
+/// and the call that was made stands in the store (which every world asks at its end).
+#[test]
+fn killed_at_any_moment_of_a_compaction_nothing_is_lost() {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    let long = "word ".repeat(400);
+    let mut compacted = [0, 0];
+    for (manual, when) in [
+        (true, When::Asked),
+        (true, When::Answering),
+        (true, When::Answering),
+        (true, When::Kept),
+        (false, When::Asked),
+        (false, When::Answering),
+        (false, When::Answering),
+    ] {
+        let gate = quipu_testkit::Gate::new();
+        let notes = Answer::new().text("In short.");
+        let gated = quipu_testkit::Reply::sse("").then_gate(&gate).then(notes.stream());
+        // The second answer fills the window, for those who look at it.
+        let full = Answer::new().text(&long).usage(199_000, 500, 0, 0).reply();
+        let mut world = World::new(answers(&[&long]).into_iter().chain([full, gated]));
+        small(&world);
+        world.run(&["-p", "one"]).ok();
+        world.run(&["-p", "-c", "two"]).ok();
+        let mut running = if manual {
+            world.start(&["compact"])
+        } else {
+            world.start(&["-p", "-c", "--mode", "json", "three"])
+        };
+        runtime.block_on(gate.reached());
+        if when != When::Asked {
+            gate.open();
+        }
+        if when == When::Kept {
+            assert_eq!(running.line().unwrap().len(), 64);
+        }
+        running.signal(nix::sys::signal::Signal::SIGKILL);
+        running.wait();
+        gate.open();
+
+        let before = world.nodes();
+        // What was summed up and did not arrive is summed up now, or is not.
+        world.another_server(answers(&["In short again.", "On I go.", "On I go."]));
+        world.run(&["-p", "-c", "go on"]).ok();
+        let context = format!("{manual} {when:?}");
+        let after = world.nodes();
+        for node in &before {
+            assert!(after.iter().any(|other| other["id"] == node["id"]), "{context}: {node} is lost");
+        }
+        let said: Vec<String> = messages(world.requests().last().unwrap()).iter().map(wire_text).collect();
+        let mut words = vec!["one", "two", "go on"];
+        if !manual {
+            words.push("three");
+        }
+        for word in words {
+            let stands = |text: &String| text.lines().any(|line| line == word);
+            assert!(said.iter().any(stands), "{context}: {word} is lost: {said:?}");
+        }
+        let kept =
+            |nodes: &[serde_json::Value]| nodes.iter().filter(|node| node["compaction"].is_object()).count();
+        compacted[usize::from(manual)] += kept(&before);
+        match when {
+            When::Asked => {
+                assert_eq!(kept(&before), 0, "{context}");
+                let open = after
+                    .iter()
+                    .filter(|node| node.to_string().contains("the process ended before the answer"));
+                assert_eq!(open.count(), 1, "{context}: the call that was made is told");
+            }
+            When::Answering => {}
+            When::Kept => assert_eq!(kept(&before), 1, "{context}"),
+        }
+        assert!(kept(&after) <= 1 + kept(&before), "{context}");
+    }
+    assert!(compacted[1] > 0, "some were killed after their commit");
+}
+
+#[test]
+fn what_fills_a_context_and_what_its_next_turn_costs() {
+    let long = "word ".repeat(400);
+    let script = [
+        Answer::new().tool_call("c1", "read", r#"{"path":"f"}"#).reply(),
+        Answer::new().text(&long).usage(2_000, 500, 1_000, 500).reply(),
+        Answer::new().text("In short.").reply(),
+    ];
+    let world = World::new(script);
+    small(&world);
+    world.run(&["context"]).fails(2, &["no session here"]);
+    world.file("f", "line\n".repeat(100));
+    world.file("AGENTS.md", "Be brief. ".repeat(40));
+    world.run(&["-p", "one"]).ok();
+
+    let told = world.run(&["context", "--json"]).ok().json();
+    assert_eq!(
+        (&told["window"], &told["counted"], &told["cached"]),
+        (&json!(200_000), &json!(4_000), &json!(3_500))
+    );
+    let part = |told: &serde_json::Value, name: &str| {
+        let parts = told["parts"].as_array().unwrap();
+        let part = parts.iter().find(|part| part["part"] == name).unwrap().clone();
+        (part["count"].as_u64().unwrap(), part["tokens"].as_u64().unwrap())
+    };
+    // What was counted is told among the parts as they were estimated.
+    let tokens = told["tokens"].as_u64().unwrap();
+    assert!((3_990..=4_000).contains(&tokens), "{told}");
+    let ratio = told["ratio"].as_f64().unwrap();
+    let close = |tokens: u64, estimated: f64| (tokens as f64 - estimated * ratio).abs() <= 2.0;
+    assert!(part(&told, "rules").0 == 1 && part(&told, "system").1 > 0, "{told}");
+    assert!(part(&told, "tools").0 >= 4 && part(&told, "tools").1 > 0, "{told}");
+    assert!(part(&told, "results").0 == 1 && close(part(&told, "results").1, 125.0), "{told}");
+    assert!(part(&told, "answers").0 == 2 && close(part(&told, "answers").1, 504.0), "{told}");
+    assert_eq!((part(&told, "user").0, part(&told, "summary"), part(&told, "images")), (1, (0, 0), (0, 0)));
+    // $1000 for a million tokens, none for those that are read from the cache.
+    let costs = &told["nextTurn"];
+    assert!((costs["withoutCache"].as_f64().unwrap() - tokens as f64 / 1_000.0).abs() < 1e-6, "{costs}");
+    assert!(
+        (costs["withCache"].as_f64().unwrap() - (tokens - 3_500) as f64 / 1_000.0).abs() < 1e-6,
+        "{costs}"
+    );
+
+    let shown = world.run(&["context"]).ok().text();
+    for wanted in ["project's rules", "tool results", "together", "free", "█", "The next turn: $"] {
+        assert!(shown.contains(wanted), "{wanted}: {shown}");
+    }
+    assert!(!shown.contains("images"), "{shown}");
+
+    // Where nothing was counted since the context was compacted, all is estimated.
+    world.run(&["compact"]).ok();
+    let told = world.run(&["context", "--json"]).ok().json();
+    assert_eq!((&told["counted"], &told["cached"]), (&json!(null), &json!(0)));
+    assert_eq!(part(&told, "summary").0, 1);
+}
