@@ -10,7 +10,7 @@
 //! carried, the lists of files are not shortened, and the numbers of the settings do not shrink with the window.
 
 use std::collections::BTreeSet;
-use std::io::Read as _;
+use std::io::{Read as _, Write as _};
 use std::sync::Arc;
 
 use quipu_protocol::{
@@ -179,10 +179,12 @@ fn grow(messages: &[Arc<Message>], window: u64, ours: bool) -> After {
 }
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
-    println!(
+    let mut out = std::io::stdout().lock();
+    writeln!(
+        out,
         "| session | window | compactions | facts | before the cut | ours | words | files | tail | Pi's way |"
-    );
-    println!("|---|---|---|---|---|---|---|---|---|---|");
+    )?;
+    writeln!(out, "|---|---|---|---|---|---|---|---|---|---|")?;
     let real = real()?;
     let sessions = [
         ("real, 990 messages", &real, 200_000),
@@ -208,7 +210,8 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
             let all = Kind { of: Of::All, ..*kind };
             let parts = |after: &After| [found(&after.words), found(&after.files), facts(&all, &after.tail)];
             let [words, files, tail] = parts(&ours);
-            println!(
+            writeln!(
+                out,
                 "| {name} | {window} | {} | {} | {} | {} | {} | {} | {} | {} ({}) |",
                 ours.compactions,
                 kind.name,
@@ -219,7 +222,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
                 share(&gone, &[tail]),
                 share(&facts(kind, &theirs.gone), &parts(&theirs)),
                 theirs.compactions,
-            );
+            )?;
         }
     }
     Ok(())

@@ -102,7 +102,7 @@ pub(crate) async fn run(args: &ContextArgs) -> Result<(), Failure> {
         None => writeln!(out, "\nNothing was counted yet in this context, so all of it is estimated.")?,
     }
     match costs {
-        Some((without, _)) if without == 0.0 => writeln!(out, "The next turn: the model has no price.")?,
+        Some((0.0, _)) => writeln!(out, "The next turn: the model has no price.")?,
         Some((without, with)) => writeln!(
             out,
             "The next turn: {} to read it, {} while {} tokens of it are in the provider's cache; and what is said and \
@@ -159,7 +159,7 @@ fn grouped(number: u64) -> String {
     let digits = number.to_string();
     let mut out = String::new();
     for (at, digit) in digits.chars().enumerate() {
-        if at > 0 && (digits.len() - at) % 3 == 0 {
+        if at > 0 && (digits.len() - at).is_multiple_of(3) {
             out.push(',');
         }
         out.push(digit);

@@ -396,8 +396,8 @@ pub(super) fn prefix_tokens(prefix: &Prefix) -> u64 {
 
 /// The estimated tokens of a tool's declaration.
 pub(crate) fn tool_tokens(tool: &ToolSpec) -> u64 {
-    let texts = [&tool.name, &tool.description, tool.parameters.get()];
-    texts.into_iter().map(|text| estimate_text(text)).sum()
+    let texts: [&str; 3] = [&tool.name, &tool.description, tool.parameters.get()];
+    texts.into_iter().map(estimate_text).sum()
 }
 
 /// How the calls for a summary went.
