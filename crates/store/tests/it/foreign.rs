@@ -285,8 +285,9 @@ async fn rebuilt_tables_are_equal() {
     for n in 0..200_i64 {
         let at = T + n;
         let parent = heads[usize::try_from(n * 7919).unwrap() % heads.len()];
+        let session = SessionId::from(format!("session {n}"));
         let entry = match n % 5 {
-            0 => session_start(&SessionId::from(format!("session {n}")), "/w", None),
+            0 => session_start(&session, "/w", None),
             1 | 2 => user(&format!("question {n}"), at),
             _ => {
                 let mut answer = assistant(&format!("answer {n}"));
@@ -294,7 +295,10 @@ async fn rebuilt_tables_are_equal() {
                 Entry::Message(Message::Assistant(answer))
             }
         };
-        let (id, commit) = entry_commit(parent, &entry, at);
+        let (id, mut commit) = entry_commit(parent, &entry, at);
+        if n % 5 == 0 {
+            commit.moves.push(RefMove::swap(RefName::session(&session), None, id, "step"));
+        }
         store.commit(commit).await.unwrap();
         heads.push(Some(id));
     }
