@@ -1,7 +1,7 @@
 //! What fills the context of a session, told without a model.
 
 use quipu_protocol::{Body, Content, Message, NodeId, SessionId, StopReason, Usage};
-use quipu_transcript::{estimate_text, estimate_tokens, last_count};
+use quipu_transcript::{estimate_text, last_count, sent_tokens};
 
 use crate::engine::{Engine, OpenError, system_text};
 use crate::machine::tool_tokens;
@@ -98,7 +98,7 @@ impl Engine {
             .saturating_add(past.epoch.tools.iter().map(tool_tokens).sum());
         for (at, message) in past.messages.iter().enumerate() {
             if let Some((kind, images)) = kind_of(message) {
-                let tokens = estimate_tokens(message);
+                let tokens = sent_tokens(message);
                 add(kind, 1, tokens.saturating_sub(images * IMAGE));
                 add(ContextKind::Images, images, images * IMAGE);
                 sum = sum.saturating_add(tokens);

@@ -6,7 +6,7 @@ use quipu_protocol::{
     Ack, Checkpoint, Compaction, CompactionReason, CompactionResult, Ending, Entry, Event, ModelError,
     ModelErrorKind, NodeId, Outcome, SessionId, SessionStart, Trouble,
 };
-use quipu_transcript::{estimate_tokens, message_of};
+use quipu_transcript::{message_of, sent_tokens};
 
 use super::{
     Answered, CommitError, Draft, Effect, Machine, Phase, Plan, PlanOp, Queue, Refused, Run, Tag, Waiting,
@@ -86,7 +86,7 @@ impl Machine {
                 self.head = nodes.last().copied().or(self.head);
                 self.has_ref |= !nodes.is_empty();
                 self.drained = None;
-                self.estimated += self.adding.iter().map(|message| estimate_tokens(message)).sum::<u64>();
+                self.estimated += self.adding.iter().map(|message| sent_tokens(message)).sum::<u64>();
                 self.messages.append(&mut self.adding);
                 let says =
                     plan.drafts.iter().zip(&nodes).filter(|(draft, _)| message_of(&draft.entry).is_some());

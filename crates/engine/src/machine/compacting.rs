@@ -9,7 +9,7 @@ use quipu_protocol::{
     Message, ModelError, NodeId, Outcome, RunId, StepInfo, ToolSpec, Usage,
 };
 use quipu_transcript::{
-    Cut, TouchedFiles, compaction_note, context_tokens, cut, estimate_text, estimate_tokens, summary_of_note,
+    Cut, TouchedFiles, compaction_note, context_tokens, cut, estimate_text, sent_tokens, summary_of_note,
     words_of_note,
 };
 use serde::{Deserialize, Serialize};
@@ -131,7 +131,7 @@ impl Machine {
 
     /// Tokens of the next request, what is being committed included.
     fn size(&self) -> u64 {
-        let adding: u64 = self.adding.iter().map(|message| estimate_tokens(message)).sum();
+        let adding: u64 = self.adding.iter().map(|message| sent_tokens(message)).sum();
         let all = self.prefix_tokens.saturating_add(self.estimated);
         let counted = match context_tokens(&self.messages, self.old) {
             // Nothing was counted since the last compaction, and the estimate knows nothing of the prefix.
@@ -166,7 +166,7 @@ impl Machine {
     }
 
     fn estimate(&self, part: impl SliceIndex<[Arc<Message>], Output = [Arc<Message>]>) -> u64 {
-        self.messages.get(part).unwrap_or_default().iter().map(|message| estimate_tokens(message)).sum()
+        self.messages.get(part).unwrap_or_default().iter().map(|message| sent_tokens(message)).sum()
     }
 
     fn reserve(&self, window: u64) -> u64 {

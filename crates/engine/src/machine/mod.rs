@@ -22,7 +22,7 @@ use quipu_protocol::{
 };
 use quipu_providers::{CallEnd, CallEvent};
 use quipu_tools::Touches;
-use quipu_transcript::{Projector, estimate_tokens};
+use quipu_transcript::{Projector, sent_tokens};
 
 use batch::{Batch, Early, Slot, State, Subject, refusal, step_key};
 use compacting::Compacting;
@@ -199,7 +199,7 @@ impl Machine {
             cwd: start.cwd,
             head: start.head,
             has_ref: start.has_ref,
-            estimated: start.messages.iter().map(|message| estimate_tokens(message)).sum(),
+            estimated: start.messages.iter().map(|message| sent_tokens(message)).sum(),
             messages: start.messages,
             nodes: start.nodes,
             compacted: start.compacted,

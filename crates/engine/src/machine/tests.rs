@@ -558,7 +558,7 @@ proptest! {
         prop_assert!(matches!(conversation_end(&world).as_deref(), Some("hello")));
         prop_assert!(world.steps.is_empty(), "steps that are nodes are rows no more: {:?}", world.steps);
         prop_assert_eq!(world.summaries.0, world.summaries.1, "each summary that was paid for is told");
-        let estimated: u64 = world.machine.messages.iter().map(|message| estimate_tokens(message)).sum();
+        let estimated: u64 = world.machine.messages.iter().map(|message| sent_tokens(message)).sum();
         prop_assert_eq!(world.machine.estimated, estimated);
     }
 

@@ -2,7 +2,9 @@
 
 use std::sync::Arc;
 
-use quipu_protocol::{AssistantMessage, Body, Content, Message, StopReason, Usage};
+use quipu_protocol::{AssistantMessage, Body, Content, Message, Usage};
+
+use crate::project::is_settled;
 
 /// Characters (UTF-16 code units) that count as one token.
 const CHARACTERS: u64 = 4;
@@ -25,6 +27,16 @@ pub fn estimate_tokens(message: &Message) -> u64 {
     characters.div_ceil(CHARACTERS)
 }
 
+/// The tokens that a message adds to a request: [`estimate_tokens`], and none for what is never sent, an answer that
+/// failed or a command that was kept from the model.
+pub fn sent_tokens(message: &Message) -> u64 {
+    match message {
+        Message::Assistant(answer) if !is_settled(answer.stop_reason) => 0,
+        Message::BashExecution(bash) if bash.exclude_from_context == Some(true) => 0,
+        _ => estimate_tokens(message),
+    }
+}
+
 /// The tokens of a text, by its length.
 pub fn estimate_text(text: &str) -> u64 {
     length(text).div_ceil(CHARACTERS)
@@ -40,16 +52,15 @@ pub fn last_count(messages: &[Arc<Message>], old: usize) -> Option<(usize, u64)>
     })
 }
 
-/// The size of a context: its [`last_count`] and an estimate of what came after it, or of everything.
+/// The size of a context: its [`last_count`] and the [`sent_tokens`] of what came after it, or of everything.
 pub fn context_tokens(messages: &[Arc<Message>], old: usize) -> u64 {
     let (after, used) = last_count(messages, old).map_or((0, 0), |(at, used)| (at + 1, used));
-    messages[after..].iter().fold(used, |sum, message| sum.saturating_add(estimate_tokens(message)))
+    messages[after..].iter().fold(used, |sum, message| sum.saturating_add(sent_tokens(message)))
 }
 
 fn used(answer: &AssistantMessage) -> Option<u64> {
-    match answer.stop_reason {
-        StopReason::Stop | StopReason::Length | StopReason::ToolUse => {}
-        StopReason::Error | StopReason::Aborted | StopReason::Deferred | StopReason::Pending => return None,
+    if !is_settled(answer.stop_reason) {
+        return None;
     }
     let Usage { input, output, cache_read, cache_write, total_tokens, .. } = answer.usage;
     if input.saturating_add(cache_read).saturating_add(cache_write) == 0 && total_tokens <= output {
