@@ -9,9 +9,11 @@ mod error;
 mod json;
 mod lineages;
 mod lines;
+mod mended;
 pub mod pi;
 mod report;
 mod tree;
 
 pub use error::*;
+pub use mended::*;
 pub use report::*;

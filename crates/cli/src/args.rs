@@ -183,6 +183,8 @@ pub(crate) enum Cmd {
     Sessions(SessionsArgs),
     /// Look at a session or at one node of it.
     Show(ShowArgs),
+    /// A session as a tree: its branches, labels, compactions and forks, and its newest nodes.
+    Tree(TreeArgs),
     /// A new session from any message: from a user's, it stands before it and prints it; prints the session's id.
     Fork(ForkArgs),
     /// A session of its own with the same past; prints its id.
@@ -253,6 +255,21 @@ pub(crate) struct ShowArgs {
     /// The exact bytes of the model call that gave this node.
     #[arg(long, requires = "what", conflicts_with = "json")]
     pub(crate) request: bool,
+    #[command(flatten)]
+    pub(crate) store: StoreArg,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct TreeArgs {
+    /// The session: its id, its name, or the beginning of its id. Without it: the newest of this directory.
+    #[arg(value_name = "SESSION")]
+    pub(crate) session: Option<String>,
+    /// Every node, and leave nothing out.
+    #[arg(long)]
+    pub(crate) all: bool,
+    /// As JSON.
+    #[arg(long)]
+    pub(crate) json: bool,
     #[command(flatten)]
     pub(crate) store: StoreArg,
 }

@@ -11,6 +11,7 @@ mod doctor;
 mod exit;
 mod export;
 mod fork;
+mod gone;
 mod hash;
 mod import;
 mod input;
@@ -83,6 +84,7 @@ async fn dispatch(cli: &Cli) -> Result<(), Failure> {
         Some(Cmd::Demo(args)) => demo::run(args).await,
         Some(Cmd::Sessions(args)) => sessions::run(args).await,
         Some(Cmd::Show(args)) => show::run(args).await,
+        Some(Cmd::Tree(args)) => tree::run(args).await,
         Some(Cmd::Fork(args)) => fork::run(args).await,
         Some(Cmd::Clone(args)) => fork::clone(args).await,
         Some(Cmd::Label(args)) => label::run(args).await,

@@ -4,6 +4,7 @@ use std::io::Write;
 use std::time::Duration;
 
 use quipu_protocol::UnixMs;
+use unicode_width::UnicodeWidthStr as _;
 
 /// A line for people, on stderr.
 pub(crate) fn note(text: impl AsRef<str>) {
@@ -62,25 +63,53 @@ impl Paint {
 pub(crate) fn printable(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for c in text.chars() {
-        match c {
-            '\n' | '\t' => out.push(c),
-            '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}' | '\u{200e}' | '\u{200f}' => {
-                out.extend(c.escape_unicode());
-            }
-            c if c.is_control() => out.extend(c.escape_unicode()),
-            c => out.push(c),
+        if matches!(c, '\n' | '\t') || !steers(c) {
+            out.push(c);
+        } else {
+            out.extend(c.escape_unicode());
         }
     }
     out
 }
 
-/// The same on one line, cut to `width` characters.
+/// Whether a character does something to a terminal beyond taking its place.
+fn steers(c: char) -> bool {
+    c.is_control()
+        || matches!(c, '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}' | '\u{200e}' | '\u{200f}' | '\u{61c}')
+}
+
+/// The same on one line, cut to `width` columns of a terminal. Reads no more of a text than it needs.
 pub(crate) fn one_line(text: &str, width: usize) -> String {
-    let flat: String = printable(text).split_whitespace().collect::<Vec<_>>().join(" ");
-    if flat.chars().count() <= width {
-        return flat;
+    let mut line = String::new();
+    // Where the line is cut when it becomes too wide, and how wide it is.
+    let (mut fits, mut used) = (0, 0);
+    let mut gap = false;
+    for c in text.chars() {
+        // Controls that are no white space are shown; of white space only that it is there.
+        if c.is_whitespace() {
+            gap = !line.is_empty();
+            continue;
+        }
+        let before = line.len();
+        if std::mem::take(&mut gap) {
+            line.push(' ');
+        }
+        if steers(c) {
+            line.extend(c.escape_unicode());
+        } else {
+            line.push(c);
+        }
+        used += line[before..].width();
+        if used > width {
+            line.truncate(fits);
+            line.push('…');
+            return line;
+        }
+        if used < width {
+            fits = line.len();
+        }
     }
-    flat.chars().take(width.saturating_sub(1)).chain(['…']).collect()
+    line
 }
 
 /// How long ago, in words.
@@ -131,5 +160,12 @@ mod tests {
         assert_eq!(printable("a\x1b[31m\u{202e}b\tc\n"), "a\\u{1b}[31m\\u{202e}b\tc\n");
         assert_eq!(one_line("  a\n b  ", 9), "a b");
         assert_eq!(one_line("abcdef", 4), "abc…");
+        assert_eq!(one_line("abcd", 4), "abcd");
+        // Two columns each; what does not fit is not begun.
+        assert_eq!(one_line("絵文字です", 6), "絵文…");
+        assert_eq!(one_line("絵文字", 6), "絵文字");
+        assert_eq!(one_line("e\u{301}e\u{301}e\u{301}", 3), "e\u{301}e\u{301}e\u{301}");
+        assert_eq!(one_line("a\u{1b}[2Jb", 40), "a\\u{1b}[2Jb");
+        assert_eq!(one_line("\u{61c}a", 3), "…");
     }
 }

@@ -8,6 +8,7 @@ use quipu_store::{SessionQuery, SessionRow, Store};
 
 use crate::args::SessionsArgs;
 use crate::exit::Failure;
+use crate::gone::Seen;
 use crate::print::{Paint, ago, dollars, note, one_line};
 use crate::setup::{Place, current_dir, now};
 
@@ -46,6 +47,7 @@ pub(crate) async fn run(args: &SessionsArgs) -> Result<(), Failure> {
         Some(_) | None => {}
     }
     let (paint, now) = (Paint::stdout(), now());
+    let mut seen = Seen::default();
     for row in &rows {
         let title = match (&row.title, &row.parent) {
             (title, _) if !title.is_empty() => one_line(title, 60),
@@ -69,7 +71,12 @@ pub(crate) async fn run(args: &SessionsArgs) -> Result<(), Failure> {
             Some(count) => writeln!(out, "{title}  {}", paint.dim(&format!("{count} labels")))?,
         }
         if args.all {
-            writeln!(out, "    {}", paint.dim(&crate::print::printable(&row.cwd)))?;
+            let place = match seen.is_gone(&row.cwd) {
+                _ if row.cwd.is_empty() => "(no directory)".to_owned(),
+                true => format!("{}  (not there any more)", one_line(&row.cwd, 200)),
+                false => crate::print::printable(&row.cwd),
+            };
+            writeln!(out, "    {}", paint.dim(&place))?;
         }
     }
     Ok(out.flush()?)
@@ -92,6 +99,7 @@ pub(crate) fn json(row: &SessionRow, labels: &HashMap<SessionId, usize>) -> serd
     serde_json::json!({
         "id": row.id,
         "cwd": row.cwd,
+        "cwdGone": !std::path::Path::new(&row.cwd).is_dir(),
         "name": row.called,
         "title": row.title,
         "agent": row.agent,

@@ -180,19 +180,18 @@ pub(crate) async fn open(
         ));
     }
     // In another directory it goes on as a session of its own, which says so.
-    let moved =
-        task.cwd.as_ref().filter(|dir| resumed.as_ref().is_none_or(|row| Path::new(&row.cwd) != *dir));
+    let moved = match (&task.cwd, &resumed) {
+        (Some(dir), Some(row)) if Path::new(&row.cwd) == *dir => None,
+        (Some(dir), _) => Some(dir.clone()),
+        (None, Some(row)) if !task.resume && !Path::new(&row.cwd).is_dir() => {
+            Some(crate::gone::instead(place, task, row, here)?)
+        }
+        (None, _) => None,
+    };
     let cwd = match &resumed {
-        _ if moved.is_some() => moved.cloned().unwrap_or_default(),
+        _ if moved.is_some() => moved.clone().unwrap_or_default(),
         // It was found by the name of this directory, which need not be text.
         Some(_) if task.resume => here.to_owned(),
-        Some(row) if !Path::new(&row.cwd).is_dir() => {
-            return Err(Failure::usage(format!(
-                "session {} works in {}, which is not there any more; go on with it in another directory \
-                 (`quipu -p --session {} --cwd DIR`), or make that one again",
-                row.id, row.cwd, row.id
-            )));
-        }
         Some(row) => PathBuf::from(&row.cwd),
         None => here.to_owned(),
     };
@@ -283,7 +282,10 @@ fn real_model(settings: &Settings, task: &Task, last: Option<&Epoch>) -> Result<
     }
     let provider = settings.provider_for(&model, task.model.api_key.as_deref()).map_err(|error| {
         let exit = if error.kind == ModelErrorKind::InvalidRequest { Exit::Usage } else { Exit::Credential };
-        Failure::new(exit, error)
+        // A session that was begun elsewhere names a model of there.
+        let other = last.filter(|_| task.model.model.is_none()).and_then(|_| settings.default_model());
+        let hint = other.map_or(String::new(), |other| format!(" {}", with_another(Some(&other))));
+        Failure::new(exit, format!("{error}{hint}"))
     })?;
     let wanted = match (task.model.thinking, last) {
         (Some(level), _) => level.into(),
@@ -344,6 +346,7 @@ async fn chosen_session(store: &dyn Store, task: &Task, here: &Path) -> Result<O
     let row = find_session(store, task, here).await?;
     if row.is_none() && (task.resume || task.session.is_some()) {
         note("No session here yet; starting one.");
+        crate::gone::tell_of_lost(store, here).await?;
     }
     Ok(row)
 }
@@ -390,7 +393,14 @@ fn choose_model(settings: &Settings, task: &Task, last: Option<&Epoch>) -> Resul
     let found = match (&task.model.model, last) {
         (Some(pattern), _) => settings.find(provider, pattern),
         (None, Some(epoch)) if provider.is_none() && !epoch.model.is_empty() => {
-            settings.find(Some(&epoch.provider), &epoch.model)
+            return settings.find_again(&epoch.provider, &epoch.model).map_err(|error| {
+                Failure::usage(format!(
+                    "the session went on with {}/{}, which cannot be found any more. {error} {}",
+                    epoch.provider,
+                    epoch.model,
+                    with_another(settings.default_model().as_deref())
+                ))
+            });
         }
         (None, _) => {
             let model = default_model(settings, provider).ok_or_else(|| no_model(settings, provider))?;
@@ -398,6 +408,15 @@ fn choose_model(settings: &Settings, task: &Task, last: Option<&Epoch>) -> Resul
         }
     };
     found.map_err(Failure::usage)
+}
+
+/// How a session goes on whose model cannot be asked. Another one is never chosen for it: what was said may be meant for
+/// this machine alone, and prices differ.
+fn with_another(other: Option<&Model>) -> String {
+    match other {
+        Some(other) => format!("`--model {}/{}` goes on with another.", other.provider, other.id),
+        None => "`--model PROVIDER/MODEL` goes on with another; `quipu models` lists them.".into(),
+    }
 }
 
 /// The model that a task would be asked of.

@@ -1,6 +1,7 @@
 //! `quipu show`: a session as a tree, a node whole, the request behind an answer.
 
 use std::io::Write as _;
+use std::path::Path;
 
 use quipu_dag::Node;
 use quipu_protocol::{Body, Content, Entry, Message, StepInfo};
@@ -23,23 +24,13 @@ pub(crate) async fn run(args: &ShowArgs) -> Result<(), Failure> {
         )));
     };
     let store: &dyn Store = &*store;
-    // What is named needs no directory; then it only says what `HEAD` means.
-    let newest = match (current_dir(), &args.what) {
-        (Err(error), None) => return Err(error),
-        (Err(_), Some(_)) => None,
-        (Ok(here), _) => {
-            let cwd = Some(here.to_string_lossy().into_owned());
-            let query = SessionQuery { cwd, limit: Some(1), ..SessionQuery::default() };
-            store.sessions(query).await?.into_iter().next()
-        }
-    };
     let Some(what) = &args.what else {
-        let row = newest.ok_or_else(|| {
-            Failure::usage(
-                "no session in this directory; `quipu sessions --all` lists those of every directory",
-            )
-        })?;
-        return show_session(store, &row, args).await;
+        return show_session(store, &newest_here(store).await?, args).await;
+    };
+    // What is named needs no directory; then it only says what `HEAD` means.
+    let newest = match current_dir() {
+        Ok(here) => newest_in(store, &here).await?,
+        Err(_) => None,
     };
     let found = resolve(store, what, newest.as_ref()).await?;
     if found.by == FoundBy::Session && !args.request {
@@ -71,6 +62,19 @@ pub(crate) async fn run(args: &ShowArgs) -> Result<(), Failure> {
     Ok(out.flush()?)
 }
 
+/// The newest session of the current directory.
+pub(crate) async fn newest_here(store: &dyn Store) -> Result<SessionRow, Failure> {
+    newest_in(store, &current_dir()?).await?.ok_or_else(|| {
+        Failure::usage("no session in this directory; `quipu sessions --all` lists those of every directory")
+    })
+}
+
+async fn newest_in(store: &dyn Store, here: &Path) -> Result<Option<SessionRow>, Failure> {
+    let cwd = Some(here.to_string_lossy().into_owned());
+    let query = SessionQuery { cwd, limit: Some(1), ..SessionQuery::default() };
+    Ok(store.sessions(query).await?.into_iter().next())
+}
+
 /// What a person means by a name.
 pub(crate) async fn resolve(
     store: &dyn Store,
@@ -90,14 +94,10 @@ pub(crate) async fn resolve(
             printable(what)
         ))),
         Resolved::Many(found) => {
-            let now = now();
-            let list: Vec<String> = found
-                .iter()
-                .map(|one| {
-                    let session = one.session.as_ref().map_or(String::new(), |id| format!("  session {id}"));
-                    format!("  {}  {}  {}{session}", one.node.short(), one.role, ago(now, one.timestamp))
-                })
-                .collect();
+            let mut list = Vec::with_capacity(found.len());
+            for one in &found {
+                list.push(candidate(store, one).await?);
+            }
             Err(Failure::usage(format!(
                 "`{}` could be any of these; say more:\n{}",
                 printable(what),
@@ -107,9 +107,30 @@ pub(crate) async fn resolve(
     }
 }
 
+/// One of several that could be meant: a session by its id and what it is about, a node by its hash.
+async fn candidate(store: &dyn Store, one: &Candidate) -> Result<String, Failure> {
+    let when = ago(now(), one.timestamp);
+    let Some(session) = &one.session else {
+        return Ok(format!("  {}  {}  {when}", one.node.short(), printable(&one.role)));
+    };
+    if one.by != FoundBy::Session {
+        return Ok(format!("  {}  {}  {when}  session {session}", one.node.short(), printable(&one.role)));
+    }
+    let query = SessionQuery { id: Some(session.clone()), limit: Some(1), ..SessionQuery::default() };
+    let rows = store.sessions(query).await?;
+    let about = rows.first().map_or("", |row| if row.called.is_empty() { &row.title } else { &row.called });
+    Ok(format!("  session {session}  {when}  {}", one_line(about, 60)).trim_end().to_owned())
+}
+
 /// Sessions that were given this name.
 async fn by_name(store: &dyn Store, name: &str) -> Result<Resolved, Failure> {
-    let query = SessionQuery { called: Some(name.to_owned()), limit: Some(20), ..SessionQuery::default() };
+    // As it is kept when it is given.
+    let name = name.split(|c: char| c.is_whitespace() || c.is_control()).filter(|word| !word.is_empty());
+    let name = name.collect::<Vec<_>>().join(" ");
+    if name.is_empty() {
+        return Ok(Resolved::None);
+    }
+    let query = SessionQuery { called: Some(name), limit: Some(20), ..SessionQuery::default() };
     let mut found = Vec::new();
     for row in store.sessions(query).await? {
         match store.resolve(&row.id.as_str().into(), &Scope::default()).await? {

@@ -1,19 +1,353 @@
-//! A session drawn as a tree.
+//! A session drawn as a tree: `quipu tree`, and what other commands show of one.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap, HashSet};
+use std::io::{IsTerminal as _, Write};
 
+use quipu::{TreeItem, TreeLine, TreeQuery};
+use quipu_archive::Mended;
 use quipu_dag::Node;
 use quipu_protocol::{Body, Content, Entry, Message, NodeId, StopReason};
-use quipu_store::{Edge, SessionRow, Store};
+use quipu_store::{Edge, Resolved, Scope, SessionRow, Store, Until};
 use quipu_transcript::Decoded;
+use unicode_width::UnicodeWidthStr as _;
 
+use crate::args::TreeArgs;
 use crate::exit::Failure;
-use crate::print::{Paint, one_line};
+use crate::print::{Paint, ago, dollars, one_line, printable};
+use crate::setup::{Place, now, session_named};
 
 /// Nodes that are drawn at most.
 const LIMIT: usize = 5000;
-/// Characters of a preview.
-const WIDTH: usize = 72;
+/// Columns of a line's text where the terminal says nothing.
+const WIDTH: usize = 80;
+/// Columns of a line's text at least, however narrow the terminal is.
+const NARROW: usize = 8;
+/// Columns of a node's name and what follows it.
+const NAME: usize = 14;
+/// Branches inside each other that are indented; what is deeper says how deep.
+const DEEPEST: usize = 8;
+/// Nodes that are read together.
+const TOGETHER: usize = 256;
+/// Branches and the like that `--all` draws at most.
+const MOST: usize = 10_000;
+/// Entries with a missing parent that are looked for elsewhere in their session at most.
+const SOUGHT: usize = 1_000;
+
+/// `quipu tree`.
+pub(crate) async fn run(args: &TreeArgs) -> Result<(), Failure> {
+    let place = Place::find(&args.store)?;
+    let Some(store) = place.existing_store().await? else {
+        return Err(Failure::usage(format!(
+            "there is no store at {} yet; try `quipu demo`",
+            place.store.display()
+        )));
+    };
+    let store: &dyn Store = &*store;
+    let row = match &args.session {
+        Some(what) => session_named(store, what).await?,
+        None => crate::show::newest_here(store).await?,
+    };
+    let mut query = TreeQuery { whole: args.all, ..TreeQuery::default() };
+    if args.all {
+        query.most = MOST;
+    }
+    let tree = quipu::session_tree(store, &row, &query).await?;
+    let terminal = std::io::stdout().is_terminal().then(terminal_size::terminal_size).flatten();
+    let mut drawing = Drawing {
+        store,
+        row: &row,
+        tree: &tree,
+        whole: args.all,
+        json: args.json,
+        paint: Paint::stdout(),
+        width: terminal.map_or(NAME + WIDTH, |(width, _)| usize::from(width.0)),
+        out: std::io::BufWriter::new(std::io::stdout().lock()),
+        written: 0,
+        starts: false,
+        between: 0,
+        forks: Vec::new(),
+        ids: HashSet::new(),
+        mended: BTreeMap::new(),
+        sought: 0,
+    };
+    drawing.head(args.json).await?;
+    drawing.body().await?;
+    drawing.end()
+}
+
+/// A tree on its way to stdout.
+struct Drawing<'a, W> {
+    store: &'a dyn Store,
+    row: &'a SessionRow,
+    tree: &'a quipu::SessionTree,
+    whole: bool,
+    json: bool,
+    paint: Paint,
+    /// Columns of a line.
+    width: usize,
+    out: W,
+    /// Nodes so far.
+    written: u64,
+    /// Whether a branch began at an entry that is not drawn.
+    starts: bool,
+    /// Nodes that were left out before the next one.
+    between: u64,
+    /// Sessions that go on from this one, as JSON.
+    forks: Vec<serde_json::Value>,
+    /// Hashes of the ids of a foreign session's entries.
+    ids: HashSet<u64>,
+    /// What was repaired: how often, by what.
+    mended: BTreeMap<&'static str, u64>,
+    /// Entries with a missing parent so far.
+    sought: usize,
+}
+
+impl<W: Write> Drawing<'_, W> {
+    async fn head(&mut self, json: bool) -> Result<(), Failure> {
+        let labels = crate::sessions::label_counts(self.store, std::slice::from_ref(&self.row.id)).await?;
+        if json {
+            let session = crate::sessions::json(self.row, &labels);
+            return Ok(write!(self.out, "{{\"session\":{session},\"nodes\":[")?);
+        }
+        let (row, paint) = (self.row, self.paint);
+        let room = self.width.saturating_sub("session ".len()).max(NARROW);
+        write!(self.out, "session {}", paint.bold(&one_line(row.id.as_str(), room)))?;
+        if row.head.is_none() {
+            write!(self.out, "  {}", paint.red("(removed)"))?;
+        }
+        writeln!(self.out)?;
+        for (what, text) in [("named", &row.called), ("in", &row.cwd)] {
+            if !text.is_empty() {
+                let room = self.width.saturating_sub(what.len() + 1).max(NARROW);
+                writeln!(self.out, "{what} {}", one_line(text, room))?;
+            }
+        }
+        if let Some(parent) = &row.parent {
+            let base = self.store.nodes(&[row.base]).await?.into_iter().flatten().next();
+            let at = base
+                .and_then(|base| base.record.parent)
+                .map_or(String::new(), |at| format!(" at {}", at.short()));
+            writeln!(self.out, "forked from session {}{at}", printable(parent.as_str()))?;
+        }
+        let labels = match labels.get(&row.id) {
+            None => String::new(),
+            Some(1) => ", 1 label".into(),
+            Some(count) => format!(", {count} labels"),
+        };
+        let nodes = if row.entries == 0 { "1 node".into() } else { format!("{} nodes", row.entries + 1) };
+        let when = ago(now(), row.updated);
+        Ok(writeln!(self.out, "{nodes}{labels}, {}, {when}\n", dollars(row.cost))?)
+    }
+
+    async fn body(&mut self) -> Result<(), Failure> {
+        let tree = self.tree;
+        for lines in tree.lines.chunks(TOGETHER) {
+            let ids: Vec<NodeId> = lines
+                .iter()
+                .filter_map(|line| match line.item {
+                    TreeItem::Node(id) => Some(id),
+                    TreeItem::Folded { .. } | TreeItem::Session(_) => None,
+                })
+                .collect();
+            let nodes: Vec<Node> = self.store.nodes(&ids).await?.into_iter().flatten().collect();
+            let decoded = quipu_store::decode_nodes(self.store, &nodes).await?;
+            let mut found: HashMap<NodeId, (Node, Decoded)> =
+                nodes.into_iter().zip(decoded).map(|(node, decoded)| (node.id, (node, decoded))).collect();
+            for line in lines {
+                match &line.item {
+                    TreeItem::Node(id) => {
+                        if let Some((node, decoded)) = found.remove(id) {
+                            self.node(line, &node, &decoded).await?;
+                        }
+                    }
+                    TreeItem::Folded { below, depth, count } => {
+                        self.fold(line, *below, *depth, *count).await?;
+                    }
+                    TreeItem::Session(row) => self.session(line, row)?,
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Nodes in a row: each of them, or how many they are.
+    async fn fold(&mut self, line: &TreeLine, below: NodeId, depth: u64, count: u64) -> Result<(), Failure> {
+        let gutter = gutter(line.level, std::mem::take(&mut self.starts) || line.starts);
+        if !self.whole {
+            self.between += count;
+            if !self.json {
+                let what = if count == 1 { "1 node".into() } else { format!("{count} nodes") };
+                writeln!(self.out, "{:NAME$}{gutter}{}", "", self.paint.dim(&format!("⋮ {what}")))?;
+            }
+            return Ok(());
+        }
+        let mut done = 0;
+        let mut line = TreeLine { level: line.level, starts: line.starts, item: TreeItem::Node(below) };
+        while done < count {
+            let together = (count - done).min(TOGETHER as u64);
+            let at = u32::try_from(depth + done + together - 1).unwrap_or(u32::MAX);
+            let Some(last) = self.store.ancestor(below, at).await? else { break };
+            let nodes =
+                self.store.lineage(last, Until::Count(usize::try_from(together).unwrap_or(TOGETHER))).await?;
+            let decoded = quipu_store::decode_nodes(self.store, &nodes).await?;
+            for (node, decoded) in nodes.iter().zip(&decoded) {
+                self.node(&line, node, decoded).await?;
+                line.starts = false;
+            }
+            done += together;
+        }
+        Ok(())
+    }
+
+    async fn node(&mut self, line: &TreeLine, node: &Node, decoded: &Decoded) -> Result<(), Failure> {
+        let starts = std::mem::take(&mut self.starts) || line.starts;
+        let mended = self.mended_of(node, decoded).await?;
+        // A label is shown beside its node, and a name above the tree.
+        if !self.whole && mended.is_none() && quipu::is_note(&decoded.entry) {
+            self.starts = starts;
+            self.between += 1;
+            return Ok(());
+        }
+        self.written += 1;
+        let between = std::mem::take(&mut self.between);
+        let label = self.tree.labels.get(&node.id);
+        let is_head = node.id == self.tree.head;
+        if self.json {
+            let more = serde_json::json!({
+                "level": line.level, "starts": starts, "between": between, "label": label, "head": is_head,
+                "mended": mended,
+            });
+            let (node, more) = (crate::show::node_json(node, decoded)?, more.to_string());
+            let comma = if self.written > 1 { "," } else { "" };
+            // The node holds raw JSON, which a value cannot.
+            return Ok(write!(self.out, "{comma}{},{}", &node[..node.len() - 1], &more[1..])?);
+        }
+        let (paint, gutter) = (self.paint, gutter(line.level, starts));
+        let room = self.width.saturating_sub(NAME + gutter.chars().count()).max(NARROW);
+        let mut marks = String::new();
+        let mut left = room;
+        let mut mark = |text: &str, most: usize, colour: fn(Paint, &str) -> String| {
+            let text = one_line(text, most.min(left.saturating_sub(NARROW + 2)).max(NARROW));
+            left = left.saturating_sub(text.width() + 2);
+            marks.push_str("  ");
+            marks.push_str(&colour(paint, &text));
+        };
+        if let Some(label) = label {
+            mark(&format!("[{label}]"), room / 2, Paint::cyan);
+        }
+        if let Some(mended) = mended {
+            mark(&format!("(repaired: {mended})"), room, Paint::red);
+        }
+        if is_head {
+            mark("<-- HEAD", room, Paint::bold);
+        }
+        let text = preview(&decoded.entry, paint, left);
+        Ok(writeln!(self.out, "{}  {gutter}{text}{marks}", paint.dim(&node.id.short()))?)
+    }
+
+    fn session(&mut self, line: &TreeLine, row: &SessionRow) -> Result<(), Failure> {
+        if self.json {
+            self.forks.push(serde_json::json!({
+                "session": row.id, "base": row.base, "name": row.called, "title": row.title, "entries": row.entries,
+                "removed": row.head.is_none(),
+            }));
+            return Ok(());
+        }
+        let title = if row.called.is_empty() { &row.title } else { &row.called };
+        let gutter = gutter(line.level, line.starts);
+        let room = self.width.saturating_sub(NAME + gutter.chars().count()).max(NARROW);
+        let nodes = if row.entries == 0 { "1 node".into() } else { format!("{} nodes", row.entries + 1) };
+        let gone = if row.head.is_none() { ", removed" } else { "" };
+        let text = one_line(&format!("session {}, {nodes}{gone}: {title}", row.id), room);
+        let text = text.trim_end_matches(": ").trim_end_matches(':');
+        Ok(writeln!(self.out, "{}  {gutter}{}", self.paint.dim(&row.base.short()), self.paint.bold(text))?)
+    }
+
+    /// What was repaired to make this entry of another program a node.
+    async fn mended_of(&mut self, node: &Node, decoded: &Decoded) -> Result<Option<&'static str>, Failure> {
+        let row = self.row;
+        if row.agent == quipu::AGENT {
+            return Ok(None);
+        }
+        let twice = node.record.external_id.as_ref().is_some_and(|id| {
+            // An entry of ours about this session has an id of ours.
+            !self.ids.insert(hash(id)) && node.id != row.base
+        });
+        let mended = match quipu_archive::mended(&row.agent, node, decoded, row.base) {
+            Some(Mended::SecondHeader) => "a second header, kept aside",
+            Some(Mended::NoId) => "it has no id, and nothing follows it",
+            Some(Mended::NoParent) => "it does not say what it follows",
+            Some(Mended::Parent(parent)) => {
+                self.sought += 1;
+                let spelling = format!("ext:{parent}").into();
+                let scope = Scope { head: Some(self.tree.head) };
+                let found = match self.sought {
+                    0..=SOUGHT => self.store.resolve(&spelling, &scope).await?,
+                    _ => Resolved::None,
+                };
+                let found = match found {
+                    Resolved::One(one) => vec![one],
+                    Resolved::Many(found) => found,
+                    Resolved::None => Vec::new(),
+                };
+                if found.iter().any(|one| one.session.as_ref() == Some(&row.id)) {
+                    "it follows itself in a circle, cut here"
+                } else {
+                    "what it follows is missing"
+                }
+            }
+            None if twice => "another entry has its id",
+            None => return Ok(None),
+        };
+        *self.mended.entry(mended).or_default() += 1;
+        Ok(Some(mended))
+    }
+
+    fn end(mut self) -> Result<(), Failure> {
+        let mended = self.mended.values().sum::<u64>();
+        if self.json {
+            let forks = serde_json::Value::from(std::mem::take(&mut self.forks));
+            let (more, kinds) = (self.tree.more, serde_json::json!(self.mended));
+            writeln!(self.out, "],\"forks\":{forks},\"more\":{more},\"mended\":{kinds}}}")?;
+            return Ok(self.out.flush()?);
+        }
+        if self.tree.more {
+            let what = if self.whole {
+                format!(
+                    "the newest {MOST} branches, forks, labels and compactions are drawn, and there are more"
+                )
+            } else {
+                "the newest branches, forks, labels and compactions are drawn; --all draws more".into()
+            };
+            writeln!(self.out, "\n{}", self.paint.dim(&format!("… {what}")))?;
+        }
+        if mended > 0 {
+            writeln!(self.out, "\nRepaired when it was imported, of what is drawn here: {mended}")?;
+            for (what, count) in &self.mended {
+                writeln!(self.out, "  {count} × {what}")?;
+            }
+        }
+        Ok(self.out.flush()?)
+    }
+}
+
+/// What stands before the text of a line: where the branches are that go on below.
+fn gutter(level: usize, starts: bool) -> String {
+    let shown = level.min(DEEPEST);
+    let mut gutter = "│  ".repeat(if starts { shown.saturating_sub(1) } else { shown });
+    if starts && shown > 0 {
+        gutter.push_str("├─ ");
+    }
+    if level > DEEPEST {
+        gutter.push_str(&format!("({level}) "));
+    }
+    gutter
+}
+
+fn hash(text: &str) -> u64 {
+    use std::hash::{BuildHasher as _, BuildHasherDefault, DefaultHasher};
+    BuildHasherDefault::<DefaultHasher>::default().hash_one(text)
+}
 
 /// The nodes of a session in the order in which they are drawn, each with its depth in branches.
 pub(crate) struct Tree {
@@ -99,7 +433,7 @@ pub(crate) fn draw(tree: &Tree, heads: &[NodeId], paint: Paint) -> Vec<String> {
         .map(|row| {
             let mark = if heads.contains(&row.node.id) { paint.bold("  <-- HEAD") } else { String::new() };
             let id = paint.dim(&row.node.id.short());
-            format!("{id}  {}{}{mark}", row.gutter, preview(&row.decoded.entry, paint))
+            format!("{id}  {}{}{mark}", row.gutter, preview(&row.decoded.entry, paint, WIDTH))
         })
         .collect();
     if tree.cut {
@@ -108,8 +442,8 @@ pub(crate) fn draw(tree: &Tree, heads: &[NodeId], paint: Paint) -> Vec<String> {
     lines
 }
 
-/// An entry on one line.
-pub(crate) fn preview(entry: &Entry, paint: Paint) -> String {
+/// An entry on one line of so many columns.
+fn preview(entry: &Entry, paint: Paint, width: usize) -> String {
     let (who, text) = match entry {
         Entry::Session(start) => ("session", format!("{} in {}", start.session, start.cwd)),
         Entry::Epoch(epoch) => ("epoch", format!("{}/{}", epoch.provider, epoch.model)),
@@ -117,7 +451,8 @@ pub(crate) fn preview(entry: &Entry, paint: Paint) -> String {
         Entry::Meta(json) => ("entry", json.to_string()),
         Entry::Message(message) => message_preview(message),
     };
-    format!("{} {}", paint.cyan(who), one_line(&text, WIDTH))
+    let room = width.saturating_sub(who.len() + 1).max(NARROW / 2);
+    format!("{} {}", paint.cyan(who), one_line(&text, room))
 }
 
 fn message_preview(message: &Message) -> (&'static str, String) {

@@ -30,6 +30,7 @@ mod settings;
 mod subscribe;
 mod summarize;
 mod toolbox;
+mod tree;
 mod undo;
 
 pub use clock::{Clock, SystemClock};
@@ -47,6 +48,7 @@ pub use script::{Script, ScriptStep};
 pub use session::Session;
 pub use sessions::{ChangeError, Forked, NAME_LIMIT};
 pub use subscribe::{Delivery, Events, View};
+pub use tree::{SessionTree, TreeItem, TreeLine, TreeQuery, is_note, session_tree};
 pub use undo::UndoError;
 
 pub use quipu_protocol as protocol;

@@ -89,6 +89,27 @@ impl Settings {
         Err(FindError::UnknownModel { pattern: pattern.into(), similar: self.similar(provider, pattern) })
     }
 
+    /// The model of a session that goes on: of this id and no other, as when it was chosen. One that the provider does
+    /// not list any more, or never did, is asked for all the same; `Selection::note` says so.
+    ///
+    /// # Errors
+    /// `UnknownProvider`, `UnknownModel`.
+    pub fn find_again(&self, provider: &str, id: &str) -> Result<Selection, FindError> {
+        let provider = self.provider_named(provider)?;
+        let models = self.models_of(provider);
+        if let Some(model) = models.iter().find(|model| model.id == id) {
+            return Ok(Selection { model: Arc::clone(model), thinking: None, note: None });
+        }
+        let unknown =
+            || FindError::UnknownModel { pattern: id.into(), similar: self.similar(Some(provider), id) };
+        let model = self.made_up(provider, id).ok_or_else(unknown)?;
+        let note = format!(
+            "The session's model {provider}/{id} is not among those of {provider} that we know. It is asked for all the \
+             same, with limits and prices of another; --model goes on with another."
+        );
+        Ok(Selection { model, thinking: None, note: Some(note) })
+    }
+
     fn provider_named(&self, wanted: &str) -> Result<&str, FindError> {
         let ids: Vec<_> = self.providers().into_iter().chain(self.local_ids()).collect();
         ids.iter().copied().find(|id| id.eq_ignore_ascii_case(wanted)).ok_or_else(|| {

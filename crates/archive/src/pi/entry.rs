@@ -16,6 +16,7 @@ use quipu_transcript::Decoded;
 use serde::{Deserialize, Serialize};
 
 use super::{AGENT, iso, time_of};
+use crate::Mended;
 use crate::json::{Difference, Members, same};
 
 /// What an entry says that it follows.
@@ -192,6 +193,34 @@ pub(crate) fn place(step: &StepInfo) -> Option<u64> {
         n: u64,
     }
     step.extra.get(AGENT)?.read::<Place>().ok().map(|place| place.n)
+}
+
+/// What was mended of an entry that was read from a file; `first` is the node of the file's header.
+pub(crate) fn mended(node: &Node, decoded: &Decoded, first: NodeId) -> Option<Mended> {
+    let kept: Kept = decoded.step.extra.get(AGENT)?.read().ok()?;
+    if node.id == first {
+        return None;
+    }
+    let Entry::Meta(json) = &decoded.entry else {
+        // What stands in the line otherwise than its place says.
+        let parent = kept.entry.set.get("parentId").and_then(|parent| crate::json::string(parent.get()));
+        return match parent {
+            _ if node.record.external_id.is_none() => Some(Mended::NoId),
+            _ if kept.entry.unset.iter().any(|name| name == "parentId") => Some(Mended::NoParent),
+            Some(parent) if node.record.parent == Some(first) => Some(Mended::Parent(parent.into_owned())),
+            Some(_) => None,
+            None if kept.entry.set.contains_key("parentId") => Some(Mended::NoParent),
+            None => None,
+        };
+    };
+    let line = Line::read(json.get())?;
+    match line.parent {
+        _ if line.kind == "session" => Some(Mended::SecondHeader),
+        _ if line.id.is_none() => Some(Mended::NoId),
+        Parent::Unreadable => Some(Mended::NoParent),
+        Parent::Id(parent) if node.record.parent == Some(first) => Some(Mended::Parent(parent.into_owned())),
+        Parent::Id(_) | Parent::Nothing => None,
+    }
 }
 
 /// Writes the line of a node that was read from a file; `parent` is the id of the entry before it.

@@ -11,6 +11,7 @@ mod import;
 mod placer;
 mod places;
 
+pub(crate) use entry::mended;
 pub use export::{Exported, export};
 pub use import::{ImportOptions, Imports, import};
 pub use places::{SessionFiles, session_files, sessions_dir};

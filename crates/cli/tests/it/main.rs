@@ -17,6 +17,10 @@ mod events;
 #[cfg(test)]
 mod faults;
 #[cfg(test)]
+mod forest;
+#[cfg(test)]
+mod gone;
+#[cfg(test)]
 mod hash;
 #[cfg(test)]
 mod input;

@@ -476,6 +476,24 @@ impl Ran {
     }
 }
 
+/// Runs the command on a terminal of this width, on which `input` is typed; its exit code and all that is shown.
+pub(crate) fn on_terminal(world: &World, args: &[&str], input: &str, width: u16) -> (Option<i32>, String) {
+    let size = nix::pty::Winsize { ws_row: 40, ws_col: width, ws_xpixel: 0, ws_ypixel: 0 };
+    let ends = nix::pty::openpty(&size, None).unwrap();
+    let (mut ours, theirs) = (std::fs::File::from(ends.master), ends.slave);
+    let mut command = world.quipu(args);
+    command.env("TERM", "xterm");
+    command.stdin(theirs.try_clone().unwrap()).stdout(theirs.try_clone().unwrap()).stderr(theirs);
+    let mut child = command.spawn().unwrap();
+    // It holds their end, and the terminal ends with the last one.
+    drop(command);
+    ours.write_all(input.as_bytes()).unwrap();
+    let mut shown = Vec::new();
+    // Ends with an error where the other side is gone.
+    ours.read_to_end(&mut shown).ok();
+    (child.wait().unwrap().code(), String::from_utf8(shown).unwrap().replace("\r\n", "\n"))
+}
+
 /// Waits until the server has come to this gate.
 pub(crate) fn reached(gate: &Gate) {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();

@@ -343,6 +343,13 @@ fn models_are_found_by_what_people_write() {
     assert_eq!((made_up.model.id.as_str(), made_up.thinking), ("claude-zeta-9", Some(Thinking::Low)));
     assert_eq!(made_up.model.api, "anthropic-messages");
     assert!(made_up.note.unwrap().contains("claude-zeta-9"));
+    // One that a session was begun with is that one, or none.
+    let again = settings.find_again("anthropic", "claude").unwrap();
+    assert_eq!(again.model.id, "claude");
+    assert!(again.note.unwrap().contains("anthropic/claude is not among those"));
+    assert!(
+        settings.find_again("nobody", "claude").is_err() && settings.find_again("anthropic", " ").is_err()
+    );
     assert!(settings.find(None, "anthropic/claude-zeta-9").unwrap().note.is_some());
 
     assert_eq!(settings.default_model().unwrap().id, "claude-sonnet-5-5");
