@@ -1,7 +1,8 @@
 //! How fast session files come into a store and out of it.
 //!
-//! `import_rate DIRECTORY MEGABYTES [RUNS]` makes a session file and stores in the directory, which has to be on a real
-//! disk, and prints a JSON line for each row: `{"what": .., "unit": .., "samples": [..]}`.
+//! `import_rate DIRECTORY MEGABYTES [RUNS [WORDS]]` makes a session file and stores in the directory, which has to be on a
+//! real disk, and prints a JSON line for each row: `{"what": .., "unit": .., "samples": [..]}`; with words, such as
+//! `export`, only the import and the rows that have them in their name, for profilers. The last store stays.
 
 use std::error::Error;
 use std::io::Write as _;
@@ -19,11 +20,13 @@ type Outcome<T> = Result<T, Box<dyn Error>>;
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> Outcome<()> {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
-    let (directory, megabytes, runs) = match arguments.as_slice() {
-        [directory, megabytes] => (directory, megabytes.parse::<u64>()?, 3),
-        [directory, megabytes, runs] => (directory, megabytes.parse::<u64>()?, runs.parse::<u32>()?),
-        _ => return Err("usage: import_rate DIRECTORY MEGABYTES [RUNS]".into()),
+    let (directory, megabytes, runs, words) = match arguments.as_slice() {
+        [directory, megabytes] => (directory, megabytes, 3, ""),
+        [directory, megabytes, runs] => (directory, megabytes, runs.parse::<u32>()?, ""),
+        [directory, megabytes, runs, words] => (directory, megabytes, runs.parse::<u32>()?, words.as_str()),
+        _ => return Err("usage: import_rate DIRECTORY MEGABYTES [RUNS [WORDS]]".into()),
     };
+    let megabytes = megabytes.parse::<u64>()?;
     let directory = Path::new(directory);
     std::fs::create_dir_all(directory)?;
     let file = directory.join(format!("session-{megabytes}.jsonl"));
@@ -43,11 +46,18 @@ async fn main() -> Outcome<()> {
         remove(&path);
         let store: Arc<dyn Store> = Arc::new(SqliteStore::open(&path, &OpenOptions::default())?);
         for (row, name, dry_run) in [(0, &file, true), (1, &file, false), (2, &file, false)] {
-            rows[row].2.push(size / import(&store, &sealer, name, dry_run).await?);
+            if row == 1 || rows[row].0.contains(words) {
+                rows[row].2.push(size / import(&store, &sealer, name, dry_run).await?);
+            }
         }
         let copy = directory.join("copy.jsonl");
-        std::fs::copy(&file, &copy)?;
-        rows[3].2.push(size / import(&store, &sealer, &copy, false).await?);
+        if rows[3].0.contains(words) {
+            std::fs::copy(&file, &copy)?;
+            rows[3].2.push(size / import(&store, &sealer, &copy, false).await?);
+        }
+        if !"lineage, export".contains(words) {
+            continue;
+        }
         let row = store.sessions(SessionQuery::default()).await?.into_iter().next().ok_or("no session")?;
         let begun = Instant::now();
         let lineage = store.lineage(row.head.ok_or("no head")?, Until::Root).await?;
@@ -59,8 +69,6 @@ async fn main() -> Outcome<()> {
         if done.entries != entries || lineage.len() as u64 > entries + 1 {
             return Err(format!("{entries} entries went in and {} came out", done.entries).into());
         }
-        drop(store);
-        remove(&path);
     }
     let mut out = std::io::stdout().lock();
     for (what, unit, samples) in rows {

@@ -125,6 +125,9 @@ impl Difference {
         for (name, value) in &to.0 {
             if from.get(name).is_none_or(|from| !same(from, value.get())) {
                 difference.set(name, value.get());
+            } else if !difference.set.is_empty() {
+                // Of members with one name the last counts.
+                difference.set.remove(name.as_ref());
             }
         }
         let gone = from.0.iter().filter(|(name, _)| to.get(name).is_none());
@@ -209,5 +212,10 @@ mod tests {
             difference.write(&mut out, members.0.iter().map(|(name, value)| (name.as_ref(), value.get())));
             assert!(same(&out, to), "{out} {to}");
         }
+        let twice = Members::of("{\"a\":2,\"a\":1}").unwrap();
+        assert!(
+            Difference::between(&Members::of("{\"a\":1}").unwrap(), &twice).is_empty(),
+            "the last counts"
+        );
     }
 }

@@ -29,14 +29,15 @@ pub(crate) fn tip_ref(agent: &str, session: &SessionId, node: &NodeId) -> RefNam
 }
 
 /// Calls `each` with every node below `root` that leads to one of `tips`, in no order; ends that do not come from
-/// `root` are left out, the others returned. Reads each node once, and little more.
+/// `root` are left out. Reads each node once, and little more. Returns those of `tips` that had been met as no ends
+/// before, or are `root`.
 pub(crate) async fn walk(
     store: &dyn Store,
     root: NodeId,
     tips: impl IntoIterator<Item = NodeId>,
     mut each: impl FnMut(Node, bool),
 ) -> Result<Vec<NodeId>, StoreError> {
-    let mut ends = Vec::new();
+    let mut inner = Vec::new();
     let mut seen = HashSet::from([root]);
     for tip in tips {
         let mut branch = Vec::new();
@@ -58,12 +59,14 @@ pub(crate) async fn walk(
         if !joined {
             continue;
         }
-        ends.push(tip);
+        if branch.is_empty() {
+            inner.push(tip);
+        }
         for node in branch {
             seen.insert(node.id);
             let is_tip = node.id == tip;
             each(node, is_tip);
         }
     }
-    Ok(ends)
+    Ok(inner)
 }

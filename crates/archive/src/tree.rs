@@ -1,6 +1,6 @@
 //! Where each entry of a file hangs, by the ids that its writer gave.
 
-use std::collections::{BTreeSet, HashMap, HashSet};
+use std::collections::{BTreeMap, HashMap};
 
 use quipu_dag::sha256;
 use quipu_protocol::NodeId;
@@ -29,30 +29,49 @@ impl Key {
     }
 }
 
-/// What is known of an id.
+/// An entry, by its number.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct At(u32);
+
+/// The session itself, which no entry is.
+pub(crate) const ROOT: At = At(0);
+
+/// What is known of an entry: small, since there may be millions.
 #[derive(Debug, Clone, Copy)]
-struct Slot {
-    /// The last entry of this id.
+struct Known {
     node: NodeId,
-    /// Whether it was in the file, and not only in the store.
-    met: bool,
+    /// Of the marks below.
+    marks: u8,
 }
+
+/// It was in the file, and not only in the store.
+const MET: u8 = 1;
+/// Nothing follows it.
+const TIP: u8 = 2;
+/// A ref of the store says so.
+const HELD: u8 = 4;
 
 /// The entries of a session that were placed, those of earlier imports included.
 pub(crate) struct Tree {
-    slots: HashMap<Key, Slot>,
+    /// The session first.
+    entries: Vec<Known>,
+    /// The last entry of each id.
+    slots: HashMap<Key, At>,
     /// Entries of the store that share their id with another one of the store.
     twins: HashMap<Key, Twins>,
     /// Entries of the store without an id.
-    nameless: HashSet<NodeId>,
-    tips: HashSet<NodeId>,
-    root: NodeId,
+    nameless: HashMap<NodeId, At>,
+    tips: u64,
+    /// Those that became ends, or ceased to be some that refs stand at, since refs were told of last.
+    turned: Vec<At>,
+    /// Nodes that a ref calls ends, and that are none.
+    left: Vec<NodeId>,
 }
 
 /// Entries of one id.
 struct Twins {
     /// Those that the file did not have yet.
-    left: BTreeSet<NodeId>,
+    left: BTreeMap<NodeId, At>,
     /// How many of those the file has with another content.
     changed: usize,
 }
@@ -68,108 +87,190 @@ pub(crate) enum Placed {
     New,
 }
 
+/// How the refs of ends have to change.
+pub(crate) struct Turned {
+    pub(crate) arrive: Vec<NodeId>,
+    pub(crate) leave: Vec<NodeId>,
+}
+
 impl Tree {
     pub(crate) fn new(root: NodeId) -> Self {
         Self {
+            entries: vec![Known { node: root, marks: 0 }],
             slots: HashMap::new(),
             twins: HashMap::new(),
-            nameless: HashSet::new(),
-            tips: HashSet::new(),
-            root,
+            nameless: HashMap::new(),
+            tips: 0,
+            turned: Vec::new(),
+            left: Vec::new(),
         }
     }
 
     /// Takes in a node of an earlier import.
     pub(crate) fn stored(&mut self, node: NodeId, id: Option<&str>, is_tip: bool) {
-        if is_tip {
-            self.tips.insert(node);
-        }
+        let at = self.push(node, if is_tip { TIP | HELD } else { 0 });
+        self.tips += u64::from(is_tip);
         let Some(id) = id else {
-            self.nameless.insert(node);
+            self.nameless.insert(node, at);
             return;
         };
         let key = Key::of(id);
-        if let Some(other) = self.slots.insert(key, Slot { node, met: false }) {
-            let twins = self
-                .twins
-                .entry(key)
-                .or_insert_with(|| Twins { left: BTreeSet::from([other.node]), changed: 0 });
-            twins.left.insert(node);
+        if let Some(other) = self.slots.insert(key, at) {
+            let other = (self.node(other), other);
+            let twins =
+                self.twins.entry(key).or_insert_with(|| Twins { left: BTreeMap::from([other]), changed: 0 });
+            twins.left.insert(node, at);
         }
     }
 
+    /// Takes in refs of ends that are none: that of the session, when it has no entry, stands where it should.
+    pub(crate) fn stored_inner(&mut self, refs: Vec<NodeId>) {
+        self.left = refs;
+        if let ([root], [left]) = (&mut self.entries[..], &self.left[..])
+            && root.node == *left
+        {
+            root.marks |= TIP | HELD;
+            self.tips = 1;
+            self.left.clear();
+        }
+    }
+
+    fn push(&mut self, node: NodeId, marks: u8) -> At {
+        // More lines than that are 40 GB; the last number is then shared, and what follows such an entry hangs elsewhere.
+        let at = At(u32::try_from(self.entries.len()).unwrap_or(u32::MAX));
+        self.entries.push(Known { node, marks });
+        at
+    }
+
+    fn known(&self, at: At) -> Option<&Known> {
+        self.entries.get(usize::try_from(at.0).ok()?)
+    }
+
+    fn marks(&mut self, at: At) -> Option<&mut u8> {
+        self.entries.get_mut(usize::try_from(at.0).ok()?).map(|known| &mut known.marks)
+    }
+
+    pub(crate) fn node(&self, at: At) -> NodeId {
+        self.known(at).map_or(NodeId([0; 32]), |known| known.node)
+    }
+
     /// The last entry of an id.
-    pub(crate) fn find(&self, key: Key) -> Option<NodeId> {
-        self.slots.get(&key).map(|slot| slot.node)
+    pub(crate) fn find(&self, key: Key) -> Option<At> {
+        self.slots.get(&key).copied()
+    }
+
+    /// The entry of an id, if the store has no second one of it.
+    pub(crate) fn find_only(&self, key: Key) -> Option<At> {
+        self.find(key).filter(|_| !self.twins.contains_key(&key))
     }
 
     /// The last entry of an id, if the file had it before.
-    pub(crate) fn find_met(&self, key: Key) -> Option<NodeId> {
-        self.slots.get(&key).filter(|slot| slot.met).map(|slot| slot.node)
+    pub(crate) fn find_met(&self, key: Key) -> Option<At> {
+        self.find(key).filter(|at| self.is_met(*at))
     }
 
-    /// Whether the store has this very entry.
-    pub(crate) fn has(&self, key: Key, node: NodeId) -> bool {
+    fn is_met(&self, at: At) -> bool {
+        self.known(at).is_some_and(|known| known.marks & MET != 0)
+    }
+
+    /// Whether the store has this very entry; `None` is the key of those without an id.
+    pub(crate) fn has(&self, key: Option<Key>, node: NodeId) -> bool {
+        let Some(key) = key else { return self.nameless.contains_key(&node) };
         match self.twins.get(&key) {
-            Some(twins) => twins.left.contains(&node),
-            None => self.slots.get(&key).is_some_and(|slot| slot.node == node),
+            Some(twins) => twins.left.contains_key(&node),
+            None => self.find(key).is_some_and(|at| self.node(at) == node),
         }
     }
 
     /// Whether the store has an entry of this id that the file did not have yet.
-    pub(crate) fn is_stored(&self, key: Key) -> bool {
+    pub(crate) fn may_have(&self, key: Option<Key>) -> bool {
+        let Some(key) = key else { return !self.nameless.is_empty() };
         match self.twins.get(&key) {
             Some(twins) => !twins.left.is_empty(),
-            None => self.slots.get(&key).is_some_and(|slot| !slot.met),
+            None => self.find(key).is_some_and(|at| !self.is_met(at)),
         }
     }
 
     /// Adds the entry `key` below `parent`, which would be `node`.
-    pub(crate) fn place(&mut self, key: Option<Key>, node: NodeId, parent: NodeId) -> Placed {
+    pub(crate) fn place(&mut self, key: Option<Key>, node: NodeId, parent: At) -> Placed {
         let Some(key) = key else {
-            if self.nameless.contains(&node) {
+            if self.nameless.contains_key(&node) {
                 return Placed::Present;
             }
             self.grow(node, parent);
             return Placed::New;
         };
-        let placed = match (self.twins.get_mut(&key), self.slots.get(&key)) {
-            (Some(twins), _) => {
-                if twins.left.remove(&node) {
-                    Placed::Present
-                } else if let Some(first) = twins.left.first().filter(|_| twins.left.len() > twins.changed) {
+        let (placed, at) = match self.twins.get_mut(&key) {
+            Some(twins) => {
+                if let Some(at) = twins.left.remove(&node) {
+                    (Placed::Present, Some(at))
+                } else if let Some((first, at)) =
+                    twins.left.first_key_value().filter(|_| twins.left.len() > twins.changed)
+                {
                     twins.changed += 1;
-                    Placed::Changed(*first)
+                    (Placed::Changed(*first), Some(*at))
                 } else {
-                    Placed::New
+                    (Placed::New, None)
                 }
             }
-            (None, Some(slot)) if slot.node == node => Placed::Present,
-            (None, Some(slot)) if !slot.met => Placed::Changed(slot.node),
-            // New, or a second entry of an id that comes for the first time.
-            (None, _) => Placed::New,
+            None => match self.find(key) {
+                Some(at) if self.node(at) == node => (Placed::Present, Some(at)),
+                Some(at) if !self.is_met(at) => (Placed::Changed(self.node(at)), Some(at)),
+                // New, or a second entry of an id that comes for the first time.
+                Some(_) | None => (Placed::New, None),
+            },
         };
-        let now = match placed {
-            Placed::Changed(kept) => kept,
-            Placed::Present | Placed::New => node,
-        };
-        self.slots.insert(key, Slot { node: now, met: true });
-        if placed == Placed::New {
-            self.grow(node, parent);
+        let at = at.unwrap_or_else(|| self.grow(node, parent));
+        if let Some(marks) = self.marks(at) {
+            *marks |= MET;
         }
+        self.slots.insert(key, at);
         placed
     }
 
-    fn grow(&mut self, node: NodeId, parent: NodeId) {
-        self.tips.remove(&parent);
-        self.tips.insert(node);
+    fn grow(&mut self, node: NodeId, parent: At) -> At {
+        if let Some(marks) = self.marks(parent).filter(|marks| **marks & TIP != 0) {
+            *marks &= !TIP;
+            if *marks & HELD != 0 {
+                self.turned.push(parent);
+            }
+            self.tips -= 1;
+        }
+        let at = self.push(node, TIP);
+        self.turned.push(at);
+        self.tips += 1;
+        at
     }
 
-    /// The ends of all branches; the root itself when it is all there is.
-    pub(crate) fn into_tips(mut self) -> HashSet<NodeId> {
-        if self.tips.is_empty() {
-            self.tips.insert(self.root);
+    /// Ends of branches; the session itself when it is all there is.
+    pub(crate) fn tips(&self) -> u64 {
+        self.tips.max(1)
+    }
+
+    /// At the end: a session of nothing else is its own end.
+    pub(crate) fn close(&mut self) {
+        if self.tips == 0 {
+            self.tips = 1;
+            if let Some(marks) = self.marks(ROOT) {
+                *marks |= TIP;
+            }
+            self.turned.push(ROOT);
         }
-        self.tips
+    }
+
+    /// How refs have to change for what became of the ends since this was asked last.
+    pub(crate) fn turned(&mut self) -> Turned {
+        let mut refs = Turned { arrive: Vec::new(), leave: std::mem::take(&mut self.left) };
+        for at in std::mem::take(&mut self.turned) {
+            let node = self.node(at);
+            let Some(marks) = self.marks(at) else { continue };
+            match (*marks & TIP != 0, *marks & HELD != 0) {
+                (true, false) => refs.arrive.push(node),
+                (false, true) => refs.leave.push(node),
+                (true, true) | (false, false) => continue,
+            }
+            *marks ^= HELD;
+        }
+        refs
     }
 }

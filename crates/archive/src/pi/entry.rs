@@ -83,6 +83,8 @@ impl<'a> Line<'a> {
         let mut kept = Kept { n, ..Kept::default() };
         let entry = match self.message(unsealed, &mut kept) {
             Some(message) => {
+                let timed =
+                    iso(time).is_some_and(|iso| self.members.string("timestamp").is_some_and(|t| t == iso));
                 for (name, value) in &self.members.0 {
                     let written = match name.as_ref() {
                         "type" | "message" => true,
@@ -92,9 +94,7 @@ impl<'a> Line<'a> {
                             (Parent::Id(id), Some(parent)) => id == parent,
                             _ => false,
                         },
-                        "timestamp" => {
-                            iso(time).is_some_and(|iso| self.members.string(name).is_some_and(|t| t == iso))
-                        }
+                        "timestamp" => timed,
                         _ => false,
                     };
                     if !written {

@@ -1,6 +1,6 @@
 //! A file into the graph.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 use std::fs::File;
 use std::io::{BufReader, Read, Seek as _};
 use std::os::unix::fs::OpenOptionsExt as _;
@@ -10,7 +10,7 @@ use std::sync::Arc;
 use nix::fcntl::OFlag;
 use quipu_protocol::{ChunkId, Json, NodeId, SessionId, UnixMs};
 use quipu_seal::Sealer;
-use quipu_store::{Action, ActionQuery, Commit, Expect, RefMove, Store, StoreError, decode_nodes};
+use quipu_store::{Action, ActionQuery, Commit, RefMove, Store, StoreError, decode_nodes};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
 use tokio::sync::mpsc;
@@ -19,13 +19,11 @@ use super::entry;
 use super::header::Header;
 use super::placer::{Batch, Begin, Done, Placer};
 use super::{AGENT, LINE_LIMIT};
-use crate::lineages::{main_ref, tip_ref, tips, walk};
+use crate::lineages::{main_ref, tips, walk};
 use crate::lines::Lines;
 use crate::tree::Tree;
 use crate::{ArchiveError, Progress, Report};
 
-/// Refs that move in one commit at most.
-const BATCH_MOVES: usize = 5_000;
 /// The action that notes what was imported.
 const IMPORTED: &str = "QUIPU_IMPORT";
 
@@ -111,13 +109,14 @@ pub async fn import(
     let first = begun.header.build();
     let root = first.node.id;
     let mut tree = Tree::new(root);
-    let mut before = Vec::new();
     if store.nodes(&[root]).await?.into_iter().flatten().next().is_some() {
-        let heads = tips(&**store, AGENT, &session).await?.into_iter().map(|head| head.node);
-        before = walk(&**store, root, heads, |node, is_tip| {
+        let heads: Vec<NodeId> =
+            tips(&**store, AGENT, &session).await?.into_iter().map(|head| head.node).collect();
+        let inner = walk(&**store, root, heads, |node, is_tip| {
             tree.stored(node.id, node.record.external_id.as_deref(), is_tip);
         })
         .await?;
+        tree.stored_inner(inner);
     }
     let (sender, mut batches) = mpsc::channel::<Batch>(2);
     let placer = Placer::new(Begin {
@@ -147,9 +146,7 @@ pub async fn import(
     drop(batches);
     let done = reader.await.map_err(|error| ArchiveError::Fault(error.to_string()))?;
     committed?;
-    let Done { mut report, tree, last, hash, whole } = done?;
-    let ends = tree.into_tips();
-    report.branches = ends.len() as u64;
+    let Done { mut report, last, hash, whole } = done?;
     if options.dry_run {
         report.head = store.head(&main_ref(AGENT, &session)).await?;
         return Ok(report);
@@ -162,36 +159,8 @@ pub async fn import(
         sha256: hash,
     };
     let note = (whole && mark != Some(&note)).then_some(note);
-    move_tips(&**store, &session, &before, &ends).await?;
     report.head = Some(move_main(&**store, &session, last, note).await?);
     Ok(report)
-}
-
-/// The refs of the ends of branches, as they are now.
-async fn move_tips(
-    store: &dyn Store,
-    session: &SessionId,
-    before: &[NodeId],
-    ends: &HashSet<NodeId>,
-) -> Result<(), StoreError> {
-    let had: HashSet<&NodeId> = before.iter().collect();
-    let mut new: Vec<&NodeId> = ends.iter().filter(|end| !had.contains(end)).collect();
-    new.sort_unstable();
-    let arrive = new.into_iter().map(|end| RefMove::publish(tip_ref(AGENT, session, end), *end, "import"));
-    let leave = before.iter().filter(|end| !ends.contains(end)).map(|end| RefMove {
-        name: tip_ref(AGENT, session, end),
-        expect: Expect::Any,
-        to: None,
-        fence: None,
-        why: "import".into(),
-    });
-    let mut moves: Vec<RefMove> = arrive.chain(leave).collect();
-    while !moves.is_empty() {
-        let rest = moves.split_off(moves.len().min(BATCH_MOVES));
-        store.commit(Commit { moves, ..Commit::default() }).await?;
-        moves = rest;
-    }
-    Ok(())
 }
 
 /// The session's own ref: at the last entry of the longest file that was imported for it.

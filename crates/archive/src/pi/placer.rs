@@ -8,15 +8,16 @@ use std::sync::Arc;
 
 use quipu_protocol::{ChunkId, Json, NodeId, SessionId, UnixMs};
 use quipu_seal::Sealer;
-use quipu_store::Commit;
+use quipu_store::{Commit, Expect, RefMove};
 use sha2::Digest as _;
 use tokio::sync::mpsc;
 
-use super::LINE_LIMIT;
 use super::entry::{self, Line, Parent};
 use super::header::Built;
 use super::import::FileLines;
-use crate::tree::{Key, Placed, Tree};
+use super::{AGENT, LINE_LIMIT};
+use crate::lineages::tip_ref;
+use crate::tree::{At, Key, Placed, ROOT, Tree};
 use crate::{ArchiveError, ProblemKind, Report};
 
 /// Nodes and bytes of one commit, about.
@@ -33,7 +34,6 @@ pub(super) struct Batch {
 /// What came of a file.
 pub(super) struct Done {
     pub(super) report: Report,
-    pub(super) tree: Tree,
     /// Place, time and node of the last entry.
     pub(super) last: (u64, UnixMs, NodeId),
     pub(super) hash: ChunkId,
@@ -43,7 +43,6 @@ pub(super) struct Done {
 
 /// Lines to nodes, in the order of the file; entries whose parent has not come yet wait for it.
 pub(super) struct Placer {
-    root: NodeId,
     version: u64,
     session: SessionId,
     sealer: Arc<Sealer>,
@@ -105,7 +104,6 @@ impl Placer {
         let mut batch = Commit::default();
         first.add_to(&mut batch);
         Self {
-            root,
             version,
             session: report.session.clone(),
             sealer,
@@ -167,21 +165,31 @@ impl Placer {
             }
         }
         self.place_rest(batches).map_err(|error| error.told(&path))?;
+        self.tree.close();
+        self.report.branches = self.tree.tips();
         // Nobody receives any more when the store failed, which is told there.
         drop(self.send(batches));
         let hash = lines.into_inner().into_inner().hash;
-        Ok(Done {
-            report: self.report,
-            tree: self.tree,
-            last: self.last,
-            hash: ChunkId(hash.finalize().into()),
-            whole,
-        })
+        Ok(Done { report: self.report, last: self.last, hash: ChunkId(hash.finalize().into()), whole })
     }
 
     fn send(&mut self, batches: &mpsc::Sender<Batch>) -> Result<(), Stopped> {
         self.batch_bytes = 0;
-        let commit = std::mem::take(&mut self.batch);
+        let mut commit = std::mem::take(&mut self.batch);
+        // With the entries: who is cut short goes on from here.
+        let refs = self.tree.turned();
+        let arrive = refs
+            .arrive
+            .into_iter()
+            .map(|end| RefMove::publish(tip_ref(AGENT, &self.session, &end), end, "import"));
+        let leave = refs.leave.into_iter().map(|end| RefMove {
+            name: tip_ref(AGENT, &self.session, &end),
+            expect: Expect::Any,
+            to: None,
+            fence: None,
+            why: "import".into(),
+        });
+        commit.moves.extend(arrive.chain(leave));
         let batch = Batch { commit, bytes: self.report.bytes, entries: self.report.read };
         batches.blocking_send(batch).map_err(|_| Stopped)
     }
@@ -207,21 +215,22 @@ impl Placer {
             self.report.problem(number, ProblemKind::NoId, "");
         }
         let parent = match &line.parent {
-            Parent::Nothing => self.root,
+            Parent::Nothing => ROOT,
             Parent::Unreadable => {
                 if line.kind != "session" {
                     self.report.problem(number, ProblemKind::Orphan, "it does not say what it follows");
                 }
-                self.root
+                ROOT
             }
             Parent::Id(parent) if line.id.as_ref() == Some(parent) => {
                 self.report.problem(number, ProblemKind::Cycle, parent);
-                self.root
+                ROOT
             }
             Parent::Id(parent) => {
+                // Only what this file has shown: so the same file gives the same nodes, whatever the store holds.
                 let parent = Key::of(parent);
-                match self.tree.find(parent) {
-                    Some(node) => node,
+                match self.tree.find_met(parent) {
+                    Some(at) => at,
                     None => {
                         let held = Held { number, offset, length, n, id: key, parent };
                         self.waiting.entry(parent).or_default().push(self.held.len());
@@ -248,7 +257,7 @@ impl Placer {
         Ready { text: sealed, unsealed, number, n }
     }
 
-    fn place(&mut self, line: &Line<'_>, ready: &Ready, parent: NodeId) {
+    fn place(&mut self, line: &Line<'_>, ready: &Ready, parent: At) {
         if line.timestamp.is_none() {
             self.report.problem(ready.number, ProblemKind::NoTime, "");
         }
@@ -256,26 +265,29 @@ impl Placer {
         let time = line.timestamp.unwrap_or(self.time);
         let id = line.id.as_deref();
         let key = id.map(Key::of);
-        let met = |id: &str| self.tree.find_met(Key::of(id));
-        let any = |id: &str| self.tree.find(Key::of(id));
+        let met = |id: &str| self.tree.find_met(Key::of(id)).map(|at| self.tree.node(at));
+        let any = |id: &str| self.tree.find(Key::of(id)).map(|at| self.tree.node(at));
         let none = |_: &str| None;
-        let build = |parent: NodeId, find: &dyn Fn(&str) -> Option<NodeId>| {
+        let build = |parent: At, find: &dyn Fn(&str) -> Option<NodeId>| {
             let follows = match &line.parent {
-                Parent::Id(id) if parent != self.root => Some(id.as_ref()),
+                Parent::Id(id) if parent != ROOT => Some(id.as_ref()),
                 _ => None,
             };
             let unsealed = ready.unsealed.as_ref().map(Json::get);
             let (entry, step) = line.entry(ready.n, follows, time, unsealed, find);
-            Built::new(&entry, &step, Some(parent), time, id.map(str::to_owned))
+            Built::new(&entry, &step, Some(self.tree.node(parent)), time, id.map(str::to_owned))
         };
         let mut built = build(parent, &met);
-        if let Some(key) = key.filter(|key| self.tree.is_stored(*key))
-            && !self.tree.has(key, built.node.id)
-        {
+        if self.tree.may_have(key) && !self.tree.has(key, built.node.id) {
             type Find<'a> = &'a dyn Fn(&str) -> Option<NodeId>;
-            // When it was imported, what it refers to may not have been there yet, or have been there already.
+            // Imported from a file that was shorter or longer: what it refers to was not there yet, or was there already.
             let found: [Find<'_>; 3] = [&met, &any, &none];
-            let before = [parent, self.root].into_iter().flat_map(|parent| found.map(|find| (parent, find)));
+            let known = match &line.parent {
+                Parent::Id(id) => self.tree.find(Key::of(id)),
+                Parent::Nothing | Parent::Unreadable => None,
+            };
+            let parents = [Some(parent), known, Some(ROOT)].into_iter().flatten();
+            let before = parents.flat_map(|parent| found.map(|find| (parent, find)));
             built = before
                 .map(|(parent, find)| build(parent, find))
                 .find(|one| self.tree.has(key, one.node.id))
@@ -312,7 +324,7 @@ impl Placer {
             let Some(index) = ready.pop() else { return Ok(()) };
             next = match self.held.get_mut(index).and_then(Option::take) {
                 Some(held) => {
-                    let parent = self.tree.find(held.parent).unwrap_or(self.root);
+                    let parent = self.tree.find_met(held.parent).unwrap_or(ROOT);
                     self.place_held(held, parent)?;
                     held.id
                 }
@@ -321,7 +333,7 @@ impl Placer {
         }
     }
 
-    fn place_held(&mut self, held: Held, parent: NodeId) -> Result<(), Again> {
+    fn place_held(&mut self, held: Held, parent: At) -> Result<(), Again> {
         let length = usize::try_from(held.length).map_err(|_| Again::Changed)?;
         let mut bytes = vec![0; length];
         self.file.read_exact_at(&mut bytes, held.offset).map_err(|error| match error.kind() {
@@ -335,7 +347,8 @@ impl Placer {
         Ok(())
     }
 
-    /// At the end of the file: what still waits follows nothing, or itself.
+    /// At the end of the file: what still waits follows nothing of it, or itself. What another file of this session
+    /// brought is followed all the same.
     fn place_rest(&mut self, batches: &mpsc::Sender<Batch>) -> Result<(), Again> {
         let ids: HashSet<Key> = self.held.iter().flatten().filter_map(|held| held.id).collect();
         for cycles in [false, true] {
@@ -344,9 +357,12 @@ impl Placer {
                     continue;
                 };
                 self.held[index] = None;
-                let kind = if cycles { ProblemKind::Cycle } else { ProblemKind::Orphan };
-                self.report.problem(held.number, kind, "");
-                self.place_held(held, self.root)?;
+                let elsewhere = if cycles { None } else { self.tree.find_only(held.parent) };
+                if elsewhere.is_none() {
+                    let kind = if cycles { ProblemKind::Cycle } else { ProblemKind::Orphan };
+                    self.report.problem(held.number, kind, "");
+                }
+                self.place_held(held, elsewhere.unwrap_or(ROOT))?;
                 self.release(held.id)?;
                 if self.batch.nodes.len() >= BATCH_NODES || self.batch_bytes >= BATCH_BYTES {
                     let Ok(()) = self.send(batches) else { return Ok(()) };

@@ -41,6 +41,34 @@ fn a_grown_file_adds_what_is_new() {
 }
 
 #[test]
+fn an_import_that_was_cut_short_goes_on() {
+    let (cut, whole) = (archive(), archive());
+    let mut text = lines(&[header("s"), user("n0", None, "0")]);
+    for n in 1..5_000 {
+        let back = if n % 1_000 == 0 { 7 } else { 1 };
+        text.push_str(&format!("{}\n", user(&format!("n{n}"), Some(&format!("n{}", n - back)), "x")));
+    }
+    let path = cut.file("a.jsonl", &text);
+    let stop = tokio::sync::Notify::new();
+    let progress = |_: quipu_archive::Progress| stop.notify_one();
+    block_on(async {
+        let imports = pi::Imports::default();
+        let options = pi::ImportOptions { dry_run: false, progress: &progress };
+        tokio::select! {
+            biased;
+            () = stop.notified() => {}
+            report = pi::import(&cut.store, &cut.sealer, &path, &imports, &options) => panic!("{report:?}"),
+        }
+    });
+    assert!(cut.head("pi/s").is_none());
+    let report = cut.import_text("a.jsonl", &text);
+    assert!(report.present >= 1_000 && report.added >= 1_000, "{report:?}");
+    assert_eq!((report.read, report.changed), (5_000, 0));
+    whole.import_text("a.jsonl", &text);
+    assert_eq!(cut.all(), whole.all());
+}
+
+#[test]
 fn the_order_of_imports_does_not_matter() {
     let base = [header("s"), user("a", None, "1"), user("b", Some("a"), "2")];
     let one = lines(&[&base[..], &[user("c", Some("b"), "3"), user("d", Some("c"), "4")]].concat());
