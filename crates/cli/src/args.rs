@@ -187,6 +187,8 @@ pub(crate) enum Cmd {
     Tree(TreeArgs),
     /// A new session from any message: from a user's, it stands before it and prints it; prints the session's id.
     Fork(ForkArgs),
+    /// Go to another node of the same session: before it when you said it, else behind it; prints where it stands now.
+    Branch(BranchArgs),
     /// A session of its own with the same past; prints its id.
     Clone(CloneArgs),
     /// Label a node; without a text, take its label away.
@@ -287,6 +289,32 @@ pub(crate) struct ForkArgs {
     pub(crate) json: bool,
     #[command(flatten)]
     pub(crate) store: StoreArg,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct BranchArgs {
+    /// The node: its hash or the beginning of it, or `ext:ID`. Its session goes there.
+    #[arg(value_name = "NODE")]
+    pub(crate) node: String,
+    /// Let the model sum up what is left behind, and go on with that in view.
+    #[arg(long)]
+    pub(crate) summarize: bool,
+    /// What the summary should look at above all. Asks for one.
+    #[arg(long, value_name = "TEXT")]
+    pub(crate) focus: Option<String>,
+    /// A label for the summary, or for the place when there is none.
+    #[arg(long, value_name = "TEXT")]
+    pub(crate) label: Option<String>,
+    /// Ask for no more of the summary when it has cost so many US dollars.
+    #[arg(long, value_name = "USD", allow_negative_numbers = true, value_parser = dollars)]
+    pub(crate) max_cost: Option<f64>,
+    /// As JSON: session, from, at, head, text, images, summary, cost.
+    #[arg(long)]
+    pub(crate) json: bool,
+    #[command(flatten)]
+    pub(crate) store: StoreArg,
+    #[command(flatten)]
+    pub(crate) model: ModelArgs,
 }
 
 #[derive(Debug, Args)]

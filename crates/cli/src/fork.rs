@@ -82,9 +82,10 @@ impl From<ChangeError> for Failure {
             ChangeError::Open(OpenError::Store(error)) => Self::new(Exit::Store, error),
             ChangeError::Open(error) => error.into(),
             ChangeError::Busy(_) => Self::failed(error),
-            ChangeError::Removed { .. } | ChangeError::NoSession(_) | ChangeError::TooLong(_) => {
-                Self::usage(error)
-            }
+            ChangeError::Removed { .. }
+            | ChangeError::Foreign { .. }
+            | ChangeError::NoSession(_)
+            | ChangeError::TooLong(_) => Self::usage(error),
         }
     }
 }

@@ -3,6 +3,7 @@
 mod args;
 mod ask;
 mod auth;
+mod branch;
 mod budget;
 mod compact;
 mod context;
@@ -86,6 +87,7 @@ async fn dispatch(cli: &Cli) -> Result<(), Failure> {
         Some(Cmd::Show(args)) => show::run(args).await,
         Some(Cmd::Tree(args)) => tree::run(args).await,
         Some(Cmd::Fork(args)) => fork::run(args).await,
+        Some(Cmd::Branch(args)) => branch::run(args).await,
         Some(Cmd::Clone(args)) => fork::clone(args).await,
         Some(Cmd::Label(args)) => label::run(args).await,
         Some(Cmd::Rename(args)) => label::rename(args).await,

@@ -180,7 +180,11 @@ async fn abort(session: &Session) {
 pub(crate) fn refused(error: Refused) -> Failure {
     let exit = match &error {
         Refused::Store(_) => Exit::Store,
-        Refused::Empty | Refused::NothingToContinue | Refused::NothingToCompact => Exit::Usage,
+        Refused::Empty
+        | Refused::NothingToContinue
+        | Refused::NothingToCompact
+        | Refused::NotInSession(_)
+        | Refused::LabelTooLong(_) => Exit::Usage,
         Refused::Busy | Refused::NoSuchAsk | Refused::QueueFull | Refused::Behind | Refused::Closed => {
             Exit::Failed
         }
@@ -404,6 +408,11 @@ impl Text {
                         );
                     }
                 }
+                Ok(())
+            }
+            Event::JumpStarted { to } => {
+                self.close()?;
+                note_in(Paint::dim, format!("• going to {} …", to.short()));
                 Ok(())
             }
             Event::Asked(ask) => {

@@ -448,7 +448,10 @@ fn preview(entry: &Entry, paint: Paint, width: usize) -> String {
         Entry::Session(start) => ("session", format!("{} in {}", start.session, start.cwd)),
         Entry::Epoch(epoch) => ("epoch", format!("{}/{}", epoch.provider, epoch.model)),
         Entry::Compaction(compaction) => ("compaction", compaction.summary.clone()),
-        Entry::Meta(json) => ("entry", json.to_string()),
+        Entry::Meta(json) => match quipu_transcript::message_of(entry) {
+            Some(message) => message_preview(&message),
+            None => ("entry", json.to_string()),
+        },
         Entry::Message(message) => message_preview(message),
     };
     let room = width.saturating_sub(who.len() + 1).max(NARROW / 2);

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use quipu_dag::{Blob, Node, NodeRecord};
 use quipu_protocol::{Entry, Epoch, Json, NodeId, SessionId, UnixMs};
 use quipu_store::{
-    Commit, Durability, InboxItem, NewChunk, Op, RefMove, RefName, Step, StepCall, StepState, Store,
+    Action, Commit, Durability, InboxItem, NewChunk, Op, RefMove, RefName, Step, StepCall, StepState, Store,
     StoreError,
 };
 use serde::{Deserialize, Serialize};
@@ -13,7 +13,7 @@ use tokio::sync::mpsc;
 
 use crate::call::{Next, Recorded};
 use crate::clock::{Clock, fresh_id};
-use crate::machine::{CommitError, Done, Draft, Input, Plan, PlanOp, Queue, Tag};
+use crate::machine::{CommitError, Done, Draft, Input, Leap, Plan, PlanOp, Queue, Tag};
 
 /// A finished call as it waits in the table of steps for its batch.
 #[derive(Debug, Serialize, Deserialize)]
@@ -131,17 +131,39 @@ impl Committer {
         let mut last = self.last;
         let mut parent = plan.parent;
         let mut nodes = Vec::with_capacity(plan.drafts.len());
-        for draft in &plan.drafts {
+        let label = plan.jump.as_ref().and_then(|leap| leap.label.as_deref());
+        for draft in plan.drafts.iter().map(Some).chain(label.map(|_| None)) {
+            let labels;
+            let draft = match draft {
+                Some(draft) => draft,
+                None => {
+                    let target = parent.map(|node| node.to_string()).unwrap_or_default();
+                    let entry = serde_json::json!({ "type": "label", "targetId": target, "label": label });
+                    labels = Draft::new(Entry::Meta(Json::from(&entry)));
+                    &labels
+                }
+            };
             last = self.clock.now().max(last.saturating_add(1));
             let node = self.node(draft, parent, last, &mut batch);
             parent = Some(node.id);
             nodes.push(node.id);
             batch.nodes.push(node);
         }
-        if let Some(head) = nodes.last() {
+        let goes_to = nodes.last().copied().or(plan.parent.filter(|_| plan.jump.is_some()));
+        if let Some(head) = goes_to {
+            let why = if plan.jump.is_some() { "jump" } else { "append" };
             let name = RefName::session(&plan.session);
-            batch.moves.push(RefMove::swap(name, plan.expect, *head, "append"));
-            batch.moves.push(RefMove::publish(RefName::from(RefName::PI_HEAD), *head, "append"));
+            batch.moves.push(RefMove::swap(name, plan.expect, head, why));
+            batch.moves.push(RefMove::publish(RefName::from(RefName::PI_HEAD), head, why));
+            if let Some(Leap { from, .. }) = &plan.jump {
+                batch.actions.push(Action {
+                    timestamp: last,
+                    kind: "QUIPU_JUMP".into(),
+                    from: Some(*from),
+                    to: Some(head),
+                    metadata: Some(serde_json::json!({ "session": plan.session }).to_string()),
+                });
+            }
         }
         (batch, nodes, last)
     }

@@ -431,7 +431,7 @@ impl Engine {
         (epoch, system)
     }
 
-    fn committer(&self, past: &Past, epoch: Epoch, system: Option<Blob>) -> Committer {
+    pub(crate) fn committer(&self, past: &Past, epoch: Epoch, system: Option<Blob>) -> Committer {
         Committer::new(self.store.clone(), self.clock.clone(), past.last_time, epoch, system)
     }
 

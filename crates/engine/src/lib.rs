@@ -14,6 +14,7 @@ mod commit;
 mod context;
 mod context_use;
 mod engine;
+mod jump;
 mod machine;
 mod owner;
 mod permissions;

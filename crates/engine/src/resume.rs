@@ -231,6 +231,7 @@ pub(crate) async fn recover(
         parent: past.head,
         carried: 0,
         ops: runs.into_iter().map(|run| PlanOp::Forget { run, session: None }).collect(),
+        jump: None,
         power: true,
         drafts,
     };

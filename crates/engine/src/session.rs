@@ -6,7 +6,8 @@ use std::time::Duration;
 
 use futures_util::future::{FutureExt as _, select_all};
 use quipu_protocol::{
-    Ack, Answer, AskId, Command, Envelope, Event, Input as Said, Message, Outcome, Part, RunId, When,
+    Ack, Answer, AskId, Command, Envelope, Event, Input as Said, Message, NodeId, Outcome, Part, RunId,
+    Summarize, When,
 };
 use quipu_providers::CallEvent;
 use quipu_seal::Sealer;
@@ -17,8 +18,10 @@ use tokio_util::sync::CancellationToken;
 use crate::call::{Caller, Foreseen, Next, Order, seal_content};
 use crate::clock::{Clock, fresh_id};
 use crate::commit::{Committer, Job};
+use crate::jump::look;
 use crate::machine::{Calls, Effect, Fresh, Input, Machine, NoSummary, Refused, ReplyId};
 use crate::owner::Lease;
+use crate::sessions::clean;
 use crate::subscribe::{Delivery, Events, Subscriber, View};
 use crate::summarize::Job as SummaryJob;
 use crate::toolbox::Toolbox;
@@ -110,6 +113,15 @@ impl Session {
                 *reason = self.sealer.seal(reason).into_owned();
             }
             Command::Compact { focus: Some(focus) } => *focus = self.sealer.seal(focus).into_owned(),
+            Command::Jump { summary, label, .. } => {
+                if let Some(Summarize { focus: Some(focus) }) = summary {
+                    *focus = self.sealer.seal(focus).into_owned();
+                }
+                if let Some(text) = label.take() {
+                    let text = clean(&self.sealer, &text).map_err(Refused::LabelTooLong)?;
+                    *label = Some(text).filter(|text| !text.is_empty());
+                }
+            }
             Command::Answer { .. }
             | Command::Compact { focus: None }
             | Command::Continue
@@ -162,6 +174,23 @@ impl Session {
     /// `Busy` while a run is under way; `NothingToCompact`; `Behind`; `Closed`.
     pub async fn compact(&self, focus: Option<String>) -> Result<Ack, Refused> {
         self.send(Command::Compact { focus }).await
+    }
+
+    /// Goes to another node of the session: before it when somebody said it, else behind it. What is left behind stays
+    /// in the graph, and is summed up at the new place where that is wanted and there is something to sum up.
+    /// `JumpEnded` tells what came of it; going to where it stood takes it back. The model, the tools and the system
+    /// prompt stay what they are. Acknowledged as begun. [`Engine::jump`](crate::Engine::jump) is the same for a session
+    /// at rest, and asks no model.
+    ///
+    /// # Errors
+    /// `Busy` while a run is under way; `NotInSession`; `LabelTooLong`; `Behind`; `Store`; `Closed`.
+    pub async fn jump(
+        &self,
+        to: NodeId,
+        summary: Option<Summarize>,
+        label: Option<String>,
+    ) -> Result<Ack, Refused> {
+        self.send(Command::Jump { to, summary, label }).await
     }
 
     /// Listens to events from now on; the view is how things stood before the first of them.
@@ -433,6 +462,7 @@ impl Task {
             Mail::Command(
                 Command::Prompt { .. }
                 | Command::Compact { .. }
+                | Command::Jump { .. }
                 | Command::Continue
                 | Command::Unqueue { .. },
                 reply,
@@ -524,6 +554,14 @@ impl Task {
                         Err(Box::new(NoSummary { why: Some(why.into()), made: Calls::default() }))
                     });
                     drop(input.send(Input::Summarized { run, result }).await);
+                });
+            }
+            Effect::Look { run, from, to, left } => {
+                let session = self.machine.session().clone();
+                let (caller, input) = (self.caller.clone(), self.input.clone());
+                self.effects.spawn(async move {
+                    let found = look(&*caller.store, &session, from, to, left).await;
+                    drop(input.send(Input::Looked { run, result: found.map(Box::new) }).await);
                 });
             }
             Effect::Prepare { run, calls } => {

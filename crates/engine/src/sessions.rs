@@ -4,6 +4,7 @@ use std::path::Path;
 
 use quipu_dag::{Node, NodeRecord};
 use quipu_protocol::{Entry, Json, Message, NodeId, SessionId, SessionStart, StepInfo, UnixMs};
+use quipu_seal::Sealer;
 use quipu_store::{
     Action, Commit, Durability, Expect, LandmarkKind, NewChunk, RefMove, RefName, Resolved, Scope,
     SessionQuery, SessionRow, Spelling, StoreError, decode_nodes,
@@ -38,6 +39,16 @@ pub enum ChangeError {
         session: SessionId,
         /// A node of it to go on from.
         at: NodeId,
+    },
+    /// Another program writes the session.
+    #[error(
+        "session `{session}` is written by {agent} and stays as it is; `quipu fork` makes one that goes on from it"
+    )]
+    Foreign {
+        /// The session.
+        session: SessionId,
+        /// That program.
+        agent: String,
     },
     /// The node belongs to no session.
     #[error("node {0} belongs to no session; `quipu fork {0}` makes one that goes on from it")]
@@ -76,9 +87,9 @@ enum Stand {
 }
 
 /// The entry's node as it will be written.
-struct Written {
-    node: Node,
-    commit: Commit,
+pub(crate) struct Written {
+    pub(crate) node: Node,
+    pub(crate) commit: Commit,
 }
 
 impl Engine {
@@ -319,7 +330,13 @@ impl Engine {
         }
     }
 
-    fn write(&self, entry: &Entry, parent: Option<NodeId>, after: UnixMs, config: Option<String>) -> Written {
+    pub(crate) fn write(
+        &self,
+        entry: &Entry,
+        parent: Option<NodeId>,
+        after: UnixMs,
+        config: Option<String>,
+    ) -> Written {
         let encoded = quipu_transcript::encode(entry, &StepInfo::default());
         let system_prompt = match entry {
             Entry::Session(start) => start.epoch.system,
@@ -343,20 +360,20 @@ impl Engine {
         Written { node: Node::new(record, config, None), commit }
     }
 
-    fn action(&self, kind: &str, from: Option<NodeId>, to: Option<NodeId>, session: &SessionId) -> Action {
+    pub(crate) fn action(
+        &self,
+        kind: &str,
+        from: Option<NodeId>,
+        to: Option<NodeId>,
+        session: &SessionId,
+    ) -> Action {
         let metadata = Some(serde_json::json!({ "session": session }).to_string());
         Action { timestamp: self.now(), kind: kind.into(), from, to, metadata }
     }
 
     /// A label or a name as it is kept: sealed, on one line, without control characters.
-    fn clean(&self, text: &str) -> Result<String, ChangeError> {
-        let flat: String = text.chars().map(|c| if c.is_control() { ' ' } else { c }).collect();
-        let line = flat.split_whitespace().collect::<Vec<_>>().join(" ");
-        let sealed = self.sealer().seal(&line);
-        match sealed.chars().count() {
-            count if count > NAME_LIMIT => Err(ChangeError::TooLong(count)),
-            _ => Ok(sealed.to_string()),
-        }
+    pub(crate) fn clean(&self, text: &str) -> Result<String, ChangeError> {
+        clean(self.sealer(), text).map_err(ChangeError::TooLong)
     }
 
     pub(crate) async fn node_of(&self, id: NodeId) -> Result<Node, ChangeError> {
@@ -378,7 +395,7 @@ impl Engine {
         })
     }
 
-    async fn head_of(&self, row: &SessionRow) -> Result<NodeId, ChangeError> {
+    pub(crate) async fn head_of(&self, row: &SessionRow) -> Result<NodeId, ChangeError> {
         if let Some(head) = row.head {
             return Ok(head);
         }
@@ -393,6 +410,17 @@ impl Engine {
         // One that stands somewhere, where an id was used twice.
         let best = rows.iter().find(|row| row.head.is_some()).or(rows.first());
         best.cloned().ok_or_else(|| OpenError::NoSuchSession(session.to_string()).into())
+    }
+}
+
+/// A label or a name as it is kept; the error is how many characters it has too many of.
+pub(crate) fn clean(sealer: &Sealer, text: &str) -> Result<String, usize> {
+    let flat: String = text.chars().map(|c| if c.is_control() { ' ' } else { c }).collect();
+    let line = flat.split_whitespace().collect::<Vec<_>>().join(" ");
+    let sealed = sealer.seal(&line);
+    match sealed.chars().count() {
+        count if count > NAME_LIMIT => Err(count),
+        _ => Ok(sealed.to_string()),
     }
 }
 

@@ -13,12 +13,14 @@ use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
 use crate::call::{Caller, Order, seal_answer};
-use crate::machine::{Calls, NoSummary, Stretch, Summary};
+use crate::machine::{Calls, NoSummary, Purpose, Stretch, Summary};
 
 const SUMMARIZER: &str = include_str!("prompts/summarizer.md");
 const INITIAL: &str = include_str!("prompts/summary.md");
 const UPDATE: &str = include_str!("prompts/summary-update.md");
 const TURN: &str = include_str!("prompts/summary-turn.md");
+const BRANCH: &str = include_str!("prompts/summary-branch.md");
+const BRANCH_UPDATE: &str = include_str!("prompts/summary-branch-update.md");
 
 /// UTF-8 bytes that are taken for one token where a request must fit: fewer than most models need, so that the count
 /// is rather too high.
@@ -82,7 +84,11 @@ impl Caller {
             let why = format!("the model's window of {window} tokens is too small to sum anything up in it");
             return Err(Missed::Failed(why));
         };
-        let notes = self.read(job, stretch, history, previous, [INITIAL, UPDATE], made).await?;
+        let instructions = match stretch.purpose {
+            Purpose::Compaction => [INITIAL, UPDATE],
+            Purpose::Branch => [BRANCH, BRANCH_UPDATE],
+        };
+        let notes = self.read(job, stretch, history, previous, instructions, made).await?;
         let turn = self.read(job, stretch, turn, None, [TURN, TURN], made).await?;
         match (notes, turn) {
             (Some(notes), None) => Ok(notes),
@@ -225,7 +231,8 @@ impl Caller {
 /// The text of a stretch, in pieces that fit a request beside everything else in it, the notes before it included. Of
 /// a message that is longer than two pieces the middle is left out. `None` when there is no room for a piece.
 fn pieces(messages: &[Arc<Message>], stretch: &Stretch, previous: Option<&str>) -> Option<VecDeque<String>> {
-    let instructions = [INITIAL, UPDATE, TURN].iter().map(|text| estimate_text(text)).max().unwrap_or(0);
+    let all = [INITIAL, UPDATE, TURN, BRANCH, BRANCH_UPDATE];
+    let instructions = all.iter().map(|text| estimate_text(text)).max().unwrap_or(0);
     // Twice the answer: once written, once read again as the notes before the next piece.
     let others = estimate_text(SUMMARIZER)
         + instructions

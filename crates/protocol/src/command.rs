@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
-use crate::{AskId, CallId, Content, ItemId, RunId};
+use crate::{AskId, CallId, Content, ItemId, NodeId, RunId};
 
 /// What a front asks of a session. Accepted commands are durable before they are acknowledged.
 #[derive(Debug, Clone, PartialEq)]
@@ -37,8 +37,25 @@ pub enum Command {
         /// What the summary should look at above all.
         focus: Option<String>,
     },
+    /// Go back, or over, to another node of the session: before it when somebody said it, else behind it. What is left
+    /// behind stays in the graph. Acknowledged as begun.
+    Jump {
+        /// The node.
+        to: NodeId,
+        /// Whether what is left behind is summed up at the new place.
+        summary: Option<Summarize>,
+        /// A label for that summary, or for the new place when there is none: one line, at most 200 characters.
+        label: Option<String>,
+    },
     /// End the session task. What runs is aborted first.
     Close,
+}
+
+/// How something is to be summed up.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Summarize {
+    /// What the summary should look at above all.
+    pub focus: Option<String>,
 }
 
 /// What is said: blocks of text and images.
@@ -77,7 +94,7 @@ pub enum Part {
     Run,
     /// One tool call of it.
     Tool(CallId),
-    /// The compaction that is under way; the run goes on where it can.
+    /// The compaction that is under way, or the jump; the run goes on where it can.
     Compaction,
 }
 

@@ -4,8 +4,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::{
-    Answer, Ask, AskId, CallId, Compaction, CompactionReason, ItemId, Json, Message, MessageId, ModelError,
-    NodeId, RunId, SessionId, ToolResultMessage, UnixMs,
+    Answer, Ask, AskId, CallId, Compaction, CompactionReason, Input, ItemId, Json, Message, MessageId,
+    ModelError, NodeId, RunId, SessionId, ToolResultMessage, UnixMs, Usage,
 };
 
 /// An event with its place in the session's stream.
@@ -128,6 +128,16 @@ pub enum Event {
         /// What came of it.
         result: Arc<CompactionResult>,
     },
+    /// The session is about to go to another node. When no run is under way.
+    JumpStarted {
+        /// The node that was named.
+        to: NodeId,
+    },
+    /// That is over. Where the session moved, `HeadMoved` came before it.
+    JumpEnded {
+        /// What came of it.
+        result: Arc<JumpResult>,
+    },
     /// The provider will be called again with the same bytes.
     RetryScheduled {
         /// The attempt that will follow, from 2.
@@ -236,6 +246,36 @@ pub enum CompactionResult {
     Aborted,
     /// It could not be made. The context is as it was. In one line, what happened and what to do.
     Failed(String),
+}
+
+/// What came of a jump.
+#[derive(Debug, Clone, PartialEq)]
+pub enum JumpResult {
+    /// The session stands at another node, or stood there already.
+    Done(Box<Jumped>),
+    /// Somebody stopped it. The session stands where it stood.
+    Aborted,
+    /// It could not be made. The session stands where it stood. In one line, what happened and what to do.
+    Failed(String),
+}
+
+/// A session that went to another node.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Jumped {
+    /// The session.
+    pub session: SessionId,
+    /// Where it stood.
+    pub from: NodeId,
+    /// The node that it goes on from.
+    pub at: NodeId,
+    /// Where its ref stands now: at `at`, or at what was added below it.
+    pub head: NodeId,
+    /// What was said in the message that it stands before, to be said in other words.
+    pub said: Option<Input>,
+    /// The node that sums up what was left behind.
+    pub summary: Option<NodeId>,
+    /// What that cost.
+    pub usage: Option<Usage>,
 }
 
 /// What became of a message.

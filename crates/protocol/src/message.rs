@@ -195,6 +195,9 @@ pub struct BranchSummaryMessage {
     /// The entry that the branch ended in.
     #[serde(default)]
     pub from_id: Option<String>,
+    /// Whatever its maker keeps beside it, such as the files that were read and modified. Never for the model.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub details: Option<Json>,
     /// When it was made.
     #[serde(default)]
     pub timestamp: UnixMs,

@@ -4,11 +4,13 @@ use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
 use quipu_protocol::{
-    Answer, CallId, CompactionReason, CompactionResult, Content, Delta, Ending, Envelope, Event, Json, Limit,
-    Message, MessageId, Outcome, SessionId, ToolCall, Trouble, Usage,
+    Answer, CallId, CompactionReason, CompactionResult, Content, Delta, Ending, Envelope, Event, Json,
+    JumpResult, Limit, Message, MessageId, Outcome, SessionId, ToolCall, Trouble, Usage,
 };
 
-use crate::line::{CompactionLine, InterruptedCall, Line, OutcomeLine, ToolResult, TroubleLine, Update};
+use crate::line::{
+    CompactionLine, InterruptedCall, JumpLine, Line, OutcomeLine, ToolResult, TroubleLine, Update,
+};
 
 /// What the first line says.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -169,6 +171,15 @@ impl JsonEvents {
                 let will_retry = done.is_some() && *reason == CompactionReason::Overflow;
                 Line::CompactionEnd { reason: *reason, result: done, aborted, will_retry, error_message }
                     .write()
+            }
+            Event::JumpStarted { to } => Line::QuipuJumpStart { to: *to }.write(),
+            Event::JumpEnded { result } => {
+                let (result, aborted, error_message) = match &**result {
+                    JumpResult::Done(jumped) => (Some(JumpLine::from(&**jumped)), false, None),
+                    JumpResult::Aborted => (None, true, None),
+                    JumpResult::Failed(why) => (None, false, Some(why.as_str())),
+                };
+                Line::QuipuJumpEnd { result, aborted, error_message }.write()
             }
             Event::RetryScheduled { attempt, delay, error } => {
                 // Pi counts retries, we count attempts.

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use quipu_protocol::{
-    CallId, Compaction, CompactionReason, Content, Json, Message, ModelError, NodeId, SessionId,
-    ToolResultMessage, Usage,
+    CallId, Compaction, CompactionReason, Content, Input, Json, Jumped, Message, ModelError, NodeId,
+    SessionId, ToolResultMessage, Usage,
 };
 use serde::Serialize;
 
@@ -113,6 +113,16 @@ pub(crate) enum Line<'a> {
     QuipuHeadMoved {
         from: Option<NodeId>,
         to: NodeId,
+    },
+    QuipuJumpStart {
+        to: NodeId,
+    },
+    QuipuJumpEnd {
+        #[serde(skip_serializing_if = "Option::is_none")]
+        result: Option<JumpLine<'a>>,
+        aborted: bool,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        error_message: Option<&'a str>,
     },
     QuipuTrouble(TroubleLine<'a>),
     QuipuLagged {
@@ -261,6 +271,28 @@ fn write(line: &impl Serialize) -> String {
                 serde_json::Value::from(message)
             )
         }
+    }
+}
+
+/// Where a jump led.
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct JumpLine<'a> {
+    from: NodeId,
+    at: NodeId,
+    head: NodeId,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    said: Option<&'a Input>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    summary: Option<NodeId>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    usage: Option<Usage>,
+}
+
+impl<'a> From<&'a Jumped> for JumpLine<'a> {
+    fn from(jumped: &'a Jumped) -> Self {
+        let Jumped { session: _, from, at, head, said, summary, usage } = jumped;
+        Self { from: *from, at: *at, head: *head, said: said.as_ref(), summary: *summary, usage: *usage }
     }
 }
 

@@ -6,7 +6,8 @@ use std::time::Duration;
 
 use quipu_protocol::{
     Answer, Ask, Compaction, CompactionReason, CompactionResult, Content, Delta, Ending, Envelope, Event,
-    Json, Limit, Message, ModelError, ModelErrorKind, NodeId, Outcome, Queued, ToolResultMessage, Trouble,
+    Json, JumpResult, Jumped, Limit, Message, ModelError, ModelErrorKind, NodeId, Outcome, Queued,
+    ToolResultMessage, Trouble,
 };
 use quipu_rpc::{JsonEvents, SessionHeader};
 use serde_json::Value;
@@ -334,6 +335,31 @@ fn lines_of_single_events() {
     check(
         ended(CompactionResult::Failed("why".into())),
         r#"{"type":"compaction_end","reason":"overflow","aborted":false,"willRetry":false,"errorMessage":"why"}"#,
+    );
+    check(
+        Event::JumpStarted { to: NodeId([1; 32]) },
+        &format!(r#"{{"type":"quipu_jump_start","to":"{one}"}}"#),
+    );
+    let ended = |result| Event::JumpEnded { result: Arc::new(result) };
+    let jumped = Jumped {
+        session: "s".into(),
+        from: NodeId([1; 32]),
+        at: NodeId([2; 32]),
+        head: NodeId([2; 32]),
+        said: Some("in other words".into()),
+        summary: None,
+        usage: None,
+    };
+    check(
+        ended(JumpResult::Done(Box::new(jumped))),
+        &format!(
+            r#"{{"type":"quipu_jump_end","result":{{"from":"{one}","at":"{two}","head":"{two}","said":[{{"type":"text","text":"in other words"}}]}},"aborted":false}}"#
+        ),
+    );
+    check(ended(JumpResult::Aborted), r#"{"type":"quipu_jump_end","aborted":true}"#);
+    check(
+        ended(JumpResult::Failed("why".into())),
+        r#"{"type":"quipu_jump_end","aborted":false,"errorMessage":"why"}"#,
     );
     check(
         Event::Trouble(Trouble::Branched { session: "s2".into() }),

@@ -16,6 +16,7 @@ pub struct EventLaws {
     tools: Vec<String>,
     asks: HashSet<String>,
     compacting: bool,
+    jumping: bool,
 }
 
 impl EventLaws {
@@ -33,7 +34,7 @@ impl EventLaws {
     /// Says what is.
     pub fn finish(&self) -> Result<(), String> {
         let open = self.running || self.turn.is_some() || !self.messages.is_empty() || !self.tools.is_empty();
-        let open = open || self.compacting;
+        let open = open || self.compacting || self.jumping;
         if open || !self.asks.is_empty() { Err(format!("something was left open: {self:?}")) } else { Ok(()) }
     }
 
@@ -41,7 +42,7 @@ impl EventLaws {
         let law = |holds: bool, law: &'static str| if holds { Ok(()) } else { Err(law) };
         match event {
             Event::RunStarted => {
-                law(!self.running, "a run begins when none is under way")?;
+                law(!self.running && !self.jumping, "a run begins when nothing is under way")?;
                 (self.running, self.last_turn, self.settled) = (true, 0, false);
             }
             Event::TurnStarted { turn } => {
@@ -61,7 +62,7 @@ impl EventLaws {
                 self.running = false;
             }
             Event::Settled => {
-                law(!self.running, "settled means that nothing runs")?;
+                law(!self.running && !self.jumping, "settled means that nothing runs")?;
                 self.settled = true;
             }
             Event::MessageStarted { id, message, .. } => {
@@ -125,7 +126,20 @@ impl EventLaws {
             Event::AskClosed { ask, .. } => {
                 law(self.asks.remove(ask.as_str()), "a question is closed after it was asked, once")?;
             }
+            Event::JumpStarted { .. } => {
+                law(
+                    !self.jumping && !self.compacting && !self.running,
+                    "a jump begins when nothing is under way",
+                )?;
+                self.jumping = true;
+            }
+            Event::HeadMoved { .. } => law(self.jumping, "the head moves in a jump")?,
+            Event::JumpEnded { .. } => {
+                law(self.jumping, "a jump ends after it began, once")?;
+                self.jumping = false;
+            }
             Event::CompactionStarted { .. } => {
+                law(!self.jumping, "no compaction in a jump")?;
                 law(!self.compacting, "one compaction at a time")?;
                 law(self.running == self.turn.is_some(), "a compaction begins in a turn or outside a run")?;
                 law(self.messages.is_empty() && self.tools.is_empty(), "nothing else is open meanwhile")?;
@@ -136,7 +150,6 @@ impl EventLaws {
                 self.compacting = false;
             }
             Event::QueueChanged { .. }
-            | Event::HeadMoved { .. }
             | Event::RetryScheduled { .. }
             | Event::RetryEnded { .. }
             | Event::Trouble(_)

@@ -131,13 +131,17 @@ fn message_of_meta(json: &Json) -> Option<Message> {
         content: Body,
         #[serde(default)]
         summary: String,
+        #[serde(default)]
+        from_id: Option<String>,
+        #[serde(default)]
+        details: Option<Json>,
     }
     // Most entries are labels and the like: told apart without reading them.
     if !json.get().contains("custom_message") && !json.get().contains("branch_summary") {
         return None;
     }
     let kind = member(json, "type")?;
-    let Fields { custom_type, content, summary } = json.read().ok()?;
+    let Fields { custom_type, content, summary, from_id, details } = json.read().ok()?;
     match kind.as_str() {
         "custom_message" => Some(Message::Custom(CustomMessage {
             custom_type,
@@ -147,7 +151,7 @@ fn message_of_meta(json: &Json) -> Option<Message> {
             timestamp: 0,
         })),
         "branch_summary" => {
-            Some(Message::BranchSummary(BranchSummaryMessage { summary, from_id: None, timestamp: 0 }))
+            Some(Message::BranchSummary(BranchSummaryMessage { summary, from_id, details, timestamp: 0 }))
         }
         _ => None,
     }

@@ -7,6 +7,8 @@ mod answers;
 #[cfg(test)]
 mod archive;
 #[cfg(test)]
+mod branch;
+#[cfg(test)]
 mod budget;
 #[cfg(test)]
 mod compact;

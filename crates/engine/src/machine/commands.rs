@@ -25,15 +25,17 @@ impl Machine {
             Command::Prompt { input, .. } if self.run.is_none() => {
                 self.start(Some(input), Queue::Steering, reply, fresh.run);
             }
-            Command::Prompt { when: When::Now, .. } if !self.is_compacting_alone() => {
+            Command::Prompt { when: When::Now, .. } if !self.is_busy_alone() => {
                 self.out.push(Effect::Reply(reply, Err(Refused::Busy)));
             }
             Command::Prompt { .. } if self.waiting() + self.arriving >= WAITING => {
                 self.out.push(Effect::Reply(reply, Err(Refused::QueueFull)));
             }
             Command::Prompt { input, when } => {
-                if let Some(Run { phase: Phase::Compacting(compacting), .. }) = &mut self.run {
-                    compacting.said = true;
+                match self.run.as_mut().map(|run| &mut run.phase) {
+                    Some(Phase::Compacting(compacting)) => compacting.said = true,
+                    Some(Phase::Jumping(jumping)) => jumping.said = true,
+                    _ => {}
                 }
                 let item = Waiting { id: fresh.item, session: self.session.clone(), input };
                 let follow_up = when == When::FollowUp;
@@ -43,6 +45,7 @@ impl Machine {
                 self.side_commit(Tag::Queue { reply, item, follow_up }, vec![op], true);
             }
             Command::Compact { focus } => self.compact(focus, reply, fresh.run),
+            Command::Jump { to, summary, label } => self.jump(to, summary, label, reply, fresh.run),
             Command::Continue => self.go_on(reply, fresh.run),
             Command::Unqueue { items } => {
                 let mut taken = Vec::new();
@@ -67,11 +70,14 @@ impl Machine {
                 match part {
                     Part::Run => self.abort(),
                     Part::Tool(call) => self.abort_tool(&call),
-                    Part::Compaction => {
-                        if let Some(Run { phase: Phase::Compacting(_), .. }) = &self.run {
+                    Part::Compaction => match self.run.as_mut().map(|run| &mut run.phase) {
+                        Some(Phase::Compacting(_)) => self.out.push(Effect::CancelCall),
+                        Some(Phase::Jumping(jumping)) => {
+                            jumping.stopped = true;
                             self.out.push(Effect::CancelCall);
                         }
-                    }
+                        _ => {}
+                    },
                 }
                 self.out.push(Effect::Reply(reply, Ok(Ack::Handled)));
             }
@@ -129,6 +135,7 @@ impl Machine {
             drafts: Vec::new(),
             carried: 0,
             ops,
+            jump: None,
             power,
         };
         self.out.push(Effect::Commit { tag, plan, next: None });
@@ -204,6 +211,7 @@ impl Machine {
             | Tag::Results
             | Tag::Between
             | Tag::Compacted
+            | Tag::Jumped
             | Tag::Closing => {}
         }
         self.stop_if_closing();
@@ -230,7 +238,9 @@ impl Machine {
                 self.out.extend(answered.early.running().map(|slot| Effect::CancelTool { slot }));
                 self.answered();
             }
-            Phase::Calling { .. } | Phase::Compacting(_) => self.out.push(Effect::CancelCall),
+            Phase::Calling { .. } | Phase::Compacting(_) | Phase::Jumping(_) => {
+                self.out.push(Effect::CancelCall);
+            }
             Phase::Tools(batch) => {
                 for slot in 0..batch.slots.len() {
                     self.stop_slot(slot, batch::ABORTED);

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use quipu_protocol::{
-    Ack, Checkpoint, Compaction, CompactionReason, CompactionResult, Ending, Entry, Event, ModelError,
-    ModelErrorKind, NodeId, Outcome, SessionId, SessionStart, Trouble,
+    Ack, Checkpoint, Compaction, CompactionReason, CompactionResult, Ending, Entry, Event, JumpResult,
+    ModelError, ModelErrorKind, NodeId, Outcome, SessionId, SessionStart, Trouble,
 };
 use quipu_transcript::{message_of, sent_tokens};
 
@@ -26,13 +26,15 @@ impl Machine {
             all_ops.push(PlanOp::Forget { run: run.id.clone(), session: None });
         }
         all_ops.extend(ops);
+        let (parent, jump) = self.goes_to(&tag);
         let plan = Plan {
             session: self.session.clone(),
             expect: if self.has_ref { self.head } else { None },
-            parent: self.head,
+            parent,
             drafts: all,
             carried,
             ops: all_ops,
+            jump,
             power,
         };
         self.committing = Some(plan.clone());
@@ -59,6 +61,7 @@ impl Machine {
             | Tag::Assistant
             | Tag::Result { .. }
             | Tag::Compacted
+            | Tag::Jumped
             | Tag::Closing
             | Tag::Unsent { .. } => false,
         }
@@ -83,6 +86,9 @@ impl Machine {
         }
         match result {
             Ok(nodes) => {
+                if plan.jump.is_some() {
+                    self.arrive(&plan);
+                }
                 self.head = nodes.last().copied().or(self.head);
                 self.has_ref |= !nodes.is_empty();
                 self.drained = None;
@@ -201,6 +207,11 @@ impl Machine {
             // The sender still has what was said, and what was queued is queued again.
             plan.drafts.truncate(plan.carried);
         }
+        if plan.jump.is_some() {
+            // It stays where it is; that calls were made and paid for is kept later.
+            let made = plan.drafts.split_off(plan.carried);
+            plan.drafts.extend(self.paid_for_nothing(made, &text));
+        }
         for draft in &mut plan.drafts {
             // The context stays as it was; that calls were made and paid for is kept later.
             if let Entry::Compaction(Compaction { usage, .. }) = &*draft.entry {
@@ -220,6 +231,12 @@ impl Machine {
         self.unsaved = plan.drafts;
         let Some(run) = &mut self.run else { return };
         let turn = run.turn;
+        if let Phase::Jumping(_) = &run.phase {
+            let result = Arc::new(JumpResult::Failed(text));
+            self.emit(Event::JumpEnded { result });
+            self.run = None;
+            return self.settle();
+        }
         if let Phase::Compacting(compacting) = &run.phase {
             let reason = compacting.reason();
             let result = Arc::new(CompactionResult::Failed(text.clone()));
@@ -242,7 +259,11 @@ impl Machine {
                 self.tell_results(&batch);
                 self.emit(Event::TurnEnded { turn });
             }
-            Phase::Saying | Phase::Calling { .. } | Phase::Tools(_) | Phase::Compacting(_) => {}
+            Phase::Saying
+            | Phase::Calling { .. }
+            | Phase::Tools(_)
+            | Phase::Compacting(_)
+            | Phase::Jumping(_) => {}
         }
         self.end_run(Outcome::StoreFailed(text));
     }
@@ -277,6 +298,7 @@ impl Machine {
             }
             Tag::Results => self.results_kept(plan, nodes),
             Tag::Compacted => self.compaction_kept(plan, nodes),
+            Tag::Jumped => self.jump_kept(plan, nodes),
             Tag::Closing => self.stop_if_closing(),
             Tag::Queue { .. } | Tag::Unqueue { .. } | Tag::Result { .. } | Tag::Unsent { .. } => {}
         }

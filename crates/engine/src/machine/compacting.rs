@@ -52,9 +52,19 @@ pub(super) struct Compacting {
     nothing: Option<CompactionResult>,
 }
 
+/// What notes are for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Purpose {
+    /// To stand in place of the beginning of the context.
+    Compaction,
+    /// To tell what a branch held that was left.
+    Branch,
+}
+
 /// What has to be summed up.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Stretch {
+    pub(crate) purpose: Purpose,
     /// What the compaction before said in short.
     pub(crate) previous: Option<String>,
     /// Whole turns.
@@ -152,20 +162,25 @@ impl Machine {
 
     /// Tokens that a summary has at most, with what is carried over beside it.
     fn longest_note(&self) -> u64 {
+        self.summary_tokens().saturating_mul(2).saturating_add(self.carried_over() as u64 / 2)
+    }
+
+    /// Characters of the user's words, and of paths, that stand beside a summary at most.
+    pub(super) fn carried_over(&self) -> usize {
         let window = self.prefix.model.context_window;
-        let words = if window == 0 { SAID } else { SAID.min(window / 2) };
-        self.summary_tokens().saturating_mul(2).saturating_add(words / 2)
+        let most = if window == 0 { SAID } else { SAID.min(window / 2) };
+        usize::try_from(most).unwrap_or(usize::MAX)
     }
 
     /// Tokens of an answer that sums up, at most.
-    fn summary_tokens(&self) -> u64 {
+    pub(super) fn summary_tokens(&self) -> u64 {
         let model = &self.prefix.model;
         let window = if model.context_window == 0 { u64::MAX } else { model.context_window };
         let limit = if model.max_tokens == 0 { u64::MAX } else { model.max_tokens };
         limit.min(self.reserve(window) / 5 * 4).max(1)
     }
 
-    fn estimate(&self, part: impl SliceIndex<[Arc<Message>], Output = [Arc<Message>]>) -> u64 {
+    pub(super) fn estimate(&self, part: impl SliceIndex<[Arc<Message>], Output = [Arc<Message>]>) -> u64 {
         self.messages.get(part).unwrap_or_default().iter().map(|message| sent_tokens(message)).sum()
     }
 
@@ -179,10 +194,20 @@ impl Machine {
         cut(&self.messages, if window == 0 { keep } else { keep.min(window / 4) })
     }
 
-    /// Whether a compaction runs that belongs to no turn.
-    pub(super) fn is_compacting_alone(&self) -> bool {
-        let phase = self.run.as_ref().map(|run| &run.phase);
-        matches!(phase, Some(Phase::Compacting(one)) if one.reason == CompactionReason::Manual)
+    /// Whether something runs that belongs to no turn.
+    pub(super) fn is_busy_alone(&self) -> bool {
+        match self.run.as_ref().map(|run| &run.phase) {
+            Some(Phase::Compacting(one)) => one.reason == CompactionReason::Manual,
+            Some(Phase::Jumping(_)) => true,
+            Some(
+                Phase::Saying
+                | Phase::Calling { .. }
+                | Phase::Answered(_)
+                | Phase::Tools(_)
+                | Phase::Results(_),
+            )
+            | None => false,
+        }
     }
 
     /// Somebody asks for it while nothing runs.
@@ -256,6 +281,7 @@ impl Machine {
         };
         let turn = cut.turn.unwrap_or(cut.first_kept);
         let stretch = Stretch {
+            purpose: Purpose::Compaction,
             previous,
             history: self.messages[cut.begin..turn].to_vec(),
             turn: self.messages[turn..cut.first_kept].to_vec(),
@@ -271,6 +297,9 @@ impl Machine {
 
     pub(super) fn summarized(&mut self, result: Result<Summary, Box<NoSummary>>) {
         let Some(run) = &mut self.run else { return };
+        if let Phase::Jumping(_) = &run.phase {
+            return self.branch_summarized(result);
+        }
         let Phase::Compacting(compacting) = &mut run.phase else { return };
         let Summary { text, made } = match result {
             Ok(summary) => summary,
@@ -303,11 +332,8 @@ impl Machine {
             files = TouchedFiles::of_details(details);
         }
         files.add(taken);
-        let window = self.prefix.model.context_window;
-        let most = if window == 0 { SAID } else { SAID.min(window / 2) };
-        let most = usize::try_from(most).unwrap_or(usize::MAX);
         let compaction = Compaction {
-            summary: compaction_note(&text, earlier, taken, &files, most),
+            summary: compaction_note(&text, earlier, taken, &files, self.carried_over()),
             first_kept: self.nodes.get(cut.first_kept).copied(),
             tokens_before,
             timestamp: self.now,
@@ -352,6 +378,18 @@ impl Machine {
         self.compaction_over(CompactionResult::Done { node, compaction, tokens_after });
     }
 
+    /// Something that belongs to no turn is over: what was said meanwhile comes next.
+    pub(super) fn answer_what_was_said(&mut self, said: bool) {
+        self.run = None;
+        match self.steering.first().or(self.follow_up.first()).filter(|_| said) {
+            Some(item) if self.closing.is_none() => {
+                let run = item.id.as_str().into();
+                self.start_queued(run);
+            }
+            _ => self.settle(),
+        }
+    }
+
     /// Tells how it ended and goes on with what it was made for.
     pub(super) fn compaction_over(&mut self, result: CompactionResult) {
         let Some(run) = &mut self.run else { return };
@@ -363,16 +401,7 @@ impl Machine {
         let spent = self.limits.max_cost.filter(|max| run.cost >= *max).filter(|_| !aborting);
         self.emit(Event::CompactionEnded { reason, result: Arc::new(result) });
         match (reason, error) {
-            (CompactionReason::Manual, _) => {
-                self.run = None;
-                match self.steering.first().or(self.follow_up.first()).filter(|_| said && !aborting) {
-                    Some(item) if self.closing.is_none() => {
-                        let run = item.id.as_str().into();
-                        self.start_queued(run);
-                    }
-                    _ => self.settle(),
-                }
-            }
+            (CompactionReason::Manual, _) => self.answer_what_was_said(said && !aborting),
             (CompactionReason::Overflow, Some(error)) if !done => {
                 self.emit(Event::TurnEnded { turn });
                 self.end_run(if aborting { Outcome::Aborted } else { Outcome::Failed(error) });
@@ -412,11 +441,11 @@ pub(crate) fn step_of(run: Option<RunId>, mut records: Vec<CallRecord>) -> StepI
     step
 }
 
-/// What is kept of a compaction that came to nothing; `why` is `None` when somebody stopped it.
+/// What is kept of a summary that came to nothing; `why` is `None` when somebody stopped it.
 pub(crate) fn json_of_nothing(why: Option<&str>, usage: &Usage) -> Json {
     let data = serde_json::json!({
         "type": "custom",
-        "customType": "quipu.compaction",
+        "customType": "quipu.summary",
         "data": { "error": why, "aborted": why.is_none(), "usage": usage },
     });
     Json::from(&data)

@@ -8,6 +8,7 @@ mod batch;
 mod commands;
 mod commits;
 mod compacting;
+mod jumping;
 #[cfg(test)]
 mod tests;
 mod types;
@@ -27,7 +28,11 @@ use quipu_transcript::{Projector, sent_tokens};
 use batch::{Batch, Early, Slot, State, Subject, refusal, step_key};
 use compacting::Compacting;
 pub use compacting::CompactionSettings;
-pub(crate) use compacting::{Calls, NoSummary, Stretch, Summary, json_of_nothing, step_of, tool_tokens};
+pub(crate) use compacting::{
+    Calls, NoSummary, Purpose, Stretch, Summary, json_of_nothing, step_of, tool_tokens,
+};
+use jumping::Jumping;
+pub(crate) use jumping::Place;
 pub use types::Refused;
 pub(crate) use types::*;
 
@@ -125,6 +130,8 @@ enum Phase {
     Results(Batch),
     /// The context is being summed up, before a call or on demand.
     Compacting(Box<Compacting>),
+    /// The session goes to another node.
+    Jumping(Box<Jumping>),
 }
 
 struct Answered {
@@ -266,6 +273,7 @@ impl Machine {
             Input::CallEnded { run, end, record } if self.is_current(&run) => self.call_ended(*end, record),
             Input::CallNotMade { run, outcome } if self.is_current(&run) => self.call_not_made(outcome),
             Input::Summarized { run, result } if self.is_current(&run) => self.summarized(result),
+            Input::Looked { run, result } if self.is_current(&run) => self.looked(result),
             Input::ToolOutput { run, slot, tail } if self.is_current(&run) => self.tool_output(slot, tail),
             Input::ToolDone { run, slot, done } if self.is_current(&run) => self.tool_done(slot, *done),
             Input::Prepared { .. }
@@ -273,6 +281,7 @@ impl Machine {
             | Input::CallEnded { .. }
             | Input::CallNotMade { .. }
             | Input::Summarized { .. }
+            | Input::Looked { .. }
             | Input::ToolOutput { .. }
             | Input::ToolDone { .. } => {}
         }

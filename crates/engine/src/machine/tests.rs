@@ -4,7 +4,7 @@ use std::collections::{HashMap, VecDeque};
 
 use proptest::prelude::*;
 use quipu_protocol::{
-    Answer, AskId, Command, Content, Delta, Input as Said, Json, ModelError, Part, SessionStart,
+    Answer, AskId, Command, Content, Delta, Input as Said, Json, ModelError, Part, SessionStart, Summarize,
     ToolResultMessage, Usage, When,
 };
 use quipu_testkit::events::EventLaws;
@@ -23,6 +23,8 @@ enum Move {
     Continue,
     Compact,
     AbortCompaction,
+    Jump(u8, bool),
+    Look,
     Answer(u8, bool),
     Commit(u8),
     Stream,
@@ -45,6 +47,8 @@ fn moves() -> impl Strategy<Value = Vec<Move>> {
         1 => Just(Move::Unrecorded),
         1 => Just(Move::Compact),
         1 => Just(Move::AbortCompaction),
+        2 => (any::<u8>(), any::<bool>()).prop_map(|(which, sums)| Move::Jump(which, sums)),
+        6 => Just(Move::Look),
         2 => (any::<u8>(), any::<bool>()).prop_map(|(which, yes)| Move::Answer(which, yes)),
         12 => any::<u8>().prop_map(Move::Commit),
         12 => Just(Move::Stream),
@@ -73,6 +77,10 @@ struct World {
     call: Option<Calling>,
     /// A stretch that is being summed up, and whether that was cancelled.
     summary: Option<(RunId, bool)>,
+    /// A place that is being looked at: from, to, and whether what is left is wanted.
+    look: Option<(RunId, NodeId, NodeId, bool)>,
+    /// Every node: its parent and its entry.
+    tree: HashMap<NodeId, (Option<NodeId>, Arc<Entry>)>,
     prepares: VecDeque<(RunId, Vec<ToolCall>)>,
     tools: Vec<(RunId, usize, ToolCall)>,
     /// What was said that calls touch, by run and place.
@@ -152,6 +160,8 @@ impl World {
             commits: VecDeque::new(),
             call: None,
             summary: None,
+            look: None,
+            tree: HashMap::new(),
             prepares: VecDeque::new(),
             tools: Vec::new(),
             touches: HashMap::new(),
@@ -203,8 +213,8 @@ impl World {
                 ) {
                     self.foreseen = next;
                 }
-                let others = self.commits.iter().filter(|(_, other, _)| !other.drafts.is_empty()).count();
-                assert!(plan.drafts.is_empty() || others == 0, "one commit of nodes at a time");
+                let moves = !plan.drafts.is_empty() || plan.jump.is_some();
+                assert!(!moves || self.commits_nodes() == 0, "one commit of nodes at a time");
                 self.commits.push_back((tag, plan, records));
             }
             Effect::Call { run, head, request } => {
@@ -225,6 +235,11 @@ impl World {
                 self.steps.insert((self.machine.session().clone(), run.clone(), String::new()));
                 let (left, end) = answer(if self.finishing { 0 } else { self.seed }, self.sent);
                 self.call = Some(Calling { run, left, end, cancelled: false, fresh: true });
+            }
+            Effect::Look { run, from, to, left } => {
+                assert!(self.look.is_none() && self.call.is_none() && self.commits_nodes() == 0);
+                assert_eq!(self.refs.get(self.machine.session()), Some(&from));
+                self.look = Some((run, from, to, left));
             }
             Effect::Prepare { run, calls } => self.prepares.push_back((run, calls)),
             Effect::RunTool { run, slot, call } => {
@@ -302,17 +317,20 @@ impl World {
             draft.step.call.is_some() && matches!(&*draft.entry, Entry::Compaction(_) | Entry::Meta(_))
         };
         self.summaries.1 += u32::try_from(plan.drafts.iter().filter(summed).count()).unwrap();
-        let nodes: Vec<NodeId> = plan
-            .drafts
-            .iter()
-            .map(|_| {
-                self.nodes += 1;
-                let mut id = [0; 32];
-                id[..8].copy_from_slice(&self.nodes.to_be_bytes());
-                NodeId(id)
-            })
-            .collect();
-        if let Some(last) = nodes.last() {
+        let label = Arc::new(Entry::Meta(Json::object()));
+        let labels = plan.jump.iter().filter(|leap| leap.label.is_some()).map(|_| &label);
+        let mut parent = plan.parent;
+        let mut nodes: Vec<NodeId> = Vec::new();
+        for entry in plan.drafts.iter().map(|draft| &draft.entry).chain(labels) {
+            self.nodes += 1;
+            let mut id = [0; 32];
+            id[..8].copy_from_slice(&self.nodes.to_be_bytes());
+            let id = NodeId(id);
+            self.tree.insert(id, (parent, entry.clone()));
+            parent = Some(id);
+            nodes.push(id);
+        }
+        if let Some(last) = nodes.last().or(plan.parent.as_ref().filter(|_| plan.jump.is_some())) {
             assert_eq!(
                 plan.expect.as_ref(),
                 self.refs.get(&plan.session),
@@ -321,6 +339,92 @@ impl World {
             self.refs.insert(plan.session.clone(), *last);
         }
         Ok(nodes)
+    }
+
+    fn commits_nodes(&self) -> usize {
+        let moves = |plan: &Plan| !plan.drafts.is_empty() || plan.jump.is_some();
+        self.commits.iter().filter(|(_, plan, _)| moves(plan)).count()
+    }
+
+    fn lineage(&self, of: NodeId) -> Vec<(NodeId, Entry)> {
+        let mut lineage = Vec::new();
+        let mut next = Some(of);
+        while let Some(id) = next {
+            let (parent, entry) = &self.tree[&id];
+            lineage.push((id, (**entry).clone()));
+            next = *parent;
+        }
+        lineage.reverse();
+        lineage
+    }
+
+    /// What a session would be resumed with at a node.
+    fn place(&self, at: NodeId) -> Place {
+        let lineage = self.lineage(at);
+        let mut place = Place {
+            at,
+            said: None,
+            messages: Vec::new(),
+            nodes: Vec::new(),
+            compacted: None,
+            old: 0,
+            epoch: Epoch::default(),
+            left: Vec::new(),
+            files: Default::default(),
+        };
+        let mut at_compaction = None;
+        for at in quipu_transcript::context(&lineage) {
+            let (node, entry) = &lineage[at];
+            let Some(message) = quipu_transcript::message_of(entry) else { continue };
+            if let Entry::Compaction(compaction) = entry {
+                place.compacted = Some(Arc::new(compaction.clone()));
+                at_compaction = Some(at);
+            }
+            place.old += usize::from(at_compaction.is_some_and(|compaction| at <= compaction));
+            place.nodes.push(*node);
+            place.messages.push(Arc::new(message.into_owned()));
+        }
+        place
+    }
+
+    /// A session that is opened at its head has the conversation that this one has.
+    fn is_as_resumed(&self) {
+        let head = self.machine.head().unwrap();
+        assert_eq!(self.refs.get(self.machine.session()), Some(&head));
+        let Place { messages, nodes, compacted, old, .. } = self.place(head);
+        assert_eq!(nodes, self.machine.nodes);
+        assert_eq!(messages, self.machine.messages);
+        assert_eq!((&compacted, old), (&self.machine.compacted, self.machine.old));
+        let estimated: u64 = messages.iter().map(|message| sent_tokens(message)).sum();
+        assert_eq!(estimated, self.machine.estimated);
+    }
+
+    fn look(&mut self) {
+        let Some((run, from, to, left)) = self.look.take() else { return };
+        let lineage = self.lineage(to);
+        let session = lineage.iter().rev().find_map(|(_, entry)| match entry {
+            Entry::Session(start) => Some(start.session.clone()),
+            _ => None,
+        });
+        if session.as_ref() != Some(self.machine.session()) {
+            return self.give(Input::Looked { run, result: Err(Refused::NotInSession(to)) });
+        }
+        let (parent, entry) = &self.tree[&to];
+        let (at, said) = match &**entry {
+            Entry::Message(Message::User(_)) => (parent.unwrap(), Some(Said::from("again"))),
+            _ => (to, None),
+        };
+        let mut place = Place { said, ..self.place(at) };
+        let kept: Vec<NodeId> = self.lineage(at).iter().map(|(id, _)| *id).collect();
+        let mut behind = self.lineage(from);
+        behind.retain(|(id, _)| left && !kept.contains(id));
+        let messages = behind.iter().filter_map(|(_, entry)| quipu_transcript::message_of(entry));
+        place.left = messages.map(|message| Arc::new(message.into_owned())).collect();
+        if self.seed.is_multiple_of(3) {
+            // Somebody changed the model since.
+            place.epoch.model = "old".into();
+        }
+        self.give(Input::Looked { run, result: Ok(Box::new(place)) });
     }
 
     fn stream(&mut self) {
@@ -433,6 +537,15 @@ impl World {
             }
             Move::Continue => self.command(Command::Continue),
             Move::Compact => self.command(Command::Compact { focus: None }),
+            Move::Jump(which, sums) => {
+                let mut ids: Vec<NodeId> = self.tree.keys().copied().collect();
+                ids.sort();
+                let to = ids.get(usize::from(which) % ids.len().max(1)).copied();
+                let summary = sums.then(Summarize::default);
+                let label = which.is_multiple_of(5).then(|| "here".to_owned());
+                self.command(Command::Jump { to: to.unwrap_or(NodeId([9; 32])), summary, label });
+            }
+            Move::Look => self.look(),
             Move::AbortCompaction => self.command(Command::Abort(Part::Compaction)),
             Move::Answer(which, yes) => {
                 let ask = self.asks.get(usize::from(which) % self.asks.len().max(1)).cloned();
@@ -460,6 +573,8 @@ impl World {
                 self.commit(0);
             } else if self.call.is_some() || self.summary.is_some() {
                 self.stream();
+            } else if self.look.is_some() {
+                self.look();
             } else if !self.prepares.is_empty() {
                 self.prepare(8);
             } else if !self.tools.is_empty() {
@@ -529,7 +644,9 @@ proptest! {
     #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
-    fn every_order_of_events_keeps_the_laws(moves in moves()) {
+    fn every_order_of_events_keeps_the_laws(
+        moves in moves(), jumps in prop::collection::vec((any::<u8>(), any::<bool>()), 0..6),
+    ) {
         let mut world = World::new();
         for (at, next) in moves.into_iter().enumerate() {
             world.seed = world.seed.wrapping_add(u8::try_from(at % 251).unwrap());
@@ -558,8 +675,15 @@ proptest! {
         prop_assert!(matches!(conversation_end(&world).as_deref(), Some("hello")));
         prop_assert!(world.steps.is_empty(), "steps that are nodes are rows no more: {:?}", world.steps);
         prop_assert_eq!(world.summaries.0, world.summaries.1, "each summary that was paid for is told");
-        let estimated: u64 = world.machine.messages.iter().map(|message| sent_tokens(message)).sum();
-        prop_assert_eq!(world.machine.estimated, estimated);
+        world.is_as_resumed();
+        // And wherever it goes from here.
+        for (which, sums) in jumps {
+            world.play(Move::Jump(which, sums));
+            world.finish();
+            world.is_as_resumed();
+        }
+        world.laws.finish().unwrap();
+        prop_assert_eq!(world.summaries.0, world.summaries.1);
     }
 
     #[test]

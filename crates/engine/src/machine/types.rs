@@ -10,7 +10,8 @@ use quipu_protocol::{
 use quipu_providers::{CallEnd, CallEvent};
 use quipu_tools::Touches;
 
-use super::{NoSummary, Stretch, Summary};
+use super::{NoSummary, Place, Stretch, Summary};
+use crate::sessions::NAME_LIMIT;
 
 /// Names the place in the task where the sender of a command waits for its acknowledgement.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -31,6 +32,12 @@ pub enum Refused {
     /// The context is too small to sum anything up.
     #[error("there is nothing to compact: the conversation is shorter than what would be kept of it")]
     NothingToCompact,
+    /// The node is not one of this session.
+    #[error("node {0} is no node of this session; `quipu fork {0}` makes a session that goes on from it")]
+    NotInSession(NodeId),
+    /// A label is too long.
+    #[error("a label has at most {NAME_LIMIT} characters, and this one has {0}")]
+    LabelTooLong(usize),
     /// No such question is open.
     #[error("that question is not open any more")]
     NoSuchAsk,
@@ -88,6 +95,11 @@ pub(crate) enum Input {
     Summarized {
         run: RunId,
         result: Result<Summary, Box<NoSummary>>,
+    },
+    /// What there is at the node to which the session is to go.
+    Looked {
+        run: RunId,
+        result: Result<Box<Place>, Refused>,
     },
     ToolOutput {
         run: RunId,
@@ -154,6 +166,8 @@ pub(crate) enum Tag {
     Between,
     /// A compaction, or that it came to nothing.
     Compacted,
+    /// A jump, or that it came to nothing.
+    Jumped,
     /// Before the session ends: what an earlier commit could not keep.
     Closing,
     /// The record of a request that is not sent after all is taken back.
@@ -233,8 +247,19 @@ pub(crate) struct Plan {
     /// How many of the drafts an earlier commit left unsaved.
     pub(crate) carried: usize,
     pub(crate) ops: Vec<PlanOp>,
+    /// The ref goes to `parent`, also when there is nothing to append.
+    pub(crate) jump: Option<Leap>,
     /// Whether it must survive power loss.
     pub(crate) power: bool,
+}
+
+/// What goes with a ref that moves to another place.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Leap {
+    /// Where the session stood.
+    pub(crate) from: NodeId,
+    /// A label for the last draft, or for `parent` when there is none: one more node.
+    pub(crate) label: Option<String>,
 }
 
 /// An input that waits in a queue.
@@ -275,6 +300,14 @@ pub(crate) enum Effect {
         model: Arc<Model>,
         thinking: Thinking,
         stretch: Box<Stretch>,
+    },
+    /// Read the context of a node, and what is left behind when the session goes there from `from`. Answer: `Looked`.
+    Look {
+        run: RunId,
+        from: NodeId,
+        to: NodeId,
+        /// Whether what is left behind is wanted.
+        left: bool,
     },
     /// Look up, validate, ask the policy. Answer: `Prepared`.
     Prepare {

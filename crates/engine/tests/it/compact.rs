@@ -13,18 +13,18 @@ use serde_json::json;
 use crate::support::{Gate, Live, Reply, World, call, messages_of, say, text_of};
 
 /// A model with room for `window` tokens, a tenth of it kept free. At a compaction about 800 stay.
-fn options(world: &World, window: u64) -> SessionOptions {
+pub(crate) fn options(world: &World, window: u64) -> SessionOptions {
     let model = Model { context_window: window, ..(*crate::support::model()).clone() };
     let compaction =
         CompactionSettings { enabled: true, reserve_tokens: window / 10, keep_recent_tokens: 800 };
     SessionOptions { model: Arc::new(model), compaction, ..world.options() }
 }
 
-fn texts(body: &[u8]) -> Vec<String> {
+pub(crate) fn texts(body: &[u8]) -> Vec<String> {
     messages_of(body).iter().map(text_of).collect()
 }
 
-fn is_summary_request(body: &[u8]) -> bool {
+pub(crate) fn is_summary_request(body: &[u8]) -> bool {
     texts(body).last().is_some_and(|text| text.starts_with("<conversation>"))
 }
 
@@ -44,7 +44,7 @@ fn done(result: &CompactionResult) -> (NodeId, Compaction, u64) {
     }
 }
 
-fn long(word: &str) -> String {
+pub(crate) fn long(word: &str) -> String {
     format!("{word} {}", "x".repeat(1_596))
 }
 

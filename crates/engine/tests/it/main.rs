@@ -13,6 +13,8 @@ mod crash;
 #[cfg(test)]
 mod fork;
 #[cfg(test)]
+mod jump;
+#[cfg(test)]
 mod loop_;
 #[cfg(test)]
 mod parallel;

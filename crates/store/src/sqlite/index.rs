@@ -374,9 +374,9 @@ impl<'a> Indexer<'a> {
                 meaning.kind = kind::META;
                 meaning.given = Given::of(&json);
                 if meaning.charged {
-                    // Calls that belong to no entry, such as those for a compaction that came to nothing.
-                    let Beside { data: BesideData { usage } } = json.read().unwrap_or_default();
-                    meaning.cost = nano_dollars(usage.cost.total);
+                    // Calls that belong to no message: for a branch's summary, or for a summary that came to nothing.
+                    let Beside { usage, data } = json.read().unwrap_or_default();
+                    meaning.cost = nano_dollars(usage.or(data.usage).map_or(0.0, |usage| usage.cost.total));
                 }
             }
             Entry::Message(Message::User(message)) => {
@@ -404,13 +404,15 @@ impl<'a> Indexer<'a> {
 #[derive(Default, Deserialize)]
 struct Beside {
     #[serde(default)]
+    usage: Option<Usage>,
+    #[serde(default)]
     data: BesideData,
 }
 
 #[derive(Default, Deserialize)]
 struct BesideData {
     #[serde(default)]
-    usage: Usage,
+    usage: Option<Usage>,
 }
 
 struct Meaning {

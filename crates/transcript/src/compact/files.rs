@@ -29,7 +29,22 @@ impl TouchedFiles {
             path: String,
         }
         for message in messages {
-            let Message::Assistant(answer) = &**message else { continue };
+            let answer = match &**message {
+                Message::Assistant(answer) => answer,
+                // The files of a branch that was left stand beside its summary.
+                Message::BranchSummary(branch) => {
+                    if let Some(details) = &branch.details {
+                        self.join(Self::of_details(details));
+                    }
+                    continue;
+                }
+                Message::User(_)
+                | Message::ToolResult(_)
+                | Message::BashExecution(_)
+                | Message::Custom(_)
+                | Message::CompactionSummary(_)
+                | Message::Other(_) => continue,
+            };
             for call in answer.tool_calls() {
                 let files = match call.name.as_str() {
                     "read" => &mut self.read_files,
@@ -41,7 +56,14 @@ impl TouchedFiles {
                 }
             }
         }
+        self.join(Self::default());
+    }
+
+    /// Adds those of another list.
+    pub fn join(&mut self, other: Self) {
         let Self { read_files, modified_files } = self;
+        read_files.extend(other.read_files);
+        modified_files.extend(other.modified_files);
         read_files.retain(|path| !modified_files.contains(path));
     }
 }

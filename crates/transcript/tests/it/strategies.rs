@@ -258,9 +258,13 @@ pub(crate) fn message() -> BoxedStrategy<Message> {
         4 => result,
         1 => bash,
         1 => custom,
-        1 => (text(), option::of(text()), time()).prop_map(|(summary, from_id, timestamp)| {
-            Message::BranchSummary(BranchSummaryMessage { summary, from_id, timestamp })
-        }),
+        1 => (text(), option::of(text()), option::of(json()), time()).prop_map(
+            |(summary, from_id, details, timestamp)| {
+                // `null` is no details.
+                let details = details.filter(|details| details.get() != "null");
+                Message::BranchSummary(BranchSummaryMessage { summary, from_id, details, timestamp })
+            },
+        ),
         1 => (text(), number(), time()).prop_map(|(summary, tokens_before, timestamp)| {
             Message::CompactionSummary(CompactionSummaryMessage { summary, tokens_before, timestamp })
         }),

@@ -1,0 +1,231 @@
+//! Going to another node of a session: what stands there, and what is left behind.
+
+use std::sync::Arc;
+
+use quipu_dag::Node;
+use quipu_protocol::{Body, Compaction, Entry, Input, Jumped, Message, NodeId, SessionId};
+use quipu_store::{
+    Commit, Durability, RefMove, RefName, Resolved, Scope, Spelling, Store, StoreError, Until, decode_nodes,
+};
+use quipu_transcript::{Decoded, TouchedFiles, context, message_of};
+
+use crate::engine::{Engine, OpenError};
+use crate::machine::{Place, Refused};
+use crate::owner::{Got, Lease};
+use crate::resume::{read_past, recover};
+use crate::sessions::{ChangeError, Written};
+
+/// Where a session stands that goes to a node.
+struct Stand {
+    at: NodeId,
+    /// What was said in the node, when it stands before it.
+    said: Option<Input>,
+}
+
+/// Before what somebody said, behind everything else. `None` when the node is not one of the session.
+async fn stand(store: &dyn Store, session: &SessionId, to: NodeId) -> Result<Option<Stand>, StoreError> {
+    let found = match store.resolve(&Spelling::from(to.to_string()), &Scope::default()).await? {
+        Resolved::One(found) => found,
+        Resolved::Many(_) | Resolved::None => return Ok(None),
+    };
+    if found.node != to || found.session.as_ref() != Some(session) {
+        return Ok(None);
+    }
+    let nodes: Vec<Node> = store.nodes(&[to]).await?.into_iter().flatten().collect();
+    let Some(node) = nodes.first() else { return Ok(None) };
+    let decoded = decode_nodes(store, &nodes).await?;
+    let body: Option<Body> = match decoded.first().and_then(|one| message_of(&one.entry)).as_deref() {
+        Some(Message::User(user)) => Some(user.content.clone()),
+        Some(Message::Custom(custom)) => Some(custom.content.clone()),
+        _ => None,
+    };
+    Ok(Some(match (body, node.record.parent) {
+        (Some(body), Some(at)) => Stand { at, said: Some(Input(body.blocks().into_owned())) },
+        (_, _) => Stand { at: to, said: None },
+    }))
+}
+
+/// The context that a session would have at a node, and what it would leave behind.
+pub(crate) async fn look(
+    store: &dyn Store,
+    session: &SessionId,
+    from: NodeId,
+    to: NodeId,
+    wants_left: bool,
+) -> Result<Place, Refused> {
+    let failed = |error: OpenError| Refused::Store(error.to_string());
+    let stand = stand(store, session, to).await.map_err(|error| failed(error.into()))?;
+    let Some(Stand { at, said }) = stand else { return Err(Refused::NotInSession(to)) };
+    let past = read_past(store, session, at).await.map_err(failed)?;
+    let (mut left, mut files) = (Vec::new(), TouchedFiles::default());
+    if wants_left {
+        let branch = left_behind(store, from, at).await.map_err(|error| failed(error.into()))?;
+        for place in context(&branch) {
+            let entry = &branch[place].1;
+            if let Entry::Compaction(Compaction { details: Some(details), .. }) = entry {
+                files.join(TouchedFiles::of_details(details));
+            }
+            left.extend(message_of(entry).map(|message| Arc::new(message.into_owned())));
+        }
+        files.add(&left);
+    }
+    let (messages, nodes, compacted) = (past.messages, past.nodes, past.compacted);
+    Ok(Place { at, said, messages, nodes, compacted, old: past.old, epoch: past.epoch, left, files })
+}
+
+/// The entries of the lineage of `from` that `to` does not share, root first: what was summed up among them already
+/// as its summary.
+async fn left_behind(
+    store: &dyn Store,
+    from: NodeId,
+    to: NodeId,
+) -> Result<Vec<(NodeId, Entry)>, StoreError> {
+    let shared = store.fork_point(from, to).await?;
+    if shared == Some(from) {
+        return Ok(Vec::new());
+    }
+    let mut nodes = store.lineage(from, Until::Checkpoint).await?;
+    if let Some(at) = nodes.iter().position(|node| Some(node.id) == shared) {
+        nodes.drain(..=at);
+        return entries(store, &nodes).await;
+    }
+    // The summary at its beginning covers more than the branch, unless the branch holds all that it kept.
+    let (Some(first), Some(shared)) = (nodes.first(), shared) else { return entries(store, &nodes).await };
+    let compaction = entries(store, std::slice::from_ref(first)).await?;
+    let kept = match compaction.first() {
+        Some((_, Entry::Compaction(compaction))) => compaction.first_kept,
+        _ => None,
+    };
+    let Some(parent) = first.record.parent else { return entries(store, &nodes).await };
+    let covers_branch = match kept {
+        None => true,
+        Some(kept) => {
+            let first = store.nodes(&[kept]).await?.into_iter().flatten().next();
+            let follows = first.is_some_and(|first| first.record.parent == Some(shared));
+            kept != shared && !follows && store.fork_point(kept, shared).await? == Some(shared)
+        }
+    };
+    let until = if covers_branch { kept } else { Some(shared) };
+    let mut before = match until {
+        Some(until) => store.lineage(parent, Until::Node(until)).await?,
+        None => Vec::new(),
+    };
+    if !covers_branch {
+        // All of the branch stands in what it kept.
+        before.remove(0);
+        nodes.remove(0);
+    }
+    before.extend(nodes);
+    entries(store, &before).await
+}
+
+async fn entries(store: &dyn Store, nodes: &[Node]) -> Result<Vec<(NodeId, Entry)>, StoreError> {
+    let decoded = decode_nodes(store, nodes).await?;
+    Ok(nodes.iter().map(|node| node.id).zip(decoded.into_iter().map(|Decoded { entry, .. }| entry)).collect())
+}
+
+impl Engine {
+    /// Moves the session of a node there: before the node when somebody said it, whose words are given back, else
+    /// behind it. What is left behind stays in the graph, and going to where it stood (`from`) takes it back. A label
+    /// is given to the place. [`Session::jump`](crate::Session::jump) can sum up what is left behind.
+    ///
+    /// ```
+    /// # use std::sync::Arc;
+    /// # use quipu::{Engine, Script, ScriptStep, Sealer, SessionOptions, protocol::Model, store::SqliteStore};
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let store = Arc::new(SqliteStore::in_memory()?);
+    /// # let engine = Engine::new(store, Arc::new(Sealer::new([0; 32])), std::env::temp_dir());
+    /// # let says = |text: &str| ScriptStep { text: text.into(), ..ScriptStep::default() };
+    /// # let steps = ["Left or right?", "Left it is.", "Right it is."].map(says);
+    /// # let (model, script) = (Arc::new(Model::default()), Arc::new(Script::new(steps.into())));
+    /// # let options = SessionOptions::new(std::env::temp_dir(), model, script);
+    /// let session = engine.create(options.clone()).await?;
+    /// session.ask("Where to?").await?;
+    /// let here = session.view().head.ok_or("no head")?;
+    /// session.ask("Left.").await?;
+    /// let id = session.view().session;
+    /// session.shutdown().await;
+    ///
+    /// let jumped = engine.jump(here, Some("the crossing")).await?;
+    /// assert_eq!(jumped.session, id);
+    /// let session = engine.open(&id, options).await?.session;
+    /// assert_eq!(session.ask("Right.").await?.1, "Right it is.");
+    /// session.shutdown().await;
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// `NoSession`, `Foreign`, `TooLong`, `Busy`, `Removed`; `Open` with `NoSuchNode`, `Broken` or `Store`.
+    pub async fn jump(&self, to: NodeId, label: Option<&str>) -> Result<Jumped, ChangeError> {
+        let label = match label {
+            Some(label) => Some(self.clean(label)?).filter(|label| !label.is_empty()),
+            None => None,
+        };
+        let session = self.session_to_jump(to).await?;
+        let name = RefName::session(&session);
+        let lease = Lease::new(self.store().clone());
+        if lease.take(&name).await? != Got::Yes {
+            return Err(ChangeError::Busy(session));
+        }
+        let done = self.jump_leased(&session, &name, to, label).await;
+        lease.release().await;
+        done
+    }
+
+    /// The session that can go to a node: its own, when we write it.
+    ///
+    /// # Errors
+    /// `NoSession`, `Foreign`; `Open` with `NoSuchNode` or `Store`.
+    pub async fn session_to_jump(&self, to: NodeId) -> Result<SessionId, ChangeError> {
+        self.node_of(to).await?;
+        let session = self.session_of(to).await?.ok_or(ChangeError::NoSession(to))?;
+        let row = self.row_of(&session).await?;
+        if row.agent != crate::AGENT {
+            return Err(ChangeError::Foreign { session, agent: row.agent });
+        }
+        Ok(session)
+    }
+
+    async fn jump_leased(
+        &self,
+        session: &SessionId,
+        name: &RefName,
+        to: NodeId,
+        label: Option<String>,
+    ) -> Result<Jumped, ChangeError> {
+        let store = self.store();
+        let row = self.row_of(session).await?;
+        let mut from = self.head_of(&row).await?;
+        if !store.pending(session).await?.steps.is_empty() {
+            // What a dead process left open belongs to where it stood.
+            let mut past = read_past(&**store, session, from).await?;
+            let mut committer = self.committer(&past, past.epoch.clone(), None);
+            recover(&**store, &mut committer, session, &mut past, self.now()).await?;
+            from = past.head.unwrap_or(from);
+        }
+        let Some(Stand { at, said }) = stand(&**store, session, to).await? else {
+            return Err(ChangeError::NoSession(to));
+        };
+        let mut commit = Commit { durability: Durability::Power, ..Commit::default() };
+        let mut head = at;
+        if let Some(label) = label {
+            let target = at.to_string();
+            let entry = serde_json::json!({ "type": "label", "targetId": target, "label": label });
+            let after = [self.node_of(at).await?, self.node_of(from).await?];
+            let after = after.iter().map(|node| node.record.timestamp).max().unwrap_or_default();
+            let written = self.write(&Entry::Meta((&entry).into()), Some(at), after, None);
+            let Written { node, commit: more } = written;
+            head = node.id;
+            commit = more;
+            commit.nodes.push(node);
+        }
+        commit.moves.push(RefMove::swap(name.clone(), Some(from), head, "jump"));
+        commit.moves.push(RefMove::publish(RefName::from(RefName::PI_HEAD), head, "jump"));
+        commit.actions.push(self.action("QUIPU_JUMP", Some(from), Some(head), session));
+        store.commit(commit).await?;
+        let session = session.clone();
+        Ok(Jumped { session, from, at, head, said, summary: None, usage: None })
+    }
+}
