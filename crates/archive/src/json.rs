@@ -33,6 +33,24 @@ impl<'a> Members<'a> {
     pub(crate) fn string(&self, name: &str) -> Option<Cow<'a, str>> {
         self.get(name).and_then(string)
     }
+
+    /// The object without these members.
+    pub(crate) fn without(&self, names: &[&str]) -> Json {
+        let mut out = String::with_capacity(256);
+        out.push('{');
+        for (name, value) in &self.0 {
+            if !names.contains(&name.as_ref()) {
+                if out.len() > 1 {
+                    out.push(',');
+                }
+                out.push_str(&quipu_dag::quoted(name));
+                out.push(':');
+                out.push_str(value.get());
+            }
+        }
+        out.push('}');
+        Json::parse(&out).unwrap_or_default()
+    }
 }
 
 /// A JSON string as text; `None` for any other value, and for half of a surrogate pair.

@@ -5,7 +5,11 @@
 //! is never written to; going on from it makes a session of our own below it. This crate must not know the engine,
 //! models or tools.
 
+mod agents;
+pub mod claude_code;
+pub mod codex;
 mod error;
+mod intake;
 mod json;
 mod lineages;
 mod lines;
@@ -14,6 +18,8 @@ pub mod pi;
 mod report;
 mod tree;
 
+pub use agents::*;
 pub use error::*;
 pub use mended::*;
+pub use pi::ImportOptions;
 pub use report::*;

@@ -1,5 +1,6 @@
 //! What became of a file.
 
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 use quipu_protocol::{NodeId, SessionId};
@@ -32,6 +33,8 @@ pub struct Report {
     pub repaired: u64,
     /// Lines that hold no entry.
     pub lost: u64,
+    /// Lines that were passed by because nothing is in them that is not elsewhere too, by kind.
+    pub skipped: BTreeMap<String, u64>,
     /// Entries in which a secret was sealed.
     pub sealed: u64,
     /// Ends of branches.
@@ -55,6 +58,7 @@ impl Report {
             changed: 0,
             repaired: 0,
             lost: 0,
+            skipped: BTreeMap::new(),
             sealed: 0,
             branches: 0,
             head: None,
@@ -62,10 +66,22 @@ impl Report {
         }
     }
 
+    /// Counts a line that is passed by.
+    pub(crate) fn skip(&mut self, kind: &str) {
+        // The kinds of a hostile file may be many and long.
+        let full = self.skipped.len() >= NAMED && !self.skipped.contains_key(kind);
+        let kind = if full { "other" } else { kind };
+        *self.skipped.entry(kind.chars().take(100).collect()).or_default() += 1;
+    }
+
     /// Counts a problem and, among the first, keeps it.
     pub(crate) fn problem(&mut self, line: u64, kind: ProblemKind, detail: &str) {
         match kind {
-            ProblemKind::Malformed | ProblemKind::Torn | ProblemKind::TooLong | ProblemKind::NotAnEntry => {
+            ProblemKind::Malformed
+            | ProblemKind::Torn
+            | ProblemKind::TooLong
+            | ProblemKind::NotAnEntry
+            | ProblemKind::Unfinished => {
                 self.lost += 1;
             }
             ProblemKind::Encoding
@@ -107,6 +123,8 @@ pub enum ProblemKind {
     TooLong,
     /// Lost: JSON, but not an object.
     NotAnEntry,
+    /// Lost for now: the last answer may still be written.
+    Unfinished,
     /// Repaired: bytes that are no UTF-8 became U+FFFD.
     Encoding,
     /// Repaired: another header in the middle, kept as an entry that nothing follows.
@@ -133,6 +151,7 @@ impl ProblemKind {
             Self::Torn => "the last line has no end yet, left out for now",
             Self::TooLong => "longer than the limit, left out",
             Self::NotAnEntry => "no entry, left out",
+            Self::Unfinished => "the last answer may still be written, left out for now",
             Self::Encoding => "not UTF-8, mended",
             Self::SecondHeader => "a second header, kept aside",
             Self::DuplicateId => "an id that was there before; both entries are kept",

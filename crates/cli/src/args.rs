@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 
+use clap::builder::PossibleValuesParser;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
 /// A coding agent whose every step is a node in a graph that is never rewritten.
@@ -211,7 +212,7 @@ pub(crate) enum Cmd {
     Doctor(DoctorArgs),
     /// Hash JSON values as the graph does, for those who write to a store from other languages.
     Hash(HashArgs),
-    /// Take in sessions of another agent: all branches, labels, compactions and unknown entries. May be repeated.
+    /// Take in sessions of other agents: all branches, tool calls, compactions and unknown entries. May be repeated.
     Import(ImportArgs),
     /// Write a session as a file of another agent.
     Export(ExportArgs),
@@ -486,12 +487,15 @@ pub(crate) enum ForeignAgent {
 
 #[derive(Debug, Args)]
 pub(crate) struct ImportArgs {
-    /// Whose sessions.
-    #[arg(value_enum, value_name = "AGENT")]
-    pub(crate) agent: ForeignAgent,
+    /// Whose sessions. Without it: what all of them keep on this machine is shown, and you are asked.
+    #[arg(value_name = "AGENT", value_parser = PossibleValuesParser::new(quipu_archive::AGENTS.iter().map(|agent| agent.name)))]
+    pub(crate) agent: Option<String>,
     /// A session file, or a directory of them. Without it: where that agent keeps its sessions.
     #[arg(value_name = "PATH")]
     pub(crate) path: Option<PathBuf>,
+    /// Do not ask.
+    #[arg(long)]
+    pub(crate) yes: bool,
     /// Only say what would be done.
     #[arg(long)]
     pub(crate) dry_run: bool,

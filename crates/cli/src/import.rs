@@ -1,17 +1,18 @@
-//! `quipu import`: sessions of another agent come into the store.
+//! `quipu import`: sessions of other agents come into the store.
 
-use std::io::Write as _;
+use std::collections::BTreeMap;
+use std::io::{BufRead as _, IsTerminal as _, Write as _};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use quipu_archive::{ArchiveError, Progress, Report, pi};
+use quipu_archive::{AGENTS, Agent, ArchiveError, ImportOptions, Kept, Progress, Report, Seen};
 use quipu_seal::Sealer;
 use quipu_store::Store;
 
-use crate::args::{ForeignAgent, ImportArgs};
+use crate::args::ImportArgs;
 use crate::exit::Failure;
-use crate::print::{note, printable};
+use crate::print::{Paint, note, printable};
 use crate::setup::Place;
 
 /// Bytes between two lines of progress.
@@ -20,51 +21,54 @@ const STEP: u64 = 64 << 20;
 const SHOWN: usize = 10;
 
 pub(crate) async fn run(args: &ImportArgs) -> Result<(), Failure> {
-    let ForeignAgent::Pi = args.agent;
     let place = Place::find(&args.store)?;
-    let path = match &args.path {
-        Some(path) => path.clone(),
-        None => default_dir()?,
-    };
-    let found = pi::session_files(&path).map_err(failed)?;
-    for (dir, error) in &found.unreadable {
-        note(format!("{} could not be read: {error}", dir.display()));
-    }
-    let mut failures = found.unreadable.len();
-    if found.files.is_empty() {
-        note(format!("No session file (*.jsonl) in {}.", path.display()));
-    }
-    let store: Arc<dyn Store> = place.store().await?;
-    let sealer = place.engine(store.clone(), &place.settings())?.sealer().clone();
-    let imports = pi::Imports::load(&*store).await?;
-    let mut sum = Sum::default();
-    for file in &found.files {
-        match import(&store, &sealer, file, &imports, args.dry_run).await {
-            Ok(report) => {
-                sum.add(&report);
-                tell(&report, args)?;
-            }
-            Err(error @ ArchiveError::Store(_)) => return Err(failed(error)),
-            Err(error) => {
-                failures += 1;
-                if args.json {
-                    let line = serde_json::json!({ "path": file, "error": error.to_string() });
-                    writeln!(std::io::stdout().lock(), "{line}")?;
-                }
-                note(error.to_string());
+    let mut work = Vec::new();
+    match args.agent.as_deref().and_then(Agent::named) {
+        Some(agent) => work.push((agent, files_of(agent, args)?)),
+        None => {
+            work.extend(AGENTS.iter().map(|agent| (agent, agent.detect(&variable))));
+            work.retain(|(_, kept)| !kept.files.is_empty() || !kept.unreadable.is_empty());
+            if !shown_and_wanted(&work, args)? {
+                return Ok(());
             }
         }
     }
-    if found.files.len() > 1 {
+    let store: Arc<dyn Store> = place.store().await?;
+    let sealer = place.engine(store.clone(), &place.settings())?.sealer().clone();
+    let seen = Seen::load(&*store).await?;
+    let mut sum = Sum::default();
+    let mut failures = 0;
+    for (agent, kept) in &work {
+        for (dir, error) in &kept.unreadable {
+            note(format!("{} could not be read: {error}", dir.display()));
+        }
+        failures += kept.unreadable.len();
+        for file in &kept.files {
+            match import(&store, &sealer, agent, file, &seen, args.dry_run).await {
+                Ok(reports) => {
+                    for report in reports {
+                        sum.add(&report);
+                        tell(&report, args)?;
+                    }
+                }
+                Err(error @ ArchiveError::Store(_)) => return Err(failed(error)),
+                Err(error) => {
+                    failures += 1;
+                    if args.json {
+                        let line = serde_json::json!({ "path": file, "error": error.to_string() });
+                        writeln!(std::io::stdout().lock(), "{line}")?;
+                    }
+                    note(error.to_string());
+                }
+            }
+        }
+    }
+    let files: usize = work.iter().map(|(_, kept)| kept.files.len()).sum();
+    if files > 1 {
         let would = if args.dry_run { "would be " } else { "" };
         note(format!(
-            "{} files: {} entries {would}added, {} known before, {} changed, {} repaired, {} lost",
-            found.files.len(),
-            sum.added,
-            sum.present,
-            sum.changed,
-            sum.repaired,
-            sum.lost
+            "{files} files: {} entries {would}added, {} known before, {} changed, {} repaired, {} lost",
+            sum.added, sum.present, sum.changed, sum.repaired, sum.lost
         ));
     }
     match failures {
@@ -74,15 +78,88 @@ pub(crate) async fn run(args: &ImportArgs) -> Result<(), Failure> {
     }
 }
 
-/// Where the other agent keeps its sessions.
-fn default_dir() -> Result<PathBuf, Failure> {
-    let env = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
-    let dir = pi::sessions_dir(&env)
-        .ok_or_else(|| Failure::usage("HOME is not set; name a file or a directory"))?;
-    if dir.is_dir() {
-        return Ok(dir);
+fn variable(name: &str) -> Option<PathBuf> {
+    std::env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from)
+}
+
+/// The files that are named, or those that the agent keeps.
+fn files_of(agent: &Agent, args: &ImportArgs) -> Result<Kept, Failure> {
+    if let Some(path) = &args.path {
+        let found = agent.files(path).map_err(failed)?;
+        if found.files.is_empty() {
+            note(format!("No session file (*.jsonl) in {}.", path.display()));
+        }
+        return Ok(Kept { files: found.files, unreadable: found.unreadable });
     }
-    Err(Failure::usage(format!("there are no sessions in {}; name a file or a directory", dir.display())))
+    let places = agent.places(&variable);
+    if places.is_empty() {
+        return Err(Failure::usage("HOME is not set; name a file or a directory"));
+    }
+    if !places.iter().any(|place| place.is_dir()) {
+        let places: Vec<String> = places.iter().map(|place| place.display().to_string()).collect();
+        let places = places.join(" or ");
+        return Err(Failure::usage(format!("there are no sessions in {places}; name a file or a directory")));
+    }
+    Ok(agent.detect(&variable))
+}
+
+/// Shows what is here; whether it shall be imported.
+fn shown_and_wanted(work: &[(&Agent, Kept)], args: &ImportArgs) -> Result<bool, Failure> {
+    let mut projects: BTreeMap<(&str, String), (u64, u64)> = BTreeMap::new();
+    for (agent, kept) in work {
+        for file in &kept.files {
+            // A file that cannot be read is told when it is imported.
+            let Ok(found) = quipu_archive::look(file) else { continue };
+            let project = found.project.unwrap_or_else(|| "(it does not say)".into());
+            let (sessions, bytes) = projects.entry((agent.name, project)).or_default();
+            *sessions += 1;
+            *bytes += found.bytes;
+        }
+    }
+    if projects.is_empty() {
+        let places = AGENTS.iter().flat_map(|agent| agent.places(&variable));
+        let places: Vec<String> = places.map(|place| place.display().to_string()).collect();
+        note(format!(
+            "No sessions of other agents were found in {}; name the agent and a file or a directory.",
+            places.join(", ")
+        ));
+        return Ok(false);
+    }
+    let go = args.yes || args.dry_run;
+    if !go || !args.json {
+        let mut out = std::io::stdout().lock();
+        for ((agent, project), (sessions, bytes)) in &projects {
+            if args.json {
+                let line = serde_json::json!({
+                    "agent": agent, "project": project, "sessions": sessions, "bytes": bytes,
+                });
+                writeln!(out, "{line}")?;
+            } else {
+                let agent = Paint::stdout().bold(&format!("{agent:<12}"));
+                let size = format!("{:.1} MB", *bytes as f64 / 1e6);
+                let plural = if *sessions == 1 { "" } else { "s" };
+                writeln!(out, "{agent} {sessions:>6} session{plural:<1} {size:>10}  {}", printable(project))?;
+            }
+        }
+    }
+    if go {
+        return Ok(true);
+    }
+    let sessions: u64 = projects.values().map(|(sessions, _)| sessions).sum();
+    if !std::io::stdin().is_terminal() {
+        note(format!(
+            "Nothing was imported. `quipu import --yes` takes in all {sessions}, `quipu import AGENT [PATH]` some."
+        ));
+        return Ok(false);
+    }
+    note(format!("Import {sessions} sessions? Their files stay as they are. [y/N]"));
+    let mut answer = String::new();
+    std::io::stdin().lock().read_line(&mut answer)?;
+    let wanted = ["y", "yes"].contains(&answer.trim().to_ascii_lowercase().as_str());
+    if !wanted {
+        note("Nothing was imported.");
+    }
+    Ok(wanted)
 }
 
 pub(crate) fn failed(error: ArchiveError) -> Failure {
@@ -100,10 +177,11 @@ pub(crate) fn failed(error: ArchiveError) -> Failure {
 async fn import(
     store: &Arc<dyn Store>,
     sealer: &Arc<Sealer>,
+    agent: &Agent,
     file: &Path,
-    imports: &pi::Imports,
+    seen: &Seen,
     dry_run: bool,
-) -> Result<Report, ArchiveError> {
+) -> Result<Vec<Report>, ArchiveError> {
     let told = AtomicU64::new(0);
     let progress = |at: Progress| {
         let before = told.load(Ordering::Relaxed);
@@ -118,7 +196,7 @@ async fn import(
             ));
         }
     };
-    pi::import(store, sealer, file, imports, &pi::ImportOptions { dry_run, progress: &progress }).await
+    agent.import(store, sealer, file, seen, &ImportOptions { dry_run, progress: &progress }).await
 }
 
 fn tell(report: &Report, args: &ImportArgs) -> Result<(), Failure> {
@@ -146,6 +224,10 @@ fn tell(report: &Report, args: &ImportArgs) -> Result<(), Failure> {
         if count > 0 {
             counts.push(format!("{count} {what}"));
         }
+    }
+    let skipped: u64 = report.skipped.values().sum();
+    if skipped > 0 {
+        counts.push(format!("{skipped} lines say nothing new"));
     }
     let branches = if report.branches == 1 { "branch" } else { "branches" };
     writeln!(

@@ -4,6 +4,18 @@ use quipu_protocol::Json;
 
 use crate::support::archive;
 
+/// Words of the formats that share one intake.
+const AGENT_WORDS: &str = r#"{ } [ ] , : " \ \n \ud800 null 1.0 "uuid":"u1" "uuid":"u2" "uuid":"u3" "parentUuid":"u1" "parentUuid":"u2"
+    "parentUuid":null "logicalParentUuid":"u1" "sessionId":"s" "requestSessionId":"r" "type":"user" "type":"assistant" "type":"system"
+    "type":"attachment" "isSidechain":true "isMeta":true "isCompactSummary":true "isApiErrorMessage":true "subtype":"compact_boundary"
+    "message":{ "id":"m1" "content":[ "content":"x" "stop_reason":"end_turn" "stop_reason":null "usage":{ "input_tokens":5
+    {"type":"text","text":"x"} {"type":"tool_use","id":"t1","name":"n","input":{}} {"type":"tool_result","tool_use_id":"t1","content":"x"}
+    {"type":"image","source":{ "timestamp":"2026-01-02T03:04:05.678Z" "toolUseResult":{ "attachment":{
+    {"type":"session_meta","payload":{"id":"s"}} "payload":{ "ordinal":3 "type":"response_item" "type":"event_msg" "type":"compacted"
+    "type":"token_usage_record" "type":"message" "type":"reasoning" "type":"function_call" "type":"function_call_output" "call_id":"t1"
+    "role":"user" "role":"assistant" "role":"developer" "output":"x" "type":"item_completed" "item":{ "type":"task_complete" "error":{
+    "type":"thread_rolled_back" "num_turns":1 "type":"token_count" "forked_from_id":"r" "forked_from_ordinal_exclusive":7"#;
+
 const WORDS: &str = r#"{ } [ ] , : " \ \\ \n \u0000 \ud800 null 1.0 {"type":"session" "version":1 "version":2 "id":" "parentId":"
     "parentId":null "timestamp":"2026-01-02T03:04:05.678Z" "type":"message" "message":{ "role":"user" "role":"assistant"
     "type":"compaction" "firstKeptEntryIndex":1 "firstKeptEntryId":" "role":"hookMessage" "content":[ "type":"label""#;
@@ -44,4 +56,55 @@ fn fuzz_session_files() {
     let words: Vec<String> = WORDS.split_whitespace().map(str::to_owned).collect();
     let corpus = ["it/__fuzz__/session_files/corpus"];
     crate::driver::run(bolero::check!(name = "session_files"), "fuzz_session_files", &corpus, &words, law);
+}
+
+/// What holds of any bytes for an agent whose files go through the one intake.
+fn agent_law(agent: &str, bytes: &[u8]) -> Result<(), String> {
+    let archive = archive();
+    let Ok(reports) = archive.try_take(agent, &archive.file("a.jsonl", bytes)) else { return Ok(()) };
+    let [report] = reports.as_slice() else { return Err(format!("{} reports", reports.len())) };
+    if report.read != report.added + report.present || report.changed > 0 {
+        return Err(format!("the counts do not add up: {report:?}"));
+    }
+    let lines =
+        bytes.split(|byte| *byte == b'\n').filter(|line| !line.trim_ascii().is_empty()).count() as u64;
+    let told = report.read + report.lost + report.repaired + report.skipped.values().sum::<u64>();
+    if told == 0 && lines > 2 {
+        return Err(format!("nothing is told of {lines} lines: {report:?}"));
+    }
+    let before = archive.all();
+    let again =
+        archive.try_take(agent, &archive.file("b.jsonl", bytes)).map_err(|error| error.to_string())?;
+    if again.iter().any(|again| again.added > 0 || again.changed > 0) {
+        return Err(format!("importing again: {again:?} after {report:?}"));
+    }
+    if archive.all() != before {
+        return Err("importing again moved something".into());
+    }
+    if report.head.is_some() {
+        archive.shown(report.session.as_str());
+    }
+    Ok(())
+}
+
+#[test]
+fn fuzz_claude_code_files() {
+    let words: Vec<String> = AGENT_WORDS.split_whitespace().map(str::to_owned).collect();
+    let corpus = ["it/__fuzz__/claude_code_files/corpus"];
+    let law = |bytes: &[u8]| agent_law("claude-code", bytes);
+    crate::driver::run(
+        bolero::check!(name = "claude_code_files"),
+        "fuzz_claude_code_files",
+        &corpus,
+        &words,
+        law,
+    );
+}
+
+#[test]
+fn fuzz_codex_files() {
+    let words: Vec<String> = AGENT_WORDS.split_whitespace().map(str::to_owned).collect();
+    let corpus = ["it/__fuzz__/codex_files/corpus"];
+    let law = |bytes: &[u8]| agent_law("codex", bytes);
+    crate::driver::run(bolero::check!(name = "codex_files"), "fuzz_codex_files", &corpus, &words, law);
 }

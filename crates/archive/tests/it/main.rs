@@ -1,6 +1,8 @@
 //! Session files of other agents, read into a store and written from it.
 
 #[cfg(test)]
+mod agents;
+#[cfg(test)]
 mod compaction;
 #[path = "../../../testkit/tests/shared/fuzz.rs"]
 #[cfg(test)]

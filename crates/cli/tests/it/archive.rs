@@ -417,3 +417,136 @@ fn as_script(value: &Value) -> Value {
         Value::Null | Value::Bool(_) | Value::String(_) => value.clone(),
     }
 }
+
+/// Sessions of two more agents, as short as they can be, with two calls at once of which one failed.
+fn others(world: &World) -> [(&'static str, &'static str, PathBuf); 2] {
+    let cwd = world.path("work");
+    let record = |kind: &str, id: &str, parent: Value, message: &Value| {
+        json!({ "type": kind, "uuid": id, "parentUuid": parent, "sessionId": ID, "cwd": cwd, "message": message,
+            "timestamp": "2025-01-02T03:04:06.000Z" })
+    };
+    let block = |block: &Value| json!({ "id": "m", "role": "assistant", "model": "x", "content": [block], "stop_reason": "tool_use" });
+    let call = |id: &str| json!({ "type": "tool_use", "id": id, "name": "Read", "input": { "path": id } });
+    let result = |id: &str| json!({ "role": "user", "content": [{ "type": "tool_result", "tool_use_id": id, "content": id, "is_error": true }] });
+    let one = [
+        record("user", "n1", Value::Null, &json!({ "role": "user", "content": "Look." })),
+        record(
+            "assistant",
+            "n2",
+            json!("n1"),
+            &block(&json!({ "type": "thinking", "thinking": "hm", "signature": "s" })),
+        ),
+        record("assistant", "n3", json!("n2"), &block(&call("t1"))),
+        record("assistant", "n4", json!("n3"), &block(&call("t2"))),
+        record("user", "n5", json!("n4"), &result("t2")),
+        record("user", "n6", json!("n3"), &result("t1")),
+        record("user", "n7", json!("n5"), &json!({ "role": "user", "content": "And?" })),
+    ];
+    let record = |kind: &str, payload: &Value| json!({ "timestamp": "2025-01-02T03:04:06.000Z", "type": kind, "payload": payload });
+    let item = |payload: &Value| record("response_item", payload);
+    let said = |text: &str| {
+        item(
+            &json!({ "type": "message", "role": "user", "content": [{ "type": "input_text", "text": text }] }),
+        )
+    };
+    let call = |id: &str| {
+        item(&json!({ "type": "function_call", "name": "shell", "arguments": "{}", "call_id": id }))
+    };
+    let output = |id: &str| item(&json!({ "type": "function_call_output", "call_id": id, "output": id }));
+    let two = [
+        record(
+            "session_meta",
+            &json!({ "id": "0199bbbb", "timestamp": "2025-01-02T03:04:05.678Z", "cwd": cwd }),
+        ),
+        said("<environment_context>here</environment_context>"),
+        said("Look."),
+        item(
+            &json!({ "type": "reasoning", "summary": [{ "type": "summary_text", "text": "hm" }], "encrypted_content": "e" }),
+        ),
+        call("c1"),
+        call("c2"),
+        output("c1"),
+        output("c2"),
+        said("And?"),
+    ];
+    let place = |path: String, text: String| {
+        let path = world.path(&path);
+        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+        std::fs::write(&path, text).unwrap();
+        path
+    };
+    [
+        ("claude-code", ID, place(format!("home/.claude/projects/-work/{ID}.jsonl"), lines(&one))),
+        (
+            "codex",
+            "0199bbbb",
+            place("home/.codex/sessions/2025/01/02/rollout-x-0199bbbb.jsonl".into(), lines(&two)),
+        ),
+    ]
+}
+
+#[test]
+fn every_imported_session_goes_on_on_both_wires() {
+    use quipu_testkit::Wire;
+    let world = World::new([
+        Answer::new().text("One.").reply(),
+        Answer::new().text("Two.").reply(),
+        Answer::on(Wire::Completions).text("Three.").reply(),
+        Answer::on(Wire::Completions).text("Four.").reply(),
+    ]);
+    let model =
+        |id: &str, api: &str| json!({ "id": id, "api": api, "contextWindow": 200_000, "maxTokens": 8_000 });
+    let models = [model("blocks-1", "anthropic-messages"), model("chat-1", "openai-completions")];
+    let provider = json!({ "baseUrl": world.server.url(), "apiKey": KEY, "models": models });
+    let file = json!({ "providers": { "testing": provider } });
+    std::fs::write(world.path("home/.quipu/models.json"), file.to_string()).unwrap();
+    let sessions = others(&world);
+    world.run(&["import", "--yes"]).ok();
+    for model in ["blocks-1", "chat-1"] {
+        for (_, session, _) in &sessions {
+            world.run(&["-p", "--model", model, "--session", session, "on"]).ok();
+            let said = said(&world).join("\n");
+            assert!(said.contains("Look.") && said.contains("And?") && said.ends_with("on"), "{said}");
+            assert!(!said.contains("environment_context"), "{said}");
+        }
+    }
+    // Each call has its result, whatever the wire.
+    let bodies: Vec<String> =
+        world.requests().iter().map(|request| String::from_utf8_lossy(&request.body).into_owned()).collect();
+    for (body, ids) in bodies.iter().zip([["t1", "t2"], ["c1", "c2"], ["t1", "t2"], ["c1", "c2"]]) {
+        for id in ids {
+            assert!(body.matches(&format!("\"{id}\"")).count() >= 2, "{id} in {body}");
+        }
+    }
+}
+
+#[test]
+fn what_is_here_is_shown_and_taken_in_when_wanted() {
+    let world = World::new([]);
+    let ran = world.run(&["import"]).ok();
+    assert!(ran.err.contains("No sessions of other agents were found"), "{}", ran.err);
+    let sessions = others(&world);
+    let ran = world.run(&["import"]).ok();
+    for (agent, ..) in &sessions {
+        assert!(ran.text().contains(agent), "{}", ran.text());
+    }
+    assert!(ran.err.contains("quipu import --yes"), "{}", ran.err);
+    let found = world.run(&["import", "--json"]).ok().json_lines();
+    assert_eq!(found.len(), 2);
+    let bytes = std::fs::metadata(&sessions[0].2).unwrap().len();
+    assert_eq!(
+        found[0],
+        json!({ "agent": "claude-code", "project": world.path("work"), "sessions": 1, "bytes": bytes })
+    );
+    world.run(&["import", "--dry-run"]).ok();
+    assert!(world.sessions().is_empty(), "nothing was taken in");
+    let reports = world.run(&["import", "--yes", "--json"]).ok().json_lines();
+    assert_eq!((reports.len(), world.sessions().len()), (2, 2));
+    assert!(
+        reports.iter().all(|report| report["lost"] == 0 && report["added"].as_u64() > Some(3)),
+        "{reports:?}"
+    );
+    let ran = world.run(&["import", "codex"]).ok();
+    assert!(ran.text().contains("unchanged"), "{}", ran.text());
+    world.run(&["import", "nobody"]).exits(2);
+}

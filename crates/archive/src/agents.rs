@@ -1,0 +1,194 @@
+//! The agents whose sessions can be taken in: where each keeps them, and how they are read.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use quipu_protocol::Json;
+use quipu_seal::Sealer;
+use quipu_store::{Store, StoreError};
+
+use crate::intake::{self, Format, Marks};
+use crate::json::Members;
+use crate::lines::Lines;
+use crate::pi::{SessionFiles, session_files};
+use crate::{ArchiveError, ImportOptions, Report, claude_code, codex, pi};
+
+/// Gives the value of an environment variable.
+type Env<'a> = dyn Fn(&str) -> Option<PathBuf> + 'a;
+
+/// An agent whose sessions can be taken in.
+#[derive(Clone, Copy)]
+pub struct Agent {
+    /// What its sessions are called in the store and on the command line.
+    pub name: &'static str,
+    kind: Kind,
+}
+
+#[derive(Clone, Copy)]
+enum Kind {
+    /// With an importer of its own.
+    Pi,
+    Lines {
+        format: &'static Format,
+        places: fn(&Env<'_>) -> Vec<PathBuf>,
+        /// Whether a file of those places is a session.
+        is_session: fn(&Path) -> bool,
+    },
+}
+
+/// All agents that are known.
+pub static AGENTS: [Agent; 3] = [
+    Agent {
+        name: claude_code::AGENT,
+        kind: Kind::Lines {
+            format: &claude_code::FORMAT,
+            places: |env| claude_code::sessions_dir(env).into_iter().collect(),
+            is_session: |_| true,
+        },
+    },
+    Agent {
+        name: codex::AGENT,
+        kind: Kind::Lines {
+            format: &codex::FORMAT,
+            places: |env| {
+                codex::home(env)
+                    .into_iter()
+                    .flat_map(|home| codex::FOLDERS.map(|name| home.join(name)))
+                    .collect()
+            },
+            is_session: |path| {
+                path.file_name()
+                    .and_then(|name| name.to_str())
+                    .is_some_and(|name| name.starts_with("rollout-"))
+            },
+        },
+    },
+    Agent { name: pi::AGENT, kind: Kind::Pi },
+];
+
+/// What an agent keeps on this machine.
+#[derive(Debug, Default)]
+pub struct Kept {
+    /// Its session files, by name.
+    pub files: Vec<PathBuf>,
+    /// Directories that could not be read, and why.
+    pub unreadable: Vec<(PathBuf, std::io::Error)>,
+}
+
+/// A session file that was found, by a look at its beginning.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Found {
+    /// The file.
+    pub path: PathBuf,
+    /// The directory that it works in; `None` where its beginning does not say.
+    pub project: Option<String>,
+    /// Bytes of the file.
+    pub bytes: u64,
+}
+
+/// What was imported before, by file and agent. Read once for many files.
+#[derive(Debug, Default)]
+pub struct Seen {
+    pi: pi::Imports,
+    marks: Marks,
+}
+
+impl Seen {
+    /// Reads what the store notes of earlier imports.
+    ///
+    /// # Errors
+    /// What the store says.
+    pub async fn load(store: &dyn Store) -> Result<Self, StoreError> {
+        Ok(Self { pi: pi::Imports::load(store).await?, marks: Marks::load(store).await? })
+    }
+}
+
+impl Agent {
+    /// The agent of this name.
+    pub fn named(name: &str) -> Option<&'static Self> {
+        AGENTS.iter().find(|agent| agent.name == name)
+    }
+
+    /// Where it keeps its sessions, which need not be there; `env` gives environment variables.
+    pub fn places(&self, env: &Env<'_>) -> Vec<PathBuf> {
+        match self.kind {
+            Kind::Pi => pi::sessions_dir(env).into_iter().collect(),
+            Kind::Lines { places, .. } => places(env),
+        }
+    }
+
+    /// Finds what it keeps on this machine. Nothing is opened.
+    pub fn detect(&self, env: &Env<'_>) -> Kept {
+        let mut kept = Kept::default();
+        for place in self.places(env).iter().filter(|place| place.is_dir()) {
+            match self.files(place) {
+                Ok(found) => {
+                    kept.files.extend(found.files);
+                    kept.unreadable.extend(found.unreadable);
+                }
+                Err(ArchiveError::File { path, source, .. }) => kept.unreadable.push((path, source)),
+                Err(_) => {}
+            }
+        }
+        kept
+    }
+
+    /// The session files of `path`: itself when it is no directory. Links to directories are not followed.
+    ///
+    /// # Errors
+    /// `File` when `path` is not there or cannot be read.
+    pub fn files(&self, path: &Path) -> Result<SessionFiles, ArchiveError> {
+        let mut found = session_files(path)?;
+        if let (Kind::Lines { is_session, .. }, true) = (self.kind, path.is_dir()) {
+            found.files.retain(|file| is_session(file));
+        }
+        Ok(found)
+    }
+
+    /// Imports one file, and before it those that it goes on from; the report of each, the file's own last. See
+    /// [`crate::pi::import`] for what an import is.
+    ///
+    /// # Errors
+    /// `File`, `NotASession`, `Changed`, `Store`.
+    pub async fn import(
+        &self,
+        store: &Arc<dyn Store>,
+        sealer: &Arc<Sealer>,
+        path: &Path,
+        seen: &Seen,
+        options: &ImportOptions<'_>,
+    ) -> Result<Vec<Report>, ArchiveError> {
+        match self.kind {
+            Kind::Pi => Ok(vec![pi::import(store, sealer, path, &seen.pi, options).await?]),
+            Kind::Lines { format, .. } => {
+                intake::import(store, sealer, format, path, &seen.marks, options).await
+            }
+        }
+    }
+}
+
+/// Looks at the beginning of a session file.
+///
+/// # Errors
+/// The file cannot be read.
+pub fn look(path: &Path) -> std::io::Result<Found> {
+    /// Lines and bytes that are looked at.
+    const LINES: u64 = 40;
+    const BYTES: u64 = 1 << 20;
+    let file = std::fs::File::open(path)?;
+    let bytes = file.metadata()?.len();
+    let reader = std::io::BufReader::new(std::io::Read::take(file, BYTES));
+    let mut lines = Lines::new(reader, 1 << 20);
+    let mut project = None;
+    while project.is_none()
+        && let Some(line) = lines.next()?
+        && line.number <= LINES
+    {
+        let text = String::from_utf8_lossy(line.bytes);
+        let Ok(json) = Json::parse(&text) else { continue };
+        let cwd = |text: &str| Members::of(text)?.string("cwd").map(std::borrow::Cow::into_owned);
+        let inner = Members::of(json.get()).and_then(|members| members.get("payload"));
+        project = cwd(json.get()).or_else(|| inner.and_then(cwd)).filter(|cwd| !cwd.is_empty());
+    }
+    Ok(Found { path: path.to_owned(), project, bytes })
+}

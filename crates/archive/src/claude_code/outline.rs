@@ -1,0 +1,120 @@
+//! A first look at a file: whose records it holds.
+
+use std::fs::File;
+use std::io::BufReader;
+use std::path::Path;
+
+use memchr::memmem;
+use quipu_protocol::{SessionId, UnixMs};
+
+use crate::ArchiveError;
+use crate::intake::{LINE_LIMIT, Outline, session_id, time_of};
+use crate::json::Members;
+use crate::lines::Lines;
+
+pub(super) fn outline(file: &mut File, path: &Path) -> Result<Outline, ArchiveError> {
+    let fail = |source| ArchiveError::File { path: path.to_owned(), doing: "read", source };
+    let copies = Copies::of(file, path)?;
+    let idle = crate::intake::idle(file).map_err(fail)?;
+    let mut related = Vec::new();
+    for (_, owner) in &copies.runs {
+        if !related.contains(owner) {
+            related.push(owner.clone());
+        }
+    }
+    related.extend(copies.parent.clone());
+    Ok(Outline { session: copies.session, related, first: copies.first, before: Vec::new(), idle })
+}
+
+/// Which lines of a file were copied from other sessions.
+#[derive(Debug)]
+pub(super) struct Copies {
+    pub(super) session: SessionId,
+    /// Of a file of a subagent: the session that started it.
+    pub(super) parent: Option<SessionId>,
+    first: Option<String>,
+    /// Lines up to this number are of that session; in order.
+    pub(super) runs: Vec<(u64, SessionId)>,
+    /// What was written by this session is not older.
+    pub(super) own_from: Option<UnixMs>,
+}
+
+impl Copies {
+    /// Reads the file from where it stands to its end.
+    pub(super) fn of(file: &mut File, path: &Path) -> Result<Self, ArchiveError> {
+        let fail = |source| ArchiveError::File { path: path.to_owned(), doing: "read", source };
+        let stem = path.file_stem().and_then(|stem| stem.to_str()).unwrap_or_default();
+        let agent = stem.starts_with("agent-").then_some(stem);
+        let named = Some(stem).filter(|stem| is_uuid(stem));
+        let mut lines = Lines::new(BufReader::with_capacity(1 << 20, &mut *file), LINE_LIMIT);
+        let mut session: Option<String> = named.map(str::to_owned);
+        let mut first = None;
+        let mut own_from = None;
+        let mut runs: Vec<(u64, String)> = Vec::new();
+        let requested = memmem::Finder::new("\"requestSessionId\":\"");
+        let mut empty = true;
+        while let Some(line) = lines.next().map_err(fail)? {
+            empty &= line.bytes.trim_ascii().is_empty();
+            let copied = requested.find(line.bytes).is_some();
+            if !copied && first.is_some() && session.is_some() {
+                continue;
+            }
+            let Ok(text) = std::str::from_utf8(line.bytes) else { continue };
+            let Some(members) = Members::of(text.trim_ascii()) else { continue };
+            if session.is_none() {
+                session = members.string("sessionId").map(std::borrow::Cow::into_owned);
+            }
+            if first.is_none() {
+                first = members.string("uuid").map(std::borrow::Cow::into_owned);
+                if first.is_none() {
+                    own_from = members.string("timestamp").and_then(|text| time_of(&text)).or(own_from);
+                }
+            }
+            if let Some(owner) = members.string("requestSessionId") {
+                runs.push((line.number, owner.into_owned()));
+            }
+        }
+        let Some(session) = session else {
+            let why = if empty { "it is empty" } else { "no record of it names a session" };
+            return Err(ArchiveError::NotASession { path: path.to_owned(), why });
+        };
+        if first.is_none() {
+            let why = "it holds no record with a `uuid`";
+            return Err(ArchiveError::NotASession { path: path.to_owned(), why });
+        }
+        let (session, parent) = match agent {
+            None => (session_id(&session), None),
+            Some(agent) => {
+                // The records name the session that started it, the path does so too.
+                let of_path =
+                    path.ancestors().filter_map(|dir| dir.file_name()?.to_str()).find(|name| is_uuid(name));
+                let parent = of_path.unwrap_or(&session);
+                (session_id(&format!("{parent}.{agent}")), Some(session_id(parent)))
+            }
+        };
+        let runs = runs.into_iter().map(|(line, owner)| (line, session_id(&owner)));
+        let runs: Vec<_> =
+            runs.filter(|(_, owner)| *owner != session && Some(owner) != parent.as_ref()).collect();
+        Ok(Self { session, parent, first, runs, own_from })
+    }
+
+    /// Whose a record is.
+    pub(super) fn owner(&self, line: u64, time: Option<UnixMs>) -> &SessionId {
+        let at = self.runs.partition_point(|(end, _)| *end < line);
+        if let Some((_, owner)) = self.runs.get(at) {
+            return owner;
+        }
+        match (self.runs.last(), time, self.own_from) {
+            (Some((_, owner)), Some(time), Some(own)) if time < own => owner,
+            _ => &self.session,
+        }
+    }
+}
+
+fn is_uuid(text: &str) -> bool {
+    text.len() == 36
+        && text.bytes().enumerate().all(|(at, byte)| match at {
+            8 | 13 | 18 | 23 => byte == b'-',
+            _ => byte.is_ascii_hexdigit(),
+        })
+}

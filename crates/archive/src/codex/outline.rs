@@ -1,0 +1,103 @@
+//! The first record of a file.
+
+use std::fs::File;
+use std::io::BufReader;
+use std::path::{Path, PathBuf};
+
+use quipu_protocol::{Json, SessionId, UnixMs};
+
+use super::FOLDERS;
+use crate::ArchiveError;
+use crate::intake::{LINE_LIMIT, Outline, session_id, time_of};
+use crate::json::Members;
+use crate::lines::Lines;
+
+/// Records before the header at most.
+const BEFORE: u64 = 100;
+
+/// What a rollout says of itself.
+#[derive(Debug, Clone)]
+pub(super) struct Header {
+    pub(super) session: SessionId,
+    pub(super) cwd: String,
+    pub(super) time: UnixMs,
+    pub(super) provider: String,
+    /// The session that it goes on from, and the ordinal before which.
+    pub(super) fork: Option<(String, Option<u64>)>,
+    /// Whether records are bare, as the oldest versions wrote them.
+    pub(super) is_bare: bool,
+}
+
+impl Header {
+    /// Reads a record; `None` when it is no header.
+    pub(super) fn of(text: &str) -> Option<Self> {
+        let record = Members::of(text)?;
+        let is_bare = record.get("payload").is_none();
+        if is_bare && (record.get("type").is_some() || record.get("timestamp").is_none()) {
+            return None;
+        }
+        if !is_bare && record.string("type")? != "session_meta" {
+            return None;
+        }
+        let inner = if is_bare { record } else { Members::of(record.get("payload")?)? };
+        let text = |name: &str| inner.string(name).map(std::borrow::Cow::into_owned);
+        let number = |name: &str| inner.get(name).and_then(|text| text.parse().ok());
+        let fork = text("forked_from_id").map(|id| (id, number("forked_from_ordinal_exclusive")));
+        Some(Self {
+            session: session_id(&text("id")?),
+            cwd: text("cwd").unwrap_or_default(),
+            time: text("timestamp").and_then(|text| time_of(&text)).unwrap_or_default(),
+            provider: text("model_provider").unwrap_or_else(|| "openai".into()),
+            fork,
+            is_bare,
+        })
+    }
+}
+
+pub(super) fn outline(file: &mut File, path: &Path) -> Result<Outline, ArchiveError> {
+    let fail = |source| ArchiveError::File { path: path.to_owned(), doing: "read", source };
+    let idle = crate::intake::idle(file).map_err(fail)?;
+    let mut lines = Lines::new(BufReader::with_capacity(64 << 10, &mut *file), LINE_LIMIT);
+    let mut empty = true;
+    let mut header = None;
+    while header.is_none()
+        && let Some(line) = lines.next().map_err(fail)?
+        && line.number <= BEFORE
+    {
+        let text = String::from_utf8_lossy(line.bytes);
+        empty &= text.trim_ascii().is_empty() && !line.is_too_long();
+        if Json::parse(&text).is_ok() {
+            header = Header::of(text.trim_ascii());
+            if header.is_none() {
+                break;
+            }
+        }
+    }
+    let Some(header) = header else {
+        let why = if empty { "it is empty" } else { "its first line is no `session_meta` with an id" };
+        return Err(ArchiveError::NotASession { path: path.to_owned(), why });
+    };
+    let mut before = Vec::new();
+    let mut related = Vec::new();
+    if let Some((parent, _)) = &header.fork {
+        related.push(session_id(parent));
+        before.extend(rollout_of(parent, path));
+    }
+    Ok(Outline { session: header.session, related, first: None, before, idle })
+}
+
+/// The file of a session, among the files that stand near `path`.
+fn rollout_of(session: &str, path: &Path) -> Option<PathBuf> {
+    let home = path.ancestors().find(|dir| {
+        dir.file_name().and_then(|name| name.to_str()).is_some_and(|name| FOLDERS.contains(&name))
+    });
+    let mut folders: Vec<PathBuf> = path.parent().map(Path::to_owned).into_iter().collect();
+    if let Some(home) = home.and_then(Path::parent) {
+        folders.extend(FOLDERS.map(|name| home.join(name)));
+    }
+    let end = format!("{session}.jsonl");
+    folders.into_iter().find_map(|folder| {
+        let found = crate::pi::session_files(&folder).ok()?;
+        found.files.into_iter().find(|file| file.to_str().is_some_and(|name| name.ends_with(&end)))
+    })
+}

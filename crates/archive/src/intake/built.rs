@@ -1,0 +1,87 @@
+//! A node with all that it needs, ready to be committed.
+
+use quipu_dag::{Node, NodeRecord, quoted, sha256};
+use quipu_protocol::{BlobId, Entry, Message, NodeId, StepInfo, UnixMs};
+use quipu_store::{Commit, NewChunk};
+use quipu_transcript::Encoded;
+
+pub(super) struct Built {
+    pub(super) node: Node,
+    parts: Encoded,
+}
+
+/// The parts of a node that has no place yet.
+pub(super) struct Parts {
+    parts: Encoded,
+    config: Option<String>,
+}
+
+/// What an item says, whatever it follows and whenever it was.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Said([u8; 16]);
+
+impl Said {
+    pub(super) fn of(role: &str, parts: &[BlobId]) -> Self {
+        let mut bytes = Vec::with_capacity(role.len() + 1 + parts.len() * 32);
+        bytes.extend_from_slice(role.as_bytes());
+        bytes.push(0);
+        for part in parts {
+            bytes.extend_from_slice(&part.0);
+        }
+        let mut short = [0; 16];
+        short.copy_from_slice(&sha256(&bytes)[..16]);
+        Self(short)
+    }
+}
+
+impl Parts {
+    pub(super) fn new(agent: &str, entry: &Entry, step: &StepInfo) -> Self {
+        let config = match entry {
+            Entry::Message(Message::Assistant(answer)) => Some(format!(
+                "{{\"agent\":{},\"model\":{{\"provider\":{},\"id\":{}}}}}",
+                quoted(agent),
+                quoted(&answer.provider),
+                quoted(&answer.model),
+            )),
+            _ => None,
+        };
+        Self { parts: quipu_transcript::encode(entry, step), config }
+    }
+
+    pub(super) fn said(&self) -> Said {
+        let parts: Vec<BlobId> = self.parts.blobs.iter().map(|blob| blob.id).collect();
+        Said::of(&self.parts.role, &parts)
+    }
+
+    pub(super) fn build(
+        self,
+        parent: Option<NodeId>,
+        timestamp: UnixMs,
+        external_id: Option<String>,
+    ) -> Built {
+        let record = NodeRecord {
+            parent,
+            role: self.parts.role.clone(),
+            parts: self.parts.blobs.iter().map(|blob| blob.id).collect(),
+            timestamp,
+            external_id,
+            system_prompt: None,
+        };
+        Built { node: Node::new(record, self.config, None), parts: self.parts }
+    }
+}
+
+impl Built {
+    /// Bytes of its content.
+    pub(super) fn size(&self) -> usize {
+        let chunks: usize = self.parts.chunks.iter().map(|(_, bytes)| bytes.len()).sum();
+        self.parts.blobs.iter().map(|blob| blob.content.len() + 128).sum::<usize>() + chunks
+    }
+
+    pub(super) fn add_to(self, batch: &mut Commit) {
+        batch.blobs.extend(self.parts.blobs);
+        let chunks = self.parts.chunks.into_iter();
+        batch.chunks.extend(chunks.map(|(id, bytes)| NewChunk::Full { id, bytes: bytes.into() }));
+        batch.nodes.push(self.node);
+    }
+}

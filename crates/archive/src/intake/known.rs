@@ -1,0 +1,97 @@
+//! What the store has of a session and of those that share items with it.
+
+use std::collections::{HashMap, HashSet};
+
+use quipu_protocol::{NodeId, SessionId};
+use quipu_store::{Resolved, Scope, SessionQuery, Store, StoreError, Until};
+
+use super::Outline;
+use super::built::Said;
+use crate::lineages;
+use crate::tree::Key;
+
+/// Nodes that are read at once at most.
+const MOST: usize = 4_096;
+
+/// An item of the store.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Stored {
+    pub(super) node: NodeId,
+    pub(super) said: Said,
+}
+
+#[derive(Debug, Default)]
+pub(super) struct Known {
+    /// Items by their own ids.
+    pub(super) items: HashMap<Key, Stored>,
+    /// The first nodes of sessions, and what those hang on.
+    pub(super) bases: HashMap<SessionId, (NodeId, Option<NodeId>)>,
+    /// The ends of branches, and whose they are.
+    pub(super) tips: Vec<(SessionId, NodeId)>,
+}
+
+impl Known {
+    pub(super) async fn load(store: &dyn Store, agent: &str, outline: &Outline) -> Result<Self, StoreError> {
+        let mut known = Self::default();
+        let mut sessions: Vec<SessionId> = vec![outline.session.clone()];
+        sessions.extend(outline.related.iter().cloned());
+        if let Some(first) = &outline.first {
+            let spelling = format!("ext:{first}").into();
+            let candidates = match store.resolve(&spelling, &Scope::default()).await? {
+                Resolved::One(candidate) => vec![candidate],
+                Resolved::Many(candidates) => candidates,
+                Resolved::None => Vec::new(),
+            };
+            sessions.extend(candidates.into_iter().filter_map(|candidate| candidate.session));
+        }
+        let mut seen = HashSet::new();
+        let mut at = 0;
+        while let Some(session) = sessions.get(at).cloned() {
+            at += 1;
+            if sessions[..at - 1].contains(&session) {
+                continue;
+            }
+            let query = SessionQuery { id: Some(session.clone()), ..SessionQuery::default() };
+            let rows = store.sessions(query).await?;
+            // Forks may have been imported before what they were forked from.
+            let forks = SessionQuery { parent: Some(session.clone()), ..SessionQuery::default() };
+            let forks = store.sessions(forks).await?;
+            sessions.extend(forks.into_iter().filter(|fork| fork.agent == agent).map(|fork| fork.id));
+            let Some(row) = rows.into_iter().find(|row| row.agent == agent) else { continue };
+            let base = store.nodes(&[row.base]).await?.into_iter().flatten().next();
+            known.bases.insert(session.clone(), (row.base, base.and_then(|base| base.record.parent)));
+            // What it was forked from holds items that its file repeats.
+            sessions.extend(row.parent);
+            for head in lineages::tips(store, agent, &session).await? {
+                known.tips.push((session.clone(), head.node));
+                known.walk(store, head.node, &mut seen).await?;
+            }
+        }
+        Ok(known)
+    }
+
+    /// Takes in what leads to `tip`. Each node is read once, and few more.
+    async fn walk(
+        &mut self,
+        store: &dyn Store,
+        tip: NodeId,
+        seen: &mut HashSet<NodeId>,
+    ) -> Result<(), StoreError> {
+        let mut from = Some(tip);
+        let mut count = 16;
+        while let Some(start) = from.take().filter(|start| !seen.contains(start)) {
+            for node in store.lineage(start, Until::Count(count)).await?.into_iter().rev() {
+                if !seen.insert(node.id) {
+                    return Ok(());
+                }
+                from = node.record.parent;
+                if let Some(id) = &node.record.external_id {
+                    let said = Said::of(&node.record.role, &node.record.parts);
+                    self.items.insert(Key::of(id), Stored { node: node.id, said });
+                }
+            }
+            count = (count * 4).min(MOST);
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,154 @@
+//! What is common to taking in the sessions of any agent.
+//!
+//! A format has a reader, which goes through a file once and says what it finds: sessions, and items with an id of their
+//! own, what they follow, a time and a meaning. This module places them:
+//!
+//! - An item is known by its format and its own id. What the store has of it stays as it is, under the parent that it
+//!   has, so that importing again, in another order, or a file that has grown adds only what is new.
+//! - An item waits for what it follows. What never comes is no reason to lose it: it begins a branch.
+//! - Sessions that share items (forks by copying) share their nodes: the first node of a session stands where its own
+//!   items begin.
+//! - Nothing goes by uncounted: what is no item is counted by kind.
+
+mod built;
+mod import;
+mod known;
+mod lines;
+mod place;
+mod seen;
+
+use std::fs::File;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use quipu_protocol::{Entry, Json, SessionId, UnixMs};
+
+pub(crate) use import::import;
+pub(crate) use lines::{SealedLines, Text};
+pub(crate) use place::{Placer, Stop};
+pub(crate) use seen::Marks;
+
+use crate::ArchiveError;
+
+/// Bytes of one line at most; a longer one is left out and told.
+pub(crate) const LINE_LIMIT: usize = 128 << 20;
+
+/// An answer that looks whole is whole when nothing was written for so long.
+pub(crate) const WHOLE: Duration = Duration::from_secs(2);
+/// Nobody goes on with an answer after so long.
+pub(crate) const REST: Duration = Duration::from_secs(120);
+
+/// How the files of an agent are read.
+pub(crate) struct Format {
+    /// What its sessions are called in the store.
+    pub(crate) agent: &'static str,
+    /// A first look at a file, before anything is placed.
+    pub(crate) outline: fn(&mut File, &Path) -> Result<Outline, ArchiveError>,
+    /// Reads the file from its beginning to its end.
+    pub(crate) read: fn(&mut SealedLines, &Outline, &mut Placer) -> Result<(), Stop>,
+}
+
+/// What a file is about.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Outline {
+    /// The session that it is of.
+    pub(crate) session: SessionId,
+    /// Sessions whose items it holds or follows.
+    pub(crate) related: Vec<SessionId>,
+    /// The own id of its first item, where another session may have that too.
+    pub(crate) first: Option<String>,
+    /// Files that hold what it follows, to be imported before it.
+    pub(crate) before: Vec<PathBuf>,
+    /// How long nobody has written to it: what looks unfinished may stay so.
+    pub(crate) idle: Duration,
+}
+
+/// A session, when its first item comes.
+#[derive(Debug, Clone)]
+pub(crate) struct Start {
+    pub(crate) session: SessionId,
+    pub(crate) cwd: String,
+    pub(crate) time: UnixMs,
+    pub(crate) parent: Option<SessionId>,
+    /// What its file says of it, verbatim.
+    pub(crate) kept: Option<Json>,
+}
+
+/// What an item follows.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Follows {
+    /// Nothing: it begins its session, or a branch of it.
+    Nothing,
+    /// The item of this id.
+    Item(String),
+}
+
+/// One thing that happened.
+#[derive(Debug, Clone)]
+pub(crate) struct Item {
+    /// Its own id, by which it is known for ever.
+    pub(crate) id: String,
+    /// Other ids that what follows it may name.
+    pub(crate) also: Vec<String>,
+    pub(crate) follows: Follows,
+    /// The place among the sessions that were told.
+    pub(crate) owner: usize,
+    pub(crate) time: Option<UnixMs>,
+    pub(crate) entry: Entry,
+    /// The item from which on a compaction keeps what stood before it.
+    pub(crate) first_kept: Option<String>,
+    /// What the entry has no place for, verbatim.
+    pub(crate) kept: Option<Json>,
+    /// Start and milliseconds, where they are known.
+    pub(crate) started: Option<UnixMs>,
+    pub(crate) duration_ms: Option<u64>,
+    /// The line, from 1.
+    pub(crate) line: u64,
+    /// Whether the session stands here when nothing comes after it.
+    pub(crate) is_head: bool,
+}
+
+impl Item {
+    /// An item of the first session that follows nothing.
+    pub(crate) fn new(id: String, entry: Entry, line: u64) -> Self {
+        Self {
+            id,
+            also: Vec::new(),
+            follows: Follows::Nothing,
+            owner: 0,
+            time: None,
+            entry,
+            first_kept: None,
+            kept: None,
+            started: None,
+            duration_ms: None,
+            line,
+            is_head: true,
+        }
+    }
+}
+
+/// How long nobody has written to a file.
+pub(crate) fn idle(file: &File) -> std::io::Result<Duration> {
+    Ok(file.metadata()?.modified()?.elapsed().unwrap_or_default())
+}
+
+/// The time of a text, when it is in the calendar.
+pub(crate) fn time_of(text: &str) -> Option<UnixMs> {
+    text.parse::<jiff::Timestamp>().ok().map(jiff::Timestamp::as_millisecond)
+}
+
+/// The id, where it can name a session in the store, else one made from it.
+pub(crate) fn session_id(id: &str) -> SessionId {
+    let edge = |byte: Option<&u8>| byte.is_some_and(u8::is_ascii_alphanumeric);
+    let bytes = id.as_bytes();
+    let fits = bytes.len() <= 128
+        && edge(bytes.first())
+        && edge(bytes.last())
+        && bytes.iter().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'_' | b'-'));
+    if fits {
+        return id.into();
+    }
+    let hash = quipu_protocol::ChunkId(quipu_dag::sha256(bytes)).to_string();
+    hash[..32].into()
+}

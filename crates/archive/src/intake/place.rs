@@ -1,0 +1,436 @@
+//! Items to nodes: each below what it follows, in whatever order they come.
+
+use std::collections::{HashMap, HashSet};
+
+use quipu_protocol::{Entry, Epoch, NodeId, SessionId, SessionStart, StepInfo, UnixMs};
+use quipu_store::{Commit, Expect, RefMove};
+use tokio::sync::mpsc;
+
+use super::built::{Built, Parts};
+use super::known::{Known, Stored};
+use super::{Follows, Item, Start};
+use crate::lineages::tip_ref;
+use crate::tree::Key;
+use crate::{ProblemKind, Report};
+
+/// Nodes and bytes of one commit, about.
+const BATCH_NODES: usize = 2_000;
+const BATCH_BYTES: usize = 4 << 20;
+/// Bytes of items that wait for what they follow, about; beyond it they wait no longer.
+const WAITING_BYTES: usize = 64 << 20;
+
+/// Why a reader stops before the end.
+#[derive(Debug)]
+pub(crate) enum Stop {
+    /// The store failed, which the other side tells.
+    Closed,
+    /// The file cannot be read.
+    Io(std::io::Error),
+}
+
+/// What is to be committed together.
+pub(super) struct Batch {
+    pub(super) commit: Commit,
+    pub(super) bytes: u64,
+    pub(super) entries: u64,
+}
+
+/// A session and its first node.
+struct Owner {
+    start: Start,
+    base: Option<NodeId>,
+    /// What that hangs on, of another session.
+    below: Option<NodeId>,
+}
+
+/// Takes items from a reader and makes nodes of them.
+pub(crate) struct Placer {
+    agent: &'static str,
+    pub(crate) report: Report,
+    known: Known,
+    owners: Vec<Owner>,
+    /// Items of this file, by their ids and by other names for them.
+    met: HashMap<Key, NodeId>,
+    /// Their nodes.
+    nodes: HashSet<NodeId>,
+    /// Ends of branches, and the place of their session; also those of earlier imports.
+    tips: HashMap<NodeId, SessionId>,
+    /// Ends at which refs stand in the store, and whose they are.
+    held: HashMap<NodeId, SessionId>,
+    /// Nodes that became ends or ceased to be some, since refs were told of last.
+    turned: Vec<NodeId>,
+    /// Items that wait, by what they wait for.
+    waiting: HashMap<Key, Vec<Item>>,
+    waiting_bytes: usize,
+    /// Line, time and node of the last item at which the session can stand.
+    last: Option<(u64, UnixMs, NodeId)>,
+    batch: Commit,
+    batch_bytes: usize,
+    batches: mpsc::Sender<Batch>,
+    /// Whether something was left out that another import may find whole.
+    unfinished: bool,
+}
+
+/// What came of a file.
+pub(super) struct Placed {
+    pub(super) report: Report,
+    pub(super) last: Option<(UnixMs, NodeId)>,
+    pub(super) nodes: HashSet<NodeId>,
+    pub(super) unfinished: bool,
+}
+
+impl Placer {
+    pub(super) fn new(
+        agent: &'static str,
+        report: Report,
+        known: Known,
+        batches: mpsc::Sender<Batch>,
+    ) -> Self {
+        let held: HashMap<NodeId, SessionId> =
+            known.tips.iter().map(|(session, node)| (*node, session.clone())).collect();
+        // Another session may have begun at an end meanwhile.
+        let inner: HashSet<NodeId> = known.bases.values().filter_map(|(_, below)| *below).collect();
+        let tips = held.iter().filter(|(node, _)| !inner.contains(*node));
+        let tips: HashMap<NodeId, SessionId> = tips.map(|(node, session)| (*node, session.clone())).collect();
+        let turned = held.keys().filter(|node| !tips.contains_key(*node)).copied().collect();
+        Self {
+            agent,
+            report,
+            known,
+            owners: Vec::new(),
+            met: HashMap::new(),
+            nodes: HashSet::new(),
+            tips,
+            held,
+            turned,
+            waiting: HashMap::new(),
+            waiting_bytes: 0,
+            last: None,
+            batch: Commit::default(),
+            batch_bytes: 0,
+            batches,
+            unfinished: false,
+        }
+    }
+
+    /// Tells of a session; items name it by the number that is returned.
+    pub(crate) fn session(&mut self, start: Start) -> usize {
+        if let Some(at) = self.owners.iter().position(|owner| owner.start.session == start.session) {
+            return at;
+        }
+        let known = self.known.bases.get(&start.session).copied();
+        let (base, below) = known.map_or((None, None), |(base, below)| (Some(base), below));
+        self.owners.push(Owner { start, base, below });
+        self.owners.len() - 1
+    }
+
+    /// Begins a session below this item, or at the beginning, before anything of it comes.
+    pub(crate) fn begin(&mut self, owner: usize, below: Option<&str>) {
+        if self.owners.get(owner).is_none() {
+            return;
+        }
+        let before = below.and_then(|id| self.find(Key::of(id)));
+        let base = self.base(owner, before);
+        self.nodes.insert(base.node);
+        self.last = Some((0, base.time, base.node));
+    }
+
+    /// Begins a session of which nothing came below the last item that did.
+    pub(crate) fn begin_at_end(&mut self, owner: usize) {
+        if self.owners.get(owner).is_none_or(|one| one.base.is_some()) {
+            return;
+        }
+        let before = self.last.map(|(_, _, node)| node);
+        let base = self.base(owner, before);
+        self.nodes.insert(base.node);
+        self.last = Some((u64::MAX, base.time, base.node));
+    }
+
+    /// When a session began.
+    pub(crate) fn began(&self, owner: usize) -> UnixMs {
+        self.owners.get(owner).map_or(0, |owner| owner.start.time)
+    }
+
+    /// Whether an item came, or is in the store.
+    pub(crate) fn has(&self, id: &str) -> bool {
+        self.find(Key::of(id)).is_some()
+    }
+
+    /// Something is left out until the file is imported again.
+    pub(crate) fn unfinished(&mut self, line: u64, detail: &str) {
+        self.report.problem(line, ProblemKind::Unfinished, detail);
+        self.unfinished = true;
+    }
+
+    /// Takes an item.
+    pub(crate) fn item(&mut self, item: Item) -> Result<(), Stop> {
+        if let Follows::Item(before) = &item.follows {
+            let key = Key::of(before);
+            if before == &item.id || item.also.contains(before) {
+                self.report.problem(item.line, ProblemKind::Cycle, before);
+                return self.place_with_rest(Item { follows: Follows::Nothing, ..item });
+            }
+            if self.find(key).is_none() {
+                self.waiting_bytes += size_of(&item);
+                self.waiting.entry(key).or_default().push(item);
+                if self.waiting_bytes > WAITING_BYTES {
+                    return self.place_waiting();
+                }
+                return Ok(());
+            }
+        }
+        self.place_with_rest(item)
+    }
+
+    /// Places an item, and those that waited for it.
+    fn place_with_rest(&mut self, item: Item) -> Result<(), Stop> {
+        let mut ready = vec![item];
+        while let Some(item) = ready.pop() {
+            let ids: Vec<Key> = std::iter::once(&item.id).chain(&item.also).map(|id| Key::of(id)).collect();
+            self.place(item);
+            for id in ids {
+                if let Some(list) = self.waiting.remove(&id) {
+                    self.waiting_bytes =
+                        self.waiting_bytes.saturating_sub(list.iter().map(size_of).sum::<usize>());
+                    ready.extend(list.into_iter().rev());
+                }
+            }
+            if self.batch.nodes.len() >= BATCH_NODES || self.batch_bytes >= BATCH_BYTES {
+                self.send()?;
+            }
+        }
+        Ok(())
+    }
+
+    fn find(&self, key: Key) -> Option<NodeId> {
+        self.met.get(&key).copied().or_else(|| self.known.items.get(&key).map(|stored| stored.node))
+    }
+
+    fn place(&mut self, item: Item) {
+        let Item {
+            id, also, follows, owner, time, mut entry, first_kept, kept, started, duration_ms, ..
+        } = item;
+        let (line, is_head) = (item.line, item.is_head);
+        let Some(session) = self.owners.get(owner).map(|owner| owner.start.session.clone()) else { return };
+        let before = match &follows {
+            Follows::Nothing => None,
+            Follows::Item(before) => self.find(Key::of(before)),
+        };
+        let base = self.base(owner, before);
+        // What follows the item from which its session was forked follows the first node of the fork.
+        let parent = before.filter(|before| Some(*before) != base.below).unwrap_or(base.node);
+        if time.is_none() {
+            self.report.problem(line, ProblemKind::NoTime, "");
+        }
+        let time = time.unwrap_or(base.time);
+        let mut step = StepInfo { started, duration_ms, ..StepInfo::default() };
+        step.extra.extend(kept.map(|kept| (self.agent.to_owned(), kept)));
+        let key = first_kept.map(|id| Key::of(&id));
+        // When it was imported, what it keeps may not have been there yet, or have been there already.
+        let mut kept = vec![key.and_then(|key| self.met.get(&key).copied())];
+        kept.extend(key.map(|key| self.find(key)));
+        kept.push(None);
+        let stored = self.known.items.get(&Key::of(&id)).map(|stored| stored.said);
+        let mut built = kept.into_iter().map(|kept| {
+            if let Entry::Compaction(compaction) = &mut entry {
+                compaction.first_kept = kept;
+            }
+            Parts::new(self.agent, &entry, &step)
+        });
+        let Some(mut parts) = built.next() else { return };
+        if key.is_some() && stored.is_some_and(|said| said != parts.said()) {
+            parts = built.find(|parts| Some(parts.said()) == stored).unwrap_or(parts);
+        }
+        let said = parts.said();
+        self.report.read += 1;
+        // The same item again in one file, or another one of the same id: those have numbers, from 2 on.
+        let mut own = id.clone();
+        let mut number = 2;
+        let node = loop {
+            let key = Key::of(&own);
+            let stored = self.known.items.get(&key).copied();
+            match (self.met.get(&key), stored) {
+                (Some(met), Some(stored)) if stored.said == said => {
+                    self.report.present += 1;
+                    break *met;
+                }
+                (Some(_), _) => {
+                    if number == 2 {
+                        self.report.problem(line, ProblemKind::DuplicateId, &id);
+                    }
+                    own = format!("{id}~{number}");
+                    number += 1;
+                }
+                (None, Some(stored)) => {
+                    if stored.said == said {
+                        self.report.present += 1;
+                    } else {
+                        self.report.problem(line, ProblemKind::Changed, &own);
+                    }
+                    break stored.node;
+                }
+                (None, None) => {
+                    let built = parts.build(Some(parent), time, Some(own.clone()));
+                    let node = built.node.id;
+                    self.known.items.insert(key, Stored { node, said });
+                    self.add(built, &session);
+                    self.no_end(parent);
+                    self.report.added += 1;
+                    break node;
+                }
+            }
+        };
+        for name in also.iter().chain([&own, &id]) {
+            self.met.insert(Key::of(name), node);
+        }
+        self.nodes.insert(node);
+        // Items that waited come late.
+        if is_head && self.last.is_none_or(|(before, _, _)| before <= line) {
+            self.last = Some((line, time, node));
+        }
+    }
+
+    fn add(&mut self, built: Built, session: &SessionId) {
+        self.an_end(built.node.id, session);
+        self.batch_bytes += built.size();
+        built.add_to(&mut self.batch);
+    }
+
+    fn an_end(&mut self, node: NodeId, session: &SessionId) {
+        self.tips.insert(node, session.clone());
+        self.turned.push(node);
+    }
+
+    fn no_end(&mut self, node: NodeId) {
+        if self.tips.remove(&node).is_some() {
+            self.turned.push(node);
+        }
+    }
+
+    /// How the refs of ends have to change. They move with the nodes, so that an import that is cut short goes on
+    /// where it was.
+    fn moves(&mut self) -> Vec<RefMove> {
+        let mut moves = Vec::new();
+        for node in std::mem::take(&mut self.turned) {
+            match (self.tips.get(&node), self.held.get(&node)) {
+                (Some(session), None) => {
+                    let name = tip_ref(self.agent, session, &node);
+                    self.held.insert(node, session.clone());
+                    moves.push(RefMove::publish(name, node, "import"));
+                }
+                (None, Some(session)) => {
+                    let name = tip_ref(self.agent, session, &node);
+                    self.held.remove(&node);
+                    let why = "import".into();
+                    moves.push(RefMove { name, expect: Expect::Any, to: None, fence: None, why });
+                }
+                (Some(_), Some(_)) | (None, None) => {}
+            }
+        }
+        moves
+    }
+
+    /// The first node of a session, made below `before` when there is none yet.
+    fn base(&mut self, owner: usize, before: Option<NodeId>) -> Base {
+        let start = &self.owners[owner].start;
+        let time = start.time;
+        if let Some(node) = self.owners[owner].base {
+            return Base { node, time, below: self.owners[owner].below };
+        }
+        let entry = Entry::Session(SessionStart {
+            session: start.session.clone(),
+            cwd: start.cwd.clone(),
+            agent: self.agent.into(),
+            parent_session: start.parent.clone(),
+            epoch: Epoch::default(),
+        });
+        let mut step = StepInfo::default();
+        step.extra.extend(start.kept.clone().map(|kept| (self.agent.to_owned(), kept)));
+        let session = start.session.clone();
+        // Without an id of its own: that would be the session's, by which people mean its last entry.
+        let built = Parts::new(self.agent, &entry, &step).build(before, time, None);
+        let node = built.node.id;
+        self.add(built, &session);
+        if let Some(before) = before {
+            self.no_end(before);
+        }
+        (self.owners[owner].base, self.owners[owner].below) = (Some(node), before);
+        Base { node, time, below: before }
+    }
+
+    fn send(&mut self) -> Result<(), Stop> {
+        self.batch_bytes = 0;
+        let mut commit = std::mem::take(&mut self.batch);
+        commit.moves = self.moves();
+        let batch = Batch { commit, bytes: self.report.bytes, entries: self.report.read };
+        self.batches.blocking_send(batch).map_err(|_| Stop::Closed)
+    }
+
+    /// Nothing more comes that anything waits for.
+    pub(crate) fn settle(&mut self) -> Result<(), Stop> {
+        self.place_waiting()
+    }
+
+    /// What waits for items that never came begins a branch; what waits for itself is cut at its first.
+    fn place_waiting(&mut self) -> Result<(), Stop> {
+        loop {
+            let ids: HashSet<Key> = self
+                .waiting
+                .values()
+                .flatten()
+                .flat_map(|item| std::iter::once(&item.id).chain(&item.also))
+                .map(|id| Key::of(id))
+                .collect();
+            let first = |keys: &mut dyn Iterator<Item = (&Key, &Vec<Item>)>| {
+                keys.min_by_key(|(_, items)| items.first().map_or(0, |item| item.line)).map(|(key, _)| *key)
+            };
+            let orphans = first(&mut self.waiting.iter().filter(|(key, _)| !ids.contains(key)));
+            let (key, kind) = match orphans {
+                Some(key) => (key, ProblemKind::Orphan),
+                None => match first(&mut self.waiting.iter()) {
+                    Some(key) => (key, ProblemKind::Cycle),
+                    None => return Ok(()),
+                },
+            };
+            let mut items = self.waiting.remove(&key).unwrap_or_default();
+            if kind == ProblemKind::Cycle && items.len() > 1 {
+                // Only the first is cut off; the others follow when the circle comes round.
+                self.waiting.insert(key, items.split_off(1));
+            }
+            for item in items {
+                self.waiting_bytes = self.waiting_bytes.saturating_sub(size_of(&item));
+                let detail = match &item.follows {
+                    Follows::Item(before) => before.clone(),
+                    Follows::Nothing => String::new(),
+                };
+                self.report.problem(item.line, kind, &detail);
+                self.place_with_rest(Item { follows: Follows::Nothing, ..item })?;
+            }
+        }
+    }
+
+    /// The end of the file.
+    pub(super) fn end(mut self) -> Result<Placed, Stop> {
+        self.place_waiting()?;
+        self.send()?;
+        let Self { mut report, tips, last, nodes, unfinished, .. } = self;
+        report.branches = tips.values().filter(|session| **session == report.session).count() as u64;
+        let last = last.map(|(_, time, node)| (time, node));
+        Ok(Placed { report, last, nodes, unfinished })
+    }
+}
+
+struct Base {
+    node: NodeId,
+    time: UnixMs,
+    below: Option<NodeId>,
+}
+
+/// Bytes of an item, about.
+fn size_of(item: &Item) -> usize {
+    let entry = match &item.entry {
+        Entry::Meta(json) => json.get().len(),
+        other => format!("{other:?}").len(),
+    };
+    entry + item.kept.as_ref().map_or(0, |kept| kept.get().len()) + 256
+}
