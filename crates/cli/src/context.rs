@@ -1,17 +1,19 @@
-//! `quipu context`: what fills a session's context, and what its next turn costs.
+//! `quipu context`: what fills a session's context, how far it is from a compaction, and what its next turn costs.
 
 use std::io::Write as _;
 
-use quipu::{ContextKind, ContextUse};
+use quipu::{CompactionSettings, ContextKind, ContextUse, PruneSettings};
 use quipu_protocol::{Model, Usage};
 
 use crate::args::{ContextArgs, Task};
 use crate::exit::Failure;
-use crate::print::{Paint, dollars, note, one_line};
+use crate::print::{Paint, dollars, note, one_line, width};
 use crate::setup::{self, Place, current_dir};
 
-/// Characters of a bar that stands for all of the window.
+/// Characters of a bar that stands for all of the window, at most.
 const BAR: u64 = 40;
+/// Characters of a line before its bar.
+const BEFORE_BAR: usize = 44;
 
 pub(crate) async fn run(args: &ContextArgs) -> Result<(), Failure> {
     let place = Place::find(&args.store)?;
@@ -27,9 +29,13 @@ pub(crate) async fn run(args: &ContextArgs) -> Result<(), Failure> {
         return Err(Failure::usage("there is no session here; `quipu sessions --all` lists what there is"));
     };
     let Some(head) = row.head else {
-        return Err(Failure::usage(format!("session {} has no node any more", row.id)));
+        return Err(Failure::usage(format!(
+            "session {} was removed; `quipu fork {}` goes on from it",
+            row.id, row.id
+        )));
     };
     let settings = place.settings();
+    let (compaction, prune) = setup::context_settings(&place);
     let store = place.store().await?;
     let last = quipu::last_epoch(&*store, &row).await?;
     // What fills it can be told without knowing the model; then its window and prices are not.
@@ -40,80 +46,186 @@ pub(crate) async fn run(args: &ContextArgs) -> Result<(), Failure> {
             None
         }
     };
-    let used = place.engine(store, &settings)?.context_use(&row.id, head).await?;
-    let window = model.as_ref().map_or(0, |model| model.context_window);
-    let costs = model.as_ref().map(|model| next_turn(model, &used));
+    let used = place.engine(store, &settings)?.context_use(&row.id, head, &prune).await?;
+    let told = Told {
+        session: row.id.as_str(),
+        agent: &row.agent,
+        model: model.as_deref(),
+        used,
+        compaction,
+        prune,
+    };
     let mut out = std::io::BufWriter::new(std::io::stdout().lock());
     if args.json {
-        let parts: Vec<_> = used
-            .parts
-            .iter()
-            .map(|part| serde_json::json!({ "part": name(part.kind).0, "count": part.count, "tokens": part.tokens }))
-            .collect();
-        let value = serde_json::json!({
-            "session": row.id,
-            "model": model.as_ref().map(|model| format!("{}/{}", model.provider, model.id)),
+        writeln!(out, "{}", told.json())?;
+    } else {
+        let paint = Paint::stdout();
+        for line in told.lines(width(), paint) {
+            writeln!(out, "{line}")?;
+        }
+    }
+    Ok(out.flush()?)
+}
+
+/// All that is told.
+struct Told<'a> {
+    session: &'a str,
+    /// The program that writes it.
+    agent: &'a str,
+    model: Option<&'a Model>,
+    used: ContextUse,
+    compaction: CompactionSettings,
+    prune: PruneSettings,
+}
+
+impl Told<'_> {
+    /// Tokens; 0 when it is not known.
+    fn window(&self) -> u64 {
+        self.model.map_or(0, |model| model.context_window)
+    }
+
+    fn json(&self) -> serde_json::Value {
+        let Self { session, agent, model, used, compaction, prune } = self;
+        let parts = used.parts.iter().map(|part| {
+            serde_json::json!({ "part": name(part.kind).0, "count": part.count, "tokens": part.tokens })
+        });
+        let window = self.window();
+        let costs = model.filter(|model| has_price(model)).map(|model| next_turn(model, used));
+        serde_json::json!({
+            "session": session,
+            "agent": agent,
+            "model": model.map(|model| format!("{}/{}", model.provider, model.id)),
             "window": (window > 0).then_some(window),
             "tokens": used.tokens,
+            "left": (window > 0).then(|| window.saturating_sub(used.tokens)),
+            "compaction": compaction.threshold(window).map(|at| {
+                serde_json::json!({ "at": at, "left": at.saturating_sub(used.tokens) })
+            }),
+            "pruning": prune.enabled,
+            "pruned": used.pruned.map(|pruned| {
+                serde_json::json!({ "results": pruned.results, "tokens": pruned.tokens })
+            }),
             "counted": used.counted.map(|counted| counted.tokens),
             "ratio": used.counted.map(|counted| share(counted.tokens, counted.estimated)),
             "usage": used.counted.map(|counted| counted.usage),
             "cached": used.cached,
-            "parts": parts,
-            "nextTurn": costs.map(|(without, with)| serde_json::json!({ "withoutCache": without, "withCache": with })),
+            "parts": parts.collect::<Vec<_>>(),
+            "nextTurn": costs.map(|(without, with)| {
+                serde_json::json!({ "withoutCache": without, "withCache": with })
+            }),
+        })
+    }
+
+    /// For people, in lines of `width` characters where that can be: numbers and ids are never cut.
+    fn lines(&self, width: usize, paint: Paint) -> Vec<String> {
+        let used = &self.used;
+        let window = self.window();
+        let mut lines = vec![format!("session {}", paint.bold(self.session))];
+        let model = self.model.map(|model| one_line(&model.name, 60));
+        lines.extend(match model {
+            Some(model) if window > 0 => {
+                wrapped(&format!("{model}, window of {} tokens", grouped(window)), width)
+            }
+            Some(model) => wrapped(&format!("{model}, of unknown window"), width),
+            None => Vec::new(),
         });
-        writeln!(out, "{value}")?;
-        return Ok(out.flush()?);
-    }
-    let paint = Paint::stdout();
-    write!(out, "session {}", paint.bold(row.id.as_str()))?;
-    match &model {
-        Some(model) if window > 0 => {
-            writeln!(out, "  {}, window of {} tokens", one_line(&model.name, 60), grouped(window))?;
+        lines.push(String::new());
+        // Without a window, the bars are of what is there.
+        let whole = if window > 0 { window } else { used.tokens };
+        // Where a bar would be a few characters, it has a line of its own.
+        let narrow = width < BEFORE_BAR + 10;
+        let room = if narrow { width.saturating_sub(2) } else { width - BEFORE_BAR };
+        let room = BAR.min(room as u64);
+        let mut line = |what: &str, count: Option<u64>, tokens: u64, mark: &str| {
+            let bar = paint.cyan(&mark.repeat(usize::try_from(bar(tokens, whole, room)).unwrap_or(0)));
+            let part = share(tokens, whole) * 100.0;
+            let count = count.map_or(String::new(), |count| count.to_string());
+            if narrow {
+                lines.push(format!("{what:<15} {:>11} {part:>5.1} %", grouped(tokens)));
+                lines.push(format!("  {bar}"));
+            } else {
+                let text = format!("{what:<16}{count:>6}  {:>11}  {part:>5.1} %", grouped(tokens));
+                lines.push(format!("{text} {bar}").trim_end().to_owned());
+            }
+        };
+        for part in used.parts.iter().filter(|part| part.tokens > 0) {
+            line(name(part.kind).1, Some(part.count), part.tokens, "█");
         }
-        Some(model) => writeln!(out, "  {}, of unknown window", one_line(&model.name, 60))?,
-        None => writeln!(out)?,
+        line("together", None, used.tokens, "█");
+        if window > 0 {
+            line("free", None, window.saturating_sub(used.tokens), "░");
+        }
+        lines.push(String::new());
+        for text in self.sentences() {
+            lines.extend(wrapped(&text, width));
+        }
+        lines
     }
-    // Without a window, the bars are of what is there.
-    let whole = if window > 0 { window } else { used.tokens };
-    let mut line = |what: &str, count: String, tokens: u64| {
-        let bar = "█".repeat(usize::try_from(bar(tokens, whole)).unwrap_or(0));
-        let text = format!(
-            "{what:<16}{count:>6}  {:>11}  {:>5.1} %  ",
-            grouped(tokens),
-            share(tokens, whole) * 100.0
-        );
-        writeln!(out, "{text}{}", paint.cyan(&bar))
-    };
-    for part in used.parts.iter().filter(|part| part.tokens > 0) {
-        line(name(part.kind).1, part.count.to_string(), part.tokens)?;
+
+    fn sentences(&self) -> Vec<String> {
+        let Self { used, compaction, prune, .. } = self;
+        let mut said = Vec::new();
+        match compaction.threshold(self.window()) {
+            Some(at) if used.tokens > at => {
+                said.push(format!(
+                    "It is compacted before the next call, being above {} tokens.",
+                    grouped(at)
+                ));
+            }
+            Some(at) => said.push(format!(
+                "{} tokens are left until it is compacted, at {}.",
+                grouped(at - used.tokens),
+                grouped(at)
+            )),
+            None if !compaction.enabled => said.push("Compaction is turned off.".into()),
+            None => {}
+        }
+        match used.pruned {
+            Some(pruned) => said.push(format!(
+                "{} old tool results are left out, which saves {} tokens.",
+                grouped(pruned.results),
+                grouped(pruned.tokens)
+            )),
+            None if prune.enabled => said.push("No tool result is left out yet.".into()),
+            None => {}
+        }
+        said.push(match used.counted {
+            Some(counted) => format!(
+                "The last answer counted {} tokens: {:.2} for one that was estimated.",
+                grouped(counted.tokens),
+                share(counted.tokens, counted.estimated)
+            ),
+            None => "Nothing was counted yet in this context, so all of it is estimated.".into(),
+        });
+        if self.agent != quipu::AGENT {
+            said.push(format!(
+                "It was written by {}, whose system prompt and tools are not told apart; ours come with the next \
+                 message.",
+                one_line(self.agent, 40)
+            ));
+        }
+        match self.model {
+            Some(model) if has_price(model) => {
+                let (without, with) = next_turn(model, used);
+                said.push(format!(
+                    "The next turn: {} to read it, {} while {} tokens of it are in the provider's cache; and what is \
+                     said and answered.",
+                    dollars(without),
+                    dollars(with),
+                    grouped(used.cached),
+                ));
+            }
+            Some(_) => said.push("The next turn: the model has no price.".into()),
+            None => {}
+        }
+        said
     }
-    line("together", String::new(), used.tokens)?;
-    if window > 0 {
-        line("free", String::new(), window.saturating_sub(used.tokens))?;
-    }
-    match used.counted {
-        Some(counted) => writeln!(
-            out,
-            "\nThe last answer counted {} tokens: {:.2} for one that was estimated.",
-            grouped(counted.tokens),
-            share(counted.tokens, counted.estimated)
-        )?,
-        None => writeln!(out, "\nNothing was counted yet in this context, so all of it is estimated.")?,
-    }
-    match costs {
-        Some((0.0, _)) => writeln!(out, "The next turn: the model has no price.")?,
-        Some((without, with)) => writeln!(
-            out,
-            "The next turn: {} to read it, {} while {} tokens of it are in the provider's cache; and what is said and \
-             answered.",
-            dollars(without),
-            dollars(with),
-            grouped(used.cached),
-        )?,
-        None => {}
-    }
-    Ok(out.flush()?)
+}
+
+fn has_price(model: &Model) -> bool {
+    let tokens =
+        Usage { input: 1_000_000, cache_read: 1_000_000, cache_write: 1_000_000, ..Usage::default() };
+    model.price(&tokens).total > 0.0
 }
 
 /// What reading the context costs in US dollars: without a cache, and when the last request is in it.
@@ -145,13 +257,28 @@ fn name(kind: ContextKind) -> (&'static str, &'static str) {
     }
 }
 
-/// Of a bar: at least one where there is something.
-fn bar(tokens: u64, whole: u64) -> u64 {
+/// Of a bar of at most `room` characters: at least one where there is something.
+fn bar(tokens: u64, whole: u64, room: u64) -> u64 {
     if tokens == 0 || whole == 0 {
         return 0;
     }
-    let length = u128::from(tokens) * u128::from(BAR) / u128::from(whole);
-    u64::try_from(length).unwrap_or(BAR).clamp(1, BAR)
+    let length = u128::from(tokens) * u128::from(room) / u128::from(whole);
+    u64::try_from(length).unwrap_or(room).clamp(1, room.max(1))
+}
+
+/// A sentence in lines of at most `width` characters, unless a word is longer.
+fn wrapped(text: &str, width: usize) -> Vec<String> {
+    let mut lines: Vec<String> = Vec::new();
+    for word in text.split(' ') {
+        match lines.last_mut() {
+            Some(line) if line.chars().count() + 1 + word.chars().count() <= width => {
+                line.push(' ');
+                line.push_str(word);
+            }
+            _ => lines.push(word.to_owned()),
+        }
+    }
+    lines
 }
 
 /// `1234567` as `1,234,567`.
@@ -174,6 +301,16 @@ mod tests {
     #[test]
     fn numbers_and_bars() {
         assert_eq!([0, 999, 1_000, 1_234_567].map(grouped), ["0", "999", "1,000", "1,234,567"]);
-        assert_eq!([bar(0, 9), bar(1, u64::MAX), bar(5, 10), bar(99, 9), bar(1, 0)], [0, 1, 20, 40, 0]);
+        let bars = [
+            bar(0, 9, 40),
+            bar(1, u64::MAX, 40),
+            bar(5, 10, 40),
+            bar(99, 9, 40),
+            bar(1, 0, 40),
+            bar(3, 4, 0),
+        ];
+        assert_eq!(bars, [0, 1, 20, 40, 0, 1]);
+        assert_eq!(wrapped("one two three", 7), ["one two", "three"]);
+        assert_eq!(wrapped("incomprehensible", 7), ["incomprehensible"]);
     }
 }

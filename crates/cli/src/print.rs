@@ -140,6 +140,14 @@ pub(crate) fn took(milliseconds: u64) -> String {
     }
 }
 
+/// Columns that people see on stdout: those of the terminal, else `$COLUMNS`, else 80; from 20 to 500.
+pub(crate) fn width() -> usize {
+    let columns = || std::env::var("COLUMNS").ok()?.trim().parse().ok();
+    let terminal = terminal_size::terminal_size_of(std::io::stdout());
+    let width = terminal.map(|(width, _)| usize::from(width.0)).or_else(columns).unwrap_or(80);
+    width.clamp(20, 500)
+}
+
 /// US dollars.
 pub(crate) fn dollars(amount: f64) -> String {
     if amount == 0.0 {

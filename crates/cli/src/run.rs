@@ -415,6 +415,18 @@ impl Text {
                 note_in(Paint::dim, format!("• going to {} …", to.short()));
                 Ok(())
             }
+            Event::ContextPruned { results, tokens_before, tokens_after, node } => {
+                self.close()?;
+                note_in(
+                    Paint::dim,
+                    format!(
+                        "• {results} old results left out: {tokens_before} tokens before, about {tokens_after} after; \
+                         node {}",
+                        node.short()
+                    ),
+                );
+                Ok(())
+            }
             Event::Asked(ask) => {
                 self.close()?;
                 if let Some(asker) = &mut self.asker {

@@ -4,8 +4,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use quipu::{
-    CompactionSettings, Engine, Limits, Opened, Permissions, Places, Provider, Recorder, Replay, Sealer,
-    SessionOptions,
+    CompactionSettings, Engine, Limits, Opened, Permissions, Places, Provider, PruneSettings, Recorder,
+    Replay, Sealer, SessionOptions,
 };
 use quipu_protocol::{Epoch, Model, ModelErrorKind, NodeId, Thinking, Trouble, UnixMs};
 use quipu_providers::{Selection, Settings, Warning};
@@ -242,11 +242,7 @@ pub(crate) async fn open(
     let limited = task.max_cost.is_some() || daily_budget.is_some();
     let unpriced = crate::budget::unpriced(&options.model).filter(|_| limited && task.replay.is_none());
     let ask_deadline = options.ask_deadline;
-    let (compaction, problems) = CompactionSettings::of_json(&place.settings_json().unwrap_or_default());
-    for problem in problems {
-        note(format!("warning: {}: {problem}", place.home.join("settings.json").display()));
-    }
-    options.compaction = compaction;
+    (options.compaction, options.prune) = context_settings(place);
     let fresh = |session| Opened { session, troubles: Vec::new() };
     let opened = match (resumed, fork) {
         (_, Some(node)) => engine.fork(node, options).await.map(fresh),
@@ -269,6 +265,18 @@ pub(crate) async fn open(
             Err(error.into())
         }
     }
+}
+
+/// What `settings.json` says of compaction, and of results that are left out; what is wrong there is told.
+pub(crate) fn context_settings(place: &Place) -> (CompactionSettings, PruneSettings) {
+    let settings = place.settings_json().unwrap_or_default();
+    let (compaction, mut problems) = CompactionSettings::of_json(&settings);
+    let (prune, more) = PruneSettings::of_json(&settings);
+    problems.extend(more);
+    for problem in problems {
+        note(format!("warning: {}: {problem}", place.home.join("settings.json").display()));
+    }
+    (compaction, prune)
 }
 
 /// A model, its provider, and how hard it thinks.

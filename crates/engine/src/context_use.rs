@@ -1,10 +1,10 @@
 //! What fills the context of a session, told without a model.
 
 use quipu_protocol::{Body, Content, Message, NodeId, SessionId, StopReason, Usage};
-use quipu_transcript::{estimate_text, last_count, sent_tokens};
+use quipu_transcript::{Measure, estimate_text, last_count, measure, sent_tokens};
 
 use crate::engine::{Engine, OpenError, system_text};
-use crate::machine::tool_tokens;
+use crate::machine::{Left, PruneSettings, tool_tokens};
 use crate::resume::read_past;
 
 /// Tokens of an image in an estimate.
@@ -53,6 +53,17 @@ pub struct ContextUse {
     pub counted: Option<Counted>,
     /// Tokens that the last request had, so that they may be in the provider's cache.
     pub cached: u64,
+    /// Results that are left out; `None` when none is.
+    pub pruned: Option<PrunedUse>,
+}
+
+/// What leaving old results of tools out saves in a context.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct PrunedUse {
+    /// Results that are left out.
+    pub results: u64,
+    /// Tokens that they would have more than what stands in their place, corrected by what was counted.
+    pub tokens: u64,
 }
 
 /// What the last answer of a context counted.
@@ -67,64 +78,103 @@ pub struct Counted {
 }
 
 impl Engine {
-    /// What fills the context of a session at `head`, from what is stored and nothing else. Tokens are estimated from
-    /// the length of the texts; all estimates are multiplied by what the last answer counted for one estimated token.
+    /// What fills the context of a session at `head`, as its next request with these settings would have it; from what
+    /// is stored and nothing else. Tokens are estimated from the length of the texts; all estimates are multiplied by
+    /// what the last answer counted for one estimated token, also by one before results were left out.
     ///
     /// # Errors
     /// `Store`, `Broken`.
-    pub async fn context_use(&self, session: &SessionId, head: NodeId) -> Result<ContextUse, OpenError> {
-        let past = read_past(&**self.store(), session, head).await?;
+    pub async fn context_use(
+        &self,
+        session: &SessionId,
+        head: NodeId,
+        prune: &PruneSettings,
+    ) -> Result<ContextUse, OpenError> {
+        let mut past = read_past(&**self.store(), session, head).await?;
         let system = past.system.as_ref().map_or_else(String::new, system_text);
         let (own, rules) = split(&system);
-        let mut parts: Vec<ContextPart> =
-            KINDS.iter().map(|kind| ContextPart { kind: *kind, count: 0, tokens: 0 }).collect();
-        let mut add = |kind: ContextKind, count: u64, tokens: u64| {
-            if let Some(part) = parts.iter_mut().find(|part| part.kind == kind) {
-                part.count += count;
-                part.tokens = part.tokens.saturating_add(tokens);
-            }
-        };
-        add(ContextKind::System, u64::from(!own.is_empty()), estimate_text(&own));
-        for rules in &rules {
-            add(ContextKind::Rules, 1, estimate_text(rules));
-        }
-        for tool in &past.epoch.tools {
-            add(ContextKind::Tools, 1, tool_tokens(tool));
-        }
-        let last = last_count(&past.messages, past.old);
-        let mut before = 0_u64;
-        let mut sum = estimate_text(&own)
-            .saturating_add(rules.iter().map(|rules| estimate_text(rules)).sum())
-            .saturating_add(past.epoch.tools.iter().map(tool_tokens).sum());
-        for (at, message) in past.messages.iter().enumerate() {
-            if let Some((kind, images)) = kind_of(message) {
-                let tokens = sent_tokens(message);
-                add(kind, 1, tokens.saturating_sub(images * IMAGE));
-                add(ContextKind::Images, images, images * IMAGE);
-                sum = sum.saturating_add(tokens);
-            }
-            if last.is_some_and(|(counted, _)| counted == at) {
-                before = sum;
-            }
-        }
-        // As before a call: a count that is a small part of what the text must have is none of all that was sent.
-        let last = last.filter(|(_, counted)| *counted >= before / 4 && before > 0);
-        let counted = last.and_then(|(at, tokens)| match &*past.messages[at] {
-            Message::Assistant(answer) => Some(Counted { usage: answer.usage, tokens, estimated: before }),
-            _ => None,
+        let mut sizes: Vec<Size> = Vec::new();
+        sizes.push(Size {
+            kind: ContextKind::System,
+            count: u64::from(!own.is_empty()),
+            tokens: estimate_text(&own),
         });
-        if let Some(Counted { tokens, estimated, .. }) = counted {
-            for part in &mut parts {
-                let corrected = u128::from(part.tokens) * u128::from(tokens) / u128::from(estimated);
-                part.tokens = u64::try_from(corrected).unwrap_or(u64::MAX);
+        sizes.extend(rules.iter().map(|rules| Size::one(ContextKind::Rules, estimate_text(rules))));
+        sizes.extend(past.epoch.tools.iter().map(|tool| Size::one(ContextKind::Tools, tool_tokens(tool))));
+        let records = if prune.enabled { past.prunes.as_slice() } else { &[] };
+        let left = Left::of(records, &mut past.messages, &past.nodes, past.old, sum(&sizes));
+        let last = last_count(&past.messages, left.old);
+        // What the last answer counted, and what came after it.
+        let mut after: Vec<Size> = Vec::new();
+        for (at, message) in past.messages.iter().enumerate() {
+            let sizes = if last.is_some_and(|(counted, _)| at > counted) { &mut after } else { &mut sizes };
+            if let Some((kind, images)) = kind_of(message) {
+                sizes.push(Size::one(kind, sent_tokens(message).saturating_sub(images * IMAGE)));
+                sizes.push(Size { kind: ContextKind::Images, count: images, tokens: images * IMAGE });
             }
         }
-        let tokens = parts.iter().fold(0_u64, |sum, part| sum.saturating_add(part.tokens));
+        // As before a call.
+        let all = sum(&sizes).saturating_add(sum(&after));
+        let measured = measure(&past.messages, left.old, all).map(|(measured, _)| measured);
+        let answer = last.map(|(at, _)| &*past.messages[at]);
+        let counted =
+            measured.zip(answer).and_then(|(Measure { counted, estimated }, answer)| match answer {
+                Message::Assistant(answer) => {
+                    Some(Counted { usage: answer.usage, tokens: counted, estimated })
+                }
+                _ => None,
+            });
+        let known = measured.or(left.measured);
+        let correct = |tokens: u64| known.map_or(tokens, |known| known.correct(tokens));
+        let exact = |tokens: u64| match measured {
+            // Without bounds, so that these together are what was counted.
+            Some(Measure { counted, estimated }) => {
+                let corrected = u128::from(tokens) * u128::from(counted) / u128::from(estimated);
+                u64::try_from(corrected).unwrap_or(u64::MAX)
+            }
+            None => correct(tokens),
+        };
+        let part = |kind: ContextKind| {
+            let of = |sizes: &[Size]| -> (u64, u64) {
+                let sizes = sizes.iter().filter(|size| size.kind == kind);
+                sizes.fold((0, 0), |(count, tokens), size| {
+                    (count + size.count, tokens.saturating_add(size.tokens))
+                })
+            };
+            let ((before, counted), (later, new)) = (of(&sizes), of(&after));
+            ContextPart { kind, count: before + later, tokens: exact(counted).saturating_add(correct(new)) }
+        };
+        let mut parts: Vec<ContextPart> = KINDS.into_iter().map(part).collect();
+        let tokens = exact(sum(&sizes)).saturating_add(correct(sum(&after)));
+        // What rounding took from the parts is the largest one's.
+        let together = parts.iter().fold(0_u64, |sum, part| sum.saturating_add(part.tokens));
+        if let Some(largest) = parts.iter_mut().max_by_key(|part| part.tokens) {
+            largest.tokens = largest.tokens.saturating_add(tokens.saturating_sub(together));
+        }
         let cached = counted.map_or(0, |Counted { usage, .. }| {
             usage.input.saturating_add(usage.cache_read).saturating_add(usage.cache_write).min(tokens)
         });
-        Ok(ContextUse { parts, tokens, counted, cached })
+        let pruned = PrunedUse { results: left.results, tokens: correct(left.tokens) };
+        let pruned = (left.results > 0).then_some(pruned);
+        Ok(ContextUse { parts, tokens, counted, cached, pruned })
     }
+}
+
+/// What something has, as it is estimated.
+struct Size {
+    kind: ContextKind,
+    count: u64,
+    tokens: u64,
+}
+
+impl Size {
+    fn one(kind: ContextKind, tokens: u64) -> Self {
+        Self { kind, count: 1, tokens }
+    }
+}
+
+fn sum(sizes: &[Size]) -> u64 {
+    sizes.iter().fold(0, |sum, size| sum.saturating_add(size.tokens))
 }
 
 const KINDS: [ContextKind; 8] = [

@@ -15,12 +15,13 @@ use crate::bodies::Bodies;
 use crate::call::Caller;
 use crate::clock::{Clock, SystemClock, fresh_id};
 use crate::commit::Committer;
-use crate::machine::{CompactionSettings, Draft, Limits, Machine, Prefix, Start};
+use crate::machine::{CompactionSettings, Draft, Limits, Machine, Prefix, PruneSettings, Start};
 use crate::owner::{Got, Lease};
 use crate::policy::{AllowAll, Policy};
 use crate::resume::{Past, epoch_of, read_past, recover};
 use crate::session::{Parts, Session};
 use crate::toolbox::{Toolbox, ToolboxParts};
+use crate::travel::{Recall, Standing};
 
 /// A session could not be made or opened. Nothing was written.
 #[derive(Debug, thiserror::Error)]
@@ -135,6 +136,9 @@ pub struct SessionOptions {
     pub ledger: Option<Arc<dyn Store>>,
     /// When the context is compacted and what stays of it.
     pub compaction: CompactionSettings,
+    /// When old results of tools are left out of requests. Off by default; when it is on, the model has the tool
+    /// `recall` as well, unless one of `tools` has that name.
+    pub prune: PruneSettings,
     /// How long a question waits for an answer before it counts as refused; ten minutes by default.
     pub ask_deadline: Duration,
     /// The id of a new session: at most 128 letters, digits, `.`, `_` and `-`. `None` for a fresh UUIDv7. Not
@@ -159,6 +163,7 @@ impl SessionOptions {
             limits: Limits::default(),
             ledger: None,
             compaction: CompactionSettings::default(),
+            prune: PruneSettings::default(),
             ask_deadline: Duration::from_secs(600),
             id: None,
         }
@@ -386,8 +391,13 @@ impl Engine {
     }
 
     fn toolbox(&self, options: &SessionOptions) -> Result<Toolbox, OpenError> {
+        let (mut tools, standing) = (options.tools.clone(), Standing::default());
+        if options.prune.enabled && tools.iter().all(|tool| tool.spec().name != Recall::NAME) {
+            let cwd = options.cwd.to_string_lossy().into_owned();
+            tools.push(Arc::new(Recall::new(self.store.clone(), cwd, standing.clone())));
+        }
         let mut names = std::collections::HashSet::new();
-        for tool in &options.tools {
+        for tool in &tools {
             let name = &tool.spec().name;
             let fits = name.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_' || b == b'-');
             if name.is_empty() || name.len() > 64 || !fits || !names.insert(name) {
@@ -403,7 +413,7 @@ impl Engine {
             env: self.env.clone(),
             sees_images: options.model.sees_images(),
         };
-        Ok(Toolbox::new(options.tools.clone(), parts))
+        Ok(Toolbox::new(tools, parts, standing))
     }
 
     /// The epoch that the options ask for, and its system prompt.
@@ -427,6 +437,7 @@ impl Engine {
             system: system.as_ref().map(|blob| blob.id),
             tools: toolbox.specs().to_vec(),
             max_tokens: options.max_tokens,
+            prune: options.prune.enabled,
         };
         (epoch, system)
     }
@@ -470,6 +481,8 @@ impl Engine {
             nodes: past.nodes,
             compacted: past.compacted,
             old: past.old,
+            prunes: if options.prune.enabled { past.prunes } else { Vec::new() },
+            prune: options.prune,
             compaction: options.compaction,
             prefix: Prefix { model: options.model, system: system_text, tools: toolbox.specs(), epoch },
             steering: past.steering,

@@ -69,8 +69,8 @@ pub(crate) async fn look(
         }
         files.add(&left);
     }
-    let (messages, nodes, compacted) = (past.messages, past.nodes, past.compacted);
-    Ok(Place { at, said, messages, nodes, compacted, old: past.old, epoch: past.epoch, left, files })
+    let (messages, nodes, compacted, prunes) = (past.messages, past.nodes, past.compacted, past.prunes);
+    Ok(Place { at, said, messages, nodes, compacted, old: past.old, prunes, epoch: past.epoch, left, files })
 }
 
 /// The entries of the lineage of `from` that `to` does not share, root first: what was summed up among them already

@@ -31,14 +31,15 @@ mod settings;
 mod subscribe;
 mod summarize;
 mod toolbox;
+mod travel;
 mod tree;
 mod undo;
 
 pub use clock::{Clock, SystemClock};
 pub use context::{Rules, SYSTEM_PROMPT, find_rules, system_prompt};
-pub use context_use::{ContextKind, ContextPart, ContextUse, Counted};
+pub use context_use::{ContextKind, ContextPart, ContextUse, Counted, PrunedUse};
 pub use engine::{Engine, OpenError, Opened, SessionOptions, epoch_at, last_epoch, seal_key};
-pub use machine::{CompactionSettings, Limits, Refused};
+pub use machine::{CompactionSettings, Limits, PruneSettings, Refused};
 pub use permissions::{Grant, PermissionMode, PermissionRules, Permissions};
 pub use places::Places;
 pub use policy::{AllowAll, Decision, Policy, Proposal};

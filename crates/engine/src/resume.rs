@@ -10,7 +10,7 @@ use quipu_protocol::{
 use quipu_store::{
     Commit, Durability, Op, Step, StepCall, StepState, Store, StoreError, Until, decode_nodes,
 };
-use quipu_transcript::{COMPACTION, Decoded, SettingChanges, context, message_of};
+use quipu_transcript::{COMPACTION, Decoded, Prune, SettingChanges, context, message_of};
 use serde::Deserialize;
 
 use crate::commit::{Committer, KeptResult};
@@ -30,6 +30,8 @@ pub(crate) struct Past {
     pub(crate) compacted: Option<Arc<Compaction>>,
     /// How many of the messages are its summary and what it kept.
     pub(crate) old: usize,
+    /// Where results are left out, with the number of messages before it; the messages are whole.
+    pub(crate) prunes: Vec<(usize, Prune)>,
     /// The session of the node that it was read from.
     pub(crate) session: Option<SessionId>,
     pub(crate) epoch: Epoch,
@@ -88,6 +90,9 @@ pub(crate) async fn read_past(store: &dyn Store, id: &SessionId, head: NodeId) -
     let mut compacted = None;
     for at in context(&lineage) {
         let (node, entry) = &lineage[at];
+        if let Entry::Meta(json) = entry {
+            past.prunes.extend(Prune::of_entry(json).map(|prune| (past.messages.len(), prune)));
+        }
         let Some(message) = message_of(entry) else { continue };
         if let Entry::Compaction(compaction) = entry {
             past.compacted = Some(Arc::new(compaction.clone()));

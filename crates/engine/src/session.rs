@@ -94,6 +94,8 @@ impl Session {
     pub(crate) fn spawn(parts: Parts) -> Self {
         let (mail, inbox) = mpsc::channel(MAILBOX);
         let (view_tx, view) = watch::channel(view_of(&parts.machine));
+        // Each toolbox has one session.
+        drop(parts.toolbox.standing.set(view.clone()));
         let stop = CancellationToken::new();
         let cwd = parts.toolbox.parts.cwd.clone();
         let sealer = parts.toolbox.parts.sealer.clone();

@@ -2,38 +2,85 @@
 
 use serde_json::Value;
 
-use crate::CompactionSettings;
+use crate::{CompactionSettings, PruneSettings};
+
+/// One member of the settings, and what is wrong in it.
+struct Section<'a> {
+    name: &'static str,
+    value: &'a Value,
+    problems: Vec<String>,
+}
+
+impl<'a> Section<'a> {
+    fn of(settings: &'a Value, name: &'static str) -> Self {
+        let value = name.split('.').try_fold(settings, |value, member| value.get(member));
+        let mut section = Self { name, value: value.unwrap_or(&Value::Null), problems: Vec::new() };
+        if !section.value.is_object() && !section.value.is_null() {
+            section.problem("", "an object");
+        }
+        section
+    }
+
+    fn problem(&mut self, member: &str, wanted: &str) {
+        let name = self.name;
+        self.problems.push(format!("{name}{member} must be {wanted}; its default is used."));
+    }
+
+    fn flag(&mut self, member: &str, place: &mut bool) {
+        match self.value.get(member) {
+            None | Some(Value::Null) => {}
+            Some(Value::Bool(found)) => *place = *found,
+            Some(_) => self.problem(&format!(".{member}"), "true or false"),
+        }
+    }
+
+    /// A whole number of 1 to `most`.
+    fn number(&mut self, member: &str, most: u64, place: &mut u64) {
+        match self.value.get(member) {
+            None | Some(Value::Null) => {}
+            Some(value) => match value.as_u64().filter(|number| (1..=most).contains(number)) {
+                Some(number) => *place = number,
+                None if most == u64::MAX => {
+                    self.problem(&format!(".{member}"), "a whole number of 1 or more");
+                }
+                None => self.problem(&format!(".{member}"), &format!("a whole number from 1 to {most}")),
+            },
+        }
+    }
+}
 
 impl CompactionSettings {
     /// What `compaction` of the settings says (`enabled`, `reserveTokens`, `keepRecentTokens`), and for people what is
     /// wrong with it; the defaults stand there.
     pub fn of_json(settings: &Value) -> (Self, Vec<String>) {
-        let (mut found, mut problems) = (Self::default(), Vec::new());
-        let Some(compaction) = settings.get("compaction") else { return (found, problems) };
-        let mut problem = |member: &str, wanted: &str| {
-            problems.push(format!("compaction{member} must be {wanted}; its default is used."));
-        };
-        if !compaction.is_object() && !compaction.is_null() {
-            problem("", "an object");
+        let (mut found, mut section) = (Self::default(), Section::of(settings, "compaction"));
+        section.flag("enabled", &mut found.enabled);
+        section.number("reserveTokens", u64::MAX, &mut found.reserve_tokens);
+        section.number("keepRecentTokens", u64::MAX, &mut found.keep_recent_tokens);
+        (found, section.problems)
+    }
+
+    /// Tokens above which a context in a window of so many tokens is compacted before the next call; `None` when it
+    /// is not, or the window is not known (0).
+    pub fn threshold(&self, window: u64) -> Option<u64> {
+        (self.enabled && window > 0).then(|| window - self.reserve_tokens.min(window / 4))
+    }
+}
+
+impl PruneSettings {
+    /// What `context.prune` of the settings says (`enabled`, `triggerPercent`, `clearAtLeastPercent`, `keepTurns`,
+    /// `minCharacters`), and for people what is wrong with it; the defaults stand there.
+    pub fn of_json(settings: &Value) -> (Self, Vec<String>) {
+        let (mut found, mut section) = (Self::default(), Section::of(settings, "context.prune"));
+        section.flag("enabled", &mut found.enabled);
+        section.number("triggerPercent", 100, &mut found.trigger_percent);
+        section.number("clearAtLeastPercent", 100, &mut found.clear_at_least_percent);
+        section.number("keepTurns", u64::MAX, &mut found.keep_turns);
+        section.number("minCharacters", u64::MAX, &mut found.min_characters);
+        if settings.get("context").is_some_and(|context| !context.is_object() && !context.is_null()) {
+            section.problems.push("context must be an object; its defaults are used.".into());
         }
-        match compaction.get("enabled") {
-            None | Some(Value::Null) => {}
-            Some(Value::Bool(enabled)) => found.enabled = *enabled,
-            Some(_) => problem(".enabled", "true or false"),
-        }
-        for (name, place) in [
-            ("reserveTokens", &mut found.reserve_tokens),
-            ("keepRecentTokens", &mut found.keep_recent_tokens),
-        ] {
-            match compaction.get(name) {
-                None | Some(Value::Null) => {}
-                Some(value) => match value.as_u64().filter(|tokens| *tokens > 0) {
-                    Some(tokens) => *place = tokens,
-                    None => problem(&format!(".{name}"), "a whole number of 1 or more"),
-                },
-            }
-        }
-        (found, problems)
+        (found, section.problems)
     }
 }
 
@@ -65,5 +112,52 @@ mod tests {
             default,
             &["compaction.enabled", "compaction.reserveTokens", "compaction.keepRecentTokens"],
         );
+    }
+
+    #[test]
+    fn pruning() {
+        let default = PruneSettings::default();
+        assert!(!default.enabled);
+        let check = |text: &str, expect: PruneSettings, wrong: &[&str]| {
+            let (found, problems) = PruneSettings::of_json(&serde_json::from_str(text).expect("JSON"));
+            assert_eq!(found, expect, "{text}");
+            assert_eq!(problems.len(), wrong.len(), "{problems:?}");
+            for (problem, member) in problems.iter().zip(wrong) {
+                assert!(problem.starts_with(member), "{problem}");
+            }
+        };
+        check(r#"{"context":{}}"#, default, &[]);
+        check(
+            r#"{"context":{"prune":{"enabled":true,"triggerPercent":30,"clearAtLeastPercent":5,"keepTurns":2,
+               "minCharacters":9000}}}"#,
+            PruneSettings {
+                enabled: true,
+                trigger_percent: 30,
+                clear_at_least_percent: 5,
+                keep_turns: 2,
+                min_characters: 9_000,
+            },
+            &[],
+        );
+        check(r#"{"context":7}"#, default, &["context must be an object"]);
+        check(r#"{"context":{"prune":true}}"#, default, &["context.prune must be an object"]);
+        check(
+            r#"{"context":{"prune":{"enabled":"on","triggerPercent":101,"keepTurns":0,"minCharacters":-1}}}"#,
+            default,
+            &[
+                "context.prune.enabled",
+                "context.prune.triggerPercent",
+                "context.prune.keepTurns",
+                "context.prune.minCh",
+            ],
+        );
+    }
+
+    #[test]
+    fn thresholds() {
+        let settings = CompactionSettings::default();
+        assert_eq!(settings.threshold(200_000), Some(183_616));
+        assert_eq!((settings.threshold(8_000), settings.threshold(0)), (Some(6_000), None));
+        assert_eq!(CompactionSettings { enabled: false, ..settings }.threshold(8_000), None);
     }
 }

@@ -18,6 +18,7 @@ use crate::call::seal_content;
 use crate::clock::Clock;
 use crate::machine::{Done, Input, Prepared};
 use crate::policy::{Decision, Policy, Proposal};
+use crate::travel::Standing;
 
 /// How long a cancelled tool may take to come back before it is dropped.
 const GRACE: Duration = Duration::from_secs(5);
@@ -39,15 +40,17 @@ pub(crate) struct Toolbox {
     tools: HashMap<String, Arc<dyn Tool>>,
     specs: Arc<[ToolSpec]>,
     pub(crate) parts: ToolboxParts,
+    /// Where the session stands, for tools that look at the graph.
+    pub(crate) standing: Standing,
     /// What the calls of the current batch may open beyond the policy's bounds, once they are approved.
     beyond: Mutex<HashMap<String, Vec<PathBuf>>>,
 }
 
 impl Toolbox {
-    pub(crate) fn new(tools: Vec<Arc<dyn Tool>>, parts: ToolboxParts) -> Self {
+    pub(crate) fn new(tools: Vec<Arc<dyn Tool>>, parts: ToolboxParts, standing: Standing) -> Self {
         let specs = tools.iter().map(|tool| tool.spec().clone()).collect();
         let tools = tools.into_iter().map(|tool| (tool.spec().name.clone(), tool)).collect();
-        Self { tools, specs, parts, beyond: Mutex::default() }
+        Self { tools, specs, parts, standing, beyond: Mutex::default() }
     }
 
     pub(crate) fn specs(&self) -> Arc<[ToolSpec]> {

@@ -61,6 +61,9 @@ pub struct Epoch {
     /// Output tokens at most.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub max_tokens: Option<u64>,
+    /// Whether old results of tools are left out where the lineage says so.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub prune: bool,
 }
 
 /// The context becomes a summary, the nodes from `first_kept` up to here, and what follows. The history itself stays

@@ -138,6 +138,18 @@ pub enum Event {
         /// What came of it.
         result: Arc<JumpResult>,
     },
+    /// Old results of tools are left out of requests from here on; the graph keeps them. Within a turn, before a
+    /// call.
+    ContextPruned {
+        /// The node that records it; the one before it has the old context.
+        node: NodeId,
+        /// Results that are left out.
+        results: u64,
+        /// Tokens of the context before it.
+        tokens_before: u64,
+        /// Tokens of the context after it, estimated.
+        tokens_after: u64,
+    },
     /// The provider will be called again with the same bytes.
     RetryScheduled {
         /// The attempt that will follow, from 2.

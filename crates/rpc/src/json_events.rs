@@ -181,6 +181,13 @@ impl JsonEvents {
                 };
                 Line::QuipuJumpEnd { result, aborted, error_message }.write()
             }
+            Event::ContextPruned { node, results, tokens_before, tokens_after } => Line::QuipuContextPruned {
+                node: *node,
+                results: *results,
+                tokens_before: *tokens_before,
+                estimated_tokens_after: *tokens_after,
+            }
+            .write(),
             Event::RetryScheduled { attempt, delay, error } => {
                 // Pi counts retries, we count attempts.
                 let attempt = attempt.saturating_sub(1);

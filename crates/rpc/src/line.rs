@@ -124,6 +124,12 @@ pub(crate) enum Line<'a> {
         #[serde(skip_serializing_if = "Option::is_none")]
         error_message: Option<&'a str>,
     },
+    QuipuContextPruned {
+        node: NodeId,
+        results: u64,
+        tokens_before: u64,
+        estimated_tokens_after: u64,
+    },
     QuipuTrouble(TroubleLine<'a>),
     QuipuLagged {
         missed: u64,

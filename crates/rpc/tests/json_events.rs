@@ -373,6 +373,13 @@ fn lines_of_single_events() {
         Event::Trouble(Trouble::Note("look".into())),
         r#"{"type":"quipu_trouble","kind":"note","message":"look"}"#,
     );
+    check(
+        Event::ContextPruned { node: NodeId([1; 32]), results: 3, tokens_before: 9, tokens_after: 4 },
+        &format!(
+            r#"{{"type":"quipu_context_pruned","node":"{}","results":3,"tokensBefore":9,"estimatedTokensAfter":4}}"#,
+            NodeId([1; 32])
+        ),
+    );
     check(Event::Lagged { missed: 5 }, r#"{"type":"quipu_lagged","missed":5}"#);
 }
 

@@ -149,6 +149,10 @@ impl EventLaws {
                 law(self.compacting, "a compaction ends after it began, once")?;
                 self.compacting = false;
             }
+            Event::ContextPruned { .. } => {
+                law(self.turn.is_some() && !self.compacting, "results are left out before a call")?;
+                law(self.messages.is_empty() && self.tools.is_empty(), "nothing else is open meanwhile")?;
+            }
             Event::QueueChanged { .. }
             | Event::RetryScheduled { .. }
             | Event::RetryEnded { .. }

@@ -196,7 +196,7 @@ fn session_value(session: &SessionStart, draft: &mut Draft) -> Value {
 }
 
 fn epoch_value(epoch: &Epoch, draft: &mut Draft) -> Value {
-    let Epoch { provider, model, thinking, system, tools, max_tokens } = epoch;
+    let Epoch { provider, model, thinking, system, tools, max_tokens, prune } = epoch;
     if let Some(system) = system {
         draft.refer(system.0);
     }
@@ -215,6 +215,7 @@ fn epoch_value(epoch: &Epoch, draft: &mut Draft) -> Value {
     ];
     fields.extend(system.as_ref().map(|system| ("system", plain(system))));
     fields.extend(max_tokens.as_ref().map(|limit| ("maxTokens", plain(limit))));
+    fields.extend(prune.then_some(("prune", Value::from(true))));
     members(fields)
 }
 

@@ -219,7 +219,7 @@ fn what_fills_a_context_and_what_its_next_turn_costs() {
     let tokens = told["tokens"].as_u64().unwrap();
     assert!((3_990..=4_000).contains(&tokens), "{told}");
     let ratio = told["ratio"].as_f64().unwrap();
-    let close = |tokens: u64, estimated: f64| (tokens as f64 - estimated * ratio).abs() <= 2.0;
+    let close = |tokens: u64, estimated: f64| (tokens as f64 - estimated * ratio).abs() <= 8.0;
     assert!(part(&told, "rules").0 == 1 && part(&told, "system").1 > 0, "{told}");
     assert!(part(&told, "tools").0 >= 4 && part(&told, "tools").1 > 0, "{told}");
     assert!(part(&told, "results").0 == 1 && close(part(&told, "results").1, 125.0), "{told}");

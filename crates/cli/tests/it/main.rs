@@ -13,6 +13,8 @@ mod budget;
 #[cfg(test)]
 mod compact;
 #[cfg(test)]
+mod context;
+#[cfg(test)]
 mod demo;
 #[cfg(test)]
 mod events;

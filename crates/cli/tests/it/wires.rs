@@ -91,7 +91,7 @@ fn a_session_changes_its_wire_and_back() {
 }
 
 /// The bytes of a text in base64.
-fn base64(text: &str) -> Vec<u8> {
+pub(crate) fn base64(text: &str) -> Vec<u8> {
     let digit = |byte: u8| match byte {
         b'A'..=b'Z' => byte - b'A',
         b'a'..=b'z' => byte - b'a' + 26,

@@ -212,6 +212,7 @@ impl Machine {
             | Tag::Between
             | Tag::Compacted
             | Tag::Jumped
+            | Tag::Pruned
             | Tag::Closing => {}
         }
         self.stop_if_closing();

@@ -47,7 +47,7 @@ impl Machine {
     /// Whether a call of the model follows this commit, as far as can be told before it is done.
     fn asks_next(&self, tag: &Tag) -> bool {
         let Some(run) = self.run.as_ref().filter(|run| !run.aborting) else { return false };
-        if self.compaction_is_due() {
+        if self.compaction_is_due() || self.prune_is_due().is_some() {
             return false;
         }
         match tag {
@@ -62,6 +62,7 @@ impl Machine {
             | Tag::Result { .. }
             | Tag::Compacted
             | Tag::Jumped
+            | Tag::Pruned
             | Tag::Closing
             | Tag::Unsent { .. } => false,
         }
@@ -203,8 +204,8 @@ impl Machine {
             // Said when it was met first; the steps of the store still tell that it is open.
             return self.stop_if_closing();
         }
-        if let Tag::Start { .. } | Tag::Between = tag {
-            // The sender still has what was said, and what was queued is queued again.
+        if let Tag::Start { .. } | Tag::Between | Tag::Pruned = tag {
+            // The sender still has what was said, what was queued is queued again, and requests hold what they held.
             plan.drafts.truncate(plan.carried);
         }
         if plan.jump.is_some() {
@@ -259,6 +260,7 @@ impl Machine {
                 self.tell_results(&batch);
                 self.emit(Event::TurnEnded { turn });
             }
+            Phase::Saying if *tag == Tag::Pruned => self.emit(Event::TurnEnded { turn }),
             Phase::Saying
             | Phase::Calling { .. }
             | Phase::Tools(_)
@@ -299,6 +301,7 @@ impl Machine {
             Tag::Results => self.results_kept(plan, nodes),
             Tag::Compacted => self.compaction_kept(plan, nodes),
             Tag::Jumped => self.jump_kept(plan, nodes),
+            Tag::Pruned => self.prune_kept(plan, nodes),
             Tag::Closing => self.stop_if_closing(),
             Tag::Queue { .. } | Tag::Unqueue { .. } | Tag::Result { .. } | Tag::Unsent { .. } => {}
         }

@@ -9,12 +9,12 @@ use quipu_protocol::{
     Message, ModelError, NodeId, Outcome, RunId, StepInfo, ToolSpec, Usage,
 };
 use quipu_transcript::{
-    Cut, TouchedFiles, compaction_note, context_tokens, cut, estimate_text, sent_tokens, summary_of_note,
+    Cut, TouchedFiles, compaction_note, cut, estimate_text, measure, sent_tokens, summary_of_note,
     words_of_note,
 };
 use serde::{Deserialize, Serialize};
 
-use super::{Draft, Effect, Machine, Phase, Plan, PlanOp, Prefix, Refused, ReplyId, Run, Tag};
+use super::{Draft, Effect, Left, Machine, Phase, Plan, PlanOp, Prefix, Refused, ReplyId, Run, Tag};
 
 /// When a context is compacted and what stays of it. Tokens.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -140,17 +140,14 @@ impl Machine {
     }
 
     /// Tokens of the next request, what is being committed included.
-    fn size(&self) -> u64 {
+    pub(super) fn size(&self) -> u64 {
         let adding: u64 = self.adding.iter().map(|message| sent_tokens(message)).sum();
         let all = self.prefix_tokens.saturating_add(self.estimated);
-        let counted = match context_tokens(&self.messages, self.old) {
-            // Nothing was counted since the last compaction, and the estimate knows nothing of the prefix.
-            estimated if estimated == self.estimated => all,
-            // Not a count of all that was sent; some leave out what was in their cache.
-            counted if counted < all / 4 => all,
-            counted => counted,
+        let (counted, after) = match measure(&self.messages, self.left.old, all) {
+            Some((measured, after)) => (measured.counted, after),
+            None => (0, all),
         };
-        counted.saturating_add(adding)
+        counted.saturating_add(self.corrected(after.saturating_add(adding)))
     }
 
     /// Whether enough would go. Where nearly all is in the messages that stay, a summary costs and frees nothing. The
@@ -360,6 +357,7 @@ impl Machine {
         else {
             return;
         };
+        self.left.remember(&self.messages, self.prefix_tokens.saturating_add(self.estimated));
         // All that was there, what an earlier commit could not keep, and the summary, in this order.
         let summary = self.messages.pop().zip(self.nodes.pop());
         let first = compaction.first_kept;
@@ -372,7 +370,7 @@ impl Machine {
         }
         let compaction = Arc::new(compaction.clone());
         self.compacted = Some(compaction.clone());
-        self.old = self.messages.len();
+        self.left = Left { old: self.messages.len(), measured: self.left.measured, ..Left::default() };
         self.estimated = self.estimate(..);
         let tokens_after = self.size();
         self.compaction_over(CompactionResult::Done { node, compaction, tokens_after });

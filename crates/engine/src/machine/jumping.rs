@@ -7,11 +7,11 @@ use quipu_protocol::{
     Ack, Compaction, Entry, Epoch, Event, Input as Said, JumpResult, Jumped, Message, NodeId, RunId,
     Summarize, Usage,
 };
-use quipu_transcript::{TouchedFiles, branch_summary, compaction_note};
+use quipu_transcript::{Prune, TouchedFiles, branch_summary, compaction_note};
 
 use super::{
-    Draft, Effect, Leap, Machine, NoSummary, Phase, Plan, PlanOp, Purpose, Refused, ReplyId, Run, Stretch,
-    Summary, Tag, json_of_nothing, step_of,
+    Draft, Effect, Leap, Left, Machine, NoSummary, Phase, Plan, PlanOp, Purpose, Refused, ReplyId, Run,
+    Stretch, Summary, Tag, json_of_nothing, step_of,
 };
 
 /// Tokens of a branch's summary at most.
@@ -32,6 +32,8 @@ pub(crate) struct Place {
     pub(crate) compacted: Option<Arc<Compaction>>,
     /// How many of the messages are its summary and what it kept.
     pub(crate) old: usize,
+    /// Where the lineage says that results are left out; the messages are whole.
+    pub(crate) prunes: Vec<(usize, Prune)>,
     pub(crate) epoch: Epoch,
     /// What would be left behind, where that is wanted.
     pub(crate) left: Vec<Arc<Message>>,
@@ -215,7 +217,10 @@ impl Machine {
         self.messages = std::mem::take(&mut place.messages);
         self.nodes = std::mem::take(&mut place.nodes);
         self.compacted = place.compacted.take();
-        self.old = place.old;
+        let records = if self.prune.enabled { std::mem::take(&mut place.prunes) } else { Vec::new() };
+        let measured = self.left.measured;
+        self.left = Left::of(&records, &mut self.messages, &self.nodes, place.old, self.prefix_tokens);
+        self.left.measured = self.left.measured.or(measured);
         self.estimated = self.estimate(..);
     }
 

@@ -9,6 +9,7 @@ mod commands;
 mod commits;
 mod compacting;
 mod jumping;
+mod pruning;
 #[cfg(test)]
 mod tests;
 mod types;
@@ -23,7 +24,7 @@ use quipu_protocol::{
 };
 use quipu_providers::{CallEnd, CallEvent};
 use quipu_tools::Touches;
-use quipu_transcript::{Projector, sent_tokens};
+use quipu_transcript::{Projector, Prune, sent_tokens};
 
 use batch::{Batch, Early, Slot, State, Subject, refusal, step_key};
 use compacting::Compacting;
@@ -33,6 +34,8 @@ pub(crate) use compacting::{
 };
 use jumping::Jumping;
 pub(crate) use jumping::Place;
+pub(crate) use pruning::Left;
+pub use pruning::PruneSettings;
 pub use types::Refused;
 pub(crate) use types::*;
 
@@ -83,6 +86,9 @@ pub(crate) struct Start {
     pub(crate) compacted: Option<Arc<Compaction>>,
     /// How many of the messages are its summary and what it kept.
     pub(crate) old: usize,
+    /// Where the lineage says that results are left out: with the number of messages before it.
+    pub(crate) prunes: Vec<(usize, Prune)>,
+    pub(crate) prune: PruneSettings,
     pub(crate) compaction: CompactionSettings,
     pub(crate) prefix: Prefix,
     pub(crate) steering: Vec<Waiting>,
@@ -158,10 +164,10 @@ pub(crate) struct Machine {
     /// The node of each of them.
     nodes: Vec<NodeId>,
     compacted: Option<Arc<Compaction>>,
-    /// How many of the messages are its summary and what it kept.
-    old: usize,
+    left: Left,
     /// The sum of the messages' estimated tokens.
     estimated: u64,
+    prune: PruneSettings,
     compaction: CompactionSettings,
     prefix: Prefix,
     prefix_tokens: u64,
@@ -200,7 +206,9 @@ pub(crate) struct Machine {
 }
 
 impl Machine {
-    pub(crate) fn new(start: Start) -> Self {
+    pub(crate) fn new(mut start: Start) -> Self {
+        let prefix_tokens = compacting::prefix_tokens(&start.prefix);
+        let left = Left::of(&start.prunes, &mut start.messages, &start.nodes, start.old, prefix_tokens);
         Self {
             session: start.session,
             cwd: start.cwd,
@@ -210,9 +218,10 @@ impl Machine {
             messages: start.messages,
             nodes: start.nodes,
             compacted: start.compacted,
-            old: start.old,
+            left,
+            prune: start.prune,
             compaction: start.compaction,
-            prefix_tokens: compacting::prefix_tokens(&start.prefix),
+            prefix_tokens,
             prefix: start.prefix,
             run: None,
             steering: start.steering,
@@ -312,7 +321,7 @@ impl Machine {
     }
 
     fn call_model(&mut self) {
-        if !self.compact_before_call() {
+        if !self.prune_before_call() && !self.compact_before_call() {
             self.call_now();
         }
     }

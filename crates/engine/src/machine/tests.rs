@@ -104,6 +104,8 @@ struct World {
     stopped: u32,
     finishing: bool,
     seed: u8,
+    /// What tools return.
+    output: String,
 }
 
 /// Eight calls.
@@ -143,6 +145,8 @@ fn start() -> Start {
         nodes: Vec::new(),
         compacted: None,
         old: 0,
+        prunes: Vec::new(),
+        prune: PruneSettings::default(),
         compaction: CompactionSettings::default(),
         prefix: Prefix { model, system: "".into(), tools: Arc::new([]), epoch: Epoch::default() },
         steering: Vec::new(),
@@ -152,10 +156,30 @@ fn start() -> Start {
     }
 }
 
+/// As `start`, where old results are left out whenever there is one.
+fn pruning() -> Start {
+    let mut start = start();
+    let model = Model { context_window: 4_000, ..(*start.prefix.model).clone() };
+    start.prefix.model = Arc::new(model);
+    start.prune = PruneSettings {
+        enabled: true,
+        trigger_percent: 1,
+        clear_at_least_percent: 1,
+        keep_turns: 1,
+        min_characters: 1,
+    };
+    start
+}
+
 impl World {
     fn new() -> Self {
+        Self::of(start())
+    }
+
+    fn of(start: Start) -> Self {
+        let output = if start.prune.enabled { "ok ".repeat(800) } else { "ok".into() };
         Self {
-            machine: Machine::new(start()),
+            machine: Machine::new(start),
             laws: EventLaws::default(),
             commits: VecDeque::new(),
             call: None,
@@ -179,6 +203,7 @@ impl World {
             stopped: 0,
             finishing: false,
             seed: 0,
+            output,
         }
     }
 
@@ -368,6 +393,7 @@ impl World {
             nodes: Vec::new(),
             compacted: None,
             old: 0,
+            prunes: Vec::new(),
             epoch: Epoch::default(),
             left: Vec::new(),
             files: Default::default(),
@@ -375,6 +401,9 @@ impl World {
         let mut at_compaction = None;
         for at in quipu_transcript::context(&lineage) {
             let (node, entry) = &lineage[at];
+            if let Entry::Meta(json) = entry {
+                place.prunes.extend(Prune::of_entry(json).map(|prune| (place.messages.len(), prune)));
+            }
             let Some(message) = quipu_transcript::message_of(entry) else { continue };
             if let Entry::Compaction(compaction) = entry {
                 place.compacted = Some(Arc::new(compaction.clone()));
@@ -391,10 +420,12 @@ impl World {
     fn is_as_resumed(&self) {
         let head = self.machine.head().unwrap();
         assert_eq!(self.refs.get(self.machine.session()), Some(&head));
-        let Place { messages, nodes, compacted, old, .. } = self.place(head);
+        let Place { mut messages, nodes, compacted, old, prunes, .. } = self.place(head);
+        assert!(self.machine.prune.enabled || prunes.is_empty());
+        let left = Left::of(&prunes, &mut messages, &nodes, old, 0);
         assert_eq!(nodes, self.machine.nodes);
         assert_eq!(messages, self.machine.messages);
-        assert_eq!((&compacted, old), (&self.machine.compacted, self.machine.old));
+        assert_eq!((&compacted, left.old), (&self.machine.compacted, self.machine.left.old));
         let estimated: u64 = messages.iter().map(|message| sent_tokens(message)).sum();
         assert_eq!(estimated, self.machine.estimated);
     }
@@ -502,7 +533,7 @@ impl World {
         let result = ToolResultMessage {
             tool_call_id: call.id,
             tool_name: call.name,
-            content: vec![Content::text("ok")],
+            content: vec![Content::text(&*self.output)],
             details: None,
             usage: None,
             is_error: false,
@@ -645,9 +676,9 @@ proptest! {
 
     #[test]
     fn every_order_of_events_keeps_the_laws(
-        moves in moves(), jumps in prop::collection::vec((any::<u8>(), any::<bool>()), 0..6),
+        moves in moves(), jumps in prop::collection::vec((any::<u8>(), any::<bool>()), 0..6), prunes in any::<bool>(),
     ) {
-        let mut world = World::new();
+        let mut world = World::of(if prunes { pruning() } else { start() });
         for (at, next) in moves.into_iter().enumerate() {
             world.seed = world.seed.wrapping_add(u8::try_from(at % 251).unwrap());
             world.play(next);
@@ -687,8 +718,8 @@ proptest! {
     }
 
     #[test]
-    fn closing_at_any_moment_ends_the_session_once(moves in moves()) {
-        let mut world = World::new();
+    fn closing_at_any_moment_ends_the_session_once(moves in moves(), prunes in any::<bool>()) {
+        let mut world = World::of(if prunes { pruning() } else { start() });
         for next in moves {
             world.play(next);
         }
@@ -764,6 +795,41 @@ fn answered() -> World {
     }
     assert!(world.prepares.iter().all(|(_, calls)| calls.len() > 1) && !world.prepares.is_empty());
     world
+}
+
+#[test]
+fn old_results_are_left_out_before_a_call_and_their_record_is_all_that_is_needed() {
+    let mut world = World::of(pruning());
+    let mut pruned = 0;
+    for turn in 0..12 {
+        world.seed = 63;
+        world.command(Command::Prompt { input: "go".into(), when: When::Now });
+        for _ in 0..40 {
+            if let Some((Tag::Pruned, ..)) = world.commits.front() {
+                pruned += 1;
+                // The store is full once: the run ends, and requests hold what they held.
+                if turn == 3 {
+                    let before = world.machine.messages.clone();
+                    world.commit(0);
+                    assert_eq!((world.machine.run(), &world.machine.messages), (None, &before));
+                    assert!(world.machine.unsaved.is_empty());
+                }
+            }
+            if world.machine.run().is_none() {
+                break;
+            }
+            world.commit(255);
+            world.stream();
+            world.prepare(READS);
+            world.tool(0);
+        }
+        world.finish();
+        world.finishing = false;
+    }
+    assert!(pruned > 2, "{pruned}");
+    let left_out = |one: &Arc<Message>| matches!(&**one, Message::ToolResult(result) if result.content[0].as_text().unwrap().starts_with("[This result"));
+    assert!(world.machine.messages.iter().any(left_out));
+    world.laws.finish().unwrap();
 }
 
 #[test]

@@ -168,6 +168,8 @@ pub(crate) enum Tag {
     Compacted,
     /// A jump, or that it came to nothing.
     Jumped,
+    /// That results are left out from here on.
+    Pruned,
     /// Before the session ends: what an earlier commit could not keep.
     Closing,
     /// The record of a request that is not sent after all is taken back.

@@ -23,6 +23,8 @@ mod permissions;
 #[cfg(test)]
 mod pressure;
 #[cfg(test)]
+mod prune;
+#[cfg(test)]
 mod record;
 #[cfg(test)]
 mod resume;

@@ -463,8 +463,11 @@ pub(crate) async fn check_store(store: &SqliteStore) -> HashSet<quipu::protocol:
         let mut parents = HashMap::new();
         for (node, one) in nodes.iter().zip(&decoded) {
             parents.insert(node.id, node.record.parent);
-            if let Entry::Compaction(_) = one.entry {
-                before.clear();
+            // Where the context becomes another.
+            match &one.entry {
+                Entry::Compaction(_) => before.clear(),
+                Entry::Meta(json) if quipu_transcript::Prune::of_entry(json).is_some() => before.clear(),
+                _ => {}
             }
             if let Some(earlier) = one.step.extra.get("earlierCalls") {
                 let earlier: Vec<quipu::protocol::CallRecord> = earlier.read().unwrap();

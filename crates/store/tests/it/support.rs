@@ -85,6 +85,7 @@ pub(crate) fn session_start(session: &SessionId, cwd: &str, parent: Option<Sessi
             system: None,
             tools: Vec::new(),
             max_tokens: None,
+            prune: false,
         },
     })
 }

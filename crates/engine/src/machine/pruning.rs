@@ -1,0 +1,144 @@
+//! Old results of tools are left out of requests: recorded as a node, in steps, so that between two of them what was
+//! sent stays and is found in the provider's cache.
+
+use std::sync::Arc;
+
+use quipu_protocol::{Entry, Event, Message, NodeId};
+use quipu_transcript::{Measure, Prune, Pruned, is_prunable, last_turns, measure, sent_tokens};
+
+use super::{Draft, Machine, Phase, Plan, Tag};
+
+/// When results of tools are left out of requests, and which. They stay in the graph, and `recall` reads them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct PruneSettings {
+    /// Whether it happens at all, and the model has the tool `recall`. Without it, requests hold everything.
+    pub enabled: bool,
+    /// Nothing is left out before the context fills so much of the model's window.
+    pub trigger_percent: u64,
+    /// Nothing is left out before this frees so much of the window: the provider has to read again what follows.
+    pub clear_at_least_percent: u64,
+    /// The results of so many last turns (answers of the model) stay, at least one.
+    pub keep_turns: u64,
+    /// Results of at most so many characters (UTF-16 code units, 4,800 for an image) stay; at least 2,000 count.
+    pub min_characters: u64,
+}
+
+impl Default for PruneSettings {
+    fn default() -> Self {
+        Self {
+            enabled: false,
+            trigger_percent: 50,
+            clear_at_least_percent: 10,
+            keep_turns: 8,
+            min_characters: 4_000,
+        }
+    }
+}
+
+/// What is known of a context beside its messages.
+#[derive(Debug, Default)]
+pub(crate) struct Left {
+    /// How many of the messages are no part of any count: a compaction's, and those before results were left out.
+    pub(crate) old: usize,
+    /// What was counted last, of a context that is no more.
+    pub(crate) measured: Option<Measure>,
+    /// Results that are left out.
+    pub(crate) results: u64,
+    /// Estimated tokens that they had.
+    pub(crate) tokens: u64,
+    /// How many messages were looked at.
+    pub(crate) until: usize,
+}
+
+impl Left {
+    /// Carries the records of a lineage out, one after the other, as they were made: each with the number of messages
+    /// before it. `old` messages are a compaction's; `prefix` are the tokens before the messages.
+    pub(crate) fn of(
+        records: &[(usize, Prune)],
+        messages: &mut [Arc<Message>],
+        nodes: &[NodeId],
+        old: usize,
+        prefix: u64,
+    ) -> Self {
+        let mut left = Self { old, ..Self::default() };
+        for (at, prune) in records {
+            let Some((messages, nodes)) = messages.get_mut(..*at).zip(nodes.get(..*at)) else { continue };
+            let all = messages.iter().fold(prefix, |sum, one| sum.saturating_add(sent_tokens(one)));
+            left.out(prune, messages, nodes, all);
+        }
+        left
+    }
+
+    /// Leaves results out of a context of `all` estimated tokens.
+    fn out(&mut self, prune: &Prune, messages: &mut [Arc<Message>], nodes: &[NodeId], all: u64) -> u64 {
+        self.remember(messages, all);
+        let Pruned { results, tokens, until } = prune.apply(messages, nodes);
+        self.results += results;
+        self.tokens = self.tokens.saturating_add(tokens);
+        self.until = self.until.max(until);
+        self.old = self.old.max(messages.len());
+        results
+    }
+
+    /// Keeps what was counted, before the context becomes another.
+    pub(super) fn remember(&mut self, messages: &[Arc<Message>], all: u64) {
+        if let Some((measured, _)) = measure(messages, self.old, all) {
+            self.measured = Some(measured);
+        }
+    }
+}
+
+impl Machine {
+    /// What is to be left out before the next call.
+    pub(super) fn prune_is_due(&self) -> Option<Prune> {
+        let PruneSettings { enabled, trigger_percent, clear_at_least_percent, keep_turns, min_characters } =
+            self.prune;
+        let window = self.prefix.model.context_window;
+        if !enabled || window == 0 || self.size() <= percent(window, trigger_percent) {
+            return None;
+        }
+        let end = last_turns(&self.messages, keep_turns)?;
+        let found = self.messages.get(self.left.until..end)?.iter();
+        let found = found.filter(|message| is_prunable(message, min_characters));
+        let tokens = found.fold(0_u64, |sum, message| sum.saturating_add(sent_tokens(message)));
+        let frees = self.corrected(tokens) >= percent(window, clear_at_least_percent).max(1);
+        let before = *self.nodes.get(end)?;
+        frees.then_some(Prune { before, min_characters })
+    }
+
+    /// Before a call: records what the requests from here on leave out.
+    pub(super) fn prune_before_call(&mut self) -> bool {
+        let Some(prune) = self.prune_is_due() else { return false };
+        let Some(run) = self.run.as_mut().filter(|run| !run.aborting) else { return false };
+        run.phase = Phase::Saying;
+        self.commit(Tag::Pruned, vec![Draft::new(Entry::Meta(prune.entry()))], Vec::new(), false);
+        true
+    }
+
+    /// It is recorded: from here on requests are without.
+    pub(super) fn prune_kept(&mut self, plan: &Plan, nodes: &[NodeId]) {
+        let drafts = plan.drafts.iter().zip(nodes);
+        let mut found = drafts.filter_map(|(draft, node)| match &*draft.entry {
+            Entry::Meta(json) => Some((Prune::of_entry(json)?, *node)),
+            _ => None,
+        });
+        let Some((prune, node)) = found.next_back() else { return };
+        let tokens_before = self.size();
+        let all = self.prefix_tokens.saturating_add(self.estimated);
+        let results = self.left.out(&prune, &mut self.messages, &self.nodes, all);
+        self.estimated = self.messages.iter().map(|message| sent_tokens(message)).sum();
+        self.emit(Event::ContextPruned { node, results, tokens_before, tokens_after: self.size() });
+        self.call_model();
+    }
+
+    /// An estimate as the last answer's count corrects it.
+    pub(super) fn corrected(&self, tokens: u64) -> u64 {
+        let all = self.prefix_tokens.saturating_add(self.estimated);
+        let measured = measure(&self.messages, self.left.old, all).map(|(measured, _)| measured);
+        measured.or(self.left.measured).map_or(tokens, |measured| measured.correct(tokens))
+    }
+}
+
+fn percent(window: u64, percent: u64) -> u64 {
+    u64::try_from(u128::from(window) * u128::from(percent) / 100).unwrap_or(u64::MAX)
+}

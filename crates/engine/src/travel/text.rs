@@ -1,0 +1,143 @@
+//! Nodes as archived text. Lengths are UTF-16 code units, and no character is ever cut in two.
+
+use quipu_protocol::{Body, Content, Entry, Message};
+use serde::Deserialize;
+
+/// The first line of the frame.
+pub(super) const BEGIN: &str = "--- archived node content ---";
+/// The last line of the frame; never found in what it frames.
+pub(super) const END: &str = "--- end of archive ---";
+/// Code units of a tool's result that are shown of a node that was not asked for.
+const RESULT: u64 = 200;
+
+/// How much of a node is shown.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Whole {
+    /// All of it.
+    Yes,
+    /// A tool's result is cut.
+    No,
+}
+
+/// What a node says.
+pub(super) fn text_of(entry: &Entry, whole: Whole) -> String {
+    match entry {
+        Entry::Message(message) => text_of_message(message, whole),
+        Entry::Session(_) => "[session]".into(),
+        Entry::Epoch(_) => "[epoch]".into(),
+        Entry::Compaction(compaction) => compaction.summary.clone(),
+        Entry::Meta(json) => {
+            #[derive(Deserialize)]
+            struct Kind {
+                r#type: String,
+            }
+            let kind = json.read().map_or_else(|_| "meta".into(), |Kind { r#type }| r#type);
+            match whole {
+                Whole::Yes => format!("[{kind}] {}", json.get()),
+                Whole::No => format!("[{kind}]"),
+            }
+        }
+    }
+}
+
+fn text_of_message(message: &Message, whole: Whole) -> String {
+    match message {
+        Message::User(user) => text_of_body(&user.content),
+        Message::Custom(custom) => text_of_body(&custom.content),
+        Message::Assistant(answer) => text_of_blocks(&answer.content),
+        Message::ToolResult(result) => {
+            let text = text_of_blocks(&result.content);
+            let text = match whole {
+                Whole::Yes => text,
+                Whole::No => shortened(&text, RESULT),
+            };
+            format!("[tool_result: {} → {text}]", result.tool_name)
+        }
+        Message::BashExecution(bash) => format!("$ {}\n{}", bash.command, bash.output),
+        Message::BranchSummary(branch) => branch.summary.clone(),
+        Message::CompactionSummary(compaction) => compaction.summary.clone(),
+        Message::Other(json) => json.get().to_owned(),
+    }
+}
+
+fn text_of_body(body: &Body) -> String {
+    match body {
+        Body::Text(text) => text.clone(),
+        Body::Blocks(blocks) => text_of_blocks(blocks),
+    }
+}
+
+fn text_of_blocks(blocks: &[Content]) -> String {
+    let texts = blocks.iter().map(|block| match block {
+        Content::Text(text) => text.text.clone(),
+        Content::Thinking(thinking) => thinking.thinking.clone(),
+        Content::ToolCall(call) => format!("[tool_call: {}({})]", call.name, call.arguments),
+        Content::Image(image) => format!("[image: {}]", image.mime_type),
+        Content::Other(json) => json.get().to_owned(),
+    });
+    texts.collect::<Vec<_>>().join("\n")
+}
+
+/// The first `most` code units, with three dots where there are more.
+pub(super) fn shortened(text: &str, most: u64) -> String {
+    let (start, _) = piece(text, 0, most);
+    if start.len() == text.len() { start.to_owned() } else { format!("{start}...") }
+}
+
+/// At most `most` code units of a text from the code unit `from` on, and where the piece begins. At least one
+/// character where there is one.
+pub(super) fn piece(text: &str, from: u64, most: u64) -> (&str, u64) {
+    let (mut units, mut start, mut begins) = (0_u64, None, 0);
+    for (at, character) in text.char_indices() {
+        if units >= from && start.is_none() {
+            (start, begins) = (Some(at), units);
+        }
+        units += character.len_utf16() as u64;
+        if let Some(start) = start
+            && units - begins > most
+            && (at > start || most == 0)
+        {
+            return (&text[start..at], begins);
+        }
+    }
+    start.map_or(("", units), |start| (&text[start..], begins))
+}
+
+/// Code units of a text.
+pub(super) fn units(text: &str) -> u64 {
+    if text.is_ascii() { text.len() as u64 } else { text.encode_utf16().count() as u64 }
+}
+
+/// The same with a backslash in every `end of archive`, in whatever case and with whatever space between: what is
+/// archived cannot end its frame.
+pub(super) fn escaped(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    let mut rest = text;
+    while let Some(at) = rest.bytes().position(|byte| byte.eq_ignore_ascii_case(&b'e')) {
+        out.push_str(&rest[..at]);
+        rest = &rest[at..];
+        if ends_archive(rest) {
+            out.push('\\');
+        }
+        out.push_str(&rest[..1]);
+        rest = &rest[1..];
+    }
+    out.push_str(rest);
+    out
+}
+
+fn ends_archive(text: &str) -> bool {
+    let mut rest = text;
+    for (nth, word) in ["end", "of", "archive"].into_iter().enumerate() {
+        let trimmed = rest.trim_start();
+        if nth > 0 && trimmed.len() == rest.len() {
+            return false;
+        }
+        rest = if nth > 0 { trimmed } else { rest };
+        match rest.get(..word.len()) {
+            Some(found) if found.eq_ignore_ascii_case(word) => rest = &rest[word.len()..],
+            _ => return false,
+        }
+    }
+    true
+}
