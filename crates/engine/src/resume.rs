@@ -87,6 +87,17 @@ pub(crate) async fn read_past(store: &dyn Store, id: &SessionId, head: NodeId) -
             Entry::Message(_) | Entry::Meta(_) => {}
         }
     }
+    if past.session.is_none()
+        && let Some((first, _)) = lineage.first()
+    {
+        // The compaction is another program's, and does not say it.
+        let changed = SettingChanges::default();
+        let standing = standing(store, *first, changed).await?;
+        past.session = standing.session;
+        if past.epoch == Epoch::default() {
+            past.epoch = standing.epoch;
+        }
+    }
     let mut compacted = None;
     for at in context(&lineage) {
         let (node, entry) = &lineage[at];
@@ -124,19 +135,6 @@ async fn read_context(store: &dyn Store, head: NodeId) -> Result<(Vec<(NodeId, E
     let mut nodes = store.lineage(head, Until::Checkpoint).await?;
     let last_time = nodes.last().map_or(0, |node| node.record.timestamp);
     let mut decoded = decode_nodes(store, &nodes).await?;
-    // One that does not say how the session stood is passed by.
-    while !matches!(decoded.first(), Some(Decoded { entry: Entry::Compaction(one), .. }) if one.checkpoint.is_some())
-        && let Some(parent) = nodes.first().and_then(|first| first.record.parent)
-    {
-        let before = match store.lineage(parent, Until::Checkpoint).await {
-            Ok(before) => before,
-            // A lineage of another program may begin in the middle.
-            Err(StoreError::Missing { .. }) => break,
-            Err(error) => return Err(error.into()),
-        };
-        decoded.splice(..0, decode_nodes(store, &before).await?);
-        nodes.splice(..0, before);
-    }
     let last = decoded.iter().rev().find_map(|one| match &one.entry {
         Entry::Compaction(compaction) => Some(compaction.first_kept),
         Entry::Message(_) | Entry::Session(_) | Entry::Epoch(_) | Entry::Meta(_) => None,
@@ -159,30 +157,82 @@ async fn read_context(store: &dyn Store, head: NodeId) -> Result<(Vec<(NodeId, E
     Ok((lineage, Steps { infos, last_time }))
 }
 
-/// The epoch that a node stands in. Reads the entries that can begin one, the newest first, and no messages.
+/// How a session stands at a node.
+#[derive(Default)]
+pub(crate) struct Standing {
+    pub(crate) session: Option<SessionId>,
+    pub(crate) epoch: Epoch,
+}
+
+/// The epoch that a node stands in. Reads no further back than its last compaction.
 pub(crate) async fn epoch_of(store: &dyn Store, node: NodeId) -> Result<Epoch, OpenError> {
-    let mut from = Some(node);
     let mut changes = SettingChanges::default();
-    while let Some(node) = from {
-        let mut nodes = store.lineage(node, Until::Checkpoint).await?;
-        from = nodes.first().and_then(|first| first.record.parent);
-        nodes.retain(|node| [quipu_transcript::INTERNAL, COMPACTION].contains(&node.record.role.as_str()));
-        nodes.reverse();
-        for some in nodes.chunks(64) {
-            for decoded in decode_nodes(store, some).await? {
-                match decoded.entry {
-                    Entry::Session(start) => return Ok(changes.applied_to(start.epoch)),
-                    Entry::Epoch(epoch) => return Ok(changes.applied_to(epoch)),
-                    Entry::Compaction(Compaction { checkpoint: Some(point), .. }) => {
-                        return Ok(changes.applied_to(point.epoch));
-                    }
-                    Entry::Meta(json) => changes.earlier(&json),
-                    Entry::Message(_) | Entry::Compaction(_) => {}
-                }
+    let mut nodes = store.lineage(node, Until::Checkpoint).await?;
+    let before = nodes.first().and_then(|first| first.record.parent);
+    // The newest answer tells which model another program asked; ours stand in an epoch.
+    let answer = nodes.iter().rposition(|node| node.record.role == "assistant");
+    let answer = answer.map(|at| nodes[at].id);
+    nodes.retain(|node| {
+        [quipu_transcript::INTERNAL, COMPACTION].contains(&node.record.role.as_str())
+            || Some(node.id) == answer
+    });
+    nodes.reverse();
+    for some in nodes.chunks(64) {
+        for decoded in decode_nodes(store, some).await? {
+            if let (Entry::Message(Message::Assistant(answer)), None) = (&decoded.entry, &decoded.step.call) {
+                changes.earlier_answer(answer);
+            }
+            if let Some(standing) = standing_of(&decoded.entry, &mut changes) {
+                return Ok(changes.applied_to(standing.epoch));
             }
         }
     }
-    Ok(changes.applied_to(Epoch::default()))
+    match before {
+        Some(before) => Ok(standing(store, before, changes).await?.epoch),
+        None => Ok(changes.applied_to(Epoch::default())),
+    }
+}
+
+/// How a session stands at a node, by the nearest entries that say so. `changes` came after it.
+async fn standing(
+    store: &dyn Store,
+    node: NodeId,
+    mut changes: SettingChanges,
+) -> Result<Standing, OpenError> {
+    let nodes = match store.settings(node).await {
+        // A lineage of another program may begin in the middle.
+        Err(StoreError::Missing { .. }) => Vec::new(),
+        nodes => nodes?,
+    };
+    let (mut session, mut epoch) = (None, None);
+    for decoded in decode_nodes(store, &nodes).await? {
+        if epoch.is_some() {
+            // What is older only says whose it is.
+            let found = standing_of(&decoded.entry, &mut SettingChanges::default());
+            session = session.or(found.and_then(|found| found.session));
+        } else if let Some(found) = standing_of(&decoded.entry, &mut changes) {
+            (session, epoch) = (found.session, Some(found.epoch));
+        }
+    }
+    Ok(Standing { session, epoch: changes.applied_to(epoch.unwrap_or_default()) })
+}
+
+/// What an entry says of all settings; a change of one of them is taken into `changes`.
+fn standing_of(entry: &Entry, changes: &mut SettingChanges) -> Option<Standing> {
+    match entry {
+        Entry::Session(start) => {
+            Some(Standing { session: Some(start.session.clone()), epoch: start.epoch.clone() })
+        }
+        Entry::Epoch(epoch) => Some(Standing { session: None, epoch: epoch.clone() }),
+        Entry::Compaction(Compaction { checkpoint: Some(Checkpoint { session, epoch }), .. }) => {
+            Some(Standing { session: Some(session.clone()), epoch: epoch.clone() })
+        }
+        Entry::Meta(json) => {
+            changes.earlier(json);
+            None
+        }
+        Entry::Message(_) | Entry::Compaction(_) => None,
+    }
 }
 
 impl Past {

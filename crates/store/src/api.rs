@@ -90,6 +90,11 @@ pub trait Store: Send + Sync + 'static {
     /// or is not there.
     fn meetings<'a>(&'a self, trunk: NodeId, nodes: &'a [NodeId]) -> Fut<'a, Vec<Option<Meeting>>>;
 
+    /// The nearest nodes on the lineage of `of`, itself included, that say how its session is set: a change of the model,
+    /// a change of thinking, an epoch, a first node or a compaction with a checkpoint; the nearest first, one of each at
+    /// most. Reads what it returns and the places of such nodes, however long the lineage is.
+    fn settings(&self, of: NodeId) -> Fut<'_, Vec<Node>>;
+
     /// Nodes without a root, the oldest first, at most 1,000: below a parent that is missing, or in a circle.
     fn astray(&self) -> Fut<'_, Vec<NodeId>>;
 

@@ -1,6 +1,6 @@
 //! What entries of other programs say about the model.
 
-use quipu_protocol::{Epoch, Json, Thinking};
+use quipu_protocol::{AssistantMessage, Epoch, Json, Thinking};
 use serde::Deserialize;
 
 /// The last change of each setting, collected from entries that are read from the newest to the oldest.
@@ -33,6 +33,15 @@ impl SettingChanges {
                 self.thinking.get_or_insert(thinking_level);
             }
             Err(_) => {}
+        }
+    }
+
+    /// Takes in an answer that is older than those before: the model that was asked is the one that is set, where nobody
+    /// changed it since.
+    pub fn earlier_answer(&mut self, answer: &AssistantMessage) {
+        let AssistantMessage { provider, model, .. } = answer;
+        if ![provider, model].iter().any(|name| name.is_empty() || *name == "unknown") {
+            self.model.get_or_insert_with(|| (provider.clone(), model.clone()));
         }
     }
 

@@ -6,13 +6,17 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use quipu::protocol::{BlobId, ChunkId, Event, NodeId, Outcome, SessionId};
+use quipu::protocol::{
+    AssistantMessage, BlobId, ChunkId, Compaction, Content, Entry, Epoch, Event, Json, Message, NodeId,
+    Outcome, SessionId, SessionStart, StepInfo, Thinking,
+};
 use quipu::store::{
     ActionQuery, Commit, Edge, Fence, Fut, Head, Label, Landmark, LoggedAction, Meeting, Owner, Pending,
-    RefName, Resolved, Scope, SessionQuery, SessionRow, Spelling, SqliteStore, Store, StoreError, Until,
+    RefMove, RefName, Resolved, Scope, SessionQuery, SessionRow, Spelling, SqliteStore, Store, StoreError,
+    Until,
 };
 use quipu::{Refused, ToolOutput};
-use quipu_dag::{Blob, Node};
+use quipu_dag::{Blob, Node, NodeRecord};
 use serde_json::json;
 
 use crate::support::{World, call, engine_over, say, tool};
@@ -26,9 +30,16 @@ struct Failing {
     times: AtomicUsize,
     failed: AtomicBool,
     error: Mutex<StoreError>,
+    /// Nodes that were read of it.
+    read: AtomicUsize,
 }
 
 impl Failing {
+    fn count<T>(&self, nodes: Vec<T>) -> Vec<T> {
+        self.read.fetch_add(nodes.len(), Ordering::SeqCst);
+        nodes
+    }
+
     fn next(&self) -> Option<StoreError> {
         let counted = |count: usize| count.checked_sub(1);
         if self.after.fetch_update(Ordering::SeqCst, Ordering::SeqCst, counted).is_ok() {
@@ -54,7 +65,8 @@ impl Store for Failing {
         self.inner.heads(prefix)
     }
     fn nodes<'a>(&'a self, ids: &'a [NodeId]) -> Fut<'a, Vec<Option<Node>>> {
-        self.inner.nodes(ids)
+        let nodes = self.inner.nodes(ids);
+        Box::pin(async move { nodes.await.map(|nodes| self.count(nodes)) })
     }
     fn blobs<'a>(&'a self, ids: &'a [BlobId]) -> Fut<'a, Vec<Option<Blob>>> {
         self.inner.blobs(ids)
@@ -63,7 +75,8 @@ impl Store for Failing {
         self.inner.chunk(id, bytes)
     }
     fn lineage(&self, from: NodeId, until: Until) -> Fut<'_, Vec<Node>> {
-        self.inner.lineage(from, until)
+        let nodes = self.inner.lineage(from, until);
+        Box::pin(async move { nodes.await.map(|nodes| self.count(nodes)) })
     }
     fn ancestor(&self, of: NodeId, depth: u32) -> Fut<'_, Option<NodeId>> {
         self.inner.ancestor(of, depth)
@@ -91,6 +104,10 @@ impl Store for Failing {
     }
     fn meetings<'a>(&'a self, trunk: NodeId, nodes: &'a [NodeId]) -> Fut<'a, Vec<Option<Meeting>>> {
         self.inner.meetings(trunk, nodes)
+    }
+    fn settings(&self, of: NodeId) -> Fut<'_, Vec<Node>> {
+        let nodes = self.inner.settings(of);
+        Box::pin(async move { nodes.await.map(|nodes| self.count(nodes)) })
     }
     fn astray(&self) -> Fut<'_, Vec<NodeId>> {
         self.inner.astray()
@@ -125,6 +142,7 @@ fn failing(inner: &Arc<SqliteStore>, after: usize, times: usize, error: StoreErr
         times: times.into(),
         failed: false.into(),
         error: Mutex::new(error),
+        read: 0.into(),
     })
 }
 
@@ -241,4 +259,109 @@ async fn a_queued_message_that_could_not_be_stored_is_refused() {
     world.engine = engine_over(world.store.clone(), world.dir.path());
     drop(store);
     world.check().await;
+}
+
+/// Writes a session as an importer does: a header, its settings, a history, a compaction that says nothing of them and
+/// keeps the last two messages, and one more exchange.
+async fn imported(store: &SqliteStore, id: &str, history: usize) -> NodeId {
+    let meta = |json: serde_json::Value| Entry::Meta(Json::from(&json));
+    let user = |text: &str| Entry::Message(Message::user(text, 5));
+    let start = SessionStart {
+        session: id.into(),
+        cwd: "/".into(),
+        agent: "pi".into(),
+        parent_session: None,
+        epoch: Epoch { provider: "old".into(), model: "old".into(), ..Epoch::default() },
+    };
+    let answer = |text: &str| {
+        Entry::Message(Message::Assistant(AssistantMessage {
+            content: vec![Content::text(text)],
+            ..AssistantMessage::default()
+        }))
+    };
+    let mut entries = vec![
+        Entry::Session(start),
+        meta(json!({ "type": "model_change", "provider": "p", "modelId": "m" })),
+        meta(json!({ "type": "thinking_level_change", "thinkingLevel": "high" })),
+    ];
+    for n in 0..history {
+        entries.extend([user(&format!("question-{n}")), answer(&format!("answer-{n}"))]);
+    }
+    let kept = entries.len() - 2;
+    entries.push(Entry::Compaction(Compaction { summary: "in short".into(), ..Compaction::default() }));
+    entries.extend([user("since"), answer("then")]);
+    let (mut nodes, mut batch): (Vec<NodeId>, _) = (Vec::new(), Commit::default());
+    for (at, entry) in (0_i64..).zip(&mut entries) {
+        if let Entry::Compaction(compaction) = entry {
+            compaction.first_kept = Some(nodes[kept]);
+        }
+        let encoded = quipu_transcript::encode(entry, &StepInfo::default());
+        let record = NodeRecord {
+            parent: nodes.last().copied(),
+            role: encoded.role,
+            parts: encoded.blobs.iter().map(|blob| blob.id).collect(),
+            timestamp: at,
+            external_id: Some(format!("{id}-{at}")),
+            system_prompt: None,
+        };
+        let node = Node::new(record, None, None);
+        nodes.push(node.id);
+        batch.blobs.extend(encoded.blobs);
+        batch.nodes.push(node);
+    }
+    let head = *nodes.last().unwrap();
+    batch.moves.push(RefMove::swap(RefName::of_agent("pi", &id.into()), None, head, "import"));
+    store.commit(batch).await.unwrap();
+    head
+}
+
+/// However long the history, what a session is resumed from is what its last compaction left: a counting store tells.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn resuming_reads_no_further_back_than_the_last_compaction() {
+    let mut counts = Vec::new();
+    for history in [20, 400] {
+        let world = World::with([say("One."), say("Two.")]);
+        let head = imported(&world.store, "foreign", history).await;
+        let error = StoreError::ReadOnly { path: PathBuf::from("/x") };
+        let store = failing(&world.store, usize::MAX, 0, error);
+        let engine = engine_over(store.clone(), world.dir.path());
+        let read = || store.read.swap(0, Ordering::SeqCst);
+        let mut count = Vec::new();
+
+        // The settings of a session that another program wrote and compacted.
+        let epoch = quipu::epoch_at(&*store, head).await.unwrap();
+        assert_eq!((&*epoch.provider, &*epoch.model, epoch.thinking), ("p", "m", Thinking::High));
+        count.push(read());
+
+        // Gone on with, and opened again.
+        let opened = engine.open(&"foreign".into(), world.options()).await.unwrap();
+        count.push(read());
+        opened.session.ask("on").await.unwrap();
+        let sent = world.fake.last_messages();
+        let texts: Vec<String> = sent.iter().map(crate::support::text_of).collect();
+        let last = history - 1;
+        assert!(texts[0].contains("in short"), "{texts:?}");
+        let kept = [&*format!("question-{last}"), &*format!("answer-{last}"), "since", "then", "on"];
+        assert_eq!(texts[1..], kept);
+        let (id, own) = (opened.session.view().session, opened.session.view().head.unwrap());
+        opened.session.shutdown().await;
+        engine.label(own, "here").await.unwrap();
+        read();
+        let again = engine.open(&id, world.options()).await.unwrap().session;
+        count.push(read());
+        again.ask("and on").await.unwrap();
+        assert_eq!(world.fake.last_messages().len(), sent.len() + 2);
+        again.shutdown().await;
+        read();
+
+        // Labels are told from the index, and a fork knows what the session knows.
+        assert_eq!(store.labels(std::slice::from_ref(&id)).await.unwrap().len(), 1);
+        assert_eq!(read(), 0);
+        engine.fork_from(head, Some(&world.cwd())).await.unwrap();
+        count.push(read());
+        assert!(count.iter().all(|count| *count < 30), "{count:?}");
+        counts.push(count);
+        world.check().await;
+    }
+    assert_eq!(counts[0], counts[1]);
 }

@@ -261,6 +261,9 @@ impl<'a> Indexer<'a> {
         if meaning.kind == kind::CHECKPOINT {
             self.marks.compaction(seq, number, at);
         }
+        if let Some(said) = meaning.says {
+            super::setting::add(self.connection, number, said, seq)?;
+        }
         if let Some(given) = meaning.given {
             self.marks.given(seq, number, at, given);
         }
@@ -307,8 +310,15 @@ impl<'a> Indexer<'a> {
 
     /// What the tables need to know of a node. Content is read only where it can matter.
     fn meaning(&self, node: &Node, session: Option<i64>) -> Outcome<Meaning> {
-        let mut meaning =
-            Meaning { kind: kind::OTHER, cost: 0, charged: false, title: None, start: None, given: None };
+        let mut meaning = Meaning {
+            kind: kind::OTHER,
+            cost: 0,
+            charged: false,
+            title: None,
+            start: None,
+            given: None,
+            says: None,
+        };
         let read = match node.record.role.as_str() {
             "user" => {
                 meaning.kind = kind::USER;
@@ -360,6 +370,7 @@ impl<'a> Indexer<'a> {
         blobs.extend(own.map(|own| (own.id, own)));
         let decoded = decode(node, &Parts(blobs));
         meaning.charged = decoded.step.call.is_some();
+        meaning.says = super::setting::of(&decoded.entry);
         match decoded.entry {
             Entry::Session(start) => {
                 meaning.kind = kind::SESSION;
@@ -425,6 +436,8 @@ struct Meaning {
     start: Option<SessionStart>,
     /// A label or a name.
     given: Option<Given>,
+    /// What it says of the session's settings.
+    says: Option<i64>,
 }
 
 struct Parts(HashMap<BlobId, Blob>);

@@ -19,6 +19,7 @@ mod resolve;
 mod rows;
 mod salvage;
 mod schema;
+mod setting;
 mod spend;
 mod watch;
 mod writer;
@@ -430,6 +431,10 @@ impl Store for SqliteStore {
     fn meetings<'a>(&'a self, trunk: NodeId, nodes: &'a [NodeId]) -> Fut<'a, Vec<Option<Meeting>>> {
         let nodes = nodes.to_vec();
         Box::pin(self.read_indexed(move |connection| forest::meetings(connection, &trunk, &nodes)))
+    }
+
+    fn settings(&self, of: NodeId) -> Fut<'_, Vec<Node>> {
+        Box::pin(self.read_indexed(move |connection| setting::nearest(connection, &of)))
     }
 
     fn astray(&self) -> Fut<'_, Vec<NodeId>> {

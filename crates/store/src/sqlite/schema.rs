@@ -76,11 +76,20 @@ CREATE INDEX IF NOT EXISTS quipu_x_session_parent ON quipu_x_session(parent);
 CREATE TABLE IF NOT EXISTS quipu_x_mark (session INTEGER NOT NULL, kind INTEGER NOT NULL, seq INTEGER NOT NULL, at INTEGER NOT NULL, target TEXT,
   text TEXT, PRIMARY KEY (session, kind, seq)) WITHOUT ROWID;
 CREATE INDEX IF NOT EXISTS quipu_x_mark_name ON quipu_x_mark(text) WHERE kind = 2;
+CREATE TABLE IF NOT EXISTS quipu_x_setting (session INTEGER NOT NULL, says INTEGER NOT NULL, seq INTEGER NOT NULL,
+  PRIMARY KEY (session, says, seq)) WITHOUT ROWID;
 CREATE TABLE IF NOT EXISTS quipu_x_spend (slot INTEGER PRIMARY KEY, cost INTEGER NOT NULL);
 ";
 
-const DERIVED_TABLES: [&str; 6] =
-    ["quipu_x_cursor", "quipu_x_node", "quipu_x_wait", "quipu_x_session", "quipu_x_mark", "quipu_x_spend"];
+const DERIVED_TABLES: [&str; 7] = [
+    "quipu_x_cursor",
+    "quipu_x_node",
+    "quipu_x_wait",
+    "quipu_x_session",
+    "quipu_x_mark",
+    "quipu_x_setting",
+    "quipu_x_spend",
+];
 const SIDE_TABLES: [&str; 6] =
     ["quipu_meta", "quipu_chunk", "quipu_lease", "quipu_inbox", "quipu_step", "quipu_reflog"];
 

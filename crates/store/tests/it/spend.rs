@@ -88,10 +88,14 @@ async fn spend(store: &dyn Store) {
     }
     store.commit(summary(one, 0.16, START + QUARTER + 1, Some(call()))).await.unwrap();
     store.commit(summary(two, 5.0, START + QUARTER + 2, None)).await.unwrap();
+    let branch = json!({ "type": "branch_summary", "summary": "s", "usage": { "cost": { "total": 0.32 } } });
+    let branch = Entry::Meta(quipu_protocol::Json::from(&branch));
+    store.commit(entry(two, &branch, START + QUARTER + 3, Some(call()))).await.unwrap();
+    store.commit(entry(two, &branch, START + QUARTER + 4, None)).await.unwrap();
 }
 
 const SINCE: [i64; 6] = [0, START - 1, START, START + QUARTER, START + QUARTER + 1, START + 2 * QUARTER];
-const EXPECTED: [f64; 6] = [31.0, 31.0, 30.0, 24.0, 24.0, 0.0];
+const EXPECTED: [f64; 6] = [63.0, 63.0, 62.0, 56.0, 56.0, 0.0];
 
 #[tokio::test]
 async fn is_counted_over_all_sessions_and_the_same_after_a_rebuild() {
