@@ -1,4 +1,5 @@
-//! Other agents, installed from npm at fixed versions, for the benchmarks to measure beside ours.
+//! Other agents, installed from npm at fixed versions: for the benchmarks to measure beside ours, and for tests that read
+//! the session files which they write.
 //!
 //! `xtask/data/peers/package.json` names the packages. Nothing is installed outside the given directory, and none
 //! of the programs is started here but to say its version.
@@ -16,7 +17,7 @@ const NODE: &str = "node";
 const PI: &str = "@earendil-works/pi-coding-agent";
 const CODEX: &str = "@openai/codex";
 
-/// The programs of one directory, all there and of the wanted versions.
+/// The programs that are measured, of one directory, all there and of the wanted versions.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Peers {
     /// A Node that is new enough for Pi, whatever this machine has.
@@ -38,13 +39,13 @@ pub(crate) fn run(arguments: &[String]) -> Result<bool> {
         [directory] if !directory.starts_with('-') => std::path::absolute(directory)?,
         _ => bail!("usage: cargo xtask peers [DIR]"),
     };
-    if let Ok(peers) = Peers::find(&directory) {
+    if let (Ok(peers), Ok(())) = (Peers::find(&directory), check(&directory, &wanted()?)) {
         eprintln!("peers: {} holds them already", directory.display());
         return report(&directory, &peers);
     }
     install(&directory)?;
-    let peers =
-        Peers::find(&directory).context("npm said that it installed the peers, but they are not whole")?;
+    let whole = check(&directory, &wanted()?).and_then(|()| Peers::find(&directory));
+    let peers = whole.context("npm said that it installed the peers, but they are not whole")?;
     report(&directory, &peers)
 }
 
@@ -61,7 +62,7 @@ fn install(directory: &Path) -> Result<()> {
     std::fs::create_dir_all(directory).with_context(|| format!("cannot make {}", directory.display()))?;
     std::fs::write(&ours, MANIFEST).with_context(|| format!("cannot write {}", ours.display()))?;
     eprintln!(
-        "peers: npm {} installs {} into {}; about 750 MB",
+        "peers: npm {} installs {} into {}; about 1.5 GB",
         String::from_utf8_lossy(&npm.stdout).trim(),
         wanted()?.iter().map(|(name, version)| format!("{name} {version}")).collect::<Vec<_>>().join(", "),
         directory.display()
@@ -112,19 +113,7 @@ impl Peers {
     /// Finds the programs in a directory that [`run`] filled.
     pub(crate) fn find(directory: &Path) -> Result<Self> {
         let modules = directory.join("node_modules");
-        for (name, version) in wanted()? {
-            let manifest = modules.join(&name).join("package.json");
-            let text = std::fs::read_to_string(&manifest).with_context(|| {
-                format!("{name} is not in {}; run `cargo xtask peers`", directory.display())
-            })?;
-            let found: Value = serde_json::from_str(&text)?;
-            ensure!(
-                found["version"] == version.as_str(),
-                "{name} in {} is {}, not {version}; run `cargo xtask peers`",
-                directory.display(),
-                found["version"].as_str().unwrap_or("of no version")
-            );
-        }
+        check(directory, &in_order()?)?;
         let pi = modules.join(PI).join("dist").join("bundle");
         let versions = in_order()?;
         let peers = Self {
@@ -139,6 +128,23 @@ impl Peers {
         }
         Ok(peers)
     }
+}
+
+/// Whether these packages are there in these versions.
+fn check(directory: &Path, packages: &[(String, String)]) -> Result<()> {
+    for (name, version) in packages {
+        let manifest = directory.join("node_modules").join(name).join("package.json");
+        let text = std::fs::read_to_string(&manifest)
+            .with_context(|| format!("{name} is not in {}; run `cargo xtask peers`", directory.display()))?;
+        let found: Value = serde_json::from_str(&text)?;
+        ensure!(
+            found["version"] == version.as_str(),
+            "{name} in {} is {}, not {version}; run `cargo xtask peers`",
+            directory.display(),
+            found["version"].as_str().unwrap_or("of no version")
+        );
+    }
+    Ok(())
 }
 
 /// The program for this machine, which npm puts into a package of its own.
@@ -171,7 +177,7 @@ fn wanted() -> Result<Vec<(String, String)>> {
     packages.iter().map(|(name, version)| Ok((name.clone(), exact(version)?))).collect()
 }
 
-/// The packages as [`report`] goes through them: Node, Pi, Codex.
+/// The packages that are measured, as [`report`] goes through them: Node, Pi, Codex.
 fn in_order() -> Result<[(String, String); 3]> {
     let wanted = wanted()?;
     let one = |name: &str| {

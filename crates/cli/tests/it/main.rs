@@ -37,6 +37,8 @@ mod machine;
 #[cfg(test)]
 mod network;
 #[cfg(test)]
+mod peers;
+#[cfg(test)]
 mod permissions;
 #[cfg(test)]
 mod print;

@@ -1,0 +1,598 @@
+//! Other agents themselves, as `cargo xtask peers` installs them: each has one conversation with a server on loopback
+//! that says what it was told to say; what is imported of the files that it wrote is compared with that, message by
+//! message, tool by tool, token by token.
+
+use std::io::{Read as _, Write as _};
+use std::net::{TcpListener, TcpStream};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::{Arc, Mutex};
+
+use serde_json::{Value, json};
+
+use crate::support::*;
+
+/// What a model says.
+#[derive(Debug, Clone)]
+enum Say {
+    Thinking(&'static str),
+    Text(&'static str),
+    Call(&'static str, &'static str, Value),
+}
+
+/// What a server does with one request.
+#[derive(Debug, Clone)]
+enum Reply {
+    Says(Vec<Say>),
+    /// A request that fails, each time that it is made.
+    Fails,
+    /// A stream that breaks off behind its first words, each time.
+    Breaks(&'static str),
+}
+
+#[derive(Debug, Default)]
+struct State {
+    script: Vec<Reply>,
+    /// Replies so far, failed ones included: their usage tells them apart.
+    count: u64,
+    /// The number of each reply that came whole.
+    whole: Vec<u64>,
+}
+
+/// A model's server in both wires that peers speak.
+struct Server {
+    url: String,
+    state: Arc<Mutex<State>>,
+}
+
+impl Server {
+    fn start() -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let url = format!("http://{}", listener.local_addr().unwrap());
+        let state = Arc::new(Mutex::new(State::default()));
+        let shared = Arc::clone(&state);
+        std::thread::spawn(move || {
+            for connection in listener.incoming().flatten() {
+                let state = Arc::clone(&shared);
+                // A program that is gone asks no more.
+                std::thread::spawn(move || drop(answer(connection, &state)));
+            }
+        });
+        Self { url, state }
+    }
+
+    fn load(&self, script: &[Reply]) {
+        self.state.lock().unwrap().script = script.iter().rev().cloned().collect();
+    }
+
+    /// The numbers of the replies that came whole since the last call.
+    fn whole(&self) -> Vec<u64> {
+        std::mem::take(&mut self.state.lock().unwrap().whole)
+    }
+}
+
+fn answer(mut connection: TcpStream, state: &Mutex<State>) -> std::io::Result<()> {
+    let mut bytes = Vec::new();
+    let mut buffer = [0; 64 << 10];
+    let (at, length) = loop {
+        let head = bytes.windows(4).position(|window| window == b"\r\n\r\n").map(|at| at + 4);
+        if let Some(at) = head {
+            let head = String::from_utf8_lossy(&bytes[..at]).to_lowercase();
+            let length = head
+                .split_once("content-length:")
+                .and_then(|(_, rest)| rest.lines().next()?.trim().parse().ok());
+            break (at, length.unwrap_or(0));
+        }
+        match connection.read(&mut buffer)? {
+            0 => return Ok(()),
+            count => bytes.extend_from_slice(&buffer[..count]),
+        }
+    };
+    while bytes.len() < at + length {
+        match connection.read(&mut buffer)? {
+            0 => return Ok(()),
+            count => bytes.extend_from_slice(&buffer[..count]),
+        }
+    }
+    let head = String::from_utf8_lossy(&bytes[..at]).into_owned();
+    let path = head.split(' ').nth(1).unwrap_or_default();
+    let body: Value = serde_json::from_slice(&bytes[at..]).unwrap_or_default();
+    let (status, kind, text) = if !head.starts_with("POST ") || path.contains("count_tokens") {
+        ("404 Not Found", "application/json", "{}".to_owned())
+    } else {
+        let responses = path.contains("/responses");
+        let has_tools = body["tools"].as_array().is_some_and(|tools| !tools.is_empty());
+        let mut state = state.lock().unwrap();
+        let reply = match state.script.last().cloned() {
+            // Titles and the like, which are no part of the conversation.
+            _ if !has_tools => Some((0, Reply::Says(vec![Say::Text("A title")]))),
+            None => None,
+            Some(reply) => {
+                state.count += 1;
+                if let Reply::Says(_) = reply {
+                    state.script.pop();
+                    let number = state.count;
+                    state.whole.push(number);
+                }
+                Some((state.count, reply))
+            }
+        };
+        match reply {
+            Some((number, Reply::Says(says))) => {
+                ("200 OK", "text/event-stream", stream(responses, number, &says, true))
+            }
+            Some((number, Reply::Breaks(text))) => {
+                ("200 OK", "text/event-stream", stream(responses, number, &[Say::Text(text)], false))
+            }
+            Some((_, Reply::Fails)) | None => {
+                let error =
+                    json!({ "type": "invalid_request_error", "message": "scripted failure", "code": "bad" });
+                (
+                    "400 Bad Request",
+                    "application/json",
+                    json!({ "type": "error", "error": error }).to_string(),
+                )
+            }
+        }
+    };
+    let length = text.len();
+    // Without a length a stream may break off.
+    let length =
+        if kind == "text/event-stream" { String::new() } else { format!("content-length: {length}\r\n") };
+    write!(connection, "HTTP/1.1 {status}\r\ncontent-type: {kind}\r\n{length}connection: close\r\n\r\n{text}")
+}
+
+fn stream(responses: bool, number: u64, says: &[Say], whole: bool) -> String {
+    let events = if responses { items(number, says, whole) } else { blocks(number, says, whole) };
+    events
+        .iter()
+        .map(|event| format!("event: {}\ndata: {event}\n\n", event["type"].as_str().unwrap()))
+        .collect()
+}
+
+fn blocks(number: u64, says: &[Say], whole: bool) -> Vec<Value> {
+    let usage = json!({ "input_tokens": 1000 + number, "cache_read_input_tokens": 500 + number,
+        "cache_creation_input_tokens": 0, "output_tokens": 1 });
+    let message = json!({ "id": format!("msg_{number}"), "type": "message", "role": "assistant", "model": "claude-sonnet-4-5",
+        "content": [], "stop_reason": null, "stop_sequence": null, "usage": usage });
+    let mut events = vec![json!({ "type": "message_start", "message": message })];
+    for (index, say) in says.iter().enumerate() {
+        let (start, deltas) = match say {
+            Say::Thinking(text) => (
+                json!({ "type": "thinking", "thinking": "", "signature": "" }),
+                vec![
+                    json!({ "type": "thinking_delta", "thinking": text }),
+                    json!({ "type": "signature_delta", "signature": format!("sig{number}") }),
+                ],
+            ),
+            Say::Text(text) => {
+                (json!({ "type": "text", "text": "" }), vec![json!({ "type": "text_delta", "text": text })])
+            }
+            Say::Call(id, name, arguments) => (
+                json!({ "type": "tool_use", "id": id, "name": name, "input": {} }),
+                vec![json!({ "type": "input_json_delta", "partial_json": arguments.to_string() })],
+            ),
+        };
+        events.push(json!({ "type": "content_block_start", "index": index, "content_block": start }));
+        let deltas = deltas.into_iter();
+        events.extend(
+            deltas.map(|delta| json!({ "type": "content_block_delta", "index": index, "delta": delta })),
+        );
+        if whole {
+            events.push(json!({ "type": "content_block_stop", "index": index }));
+        }
+    }
+    if whole {
+        let calls = says.iter().any(|say| matches!(say, Say::Call(..)));
+        let delta =
+            json!({ "stop_reason": if calls { "tool_use" } else { "end_turn" }, "stop_sequence": null });
+        events.push(
+            json!({ "type": "message_delta", "delta": delta, "usage": { "output_tokens": 10 + number } }),
+        );
+        events.push(json!({ "type": "message_stop" }));
+    }
+    events
+}
+
+fn items(number: u64, says: &[Say], whole: bool) -> Vec<Value> {
+    let response = |status: &str, output: &[Value], usage: Value| {
+        json!({ "id": format!("resp_{number}"), "object": "response", "created_at": 1, "model": "m", "status": status,
+            "output": output, "usage": usage })
+    };
+    let mut events =
+        vec![json!({ "type": "response.created", "response": response("in_progress", &[], Value::Null) })];
+    let mut output = Vec::new();
+    for (index, say) in says.iter().enumerate() {
+        let (id, item) = match say {
+            Say::Thinking(text) => {
+                let summary = json!([{ "type": "summary_text", "text": text }]);
+                let id = format!("rs_{number}_{index}");
+                (
+                    id.clone(),
+                    json!({ "type": "reasoning", "id": id, "summary": summary, "encrypted_content": format!("enc{number}") }),
+                )
+            }
+            Say::Text(text) => {
+                let content = json!([{ "type": "output_text", "text": text, "annotations": [] }]);
+                let id = format!("msg_{number}_{index}");
+                (
+                    id.clone(),
+                    json!({ "type": "message", "id": id, "role": "assistant", "status": "completed", "content": content }),
+                )
+            }
+            Say::Call(call, name, arguments) => {
+                let id = format!("fc_{call}");
+                (
+                    id.clone(),
+                    json!({ "type": "function_call", "id": id, "call_id": call, "name": name,
+                    "arguments": arguments.to_string(), "status": "completed" }),
+                )
+            }
+        };
+        events.push(json!({ "type": "response.output_item.added", "output_index": index, "item": item }));
+        if let Say::Text(text) = say {
+            events.push(json!({ "type": "response.output_text.delta", "item_id": id, "output_index": index,
+                "content_index": 0, "delta": text }));
+        }
+        if whole {
+            events.push(json!({ "type": "response.output_item.done", "output_index": index, "item": item }));
+        }
+        output.push(item);
+    }
+    if whole {
+        let usage = json!({ "input_tokens": 1000 + number, "input_tokens_details": { "cached_tokens": 500 + number },
+            "output_tokens": 10 + number, "output_tokens_details": { "reasoning_tokens": 3 }, "total_tokens": 1010 + 2 * number });
+        events
+            .push(json!({ "type": "response.completed", "response": response("completed", &output, usage) }));
+    }
+    events
+}
+
+/// The session that a prompt goes to.
+enum To<'a> {
+    New,
+    Same(&'a str),
+    Fork(&'a str),
+}
+
+/// Another agent.
+struct Peer {
+    /// What the import calls it.
+    agent: &'static str,
+    /// The tool that runs a command line, and the names of its arguments.
+    shell: fn(&str) -> (&'static str, Value),
+    /// The tool that reads a file.
+    read: fn(&Path) -> (&'static str, Value),
+    /// The tool that changes `alpha` in a file to `beta`.
+    edit: fn(&Path) -> (&'static str, Value),
+    command: fn(&World, &Path, &str, To<'_>, &str) -> Command,
+    /// Uncached input of a reply of this number.
+    input: fn(u64) -> u64,
+    /// What a stream that broke leaves.
+    broken: &'static [&'static str],
+    /// Where its session files are, in the home directory.
+    files: &'static str,
+}
+
+/// The first file that matches: each word is a name, or its beginning where it ends in `*`.
+fn found(dir: &Path, words: &[&str]) -> Option<PathBuf> {
+    let Some((word, rest)) = words.split_first() else { return dir.is_file().then(|| dir.to_owned()) };
+    let Some(start) = word.strip_suffix('*') else { return found(&dir.join(word), rest) };
+    let mut names: Vec<_> = std::fs::read_dir(dir).ok()?.flatten().map(|entry| entry.file_name()).collect();
+    names.sort();
+    let mut names =
+        names.into_iter().filter(|name| name.to_str().is_some_and(|name| name.starts_with(start)));
+    names.find_map(|name| found(&dir.join(name), rest))
+}
+
+/// A program of the peers that CI has to have; `None`, and a line that says so, where it is not there.
+fn required(words: &[&str]) -> Option<PathBuf> {
+    let program = installed(words);
+    let is_required = std::env::var_os("QUIPU_REQUIRE_PEERS").is_some_and(|value| value == "1");
+    assert!(program.is_some() || !is_required, "{} is missing", words.join("/"));
+    program
+}
+
+/// A program of the peers; `None`, and a line that says so, where it is not there.
+fn installed(words: &[&str]) -> Option<PathBuf> {
+    let target = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../target/peers");
+    let dir = std::env::var_os("QUIPU_PEERS").map_or(target, PathBuf::from);
+    let program = found(&dir.join("node_modules"), words);
+    if program.is_none() {
+        let hint = format!(
+            "no {} in {}: `cargo xtask peers` installs the peers, QUIPU_PEERS names another place",
+            words.join("/"),
+            dir.display()
+        );
+        println!("skipped: {hint}");
+    }
+    program
+}
+
+/// One message of an export in short; `None` for what is no message of the conversation.
+fn short(entry: &Value) -> Option<String> {
+    let message = entry.get("message")?;
+    let content: Vec<String> = match &message["content"] {
+        Value::String(text) => vec![text.clone()],
+        Value::Array(blocks) => blocks
+            .iter()
+            .map(|block| match block["type"].as_str() {
+                Some("text") => block["text"].as_str().unwrap().to_owned(),
+                Some("thinking") => format!("({})", block["thinking"].as_str().unwrap()),
+                Some("toolCall") => {
+                    format!("{}={}", block["id"].as_str().unwrap(), block["name"].as_str().unwrap())
+                }
+                _ => block.to_string(),
+            })
+            .collect(),
+        _ => Vec::new(),
+    };
+    let content = content.join(" ");
+    match message["role"].as_str()? {
+        "user" => Some(format!("u {content}")),
+        "assistant" if message["stopReason"] == "error" => {
+            let told = message["errorMessage"].as_str().unwrap_or_default();
+            Some(if told.contains("scripted failure") {
+                "failed".into()
+            } else {
+                format!("broken {content}").trim().into()
+            })
+        }
+        "assistant" => Some(format!("a {content}")),
+        "toolResult" => {
+            let mark = if message["isError"] == true { "!" } else { "" };
+            Some(format!("r {}{mark}", message["toolCallId"].as_str().unwrap()))
+        }
+        _ => None,
+    }
+}
+
+/// One conversation, and what is imported of it.
+fn converse(peer: &Peer, program: &Path) {
+    use Say::{Call, Text, Thinking};
+    let world = World::says("On.");
+    world.unchecked();
+    let server = Server::start();
+    let work = world.path("work");
+    let file = world.file("a.txt", "alpha\n");
+    let prompt = |to: To<'_>, text: &str, script: &[Reply]| {
+        server.load(script);
+        let ran = Running::start((peer.command)(&world, program, &server.url, to, text)).wait();
+        println!("{text}: {:?}\n{}\n{}", ran.status, ran.text(), ran.err);
+        server.whole()
+    };
+    let import = || {
+        // Whatever they wrote last is whole.
+        for entry in walk(&world.path("home").join(peer.files)) {
+            let old = std::time::SystemTime::now() - std::time::Duration::from_secs(600);
+            std::fs::File::options().append(true).open(entry).unwrap().set_modified(old).unwrap();
+        }
+        let reports = world.run(&["import", peer.agent, "--json"]).ok().json_lines();
+        for report in &reports {
+            for none in ["lost", "changed", "repaired"] {
+                assert_eq!(report[none], 0, "{report}");
+            }
+        }
+        reports
+    };
+    let mut replies = prompt(To::New, "hello", &[Reply::Says(vec![Thinking("let me see"), Text("Hi.")])]);
+    let first = import();
+    assert_eq!(first.len(), 1);
+    let id = first[0]["session"].as_str().unwrap().to_owned();
+    let call = |id: &'static str, (name, arguments): (&'static str, Value)| Call(id, name, arguments);
+    let calls = [
+        call("call_1", (peer.shell)("sleep 0.3; echo out; exit 3")),
+        call("call_2", (peer.read)(&work.join("nope"))),
+        call("call_3", (peer.read)(&file)),
+    ];
+    replies.extend(prompt(
+        To::Same(&id),
+        "tools",
+        &[
+            Reply::Says([vec![Text("Reading.")], calls.to_vec()].concat()),
+            Reply::Says(vec![Thinking("more"), call("call_4", (peer.edit)(&file))]),
+            Reply::Says(vec![Text("Done.")]),
+        ],
+    ));
+    assert_eq!(std::fs::read_to_string(&file).unwrap(), "beta\n");
+    assert_eq!(prompt(To::Same(&id), "fail", &[Reply::Fails]), [0; 0]);
+    replies.extend(prompt(To::Same(&id), "again", &[Reply::Says(vec![Text("Good again.")])]));
+    assert_eq!(prompt(To::Same(&id), "break", &[Reply::Breaks("Half of")]), [0; 0]);
+    let forked = prompt(To::Fork(&id), "forked", &[Reply::Says(vec![Text("In the fork.")])]);
+    let own = prompt(To::Same(&id), "on", &[Reply::Says(vec![Text("In the original.")])]);
+    assert_eq!((replies.len(), forked.len(), own.len()), (5, 1, 1), "each was asked for once");
+
+    let reports = import();
+    let sessions = world.sessions();
+    assert_eq!(sessions.len(), 2, "{sessions:?}");
+    let fork = sessions.iter().find(|row| row["id"] != id.as_str()).unwrap();
+    assert_eq!(fork["cwd"], work.to_str().unwrap());
+    let shared = [
+        "u hello",
+        "a (let me see) Hi.",
+        "u tools",
+        "a Reading. call_1=SHELL call_2=READ call_3=READ",
+        "r call_1!",
+        "r call_2!",
+        "r call_3",
+        "a (more) call_4=EDIT",
+        "r call_4",
+        "a Done.",
+        "u fail",
+        "failed",
+        "u again",
+        "a Good again.",
+        "u break",
+    ];
+    let names =
+        [("SHELL", (peer.shell)("").0), ("READ", (peer.read)(&file).0), ("EDIT", (peer.edit)(&file).0)];
+    let shared =
+        shared.map(|line| names.iter().fold(line.to_owned(), |line, (from, to)| line.replace(from, to)));
+    let both = [
+        (&id[..], own, ["u on", "a In the original."]),
+        (fork["id"].as_str().unwrap(), forked, ["u forked", "a In the fork."]),
+    ];
+    for (session, last, end) in &both {
+        let entries = world.run(&["export", "--format", "pi", session]).ok().json_lines();
+        // Results come in the order in which they were done.
+        let mut said: Vec<String> = entries.iter().filter_map(short).collect();
+        said[4..7].sort();
+        let expect: Vec<&str> =
+            shared.iter().map(String::as_str).chain(peer.broken.iter().copied()).chain(*end).collect();
+        assert_eq!(said, expect, "{}", peer.agent);
+        let answers = entries.iter().map(|entry| &entry["message"]);
+        let answers =
+            answers.filter(|message| message["role"] == "assistant" && message["stopReason"] != "error");
+        let usage: Vec<[u64; 3]> = answers
+            .map(|answer| {
+                ["input", "cacheRead", "output"].map(|name| answer["usage"][name].as_u64().unwrap())
+            })
+            .collect();
+        let numbers = replies.iter().chain(last);
+        let expect: Vec<[u64; 3]> =
+            numbers.map(|number| [(peer.input)(*number), 500 + number, 10 + number]).collect();
+        assert_eq!(usage, expect, "{}", peer.agent);
+        let sent: Vec<&Value> = calls
+            .iter()
+            .filter_map(|say| match say {
+                Call(_, _, arguments) => Some(arguments),
+                _ => None,
+            })
+            .collect();
+        let blocks = entries.iter().filter_map(|entry| entry["message"]["content"].as_array()).flatten();
+        let kept: Vec<&Value> =
+            blocks.filter(|block| block["type"] == "toolCall").map(|block| &block["arguments"]).collect();
+        for (sent, kept) in sent.iter().zip(kept) {
+            for (name, value) in sent.as_object().unwrap() {
+                assert_eq!(&kept[name], value, "{}", peer.agent);
+            }
+        }
+        let result = |call: &str| {
+            let found = entries.iter().find(|entry| entry["message"]["toolCallId"] == call).unwrap();
+            found["message"]["content"].to_string()
+        };
+        assert!(result("call_1").contains("out") && result("call_3").contains("alpha"));
+    }
+    // Nothing comes twice, and the order does not matter.
+    assert!(import().iter().all(|report| report["unchanged"] == true || report["added"] == 0), "{reports:?}");
+    let nodes = |world: &World, store: &[&str]| -> Vec<Value> {
+        let mut ids = Vec::new();
+        for session in both.iter().map(|(session, ..)| session) {
+            let args = [&["show", session, "--json"][..], store].concat();
+            ids.extend(world.run(&args).ok().json_lines().into_iter().map(|node| node["id"].clone()));
+        }
+        ids.sort_by_key(ToString::to_string);
+        ids.dedup();
+        ids
+    };
+    let mut files = walk(&world.path("home").join(peer.files));
+    files.retain(|file| file.extension().is_some_and(|extension| extension == "jsonl"));
+    for file in files.iter().rev() {
+        world.run(&["import", peer.agent, file.to_str().unwrap(), "--store", "other.db"]).ok();
+    }
+    if !files.is_empty() {
+        assert_eq!(nodes(&world, &["--store", "other.db"]), nodes(&world, &[]));
+    }
+    // And it goes on here.
+    world.run(&["-p", "--session", &id, "--model", MODEL, "onward"]).ok();
+    let requests = world.requests();
+    let last = messages(requests.last().unwrap());
+    let texts: Vec<String> = last.iter().map(wire_text).collect();
+    assert!(texts.first().is_some_and(|text| text.contains("hello")), "{texts:?}");
+    assert!(texts.last().is_some_and(|text| text.contains("onward")), "{texts:?}");
+}
+
+/// Every file below a directory, by name.
+fn walk(dir: &Path) -> Vec<PathBuf> {
+    let mut files = Vec::new();
+    let mut open = vec![dir.to_owned()];
+    while let Some(dir) = open.pop() {
+        for entry in std::fs::read_dir(dir).into_iter().flatten().flatten() {
+            if entry.file_type().unwrap().is_dir() {
+                open.push(entry.path());
+            } else {
+                files.push(entry.path());
+            }
+        }
+    }
+    files.sort();
+    files
+}
+
+#[test]
+fn what_the_peer_with_rollouts_wrote() {
+    let Some(program) = required(&["@openai", "codex-*", "vendor", "*", "bin", "codex"]) else { return };
+    let peer = Peer {
+        agent: "codex",
+        shell: |line| ("exec_command", json!({ "cmd": line })),
+        read: |path| ("exec_command", json!({ "cmd": format!("cat '{}'", path.display()) })),
+        edit: |path| {
+            let patch = format!(
+                "*** Begin Patch\n*** Update File: {}\n@@\n-alpha\n+beta\n*** End Patch\n",
+                path.display()
+            );
+            ("exec_command", json!({ "cmd": format!("apply_patch <<'EOF'\n{patch}EOF\n") }))
+        },
+        command: |world, program, url, to, text| {
+            let home = world.path("home/.codex");
+            std::fs::create_dir_all(&home).unwrap();
+            let settings = format!(
+                "model = \"m\"\nmodel_provider = \"fake\"\ncheck_for_update_on_startup = false\n\
+                 [model_providers.fake]\nname = \"fake\"\nbase_url = \"{url}/v1\"\nwire_api = \"responses\"\nenv_key = \"PEER_KEY\"\n\
+                 request_max_retries = 0\nstream_max_retries = 0\n[analytics]\nenabled = false\n[otel]\nexporter = \"none\"\n"
+            );
+            std::fs::write(home.join("config.toml"), settings).unwrap();
+            let mut command = world.command(program);
+            command.args(["exec", "--skip-git-repo-check", "--dangerously-bypass-approvals-and-sandbox"]);
+            match to {
+                To::New => {}
+                To::Same(id) => drop(command.args(["resume", id])),
+                To::Fork(id) => drop(command.args(["fork", id])),
+            }
+            command.arg(text).env("CODEX_HOME", home).env("PEER_KEY", "k").env("NO_PROXY", "127.0.0.1");
+            command
+        },
+        // Its wire counts cached input as input.
+        input: |_| 500,
+        broken: &["broken"],
+        files: ".codex/sessions",
+    };
+    converse(&peer, &program);
+}
+
+#[test]
+fn what_the_peer_with_projects_wrote() {
+    let Some(program) = installed(&["@anthropic-ai", "claude-code-*", "claude"]) else { return };
+    let peer = Peer {
+        agent: "claude-code",
+        shell: |line| ("Bash", json!({ "command": line, "description": "x" })),
+        read: |path| ("Read", json!({ "file_path": path })),
+        edit: |path| ("Edit", json!({ "file_path": path, "old_string": "alpha", "new_string": "beta" })),
+        command: |world, program, url, to, text| {
+            let mut command = world.command(program);
+            command.args(["-p", text, "--allowedTools", "Bash,Read,Edit"]);
+            match to {
+                To::New => {}
+                To::Same(id) => drop(command.args(["--resume", id])),
+                To::Fork(id) => drop(command.args(["--resume", id, "--fork-session"])),
+            }
+            for (name, value) in [
+                ("ANTHROPIC_BASE_URL", url),
+                ("ANTHROPIC_API_KEY", "k"),
+                ("ANTHROPIC_MODEL", "claude-sonnet-4-5"),
+                ("DISABLE_AUTOUPDATER", "1"),
+                ("DISABLE_TELEMETRY", "1"),
+                ("CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC", "1"),
+                ("CLAUDE_CODE_MAX_RETRIES", "1"),
+                ("NO_PROXY", "127.0.0.1"),
+            ] {
+                command.env(name, value);
+            }
+            command
+        },
+        input: |number| 1000 + number,
+        broken: &["broken"],
+        files: ".claude/projects",
+    };
+    converse(&peer, &program);
+}
