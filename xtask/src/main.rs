@@ -28,7 +28,7 @@ const USAGE: &str = "usage: cargo xtask COMMAND
   deny                       check licences, bans and sources of all dependencies against deny.toml
   ci [--full]                run the steps of .ci/run here; --full takes the long variants of kill and race tests
   dist [TARGET]              build the static Linux binary into target/dist/; --if-possible passes without the tools
-  bench [--runs N] [--peers DIR] [--only TEXT] [NAME..]
+  bench [--runs N] [--million] [--peers DIR] [--only TEXT] [NAME..]
                              build a release and print a table of measurements; --list names them
   peers [DIR]                install the agents that bench measures beside ours into DIR (needs npm)
   catalogue [--version V]    write the catalogue of models anew from the published table (needs npm and tar)

@@ -332,7 +332,12 @@ impl Layout<'_> {
                 lines.push(TreeLine { level: level + 1, starts: true, item });
             }
             let mut side = kids.remove(&Some(node)).unwrap_or_default();
-            let main = sorted(&mut side);
+            let mut main = sorted(&mut side);
+            if node == self.head {
+                // What was left behind it is beside the way that is taken.
+                side.extend(main.take());
+                side.sort_by_key(|node| Reverse(newest[node]));
+            }
             stack.extend(main.map(|node| (node, level, false)));
             stack.extend(side.into_iter().rev().map(|node| (node, level + 1, true)));
         }

@@ -8,6 +8,7 @@ mod contest;
 mod guard;
 mod machine;
 mod measure;
+mod plan;
 mod programs;
 mod server;
 mod sessions;
@@ -31,6 +32,8 @@ const BENCHMARKS: &[Benchmark] = &[
     agent::DELTAS,
     sessions::RESUME,
     sessions::LIST,
+    sessions::TREE,
+    plan::BENCHMARK,
     commits::BENCHMARK,
 ];
 
@@ -70,15 +73,53 @@ struct Sizes {
     turns: &'static [usize],
     deltas: usize,
     /// Entries of the sessions that are continued.
-    resume: &'static [usize],
+    resume: Vec<usize>,
+    /// Entries of the sessions that are drawn, forked and so on.
+    trees: Vec<usize>,
+    /// Branches from one node.
+    branches: Vec<usize>,
+    /// Entries whose compaction is planned.
+    plan: usize,
     /// Sessions, and entries of each.
     list: (usize, usize),
 }
 
-const FULL: Sizes =
-    Sizes { turns: &[50, 200, 800], deltas: 20_000, resume: &[1_000, 10_000, 100_000], list: (1_000, 100) };
-/// Enough to see that everything works.
-const SMOKE: Sizes = Sizes { turns: &[10], deltas: 1_000, resume: &[1_000], list: (100, 12) };
+/// What `--million` adds to sessions: minutes for making each.
+const MILLION: usize = 1_000_000;
+
+impl Sizes {
+    fn full() -> Self {
+        Self {
+            turns: &[50, 200, 800],
+            deltas: 20_000,
+            resume: vec![1_000, 10_000, 100_000],
+            trees: vec![1_000, 100_000],
+            branches: vec![10_000],
+            plan: 100_000,
+            list: (1_000, 100),
+        }
+    }
+
+    /// Enough to see that everything works.
+    fn smoke() -> Self {
+        Self {
+            turns: &[10],
+            deltas: 1_000,
+            resume: vec![1_000],
+            trees: vec![1_000],
+            branches: vec![100],
+            plan: 10_000,
+            list: (100, 12),
+        }
+    }
+
+    fn with_million(mut self) -> Self {
+        for sizes in [&mut self.resume, &mut self.trees, &mut self.branches] {
+            sizes.push(MILLION);
+        }
+        self
+    }
+}
 
 impl Context {
     /// Whether `what` is to be measured by this benchmark.
@@ -125,12 +166,13 @@ struct Arguments {
     names: Vec<String>,
     list: bool,
     smoke: bool,
+    million: bool,
     only: Option<String>,
     peers: Option<PathBuf>,
     quipu: Option<PathBuf>,
 }
 
-/// `cargo xtask bench [--runs N] [--smoke] [--peers DIR] [--only TEXT] [--quipu FILE] [--list] [NAME..]`.
+/// `cargo xtask bench [--runs N] [--smoke] [--million] [--peers DIR] [--only TEXT] [--quipu FILE] [--list] [NAME..]`.
 pub(crate) fn run(arguments: &[String]) -> Result<bool> {
     // How this program measures others: see `measure`.
     if let Some((measure::CHILD, command)) =
@@ -154,11 +196,13 @@ pub(crate) fn run(arguments: &[String]) -> Result<bool> {
         Some(quipu) => quipu.canonicalize().with_context(|| format!("no program {}", quipu.display()))?,
         None => build(&root, &["--package", "quipu-cli"], "quipu")?,
     };
+    let sizes = if arguments.smoke { Sizes::smoke() } else { Sizes::full() };
+    let sizes = if arguments.million { sizes.with_million() } else { sizes };
     let context = Context {
         quipu,
         root,
         runs: arguments.runs,
-        sizes: if arguments.smoke { SMOKE } else { FULL },
+        sizes,
         peers,
         only: arguments.only,
         scratch: scratch.path().canonicalize()?,
@@ -178,8 +222,9 @@ pub(crate) fn run(arguments: &[String]) -> Result<bool> {
         if !arguments.names.is_empty() && !arguments.names.iter().any(|name| name == benchmark.name) {
             continue;
         }
-        // An example of the store measures these, and knows no part of them.
-        if benchmark.name == commits::BENCHMARK.name && !context.wants(benchmark.name, benchmark.about) {
+        // Examples measure these, and know no part of them.
+        let whole = [commits::BENCHMARK.name, plan::BENCHMARK.name].contains(&benchmark.name);
+        if whole && !context.wants(benchmark.name, benchmark.about) {
             continue;
         }
         eprintln!("bench: {}", benchmark.name);
@@ -209,6 +254,7 @@ fn parse(arguments: &[String]) -> Result<Arguments> {
         names: Vec::new(),
         list: false,
         smoke: false,
+        million: false,
         only: None,
         peers: None,
         quipu: None,
@@ -220,6 +266,7 @@ fn parse(arguments: &[String]) -> Result<Arguments> {
         match word.as_str() {
             "--list" => parsed.list = true,
             "--smoke" => parsed.smoke = true,
+            "--million" => parsed.million = true,
             "--only" => parsed.only = Some(value()?.clone()),
             "--peers" => parsed.peers = Some(std::path::absolute(value()?)?),
             "--quipu" => parsed.quipu = Some(PathBuf::from(value()?)),
@@ -322,6 +369,7 @@ mod tests {
         assert!(
             parse("--runs 9 version").is_ok_and(|parsed| parsed.runs == 9 && parsed.names == ["version"])
         );
+        assert!(parse("--million tree").is_ok_and(|parsed| parsed.million && !parsed.smoke));
         assert!(parse("--smoke --only hello").is_ok_and(|parsed| parsed.runs == 1 && parsed.only.is_some()));
         assert!(parse("--peers x").is_ok_and(|parsed| parsed.runs == 7 && parsed.peers.is_some()));
         for bad in [

@@ -18,6 +18,11 @@ use super::{Benchmark, Context, Row, guard, number};
 
 pub(super) const RESUME: Benchmark =
     Benchmark { name: "resume", about: "continue sessions of 1k, 10k and 100k entries", run: resume };
+pub(super) const TREE: Benchmark = Benchmark {
+    name: "tree",
+    about: "draw, fork, clone, label, rename and export sessions of 1k and 100k entries; draw 10k branches",
+    run: tree,
+};
 pub(super) const LIST: Benchmark =
     Benchmark { name: "list", about: "list 1,000 sessions of 100 entries", run: list };
 
@@ -29,18 +34,21 @@ const KEPT: usize = 40;
 const TAIL: usize = 200;
 /// Bytes of an entry's line.
 const LINE: usize = 1_000;
-/// Milliseconds between entries; all of them are on one day.
+/// Milliseconds between entries; all of them are in one month.
 const STEP_MS: usize = 800;
-const MOST_ENTRIES: usize = 86_400_000 / STEP_MS;
-/// Midnight of the day, milliseconds since the epoch.
+const MOST_ENTRIES: usize = 31 * 86_400_000 / STEP_MS;
+/// Its first midnight, milliseconds since the epoch.
 const DAY_MS: usize = 1_767_225_600_000;
-const DAY: &str = "2026-01-01";
+const MONTH: &str = "2026-01";
+/// Longer sessions are measured for ours alone: another program would need minutes for each run.
+const MOST_FOR_PEERS: usize = 100_000;
 
 const MEASURED: &[Contender] = &[Contender::Quipu, Contender::Pi];
+const OURS: &[Contender] = &[Contender::Quipu];
 
 fn resume(context: &Context) -> Result<Vec<Row>> {
     let mut rows = Vec::new();
-    for count in context.sizes.resume {
+    for count in &context.sizes.resume {
         let contest = Contest {
             bench: RESUME.name,
             what: &format!("resume {} entries", number(*count as f64)),
@@ -51,7 +59,7 @@ fn resume(context: &Context) -> Result<Vec<Row>> {
                 ("peak memory", "MiB"),
                 ("bytes of the request", "B"),
             ],
-            contenders: MEASURED,
+            contenders: if *count > MOST_FOR_PEERS { OURS } else { MEASURED },
         };
         let prepare = |stage: &Stage<'_>| {
             stage.warm_up()?;
@@ -75,6 +83,105 @@ fn resume(context: &Context) -> Result<Vec<Row>> {
         })?);
     }
     Ok(rows)
+}
+
+/// What is done to one session, which must not take longer for a long one. Only an export reads all of it.
+fn tree(context: &Context) -> Result<Vec<Row>> {
+    const COMMANDS: &[&str] = &["tree", "tree --json", "fork", "clone", "label", "rename"];
+    let mut rows = Vec::new();
+    for count in &context.sizes.trees {
+        let contest = Contest {
+            bench: TREE.name,
+            what: &format!("session of {} entries", number(*count as f64)),
+            parts: &[
+                ("`tree`", "ms"),
+                ("`tree --json`", "ms"),
+                ("`fork`", "ms"),
+                ("`clone`", "ms"),
+                ("`label`", "ms"),
+                ("`rename`", "ms"),
+                ("`tree`, peak memory", "MiB"),
+                ("`export`", "ms"),
+                ("`export`, rate", "MB/s"),
+                ("`export`, peak memory", "MiB"),
+            ],
+            contenders: OURS,
+        };
+        let prepare = |stage: &Stage<'_>| {
+            stage.warm_up()?;
+            let session = Session { number: 0, entries: *count };
+            put(context, stage, &[session])?;
+            // The first time indexes what was put there.
+            let shown = guard::output(stage.program()?.args(["tree", "--json", &session.id()]))?;
+            let shown: Value = serde_json::from_slice(&shown.stdout).context("`quipu tree --json`")?;
+            let head = shown["session"]["head"].as_str().context("the session has no head")?.to_owned();
+            Ok((session.id(), head))
+        };
+        rows.extend(contest.run(context, prepare, |stage, (session, head)| {
+            let once = |words: &str, more: &[&str]| -> Result<measure::Cost> {
+                let mut command = stage.program()?;
+                command.args(words.split(' ')).args(more);
+                measure::once(&command)
+            };
+            let mut costs = Vec::new();
+            for words in COMMANDS {
+                costs.push(match *words {
+                    "label" => once(words, &[head, "a label"])?,
+                    "rename" => once(words, &[session, "a name"])?,
+                    _ => once(words, &[session])?,
+                });
+            }
+            let mut values: Vec<Option<f64>> = costs.iter().map(|cost| Some(cost.wall_ms)).collect();
+            values.push(costs.first().map(|cost| cost.peak_mib));
+            let file = stage.settings().join("export.jsonl");
+            let cost = once("export --format pi -o", &[&file.display().to_string(), session])?;
+            let bytes = std::fs::metadata(&file)?.len() as f64;
+            std::fs::remove_file(&file)?;
+            values.extend([Some(cost.wall_ms), Some(bytes / 1e3 / cost.wall_ms), Some(cost.peak_mib)]);
+            Ok(values)
+        })?);
+    }
+    for count in &context.sizes.branches {
+        let contest = Contest {
+            bench: TREE.name,
+            what: &format!("session of {} branches from one node", number(*count as f64)),
+            parts: &[("`tree`", "ms"), ("`tree`, peak memory", "MiB")],
+            contenders: OURS,
+        };
+        let prepare = |stage: &Stage<'_>| {
+            stage.warm_up()?;
+            let file = stage.settings().join("branches.jsonl");
+            branches(&stage.project().canonicalize()?, *count, &file)?;
+            let output = guard::output(stage.program()?.args(["import", "pi"]).arg(&file))?;
+            ensure!(output.status.success(), "import: {}", String::from_utf8_lossy(&output.stderr).trim());
+            std::fs::remove_file(&file)?;
+            let mut command = stage.program()?;
+            command.arg("tree").arg(Session { number: 0, entries: 0 }.id());
+            measure::once(&command)?;
+            Ok(command)
+        };
+        rows.extend(contest.run(context, prepare, |_, command| {
+            let cost = measure::once(command)?;
+            Ok(vec![Some(cost.wall_ms), Some(cost.peak_mib)])
+        })?);
+    }
+    Ok(rows)
+}
+
+/// A file in which so many entries follow the same one.
+fn branches(project: &Path, count: usize, file: &Path) -> Result<()> {
+    let mut output = BufWriter::new(File::create(file)?);
+    let id = Session { number: 0, entries: 0 }.id();
+    let header = json!({ "type": "session", "version": 3, "id": id, "timestamp": time(0), "cwd": project });
+    writeln!(output, "{header}")?;
+    for index in 0..=count {
+        let parent = if index == 0 { Value::Null } else { json!("a0000000") };
+        let message = json!({ "role": "user", "content": words(0, index, 40), "timestamp": DAY_MS });
+        let entry = json!({ "type": "message", "id": format!("a{index:07x}"), "parentId": parent,
+            "timestamp": time(index), "message": message });
+        writeln!(output, "{entry}")?;
+    }
+    Ok(output.flush()?)
 }
 
 fn list(context: &Context) -> Result<Vec<Row>> {
@@ -135,7 +242,7 @@ fn put(context: &Context, stage: &Stage<'_>, sessions: &[Session]) -> Result<Pat
     std::fs::create_dir_all(&folder)?;
     let mut file = PathBuf::new();
     for session in sessions {
-        file = folder.join(format!("{DAY}T00-00-00-000Z_{}.jsonl", session.id()));
+        file = folder.join(format!("{MONTH}-01T00-00-00-000Z_{}.jsonl", session.id()));
         session.write(&project, &file)?;
     }
     if matches!(stage.who, Contender::Quipu | Contender::QuipuOpen) {
@@ -241,7 +348,8 @@ impl Session {
 fn time(index: usize) -> String {
     let ms = index * STEP_MS;
     let (seconds, ms) = (ms / 1_000, ms % 1_000);
-    format!("{DAY}T{:02}:{:02}:{:02}.{ms:03}Z", seconds / 3_600, seconds / 60 % 60, seconds % 60)
+    let (day, hour) = (1 + seconds / 86_400, seconds / 3_600 % 24);
+    format!("{MONTH}-{day:02}T{hour:02}:{:02}:{:02}.{ms:03}Z", seconds / 60 % 60, seconds % 60)
 }
 
 /// A text of this many bytes that no other entry has.
@@ -251,7 +359,11 @@ fn words(session: usize, entry: usize, length: usize) -> String {
     while text.len() < length {
         // The constants of a common linear congruential generator.
         state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        text.push_str(&format!("{:x} ", state >> 40));
+        // A million entries are a gigabyte of this.
+        for nibble in (40..64).step_by(4).rev() {
+            text.push(char::from(b"0123456789abcdef"[(state >> nibble & 15) as usize]));
+        }
+        text.push(' ');
     }
     text.truncate(length);
     text
@@ -308,9 +420,10 @@ mod tests {
     }
 
     #[test]
-    fn times_are_of_one_day() {
+    fn times_are_of_one_month() {
         assert_eq!(time(0), "2026-01-01T00:00:00.000Z");
-        assert_eq!(time(MOST_ENTRIES - 1), "2026-01-01T23:59:59.200Z");
+        assert_eq!(time(108_000), "2026-01-02T00:00:00.000Z");
+        assert_eq!(time(MOST_ENTRIES - 1), "2026-01-31T23:59:59.200Z");
         assert_ne!(words(0, 1, 50), words(1, 0, 50));
     }
 }

@@ -114,6 +114,24 @@ const TARGETS: &[Target] = &[
         "commits, power, bare statements",
         AtLeast(0.7),
     ),
+    ratio(
+        "first request, 1,000,000 entries by 1,000",
+        "resume 1,000,000 entries, start to first request",
+        "resume 1,000 entries, start to first request",
+        AtMost(1.3),
+    ),
+    Target {
+        what: "tree of 1,000,000 entries, ms",
+        over: "session of 1,000,000 entries, `tree`",
+        under: None,
+        asked: AtMost(50.0),
+    },
+    Target {
+        what: "plan a compaction of 100,000 entries, ms",
+        over: "plan a compaction of 100,000 entries",
+        under: None,
+        asked: Below(20.0),
+    },
     Target {
         what: "the released program, MB",
         over: "the released program, size",

@@ -154,7 +154,8 @@ impl Machine {
     /// summary before counts as far as the new one must be shorter: it may be that of a model with a larger window.
     fn helps(&self, cut: Cut) -> bool {
         let before = self.estimate(..cut.begin).saturating_sub(self.longest_note());
-        self.estimate(cut.begin..cut.first_kept).saturating_add(before) >= self.estimated / 10
+        quipu_transcript::freed(&self.messages, cut, self.estimated).saturating_add(before)
+            >= self.estimated / 10
     }
 
     /// Tokens that a summary has at most, with what is carried over beside it.

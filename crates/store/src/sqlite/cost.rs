@@ -10,7 +10,7 @@ use quipu_protocol::NodeId;
 use rusqlite::{Connection, params};
 
 use super::connect::Patience;
-use super::{connect, graph, index, lists, open_for_writing};
+use super::{connect, forest, graph, index, lists, open_for_writing};
 use crate::{OpenOptions, SessionQuery, SqliteStore, Until};
 
 /// Nodes since the last compaction.
@@ -51,7 +51,11 @@ fn make(path: &Path, nodes: i64) -> Connection {
         .execute_batch(
             "INSERT INTO refs SELECT ref, printf('%064x', num) FROM quipu_x_session; \
              INSERT INTO quipu_inbox SELECT num, id, 'n', 'q', '1' FROM quipu_x_session; \
-             INSERT INTO quipu_step SELECT id, 'r', 'model', 'sent', NULL FROM quipu_x_session; COMMIT; \
+             INSERT INTO quipu_step SELECT id, 'r', 'model', 'sent', NULL FROM quipu_x_session; \
+             INSERT INTO quipu_x_mark SELECT 11, 1, seq, seq, NULL, NULL FROM quipu_x_node; \
+             INSERT INTO quipu_x_mark SELECT 11, 3, seq, seq, printf('%064x', seq), 'label' FROM quipu_x_node \
+             WHERE seq BETWEEN 500 AND 509; \
+             UPDATE quipu_x_session SET parent = 's11' WHERE num < 50; COMMIT; \
              PRAGMA wal_checkpoint(TRUNCATE)",
         )
         .unwrap();
@@ -99,7 +103,8 @@ fn reads_cost_what_they_return() {
         connection.execute("DELETE FROM quipu_x_node WHERE seq > ?1", params![nodes - 30]).unwrap();
         graph::lineage(connection, &id(nodes), Until::Checkpoint).unwrap().len()
     };
-    let works: [(&str, Work<'_>, usize); 10] = [
+    let forks = SessionQuery { parent: Some("s11".into()), limit: Some(3), ..SessionQuery::default() };
+    let works: [(&str, Work<'_>, usize); 14] = [
         ("lineage to the checkpoint", &checkpoint, 400),
         ("last nodes", &|c, nodes| graph::lineage(c, &id(nodes), Until::Count(20)).unwrap().len(), 20),
         ("newest sessions", &|c, _| sessions(c, None, None), 2),
@@ -110,6 +115,11 @@ fn reads_cost_what_they_return() {
         ("pending", &|c, _| lists::pending(c, &"s11".into()).unwrap().inbox.len(), 1),
         ("lag", &|c, _| usize::from(index::is_behind(c).unwrap()), 0),
         ("lineage of nodes that are not indexed", &newest, 400),
+        // Every node is an end of it.
+        ("ends", &|c, _| forest::landmarks(c, &["s11".into()], 20).unwrap().len(), 20),
+        ("labels", &|c, _| forest::labels(c, &["s11".into()]).unwrap().len(), 10),
+        ("forks", &|c, _| lists::sessions(c, &forks).unwrap().len(), 3),
+        ("children", &|c, nodes| graph::children(c, &[id(nodes / 2)]).unwrap().len(), 1),
     ];
     for (name, work, returned) in works {
         let [small, large] = files.each_mut().map(|(nodes, connection)| {
@@ -119,6 +129,33 @@ fn reads_cost_what_they_return() {
         });
         assert!(large <= small, "{name}: {small} steps at {} nodes, {large} at {}", sizes[0], sizes[1]);
     }
+}
+
+#[test]
+fn where_branches_part_is_found_in_steps_like_the_logarithm_of_their_length() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut counts = [1_000_i64, 100_000].map(|nodes| {
+        let mut connection = make(&dir.path().join(format!("{nodes}.db")), nodes);
+        // Branches of one node each, all along.
+        let (parents, beside): (Vec<i64>, Vec<NodeId>) =
+            (1..=20).map(|n| (nodes * n / 21, id(nodes * 10 + n))).unzip();
+        for (parent, node) in parents.iter().zip(&beside) {
+            let values = params![node.to_string(), id(*parent).to_string()];
+            let insert = "INSERT INTO nodes (id, parent_id, role, parts_list, timestamp) VALUES (?1, ?2, 'user', '[]', 1)";
+            connection.execute(insert, values).unwrap();
+        }
+        while index::advance(&connection, 10_000).unwrap() {}
+        let head = id(nodes);
+        let met = forest::meetings(&connection, &head, &beside).unwrap();
+        for ((parent, node), met) in parents.iter().zip(&beside).zip(met) {
+            let met = met.unwrap();
+            assert_eq!((met.at.unwrap().0, met.apart), (id(*parent), Some(*node)));
+        }
+        steps(&mut connection, |connection| forest::meetings(connection, &head, &beside).unwrap())
+    });
+    counts.sort_unstable();
+    let [small, large] = counts;
+    assert!(large < small * 3, "{small} steps in 1,000 nodes, {large} in 100,000");
 }
 
 /// Bytes that this thread has read, where the system counts them.

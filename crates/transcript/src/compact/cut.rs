@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use quipu_protocol::Message;
 
-use super::estimate_tokens;
+use super::{estimate_tokens, sent_tokens};
 
 /// Where a compaction cuts a context. Places are indexes into its messages.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -50,6 +50,13 @@ pub fn cut(messages: &[Arc<Message>], keep: u64) -> Option<Cut> {
         (begin..first_kept).rev().find(|at| begins_turn(&messages[*at]))
     };
     Some(Cut { begin, turn, first_kept })
+}
+
+/// The tokens, by [`sent_tokens`], of what a cut takes away, the summary before it left out. `all` are those of all
+/// messages: only what stays is counted, so that the length of what goes costs nothing.
+pub fn freed(messages: &[Arc<Message>], cut: Cut, all: u64) -> u64 {
+    let stays = messages.iter().take(cut.begin).chain(messages.iter().skip(cut.first_kept));
+    stays.fold(all, |left, message| left.saturating_sub(sent_tokens(message)))
 }
 
 fn is_cut_point(message: &Message) -> bool {
