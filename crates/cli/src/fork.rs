@@ -1,6 +1,7 @@
 //! `quipu fork` and `quipu clone`: a new session from what another one said.
 
 use std::io::Write as _;
+use std::path::Path;
 
 use quipu::{ChangeError, Engine, Forked, OpenError};
 use quipu_store::{FoundBy, Store};
@@ -48,18 +49,20 @@ pub(crate) async fn run(args: &ForkArgs) -> Result<(), Failure> {
             printable(text)
         ));
     }
-    tell(&place, &forked)
+    tell(&place, &engine, &forked).await
 }
 
 pub(crate) async fn clone(args: &CloneArgs) -> Result<(), Failure> {
     let (place, engine) = engine(&args.store).await?;
     let row = session_named(&**engine.store(), &args.session).await?;
     let forked = engine.clone_session(&row.id).await?;
-    tell(&place, &forked)
+    tell(&place, &engine, &forked).await
 }
 
-fn tell(place: &Place, forked: &Forked) -> Result<(), Failure> {
-    note(format!("Go on with `quipu -p --session {}{} \"…\"`.", forked.session, place.store_flag()));
+async fn tell(place: &Place, engine: &Engine, forked: &Forked) -> Result<(), Failure> {
+    let row = session_named(&**engine.store(), forked.session.as_str()).await?;
+    let cwd = if Path::new(&row.cwd).is_dir() { "" } else { " --cwd ." };
+    note(format!("Go on with `quipu -p --session {}{cwd}{} \"…\"`.", forked.session, place.store_flag()));
     Ok(writeln!(std::io::stdout(), "{}", forked.session)?)
 }
 

@@ -134,6 +134,11 @@ pub async fn session_tree(
     let mut forks = forks_of(store, &row.id, query.most.saturating_add(1)).await?;
     more |= forks.len() > query.most;
     forks.truncate(query.most);
+    if !query.whole {
+        let from: Vec<NodeId> = forks.iter().filter_map(|(at, _)| *at).collect();
+        let mut from = past_notes(store, &from).await?.into_iter();
+        forks.iter_mut().filter(|(at, _)| at.is_some()).for_each(|(at, _)| *at = from.next());
+    }
 
     // An id that was used twice is that of several beginnings.
     let same = store.sessions(SessionQuery { id: Some(row.id.clone()), ..SessionQuery::default() }).await?;

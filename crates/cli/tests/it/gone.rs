@@ -40,6 +40,10 @@ fn a_session_of_a_missing_directory_says_so_and_offers_this_one() {
     let (code, text) = on_terminal(&world, &["-p", "--session", &session, "b"], "\n", 100);
     assert!(code == Some(2) && text.contains("as a session of its own? [y/N]"), "{text}");
     assert_eq!(world.requests().len(), 1);
+    // A clone works where the session did, and the way on is told.
+    let cloned = world.run(&["clone", &session]).ok();
+    assert!(cloned.err.contains(&format!("--session {} --cwd . ", cloned.text().trim())), "{}", cloned.err);
+    world.run(&["rm", "--yes", cloned.text().trim()]).ok();
     let (code, text) = on_terminal(&world, &["-p", "--session", &session, "b"], "y\n", 100);
     assert!(code == Some(0) && text.contains("Two.") && text.contains("goes on in"), "{text}");
     assert_eq!(said(&world), ["a", "One.", "b"]);

@@ -162,7 +162,7 @@ impl Shape {
         match self {
             Self::Chain => at,
             Self::Star => at.min(1),
-            Self::Comb if at % 2 == 0 => at,
+            Self::Comb if at.is_multiple_of(2) => at,
             Self::Comb => at - 1,
         }
     }
