@@ -34,6 +34,12 @@ pub enum ArchiveError {
         /// The file.
         path: PathBuf,
     },
+    /// Another process of ours is working with the file.
+    #[error("{} is in use by another Quipu; end that one first, or go on in a fork (`quipu fork`)", path.display())]
+    InUse {
+        /// The file.
+        path: PathBuf,
+    },
     /// The session has no nodes that could be written.
     #[error("session `{session}` cannot be exported: {why}")]
     NotExportable {

@@ -28,14 +28,14 @@ pub(crate) fn tip_ref(agent: &str, session: &SessionId, node: &NodeId) -> RefNam
     RefName::from(format!("{}/{node}", main_ref(agent, session)))
 }
 
-/// Calls `each` with every node below `root` that leads to one of `tips`, in no order; ends that do not come from
-/// `root` are left out. Reads each node once, and little more. Returns those of `tips` that had been met as no ends
-/// before, or are `root`.
+/// Calls `each` with every node below `root` that leads to one of `tips`, the tip from which it was met first and
+/// whether it is that tip, in no order; ends that do not come from `root` are left out. Reads each node once, and little
+/// more. Returns those of `tips` that had been met before, or are `root`.
 pub(crate) async fn walk(
     store: &dyn Store,
     root: NodeId,
     tips: impl IntoIterator<Item = NodeId>,
-    mut each: impl FnMut(Node, bool),
+    mut each: impl FnMut(Node, NodeId, bool),
 ) -> Result<Vec<NodeId>, StoreError> {
     let mut inner = Vec::new();
     let mut seen = HashSet::from([root]);
@@ -65,7 +65,7 @@ pub(crate) async fn walk(
         for node in branch {
             seen.insert(node.id);
             let is_tip = node.id == tip;
-            each(node, is_tip);
+            each(node, tip, is_tip);
         }
     }
     Ok(inner)

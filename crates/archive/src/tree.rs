@@ -1,6 +1,6 @@
 //! Where each entry of a file hangs, by the ids that its writer gave.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 
 use quipu_dag::sha256;
 use quipu_protocol::NodeId;
@@ -61,6 +61,11 @@ pub(crate) struct Tree {
     twins: HashMap<Key, Twins>,
     /// Entries of the store without an id.
     nameless: HashMap<NodeId, At>,
+    /// Nodes of our own that are written to the file, by the ids of their lines, and those that nothing follows.
+    own: HashMap<Key, At>,
+    own_ends: Vec<NodeId>,
+    /// What nodes of our own follow.
+    followed: HashSet<NodeId>,
     tips: u64,
     /// Those that became ends, or ceased to be some that refs stand at, since refs were told of last.
     turned: Vec<At>,
@@ -100,6 +105,9 @@ impl Tree {
             slots: HashMap::new(),
             twins: HashMap::new(),
             nameless: HashMap::new(),
+            own: HashMap::new(),
+            own_ends: Vec::new(),
+            followed: HashSet::new(),
             tips: 0,
             turned: Vec::new(),
             left: Vec::new(),
@@ -121,6 +129,50 @@ impl Tree {
                 self.twins.entry(key).or_insert_with(|| Twins { left: BTreeMap::from([other]), changed: 0 });
             twins.left.insert(node, at);
         }
+    }
+
+    /// Takes in a node of our own, whose lines have these ids, or one that another program wrote between those. `is_tip`
+    /// when a ref says that nothing follows it, `is_end` when it stands there without one.
+    pub(crate) fn ours(
+        &mut self,
+        node: NodeId,
+        parent: Option<NodeId>,
+        ids: &[String],
+        is_tip: bool,
+        is_end: bool,
+    ) {
+        let at = match self.known(ROOT) {
+            Some(root) if root.node == node => ROOT,
+            _ => self.push(node, if is_tip { TIP | HELD } else { 0 }),
+        };
+        self.tips += u64::from(is_tip);
+        for id in ids {
+            let key = Key::of(id);
+            self.own.insert(key, at);
+            self.slots.entry(key).or_insert(at);
+        }
+        self.followed.extend(parent);
+        self.own_ends.extend(Some(node).filter(|_| is_end && !is_tip));
+    }
+
+    /// The node of our own that a line of this id is; it is in the file now.
+    pub(crate) fn meet_own(&mut self, key: Key) -> Option<NodeId> {
+        let at = *self.own.get(&key)?;
+        if let Some(marks) = self.marks(at) {
+            *marks |= MET;
+        }
+        self.slots.insert(key, at);
+        Some(self.node(at))
+    }
+
+    /// Whether a node stands in the file.
+    pub(crate) fn stands(&self, id: &str, node: NodeId) -> bool {
+        self.find_met(Key::of(id)).is_some_and(|at| self.node(at) == node)
+    }
+
+    /// Whether the file has an entry of this id.
+    pub(crate) fn has_met(&self, id: &str) -> bool {
+        self.find_met(Key::of(id)).is_some()
     }
 
     /// Takes in refs of ends that are none: that of the session, when it has no entry, stands where it should.
@@ -236,6 +288,9 @@ impl Tree {
             }
             self.tips -= 1;
         }
+        if !self.own_ends.is_empty() {
+            self.followed.insert(self.node(parent));
+        }
         let at = self.push(node, TIP);
         self.turned.push(at);
         self.tips += 1;
@@ -244,12 +299,17 @@ impl Tree {
 
     /// Ends of branches; the session itself when it is all there is.
     pub(crate) fn tips(&self) -> u64 {
-        self.tips.max(1)
+        if self.own.is_empty() {
+            return self.tips.max(1);
+        }
+        let tips = self.entries.iter().filter(|known| known.marks & TIP != 0).map(|known| &known.node);
+        let ends = tips.chain(&self.own_ends).filter(|end| !self.followed.contains(end));
+        ends.count().max(1) as u64
     }
 
     /// At the end: a session of nothing else is its own end.
     pub(crate) fn close(&mut self) {
-        if self.tips == 0 {
+        if self.tips == 0 && self.own.is_empty() {
             self.tips = 1;
             if let Some(marks) = self.marks(ROOT) {
                 *marks |= TIP;

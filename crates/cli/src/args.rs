@@ -39,8 +39,9 @@ pub(crate) struct Task {
     /// Continue the newest session of this directory.
     #[arg(short = 'c', long = "continue", conflicts_with_all = ["session", "no_session"])]
     pub(crate) resume: bool,
-    /// Continue this session: its id, the beginning of it, or its name.
-    #[arg(long, value_name = "ID", conflicts_with = "no_session")]
+    /// Continue this session: its id, the beginning of it, or its name. Or a session file of Pi (a path, or a name that
+    /// ends in .jsonl), which is made when it is not there: what it holds is taken in, and what is said is appended to it.
+    #[arg(long, value_name = "ID|FILE", conflicts_with = "no_session")]
     pub(crate) session: Option<String>,
     /// Go on from this node in a new session, which leaves the node's own session as it is.
     #[arg(long, value_name = "NODE", conflicts_with_all = ["resume", "session", "no_session"])]

@@ -4,6 +4,7 @@ use std::io::{BufWriter, Write as _};
 use std::path::Path;
 
 use quipu_archive::pi;
+use quipu_protocol::SessionId;
 use quipu_store::{SessionQuery, SessionRow, Store};
 
 use crate::args::{ExportArgs, ForeignAgent};
@@ -18,11 +19,18 @@ pub(crate) async fn run(args: &ExportArgs) -> Result<(), Failure> {
     let Some(store) = place.existing_store().await? else {
         return Err(Failure::usage(format!("there is no store at {} yet", place.store.display())));
     };
-    let found = crate::show::resolve(&*store, &args.id, None).await?;
-    let no_session =
-        || Failure::usage(format!("`{}` belongs to no session (`quipu sessions --all`)", args.id));
-    let query = SessionQuery { id: Some(found.session.ok_or_else(no_session)?), ..SessionQuery::default() };
-    let row = store.sessions(query).await?.into_iter().next().ok_or_else(no_session)?;
+    // A session that goes on in one of ours stands at a node of that one.
+    let named = rows(&*store, args.id.as_str().into()).await?;
+    let row = match named.into_iter().find(|row| row.head.is_some()) {
+        Some(row) => row,
+        None => {
+            let found = crate::show::resolve(&*store, &args.id, None).await?;
+            let no_session =
+                || Failure::usage(format!("`{}` belongs to no session (`quipu sessions --all`)", args.id));
+            let id = found.session.ok_or_else(no_session)?;
+            rows(&*store, id).await?.into_iter().next().ok_or_else(no_session)?
+        }
+    };
     match &args.output {
         None => {
             let mut out = BufWriter::new(std::io::stdout());
@@ -31,6 +39,10 @@ pub(crate) async fn run(args: &ExportArgs) -> Result<(), Failure> {
         }
         Some(path) => to_file(&*store, &row, path).await,
     }
+}
+
+async fn rows(store: &dyn Store, id: SessionId) -> Result<Vec<SessionRow>, Failure> {
+    Ok(store.sessions(SessionQuery { id: Some(id), ..SessionQuery::default() }).await?)
 }
 
 /// Writes aside and then takes the name, so that nobody finds half a file, and no other file is replaced.

@@ -27,10 +27,11 @@ pub(crate) fn instead(place: &Place, task: &Task, row: &SessionRow, here: &Path)
             return Ok(here.to_owned());
         }
     }
+    let file = task.session.as_deref().filter(|what| crate::session_file::is_file(what));
     Err(Failure::usage(format!(
         "{what}; go on with it here with `quipu -p --session {} --cwd .{flag} \"…\"`, elsewhere with --cwd DIR, or make \
          that directory again",
-        row.id
+        file.unwrap_or(row.id.as_str())
     )))
 }
 

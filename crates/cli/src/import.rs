@@ -169,6 +169,7 @@ pub(crate) fn failed(error: ArchiveError) -> Failure {
         ArchiveError::File { .. }
         | ArchiveError::NotASession { .. }
         | ArchiveError::Changed { .. }
+        | ArchiveError::InUse { .. }
         | ArchiveError::NotExportable { .. }
         | ArchiveError::Fault(_) => Failure::failed(error),
     }
@@ -182,8 +183,14 @@ async fn import(
     seen: &Seen,
     dry_run: bool,
 ) -> Result<Vec<Report>, ArchiveError> {
+    let progress = progress(file);
+    agent.import(store, sealer, file, seen, &ImportOptions { dry_run, progress: &progress }).await
+}
+
+/// Tells now and then how far a large file is.
+pub(crate) fn progress(file: &Path) -> impl Fn(Progress) + Sync {
     let told = AtomicU64::new(0);
-    let progress = |at: Progress| {
+    move |at: Progress| {
         let before = told.load(Ordering::Relaxed);
         if at.bytes / STEP > before / STEP && at.bytes < at.total {
             told.store(at.bytes, Ordering::Relaxed);
@@ -195,8 +202,7 @@ async fn import(
                 at.entries
             ));
         }
-    };
-    agent.import(store, sealer, file, seen, &ImportOptions { dry_run, progress: &progress }).await
+    }
 }
 
 fn tell(report: &Report, args: &ImportArgs) -> Result<(), Failure> {

@@ -22,6 +22,7 @@ mod permissions;
 mod print;
 mod rm;
 mod run;
+mod session_file;
 mod sessions;
 mod setup;
 mod show;

@@ -42,7 +42,7 @@ pub(crate) async fn run(task: &Task) -> Result<(), Failure> {
             "no task: give it as an argument or on stdin, such as `quipu -p \"fix the test\"`",
         ));
     }
-    let Started { opened, permissions, record, recorder, budget, ask_deadline } =
+    let Started { opened, permissions, record, recorder, budget, file, ask_deadline } =
         crate::setup::open(&place, task, &here, replay.clone()).await?;
     let Opened { session, troubles } = opened;
     let cwd = session.cwd().display().to_string();
@@ -50,6 +50,9 @@ pub(crate) async fn run(task: &Task) -> Result<(), Failure> {
     let again = match session.cwd() == here {
         // What was replayed goes on with a model of its own only.
         _ if task.no_session || replay.is_some() => None,
+        _ if let Some(file) = &file => {
+            Some(format!("quipu -p --session {}{}", file.path, place.store_flag()))
+        }
         true => Some(format!("quipu -p -c{}", place.store_flag())),
         false => Some(format!("quipu -p --session {}{}", session.view().session, place.store_flag())),
     };
@@ -64,7 +67,10 @@ pub(crate) async fn run(task: &Task) -> Result<(), Failure> {
     for trouble in troubles {
         front.opened_with(&session, trouble)?;
     }
-    let result = run_prompts(session, prompts, front, &told).await;
+    let mut result = run_prompts(session, prompts, front, &told).await;
+    if let Some(file) = file {
+        result = file.finish(result).await;
+    }
     for text in replay.iter().flat_map(|replay| replay.notes()) {
         note(format!("note: {text}"));
     }

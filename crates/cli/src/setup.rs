@@ -4,8 +4,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use quipu::{
-    CompactionSettings, Engine, Limits, Opened, Permissions, Places, Provider, PruneSettings, Recorder,
-    Replay, Sealer, SessionOptions,
+    CompactionSettings, Engine, Follower, Limits, Opened, Permissions, Places, Provider, PruneSettings,
+    Recorder, Replay, Sealer, SessionOptions,
 };
 use quipu_protocol::{Epoch, Model, ModelErrorKind, NodeId, Thinking, Trouble, UnixMs};
 use quipu_providers::{Selection, Settings, Warning};
@@ -16,6 +16,7 @@ use crate::budget::Budget;
 use crate::exit::{Exit, Failure};
 use crate::permissions::Record;
 use crate::print::note;
+use crate::session_file::{self, Begun, Mirror};
 
 /// The user's files.
 pub(crate) struct Place {
@@ -156,6 +157,8 @@ pub(crate) struct Started {
     pub(crate) record: Record,
     pub(crate) recorder: Option<Arc<Recorder>>,
     pub(crate) budget: Option<Budget>,
+    /// The file that the session is written to as well.
+    pub(crate) file: Option<Arc<Mirror>>,
     /// How long a question waits for an answer.
     pub(crate) ask_deadline: std::time::Duration,
 }
@@ -170,9 +173,16 @@ pub(crate) async fn open(
     let settings = place.settings();
     let store: Arc<dyn Store> =
         if task.no_session { Arc::new(SqliteStore::in_memory()?) } else { place.store().await? };
-    let (resumed, fork) = match &task.fork {
-        Some(node) => forked(&*store, node).await.map(|(row, node)| (row, Some(node)))?,
-        None => (chosen_session(&*store, task, here).await?, None),
+    let engine = place.engine(store.clone(), &settings)?;
+    let named_file = task.session.as_ref().filter(|what| session_file::is_file(what));
+    let mut file = match named_file {
+        Some(path) => Some(session_file::open(&engine, Path::new(path)).await?),
+        None => None,
+    };
+    let (resumed, fork) = match (&task.fork, &mut file) {
+        (Some(node), _) => forked(&*store, node).await.map(|(row, node)| (row, Some(node)))?,
+        (None, Some(begun)) => (begun.row.take(), None),
+        (None, None) => (chosen_session(&*store, task, here).await?, None),
     };
     if task.cwd.is_some() && task.session.is_none() && task.fork.is_none() {
         return Err(Failure::usage(
@@ -195,12 +205,17 @@ pub(crate) async fn open(
         Some(row) => PathBuf::from(&row.cwd),
         None => here.to_owned(),
     };
-    let last = match (&resumed, fork) {
+    // A file goes on in a new session where none of ours leads to its end, or where it shall work elsewhere.
+    let below = match (&file, &resumed) {
+        (Some(begun), Some(row)) => begun.below.or(row.head.filter(|_| moved.is_some())),
+        (Some(begun), None) => begun.below,
+        (None, _) => None,
+    };
+    let last = match (&resumed, fork.or(below)) {
         (_, Some(node)) => Some(quipu::epoch_at(&*store, node).await?),
         (Some(row), None) => quipu::last_epoch(&*store, row).await?,
         (None, None) => None,
     };
-    let engine = place.engine(store, &settings)?;
     let mut recorder = None;
     let (model, provider, thinking): Chosen = match replay {
         Some(replay) => (replay.model(), replay.clone(), replay.thinking()),
@@ -244,7 +259,9 @@ pub(crate) async fn open(
     let ask_deadline = options.ask_deadline;
     (options.compaction, options.prune) = context_settings(place);
     let fresh = |session| Opened { session, troubles: Vec::new() };
+    options.follower = file.as_ref().map(|begun| begun.mirror.clone() as Arc<dyn Follower>);
     let opened = match (resumed, fork) {
+        _ if let Some(at) = below => engine.go_on_from(at, options).await.map(fresh),
         (_, Some(node)) => engine.fork(node, options).await.map(fresh),
         (Some(row), None) if moved.is_some() && row.agent == quipu::AGENT => {
             let clone = engine.clone_session_to(&row.id, &cwd).await?;
@@ -257,7 +274,15 @@ pub(crate) async fn open(
     match opened {
         Ok(mut opened) => {
             opened.troubles.extend(unpriced.map(Trouble::Note));
-            Ok(Started { opened, permissions, record, recorder, budget, ask_deadline })
+            let file = match file {
+                Some(Begun { mirror, told, .. }) => {
+                    mirror.go_on(&opened.session.view().session, below).await?;
+                    opened.troubles.splice(..0, told.into_iter().map(Trouble::Note));
+                    Some(mirror)
+                }
+                None => None,
+            };
+            Ok(Started { opened, permissions, record, recorder, budget, file, ask_deadline })
         }
         Err(error) => {
             // Nothing is in it yet, so it goes.

@@ -13,6 +13,7 @@ use tokio::sync::mpsc;
 
 use crate::call::{Next, Recorded};
 use crate::clock::{Clock, fresh_id};
+use crate::follower::Committed;
 use crate::machine::{CommitError, Done, Draft, Input, Leap, Plan, PlanOp, Queue, Tag};
 
 /// A finished call as it waits in the table of steps for its batch.
@@ -41,6 +42,8 @@ pub(crate) struct Committer {
     epoch: Epoch,
     /// The text of the epoch's system prompt, written with the node that begins the epoch.
     system: Option<Blob>,
+    /// Who is told what was committed.
+    follower: Option<mpsc::Sender<Committed>>,
 }
 
 impl Committer {
@@ -51,7 +54,12 @@ impl Committer {
         epoch: Epoch,
         system: Option<Blob>,
     ) -> Self {
-        Self { store, clock, last, epoch, system }
+        Self { store, clock, last, epoch, system, follower: None }
+    }
+
+    /// Whom to tell what was committed.
+    pub(crate) fn tell(&mut self, follower: mpsc::Sender<Committed>) {
+        self.follower = Some(follower);
     }
 
     /// The time of the last node written.
@@ -63,7 +71,14 @@ impl Committer {
     /// any more.
     pub(crate) async fn serve(mut self, mut plans: mpsc::Receiver<Job>, answers: mpsc::Sender<Input>) {
         while let Some(Job { tag, plan, next }) = plans.recv().await {
+            let session = self.follower.as_ref().map(|_| plan.session.clone());
             let result = self.commit(plan, next.as_ref()).await;
+            if let (Some(follower), Some(session), Ok(nodes)) = (&self.follower, session, &result)
+                && !nodes.is_empty()
+            {
+                // Nobody follows any more.
+                drop(follower.send(Committed { session, nodes: nodes.clone() }).await);
+            }
             drop(answers.send(Input::Committed { tag, result }).await);
         }
     }

@@ -15,6 +15,7 @@ use crate::bodies::Bodies;
 use crate::call::Caller;
 use crate::clock::{Clock, SystemClock, fresh_id};
 use crate::commit::Committer;
+use crate::follower::Follower;
 use crate::machine::{CompactionSettings, Draft, Limits, Machine, Prefix, PruneSettings, Start};
 use crate::owner::{Got, Lease};
 use crate::policy::{AllowAll, Policy};
@@ -139,6 +140,8 @@ pub struct SessionOptions {
     /// When old results of tools are left out of requests. Off by default; when it is on, the model has the tool
     /// `recall` as well, unless one of `tools` has that name.
     pub prune: PruneSettings,
+    /// Told of every commit of the session.
+    pub follower: Option<Arc<dyn Follower>>,
     /// How long a question waits for an answer before it counts as refused; ten minutes by default.
     pub ask_deadline: Duration,
     /// The id of a new session: at most 128 letters, digits, `.`, `_` and `-`. `None` for a fresh UUIDv7. Not
@@ -164,6 +167,7 @@ impl SessionOptions {
             ledger: None,
             compaction: CompactionSettings::default(),
             prune: PruneSettings::default(),
+            follower: None,
             ask_deadline: Duration::from_secs(600),
             id: None,
         }
@@ -355,6 +359,19 @@ impl Engine {
         self.begin_below(past, options).await
     }
 
+    /// A new session that goes on from any node, as [`Engine::fork`] makes one, also where calls have no result: the
+    /// model is told that there is none. For nodes that another program wrote, whose calls nobody will ever answer.
+    ///
+    /// # Errors
+    /// As [`Engine::fork`], without `Incomplete`.
+    pub async fn go_on_from(&self, at: NodeId, options: SessionOptions) -> Result<Session, OpenError> {
+        if self.store.nodes(&[at]).await?.into_iter().flatten().next().is_none() {
+            return Err(OpenError::NoSuchNode(at));
+        }
+        let past = read_past(&*self.store, &SessionId::from(at.to_string()), at).await?;
+        self.begin_below(past, options).await
+    }
+
     /// A new session that goes on from what was read.
     async fn begin_below(&self, mut past: Past, options: SessionOptions) -> Result<Session, OpenError> {
         let id = self.fresh_session(&options).await?;
@@ -497,6 +514,7 @@ impl Engine {
             toolbox: Arc::new(toolbox),
             clock: self.clock.clone(),
             lease,
+            follower: options.follower,
         })
     }
 }

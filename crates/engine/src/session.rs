@@ -18,6 +18,7 @@ use tokio_util::sync::CancellationToken;
 use crate::call::{Caller, Foreseen, Next, Order, seal_content};
 use crate::clock::{Clock, fresh_id};
 use crate::commit::{Committer, Job};
+use crate::follower::{Follower, follow};
 use crate::jump::look;
 use crate::machine::{Calls, Effect, Fresh, Input, Machine, NoSummary, Refused, ReplyId};
 use crate::owner::Lease;
@@ -39,6 +40,7 @@ pub(crate) struct Parts {
     pub(crate) toolbox: Arc<Toolbox>,
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) lease: Arc<Lease>,
+    pub(crate) follower: Option<Arc<dyn Follower>>,
 }
 
 enum Mail {
@@ -328,7 +330,13 @@ impl Task {
         let (stream_tx, stream) = mpsc::channel(MAILBOX);
         let (plans, waiting) = mpsc::channel(MAILBOX);
         let mut effects = JoinSet::new();
-        effects.spawn(parts.committer.serve(waiting, input.clone()));
+        let mut committer = parts.committer;
+        if let Some(follower) = parts.follower {
+            let (tell, commits) = mpsc::channel(MAILBOX);
+            committer.tell(tell);
+            effects.spawn(follow(follower, commits, input.clone()));
+        }
+        effects.spawn(committer.serve(waiting, input.clone()));
         Self {
             machine: parts.machine,
             caller: parts.caller,

@@ -238,6 +238,42 @@ impl Engine {
         self.note(session, &entry, "rename").await
     }
 
+    /// Moves a session forward to a node below the one where it stands: what another program wrote there becomes a part
+    /// of it. Says whether it stands there now; it stays where it is when `to` is not below.
+    ///
+    /// # Errors
+    /// `Busy`, `Removed`; `Open` with `NoSuchSession` or `Store`.
+    pub async fn advance(&self, session: &SessionId, to: NodeId) -> Result<bool, ChangeError> {
+        let row = self.row_of(session).await?;
+        let head = self.head_of(&row).await?;
+        if head == to {
+            return Ok(true);
+        }
+        let lease = self.hold(&row).await?;
+        let done = self.move_forward(&row, head, to).await;
+        if let Some(lease) = lease {
+            lease.release().await;
+        }
+        done
+    }
+
+    async fn move_forward(&self, row: &SessionRow, head: NodeId, to: NodeId) -> Result<bool, ChangeError> {
+        if self.store().fork_point(head, to).await? != Some(head) {
+            return Ok(false);
+        }
+        let commit = Commit {
+            moves: vec![
+                RefMove::swap(row.name.clone(), Some(head), to, "advance"),
+                RefMove::publish(RefName::from(RefName::PI_HEAD), to, "advance"),
+            ],
+            actions: vec![self.action("QUIPU_ADVANCE", Some(head), Some(to), &row.id)],
+            durability: Durability::Power,
+            ..Commit::default()
+        };
+        self.store().commit(commit).await?;
+        Ok(true)
+    }
+
     /// Removes a session: its refs go, its nodes stay. Gives the node where it stood, from which
     /// [`Engine::fork_from`] goes on.
     ///

@@ -1,18 +1,19 @@
 //! A session as a file of version 3.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{HashMap, VecDeque};
 use std::io::Write;
 
-use quipu_dag::{Blob, Node, quoted};
-use quipu_protocol::{BlobId, ChunkId, Entry, Epoch, Json, NodeId, SessionStart, Thinking, UnixMs};
-use quipu_store::{RefName, SessionRow, Store, Until, decode_nodes};
+use quipu_dag::{Blob, Node};
+use quipu_protocol::{BlobId, ChunkId, Entry, NodeId, SessionId, UnixMs};
+use quipu_store::{RefName, SessionRow, Store, StoreError, Until, decode_nodes};
 use quipu_transcript::{Decoded, Lookup, decode};
 
-use super::entry::{compaction_line, message_line, place, write};
+use super::AGENT;
+use super::chain::{Chain, header_line, note_id, references, settings_at};
+use super::entry::{place, write};
 use super::header::Kept;
-use super::{AGENT, VERSION, iso};
+use super::own::Own;
 use crate::ArchiveError;
-use crate::json::{Difference, Members};
 use crate::lineages::{main_ref, tips, walk};
 
 /// Nodes that are read at once.
@@ -39,7 +40,18 @@ pub async fn export(
 ) -> Result<Exported, ArchiveError> {
     let mut writer = Writer { out, done: Exported { entries: 0, bytes: 0 } };
     if row.agent == AGENT {
-        imported(store, row, &mut writer).await?;
+        let root: Vec<Node> = store.nodes(&[row.base]).await?.into_iter().flatten().collect();
+        let header = decode_nodes(store, &root).await?.pop();
+        let header = header.and_then(|decoded| decoded.step.extra.get(AGENT)?.read::<Kept>().ok());
+        let header = header.ok_or_else(|| missing(row, "its first node is missing or holds no header"))?;
+        writer.header(header.header.get())?;
+        tree(store, row, row.base, &mut writer).await?;
+    } else if store.head(&main_ref(AGENT, &row.id)).await?.is_some()
+        && let Some(root) = Own::of(store, &row.id).await?.root
+    {
+        // It has a file, to which others write as well.
+        writer.header(&header_line(row.id.as_str(), row.created, &row.cwd))?;
+        tree(store, row, root.id, &mut writer).await?;
     } else {
         lineage(store, row, &mut writer).await?;
     }
@@ -86,27 +98,35 @@ impl Lookup for One {
     }
 }
 
-async fn imported(store: &dyn Store, row: &SessionRow, out: &mut Writer<'_>) -> Result<(), ArchiveError> {
-    let root: Vec<Node> = store.nodes(&[row.base]).await?.into_iter().flatten().collect();
-    let header = decode_nodes(store, &root).await?.pop();
-    let header = header.and_then(|decoded| decoded.step.extra.get(AGENT)?.read::<Kept>().ok());
-    let header = header.ok_or_else(|| missing(row, "its first node is missing or holds no header"))?;
-    out.header(header.header.get())?;
+/// Everything that a file has, in the order of the file.
+async fn tree(
+    store: &dyn Store,
+    row: &SessionRow,
+    root: NodeId,
+    out: &mut Writer<'_>,
+) -> Result<(), ArchiveError> {
     let ends = tips(store, AGENT, &row.id).await?.into_iter().map(|head| head.node);
-    let ends = ends.chain(store.head(&main_ref(AGENT, &row.id)).await?);
+    let mut ends: Vec<NodeId> = ends.chain(store.head(&main_ref(AGENT, &row.id)).await?).collect();
+    // What we went on with stands in the file as well.
+    ends.extend(Own::of(store, &row.id).await?.rows.into_iter().filter_map(|row| row.head));
     let mut nodes = Vec::new();
-    walk(store, row.base, ends, |node, _| {
+    let mut keep = |node: Node| {
         let part = node.record.parts.last().copied();
-        nodes.push((node.id, node.record.timestamp, node.record.external_id, part));
-    })
-    .await?;
+        let parent = node.record.parent;
+        nodes.push((node.id, parent, node.record.timestamp, node.record.external_id, part));
+    };
+    // The header of a file has no id.
+    let first = store.nodes(&[root]).await?.into_iter().flatten();
+    first.filter(|node| node.record.external_id.is_some()).for_each(&mut keep);
+    walk(store, root, ends, |node, _, _| keep(node)).await?;
     let mut order: Vec<(u64, UnixMs, NodeId)> = Vec::with_capacity(nodes.len());
     let mut ids: HashMap<NodeId, Option<Box<str>>> = HashMap::with_capacity(nodes.len());
+    let mut ours: Vec<(UnixMs, NodeId, Option<NodeId>)> = Vec::new();
     for piece in nodes.chunks(PIECE) {
-        let parts: Vec<BlobId> = piece.iter().filter_map(|(_, _, _, part)| *part).collect();
+        let parts: Vec<BlobId> = piece.iter().filter_map(|(.., part)| *part).collect();
         let mut parts: HashMap<BlobId, Blob> =
             store.blobs(&parts).await?.into_iter().flatten().map(|blob| (blob.id, blob)).collect();
-        for (node, time, id, part) in piece {
+        for (node, parent, time, id, part) in piece {
             let own = part.and_then(|part| parts.remove(&part));
             let record = quipu_dag::NodeRecord {
                 parent: None,
@@ -118,52 +138,132 @@ async fn imported(store: &dyn Store, row: &SessionRow, out: &mut Writer<'_>) -> 
             };
             let step =
                 decode(&Node { id: *node, record, config: None, thought_signatures: None }, &One(own)).step;
-            // What was not read from the file is not of it.
-            if let Some(n) = place(&step) {
-                order.push((n, *time, *node));
-                ids.insert(*node, id.as_deref().map(Into::into));
+            match place(&step) {
+                Some(n) => {
+                    order.push((n, *time, *node));
+                    ids.insert(*node, id.as_deref().map(Into::into));
+                }
+                None => ours.push((*time, *node, *parent)),
             }
         }
     }
     drop(nodes);
     order.sort_unstable();
+    // A node of ours is later than the one before it.
+    ours.sort_unstable();
+    ids.entry(root).or_insert(None);
+    let mut ours = Ours { nodes: ours.into(), ids, place: 1, last: None };
     let mut line = String::new();
     for piece in order.chunks(PIECE) {
         let wanted: Vec<NodeId> = piece.iter().map(|(_, _, node)| *node).collect();
         let nodes: Vec<Node> = store.nodes(&wanted).await?.into_iter().flatten().collect();
         for (node, decoded) in nodes.iter().zip(decode_nodes(store, &nodes).await?) {
-            let parent = node.record.parent.and_then(|parent| ids.get(&parent)?.as_deref());
+            let n = place(&decoded.step).unwrap_or(0);
+            ours.write_up_to(store, n, out).await?;
+            let parent = node.record.parent.and_then(|parent| ours.ids.get(&parent)?.as_deref());
             line.clear();
             write(&mut line, node, &decoded, parent);
             out.entry(&line)?;
+            ours.place = n + 1;
+            ours.last = node.record.external_id.clone();
         }
     }
-    let last = order.last().and_then(|(_, _, node)| ids.get(node)?.as_deref());
-    noted(store, row, &ids, last, out).await
+    ours.write_up_to(store, u64::MAX, out).await?;
+    noted(store, row, &ours, out).await
+}
+
+/// Nodes of ours that stand in a file between those of others: in the places that these leave, in the order of time.
+struct Ours {
+    nodes: VecDeque<(UnixMs, NodeId, Option<NodeId>)>,
+    /// The id of each node's last line; those of ours come with their lines.
+    ids: HashMap<NodeId, Option<Box<str>>>,
+    /// The place of the next line.
+    place: u64,
+    /// The id of the last line.
+    last: Option<String>,
+}
+
+impl Ours {
+    async fn write_up_to(
+        &mut self,
+        store: &dyn Store,
+        place: u64,
+        out: &mut Writer<'_>,
+    ) -> Result<(), ArchiveError> {
+        let mut lines = Vec::new();
+        while self.place < place
+            && let Some((_, id, parent)) = self.nodes.front().copied()
+            && parent.is_none_or(|parent| self.ids.contains_key(&parent))
+        {
+            self.nodes.pop_front();
+            let nodes: Vec<Node> = store.nodes(&[id]).await?.into_iter().flatten().collect();
+            for (node, decoded) in nodes.iter().zip(decode_nodes(store, &nodes).await?) {
+                let last = parent.and_then(|parent| self.ids.get(&parent)?.as_deref().map(str::to_owned));
+                let mut chain = Chain { last, ..Chain::default() };
+                if let (Entry::Epoch(_), Some(parent)) = (&decoded.entry, parent) {
+                    chain.settings = settings_at(store, parent).await?;
+                }
+                self.name(&mut chain, &decoded);
+                chain.node(node, &decoded, &mut lines);
+                for line in lines.drain(..) {
+                    out.entry(&line)?;
+                    self.place += 1;
+                    self.last.clone_from(&chain.last);
+                }
+                self.ids.insert(node.id, chain.last.as_deref().map(Into::into));
+            }
+        }
+        Ok(())
+    }
+
+    /// What an entry refers to, by its id in the file.
+    fn name(&self, chain: &mut Chain, decoded: &Decoded) {
+        for node in references(&decoded.entry) {
+            if let Some(Some(id)) = self.ids.get(&node) {
+                chain.names.insert(node.to_string(), id.to_string());
+            }
+        }
+    }
 }
 
 /// What we said of an imported session since: labels and names, behind its last entry.
 async fn noted(
     store: &dyn Store,
     row: &SessionRow,
-    ids: &HashMap<NodeId, Option<Box<str>>>,
-    last: Option<&str>,
+    ours: &Ours,
     out: &mut Writer<'_>,
 ) -> Result<(), ArchiveError> {
-    let Some(head) = store.head(&RefName::notes(AGENT, &row.id)).await? else { return Ok(()) };
-    let mut chain = Chain::new();
-    chain.last = last.map(str::to_owned);
-    for (node, id) in ids {
-        chain.ids.extend(id.as_deref().map(|id| (node.to_string(), id.to_owned())));
+    let mut chain = Chain { last: ours.last.clone(), ..Chain::default() };
+    let written: std::collections::HashSet<&str> = ours.ids.values().flatten().map(|id| &**id).collect();
+    for node in notes(store, &row.id, &|node| ours.ids.contains_key(&node.id)).await? {
+        let id = note_id(&node.id);
+        // Written to the file and read from there since.
+        if written.contains(id.as_str()) {
+            continue;
+        }
+        for decoded in decode_nodes(store, std::slice::from_ref(&node)).await? {
+            let Entry::Meta(json) = &decoded.entry else { continue };
+            ours.name(&mut chain, &decoded);
+            out.entry(&chain.meta(json, &id, node.record.timestamp))?;
+            chain.last = Some(id.clone());
+        }
     }
-    chain.used.extend(ids.values().flatten().map(ToString::to_string));
+    Ok(())
+}
+
+/// The labels and names that were given beside a session of a file, the oldest first.
+pub(super) async fn notes(
+    store: &dyn Store,
+    session: &SessionId,
+    is_of_the_file: &(dyn Fn(&Node) -> bool + Sync),
+) -> Result<Vec<Node>, StoreError> {
     let mut notes = Vec::new();
-    let mut from = Some(head);
+    let mut from = store.head(&RefName::notes(AGENT, session)).await?;
     while let Some(start) = from {
         let nodes = store.lineage(start, Until::Count(PIECE)).await?;
         from = nodes.first().and_then(|node| node.record.parent);
         for node in nodes.into_iter().rev() {
-            if ids.contains_key(&node.id) || node.id == row.base {
+            if is_of_the_file(&node) {
                 from = None;
                 break;
             }
@@ -171,25 +271,7 @@ async fn noted(
         }
     }
     notes.reverse();
-    for piece in notes.chunks(PIECE) {
-        for (node, decoded) in piece.iter().zip(decode_nodes(store, piece).await?) {
-            chain.node(node, &decoded, out)?;
-        }
-    }
-    Ok(())
-}
-
-/// A lineage of our own nodes, and of what they went on from.
-struct Chain {
-    /// The id of each node's last entry, by the node's id and by its writer's own.
-    ids: HashMap<String, String>,
-    used: HashSet<String>,
-    /// Nodes that became no entry: whoever names them means the next one.
-    silent: Vec<String>,
-    last: Option<String>,
-    provider: String,
-    model: String,
-    thinking: Option<Thinking>,
+    Ok(notes)
 }
 
 async fn lineage(store: &dyn Store, row: &SessionRow, out: &mut Writer<'_>) -> Result<(), ArchiveError> {
@@ -202,169 +284,17 @@ async fn lineage(store: &dyn Store, row: &SessionRow, out: &mut Writer<'_>) -> R
         path.extend(nodes.iter().rev().map(|node| node.id));
     }
     path.reverse();
-    let header = [
-        ("type", quoted("session")),
-        ("version", VERSION.to_string()),
-        ("id", quoted(row.id.as_str())),
-        ("timestamp", quoted(&iso(row.created).unwrap_or_default())),
-        ("cwd", quoted(&row.cwd)),
-    ];
-    let mut text = String::new();
-    Difference::default().write(&mut text, header.iter().map(|(name, value)| (*name, value.as_str())));
-    out.header(&text)?;
-    let mut chain = Chain::new();
+    out.header(&header_line(row.id.as_str(), row.created, &row.cwd))?;
+    let mut chain = Chain::default();
+    let mut lines = Vec::new();
     for piece in path.chunks(PIECE) {
         let nodes: Vec<Node> = store.nodes(piece).await?.into_iter().flatten().collect();
         for (node, decoded) in nodes.iter().zip(decode_nodes(store, &nodes).await?) {
-            chain.node(node, &decoded, out)?;
+            chain.node(node, &decoded, &mut lines);
+            for line in lines.drain(..) {
+                out.entry(&line)?;
+            }
         }
     }
     Ok(())
-}
-
-impl Chain {
-    fn new() -> Self {
-        Self {
-            ids: HashMap::new(),
-            used: HashSet::new(),
-            silent: Vec::new(),
-            last: None,
-            provider: String::new(),
-            model: String::new(),
-            thinking: None,
-        }
-    }
-
-    fn node(&mut self, node: &Node, decoded: &Decoded, out: &mut Writer<'_>) -> Result<(), ArchiveError> {
-        let time = node.record.timestamp;
-        let mut line = String::new();
-        if place(&decoded.step).is_some() {
-            // As it was in the file that it comes from.
-            write(&mut line, node, decoded, self.last.as_deref());
-            let members = Members::of(&line);
-            let text = |name: &str| members.as_ref().and_then(|members| members.string(name));
-            match text("type").as_deref() {
-                Some("model_change") => {
-                    self.provider = text("provider").unwrap_or_default().into_owned();
-                    self.model = text("modelId").unwrap_or_default().into_owned();
-                }
-                Some("thinking_level_change") => {
-                    let level = members.as_ref().and_then(|members| members.get("thinkingLevel"));
-                    self.thinking = level.and_then(|level| serde_json::from_str(level).ok());
-                }
-                _ => {}
-            }
-            if let Some(id) = node.record.external_id.clone() {
-                self.used.insert(id.clone());
-                self.follow(node, id);
-            }
-            return out.entry(&line);
-        }
-        match &decoded.entry {
-            // The header of a file was read from there; its settings are entries of it.
-            Entry::Session(SessionStart { agent, .. }) if agent == AGENT => return Ok(()),
-            Entry::Session(start) => return self.settings(node, &start.epoch, out),
-            Entry::Epoch(epoch) => return self.settings(node, epoch, out),
-            Entry::Message(message) => {
-                let id = self.fresh_id(node, 0);
-                let none = Difference::default();
-                message_line(&mut line, message, Some(&id), self.last.as_deref(), time, &none, &none);
-                self.follow(node, id);
-            }
-            Entry::Compaction(compaction) => {
-                let id = self.fresh_id(node, 0);
-                // Nothing is kept where it names itself.
-                let kept = compaction.first_kept.and_then(|kept| self.ids.get(&kept.to_string()).cloned());
-                let kept = kept.unwrap_or_else(|| id.clone());
-                let none = Difference::default();
-                let last = self.last.as_deref();
-                compaction_line(&mut line, compaction, Some(&id), last, time, Some(&kept), &none);
-                self.follow(node, id);
-            }
-            Entry::Meta(json) => {
-                let id = self.fresh_id(node, 0);
-                self.meta(json, &id, time, &mut line);
-                self.follow(node, id);
-            }
-        }
-        out.entry(&line)
-    }
-
-    /// Another entry of a session file, with the ids of this one.
-    fn meta(&self, json: &Json, id: &str, time: UnixMs, line: &mut String) {
-        let members = Members::of(json.get()).unwrap_or_else(|| Members(Vec::new()));
-        let mut change = Difference::default();
-        if members.get("type").is_none() {
-            change.set("type", "\"custom\"");
-            change.set("customType", "\"quipu\"");
-        }
-        change.set("id", &quoted(id));
-        change.set("parentId", &self.last.as_deref().map_or_else(|| "null".to_owned(), quoted));
-        change.set("timestamp", &quoted(&iso(time).unwrap_or_default()));
-        for name in ["targetId", "fromId"] {
-            if let Some(id) = members.string(name).and_then(|named| self.ids.get(named.as_ref())) {
-                change.set(name, &quoted(id));
-            }
-        }
-        change.write(line, members.0.iter().map(|(name, value)| (name.as_ref(), value.get())));
-    }
-
-    /// What an epoch changes, as entries.
-    fn settings(&mut self, node: &Node, epoch: &Epoch, out: &mut Writer<'_>) -> Result<(), ArchiveError> {
-        let level = Json::of(&epoch.thinking).unwrap_or_default();
-        let mut entries = Vec::new();
-        if (&self.provider, &self.model) != (&epoch.provider, &epoch.model) {
-            let model = [("provider", quoted(&epoch.provider)), ("modelId", quoted(&epoch.model))];
-            entries.push(("model_change", model.to_vec()));
-        }
-        if self.thinking != Some(epoch.thinking) {
-            entries.push(("thinking_level_change", vec![("thinkingLevel", level.to_string())]));
-        }
-        (self.provider, self.model) = (epoch.provider.clone(), epoch.model.clone());
-        self.thinking = Some(epoch.thinking);
-        if entries.is_empty() {
-            self.silent.push(node.id.to_string());
-        }
-        for (at, (kind, members)) in entries.into_iter().enumerate() {
-            let id = self.fresh_id(node, at);
-            let base = [
-                ("type", quoted(kind)),
-                ("id", quoted(&id)),
-                ("parentId", self.last.as_deref().map_or_else(|| "null".to_owned(), quoted)),
-                ("timestamp", quoted(&iso(node.record.timestamp).unwrap_or_default())),
-            ];
-            let mut line = String::new();
-            let members = base.iter().chain(&members).map(|(name, value)| (*name, value.as_str()));
-            Difference::default().write(&mut line, members);
-            out.entry(&line)?;
-            self.follow(node, id);
-        }
-        Ok(())
-    }
-
-    /// The next entry follows this one.
-    fn follow(&mut self, node: &Node, id: String) {
-        for silent in self.silent.drain(..) {
-            self.ids.insert(silent, id.clone());
-        }
-        self.ids.insert(node.id.to_string(), id.clone());
-        if let Some(own) = &node.record.external_id {
-            self.ids.insert(own.clone(), id.clone());
-        }
-        self.last = Some(id);
-    }
-
-    /// An id from the node's: eight digits of it, more where another entry has them.
-    fn fresh_id(&mut self, node: &Node, skip: usize) -> String {
-        let hash = node.id.to_string();
-        let from = 8 * skip;
-        let mut length = 8;
-        loop {
-            let id = hash[from..(from + length).min(hash.len())].to_owned();
-            if from + length >= hash.len() || self.used.insert(id.clone()) {
-                return id;
-            }
-            length += 4;
-        }
-    }
 }

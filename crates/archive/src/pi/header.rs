@@ -51,6 +51,11 @@ impl Header {
         Some(Self { session, version, json })
     }
 
+    /// The line, as the newest migration leaves it.
+    pub(crate) fn text(&self) -> &str {
+        self.json.get()
+    }
+
     /// The first node of the session.
     pub(crate) fn build(&self) -> Built {
         let members = Members::of(self.json.get());

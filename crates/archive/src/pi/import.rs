@@ -1,6 +1,6 @@
 //! A file into the graph.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::fs::File;
 use std::io::{BufReader, Read, Seek as _};
 use std::os::unix::fs::OpenOptionsExt as _;
@@ -15,8 +15,10 @@ use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
 use tokio::sync::mpsc;
 
+use super::chain::ids_of;
 use super::entry;
 use super::header::Header;
+use super::own::Own;
 use super::placer::{Batch, Begin, Done, Placer};
 use super::{AGENT, LINE_LIMIT};
 use crate::lineages::{main_ref, tips, walk};
@@ -41,12 +43,24 @@ pub struct Imports(HashMap<PathBuf, Mark>);
 
 /// What an import noted of its file.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-struct Mark {
-    format: String,
-    path: PathBuf,
-    session: SessionId,
-    bytes: u64,
-    sha256: ChunkId,
+pub(super) struct Mark {
+    pub(super) format: String,
+    pub(super) path: PathBuf,
+    pub(super) session: SessionId,
+    pub(super) bytes: u64,
+    pub(super) sha256: ChunkId,
+    /// The place of the next entry; 0 when it was not noted.
+    #[serde(default)]
+    pub(super) next: u64,
+    /// The node of the last entry.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) last: Option<NodeId>,
+    /// The nodes up to which sessions of ours are written to it.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub(super) written: BTreeMap<SessionId, NodeId>,
+    /// The node up to which labels and names that were given beside it are written to it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) notes: Option<NodeId>,
 }
 
 impl Imports {
@@ -65,6 +79,11 @@ impl Imports {
             }
         }
         Ok(Self(marks))
+    }
+
+    /// What the last import of a file noted.
+    pub(super) fn of(&self, path: &Path) -> Option<&Mark> {
+        self.0.get(path)
     }
 }
 
@@ -95,7 +114,7 @@ pub async fn import(
         && let Some(head) = store.head(&main_ref(AGENT, &mark.session)).await?
     {
         let (returned, hash) = off_the_runtime(move || hash_of(file)).await?.map_err(fail("read"))?;
-        if hash == mark.sha256 {
+        if ChunkId(hash.finalize().into()) == mark.sha256 {
             let mut report = Report::new(path.to_owned(), mark.session.clone());
             (report.bytes, report.unchanged, report.head) = (total, true, Some(head));
             return Ok(report);
@@ -103,24 +122,102 @@ pub async fn import(
         file = returned;
         file.rewind().map_err(fail("read"))?;
     }
+    let taken = take(store, sealer, file, path, options).await?;
+    if options.dry_run {
+        let mut report = taken.report;
+        report.head = store.head(&main_ref(AGENT, &report.session)).await?;
+        return Ok(report);
+    }
+    let note = taken.whole.then(|| taken.mark()).filter(|note| mark != Some(note));
+    let head = move_main(&**store, &taken.report.session, taken.last, note).await?;
+    let mut report = taken.report;
+    report.head = Some(head);
+    Ok(report)
+}
+
+/// A file that was read, whose entries are in the store.
+pub(super) struct Taken {
+    pub(super) report: Report,
+    pub(super) tree: Tree,
+    /// The first node.
+    pub(super) root: NodeId,
+    /// Place, time and node of the last entry.
+    pub(super) last: (u64, UnixMs, NodeId),
+    /// The place of the next entry.
+    pub(super) next: u64,
+    /// Of the bytes that were read.
+    pub(super) hash: Sha256,
+    /// Whether the last line has an end.
+    pub(super) whole: bool,
+    /// What is ours of it.
+    pub(super) own: Own,
+}
+
+impl Taken {
+    pub(super) fn mark(&self) -> Mark {
+        Mark {
+            format: AGENT.into(),
+            path: self.report.path.clone(),
+            session: self.report.session.clone(),
+            bytes: self.report.bytes,
+            sha256: ChunkId(self.hash.clone().finalize().into()),
+            next: self.next,
+            last: Some(self.last.2),
+            written: BTreeMap::new(),
+            notes: None,
+        }
+    }
+}
+
+/// Reads a file and puts what is new into the store.
+pub(super) async fn take(
+    store: &Arc<dyn Store>,
+    sealer: &Arc<Sealer>,
+    file: File,
+    path: &Path,
+    options: &ImportOptions<'_>,
+) -> Result<Taken, ArchiveError> {
+    let fail = |doing| move |source| ArchiveError::File { path: path.to_owned(), doing, source };
+    let total = file.metadata().map_err(fail("read"))?.len();
     let owned = path.to_owned();
     let begun = off_the_runtime(move || Source::begin(file, owned)).await??;
     let session = begun.header.session.clone();
     let first = begun.header.build();
-    let root = first.node.id;
+    let time = first.node.record.timestamp;
+    let own = Own::of(&**store, &session).await?;
+    let (first, root) = match &own.root {
+        Some(root) => (None, root.id),
+        None => {
+            let root = first.node.id;
+            (Some(first), root)
+        }
+    };
     let mut tree = Tree::new(root);
+    if let Some(root) = &own.root {
+        tree.ours(root.id, None, &ids_of(root), false, false);
+    }
     if store.nodes(&[root]).await?.into_iter().flatten().next().is_some() {
         let heads: Vec<NodeId> =
             tips(&**store, AGENT, &session).await?.into_iter().map(|head| head.node).collect();
-        let inner = walk(&**store, root, heads, |node, is_tip| {
-            tree.stored(node.id, node.record.external_id.as_deref(), is_tip);
+        let held: HashSet<NodeId> = heads.iter().copied().collect();
+        let ours: HashSet<NodeId> = own.ends.iter().copied().collect();
+        let all = own.ends.iter().copied().chain(heads);
+        let mut inner = walk(&**store, root, all, |node, tip, is_tip| {
+            if ours.contains(&tip) {
+                let held = is_tip && held.contains(&node.id);
+                tree.ours(node.id, node.record.parent, &ids_of(&node), held, is_tip);
+            } else {
+                tree.stored(node.id, node.record.external_id.as_deref(), is_tip);
+            }
         })
         .await?;
+        inner.retain(|tip| held.contains(tip) && !ours.contains(tip));
         tree.stored_inner(inner);
     }
     let (sender, mut batches) = mpsc::channel::<Batch>(2);
     let placer = Placer::new(Begin {
         first,
+        time,
         version: begun.header.version,
         sealer: Arc::clone(sealer),
         report: Report::new(path.to_owned(), session.clone()),
@@ -146,25 +243,12 @@ pub async fn import(
     drop(batches);
     let done = reader.await.map_err(|error| ArchiveError::Fault(error.to_string()))?;
     committed?;
-    let Done { mut report, last, hash, whole } = done?;
-    if options.dry_run {
-        report.head = store.head(&main_ref(AGENT, &session)).await?;
-        return Ok(report);
-    }
-    let note = Mark {
-        format: AGENT.into(),
-        path: path.to_owned(),
-        session: session.clone(),
-        bytes: report.bytes,
-        sha256: hash,
-    };
-    let note = (whole && mark != Some(&note)).then_some(note);
-    report.head = Some(move_main(&**store, &session, last, note).await?);
-    Ok(report)
+    let Done { report, tree, last, hash, whole, next } = done?;
+    Ok(Taken { report, tree, root, last, next, hash, whole, own })
 }
 
 /// The session's own ref: at the last entry of the longest file that was imported for it.
-async fn move_main(
+pub(super) async fn move_main(
     store: &dyn Store,
     session: &SessionId,
     last: (u64, UnixMs, NodeId),
@@ -184,7 +268,13 @@ async fn move_main(
                 })
             }
         };
-        let stays = current.is_some_and(|current| current >= last);
+        let stays = match current {
+            None => false,
+            Some(current) if current.2 == last.2 => true,
+            // One of ours has no place of its own.
+            Some((0, _, node)) => store.fork_point(node, last.2).await? == Some(last.2),
+            Some(current) => current >= last,
+        };
         if stays && note.is_none() {
             return Ok(found.unwrap_or(last.2));
         }
@@ -194,9 +284,8 @@ async fn move_main(
             batch.moves.push(RefMove::swap(name.clone(), found, last.2, "import"));
         }
         if let Some(note) = &note {
-            let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
             batch.actions.push(Action {
-                timestamp: i64::try_from(now.as_millis()).unwrap_or(i64::MAX),
+                timestamp: super::now(),
                 kind: IMPORTED.into(),
                 from: found,
                 to: Some(head),
@@ -212,14 +301,14 @@ async fn move_main(
     }
 }
 
-async fn off_the_runtime<T: Send + 'static>(
+pub(super) async fn off_the_runtime<T: Send + 'static>(
     work: impl FnOnce() -> T + Send + 'static,
 ) -> Result<T, ArchiveError> {
     tokio::task::spawn_blocking(work).await.map_err(|error| ArchiveError::Fault(error.to_string()))
 }
 
 /// Opens a regular file, and nothing that could be waited for.
-fn open(path: &Path) -> Result<File, ArchiveError> {
+pub(super) fn open(path: &Path) -> Result<File, ArchiveError> {
     let fail = |source| ArchiveError::File { path: path.to_owned(), doing: "opened", source };
     let flags = (OFlag::O_NONBLOCK | OFlag::O_NOCTTY).bits();
     let file = File::options().read(true).custom_flags(flags).open(path).map_err(fail)?;
@@ -229,12 +318,13 @@ fn open(path: &Path) -> Result<File, ArchiveError> {
     Ok(file)
 }
 
-fn hash_of(mut file: File) -> std::io::Result<(File, ChunkId)> {
+/// The hash of all that a file holds; the file stands at its beginning then.
+pub(super) fn hash_of(mut file: File) -> std::io::Result<(File, Sha256)> {
     let mut reader = Hashing { file: file.try_clone()?, hash: Sha256::new() };
     let mut buffer = vec![0; 1 << 20];
     while reader.read(&mut buffer)? > 0 {}
     file.rewind()?;
-    Ok((file, ChunkId(reader.hash.finalize().into())))
+    Ok((file, reader.hash))
 }
 
 /// A file whose bytes are hashed as they are read.
@@ -252,9 +342,9 @@ impl Read for Hashing {
 }
 
 /// A file whose header was read.
-struct Source {
+pub(super) struct Source {
     lines: FileLines,
-    header: Header,
+    pub(super) header: Header,
     /// To read lines again.
     file: File,
 }
@@ -268,7 +358,7 @@ pub(super) struct FileLines {
 }
 
 impl Source {
-    fn begin(file: File, path: PathBuf) -> Result<Self, ArchiveError> {
+    pub(super) fn begin(file: File, path: PathBuf) -> Result<Self, ArchiveError> {
         let fail = |source| ArchiveError::File { path: path.clone(), doing: "read", source };
         let again = file.try_clone().map_err(fail)?;
         let reader = BufReader::with_capacity(1 << 20, Hashing { file, hash: Sha256::new() });

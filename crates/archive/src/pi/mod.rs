@@ -4,15 +4,22 @@
 //! migration makes of them, except that the ids which version 1 lacks are made from the session and the place in
 //! the file, so that the same file gives the same ids each time.
 
+mod chain;
+mod disk;
 mod entry;
 mod export;
+mod file;
 mod header;
 mod import;
+mod migrate;
+mod own;
 mod placer;
 mod places;
 
+pub use disk::Unwritten;
 pub(crate) use entry::mended;
 pub use export::{Exported, export};
+pub use file::{Finished, SessionFile};
 pub use import::{ImportOptions, Imports, import};
 pub use places::{SessionFiles, session_files, sessions_dir};
 
@@ -27,6 +34,12 @@ const VERSION: u64 = 3;
 fn iso(at: quipu_protocol::UnixMs) -> Option<String> {
     let time = jiff::Timestamp::from_millisecond(at).ok()?;
     Some(format!("{time:.3}"))
+}
+
+/// Milliseconds since the epoch.
+fn now() -> quipu_protocol::UnixMs {
+    let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
+    i64::try_from(since.as_millis()).unwrap_or(i64::MAX)
 }
 
 /// The time of a text, when it is in the calendar.

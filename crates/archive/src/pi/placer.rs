@@ -6,10 +6,10 @@ use std::os::unix::fs::FileExt as _;
 use std::path::Path;
 use std::sync::Arc;
 
-use quipu_protocol::{ChunkId, Json, NodeId, SessionId, UnixMs};
+use quipu_protocol::{Json, NodeId, SessionId, UnixMs};
 use quipu_seal::Sealer;
 use quipu_store::{Commit, Expect, RefMove};
-use sha2::Digest as _;
+use sha2::Sha256;
 use tokio::sync::mpsc;
 
 use super::entry::{self, Line, Parent};
@@ -34,11 +34,15 @@ pub(super) struct Batch {
 /// What came of a file.
 pub(super) struct Done {
     pub(super) report: Report,
+    pub(super) tree: Tree,
     /// Place, time and node of the last entry.
     pub(super) last: (u64, UnixMs, NodeId),
-    pub(super) hash: ChunkId,
+    /// Of all that was read.
+    pub(super) hash: Sha256,
     /// Whether the file was read to its end, and its last line has one.
     pub(super) whole: bool,
+    /// Entries and the header: the place of the next one.
+    pub(super) next: u64,
 }
 
 /// Lines to nodes, in the order of the file; entries whose parent has not come yet wait for it.
@@ -88,7 +92,10 @@ struct Stopped;
 
 /// What is known when the first entry is read.
 pub(super) struct Begin {
-    pub(super) first: Built,
+    /// The first node; `None` where the file was begun by a session of ours.
+    pub(super) first: Option<Built>,
+    /// The session's own time, for entries that have none.
+    pub(super) time: UnixMs,
     pub(super) version: u64,
     pub(super) sealer: Arc<Sealer>,
     pub(super) report: Report,
@@ -99,10 +106,12 @@ pub(super) struct Begin {
 
 impl Placer {
     pub(super) fn new(begin: Begin) -> Self {
-        let Begin { first, version, sealer, report, tree, file } = begin;
-        let (root, time) = (first.node.id, first.node.record.timestamp);
+        let Begin { first, time, version, sealer, report, tree, file } = begin;
+        let root = tree.node(ROOT);
         let mut batch = Commit::default();
-        first.add_to(&mut batch);
+        if let Some(first) = first {
+            first.add_to(&mut batch);
+        }
         Self {
             version,
             session: report.session.clone(),
@@ -170,7 +179,7 @@ impl Placer {
         // Nobody receives any more when the store failed, which is told there.
         drop(self.send(batches));
         let hash = lines.into_inner().into_inner().hash;
-        Ok(Done { report: self.report, last: self.last, hash: ChunkId(hash.finalize().into()), whole })
+        Ok(Done { report: self.report, tree: self.tree, last: self.last, hash, whole, next: self.n })
     }
 
     fn send(&mut self, batches: &mpsc::Sender<Batch>) -> Result<(), Stopped> {
@@ -213,6 +222,13 @@ impl Placer {
             self.report.problem(number, ProblemKind::SecondHeader, "");
         } else if key.is_none() {
             self.report.problem(number, ProblemKind::NoId, "");
+        }
+        if let Some(node) = key.and_then(|key| self.tree.meet_own(key)) {
+            // Written by us: what the graph has is what was said.
+            self.report.read += 1;
+            self.report.present += 1;
+            self.last = self.last.max((n, line.timestamp.unwrap_or(self.time), node));
+            return self.release(key);
         }
         let parent = match &line.parent {
             Parent::Nothing => ROOT,

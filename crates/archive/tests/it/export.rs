@@ -172,13 +172,21 @@ fn our_own_sessions_are_files_of_the_third_version() {
     assert_eq!(entries[1]["parentId"], Value::Null);
     for pair in entries[1..].windows(2) {
         assert_eq!(pair[1]["parentId"], pair[0]["id"]);
-        assert_eq!(pair[0]["id"].as_str().unwrap().len(), 8);
+        // A node of two lines gives its id to the second.
+        let id = pair[0]["id"].as_str().unwrap();
+        assert_eq!(id.strip_suffix("-model").unwrap_or(id).len(), 36);
     }
     assert_eq!(entries[6]["targetId"], entries[3]["id"]);
     assert_eq!(entries[5]["thinkingLevel"], "high");
-    // It is read back as it was written.
+    // It is ours: where it comes from nothing is added. Elsewhere it is read back as it was written.
     let report = archive.import_text("own.jsonl", &export);
-    assert_eq!((report.added, report.repaired, report.lost), (8, 0, 0));
+    assert_eq!((report.added, report.present, report.repaired, report.lost), (0, 8, 0, 0));
+    let elsewhere = crate::support::archive();
+    for added in [8, 0] {
+        let report = elsewhere.import_text(&format!("{added}.jsonl"), &export);
+        assert_eq!((report.added, report.changed, report.repaired, report.lost), (added, 0, 0, 0));
+    }
+    assert_exports(&elsewhere.export("own"), &export);
 }
 
 #[test]

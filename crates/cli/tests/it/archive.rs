@@ -10,13 +10,13 @@ use serde_json::{Value, json};
 use crate::support::*;
 
 /// A header whose directory is the one that tests work in.
-fn header(world: &World, id: &str) -> Value {
+pub(crate) fn header(world: &World, id: &str) -> Value {
     json!({
         "type": "session", "version": 3, "id": id, "timestamp": "2025-01-02T03:04:05.678Z", "cwd": world.path("work"),
     })
 }
 
-fn entry(id: &str, parent: Option<&str>, rest: &Value) -> Value {
+pub(crate) fn entry(id: &str, parent: Option<&str>, rest: &Value) -> Value {
     let mut entry = json!({ "id": id, "parentId": parent, "timestamp": "2025-01-02T03:04:06.000Z" });
     entry.as_object_mut().unwrap().extend(rest.as_object().unwrap().clone());
     entry
@@ -26,7 +26,7 @@ fn message(id: &str, parent: &str, message: &Value) -> Value {
     entry(id, Some(parent), &json!({ "type": "message", "message": message }))
 }
 
-fn user(id: &str, parent: &str, text: &str) -> Value {
+pub(crate) fn user(id: &str, parent: &str, text: &str) -> Value {
     message(
         id,
         parent,
@@ -34,7 +34,7 @@ fn user(id: &str, parent: &str, text: &str) -> Value {
     )
 }
 
-fn assistant(id: &str, parent: &str, content: &Value, stop: &str) -> Value {
+pub(crate) fn assistant(id: &str, parent: &str, content: &Value, stop: &str) -> Value {
     let usage = json!({ "input": 1, "output": 2, "cacheRead": 0, "cacheWrite": 0, "totalTokens": 3,
         "cost": { "input": 0.5, "output": 0.5, "cacheRead": 0.5, "cacheWrite": 0.5, "total": 2.5 } });
     message(
@@ -46,7 +46,7 @@ fn assistant(id: &str, parent: &str, content: &Value, stop: &str) -> Value {
 }
 
 /// A session with two branches, the second of which is the one that goes on.
-fn conversation(world: &World, id: &str) -> Vec<Value> {
+pub(crate) fn conversation(world: &World, id: &str) -> Vec<Value> {
     let text = |text: &str| json!([{ "type": "text", "text": text }]);
     vec![
         header(world, id),
@@ -62,16 +62,16 @@ fn conversation(world: &World, id: &str) -> Vec<Value> {
     ]
 }
 
-fn lines(entries: &[Value]) -> String {
+pub(crate) fn lines(entries: &[Value]) -> String {
     entries.iter().map(|entry| format!("{entry}\n")).collect()
 }
 
 /// What the last request said, beside the system prompt.
-fn said(world: &World) -> Vec<String> {
+pub(crate) fn said(world: &World) -> Vec<String> {
     messages(world.requests().last().unwrap()).iter().map(wire_text).collect()
 }
 
-const ID: &str = "0199aaaa-0000-7000-8000-000000000001";
+pub(crate) const ID: &str = "0199aaaa-0000-7000-8000-000000000001";
 
 #[test]
 fn an_imported_session_goes_on_as_a_new_one() {
@@ -258,7 +258,7 @@ fn an_export_is_written_whole_or_not_at_all() {
 
 /// The other agent itself, as `cargo xtask peers` installs it, with a Node that it accepts. `None`, and a line that says
 /// so, where it is not there.
-fn peer() -> Option<[PathBuf; 2]> {
+pub(crate) fn peer() -> Option<[PathBuf; 2]> {
     let target = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../target/peers");
     let dir = std::env::var_os("QUIPU_PEERS").map_or(target, PathBuf::from);
     let files = ["node/bin/node", "@earendil-works/pi-coding-agent/dist/bundle/cli.js"];
@@ -276,7 +276,7 @@ fn peer() -> Option<[PathBuf; 2]> {
 }
 
 /// Runs the other agent in this world: one prompt to the world's own server.
-fn run_peer([node, program]: &[PathBuf; 2], world: &World, args: &[&str]) -> Ran {
+pub(crate) fn run_peer([node, program]: &[PathBuf; 2], world: &World, args: &[&str]) -> Ran {
     let home = world.path("home/.pi/agent");
     std::fs::create_dir_all(&home).unwrap();
     let model = json!({ "id": MODEL, "contextWindow": 1_000_000_000, "maxTokens": 8_000 });
@@ -407,7 +407,7 @@ fn we_migrate_as_the_other_agent_does() {
 }
 
 /// Numbers as JavaScript has them: `0` and `0.0` are one.
-fn as_script(value: &Value) -> Value {
+pub(crate) fn as_script(value: &Value) -> Value {
     match value {
         Value::Number(number) => json!(number.as_f64()),
         Value::Array(items) => items.iter().map(as_script).collect(),

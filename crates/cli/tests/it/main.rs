@@ -49,6 +49,8 @@ mod repair;
 #[cfg(test)]
 mod servers;
 #[cfg(test)]
+mod session_file;
+#[cfg(test)]
 mod signals;
 #[cfg(test)]
 mod support;

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use quipu_protocol::{
     Ack, AskId, CallRecord, Command, Entry, Event, Input as Said, ItemId, Model, ModelRequest, NodeId,
-    Outcome, RunId, SessionId, StepInfo, Thinking, ToolCall, ToolResultMessage, UnixMs,
+    Outcome, RunId, SessionId, StepInfo, Thinking, ToolCall, ToolResultMessage, Trouble, UnixMs,
 };
 use quipu_providers::{CallEnd, CallEvent};
 use quipu_tools::Touches;
@@ -116,6 +116,8 @@ pub(crate) enum Input {
     },
     /// How many subscribers can answer questions.
     Askers(usize),
+    /// What somebody beside the run wants people to know.
+    Told(Trouble),
 }
 
 /// A finished tool call, sealed.

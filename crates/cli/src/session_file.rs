@@ -1,0 +1,169 @@
+//! A file of another agent as the session of a task: read before it, written beside it.
+
+use std::path::{MAIN_SEPARATOR, Path};
+use std::sync::Arc;
+
+use futures_util::future::BoxFuture;
+use quipu::{ChangeError, Committed, Engine, Follower, Sealer};
+use quipu_archive::pi::SessionFile;
+use quipu_archive::{ArchiveError, Report};
+use quipu_protocol::{NodeId, SessionId, Trouble};
+use quipu_store::{RefName, SessionQuery, SessionRow, Store};
+use tokio::sync::Mutex;
+
+use crate::exit::{Exit, Failure};
+use crate::import::{failed, progress};
+use crate::print::note;
+
+/// The file of a session, while the session is open.
+pub(crate) struct Mirror {
+    store: Arc<dyn Store>,
+    sealer: Arc<Sealer>,
+    file: Mutex<Option<SessionFile>>,
+    /// The file, for people.
+    pub(crate) path: String,
+}
+
+/// How a task goes on with a file.
+pub(crate) struct Begun {
+    pub(crate) mirror: Arc<Mirror>,
+    /// The session that it goes on with or from; `None` for a file that holds nothing.
+    pub(crate) row: Option<SessionRow>,
+    /// The node below which a new session goes on.
+    pub(crate) below: Option<NodeId>,
+    /// What people should know.
+    pub(crate) told: Vec<String>,
+}
+
+/// Whether somebody names a file, and not a session.
+pub(crate) fn is_file(what: &str) -> bool {
+    what.ends_with(".jsonl") || what.contains(MAIN_SEPARATOR)
+}
+
+/// Opens the file: the graph has all that is in it afterwards, and it has what the graph had of it.
+pub(crate) async fn open(engine: &Engine, path: &Path) -> Result<Begun, Failure> {
+    let (store, sealer) = (engine.store().clone(), engine.sealer().clone());
+    let file =
+        SessionFile::open(&store, &sealer, path, &progress(path)).await.map_err(|error| match error {
+            error @ (ArchiveError::NotASession { .. } | ArchiveError::InUse { .. }) => Failure::usage(error),
+            error @ ArchiveError::File { doing: "made", .. } => Failure::usage(format!(
+                "{error}; make its directory first, or name a session (`quipu sessions --all`)"
+            )),
+            error => failed(error),
+        })?;
+    let told = told(&file);
+    let (row, below) = match file.last() {
+        None => (None, None),
+        Some(last) => going_on(engine, &file, last).await?,
+    };
+    let path = file.path().display().to_string();
+    let mirror = Arc::new(Mirror { store, sealer, file: Mutex::new(Some(file)), path });
+    Ok(Begun { mirror, row, below, told })
+}
+
+/// The session that goes on behind the file's last entry: one of ours that leads there, or a new one below.
+async fn going_on(
+    engine: &Engine,
+    file: &SessionFile,
+    last: NodeId,
+) -> Result<(Option<SessionRow>, Option<NodeId>), Failure> {
+    let store = engine.store();
+    let session = crate::show::resolve(&**store, &last.to_string(), None).await?.session;
+    let Some(row) = row_of(&**store, session).await? else { return Ok((None, Some(last))) };
+    if row.name != RefName::session(&row.id) || row.head.is_none() {
+        return Ok((Some(row), Some(last)));
+    }
+    // A node of ours that the session does not end with was taken back, such as a compaction.
+    if file.last_is_ours(&**store).await? {
+        return Ok((Some(row), None));
+    }
+    let id = row.id.clone();
+    match engine.advance(&id, last).await {
+        Ok(true) => Ok((row_of(&**store, Some(id)).await?, None)),
+        Ok(false) | Err(ChangeError::Busy(_)) => Ok((Some(row), Some(last))),
+        Err(error) => Err(error.into()),
+    }
+}
+
+async fn row_of(store: &dyn Store, id: Option<SessionId>) -> Result<Option<SessionRow>, Failure> {
+    let Some(id) = id else { return Ok(None) };
+    let rows = store.sessions(SessionQuery { id: Some(id), ..SessionQuery::default() }).await?;
+    let own = rows.iter().find(|row| row.name == RefName::session(&row.id));
+    Ok(own.or(rows.first()).cloned())
+}
+
+/// What was done to file and graph when it was opened.
+fn told(file: &SessionFile) -> Vec<String> {
+    let path = file.path().display();
+    let mut told = Vec::new();
+    if let Some(version) = file.migrated() {
+        told.push(format!("{path} was of version {version} and is of version 3 now"));
+    }
+    told.extend(file.report().and_then(taken_in));
+    if file.healed() > 0 {
+        told.push(format!("{path} lacked {} entries that the store has; they were added", file.healed()));
+    }
+    told
+}
+
+fn taken_in(report: &Report) -> Option<String> {
+    let Report { path, added, present, lost, .. } = report;
+    let mut text = match (added, present) {
+        (0, _) if *lost == 0 => return None,
+        (0, _) => format!("{}:", path.display()),
+        (_, 0) => format!("{}: {added} entries were taken into the store", path.display()),
+        _ => format!("{}: {added} entries of another program were taken into the store", path.display()),
+    };
+    if *lost > 0 {
+        text += &format!(" {lost} lines could not be read, and stay (`quipu import pi FILE` names them)");
+    }
+    Some(text)
+}
+
+impl Mirror {
+    /// From now on this session is written to the file.
+    pub(crate) async fn go_on(&self, session: &SessionId, at: Option<NodeId>) -> Result<(), Failure> {
+        match &mut *self.file.lock().await {
+            Some(file) => Ok(file.go_on(&*self.store, session, at).await?),
+            None => Ok(()),
+        }
+    }
+
+    /// Brings the file up to date and lets go of it. What it lacks is a failure, unless there was another one.
+    pub(crate) async fn finish(&self, result: Result<(), Failure>) -> Result<(), Failure> {
+        let Some(file) = self.file.lock().await.take() else { return result };
+        let lacks = match file.finish(&self.store, &self.sealer).await {
+            Ok(finished) => {
+                if let Some(text) = finished.taken.as_ref().and_then(taken_in) {
+                    note(text);
+                }
+                finished.lacking.map(|(count, why)| {
+                    format!(
+                        "{} lacks {count} entries: {why}. They are in the store; the next start with this file adds them",
+                        self.path
+                    )
+                })
+            }
+            Err(error) => Some(format!("{} was not brought up to date: {error}", self.path)),
+        };
+        match (result, lacks) {
+            (result, None) => result,
+            (Ok(()), Some(text)) => Err(Failure::new(Exit::Store, text)),
+            (Err(failure), Some(text)) => {
+                note(text);
+                Err(failure)
+            }
+        }
+    }
+}
+
+impl Follower for Mirror {
+    fn committed(&self, commit: Committed) -> BoxFuture<'_, Vec<Trouble>> {
+        Box::pin(async move {
+            let mut file = self.file.lock().await;
+            let Some(file) = &mut *file else { return Vec::new() };
+            let told = file.follow(&*self.store, &commit.session, &commit.nodes).await;
+            told.map(Trouble::Note).into_iter().collect()
+        })
+    }
+}
