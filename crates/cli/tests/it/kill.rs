@@ -2,7 +2,7 @@
 //! runs twice.
 
 use std::collections::{BTreeMap, HashSet};
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use nix::sys::signal::{Signal, kill};
@@ -61,7 +61,7 @@ fn at_any_moment() {
     };
     println!("QUIPU_SEED={seed}");
     // As many as there are processors; each has a world and a seed of its own.
-    let next = AtomicU64::new(0);
+    let (next, pruned) = (AtomicU64::new(0), AtomicUsize::new(0));
     std::thread::scope(|scope| {
         for _ in 0..2 {
             scope.spawn(|| {
@@ -74,14 +74,29 @@ fn at_any_moment() {
                     }
                     let mut world = World::new([]);
                     world.file("notes.txt", "nothing yet\n");
+                    // In every second world old results are left out of requests as soon as there are some.
+                    if first % 10 == 5 {
+                        let prune = json!({
+                            "enabled": true, "triggerPercent": 1, "clearAtLeastPercent": 1, "keepTurns": 1,
+                            "minCharacters": 2000,
+                        });
+                        let settings =
+                            json!({ "retry": { "baseDelayMs": 1 }, "context": { "prune": prune } });
+                        std::fs::write(world.path("home/.quipu/settings.json"), settings.to_string())
+                            .unwrap();
+                    }
                     let mut done = Done::default();
                     for round in first..rounds.min(first + 5) {
                         one(&mut world, round, Random(seed.wrapping_mul(round * 2 + 1) | 1), &mut done);
                     }
+                    let nodes = world.nodes().into_iter();
+                    let steps = nodes.filter(|node| node["entry"]["customType"] == "quipu.prune").count();
+                    pruned.fetch_add(steps, Ordering::Relaxed);
                 }
             });
         }
     });
+    assert!(pruned.load(Ordering::Relaxed) > 0, "results were left out in between");
 }
 
 #[derive(Default)]

@@ -322,7 +322,9 @@ impl Machine {
     }
 
     fn call_model(&mut self) {
-        if !self.prune_before_call() && !self.compact_before_call() {
+        // Whoever stopped the run does not want it to pay for a summary.
+        let aborting = self.run.as_ref().is_some_and(|run| run.aborting);
+        if aborting || (!self.prune_before_call() && !self.compact_before_call()) {
             self.call_now();
         }
     }

@@ -109,7 +109,7 @@ impl Machine {
     /// Before a call: records what the requests from here on leave out.
     pub(super) fn prune_before_call(&mut self) -> bool {
         let Some(prune) = self.prune_is_due() else { return false };
-        let Some(run) = self.run.as_mut().filter(|run| !run.aborting) else { return false };
+        let Some(run) = &mut self.run else { return false };
         run.phase = Phase::Saying;
         self.commit(Tag::Pruned, vec![Draft::new(Entry::Meta(prune.entry()))], Vec::new(), false);
         true

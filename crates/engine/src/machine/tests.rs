@@ -798,6 +798,34 @@ fn answered() -> World {
 }
 
 #[test]
+fn a_run_that_was_stopped_pays_for_no_summary() {
+    for stops in [false, true] {
+        let mut world = World::new();
+        // Until a context of 48 tokens is full before its next call.
+        for _ in 0..20 {
+            world.seed = 0;
+            world.command(Command::Prompt {
+                input: "so many words to say again and again".into(),
+                when: When::Now,
+            });
+            if world.machine.compaction_is_due() {
+                break;
+            }
+            world.finish();
+            world.finishing = false;
+        }
+        assert!(world.machine.compaction_is_due());
+        if stops {
+            world.command(Command::Abort(Part::Run));
+        }
+        world.commit(255);
+        assert_eq!((world.summary.is_some(), world.machine.run().is_none()), (!stops, stops));
+        world.finish();
+        world.laws.finish().unwrap();
+    }
+}
+
+#[test]
 fn old_results_are_left_out_before_a_call_and_their_record_is_all_that_is_needed() {
     let mut world = World::of(pruning());
     let mut pruned = 0;

@@ -117,7 +117,11 @@ impl Recall {
         let failed = |error: StoreError| format!("The archive could not be read: {error}");
         let head = self.standing.get().and_then(|view| view.borrow().head);
         let node = self.find(&args.hash, head).await?;
-        let lineage = self.store.lineage(node, Until::Count(CONTEXT_NODES + 1)).await.map_err(failed)?;
+        let budget = args.budget.unwrap_or(BUDGET).clamp(1, MOST);
+        let each = args.context_budget.unwrap_or(CONTEXT_BUDGET).min(MOST);
+        // A later page is more of the same node.
+        let count = if each == 0 || args.offset > 0 { 1 } else { CONTEXT_NODES + 1 };
+        let lineage = self.store.lineage(node, Until::Count(count)).await.map_err(failed)?;
         let Some((target, before)) = lineage.split_last() else {
             return Err(unknown(&args.hash));
         };
@@ -126,13 +130,8 @@ impl Recall {
             return Err(unknown(&args.hash));
         };
 
-        let budget = args.budget.unwrap_or(BUDGET).clamp(1, MOST);
-        let each = args.context_budget.unwrap_or(CONTEXT_BUDGET).min(MOST);
-        // A later page is more of the same node.
-        let before: Vec<_> = match (each, args.offset) {
-            (0, _) | (_, 1..) => Vec::new(),
-            _ => before.iter().filter(|node| args.filter_mode.shows(&node.record.role)).cloned().collect(),
-        };
+        let before: Vec<_> =
+            before.iter().filter(|node| args.filter_mode.shows(&node.record.role)).cloned().collect();
         let most = (before.len() as u64).saturating_mul(each).min(budget / 2);
         let (mut context, mut used) = (Vec::new(), 0);
         'read: for some in before.rchunks(AT_ONCE) {
@@ -235,7 +234,8 @@ impl Recall {
         if let Some(session) = &candidate.session {
             let query = SessionQuery { id: Some(session.clone()), limit: Some(1), ..SessionQuery::default() };
             let rows = self.store.sessions(query).await?;
-            if rows.iter().any(|row| row.cwd == self.cwd) {
+            // One that was removed is out of sight, as everywhere.
+            if rows.iter().any(|row| row.head.is_some() && row.cwd == self.cwd) {
                 return Ok(true);
             }
         }

@@ -7,7 +7,7 @@ use quipu::store::{RefName, Store as _, Until};
 use quipu::{Opened, PruneSettings, SessionOptions, ToolOutput};
 use serde_json::json;
 
-use crate::support::{Live, Reply, World, call, messages_of, result_text, say, text_of, tool};
+use crate::support::{Live, Reply, World, call, check_store, messages_of, result_text, say, text_of, tool};
 
 /// A result is about 2,000 tokens.
 const CHARACTERS: usize = 8_000;
@@ -272,19 +272,23 @@ async fn what_was_left_out_is_read_by_recall() {
     world.check().await;
 }
 
-/// A session of another directory is not to be seen, one of the same directory is.
+/// A session of another directory is not to be seen, nor one that was removed; another of the same directory is.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn recall_sees_this_project_and_no_other() {
     let world = world();
     let other = world.dir.path().join("other");
     std::fs::create_dir_all(&other).unwrap();
     let mut heads = Vec::new();
-    for cwd in [world.cwd(), other.canonicalize().unwrap()] {
+    for cwd in [world.cwd(), other.canonicalize().unwrap(), world.cwd()] {
         let options = SessionOptions { cwd, ..options(&world, PruneSettings::default()) };
         let live = world.create_with(options).await;
         live.run("a secret word").await;
         heads.push(live.session.view().head.unwrap().to_string());
+        let id = live.id();
         live.finish().await;
+        if heads.len() == 3 {
+            world.engine.remove(&id).await.unwrap();
+        }
     }
     let live = world.create_with(options(&world, prune())).await;
     let calls: Vec<_> = heads.iter().map(|head| ("recall", json!({ "hash": head }))).collect();
@@ -292,7 +296,8 @@ async fn recall_sees_this_project_and_no_other() {
     live.run("look").await;
     let results = live.results();
     assert!(results[0].1.contains("a secret word") && !results[0].2, "{results:?}");
-    assert!(results[1].2 && !results[1].1.contains("secret word"), "{results:?}");
+    assert!(results[1..].iter().all(|result| result.2 && !result.1.contains("secret word")), "{results:?}");
     live.finish().await;
-    world.check().await;
+    // The calls of the one that was removed stand below no ref.
+    check_store(&world.store).await;
 }
