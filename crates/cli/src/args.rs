@@ -183,6 +183,8 @@ pub(crate) enum Cmd {
     Demo(DemoArgs),
     /// What was done here, newest first.
     Sessions(SessionsArgs),
+    /// Find what was said and done, in all sessions: messages, tool calls, results, paths.
+    Search(SearchArgs),
     /// Look at a session or at one node of it.
     Show(ShowArgs),
     /// A session as a tree: its branches, labels, compactions and forks, and its newest nodes.
@@ -245,6 +247,70 @@ pub(crate) struct SessionsArgs {
     pub(crate) limit: usize,
     #[command(flatten)]
     pub(crate) store: StoreArg,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct SearchArgs {
+    /// Words that all have to be there; words in one pair of double quotes in this order. Case and accents do not
+    /// matter, and nothing has another meaning.
+    #[arg(value_name = "WORDS")]
+    pub(crate) words: Vec<String>,
+    /// Only what this agent did, such as `quipu` or `pi`.
+    #[arg(long, value_name = "NAME")]
+    pub(crate) agent: Option<String>,
+    /// Only sessions of this directory and those below it.
+    #[arg(long, value_name = "DIR")]
+    pub(crate) project: Option<PathBuf>,
+    /// Only what one of these said. May be repeated.
+    #[arg(long, value_enum, value_name = "WHO")]
+    pub(crate) role: Vec<RoleArg>,
+    /// Only calls of this tool, and their results.
+    #[arg(long, value_name = "NAME")]
+    pub(crate) tool: Option<String>,
+    /// Only since then: a date, a time, or how long ago (30m, 12h, 3d, 2w).
+    #[arg(long, value_name = "WHEN")]
+    pub(crate) since: Option<String>,
+    /// Only calls that name this file, and their results: its path or the end of it.
+    #[arg(long, value_name = "PATH")]
+    pub(crate) file: Option<String>,
+    /// Only what led to this node, or to the end of this session.
+    #[arg(long, value_name = "NODE|SESSION")]
+    pub(crate) branch: Option<String>,
+    /// The best of the newest 500 first, and not the newest.
+    #[arg(long)]
+    pub(crate) best: bool,
+    /// Only whole words.
+    #[arg(long, conflicts_with = "part")]
+    pub(crate) exact: bool,
+    /// Only parts of paths, of what tools were given, and of code.
+    #[arg(long)]
+    pub(crate) part: bool,
+    /// At most so many hits, and five of a session; 0 for all.
+    #[arg(long, value_name = "N", default_value_t = 20)]
+    pub(crate) limit: usize,
+    /// Index everything first, where something is not indexed yet.
+    #[arg(long)]
+    pub(crate) wait: bool,
+    /// One JSON object a line.
+    #[arg(long)]
+    pub(crate) json: bool,
+    #[command(flatten)]
+    pub(crate) store: StoreArg,
+}
+
+/// Who said something.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum RoleArg {
+    /// The user
+    User,
+    /// The model, with its calls
+    Assistant,
+    /// Results of tools
+    Tool,
+    /// Commands that the user ran
+    Shell,
+    /// Summaries
+    Summary,
 }
 
 #[derive(Debug, Args)]

@@ -33,7 +33,8 @@ pub(crate) async fn run(args: &ImportArgs) -> Result<(), Failure> {
             }
         }
     }
-    let store: Arc<dyn Store> = place.store().await?;
+    let opened = place.store().await?;
+    let store: Arc<dyn Store> = opened.clone();
     let sealer = place.engine(store.clone(), &place.settings())?.sealer().clone();
     let seen = Seen::load(&*store).await?;
     let mut sum = Sum::default();
@@ -70,6 +71,10 @@ pub(crate) async fn run(args: &ImportArgs) -> Result<(), Failure> {
             "{files} files: {} entries {would}added, {} known before, {} changed, {} repaired, {} lost",
             sum.added, sum.present, sum.changed, sum.repaired, sum.lost
         ));
+    }
+    if !args.dry_run && std::io::stderr().is_terminal() {
+        // Or the first search would have to; what is not watched is left to that and to quiet moments.
+        crate::search::finish_index(&opened).await?;
     }
     match failures {
         0 => Ok(()),

@@ -22,6 +22,7 @@ mod permissions;
 mod print;
 mod rm;
 mod run;
+mod search;
 mod session_file;
 mod sessions;
 mod setup;
@@ -85,6 +86,7 @@ async fn dispatch(cli: &Cli) -> Result<(), Failure> {
     match &cli.command {
         Some(Cmd::Demo(args)) => demo::run(args).await,
         Some(Cmd::Sessions(args)) => sessions::run(args).await,
+        Some(Cmd::Search(args)) => search::run(args).await,
         Some(Cmd::Show(args)) => show::run(args).await,
         Some(Cmd::Tree(args)) => tree::run(args).await,
         Some(Cmd::Fork(args)) => fork::run(args).await,

@@ -13,7 +13,7 @@ use quipu_dag::{Blob, Node};
 use quipu_protocol::{BlobId, CallId, ChunkId, ItemId, Json, NodeId, RunId, SessionId, UnixMs};
 use serde::{Deserialize, Serialize};
 
-use crate::{Label, Landmark, Meeting, StoreError};
+use crate::{Found, Label, Landmark, Meeting, SearchQuery, StoreError, Unindexed};
 
 /// What every operation returns. Runs on any executor: the work is done by threads of the store.
 pub type Fut<'a, T> = Pin<Box<dyn Future<Output = Result<T, StoreError>> + Send + 'a>>;
@@ -98,6 +98,13 @@ pub trait Store: Send + Sync + 'static {
     /// Nodes without a root, the oldest first, at most 1,000: below a parent that is missing, or in a circle.
     fn astray(&self) -> Fut<'_, Vec<NodeId>>;
 
+    /// Nodes that say something. What was committed before the call is found, unless the index is far behind, which
+    /// the answer tells; a store that cannot be written has only what was indexed before.
+    ///
+    /// # Errors
+    /// `TooLarge` for words of more than [`QUERY_LIMIT`](crate::QUERY_LIMIT) bytes.
+    fn search(&self, query: SearchQuery) -> Fut<'_, Found>;
+
     /// US dollars that model calls have cost since then: answers of ours that carry a cost, by the time of their
     /// nodes, in steps of a quarter hour. Reads a row for each quarter hour in which something was spent, no more.
     fn spent(&self, since: UnixMs) -> Fut<'_, f64>;
@@ -124,6 +131,10 @@ pub trait Upkeep: Send + Sync + 'static {
 
     /// Drops all derived tables and makes them anew from the graph.
     fn rebuild(&self) -> Fut<'_, ()>;
+
+    /// Makes the text of nodes searchable that is not yet, for about a quarter of a second, and tells what is left
+    /// then. Not needed: it happens in quiet moments as well.
+    fn index(&self) -> Fut<'_, Unindexed>;
 
     /// Writes a consistent copy to a new file, mode 0600.
     ///

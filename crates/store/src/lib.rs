@@ -7,10 +7,12 @@ mod api;
 mod error;
 mod forest;
 mod load;
+mod search;
 mod sqlite;
 
 pub use api::*;
 pub use error::*;
 pub use forest::*;
 pub use load::*;
+pub use search::*;
 pub use sqlite::{Delta, OpenOptions, Salvage, SqliteStore, delta, network_file_system, salvage};

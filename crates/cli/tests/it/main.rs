@@ -47,6 +47,8 @@ mod record;
 #[cfg(test)]
 mod repair;
 #[cfg(test)]
+mod search;
+#[cfg(test)]
 mod servers;
 #[cfg(test)]
 mod session_file;

@@ -11,9 +11,9 @@ use quipu::protocol::{
     Outcome, SessionId, SessionStart, StepInfo, Thinking,
 };
 use quipu::store::{
-    ActionQuery, Commit, Edge, Fence, Fut, Head, Label, Landmark, LoggedAction, Meeting, Owner, Pending,
-    RefMove, RefName, Resolved, Scope, SessionQuery, SessionRow, Spelling, SqliteStore, Store, StoreError,
-    Until,
+    ActionQuery, Commit, Edge, Fence, Found, Fut, Head, Label, Landmark, LoggedAction, Meeting, Owner,
+    Pending, RefMove, RefName, Resolved, Scope, SearchQuery, SessionQuery, SessionRow, Spelling, SqliteStore,
+    Store, StoreError, Until,
 };
 use quipu::{Refused, ToolOutput};
 use quipu_dag::{Blob, Node, NodeRecord};
@@ -111,6 +111,9 @@ impl Store for Failing {
     }
     fn astray(&self) -> Fut<'_, Vec<NodeId>> {
         self.inner.astray()
+    }
+    fn search(&self, query: SearchQuery) -> Fut<'_, Found> {
+        self.inner.search(query)
     }
     fn spent(&self, since: i64) -> Fut<'_, f64> {
         self.inner.spent(since)

@@ -61,7 +61,7 @@ pub(super) fn is_behind(connection: &Connection) -> Outcome<bool> {
 }
 
 /// The row number of the last node that was taken.
-fn cursor(connection: &Connection) -> Outcome<i64> {
+pub(super) fn cursor(connection: &Connection) -> Outcome<i64> {
     Ok(connection.prepare_cached("SELECT seq FROM quipu_x_cursor")?.query_row([], |row| row.get(0))?)
 }
 
@@ -215,7 +215,9 @@ impl<'a> Indexer<'a> {
         let mut some = false;
         while let Some(row) = found.next()? {
             if let Some(node) = rows::node(row)? {
-                ready.push((row.get(9)?, node));
+                let seq = row.get(9)?;
+                super::search::placed_late(self.connection, seq)?;
+                ready.push((seq, node));
                 some = true;
             }
         }

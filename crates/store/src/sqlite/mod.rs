@@ -19,6 +19,7 @@ mod resolve;
 mod rows;
 mod salvage;
 mod schema;
+mod search;
 mod setting;
 mod spend;
 mod watch;
@@ -27,7 +28,7 @@ mod writer;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use quipu_dag::{Blob, Node};
 use quipu_protocol::{BlobId, ChunkId, NodeId, SessionId, UnixMs};
@@ -44,15 +45,22 @@ use self::readers::{Connect, Readers};
 pub use self::salvage::{Salvage, salvage};
 use self::writer::{Job, Left, Writer};
 use crate::{
-    ActionQuery, Commit, Durability, Edge, Fence, Fut, Head, Label, Landmark, LoggedAction, Meeting, Owner,
-    Pending, RefName, Report, Resolved, Scope, SessionQuery, SessionRow, Spelling, Store, StoreError, Until,
-    Upkeep,
+    ActionQuery, Commit, Durability, Edge, Fence, Found, Fut, Head, Label, Landmark, LoggedAction, Meeting,
+    Owner, Pending, QUERY_LIMIT, RefName, Report, Resolved, Scope, SearchQuery, SessionQuery, SessionRow,
+    Spelling, Store, StoreError, Unindexed, Until, Upkeep,
 };
 
 /// Readers beside the writer.
 const READERS: usize = 2;
 /// Nodes that are indexed in one transaction when many are new.
 const INDEX_BATCH: usize = 10_000;
+
+/// Text that is indexed in one transaction when somebody waits for it.
+const SEARCH_STEP: search::Step = search::Step { words: 1 << 20, substrings: 256 << 10 };
+/// How long a search waits for the index.
+const SEARCH_PATIENCE: Duration = Duration::from_millis(1_000);
+/// How long one call indexes, about.
+const INDEX_PATIENCE: Duration = Duration::from_millis(250);
 
 /// How a store is opened.
 #[derive(Debug, Clone)]
@@ -228,6 +236,26 @@ impl SqliteStore {
         let step = |connection: &Connection| index::advance_or_renew(connection, INDEX_BATCH);
         while self.work(Durability::Process, step).await? {}
         Ok(())
+    }
+
+    /// Makes the text of new nodes searchable for about so long; what another program holds up is left for later.
+    async fn index_for(&self, patience: Duration) -> Result<(), StoreError> {
+        if self.is_read_only() || self.read(search::unindexed).await? == Unindexed::default() {
+            return Ok(());
+        }
+        let began = Instant::now();
+        let done = async {
+            if self.read(index::is_behind).await? {
+                self.catch_up().await?;
+            }
+            let step = |connection: &Connection| search::advance(connection, SEARCH_STEP);
+            while self.work(Durability::Process, step).await? && began.elapsed() < patience {}
+            Ok(())
+        };
+        match done.await {
+            Err(StoreError::Busy { .. }) => Ok(()),
+            other => other,
+        }
     }
 
     async fn work<T: Send + 'static>(
@@ -441,6 +469,18 @@ impl Store for SqliteStore {
         Box::pin(self.read_indexed(forest::astray))
     }
 
+    fn search(&self, query: SearchQuery) -> Fut<'_, Found> {
+        Box::pin(async move {
+            if query.words.len() > QUERY_LIMIT {
+                let (size, limit) = (query.words.len() as u64, QUERY_LIMIT as u64);
+                return Err(StoreError::TooLarge { what: "a search".to_owned(), size, limit });
+            }
+            // What was committed just now is found; of much, as much as there is time for.
+            self.index_for(SEARCH_PATIENCE).await?;
+            self.read(move |connection| search::find(connection, &query)).await
+        })
+    }
+
     fn spent(&self, since: UnixMs) -> Fut<'_, f64> {
         Box::pin(self.read_indexed(move |connection| spend::since(connection, since)))
     }
@@ -474,7 +514,19 @@ impl Upkeep for SqliteStore {
     fn rebuild(&self) -> Fut<'_, ()> {
         Box::pin(async move {
             self.work(Durability::Process, schema::reset_derived).await?;
-            self.catch_up().await
+            self.catch_up().await?;
+            while self.index().await? != Unindexed::default() {}
+            Ok(())
+        })
+    }
+
+    fn index(&self) -> Fut<'_, Unindexed> {
+        Box::pin(async move {
+            self.index_for(INDEX_PATIENCE).await?;
+            if self.is_read_only() {
+                return Ok(Unindexed::default());
+            }
+            self.read(search::unindexed).await
         })
     }
 

@@ -72,6 +72,17 @@ pub(super) fn find_node(connection: &Connection, id: &NodeId) -> Outcome<Option<
     })
 }
 
+/// A node by its row number.
+pub(super) fn node_at(connection: &Connection, seq: i64) -> Outcome<Option<Node>> {
+    let mut statement =
+        connection.prepare_cached(&format!("SELECT {NODE} FROM nodes n WHERE n.rowid = ?1"))?;
+    let mut rows = statement.query([seq])?;
+    Ok(match rows.next()? {
+        Some(row) => node(row)?,
+        None => None,
+    })
+}
+
 /// A blob by its id.
 pub(super) fn find_blob(connection: &Connection, id: &BlobId) -> Outcome<Option<Blob>> {
     let mut statement = connection.prepare_cached("SELECT type, content FROM blobs WHERE hash = ?1")?;

@@ -172,7 +172,8 @@ pub(super) fn reset_derived(connection: &Connection) -> Outcome<()> {
         connection.execute_batch(&format!("DROP TABLE IF EXISTS {table}"))?;
     }
     connection.execute_batch(DERIVED)?;
-    Ok(())
+    // Made again when there is something to index.
+    super::search::reset(connection)
 }
 
 /// For a file that cannot be written: what it lacks is made beside it, in the connection's own memory, so that

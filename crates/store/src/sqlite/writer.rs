@@ -20,8 +20,8 @@ use super::commit::{self, Moved};
 use super::connect::{self, Patience};
 use super::failure::{Failure, Outcome, Place};
 use super::watch::{Lost, Names, Watch};
-use super::{file, index};
-use crate::{Durability, StoreError};
+use super::{Work, file, index, search};
+use crate::{Durability, StoreError, Unindexed};
 
 /// Pieces of work that may wait for the writer; more callers wait before they queue.
 const QUEUE: usize = 256;
@@ -42,6 +42,11 @@ const IDLE: Duration = Duration::from_millis(150);
 const BRISK: Duration = Duration::from_micros(200);
 /// How long work is then awaited without sleeping: to be woken takes as long as half a commit.
 const SPIN: Duration = Duration::from_micros(60);
+/// How long text may wait to be indexed for the search while commits come without a pause.
+const UNSEARCHED: Duration = Duration::from_millis(600);
+/// Text that is indexed at once, in quiet moments: a commit that comes meanwhile waits for no more than this.
+const SEARCH_STEP: search::Step = search::Step { words: 128 << 10, substrings: 32 << 10 };
+
 /// How often another process's commits are looked for, while somebody waits for them.
 const WATCH: Duration = Duration::from_millis(200);
 
@@ -122,6 +127,9 @@ impl Writer {
             changes: changes.clone(),
             dirty: false,
             brisk: false,
+            unsearched: true,
+            searching: false,
+            searched: Instant::now(),
             seen: 0,
             looked: Instant::now(),
         };
@@ -212,6 +220,12 @@ struct State {
     dirty: bool,
     /// Whether the last work came soon after the one before it.
     brisk: bool,
+    /// Whether there may be text that is not indexed for the search.
+    unsearched: bool,
+    /// Whether such text is being indexed, in a quiet moment.
+    searching: bool,
+    /// When that was done last.
+    searched: Instant,
     /// SQLite's counter of other connections' commits.
     seen: i64,
     /// When the size of the log was looked at last.
@@ -264,6 +278,10 @@ impl State {
                         }
                     }
                     self.commit_group(group);
+                    if self.unsearched && self.searched.elapsed() > UNSEARCHED {
+                        self.write_left();
+                        self.search_step();
+                    }
                     self.cut_log();
                 }
             }
@@ -289,9 +307,9 @@ impl State {
     fn sleep(&mut self, queue: &Receiver<Task>) -> Option<Task> {
         loop {
             let watched = self.changes.receiver_count() > 0 && !self.memory;
-            let timeout = if self.behind {
+            let timeout = if self.behind || self.searching {
                 Duration::ZERO
-            } else if self.dirty && !self.memory {
+            } else if self.unsearched || self.dirty && !self.memory {
                 IDLE
             } else if watched {
                 WATCH
@@ -299,7 +317,10 @@ impl State {
                 return queue.recv().ok();
             };
             match queue.recv_timeout(timeout) {
-                Ok(task) => return Some(task),
+                Ok(task) => {
+                    self.searching = false;
+                    return Some(task);
+                }
                 Err(RecvTimeoutError::Disconnected) => return None,
                 Err(RecvTimeoutError::Timeout) => {}
             }
@@ -307,11 +328,18 @@ impl State {
                 let version = self.data_version();
                 if version != self.seen {
                     self.seen = version;
+                    self.unsearched = true;
                     self.announce();
                 }
             }
             if self.behind {
                 self.write_left();
+            } else if self.unsearched {
+                if !self.searching {
+                    self.write_left();
+                }
+                self.searching = self.search_step();
+                self.unsearched = self.searching;
             } else if self.dirty {
                 self.dirty = false;
                 self.write_left();
@@ -368,6 +396,10 @@ impl State {
         };
         if results.iter().any(Result::is_ok) {
             self.dirty = true;
+            if !self.unsearched {
+                self.unsearched = true;
+                self.searched = Instant::now();
+            }
             self.announce();
         }
         for ((job, permit), result) in ready.into_iter().zip(results) {
@@ -466,6 +498,25 @@ impl State {
         self.left.nodes = self.left.nodes.max(LAG);
         self.behind = self.attempt(std::iter::empty()).is_ok() && self.left.nodes >= LAG;
         self.patience.set(self.place.busy);
+    }
+
+    /// Indexes a little text for the search; says whether there is more. Not urgent: where it does not succeed, the
+    /// next commits or searches do it.
+    fn search_step(&mut self) -> bool {
+        self.searched = Instant::now();
+        // Nearly always another process or a search has done it, which needs no lock to be seen.
+        let left = self.connection().and_then(|connection| search::unindexed(connection));
+        if left.is_ok_and(|left| left == Unindexed::default()) {
+            return false;
+        }
+        self.patience.set(self.place.busy.min(Duration::from_millis(200)));
+        let step = |connection: &Connection| search::advance(connection, SEARCH_STEP);
+        let (mut job, mut answer) = Work::new(Durability::Process, self.place.clone(), step);
+        let result = self.attempt([&mut job].into_iter()).and_then(one);
+        job.finish(result);
+        self.patience.set(self.place.busy);
+        self.dirty = true;
+        matches!(answer.try_recv(), Ok(Ok(true)))
     }
 
     /// Keeps the log from growing without end under writers that never pause.

@@ -72,6 +72,7 @@ async fn child() {
     match role.as_str() {
         "commits" => commits(&path, number("QUIPU_STORE_COUNT")).await,
         "until killed" => until_killed(&path).await,
+        "search until killed" => crate::search::until_killed(&path).await,
         "open" => drop(open(&path)),
         "limit" => crate::faults::under_a_limit(&path).await,
         "no-log" => crate::faults::without_its_log(&path).await,

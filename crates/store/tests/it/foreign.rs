@@ -77,12 +77,14 @@ fn mode(path: &Path) -> u32 {
     fs::metadata(path).unwrap().permissions().mode() & 0o7777
 }
 
-/// Every row of every derived table.
+/// Every row of every derived table but those of the search: what these hold depends on what was added together.
 fn derived(path: &Path) -> Vec<(String, Vec<Vec<Value>>)> {
     let connection = Connection::open(path).unwrap();
     let names: Vec<String> = connection
         .prepare(
-            "SELECT name FROM sqlite_master WHERE type = 'table' AND name LIKE 'quipu_x_%' ORDER BY name",
+            "SELECT name FROM sqlite_master WHERE type = 'table' AND name LIKE 'quipu_x_%' \
+             AND name NOT LIKE 'quipu_x_words%' AND name NOT LIKE 'quipu_x_parts%' \
+             AND name NOT IN ('quipu_x_search', 'quipu_x_late') ORDER BY name",
         )
         .unwrap()
         .query_map([], |row| row.get(0))

@@ -18,6 +18,8 @@ mod processes;
 #[cfg(test)]
 mod salvage;
 #[cfg(test)]
+mod search;
+#[cfg(test)]
 mod settings;
 #[cfg(test)]
 mod spend;

@@ -1,0 +1,357 @@
+//! `quipu search`: what was said and done, in every session of the store.
+
+use std::io::{IsTerminal as _, Write as _};
+use std::path::Path;
+
+use quipu_protocol::{SessionId, UnixMs};
+use quipu_store::{
+    Excerpt, Found, Hit, Matched, Matching, Order, QUERY_LIMIT, RANKED, SearchQuery, SessionQuery,
+    SessionRow, SqliteStore, Store, Unindexed, Upkeep as _,
+};
+
+use crate::args::{RoleArg, SearchArgs};
+use crate::exit::Failure;
+use crate::print::{Paint, ago, note, one_line, printable};
+use crate::setup::{Place, now};
+use crate::show;
+
+/// Hits of one session that are shown.
+const OF_A_SESSION: usize = 5;
+/// Hits at most, whatever is asked for.
+const MOST: usize = 10_000;
+/// Characters of a session's title.
+const TITLE: usize = 60;
+
+pub(crate) async fn run(args: &SearchArgs) -> Result<(), Failure> {
+    let place = Place::find(&args.store)?;
+    let Some(store) = place.existing_store().await? else {
+        if !args.json {
+            note("Nothing was done yet. Try `quipu demo`, or `quipu import`.");
+        }
+        return Ok(());
+    };
+    let query = query(&*store, args).await?;
+    if args.wait {
+        finish_index(&store).await?;
+    }
+    let found = store.search(query).await?;
+    let mut out = std::io::BufWriter::new(std::io::stdout().lock());
+    if args.json {
+        let mut rows = Rows::default();
+        for hit in &found.hits {
+            let row = rows.of(&*store, hit.session.as_ref()).await?;
+            writeln!(out, "{}", hit_json(hit, row))?;
+        }
+        writeln!(out, "{}", end_json(&found))?;
+    } else {
+        write_groups(&mut out, &place, &*store, &found).await?;
+    }
+    out.flush()?;
+    drop(out);
+    if !args.json {
+        tell(args, &found);
+    }
+    Ok(())
+}
+
+async fn query(store: &dyn Store, args: &SearchArgs) -> Result<SearchQuery, Failure> {
+    let branch = match &args.branch {
+        None => None,
+        Some(what) => Some(show::resolve(store, what, None).await?.node),
+    };
+    let project = args.project.as_deref().map(directory).transpose()?;
+    let roles = args.role.iter().flat_map(|role| role.names()).map(|name| (*name).to_owned()).collect();
+    let since = args.since.as_deref().map(|text| instant(text, now())).transpose()?;
+    let matching = match (args.exact, args.part) {
+        (true, _) => Matching::Words,
+        (false, true) => Matching::Substrings,
+        (false, false) => Matching::Any,
+    };
+    let limit = if args.limit == 0 { MOST } else { args.limit.min(MOST) };
+    let query = SearchQuery {
+        words: args.words.join(" "),
+        matching,
+        agent: args.agent.clone(),
+        project,
+        roles,
+        tool: args.tool.clone(),
+        since,
+        file: args.file.clone(),
+        branch,
+        order: if args.best { Order::Best } else { Order::Newest },
+        limit,
+        per_session: (args.branch.is_none() && args.limit != 0).then_some(OF_A_SESSION),
+    };
+    let conditions = query.roles.len()
+        + usize::from(query.agent.is_some() || query.project.is_some())
+        + usize::from(query.tool.is_some() || query.file.is_some());
+    if query.words.len() > QUERY_LIMIT {
+        return Err(Failure::usage(format!(
+            "the words of a search have at most {QUERY_LIMIT} bytes; say less"
+        )));
+    }
+    if query.words.trim().is_empty() && conditions == 0 {
+        return Err(Failure::usage(
+            "say what to look for, such as `quipu search red button` or `quipu search --file api.rs`",
+        ));
+    }
+    Ok(query)
+}
+
+/// A directory as sessions spell it; one that is gone by its name.
+fn directory(path: &Path) -> Result<String, Failure> {
+    let found = path.canonicalize().or_else(|_| std::path::absolute(path));
+    match found {
+        Ok(path) => Ok(path.to_string_lossy().into_owned()),
+        Err(error) => Err(Failure::usage(format!("{}: {error}", printable(&path.to_string_lossy())))),
+    }
+}
+
+/// A time: a date, a time with its zone, or how long ago.
+fn instant(text: &str, now: UnixMs) -> Result<UnixMs, Failure> {
+    let unit = |unit: char| match unit {
+        'm' => Some(60_000),
+        'h' => Some(3_600_000),
+        'd' => Some(86_400_000),
+        'w' => Some(604_800_000),
+        _ => None,
+    };
+    if let Some((last, unit)) = text.chars().last().and_then(|last| Some((last, unit(last)?)))
+        && let Ok(count) = text[..text.len() - last.len_utf8()].parse::<u32>()
+    {
+        return Ok(now.saturating_sub(i64::from(count).saturating_mul(unit)));
+    }
+    if let Ok(time) = text.parse::<jiff::Timestamp>() {
+        return Ok(time.as_millisecond());
+    }
+    // A day begins where its user is.
+    if let Ok(date) = text.parse::<jiff::civil::Date>()
+        && let Ok(time) = date.to_zoned(jiff::tz::TimeZone::system())
+    {
+        return Ok(time.timestamp().as_millisecond());
+    }
+    Err(Failure::usage(format!(
+        "--since {}: give a date (2026-01-31), a time (2026-01-31T10:00:00Z), or how long ago (30m, 12h, 3d, 2w)",
+        printable(text)
+    )))
+}
+
+/// Indexes all that is not, and tells how far it is. Ended by Ctrl-C, it goes on from there the next time.
+pub(crate) async fn finish_index(store: &SqliteStore) -> Result<(), Failure> {
+    let shown = std::io::stderr().is_terminal();
+    let mut left = store.index().await?;
+    let all = left;
+    while left != Unindexed::default() {
+        if shown {
+            let done = |left: u64, all: u64| 100 - (100 * left).checked_div(all).unwrap_or(0).min(100);
+            let (words, parts) = (done(left.words, all.words), done(left.substrings, all.substrings));
+            // A line that is written over by the next.
+            drop(write!(std::io::stderr().lock(), "\rindexing: words {words} %, parts of words {parts} % "));
+        }
+        left = store.index().await?;
+    }
+    if shown && all != Unindexed::default() {
+        drop(write!(std::io::stderr().lock(), "\r\x1b[K"));
+    }
+    Ok(())
+}
+
+/// Sessions that were looked up.
+#[derive(Default)]
+struct Rows(std::collections::HashMap<SessionId, Option<SessionRow>>);
+
+impl Rows {
+    async fn of(
+        &mut self,
+        store: &dyn Store,
+        id: Option<&SessionId>,
+    ) -> Result<Option<&SessionRow>, Failure> {
+        let Some(id) = id else { return Ok(None) };
+        if !self.0.contains_key(id) {
+            let query = SessionQuery { id: Some(id.clone()), limit: Some(1), ..SessionQuery::default() };
+            let row = store.sessions(query).await?.into_iter().next();
+            self.0.insert(id.clone(), row);
+        }
+        Ok(self.0.get(id).and_then(Option::as_ref))
+    }
+}
+
+/// Hits in groups, a session each, in the order of their first hits.
+async fn write_groups(
+    out: &mut impl std::io::Write,
+    place: &Place,
+    store: &dyn Store,
+    found: &Found,
+) -> Result<(), Failure> {
+    let (paint, now) = (Paint::stdout(), now());
+    let mut groups: Vec<(Option<&SessionId>, Vec<&Hit>)> = Vec::new();
+    for hit in &found.hits {
+        match groups.iter_mut().find(|(session, _)| *session == hit.session.as_ref()) {
+            Some((_, hits)) => hits.push(hit),
+            None => groups.push((hit.session.as_ref(), vec![hit])),
+        }
+    }
+    let mut rows = Rows::default();
+    let flag = place.store_flag();
+    for (n, (session, hits)) in groups.iter().enumerate() {
+        if n > 0 {
+            writeln!(out)?;
+        }
+        match (session, rows.of(store, *session).await?) {
+            (Some(id), Some(row)) => {
+                let title = if row.called.is_empty() { &row.title } else { &row.called };
+                let about = format!("{}  {}", printable(&row.agent), printable(&row.cwd));
+                writeln!(
+                    out,
+                    "{}  {}  {}",
+                    paint.bold(&printable(id.as_str())),
+                    one_line(title, TITLE),
+                    paint.dim(&about)
+                )?;
+            }
+            (Some(id), None) => writeln!(out, "{}", paint.bold(&printable(id.as_str())))?,
+            (None, _) => writeln!(out, "{}", paint.bold("(no session)"))?,
+        }
+        for hit in hits {
+            let who =
+                hit.tool.as_ref().map_or_else(|| hit.role.clone(), |tool| format!("{} {tool}", hit.role));
+            writeln!(
+                out,
+                "  {}  {:>8}  {:<12}  {}",
+                paint.dim(&hit.node.short()),
+                ago(now, hit.at),
+                one_line(&who, 24),
+                context(&hit.excerpt, paint)
+            )?;
+        }
+        let more: u64 = hits.iter().map(|hit| hit.more).sum();
+        if more > 0 {
+            writeln!(out, "  {}", paint.dim(&format!("and {more} or more here: --limit 0 shows all")))?;
+        }
+        if let Some(hit) = hits.first() {
+            let go_on = session.map_or_else(String::new, |id| {
+                format!("   go on: quipu{flag} -p --session {} \"…\"", printable(id.as_str()))
+            });
+            writeln!(out, "  {}", paint.dim(&format!("open: quipu show{flag} {}{go_on}", hit.node.short())))?;
+        }
+    }
+    Ok(())
+}
+
+/// An excerpt on one line, with what was found in it in colour.
+fn context(excerpt: &Excerpt, paint: Paint) -> String {
+    let mut line = String::new();
+    if excerpt.cut_before {
+        line.push('…');
+    }
+    let mut at = 0;
+    for mark in &excerpt.marks {
+        line.push_str(&printable(&excerpt.text[at..mark.start]));
+        line.push_str(&paint.red(&printable(&excerpt.text[mark.clone()])));
+        at = mark.end;
+    }
+    line.push_str(&printable(&excerpt.text[at..]));
+    if excerpt.cut_after {
+        line.push('…');
+    }
+    line
+}
+
+/// What people should know of what they see.
+fn tell(args: &SearchArgs, found: &Found) {
+    if found.hits.is_empty() {
+        note("Nothing was found.");
+    }
+    let Unindexed { words, substrings } = found.behind;
+    if words > 0 {
+        note(format!(
+            "The newest {words} nodes are not indexed yet and were not searched; --wait does that first."
+        ));
+    } else if substrings > 0 && !args.exact {
+        note(format!(
+            "Parts of words are not indexed yet in the newest {substrings} nodes; --wait does that first."
+        ));
+    }
+    if !found.too_short.is_empty() && !args.exact {
+        note("Only whole words were looked for: parts of words need three characters.");
+    }
+    if found.cut {
+        note("There was too much to look through: older hits may be missing. Say more, or narrow it.");
+    }
+    if args.best && found.hits.len() >= args.limit && args.limit > 0 {
+        note(format!("The best of the newest {RANKED}."));
+    }
+}
+
+/// A hit as a program reads it. Times in milliseconds since the epoch, marks in bytes of the text.
+fn hit_json(hit: &Hit, row: Option<&SessionRow>) -> serde_json::Value {
+    let marks: Vec<[usize; 2]> = hit.excerpt.marks.iter().map(|mark| [mark.start, mark.end]).collect();
+    serde_json::json!({
+        "type": "hit",
+        "node": hit.node,
+        "session": hit.session,
+        "agent": row.map(|row| &row.agent),
+        "cwd": row.map(|row| &row.cwd),
+        "title": row.map(|row| &row.title),
+        "role": hit.role,
+        "tool": hit.tool,
+        "at": hit.at,
+        "by": match hit.by {
+            Matched::Words => "words",
+            Matched::Substring => "substring",
+        },
+        "text": hit.excerpt.text,
+        "marks": marks,
+        "cutBefore": hit.excerpt.cut_before,
+        "cutAfter": hit.excerpt.cut_after,
+        "score": hit.score,
+        "more": hit.more,
+    })
+}
+
+fn end_json(found: &Found) -> serde_json::Value {
+    serde_json::json!({
+        "type": "end",
+        "hits": found.hits.len(),
+        "unindexed": { "words": found.behind.words, "substrings": found.behind.substrings },
+        "cut": found.cut,
+        "tooShort": found.too_short,
+    })
+}
+
+impl RoleArg {
+    /// The roles that nodes have.
+    fn names(self) -> &'static [&'static str] {
+        match self {
+            Self::User => &["user"],
+            Self::Assistant => &["assistant"],
+            Self::Tool => &["toolResult"],
+            Self::Shell => &["bashExecution"],
+            Self::Summary => &["compactionSummary", "branchSummary"],
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_are_read() {
+        let now = 1_700_000_000_000;
+        for (text, expect) in [
+            ("30m", Some(now - 1_800_000)),
+            ("3d", Some(now - 259_200_000)),
+            ("2023-11-14T22:13:20Z", Some(now)),
+            ("4294967295w", Some(now - 4_294_967_295 * 604_800_000)),
+            ("3x", None),
+            ("d", None),
+            ("", None),
+            ("ü", None),
+            ("2023-02-30", None),
+        ] {
+            assert_eq!(instant(text, now).ok(), expect, "{text}");
+        }
+        assert!(instant("2023-11-14", now).is_ok_and(|day| (now - day).abs() < 2 * 86_400_000));
+    }
+}

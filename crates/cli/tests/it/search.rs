@@ -1,0 +1,117 @@
+//! What was said and done is found again.
+
+use quipu_testkit::Answer;
+use serde_json::{Value, json};
+
+use crate::support::*;
+
+/// A run with a tool, and one without.
+fn filled() -> World {
+    let world = World::new([
+        call("c1", "read", &json!({ "path": "notes/plan.md" })),
+        Answer::new().text("The plan says: paint the gate.").reply(),
+        Answer::new().text("Blue \u{1b}[31mpaint it is.").reply(),
+    ]);
+    world.file("work/notes/plan.md", "Step one: paint the gate green.\n");
+    world.run(&["-p", "What is the plan?"]).ok();
+    world.run(&["-p", "Which paint, Ren\u{e9}?"]).ok();
+    world
+}
+
+fn hits(world: &World, args: &[&str]) -> Vec<Value> {
+    let args: Vec<&str> = ["search", "--json"].iter().chain(args).copied().collect();
+    let mut lines = world.run(&args).ok().json_lines();
+    let end = lines.pop().unwrap();
+    assert_eq!(
+        (&end["type"], &end["unindexed"]["words"], &end["cut"]),
+        (&json!("end"), &json!(0), &json!(false))
+    );
+    assert_eq!(end["hits"], lines.len());
+    lines
+}
+
+fn texts(world: &World, args: &[&str]) -> Vec<String> {
+    hits(world, args).iter().map(|hit| hit["text"].as_str().unwrap().to_owned()).collect()
+}
+
+#[test]
+fn what_was_said_and_done_is_found() {
+    let world = filled();
+    let all = [
+        "Blue [31mpaint it is.",
+        "Which paint, Ren\u{e9}?",
+        "The plan says: paint the gate.",
+        "Step one: paint the gate green.",
+    ];
+    assert_eq!(texts(&world, &["paint"]), all);
+    assert_eq!(texts(&world, &["PAINT", "rene"]), all[1..2]);
+    assert_eq!(texts(&world, &["\"the gate green\""]), all[3..]);
+    assert_eq!(texts(&world, &["paint", "--role", "user", "--role", "tool"]), [all[1], all[3]]);
+    assert_eq!(texts(&world, &["paint", "--tool", "read"]), all[3..]);
+    assert_eq!(texts(&world, &["paint", "--file", "plan.md"]), all[3..]);
+    assert_eq!(texts(&world, &["--file", "notes/plan.md"]).len(), 2, "the call and its result");
+    assert_eq!(texts(&world, &["paint", "--agent", "pi"]), <[&str; 0]>::default());
+    assert_eq!(texts(&world, &["paint", "--project", "."]), all);
+    assert_eq!(texts(&world, &["paint", "--project", "/nowhere"]), <[&str; 0]>::default());
+    assert_eq!(texts(&world, &["paint", "--since", "1h"]), all);
+    assert_eq!(texts(&world, &["paint", "--since", "2999-01-01"]), <[&str; 0]>::default());
+    assert_eq!(texts(&world, &["paint", "--limit", "1"]), all[..1]);
+    assert_eq!(texts(&world, &["otes/pla"]).len(), 1, "a part of a path");
+    assert_eq!(texts(&world, &["otes/pla", "--exact"]), <[&str; 0]>::default());
+    assert_eq!(
+        texts(&world, &["--part", "aint"]),
+        <[&str; 0]>::default(),
+        "parts of messages are not looked for"
+    );
+    let best = hits(&world, &["gate", "--best"]);
+    assert!(best.len() == 2 && best.iter().all(|hit| hit["score"].as_f64().unwrap() > 0.0));
+    let hit = &hits(&world, &["green"])[0];
+    let session = hit["session"].as_str().unwrap();
+    assert_eq!(
+        (&hit["role"], &hit["tool"], &hit["by"]),
+        (&json!("toolResult"), &json!("read"), &json!("words"))
+    );
+    assert_eq!((&hit["agent"], &hit["title"]), (&json!("quipu"), &json!("What is the plan?")));
+    let mark = hit["marks"][0].as_array().unwrap();
+    let at = |n: usize| usize::try_from(mark[n].as_u64().unwrap()).unwrap();
+    assert_eq!(&hit["text"].as_str().unwrap()[at(0)..at(1)], "green");
+    assert_eq!(texts(&world, &["paint", "--branch", session]), all[2..]);
+
+    // For people: in groups, with what opens it, and nothing that steers a terminal.
+    let ran = world.run(&["search", "paint"]).ok();
+    let text = ran.text();
+    assert!(!text.contains('\u{1b}') && text.contains("Blue [31mpaint it is."), "{text}");
+    assert_eq!(text.matches("  open: quipu show ").count(), 2, "{text}");
+    let node = text.split("open: quipu show ").nth(1).unwrap().split(' ').next().unwrap();
+    assert!(world.run(&["show", node]).ok().text().contains("paint it is."));
+    let ran = world.run(&["search", "nothing of the kind"]).ok();
+    assert_eq!((ran.text().as_str(), ran.err.trim()), ("", "Nothing was found."));
+}
+
+#[test]
+fn wrong_searches_are_told() {
+    let world = filled();
+    world.run(&["search"]).fails(2, &["say what to look for"]);
+    world.run(&["search", " "]).fails(2, &["say what to look for"]);
+    world.run(&["search", "x", "--since", "yesterday"]).fails(2, &["--since yesterday", "3d"]);
+    world.run(&["search", "x", "--branch", "nothing"]).fails(2, &["nothing", "no node"]);
+    world.run(&["search", &"x".repeat(5_000)]).fails(2, &["4096"]);
+    let ran = world.run(&["search", "--part", "ab"]).ok();
+    assert!(ran.err.contains("three characters"), "{}", ran.err);
+}
+
+#[test]
+fn an_import_is_searched_at_once() {
+    let world = World::new([]);
+    let lines = [
+        json!({ "type": "session", "version": 3, "id": "0199aaaa-0000-7000-8000-000000000002", "timestamp": "2025-01-02T03:04:05.678Z", "cwd": "/elsewhere" }),
+        json!({ "type": "message", "id": "u1", "parentId": null, "timestamp": "2025-01-02T03:04:06.000Z",
+            "message": { "role": "user", "content": "Where did the heron go?", "timestamp": 5 } }),
+    ];
+    let text: String = lines.iter().map(|line| format!("{line}\n")).collect();
+    let file = world.file("sessions/one.jsonl", text);
+    world.run(&["import", "pi", file.to_str().unwrap()]).ok();
+    let found = hits(&world, &["heron", "--agent", "pi", "--project", "/elsewhere"]);
+    assert_eq!(found.len(), 1);
+    assert_eq!(found[0]["cwd"], "/elsewhere");
+}

@@ -1,0 +1,330 @@
+//! How fast text is indexed for the search, how large the indexes are, and how long searches take.
+//!
+//! `search_rate DIRECTORY NODES QUERIES` makes a store of so many nodes in the directory, which has to be on a real
+//! disk, and prints a JSON line for each row: `{"what": .., "unit": .., "samples": [..]}`. The text is made up: words
+//! as often as in natural text (Zipf), and calls with paths and code. `cargo xtask bench search` runs it.
+
+use std::error::Error;
+use std::fmt::Write as _;
+use std::path::{Path, PathBuf};
+use std::time::Instant;
+
+use quipu_dag::{Blob, Node, NodeRecord};
+use quipu_protocol::{Entry, Epoch, SessionId, SessionStart, StepInfo, Thinking};
+use quipu_store::{
+    Commit, Matching, OpenOptions, Order, RefMove, RefName, SearchQuery, SqliteStore, Store, Unindexed,
+    Upkeep,
+};
+
+type Outcome<T> = Result<T, Box<dyn Error>>;
+
+/// Nodes of one session.
+const SESSION: usize = 400;
+/// Nodes of one commit.
+const BATCH: usize = 200;
+/// Different words, beside the numbers that make text unlike other text.
+const WORDS: u64 = 60_000;
+
+/// Numbers that are the same on every run.
+struct Random(u64);
+
+impl Random {
+    fn next(&mut self) -> u64 {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        self.0
+    }
+
+    fn below(&mut self, limit: u64) -> u64 {
+        self.next() % limit
+    }
+
+    /// The rank of a word: the n-th is n times as rare as the first.
+    fn rank(&mut self) -> u64 {
+        #[expect(
+            clippy::cast_precision_loss,
+            clippy::cast_possible_truncation,
+            clippy::cast_sign_loss,
+            reason = "a rank, clamped"
+        )]
+        let rank = (WORDS as f64).powf(self.below(1 << 20) as f64 / (1u64 << 20) as f64) as u64;
+        rank.clamp(1, WORDS)
+    }
+}
+
+/// The word of a rank: short when common, spelled from syllables.
+fn word(rank: u64) -> String {
+    const SYLLABLES: [&str; 32] = [
+        "ta", "re", "in", "so", "ko", "mi", "le", "un", "per", "tra", "con", "is", "ed", "or", "al", "no",
+        "ve", "chi", "da", "qu", "ster", "ing", "po", "ba", "ru", "fe", "gon", "lu", "za", "he", "wi", "ny",
+    ];
+    let mut rest = rank;
+    let mut word = String::new();
+    while rest > 0 {
+        word.push_str(SYLLABLES[usize::try_from(rest % 32).unwrap_or(0)]);
+        rest /= 32;
+    }
+    word
+}
+
+fn prose(random: &mut Random, bytes: usize) -> String {
+    let mut text = String::with_capacity(bytes + 16);
+    while text.len() < bytes {
+        text.push_str(&word(random.rank()));
+        text.push(match random.below(12) {
+            0 => '.',
+            1 => '\n',
+            _ => ' ',
+        });
+    }
+    text
+}
+
+fn path(random: &mut Random) -> String {
+    format!(
+        "src/{}/{}_{}.rs",
+        word(random.below(40) + 1),
+        word(random.below(400) + 1),
+        word(random.below(4_000) + 1)
+    )
+}
+
+fn code(random: &mut Random, bytes: usize) -> String {
+    let mut text = String::new();
+    while text.len() < bytes {
+        let [name, of, other] = [(); 3].map(|()| word(random.rank()));
+        // Writing to a string cannot fail.
+        writeln!(text, "    let {name}_{of} = self.{other}.get_{of}({});", random.below(1_000)).ok();
+    }
+    text
+}
+
+/// The parts of the n-th node of a session, as agents write them: a question, calls, results, answers.
+fn parts(random: &mut Random, n: usize) -> (&'static str, Vec<Blob>) {
+    match n % 8 {
+        0 => ("user", vec![Blob::text(&prose(random, 200))]),
+        1 | 3 | 5 => {
+            let arguments = match n % 8 {
+                1 => serde_json::json!({ "path": path(random) }),
+                3 => {
+                    serde_json::json!({ "command": format!("cargo test -p {} {}", word(random.below(90) + 1), path(random)) })
+                }
+                _ => {
+                    serde_json::json!({ "path": path(random), "oldText": code(random, 200), "newText": code(random, 400) })
+                }
+            };
+            let call = serde_json::json!({ "id": format!("c{n}"), "name": ["read", "bash", "edit"][n % 8 / 2], "arguments": arguments });
+            (
+                "assistant",
+                vec![Blob::text(&prose(random, 150)), Blob::from_canonical("tool_call", call.to_string())],
+            )
+        }
+        2 | 4 | 6 => {
+            let text = if n % 8 == 2 { code(random, 3_000) } else { prose(random, 1_500) };
+            let result = serde_json::json!({ "toolCallId": format!("c{}", n - 1), "toolName": "read", "content": [{ "type": "text", "text": text }], "isError": false });
+            ("toolResult", vec![Blob::from_canonical("tool_result", result.to_string())])
+        }
+        _ => (
+            "assistant",
+            vec![Blob::text(&format!("{}\n```rust\n{}```\n", prose(random, 700), code(random, 300)))],
+        ),
+    }
+}
+
+fn start(session: &SessionId, n: usize) -> Entry {
+    Entry::Session(SessionStart {
+        session: session.clone(),
+        cwd: format!("/work/project{}", n % 40),
+        agent: ["quipu", "pi", "other"][n % 3].to_owned(),
+        parent_session: None,
+        epoch: Epoch {
+            provider: "p".to_owned(),
+            model: "m".to_owned(),
+            thinking: Thinking::Off,
+            system: None,
+            tools: Vec::new(),
+            max_tokens: None,
+        },
+    })
+}
+
+/// Puts so many nodes into the store; says how many bytes of text they have.
+async fn fill(store: &SqliteStore, nodes: usize) -> Outcome<usize> {
+    let mut random = Random(0x9e37_79b9_7f4a_7c15);
+    let mut bytes = 0;
+    let mut parent = None;
+    let mut batch = Commit::default();
+    for n in 0..nodes {
+        let within = n % SESSION;
+        let session = SessionId::from(format!("session-{}", n / SESSION));
+        let (role, blobs) = if within == 0 {
+            parent = None;
+            let encoded = quipu_transcript::encode(&start(&session, n / SESSION), &StepInfo::default());
+            (encoded.role, encoded.blobs)
+        } else {
+            let (role, blobs) = parts(&mut random, within);
+            bytes += blobs.iter().map(|blob| blob.content.len()).sum::<usize>();
+            (role.to_owned(), blobs)
+        };
+        let record = NodeRecord {
+            parent,
+            role,
+            parts: blobs.iter().map(|blob| blob.id).collect(),
+            timestamp: 1_700_000_000_000 + i64::try_from(n)?,
+            external_id: Some(format!("n{n}")),
+            system_prompt: None,
+        };
+        let node = Node::new(record, None, None);
+        if within == 0 {
+            batch.moves.push(RefMove::publish(RefName::session(&session), node.id, "bench"));
+        }
+        parent = Some(node.id);
+        batch.blobs.extend(blobs);
+        batch.nodes.push(node);
+        if batch.nodes.len() == BATCH || n + 1 == nodes {
+            store.commit(std::mem::take(&mut batch)).await?;
+        }
+    }
+    Ok(bytes)
+}
+
+/// Processor time of this process, in seconds.
+fn processor() -> f64 {
+    let usage = nix::sys::resource::getrusage(nix::sys::resource::UsageWho::RUSAGE_SELF);
+    usage.map_or(0.0, |usage| {
+        let seconds = |time: nix::sys::time::TimeVal| {
+            #[expect(clippy::cast_precision_loss, reason = "far below what a double holds")]
+            let (whole, micros) = (time.tv_sec() as f64, time.tv_usec() as f64);
+            whole + micros / 1e6
+        };
+        seconds(usage.user_time()) + seconds(usage.system_time())
+    })
+}
+
+#[expect(clippy::print_stdout, reason = "the numbers are this program's output")]
+fn row(what: &str, unit: &str, samples: &[f64]) {
+    println!("{}", serde_json::json!({ "what": what, "unit": unit, "samples": samples }));
+}
+
+/// The stated mix: common, middling and rare words, two of them, phrases, and words that nobody wrote.
+fn query(random: &mut Random, n: usize) -> String {
+    let [common, middling, rare] =
+        [(1, 30), (30, 2_000), (2_000, WORDS)].map(|(from, to)| word(from + random.below(to - from)));
+    match n % 8 {
+        0 => common,
+        1 => middling,
+        2 => rare,
+        3 => format!("{common} {middling}"),
+        4 => format!("{common} {}", word(1 + random.below(30))),
+        5 => format!("{middling} {rare}"),
+        6 => format!("\"{common} {}\"", word(1 + random.below(30))),
+        _ => format!("absent{rare}"),
+    }
+}
+
+/// The same for parts: of common names, of paths, of rare names, across signs, and absent.
+fn part(random: &mut Random, n: usize) -> String {
+    let [common, rare] = [(1, 60), (2_000, WORDS)].map(|(from, to)| word(from + random.below(to - from)));
+    match n % 6 {
+        0 => format!(".get_{common}"),
+        1 => path(random)[2..].to_owned(),
+        2 => rare[1..].to_owned(),
+        3 => format!("_{common} = self"),
+        4 => format!("{}_{rare}", &common[1..]),
+        _ => format!("{common}xq{rare}"),
+    }
+}
+
+fn main() -> Outcome<()> {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let [directory, nodes, queries] = arguments.as_slice() else {
+        return Err("usage: search_rate DIRECTORY NODES QUERIES".into());
+    };
+    let (nodes, queries) = (nodes.parse::<usize>()?, queries.parse::<usize>()?);
+    std::fs::create_dir_all(directory)?;
+    let file = Scratch(Path::new(directory).join(format!("search-rate-{}.db", std::process::id())));
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    runtime.block_on(measure(&file.0, nodes, queries))
+}
+
+async fn measure(file: &Path, nodes: usize, queries: usize) -> Outcome<()> {
+    let store = SqliteStore::open(file, &OpenOptions::default())?;
+    let bytes = fill(&store, nodes).await?;
+    #[expect(clippy::cast_precision_loss, reason = "megabytes")]
+    let megabytes = bytes as f64 / 1e6;
+    // Whatever else is derived is made first, and the log is in the file.
+    store.sessions(quipu_store::SessionQuery { limit: Some(1), ..Default::default() }).await?;
+    let before = size(file)?;
+    let (began, clock) = (processor(), Instant::now());
+    let mut words = None;
+    let mut left = Unindexed { words: 1, substrings: 1 };
+    while left != Unindexed::default() {
+        left = store.index().await?;
+        if left.words == 0 && words.is_none() {
+            words = Some((processor() - began, clock.elapsed().as_secs_f64()));
+        }
+    }
+    let all = (processor() - began, clock.elapsed().as_secs_f64());
+    let words = words.unwrap_or(all);
+    row("search, text", "MB", &[megabytes]);
+    row("search, words indexed, by processor time", "MB/s", &[megabytes / words.0]);
+    row("search, words indexed, by the clock", "MB/s", &[megabytes / words.1]);
+    row("search, words and parts indexed, by processor time", "MB/s", &[megabytes / all.0]);
+    let after = size(file)?;
+    #[expect(clippy::cast_precision_loss, reason = "a share")]
+    row("search, size of the indexes", "% of text", &[(after - before) as f64 * 100.0 / bytes as f64]);
+    let sets: [(&str, Matching, Order, fn(&mut Random, usize) -> String); 4] = [
+        ("words", Matching::Words, Order::Newest, query),
+        ("words, best", Matching::Words, Order::Best, query),
+        ("parts", Matching::Substrings, Order::Newest, part),
+        ("words, then parts", Matching::Any, Order::Newest, query),
+    ];
+    for (name, matching, order, make) in sets {
+        let mut random = Random(0x2545_f491_4f6c_dd1d);
+        let mut samples = Vec::with_capacity(queries);
+        let mut slowest = (0.0, String::new());
+        for n in 0..queries {
+            let words = make(&mut random, n);
+            let query = SearchQuery {
+                words: words.clone(),
+                matching,
+                order,
+                limit: 20,
+                per_session: Some(5),
+                ..SearchQuery::default()
+            };
+            let began = Instant::now();
+            store.search(query).await?;
+            let took = began.elapsed().as_secs_f64() * 1e3;
+            if took > slowest.0 {
+                slowest = (took, words);
+            }
+            samples.push(took);
+        }
+        samples.sort_by(f64::total_cmp);
+        let at = |share: usize| samples[(samples.len() * share / 100).min(samples.len() - 1)];
+        row(&format!("search, {name}, median"), "ms", &[at(50)]);
+        row(&format!("search, {name}, 99th percentile"), "ms", &[at(99)]);
+        eprintln!("{name}: slowest {:.1} ms for {:?}", slowest.0, slowest.1);
+    }
+    Ok(())
+}
+
+/// Bytes of the pages that are in use.
+fn size(file: &Path) -> Outcome<i64> {
+    let connection = rusqlite::Connection::open(file)?;
+    let number = |what: &str| connection.query_row(&format!("PRAGMA {what}"), [], |row| row.get::<_, i64>(0));
+    Ok((number("page_count")? - number("freelist_count")?) * number("page_size")?)
+}
+
+/// A file that is removed with its companions.
+struct Scratch(PathBuf);
+
+impl Drop for Scratch {
+    fn drop(&mut self) {
+        for end in ["", "-wal", "-shm"] {
+            drop(std::fs::remove_file(format!("{}{end}", self.0.display())));
+        }
+    }
+}

@@ -1,0 +1,139 @@
+//! Finding nodes by what they say.
+
+use std::ops::Range;
+
+use quipu_protocol::{NodeId, SessionId, UnixMs};
+
+/// Bytes of a query's words at most.
+pub const QUERY_LIMIT: usize = 4 << 10;
+/// Bytes of a node's text that are indexed by words at most; the rest of a longer one is not found.
+pub const INDEXED_WORDS: usize = 256 << 10;
+/// Bytes of a node's paths, arguments and code that are indexed by substrings at most.
+pub const INDEXED_SUBSTRINGS: usize = 64 << 10;
+/// Hits that [`Order::Best`] ranks: the newest so many.
+pub const RANKED: usize = 500;
+/// Characters that one of the substrings must have at least.
+pub const SHORTEST_SUBSTRING: usize = 3;
+
+/// What is looked for. All conditions hold together.
+///
+/// `words` is plain text: words between spaces all have to be there, in any order; what stands between double quotes
+/// has to be there as it is. Case and diacritics do not matter, and no character has another meaning. Without words,
+/// everything that the other conditions allow is found.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct SearchQuery {
+    /// The words, at most [`QUERY_LIMIT`] bytes.
+    pub words: String,
+    /// What counts as a hit.
+    pub matching: Matching,
+    /// Only what this program wrote, such as `quipu`.
+    pub agent: Option<String>,
+    /// Only sessions that work in this directory or below it.
+    pub project: Option<String>,
+    /// Only nodes of one of these roles; empty for all.
+    pub roles: Vec<String>,
+    /// Only calls of this tool and their results.
+    pub tool: Option<String>,
+    /// Only what was written since then.
+    pub since: Option<UnixMs>,
+    /// Only calls that name this file, and their results: a path or the end of one, compared by its words.
+    pub file: Option<String>,
+    /// Only nodes on the lineage of this one.
+    pub branch: Option<NodeId>,
+    /// Which hits come first.
+    pub order: Order,
+    /// At most so many hits.
+    pub limit: usize,
+    /// At most so many hits of one session; the others are counted in [`Hit::more`].
+    pub per_session: Option<usize>,
+}
+
+/// What counts as a hit.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+pub enum Matching {
+    /// Words; where they give fewer hits than asked for, substrings as well.
+    #[default]
+    Any,
+    /// Whole words, in all text.
+    Words,
+    /// Any part of a path, of a tool's arguments or of code.
+    Substrings,
+}
+
+/// Which hits come first.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+pub enum Order {
+    /// The last written.
+    #[default]
+    Newest,
+    /// Of the newest [`RANKED`] hits, those that say most about the words (BM25); equal ones by time.
+    Best,
+}
+
+/// What a search gave.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Found {
+    /// In the order asked.
+    pub hits: Vec<Hit>,
+    /// Nodes that are not in the indexes yet: the newest, which were not searched.
+    pub behind: Unindexed,
+    /// Whether the search was ended before everything was looked at, which only common words under narrow conditions
+    /// can cause: older hits may be missing.
+    pub cut: bool,
+    /// The words, when they were not looked for as parts of others: none has [`SHORTEST_SUBSTRING`] characters.
+    pub too_short: Vec<String>,
+}
+
+/// A node that was found.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Hit {
+    /// The node.
+    pub node: NodeId,
+    /// Its session; `None` for a node of none.
+    pub session: Option<SessionId>,
+    /// Its role.
+    pub role: String,
+    /// The tool that was called, or gave the result.
+    pub tool: Option<String>,
+    /// When it was written.
+    pub at: UnixMs,
+    /// How it was found.
+    pub by: Matched,
+    /// What it says around the words.
+    pub excerpt: Excerpt,
+    /// How well it fits, for [`Order::Best`].
+    pub score: Option<f64>,
+    /// On the last hit of its session: how many more there are that were seen and left out.
+    pub more: u64,
+}
+
+/// How a node was found.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Matched {
+    /// By whole words.
+    Words,
+    /// By a part of a path, of arguments or of code.
+    Substring,
+}
+
+/// A piece of a node's text, on one line, without control characters.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Excerpt {
+    /// The text.
+    pub text: String,
+    /// Where the words stand in it, in bytes, in order.
+    pub marks: Vec<Range<usize>>,
+    /// Whether there is more before it.
+    pub cut_before: bool,
+    /// Whether there is more after it.
+    pub cut_after: bool,
+}
+
+/// Nodes that are not in an index of the search yet.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Unindexed {
+    /// By words.
+    pub words: u64,
+    /// By substrings.
+    pub substrings: u64,
+}

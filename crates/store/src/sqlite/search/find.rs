@@ -1,0 +1,326 @@
+//! Looking up, newest first, and ranking what is newest.
+
+use std::collections::{HashMap, HashSet};
+
+use quipu_dag::Node;
+use quipu_protocol::SessionId;
+use rusqlite::{Connection, OptionalExtension as _, params};
+
+use super::super::failure::Outcome;
+use super::super::{graph, rows};
+use super::mark::{self, Place};
+use super::query::{self, Term};
+use super::text::{Reader, spread};
+use super::{exists, tag, unindexed};
+use crate::{Found, Hit, Matched, Matching, Order, RANKED, SearchQuery};
+
+/// Hits that are looked at in one search at most.
+const LOOKED_AT: usize = 20_000;
+/// Hits of one session that are passed over, one by one, when it has enough of them.
+const PASSED: u64 = 500;
+/// Directories below the one asked for that are looked in at most, the last used ones.
+const DIRECTORIES: i64 = 500;
+/// The newest nodes that tell how rare a word is.
+const SAMPLE: i64 = 20_000;
+
+/// Answers a query from what is indexed.
+pub(in crate::sqlite) fn find(connection: &Connection, query: &SearchQuery) -> Outcome<Found> {
+    let mut found = Found { behind: unindexed(connection)?, ..Found::default() };
+    if !exists(connection)? {
+        return Ok(found);
+    }
+    let terms = query::terms(&query.words);
+    let Some(scope) = scope(connection, query)? else { return Ok(found) };
+    let mut search = Search {
+        connection,
+        query,
+        terms: &terms,
+        scope: (!scope.is_empty()).then(|| scope.join(" AND ")),
+        most: match query.order {
+            Order::Newest => query.limit,
+            Order::Best => RANKED,
+        },
+        reader: Reader::new(connection),
+        looked_at: 0,
+        cut: false,
+        sessions: HashMap::new(),
+        taken: Vec::new(),
+    };
+    if query.matching != Matching::Substrings {
+        let conditions: Vec<String> = match (query::by_words(&terms), terms.is_empty()) {
+            (None, false) => Vec::new(),
+            (words, _) => words.into_iter().chain(search.scope.clone()).collect(),
+        };
+        if !conditions.is_empty() {
+            search.take_words(&conditions.join(" AND "))?;
+        }
+    }
+    if query.matching != Matching::Words && search.taken.len() < search.most {
+        match query::by_substrings(&terms) {
+            Some(condition) => search.take_substrings(&condition)?,
+            None => found.too_short = terms.iter().map(|term| term.text.clone()).collect(),
+        }
+    }
+    found.cut = search.cut;
+    found.hits = search.hits()?;
+    Ok(found)
+}
+
+/// What the tags and paths of a node must be; `None` when none can be so.
+fn scope(connection: &Connection, query: &SearchQuery) -> Outcome<Option<Vec<String>>> {
+    let mut scope = Vec::new();
+    if !query.roles.is_empty() {
+        scope.push(query::about(query.roles.iter().map(|role| tag('r', role))));
+    }
+    if let Some(agent) = &query.agent {
+        scope.push(query::about([tag('a', agent)].into_iter()));
+    }
+    if let Some(tool) = &query.tool {
+        scope.push(query::about([tag('t', tool)].into_iter()));
+    }
+    if let Some(project) = &query.project {
+        let project = project.strip_suffix('/').filter(|short| !short.is_empty()).unwrap_or(project);
+        let below = if project == "/" { project.to_owned() } else { format!("{project}/") };
+        // The character after the slash ends the range.
+        let end = format!("{}0", below.strip_suffix('/').unwrap_or(&below));
+        let mut statement = connection.prepare_cached(
+            "SELECT project, max(updated) AS last FROM quipu_x_session \
+             WHERE project = ?1 OR (project >= ?2 AND project < ?3) GROUP BY project ORDER BY last DESC LIMIT ?4",
+        )?;
+        let found =
+            statement.query_map(params![project, below, end, DIRECTORIES], |row| row.get::<_, String>(0))?;
+        let tags: Vec<String> = found.map(|found| Ok(tag('p', &found?))).collect::<rusqlite::Result<_>>()?;
+        if tags.is_empty() {
+            return Ok(None);
+        }
+        scope.push(query::about(tags.into_iter()));
+    }
+    if let Some(file) = &query.file {
+        if mark::tokens(file).next().is_none() {
+            return Ok(None);
+        }
+        scope.push(query::about([spread(file)].into_iter()));
+    }
+    Ok(Some(scope))
+}
+
+struct Search<'a> {
+    connection: &'a Connection,
+    query: &'a SearchQuery,
+    terms: &'a [Term],
+    /// The condition on tags and paths.
+    scope: Option<String>,
+    /// Hits to take at most.
+    most: usize,
+    reader: Reader<'a>,
+    looked_at: usize,
+    cut: bool,
+    /// How many hits of a session were taken, and passed over.
+    sessions: HashMap<Option<i64>, (usize, u64)>,
+    taken: Vec<Taken>,
+}
+
+struct Taken {
+    seq: i64,
+    node: Node,
+    session: Option<i64>,
+    by: Matched,
+    tool: Option<String>,
+    text: String,
+    places: Vec<Place>,
+    words: usize,
+    score: Option<f64>,
+}
+
+impl Search<'_> {
+    fn take_words(&mut self, condition: &str) -> Outcome<()> {
+        let statement =
+            "SELECT rowid FROM quipu_x_words WHERE quipu_x_words MATCH ?1 AND rowid < ?2 ORDER BY rowid DESC";
+        self.take(statement, condition, |search, seq, node, session| {
+            let document = search.reader.text(&node)?;
+            let (places, words) = mark::by_words(&document.text, search.terms);
+            // Rows of another program's file can have got other numbers.
+            if places.is_empty() && !search.terms.is_empty() {
+                return Ok(None);
+            }
+            let (by, tool, text) = (Matched::Words, document.tool, document.text);
+            Ok(Some(Taken { seq, node, session, by, tool, text, places, words, score: None }))
+        })
+    }
+
+    fn take_substrings(&mut self, condition: &str) -> Outcome<()> {
+        let statement =
+            "SELECT rowid FROM quipu_x_parts WHERE quipu_x_parts MATCH ?1 AND rowid < ?2 ORDER BY rowid DESC";
+        let known: HashSet<i64> = self.taken.iter().map(|taken| taken.seq).collect();
+        self.take(statement, condition, |search, seq, node, session| {
+            if known.contains(&seq) {
+                return Ok(None);
+            }
+            if let Some(scope) = &search.scope {
+                let mut statement = search.connection.prepare_cached(
+                    "SELECT 1 FROM quipu_x_words WHERE quipu_x_words MATCH ?1 AND rowid = ?2",
+                )?;
+                if !statement.exists(params![scope, seq])? {
+                    return Ok(None);
+                }
+            }
+            let text = search.reader.parts(&node)?;
+            let Some(places) = mark::by_substrings(&text, search.terms) else { return Ok(None) };
+            let (by, tool, words) = (Matched::Substring, search.reader.text(&node)?.tool, text.len() / 6);
+            Ok(Some(Taken { seq, node, session, by, tool, text, places, words, score: None }))
+        })
+    }
+
+    /// Takes what a table has, newest first, as far as the conditions hold that are not in it.
+    fn take(
+        &mut self,
+        statement: &str,
+        condition: &str,
+        mut read: impl FnMut(&mut Self, i64, Node, Option<i64>) -> Outcome<Option<Taken>>,
+    ) -> Outcome<()> {
+        let before = self.taken.len();
+        let mut statement = self.connection.prepare_cached(statement)?;
+        let mut below = i64::MAX;
+        'below: loop {
+            let mut found = statement.query(params![condition, below])?;
+            while self.taken.len() < self.most {
+                let Some(row) = found.next()? else { break 'below };
+                let seq: i64 = row.get(0)?;
+                if self.looked_at >= LOOKED_AT {
+                    self.cut = true;
+                    break 'below;
+                }
+                self.looked_at += 1;
+                let session: Option<i64> = self
+                    .connection
+                    .prepare_cached("SELECT session FROM quipu_x_node WHERE seq = ?1")?
+                    .query_row([seq], |row| row.get(0))
+                    .optional()?
+                    .flatten();
+                if self.query.order == Order::Newest
+                    && let Some(most) = self.query.per_session
+                    && let Some((taken, passed)) = self.sessions.get_mut(&session)
+                    && *taken >= most
+                {
+                    *passed += 1;
+                    if *passed % PASSED == 0
+                        && let Some(first) = session
+                    {
+                        // The others of this session stand after its first node. Sessions that were written at the
+                        // same time are passed over with it.
+                        self.cut = true;
+                        below = first;
+                        continue 'below;
+                    }
+                    continue;
+                }
+                let Some(node) = rows::node_at(self.connection, seq)? else { continue };
+                if self.query.since.is_some_and(|since| node.record.timestamp < since) {
+                    continue;
+                }
+                if let Some(branch) = &self.query.branch
+                    && !graph::is_ancestor(self.connection, &node.id, branch)?
+                {
+                    continue;
+                }
+                if let Some(taken) = read(self, seq, node, session)? {
+                    self.sessions.entry(session).or_default().0 += 1;
+                    self.taken.push(taken);
+                }
+            }
+            break;
+        }
+        if before > 0 {
+            self.taken.sort_by_key(|taken| std::cmp::Reverse(taken.seq));
+        }
+        Ok(())
+    }
+
+    /// What was taken, in the order asked.
+    fn hits(mut self) -> Outcome<Vec<Hit>> {
+        if self.query.order == Order::Best {
+            self.rank()?;
+        }
+        let mut ids: HashMap<Option<i64>, Option<SessionId>> = HashMap::from([(None, None)]);
+        let mut hits: Vec<(Option<i64>, Hit)> = Vec::new();
+        for taken in self.taken {
+            let session = match ids.get(&taken.session) {
+                Some(known) => known.clone(),
+                None => {
+                    let id: Option<String> = self
+                        .connection
+                        .prepare_cached("SELECT id FROM quipu_x_session WHERE num = ?1")?
+                        .query_row([taken.session], |row| row.get(0))
+                        .optional()?;
+                    let id = id.map(SessionId::from);
+                    ids.insert(taken.session, id.clone());
+                    id
+                }
+            };
+            let hit = Hit {
+                node: taken.node.id,
+                session,
+                role: taken.node.record.role,
+                tool: taken.tool,
+                at: taken.node.record.timestamp,
+                by: taken.by,
+                excerpt: mark::excerpt(&taken.text, &taken.places),
+                score: taken.score,
+                more: 0,
+            };
+            hits.push((taken.session, hit));
+        }
+        for (session, (_, passed)) in self.sessions {
+            if let Some((_, hit)) = hits.iter_mut().rev().find(|(of, _)| *of == session) {
+                hit.more = passed;
+            }
+        }
+        Ok(hits.into_iter().map(|(_, hit)| hit).collect())
+    }
+
+    /// Puts what says most first, and drops what is more than asked for.
+    fn rank(&mut self) -> Outcome<()> {
+        let last: i64 = self
+            .connection
+            .prepare_cached("SELECT coalesce(max(rowid), 0) FROM nodes")?
+            .query_row([], |row| row.get(0))?;
+        let mut rarity = Vec::with_capacity(self.terms.len());
+        for term in self.terms {
+            let nodes: i64 = match query::by_words(std::slice::from_ref(term)) {
+                None => 0,
+                Some(condition) => self
+                    .connection
+                    .prepare_cached(
+                        "SELECT count(*) FROM quipu_x_words WHERE quipu_x_words MATCH ?1 AND rowid > ?2",
+                    )?
+                    .query_row(params![condition, last - SAMPLE], |row| row.get(0))?,
+            };
+            #[expect(clippy::cast_precision_loss, reason = "a weight")]
+            let (nodes, all) = (nodes as f64, SAMPLE.min(last) as f64);
+            rarity.push((1.0 + (all - nodes + 0.5).max(0.5) / (nodes + 0.5)).ln());
+        }
+        #[expect(clippy::cast_precision_loss, reason = "a weight")]
+        let average =
+            self.taken.iter().map(|taken| taken.words as f64).sum::<f64>() / self.taken.len().max(1) as f64;
+        for taken in &mut self.taken {
+            taken.score = Some(mark::score(&taken.places, taken.words, average, &rarity));
+        }
+        // Stable: equal ones stay newest first.
+        self.taken.sort_by(|a, b| b.score.unwrap_or(0.0).total_cmp(&a.score.unwrap_or(0.0)));
+        let sessions = &mut self.sessions;
+        sessions.clear();
+        let (limit, per_session) = (self.query.limit, self.query.per_session.unwrap_or(usize::MAX));
+        let mut kept = 0;
+        self.taken.retain(|taken| {
+            let (taken, passed) = sessions.entry(taken.session).or_default();
+            if *taken >= per_session || kept >= limit {
+                *passed += 1;
+                return false;
+            }
+            *taken += 1;
+            kept += 1;
+            true
+        });
+        Ok(())
+    }
+}

@@ -1,0 +1,506 @@
+//! What is found, and that nothing but a search makes anybody wait for it.
+
+use std::io::{BufRead as _, BufReader};
+use std::process::Stdio;
+
+use quipu_dag::{Blob, Node, NodeRecord};
+use quipu_protocol::{Entry, Json, Message, NodeId, SessionId};
+use quipu_store::{
+    Commit, Found, INDEXED_WORDS, Matched, Matching, Order, QUERY_LIMIT, SearchQuery, SqliteStore, Store,
+    StoreError, Unindexed, Upkeep,
+};
+use rusqlite::Connection;
+
+use crate::support::*;
+
+fn words(words: &str) -> SearchQuery {
+    SearchQuery { words: words.to_owned(), limit: 20, ..SearchQuery::default() }
+}
+
+fn whole(text: &str) -> SearchQuery {
+    SearchQuery { matching: Matching::Words, ..words(text) }
+}
+
+fn part(text: &str) -> SearchQuery {
+    SearchQuery { matching: Matching::Substrings, ..words(text) }
+}
+
+/// The excerpts with their marks, in order.
+fn shown(found: &Found) -> Vec<String> {
+    let mark = |hit: &quipu_store::Hit| {
+        let mut text = hit.excerpt.text.clone();
+        for mark in hit.excerpt.marks.iter().rev() {
+            text.insert(mark.end, ']');
+            text.insert(mark.start, '[');
+        }
+        text
+    };
+    found.hits.iter().map(mark).collect()
+}
+
+async fn check(store: &dyn Store, query: SearchQuery, expect: &[&str]) {
+    let found = store.search(query.clone()).await.unwrap();
+    assert_eq!(shown(&found), expect, "{query:?}");
+    assert_eq!((found.behind, found.cut), (Unindexed::default(), false), "{query:?}");
+}
+
+/// An answer as another program writes it: one blob for each part.
+async fn foreign(store: &dyn Store, parent: NodeId, role: &str, parts: &[(&str, &str)], at: i64) -> NodeId {
+    let blobs: Vec<Blob> = parts.iter().map(|(kind, content)| Blob::new(*kind, *content).unwrap()).collect();
+    let record = NodeRecord {
+        parent: Some(parent),
+        role: role.to_owned(),
+        parts: blobs.iter().map(|blob| blob.id).collect(),
+        timestamp: at,
+        external_id: None,
+        system_prompt: None,
+    };
+    let node = Node::new(record, None, None);
+    let id = node.id;
+    store.commit(Commit { blobs, nodes: vec![node], ..Commit::default() }).await.unwrap();
+    id
+}
+
+/// Two sessions in two directories.
+struct Filled {
+    one: NodeId,
+    side: NodeId,
+    main: NodeId,
+}
+
+async fn fill(store: &dyn Store) -> Filled {
+    let put = async |parent, entry: &Entry, at| {
+        let (id, commit) = entry_commit(parent, entry, at);
+        store.commit(commit).await.unwrap();
+        id
+    };
+    let one = SessionId::from("one");
+    let start = put(None, &session_start(&one, "/w/app", None), T).await;
+    let asked =
+        put(Some(start), &user("Fix the red button in the café, see src/store/api.rs", T + 1), T + 1).await;
+    let call = foreign(
+        store,
+        asked,
+        "assistant",
+        &[
+            ("text", r#""I read it.\n```rust\nfn get_user_name() -> String\n```\nDone.""#),
+            ("tool_call", r#"{"id":"c1","name":"read","arguments":{"path":"src/store/api.rs","limit":3}}"#),
+            ("tool_call", r#"{"id":"c2","name":"bash","arguments":{"command":"cargo test -p quipu-store"}}"#),
+        ],
+        T + 2,
+    )
+    .await;
+    let result = |id: &str, tool: &str, text: &str| {
+        format!(
+            r#"{{"toolCallId":"{id}","toolName":"{tool}","content":[{{"type":"text","text":"{text}"}}],"isError":false}}"#
+        )
+    };
+    let first = foreign(
+        store,
+        call,
+        "toolResult",
+        &[("tool_result", &result("c1", "read", "the trait with red edges"))],
+        T + 3,
+    )
+    .await;
+    let main =
+        foreign(store, first, "toolResult", &[("tool_result", &result("c2", "bash", "12 passed"))], T + 4)
+            .await;
+    let side = put(Some(first), &user("no, the blue button", T + 5), T + 5).await;
+    let two = SessionId::from("two");
+    let other = put(None, &session_start(&two, "/w/other", None), T + 6).await;
+    put(Some(other), &user("全文検索 of a red fox", T + 7), T + 7).await;
+    Filled { one: asked, side, main }
+}
+
+async fn conform(store: &dyn Store) {
+    let Filled { one, side, main } = fill(store).await;
+    let button = "Fix the [red] [button] in the café, see src/store/api.rs";
+    check(store, whole("button RED"), &[button]).await;
+    check(store, whole("\"red button\""), &["Fix the [red button] in the café, see src/store/api.rs"]).await;
+    check(store, whole("\"button red\""), &[]).await;
+    check(store, whole("cafe"), &["Fix the red button in the [café], see src/store/api.rs"]).await;
+    // Newest first, in messages, results and calls.
+    let red = [
+        "全文検索 of a [red] fox",
+        "the trait with [red] edges",
+        "Fix the [red] button in the café, see src/store/api.rs",
+    ];
+    check(store, whole("red"), &red).await;
+    check(store, SearchQuery { limit: 1, ..whole("red") }, &red[..1]).await;
+    check(store, SearchQuery { per_session: Some(1), ..whole("red") }, &red[..2]).await;
+    check(store, whole("検索"), &["全文[検索] of a red fox"]).await;
+    check(store, whole("rust cargo"), &["I read it. ```[rust] fn get_user_name() -> String ``` Done. read src/store/api.rs bash [cargo] test -p quipu-store"]).await;
+    check(store, whole("nothing-of-the-kind"), &[]).await;
+    check(store, whole("->"), &[]).await;
+    check(store, whole(""), &[]).await;
+    // Parts: of code, arguments and paths, not of messages.
+    check(
+        store,
+        part("t_user_n"),
+        &["fn ge[t_user_n]ame() -> String src/store/api.rs cargo test -p quipu-store"],
+    )
+    .await;
+    check(
+        store,
+        part("-> string"),
+        &["fn get_user_name() [->] [String] src/store/api.rs cargo test -p quipu-store"],
+    )
+    .await;
+    check(
+        store,
+        part("\"-> string\""),
+        &["fn get_user_name() [-> String] src/store/api.rs cargo test -p quipu-store"],
+    )
+    .await;
+    check(
+        store,
+        part("STORE/API"),
+        &["fn get_user_name() -> String src/[store/api].rs cargo test -p quipu-store"],
+    )
+    .await;
+    check(store, part("utto"), &[]).await;
+    // Both: parts where there are not enough words.
+    let both = store.search(words("ser_nam")).await.unwrap();
+    assert_eq!(both.hits.iter().map(|hit| hit.by).collect::<Vec<_>>(), [Matched::Substring]);
+    let short = store.search(part("u8")).await.unwrap();
+    assert_eq!((short.hits.len(), short.too_short), (0, vec!["u8".to_owned()]));
+    // Conditions.
+    let fox = "全文検索 of a [red] fox";
+    check(store, SearchQuery { project: Some("/w/other".into()), ..whole("red") }, &[fox]).await;
+    check(store, SearchQuery { project: Some("/w".into()), ..whole("red") }, &red).await;
+    check(store, SearchQuery { project: Some("/".into()), ..whole("red") }, &red).await;
+    check(store, SearchQuery { project: Some("/w/o".into()), ..whole("red") }, &[]).await;
+    check(store, SearchQuery { agent: Some("quipu".into()), ..whole("fox") }, &["全文検索 of a red [fox]"])
+        .await;
+    check(store, SearchQuery { agent: Some("pi".into()), ..whole("fox") }, &[]).await;
+    check(store, SearchQuery { roles: vec!["toolResult".into(), "x".into()], ..whole("red") }, &red[1..2])
+        .await;
+    check(store, SearchQuery { tool: Some("bash".into()), ..whole("passed") }, &["12 [passed]"]).await;
+    check(store, SearchQuery { tool: Some("read".into()), ..whole("passed") }, &[]).await;
+    let calls = SearchQuery { tool: Some("bash".into()), ..part("get_user") };
+    assert_eq!(store.search(calls).await.unwrap().hits.len(), 1);
+    check(store, SearchQuery { tool: Some("grep".into()), ..part("get_user") }, &[]).await;
+    check(store, SearchQuery { since: Some(T + 7), ..whole("red") }, &red[..1]).await;
+    check(store, SearchQuery { file: Some("store/api.rs".into()), ..whole("red") }, &red[1..2]).await;
+    check(store, SearchQuery { file: Some("store/api.r".into()), ..whole("red") }, &[]).await;
+    check(store, SearchQuery { file: Some("//".into()), ..whole("red") }, &[]).await;
+    assert_eq!(
+        store.search(SearchQuery { file: Some("api.rs".into()), ..words("") }).await.unwrap().hits.len(),
+        2
+    );
+    check(
+        store,
+        SearchQuery { branch: Some(side), ..whole("button") },
+        &["no, the blue [button]", "Fix the red [button] in the café, see src/store/api.rs"],
+    )
+    .await;
+    check(
+        store,
+        SearchQuery { branch: Some(main), ..whole("button") },
+        &["Fix the red [button] in the café, see src/store/api.rs"],
+    )
+    .await;
+    check(store, SearchQuery { branch: Some(NodeId([9; 32])), ..whole("button") }, &[]).await;
+    // What says most about it.
+    let best = store.search(SearchQuery { order: Order::Best, ..whole("red") }).await.unwrap();
+    assert_eq!(best.hits.len(), 3);
+    assert!(best.hits.iter().all(|hit| hit.score.is_some_and(|score| score > 0.0)));
+    assert_eq!(best.hits[2].node, one, "the longest text says least");
+    let hit = &store.search(whole("passed")).await.unwrap().hits[0];
+    assert_eq!(
+        (hit.node, hit.at, hit.role.as_str(), hit.tool.as_deref()),
+        (main, T + 4, "toolResult", Some("bash"))
+    );
+    assert_eq!(hit.session, Some("one".into()));
+    let long = words(&"x".repeat(QUERY_LIMIT + 1));
+    assert!(matches!(store.search(long).await, Err(StoreError::TooLarge { .. })));
+}
+
+#[tokio::test]
+async fn in_memory() {
+    let store = SqliteStore::in_memory().unwrap();
+    assert_eq!(store.search(words("red")).await.unwrap(), Found::default());
+    conform(&store).await;
+    store.rebuild().await.unwrap();
+    assert_eq!(store.search(whole("red")).await.unwrap().hits.len(), 3);
+}
+
+#[tokio::test]
+async fn in_a_file() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("quipu.db");
+    let store = open(&path);
+    conform(&store).await;
+    let before = store.search(words("button")).await.unwrap();
+    store.rebuild().await.unwrap();
+    assert_eq!(store.search(words("button")).await.unwrap(), before);
+    assert_eq!(store.check().await.unwrap().problems, []);
+    drop(store);
+    // From a file that cannot be written, what is indexed is found as well.
+    let mut permissions = std::fs::metadata(&path).unwrap().permissions();
+    permissions.set_readonly(true);
+    std::fs::set_permissions(&path, permissions).unwrap();
+    assert_eq!(open(&path).search(words("button")).await.unwrap(), before);
+}
+
+/// No character of a search has a meaning of its own, and none makes it fail.
+#[tokio::test]
+async fn hostile_words() {
+    let store = SqliteStore::in_memory().unwrap();
+    fill(&store).await;
+    for text in [
+        "\"",
+        "\"\"",
+        "'",
+        "*",
+        "red*",
+        "^red",
+        "-red",
+        "+red",
+        "NOT red",
+        "red OR fox",
+        "red NEAR fox",
+        "NEAR(red fox)",
+        "text:red",
+        "about : red",
+        "{text} : red",
+        "(red",
+        "red)",
+        "\\",
+        "\u{0}",
+        "red\u{0}fox",
+        "\u{fffd}",
+        "\u{202e}red",
+        "; DROP TABLE nodes; --",
+        "%",
+        "_",
+        "?1",
+        ":zq",
+        "🦊",
+        "\u{301}",
+        "\"red",
+        "a\"b\"c",
+    ] {
+        for matching in [Matching::Any, Matching::Words, Matching::Substrings] {
+            let query = SearchQuery { matching, file: Some(text.to_owned()), ..words(text) };
+            assert!(store.search(query).await.is_ok(), "{text:?}");
+            let query = SearchQuery { matching, order: Order::Best, ..words(text) };
+            let found = store.search(query).await.unwrap_or_else(|error| panic!("{text:?}: {error}"));
+            assert!(text.contains("red") || found.hits.is_empty(), "{text:?}");
+        }
+    }
+    // A word of the language is a word.
+    assert_eq!(store.search(whole("red OR fox")).await.unwrap().hits.len(), 0);
+}
+
+/// Long and odd content: found as far as it is indexed, and nothing stops the index.
+#[tokio::test]
+async fn hostile_content() {
+    let store = SqliteStore::in_memory().unwrap();
+    let (root, commit) = text_commit(None, "root", T);
+    store.commit(commit).await.unwrap();
+    let long = format!("early {} late", "filler ".repeat(INDEXED_WORDS / 7));
+    let huge = format!("begin {} end", "0123456789 ".repeat(400_000));
+    let encoded = format!("before {} after", "QUJD".repeat(5_000));
+    let lone = "\"lone \\ud800 surrogate\"";
+    let text = |text: &str| serde_json::to_string(text).unwrap();
+    let deep = format!("{}\"deep\"{}", "[".repeat(1_500), "]".repeat(1_500));
+    for (n, (kind, content)) in [
+        ("text", text(&long)),
+        ("text", text(&huge)),
+        ("text", text(&encoded)),
+        ("text", lone.to_owned()),
+        ("text", "{\"odd\":{\"text\":\"shape\"}}".to_owned()),
+        ("tool_call", "17".to_owned()),
+        ("tool_call", format!("{{\"arguments\":{deep}}}")),
+        ("tool_result", "null".to_owned()),
+        (
+            "pi_meta",
+            "{\"type\":\"message\",\"message\":{\"content\":[{\"text\":\"kept whole\"}]}}".to_owned(),
+        ),
+        ("something new", "{\"text\":\"unknown kind\"}".to_owned()),
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        foreign(&store, root, "user", &[(kind, &content)], T + 1 + n as i64).await;
+    }
+    let count = async |query| store.search(query).await.unwrap().hits.len();
+    for (text, hits) in [
+        ("early", 1),
+        ("late", 0),
+        ("begin", 1),
+        ("end", 0),
+        ("before after", 1),
+        ("lone surrogate", 1),
+        ("shape", 1),
+        ("kept whole", 1),
+        ("unknown kind", 1),
+    ] {
+        assert_eq!(count(whole(text)).await, hits, "{text}");
+    }
+    assert_eq!(count(part("QUJDQUJD")).await, 0, "encoded data is left out");
+    assert_eq!(count(part("deep")).await, 1);
+}
+
+#[tokio::test]
+async fn what_other_programs_write_is_found_and_told_apart() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("quipu.db");
+    let store = open(&path);
+    let (root, commit) = text_commit(None, "root", T);
+    store.commit(commit).await.unwrap();
+    // A child before its parent, as merged files have them.
+    let session = SessionId::from("late");
+    let (start, start_commit) = entry_commit(None, &session_start(&session, "/late", None), T);
+    let (node, blob) = text_node(Some(start), "user", "an early bird", T + 1);
+    let (plain, plain_blob) = text_node(Some(root), "user", "foreign words", T + 2);
+    let bare = Connection::open(&path).unwrap();
+    let put = |node: &Node, blobs: &[Blob]| {
+        for blob in blobs {
+            bare.execute(
+                "INSERT INTO blobs (hash, type, content) VALUES (?1, ?2, ?3)",
+                [blob.id.to_string(), blob.kind.clone(), blob.content.clone()],
+            )
+            .unwrap();
+        }
+        bare.execute(
+            "INSERT INTO nodes (id, parent_id, role, parts_list, timestamp) VALUES (?1, ?2, ?3, ?4, ?5)",
+            rusqlite::params![
+                node.id.to_string(),
+                node.record.parent.map(|id| id.to_string()),
+                node.record.role,
+                quipu_dag::write_parts_list(&node.record.parts),
+                node.record.timestamp
+            ],
+        )
+        .unwrap();
+    };
+    put(&node, &[blob]);
+    put(&plain, &[plain_blob]);
+    assert_eq!(store.search(whole("foreign")).await.unwrap().hits[0].node, plain.id);
+    let here = |text| SearchQuery { project: Some("/late".into()), ..whole(text) };
+    let orphan = store.search(whole("bird")).await.unwrap();
+    assert_eq!((orphan.hits[0].node, orphan.hits[0].session.clone()), (node.id, None));
+    assert_eq!(store.search(here("bird")).await.unwrap().hits.len(), 0);
+    store.commit(start_commit).await.unwrap();
+    assert_eq!(store.search(here("bird")).await.unwrap().hits[0].session, Some(session));
+    // A program that gives its rows other numbers: what is not so any more is not told.
+    bare.execute_batch("UPDATE nodes SET rowid = rowid + 100").unwrap();
+    assert_eq!(store.search(here("foreign")).await.unwrap().hits.len(), 0);
+    store.rebuild().await.unwrap();
+    assert_eq!(store.search(whole("foreign")).await.unwrap().hits[0].node, plain.id);
+}
+
+/// Nobody searches: the index follows by itself.
+#[tokio::test]
+async fn it_follows_commits_in_quiet_moments() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("quipu.db");
+    let store = open(&path);
+    let (_, commit) = text_commit(None, "quiet words", T);
+    store.commit(commit).await.unwrap();
+    let reader = Connection::open(&path).unwrap();
+    let indexed = || -> rusqlite::Result<i64> {
+        reader.query_row("SELECT min(seq) FROM quipu_x_search", [], |row| row.get(0))
+    };
+    while indexed().unwrap_or(0) == 0 {
+        // Reads are no reason to index, and do not keep the writer from its rest.
+        store.nodes(&[]).await.unwrap();
+    }
+    let found: i64 = reader
+        .query_row("SELECT rowid FROM quipu_x_words WHERE quipu_x_words MATCH 'quiet'", [], |row| row.get(0))
+        .unwrap();
+    assert_eq!(found, 1);
+}
+
+/// A derived table that is damaged is made anew, and no commit fails for it.
+#[tokio::test]
+async fn a_damaged_index_is_made_anew() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("quipu.db");
+    let store = open(&path);
+    fill(&store).await;
+    assert_eq!(store.search(whole("red")).await.unwrap().hits.len(), 3);
+    drop(store);
+    let bare = Connection::open(&path).unwrap();
+    bare.execute_batch("UPDATE quipu_x_words_data SET block = x'00ff00ff' WHERE id > 1").unwrap();
+    drop(bare);
+    let store = open(&path);
+    let (_, commit) = text_commit(None, "red after the damage", T + 50);
+    store.commit(commit).await.unwrap();
+    store.rebuild().await.unwrap();
+    assert_eq!(store.search(whole("red")).await.unwrap().hits.len(), 4);
+    assert_eq!(store.check().await.unwrap().problems, []);
+}
+
+/// Killed while it indexes, many times: whatever is there in the end is found, once.
+#[tokio::test]
+async fn a_kill_loses_nothing_of_it() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("quipu.db");
+    let mut kept = 0;
+    for _ in 0..4 {
+        let mut child =
+            crate::child::command("search until killed", &path).stdout(Stdio::piped()).spawn().unwrap();
+        let lines = BufReader::new(child.stdout.take().unwrap()).lines();
+        for line in lines.map_while(Result::ok) {
+            if let Some(number) = line.strip_prefix("kept ") {
+                kept = number.parse::<i64>().unwrap();
+                if kept % 30 == 29 {
+                    break;
+                }
+            }
+        }
+        child.kill().unwrap();
+        child.wait().unwrap();
+    }
+    let store = open(&path);
+    assert!(kept > 80, "{kept}");
+    for n in 0..=kept {
+        let found = store.search(whole(&format!("word{n}"))).await.unwrap();
+        assert_eq!((found.hits.len(), found.behind), (1, Unindexed::default()), "{n}");
+    }
+    assert_eq!(store.check().await.unwrap().problems, []);
+}
+
+/// Commits and searches without end, for `a_kill_loses_nothing_of_it`.
+pub(crate) async fn until_killed(path: &std::path::Path) {
+    use std::io::Write as _;
+    let store = open(path);
+    let mut out = std::io::stdout();
+    writeln!(out).unwrap();
+    let mut first = 0;
+    while store.search(whole(&format!("word{first}"))).await.unwrap().hits.len() == 1 {
+        first += 1;
+    }
+    for n in first.. {
+        let (_, commit) = text_commit(None, &format!("word{n} {}", "and more ".repeat(200)), T + n);
+        store.commit(commit).await.unwrap();
+        writeln!(out, "kept {n}").unwrap();
+        out.flush().unwrap();
+        store.index().await.unwrap();
+    }
+}
+
+/// Entries of ours: the summary of a compaction and what is in custom entries.
+#[tokio::test]
+async fn entries_of_ours_are_found_by_what_they_say() {
+    let store = SqliteStore::in_memory().unwrap();
+    let session = SessionId::from("ours");
+    let (start, commit) = entry_commit(None, &session_start(&session, "/w", None), T);
+    store.commit(commit).await.unwrap();
+    let meta = Json::parse("{\"type\":\"label\",\"id\":\"hidden\",\"label\":\"a landmark\"}").unwrap();
+    let bash: Message = serde_json::from_str(
+        "{\"role\":\"bashExecution\",\"command\":\"make pies\",\"output\":\"baked\",\"exitCode\":0,\"cancelled\":false,\"truncated\":false,\"timestamp\":1}",
+    )
+    .unwrap();
+    for (n, entry) in [Entry::Meta(meta), Entry::Message(bash)].into_iter().enumerate() {
+        let (_, commit) = entry_commit(Some(start), &entry, T + 1 + n as i64);
+        store.commit(commit).await.unwrap();
+    }
+    for (text, hits) in [("landmark", 1), ("pies baked", 1), ("hidden", 0)] {
+        assert_eq!(store.search(whole(text)).await.unwrap().hits.len(), hits, "{text}");
+    }
+}
