@@ -18,6 +18,9 @@ use quipu_store::{
 
 type Outcome<T> = Result<T, Box<dyn Error>>;
 
+/// Makes the n-th of a mix of searches.
+type Make = fn(&mut Random, usize) -> String;
+
 /// Nodes of one session.
 const SESSION: usize = 400;
 /// Nodes of one commit.
@@ -114,7 +117,7 @@ fn parts(random: &mut Random, n: usize) -> (&'static str, Vec<Blob>) {
                     serde_json::json!({ "path": path(random), "oldText": code(random, 200), "newText": code(random, 400) })
                 }
             };
-            let call = serde_json::json!({ "id": format!("c{n}"), "name": ["read", "bash", "edit"][n % 8 / 2], "arguments": arguments });
+            let call = serde_json::json!({ "id": format!("c{n}"), "name": (["read", "bash", "edit"][n % 8 / 2]), "arguments": arguments });
             (
                 "assistant",
                 vec![Blob::text(&prose(random, 150)), Blob::from_canonical("tool_call", call.to_string())],
@@ -135,7 +138,7 @@ fn parts(random: &mut Random, n: usize) -> (&'static str, Vec<Blob>) {
 fn start(session: &SessionId, n: usize) -> Entry {
     Entry::Session(SessionStart {
         session: session.clone(),
-        cwd: format!("/work/project{}", n % 40),
+        cwd: format!("/project/{}", n % 40),
         agent: ["quipu", "pi", "other"][n % 3].to_owned(),
         parent_session: None,
         epoch: Epoch {
@@ -274,7 +277,7 @@ async fn measure(file: &Path, nodes: usize, queries: usize) -> Outcome<()> {
     let after = size(file)?;
     #[expect(clippy::cast_precision_loss, reason = "a share")]
     row("search, size of the indexes", "% of text", &[(after - before) as f64 * 100.0 / bytes as f64]);
-    let sets: [(&str, Matching, Order, fn(&mut Random, usize) -> String); 4] = [
+    let sets: [(&str, Matching, Order, Make); 4] = [
         ("words", Matching::Words, Order::Newest, query),
         ("words, best", Matching::Words, Order::Best, query),
         ("parts", Matching::Substrings, Order::Newest, part),
@@ -306,7 +309,7 @@ async fn measure(file: &Path, nodes: usize, queries: usize) -> Outcome<()> {
         let at = |share: usize| samples[(samples.len() * share / 100).min(samples.len() - 1)];
         row(&format!("search, {name}, median"), "ms", &[at(50)]);
         row(&format!("search, {name}, 99th percentile"), "ms", &[at(99)]);
-        eprintln!("{name}: slowest {:.1} ms for {:?}", slowest.0, slowest.1);
+        row(&format!("search, {name}, slowest: {:?}", slowest.1), "ms", &[slowest.0]);
     }
     Ok(())
 }

@@ -10,9 +10,10 @@ fn filled() -> World {
     let world = World::new([
         call("c1", "read", &json!({ "path": "notes/plan.md" })),
         Answer::new().text("The plan says: paint the gate.").reply(),
-        Answer::new().text("Blue \u{1b}[31mpaint it is.").reply(),
+        Answer::new().text("Blue \u{1b}[31m paint it is.").reply(),
     ]);
-    world.file("work/notes/plan.md", "Step one: paint the gate green.\n");
+    std::fs::create_dir_all(world.path("work/notes")).unwrap();
+    world.file("notes/plan.md", "Step one: paint the gate green.\n");
     world.run(&["-p", "What is the plan?"]).ok();
     world.run(&["-p", "Which paint, Ren\u{e9}?"]).ok();
     world
@@ -38,7 +39,7 @@ fn texts(world: &World, args: &[&str]) -> Vec<String> {
 fn what_was_said_and_done_is_found() {
     let world = filled();
     let all = [
-        "Blue [31mpaint it is.",
+        "Blue [31m paint it is.",
         "Which paint, Ren\u{e9}?",
         "The plan says: paint the gate.",
         "Step one: paint the gate green.",
@@ -80,7 +81,7 @@ fn what_was_said_and_done_is_found() {
     // For people: in groups, with what opens it, and nothing that steers a terminal.
     let ran = world.run(&["search", "paint"]).ok();
     let text = ran.text();
-    assert!(!text.contains('\u{1b}') && text.contains("Blue [31mpaint it is."), "{text}");
+    assert!(!text.contains('\u{1b}') && text.contains("Blue [31m paint it is."), "{text}");
     assert_eq!(text.matches("  open: quipu show ").count(), 2, "{text}");
     let node = text.split("open: quipu show ").nth(1).unwrap().split(' ').next().unwrap();
     assert!(world.run(&["show", node]).ok().text().contains("paint it is."));
@@ -109,7 +110,7 @@ fn an_import_is_searched_at_once() {
             "message": { "role": "user", "content": "Where did the heron go?", "timestamp": 5 } }),
     ];
     let text: String = lines.iter().map(|line| format!("{line}\n")).collect();
-    let file = world.file("sessions/one.jsonl", text);
+    let file = world.file("one.jsonl", text);
     world.run(&["import", "pi", file.to_str().unwrap()]).ok();
     let found = hits(&world, &["heron", "--agent", "pi", "--project", "/elsewhere"]);
     assert_eq!(found.len(), 1);
