@@ -148,6 +148,7 @@ fn start(session: &SessionId, n: usize) -> Entry {
             system: None,
             tools: Vec::new(),
             max_tokens: None,
+            prune: false,
         },
     })
 }
