@@ -12,6 +12,7 @@ use super::AGENT;
 use super::chain::{Chain, header_line, note_id, references, settings_at};
 use super::entry::{place, write};
 use super::header::Kept;
+use super::import::written;
 use super::own::Own;
 use crate::ArchiveError;
 use crate::lineages::{main_ref, tips, walk};
@@ -107,7 +108,8 @@ async fn tree(
 ) -> Result<(), ArchiveError> {
     let ends = tips(store, AGENT, &row.id).await?.into_iter().map(|head| head.node);
     let mut ends: Vec<NodeId> = ends.chain(store.head(&main_ref(AGENT, &row.id)).await?).collect();
-    // What we went on with stands in the file as well.
+    // What we went on with stands in the file as well, also where we went back since.
+    ends.extend(written(store, &row.id).await?);
     ends.extend(Own::of(store, &row.id).await?.rows.into_iter().filter_map(|row| row.head));
     let mut nodes = Vec::new();
     let mut keep = |node: Node| {

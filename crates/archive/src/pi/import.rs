@@ -63,22 +63,32 @@ pub(super) struct Mark {
     pub(super) notes: Option<NodeId>,
 }
 
+/// All that was noted, the newest first.
+async fn marks(store: &dyn Store) -> Result<Vec<Mark>, StoreError> {
+    let query = ActionQuery { kinds: vec![IMPORTED.into()], ..ActionQuery::default() };
+    let logged = store.actions(query).await?.into_iter();
+    let marks = logged.filter_map(|logged| serde_json::from_str::<Mark>(&logged.action.metadata?).ok());
+    Ok(marks.filter(|mark| mark.format == AGENT).collect())
+}
+
+/// The nodes of our own up to which files of a session were written, at any time.
+pub(super) async fn written(store: &dyn Store, session: &SessionId) -> Result<Vec<NodeId>, StoreError> {
+    let marks = marks(store).await?.into_iter().filter(|mark| mark.session == *session);
+    Ok(marks.flat_map(|mark| mark.written.into_values()).collect())
+}
+
 impl Imports {
     /// Reads what the store notes of earlier imports.
     ///
     /// # Errors
     /// What the store says.
     pub async fn load(store: &dyn Store) -> Result<Self, StoreError> {
-        let query = ActionQuery { kinds: vec![IMPORTED.into()], ..ActionQuery::default() };
-        let mut marks = HashMap::new();
-        for logged in store.actions(query).await? {
-            let mark = logged.action.metadata.and_then(|text| serde_json::from_str::<Mark>(&text).ok());
-            if let Some(mark) = mark.filter(|mark| mark.format == AGENT) {
-                // The newest comes first.
-                marks.entry(mark.path.clone()).or_insert(mark);
-            }
+        let mut last = HashMap::new();
+        for mark in marks(store).await? {
+            // The newest comes first.
+            last.entry(mark.path.clone()).or_insert(mark);
         }
-        Ok(Self(marks))
+        Ok(Self(last))
     }
 
     /// What the last import of a file noted.

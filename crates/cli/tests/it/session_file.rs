@@ -644,3 +644,49 @@ fn a_header_of_another_and_an_old_one() {
     assert!(world.path("work/link.jsonl").is_symlink());
     assert_eq!(said(&world), ["early", "hooked", "on"]);
 }
+
+#[test]
+fn a_copy_a_moved_file_and_a_removed_session() {
+    let world = World::new(says(&["One.", "Two.", "Three.", "Four."]));
+    let path = world.file("s.jsonl", lines(&conversation(&world, ID)));
+    std::fs::copy(&path, world.path("work/copy.jsonl")).unwrap();
+    world.run(&["-p", "--session", "s.jsonl", "in the first"]).ok();
+    // The copy has the same header, and goes its own way.
+    let ran = world.run(&["-p", "--session", "copy.jsonl", "in the copy"]).ok();
+    assert!(!ran.err.contains("lacked"), "{}", ran.err);
+    assert_eq!(texts(&world.path("work/copy.jsonl"))[4..], ["in the copy", "Two."]);
+    assert_eq!(texts(&path)[4..], ["in the first", "One."]);
+    // One that was moved is known by what it holds; what is said meanwhile is added.
+    let moved = world.path("work/moved.jsonl");
+    std::fs::rename(&path, &moved).unwrap();
+    let rows = world.sessions();
+    let own = rows.iter().find(|row| row["title"] == "in the first").unwrap()["id"].as_str().unwrap();
+    world.run(&["-p", "--session", own, "aside"]).ok();
+    let ran = world.run(&["-p", "--session", "moved.jsonl", "on"]).ok();
+    assert!(ran.err.contains("lacked 2 entries"), "{}", ran.err);
+    assert_eq!(texts(&moved)[4..], ["in the first", "One.", "aside", "Three.", "on", "Four."]);
+    assert_eq!(world.sessions().len(), rows.len());
+    world.check();
+    world.unchecked();
+    // A session of ours that is removed: another goes on behind what it said.
+    world.run(&["rm", own, "--yes"]).ok();
+    world.server.push(Answer::new().text("Five.").reply());
+    world.run(&["-p", "--session", "moved.jsonl", "still"]).ok();
+    assert_eq!(said(&world)[4..], ["in the first", "One.", "aside", "Three.", "on", "Four.", "still"]);
+    assert_eq!(texts(&moved)[8..], ["on", "Four.", "still", "Five."]);
+}
+
+#[test]
+fn a_session_that_went_back_goes_on_there_in_the_file_too() {
+    let world = World::new(says(&["One.", "Two.", "Three."]));
+    let path = world.path("work/s.jsonl");
+    world.run(&["-p", "--session", "s.jsonl", "first"]).ok();
+    let answer = world.nodes().last().unwrap()["id"].as_str().unwrap().to_owned();
+    world.run(&["-p", "--session", "s.jsonl", "second"]).ok();
+    world.run(&["branch", &answer]).ok();
+    world.run(&["-p", "--session", "s.jsonl", "another"]).ok();
+    assert_eq!(said(&world), ["first", "One.", "another"]);
+    assert_eq!(texts(&path), ["first", "One.", "another", "Three."]);
+    assert_eq!(read(&path).len(), 9, "what was left stays");
+    agrees(&world, &path);
+}
