@@ -94,6 +94,8 @@ pub(super) struct Appended {
     pub(super) ended: bool,
     /// Another program appended something, before or after.
     pub(super) foreign: bool,
+    /// What was written of it, when that was not all: the next try begins with it.
+    pub(super) torn: Vec<u8>,
     /// What was written completed a line that was cut off.
     pub(super) completed: bool,
     pub(super) writer: Option<Arc<File>>,
@@ -107,6 +109,7 @@ impl Job {
             size: self.size,
             ended: self.ended,
             foreign: false,
+            torn: self.torn.clone(),
             completed: false,
             writer: self.writer.take(),
         };
@@ -156,18 +159,18 @@ impl Job {
                 done.writer.insert(Arc::new(writer)).clone()
             }
         };
-        if done.ended {
-            done.written.extend_from_slice(self.text.as_bytes());
-        } else if !done.foreign
-            && !self.torn.is_empty()
-            && let Some(rest) = self.text.as_bytes().strip_prefix(&self.torn[..])
-        {
+        match self.text.as_bytes().strip_prefix(&self.torn[..]) {
             // The beginning of it was written before.
-            done.completed = true;
-            done.written.extend_from_slice(rest);
-        } else {
-            done.written.push(b'\n');
-            done.written.extend_from_slice(self.text.as_bytes());
+            Some(rest) if !done.foreign && !self.torn.is_empty() => {
+                done.completed = true;
+                done.written.extend_from_slice(rest);
+            }
+            Some(_) | None => {
+                if !done.ended {
+                    done.written.push(b'\n');
+                }
+                done.written.extend_from_slice(self.text.as_bytes());
+            }
         }
         let mut rest = &done.written[..];
         let result = loop {
@@ -185,8 +188,18 @@ impl Job {
         let added = (done.written.len() - rest.len()) as u64;
         done.foreign |= size != done.size + added;
         done.size = size;
+        if rest.is_empty() || done.foreign {
+            done.torn.clear();
+        } else {
+            let part = &done.written[..done.written.len() - rest.len()];
+            done.torn = match (done.completed, part) {
+                (true, part) => [&self.torn, part].concat(),
+                (false, [b'\n', part @ ..]) => part.to_vec(),
+                (false, part) => part.to_vec(),
+            };
+        }
         if added > 0 {
-            done.ended = rest.is_empty();
+            done.ended = rest.is_empty() || done.written[..done.written.len() - rest.len()].ends_with(b"\n");
         }
         result
     }

@@ -55,7 +55,7 @@ pub struct SessionFile {
     size: u64,
     /// Whether its last line has an end.
     ended: bool,
-    /// A last line that is no JSON: perhaps the beginning of one of ours.
+    /// What stands at its end and is no whole line: perhaps the beginning of what is to be written.
     torn: Vec<u8>,
     /// It was one of ours, and is whole now.
     completed: bool,
@@ -155,7 +155,7 @@ impl SessionFile {
         this.write_notes(store, sealer, &taken).await?;
         let mut report = taken.report;
         report.head = Some(head);
-        report.lost -= u64::from(this.completed);
+        report.lost = report.lost.saturating_sub(u64::from(this.completed));
         this.report = Some(report);
         Ok(this)
     }
@@ -225,6 +225,7 @@ impl SessionFile {
     ) -> Result<(), ArchiveError> {
         let Some(session) = self.session.clone() else { return Ok(()) };
         let first = self.last;
+        let heads: Vec<NodeId> = own.rows.iter().filter_map(|row| row.head).collect();
         for row in &own.rows {
             let Some(head) = row.head else { continue };
             let (anchor, path) = path_to(store, head, is_there).await?;
@@ -237,6 +238,9 @@ impl SessionFile {
             self.filed.insert(row.id.clone());
             // Where the file ends there, the session goes on at its head.
             let is_end = anchor.as_ref().map(|node| node.id) == first;
+            if let Some(anchor) = &anchor {
+                self.known.insert(anchor.id, name_of(store, anchor.id).await?);
+            }
             if !path.is_empty() {
                 match self.write_path(store, anchor, &path).await {
                     Ok(lines) => self.healed += lines,
@@ -247,7 +251,14 @@ impl SessionFile {
                     }
                 }
             }
-            if is_end {
+            // Or went back from there since, over a compaction or to another branch.
+            let went_back = match first {
+                Some(first) if own.ends.contains(&first) && heads.iter().all(|head| *head != first) => {
+                    self.last_is_ours(store).await? && store.fork_point(head, first).await? == Some(head)
+                }
+                Some(_) | None => false,
+            };
+            if is_end || went_back {
                 self.last = Some(head);
             }
             if let hash_map::Entry::Vacant(known) = self.known.entry(head) {
@@ -482,6 +493,7 @@ impl SessionFile {
         let mut settings = false;
         let mut written = 0;
         for piece in path.chunks(PIECE) {
+            let mut begun = None;
             let nodes: Vec<Node> = store.nodes(piece).await?.into_iter().flatten().collect();
             let mut lines = Vec::new();
             for (node, decoded) in nodes.iter().zip(decode_nodes(store, &nodes).await?) {
@@ -494,7 +506,7 @@ impl SessionFile {
                                 node.record.timestamp,
                                 &start.cwd,
                             ));
-                            self.session = Some(start.session.clone());
+                            begun = Some(start.session.clone());
                         }
                     }
                     (Entry::Epoch(_), Some(before)) if !settings => {
@@ -509,6 +521,7 @@ impl SessionFile {
             }
             let count = lines.len() as u64;
             self.append(lines).await?;
+            self.session = begun.or(self.session.take());
             written += count;
             if let Some(last) = piece.last() {
                 self.known.insert(*last, chain.last.clone());
@@ -538,6 +551,7 @@ impl SessionFile {
         self.size = done.size;
         self.ended = done.ended;
         self.writer = done.writer;
+        self.torn = done.torn;
         match (&mut self.hash, done.foreign || done.result.is_err()) {
             (Some(hash), false) => hash.update(&done.written),
             (_, true) => self.hash = None,
