@@ -102,7 +102,8 @@ impl Engine {
         sizes.extend(rules.iter().map(|rules| Size::one(ContextKind::Rules, estimate_text(rules))));
         sizes.extend(past.epoch.tools.iter().map(|tool| Size::one(ContextKind::Tools, tool_tokens(tool))));
         let records = if prune.enabled { past.prunes.as_slice() } else { &[] };
-        let left = Left::of(records, &mut past.messages, &past.nodes, past.old, sum(&sizes));
+        let mut left = Left::of(records, &mut past.messages, &past.nodes, past.old, sum(&sizes));
+        left.measured = left.measured.or(past.measured);
         let last = last_count(&past.messages, left.old);
         // What the last answer counted, and what came after it.
         let mut after: Vec<Size> = Vec::new();

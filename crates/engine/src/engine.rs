@@ -498,6 +498,7 @@ impl Engine {
             nodes: past.nodes,
             compacted: past.compacted,
             old: past.old,
+            measured: past.measured,
             prunes: if options.prune.enabled { past.prunes } else { Vec::new() },
             prune: options.prune,
             compaction: options.compaction,

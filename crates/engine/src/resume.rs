@@ -10,12 +10,12 @@ use quipu_protocol::{
 use quipu_store::{
     Commit, Durability, Op, Step, StepCall, StepState, Store, StoreError, Until, decode_nodes,
 };
-use quipu_transcript::{COMPACTION, Decoded, Prune, SettingChanges, context, message_of};
+use quipu_transcript::{COMPACTION, Decoded, Measure, Prune, SettingChanges, context, message_of};
 use serde::Deserialize;
 
 use crate::commit::{Committer, KeptResult};
 use crate::engine::OpenError;
-use crate::machine::{Calls, CommitError, Draft, Plan, PlanOp, Waiting, json_of_nothing, step_of};
+use crate::machine::{Calls, CommitError, Draft, MEASURED, Plan, PlanOp, Waiting, json_of_nothing, step_of};
 
 /// What a session was when it was opened.
 #[derive(Default)]
@@ -30,6 +30,8 @@ pub(crate) struct Past {
     pub(crate) compacted: Option<Arc<Compaction>>,
     /// How many of the messages are its summary and what it kept.
     pub(crate) old: usize,
+    /// What was counted before that compaction.
+    pub(crate) measured: Option<Measure>,
     /// Where results are left out, with the number of messages before it; the messages are whole.
     pub(crate) prunes: Vec<(usize, Prune)>,
     /// The session of the node that it was read from.
@@ -57,6 +59,8 @@ pub(crate) async fn read_past(store: &dyn Store, id: &SessionId, head: NodeId) -
             }
             Entry::Epoch(epoch) => past.epoch = epoch.clone(),
             Entry::Compaction(compaction) => {
+                let measured = steps.infos[at].extra.get(MEASURED);
+                past.measured = measured.and_then(|measured| measured.read().ok());
                 if let Some(Checkpoint { session, epoch }) = &compaction.checkpoint {
                     past.session = Some(session.clone());
                     past.epoch = epoch.clone();

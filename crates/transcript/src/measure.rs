@@ -3,12 +3,13 @@
 use std::sync::Arc;
 
 use quipu_protocol::Message;
+use serde::{Deserialize, Serialize};
 
 use crate::compact::{last_count, sent_tokens};
 
 /// What an answer counted of a context, and what was estimated for the same: the context up to the answer, itself
 /// included.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Measure {
     /// Tokens that were counted.
     pub counted: u64,

@@ -226,6 +226,35 @@ fn killed_after_results_were_left_out_the_session_goes_on_with_the_same_bytes() 
     assert_eq!(before[..before.len() - 1], after[..before.len() - 1]);
 }
 
+/// A recording of a session in which results were left out goes the same way when it is played, and its export is read
+/// by a store that knows none of its nodes.
+#[test]
+fn what_was_left_out_is_so_again_when_it_is_played_and_whole_when_it_is_exported() {
+    let read = |turn: usize| call(&format!("c{turn}"), "read", &json!({ "path": format!("f{turn}") }));
+    let world = World::new((0..16).map(read).chain([Answer::new().text("Read.").reply()]));
+    for turn in 0..16 {
+        world.file(&format!("f{turn}"), format!("file {turn}\n{}", "a line\n".repeat(1_900)));
+    }
+    set(&world, &pruning());
+    let steps = |ran: Ran| -> Vec<(Value, Value)> {
+        let lines = ran.ok().json_lines().into_iter();
+        let steps = lines.filter(|line| line["type"] == "quipu_context_pruned");
+        steps.map(|line| (line["results"].clone(), line["estimatedTokensAfter"].clone())).collect()
+    };
+    let recorded = steps(world.run(&["-p", "--mode", "json", "--record", "r.rec", "read them"]));
+    assert!(recorded.len() > 1, "{recorded:?}");
+    let id = world.sessions()[0]["id"].as_str().unwrap().to_owned();
+    assert_eq!(steps(world.run(&["--mode", "json", "--replay", "r.rec"])), recorded);
+
+    world.run(&["export", "--format", "pi", &id, "-o", "s.jsonl"]).ok();
+    let file = std::fs::read_to_string(world.path("work/s.jsonl")).unwrap();
+    assert_eq!(file.matches("quipu.prune").count(), recorded.len());
+    assert!((0..16).all(|turn| file.contains(&format!("file {turn}\\na line"))), "all is in it");
+    world.run(&["import", "pi", "s.jsonl", "--store", "other.db"]).ok();
+    let told = world.run(&["context", &id, "--json", "--store", "other.db"]).ok().json();
+    assert_eq!((&told["pruned"], &told["pruning"]), (&json!(null), &json!(true)), "its nodes have other ids");
+}
+
 #[test]
 fn nothing_is_left_out_and_nothing_offered_unless_it_is_wanted() {
     let world = World::new([Answer::new().text("Hello.").reply(), Answer::new().text("Hello.").reply()]);

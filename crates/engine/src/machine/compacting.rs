@@ -14,7 +14,9 @@ use quipu_transcript::{
 };
 use serde::{Deserialize, Serialize};
 
-use super::{Draft, Effect, Left, Machine, Phase, Plan, PlanOp, Prefix, Refused, ReplyId, Run, Tag};
+use super::{
+    Draft, Effect, Left, MEASURED, Machine, Phase, Plan, PlanOp, Prefix, Refused, ReplyId, Run, Tag,
+};
 
 /// When a context is compacted and what stays of it. Tokens.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -341,7 +343,10 @@ impl Machine {
             reason: Some(reason),
             checkpoint: Some(Checkpoint { session: self.session.clone(), epoch: self.prefix.epoch.clone() }),
         };
-        let step = step_of(Some(id.clone()), made.records);
+        let mut step = step_of(Some(id.clone()), made.records);
+        if let Some(measured) = self.measured().and_then(|measured| Json::of(&measured).ok()) {
+            step.extra.insert(MEASURED.into(), measured);
+        }
         let draft = Draft { entry: Arc::new(Entry::Compaction(compaction)), step };
         self.commit(Tag::Compacted, vec![draft], vec![PlanOp::Forget { run: id, session: None }], true);
     }

@@ -24,7 +24,7 @@ use quipu_protocol::{
 };
 use quipu_providers::{CallEnd, CallEvent};
 use quipu_tools::Touches;
-use quipu_transcript::{Projector, Prune, sent_tokens};
+use quipu_transcript::{Measure, Projector, Prune, sent_tokens};
 
 use batch::{Batch, Early, Slot, State, Subject, refusal, step_key};
 use compacting::Compacting;
@@ -34,8 +34,8 @@ pub(crate) use compacting::{
 };
 use jumping::Jumping;
 pub(crate) use jumping::Place;
-pub(crate) use pruning::Left;
 pub use pruning::PruneSettings;
+pub(crate) use pruning::{Left, MEASURED};
 pub use types::Refused;
 pub(crate) use types::*;
 
@@ -86,6 +86,8 @@ pub(crate) struct Start {
     pub(crate) compacted: Option<Arc<Compaction>>,
     /// How many of the messages are its summary and what it kept.
     pub(crate) old: usize,
+    /// What was counted before that compaction.
+    pub(crate) measured: Option<Measure>,
     /// Where the lineage says that results are left out: with the number of messages before it.
     pub(crate) prunes: Vec<(usize, Prune)>,
     pub(crate) prune: PruneSettings,
@@ -208,7 +210,8 @@ pub(crate) struct Machine {
 impl Machine {
     pub(crate) fn new(mut start: Start) -> Self {
         let prefix_tokens = compacting::prefix_tokens(&start.prefix);
-        let left = Left::of(&start.prunes, &mut start.messages, &start.nodes, start.old, prefix_tokens);
+        let mut left = Left::of(&start.prunes, &mut start.messages, &start.nodes, start.old, prefix_tokens);
+        left.measured = left.measured.or(start.measured);
         Self {
             session: start.session,
             cwd: start.cwd,

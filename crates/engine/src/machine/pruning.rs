@@ -35,6 +35,9 @@ impl Default for PruneSettings {
     }
 }
 
+/// Under which name the node of a compaction keeps what was counted before it.
+pub(crate) const MEASURED: &str = "measured";
+
 /// What is known of a context beside its messages.
 #[derive(Debug, Default)]
 pub(crate) struct Left {
@@ -133,9 +136,14 @@ impl Machine {
 
     /// An estimate as the last answer's count corrects it.
     pub(super) fn corrected(&self, tokens: u64) -> u64 {
+        self.measured().map_or(tokens, |measured| measured.correct(tokens))
+    }
+
+    /// What was counted last, of this context or of one before it.
+    pub(super) fn measured(&self) -> Option<Measure> {
         let all = self.prefix_tokens.saturating_add(self.estimated);
         let measured = measure(&self.messages, self.left.old, all).map(|(measured, _)| measured);
-        measured.or(self.left.measured).map_or(tokens, |measured| measured.correct(tokens))
+        measured.or(self.left.measured)
     }
 }
 

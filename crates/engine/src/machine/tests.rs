@@ -145,6 +145,7 @@ fn start() -> Start {
         nodes: Vec::new(),
         compacted: None,
         old: 0,
+        measured: None,
         prunes: Vec::new(),
         prune: PruneSettings::default(),
         compaction: CompactionSettings::default(),

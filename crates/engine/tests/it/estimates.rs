@@ -36,9 +36,15 @@ async fn compacted(counts: u64) -> (usize, u64, u64, u64) {
             _ => None,
         });
         if let Some(result) = ended.first() {
-            let CompactionResult::Done { compaction, tokens_after, .. } = &**result else {
+            let CompactionResult::Done { node, compaction, tokens_after } = &**result else {
                 panic!("{result:?}")
             };
+            // Read back, its node tells the same.
+            let read = world.engine.context_use(&live.id(), *node, &PruneSettings::default()).await.unwrap();
+            assert!(
+                read.counted.is_none() && read.tokens.abs_diff(*tokens_after) < 10,
+                "{read:?} {tokens_after}"
+            );
             let numbers = (usize::try_from(turn).unwrap(), compaction.tokens_before, *tokens_after, told);
             live.finish().await;
             return numbers;
