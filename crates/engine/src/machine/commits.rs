@@ -4,13 +4,13 @@ use std::sync::Arc;
 
 use quipu_protocol::{
     Ack, Checkpoint, Compaction, CompactionReason, CompactionResult, Ending, Entry, Event, JumpResult,
-    ModelError, ModelErrorKind, NodeId, Outcome, SessionId, SessionStart, Trouble,
+    ModelError, ModelErrorKind, NodeId, Outcome, Queued, SessionId, SessionStart, Trouble,
 };
 use quipu_transcript::{message_of, sent_tokens};
 
 use super::{
     Answered, CommitError, Draft, Effect, Machine, Phase, Plan, PlanOp, Queue, Refused, Run, Tag, Waiting,
-    json_of_nothing, queued, shared,
+    json_of_nothing, shared,
 };
 
 impl Machine {
@@ -329,4 +329,10 @@ impl Machine {
         let event = Event::QueueChanged { steering: list(&self.steering), follow_up: list(&self.follow_up) };
         self.emit(event);
     }
+}
+
+fn queued(item: &Waiting) -> Queued {
+    let text =
+        item.input.0.iter().filter_map(quipu_protocol::Content::as_text).collect::<Vec<_>>().join("\n");
+    Queued { id: item.id.clone(), text }
 }

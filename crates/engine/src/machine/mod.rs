@@ -19,8 +19,8 @@ use std::time::Duration;
 
 use quipu_protocol::{
     Ack, AssistantMessage, CallRecord, Compaction, Ending, Entry, Epoch, Event, Limit, Message, MessageId,
-    Model, ModelError, ModelErrorKind, ModelRequest, NodeId, Outcome, Queued, RunId, SessionId, StepInfo,
-    StopReason, ToolCall, ToolSpec, UnixMs,
+    Model, ModelError, ModelErrorKind, ModelRequest, NodeId, Outcome, RunId, SessionId, StepInfo, StopReason,
+    ToolCall, ToolSpec, UnixMs,
 };
 use quipu_providers::{CallEnd, CallEvent};
 use quipu_tools::Touches;
@@ -210,8 +210,7 @@ pub(crate) struct Machine {
 impl Machine {
     pub(crate) fn new(mut start: Start) -> Self {
         let prefix_tokens = compacting::prefix_tokens(&start.prefix);
-        let mut left = Left::of(&start.prunes, &mut start.messages, &start.nodes, start.old, prefix_tokens);
-        left.measured = left.measured.or(start.measured);
+        let left = Left::of_start(&mut start, prefix_tokens);
         Self {
             session: start.session,
             cwd: start.cwd,
@@ -325,9 +324,10 @@ impl Machine {
     }
 
     fn call_model(&mut self) {
-        // Whoever stopped the run does not want it to pay for a summary.
-        let aborting = self.run.as_ref().is_some_and(|run| run.aborting);
-        if aborting || (!self.prune_before_call() && !self.compact_before_call()) {
+        // A run that was stopped pays for no summary.
+        if self.run.as_ref().is_some_and(|run| run.aborting)
+            || (!self.prune_before_call() && !self.compact_before_call())
+        {
             self.call_now();
         }
     }
@@ -788,12 +788,6 @@ enum Went {
 
 fn shared(message: std::borrow::Cow<'_, Message>) -> Arc<Message> {
     Arc::new(message.into_owned())
-}
-
-fn queued(item: &Waiting) -> Queued {
-    let text =
-        item.input.0.iter().filter_map(quipu_protocol::Content::as_text).collect::<Vec<_>>().join("\n");
-    Queued { id: item.id.clone(), text }
 }
 
 fn user_draft(input: quipu_protocol::Input, now: UnixMs) -> Draft {

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use quipu_protocol::{Entry, Event, Message, NodeId};
 use quipu_transcript::{Measure, Prune, Pruned, is_prunable, last_turns, measure, sent_tokens};
 
-use super::{Draft, Machine, Phase, Plan, Tag};
+use super::{Draft, Machine, Phase, Plan, Start, Tag};
 
 /// When results of tools are left out of requests, and which. They stay in the graph, and `recall` reads them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -70,6 +70,12 @@ impl Left {
             left.out(prune, messages, nodes, all);
         }
         left
+    }
+
+    /// As a session begins.
+    pub(super) fn of_start(start: &mut Start, prefix: u64) -> Self {
+        let left = Self::of(&start.prunes, &mut start.messages, &start.nodes, start.old, prefix);
+        Self { measured: left.measured.or(start.measured), ..left }
     }
 
     /// Leaves results out of a context of `all` estimated tokens.
