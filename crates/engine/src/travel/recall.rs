@@ -22,7 +22,7 @@ const MOST: u64 = 50_000;
 /// Code units of each node before the one that was asked for.
 const CONTEXT_BUDGET: u64 = 200;
 /// Nodes before it that are looked at.
-const CONTEXT_NODES: usize = 1_000;
+const CONTEXT_NODES: usize = 300;
 /// Nodes that are read at once.
 const AT_ONCE: usize = 16;
 /// Characters of an id that are said back.
