@@ -7,11 +7,11 @@ use quipu_protocol::Json;
 use quipu_seal::Sealer;
 use quipu_store::{Store, StoreError};
 
-use crate::intake::{self, Format, Marks};
+use crate::intake::{self, DatabaseFormat, Format, Marks};
 use crate::json::Members;
 use crate::lines::Lines;
 use crate::pi::{SessionFiles, session_files};
-use crate::{ArchiveError, ImportOptions, Report, claude_code, codex, pi};
+use crate::{ArchiveError, ImportOptions, Report, claude_code, codex, opencode, pi};
 
 /// Gives the value of an environment variable.
 type Env<'a> = dyn Fn(&str) -> Option<PathBuf> + 'a;
@@ -34,10 +34,19 @@ enum Kind {
         /// Whether a file of those places is a session.
         is_session: fn(&Path) -> bool,
     },
+    /// One file for all sessions.
+    Database {
+        format: &'static DatabaseFormat,
+        place: fn(&Env<'_>) -> Option<PathBuf>,
+        /// Whether a file of that place is one.
+        is_database: fn(&Path) -> bool,
+        /// Its projects, and how many sessions each has.
+        projects: fn(&Path) -> std::io::Result<Vec<(String, u64)>>,
+    },
 }
 
 /// All agents that are known.
-pub static AGENTS: [Agent; 3] = [
+pub static AGENTS: [Agent; 4] = [
     Agent {
         name: claude_code::AGENT,
         kind: Kind::Lines {
@@ -63,6 +72,15 @@ pub static AGENTS: [Agent; 3] = [
             },
         },
     },
+    Agent {
+        name: opencode::AGENT,
+        kind: Kind::Database {
+            format: &opencode::FORMAT,
+            place: opencode::home,
+            is_database: opencode::is_database,
+            projects: opencode::projects,
+        },
+    },
     Agent { name: pi::AGENT, kind: Kind::Pi },
 ];
 
@@ -75,14 +93,16 @@ pub struct Kept {
     pub unreadable: Vec<(PathBuf, std::io::Error)>,
 }
 
-/// A session file that was found, by a look at its beginning.
+/// Sessions of one project in one file, by a look at it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Found {
     /// The file.
     pub path: PathBuf,
-    /// The directory that it works in; `None` where its beginning does not say.
+    /// The directory that they work in; `None` where the file does not say.
     pub project: Option<String>,
-    /// Bytes of the file.
+    /// How many there are.
+    pub sessions: u64,
+    /// Their part of the bytes of the file, about.
     pub bytes: u64,
 }
 
@@ -114,6 +134,7 @@ impl Agent {
         match self.kind {
             Kind::Pi => pi::sessions_dir(env).into_iter().collect(),
             Kind::Lines { places, .. } => places(env),
+            Kind::Database { place, .. } => place(env).into_iter().collect(),
         }
     }
 
@@ -138,11 +159,45 @@ impl Agent {
     /// # Errors
     /// `File` when `path` is not there or cannot be read.
     pub fn files(&self, path: &Path) -> Result<SessionFiles, ArchiveError> {
-        let mut found = session_files(path)?;
-        if let (Kind::Lines { is_session, .. }, true) = (self.kind, path.is_dir()) {
-            found.files.retain(|file| is_session(file));
+        match self.kind {
+            Kind::Pi => session_files(path),
+            Kind::Lines { is_session, .. } => {
+                let mut found = session_files(path)?;
+                if path.is_dir() {
+                    found.files.retain(|file| is_session(file));
+                }
+                Ok(found)
+            }
+            Kind::Database { is_database, .. } => {
+                let fail = |source| ArchiveError::File { path: path.to_owned(), doing: "read", source };
+                if !std::fs::metadata(path).map_err(fail)?.is_dir() {
+                    return Ok(SessionFiles { files: vec![path.to_owned()], unreadable: Vec::new() });
+                }
+                let entries = std::fs::read_dir(path).map_err(fail)?.flatten();
+                let files = entries.map(|entry| entry.path()).filter(|file| is_database(file));
+                let mut files: Vec<PathBuf> = files.collect();
+                files.sort();
+                Ok(SessionFiles { files, unreadable: Vec::new() })
+            }
         }
-        Ok(found)
+    }
+
+    /// Looks at a file: what sessions it has of which projects.
+    ///
+    /// # Errors
+    /// It cannot be read.
+    pub fn look(&self, path: &Path) -> std::io::Result<Vec<Found>> {
+        let Kind::Database { projects, .. } = self.kind else { return Ok(vec![look(path)?]) };
+        let projects = projects(path)?;
+        let bytes = std::fs::metadata(path)?.len();
+        let all: u64 = projects.iter().map(|(_, sessions)| sessions).sum();
+        let found = projects.into_iter().map(|(project, sessions)| Found {
+            path: path.to_owned(),
+            project: Some(project).filter(|project| !project.is_empty()),
+            sessions,
+            bytes: bytes / all.max(1) * sessions,
+        });
+        Ok(found.collect())
     }
 
     /// Imports one file, and before it those that it goes on from; the report of each, the file's own last. See
@@ -163,15 +218,15 @@ impl Agent {
             Kind::Lines { format, .. } => {
                 intake::import(store, sealer, format, path, &seen.marks, options).await
             }
+            Kind::Database { format, .. } => {
+                intake::import_database(store, sealer, format, path, &seen.marks, options).await
+            }
         }
     }
 }
 
 /// Looks at the beginning of a session file.
-///
-/// # Errors
-/// The file cannot be read.
-pub fn look(path: &Path) -> std::io::Result<Found> {
+fn look(path: &Path) -> std::io::Result<Found> {
     /// Lines and bytes that are looked at.
     const LINES: u64 = 40;
     const BYTES: u64 = 1 << 20;
@@ -190,5 +245,5 @@ pub fn look(path: &Path) -> std::io::Result<Found> {
         let inner = Members::of(json.get()).and_then(|members| members.get("payload"));
         project = cwd(json.get()).or_else(|| inner.and_then(cwd)).filter(|cwd| !cwd.is_empty());
     }
-    Ok(Found { path: path.to_owned(), project, bytes })
+    Ok(Found { path: path.to_owned(), project, sessions: 1, bytes })
 }

@@ -14,6 +14,7 @@ mod json;
 mod lineages;
 mod lines;
 mod mended;
+pub mod opencode;
 pub mod pi;
 mod report;
 mod tree;

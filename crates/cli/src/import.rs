@@ -92,7 +92,7 @@ fn files_of(agent: &Agent, args: &ImportArgs) -> Result<Kept, Failure> {
     if let Some(path) = &args.path {
         let found = agent.files(path).map_err(failed)?;
         if found.files.is_empty() {
-            note(format!("No session file (*.jsonl) in {}.", path.display()));
+            note(format!("No session file of {} in {}.", agent.name, path.display()));
         }
         return Ok(Kept { files: found.files, unreadable: found.unreadable });
     }
@@ -114,11 +114,12 @@ fn shown_and_wanted(work: &[(&Agent, Kept)], args: &ImportArgs) -> Result<bool, 
     for (agent, kept) in work {
         for file in &kept.files {
             // A file that cannot be read is told when it is imported.
-            let Ok(found) = quipu_archive::look(file) else { continue };
-            let project = found.project.unwrap_or_else(|| "(it does not say)".into());
-            let (sessions, bytes) = projects.entry((agent.name, project)).or_default();
-            *sessions += 1;
-            *bytes += found.bytes;
+            for found in agent.look(file).unwrap_or_default() {
+                let project = found.project.unwrap_or_else(|| "(it does not say)".into());
+                let (sessions, bytes) = projects.entry((agent.name, project)).or_default();
+                *sessions += found.sessions;
+                *bytes += found.bytes;
+            }
         }
     }
     if projects.is_empty() {

@@ -15,4 +15,7 @@ pub use error::*;
 pub use forest::*;
 pub use load::*;
 pub use search::*;
-pub use sqlite::{Delta, OpenOptions, Salvage, SqliteStore, delta, network_file_system, salvage};
+pub use sqlite::{
+    Delta, ForeignDatabase, ForeignRows, ForeignValue, OpenOptions, Salvage, SqliteStore, delta,
+    network_file_system, salvage,
+};

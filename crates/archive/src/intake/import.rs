@@ -6,7 +6,7 @@ use std::io::{Read as _, Seek as _};
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 use std::pin::Pin;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use nix::fcntl::OFlag;
 use quipu_protocol::{ChunkId, NodeId, SessionId, UnixMs};
@@ -18,7 +18,7 @@ use tokio::sync::mpsc;
 use super::known::Known;
 use super::place::{Batch, Placed, Placer, Stop};
 use super::seen::{IMPORTED, Mark, Marks};
-use super::{Format, SealedLines};
+use super::{DatabaseFormat, Format, Outline, SealedLines};
 use crate::lineages::main_ref;
 use crate::{ArchiveError, ImportOptions, Progress, Report};
 
@@ -36,17 +36,32 @@ pub(crate) async fn import(
 ) -> Result<Vec<Report>, ArchiveError> {
     let fail = |source| ArchiveError::File { path: path.to_owned(), doing: "found", source };
     let path = std::path::absolute(path).map_err(fail)?;
-    let one = One { store, sealer, format, marks, options };
+    let one = One { store, sealer, agent: format.agent, marks, options };
     let mut reports = Vec::new();
-    one.with_those_before(path, &mut Vec::new(), &mut reports).await?;
+    one.with_those_before(format, path, &mut Vec::new(), &mut reports).await?;
     Ok(reports)
+}
+
+/// Imports all sessions of a database; the report of each.
+pub(crate) async fn import_database(
+    store: &Arc<dyn Store>,
+    sealer: &Arc<Sealer>,
+    format: &'static DatabaseFormat,
+    path: &Path,
+    marks: &Marks,
+    options: &ImportOptions<'_>,
+) -> Result<Vec<Report>, ArchiveError> {
+    let fail = |source| ArchiveError::File { path: path.to_owned(), doing: "found", source };
+    let path = std::path::absolute(path).map_err(fail)?;
+    let one = One { store, sealer, agent: format.agent, marks, options };
+    one.database(format, &path).await
 }
 
 /// What does not change from file to file.
 struct One<'a> {
     store: &'a Arc<dyn Store>,
     sealer: &'a Arc<Sealer>,
-    format: &'static Format,
+    agent: &'static str,
     marks: &'a Marks,
     options: &'a ImportOptions<'a>,
 }
@@ -54,6 +69,7 @@ struct One<'a> {
 impl One<'_> {
     fn with_those_before<'a>(
         &'a self,
+        format: &'static Format,
         path: PathBuf,
         open: &'a mut Vec<PathBuf>,
         reports: &'a mut Vec<Report>,
@@ -62,9 +78,9 @@ impl One<'_> {
             let mut file = open_file(&path)?;
             let fail = |source| ArchiveError::File { path: path.clone(), doing: "read", source };
             let total = file.metadata().map_err(fail)?.len();
-            if let Some(mark) = self.marks.of(self.format.agent, &path)
+            if let Some(mark) = self.marks.of(self.agent, &path)
                 && mark.bytes == total
-                && let Some(head) = self.store.head(&main_ref(self.format.agent, &mark.session)).await?
+                && let Some(head) = self.store.head(&main_ref(self.agent, &mark.session)).await?
             {
                 let (returned, hash) = off_the_runtime(move || hash_of(file)).await?.map_err(fail)?;
                 if hash == mark.sha256 {
@@ -75,7 +91,7 @@ impl One<'_> {
                 }
                 file = returned;
             }
-            let outline = self.format.outline;
+            let outline = format.outline;
             let owned = path.clone();
             let (mut file, outline) =
                 off_the_runtime(move || outline(&mut file, &owned).map(|outline| (file, outline))).await??;
@@ -84,39 +100,102 @@ impl One<'_> {
                 if open.len() < DEEPEST && *before != path && !open.contains(before) {
                     open.push(path.clone());
                     // What the other file is does not decide over this one.
-                    let done = self.with_those_before(before.clone(), open, reports).await;
+                    let done = self.with_those_before(format, before.clone(), open, reports).await;
                     open.pop();
                     if let Err(error @ ArchiveError::Store(_)) = done {
                         return Err(error);
                     }
                 }
             }
-            let known = Known::load(&**self.store, self.format.agent, &outline).await?;
-            let (sender, batches) = mpsc::channel::<Batch>(2);
-            let report = Report::new(path.clone(), outline.session.clone());
-            let mut placer = Placer::new(self.format.agent, report, known, sender);
             let mut lines = SealedLines::new(file, Arc::clone(self.sealer));
-            let read = self.format.read;
-            let reader = tokio::task::spawn_blocking(move || {
-                read(&mut lines, &outline, &mut placer)?;
-                Ok::<_, Stop>((placer.end()?, lines.end()))
+            let read = format.read;
+            let about = outline.clone();
+            let placed = self.place(&path, &outline, total, move |placer| {
+                read(&mut lines, &about, placer)?;
+                Ok(Some(lines.end()))
             });
-            let committed = self.commit(batches, total).await;
-            let done = reader.await.map_err(|error| ArchiveError::Fault(error.to_string()))?;
-            committed?;
-            let (placed, (sha256, whole)) = match done {
-                Ok(done) => done,
-                Err(Stop::Io(source)) => return Err(fail(source)),
-                Err(Stop::Closed) => return Err(ArchiveError::Fault("nobody took what was read".into())),
-            };
-            let whole = whole && !placed.unfinished;
-            let bytes = placed.report.bytes;
-            let session = placed.report.session.clone();
-            let note = Mark { format: self.format.agent.into(), path: path.clone(), session, bytes, sha256 };
-            let note = (whole && self.marks.of(self.format.agent, &path) != Some(&note)).then_some(note);
+            let (placed, end) = placed.await?;
+            let (bytes, session) = (placed.report.bytes, placed.report.session.clone());
+            let note = end.filter(|(_, whole)| *whole && !placed.unfinished);
+            let note = note.map(|(sha256, _)| Mark {
+                format: self.agent.into(),
+                path: path.clone(),
+                session,
+                bytes,
+                sha256,
+            });
+            let note = note.filter(|note| self.marks.of(self.agent, &path) != Some(note));
             reports.push(self.finish(placed, note).await?);
             Ok(())
         })
+    }
+
+    /// All sessions of a database.
+    async fn database(
+        &self,
+        format: &'static DatabaseFormat,
+        path: &Path,
+    ) -> Result<Vec<Report>, ArchiveError> {
+        let fail = |source| ArchiveError::File { path: path.to_owned(), doing: "read", source };
+        drop(open_file(path)?);
+        let (bytes, sha256) = stamp(path).map_err(fail)?;
+        if let Some(mark) = self.marks.of(self.agent, path)
+            && (mark.bytes, mark.sha256) == (bytes, sha256)
+            && let Some(head) = self.store.head(&main_ref(self.agent, &mark.session)).await?
+        {
+            let mut report = Report::new(path.to_owned(), mark.session.clone());
+            (report.bytes, report.unchanged, report.head) = (bytes, true, Some(head));
+            return Ok(vec![report]);
+        }
+        let owned = path.to_owned();
+        let (sessions, outlines) = off_the_runtime(move || {
+            let sessions = (format.open)(&owned)?;
+            let outlines = sessions.outlines();
+            Ok::<_, ArchiveError>((Arc::new(Mutex::new(sessions)), outlines))
+        })
+        .await??;
+        let mut reports = Vec::new();
+        let mut whole = true;
+        for (at, outline) in outlines.iter().enumerate() {
+            let (sessions, sealer) = (Arc::clone(&sessions), Arc::clone(self.sealer));
+            let placed = self.place(path, outline, bytes, move |placer| {
+                let mut sessions = sessions.lock().unwrap_or_else(PoisonError::into_inner);
+                sessions.read(at, &sealer, placer)
+            });
+            let (placed, _) = placed.await?;
+            whole &= !placed.unfinished;
+            let session = placed.report.session.clone();
+            let note = Mark { format: self.agent.into(), path: path.to_owned(), session, bytes, sha256 };
+            let is_last = at + 1 == outlines.len();
+            reports.push(self.finish(placed, (is_last && whole).then_some(note)).await?);
+        }
+        Ok(reports)
+    }
+
+    /// Reads one session and commits its nodes.
+    async fn place<R: Send + 'static>(
+        &self,
+        path: &Path,
+        outline: &Outline,
+        total: u64,
+        read: impl FnOnce(&mut Placer) -> Result<R, Stop> + Send + 'static,
+    ) -> Result<(Placed, R), ArchiveError> {
+        let known = Known::load(&**self.store, self.agent, outline).await?;
+        let (sender, batches) = mpsc::channel::<Batch>(2);
+        let report = Report::new(path.to_owned(), outline.session.clone());
+        let mut placer = Placer::new(self.agent, report, known, sender);
+        let reader = tokio::task::spawn_blocking(move || {
+            let end = read(&mut placer)?;
+            Ok::<_, Stop>((placer.end()?, end))
+        });
+        let committed = self.commit(batches, total).await;
+        let done = reader.await.map_err(|error| ArchiveError::Fault(error.to_string()))?;
+        committed?;
+        match done {
+            Ok(done) => Ok(done),
+            Err(Stop::Io(source)) => Err(ArchiveError::File { path: path.to_owned(), doing: "read", source }),
+            Err(Stop::Closed) => Err(ArchiveError::Fault("nobody took what was read".into())),
+        }
     }
 
     async fn commit(&self, mut batches: mpsc::Receiver<Batch>, total: u64) -> Result<(), StoreError> {
@@ -137,7 +216,7 @@ impl One<'_> {
     async fn finish(&self, placed: Placed, note: Option<Mark>) -> Result<Report, ArchiveError> {
         let Placed { mut report, last, nodes, .. } = placed;
         if self.options.dry_run {
-            report.head = self.store.head(&main_ref(self.format.agent, &report.session)).await?;
+            report.head = self.store.head(&main_ref(self.agent, &report.session)).await?;
             return Ok(report);
         }
         if let Some(last) = last {
@@ -155,7 +234,7 @@ impl One<'_> {
         nodes: &HashSet<NodeId>,
         note: Option<Mark>,
     ) -> Result<NodeId, ArchiveError> {
-        let name = main_ref(self.format.agent, session);
+        let name = main_ref(self.agent, session);
         loop {
             let found = self.store.head(&name).await?;
             let current = match found.filter(|node| !nodes.contains(node)) {
@@ -210,6 +289,25 @@ fn open_file(path: &Path) -> Result<File, ArchiveError> {
         return Err(ArchiveError::NotASession { path: path.to_owned(), why: "it is no regular file" });
     }
     Ok(file)
+}
+
+/// What tells whether a database has changed: its size and that of its log, and when they were written.
+fn stamp(path: &Path) -> std::io::Result<(u64, ChunkId)> {
+    let mut bytes = 0;
+    let mut hash = Sha256::new();
+    let mut log = path.as_os_str().to_owned();
+    log.push("-wal");
+    for file in [path, Path::new(&log)] {
+        let data = match std::fs::metadata(file) {
+            Ok(data) => data,
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => continue,
+            Err(error) => return Err(error),
+        };
+        let written = data.modified()?.duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
+        bytes += data.len();
+        hash.update(format!("{} {}\n", data.len(), written.as_nanos()));
+    }
+    Ok((bytes, ChunkId(hash.finalize().into())))
 }
 
 fn hash_of(mut file: File) -> std::io::Result<(File, ChunkId)> {

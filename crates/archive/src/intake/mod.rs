@@ -23,7 +23,7 @@ use std::time::Duration;
 
 use quipu_protocol::{Entry, Json, SessionId, UnixMs};
 
-pub(crate) use import::import;
+pub(crate) use import::{import, import_database};
 pub(crate) use lines::{SealedLines, Text};
 pub(crate) use place::{Placer, Stop};
 pub(crate) use seen::Marks;
@@ -46,6 +46,23 @@ pub(crate) struct Format {
     pub(crate) outline: fn(&mut File, &Path) -> Result<Outline, ArchiveError>,
     /// Reads the file from its beginning to its end.
     pub(crate) read: fn(&mut SealedLines, &Outline, &mut Placer) -> Result<(), Stop>,
+}
+
+/// How the database of an agent is read.
+pub(crate) struct DatabaseFormat {
+    /// What its sessions are called in the store.
+    pub(crate) agent: &'static str,
+    /// Opens the file.
+    pub(crate) open: fn(&Path) -> Result<Box<dyn Sessions>, ArchiveError>,
+}
+
+/// The sessions of a database, those that others go on from first.
+pub(crate) trait Sessions: Send {
+    /// What each is about.
+    fn outlines(&self) -> Vec<Outline>;
+
+    /// Reads one of them. Nothing has been sealed.
+    fn read(&mut self, at: usize, sealer: &quipu_seal::Sealer, out: &mut Placer) -> Result<(), Stop>;
 }
 
 /// What a file is about.

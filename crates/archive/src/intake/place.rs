@@ -62,8 +62,10 @@ pub(crate) struct Placer {
     /// Items that wait, by what they wait for.
     waiting: HashMap<Key, Vec<Item>>,
     waiting_bytes: usize,
-    /// Line, time and node of the last item at which the session can stand.
+    /// Line, time and node of the last item of the file's own session, at which it can stand.
     last: Option<(u64, UnixMs, NodeId)>,
+    /// Line and node of the last item of any.
+    end: Option<(u64, NodeId)>,
     batch: Commit,
     batch_bytes: usize,
     batches: mpsc::Sender<Batch>,
@@ -106,6 +108,7 @@ impl Placer {
             waiting: HashMap::new(),
             waiting_bytes: 0,
             last: None,
+            end: None,
             batch: Commit::default(),
             batch_bytes: 0,
             batches,
@@ -135,15 +138,13 @@ impl Placer {
         self.last = Some((0, base.time, base.node));
     }
 
-    /// Begins a session of which nothing came below the last item that did.
+    /// A session of which nothing came begins below the last item that did, and stands there.
     pub(crate) fn begin_at_end(&mut self, owner: usize) {
-        if self.owners.get(owner).is_none_or(|one| one.base.is_some()) {
-            return;
+        if self.last.is_none() && self.owners.get(owner).is_some() {
+            let base = self.base(owner, self.end.map(|(_, node)| node));
+            self.nodes.insert(base.node);
+            self.last = Some((u64::MAX, base.time, base.node));
         }
-        let before = self.last.map(|(_, _, node)| node);
-        let base = self.base(owner, before);
-        self.nodes.insert(base.node);
-        self.last = Some((u64::MAX, base.time, base.node));
     }
 
     /// When a session began.
@@ -285,7 +286,11 @@ impl Placer {
         }
         self.nodes.insert(node);
         // Items that waited come late.
-        if is_head && self.last.is_none_or(|(before, _, _)| before <= line) {
+        if is_head && self.end.is_none_or(|(before, _)| before <= line) {
+            self.end = Some((line, node));
+        }
+        let is_own = session == self.report.session;
+        if is_head && is_own && self.last.is_none_or(|(before, _, _)| before <= line) {
             self.last = Some((line, time, node));
         }
     }

@@ -775,3 +775,100 @@ mod codex {
         }
     }
 }
+
+mod opencode {
+    use super::*;
+
+    const AGENT: &str = "opencode";
+
+    fn fixture() -> Vec<u8> {
+        std::fs::read(Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/hand-made.db")).unwrap()
+    }
+
+    #[test]
+    fn a_database_of_sessions() {
+        let archive = archive();
+        let path = archive.file("opencode.db", fixture());
+        let agent = Agent::named(AGENT).unwrap();
+        let found = agent.look(&path).unwrap();
+        let found: Vec<_> = found.iter().map(|one| (one.project.as_deref(), one.sessions)).collect();
+        assert_eq!(found, [(None, 1), (Some("/other"), 1), (Some("/p q"), 3)]);
+        assert_eq!(agent.files(archive.dir.path()).unwrap().files, [path.clone()]);
+
+        let reports = archive.try_take(AGENT, &path).unwrap();
+        let told: Vec<_> = reports
+            .iter()
+            .map(|report| {
+                (report.session.as_str(), report.added, report.present, report.lost, report.changed)
+            })
+            .collect();
+        assert_eq!(
+            told,
+            [
+                ("ses_one", 15, 0, 0, 0),
+                ("ses_three", 1, 0, 0, 0),
+                // The first seven are those of the session that it was forked from.
+                ("ses_two", 3, 7, 0, 0),
+                ("ses_four", 2, 0, 2, 0),
+                ("ses_five", 0, 0, 0, 0),
+            ]
+        );
+        let messages = archive.messages("ses_one");
+        let shared = [
+            "u Look. <image/png>",
+            "a (hm) c1=bash c2=bash",
+            "r c1=bash! out",
+            "r c2=bash! no such file",
+            "a Then. c3=bash",
+            "r c3=bash ok",
+            "a Done.",
+        ];
+        let own = ["s In short: done.", "u More.", "e scripted failure", "aborted", "u Go on.", "a c4=bash"];
+        assert_eq!(shorts(&messages), [&shared[..], &own].concat());
+        assert_eq!(
+            shorts(&archive.messages("ses_two")),
+            [&shared[..], &["u In the fork.", "a Forked."]].concat()
+        );
+        let answers = answers(&messages);
+        let usage = |input, output, reasoning, cache_read, cache_write, total| {
+            let mut usage = Usage {
+                input,
+                output,
+                reasoning,
+                cache_read,
+                cache_write,
+                total_tokens: input + output + cache_read + cache_write,
+                ..Usage::default()
+            };
+            usage.cost.total = total;
+            usage
+        };
+        // Of an answer in steps each has its own.
+        assert_eq!(answers[0].usage, usage(4, 2, None, 0, 0, 0.125));
+        assert_eq!(answers[2].usage, usage(10, 7, Some(2), 3, 1, 0.25));
+        assert_eq!(shorts(archive.shown("ses_one").iter().map(|message| &**message)).len(), 5);
+        for id in ["ses_two", "ses_three", "ses_four"] {
+            archive.shown(id);
+        }
+        assert_eq!(archive.row("ses_one").called, "A title");
+        assert_eq!(archive.row("ses_two").parent.unwrap().as_str(), "ses_one");
+        assert_eq!(archive.row("ses_three").parent.unwrap().as_str(), "ses_one");
+        assert_eq!(archive.row("ses_four").called, "");
+
+        assert!(archive.try_take(AGENT, &path).unwrap()[0].unchanged);
+        let before = archive.all();
+        let copy = archive.file("copy.db", fixture());
+        let again = archive.try_take(AGENT, &copy).unwrap();
+        assert!(again.iter().all(|report| report.added + report.changed == 0), "{again:?}");
+        assert_eq!(archive.all(), before);
+    }
+
+    #[test]
+    fn files_that_are_no_such_database() {
+        let archive = archive();
+        for content in [&b""[..], b"hello", &fixture()[..3_000], &[0; 5_000]] {
+            let error = archive.try_take(AGENT, &archive.file("opencode.db", content)).unwrap_err();
+            assert!(matches!(error, ArchiveError::File { .. }), "{error}");
+        }
+    }
+}

@@ -1,0 +1,40 @@
+//! Sessions of OpenCode, in its database `opencode.db`.
+//!
+//! A session is a list of messages by id, and a message has parts. An answer becomes one message for each of its steps;
+//! a part of a tool is a call and its result. A fork copies messages under new ids and keeps their times: a session that
+//! begins with the times and roles of an older one shares its nodes, by the ids that they have there.
+
+mod parts;
+mod read;
+
+use std::path::{Path, PathBuf};
+
+use crate::intake::DatabaseFormat;
+
+/// What this agent's sessions are called in the store.
+pub const AGENT: &str = "opencode";
+
+pub(crate) const FORMAT: DatabaseFormat = DatabaseFormat { agent: AGENT, open: read::open };
+
+/// Where this agent keeps its database: `opencode` in `XDG_DATA_HOME`, or in `.local/share` in the home directory. `None`
+/// when there is no home.
+pub fn home(env: &dyn Fn(&str) -> Option<PathBuf>) -> Option<PathBuf> {
+    let data = env("XDG_DATA_HOME").or_else(|| Some(env("HOME")?.join(".local/share")))?;
+    Some(data.join("opencode"))
+}
+
+/// Whether a file has the name of such a database; other release channels have a word in it.
+pub(crate) fn is_database(path: &Path) -> bool {
+    let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
+    name.starts_with("opencode") && name.ends_with(".db")
+}
+
+/// Directories, and how many sessions each has.
+pub(crate) fn projects(path: &Path) -> std::io::Result<Vec<(String, u64)>> {
+    let rows = read::sessions(&quipu_store::ForeignDatabase::open(path)?)?;
+    let mut counts = std::collections::BTreeMap::new();
+    for row in rows {
+        *counts.entry(row.directory).or_default() += 1;
+    }
+    Ok(counts.into_iter().collect())
+}

@@ -1,0 +1,489 @@
+//! Rows to items.
+
+use std::collections::HashMap;
+use std::io;
+use std::path::Path;
+use std::time::Duration;
+
+use quipu_protocol::{
+    AssistantMessage, Body, Compaction, Content, Entry, Json, Message, SessionId, StopReason, UnixMs,
+    UserMessage,
+};
+use quipu_seal::Sealer;
+use quipu_store::{ForeignDatabase, ForeignRows, ForeignValue};
+
+use super::parts::{Part, text_of, usage};
+use crate::intake::{Follows, Item, Outline, Placer, REST, Sessions, Start, Stop, session_id};
+use crate::json::Members;
+use crate::{ArchiveError, ProblemKind};
+
+/// What titles begin with that nobody gave.
+const UNTITLED: [&str; 2] = ["New session - ", "Child session - "];
+
+/// A row of the sessions.
+pub(super) struct Row {
+    id: String,
+    parent: Option<String>,
+    pub(super) directory: String,
+    title: String,
+    version: String,
+    time: UnixMs,
+}
+
+/// A message, without what it says.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Head {
+    id: String,
+    time: UnixMs,
+    role: String,
+}
+
+/// A session, and where it comes from.
+struct One {
+    row: Row,
+    heads: Vec<Head>,
+    /// Of the messages that it repeats: whose they are (a place among the sessions), and their ids there.
+    copied: Vec<(usize, String)>,
+}
+
+struct Database {
+    database: ForeignDatabase,
+    sessions: Vec<One>,
+    now: UnixMs,
+}
+
+/// All sessions, the oldest first.
+pub(super) fn sessions(database: &ForeignDatabase) -> io::Result<Vec<Row>> {
+    let mut found = Vec::new();
+    let rows = ForeignRows {
+        table: "session",
+        columns: &["id", "parent_id", "directory", "title", "version", "time_created"],
+        only: None,
+        order: &["time_created", "id"],
+    };
+    let text = |value: &ForeignValue<'_>| value.text().map(std::borrow::Cow::into_owned);
+    database.rows(rows, &mut |row| {
+        if let [id, parent, directory, title, version, time] = row
+            && let Some(id) = text(id)
+        {
+            found.push(Row {
+                id,
+                parent: text(parent),
+                directory: text(directory).unwrap_or_default(),
+                title: text(title).unwrap_or_default(),
+                version: text(version).unwrap_or_default(),
+                time: time.integer().unwrap_or_default(),
+            });
+        }
+        true
+    })?;
+    Ok(found)
+}
+
+pub(super) fn open(path: &Path) -> Result<Box<dyn Sessions>, ArchiveError> {
+    let fail = |source| ArchiveError::File { path: path.to_owned(), doing: "read", source };
+    let database = ForeignDatabase::open(path).map_err(fail)?;
+    let mut all: Vec<One> = Vec::new();
+    // The first message that has a time and a role: what begins with it may be a copy.
+    let mut begins: HashMap<(UnixMs, String), Vec<usize>> = HashMap::new();
+    for row in sessions(&database).map_err(fail)? {
+        let heads = heads(&database, &row.id).map_err(fail)?;
+        let mut copied = Vec::new();
+        if let Some(first) = heads.first() {
+            let same = begins.entry((first.time, first.role.clone())).or_default();
+            // Of several the one that it shares most with; of equal ones the oldest.
+            for from in same.iter().rev() {
+                let shared = shared(&all, *from, &heads);
+                if shared.len() >= copied.len() {
+                    copied = shared;
+                }
+            }
+            same.push(all.len());
+        }
+        if let Some(from) = copied.last().map(|(from, _)| *from) {
+            let count = alike(&database, &all[from].row.id, &row.id, copied.len()).map_err(fail)?;
+            copied.truncate(count);
+        }
+        all.push(One { row, heads, copied });
+    }
+    let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
+    let now = UnixMs::try_from(now.as_millis()).unwrap_or(UnixMs::MAX);
+    Ok(Box::new(Database { database, sessions: all, now }))
+}
+
+/// The messages at the beginning that another session has as well, as they are called there.
+fn shared(all: &[One], from: usize, heads: &[Head]) -> Vec<(usize, String)> {
+    let Some(one) = all.get(from) else { return Vec::new() };
+    let same = |(theirs, ours): &(&Head, &Head)| theirs.time == ours.time && theirs.role == ours.role;
+    let count = one.heads.iter().zip(heads).take_while(same).count();
+    let own = one.heads.iter().enumerate().skip(one.copied.len()).map(|(_, head)| (from, head.id.clone()));
+    one.copied.iter().cloned().chain(own).take(count).collect()
+}
+
+/// How many of the first messages of two sessions say the same.
+fn alike(database: &ForeignDatabase, one: &str, other: &str, most: usize) -> io::Result<usize> {
+    let said = |session: &str| -> io::Result<Vec<(Json, Vec<String>)>> {
+        let mut parts = parts_of(database, session)?;
+        let mut messages = Vec::new();
+        let rows = ForeignRows {
+            table: "message",
+            columns: &["id", "data"],
+            only: Some(("session_id", session)),
+            order: &["id"],
+        };
+        database.rows(rows, &mut |row| {
+            if let [id, data] = row
+                && let Some(id) = id.text()
+            {
+                let data = data.text().unwrap_or_default();
+                let data = Members::of(&data).map(|data| data.without(&["parentID", "summary"]));
+                messages.push((data.unwrap_or_default(), parts.remove(id.as_ref()).unwrap_or_default()));
+            }
+            messages.len() < most
+        })?;
+        Ok(messages)
+    };
+    let (one, other) = (said(one)?, said(other)?);
+    Ok(one.iter().zip(&other).take(most).take_while(|(one, other)| one == other).count())
+}
+
+/// The parts of all messages of a session, as they stand.
+fn parts_of(database: &ForeignDatabase, session: &str) -> io::Result<HashMap<String, Vec<String>>> {
+    let mut parts: HashMap<String, Vec<String>> = HashMap::new();
+    let rows = ForeignRows {
+        table: "part",
+        columns: &["message_id", "data"],
+        only: Some(("session_id", session)),
+        order: &["message_id", "id"],
+    };
+    database.rows(rows, &mut |row| {
+        if let [message, data] = row
+            && let (Some(message), Some(data)) = (message.text(), data.text())
+        {
+            parts.entry(message.into_owned()).or_default().push(data.into_owned());
+        }
+        true
+    })?;
+    Ok(parts)
+}
+
+fn heads(database: &ForeignDatabase, session: &str) -> io::Result<Vec<Head>> {
+    let mut found = Vec::new();
+    let rows = ForeignRows {
+        table: "message",
+        columns: &["id", "time_created", "data"],
+        only: Some(("session_id", session)),
+        order: &["id"],
+    };
+    database.rows(rows, &mut |row| {
+        if let [id, time, data] = row
+            && let Some(id) = id.text()
+        {
+            let role = data.text().and_then(|data| Some(Members::of(&data)?.string("role")?.into_owned()));
+            let role = role.unwrap_or_default();
+            found.push(Head { id: id.into_owned(), time: time.integer().unwrap_or_default(), role });
+        }
+        true
+    })?;
+    Ok(found)
+}
+
+/// A text of a row as sealed JSON; `None` when it is none.
+fn sealed(text: &str, sealer: &Sealer, out: &mut Placer) -> Option<Json> {
+    let json = Json::parse(text).ok().filter(|json| json.get().starts_with('{'))?;
+    let sealed = sealer.seal_json(&json);
+    out.report.sealed += u64::from(sealed != json);
+    Some(sealed)
+}
+
+impl Sessions for Database {
+    fn outlines(&self) -> Vec<Outline> {
+        let outline = |one: &One| {
+            let mut related: Vec<SessionId> =
+                one.copied.iter().map(|(from, _)| session_id(&self.sessions[*from].row.id)).collect();
+            related.dedup();
+            Outline {
+                session: session_id(&one.row.id),
+                related,
+                first: None,
+                before: Vec::new(),
+                idle: Duration::ZERO,
+            }
+        };
+        self.sessions.iter().map(outline).collect()
+    }
+
+    fn read(&mut self, at: usize, sealer: &Sealer, out: &mut Placer) -> Result<(), Stop> {
+        let Some(one) = self.sessions.get(at) else { return Ok(()) };
+        let mut parts = parts_of(&self.database, &one.row.id).map_err(Stop::Io)?;
+        let mut messages: Vec<(i64, String)> = Vec::new();
+        let rows = ForeignRows {
+            table: "message",
+            columns: &["time_updated", "data"],
+            only: Some(("session_id", &one.row.id)),
+            order: &["id"],
+        };
+        self.database
+            .rows(rows, &mut |row| {
+                if let [time, data] = row {
+                    let data = data.text().unwrap_or_default().into_owned();
+                    messages.push((time.integer().unwrap_or_default(), data));
+                }
+                true
+            })
+            .map_err(Stop::Io)?;
+        let parent = match one.copied.last() {
+            Some((from, _)) => Some(session_id(&self.sessions[*from].row.id)),
+            None => one.row.parent.as_deref().map(session_id),
+        };
+        let own = out.session(start(&one.row, parent, sealer));
+        let mut reader = Reader { out, last: Follows::Nothing, owner: own };
+        for (index, (head, (updated, data))) in one.heads.iter().zip(messages).enumerate() {
+            let line = index as u64 + 1;
+            reader.out.report.bytes += data.len() as u64;
+            let Some(json) = sealed(&data, sealer, reader.out) else {
+                reader.out.report.problem(line, ProblemKind::Malformed, &head.id);
+                continue;
+            };
+            let mut texts = Vec::new();
+            for part in parts.remove(&head.id).unwrap_or_default() {
+                reader.out.report.bytes += part.len() as u64;
+                match sealed(&part, sealer, reader.out) {
+                    Some(json) => texts.push(json),
+                    None => reader.out.report.problem(line, ProblemKind::Malformed, &head.id),
+                }
+            }
+            let (owner, id) = match one.copied.get(index) {
+                Some((from, id)) => {
+                    let row = &self.sessions[*from].row;
+                    let parent = self.sessions[*from].copied.last();
+                    let parent = parent.map(|(from, _)| session_id(&self.sessions[*from].row.id));
+                    let parent = parent.or_else(|| row.parent.as_deref().map(session_id));
+                    (reader.out.session(start(row, parent, sealer)), id.clone())
+                }
+                None => (own, head.id.clone()),
+            };
+            reader.owner = owner;
+            let idle = self.now.saturating_sub(updated);
+            let is_rest = Duration::from_millis(u64::try_from(idle).unwrap_or(0)) >= REST;
+            if !reader.message(&id, head, line, &json, &texts, is_rest)? {
+                break;
+            }
+        }
+        reader.owner = own;
+        reader.title(&one.row, sealer)
+    }
+}
+
+fn start(row: &Row, parent: Option<SessionId>, sealer: &Sealer) -> Start {
+    let kept = [("id", &row.id), ("version", &row.version)]
+        .map(|(name, value)| format!("\"{name}\":{}", quipu_dag::quoted(value)))
+        .join(",");
+    Start {
+        session: session_id(&row.id),
+        cwd: sealer.seal(&row.directory).into_owned(),
+        time: row.time,
+        parent,
+        kept: Json::parse(&format!("{{{kept}}}")).ok(),
+    }
+}
+
+struct Reader<'a> {
+    out: &'a mut Placer,
+    last: Follows,
+    owner: usize,
+}
+
+impl Reader<'_> {
+    fn send(&mut self, mut item: Item, time: UnixMs) -> Result<(), Stop> {
+        (item.owner, item.time) = (self.owner, Some(time));
+        let next = Follows::Item(item.id.clone());
+        item.follows = std::mem::replace(&mut self.last, next);
+        self.out.item(item)
+    }
+
+    /// One message with its parts; `false` when it is still being written.
+    fn message(
+        &mut self,
+        id: &str,
+        head: &Head,
+        line: u64,
+        json: &Json,
+        texts: &[Json],
+        is_rest: bool,
+    ) -> Result<bool, Stop> {
+        let members = Members::of(json.get()).unwrap_or_else(|| Members(Vec::new()));
+        let parts: Vec<Part<'_>> = texts.iter().map(|text| Part::of(text.get())).collect();
+        let is_compaction = parts.iter().any(|part| part.kind == "compaction");
+        match head.role.as_str() {
+            "user" if !is_compaction => {
+                let content: Vec<Content> = parts.iter().filter_map(Part::content).collect();
+                if !content.is_empty() {
+                    let content = Body::Blocks(content);
+                    let entry = Entry::Message(Message::User(UserMessage { content, timestamp: head.time }));
+                    let mut item = Item::new(id.to_owned(), entry, line);
+                    // Its summary is written later.
+                    item.kept = kept(&members, &["summary", "time"], &parts);
+                    self.send(item, head.time)?;
+                    return Ok(true);
+                }
+                self.verbatim(id, head, line, &members, &parts)?;
+                Ok(true)
+            }
+            "assistant" => {
+                let time = members.get("time").and_then(Members::of);
+                let is_done = members.get("error").is_some()
+                    || time.is_some_and(|time| time.get("completed").is_some());
+                if !is_done && !is_rest {
+                    self.out.unfinished(line, "");
+                    return Ok(false);
+                }
+                self.answer(id, head, line, &members, &parts)?;
+                Ok(true)
+            }
+            _ => {
+                self.verbatim(id, head, line, &members, &parts)?;
+                Ok(true)
+            }
+        }
+    }
+
+    /// A message that says nothing to a model.
+    fn verbatim(
+        &mut self,
+        id: &str,
+        head: &Head,
+        line: u64,
+        members: &Members<'_>,
+        parts: &[Part<'_>],
+    ) -> Result<(), Stop> {
+        let kind = quipu_dag::quoted(if head.role.is_empty() { "message" } else { &head.role });
+        let message = members.without(&["summary", "id", "sessionID", "parentID"]);
+        let list: Vec<Json> = parts.iter().map(Part::rest).collect();
+        let list = Json::of(&list).unwrap_or_default();
+        let text = format!("{{\"type\":{kind},\"message\":{message},\"parts\":{list}}}");
+        let item = Item::new(id.to_owned(), Entry::Meta(Json::parse(&text).unwrap_or_default()), line);
+        self.send(item, head.time)
+    }
+
+    /// An answer: one message for each of its steps, each with the results of its tools behind it.
+    fn answer(
+        &mut self,
+        id: &str,
+        head: &Head,
+        line: u64,
+        members: &Members<'_>,
+        parts: &[Part<'_>],
+    ) -> Result<(), Stop> {
+        let string = |name: &str| members.string(name).map(std::borrow::Cow::into_owned).unwrap_or_default();
+        // A step begins where something stood before it that was not thrown away.
+        let mut steps: Vec<Vec<&Part<'_>>> = vec![Vec::new()];
+        for part in parts {
+            let begins = part.kind == "step-start"
+                && steps.last().is_some_and(|step| step.iter().any(|part| part.kind == "step-finish"));
+            if begins {
+                steps.push(Vec::new());
+            }
+            if let Some(step) = steps.last_mut() {
+                step.push(part);
+            }
+        }
+        let error = members.get("error").and_then(Members::of);
+        let count = steps.len();
+        for (number, step) in steps.into_iter().enumerate() {
+            let is_last = number + 1 == count;
+            let mut usage_of = usage(members);
+            if count > 1 {
+                let finish = step.iter().find(|part| part.kind == "step-finish");
+                usage_of = finish.map(|part| usage(&part.members)).unwrap_or_default();
+            }
+            let content: Vec<Content> = step.iter().filter_map(|part| part.content()).collect();
+            let has_calls = content.iter().any(|block| block.as_tool_call().is_some());
+            let finish = string("finish");
+            let mut answer = AssistantMessage {
+                content,
+                api: "opencode".into(),
+                provider: string("providerID"),
+                model: string("modelID"),
+                usage: usage_of,
+                stop_reason: match finish.as_str() {
+                    _ if has_calls => StopReason::ToolUse,
+                    "length" => StopReason::Length,
+                    _ => StopReason::Stop,
+                },
+                timestamp: head.time,
+                ..AssistantMessage::default()
+            };
+            if let Some(error) = error.as_ref().filter(|_| is_last) {
+                let name = error.string("name").unwrap_or_default();
+                let told = error.get("data").and_then(|data| text_of(Members::of(data)?.get("message")?));
+                answer.error_message = Some(told.unwrap_or_else(|| name.clone().into_owned()));
+                let aborted = name == "MessageAbortedError";
+                answer.stop_reason = if aborted { StopReason::Aborted } else { StopReason::Error };
+            }
+            // Nobody said why it ended: the stream broke off.
+            if is_last && finish == "unknown" && !has_calls && answer.error_message.is_none() {
+                answer.stop_reason = StopReason::Error;
+                answer.error_message = Some("the stream ended without a reason".into());
+            }
+            let own = if number == 0 { id.to_owned() } else { format!("{id}.{}", number + 1) };
+            let is_summary = members.get("summary") == Some("true") && error.is_none();
+            let entry = if is_summary {
+                let text = answer.text();
+                Entry::Compaction(Compaction {
+                    summary: text,
+                    usage: Some(answer.usage),
+                    timestamp: head.time,
+                    ..Compaction::default()
+                })
+            } else {
+                Entry::Message(Message::Assistant(answer))
+            };
+            let mut item = Item::new(own, entry, line);
+            let all: Vec<Json> = step.iter().map(|part| part.rest()).collect();
+            item.kept = kept_of(members, &["tokens", "cost", "modelID", "providerID", "parentID"], all);
+            self.send(item, head.time)?;
+            for part in step.iter().filter(|part| part.kind == "tool") {
+                let Some((result, started, took)) = part.result(head.time) else { continue };
+                let time = result.timestamp;
+                let entry = Entry::Message(Message::ToolResult(result));
+                let call = part.call().map(|call| call.to_string()).unwrap_or_default();
+                let mut item = Item::new(format!("{id}.{call}"), entry, line);
+                (item.started, item.duration_ms) = (started, took);
+                self.send(item, time)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// The title beside the messages, when somebody or a model gave one.
+    fn title(&mut self, row: &Row, sealer: &Sealer) -> Result<(), Stop> {
+        self.out.settle()?;
+        self.out.begin_at_end(self.owner);
+        if row.title.is_empty() || UNTITLED.iter().any(|start| row.title.starts_with(start)) {
+            return Ok(());
+        }
+        let title = quipu_dag::quoted(&sealer.seal(&row.title));
+        let text = format!("{{\"type\":\"session_info\",\"name\":{title}}}");
+        let mut hash = quipu_protocol::ChunkId(quipu_dag::sha256(row.title.as_bytes())).to_string();
+        hash.truncate(16);
+        let mut item =
+            Item::new(format!("{}.{hash}", row.id), Entry::Meta(Json::parse(&text).unwrap_or_default()), 0);
+        (item.owner, item.time, item.is_head) = (self.owner, Some(row.time), false);
+        self.out.item(item)
+    }
+}
+
+/// What a message and its parts say that no entry has.
+fn kept(members: &Members<'_>, without: &[&str], parts: &[Part<'_>]) -> Option<Json> {
+    kept_of(members, without, parts.iter().map(Part::rest).collect())
+}
+
+fn kept_of(members: &Members<'_>, without: &[&str], parts: Vec<Json>) -> Option<Json> {
+    #[derive(serde::Serialize)]
+    struct Kept {
+        message: Json,
+        parts: Vec<Json>,
+    }
+    Json::of(&Kept { message: members.without(without), parts }).ok()
+}

@@ -1,0 +1,179 @@
+//! Databases of other programs, read and never written.
+
+use std::io;
+use std::path::Path;
+use std::time::Duration;
+
+use rusqlite::limits::Limit;
+use rusqlite::types::ValueRef;
+use rusqlite::{Connection, OpenFlags};
+
+/// How long to wait for a program that holds the database.
+const PATIENCE: Duration = Duration::from_secs(2);
+/// Bytes of one value at most.
+const VALUE_LIMIT: i32 = 128 << 20;
+
+/// A database of another program, as it was when it was opened: what is written to it later is not seen. What stands
+/// in its write-ahead log is.
+pub struct ForeignDatabase(Connection);
+
+/// Which rows of a table, and what of them. Names are those of the other program.
+#[derive(Debug, Clone, Copy)]
+pub struct ForeignRows<'a> {
+    /// The table.
+    pub table: &'a str,
+    /// The columns, in the order in which they are given.
+    pub columns: &'a [&'a str],
+    /// Only rows in which this column is this text.
+    pub only: Option<(&'a str, &'a str)>,
+    /// The columns by which they are ordered.
+    pub order: &'a [&'a str],
+}
+
+/// A value of a row.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum ForeignValue<'a> {
+    /// Nothing.
+    Null,
+    /// A whole number.
+    Integer(i64),
+    /// Another number.
+    Real(f64),
+    /// A text, which may be no UTF-8.
+    Text(&'a [u8]),
+    /// Bytes.
+    Blob(&'a [u8]),
+}
+
+impl ForeignDatabase {
+    /// Opens a file. It must be in a directory where its owner's sidecar files can be read.
+    ///
+    /// # Errors
+    /// It cannot be opened, is no database, or is held by another program.
+    pub fn open(path: &Path) -> io::Result<Self> {
+        let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+        let connection = Connection::open_with_flags(path, flags).map_err(told)?;
+        connection.busy_timeout(PATIENCE).map_err(told)?;
+        connection.set_limit(Limit::SQLITE_LIMIT_LENGTH, VALUE_LIMIT).map_err(told)?;
+        // What stands in its schema is not ours to run.
+        connection.pragma_update(None, "trusted_schema", false).map_err(told)?;
+        connection.pragma_update(None, "query_only", true).map_err(told)?;
+        connection.execute_batch("BEGIN").map_err(told)?;
+        // The first read is what the rest is read beside.
+        connection
+            .query_row("SELECT count(*) FROM sqlite_schema", [], |row| row.get::<_, i64>(0))
+            .map_err(told)?;
+        Ok(Self(connection))
+    }
+
+    /// Calls `each` with every row, until it says no.
+    ///
+    /// # Errors
+    /// There is no such table or column, or the database is damaged.
+    pub fn rows(
+        &self,
+        rows: ForeignRows<'_>,
+        each: &mut dyn FnMut(&[ForeignValue<'_>]) -> bool,
+    ) -> io::Result<()> {
+        let list = |names: &[&str]| names.iter().map(|name| quoted(name)).collect::<Vec<_>>().join(", ");
+        let mut query = format!("SELECT {} FROM {}", list(rows.columns), quoted(rows.table));
+        if let Some((column, _)) = rows.only {
+            query.push_str(&format!(" WHERE {} = ?1", quoted(column)));
+        }
+        if !rows.order.is_empty() {
+            query.push_str(&format!(" ORDER BY {}", list(rows.order)));
+        }
+        let mut statement = self.0.prepare_cached(&query).map_err(told)?;
+        let mut found = match rows.only {
+            Some((_, text)) => statement.query([text]),
+            None => statement.query([]),
+        }
+        .map_err(told)?;
+        while let Some(row) = found.next().map_err(told)? {
+            let mut values = Vec::with_capacity(rows.columns.len());
+            for at in 0..rows.columns.len() {
+                values.push(match row.get_ref(at).map_err(told)? {
+                    ValueRef::Null => ForeignValue::Null,
+                    ValueRef::Integer(number) => ForeignValue::Integer(number),
+                    ValueRef::Real(number) => ForeignValue::Real(number),
+                    ValueRef::Text(text) => ForeignValue::Text(text),
+                    ValueRef::Blob(bytes) => ForeignValue::Blob(bytes),
+                });
+            }
+            if !each(&values) {
+                break;
+            }
+        }
+        Ok(())
+    }
+}
+
+impl ForeignValue<'_> {
+    /// The text, half of a character as U+FFFD; `None` for anything else.
+    pub fn text(&self) -> Option<std::borrow::Cow<'_, str>> {
+        match self {
+            Self::Text(text) => Some(String::from_utf8_lossy(text)),
+            Self::Null | Self::Integer(_) | Self::Real(_) | Self::Blob(_) => None,
+        }
+    }
+
+    /// The whole number.
+    pub fn integer(&self) -> Option<i64> {
+        match self {
+            Self::Integer(number) => Some(*number),
+            Self::Null | Self::Real(_) | Self::Text(_) | Self::Blob(_) => None,
+        }
+    }
+}
+
+/// A name that stands for a column or a table and for nothing else.
+fn quoted(name: &str) -> String {
+    format!("\"{}\"", name.replace('"', "\"\""))
+}
+
+fn told(error: rusqlite::Error) -> io::Error {
+    io::Error::other(error.to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn names(database: &ForeignDatabase, only: Option<(&str, &str)>) -> io::Result<Vec<String>> {
+        let mut names = Vec::new();
+        let rows = ForeignRows { table: "t", columns: &["name", "n"], only, order: &["n"] };
+        database.rows(rows, &mut |row| {
+            names.push(format!("{} {:?}", row[0].text().unwrap_or_default(), row[1].integer()));
+            true
+        })?;
+        Ok(names)
+    }
+
+    #[test]
+    fn rows_of_a_database_that_is_being_written() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("their.db");
+        let writer = Connection::open(&path).unwrap();
+        writer
+            .execute_batch("PRAGMA journal_mode = WAL; CREATE TABLE t (name, n); INSERT INTO t VALUES ('b', 2), ('a', 1)")
+            .unwrap();
+        let database = ForeignDatabase::open(&path).unwrap();
+        writer.execute_batch("INSERT INTO t VALUES ('c', 3)").unwrap();
+        assert_eq!(
+            names(&database, None).unwrap(),
+            ["a Some(1)", "b Some(2)"],
+            "as it was when it was opened"
+        );
+        let later = ForeignDatabase::open(&path).unwrap();
+        assert_eq!(names(&later, Some(("name", "c"))).unwrap(), ["c Some(3)"]);
+        assert!(names(&later, Some(("no such column", "c"))).is_err());
+        assert!(later.0.execute_batch("DELETE FROM t").is_err());
+        std::fs::write(
+            dir.path().join("none.db"),
+            "not a database, but long enough to look like one".repeat(40),
+        )
+        .unwrap();
+        assert!(ForeignDatabase::open(&dir.path().join("none.db")).is_err());
+        assert!(ForeignDatabase::open(&dir.path().join("missing.db")).is_err());
+    }
+}
