@@ -49,8 +49,10 @@ pub(crate) struct Placer {
     pub(crate) report: Report,
     known: Known,
     owners: Vec<Owner>,
-    /// Items of this file, by their ids and by other names for them.
+    /// Items of this file, by their ids.
     met: HashMap<Key, NodeId>,
+    /// The same by other names for them.
+    others: HashMap<Key, NodeId>,
     /// Their nodes.
     nodes: HashSet<NodeId>,
     /// Ends of branches, and the place of their session; also those of earlier imports.
@@ -101,6 +103,7 @@ impl Placer {
             known,
             owners: Vec::new(),
             met: HashMap::new(),
+            others: HashMap::new(),
             nodes: HashSet::new(),
             tips,
             held,
@@ -204,7 +207,8 @@ impl Placer {
     }
 
     fn find(&self, key: Key) -> Option<NodeId> {
-        self.met.get(&key).copied().or_else(|| self.known.items.get(&key).map(|stored| stored.node))
+        let met = self.met.get(&key).or_else(|| self.others.get(&key)).copied();
+        met.or_else(|| self.known.items.get(&key).map(|stored| stored.node))
     }
 
     fn place(&mut self, item: Item) {
@@ -281,8 +285,11 @@ impl Placer {
                 }
             }
         };
-        for name in also.iter().chain([&own, &id]) {
+        for name in [&own, &id] {
             self.met.insert(Key::of(name), node);
+        }
+        for name in &also {
+            self.others.insert(Key::of(name), node);
         }
         self.nodes.insert(node);
         // Items that waited come late.
