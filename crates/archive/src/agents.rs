@@ -16,6 +16,9 @@ use crate::{ArchiveError, ImportOptions, Report, claude_code, codex, opencode, p
 /// Gives the value of an environment variable.
 type Env<'a> = dyn Fn(&str) -> Option<PathBuf> + 'a;
 
+/// Directories, and how many sessions each has.
+type Projects = Vec<(String, u64)>;
+
 /// An agent whose sessions can be taken in.
 #[derive(Clone, Copy)]
 pub struct Agent {
@@ -41,7 +44,7 @@ enum Kind {
         /// Whether a file of that place is one.
         is_database: fn(&Path) -> bool,
         /// Its projects, and how many sessions each has.
-        projects: fn(&Path) -> std::io::Result<Vec<(String, u64)>>,
+        projects: fn(&Path) -> std::io::Result<Projects>,
     },
 }
 

@@ -793,7 +793,7 @@ mod opencode {
         let found = agent.look(&path).unwrap();
         let found: Vec<_> = found.iter().map(|one| (one.project.as_deref(), one.sessions)).collect();
         assert_eq!(found, [(None, 1), (Some("/other"), 1), (Some("/p q"), 3)]);
-        assert_eq!(agent.files(archive.dir.path()).unwrap().files, [path.clone()]);
+        assert_eq!(agent.files(archive.dir.path()).unwrap().files, std::slice::from_ref(&path));
 
         let reports = archive.try_take(AGENT, &path).unwrap();
         let told: Vec<_> = reports

@@ -491,8 +491,10 @@ fn every_imported_session_goes_on_on_both_wires() {
     let world = World::new([
         Answer::new().text("One.").reply(),
         Answer::new().text("Two.").reply(),
-        Answer::on(Wire::Completions).text("Three.").reply(),
+        Answer::new().text("Three.").reply(),
         Answer::on(Wire::Completions).text("Four.").reply(),
+        Answer::on(Wire::Completions).text("Five.").reply(),
+        Answer::on(Wire::Completions).text("Six.").reply(),
     ]);
     let model =
         |id: &str, api: &str| json!({ "id": id, "api": api, "contextWindow": 200_000, "maxTokens": 8_000 });
@@ -501,6 +503,10 @@ fn every_imported_session_goes_on_on_both_wires() {
     let file = json!({ "providers": { "testing": provider } });
     std::fs::write(world.path("home/.quipu/models.json"), file.to_string()).unwrap();
     let sessions = others(&world);
+    let database = world.path("home/.local/share/opencode");
+    std::fs::create_dir_all(&database).unwrap();
+    let fixture = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../archive/tests/fixtures/hand-made.db");
+    std::fs::copy(fixture, database.join("opencode.db")).unwrap();
     world.run(&["import", "--yes"]).ok();
     for model in ["blocks-1", "chat-1"] {
         for (_, session, _) in &sessions {
@@ -509,11 +515,14 @@ fn every_imported_session_goes_on_on_both_wires() {
             assert!(said.contains("Look.") && said.contains("And?") && said.ends_with("on"), "{said}");
             assert!(!said.contains("environment_context"), "{said}");
         }
+        // Its directory is not on this machine.
+        world.run(&["-p", "--model", model, "--session", "ses_two", "--cwd", ".", "on"]).ok();
+        assert!(said(&world).join("\n").contains("In the fork."));
     }
     // Each call has its result, whatever the wire.
     let bodies: Vec<String> =
         world.requests().iter().map(|request| String::from_utf8_lossy(&request.body).into_owned()).collect();
-    for (body, ids) in bodies.iter().zip([["t1", "t2"], ["c1", "c2"], ["t1", "t2"], ["c1", "c2"]]) {
+    for (body, ids) in bodies.iter().zip([["t1", "t2"], ["c1", "c2"], ["c1", "c2"]].repeat(2)) {
         for id in ids {
             assert!(body.matches(&format!("\"{id}\"")).count() >= 2, "{id} in {body}");
         }

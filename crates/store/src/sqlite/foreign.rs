@@ -52,17 +52,17 @@ impl ForeignDatabase {
     /// It cannot be opened, is no database, or is held by another program.
     pub fn open(path: &Path) -> io::Result<Self> {
         let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX;
-        let connection = Connection::open_with_flags(path, flags).map_err(told)?;
-        connection.busy_timeout(PATIENCE).map_err(told)?;
-        connection.set_limit(Limit::SQLITE_LIMIT_LENGTH, VALUE_LIMIT).map_err(told)?;
+        let connection = Connection::open_with_flags(path, flags).map_err(io::Error::other)?;
+        connection.busy_timeout(PATIENCE).map_err(io::Error::other)?;
+        connection.set_limit(Limit::SQLITE_LIMIT_LENGTH, VALUE_LIMIT).map_err(io::Error::other)?;
         // What stands in its schema is not ours to run.
-        connection.pragma_update(None, "trusted_schema", false).map_err(told)?;
-        connection.pragma_update(None, "query_only", true).map_err(told)?;
-        connection.execute_batch("BEGIN").map_err(told)?;
+        connection.pragma_update(None, "trusted_schema", false).map_err(io::Error::other)?;
+        connection.pragma_update(None, "query_only", true).map_err(io::Error::other)?;
+        connection.execute_batch("BEGIN").map_err(io::Error::other)?;
         // The first read is what the rest is read beside.
         connection
             .query_row("SELECT count(*) FROM sqlite_schema", [], |row| row.get::<_, i64>(0))
-            .map_err(told)?;
+            .map_err(io::Error::other)?;
         Ok(Self(connection))
     }
 
@@ -83,16 +83,16 @@ impl ForeignDatabase {
         if !rows.order.is_empty() {
             query.push_str(&format!(" ORDER BY {}", list(rows.order)));
         }
-        let mut statement = self.0.prepare_cached(&query).map_err(told)?;
+        let mut statement = self.0.prepare_cached(&query).map_err(io::Error::other)?;
         let mut found = match rows.only {
             Some((_, text)) => statement.query([text]),
             None => statement.query([]),
         }
-        .map_err(told)?;
-        while let Some(row) = found.next().map_err(told)? {
+        .map_err(io::Error::other)?;
+        while let Some(row) = found.next().map_err(io::Error::other)? {
             let mut values = Vec::with_capacity(rows.columns.len());
             for at in 0..rows.columns.len() {
-                values.push(match row.get_ref(at).map_err(told)? {
+                values.push(match row.get_ref(at).map_err(io::Error::other)? {
                     ValueRef::Null => ForeignValue::Null,
                     ValueRef::Integer(number) => ForeignValue::Integer(number),
                     ValueRef::Real(number) => ForeignValue::Real(number),
@@ -126,13 +126,10 @@ impl ForeignValue<'_> {
     }
 }
 
-/// A name that stands for a column or a table and for nothing else.
+/// A name that stands for a column or a table and for nothing else; in double quotes SQLite would take one that is not
+/// there for a text.
 fn quoted(name: &str) -> String {
-    format!("\"{}\"", name.replace('"', "\"\""))
-}
-
-fn told(error: rusqlite::Error) -> io::Error {
-    io::Error::other(error.to_string())
+    format!("`{}`", name.replace('`', "``"))
 }
 
 #[cfg(test)]
