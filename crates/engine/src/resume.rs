@@ -161,6 +161,9 @@ async fn read_context(store: &dyn Store, head: NodeId) -> Result<(Vec<(NodeId, E
     Ok((lineage, Steps { infos, last_time }))
 }
 
+/// In so many nodes, and then in so many before them, an answer is looked for.
+const ANSWER_WITHIN: [usize; 3] = [16, 256, 4_096];
+
 /// How a session stands at a node.
 #[derive(Default)]
 pub(crate) struct Standing {
@@ -168,27 +171,43 @@ pub(crate) struct Standing {
     pub(crate) epoch: Epoch,
 }
 
-/// The epoch that a node stands in. Reads no further back than its last compaction.
+/// The epoch that a node stands in. Reads no further back than its last compaction, and without one no more than
+/// thousands of nodes.
 pub(crate) async fn epoch_of(store: &dyn Store, node: NodeId) -> Result<Epoch, OpenError> {
     let mut changes = SettingChanges::default();
-    let mut nodes = store.lineage(node, Until::Checkpoint).await?;
-    let before = nodes.first().and_then(|first| first.record.parent);
-    // The newest answer tells which model another program asked; ours stand in an epoch.
-    let answer = nodes.iter().rposition(|node| node.record.role == "assistant");
-    let answer = answer.map(|at| nodes[at].id);
-    nodes.retain(|node| {
-        [quipu_transcript::INTERNAL, COMPACTION].contains(&node.record.role.as_str())
-            || Some(node.id) == answer
-    });
-    nodes.reverse();
-    for some in nodes.chunks(64) {
-        for decoded in decode_nodes(store, some).await? {
-            if let (Entry::Message(Message::Assistant(answer)), None) = (&decoded.entry, &decoded.step.call) {
-                changes.earlier_answer(answer);
+    let mut before = Some(node);
+    for count in ANSWER_WITHIN {
+        let Some(from) = before else { break };
+        let mut nodes = match store.lineage(from, Until::Count(count)).await {
+            // A lineage of another program may begin in the middle.
+            Err(StoreError::Missing { .. }) if from != node => break,
+            nodes => nodes?,
+        };
+        let compaction = nodes.iter().rposition(|node| node.record.role == COMPACTION);
+        nodes.drain(..compaction.unwrap_or(0));
+        before = nodes.first().and_then(|first| first.record.parent);
+        // The newest answer tells which model another program asked; ours stand in an epoch.
+        let answer = nodes.iter().rposition(|node| node.record.role == "assistant");
+        let answer = answer.map(|at| nodes[at].id);
+        nodes.retain(|node| {
+            [quipu_transcript::INTERNAL, COMPACTION].contains(&node.record.role.as_str())
+                || Some(node.id) == answer
+        });
+        nodes.reverse();
+        for some in nodes.chunks(64) {
+            for decoded in decode_nodes(store, some).await? {
+                if let (Entry::Message(Message::Assistant(answer)), None) =
+                    (&decoded.entry, &decoded.step.call)
+                {
+                    changes.earlier_answer(answer);
+                }
+                if let Some(standing) = standing_of(&decoded.entry, &mut changes) {
+                    return Ok(changes.applied_to(standing.epoch));
+                }
             }
-            if let Some(standing) = standing_of(&decoded.entry, &mut changes) {
-                return Ok(changes.applied_to(standing.epoch));
-            }
+        }
+        if answer.is_some() || compaction.is_some() {
+            break;
         }
     }
     match before {
