@@ -10,6 +10,7 @@ mod machine;
 mod measure;
 mod plan;
 mod programs;
+mod search;
 mod server;
 mod sessions;
 mod targets;
@@ -34,6 +35,7 @@ const BENCHMARKS: &[Benchmark] = &[
     sessions::LIST,
     sessions::TREE,
     plan::BENCHMARK,
+    search::BENCHMARK,
     commits::BENCHMARK,
 ];
 
@@ -80,6 +82,8 @@ struct Sizes {
     branches: Vec<usize>,
     /// Entries whose compaction is planned.
     plan: usize,
+    /// Nodes that are searched.
+    search: Vec<usize>,
     /// Sessions, and entries of each.
     list: (usize, usize),
 }
@@ -96,6 +100,7 @@ impl Sizes {
             trees: vec![1_000, 100_000],
             branches: vec![10_000],
             plan: 100_000,
+            search: vec![40_000],
             list: (1_000, 100),
         }
     }
@@ -109,12 +114,13 @@ impl Sizes {
             trees: vec![1_000],
             branches: vec![100],
             plan: 10_000,
+            search: vec![2_000],
             list: (100, 12),
         }
     }
 
     fn with_million(mut self) -> Self {
-        for sizes in [&mut self.resume, &mut self.trees, &mut self.branches] {
+        for sizes in [&mut self.resume, &mut self.trees, &mut self.branches, &mut self.search] {
             sizes.push(MILLION);
         }
         self

@@ -133,6 +133,36 @@ const TARGETS: &[Target] = &[
         asked: Below(20.0),
     },
     Target {
+        what: "words indexed behind an import, MB/s",
+        over: "search among 40,000 nodes, words indexed, by processor time",
+        under: None,
+        asked: AtLeast(15.0),
+    },
+    Target {
+        what: "size of the indexes of the search, % of the text",
+        over: "search among 40,000 nodes, size of the indexes",
+        under: None,
+        asked: AtMost(130.0),
+    },
+    Target {
+        what: "words among 1,000,000 nodes, 99th percentile, ms",
+        over: "search among 1,000,000 nodes, words, 99th percentile",
+        under: None,
+        asked: AtMost(20.0),
+    },
+    Target {
+        what: "parts of words among 1,000,000 nodes, 99th percentile, ms",
+        over: "search among 1,000,000 nodes, parts, 99th percentile",
+        under: None,
+        asked: AtMost(50.0),
+    },
+    Target {
+        what: "the best among 1,000,000 nodes, 99th percentile, ms",
+        over: "search among 1,000,000 nodes, words, best, 99th percentile",
+        under: None,
+        asked: AtMost(100.0),
+    },
+    Target {
         what: "the released program, MB",
         over: "the released program, size",
         under: None,
