@@ -10,7 +10,9 @@ use quipu_protocol::{
 use quipu_store::{
     Commit, Durability, Op, Step, StepCall, StepState, Store, StoreError, Until, decode_nodes,
 };
-use quipu_transcript::{COMPACTION, Decoded, Measure, Prune, SettingChanges, context, message_of};
+use quipu_transcript::{
+    COMPACTION, ContextEdits, Decoded, Measure, Prune, SettingChanges, context, message_of, retained_messages,
+};
 use serde::Deserialize;
 
 use crate::commit::{Committer, KeptResult};
@@ -102,20 +104,25 @@ pub(crate) async fn read_past(store: &dyn Store, id: &SessionId, head: NodeId) -
             past.epoch = standing.epoch;
         }
     }
+    let edits = ContextEdits::of(lineage.iter().map(|(_, entry)| entry));
     let mut compacted = None;
     for at in context(&lineage) {
         let (node, entry) = &lineage[at];
         if let Entry::Meta(json) = entry {
             past.prunes.extend(Prune::of_entry(json).map(|prune| (past.messages.len(), prune)));
         }
-        let Some(message) = message_of(entry) else { continue };
+        let message = message_of(entry).and_then(|message| edits.apply(steps.ids[at].as_deref(), message));
+        let Some(message) = message else { continue };
+        past.messages.push(Arc::new(message.into_owned()));
         if let Entry::Compaction(compaction) = entry {
             past.compacted = Some(Arc::new(compaction.clone()));
             compacted = Some(at);
+            past.messages.extend(retained_messages(compaction).into_iter().map(Arc::new));
         }
-        past.old += usize::from(compacted.is_some_and(|compaction| at <= compaction));
-        past.messages.push(Arc::new(message.into_owned()));
-        past.nodes.push(*node);
+        past.nodes.resize(past.messages.len(), *node);
+        if compacted.is_some_and(|compaction| at <= compaction) {
+            past.old = past.messages.len();
+        }
     }
     if let Some(system) = past.epoch.system {
         past.system = store.blobs(&[system]).await?.into_iter().flatten().next();
@@ -130,6 +137,8 @@ pub(crate) async fn read_past(store: &dyn Store, id: &SessionId, head: NodeId) -
 /// How the steps of a lineage went, beside their entries.
 struct Steps {
     infos: Vec<StepInfo>,
+    /// Their writers' own ids.
+    ids: Vec<Option<String>>,
     last_time: UnixMs,
 }
 
@@ -140,7 +149,10 @@ async fn read_context(store: &dyn Store, head: NodeId) -> Result<(Vec<(NodeId, E
     let last_time = nodes.last().map_or(0, |node| node.record.timestamp);
     let mut decoded = decode_nodes(store, &nodes).await?;
     let last = decoded.iter().rev().find_map(|one| match &one.entry {
-        Entry::Compaction(compaction) => Some(compaction.first_kept),
+        // What it holds itself needs no node.
+        Entry::Compaction(compaction) => {
+            Some(compaction.first_kept.filter(|_| compaction.retained_tail.is_none()))
+        }
         Entry::Message(_) | Entry::Session(_) | Entry::Epoch(_) | Entry::Meta(_) => None,
     });
     if let Some(Some(first)) = last
@@ -158,7 +170,8 @@ async fn read_context(store: &dyn Store, head: NodeId) -> Result<(Vec<(NodeId, E
     let (entries, infos): (Vec<Entry>, Vec<StepInfo>) =
         decoded.into_iter().map(|Decoded { entry, step }| (entry, step)).unzip();
     let lineage = nodes.iter().map(|node| node.id).zip(entries).collect();
-    Ok((lineage, Steps { infos, last_time }))
+    let ids = nodes.into_iter().map(|node| node.record.external_id).collect();
+    Ok((lineage, Steps { infos, ids, last_time }))
 }
 
 /// In so many nodes, and then in so many before them, an answer is looked for.

@@ -76,6 +76,10 @@ pub struct Compaction {
     /// The oldest node before this one that stays in the context; `None` when none does.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub first_kept: Option<NodeId>,
+    /// Messages that stand behind the summary in place of nodes before it, where its maker wrote them down again: a list
+    /// of messages. What `first_kept` names does not count then.
+    #[serde(skip_serializing_if = "Option::is_none", deserialize_with = "present")]
+    pub retained_tail: Option<Json>,
     /// Tokens of the context before it.
     pub tokens_before: u64,
     /// When it was made, milliseconds since the epoch.

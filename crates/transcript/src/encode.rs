@@ -224,6 +224,7 @@ fn compaction_value(compaction: &Compaction, draft: &mut Draft) -> Value {
     let Compaction {
         summary: _,
         first_kept,
+        retained_tail,
         tokens_before: _,
         timestamp: _,
         details,
@@ -237,6 +238,7 @@ fn compaction_value(compaction: &Compaction, draft: &mut Draft) -> Value {
     }
     let mut fields = Vec::new();
     fields.extend(first_kept.as_ref().map(|node| ("firstKept", plain(node))));
+    fields.extend(retained_tail.as_ref().map(|tail| ("retainedTail", exact(tail))));
     fields.extend(details.as_ref().map(|details| ("details", exact(details))));
     fields.extend(usage.as_ref().map(|usage| ("usage", plain(usage))));
     fields.extend(from_hook.as_ref().map(|hook| ("fromHook", plain(hook))));

@@ -5,6 +5,7 @@
 mod blocks;
 mod compact;
 mod decode;
+mod edit;
 mod encode;
 mod exact;
 mod foreign;
@@ -19,6 +20,7 @@ mod title;
 mod words;
 
 pub use compact::*;
+pub use edit::*;
 pub use law::*;
 pub use measure::*;
 pub use own::refs_of;

@@ -102,13 +102,21 @@ pub fn context(lineage: &[(NodeId, Entry)]) -> Vec<usize> {
     let Some(last) = (0..lineage.len()).rev().find(is_compaction) else {
         return (0..lineage.len()).collect();
     };
-    let Entry::Compaction(Compaction { first_kept, .. }) = &lineage[last].1 else { return Vec::new() };
-    let kept = match first_kept {
+    let Entry::Compaction(compaction) = &lineage[last].1 else { return Vec::new() };
+    let kept = match &compaction.first_kept {
         None => last,
+        // It holds what it kept.
+        Some(_) if compaction.retained_tail.is_some() => last,
         Some(first) => lineage[..last].iter().position(|(id, _)| id == first).unwrap_or(0),
     };
     let shown = std::iter::once(last).chain(kept..last).chain(last + 1..lineage.len());
     shown.filter(|at| *at == last || !is_compaction(at)).collect()
+}
+
+/// The messages that a compaction holds itself, to stand behind its summary.
+pub fn retained_messages(compaction: &Compaction) -> Vec<Message> {
+    let tail = compaction.retained_tail.as_ref();
+    tail.and_then(|tail| tail.read().ok()).unwrap_or_default()
 }
 
 /// What a compaction says to the model.

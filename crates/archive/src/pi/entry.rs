@@ -161,6 +161,9 @@ impl Line<'_> {
         Some(Compaction {
             summary: self.members.string("summary")?.into_owned(),
             first_kept: self.members.string("firstKeptEntryId").and_then(|id| find(&id)),
+            retained_tail: read("retainedTail")
+                .filter(|raw| raw.starts_with('['))
+                .and_then(|raw| Json::parse(raw).ok()),
             tokens_before: read("tokensBefore").and_then(|raw| raw.parse().ok()).unwrap_or_default(),
             timestamp: time,
             details: read("details").and_then(|raw| Json::parse(raw).ok()),
@@ -278,13 +281,14 @@ pub(crate) fn compaction_line(
     first_kept: Option<&str>,
     entry: &Difference,
 ) {
-    let Compaction { summary, tokens_before, details, usage, from_hook, .. } = compaction;
+    let Compaction { summary, retained_tail, tokens_before, details, usage, from_hook, .. } = compaction;
     let mut members = vec![("type", "\"compaction\"".to_owned())];
     members.extend(id.map(|id| ("id", quoted(id))));
     members.push(("parentId", parent.map_or_else(|| "null".to_owned(), quoted)));
     members.push(("timestamp", quoted(&iso(time).unwrap_or_default())));
     members.push(("summary", quoted(summary)));
     members.extend(first_kept.map(|id| ("firstKeptEntryId", quoted(id))));
+    members.extend(retained_tail.as_ref().map(|tail| ("retainedTail", tail.to_string())));
     members.push(("tokensBefore", tokens_before.to_string()));
     members.extend(details.as_ref().map(|details| ("details", details.to_string())));
     members.extend(usage.as_ref().and_then(|usage| Some(("usage", serde_json::to_string(usage).ok()?))));

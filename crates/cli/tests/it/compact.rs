@@ -20,6 +20,7 @@ fn a_session_is_compacted_on_demand_and_that_is_undone() {
     let long = "word ".repeat(400);
     let world = World::new(answers(&[&long, &long, "## Goal\nTo count.", "three", "four"]));
     small(&world);
+    world.file("AGENTS.md", "Count in whole numbers.");
     world.run(&["compact"]).fails(2, &["no session here"]);
     world.run(&["-p", "one"]).ok();
     world.run(&["compact"]).fails(2, &["nothing to compact"]);
@@ -37,6 +38,15 @@ fn a_session_is_compacted_on_demand_and_that_is_undone() {
     assert_eq!(world.run(&["show", node.trim(), "--json"]).ok().json()["compaction"]["reason"], "manual");
 
     world.run(&["-p", "-c", "three?"]).ok();
+    // The project's rules and the tools stand as they stood.
+    let [before, after] = [1, 3].map(|at| world.requests()[at].json());
+    assert!(before["system"].to_string().contains("Count in whole numbers."), "{before}");
+    let bare =
+        |part: &serde_json::Value| part.to_string().replace(r#""cache_control":{"type":"ephemeral"},"#, "");
+    assert_eq!(
+        (bare(&before["system"]), bare(&before["tools"])),
+        (bare(&after["system"]), bare(&after["tools"]))
+    );
     let said: Vec<String> = messages(&world.requests()[3]).iter().map(wire_text).collect();
     assert!(
         said[0].contains("To count.") && said[1..] == ["two", &long, "three?"].map(str::to_owned),

@@ -31,6 +31,8 @@ mod input;
 #[cfg(test)]
 mod kill;
 #[cfg(test)]
+mod later;
+#[cfg(test)]
 mod look;
 #[cfg(test)]
 mod machine;

@@ -133,7 +133,7 @@ impl Machine {
     /// Keeps less and less until enough goes.
     fn cut_that_helps(&self, mut keep: u64, least: u64) -> Option<Cut> {
         loop {
-            match cut(&self.messages, keep) {
+            match self.cut_at(keep) {
                 Some(found) if self.helps(found) => return Some(found),
                 _ if keep <= least => return None,
                 _ => keep /= 2,
@@ -191,7 +191,19 @@ impl Machine {
     fn cut(&self) -> Option<Cut> {
         let window = self.prefix.model.context_window;
         let keep = self.compaction.keep_recent_tokens;
-        cut(&self.messages, if window == 0 { keep } else { keep.min(window / 4) })
+        self.cut_at(if window == 0 { keep } else { keep.min(window / 4) })
+    }
+
+    /// Where to cut so that about `keep` tokens stay. What a compaction holds itself, in place of nodes before it, cannot
+    /// be parted: it goes as a whole.
+    fn cut_at(&self, keep: u64) -> Option<Cut> {
+        let found = cut(&self.messages, keep)?;
+        let first = self.nodes.first();
+        let held = self.nodes.iter().take_while(|node| Some(*node) == first).count();
+        if found.first_kept >= held {
+            return Some(found);
+        }
+        Some(Cut { first_kept: held, turn: None, ..found })
     }
 
     /// Whether something runs that belongs to no turn.
@@ -335,6 +347,7 @@ impl Machine {
         let compaction = Compaction {
             summary: compaction_note(&text, earlier, taken, &files, self.carried_over()),
             first_kept: self.nodes.get(cut.first_kept).copied(),
+            retained_tail: None,
             tokens_before,
             timestamp: self.now,
             details: Json::of(&files).ok(),

@@ -302,13 +302,20 @@ fn compaction() -> BoxedStrategy<Compaction> {
     let first = option::of(any::<[u8; 32]>().prop_map(NodeId));
     (
         (text(), first, number(), time(), option::of(json())),
-        (option::of(usage()), option::of(any::<bool>()), option::of(reason), option::of(checkpoint)),
+        (
+            option::of(json()),
+            option::of(usage()),
+            option::of(any::<bool>()),
+            option::of(reason),
+            option::of(checkpoint),
+        ),
     )
         .prop_map(|((summary, first_kept, tokens_before, timestamp, details), rest)| {
-            let (usage, from_hook, reason, checkpoint) = rest;
+            let (retained_tail, usage, from_hook, reason, checkpoint) = rest;
             Compaction {
                 summary,
                 first_kept,
+                retained_tail,
                 tokens_before,
                 timestamp,
                 details,
