@@ -690,3 +690,26 @@ fn a_session_that_went_back_goes_on_there_in_the_file_too() {
     assert_eq!(read(&path).len(), 9, "what was left stays");
     agrees(&world, &path);
 }
+
+#[test]
+fn the_other_agent_goes_on_from_our_compaction() {
+    let Some(peer) = peer() else { return };
+    let world = World::new(says(&["Zero.", "One.", "Two.", "# Summary\nAll of it.", "Three.", "Four."]));
+    world.unchecked();
+    let path = world.path("work/s.jsonl");
+    let file = path.to_str().unwrap();
+    world.run(&["-p", "--session", file, "early"]).ok();
+    world.run(&["-p", "--session", file, &"on and on ".repeat(12_000)]).ok();
+    world.run(&["-p", "--session", file, "short"]).ok();
+    world.run(&["compact"]).ok();
+    world.run(&["-p", "--session", file, "third"]).ok();
+    let ours = said(&world);
+    assert!(ours[0].contains("All of it."), "{ours:?}");
+    run_peer(&peer, &world, &["--session", file, "fourth"]);
+    let theirs = said(&world);
+    assert!(theirs[0].contains("All of it."), "{theirs:?}");
+    assert_eq!(theirs[theirs.len() - 3..], ["third", "Three.", "fourth"]);
+    assert!(theirs.iter().all(|text| !text.contains("Zero.")), "{theirs:?}");
+    world.run(&["import", "pi", file]).ok();
+    agrees(&world, &path);
+}
