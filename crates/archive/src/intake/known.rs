@@ -45,6 +45,8 @@ impl Known {
             sessions.extend(candidates.into_iter().filter_map(|candidate| candidate.session));
         }
         let mut seen = HashSet::new();
+        // Those whose forks count: this one and what comes of it. The forks of others share nothing that they do not have.
+        let mut own = HashSet::from([outline.session.clone()]);
         let mut at = 0;
         while let Some(session) = sessions.get(at).cloned() {
             at += 1;
@@ -54,9 +56,14 @@ impl Known {
             let query = SessionQuery { id: Some(session.clone()), ..SessionQuery::default() };
             let rows = store.sessions(query).await?;
             // Forks may have been imported before what they were forked from.
-            let forks = SessionQuery { parent: Some(session.clone()), ..SessionQuery::default() };
-            let forks = store.sessions(forks).await?;
-            sessions.extend(forks.into_iter().filter(|fork| fork.agent == agent).map(|fork| fork.id));
+            if own.contains(&session) {
+                let forks = SessionQuery { parent: Some(session.clone()), ..SessionQuery::default() };
+                let forks = store.sessions(forks).await?.into_iter().filter(|fork| fork.agent == agent);
+                for fork in forks {
+                    own.insert(fork.id.clone());
+                    sessions.push(fork.id);
+                }
+            }
             let Some(row) = rows.into_iter().find(|row| row.agent == agent) else { continue };
             let base = store.nodes(&[row.base]).await?.into_iter().flatten().next();
             known.bases.insert(session.clone(), (row.base, base.and_then(|base| base.record.parent)));
