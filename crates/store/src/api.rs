@@ -13,7 +13,7 @@ use quipu_dag::{Blob, Node};
 use quipu_protocol::{BlobId, CallId, ChunkId, ItemId, Json, NodeId, RunId, SessionId, UnixMs};
 use serde::{Deserialize, Serialize};
 
-use crate::{Found, Label, Landmark, Meeting, SearchQuery, StoreError, Unindexed};
+use crate::{Found, Label, Landmark, Meeting, SearchQuery, StoreError, Unindexed, WholeNode};
 
 /// What every operation returns. Runs on any executor: the work is done by threads of the store.
 pub type Fut<'a, T> = Pin<Box<dyn Future<Output = Result<T, StoreError>> + Send + 'a>>;
@@ -42,6 +42,29 @@ pub trait Store: Send + Sync + 'static {
 
     /// The nodes, one for each id, in the order asked.
     fn nodes<'a>(&'a self, ids: &'a [NodeId]) -> Fut<'a, Vec<Option<Node>>>;
+
+    /// Nodes with their parts, in the order asked, until their contents are `bytes` long together: at least one, and as many
+    /// as that leaves room for.
+    fn whole_nodes<'a>(&'a self, ids: &'a [NodeId], bytes: usize) -> Fut<'a, Vec<Option<WholeNode>>> {
+        Box::pin(async move {
+            let mut found = Vec::new();
+            let mut left = bytes;
+            for id in ids {
+                let Some(node) = self.nodes(&[*id]).await?.into_iter().flatten().next() else {
+                    found.push(None);
+                    continue;
+                };
+                let parts: Vec<Blob> = self.blobs(&node.record.parts).await?.into_iter().flatten().collect();
+                let size: usize = parts.iter().map(|part| part.content.len()).sum();
+                found.push(Some(WholeNode { node, parts }));
+                match left.checked_sub(size) {
+                    Some(rest) => left = rest,
+                    None => break,
+                }
+            }
+            Ok(found)
+        })
+    }
 
     /// The blobs, one for each id, in the order asked.
     fn blobs<'a>(&'a self, ids: &'a [BlobId]) -> Fut<'a, Vec<Option<Blob>>>;

@@ -15,7 +15,34 @@ pub struct Objects {
     chunks: HashMap<ChunkId, Vec<u8>>,
 }
 
+/// A node with its parts; those that are missing are left out.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct WholeNode {
+    /// The node.
+    pub node: Node,
+    /// Its parts, in its order.
+    pub parts: Vec<Blob>,
+}
+
 impl Objects {
+    /// What nodes were read with, and the chunks that they refer to, as [`Objects::of`] loads them.
+    ///
+    /// # Errors
+    /// What the store says.
+    pub async fn of_whole(
+        store: &dyn Store,
+        whole: impl IntoIterator<Item = WholeNode>,
+    ) -> Result<(Vec<Node>, Self), StoreError> {
+        let mut objects = Self::default();
+        let mut nodes = Vec::new();
+        for WholeNode { node, parts } in whole {
+            objects.blobs.extend(parts.into_iter().map(|blob| (blob.id, blob)));
+            nodes.push(node);
+        }
+        objects.load_chunks(store, &nodes).await?;
+        Ok((nodes, objects))
+    }
+
     /// Loads what `nodes` refer to. Chunks that are missing or damaged are left out.
     ///
     /// # Errors
@@ -27,14 +54,24 @@ impl Objects {
         let blobs = store.blobs(&ids).await?;
         let blobs = blobs.into_iter().flatten().map(|blob| (blob.id, blob)).collect();
         let mut objects = Self { blobs, chunks: HashMap::new() };
+        objects.load_chunks(store, nodes).await?;
+        Ok(objects)
+    }
+
+    async fn load_chunks(&mut self, store: &dyn Store, nodes: &[Node]) -> Result<(), StoreError> {
         for node in nodes {
-            for id in chunks_of(node, &objects) {
-                if objects.chunks.contains_key(&id) {
+            // Most nodes refer to none: seen without taking their own part apart.
+            let own = node.record.parts.last().and_then(|part| self.blobs.get(part));
+            if own.is_none_or(|own| !own.content.contains("\"images\"")) {
+                continue;
+            }
+            for id in chunks_of(node, self) {
+                if self.chunks.contains_key(&id) {
                     continue;
                 }
                 match store.chunk(id, 0..u64::MAX).await {
                     Ok(bytes) => {
-                        objects.chunks.insert(id, bytes);
+                        self.chunks.insert(id, bytes);
                     }
                     // A damaged image leaves a gap like one that is gone; `check` tells of it.
                     Err(StoreError::Missing { .. } | StoreError::Corrupt { .. }) => {}
@@ -42,7 +79,7 @@ impl Objects {
                 }
             }
         }
-        Ok(objects)
+        Ok(())
     }
 }
 

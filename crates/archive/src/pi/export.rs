@@ -1,11 +1,13 @@
 //! A session as a file of version 3.
 
 use std::collections::{HashMap, VecDeque};
+use std::future::poll_fn;
 use std::io::Write;
+use std::task::Poll;
 
 use quipu_dag::{Blob, Node};
 use quipu_protocol::{BlobId, ChunkId, Entry, NodeId, SessionId, UnixMs};
-use quipu_store::{RefName, SessionRow, Store, StoreError, Until, decode_nodes};
+use quipu_store::{Objects, RefName, SessionRow, Store, StoreError, Until, decode_nodes};
 use quipu_transcript::{Decoded, Lookup, decode};
 
 use super::AGENT;
@@ -19,6 +21,8 @@ use crate::lineages::{main_ref, tips, walk};
 
 /// Nodes that are read at once.
 const PIECE: usize = 500;
+/// Bytes of their content, after which no more are read at once.
+const PIECE_BYTES: usize = 8 << 20;
 
 /// What was written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -156,10 +160,30 @@ async fn tree(
     ids.entry(root).or_insert(None);
     let mut ours = Ours { nodes: ours.into(), ids, place: 1, last: None };
     let mut line = String::new();
-    for piece in order.chunks(PIECE) {
-        let wanted: Vec<NodeId> = piece.iter().map(|(_, _, node)| *node).collect();
-        let nodes: Vec<Node> = store.nodes(&wanted).await?.into_iter().flatten().collect();
-        for (node, decoded) in nodes.iter().zip(decode_nodes(store, &nodes).await?) {
+    let read = |at: usize| {
+        let piece = &order[at.min(order.len())..(at + PIECE).min(order.len())];
+        let ids: Vec<NodeId> = piece.iter().map(|(_, _, node)| *node).collect();
+        Box::pin(async move { store.whole_nodes(&ids, PIECE_BYTES).await })
+    };
+    let (mut at, mut next, mut early) = (0, read(0), None);
+    while at < order.len() {
+        let whole = match early.take() {
+            Some(whole) => whole?,
+            None => next.await?,
+        };
+        at += whole.len().max(1);
+        next = read(at);
+        // Asked for now, so that the store reads while this piece is written.
+        poll_fn(|context| {
+            if let Poll::Ready(whole) = next.as_mut().poll(context) {
+                early = Some(whole);
+            }
+            Poll::Ready(())
+        })
+        .await;
+        let (nodes, objects) = Objects::of_whole(store, whole.into_iter().flatten()).await?;
+        for node in &nodes {
+            let decoded = decode(node, &objects);
             let n = place(&decoded.step).unwrap_or(0);
             ours.write_up_to(store, n, out).await?;
             let parent = node.record.parent.and_then(|parent| ours.ids.get(&parent)?.as_deref());

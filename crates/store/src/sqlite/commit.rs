@@ -15,6 +15,8 @@ use crate::{
 
 /// Bytes of a ref's name, an id, a queue's name at most.
 const NAME_LIMIT: usize = 1024;
+/// Nodes of a commit that are looked through one by one.
+const FEW: usize = 64;
 /// Bytes of a call's id at most; models choose it.
 const CALL_LIMIT: u64 = 64 << 10;
 
@@ -139,6 +141,7 @@ fn insert_nodes(connection: &Connection, nodes: &[Node], blobs: &[Blob]) -> Outc
         "INSERT OR IGNORE INTO nodes (id, parent_id, role, parts_list, timestamp, config_json, thought_signatures, \
          system_prompt_hash, external_id) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9)",
     )?;
+    let mut placed: HashSet<&NodeId> = HashSet::with_capacity(nodes.len());
     for node in nodes {
         debug_assert!(
             !matches!(node.verify(), quipu_dag::Verdict::Corrupt(_)),
@@ -147,6 +150,7 @@ fn insert_nodes(connection: &Connection, nodes: &[Node], blobs: &[Blob]) -> Outc
         let record = &node.record;
         let parent = record.parent.as_ref().map(NodeId::to_string);
         if let Some(parent) = &parent
+            && record.parent.as_ref().is_none_or(|parent| !placed.contains(parent))
             && !has_node.exists([parent])?
         {
             return Err(Failure::Missing(format!(
@@ -175,6 +179,7 @@ fn insert_nodes(connection: &Connection, nodes: &[Node], blobs: &[Blob]) -> Outc
             record.system_prompt.as_ref().map(BlobId::to_string),
             record.external_id
         ])?;
+        placed.insert(&node.id);
     }
     Ok(())
 }
@@ -299,7 +304,8 @@ fn move_ref(connection: &Connection, moved: &RefMove, new: &[Node]) -> Outcome<M
     }
     match &moved.to {
         Some(to) => {
-            let is_new = new.iter().any(|node| node.id == *to);
+            // In a large commit, which may move as many refs as it has nodes, the table knows it sooner.
+            let is_new = new.len() <= FEW && new.iter().any(|node| node.id == *to);
             let to = to.to_string();
             if !is_new && !connection.prepare_cached("SELECT 1 FROM nodes WHERE id = ?1")?.exists([&to])? {
                 return Err(Failure::Missing(format!("node {}, where ref `{name}` should go,", &to[..12])));
@@ -318,7 +324,7 @@ fn move_ref(connection: &Connection, moved: &RefMove, new: &[Node]) -> Outcome<M
     // Down from the new node to where the ref stood; parents come before children.
     let below =
         |to| new.iter().rev().fold(to, |at, node| if at == Some(node.id) { node.record.parent } else { at });
-    let appended = moved.to != found && below(moved.to) == found && found.is_some();
+    let appended = found.is_some() && moved.to.is_some() && moved.to != found && below(moved.to) == found;
     Ok(Moved {
         name: moved.name.clone(),
         old: found,

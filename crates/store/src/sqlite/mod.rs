@@ -49,7 +49,7 @@ use self::writer::{Job, Left, Writer};
 use crate::{
     ActionQuery, Commit, Durability, Edge, Fence, Found, Fut, Head, Label, Landmark, LoggedAction, Meeting,
     Owner, Pending, QUERY_LIMIT, RefName, Report, Resolved, Scope, SearchQuery, SessionQuery, SessionRow,
-    Spelling, Store, StoreError, Unindexed, Until, Upkeep,
+    Spelling, Store, StoreError, Unindexed, Until, Upkeep, WholeNode,
 };
 
 /// Readers beside the writer.
@@ -203,6 +203,24 @@ impl SqliteStore {
             Some(readers) => readers.read(work).await,
             None => self.writer()?.alone("read", work).await,
         }
+    }
+
+    /// A read of so many rows one by one: many within one transaction, or each would take its locks anew.
+    async fn read_many<T: Send + 'static>(
+        &self,
+        count: usize,
+        work: impl FnOnce(&Connection) -> Outcome<T> + Send + 'static,
+    ) -> Result<T, StoreError> {
+        self.read(move |connection| {
+            if count < 4 {
+                return work(connection);
+            }
+            let transaction = connection.unchecked_transaction()?;
+            let found = work(&transaction)?;
+            transaction.commit()?;
+            Ok(found)
+        })
+        .await
     }
 
     /// A read that wants the derived tables up to date.
@@ -406,12 +424,21 @@ impl Store for SqliteStore {
 
     fn nodes<'a>(&'a self, ids: &'a [NodeId]) -> Fut<'a, Vec<Option<Node>>> {
         let ids = ids.to_vec();
-        Box::pin(self.read(move |connection| ids.iter().map(|id| rows::find_node(connection, id)).collect()))
+        Box::pin(self.read_many(ids.len(), move |connection| {
+            ids.iter().map(|id| rows::find_node(connection, id)).collect()
+        }))
+    }
+
+    fn whole_nodes<'a>(&'a self, ids: &'a [NodeId], bytes: usize) -> Fut<'a, Vec<Option<WholeNode>>> {
+        let ids = ids.to_vec();
+        Box::pin(self.read_many(3 * ids.len(), move |connection| graph::whole_nodes(connection, &ids, bytes)))
     }
 
     fn blobs<'a>(&'a self, ids: &'a [BlobId]) -> Fut<'a, Vec<Option<Blob>>> {
         let ids = ids.to_vec();
-        Box::pin(self.read(move |connection| ids.iter().map(|id| rows::find_blob(connection, id)).collect()))
+        Box::pin(self.read_many(ids.len(), move |connection| {
+            ids.iter().map(|id| rows::find_blob(connection, id)).collect()
+        }))
     }
 
     fn chunk(&self, id: ChunkId, bytes: Range<u64>) -> Fut<'_, Vec<u8>> {

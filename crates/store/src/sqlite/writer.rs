@@ -616,7 +616,11 @@ fn transact(
     let more = guarded(place, "index", || {
         commit::log_moves(connection, &left.moves, name)?;
         commit::log_moves(connection, &new.moves, name)?;
-        index::advance_or_renew(connection, if idle { INDEX_IDLE } else { INDEX_STEP })
+        // What a large commit brought is at hand now; later it would be read from the file again.
+        index::advance_or_renew(
+            connection,
+            if idle { INDEX_IDLE } else { INDEX_STEP.max(new.nodes + left.nodes) },
+        )
     })?;
     sql("COMMIT")?;
     *left = Left { nodes: if more { LAG } else { 0 }, moves: Vec::new() };
