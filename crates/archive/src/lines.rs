@@ -37,6 +37,11 @@ impl<R: BufRead> Lines<R> {
         Self { reader, limit, buffer: Vec::new(), number: 0, offset: 0 }
     }
 
+    /// Bytes read so far.
+    pub(crate) fn offset(&self) -> u64 {
+        self.offset
+    }
+
     /// What it read from.
     pub(crate) fn into_inner(self) -> R {
         self.reader

@@ -469,6 +469,7 @@ impl SessionFile {
                 last: Some(last),
                 written: self.written.clone(),
                 notes: self.noted,
+                stamp: None,
             };
             move_main(&**store, session, (self.next.saturating_sub(1), 0, last), Some(mark)).await?;
         }

@@ -20,6 +20,7 @@ use super::entry;
 use super::header::Header;
 use super::own::Own;
 use super::placer::{Batch, Begin, Done, Placer};
+use super::stamp::{Stamp, hash_of_first};
 use super::{AGENT, LINE_LIMIT};
 use crate::lineages::{main_ref, tips, walk};
 use crate::lines::Lines;
@@ -61,6 +62,16 @@ pub(super) struct Mark {
     /// The node up to which labels and names that were given beside it are written to it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) notes: Option<NodeId>,
+    /// What the system said of it, when nobody had changed it for a while.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) stamp: Option<Stamp>,
+}
+
+impl Mark {
+    fn action(&self, from: Option<NodeId>, to: Option<NodeId>) -> Action {
+        let metadata = serde_json::to_string(self).ok();
+        Action { timestamp: super::now(), kind: IMPORTED.into(), from, to, metadata }
+    }
 }
 
 /// All that was noted, the newest first.
@@ -117,19 +128,30 @@ pub async fn import(
     let path = path.as_path();
     let fail = |doing| move |source| ArchiveError::File { path: path.to_owned(), doing, source };
     let mut file = open(path)?;
-    let total = file.metadata().map_err(fail("read"))?.len();
+    let stamp = Stamp::of(&file.metadata().map_err(fail("read"))?);
+    let total = stamp.bytes;
     let mark = imports.0.get(path);
     if let Some(mark) = mark
         && mark.bytes == total
         && let Some(head) = store.head(&main_ref(AGENT, &mark.session)).await?
     {
-        let (returned, hash) = off_the_runtime(move || hash_of(file)).await?.map_err(fail("read"))?;
-        if ChunkId(hash.finalize().into()) == mark.sha256 {
-            let mut report = Report::new(path.to_owned(), mark.session.clone());
-            (report.bytes, report.unchanged, report.head) = (total, true, Some(head));
+        let mut report = Report::new(path.to_owned(), mark.session.clone());
+        (report.bytes, report.unchanged, report.head) = (total, true, Some(head));
+        if mark.stamp == Some(stamp) {
             return Ok(report);
         }
-        file = returned;
+        let settled = stamp.settled(super::now());
+        let again = file.try_clone().map_err(fail("read"))?;
+        let hash = off_the_runtime(move || hash_of_first(again, u64::MAX)).await?.map_err(fail("read"))?;
+        if hash == mark.sha256 {
+            let after = Stamp::of(&file.metadata().map_err(fail("read"))?);
+            if settled == Some(after) && !options.dry_run {
+                let note = Mark { stamp: settled, ..mark.clone() };
+                let actions = vec![note.action(Some(head), Some(head))];
+                store.commit(Commit { actions, ..Commit::default() }).await?;
+            }
+            return Ok(report);
+        }
         file.rewind().map_err(fail("read"))?;
     }
     let taken = take(store, sealer, file, path, options).await?;
@@ -159,6 +181,8 @@ pub(super) struct Taken {
     pub(super) hash: Sha256,
     /// Whether the last line has an end.
     pub(super) whole: bool,
+    /// What the system says of it, when nobody had changed it for a while before and nobody did meanwhile.
+    stamp: Option<Stamp>,
     /// What is ours of it.
     pub(super) own: Own,
 }
@@ -175,6 +199,7 @@ impl Taken {
             last: Some(self.last.2),
             written: BTreeMap::new(),
             notes: None,
+            stamp: self.stamp,
         }
     }
 }
@@ -188,7 +213,10 @@ pub(super) async fn take(
     options: &ImportOptions<'_>,
 ) -> Result<Taken, ArchiveError> {
     let fail = |doing| move |source| ArchiveError::File { path: path.to_owned(), doing, source };
-    let total = file.metadata().map_err(fail("read"))?.len();
+    let stamp = Stamp::of(&file.metadata().map_err(fail("read"))?);
+    let settled = stamp.settled(super::now());
+    let total = stamp.bytes;
+    let again = file.try_clone().map_err(fail("read"))?;
     let owned = path.to_owned();
     let begun = off_the_runtime(move || Source::begin(file, owned)).await??;
     let session = begun.header.session.clone();
@@ -254,7 +282,21 @@ pub(super) async fn take(
     let done = reader.await.map_err(|error| ArchiveError::Fault(error.to_string()))?;
     committed?;
     let Done { report, tree, last, hash, whole, next } = done?;
-    Ok(Taken { report, tree, root, last, next, hash, whole, own })
+    let after = Stamp::of(&again.metadata().map_err(fail("read"))?);
+    let changed = || Err(ArchiveError::Changed { path: path.to_owned() });
+    if report.bytes < total || after.bytes < report.bytes {
+        return changed();
+    }
+    if after != stamp {
+        // Mostly it has grown: then what was read is still there.
+        let bytes = report.bytes;
+        let now = off_the_runtime(move || hash_of_first(again, bytes)).await?.map_err(fail("read"))?;
+        if now != ChunkId(hash.clone().finalize().into()) {
+            return changed();
+        }
+    }
+    let stamp = settled.filter(|stamp| *stamp == after);
+    Ok(Taken { report, tree, root, last, next, hash, whole, stamp, own })
 }
 
 /// The session's own ref: at the last entry of the longest file that was imported for it.
@@ -294,13 +336,7 @@ pub(super) async fn move_main(
             batch.moves.push(RefMove::swap(name.clone(), found, last.2, "import"));
         }
         if let Some(note) = &note {
-            batch.actions.push(Action {
-                timestamp: super::now(),
-                kind: IMPORTED.into(),
-                from: found,
-                to: Some(head),
-                metadata: serde_json::to_string(note).ok(),
-            });
+            batch.actions.push(note.action(found, Some(head)));
         }
         match store.commit(batch).await {
             Ok(()) => return Ok(head),
@@ -331,7 +367,7 @@ pub(super) fn open(path: &Path) -> Result<File, ArchiveError> {
 /// The hash of all that a file holds; the file stands at its beginning then.
 pub(super) fn hash_of(mut file: File) -> std::io::Result<(File, Sha256)> {
     let mut reader = Hashing { file: file.try_clone()?, hash: Sha256::new() };
-    let mut buffer = vec![0; 1 << 20];
+    let mut buffer = vec![0; 256 << 10];
     while reader.read(&mut buffer)? > 0 {}
     file.rewind()?;
     Ok((file, reader.hash))

@@ -15,6 +15,7 @@ mod migrate;
 mod own;
 mod placer;
 mod places;
+mod stamp;
 
 pub use disk::Unwritten;
 pub(crate) use entry::mended;

@@ -141,6 +141,7 @@ impl Placer {
         }
         let fail = |source| ArchiveError::File { path: path.clone(), doing: "read", source };
         let mut whole = true;
+        self.report.bytes = lines.offset();
         while let Some(line) = lines.next().map_err(fail)? {
             whole = line.ended;
             self.report.bytes = line.offset + line.length + u64::from(line.ended);

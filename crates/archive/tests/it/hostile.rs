@@ -1,10 +1,13 @@
 //! Files that are not what they should be: what fits is kept, and the rest is counted.
 
-use quipu_archive::{ArchiveError, ProblemKind, Report};
+use std::io::{Seek as _, SeekFrom, Write as _};
+use std::path::Path;
+
+use quipu_archive::{ArchiveError, ProblemKind, Report, pi};
 use quipu_store::Until;
 use serde_json::{Value, json};
 
-use crate::support::{archive, assert_exports, block_on, entry, exported, header, lines, user};
+use crate::support::{Archive, archive, assert_exports, block_on, entry, exported, header, lines, user};
 
 /// The kinds of all problems, with their lines.
 fn problems(report: &Report) -> Vec<(u64, ProblemKind)> {
@@ -138,11 +141,131 @@ fn files_that_hold_no_session() {
     // Whoever waits for a pipe waits for ever.
     let pipe = archive.dir.path().join("pipe.jsonl");
     nix::unistd::mkfifo(&pipe, nix::sys::stat::Mode::S_IRWXU).unwrap();
-    for path in [&pipe, archive.dir.path()] {
+    for path in [&pipe, archive.dir.path(), Path::new("/dev/null")] {
         let error = archive.try_import(path).unwrap_err();
         assert!(error.to_string().contains("no regular file"), "{error}");
     }
+    let socket = archive.dir.path().join("socket.jsonl");
+    let _listener = std::os::unix::net::UnixListener::bind(&socket).unwrap();
+    assert!(matches!(archive.try_import(&socket).unwrap_err(), ArchiveError::File { .. }));
     assert_eq!(archive.all(), (Vec::new(), Vec::new()));
+}
+
+#[test]
+fn halves_of_surrogate_pairs_are_kept() {
+    let archive = archive();
+    let line = |id: &str, rest: &str| {
+        format!(
+            "{{\"type\":\"message\",\"id\":{id},\"parentId\":null,\"timestamp\":\"2026-01-02T03:04:06.000Z\",{rest}}}\n"
+        )
+    };
+    let say = |text: &str| {
+        format!(
+            "\"message\":{{\"role\":\"user\",\"content\":[{{\"type\":\"text\",\"text\":\"{text}\"}}],\"timestamp\":5}}"
+        )
+    };
+    let text = [
+        format!("{}\n", header("s")),
+        line("\"a\"", &say("half \\ud800 of it")),
+        line("\"b\"", &format!("{},\"\\udc00\":1", say("x"))),
+        line("\"\\ud83d\"", &say("y")),
+        line("\"c\"", "\"message\":{\"role\":\"\\ud800\"}"),
+    ]
+    .concat();
+    let report = archive.import_text("a.jsonl", &text);
+    assert_eq!((report.added, report.lost), (4, 0), "{report:?}");
+    let export = archive.export("s");
+    for half in ["half \\ud800 of it", "\"\\udc00\":1", "\"\\ud83d\"", "{\"role\":\"\\ud800\"}"] {
+        assert!(export.contains(half), "{half}: {export}");
+    }
+    assert_eq!(archive.import_text("b.jsonl", &text).present, 4);
+    assert_eq!(archive.import_text("c.jsonl", &export).present, 4);
+}
+
+#[test]
+fn long_lines() {
+    let archive = archive();
+    let long = "x".repeat(8 << 20);
+    let text = lines(&[header("s"), user("a", None, &long)]);
+    let path = archive.file("a.jsonl", &text);
+    // Longer than the limit: a hole, which nobody has to hold in memory. What comes behind it is read.
+    let mut file = std::fs::File::options().write(true).open(&path).unwrap();
+    let end = text.len() as u64 + pi::LINE_LIMIT as u64 + 1;
+    file.set_len(end).unwrap();
+    file.seek(SeekFrom::Start(end)).unwrap();
+    file.write_all(format!("\n{}\n", user("b", Some("a"), "2")).as_bytes()).unwrap();
+    let report = archive.import(&path);
+    assert_eq!((report.added, report.lost), (2, 1));
+    assert_eq!(problems(&report), [(3, ProblemKind::TooLong)]);
+    assert_exports(&archive.export("s"), &(text + &user("b", Some("a"), "2").to_string()));
+}
+
+/// A file of many entries, and what `meanwhile` makes of it once the first of them are stored.
+fn while_it_is_read(
+    archive: &Archive,
+    text: &str,
+    meanwhile: impl Fn(&Path) + Sync,
+) -> Result<Report, ArchiveError> {
+    let path = archive.file("a.jsonl", text);
+    let once = std::sync::Once::new();
+    let progress = |_| once.call_once(|| meanwhile(&path));
+    block_on(async {
+        let imports = pi::Imports::default();
+        let options = pi::ImportOptions { dry_run: false, progress: &progress };
+        pi::import(&archive.store, &archive.sealer, &path, &imports, &options).await
+    })
+}
+
+#[test]
+fn files_that_change_while_they_are_read() {
+    let mut text = lines(&[header("s"), user("n0", None, "0")]);
+    for n in 1..12_000 {
+        text.push_str(&format!(
+            "{}\n",
+            user(&format!("n{n}"), Some(&format!("n{}", n - 1)), &"x".repeat(400))
+        ));
+    }
+    let changed =
+        |result: Result<Report, ArchiveError>| assert!(matches!(result, Err(ArchiveError::Changed { .. })));
+    let expect = archive();
+    expect.import_text("a.jsonl", &text);
+
+    let archive_of = |meanwhile: &(dyn Fn(&Path) + Sync)| {
+        let archive = archive();
+        let result = while_it_is_read(&archive, &text, meanwhile);
+        (archive, result)
+    };
+    // Shorter: what was read is kept, the rest comes when the file is whole again.
+    let (cut, result) =
+        archive_of(&|path| std::fs::File::options().write(true).open(path).unwrap().set_len(1_000).unwrap());
+    changed(result);
+    // Written anew in place.
+    let (anew, result) = archive_of(&|path| std::fs::write(path, text.replace("xxx", "yyy")).unwrap());
+    changed(result);
+    for archive in [cut, anew] {
+        assert_eq!(archive.head("pi/s"), None);
+        let report = archive.import_text("a.jsonl", &text);
+        assert!(report.present >= 2_000 && report.read == 12_000, "{report:?}");
+    }
+    // Grown, or another file under its name: what was opened is read.
+    let grow = |path: &Path| {
+        let mut file = std::fs::File::options().append(true).open(path).unwrap();
+        file.write_all(format!("{}\n", user("more", Some("n11999"), "m")).as_bytes()).unwrap();
+    };
+    let (grown, result) = archive_of(&grow);
+    let report = result.unwrap();
+    assert!(report.added == 12_000 || report.added == 12_001, "{report:?}");
+    let path = grown.dir.path().join("a.jsonl");
+    assert_eq!(grown.import(&path).read.max(report.added), 12_001);
+    let (replaced, result) = archive_of(&|path| {
+        let other = path.with_extension("new");
+        std::fs::write(&other, lines(&[header("t"), user("a", None, "1")])).unwrap();
+        std::fs::rename(other, path).unwrap();
+    });
+    assert_eq!(result.unwrap().added, 12_000);
+    assert_eq!(replaced.all(), expect.all());
+    let path = replaced.dir.path().join("a.jsonl");
+    assert_eq!(replaced.import(&path).session.as_str(), "t");
 }
 
 #[test]

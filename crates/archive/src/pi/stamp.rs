@@ -1,0 +1,81 @@
+//! Whether a file was changed since it was read, without reading it.
+
+use std::fs::{File, Metadata};
+use std::io::{Read as _, Seek as _};
+use std::os::unix::fs::MetadataExt as _;
+
+use quipu_protocol::{ChunkId, UnixMs};
+use serde::{Deserialize, Serialize};
+use sha2::{Digest as _, Sha256};
+
+/// A file that was changed later than this before it was read, in milliseconds, may be changed again within the same tick
+/// of the system's clock: its stamp is not kept.
+const SETTLED: UnixMs = 2_000;
+
+/// What the system says of a file. Nobody writes to a file without changing one of these, if the clock is not set back: the
+/// last is the time of any change, which no program can choose.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct Stamp {
+    device: u64,
+    inode: u64,
+    pub(super) bytes: u64,
+    /// Nanoseconds since the epoch.
+    modified: i64,
+    changed: i64,
+}
+
+impl Stamp {
+    pub(super) fn of(file: &Metadata) -> Self {
+        let nanoseconds =
+            |seconds: i64, rest: i64| seconds.saturating_mul(1_000_000_000).saturating_add(rest);
+        Self {
+            device: file.dev(),
+            inode: file.ino(),
+            bytes: file.len(),
+            modified: nanoseconds(file.mtime(), file.mtime_nsec()),
+            changed: nanoseconds(file.ctime(), file.ctime_nsec()),
+        }
+    }
+
+    /// The stamp, if a change after `now` would show.
+    pub(super) fn settled(self, now: UnixMs) -> Option<Self> {
+        (now.saturating_sub(self.changed / 1_000_000) >= SETTLED).then_some(self)
+    }
+}
+
+/// The hash of the first bytes of a file.
+pub(super) fn hash_of_first(mut file: File, bytes: u64) -> std::io::Result<ChunkId> {
+    file.rewind()?;
+    let mut hash = Sha256::new();
+    let mut first = file.take(bytes);
+    // Small enough to stay near the processor.
+    let mut buffer = vec![0; 256 << 10];
+    loop {
+        match first.read(&mut buffer) {
+            Ok(0) => return Ok(ChunkId(hash.finalize().into())),
+            Ok(read) => hash.update(&buffer[..read]),
+            Err(error) if error.kind() == std::io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_stamp_is_kept_of_what_was_left_alone() {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        let stamp = Stamp::of(&file.as_file().metadata().unwrap());
+        let changed = stamp.changed / 1_000_000;
+        for (now, expect) in [(0, false), (changed, false), (changed + 1_999, false), (changed + 2_000, true)]
+        {
+            assert_eq!(stamp.settled(now).is_some(), expect, "{now}");
+        }
+        // As long as before, and with its time set back: the time of change tells.
+        file.as_file().set_modified(std::time::SystemTime::UNIX_EPOCH).unwrap();
+        let other = Stamp::of(&file.as_file().metadata().unwrap());
+        assert!(other != stamp && other.bytes == stamp.bytes && other.modified == 0);
+    }
+}
