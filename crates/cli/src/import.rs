@@ -4,7 +4,8 @@ use std::collections::BTreeMap;
 use std::io::{BufRead as _, IsTerminal as _, Write as _};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, Instant};
 
 use quipu_archive::{AGENTS, Agent, ArchiveError, ImportOptions, Kept, Progress, Report, Seen};
 use quipu_seal::Sealer;
@@ -13,10 +14,13 @@ use quipu_store::Store;
 use crate::args::ImportArgs;
 use crate::exit::Failure;
 use crate::print::{Paint, note, printable};
+use crate::run::Signals;
 use crate::setup::Place;
 
-/// Bytes between two lines of progress.
+/// Bytes between two lines of progress, where no terminal shows one that changes.
 const STEP: u64 = 64 << 20;
+/// How often a terminal is told.
+const TOLD: Duration = Duration::from_millis(100);
 /// Problems of one file that people are shown.
 const SHOWN: usize = 10;
 
@@ -39,13 +43,22 @@ pub(crate) async fn run(args: &ImportArgs) -> Result<(), Failure> {
     let seen = Seen::load(&*store).await?;
     let mut sum = Sum::default();
     let mut failures = 0;
+    let mut signals = Signals::new()?;
     for (agent, kept) in &work {
         for (dir, error) in &kept.unreadable {
             note(format!("{} could not be read: {error}", dir.display()));
         }
         failures += kept.unreadable.len();
         for file in &kept.files {
-            match import(&store, &sealer, agent, file, &seen, args.dry_run).await {
+            let imported = tokio::select! {
+                biased;
+                _ = signals.next() => {
+                    note("Stopped. What was read so far is in the store; the same command goes on from there.");
+                    return Err(Failure::silent(signals.exit()));
+                }
+                imported = import(&store, &sealer, agent, file, &seen, args.dry_run) => imported,
+            };
+            match imported {
                 Ok(reports) => {
                     for report in reports {
                         sum.add(&report);
@@ -193,20 +206,55 @@ async fn import(
     agent.import(store, sealer, file, seen, &ImportOptions { dry_run, progress: &progress }).await
 }
 
-/// Tells now and then how far a large file is.
+/// Tells how far a large file is, for as long as this is kept.
 pub(crate) fn progress(file: &Path) -> impl Fn(Progress) + Sync {
-    let told = AtomicU64::new(0);
-    move |at: Progress| {
-        let before = told.load(Ordering::Relaxed);
-        if at.bytes / STEP > before / STEP && at.bytes < at.total {
-            told.store(at.bytes, Ordering::Relaxed);
-            note(format!(
-                "{}: {} of {} MiB, {} entries",
-                file.display(),
-                at.bytes >> 20,
-                at.total >> 20,
-                at.entries
-            ));
+    let meter = Meter::new(file);
+    move |at: Progress| meter.show(at)
+}
+
+/// How far a file is: one line that changes on a terminal, else a line now and then.
+struct Meter<'a> {
+    file: &'a Path,
+    begun: Instant,
+    is_terminal: bool,
+    /// When it was shown last, and at which byte.
+    shown: Mutex<Option<(Instant, u64)>>,
+}
+
+impl<'a> Meter<'a> {
+    fn new(file: &'a Path) -> Self {
+        let is_terminal = std::io::stderr().is_terminal();
+        Self { file, begun: Instant::now(), is_terminal, shown: Mutex::new(None) }
+    }
+
+    fn show(&self, at: Progress) {
+        let mut shown = self.shown.lock().unwrap_or_else(PoisonError::into_inner);
+        let (last, bytes) = shown.unwrap_or((self.begun, 0));
+        let due = if self.is_terminal { last.elapsed() >= TOLD } else { at.bytes / STEP > bytes / STEP };
+        if !due || at.bytes >= at.total {
+            return;
+        }
+        *shown = Some((Instant::now(), at.bytes));
+        let file = self.file.display();
+        if !self.is_terminal {
+            note(format!("{file}: {} of {} MiB, {} entries", at.bytes >> 20, at.total >> 20, at.entries));
+            return;
+        }
+        let percent = at.bytes.saturating_mul(100) / at.total.max(1);
+        let rate = at.bytes as f64 / 1e6 / self.begun.elapsed().as_secs_f64().max(1e-3);
+        let line = printable(&format!("{percent} % of {} MiB, {rate:.0} MB/s: {file}", at.total >> 20));
+        // One line at most, or what it leaves behind could not be cleared.
+        let line: String = line.chars().take(78).collect();
+        // A terminal that is gone cannot be told so.
+        drop(write!(std::io::stderr().lock(), "\r\x1b[K{line}"));
+    }
+}
+
+impl Drop for Meter<'_> {
+    fn drop(&mut self) {
+        let shown = self.shown.get_mut().unwrap_or_else(PoisonError::into_inner);
+        if self.is_terminal && shown.is_some() {
+            drop(write!(std::io::stderr().lock(), "\r\x1b[K"));
         }
     }
 }
