@@ -6,6 +6,7 @@ mod agent;
 mod commits;
 mod contest;
 mod guard;
+mod import;
 mod machine;
 mod measure;
 mod plan;
@@ -36,6 +37,7 @@ const BENCHMARKS: &[Benchmark] = &[
     sessions::TREE,
     plan::BENCHMARK,
     search::BENCHMARK,
+    import::BENCHMARK,
     commits::BENCHMARK,
 ];
 
@@ -86,6 +88,8 @@ struct Sizes {
     search: Vec<usize>,
     /// Sessions, and entries of each.
     list: (usize, usize),
+    /// Session files that are imported.
+    import: Vec<import::Amount>,
 }
 
 /// What `--million` adds to sessions: minutes for making each.
@@ -102,6 +106,7 @@ impl Sizes {
             plan: 100_000,
             search: vec![40_000],
             list: (1_000, 100),
+            import: vec![import::Amount { name: "100 MB", files: 1, entries: 100_000 }],
         }
     }
 
@@ -116,6 +121,7 @@ impl Sizes {
             plan: 10_000,
             search: vec![2_000],
             list: (100, 12),
+            import: vec![import::Amount { name: "4 MB", files: 2, entries: 2_000 }],
         }
     }
 
@@ -123,6 +129,7 @@ impl Sizes {
         for sizes in [&mut self.resume, &mut self.trees, &mut self.branches, &mut self.search] {
             sizes.push(MILLION);
         }
+        self.import.push(import::Amount { name: "1 GB", files: 10, entries: MILLION / 10 });
         self
     }
 }

@@ -259,18 +259,18 @@ fn put(context: &Context, stage: &Stage<'_>, sessions: &[Session]) -> Result<Pat
 
 /// A session that was never held: turns of a prompt, a call, its result and an answer.
 #[derive(Debug, Clone, Copy)]
-struct Session {
-    number: usize,
+pub(super) struct Session {
+    pub(super) number: usize,
     /// Messages; compactions come on top.
-    entries: usize,
+    pub(super) entries: usize,
 }
 
 impl Session {
-    fn id(self) -> String {
+    pub(super) fn id(self) -> String {
         format!("019b7700-0000-7000-8000-{:012x}", self.number)
     }
 
-    fn write(self, project: &Path, file: &Path) -> Result<()> {
+    pub(super) fn write(self, project: &Path, file: &Path) -> Result<()> {
         ensure!(self.entries <= MOST_ENTRIES, "a session has at most {MOST_ENTRIES} entries");
         let opened = File::create(file).with_context(|| format!("cannot write {}", file.display()))?;
         let mut output = BufWriter::new(opened);

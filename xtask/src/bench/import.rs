@@ -1,0 +1,159 @@
+//! Session files of Pi into a store and out of it, beside a bare loop of the same statements.
+//!
+//! The bare loop is an example of the store, which alone speaks SQL: it writes the blobs and nodes that the import made
+//! into an empty store, without reading, hashing or indexing anything.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use anyhow::{Context as _, Result, ensure};
+use serde_json::Value;
+
+use super::measure;
+use super::programs::{Contender, Stage};
+use super::sessions::Session;
+use super::{Benchmark, Context, Row, build, guard};
+
+pub(super) const BENCHMARK: Benchmark = Benchmark {
+    name: "import",
+    about: "import and export session files of 100 MB; with --million of 1 GB",
+    run,
+};
+
+/// One size of session files.
+pub(super) struct Amount {
+    pub(super) name: &'static str,
+    pub(super) files: usize,
+    /// Entries of each, about a kilobyte each.
+    pub(super) entries: usize,
+}
+
+/// What has more files takes minutes, and runs less often.
+const FEW_FILES: usize = 5;
+const SLOW_RUNS: usize = 3;
+
+fn run(context: &Context) -> Result<Vec<Row>> {
+    let mut rows = Vec::new();
+    for amount in &context.sizes.import {
+        let what = format!("import {}", amount.name);
+        if !context.wants(BENCHMARK.name, &what) {
+            continue;
+        }
+        eprintln!("bench: {what}");
+        rows.extend(measure_one(context, amount)?);
+    }
+    Ok(rows)
+}
+
+fn measure_one(context: &Context, amount: &Amount) -> Result<Vec<Row>> {
+    let stage = Stage::new(context, Contender::Quipu)?;
+    // Beside the release: a folder for temporary files may be memory.
+    let folder = tempfile::Builder::new().prefix("import-").tempdir_in(bench_folder(context)?)?;
+    let (files, store) = (folder.path().join("files"), folder.path().join("quipu.db"));
+    std::fs::create_dir_all(&files)?;
+    let mut bytes = 0;
+    for session in sessions(amount) {
+        let file = files.join(format!("{}.jsonl", session.id()));
+        session.write(&stage.project(), &file)?;
+        bytes += std::fs::metadata(&file)?.len();
+    }
+    let megabytes = bytes as f64 / 1e6;
+    let bare = build(&context.root, &["--package", "quipu-store", "--example", "bulk_rate"], "bulk_rate")?;
+    let quipu = |words: &[&str]| -> Result<Command> {
+        let mut command = stage.program()?;
+        command.args(words).arg("--store").arg(&store);
+        Ok(command)
+    };
+    let (what, name) = (format!("import {}", amount.name), amount.name);
+    let mut rows: Vec<Row> = [
+        (what.clone(), "MB/s"),
+        (format!("{what}, processor"), "ms"),
+        (format!("{what}, peak memory"), "MB"),
+        (format!("{what}, bare statements"), "MB/s"),
+        (format!("check {name} again, unchanged"), "ms"),
+        (format!("check {name} again, touched"), "ms"),
+        (format!("export {name}"), "MB/s"),
+        (format!("export {name}, peak memory"), "MB"),
+    ]
+    .into_iter()
+    .map(|(what, unit)| Row { what, unit, samples: Vec::new() })
+    .collect();
+    let mut put = |figures: [f64; 8]| {
+        for (row, figure) in rows.iter_mut().zip(figures) {
+            row.samples.push(figure);
+        }
+    };
+    let runs = if amount.files > FEW_FILES { context.runs.min(SLOW_RUNS) } else { context.runs };
+    for _ in 0..runs {
+        for end in ["", "-wal", "-shm"] {
+            // What is not there need not go.
+            drop(std::fs::remove_file(format!("{}{end}", store.display())));
+        }
+        // What earlier steps wrote must not reach the disk during this one.
+        nix::unistd::sync();
+        let mut import = quipu(&["import", "pi"])?;
+        import.arg(&files);
+        let imported = measure::once(&import)?;
+        // The first check reads the files when they are as new as here, and keeps what the next one goes by.
+        measure::once(&import)?;
+        let unchanged = measure::once(&import)?;
+        for session in sessions(amount) {
+            let file =
+                std::fs::File::options().append(true).open(files.join(format!("{}.jsonl", session.id())))?;
+            file.set_modified(std::time::SystemTime::now())?;
+        }
+        let touched = measure::once(&import)?;
+        let (mut exported, mut export_peak) = (0.0, 0.0_f64);
+        for session in sessions(amount) {
+            let out = folder.path().join("out.jsonl");
+            nix::unistd::sync();
+            let mut export = quipu(&["export", "--format", "pi", &session.id(), "-o"])?;
+            export.arg(&out);
+            let cost = measure::once(&export)?;
+            exported += cost.wall_ms;
+            export_peak = export_peak.max(cost.peak_mib);
+            let (had, has) =
+                (files.join(format!("{}.jsonl", session.id())).metadata()?.len(), out.metadata()?.len());
+            ensure!(had == has, "{had} bytes went in and {has} came out");
+            std::fs::remove_file(out)?;
+        }
+        nix::unistd::sync();
+        let statements = bare_seconds(&bare, &store, folder.path())?;
+        let rate = |ms: f64| megabytes / (ms / 1e3);
+        put([
+            rate(imported.wall_ms),
+            imported.cpu_ms,
+            megabytes_of(imported.peak_mib),
+            megabytes / statements,
+            unchanged.wall_ms,
+            touched.wall_ms,
+            rate(exported),
+            megabytes_of(export_peak),
+        ]);
+    }
+    Ok(rows)
+}
+
+fn megabytes_of(mib: f64) -> f64 {
+    mib * 1.048_576
+}
+
+fn sessions(amount: &Amount) -> impl Iterator<Item = Session> {
+    (0..amount.files).map(|number| Session { number, entries: amount.entries })
+}
+
+fn bench_folder(context: &Context) -> Result<PathBuf> {
+    let folder = context.quipu.with_file_name("bench");
+    std::fs::create_dir_all(&folder).with_context(|| format!("cannot make {}", folder.display()))?;
+    Ok(folder)
+}
+
+/// Seconds that the statements took.
+fn bare_seconds(program: &Path, store: &Path, folder: &Path) -> Result<f64> {
+    let output = guard::output(Command::new(program).arg(store).arg(folder).arg("1"))?;
+    let said = String::from_utf8_lossy(&output.stderr);
+    ensure!(output.status.success(), "the bare loop failed: {}", said.trim());
+    let row: Value =
+        serde_json::from_slice(&output.stdout).context("the bare loop printed something else")?;
+    row["samples"][0].as_f64().context("the bare loop printed no time")
+}
