@@ -107,14 +107,16 @@ fn measure_one(context: &Context, amount: &Amount) -> Result<Vec<Row>> {
         for session in sessions(amount) {
             let out = folder.path().join("out.jsonl");
             nix::unistd::sync();
-            let mut export = quipu(&["export", "--format", "pi", &session.id(), "-o"])?;
-            export.arg(&out);
+            let mut export = quipu(&["export", "--format", "pi", &session.id()])?;
+            export.arg("-o").arg(&out);
             let cost = measure::once(&export)?;
             exported += cost.wall_ms;
             export_peak = export_peak.max(cost.peak_mib);
-            let (had, has) =
-                (files.join(format!("{}.jsonl", session.id())).metadata()?.len(), out.metadata()?.len());
-            ensure!(had == has, "{had} bytes went in and {has} came out");
+            let lines = |file: &Path| -> Result<usize> {
+                Ok(std::fs::read(file)?.iter().filter(|byte| **byte == b'\n').count())
+            };
+            let (had, has) = (lines(&files.join(format!("{}.jsonl", session.id())))?, lines(&out)?);
+            ensure!(had == has, "{had} lines went in and {has} came out");
             std::fs::remove_file(out)?;
         }
         nix::unistd::sync();
