@@ -276,7 +276,7 @@ pub(crate) struct SearchArgs {
     /// Only what led to this node, or to the end of this session.
     #[arg(long, value_name = "NODE|SESSION")]
     pub(crate) branch: Option<String>,
-    /// The best of the newest 500 first, and not the newest.
+    /// The best of the newest 200 first, and not the newest.
     #[arg(long)]
     pub(crate) best: bool,
     /// Only whole words.

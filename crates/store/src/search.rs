@@ -11,7 +11,7 @@ pub const INDEXED_WORDS: usize = 256 << 10;
 /// Bytes of a node's paths, arguments and code that are indexed by substrings at most.
 pub const INDEXED_SUBSTRINGS: usize = 64 << 10;
 /// Hits that [`Order::Best`] ranks: the newest so many.
-pub const RANKED: usize = 500;
+pub const RANKED: usize = 200;
 /// Characters that one of the substrings must have at least.
 pub const SHORTEST_SUBSTRING: usize = 3;
 
