@@ -87,7 +87,14 @@ pub(crate) async fn run(args: &ImportArgs) -> Result<(), Failure> {
     }
     if !args.dry_run && std::io::stderr().is_terminal() {
         // Or the first search would have to; what is not watched is left to that and to quiet moments.
-        crate::search::finish_index(&opened).await?;
+        tokio::select! {
+            biased;
+            _ = signals.next() => {
+                note("Stopped. All is in the store; what is not indexed for the search yet is indexed later.");
+                return Err(Failure::silent(signals.exit()));
+            }
+            done = crate::search::finish_index(&opened) => done?,
+        }
     }
     match failures {
         0 => Ok(()),
