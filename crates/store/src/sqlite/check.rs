@@ -8,7 +8,7 @@ use rusqlite::{Connection, OptionalExtension as _, params};
 
 use super::chunks::{self, Recent};
 use super::failure::{Failure, Outcome, Place};
-use super::{file, rows};
+use super::{file, rows, search};
 use crate::{Problem, ProblemKind, Report};
 
 /// Problems that are told; the others are counted.
@@ -50,12 +50,25 @@ fn count(connection: &Connection, query: &str) -> Outcome<u64> {
 }
 
 fn check_file(connection: &Connection, report: &mut Report) -> Outcome<()> {
-    let mut statement = connection.prepare("PRAGMA quick_check(20)")?;
+    // One view of the file for both: what this connection remembers of the index would be taken for the index.
+    let transaction = connection.unchecked_transaction()?;
+    match search::forget_older(&transaction) {
+        Err(failure) if search::is_damage(&failure) => {
+            tell(report, ProblemKind::Derived, "the index of the search is damaged".to_owned());
+        }
+        other => other?,
+    }
+    let mut statement = transaction.prepare("PRAGMA quick_check(20)")?;
     let mut found = statement.query([])?;
     while let Some(row) = found.next()? {
         let said = rows::text(row, 0)?.unwrap_or_default();
         if said != "ok" {
-            tell(report, ProblemKind::File, format!("the file is damaged: {said}"));
+            // The index of the search can be made anew; the rest of the file is not meant.
+            if search::is_named_in(&said) {
+                tell(report, ProblemKind::Derived, format!("the index of the search is damaged: {said}"));
+            } else {
+                tell(report, ProblemKind::File, format!("the file is damaged: {said}"));
+            }
         }
     }
     Ok(())

@@ -6,8 +6,8 @@ use std::process::Stdio;
 use quipu_dag::{Blob, Node, NodeRecord};
 use quipu_protocol::{Entry, Json, Message, NodeId, SessionId};
 use quipu_store::{
-    Commit, Found, INDEXED_WORDS, Matched, Matching, Order, QUERY_LIMIT, SearchQuery, SqliteStore, Store,
-    StoreError, Unindexed, Upkeep,
+    Commit, Found, INDEXED_WORDS, Matched, Matching, Order, ProblemKind, QUERY_LIMIT, SearchQuery,
+    SqliteStore, Store, StoreError, Unindexed, Upkeep,
 };
 use rusqlite::Connection;
 
@@ -423,8 +423,12 @@ async fn a_damaged_index_is_made_anew() {
     let store = open(&path);
     fill(&store).await;
     assert_eq!(store.search(whole("red")).await.unwrap().hits.len(), 3);
-    drop(store);
     let bare = Connection::open(&path).unwrap();
+    bare.execute_batch("DELETE FROM quipu_x_words_data WHERE id > 10").unwrap();
+    let report = store.check().await.unwrap();
+    assert!(report.problem_count > 0, "the damage is seen");
+    assert!(report.problems.iter().all(|problem| problem.kind == ProblemKind::Derived), "{report:?}");
+    drop(store);
     bare.execute_batch("UPDATE quipu_x_words_data SET block = x'00ff00ff' WHERE id > 1").unwrap();
     drop(bare);
     let store = open(&path);
@@ -502,5 +506,24 @@ async fn entries_of_ours_are_found_by_what_they_say() {
     }
     for (text, hits) in [("landmark", 1), ("pies baked", 1), ("hidden", 0)] {
         assert_eq!(store.search(whole(text)).await.unwrap().hits.len(), hits, "{text}");
+    }
+}
+
+/// A reader that looked at the index before knows an older form of it.
+#[tokio::test]
+async fn a_check_after_a_check_sees_the_index_as_it_is() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = open(&dir.path().join("quipu.db"));
+    let session: SessionId = "s".into();
+    let mut head = None;
+    for round in 0..12 {
+        for n in 0..20 {
+            let text = format!("round {round} step {n} {}", "words that are many ".repeat(20));
+            let (next, commit) = step(&session, head, &text, T + round * 100 + n);
+            store.commit(commit).await.unwrap();
+            head = Some(next);
+            store.index().await.unwrap();
+        }
+        assert_eq!(store.check().await.unwrap().problems, [], "round {round}");
     }
 }

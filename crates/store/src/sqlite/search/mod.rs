@@ -58,6 +58,23 @@ pub(super) fn exists(connection: &Connection) -> Outcome<bool> {
     Ok(statement.exists([])?)
 }
 
+/// FTS5 remembers where its pieces are, and looks whether that still holds when a query begins, but not when the file
+/// is checked. Within the caller's transaction.
+pub(super) fn forget_older(connection: &Connection) -> Outcome<()> {
+    if exists(connection)? {
+        for table in ["quipu_x_words", "quipu_x_parts"] {
+            let query = format!("SELECT 1 FROM {table} WHERE {table} MATCH 'abc' LIMIT 1");
+            connection.prepare_cached(&query)?.exists([])?;
+        }
+    }
+    Ok(())
+}
+
+/// Whether a complaint of SQLite's names one of our tables.
+pub(super) fn is_named_in(complaint: &str) -> bool {
+    NAMES.iter().any(|name| complaint.contains(name))
+}
+
 /// Drops both tables; they are made again when there is something to index.
 pub(super) fn reset(connection: &Connection) -> Outcome<()> {
     for name in NAMES {
@@ -108,7 +125,7 @@ pub(super) fn advance(connection: &Connection, step: Step) -> Outcome<bool> {
 }
 
 /// Whether a table of ours is wrong, and not the file.
-fn is_damage(failure: &Failure) -> bool {
+pub(super) fn is_damage(failure: &Failure) -> bool {
     let virtual_table = match failure {
         Failure::Sql(error) => error
             .sqlite_error()
