@@ -108,16 +108,22 @@ fn told(file: &SessionFile) -> Vec<String> {
 
 fn taken_in(report: &Report) -> Option<String> {
     let Report { path, added, present, lost, .. } = report;
-    let mut text = match (added, present) {
-        (0, _) if *lost == 0 => return None,
-        (0, _) => format!("{}:", path.display()),
-        (_, 0) => format!("{}: {added} entries were taken into the store", path.display()),
-        _ => format!("{}: {added} entries of another program were taken into the store", path.display()),
+    let entries = |whose: &str| match added {
+        1 => format!("1 entry{whose} was taken into the store"),
+        _ => format!("{added} entries{whose} were taken into the store"),
     };
-    if *lost > 0 {
-        text += &format!(" {lost} lines could not be read, and stay (`quipu import pi FILE` names them)");
-    }
-    Some(text)
+    let taken = match (added, present) {
+        (0, _) => None,
+        (_, 0) => Some(entries("")),
+        _ => Some(entries(" of another program")),
+    };
+    let unread = match lost {
+        0 => None,
+        1 => Some("1 line could not be read, and stays (`quipu import pi FILE` names it)".to_owned()),
+        _ => Some(format!("{lost} lines could not be read, and stay (`quipu import pi FILE` names them)")),
+    };
+    let told: Vec<String> = taken.into_iter().chain(unread).collect();
+    (!told.is_empty()).then(|| format!("{}: {}", path.display(), told.join("; ")))
 }
 
 impl Mirror {

@@ -243,7 +243,7 @@ fn what_others_appended_before_is_taken_in() {
     // Below ours: the session goes on behind it.
     append(&user("x1", &last, "theirs"));
     let ran = world.run(&["-p", "--session", "s.jsonl", "and on"]).ok();
-    assert!(ran.err.contains("1 entries of another program were taken into the store"), "{}", ran.err);
+    assert!(ran.err.contains("1 entry of another program was taken into the store"), "{}", ran.err);
     assert_eq!(
         said(&world),
         ["Which way?", "Left or right.", "Right.", "Right it is.", "on", "One.", "theirs", "and on"]
@@ -253,7 +253,7 @@ fn what_others_appended_before_is_taken_in() {
     // From an older entry: so does the file, and a session below it.
     append(&user("x2", "a2", "back"));
     let ran = world.run(&["-p", "--session", "s.jsonl", "--mode", "json", "there"]).ok();
-    assert!(ran.text().contains("1 entries of another program"), "{}", ran.text());
+    assert!(ran.text().contains("1 entry of another program"), "{}", ran.text());
     assert_eq!(said(&world), ["Which way?", "Left or right.", "Left.", "Left it is.", "back", "there"]);
     agrees(&world, &path);
     world.run(&["-p", "--session", "s.jsonl", "again"]).ok();
@@ -282,7 +282,7 @@ fn what_others_append_meanwhile_stays_and_is_taken_in() {
     file.write_all(user("x1", &last, "theirs").to_string().as_bytes()).unwrap();
     gate.open();
     let ran = running.wait().ok();
-    assert!(ran.err.contains("1 entries of another program were taken into the store"), "{}", ran.err);
+    assert!(ran.err.contains("1 entry of another program was taken into the store"), "{}", ran.err);
     assert_eq!(texts(&path), ["first", "One.", "second", "Two."]);
     assert!(read(&path).iter().any(|entry| entry["id"] == "x1"));
     agrees(&world, &path);
@@ -548,7 +548,7 @@ fn a_torn_last_line_is_neither_glued_nor_lost() {
     text += "{\"type\":\"custom\",\"customType\":\"thei";
     std::fs::write(&path, &text).unwrap();
     let ran = world.run(&["-p", "--session", "s.jsonl", "last"]).ok();
-    assert!(ran.err.contains("1 lines could not be read, and stay"), "{}", ran.err);
+    assert!(ran.err.contains("1 line could not be read, and stays"), "{}", ran.err);
     let now = std::fs::read_to_string(&path).unwrap();
     assert!(now.starts_with(&(text + "\n{")), "{now}");
     assert_eq!(said(&world).last().unwrap(), "last");
