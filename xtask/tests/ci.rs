@@ -71,7 +71,7 @@ fn every_step_runs_in_order() -> Result<(), Box<dyn Error>> {
         ]
     );
     assert!(output.contains("=== tests: cargo test --workspace (limit "), "{output}");
-    assert!(output.contains("=== fuzz: env QUIPU_FUZZ_SECONDS=6.7 cargo test "), "{output}");
+    assert!(output.contains("=== fuzz: env QUIPU_FUZZ_SECONDS=5 cargo test "), "{output}");
     Ok(())
 }
 
