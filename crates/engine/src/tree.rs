@@ -103,12 +103,13 @@ pub async fn session_tree(
     query: &TreeQuery,
 ) -> Result<SessionTree, StoreError> {
     let session = std::slice::from_ref(&row.id);
-    let mut marks = store.landmarks(session, query.most.saturating_add(1)).await?;
+    let mut marks = store.landmarks(session, query.most.saturating_add(2)).await?;
     let mut more = false;
     for kind in [LandmarkKind::End, LandmarkKind::Compaction] {
         let mut met = 0;
         marks.retain(|mark| {
-            met += usize::from(mark.kind == kind);
+            // The head is drawn in any case.
+            met += usize::from(mark.kind == kind && row.head != Some(mark.node));
             mark.kind != kind || met <= query.most
         });
         more |= met > query.most;
