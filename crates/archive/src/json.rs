@@ -189,6 +189,11 @@ impl Difference {
     }
 }
 
+/// The time of a text, when it is in the calendar.
+pub(crate) fn time_of(text: &str) -> Option<quipu_protocol::UnixMs> {
+    text.parse::<jiff::Timestamp>().ok().map(jiff::Timestamp::as_millisecond)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -6,6 +6,7 @@
 //! models or tools.
 
 mod agents;
+mod built;
 pub mod claude_code;
 pub mod codex;
 mod error;

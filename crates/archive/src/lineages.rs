@@ -9,6 +9,24 @@ use quipu_store::{Head, RefName, Store, StoreError, Until};
 /// Nodes that are read at once at most.
 const MOST: usize = 4_096;
 
+/// The action that notes what was imported.
+pub(crate) const IMPORTED: &str = "QUIPU_IMPORT";
+
+/// The id, where it can name a session in the store, else one made from it.
+pub(crate) fn session_id(id: &str) -> SessionId {
+    let edge = |byte: Option<&u8>| byte.is_some_and(u8::is_ascii_alphanumeric);
+    let bytes = id.as_bytes();
+    let fits = bytes.len() <= 128
+        && edge(bytes.first())
+        && edge(bytes.last())
+        && bytes.iter().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'_' | b'-'));
+    if fits {
+        return id.into();
+    }
+    let hash = quipu_protocol::ChunkId(quipu_dag::sha256(bytes)).to_string();
+    hash[..32].into()
+}
+
 /// The ref of an imported session.
 pub(crate) fn main_ref(agent: &str, session: &SessionId) -> RefName {
     RefName::of_agent(agent, session)

@@ -1,6 +1,13 @@
 //! Lines of a file that may be huge or hostile.
 
-use std::io::{self, BufRead};
+use std::borrow::Cow;
+use std::fs::File;
+use std::io::{self, BufRead, Read};
+
+use quipu_protocol::Json;
+use sha2::{Digest as _, Sha256};
+
+use crate::{ProblemKind, Report};
 
 /// What stands on one line.
 pub(crate) struct Line<'a> {
@@ -19,6 +26,43 @@ pub(crate) struct Line<'a> {
 impl Line<'_> {
     pub(crate) fn is_too_long(&self) -> bool {
         self.length > self.bytes.len() as u64
+    }
+
+    /// What it holds; `None` for a line that is blank, and for one that is no JSON, which is told.
+    pub(crate) fn json(&self, report: &mut Report) -> Option<Json> {
+        let text = String::from_utf8_lossy(self.bytes);
+        if text.trim_ascii().is_empty() {
+            return None;
+        }
+        let json = match Json::parse(&text) {
+            Ok(json) => json,
+            Err(_) if !self.ended => {
+                report.problem(self.number, ProblemKind::Torn, "");
+                return None;
+            }
+            Err(error) => {
+                report.problem(self.number, ProblemKind::Malformed, &error.to_string());
+                return None;
+            }
+        };
+        if let Cow::Owned(_) = text {
+            report.problem(self.number, ProblemKind::Encoding, "");
+        }
+        Some(json)
+    }
+}
+
+/// A file whose bytes are hashed as they are read.
+pub(crate) struct Hashing {
+    pub(crate) file: File,
+    pub(crate) hash: Sha256,
+}
+
+impl Read for Hashing {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let read = self.file.read(buffer)?;
+        self.hash.update(&buffer[..read]);
+        Ok(read)
     }
 }
 

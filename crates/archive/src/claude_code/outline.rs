@@ -8,8 +8,10 @@ use memchr::memmem;
 use quipu_protocol::{SessionId, UnixMs};
 
 use crate::ArchiveError;
-use crate::intake::{LINE_LIMIT, Outline, session_id, time_of};
+use crate::intake::{LINE_LIMIT, Outline};
 use crate::json::Members;
+use crate::json::time_of;
+use crate::lineages::session_id;
 use crate::lines::Lines;
 
 pub(super) fn outline(file: &mut File, path: &Path) -> Result<Outline, ArchiveError> {

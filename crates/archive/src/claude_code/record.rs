@@ -8,8 +8,7 @@ use quipu_protocol::{
 };
 
 use super::blocks;
-use crate::intake::time_of;
-use crate::json::Members;
+use crate::json::{Members, time_of};
 
 /// Members that differ in the copies which forks make, or that stand elsewhere.
 const APART: [&str; 4] = ["sessionId", "promptId", "requestSessionId", "message"];

@@ -8,8 +8,10 @@ use quipu_protocol::{Json, SessionId, UnixMs};
 
 use super::FOLDERS;
 use crate::ArchiveError;
-use crate::intake::{LINE_LIMIT, Outline, session_id, time_of};
+use crate::intake::{LINE_LIMIT, Outline};
 use crate::json::Members;
+use crate::json::time_of;
+use crate::lineages::session_id;
 use crate::lines::Lines;
 
 /// Records before the header at most.

@@ -12,8 +12,8 @@ use super::answer::{self, Open};
 use super::outline::Header;
 use super::said;
 use crate::ProblemKind;
-use crate::intake::{Follows, Item, Outline, Placer, REST, SealedLines, Start, Stop, Text, WHOLE, time_of};
-use crate::json::Members;
+use crate::intake::{Follows, Item, Outline, Placer, REST, SealedLines, Start, Stop, Text, WHOLE};
+use crate::json::{Members, time_of};
 use crate::tree::Key;
 
 /// Items of answers that wait at most, before an answer counts as whole.
@@ -122,13 +122,13 @@ impl Reader<'_> {
             session: self.session.clone(),
             cwd: header.cwd.clone(),
             time: header.time,
-            parent: header.fork.as_ref().map(|(parent, _)| crate::intake::session_id(parent)),
+            parent: header.fork.as_ref().map(|(parent, _)| crate::lineages::session_id(parent)),
             kept: Some(json.clone()),
         };
         self.owner = self.out.session(start);
         let mut below = None;
         if let Some((parent, ordinal)) = &header.fork {
-            let parent = crate::intake::session_id(parent);
+            let parent = crate::lineages::session_id(parent);
             // Not each record is a node: it hangs on the last one that is.
             let from = ordinal.unwrap_or(self.n.saturating_sub(1)).min(100_000_000);
             let ids = (0..from).rev().map(|n| format!("{parent}#{n}"));

@@ -17,9 +17,9 @@ use tokio::sync::mpsc;
 
 use super::known::Known;
 use super::place::{Batch, Placed, Placer, Stop};
-use super::seen::{IMPORTED, Mark, Marks};
+use super::seen::{Mark, Marks};
 use super::{DatabaseFormat, Format, Outline, SealedLines};
-use crate::lineages::main_ref;
+use crate::lineages::{IMPORTED, main_ref};
 use crate::{ArchiveError, ImportOptions, Progress, Report};
 
 /// Files that follow each other at most.

@@ -6,7 +6,7 @@ use quipu_protocol::{NodeId, SessionId};
 use quipu_store::{Resolved, Scope, SessionQuery, Store, StoreError, Until};
 
 use super::Outline;
-use super::built::Said;
+use crate::built::Said;
 use crate::lineages;
 use crate::tree::Key;
 

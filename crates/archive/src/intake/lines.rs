@@ -1,7 +1,7 @@
 //! The lines of a file, each sealed before anybody looks at it.
 
 use std::fs::File;
-use std::io::{BufReader, Read};
+use std::io::BufReader;
 use std::sync::Arc;
 
 use quipu_protocol::{ChunkId, Json};
@@ -10,7 +10,7 @@ use sha2::{Digest as _, Sha256};
 
 use super::{LINE_LIMIT, Placer, Stop};
 use crate::ProblemKind;
-use crate::lines::Lines;
+use crate::lines::{Hashing, Lines};
 
 /// One line that is a JSON object.
 pub(crate) struct Text {
@@ -26,20 +26,6 @@ pub(crate) struct SealedLines {
     sealer: Arc<Sealer>,
     /// Whether the last line had its end.
     whole: bool,
-}
-
-/// A file whose bytes are hashed as they are read.
-struct Hashing {
-    file: File,
-    hash: Sha256,
-}
-
-impl Read for Hashing {
-    fn read(&mut self, buffer: &mut [u8]) -> std::io::Result<usize> {
-        let read = self.file.read(buffer)?;
-        self.hash.update(&buffer[..read]);
-        Ok(read)
-    }
 }
 
 impl SealedLines {
@@ -68,24 +54,7 @@ impl SealedLines {
                 out.report.skip(kind);
                 continue;
             }
-            let text = String::from_utf8_lossy(line.bytes);
-            if text.trim_ascii().is_empty() {
-                continue;
-            }
-            let json = match Json::parse(&text) {
-                Ok(json) => json,
-                Err(_) if !line.ended => {
-                    out.report.problem(line.number, ProblemKind::Torn, "");
-                    continue;
-                }
-                Err(error) => {
-                    out.report.problem(line.number, ProblemKind::Malformed, &error.to_string());
-                    continue;
-                }
-            };
-            if let std::borrow::Cow::Owned(_) = text {
-                out.report.problem(line.number, ProblemKind::Encoding, "");
-            }
+            let Some(json) = line.json(&mut out.report) else { continue };
             if !json.get().starts_with('{') {
                 out.report.problem(line.number, ProblemKind::NotAnEntry, json.get());
                 continue;

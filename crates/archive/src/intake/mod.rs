@@ -10,7 +10,6 @@
 //!   items begin.
 //! - Nothing goes by uncounted: what is no item is counted by kind.
 
-mod built;
 mod import;
 mod known;
 mod lines;
@@ -148,24 +147,4 @@ impl Item {
 /// How long nobody has written to a file.
 pub(crate) fn idle(file: &File) -> std::io::Result<Duration> {
     Ok(file.metadata()?.modified()?.elapsed().unwrap_or_default())
-}
-
-/// The time of a text, when it is in the calendar.
-pub(crate) fn time_of(text: &str) -> Option<UnixMs> {
-    text.parse::<jiff::Timestamp>().ok().map(jiff::Timestamp::as_millisecond)
-}
-
-/// The id, where it can name a session in the store, else one made from it.
-pub(crate) fn session_id(id: &str) -> SessionId {
-    let edge = |byte: Option<&u8>| byte.is_some_and(u8::is_ascii_alphanumeric);
-    let bytes = id.as_bytes();
-    let fits = bytes.len() <= 128
-        && edge(bytes.first())
-        && edge(bytes.last())
-        && bytes.iter().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'_' | b'-'));
-    if fits {
-        return id.into();
-    }
-    let hash = quipu_protocol::ChunkId(quipu_dag::sha256(bytes)).to_string();
-    hash[..32].into()
 }

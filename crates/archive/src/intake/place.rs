@@ -6,9 +6,9 @@ use quipu_protocol::{Entry, Epoch, NodeId, SessionId, SessionStart, StepInfo, Un
 use quipu_store::{Commit, Expect, RefMove};
 use tokio::sync::mpsc;
 
-use super::built::{Built, Parts};
 use super::known::{Known, Stored};
 use super::{Follows, Item, Start};
+use crate::built::{Built, Parts};
 use crate::lineages::tip_ref;
 use crate::tree::Key;
 use crate::{ProblemKind, Report};

@@ -7,8 +7,7 @@ use quipu_protocol::{ChunkId, SessionId};
 use quipu_store::{ActionQuery, Store, StoreError};
 use serde::{Deserialize, Serialize};
 
-/// The action that notes what was imported.
-pub(super) const IMPORTED: &str = "QUIPU_IMPORT";
+use crate::lineages::IMPORTED;
 
 /// What an import noted of its file.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]

@@ -13,8 +13,9 @@ use quipu_seal::Sealer;
 use quipu_store::{ForeignDatabase, ForeignRows, ForeignValue};
 
 use super::parts::{Part, text_of, usage};
-use crate::intake::{Follows, Item, Outline, Placer, REST, Sessions, Start, Stop, session_id};
+use crate::intake::{Follows, Item, Outline, Placer, REST, Sessions, Start, Stop};
 use crate::json::Members;
+use crate::lineages::session_id;
 use crate::{ArchiveError, ProblemKind};
 
 /// What titles begin with that nobody gave.

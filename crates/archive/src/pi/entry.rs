@@ -15,9 +15,9 @@ use quipu_protocol::{Compaction, Content, Entry, Json, Message, NodeId, SessionI
 use quipu_transcript::Decoded;
 use serde::{Deserialize, Serialize};
 
-use super::{AGENT, iso, time_of};
+use super::{AGENT, iso};
 use crate::Mended;
-use crate::json::{Difference, Members, same};
+use crate::json::{Difference, Members, same, time_of};
 
 /// What an entry says that it follows.
 #[derive(Debug, PartialEq, Eq)]

@@ -1,13 +1,12 @@
 //! The first line of a file.
 
-use quipu_dag::{Node, NodeRecord, quoted};
-use quipu_protocol::{Entry, Epoch, Json, Message, NodeId, SessionId, SessionStart, StepInfo, UnixMs};
-use quipu_store::{Commit, NewChunk};
-use quipu_transcript::Encoded;
+use quipu_protocol::{Entry, Epoch, Json, SessionId, SessionStart, StepInfo};
 use serde::{Deserialize, Serialize};
 
-use super::{AGENT, VERSION, time_of};
-use crate::json::Members;
+use super::{AGENT, VERSION};
+use crate::built::{Built, Parts};
+use crate::json::{Members, time_of};
+use crate::lineages::session_id;
 
 /// What a file says of itself.
 pub(crate) struct Header {
@@ -88,70 +87,6 @@ impl Header {
         }
         let timestamp = time_of(&text("timestamp")).unwrap_or_default();
         // Without an id of its own: that would be the session's, by which people mean its last entry.
-        Built::new(&Entry::Session(start), &step, None, timestamp, None)
+        Parts::new(AGENT, &Entry::Session(start), &step).build(None, timestamp, None)
     }
-}
-
-/// A node with all that it needs, ready to be committed.
-pub(crate) struct Built {
-    pub(crate) node: Node,
-    parts: Encoded,
-}
-
-impl Built {
-    pub(crate) fn new(
-        entry: &Entry,
-        step: &StepInfo,
-        parent: Option<NodeId>,
-        timestamp: UnixMs,
-        external_id: Option<String>,
-    ) -> Self {
-        let parts = quipu_transcript::encode(entry, step);
-        let record = NodeRecord {
-            parent,
-            role: parts.role.clone(),
-            parts: parts.blobs.iter().map(|blob| blob.id).collect(),
-            timestamp,
-            external_id,
-            system_prompt: None,
-        };
-        let config = match entry {
-            Entry::Message(Message::Assistant(answer)) => Some(format!(
-                "{{\"agent\":{},\"model\":{{\"provider\":{},\"id\":{}}}}}",
-                quoted(AGENT),
-                quoted(&answer.provider),
-                quoted(&answer.model),
-            )),
-            _ => None,
-        };
-        Self { node: Node::new(record, config, None), parts }
-    }
-
-    /// Bytes of its content.
-    pub(crate) fn size(&self) -> usize {
-        let chunks: usize = self.parts.chunks.iter().map(|(_, bytes)| bytes.len()).sum();
-        self.parts.blobs.iter().map(|blob| blob.content.len() + 128).sum::<usize>() + chunks
-    }
-
-    pub(crate) fn add_to(self, batch: &mut Commit) {
-        batch.blobs.extend(self.parts.blobs);
-        let chunks = self.parts.chunks.into_iter();
-        batch.chunks.extend(chunks.map(|(id, bytes)| NewChunk::Full { id, bytes: bytes.into() }));
-        batch.nodes.push(self.node);
-    }
-}
-
-/// The id, where it can name a session in the store, else one made from it.
-pub(crate) fn session_id(id: &str) -> SessionId {
-    let edge = |byte: Option<&u8>| byte.is_some_and(u8::is_ascii_alphanumeric);
-    let bytes = id.as_bytes();
-    let fits = bytes.len() <= 128
-        && edge(bytes.first())
-        && edge(bytes.last())
-        && bytes.iter().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'_' | b'-'));
-    if fits {
-        return id.into();
-    }
-    let hash = quipu_protocol::ChunkId(quipu_dag::sha256(bytes)).to_string();
-    hash[..32].into()
 }

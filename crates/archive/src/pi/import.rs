@@ -22,13 +22,10 @@ use super::own::Own;
 use super::placer::{Batch, Begin, Done, Placer};
 use super::stamp::{Stamp, hash_of_first};
 use super::{AGENT, LINE_LIMIT};
-use crate::lineages::{main_ref, tips, walk};
-use crate::lines::Lines;
+use crate::lineages::{IMPORTED, main_ref, tips, walk};
+use crate::lines::{Hashing, Lines};
 use crate::tree::Tree;
 use crate::{ArchiveError, Progress, Report};
-
-/// The action that notes what was imported.
-const IMPORTED: &str = "QUIPU_IMPORT";
 
 /// How to import.
 pub struct ImportOptions<'a> {
@@ -371,20 +368,6 @@ pub(super) fn hash_of(mut file: File) -> std::io::Result<(File, Sha256)> {
     while reader.read(&mut buffer)? > 0 {}
     file.rewind()?;
     Ok((file, reader.hash))
-}
-
-/// A file whose bytes are hashed as they are read.
-pub(super) struct Hashing {
-    file: File,
-    pub(super) hash: Sha256,
-}
-
-impl Read for Hashing {
-    fn read(&mut self, buffer: &mut [u8]) -> std::io::Result<usize> {
-        let read = self.file.read(buffer)?;
-        self.hash.update(&buffer[..read]);
-        Ok(read)
-    }
 }
 
 /// A file whose header was read.

@@ -42,8 +42,3 @@ fn now() -> quipu_protocol::UnixMs {
     let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
     i64::try_from(since.as_millis()).unwrap_or(i64::MAX)
 }
-
-/// The time of a text, when it is in the calendar.
-fn time_of(text: &str) -> Option<quipu_protocol::UnixMs> {
-    text.parse::<jiff::Timestamp>().ok().map(jiff::Timestamp::as_millisecond)
-}

@@ -13,9 +13,9 @@ use sha2::Sha256;
 use tokio::sync::mpsc;
 
 use super::entry::{self, Line, Parent};
-use super::header::Built;
 use super::import::FileLines;
 use super::{AGENT, LINE_LIMIT};
+use crate::built::{Built, Parts};
 use crate::lineages::tip_ref;
 use crate::tree::{At, Key, Placed, ROOT, Tree};
 use crate::{ArchiveError, ProblemKind, Report};
@@ -151,24 +151,7 @@ impl Placer {
                 continue;
             }
             let at = (line.number, line.offset, line.length);
-            let text = String::from_utf8_lossy(line.bytes);
-            if text.trim_ascii().is_empty() {
-                continue;
-            }
-            let json = match Json::parse(&text) {
-                Ok(json) => json,
-                Err(_) if !line.ended => {
-                    self.report.problem(line.number, ProblemKind::Torn, "");
-                    continue;
-                }
-                Err(error) => {
-                    self.report.problem(line.number, ProblemKind::Malformed, &error.to_string());
-                    continue;
-                }
-            };
-            if let std::borrow::Cow::Owned(_) = text {
-                self.report.problem(line.number, ProblemKind::Encoding, "");
-            }
+            let Some(json) = line.json(&mut self.report) else { continue };
             self.line(json, at).map_err(|error| error.told(&path))?;
             if self.batch.nodes.len() >= BATCH_NODES || self.batch_bytes >= BATCH_BYTES {
                 let Ok(()) = self.send(batches) else { break };
@@ -292,7 +275,7 @@ impl Placer {
             };
             let unsealed = ready.unsealed.as_ref().map(Json::get);
             let (entry, step) = line.entry(ready.n, follows, time, unsealed, find);
-            Built::new(&entry, &step, Some(self.tree.node(parent)), time, id.map(str::to_owned))
+            Parts::new(AGENT, &entry, &step).build(Some(self.tree.node(parent)), time, id.map(str::to_owned))
         };
         let mut built = build(parent, &met);
         if self.tree.may_have(key) && !self.tree.has(key, built.node.id) {

@@ -5,23 +5,23 @@ use quipu_protocol::{BlobId, Entry, Message, NodeId, StepInfo, UnixMs};
 use quipu_store::{Commit, NewChunk};
 use quipu_transcript::Encoded;
 
-pub(super) struct Built {
-    pub(super) node: Node,
+pub(crate) struct Built {
+    pub(crate) node: Node,
     parts: Encoded,
 }
 
 /// The parts of a node that has no place yet.
-pub(super) struct Parts {
+pub(crate) struct Parts {
     parts: Encoded,
     config: Option<String>,
 }
 
 /// What an item says, whatever it follows and whenever it was.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Said([u8; 16]);
+pub(crate) struct Said([u8; 16]);
 
 impl Said {
-    pub(super) fn of(role: &str, parts: &[BlobId]) -> Self {
+    pub(crate) fn of(role: &str, parts: &[BlobId]) -> Self {
         let mut bytes = Vec::with_capacity(role.len() + 1 + parts.len() * 32);
         bytes.extend_from_slice(role.as_bytes());
         bytes.push(0);
@@ -35,7 +35,7 @@ impl Said {
 }
 
 impl Parts {
-    pub(super) fn new(agent: &str, entry: &Entry, step: &StepInfo) -> Self {
+    pub(crate) fn new(agent: &str, entry: &Entry, step: &StepInfo) -> Self {
         let config = match entry {
             Entry::Message(Message::Assistant(answer)) => Some(format!(
                 "{{\"agent\":{},\"model\":{{\"provider\":{},\"id\":{}}}}}",
@@ -48,12 +48,12 @@ impl Parts {
         Self { parts: quipu_transcript::encode(entry, step), config }
     }
 
-    pub(super) fn said(&self) -> Said {
+    pub(crate) fn said(&self) -> Said {
         let parts: Vec<BlobId> = self.parts.blobs.iter().map(|blob| blob.id).collect();
         Said::of(&self.parts.role, &parts)
     }
 
-    pub(super) fn build(
+    pub(crate) fn build(
         self,
         parent: Option<NodeId>,
         timestamp: UnixMs,
@@ -73,12 +73,12 @@ impl Parts {
 
 impl Built {
     /// Bytes of its content.
-    pub(super) fn size(&self) -> usize {
+    pub(crate) fn size(&self) -> usize {
         let chunks: usize = self.parts.chunks.iter().map(|(_, bytes)| bytes.len()).sum();
         self.parts.blobs.iter().map(|blob| blob.content.len() + 128).sum::<usize>() + chunks
     }
 
-    pub(super) fn add_to(self, batch: &mut Commit) {
+    pub(crate) fn add_to(self, batch: &mut Commit) {
         batch.blobs.extend(self.parts.blobs);
         let chunks = self.parts.chunks.into_iter();
         batch.chunks.extend(chunks.map(|(id, bytes)| NewChunk::Full { id, bytes: bytes.into() }));
