@@ -1,12 +1,19 @@
-//! The models and providers that we know without being told: data, parsed when it is asked for and no sooner.
+//! The models and providers that we know without being told: data, unpacked and parsed when it is asked for and no
+//! sooner.
 
 use std::collections::BTreeMap;
+use std::io::Read as _;
+use std::ops::Range;
 use std::sync::{Arc, OnceLock};
 
+use flate2::read::DeflateDecoder;
 use quipu_protocol::Model;
 use serde::Deserialize;
 
-static MODELS: &str = include_str!("../data/models.json");
+/// `data/models.json`, each provider's array packed alone (`build.rs`).
+static MODELS: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/models.deflate"));
+/// Where each provider's models are in it.
+static PACKED: &[(&str, Range<usize>)] = include!(concat!(env!("OUT_DIR"), "/models.rs"));
 static PROVIDERS: &str = include_str!("../data/providers.json");
 
 /// What is known of a provider beside its models.
@@ -45,29 +52,24 @@ pub(crate) fn provider(id: &str) -> Option<&'static ProviderRow> {
     providers().iter().find(|(known, _)| known == id).map(|(_, row)| row)
 }
 
-/// The models of one provider, sorted by id; empty for a provider that we do not know. Only they are parsed.
+/// The models of one provider, sorted by id; empty for a provider that we do not know. Only they are unpacked.
 pub(crate) fn models(provider: &str) -> &'static [Arc<Model>] {
     static GROUPS: OnceLock<BTreeMap<&'static str, OnceLock<Vec<Arc<Model>>>>> = OnceLock::new();
     let groups =
         GROUPS.get_or_init(|| providers().iter().map(|(id, _)| (id.as_str(), OnceLock::new())).collect());
     let Some(group) = groups.get(provider) else { return &[] };
     group.get_or_init(|| {
-        let text = group_of(provider).unwrap_or("[]");
-        let mut models: Vec<Model> = serde_json::from_str(text).unwrap_or_default();
+        let packed = PACKED.iter().find(|(known, _)| *known == provider);
+        let packed = packed.and_then(|(_, range)| MODELS.get(range.clone())).unwrap_or_default();
+        let mut text = String::new();
+        let unpacked = DeflateDecoder::new(packed).read_to_string(&mut text);
+        let mut models: Vec<Model> =
+            unpacked.ok().and_then(|_| serde_json::from_str(&text).ok()).unwrap_or_default();
         for model in &mut models {
             provider.clone_into(&mut model.provider);
         }
         models.into_iter().map(Arc::new).collect()
     })
-}
-
-/// The array of one provider. Found by its lines, which the generator lays out so: a parser would have to read the
-/// whole table, and each start of the program would pay for it.
-fn group_of(provider: &str) -> Option<&'static str> {
-    let (_, rest) = MODELS.split_once(&format!("\n\"{provider}\":["))?;
-    let end = rest.find("\n]")?;
-    let start = MODELS.len() - rest.len() - 1;
-    MODELS.get(start..start + 1 + end + 2)
 }
 
 #[cfg(test)]
@@ -78,7 +80,8 @@ mod tests {
     fn the_data_is_sound() {
         let rows: BTreeMap<String, ProviderRow> = serde_json::from_str(PROVIDERS).unwrap();
         assert_eq!(rows.len(), providers().len());
-        let file: serde_json::Value = serde_json::from_str(MODELS).unwrap();
+        let file: serde_json::Value = serde_json::from_str(include_str!("../data/models.json")).unwrap();
+        assert_eq!(file["providers"].as_object().unwrap().len(), PACKED.len());
         let mut count = 0;
         for (id, group) in file["providers"].as_object().unwrap() {
             assert!(rows.contains_key(id), "{id} has no row in providers.json");
