@@ -2,15 +2,15 @@
 
 use std::io::Write as _;
 
-use quipu::{ChangeError, Delivery, Opened};
-use quipu_protocol::{Command, Content, Event, JumpResult, Jumped, Part, Summarize};
+use quipu::ChangeError;
+use quipu_protocol::{Command, Content, Event, JumpResult, Jumped, Summarize};
 
-use crate::args::{BranchArgs, Mode, Task};
+use crate::args::{BranchArgs, Task};
 use crate::exit::Failure;
 use crate::fork::engine;
 use crate::print::{note, printable};
-use crate::run::{Front, Signals, refused, tell};
 use crate::setup::{self, Place, Started};
+use crate::work::work;
 
 pub(crate) async fn run(args: &BranchArgs) -> Result<(), Failure> {
     let (place, engine) = engine(&args.store).await?;
@@ -64,56 +64,27 @@ async fn summarized(
         max_cost: args.max_cost,
         ..Task::default()
     };
-    let Started { opened: Opened { session, troubles }, .. } = setup::open(place, &task, &here, None).await?;
-    if session.view().session.as_str() != id {
-        session.shutdown().await;
+    let Started { opened, .. } = setup::open(place, &task, &here, None).await?;
+    if opened.session.view().session.as_str() != id {
+        opened.session.shutdown().await;
         return Err(ChangeError::Busy(id.as_str().into()).into());
     }
-    for trouble in &troubles {
-        tell(trouble);
-    }
-    let mut front = Front::new(Mode::Text, &session, &here.to_string_lossy())?;
-    let (_, mut events) = session.subscribe(Delivery::Lossless).await.map_err(refused)?;
-    let mut signals = Signals::new()?;
-    let mut result = None;
     let summary = Some(Summarize { focus: args.focus.clone() });
-    let begun = session.jump(node, summary, args.label.clone()).await;
-    while begun.is_ok() {
-        tokio::select! {
-            event = events.next() => {
-                let Some(envelope) = event else { break };
-                match &envelope.event {
-                    Event::JumpEnded { result: ended } => result = Some(ended.clone()),
-                    Event::Settled => break,
-                    _ => front.show(&envelope)?,
-                }
+    let command = Command::Jump { to: node, summary, label: args.label.clone() };
+    let stopped = || Failure::failed("stopped; the session stands where it stood");
+    let jumped = work(opened, &here, command, |event| match event {
+        Event::JumpEnded { result } => Some(match &**result {
+            JumpResult::Done(jumped) => Ok((**jumped).clone()),
+            JumpResult::Failed(why) => {
+                Err(Failure::failed(format!("not moved, the session stands where it stood: {why}")))
             }
-            again = signals.next() => {
-                if again {
-                    return Err(Failure::silent(signals.exit()));
-                }
-                // A session that is closed has nothing to stop.
-                drop(session.send(Command::Abort(Part::Compaction)).await);
-            }
-        }
+            JumpResult::Aborted => Err(stopped()),
+        }),
+        _ => None,
+    });
+    let jumped: Jumped = jumped.await?.ok_or_else(stopped)?;
+    if let (None, true) = (jumped.summary, jumped.from != jumped.at) {
+        note("Nothing is left behind, so there was nothing to sum up.");
     }
-    session.shutdown().await;
-    begun.map_err(refused)?;
-    if let Some(failure) = signals.failure() {
-        return Err(failure);
-    }
-    match result.as_deref() {
-        Some(JumpResult::Done(jumped)) => {
-            if let (None, true) = (jumped.summary, jumped.from != jumped.at) {
-                note("Nothing is left behind, so there was nothing to sum up.");
-            }
-            Ok((**jumped).clone())
-        }
-        Some(JumpResult::Failed(why)) => {
-            Err(Failure::failed(format!("not moved, the session stands where it stood: {why}")))
-        }
-        Some(JumpResult::Aborted) | None => {
-            Err(Failure::failed("stopped; the session stands where it stood"))
-        }
-    }
+    Ok(jumped)
 }

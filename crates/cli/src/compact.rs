@@ -2,13 +2,13 @@
 
 use std::io::Write as _;
 
-use quipu::{Delivery, Opened, UndoError};
-use quipu_protocol::{Command, CompactionResult, Event, Part};
+use quipu::UndoError;
+use quipu_protocol::{Command, CompactionResult, Event};
 
-use crate::args::{CompactArgs, Mode, Task};
+use crate::args::{CompactArgs, Task};
 use crate::exit::Failure;
-use crate::run::{Front, Signals, refused, tell};
 use crate::setup::{self, Place, Started};
+use crate::work::work;
 
 pub(crate) async fn run(args: &CompactArgs) -> Result<(), Failure> {
     let place = Place::find(&args.store)?;
@@ -26,51 +26,21 @@ pub(crate) async fn run(args: &CompactArgs) -> Result<(), Failure> {
     if setup::existing_session(&place, &task, &here).await?.is_none() {
         return Err(no_session());
     }
-    let Started { opened: Opened { session, troubles }, .. } =
-        setup::open(&place, &task, &here, None).await?;
-    for trouble in &troubles {
-        tell(trouble);
-    }
-    let mut front = Front::new(Mode::Text, &session, &here.to_string_lossy())?;
-    let (_, mut events) = session.subscribe(Delivery::Lossless).await.map_err(refused)?;
-    let mut signals = Signals::new()?;
-    let mut result = None;
-    let begun = session.compact(args.focus.clone()).await;
-    while begun.is_ok() {
-        tokio::select! {
-            event = events.next() => {
-                let Some(envelope) = event else { break };
-                match &envelope.event {
-                    Event::CompactionEnded { result: ended, .. } => result = Some(ended.clone()),
-                    Event::Settled => break,
-                    _ => {}
-                }
-                // A failure is told as one, at the end.
-                if !matches!(result.as_deref(), Some(CompactionResult::Failed(_) | CompactionResult::Aborted)) {
-                    front.show(&envelope)?;
-                }
+    let Started { opened, .. } = setup::open(&place, &task, &here, None).await?;
+    let command = Command::Compact { focus: args.focus.clone() };
+    let stopped = || Failure::failed("stopped; the context is as it was");
+    let node = work(opened, &here, command, |event| match event {
+        Event::CompactionEnded { result, .. } => Some(match &**result {
+            CompactionResult::Done { node, .. } => Ok(*node),
+            CompactionResult::Failed(why) => {
+                Err(Failure::failed(format!("not compacted, the context is as it was: {why}")))
             }
-            again = signals.next() => {
-                if again {
-                    return Err(Failure::silent(signals.exit()));
-                }
-                // A session that is closed has nothing to stop.
-                drop(session.send(Command::Abort(Part::Compaction)).await);
-            }
-        }
-    }
-    session.shutdown().await;
-    begun.map_err(refused)?;
-    if let Some(failure) = signals.failure() {
-        return Err(failure);
-    }
-    match result.as_deref() {
-        Some(CompactionResult::Done { node, .. }) => Ok(writeln!(std::io::stdout(), "{node}")?),
-        Some(CompactionResult::Failed(why)) => {
-            Err(Failure::failed(format!("not compacted, the context is as it was: {why}")))
-        }
-        Some(CompactionResult::Aborted) | None => Err(Failure::failed("stopped; the context is as it was")),
-    }
+            CompactionResult::Aborted => Err(stopped()),
+        }),
+        _ => None,
+    });
+    let node = node.await?.ok_or_else(stopped)?;
+    Ok(writeln!(std::io::stdout(), "{node}")?)
 }
 
 async fn undo(place: &Place, task: &Task, here: &std::path::Path) -> Result<(), Failure> {

@@ -9,6 +9,7 @@ mod guard;
 mod import;
 mod machine;
 mod measure;
+mod open;
 mod plan;
 mod programs;
 mod search;
@@ -33,6 +34,7 @@ const BENCHMARKS: &[Benchmark] = &[
     agent::TURNS,
     agent::DELTAS,
     sessions::RESUME,
+    open::BENCHMARK,
     sessions::LIST,
     sessions::TREE,
     plan::BENCHMARK,
@@ -78,6 +80,8 @@ struct Sizes {
     deltas: usize,
     /// Entries of the sessions that are continued.
     resume: Vec<usize>,
+    /// Entries of the files that are opened for the first time.
+    open: &'static [usize],
     /// Entries of the sessions that are drawn, forked and so on.
     trees: Vec<usize>,
     /// Branches from one node.
@@ -101,6 +105,7 @@ impl Sizes {
             turns: &[50, 200, 800],
             deltas: 20_000,
             resume: vec![1_000, 10_000, 100_000],
+            open: &[1_000, 10_000, 100_000],
             trees: vec![1_000, 100_000],
             branches: vec![10_000],
             plan: 100_000,
@@ -116,6 +121,7 @@ impl Sizes {
             turns: &[10],
             deltas: 1_000,
             resume: vec![1_000],
+            open: &[1_000],
             trees: vec![1_000],
             branches: vec![100],
             plan: 10_000,

@@ -3,6 +3,7 @@
 use quipu_testkit::{Answer, Gate, Reply};
 use serde_json::{Value, json};
 
+use crate::archive::{peer, run_peer};
 use crate::support::*;
 
 fn answers(texts: &[&str]) -> Vec<Reply> {
@@ -113,6 +114,18 @@ fn what_is_left_behind_is_summed_up_when_that_is_wanted() {
     there.run(&["import", "pi", file.to_str().unwrap()]).ok();
     there.run(&["-p", "--session", &id, "--cwd", there.path("work").to_str().unwrap(), "on"]).ok();
     assert!(messages(&there.requests()[0]).iter().any(|message| wire_text(message).contains(note)));
+
+    // The other agent sends it on as well, in its place.
+    let Some(peer) = peer() else { return };
+    let other = World::says("Peer here.");
+    other.unchecked();
+    let text: String = lines.iter().map(|line| format!("{line}\n")).collect();
+    let [from, to] = [&world, &other].map(|world| world.path("work").display().to_string());
+    let file = other.file("out.jsonl", text.replace(&from, &to));
+    assert_eq!(run_peer(&peer, &other, &["--session", file.to_str().unwrap(), "on"]).text(), "Peer here.\n");
+    let told = crate::archive::said(&other);
+    assert_eq!((told.len(), &*told[0], &*told[5]), (6, "Where to?", "on"), "{told:?}");
+    assert!(told[2].contains(note) && told[3] == "Right.", "{told:?}");
 }
 
 #[test]
