@@ -26,15 +26,18 @@ fn run(context: &Context) -> Result<Vec<Row>> {
         };
         let prepare = |stage: &Stage<'_>| {
             stage.warm_up()?;
-            let [file, kept, store, first] = ["open.jsonl", "kept.jsonl", "quipu.db", "first.db"]
-                .map(|name| stage.settings().join(name));
+            let [file, kept, store, first] =
+                ["open.jsonl", "kept.jsonl", "quipu.db", "first.db"].map(|name| stage.settings().join(name));
             Session { number: 0, entries: *count }.write(&stage.project().canonicalize()?, &kept)?;
             let ours = matches!(stage.who, Contender::Quipu | Contender::QuipuOpen);
             if ours {
                 std::fs::copy(&store, &first).context("the store before the file was opened")?;
             }
             let command = stage.prompt(Some(&file.display().to_string()), "hello")?;
-            Ok((command, [(kept, file)].into_iter().chain(ours.then_some((first, store))).collect::<Vec<_>>()))
+            Ok((
+                command,
+                [(kept, file)].into_iter().chain(ours.then_some((first, store))).collect::<Vec<_>>(),
+            ))
         };
         rows.extend(contest.run(context, prepare, |stage, (command, copies)| {
             for (from, to) in copies {
