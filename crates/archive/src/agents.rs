@@ -10,8 +10,8 @@ use quipu_store::{Store, StoreError};
 use crate::intake::{self, DatabaseFormat, Format, Marks};
 use crate::json::Members;
 use crate::lines::Lines;
-use crate::pi::{SessionFiles, session_files};
-use crate::{ArchiveError, ImportOptions, Report, claude_code, codex, opencode, pi};
+use crate::pi::{SessionFiles, files_with, session_files};
+use crate::{ArchiveError, ImportOptions, Report, claude_code, codex, gemini, opencode, pi};
 
 /// Gives the value of an environment variable.
 type Env<'a> = dyn Fn(&str) -> Option<PathBuf> + 'a;
@@ -34,8 +34,12 @@ enum Kind {
     Lines {
         format: &'static Format,
         places: fn(&Env<'_>) -> Vec<PathBuf>,
-        /// Whether a file of those places is a session.
+        /// What the names of its files end in.
+        extensions: &'static [&'static str],
+        /// Whether such a file of those places is a session.
         is_session: fn(&Path) -> bool,
+        /// A look at one.
+        look: fn(&Path) -> std::io::Result<Found>,
     },
     /// One file for all sessions.
     Database {
@@ -49,13 +53,15 @@ enum Kind {
 }
 
 /// All agents that are known.
-pub static AGENTS: [Agent; 4] = [
+pub static AGENTS: [Agent; 5] = [
     Agent {
         name: claude_code::AGENT,
         kind: Kind::Lines {
             format: &claude_code::FORMAT,
             places: |env| claude_code::sessions_dir(env).into_iter().collect(),
+            extensions: &["jsonl"],
             is_session: |_| true,
+            look,
         },
     },
     Agent {
@@ -68,11 +74,23 @@ pub static AGENTS: [Agent; 4] = [
                     .flat_map(|home| codex::FOLDERS.map(|name| home.join(name)))
                     .collect()
             },
+            extensions: &["jsonl"],
             is_session: |path| {
                 path.file_name()
                     .and_then(|name| name.to_str())
                     .is_some_and(|name| name.starts_with("rollout-"))
             },
+            look,
+        },
+    },
+    Agent {
+        name: gemini::AGENT,
+        kind: Kind::Lines {
+            format: &gemini::FORMAT,
+            places: |env| gemini::sessions_dir(env).into_iter().collect(),
+            extensions: &["json", "jsonl"],
+            is_session: gemini::is_session,
+            look: gemini::look,
         },
     },
     Agent {
@@ -164,8 +182,8 @@ impl Agent {
     pub fn files(&self, path: &Path) -> Result<SessionFiles, ArchiveError> {
         match self.kind {
             Kind::Pi => session_files(path),
-            Kind::Lines { is_session, .. } => {
-                let mut found = session_files(path)?;
+            Kind::Lines { extensions, is_session, .. } => {
+                let mut found = files_with(path, extensions)?;
                 if path.is_dir() {
                     found.files.retain(|file| is_session(file));
                 }
@@ -190,8 +208,11 @@ impl Agent {
     /// # Errors
     /// It cannot be read.
     pub fn look(&self, path: &Path) -> std::io::Result<Vec<Found>> {
-        let Kind::Database { projects, .. } = self.kind else { return Ok(vec![look(path)?]) };
-        let projects = projects(path)?;
+        let projects = match self.kind {
+            Kind::Pi => return Ok(vec![look(path)?]),
+            Kind::Lines { look, .. } => return Ok(vec![look(path)?]),
+            Kind::Database { projects, .. } => projects(path)?,
+        };
         let bytes = std::fs::metadata(path)?.len();
         let all: u64 = projects.iter().map(|(_, sessions)| sessions).sum();
         let found = projects.into_iter().map(|(project, sessions)| Found {

@@ -58,6 +58,19 @@ pub(crate) fn string(text: &str) -> Option<Cow<'_, str>> {
     serde_json::from_str::<Key<'_>>(text).ok().map(|key| key.0)
 }
 
+/// A JSON string, half of a surrogate pair as U+FFFD.
+pub(crate) fn text_of(json: &str) -> Option<String> {
+    serde_json::from_str(json)
+        .or_else(|_| serde_json::from_str(&quipu_protocol::without_lone_surrogates(json)))
+        .ok()
+}
+
+/// The elements of a list; none for any other value.
+pub(crate) fn list(text: &str) -> Vec<&str> {
+    serde_json::from_str::<Vec<&RawValue>>(text)
+        .map_or_else(|_| Vec::new(), |list| list.into_iter().map(RawValue::get).collect())
+}
+
 #[derive(Deserialize)]
 #[serde(transparent)]
 struct Key<'a>(#[serde(borrow)] Cow<'a, str>);

@@ -10,6 +10,7 @@ mod built;
 pub mod claude_code;
 pub mod codex;
 mod error;
+pub mod gemini;
 mod intake;
 mod json;
 mod lineages;

@@ -86,6 +86,11 @@ impl<R: BufRead> Lines<R> {
         self.offset
     }
 
+    /// The first bytes of what comes next, a few at least unless it is the end.
+    pub(crate) fn peek(&mut self) -> io::Result<&[u8]> {
+        self.reader.fill_buf()
+    }
+
     /// What it read from.
     pub(crate) fn into_inner(self) -> R {
         self.reader

@@ -65,9 +65,84 @@ impl SealedLines {
         }
     }
 
+    /// Whether the file is one value on many lines, as programs write it for people. Asked before anything is read.
+    pub(crate) fn is_document(&mut self) -> Result<bool, Stop> {
+        let start = self.lines.peek().map_err(Stop::Io)?.trim_ascii_start();
+        Ok(matches!(start, [b'{', b'\n' | b'\r', ..]))
+    }
+
+    /// All that is left as one object; `None` when it is none, which is told.
+    pub(crate) fn document(&mut self, out: &mut Placer) -> Result<Option<Text>, Stop> {
+        let mut whole: Vec<u8> = Vec::new();
+        let mut length = 0;
+        self.whole = false;
+        while let Some(line) = self.lines.next().map_err(Stop::Io)? {
+            out.report.bytes = line.offset + line.length + u64::from(line.ended);
+            length += line.length + 1;
+            if length > LINE_LIMIT as u64 {
+                whole = Vec::new();
+                continue;
+            }
+            whole.extend_from_slice(line.bytes);
+            whole.push(b'\n');
+        }
+        if length > LINE_LIMIT as u64 {
+            let detail = format!("{length} bytes, and {LINE_LIMIT} are the limit");
+            out.report.problem(1, ProblemKind::TooLong, &detail);
+            return Ok(None);
+        }
+        let text = String::from_utf8_lossy(&whole);
+        let json = match Json::parse(&text) {
+            Ok(json) if json.get().starts_with('{') => json,
+            Ok(json) => {
+                out.report.problem(1, ProblemKind::NotAnEntry, json.get());
+                return Ok(None);
+            }
+            Err(error) => {
+                let kind = if error.is_eof() { ProblemKind::Torn } else { ProblemKind::Malformed };
+                out.report.problem(error.line() as u64, kind, &error.to_string());
+                return Ok(None);
+            }
+        };
+        if let std::borrow::Cow::Owned(_) = text {
+            out.report.problem(1, ProblemKind::Encoding, "");
+        }
+        self.whole = true;
+        let json = without_space(&json);
+        let sealed = self.sealer.seal_json(&json);
+        out.report.sealed += u64::from(sealed != json);
+        Ok(Some(Text { json: sealed, number: 1 }))
+    }
+
+    /// A text from elsewhere, with its secrets sealed.
+    pub(crate) fn seal(&self, text: &str) -> String {
+        self.sealer.seal(text).into_owned()
+    }
+
     /// The hash of all that was read, and whether the file ends with a whole line.
     pub(super) fn end(self) -> (ChunkId, bool) {
         let hash = self.lines.into_inner().into_inner().hash;
         (ChunkId(hash.finalize().into()), self.whole)
     }
+}
+
+/// The value in one line, so that what is kept of it verbatim does not depend on how it was laid out.
+fn without_space(json: &Json) -> Json {
+    let mut out = String::with_capacity(json.get().len());
+    let (mut is_string, mut is_escaped) = (false, false);
+    for letter in json.get().chars() {
+        if is_string || !letter.is_ascii_whitespace() {
+            out.push(letter);
+        }
+        match letter {
+            '"' if !is_escaped => is_string = !is_string,
+            '\\' if !is_escaped => {
+                is_escaped = true;
+                continue;
+            }
+            _ => {}
+        }
+        is_escaped = false;
+    }
+    Json::parse(&out).unwrap_or_default()
 }

@@ -22,6 +22,7 @@ pub(crate) use entry::mended;
 pub use export::{Exported, export};
 pub use file::{Finished, SessionFile};
 pub use import::{ImportOptions, Imports, import};
+pub(crate) use places::files_with;
 pub use places::{SessionFiles, session_files, sessions_dir};
 
 /// What this agent's sessions are called in the store.

@@ -50,6 +50,11 @@ pub struct SessionFiles {
 /// # Errors
 /// `File` when `path` is not there or cannot be read.
 pub fn session_files(path: &Path) -> Result<SessionFiles, ArchiveError> {
+    files_with(path, &["jsonl"])
+}
+
+/// The same for files with one of these extensions.
+pub(crate) fn files_with(path: &Path, extensions: &[&str]) -> Result<SessionFiles, ArchiveError> {
     let fail = |source| ArchiveError::File { path: path.to_owned(), doing: "read", source };
     let mut found = SessionFiles::default();
     if !std::fs::metadata(path).map_err(fail)?.is_dir() {
@@ -82,7 +87,7 @@ pub fn session_files(path: &Path) -> Result<SessionFiles, ArchiveError> {
                     let error = std::io::Error::other(format!("more than {DEEPEST} directories deep"));
                     found.unreadable.push((path, error));
                 }
-            } else if path.extension().is_some_and(|extension| extension == "jsonl") {
+            } else if path.extension().is_some_and(|found| extensions.iter().any(|one| found == *one)) {
                 found.files.push(path);
             }
         }

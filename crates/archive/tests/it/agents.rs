@@ -23,7 +23,7 @@ impl Archive {
     }
 
     /// Imports a file of this content; the report of the file itself.
-    fn take(&self, agent: &str, name: &str, content: impl AsRef<[u8]>) -> Report {
+    pub(crate) fn take(&self, agent: &str, name: &str, content: impl AsRef<[u8]>) -> Report {
         let path = self.dir.path().join(name);
         std::fs::create_dir_all(path.parent().unwrap()).unwrap();
         let report = self.try_take(agent, &self.file(name, content)).unwrap().pop().unwrap();
@@ -44,7 +44,7 @@ impl Archive {
         messages
     }
 
-    fn messages(&self, id: &str) -> Vec<Message> {
+    pub(crate) fn messages(&self, id: &str) -> Vec<Message> {
         let entries = self.lineage(id).into_iter().map(|(_, entry)| entry);
         entries.filter_map(|entry| message_of(&entry).map(std::borrow::Cow::into_owned)).collect()
     }
@@ -79,11 +79,11 @@ fn short(message: &Message) -> String {
     }
 }
 
-fn shorts<'a>(messages: impl IntoIterator<Item = &'a Message>) -> Vec<String> {
+pub(crate) fn shorts<'a>(messages: impl IntoIterator<Item = &'a Message>) -> Vec<String> {
     messages.into_iter().map(short).collect()
 }
 
-fn answers(messages: &[Message]) -> Vec<&AssistantMessage> {
+pub(crate) fn answers(messages: &[Message]) -> Vec<&AssistantMessage> {
     let answer = |message: &'_ Message| matches!(message, Message::Assistant(_));
     messages
         .iter()
@@ -97,7 +97,7 @@ fn answers(messages: &[Message]) -> Vec<&AssistantMessage> {
 
 /// Imports ever longer beginnings of a text, then all of it: what comes of it must be what the whole gives at once.
 #[track_caller]
-fn grows(agent: &str, name: &str, text: &str, from: usize) {
+pub(crate) fn grows(agent: &str, name: &str, text: &str, from: usize) {
     let whole = archive();
     whole.take(agent, name, text);
     let first = text.split_inclusive('\n').take(from).collect::<String>();

@@ -16,6 +16,14 @@ const AGENT_WORDS: &str = r#"{ } [ ] , : " \ \n \ud800 null 1.0 "uuid":"u1" "uui
     "role":"user" "role":"assistant" "role":"developer" "output":"x" "type":"item_completed" "item":{ "type":"task_complete" "error":{
     "type":"thread_rolled_back" "num_turns":1 "type":"token_count" "forked_from_id":"r" "forked_from_ordinal_exclusive":7"#;
 
+/// Words of logs of operations.
+const LOG_WORDS: &str = r#"{ } [ ] , : " \ \n \ud800 null 1.0 "id":"m1" "id":"m2" "id":"m3" "sessionId":"s" "projectHash":"h"
+    "startTime":"2026-01-02T03:04:05.678Z" "timestamp":"2026-01-02T03:04:05.678Z" {"$set":{ "messages":[ "messages":[] "summary":"x"
+    {"$rewindTo":"m1"} {"$rewindTo":"m2"} "type":"user" "type":"gemini" "type":"info" "type":"error" "content":"x" "content":[{"text":"x"}]
+    "content":[{"text":"<session_context>"}] "content":[{"text":"<state_snapshot>"}] "thoughts":[{"subject":"x","description":"y"}]
+    "tokens":{"input":5,"output":3,"cached":9} "toolCalls":[{"id":"c1","name":"n","args":{}}] {"functionCall":{"id":"c1","name":"n"}}
+    {"functionResponse":{"id":"c1","name":"n","response":{"output":"x"}}} "result":[ "status":"error" {"inlineData":{"thought":true"#;
+
 const WORDS: &str = r#"{ } [ ] , : " \ \\ \n \u0000 \ud800 null 1.0 {"type":"session" "version":1 "version":2 "id":" "parentId":"
     "parentId":null "timestamp":"2026-01-02T03:04:05.678Z" "type":"message" "message":{ "role":"user" "role":"assistant"
     "type":"compaction" "firstKeptEntryIndex":1 "firstKeptEntryId":" "role":"hookMessage" "content":[ "type":"label""#;
@@ -110,4 +118,12 @@ fn fuzz_opencode_files() {
     let corpus = ["it/__fuzz__/opencode_files/corpus"];
     let law = |bytes: &[u8]| agent_law("opencode", bytes);
     crate::driver::run(bolero::check!(name = "opencode_files"), "fuzz_opencode_files", &corpus, &words, law);
+}
+
+#[test]
+fn fuzz_gemini_files() {
+    let words: Vec<String> = LOG_WORDS.split_whitespace().map(str::to_owned).collect();
+    let corpus = ["it/__fuzz__/gemini_files/corpus"];
+    let law = |bytes: &[u8]| agent_law("gemini-cli", bytes);
+    crate::driver::run(bolero::check!(name = "gemini_files"), "fuzz_gemini_files", &corpus, &words, law);
 }

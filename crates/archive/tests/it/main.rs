@@ -12,6 +12,8 @@ mod export;
 #[cfg(test)]
 mod fuzz;
 #[cfg(test)]
+mod gemini;
+#[cfg(test)]
 mod hostile;
 #[cfg(test)]
 mod import;

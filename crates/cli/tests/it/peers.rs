@@ -41,7 +41,7 @@ struct State {
     whole: Vec<u64>,
 }
 
-/// A model's server in both wires that peers speak.
+/// A model's server in the wires that peers speak.
 struct Server {
     url: String,
     state: Arc<Mutex<State>>,
@@ -102,7 +102,13 @@ fn answer(mut connection: TcpStream, state: &Mutex<State>) -> std::io::Result<()
     let (status, kind, text) = if !head.starts_with("POST ") || path.contains("count_tokens") {
         ("404 Not Found", "application/json", "{}".to_owned())
     } else {
-        let responses = path.contains("/responses");
+        let wire = if path.contains("/responses") {
+            items
+        } else if path.contains("GenerateContent") || path.contains("generateContent") {
+            chunks
+        } else {
+            blocks
+        };
         let has_tools = body["tools"].as_array().is_some_and(|tools| !tools.is_empty());
         let mut state = state.lock().unwrap();
         let reply = match state.script.last().cloned() {
@@ -123,10 +129,10 @@ fn answer(mut connection: TcpStream, state: &Mutex<State>) -> std::io::Result<()
         };
         match reply {
             Some((number, Reply::Says(says))) => {
-                ("200 OK", "text/event-stream", stream(responses, number, &says, true))
+                ("200 OK", "text/event-stream", stream(&wire(number, &says, true)))
             }
             Some((number, Reply::Breaks(text) | Reply::BreaksOnce(text))) => {
-                ("200 OK", "text/event-stream", stream(responses, number, &[Say::Text(text)], false))
+                ("200 OK", "text/event-stream", stream(&wire(number, &[Say::Text(text)], false)))
             }
             Some((_, Reply::Fails)) | None => {
                 let error =
@@ -146,12 +152,31 @@ fn answer(mut connection: TcpStream, state: &Mutex<State>) -> std::io::Result<()
     write!(connection, "HTTP/1.1 {status}\r\ncontent-type: {kind}\r\n{length}connection: close\r\n\r\n{text}")
 }
 
-fn stream(responses: bool, number: u64, says: &[Say], whole: bool) -> String {
-    let events = if responses { items(number, says, whole) } else { blocks(number, says, whole) };
-    events
-        .iter()
-        .map(|event| format!("event: {}\ndata: {event}\n\n", event["type"].as_str().unwrap()))
-        .collect()
+fn stream(events: &[Value]) -> String {
+    let name =
+        |event: &Value| event["type"].as_str().map(|name| format!("event: {name}\n")).unwrap_or_default();
+    events.iter().map(|event| format!("{}data: {event}\n\n", name(event))).collect()
+}
+
+fn chunks(number: u64, says: &[Say], whole: bool) -> Vec<Value> {
+    // What was thought is counted beside the rest.
+    let usage = json!({ "promptTokenCount": 1000 + number, "cachedContentTokenCount": 500 + number,
+        "candidatesTokenCount": 7 + number, "thoughtsTokenCount": 3, "totalTokenCount": 1010 + 2 * number });
+    let part = |(at, say): (usize, &Say)| {
+        let part = match say {
+            Say::Thinking(text) => json!({ "text": text, "thought": true }),
+            Say::Text(text) => json!({ "text": text }),
+            Say::Call(id, name, arguments) => {
+                json!({ "functionCall": { "id": id, "name": name, "args": arguments } })
+            }
+        };
+        let mut candidate = json!({ "content": { "role": "model", "parts": [part] }, "index": 0 });
+        if whole && at + 1 == says.len() {
+            candidate["finishReason"] = json!("STOP");
+        }
+        json!({ "candidates": [candidate], "responseId": format!("resp_{number}"), "modelVersion": "m", "usageMetadata": usage })
+    };
+    says.iter().enumerate().map(part).collect()
 }
 
 fn blocks(number: u64, says: &[Say], whole: bool) -> Vec<Value> {
@@ -259,6 +284,15 @@ enum To<'a> {
     Fork(&'a str),
 }
 
+/// What a request that failed leaves in an agent's files.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Failed {
+    /// A request that failed is an answer that says so.
+    Told,
+    /// It has left nothing, and its prompt is not in the conversation any more.
+    Forgotten,
+}
+
 /// Another agent.
 struct Peer {
     /// What the import calls it.
@@ -278,6 +312,11 @@ struct Peer {
     broken: &'static [&'static str],
     /// Where its session files are, in the home directory.
     files: &'static str,
+    /// Whether it has a way to fork without a person.
+    forks: bool,
+    failed: Failed,
+    /// What it makes of a call's id.
+    id: fn(&str, &str) -> String,
 }
 
 /// The first file that matches: each word is a name, or its beginning where it ends in `*`.
@@ -404,16 +443,18 @@ fn converse(peer: &Peer, program: &Path) {
     assert_eq!(prompt(To::Same(&id), "fail", &[Reply::Fails]), [0; 0]);
     replies.extend(prompt(To::Same(&id), "again", &[Reply::Says(vec![Text("Good again.")])]));
     replies.extend(prompt(To::Same(&id), "break", &(peer.breaks)()));
-    let forked = prompt(To::Fork(&id), "forked", &[Reply::Says(vec![Text("In the fork.")])]);
+    let forked = match peer.forks {
+        true => prompt(To::Fork(&id), "forked", &[Reply::Says(vec![Text("In the fork.")])]),
+        false => vec![0],
+    };
     let own = prompt(To::Same(&id), "on", &[Reply::Says(vec![Text("In the original.")])]);
     assert_eq!((forked.len(), own.len()), (1, 1), "each was asked for once");
 
     let reports = import();
     let sessions = world.sessions();
-    assert_eq!(sessions.len(), 2, "{sessions:?}");
-    let fork = sessions.iter().find(|row| row["id"] != id.as_str()).unwrap();
-    assert_eq!(fork["cwd"], work.to_str().unwrap());
-    let shared = [
+    assert_eq!(sessions.len(), 1 + usize::from(peer.forks), "{sessions:?}");
+    assert!(sessions.iter().all(|row| row["cwd"] == work.to_str().unwrap()), "{sessions:?}");
+    let mut shared = vec![
         "u hello",
         "a (let me see) Hi.",
         "u tools",
@@ -432,12 +473,28 @@ fn converse(peer: &Peer, program: &Path) {
     ];
     let names =
         [("SHELL", (peer.shell)("").0), ("READ", (peer.read)(&file).0), ("EDIT", (peer.edit)(&file).0)];
-    let shared =
-        shared.map(|line| names.iter().fold(line.to_owned(), |line, (from, to)| line.replace(from, to)));
-    let both = [
-        (&id[..], own, ["u on", "a In the original."]),
-        (fork["id"].as_str().unwrap(), forked, ["u forked", "a In the fork."]),
-    ];
+    if peer.failed == Failed::Forgotten {
+        shared.retain(|line| !["u fail", "failed", "u break"].contains(line));
+    }
+    let own_ids: Vec<(&str, String)> = ["call_1", "call_2", "call_3", "call_4"]
+        .into_iter()
+        .zip(["SHELL", "READ", "READ", "EDIT"])
+        .map(|(call, tool)| {
+            let name = names.iter().find(|(word, _)| *word == tool).unwrap().1;
+            (call, (peer.id)(name, call))
+        })
+        .collect();
+    let in_its_words = |line: &str| {
+        let line = names.iter().fold(line.to_owned(), |line, (from, to)| line.replace(from, to));
+        own_ids.iter().fold(line, |line, (from, to)| line.replace(from, to))
+    };
+    let mut shared: Vec<String> = shared.into_iter().map(in_its_words).collect();
+    shared[4..7].sort();
+    let mut both = vec![(&id[..], own, ["u on", "a In the original."])];
+    if peer.forks {
+        let fork = sessions.iter().find(|row| row["id"] != id.as_str()).unwrap();
+        both.push((fork["id"].as_str().unwrap(), forked, ["u forked", "a In the fork."]));
+    }
     for (session, last, end) in &both {
         let entries = world.run(&["export", "--format", "pi", session]).ok().json_lines();
         // Results come in the order in which they were done.
@@ -474,10 +531,16 @@ fn converse(peer: &Peer, program: &Path) {
             }
         }
         let result = |call: &str| {
+            let call = in_its_words(call);
             let found = entries.iter().find(|entry| entry["message"]["toolCallId"] == call).unwrap();
             found["message"]["content"].to_string()
         };
         assert!(result("call_1").contains("out") && result("call_3").contains("alpha"));
+    }
+    if peer.failed == Failed::Forgotten {
+        // Nothing is lost: it is a branch of its own.
+        let tree = world.run(&["tree", &id, "--all"]).ok().text();
+        assert!(tree.contains("fail") && tree.contains("break"), "{tree}");
     }
     // Nothing comes twice, and the order does not matter.
     assert!(import().iter().all(|report| report["unchanged"] == true || report["added"] == 0), "{reports:?}");
@@ -563,6 +626,9 @@ fn what_the_peer_with_rollouts_wrote() {
         breaks: || vec![Reply::Breaks("Half of")],
         broken: &["broken"],
         files: ".codex/sessions",
+        forks: true,
+        failed: Failed::Told,
+        id: |_, call| call.into(),
     };
     converse(&peer, &program);
 }
@@ -601,6 +667,9 @@ fn what_the_peer_with_projects_wrote() {
         breaks: || vec![Reply::Breaks("Half of")],
         broken: &["broken"],
         files: ".claude/projects",
+        forks: true,
+        failed: Failed::Told,
+        id: |_, call| call.into(),
     };
     converse(&peer, &program);
 }
@@ -637,6 +706,52 @@ fn what_the_peer_with_a_database_wrote() {
         breaks: || vec![Reply::BreaksOnce("Half of"), Reply::Says(vec![Say::Text("Whole.")])],
         broken: &["broken Half of", "a Whole."],
         files: ".local/share/opencode",
+        forks: true,
+        failed: Failed::Told,
+        id: |_, call| call.into(),
+    };
+    converse(&peer, &program);
+}
+
+#[test]
+fn what_the_peer_with_a_log_of_operations_wrote() {
+    let Some(program) = installed(&["@google", "gemini-cli", "bundle", "gemini.js"]) else { return };
+    let Some(_) = installed(&["node", "bin", "node"]) else { return };
+    let peer = Peer {
+        agent: "gemini-cli",
+        shell: |line| ("run_shell_command", json!({ "command": line, "description": "x" })),
+        read: |path| ("read_file", json!({ "file_path": path })),
+        edit: |path| {
+            let change =
+                json!({ "file_path": path, "old_string": "alpha", "new_string": "beta", "instruction": "x" });
+            ("replace", change)
+        },
+        command: |world, program, url, to, text| {
+            let settings = json!({ "security": { "auth": { "selectedType": "gemini-api-key" } },
+                "general": { "enableAutoUpdate": false }, "privacy": { "usageStatisticsEnabled": false } });
+            let path = world.path("home").join(".gemini/settings.json");
+            std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+            std::fs::write(path, settings.to_string()).unwrap();
+            let mut command = world.command(program.ancestors().nth(4).unwrap().join("node/bin/node"));
+            command.arg(program).args(["-p", text, "-y", "--skip-trust", "-m", "gemini-2.5-flash"]);
+            if let To::Same(id) = to {
+                command.args(["--resume", id]);
+            }
+            for (name, value) in
+                [("GOOGLE_GEMINI_BASE_URL", url), ("GEMINI_API_KEY", "k"), ("NO_PROXY", "127.0.0.1")]
+            {
+                command.env(name, value);
+            }
+            command
+        },
+        // It counts what was read from the cache as input.
+        input: |_| 500,
+        breaks: || vec![Reply::Breaks("Half of")],
+        broken: &[],
+        files: ".gemini/tmp",
+        forks: false,
+        failed: Failed::Forgotten,
+        id: |name, call| format!("{name}__{call}"),
     };
     converse(&peer, &program);
 }

@@ -1,0 +1,496 @@
+//! The log of a session to items.
+
+use std::collections::{HashMap, HashSet};
+use std::time::Duration;
+
+use quipu_protocol::{
+    AssistantMessage, Body, Compaction, Content, Entry, Json, Message as Said, SessionId, StopReason, UnixMs,
+    UserMessage,
+};
+
+use super::message::Message;
+use super::outline::{self, Header};
+use crate::intake::{Follows, Item, Outline, Placer, REST, SealedLines, Start, Stop, Text};
+use crate::json::{Members, list};
+use crate::lineages::session_id;
+use crate::tree::Key;
+
+/// Bytes of messages that are held at most, since a later line may say more of them.
+const HELD: usize = 64 << 20;
+
+pub(super) fn read(lines: &mut SealedLines, outline: &Outline, out: &mut Placer) -> Result<(), Stop> {
+    let path = out.report.path.clone();
+    let parent = outline::parent(&path).map(|parent| session_id(&lines.seal(&parent)));
+    let start = Start { session: outline.session.clone(), cwd: String::new(), time: 0, parent, kept: None };
+    let mut log = Log {
+        out,
+        session: outline.session.clone(),
+        start,
+        owner: None,
+        messages: Vec::new(),
+        places: HashMap::new(),
+        order: Vec::new(),
+        inside: HashSet::new(),
+        open: None,
+        sent: 0,
+        bytes: 0,
+        has_preamble: false,
+        aside: HashSet::new(),
+        answered: HashSet::new(),
+        beside: Vec::new(),
+    };
+    let directory = |header: &Header, lines: &SealedLines| {
+        lines.seal(&outline::directory(&path, header.project.as_deref()).unwrap_or_default())
+    };
+    if lines.is_document()? {
+        if let Some(text) = lines.document(log.out)? {
+            log.line(&text, |header| directory(header, lines))?;
+        }
+    } else {
+        while let Some(text) = lines.next(log.out, |_| None)? {
+            log.line(&text, |header| directory(header, lines))?;
+        }
+    }
+    log.end(outline.idle)
+}
+
+/// A message, in the version that says most.
+struct Held {
+    id: String,
+    /// `None` once it was sent.
+    json: Option<Json>,
+    score: [usize; 5],
+    /// Where it first came.
+    line: u64,
+    /// The message before it.
+    before: Option<usize>,
+    means: Means,
+    /// The node that it became.
+    node: Option<String>,
+    /// What the message after it follows.
+    tail: Option<String>,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Means {
+    Message,
+    /// What the program says when a session begins.
+    Preamble,
+    /// What stands for all before it, but for what comes from this message on.
+    Summary(Option<usize>),
+}
+
+struct Log<'a> {
+    out: &'a mut Placer,
+    session: SessionId,
+    start: Start,
+    owner: Option<usize>,
+    /// In the order in which they first came: what one follows came before it.
+    messages: Vec<Held>,
+    places: HashMap<String, usize>,
+    /// The conversation as it stands.
+    order: Vec<usize>,
+    /// The same to ask.
+    inside: HashSet<usize>,
+    /// An answer of which more may come.
+    open: Option<usize>,
+    /// Those before were sent.
+    sent: usize,
+    bytes: usize,
+    has_preamble: bool,
+    /// Later preambles.
+    aside: HashSet<Key>,
+    /// Calls that have a result.
+    answered: HashSet<Key>,
+    /// What is no part of the conversation: a title, the directories.
+    beside: Vec<(Entry, Json, u64)>,
+}
+
+impl Log<'_> {
+    fn line(&mut self, text: &Text, directory: impl Fn(&Header) -> String) -> Result<(), Stop> {
+        let members = Members::of(text.json.get()).unwrap_or_else(|| Members(Vec::new()));
+        if let Some(back) = members.string("$rewindTo") {
+            self.open = None;
+            let at = self.places.get(back.as_ref());
+            let at = at.copied().filter(|at| self.inside.contains(at));
+            while let Some(last) = self.order.pop() {
+                self.inside.remove(&last);
+                if Some(last) == at {
+                    break;
+                }
+            }
+            self.out.report.skip("$rewindTo");
+        } else if let Some(patch) = members.get("$set").and_then(Members::of) {
+            self.patch(&patch, text.number);
+        } else if let Some(header) = Header::of(&members) {
+            if self.start.kept.is_none() {
+                self.start.cwd = directory(&header);
+                self.start.time = header.time.unwrap_or_default();
+                self.start.kept = Some(header.kept);
+            } else {
+                // Each time that the session goes on.
+                self.open = None;
+                let about =
+                    |json: &Json| Members::of(json.get()).map(|members| members.without(&["startTime"]));
+                if self.start.kept.as_ref().and_then(about) == about(&header.kept) {
+                    self.out.report.skip("header");
+                } else {
+                    let entry = verbatim(&members, header.kept.get());
+                    self.beside.push((entry, header.kept, text.number));
+                }
+            }
+            // Older files hold their messages here.
+            for message in list(members.get("messages").unwrap_or("[]")) {
+                self.message(message, text.number);
+            }
+            self.title(&members, text.number);
+        } else if members.string("id").is_some_and(|id| !id.is_empty()) {
+            self.message(text.json.get(), text.number);
+        } else {
+            self.beside.push((verbatim(&members, text.json.get()), text.json.clone(), text.number));
+        }
+        if self.bytes > HELD {
+            self.send(self.messages.len().saturating_sub(1), false)?;
+        }
+        Ok(())
+    }
+
+    /// A message on a line of its own.
+    fn message(&mut self, text: &str, line: u64) {
+        let message = Message::of(text);
+        let Some(id) = message.members.string("id").filter(|id| !id.is_empty()) else {
+            let entry = verbatim(&message.members, text);
+            self.beside.push((entry, Json::parse(text).unwrap_or_default(), line));
+            return;
+        };
+        let at = match self.places.get(id.as_ref()).copied() {
+            Some(at) => {
+                let score = message.score();
+                if score >= self.messages[at].score {
+                    self.replace(at, text, score);
+                }
+                self.out.report.skip("message again");
+                at
+            }
+            None => {
+                let before = self.order.last().copied();
+                match self.add(&message, text, line, before) {
+                    Some(at) => at,
+                    None => return,
+                }
+            }
+        };
+        if self.inside.insert(at) {
+            self.order.push(at);
+        }
+        self.open = Some(at).filter(|_| message.kind == "gemini");
+    }
+
+    /// A message that comes for the first time.
+    fn add(&mut self, message: &Message<'_>, text: &str, line: u64, before: Option<usize>) -> Option<usize> {
+        let id = message.members.string("id")?.into_owned();
+        let is_preamble = message.is_preamble();
+        let json = Json::parse(text).ok()?;
+        if is_preamble && std::mem::replace(&mut self.has_preamble, true) {
+            if self.aside.insert(Key::of(&id)) {
+                self.beside.push((verbatim(&message.members, text), json, line));
+            } else {
+                self.out.report.skip("message again");
+            }
+            return None;
+        }
+        let at = self.messages.len();
+        self.bytes += text.len();
+        self.places.insert(id.clone(), at);
+        self.messages.push(Held {
+            id,
+            json: Some(json),
+            score: message.score(),
+            line,
+            before,
+            means: if is_preamble { Means::Preamble } else { Means::Message },
+            node: None,
+            tail: None,
+        });
+        Some(at)
+    }
+
+    fn replace(&mut self, at: usize, text: &str, score: [usize; 5]) {
+        let held = &mut self.messages[at];
+        if let (Some(old), Ok(json)) = (&held.json, Json::parse(text)) {
+            self.bytes = (self.bytes + text.len()).saturating_sub(old.get().len());
+            (held.json, held.score) = (Some(json), score);
+        }
+    }
+
+    /// Members of the session that are told anew.
+    fn patch(&mut self, patch: &Members<'_>, line: u64) {
+        if let Some(messages) = patch.get("messages") {
+            self.open = None;
+            self.out.report.skip("$set messages");
+            self.list(messages, line);
+        } else {
+            self.out.report.skip("$set");
+        }
+        self.title(patch, line);
+        let rest = patch.without(&["messages", "lastUpdated", "sessionId", "summary"]);
+        if rest.get() != "{}" {
+            let text = format!("{{\"type\":\"$set\",\"set\":{rest}}}");
+            let json = Json::parse(&text).unwrap_or_default();
+            self.beside.push((Entry::Meta(json.clone()), json, line));
+        }
+    }
+
+    fn title(&mut self, members: &Members<'_>, line: u64) {
+        if let Some(title) = members.string("summary").filter(|title| !title.trim().is_empty()) {
+            let text = format!("{{\"type\":\"session_info\",\"name\":{}}}", quipu_dag::quoted(&title));
+            let json = Json::parse(&text).unwrap_or_default();
+            self.beside.push((Entry::Meta(json.clone()), json, line));
+        }
+    }
+
+    /// A list that stands for all messages. What it leaves out stays where it is.
+    fn list(&mut self, messages: &str, line: u64) {
+        let mut order: Vec<usize> = Vec::new();
+        let mut inside: HashSet<usize> = HashSet::new();
+        let mut summary = None;
+        for text in list(messages) {
+            let message = Message::of(text);
+            let Some(id) = message.members.string("id").filter(|id| !id.is_empty()) else {
+                let entry = verbatim(&message.members, text);
+                self.beside.push((entry, Json::parse(text).unwrap_or_default(), line));
+                continue;
+            };
+            let at = match self.places.get(id.as_ref()).copied() {
+                Some(at) => {
+                    let score = message.score();
+                    if score > self.messages[at].score {
+                        self.replace(at, text, score);
+                    }
+                    self.out.report.skip("message again");
+                    at
+                }
+                None => {
+                    let is_summary =
+                        summary.is_none() && !self.order.is_empty() && message.summary().is_some();
+                    // It follows all that it stands for.
+                    let before = if is_summary { self.order.last() } else { order.last() };
+                    let Some(at) = self.add(&message, text, line, before.copied()) else { continue };
+                    if is_summary && self.messages[at].means == Means::Message {
+                        self.messages[at].means = Means::Summary(None);
+                        order.clone_from(&self.order);
+                        inside.clone_from(&self.inside);
+                        summary = Some(at);
+                    }
+                    at
+                }
+            };
+            if let Some(summary) = summary.filter(|summary| at < *summary) {
+                // Kept as it was, before the summary.
+                if self.messages[summary].means == Means::Summary(None) {
+                    self.messages[summary].means = Means::Summary(Some(at));
+                }
+                continue;
+            }
+            if inside.insert(at) {
+                order.push(at);
+            }
+        }
+        // A program that begins says so before it takes up what was said.
+        let is_new = order.iter().all(|at| self.messages[*at].means == Means::Preamble);
+        if !is_new || self.order.is_empty() {
+            (self.order, self.inside) = (order, inside);
+        }
+    }
+
+    /// Sends the messages before this one, at the end of the file or before it.
+    fn send(&mut self, to: usize, is_end: bool) -> Result<(), Stop> {
+        for at in self.sent..to {
+            let held = &mut self.messages[at];
+            let Some(json) = held.json.take() else { continue };
+            let (id, line, means) = (held.id.clone(), held.line, held.means);
+            let before = held.before.and_then(|before| self.messages[before].tail.clone());
+            let is_head = !is_end || self.inside.contains(&at);
+            let mut chain = Chain { follows: before, line, is_head, node: None };
+            self.one(&id, json.get(), means, &mut chain)?;
+            (self.messages[at].node, self.messages[at].tail) = (chain.node, chain.follows);
+        }
+        self.sent = self.sent.max(to);
+        self.bytes = self.messages[self.sent..]
+            .iter()
+            .filter_map(|held| held.json.as_ref())
+            .map(|json| json.get().len())
+            .sum();
+        Ok(())
+    }
+
+    /// What one message becomes.
+    fn one(&mut self, id: &str, text: &str, means: Means, chain: &mut Chain) -> Result<(), Stop> {
+        let message = Message::of(text);
+        let timestamp: UnixMs = message.time.unwrap_or_default();
+        let kept = |without: &[&str], parts: Vec<Json>| {
+            #[derive(serde::Serialize)]
+            struct Kept {
+                message: Json,
+                #[serde(skip_serializing_if = "Vec::is_empty")]
+                parts: Vec<Json>,
+            }
+            Json::of(&Kept { message: message.members.without(without), parts }).ok()
+        };
+        let without = ["id", "type", "timestamp", "content"];
+        let line = chain.line;
+        let item =
+            |id: &str, entry: Entry| Item { time: message.time, ..Item::new(id.to_owned(), entry, line) };
+        match (means, message.kind.as_ref()) {
+            (Means::Preamble, _) => self.put(item(id, verbatim(&message.members, text)), chain),
+            (Means::Summary(first), _) => {
+                let summary = message.summary().unwrap_or_default();
+                let mut item =
+                    item(id, Entry::Compaction(Compaction { summary, timestamp, ..Compaction::default() }));
+                item.first_kept = first.and_then(|first| self.messages[first].node.clone());
+                item.kept = kept(&without, Vec::new());
+                self.put(item, chain)
+            }
+            (Means::Message, "gemini") => {
+                let (answer, more) = message.answer(timestamp);
+                let calls = message.calls();
+                for call in answer.tool_calls() {
+                    self.answered.remove(&Key::of(call.id.as_str()));
+                }
+                let mut first = item(id, Entry::Message(Said::Assistant(answer)));
+                // What is noted of a call stands with its result.
+                let open = calls.iter().filter(|call| !call.has_result()).map(super::message::Call::rest);
+                first.kept = kept(
+                    &[&without[..], &["toolCalls", "model"]].concat(),
+                    more.into_iter().chain(open).collect(),
+                );
+                self.put(first, chain)?;
+                for call in &calls {
+                    let Some(result) = call.result(timestamp) else { continue };
+                    self.answered.insert(Key::of(&call.id));
+                    let time = Some(result.timestamp).filter(|time| *time != 0).or(message.time);
+                    let result = Entry::Message(Said::ToolResult(result));
+                    let result = item(&format!("{id}.{}", call.id), result);
+                    self.put(Item { time, ..result }, chain)?;
+                }
+                Ok(())
+            }
+            (Means::Message, "user") => {
+                let said = message.said();
+                for response in &said.responses {
+                    if self.answered.insert(Key::of(&response.call)) {
+                        let result = Entry::Message(Said::ToolResult(response.result(timestamp)));
+                        self.put(item(&format!("{id}.{}", response.call), result), chain)?;
+                    } else {
+                        self.out.report.skip("functionResponse");
+                    }
+                }
+                if said.content.is_empty() {
+                    // Parts of which nothing is known are no content.
+                    return match said.responses.is_empty() {
+                        true => self.put(item(id, verbatim(&message.members, text)), chain),
+                        false => Ok(()),
+                    };
+                }
+                let content = Body::Blocks(said.content);
+                let mut user = item(id, Entry::Message(Said::User(UserMessage { content, timestamp })));
+                user.kept = kept(&without, said.more);
+                self.put(user, chain)
+            }
+            (Means::Message, "error") => {
+                let content = message.said().content;
+                let told = content.iter().filter_map(Content::as_text).collect::<Vec<_>>().join("\n");
+                let mut error = item(
+                    id,
+                    Entry::Message(Said::Assistant(AssistantMessage {
+                        api: "google-generative-ai".into(),
+                        provider: "google".into(),
+                        stop_reason: StopReason::Error,
+                        error_message: Some(told),
+                        timestamp,
+                        ..AssistantMessage::default()
+                    })),
+                );
+                error.kept = kept(&without, Vec::new());
+                self.put(error, chain)
+            }
+            _ => self.put(item(id, verbatim(&message.members, text)), chain),
+        }
+    }
+
+    fn put(&mut self, mut item: Item, chain: &mut Chain) -> Result<(), Stop> {
+        let owner = match self.owner {
+            Some(owner) => owner,
+            None => {
+                let owner = self.out.session(self.start.clone());
+                *self.owner.insert(owner)
+            }
+        };
+        (item.owner, item.is_head) = (owner, chain.is_head);
+        let next = item.id.clone();
+        item.follows = match chain.follows.replace(next.clone()) {
+            Some(before) => Follows::Item(before),
+            None => Follows::Nothing,
+        };
+        chain.node = Some(next);
+        self.out.item(item)
+    }
+
+    fn end(mut self, idle: Duration) -> Result<(), Stop> {
+        let mut to = self.messages.len();
+        if let Some(open) = self.open.filter(|open| idle < REST && open + 1 == to) {
+            // Its calls come with their results, however long those take.
+            self.out.unfinished(self.messages[open].line, "");
+            self.inside.remove(&open);
+            to = open;
+        }
+        // A session of which nothing was said yet, or the empty twin of one that went on elsewhere.
+        if self.messages[..to].iter().all(|held| held.means == Means::Preamble) {
+            for _ in 0..to {
+                self.out.report.skip("session_context");
+            }
+            for (..) in &self.beside {
+                self.out.report.skip("of an empty session");
+            }
+            return Ok(());
+        }
+        self.send(to, true)?;
+        self.out.settle()?;
+        let Some(owner) = self.owner else { return Ok(()) };
+        self.out.begin_at_end(owner);
+        let time = self.out.began(owner);
+        let mut follows = Follows::Nothing;
+        let mut told = HashSet::new();
+        for (entry, json, line) in std::mem::take(&mut self.beside) {
+            let mut hash = quipu_protocol::ChunkId(quipu_dag::sha256(json.get().as_bytes())).to_string();
+            hash.truncate(32);
+            if !told.insert(Key::of(&hash)) {
+                self.out.report.skip("told again");
+                continue;
+            }
+            let mut item = Item::new(format!("{}.{hash}", self.session), entry, line);
+            (item.owner, item.time, item.is_head) = (owner, Some(time), false);
+            item.follows = std::mem::replace(&mut follows, Follows::Item(item.id.clone()));
+            self.out.item(item)?;
+        }
+        Ok(())
+    }
+}
+
+/// Where the nodes of a message stand.
+struct Chain {
+    /// What the next of them follows.
+    follows: Option<String>,
+    line: u64,
+    is_head: bool,
+    /// The last of them.
+    node: Option<String>,
+}
+
+/// A record that is no message of the conversation, whole.
+fn verbatim(members: &Members<'_>, text: &str) -> Entry {
+    let kind = members.string("type").unwrap_or_default();
+    let kind = if kind == "user" { "session_context".into() } else { kind };
+    let json = format!("{{\"type\":{},\"record\":{text}}}", quipu_dag::quoted(&kind));
+    Entry::Meta(Json::parse(&json).unwrap_or_default())
+}
