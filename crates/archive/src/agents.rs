@@ -114,6 +114,12 @@ pub struct Kept {
     pub unreadable: Vec<(PathBuf, std::io::Error)>,
 }
 
+impl From<SessionFiles> for Kept {
+    fn from(found: SessionFiles) -> Self {
+        Self { files: found.files, unreadable: found.unreadable }
+    }
+}
+
 /// Sessions of one project in one file, by a look at it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Found {
@@ -199,6 +205,18 @@ impl Agent {
                 let mut files: Vec<PathBuf> = files.collect();
                 files.sort();
                 Ok(SessionFiles { files, unreadable: Vec::new() })
+            }
+        }
+    }
+
+    /// The files in which it shows that something was written to one of its session files.
+    pub fn written_to(&self, path: &Path) -> Vec<PathBuf> {
+        match self.kind {
+            Kind::Pi | Kind::Lines { .. } => vec![path.to_owned()],
+            Kind::Database { .. } => {
+                let mut log = path.as_os_str().to_owned();
+                log.push("-wal");
+                vec![path.to_owned(), log.into()]
             }
         }
     }

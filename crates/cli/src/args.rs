@@ -566,6 +566,9 @@ pub(crate) struct ImportArgs {
     /// Only say what would be done.
     #[arg(long)]
     pub(crate) dry_run: bool,
+    /// Go on with what is written from now on, as it is written, until Ctrl-C.
+    #[arg(long, conflicts_with = "dry_run")]
+    pub(crate) watch: bool,
     /// One JSON object a file.
     #[arg(long)]
     pub(crate) json: bool,

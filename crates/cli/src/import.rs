@@ -16,6 +16,7 @@ use crate::exit::Failure;
 use crate::print::{Paint, note, printable};
 use crate::run::Signals;
 use crate::setup::Place;
+use crate::watch::Watch;
 
 /// Bytes between two lines of progress, where no terminal shows one that changes.
 const STEP: u64 = 64 << 20;
@@ -26,60 +27,42 @@ const SHOWN: usize = 10;
 
 pub(crate) async fn run(args: &ImportArgs) -> Result<(), Failure> {
     let place = Place::find(&args.store)?;
-    let mut work = Vec::new();
-    match args.agent.as_deref().and_then(Agent::named) {
-        Some(agent) => work.push((agent, files_of(agent, args)?)),
+    let work = match args.agent.as_deref().and_then(Agent::named) {
+        Some(agent) => vec![(agent, files_of(agent, args)?)],
         None => {
-            work.extend(AGENTS.iter().map(|agent| (agent, agent.detect(&variable))));
-            work.retain(|(_, kept)| !kept.files.is_empty() || !kept.unreadable.is_empty());
+            let work = all();
             if !shown_and_wanted(&work, args)? {
                 return Ok(());
             }
+            work
         }
-    }
+    };
     let opened = place.store().await?;
     let store: Arc<dyn Store> = opened.clone();
     let sealer = place.engine(store.clone(), &place.settings())?.sealer().clone();
-    let seen = Seen::load(&*store).await?;
-    let mut sum = Sum::default();
-    let mut failures = 0;
+    let mut importer = Importer { store, sealer, args, sum: Sum::default(), failures: 0, follows: false };
     let mut signals = Signals::new()?;
-    for (agent, kept) in &work {
-        for (dir, error) in &kept.unreadable {
-            note(format!("{} could not be read: {error}", dir.display()));
-        }
-        failures += kept.unreadable.len();
-        for file in &kept.files {
-            let imported = tokio::select! {
-                biased;
-                _ = signals.next() => {
-                    note("Stopped. What was read so far is in the store; the same command goes on from there.");
-                    return Err(Failure::silent(signals.exit()));
-                }
-                imported = import(&store, &sealer, agent, file, &seen, args.dry_run) => imported,
-            };
-            match imported {
-                Ok(reports) => {
-                    for report in reports {
-                        sum.add(&report);
-                        tell(&report, args)?;
-                    }
-                }
-                Err(error @ ArchiveError::Store(_)) => return Err(failed(error)),
-                Err(error) => {
-                    failures += 1;
-                    if args.json {
-                        let line = serde_json::json!({ "path": file, "error": error.to_string() });
-                        writeln!(std::io::stdout().lock(), "{line}")?;
-                    }
-                    note(error.to_string());
-                }
-            }
-        }
+    let mut watch = Watch::default();
+    for (dir, error) in work.iter().flat_map(|(_, kept)| &kept.unreadable) {
+        note(format!("{} could not be read: {error}", dir.display()));
+        importer.failures += 1;
     }
-    let files: usize = work.iter().map(|(_, kept)| kept.files.len()).sum();
+    let files =
+        work.iter().flat_map(|(agent, kept)| kept.files.iter().map(move |file| (*agent, file.clone())));
+    let mut due: Vec<(&Agent, PathBuf)> = files.collect();
+    let files = due.len();
+    due.retain(|(agent, file)| watch.is_due(agent, file));
+    tokio::select! {
+        biased;
+        _ = signals.next() => {
+            note("Stopped. What was read so far is in the store; the same command goes on from there.");
+            return Err(Failure::silent(signals.exit()));
+        }
+        imported = importer.import(&due, &mut watch) => imported?,
+    }
     if files > 1 {
         let would = if args.dry_run { "would be " } else { "" };
+        let sum = &importer.sum;
         note(format!(
             "{files} files: {} entries {would}added, {} known before, {} changed, {} repaired, {} lost",
             sum.added, sum.present, sum.changed, sum.repaired, sum.lost
@@ -96,10 +79,89 @@ pub(crate) async fn run(args: &ImportArgs) -> Result<(), Failure> {
             done = crate::search::finish_index(&opened) => done?,
         }
     }
-    match failures {
+    if args.watch {
+        note("What they write from now on comes in as they write it; Ctrl-C ends that.");
+        tokio::select! {
+            biased;
+            _ = signals.next() => return Err(Failure::silent(signals.exit())),
+            failed = follow(&mut importer, &mut watch) => return failed,
+        }
+    }
+    match importer.failures {
         0 => Ok(()),
         1 => Err(Failure::failed("1 file or directory could not be imported")),
         count => Err(Failure::failed(format!("{count} files or directories could not be imported"))),
+    }
+}
+
+/// Imports what changes, and what comes, for as long as nothing fails that a later try would not mend.
+async fn follow(importer: &mut Importer<'_>, watch: &mut Watch) -> Result<(), Failure> {
+    importer.follows = true;
+    loop {
+        tokio::time::sleep(Watch::POLL).await;
+        let work = match (importer.args.agent.as_deref().and_then(Agent::named), &importer.args.path) {
+            // What cannot be read now may be read later.
+            (Some(agent), Some(path)) => {
+                vec![(agent, agent.files(path).map(Kept::from).unwrap_or_default())]
+            }
+            (Some(agent), None) => vec![(agent, agent.detect(&variable))],
+            (None, _) => all(),
+        };
+        let files =
+            work.into_iter().flat_map(|(agent, kept)| kept.files.into_iter().map(move |file| (agent, file)));
+        let due: Vec<(&Agent, PathBuf)> = files.filter(|(agent, file)| watch.is_due(agent, file)).collect();
+        if !due.is_empty() {
+            importer.import(&due, watch).await?;
+        }
+    }
+}
+
+/// What all agents keep on this machine.
+fn all() -> Vec<(&'static Agent, Kept)> {
+    let mut work: Vec<_> = AGENTS.iter().map(|agent| (agent, agent.detect(&variable))).collect();
+    work.retain(|(_, kept)| !kept.files.is_empty() || !kept.unreadable.is_empty());
+    work
+}
+
+struct Importer<'a> {
+    store: Arc<dyn Store>,
+    sealer: Arc<Sealer>,
+    args: &'a ImportArgs,
+    sum: Sum,
+    failures: usize,
+    /// Only what is new is told.
+    follows: bool,
+}
+
+impl Importer<'_> {
+    /// Imports files and tells of each; one that cannot be imported keeps none of the others from it.
+    async fn import(&mut self, files: &[(&Agent, PathBuf)], watch: &mut Watch) -> Result<(), Failure> {
+        let seen = Seen::load(&*self.store).await?;
+        for (agent, file) in files {
+            let progress = progress(file);
+            let options = ImportOptions { dry_run: self.args.dry_run, progress: &progress };
+            match agent.import(&self.store, &self.sealer, file, &seen, &options).await {
+                Ok(reports) => {
+                    watch.imported(file, &reports);
+                    for report in reports {
+                        self.sum.add(&report);
+                        if report.added > 0 || !self.follows {
+                            tell(&report, self.args)?;
+                        }
+                    }
+                }
+                Err(error @ ArchiveError::Store(_)) => return Err(failed(error)),
+                Err(error) => {
+                    self.failures += 1;
+                    if self.args.json {
+                        let line = serde_json::json!({ "path": file, "error": error.to_string() });
+                        writeln!(std::io::stdout().lock(), "{line}")?;
+                    }
+                    note(error.to_string());
+                }
+            }
+        }
+        Ok(())
     }
 }
 
@@ -114,13 +176,13 @@ fn files_of(agent: &Agent, args: &ImportArgs) -> Result<Kept, Failure> {
         if found.files.is_empty() {
             note(format!("No session file of {} in {}.", agent.name, path.display()));
         }
-        return Ok(Kept { files: found.files, unreadable: found.unreadable });
+        return Ok(found.into());
     }
     let places = agent.places(&variable);
     if places.is_empty() {
         return Err(Failure::usage("HOME is not set; name a file or a directory"));
     }
-    if !places.iter().any(|place| place.is_dir()) {
+    if !args.watch && !places.iter().any(|place| place.is_dir()) {
         let places: Vec<String> = places.iter().map(|place| place.display().to_string()).collect();
         let places = places.join(" or ");
         return Err(Failure::usage(format!("there are no sessions in {places}; name a file or a directory")));
@@ -149,7 +211,7 @@ fn shown_and_wanted(work: &[(&Agent, Kept)], args: &ImportArgs) -> Result<bool, 
             "No sessions of other agents were found in {}; name the agent and a file or a directory.",
             places.join(", ")
         ));
-        return Ok(false);
+        return Ok(args.watch && args.yes);
     }
     let go = args.yes || args.dry_run;
     if !go || !args.json {
@@ -199,18 +261,6 @@ pub(crate) fn failed(error: ArchiveError) -> Failure {
         | ArchiveError::NotExportable { .. }
         | ArchiveError::Fault(_) => Failure::failed(error),
     }
-}
-
-async fn import(
-    store: &Arc<dyn Store>,
-    sealer: &Arc<Sealer>,
-    agent: &Agent,
-    file: &Path,
-    seen: &Seen,
-    dry_run: bool,
-) -> Result<Vec<Report>, ArchiveError> {
-    let progress = progress(file);
-    agent.import(store, sealer, file, seen, &ImportOptions { dry_run, progress: &progress }).await
 }
 
 /// Tells how far a large file is, for as long as this is kept.

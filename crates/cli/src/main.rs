@@ -28,6 +28,7 @@ mod sessions;
 mod setup;
 mod show;
 mod tree;
+mod watch;
 mod work;
 
 use std::process::ExitCode;

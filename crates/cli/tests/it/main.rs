@@ -65,4 +65,6 @@ mod trees;
 #[cfg(test)]
 mod twice;
 #[cfg(test)]
+mod watch;
+#[cfg(test)]
 mod wires;

@@ -1,0 +1,154 @@
+//! `quipu import --watch`: what other agents write comes in as they write it.
+
+use std::io::Write as _;
+use std::path::Path;
+
+use nix::sys::signal::Signal;
+use serde_json::{Value, json};
+
+use crate::archive::{ID, conversation, header, lines, user};
+use crate::support::*;
+
+fn append(file: &Path, text: &str) {
+    let mut file = std::fs::File::options().append(true).open(file).unwrap();
+    file.write_all(text.as_bytes()).unwrap();
+}
+
+/// The next report.
+fn next(running: &mut Running) -> Value {
+    let line = running.line().expect("a report");
+    serde_json::from_str(&line).unwrap()
+}
+
+#[test]
+fn what_is_written_comes_in() {
+    let world = World::new([]);
+    world.unchecked();
+    let dir = world.path("home/.pi/agent/sessions/--work--");
+    std::fs::create_dir_all(&dir).unwrap();
+    let (first, second) = (dir.join("first.jsonl"), dir.join("second.jsonl"));
+    std::fs::write(&first, lines(&conversation(&world, ID))).unwrap();
+    let mut watch = world.start(&["import", "--watch", "--yes", "--json"]);
+    let report = next(&mut watch);
+    assert_eq!((&report["added"], &report["branches"]), (&json!(9), &json!(2)), "{report}");
+    watch.says("comes in as they write it");
+
+    // A line in two pieces: the first is no entry yet.
+    let line = lines(&[user("u4", "a3", "And now for something completely different.")]);
+    let (head, rest) = line.split_at(60);
+    append(&first, head);
+    append(&first, rest);
+    let report = next(&mut watch);
+    assert_eq!((&report["session"], &report["added"], &report["lost"]), (&json!(ID), &json!(1), &json!(0)));
+    let found = world.run(&["search", "completely different", "--json"]).ok().json_lines();
+    assert_eq!(found[0]["session"], ID, "{found:?}");
+
+    // A new session, and a directory that was not there when it began.
+    const OTHER: &str = "0199aaaa-0000-7000-8000-000000000002";
+    std::fs::write(&second, lines(&[header(&world, OTHER)])).unwrap();
+    append(&second, &lines(&[user("x1", "nobody", "Hello?")]));
+    let mut added = 0;
+    while added < 1 {
+        let report = next(&mut watch);
+        assert_eq!(report["session"], OTHER, "{report}");
+        added += report["added"].as_u64().unwrap();
+    }
+    let other = world.path("home/.codex/sessions/2025/08/01");
+    std::fs::create_dir_all(&other).unwrap();
+    let bare = [
+        json!({ "id": "0199bbbb-0000-7000-8000-000000000001", "timestamp": "2025-08-01T00:00:00.000Z", "instructions": null }),
+        json!({ "type": "message", "role": "user", "content": [{ "type": "input_text", "text": "From elsewhere." }] }),
+    ];
+    std::fs::write(
+        other.join("rollout-2025-08-01T00-00-00-0199bbbb-0000-7000-8000-000000000001.jsonl"),
+        lines(&bare),
+    )
+    .unwrap();
+    assert_eq!(next(&mut watch)["added"], 1);
+
+    // What is removed, or is no session, ends nothing.
+    std::fs::remove_file(&second).unwrap();
+    std::fs::write(dir.join("third.jsonl"), "{}\n").unwrap();
+    assert!(next(&mut watch)["error"].is_string());
+    append(&first, &lines(&[user("u5", "u4", "Still here.")]));
+    assert_eq!(next(&mut watch)["added"], 1);
+    watch.signal(Signal::SIGINT);
+    assert_eq!(watch.wait().status.code(), Some(130));
+
+    // What came in is what an import would have taken.
+    let reports = world.run(&["import", "pi", first.to_str().unwrap(), "--json"]).ok().json_lines();
+    assert_eq!((&reports[0]["added"], &reports[0]["changed"]), (&json!(0), &json!(0)), "{reports:?}");
+}
+
+#[test]
+fn killed_while_it_follows_nothing_is_missing_afterwards() {
+    let world = World::new([]);
+    world.unchecked();
+    let file = world.file("s.jsonl", lines(&conversation(&world, ID)));
+    let name = file.to_str().unwrap();
+    let args = ["import", "pi", name, "--watch", "--json"];
+    let mut before = "a3".to_owned();
+    let mut written = 9;
+    for round in 0..4 {
+        let mut watch = world.start(&args);
+        drop(next(&mut watch));
+        let mut batch = Vec::new();
+        for entry in 0..50 {
+            let id = format!("n{round}x{entry}");
+            batch.push(user(&id, &before, "more"));
+            before = id;
+        }
+        written += batch.len();
+        append(&file, &lines(&batch));
+        if round % 2 == 0 {
+            drop(next(&mut watch));
+        }
+        watch.signal(Signal::SIGKILL);
+        watch.wait();
+    }
+    let report = world.run(&["import", "pi", name, "--json"]).ok().json_lines().remove(0);
+    let export = world.run(&["export", "--format", "pi", ID]).ok().json_lines();
+    assert_eq!(export.len(), written + 1, "{report}");
+}
+
+#[test]
+fn an_answer_that_was_not_whole_comes_in_when_it_is() {
+    let world = World::new([]);
+    world.unchecked();
+    let dir = world.path("home/.claude/projects/-work");
+    std::fs::create_dir_all(&dir).unwrap();
+    const SESSION: &str = "0199cccc-0000-7000-8000-000000000001";
+    let record = |kind: &str, id: &str, parent: Value, message: Value| {
+        json!({ "type": kind, "uuid": id, "parentUuid": parent, "sessionId": SESSION, "cwd": world.path("work"),
+            "timestamp": "2025-08-01T00:00:00.000Z", "version": "2.1.329", "message": message })
+    };
+    let answer = json!({ "id": "m1", "type": "message", "role": "assistant", "model": "claude-x", "stop_reason": "end_turn",
+        "content": [{ "type": "text", "text": "Yes?" }], "usage": { "input_tokens": 1, "output_tokens": 1 } });
+    let entries = [
+        record("user", "u1", Value::Null, json!({ "role": "user", "content": "Hello." })),
+        record("assistant", "a1", json!("u1"), answer),
+    ];
+    std::fs::write(dir.join(format!("{SESSION}.jsonl")), lines(&entries)).unwrap();
+    let mut watch = world.start(&["import", "claude-code", "--watch", "--json"]);
+    let first = next(&mut watch);
+    assert_eq!((&first["added"], &first["lost"]), (&json!(1), &json!(1)), "{first}");
+    let second = next(&mut watch);
+    assert_eq!((&second["added"], &second["lost"]), (&json!(1), &json!(0)), "{second}");
+    watch.signal(Signal::SIGTERM);
+    assert_eq!(watch.wait().status.code(), Some(143));
+}
+
+#[test]
+fn nothing_there_yet_is_no_reason_not_to_watch() {
+    let world = World::new([]);
+    world.unchecked();
+    let mut watch = world.start(&["import", "pi", "--watch", "--json"]);
+    watch.says("comes in as they write it");
+    let dir = world.path("home/.pi/agent/sessions/--work--");
+    std::fs::create_dir_all(&dir).unwrap();
+    std::fs::write(dir.join("s.jsonl"), lines(&conversation(&world, ID))).unwrap();
+    assert_eq!(next(&mut watch)["added"], 9);
+    watch.signal(Signal::SIGINT);
+    watch.wait();
+    world.run(&["import", "pi", "--watch", "--dry-run"]).fails(2, &["--dry-run"]);
+}
