@@ -185,6 +185,10 @@ pub(crate) enum Cmd {
     Sessions(SessionsArgs),
     /// Find what was said and done, in all sessions: messages, tool calls, results, paths.
     Search(SearchArgs),
+    /// Tokens and cost, by day, directory, model, agent or session.
+    Usage(UsageArgs),
+    /// Files that a session read, wrote and edited.
+    Files(FilesArgs),
     /// Look at a session or at one node of it.
     Show(ShowArgs),
     /// A session as a tree: its branches, labels, compactions and forks, and its newest nodes.
@@ -311,6 +315,51 @@ pub(crate) enum RoleArg {
     Shell,
     /// Summaries
     Summary,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct UsageArgs {
+    /// By what it is added up.
+    #[arg(long, value_enum, default_value = "day")]
+    pub(crate) by: ByArg,
+    /// Only since then: a date, a time, or how long ago (30m, 12h, 3d, 2w). Times count by quarter hours.
+    #[arg(long, value_name = "WHEN")]
+    pub(crate) since: Option<String>,
+    /// Only before then.
+    #[arg(long, value_name = "WHEN")]
+    pub(crate) until: Option<String>,
+    /// One JSON object a line.
+    #[arg(long)]
+    pub(crate) json: bool,
+    #[command(flatten)]
+    pub(crate) store: StoreArg,
+}
+
+/// By what tokens and cost are added up.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum ByArg {
+    /// Calendar days, here
+    Day,
+    /// Directories
+    Project,
+    /// Models
+    Model,
+    /// Programs
+    Agent,
+    /// Sessions
+    Session,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct FilesArgs {
+    /// The session: its id, its name, or the beginning of its id. Without it: the newest of this directory.
+    #[arg(value_name = "SESSION")]
+    pub(crate) session: Option<String>,
+    /// One JSON object a line.
+    #[arg(long)]
+    pub(crate) json: bool,
+    #[command(flatten)]
+    pub(crate) store: StoreArg,
 }
 
 #[derive(Debug, Args)]

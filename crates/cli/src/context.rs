@@ -258,7 +258,7 @@ fn name(kind: ContextKind) -> (&'static str, &'static str) {
 }
 
 /// Of a bar of at most `room` characters: at least one where there is something.
-fn bar(tokens: u64, whole: u64, room: u64) -> u64 {
+pub(crate) fn bar(tokens: u64, whole: u64, room: u64) -> u64 {
     if tokens == 0 || whole == 0 {
         return 0;
     }

@@ -11,6 +11,7 @@ mod demo;
 mod doctor;
 mod exit;
 mod export;
+mod files;
 mod fork;
 mod gone;
 mod hash;
@@ -28,6 +29,7 @@ mod sessions;
 mod setup;
 mod show;
 mod tree;
+mod usage;
 mod watch;
 mod work;
 
@@ -89,6 +91,8 @@ async fn dispatch(cli: &Cli) -> Result<(), Failure> {
         Some(Cmd::Demo(args)) => demo::run(args).await,
         Some(Cmd::Sessions(args)) => sessions::run(args).await,
         Some(Cmd::Search(args)) => search::run(args).await,
+        Some(Cmd::Usage(args)) => usage::run(args).await,
+        Some(Cmd::Files(args)) => files::run(args).await,
         Some(Cmd::Show(args)) => show::run(args).await,
         Some(Cmd::Tree(args)) => tree::run(args).await,
         Some(Cmd::Fork(args)) => fork::run(args).await,

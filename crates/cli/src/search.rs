@@ -61,7 +61,7 @@ async fn query(store: &dyn Store, args: &SearchArgs) -> Result<SearchQuery, Fail
     };
     let project = args.project.as_deref().map(directory).transpose()?;
     let roles = args.role.iter().flat_map(|role| role.names()).map(|name| (*name).to_owned()).collect();
-    let since = args.since.as_deref().map(|text| instant(text, now())).transpose()?;
+    let since = args.since.as_deref().map(|text| instant("--since", text, now())).transpose()?;
     let matching = match (args.exact, args.part) {
         (true, _) => Matching::Words,
         (false, true) => Matching::Substrings,
@@ -108,7 +108,7 @@ fn directory(path: &Path) -> Result<String, Failure> {
 }
 
 /// A time: a date, a time with its zone, or how long ago.
-fn instant(text: &str, now: UnixMs) -> Result<UnixMs, Failure> {
+pub(crate) fn instant(flag: &str, text: &str, now: UnixMs) -> Result<UnixMs, Failure> {
     let unit = |unit: char| match unit {
         'm' => Some(60_000),
         'h' => Some(3_600_000),
@@ -131,7 +131,7 @@ fn instant(text: &str, now: UnixMs) -> Result<UnixMs, Failure> {
         return Ok(time.timestamp().as_millisecond());
     }
     Err(Failure::usage(format!(
-        "--since {}: give a date (2026-01-31), a time (2026-01-31T10:00:00Z), or how long ago (30m, 12h, 3d, 2w)",
+        "{flag} {}: give a date (2026-01-31), a time (2026-01-31T10:00:00Z), or how long ago (30m, 12h, 3d, 2w)",
         printable(text)
     )))
 }
@@ -350,8 +350,8 @@ mod tests {
             ("ü", None),
             ("2023-02-30", None),
         ] {
-            assert_eq!(instant(text, now).ok(), expect, "{text}");
+            assert_eq!(instant("--since", text, now).ok(), expect, "{text}");
         }
-        assert!(instant("2023-11-14", now).is_ok_and(|day| (now - day).abs() < 2 * 86_400_000));
+        assert!(instant("--since", "2023-11-14", now).is_ok_and(|day| (now - day).abs() < 2 * 86_400_000));
     }
 }

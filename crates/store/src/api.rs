@@ -13,7 +13,10 @@ use quipu_dag::{Blob, Node};
 use quipu_protocol::{BlobId, CallId, ChunkId, ItemId, Json, NodeId, RunId, SessionId, UnixMs};
 use serde::{Deserialize, Serialize};
 
-use crate::{Found, Label, Landmark, Meeting, SearchQuery, StoreError, Unindexed, WholeNode};
+use crate::{
+    Done, DoneQuery, FileChange, Found, Known, Label, Landmark, Meeting, SearchQuery, StoreError, Touched,
+    Unindexed, UsageQuery, UsageSum, WholeNode,
+};
 
 /// What every operation returns. Runs on any executor: the work is done by threads of the store.
 pub type Fut<'a, T> = Pin<Box<dyn Future<Output = Result<T, StoreError>> + Send + 'a>>;
@@ -131,6 +134,21 @@ pub trait Store: Send + Sync + 'static {
     /// US dollars that model calls have cost since then: answers of ours that carry a cost, by the time of their
     /// nodes, in steps of a quarter hour. Reads a row for each quarter hour in which something was spent, no more.
     fn spent(&self, since: UnixMs) -> Fut<'_, f64>;
+
+    /// Tokens and cost of all model calls, those of summaries too, in groups. A node counts once, however many lineages
+    /// it is on.
+    fn usage(&self, query: UsageQuery) -> Fut<'_, Known<Vec<UsageSum>>>;
+
+    /// Files that a session touched, the last touched first, at most [`TOUCHED`](crate::TOUCHED): those that calls which
+    /// succeeded name.
+    fn touched<'a>(&'a self, session: &'a SessionId) -> Fut<'a, Known<Vec<Touched>>>;
+
+    /// Changes of a file that is known by these absolute paths, the oldest first; the newest
+    /// [`CHANGES`](crate::CHANGES) of each.
+    fn changes<'a>(&'a self, paths: &'a [String]) -> Fut<'a, Known<Vec<FileChange>>>;
+
+    /// What sessions did since a time, the last changed first.
+    fn done(&self, query: DoneQuery) -> Fut<'_, Known<Vec<Done>>>;
 
     /// Takes, or renews, the lease on a ref for `ttl`; `Duration::ZERO` gives it back. Each new holder gets a
     /// higher fence. Moves that carry a fence fail once somebody else has the lease.

@@ -4,6 +4,7 @@
 //! must not know the loop, providers or tools, and takes from `quipu-transcript` only what derived rows need.
 
 mod api;
+mod deeds;
 mod error;
 mod forest;
 mod load;
@@ -11,6 +12,7 @@ mod search;
 mod sqlite;
 
 pub use api::*;
+pub use deeds::*;
 pub use error::*;
 pub use forest::*;
 pub use load::*;

@@ -5,6 +5,7 @@
 mod blocks;
 mod compact;
 mod decode;
+mod deeds;
 mod edit;
 mod encode;
 mod exact;
@@ -20,6 +21,7 @@ mod title;
 mod words;
 
 pub use compact::*;
+pub use deeds::*;
 pub use edit::*;
 pub use law::*;
 pub use measure::*;

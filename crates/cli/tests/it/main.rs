@@ -15,6 +15,8 @@ mod compact;
 #[cfg(test)]
 mod context;
 #[cfg(test)]
+mod deeds;
+#[cfg(test)]
 mod demo;
 #[cfg(test)]
 mod events;

@@ -118,6 +118,27 @@ impl Store for Failing {
     fn spent(&self, since: i64) -> Fut<'_, f64> {
         self.inner.spent(since)
     }
+    fn usage(
+        &self,
+        query: quipu_store::UsageQuery,
+    ) -> Fut<'_, quipu_store::Known<Vec<quipu_store::UsageSum>>> {
+        self.inner.usage(query)
+    }
+    fn touched<'a>(
+        &'a self,
+        session: &'a SessionId,
+    ) -> Fut<'a, quipu_store::Known<Vec<quipu_store::Touched>>> {
+        self.inner.touched(session)
+    }
+    fn changes<'a>(
+        &'a self,
+        paths: &'a [String],
+    ) -> Fut<'a, quipu_store::Known<Vec<quipu_store::FileChange>>> {
+        self.inner.changes(paths)
+    }
+    fn done(&self, query: quipu_store::DoneQuery) -> Fut<'_, quipu_store::Known<Vec<quipu_store::Done>>> {
+        self.inner.done(query)
+    }
     fn lease<'a>(&'a self, name: &'a RefName, owner: &'a Owner, ttl: Duration) -> Fut<'a, Fence> {
         self.inner.lease(name, owner, ttl)
     }

@@ -217,6 +217,7 @@ impl<'a> Indexer<'a> {
             if let Some(node) = rows::node(row)? {
                 let seq = row.get(9)?;
                 super::search::placed_late(self.connection, seq)?;
+                super::deeds::placed_late(self.connection, seq)?;
                 ready.push((seq, node));
                 some = true;
             }
@@ -488,6 +489,6 @@ fn title(text: &str) -> String {
 }
 
 #[expect(clippy::cast_possible_truncation, reason = "clamped; a float that is no number becomes 0")]
-fn nano_dollars(dollars: f64) -> i64 {
+pub(super) fn nano_dollars(dollars: f64) -> i64 {
     (dollars.clamp(0.0, 1e9) * 1e9).round() as i64
 }

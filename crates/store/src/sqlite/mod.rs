@@ -6,6 +6,7 @@ mod commit;
 mod connect;
 #[cfg(test)]
 mod cost;
+mod deeds;
 mod failure;
 mod file;
 mod foreign;
@@ -47,9 +48,10 @@ use self::readers::{Connect, Readers};
 pub use self::salvage::{Salvage, salvage};
 use self::writer::{Job, Left, Writer};
 use crate::{
-    ActionQuery, Commit, Durability, Edge, Fence, Found, Fut, Head, Label, Landmark, LoggedAction, Meeting,
-    Owner, Pending, QUERY_LIMIT, RefName, Report, Resolved, Scope, SearchQuery, SessionQuery, SessionRow,
-    Spelling, Store, StoreError, Unindexed, Until, Upkeep, WholeNode,
+    ActionQuery, Commit, Done, DoneQuery, Durability, Edge, Fence, FileChange, Found, Fut, Head, Known,
+    Label, Landmark, LoggedAction, Meeting, Owner, Pending, QUERY_LIMIT, RefName, Report, Resolved, Scope,
+    SearchQuery, SessionQuery, SessionRow, Spelling, Store, StoreError, Touched, Unindexed, Until, Upkeep,
+    UsageQuery, UsageSum, WholeNode,
 };
 
 /// Readers beside the writer.
@@ -61,6 +63,8 @@ const INDEX_BATCH: usize = 10_000;
 const SEARCH_STEP: search::Step = search::Step { words: 1 << 20, substrings: 256 << 10 };
 /// How long a search waits for the index.
 const SEARCH_PATIENCE: Duration = Duration::from_millis(1_000);
+/// Nodes whose deeds are added in one transaction when somebody waits for it.
+const DEEDS_STEP: usize = 2_000;
 /// How long one call indexes, about.
 const INDEX_PATIENCE: Duration = Duration::from_millis(250);
 
@@ -275,6 +279,31 @@ impl SqliteStore {
         match done.await {
             Err(StoreError::Busy { .. }) => Ok(()),
             other => other,
+        }
+    }
+
+    /// A read of what was done, which is added first for up to as long as a search waits.
+    async fn read_deeds<T: Send + 'static>(
+        &self,
+        work: impl FnOnce(&Connection) -> Outcome<T> + Send + 'static,
+    ) -> Result<T, StoreError> {
+        self.deeds_for(SEARCH_PATIENCE).await?;
+        self.read(work).await
+    }
+
+    /// Adds what new nodes did for about so long; what another program holds up is left for later.
+    async fn deeds_for(&self, patience: Duration) -> Result<(), StoreError> {
+        if self.is_read_only() || self.read(deeds::behind).await? == 0 {
+            return Ok(());
+        }
+        let began = Instant::now();
+        let step = |connection: &Connection| deeds::advance(connection, DEEDS_STEP);
+        loop {
+            match self.work(Durability::Process, step).await {
+                Ok(true) if began.elapsed() < patience => {}
+                Ok(_) | Err(StoreError::Busy { .. }) => return Ok(()),
+                Err(error) => return Err(error),
+            }
         }
     }
 
@@ -514,6 +543,24 @@ impl Store for SqliteStore {
         Box::pin(self.read_indexed(move |connection| spend::since(connection, since)))
     }
 
+    fn usage(&self, query: UsageQuery) -> Fut<'_, Known<Vec<UsageSum>>> {
+        Box::pin(self.read_deeds(move |connection| deeds::usage(connection, &query)))
+    }
+
+    fn touched<'a>(&'a self, session: &'a SessionId) -> Fut<'a, Known<Vec<Touched>>> {
+        let session = session.clone();
+        Box::pin(self.read_deeds(move |connection| deeds::touched(connection, &session)))
+    }
+
+    fn changes<'a>(&'a self, paths: &'a [String]) -> Fut<'a, Known<Vec<FileChange>>> {
+        let paths = paths.to_vec();
+        Box::pin(self.read_deeds(move |connection| deeds::changes(connection, &paths)))
+    }
+
+    fn done(&self, query: DoneQuery) -> Fut<'_, Known<Vec<Done>>> {
+        Box::pin(self.read_deeds(move |connection| deeds::done(connection, &query)))
+    }
+
     fn lease<'a>(&'a self, name: &'a RefName, owner: &'a Owner, ttl: Duration) -> Fut<'a, Fence> {
         let (name, owner) = (name.clone(), owner.clone());
         let ttl = i64::try_from(ttl.as_millis()).unwrap_or(i64::MAX);
@@ -544,6 +591,7 @@ impl Upkeep for SqliteStore {
         Box::pin(async move {
             self.work(Durability::Process, schema::reset_derived).await?;
             self.catch_up().await?;
+            self.deeds_for(Duration::MAX).await?;
             while self.index().await? != Unindexed::default() {}
             Ok(())
         })
@@ -551,6 +599,7 @@ impl Upkeep for SqliteStore {
 
     fn index(&self) -> Fut<'_, Unindexed> {
         Box::pin(async move {
+            self.deeds_for(INDEX_PATIENCE).await?;
             self.index_for(INDEX_PATIENCE).await?;
             if self.is_read_only() {
                 return Ok(Unindexed::default());

@@ -173,6 +173,7 @@ pub(super) fn reset_derived(connection: &Connection) -> Outcome<()> {
     }
     connection.execute_batch(DERIVED)?;
     // Made again when there is something to index.
+    super::deeds::reset(connection)?;
     super::search::reset(connection)
 }
 

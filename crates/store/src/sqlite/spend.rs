@@ -8,7 +8,7 @@ use rusqlite::{Connection, params};
 use super::failure::Outcome;
 
 /// Milliseconds of one row.
-const SLOT: i64 = 15 * 60 * 1000;
+pub(super) const SLOT: i64 = 15 * 60 * 1000;
 
 /// Adds the cost of an answer, in billionths of a US dollar. Within the caller's transaction.
 pub(super) fn add(connection: &Connection, at: UnixMs, cost: i64) -> Outcome<()> {

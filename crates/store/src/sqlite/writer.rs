@@ -20,7 +20,7 @@ use super::commit::{self, Moved};
 use super::connect::{self, Patience};
 use super::failure::{Failure, Outcome, Place};
 use super::watch::{Lost, Names, Watch};
-use super::{Work, file, index, search};
+use super::{Work, deeds, file, index, search};
 use crate::{Durability, StoreError, Unindexed};
 
 /// Pieces of work that may wait for the writer; more callers wait before they queue.
@@ -44,6 +44,8 @@ const BRISK: Duration = Duration::from_micros(200);
 const SPIN: Duration = Duration::from_micros(60);
 /// How long text may wait to be indexed for the search while commits come without a pause.
 const UNSEARCHED: Duration = Duration::from_millis(600);
+/// Nodes whose deeds are added in one transaction in a quiet moment.
+const DEEDS_STEP: usize = 200;
 /// Text that is indexed at once, in quiet moments: a commit that comes meanwhile waits for no more than this.
 const SEARCH_STEP: search::Step = search::Step { words: 128 << 10, substrings: 32 << 10 };
 
@@ -506,11 +508,15 @@ impl State {
         self.searched = Instant::now();
         // Nearly always another process or a search has done it, which needs no lock to be seen.
         let left = self.connection().and_then(|connection| search::unindexed(connection));
-        if left.is_ok_and(|left| left == Unindexed::default()) {
+        let deeds = self.connection().and_then(|connection| deeds::behind(connection));
+        if left.is_ok_and(|left| left == Unindexed::default()) && deeds.is_ok_and(|behind| behind == 0) {
             return false;
         }
         self.patience.set(self.place.busy.min(Duration::from_millis(200)));
-        let step = |connection: &Connection| search::advance(connection, SEARCH_STEP);
+        let step = |connection: &Connection| {
+            // They cost little beside the text, and are asked for more often.
+            Ok(deeds::advance(connection, DEEDS_STEP)? || search::advance(connection, SEARCH_STEP)?)
+        };
         let (mut job, mut answer) = Work::new(Durability::Process, self.place.clone(), step);
         let result = self.attempt([&mut job].into_iter()).and_then(one);
         job.finish(result);

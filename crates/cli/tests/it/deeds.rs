@@ -1,0 +1,306 @@
+//! What was done: tokens and cost, files, a log, whose each line is.
+
+use std::io::Read as _;
+use std::path::{Path, PathBuf};
+
+use quipu_testkit::Answer;
+use serde_json::{Value, json};
+
+use crate::support::*;
+
+fn fixtures() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../archive/tests")
+}
+
+/// Session files of Pi, as text.
+fn pi_files() -> Vec<(String, String)> {
+    let mut files = Vec::new();
+    for entry in std::fs::read_dir(fixtures().join("fixtures")).unwrap() {
+        let path = entry.unwrap().path();
+        let bytes = std::fs::read(&path).unwrap();
+        let name = path.file_name().unwrap().to_str().unwrap().to_owned();
+        if name.ends_with(".jsonl") {
+            files.push((name, String::from_utf8(bytes).unwrap()));
+        } else if let Some(name) = name.strip_suffix(".gz") {
+            let mut text = String::new();
+            flate2::read::GzDecoder::new(bytes.as_slice()).read_to_string(&mut text).unwrap();
+            files.push((name.to_owned(), text));
+        }
+    }
+    files.sort();
+    files
+}
+
+/// Calls, input, output, cache read, cache write of lines of JSON, and US dollars: added up without any of our code.
+fn sums(text: &str) -> ([u64; 5], f64) {
+    let (mut counts, mut cost) = ([0; 5], 0.0);
+    for line in text.lines() {
+        let Ok(entry) = serde_json::from_str::<Value>(line) else { continue };
+        for usage in
+            [&entry["usage"], &entry["message"]["usage"]].into_iter().filter(|usage| usage.is_object())
+        {
+            let before = counts;
+            for (count, name) in counts[1..].iter_mut().zip(["input", "output", "cacheRead", "cacheWrite"]) {
+                *count += usage[name].as_u64().unwrap_or(0);
+            }
+            cost += usage["cost"]["total"].as_f64().unwrap_or(0.0);
+            // A call that failed before it was counted is none.
+            counts[0] += u64::from(counts != before);
+        }
+    }
+    (counts, cost)
+}
+
+/// The same as `quipu usage` tells it, in all.
+fn used(world: &World, args: &[&str]) -> (Vec<Value>, [u64; 5], f64) {
+    let args = [&["usage", "--json"], args].concat();
+    let mut lines = world.run(&args).ok().json_lines();
+    let end = lines.pop().unwrap();
+    assert_eq!((&end["type"], &end["behind"]), (&json!("end"), &json!(0)));
+    let counts =
+        ["calls", "input", "output", "cacheRead", "cacheWrite"].map(|name| end[name].as_u64().unwrap());
+    for (name, sum) in ["calls", "input", "output", "cacheRead", "cacheWrite"].iter().zip(counts) {
+        assert_eq!(
+            lines.iter().map(|line| line[name].as_u64().unwrap()).sum::<u64>(),
+            sum,
+            "{name} {args:?}"
+        );
+    }
+    (lines, counts, end["cost"].as_f64().unwrap())
+}
+
+#[track_caller]
+fn same_cents(ours: f64, theirs: f64) {
+    assert!((ours - theirs).abs() < 0.000_001, "{ours} and {theirs}");
+}
+
+#[test]
+fn usage_is_the_sum_of_what_the_files_say() {
+    let world = World::new([]);
+    let (mut expect, mut cost) = ([0; 5], 0.0);
+    for (name, text) in pi_files() {
+        let (counts, dollars) = sums(&text);
+        expect.iter_mut().zip(counts).for_each(|(sum, more)| *sum += more);
+        cost += dollars;
+        world.file(&name, text);
+    }
+    assert!(cost > 42.0, "{cost}");
+    world.run(&["import", "pi", "."]).ok();
+    // A second time, and a copy under another name: nodes count once.
+    world.run(&["import", "pi", "."]).ok();
+    let (name, text) = pi_files().pop().unwrap();
+    std::fs::create_dir(world.path("work/copy")).unwrap();
+    world.file(&format!("copy/again-{name}"), text);
+    world.run(&["import", "pi", "copy"]).ok();
+    for by in ["day", "project", "model", "agent", "session"] {
+        let (lines, counts, dollars) = used(&world, &["--by", by]);
+        assert_eq!(counts, expect, "by {by}");
+        same_cents(dollars, cost);
+        assert!(lines.iter().all(|line| line[by].is_string()), "{lines:?}");
+    }
+    let (lines, ..) = used(&world, &["--by", "agent"]);
+    assert_eq!((lines.len(), &lines[0]["agent"]), (1, &json!("pi")));
+
+    // Seven different messages of a quarter of a dollar each, one in two steps; a fork shares two more.
+    let database = fixtures().join("fixtures/hand-made.db");
+    world.run(&["import", "opencode", database.to_str().unwrap()]).ok();
+    let (lines, ..) = used(&world, &["--by", "agent"]);
+    let theirs = lines.iter().find(|line| line["agent"] == "opencode").unwrap();
+    same_cents(theirs["cost"].as_f64().unwrap(), 7.0 * 0.25);
+
+    // No cost in the files, and a model that nobody knows: said, and never made up.
+    let corpus = fixtures().join("it/__fuzz__/claude_code_files/corpus");
+    world.run(&["import", "claude-code", corpus.to_str().unwrap()]);
+    let (lines, ..) = used(&world, &["--by", "agent"]);
+    let theirs = lines.iter().find(|line| line["agent"] == "claude-code").unwrap();
+    assert_eq!((&theirs["cost"], &theirs["estimated"]), (&json!(0.0), &json!(0.0)));
+    assert_eq!(theirs["unknown"], theirs["calls"]);
+
+    // Days of before and after.
+    let (_, counts, _) = used(&world, &["--since", "2999-01-01"]);
+    assert_eq!(counts, [0; 5]);
+    let (_, counts, _) = used(&world, &["--until", "2999-01-01", "--by", "model"]);
+    assert!(counts[0] > expect[0]);
+
+    let text = world.run(&["usage", "--by", "agent"]).ok().text();
+    assert!(text.contains("together") && text.contains('█') && text.contains("$42.60"), "{text}");
+    assert!(!text.contains('\u{1b}'));
+}
+
+#[test]
+fn calls_of_a_file_without_cost_are_estimated_by_the_catalogue() {
+    let world = World::new([]);
+    let said = |n: u32| {
+        json!({ "type": "message", "id": format!("a{n}"), "parentId": null, "timestamp": format!("2025-01-02T03:04:0{n}.000Z"),
+            "message": { "role": "assistant", "content": [], "api": "x", "provider": "testing", "model": MODEL,
+                "usage": { "input": 1_000_000, "output": 500_000, "cacheRead": 0, "cacheWrite": 0, "totalTokens": 0 },
+                "stopReason": "stop", "timestamp": 5 } })
+    };
+    let header = json!({ "type": "session", "version": 3, "id": "0199aaaa-0000-7000-8000-000000000002", "timestamp": "2025-01-02T03:04:00.678Z", "cwd": "/elsewhere" });
+    let text: String = [header, said(1), said(2)].iter().map(|line| format!("{line}\n")).collect();
+    let file = world.file("one.jsonl", text);
+    world.run(&["import", "pi", file.to_str().unwrap()]).ok();
+    let (lines, counts, cost) = used(&world, &["--by", "project"]);
+    assert_eq!((counts[0], cost, &lines[0]["project"]), (2, 0.0, &json!("/elsewhere")));
+    // A thousand dollars for a million tokens.
+    same_cents(lines[0]["estimated"].as_f64().unwrap(), 3_000.0);
+    let ran = world.run(&["usage"]).ok();
+    assert!(ran.text().contains("estimated") && ran.err.contains("no cost"), "{}", ran.err);
+}
+
+#[test]
+fn what_we_spent_is_used_with_summaries_and_forks_count_once() {
+    let long = "word ".repeat(400);
+    let world = World::new(
+        [&long, &long, "## Goal\nTo count.", "## Goal\nTo branch."]
+            .map(|text| Answer::new().text(text).reply()),
+    );
+    let settings = json!({ "compaction": { "reserveTokens": 1000, "keepRecentTokens": 501 } });
+    std::fs::write(world.path("home/.quipu/settings.json"), settings.to_string()).unwrap();
+    world.run(&["-p", "one"]).ok();
+    world.run(&["-p", "-c", "two"]).ok();
+    let (_, before, spent) = used(&world, &[]);
+    world.run(&["compact"]).ok();
+    let (_, counts, cost) = used(&world, &[]);
+    assert_eq!((before[0], counts[0]), (2, 3));
+    assert!(cost > spent, "the summary's call");
+    let session = world.sessions()[0]["id"].as_str().unwrap().to_owned();
+    let first =
+        world.nodes().iter().find(|node| node["role"] == "user").unwrap()["id"].as_str().unwrap().to_owned();
+    world.run(&["branch", &first, "--summarize"]).ok();
+    world.run(&["clone", &session]).ok();
+    let (lines, counts, cost) = used(&world, &["--by", "session"]);
+    assert_eq!((counts[0], lines.len()), (4, 1), "a clone has called nobody: {lines:?}");
+    same_cents(cost, world.sessions().iter().map(|row| row["cost"].as_f64().unwrap()).sum());
+}
+
+#[test]
+fn usage_of_nothing_and_wrong_times() {
+    let world = World::new([]);
+    let ran = world.run(&["usage"]).ok();
+    assert_eq!(
+        (ran.text().as_str(), ran.err.trim()),
+        ("", "Nothing was done yet. Try `quipu demo`, or `quipu import`.")
+    );
+    world.run(&["usage", "--since", "yesterday"]).fails(2, &["--since yesterday"]);
+    world.run(&["usage", "--until", "x"]).fails(2, &["--until x"]);
+    world.run(&["usage", "--since", "1h", "--until", "2h"]).fails(2, &["--until is not after --since"]);
+    world.run(&["usage", "--by", "moon"]).fails(2, &["moon"]);
+    world.run(&["files"]).fails(2, &["there is no store"]);
+}
+
+fn files(world: &World, args: &[&str]) -> Vec<Value> {
+    let args = [&["files", "--json"], args].concat();
+    let mut lines = world.run(&args).ok().json_lines();
+    let end = lines.pop().unwrap();
+    assert_eq!(
+        (&end["type"], &end["files"], &end["behind"]),
+        (&json!("end"), &json!(lines.len()), &json!(0))
+    );
+    lines
+}
+
+/// Path below the directory, reads, writes, edits.
+fn short(files: &[Value], dir: &str) -> Vec<String> {
+    let mut short: Vec<String> = files
+        .iter()
+        .map(|file| {
+            let path = file["path"].as_str().unwrap();
+            let path = path.strip_prefix(dir).unwrap_or(path);
+            format!("{path} r{} w{} e{} d{}", file["read"], file["written"], file["edited"], file["removed"])
+        })
+        .collect();
+    short.sort();
+    short
+}
+
+#[test]
+fn files_of_a_session_of_ours() {
+    let world = World::new([
+        call("c1", "read", &json!({ "path": "a.txt" })),
+        call("c2", "edit", &json!({ "path": "./a.txt", "edits": [{ "oldText": "one", "newText": "two" }] })),
+        call("c3", "write", &json!({ "path": "./b.txt", "content": "b\n" })),
+        call(
+            "c4",
+            "edit",
+            &json!({ "path": "a.txt", "edits": [{ "oldText": "nothing", "newText": "two" }] }),
+        ),
+        Answer::new().text("Done.").reply(),
+    ]);
+    world.file("a.txt", "one\n");
+    world.run(&["-p", "Work."]).ok();
+    let work = format!("{}/", world.path("work").display());
+    let found = files(&world, &[]);
+    assert_eq!(
+        short(&found, &work),
+        ["a.txt r1 w0 e1 d0", "b.txt r0 w1 e0 d0"],
+        "what failed does not count"
+    );
+    let session = world.sessions()[0]["id"].as_str().unwrap().to_owned();
+    assert_eq!(files(&world, &[&session]), found);
+    let node = found.iter().find(|file| file["path"].as_str().unwrap().ends_with("a.txt")).unwrap()["changed"]["node"]
+        .as_str()
+        .unwrap();
+    let shown = world.run(&["show", node, "--json"]).ok().text();
+    assert!(shown.contains("\"c2\""), "the node of the edit: {shown}");
+    let text = world.run(&["files"]).ok().text();
+    assert!(text.contains("read 1, edited 1") && text.contains("  b.txt\n"), "{text}");
+    world.run(&["files", "nothing-here"]).fails(2, &["nothing-here"]);
+    // Made anew, they say the same.
+    world.run(&["doctor", "--repair"]).ok();
+    assert_eq!(files(&world, &[&session]), found);
+}
+
+#[test]
+fn files_of_sessions_of_other_agents() {
+    let world = World::new([]);
+    let line = |value: Value| format!("{value}\n");
+    let u = "00000000-0000-4000-8000-00000000000";
+    let base = |n: u32| {
+        json!({ "sessionId": "407c9a06-1c02-4aa6-828d-9f3bae2c2140", "cwd": "/p", "version": "2.1.329", "isSidechain": false,
+        "uuid": format!("{u}{n}"), "parentUuid": if n == 1 { Value::Null } else { format!("{u}{}", n - 1).into() }, "timestamp": format!("2026-01-02T03:04:0{n}.000Z") })
+    };
+    let with = |n: u32, more: Value| {
+        let mut record = base(n);
+        record.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+        line(record)
+    };
+    let tool = |id: &str, name: &str, input: Value| json!({ "type": "tool_use", "id": id, "name": name, "input": input });
+    let result = |id: &str| json!({ "type": "tool_result", "tool_use_id": id, "content": "ok" });
+    let text = [
+        with(1, json!({ "type": "user", "message": { "role": "user", "content": "Work." } })),
+        with(2, json!({ "type": "assistant", "message": { "role": "assistant", "id": "msg_1", "model": "m", "usage": { "input_tokens": 5, "output_tokens": 2 }, "stop_reason": "tool_use",
+            "content": [tool("t1", "Read", json!({ "file_path": "/p/a" })), tool("t2", "Edit", json!({ "file_path": "/p/a", "old_string": "x", "new_string": "y" })),
+                tool("t3", "MultiEdit", json!({ "file_path": "/p/a", "edits": [{ "old_string": "x", "new_string": "y" }] })),
+                tool("t4", "Write", json!({ "file_path": "/p/b", "content": "z" })), tool("t5", "NotebookEdit", json!({ "notebook_path": "/p/n.ipynb", "new_source": "1" }))] } })),
+        with(3, json!({ "type": "user", "message": { "role": "user", "content": [result("t1"), result("t2"), result("t3"), result("t4"), result("t5")] } })),
+        with(4, json!({ "type": "assistant", "message": { "role": "assistant", "id": "msg_2", "model": "m", "usage": { "input_tokens": 5, "output_tokens": 2 }, "stop_reason": "end_turn", "content": [{ "type": "text", "text": "Done." }] } })),
+    ]
+    .concat();
+    let file = world.file("407c9a06-1c02-4aa6-828d-9f3bae2c2140.jsonl", text);
+    world.run(&["import", "claude-code", file.to_str().unwrap()]).ok();
+    let found = files(&world, &["407c9a06-1c02-4aa6-828d-9f3bae2c2140"]);
+    assert_eq!(short(&found, "/p/"), ["a r1 w0 e2 d0", "b r0 w1 e0 d0", "n.ipynb r0 w0 e1 d0"]);
+
+    let record = |n: usize, payload: Value| {
+        line(
+            json!({ "timestamp": format!("2026-01-02T03:04:0{n}.000Z"), "ordinal": n, "type": "response_item", "payload": payload }),
+        )
+    };
+    let patch = "*** Begin Patch\n*** Update File: src/a\n@@\n-x\n+y\n*** Add File: b\n+z\n*** End Patch";
+    let id = "0199bbbb-0000-7000-8000-000000000002";
+    let text = [
+        line(json!({ "timestamp": "2026-01-02T03:04:00.000Z", "ordinal": 0, "type": "session_meta", "payload": { "id": id, "cwd": "/q", "timestamp": "2026-01-02T03:04:00.000Z", "cli_version": "0.169.0" } })),
+        record(1, json!({ "type": "message", "role": "user", "content": [{ "type": "input_text", "text": "Work." }] })),
+        record(2, json!({ "type": "custom_tool_call", "name": "apply_patch", "input": patch, "call_id": "c1" })),
+        record(3, json!({ "type": "custom_tool_call_output", "call_id": "c1", "output": "Success." })),
+        record(4, json!({ "type": "function_call", "name": "exec_command", "arguments": "{\"cmd\":\"cat b\",\"workdir\":\"/q/sub\"}", "call_id": "c2" })),
+        record(5, json!({ "type": "function_call_output", "call_id": "c2", "output": "z" })),
+        record(6, json!({ "type": "message", "role": "assistant", "content": [{ "type": "output_text", "text": "Done." }] })),
+    ]
+    .concat();
+    let file = world.file(&format!("rollout-2026-01-02T03-04-00-{id}.jsonl"), text);
+    world.run(&["import", "codex", file.to_str().unwrap()]).ok();
+    let found = files(&world, &[id]);
+    assert_eq!(short(&found, "/q/"), ["b r0 w1 e0 d0", "src/a r0 w0 e1 d0", "sub/b r1 w0 e0 d0"]);
+}

@@ -1,0 +1,153 @@
+//! What was done: what it cost, which tools were called, which files were touched.
+
+use quipu_protocol::{NodeId, SessionId, UnixMs};
+use quipu_transcript::DeedKind;
+
+/// Answers of which [`Store::done`](crate::Store::done) gives the newest.
+pub const ASKED: usize = 50;
+/// Files of one session that are given at most, the last touched first.
+pub const TOUCHED: usize = 10_000;
+/// Changes of one file that are given at most, the newest.
+pub const CHANGES: usize = 2_000;
+
+/// By what tokens and cost are added up.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum UsageBy {
+    /// Quarter hours of UTC, of which calendar days consist in every time zone in use.
+    Time,
+    /// The directory that the session works in.
+    Project,
+    /// The model, as `provider/model`.
+    Model,
+    /// The program that wrote it.
+    Agent,
+    /// The session.
+    Session,
+}
+
+/// What is added up. Times count by quarter hours: the whole of the one that they are in.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct UsageQuery {
+    /// By what.
+    pub by: UsageBy,
+    /// Only since then.
+    pub since: Option<UnixMs>,
+    /// Only before then.
+    pub until: Option<UnixMs>,
+}
+
+/// Tokens and cost of model calls that have one key, one model, and all or none of which say what they cost.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct UsageSum {
+    /// What it is added up by: a time in milliseconds, a directory, a model, an agent, a session. Empty where that is not
+    /// known.
+    pub key: String,
+    /// The model as `provider/model`; empty when it is not known.
+    pub model: String,
+    /// Whether the calls say what they cost: those of ours always do.
+    pub priced: bool,
+    /// Model calls.
+    pub calls: u64,
+    /// Tokens that were neither read from nor written to a cache.
+    pub input: u64,
+    /// Tokens of answers.
+    pub output: u64,
+    /// Tokens read from a cache.
+    pub cache_read: u64,
+    /// Tokens written to a cache.
+    pub cache_write: u64,
+    /// US dollars.
+    pub cost: f64,
+}
+
+/// An answer, and how many of the newest nodes were not looked at yet.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Known<T> {
+    /// The answer.
+    pub found: T,
+    /// Nodes that are not in the tables yet.
+    pub behind: u64,
+}
+
+/// What a session did to a file.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Touched {
+    /// The file: absolute, links not followed.
+    pub path: String,
+    /// What was done to it.
+    pub kind: DeedKind,
+    /// How often.
+    pub times: u64,
+    /// When last.
+    pub at: UnixMs,
+    /// The answer whose call did it last.
+    pub node: NodeId,
+}
+
+/// A change of a file.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct FileChange {
+    /// The answer whose call made it.
+    pub node: NodeId,
+    /// Which of its calls.
+    pub call: usize,
+    /// When it was made.
+    pub at: UnixMs,
+    /// The session of that node.
+    pub session: Option<SessionId>,
+    /// The program that wrote it; empty without a session.
+    pub agent: String,
+    /// What the user said before it.
+    pub asked: Option<NodeId>,
+}
+
+/// Which sessions [`Store::done`](crate::Store::done) tells of.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct DoneQuery {
+    /// Only those that work in this directory or below it.
+    pub below: Option<String>,
+    /// Only what was done since then; by quarter hours.
+    pub since: UnixMs,
+    /// Only what this program did.
+    pub agent: Option<String>,
+    /// At most so many, the last changed.
+    pub limit: usize,
+}
+
+/// What a session did in some time.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Done {
+    /// The session.
+    pub session: SessionId,
+    /// The program that writes it.
+    pub agent: String,
+    /// The directory that it works in.
+    pub cwd: String,
+    /// The name that it was given; empty for none.
+    pub called: String,
+    /// Where it stands.
+    pub head: NodeId,
+    /// When its last node was written.
+    pub updated: UnixMs,
+    /// What the user said, the newest [`ASKED`], the oldest of them first.
+    pub asked: Vec<NodeId>,
+    /// How often the user said something.
+    pub asked_count: u64,
+    /// Tools, by how often they were called.
+    pub tools: Vec<ToolCount>,
+    /// Files that it changed, the last changed first.
+    pub changed: Vec<Touched>,
+    /// What its model calls used.
+    pub usage: Vec<UsageSum>,
+}
+
+/// How often a tool was called.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ToolCount {
+    /// The tool.
+    pub tool: String,
+    /// How often.
+    pub calls: u64,
+    /// How many of these failed.
+    pub failed: u64,
+}

@@ -1,0 +1,225 @@
+//! Reads of what was done.
+
+use quipu_protocol::{NodeId, SessionId, UnixMs};
+use quipu_transcript::DeedKind;
+use rusqlite::{Connection, Row, params};
+
+use super::super::failure::Outcome;
+use super::super::spend::SLOT;
+use super::super::{graph, rows};
+use super::{behind, exists};
+use crate::{
+    ASKED, CHANGES, Done, DoneQuery, FileChange, Known, TOUCHED, ToolCount, Touched, UsageBy, UsageQuery,
+    UsageSum,
+};
+
+/// The sums of a group, after its key and model.
+const SUMS: &str = "u.model, u.priced, sum(u.calls), total(u.input), total(u.output), total(u.cache_read), \
+     total(u.cache_write), total(u.cost)";
+
+/// Tokens and cost.
+pub(in crate::sqlite) fn usage(connection: &Connection, query: &UsageQuery) -> Outcome<Known<Vec<UsageSum>>> {
+    let behind = behind(connection)?;
+    if !exists(connection)? {
+        return Ok(Known { found: Vec::new(), behind });
+    }
+    let (key, join) = match query.by {
+        UsageBy::Time => ("u.slot * 900000", ""),
+        UsageBy::Model => ("u.model", ""),
+        UsageBy::Project => ("coalesce(s.project, '')", "LEFT JOIN quipu_x_session s ON s.num = u.session"),
+        UsageBy::Agent => ("coalesce(s.agent, '')", "LEFT JOIN quipu_x_session s ON s.num = u.session"),
+        UsageBy::Session => ("coalesce(s.id, '')", "LEFT JOIN quipu_x_session s ON s.num = u.session"),
+    };
+    let mut statement = connection.prepare_cached(&format!(
+        "SELECT {key} AS key, {SUMS} FROM quipu_x_use u {join} WHERE u.slot >= ?1 AND u.slot < ?2 \
+         GROUP BY key, u.model, u.priced ORDER BY key, u.model"
+    ))?;
+    let since = query.since.map_or(i64::MIN, |at| at.div_euclid(SLOT));
+    // The end of the quarter hour that it is in.
+    let until = query.until.map_or(i64::MAX, |at| at.saturating_add(SLOT - 1).div_euclid(SLOT));
+    let sums = statement.query_map([since, until], sum)?.collect::<Result<_, _>>()?;
+    Ok(Known { found: sums, behind })
+}
+
+fn sum(row: &Row<'_>) -> rusqlite::Result<UsageSum> {
+    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "saturates")]
+    let count = |at: usize| row.get::<_, f64>(at).map(|count| count as u64);
+    Ok(UsageSum {
+        key: rows::text(row, 0)?.unwrap_or_default().into_owned(),
+        model: row.get(1)?,
+        priced: row.get(2)?,
+        calls: row.get::<_, i64>(3)?.unsigned_abs(),
+        input: count(4)?,
+        output: count(5)?,
+        cache_read: count(6)?,
+        cache_write: count(7)?,
+        cost: row.get::<_, f64>(8)? / 1e9,
+    })
+}
+
+/// Files that sessions of this id touched, the last touched first.
+pub(in crate::sqlite) fn touched(
+    connection: &Connection,
+    session: &SessionId,
+) -> Outcome<Known<Vec<Touched>>> {
+    let behind = behind(connection)?;
+    if !exists(connection)? {
+        return Ok(Known { found: Vec::new(), behind });
+    }
+    let mut statement = connection.prepare_cached(
+        "SELECT t.path, t.deed, sum(t.times), max(t.at), t.seq FROM quipu_x_session s JOIN quipu_x_touch t ON t.session = s.num \
+         WHERE s.id = ?1 GROUP BY t.path, t.deed ORDER BY 4 DESC, t.path, t.deed LIMIT ?2",
+    )?;
+    let mut found = statement.query(params![session.as_str(), TOUCHED as i64])?;
+    Ok(Known { found: files(connection, &mut found)?, behind })
+}
+
+/// Rows of path, deed, times, time and row number.
+fn files(connection: &Connection, found: &mut rusqlite::Rows<'_>) -> Outcome<Vec<Touched>> {
+    let mut files = Vec::new();
+    while let Some(row) = found.next()? {
+        let kind = match row.get(1)? {
+            1 => DeedKind::Read,
+            2 => DeedKind::Write,
+            3 => DeedKind::Edit,
+            _ => DeedKind::Remove,
+        };
+        let Some(node) = graph::id_of(connection, row.get(4)?)? else { continue };
+        files.push(Touched {
+            path: row.get(0)?,
+            kind,
+            times: row.get::<_, i64>(2)?.unsigned_abs(),
+            at: row.get(3)?,
+            node,
+        });
+    }
+    Ok(files)
+}
+
+/// Changes of a file by any of these names, the oldest first.
+pub(in crate::sqlite) fn changes(
+    connection: &Connection,
+    paths: &[String],
+) -> Outcome<Known<Vec<FileChange>>> {
+    let behind = behind(connection)?;
+    let mut changes: Vec<(i64, FileChange)> = Vec::new();
+    if exists(connection)? {
+        let mut statement = connection.prepare_cached(
+            "SELECT f.seq, f.call, f.at, f.asked, s.id, s.agent FROM quipu_x_file f LEFT JOIN quipu_x_node x ON x.seq = f.seq \
+             LEFT JOIN quipu_x_session s ON s.num = x.session WHERE f.path = ?1 ORDER BY f.seq DESC LIMIT ?2",
+        )?;
+        for path in paths {
+            let mut found = statement.query(params![path, CHANGES as i64])?;
+            while let Some(row) = found.next()? {
+                let seq = row.get(0)?;
+                let Some(node) = graph::id_of(connection, seq)? else { continue };
+                let asked = match row.get::<_, Option<i64>>(3)? {
+                    Some(asked) => graph::id_of(connection, asked)?,
+                    None => None,
+                };
+                let change = FileChange {
+                    node,
+                    call: usize::try_from(row.get::<_, i64>(1)?).unwrap_or(0),
+                    at: row.get(2)?,
+                    session: row.get::<_, Option<String>>(4)?.map(SessionId::from),
+                    agent: row.get::<_, Option<String>>(5)?.unwrap_or_default(),
+                    asked,
+                };
+                changes.push((seq, change));
+            }
+        }
+    }
+    changes.sort_by_key(|(seq, change)| (change.at, *seq, change.call));
+    Ok(Known { found: changes.into_iter().map(|(_, change)| change).collect(), behind })
+}
+
+/// What sessions did since then, the last changed first.
+pub(in crate::sqlite) fn done(connection: &Connection, query: &DoneQuery) -> Outcome<Known<Vec<Done>>> {
+    let behind = behind(connection)?;
+    if !exists(connection)? {
+        return Ok(Known { found: Vec::new(), behind });
+    }
+    let below = query.below.as_deref().filter(|below| *below != "/");
+    // Condition that may be absent would keep SQLite from its index.
+    let condition = match below {
+        // A range: all names that begin with the directory and a slash.
+        Some(_) => "(s.project = ?2 OR (s.project >= ?2 || '/' AND s.project < ?2 || '0'))",
+        None => "?2 IS NULL",
+    };
+    let mut statement = connection.prepare_cached(&format!(
+        "SELECT s.num, s.id, s.agent, s.project, r.node_id, s.updated, coalesce((SELECT m.text FROM quipu_x_mark m \
+         WHERE m.session = s.num AND m.kind = 2 ORDER BY m.at DESC, m.seq DESC LIMIT 1), '') FROM quipu_x_session s \
+         JOIN refs r ON r.name = s.ref WHERE s.updated >= ?1 AND {condition} AND (?3 IS NULL OR s.agent = ?3) \
+         ORDER BY s.updated DESC, s.num DESC LIMIT ?4"
+    ))?;
+    let limit = i64::try_from(query.limit).unwrap_or(i64::MAX);
+    let mut found = statement.query(params![query.since, below, query.agent, limit])?;
+    let mut sessions = Vec::new();
+    while let Some(row) = found.next()? {
+        let Some(head) = rows::node_id(row, 4)? else { continue };
+        let num: i64 = row.get(0)?;
+        let session = Done {
+            session: row.get::<_, String>(1)?.into(),
+            agent: row.get(2)?,
+            cwd: row.get(3)?,
+            called: row.get(6)?,
+            head,
+            updated: row.get(5)?,
+            asked: asked(connection, num, query.since)?,
+            asked_count: connection
+                .prepare_cached("SELECT count(*) FROM quipu_x_asked WHERE session = ?1 AND at >= ?2")?
+                .query_row([num, query.since], |row| row.get::<_, i64>(0))?
+                .unsigned_abs(),
+            tools: tools(connection, num, query.since)?,
+            changed: {
+                let mut statement = connection.prepare_cached(
+                    "SELECT path, deed, times, at, seq FROM quipu_x_touch WHERE session = ?1 AND deed > 1 AND at >= ?2 \
+                     ORDER BY at DESC, path, deed LIMIT ?3",
+                )?;
+                let mut found = statement.query(params![num, query.since, TOUCHED as i64])?;
+                files(connection, &mut found)?
+            },
+            usage: connection
+                .prepare_cached(&format!(
+                    "SELECT '', {SUMS} FROM quipu_x_use u WHERE u.session = ?1 AND u.slot >= ?2 \
+                     GROUP BY u.model, u.priced ORDER BY 4 DESC"
+                ))?
+                .query_map([num, query.since.div_euclid(SLOT)], sum)?
+                .collect::<Result<_, _>>()?,
+        };
+        // A label or an import's note alone is nothing that was done.
+        if session.asked_count > 0 || !session.tools.is_empty() || !session.usage.is_empty() {
+            sessions.push(session);
+        }
+    }
+    Ok(Known { found: sessions, behind })
+}
+
+/// What the user said, the oldest first.
+fn asked(connection: &Connection, num: i64, since: UnixMs) -> Outcome<Vec<NodeId>> {
+    let mut statement = connection.prepare_cached(
+        "SELECT seq FROM quipu_x_asked WHERE session = ?1 AND at >= ?2 ORDER BY at DESC, seq DESC LIMIT ?3",
+    )?;
+    let mut found = statement.query(params![num, since, ASKED as i64])?;
+    let mut asked = Vec::new();
+    while let Some(row) = found.next()? {
+        asked.extend(graph::id_of(connection, row.get(0)?)?);
+    }
+    asked.reverse();
+    Ok(asked)
+}
+
+fn tools(connection: &Connection, num: i64, since: UnixMs) -> Outcome<Vec<ToolCount>> {
+    let mut statement = connection.prepare_cached(
+        "SELECT tool, sum(calls), sum(failed) FROM quipu_x_tool WHERE session = ?1 AND slot >= ?2 GROUP BY tool \
+         ORDER BY 2 DESC, tool",
+    )?;
+    let found = statement.query_map([num, since.div_euclid(SLOT)], |row| {
+        Ok(ToolCount {
+            tool: row.get(0)?,
+            calls: row.get::<_, i64>(1)?.unsigned_abs(),
+            failed: row.get::<_, i64>(2)?.unsigned_abs(),
+        })
+    })?;
+    Ok(found.collect::<Result<_, _>>()?)
+}
