@@ -6,7 +6,7 @@ use std::path::Path;
 use quipu_protocol::{SessionId, UnixMs};
 use quipu_store::{
     Excerpt, Found, Hit, Matched, Matching, Order, QUERY_LIMIT, RANKED, SearchQuery, SessionQuery,
-    SessionRow, SqliteStore, Store, Unindexed, Upkeep as _,
+    SessionRow, Sessions, SqliteStore, Store, Unindexed, Upkeep as _,
 };
 
 use crate::args::{RoleArg, SearchArgs};
@@ -78,6 +78,8 @@ async fn query(store: &dyn Store, args: &SearchArgs) -> Result<SearchQuery, Fail
         since,
         file: args.file.clone(),
         branch,
+        without_tools: Vec::new(),
+        sessions: Sessions::All,
         order: if args.best { Order::Best } else { Order::Newest },
         limit,
         per_session: (args.branch.is_none() && args.limit != 0).then_some(OF_A_SESSION),
@@ -109,31 +111,12 @@ fn directory(path: &Path) -> Result<String, Failure> {
 
 /// A time: a date, a time with its zone, or how long ago.
 pub(crate) fn instant(flag: &str, text: &str, now: UnixMs) -> Result<UnixMs, Failure> {
-    let unit = |unit: char| match unit {
-        'm' => Some(60_000),
-        'h' => Some(3_600_000),
-        'd' => Some(86_400_000),
-        'w' => Some(604_800_000),
-        _ => None,
-    };
-    if let Some((last, unit)) = text.chars().last().and_then(|last| Some((last, unit(last)?)))
-        && let Ok(count) = text[..text.len() - last.len_utf8()].parse::<u32>()
-    {
-        return Ok(now.saturating_sub(i64::from(count).saturating_mul(unit)));
-    }
-    if let Ok(time) = text.parse::<jiff::Timestamp>() {
-        return Ok(time.as_millisecond());
-    }
-    // A day begins where its user is.
-    if let Ok(date) = text.parse::<jiff::civil::Date>()
-        && let Ok(time) = date.to_zoned(jiff::tz::TimeZone::system())
-    {
-        return Ok(time.timestamp().as_millisecond());
-    }
-    Err(Failure::usage(format!(
-        "{flag} {}: give a date (2026-01-31), a time (2026-01-31T10:00:00Z), or how long ago (30m, 12h, 3d, 2w)",
-        printable(text)
-    )))
+    quipu::instant(text, now).ok_or_else(|| {
+        Failure::usage(format!(
+            "{flag} {}: give a date (2026-01-31), a time (2026-01-31T10:00:00Z), or how long ago (30m, 12h, 3d, 2w)",
+            printable(text)
+        ))
+    })
 }
 
 /// Indexes all that is not, and tells how far it is. Ended by Ctrl-C, it goes on from there the next time.
@@ -329,29 +312,5 @@ impl RoleArg {
             Self::Shell => &["bashExecution"],
             Self::Summary => &["compactionSummary", "branchSummary"],
         }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn times_are_read() {
-        let now = 1_700_000_000_000;
-        for (text, expect) in [
-            ("30m", Some(now - 1_800_000)),
-            ("3d", Some(now - 259_200_000)),
-            ("2023-11-14T22:13:20Z", Some(now)),
-            ("4294967295w", Some(now - 4_294_967_295 * 604_800_000)),
-            ("3x", None),
-            ("d", None),
-            ("", None),
-            ("ü", None),
-            ("2023-02-30", None),
-        ] {
-            assert_eq!(instant("--since", text, now).ok(), expect, "{text}");
-        }
-        assert!(instant("--since", "2023-11-14", now).is_ok_and(|day| (now - day).abs() < 2 * 86_400_000));
     }
 }

@@ -4,8 +4,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use quipu::{
-    CompactionSettings, Engine, Follower, Limits, Opened, Permissions, Places, Provider, PruneSettings,
-    Recorder, Replay, Sealer, SessionOptions,
+    CompactionSettings, Engine, Follower, HistorySettings, Limits, Opened, Permissions, Places, Provider,
+    PruneSettings, Recorder, Replay, Sealer, SessionOptions,
 };
 use quipu_protocol::{Epoch, Model, ModelErrorKind, NodeId, Thinking, Trouble, UnixMs};
 use quipu_providers::{Selection, Settings, Warning};
@@ -217,6 +217,7 @@ pub(crate) async fn open(
         (None, None) => None,
     };
     let mut recorder = None;
+    let replayed = replay.clone();
     let (model, provider, thinking): Chosen = match replay {
         Some(replay) => (replay.model(), replay.clone(), replay.thinking()),
         None => {
@@ -258,6 +259,7 @@ pub(crate) async fn open(
     let unpriced = crate::budget::unpriced(&options.model).filter(|_| limited && task.replay.is_none());
     let ask_deadline = options.ask_deadline;
     (options.compaction, options.prune) = context_settings(place);
+    options.history = history_settings(place, task, replayed.as_deref());
     let fresh = |session| Opened { session, troubles: Vec::new() };
     options.follower = file.as_ref().map(|begun| begun.mirror.clone() as Arc<dyn Follower>);
     let opened = match (resumed, fork) {
@@ -302,6 +304,18 @@ pub(crate) fn context_settings(place: &Place) -> (CompactionSettings, PruneSetti
         note(format!("warning: {}: {problem}", place.home.join("settings.json").display()));
     }
     (compaction, prune)
+}
+
+/// Whether the model can search what was done before. Without a store there is nothing to search; what is replayed has
+/// the tools of its recording.
+fn history_settings(place: &Place, task: &Task, replayed: Option<&Replay>) -> HistorySettings {
+    let (mut history, problems) = HistorySettings::of_json(&place.settings_json().unwrap_or_default());
+    for problem in problems {
+        note(format!("warning: {}: {problem}", place.home.join("settings.json").display()));
+    }
+    history.enabled &= !task.no_session;
+    history.enabled &= replayed.is_none_or(Replay::searches_history);
+    history
 }
 
 /// A model, its provider, and how hard it thinks.

@@ -37,6 +37,34 @@ fn start_of_day(at: UnixMs, zone: TimeZone) -> UnixMs {
     )
 }
 
+/// What somebody means by a time: a date (the beginning of the user's day), a time with its zone, or how long before
+/// `now`, such as `30m`, `12h`, `3d` or `2w`.
+pub fn instant(text: &str, now: UnixMs) -> Option<UnixMs> {
+    let unit = |unit: char| match unit {
+        'm' => Some(60_000),
+        'h' => Some(3_600_000),
+        'd' => Some(86_400_000),
+        'w' => Some(604_800_000),
+        _ => None,
+    };
+    if let Some((last, unit)) = text.chars().last().and_then(|last| Some((last, unit(last)?)))
+        && let Ok(count) = text[..text.len() - last.len_utf8()].parse::<u32>()
+    {
+        return Some(now.saturating_sub(i64::from(count).saturating_mul(unit)));
+    }
+    if let Ok(time) = text.parse::<Timestamp>() {
+        return Some(time.as_millisecond());
+    }
+    let date = text.parse::<jiff::civil::Date>().ok()?;
+    Some(date.to_zoned(TimeZone::system()).ok()?.timestamp().as_millisecond())
+}
+
+/// A time in UTC, to the minute.
+pub(crate) fn minute(at: UnixMs) -> String {
+    let text = Timestamp::from_millisecond(at).unwrap_or_default().to_string();
+    text.get(.."2026-01-31T10:00".len()).unwrap_or(&text).replace('T', " ")
+}
+
 /// A UUIDv7.
 pub(crate) fn fresh_id() -> String {
     uuid::Uuid::now_v7().to_string()
@@ -45,6 +73,26 @@ pub(crate) fn fresh_id() -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn times_are_read() {
+        let now = 1_700_000_000_000;
+        for (text, expect) in [
+            ("30m", Some(now - 1_800_000)),
+            ("3d", Some(now - 259_200_000)),
+            ("2023-11-14T22:13:20Z", Some(now)),
+            ("4294967295w", Some(now - 4_294_967_295 * 604_800_000)),
+            ("3x", None),
+            ("d", None),
+            ("", None),
+            ("ü", None),
+            ("2023-02-30", None),
+        ] {
+            assert_eq!(instant(text, now), expect, "{text}");
+        }
+        assert!(instant("2023-11-14", now).is_some_and(|day| (now - day).abs() < 2 * 86_400_000));
+        assert_eq!(minute(now), "2023-11-14 22:13");
+    }
 
     #[test]
     fn a_day_begins_where_the_user_is() {

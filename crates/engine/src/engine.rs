@@ -22,7 +22,7 @@ use crate::policy::{AllowAll, Policy};
 use crate::resume::{Past, epoch_of, read_past, recover};
 use crate::session::{Parts, Session};
 use crate::toolbox::{Toolbox, ToolboxParts};
-use crate::travel::{Recall, Standing};
+use crate::travel::{HistorySettings, Projects, Recall, SearchHistory, Standing};
 
 /// A session could not be made or opened. Nothing was written.
 #[derive(Debug, thiserror::Error)]
@@ -140,6 +140,9 @@ pub struct SessionOptions {
     /// When old results of tools are left out of requests. Off by default; when it is on, the model has the tool
     /// `recall` as well, unless one of `tools` has that name.
     pub prune: PruneSettings,
+    /// Whether the model can search what was said and done before. Off by default. A tool of `tools` with the same name
+    /// takes the place of ours.
+    pub history: HistorySettings,
     /// Told of every commit of the session.
     pub follower: Option<Arc<dyn Follower>>,
     /// How long a question waits for an answer before it counts as refused; ten minutes by default.
@@ -167,6 +170,7 @@ impl SessionOptions {
             ledger: None,
             compaction: CompactionSettings::default(),
             prune: PruneSettings::default(),
+            history: HistorySettings::default(),
             follower: None,
             ask_deadline: Duration::from_secs(600),
             id: None,
@@ -228,7 +232,7 @@ impl Engine {
     /// `BadId`, `Exists`, `BadTool`, `Store`.
     pub async fn create(&self, options: SessionOptions) -> Result<Session, OpenError> {
         let id = self.fresh_session(&options).await?;
-        let toolbox = self.toolbox(&options)?;
+        let toolbox = self.toolbox(&options, None)?;
         let (epoch, system) = self.epoch(&options, &toolbox, None);
         let past = Past::default();
         let lease = Arc::new(Lease::new(self.store.clone()));
@@ -252,9 +256,8 @@ impl Engine {
         if self.store.head(&name).await?.is_none() {
             return self.open_imported(id, options).await;
         }
-        let toolbox = self.toolbox(&options)?;
         let mine = lease.take(&name).await? == Got::Yes;
-        match self.open_leased(id, &name, options, toolbox, lease.clone(), mine).await {
+        match self.open_leased(id, &name, options, lease.clone(), mine).await {
             Ok(opened) => Ok(opened),
             Err(error) => {
                 // Or the next try would find the session held by this process.
@@ -285,7 +288,6 @@ impl Engine {
         id: &SessionId,
         name: &RefName,
         options: SessionOptions,
-        toolbox: Toolbox,
         lease: Arc<Lease>,
         mine: bool,
     ) -> Result<Opened, OpenError> {
@@ -293,6 +295,7 @@ impl Engine {
             return Err(OpenError::NoSuchSession(id.to_string()));
         };
         let mut past = read_past(&*self.store, id, head).await?;
+        let toolbox = self.toolbox(&options, Some(&past))?;
         let mut troubles = Vec::new();
         if mine {
             let mut committer = self.committer(&past, past.epoch.clone(), None);
@@ -375,7 +378,7 @@ impl Engine {
     /// A new session that goes on from what was read.
     async fn begin_below(&self, mut past: Past, options: SessionOptions) -> Result<Session, OpenError> {
         let id = self.fresh_session(&options).await?;
-        let toolbox = self.toolbox(&options)?;
+        let toolbox = self.toolbox(&options, Some(&past))?;
         past.has_ref = false;
         let (epoch, system) = self.epoch(&options, &toolbox, Some(&past));
         let first = vec![start_of(&id, &options, past.session.clone(), &epoch)];
@@ -407,11 +410,22 @@ impl Engine {
         Ok(rows.into_iter().next())
     }
 
-    fn toolbox(&self, options: &SessionOptions) -> Result<Toolbox, OpenError> {
+    fn toolbox(&self, options: &SessionOptions, past: Option<&Past>) -> Result<Toolbox, OpenError> {
         let (mut tools, standing) = (options.tools.clone(), Standing::default());
-        if options.prune.enabled && tools.iter().all(|tool| tool.spec().name != Recall::NAME) {
-            let cwd = options.cwd.to_string_lossy().into_owned();
-            tools.push(Arc::new(Recall::new(self.store.clone(), cwd, standing.clone())));
+        // Other tools would change the beginning of every request of a session that was begun without them.
+        let began_without = past.is_some_and(|past| {
+            let tools = &past.epoch.tools;
+            !tools.is_empty() && tools.iter().all(|spec| spec.name != SearchHistory::NAME)
+        });
+        let searches = options.history.enabled && !began_without;
+        let projects = Arc::new(Projects::new(options.cwd.to_string_lossy().into_owned()));
+        if searches && tools.iter().all(|tool| tool.spec().name != SearchHistory::NAME) {
+            let (store, sealer) = (self.store.clone(), self.sealer.clone());
+            let tool = SearchHistory::new(store, sealer, self.clock.clone(), projects.clone());
+            tools.push(Arc::new(tool));
+        }
+        if (searches || options.prune.enabled) && tools.iter().all(|tool| tool.spec().name != Recall::NAME) {
+            tools.push(Arc::new(Recall::new(self.store.clone(), projects, standing.clone())));
         }
         let mut names = std::collections::HashSet::new();
         for tool in &tools {

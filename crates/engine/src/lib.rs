@@ -36,7 +36,7 @@ mod travel;
 mod tree;
 mod undo;
 
-pub use clock::{Clock, SystemClock};
+pub use clock::{Clock, SystemClock, instant};
 pub use context::{Rules, SYSTEM_PROMPT, find_rules, system_prompt};
 pub use context_use::{ContextKind, ContextPart, ContextUse, Counted, PrunedUse};
 pub use engine::{Engine, OpenError, Opened, SessionOptions, epoch_at, last_epoch, seal_key};
@@ -52,6 +52,7 @@ pub use script::{Script, ScriptStep};
 pub use session::Session;
 pub use sessions::{ChangeError, Forked, NAME_LIMIT};
 pub use subscribe::{Delivery, Events, View};
+pub use travel::HistorySettings;
 pub use tree::{SessionTree, TreeItem, TreeLine, TreeQuery, is_note, session_tree};
 pub use undo::UndoError;
 

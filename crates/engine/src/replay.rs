@@ -160,6 +160,11 @@ impl Replay {
         self.calls.len() - self.state.lock().unwrap_or_else(PoisonError::into_inner).at
     }
 
+    /// Whether the model of the recording could search what was done before.
+    pub fn searches_history(&self) -> bool {
+        self.header.tools.iter().any(|tool| tool == crate::travel::SearchHistory::NAME)
+    }
+
     /// In what the requests differ from the recorded ones without being a departure: another system prompt, other
     /// tools. Known after the first call.
     pub fn notes(&self) -> Vec<String> {

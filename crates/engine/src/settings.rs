@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use crate::{CompactionSettings, PruneSettings};
+use crate::{CompactionSettings, HistorySettings, PruneSettings};
 
 /// One member of the settings, and what is wrong in it.
 struct Section<'a> {
@@ -67,6 +67,15 @@ impl CompactionSettings {
     }
 }
 
+impl HistorySettings {
+    /// What `search` of the settings says (`tool`), and for people what is wrong with it. On where nothing is said.
+    pub fn of_json(settings: &Value) -> (Self, Vec<String>) {
+        let (mut found, mut section) = (Self { enabled: true }, Section::of(settings, "search"));
+        section.flag("tool", &mut found.enabled);
+        (found, section.problems)
+    }
+}
+
 impl PruneSettings {
     /// What `context.prune` of the settings says (`enabled`, `triggerPercent`, `clearAtLeastPercent`, `keepTurns`,
     /// `minCharacters`), and for people what is wrong with it; the defaults stand there.
@@ -112,6 +121,23 @@ mod tests {
             default,
             &["compaction.enabled", "compaction.reserveTokens", "compaction.keepRecentTokens"],
         );
+    }
+
+    #[test]
+    fn history() {
+        let check = |text: &str, enabled: bool, wrong: &[&str]| {
+            let (found, problems) = HistorySettings::of_json(&serde_json::from_str(text).expect("JSON"));
+            assert_eq!((found.enabled, problems.len()), (enabled, wrong.len()), "{text}: {problems:?}");
+            assert!(
+                problems.iter().zip(wrong).all(|(problem, wrong)| problem.starts_with(wrong)),
+                "{problems:?}"
+            );
+        };
+        check("{}", true, &[]);
+        check(r#"{"search":{"tool":false}}"#, false, &[]);
+        check(r#"{"search":{"tool":"no"}}"#, true, &["search.tool must be true or false"]);
+        check(r#"{"search":7}"#, true, &["search must be an object"]);
+        assert!(!HistorySettings::default().enabled);
     }
 
     #[test]

@@ -34,18 +34,32 @@ pub struct SearchQuery {
     pub roles: Vec<String>,
     /// Only calls of this tool and their results.
     pub tool: Option<String>,
+    /// No calls of these tools, and none of their results.
+    pub without_tools: Vec<String>,
     /// Only what was written since then.
     pub since: Option<UnixMs>,
     /// Only calls that name this file, and their results: a path or the end of one, compared by its words.
     pub file: Option<String>,
     /// Only nodes on the lineage of this one.
     pub branch: Option<NodeId>,
+    /// Which sessions.
+    pub sessions: Sessions,
     /// Which hits come first.
     pub order: Order,
     /// At most so many hits.
     pub limit: usize,
     /// At most so many hits of one session; the others are counted in [`Hit::more`].
     pub per_session: Option<usize>,
+}
+
+/// Which sessions are looked in.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+pub enum Sessions {
+    /// All, and what belongs to none.
+    #[default]
+    All,
+    /// Those that were not removed.
+    Standing,
 }
 
 /// What counts as a hit.

@@ -107,6 +107,11 @@ impl Access {
         self.judge(real, want, links)
     }
 
+    /// Whether what is at a path, as [`file_key`] gives it, may be read: it is free, or was approved.
+    pub fn may_read(&self, real: &Path) -> bool {
+        self.check(real, real, Want::Read, 1).is_ok()
+    }
+
     fn judge(&self, real: &Path, want: Want, links: u64) -> Reach {
         let Some(all) = self.rules.as_deref() else { return Reach::Free };
         let rules = &all.rules;

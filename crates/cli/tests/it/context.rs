@@ -191,7 +191,7 @@ fn old_results_are_left_out_in_steps_and_read_again_on_both_wires() {
         assert!(!cold(&&[last.clone(), resumed][..]));
 
         // Off: everything is there, and nothing is offered.
-        set(&world, &json!({}));
+        set(&world, &json!({ "search": { "tool": false } }));
         world.server.push(says("All of it."));
         world.run(&["-p", "-c", "and now?"]).ok();
         let whole = world.requests().pop().unwrap();
@@ -258,10 +258,14 @@ fn what_was_left_out_is_so_again_when_it_is_played_and_whole_when_it_is_exported
 #[test]
 fn nothing_is_left_out_and_nothing_offered_unless_it_is_wanted() {
     let world = World::new([Answer::new().text("Hello.").reply(), Answer::new().text("Hello.").reply()]);
+    set(&world, &json!({ "search": { "tool": false } }));
     world.run(&["-p", "hello"]).ok();
     let sent = world.requests().pop().unwrap();
     assert!(!body(&sent).contains("recall") && sent.body.len() < 5 * 1024, "{}", sent.body.len());
-    set(&world, &json!({ "context": { "prune": { "enabled": "yes", "keepTurns": 0 } } }));
+    set(
+        &world,
+        &json!({ "search": { "tool": false }, "context": { "prune": { "enabled": "yes", "keepTurns": 0 } } }),
+    );
     let ran = world.run(&["-p", "hello"]).ok();
     assert!(ran.err.contains("context.prune.enabled must be true or false"), "{}", ran.err);
     assert!(ran.err.contains("context.prune.keepTurns must be a whole number of 1 or more"), "{}", ran.err);

@@ -15,7 +15,8 @@ fn copy(world: &World, name: &str) {
     world.file(name, std::fs::read(demo_file(name)).unwrap());
 }
 
-/// A world whose model is called `scripted`. It is no provider that the questions at the end know.
+/// A world whose model is called `scripted`, with the four tools that a demo needs. It is no provider that the questions
+/// at the end know.
 fn studio(script: impl IntoIterator<Item = Reply>) -> World {
     let world = World::new(script);
     world.unchecked();
@@ -24,6 +25,7 @@ fn studio(script: impl IntoIterator<Item = Reply>) -> World {
         "models": [{ "id": "scripted", "name": "Scripted", "contextWindow": 200_000, "maxTokens": 8_000 }],
     } } });
     std::fs::write(world.path("home/.quipu/models.json"), models.to_string()).unwrap();
+    std::fs::write(world.path("home/.quipu/settings.json"), r#"{"search":{"tool":false}}"#).unwrap();
     world
 }
 

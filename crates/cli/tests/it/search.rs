@@ -116,3 +116,45 @@ fn an_import_is_searched_at_once() {
     assert_eq!(found.len(), 1);
     assert_eq!(found[0]["cwd"], "/elsewhere");
 }
+
+/// The tool of the model: the sessions of this directory, in a frame; not without a store, not when it is turned off, and
+/// not for what is replayed.
+#[test]
+fn the_model_searches_what_was_done_here() {
+    let world = filled();
+    let ask = |args: &Value| call("s1", "search_history", args);
+    world.server.push(ask(&json!({ "query": "gate", "role": "tool" })));
+    world.server.push(Answer::new().text("In the plan.").reply());
+    world.run(&["-p", "--record", "found.rec", "Where was the gate painted?"]).ok();
+    let last = world.requests().pop().unwrap().json();
+    let said = last["messages"].to_string();
+    assert!(
+        said.contains("--- archived history: ") && said.contains("Step one: paint the gate green."),
+        "{said}"
+    );
+    assert!(said.contains("1 hit in ") && said.contains("What is the plan? (quipu)"), "{said}");
+
+    // Elsewhere: somebody would have to say yes.
+    world.server.push(ask(&json!({ "query": "gate", "project": "/" })));
+    world.server.push(Answer::new().text("No.").reply());
+    world.run(&["-p", "And elsewhere?"]).ok();
+    let refused = world.requests().pop().unwrap().json()["messages"].to_string();
+    assert!(refused.contains("nobody is here to give it") && refused.contains("--add-dir"), "{refused}");
+
+    let offers = |world: &World| {
+        let body = world.requests().pop().unwrap().json();
+        body["tools"].as_array().unwrap().iter().any(|tool| tool["name"] == "search_history")
+    };
+    assert!(offers(&world));
+    world.server.push(Answer::new().text("Nothing is kept.").reply());
+    world.run(&["-p", "--no-session", "hi"]).ok();
+    assert!(!offers(&world));
+    std::fs::write(world.path("home/.quipu/settings.json"), r#"{"search":{"tool":false}}"#).unwrap();
+    world.server.push(Answer::new().text("Off.").reply());
+    world.run(&["-p", "hi"]).ok();
+    assert!(!offers(&world));
+    std::fs::write(world.path("home/.quipu/settings.json"), r#"{"search":{"tool":"no"}}"#).unwrap();
+    world.server.push(Answer::new().text("On.").reply());
+    let ran = world.run(&["-p", "hi"]).ok();
+    assert!(offers(&world) && ran.err.contains("search.tool must be true or false"), "{}", ran.err);
+}

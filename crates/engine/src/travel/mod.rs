@@ -1,8 +1,11 @@
-//! Time travel: what a model may see of the graph. `life`, `trace` and `tobe` will stand beside `recall`.
+//! Time travel: what a model may see of the graph. `life`, `trace` and `tobe` will stand beside `recall` and
+//! `search_history`.
 //!
 //! These tools need the store and the place where their session stands, so they live here and not with the tools that
 //! work on files. What they show is framed as archive, so that nobody takes it for something that is said now.
 
+mod history;
+mod projects;
 mod recall;
 #[cfg(test)]
 mod tests;
@@ -14,7 +17,18 @@ use tokio::sync::watch;
 
 use crate::subscribe::View;
 
+pub(crate) use history::SearchHistory;
+pub(crate) use projects::Projects;
 pub(crate) use recall::Recall;
+
+/// Whether the model can look up what was said and done before. Off by default;
+/// [`of_json`](Self::of_json) has it on where settings do not say otherwise.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct HistorySettings {
+    /// Whether it has the tool `search_history`, over its session's directory and those below it, and `recall`, which
+    /// reads what was found. A session that began without keeps what it sends: it is not offered there.
+    pub enabled: bool,
+}
 
 /// Where the session of a tool stands: known when the session is at work.
 pub(crate) type Standing = Arc<OnceLock<watch::Receiver<View>>>;

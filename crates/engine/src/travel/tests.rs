@@ -8,7 +8,7 @@ use serde_json::json;
 use tokio::sync::watch;
 
 use super::text::{escaped, piece, shortened};
-use super::{Recall, Standing};
+use super::{Projects, Recall, Standing};
 use crate::subscribe::View;
 
 #[test]
@@ -96,7 +96,7 @@ async fn fixture(long: &str) -> Fixture {
     let (sender, receiver) = watch::channel(view);
     let standing = Standing::default();
     standing.set(receiver).unwrap();
-    let recall = Recall::new(store.clone(), "/w".into(), standing);
+    let recall = Recall::new(store.clone(), Arc::new(Projects::new("/w".into())), standing);
     Fixture { store, recall, nodes, view: sender }
 }
 

@@ -19,6 +19,8 @@ mod forest;
 #[cfg(test)]
 mod fork;
 #[cfg(test)]
+mod history;
+#[cfg(test)]
 mod jump;
 #[cfg(test)]
 mod loop_;

@@ -168,6 +168,18 @@ async fn conform(store: &dyn Store) {
     // Conditions.
     let fox = "全文検索 of a [red] fox";
     check(store, SearchQuery { project: Some("/w/other".into()), ..whole("red") }, &[fox]).await;
+    // The call and the result of a tool that is left out; without anything else to go by, nothing is found.
+    let without = |tools: &[&str], query| SearchQuery {
+        without_tools: tools.iter().map(ToString::to_string).collect(),
+        ..query
+    };
+    check(store, without(&["read"], whole("red")), &[red[0], red[2]]).await;
+    check(store, without(&["other"], whole("red")), &red).await;
+    check(store, without(&["bash", "read"], part("t_user_n")), &[]).await;
+    check(store, without(&["read"], SearchQuery { project: Some("/w".into()), ..part("t_user_n") }), &[])
+        .await;
+    let standing = |query| SearchQuery { sessions: quipu_store::Sessions::Standing, ..query };
+    check(store, standing(whole("red")), &[]).await;
     check(store, SearchQuery { project: Some("/w".into()), ..whole("red") }, &red).await;
     check(store, SearchQuery { project: Some("/".into()), ..whole("red") }, &red).await;
     check(store, SearchQuery { project: Some("/w/o".into()), ..whole("red") }, &[]).await;

@@ -12,7 +12,7 @@ use super::mark::{self, Place};
 use super::query::{self, Term};
 use super::text::{Reader, spread};
 use super::{exists, tag, unindexed};
-use crate::{Found, Hit, Matched, Matching, Order, RANKED, SearchQuery};
+use crate::{Found, Hit, Matched, Matching, Order, RANKED, SearchQuery, Sessions};
 
 /// Hits that are looked at in one search at most.
 const LOOKED_AT: usize = 20_000;
@@ -36,6 +36,9 @@ pub(in crate::sqlite) fn find(connection: &Connection, query: &SearchQuery) -> O
         query,
         terms: &terms,
         scope: (!scope.is_empty()).then(|| scope.join(" AND ")),
+        without: (!query.without_tools.is_empty())
+            .then(|| query::about(query.without_tools.iter().map(|tool| tag('t', tool)))),
+        standing: HashMap::new(),
         most: match query.order {
             Order::Newest => query.limit,
             Order::Best => RANKED,
@@ -52,7 +55,11 @@ pub(in crate::sqlite) fn find(connection: &Connection, query: &SearchQuery) -> O
             (words, _) => words.into_iter().chain(search.scope.clone()).collect(),
         };
         if !conditions.is_empty() {
-            search.take_words(&conditions.join(" AND "))?;
+            let mut condition = conditions.join(" AND ");
+            if let Some(without) = &search.without {
+                condition = format!("({condition}) NOT {without}");
+            }
+            search.take_words(&condition)?;
         }
     }
     if query.matching != Matching::Words && search.taken.len() < search.most {
@@ -110,6 +117,10 @@ struct Search<'a> {
     terms: &'a [Term],
     /// The condition on tags and paths.
     scope: Option<String>,
+    /// The condition on tags that must not hold.
+    without: Option<String>,
+    /// Whether sessions that were looked at still stand.
+    standing: HashMap<i64, bool>,
     /// Hits to take at most.
     most: usize,
     reader: Reader<'a>,
@@ -156,11 +167,12 @@ impl Search<'_> {
             if known.contains(&seq) {
                 return Ok(None);
             }
-            if let Some(scope) = &search.scope {
+            for (condition, wanted) in [(&search.scope, true), (&search.without, false)] {
+                let Some(condition) = condition else { continue };
                 let mut statement = search.connection.prepare_cached(
                     "SELECT 1 FROM quipu_x_words WHERE quipu_x_words MATCH ?1 AND rowid = ?2",
                 )?;
-                if !statement.exists(params![scope, seq])? {
+                if statement.exists(params![condition, seq])? != wanted {
                     return Ok(None);
                 }
             }
@@ -214,6 +226,9 @@ impl Search<'_> {
                     }
                     continue;
                 }
+                if !self.is_standing(session)? {
+                    continue;
+                }
                 let Some(node) = rows::node_at(self.connection, seq)? else { continue };
                 if self.query.since.is_some_and(|since| node.record.timestamp < since) {
                     continue;
@@ -234,6 +249,26 @@ impl Search<'_> {
             self.taken.sort_by_key(|taken| std::cmp::Reverse(taken.seq));
         }
         Ok(())
+    }
+
+    /// Whether hits of a session count.
+    fn is_standing(&mut self, session: Option<i64>) -> Outcome<bool> {
+        match (self.query.sessions, session) {
+            (Sessions::All, _) => Ok(true),
+            (Sessions::Standing, None) => Ok(false),
+            (Sessions::Standing, Some(number)) => {
+                if let Some(known) = self.standing.get(&number) {
+                    return Ok(*known);
+                }
+                let mut statement = self.connection.prepare_cached(
+                    "SELECT 1 FROM quipu_x_session s JOIN refs r ON r.name = s.ref \
+                     WHERE s.num = ?1 AND coalesce(r.node_id, '') <> ''",
+                )?;
+                let standing = statement.exists([number])?;
+                self.standing.insert(number, standing);
+                Ok(standing)
+            }
+        }
     }
 
     /// What was taken, in the order asked.
