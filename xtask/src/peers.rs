@@ -62,7 +62,7 @@ fn install(directory: &Path) -> Result<()> {
     std::fs::create_dir_all(directory).with_context(|| format!("cannot make {}", directory.display()))?;
     std::fs::write(&ours, MANIFEST).with_context(|| format!("cannot write {}", ours.display()))?;
     eprintln!(
-        "peers: npm {} installs {} into {}; about 1.6 GB",
+        "peers: npm {} installs {} into {}; about 1.8 GB",
         String::from_utf8_lossy(&npm.stdout).trim(),
         wanted()?.iter().map(|(name, version)| format!("{name} {version}")).collect::<Vec<_>>().join(", "),
         directory.display()

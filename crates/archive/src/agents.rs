@@ -11,7 +11,7 @@ use crate::intake::{self, DatabaseFormat, Format, Marks};
 use crate::json::Members;
 use crate::lines::Lines;
 use crate::pi::{SessionFiles, files_with, session_files};
-use crate::{ArchiveError, ImportOptions, Report, claude_code, codex, gemini, opencode, pi};
+use crate::{ArchiveError, ImportOptions, Report, claude_code, codex, copilot, gemini, opencode, pi};
 
 /// Gives the value of an environment variable.
 type Env<'a> = dyn Fn(&str) -> Option<PathBuf> + 'a;
@@ -53,7 +53,7 @@ enum Kind {
 }
 
 /// All agents that are known.
-pub static AGENTS: [Agent; 5] = [
+pub static AGENTS: [Agent; 6] = [
     Agent {
         name: claude_code::AGENT,
         kind: Kind::Lines {
@@ -81,6 +81,16 @@ pub static AGENTS: [Agent; 5] = [
                     .is_some_and(|name| name.starts_with("rollout-"))
             },
             look,
+        },
+    },
+    Agent {
+        name: copilot::AGENT,
+        kind: Kind::Lines {
+            format: &copilot::FORMAT,
+            places: |env| copilot::sessions_dir(env).into_iter().collect(),
+            extensions: &["jsonl"],
+            is_session: copilot::is_session,
+            look: copilot::look,
         },
     },
     Agent {

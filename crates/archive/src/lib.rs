@@ -9,6 +9,7 @@ mod agents;
 mod built;
 pub mod claude_code;
 pub mod codex;
+pub mod copilot;
 mod error;
 pub mod gemini;
 mod intake;

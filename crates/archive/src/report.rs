@@ -89,6 +89,7 @@ impl Report {
             | ProblemKind::DuplicateId
             | ProblemKind::NoId
             | ProblemKind::Orphan
+            | ProblemKind::Relinked
             | ProblemKind::Cycle
             | ProblemKind::NoTime => self.repaired += 1,
             ProblemKind::Changed => self.changed += 1,
@@ -135,6 +136,8 @@ pub enum ProblemKind {
     NoId,
     /// Repaired: the entry before it is not in the file; it begins a branch of its own.
     Orphan,
+    /// Repaired: the entry before it is not in the file, whose entries are a chain; it follows the one that stands before it.
+    Relinked,
     /// Repaired: entries that follow each other in a circle, which is cut here.
     Cycle,
     /// Repaired: no time that can be read; the session's time stands for it.
@@ -157,6 +160,7 @@ impl ProblemKind {
             Self::DuplicateId => "an id that was there before; both entries are kept",
             Self::NoId => "an entry without an id, kept",
             Self::Orphan => "what it follows is not in the file; it begins a branch",
+            Self::Relinked => "what it follows is not in the file; it follows what stands before it",
             Self::Cycle => "follows itself in a circle, which is cut here",
             Self::NoTime => "no time, the session's stands for it",
             Self::Changed => "the store has this entry with another content and keeps that",

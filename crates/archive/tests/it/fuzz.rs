@@ -16,6 +16,14 @@ const AGENT_WORDS: &str = r#"{ } [ ] , : " \ \n \ud800 null 1.0 "uuid":"u1" "uui
     "role":"user" "role":"assistant" "role":"developer" "output":"x" "type":"item_completed" "item":{ "type":"task_complete" "error":{
     "type":"thread_rolled_back" "num_turns":1 "type":"token_count" "forked_from_id":"r" "forked_from_ordinal_exclusive":7"#;
 
+/// Words of chains of events.
+const EVENT_WORDS: &str = r#"{ } [ ] , : " \ \n \ud800 null 1.0 "id":"e1" "id":"e2" "id":"e3" "parentId":"e1" "parentId":"e2" "parentId":null
+    "timestamp":"2026-01-02T03:04:05.678Z" {"type":"session.start","data":{"sessionId":"s"}} "type":"user.message" "type":"abort"
+    "type":"assistant.message" "type":"tool.execution_complete" "type":"tool.execution_start" "type":"session.usage_record"
+    "type":"session.error" "type":"session.compaction_complete" "summaryContent":"x" "data":{ "content":"x" "toolRequests":[
+    {"toolCallId":"c1","name":"n","arguments":{}} "toolCallId":"c1" "success":false "result":{"content":"x"} "apiCallId":"r1"
+    "usage":{"inputTokens":5,"cacheReadTokens":9} "agentId":"a" "ephemeral":true "reasoningText":"x" "reasoningBlocks":{"blocks":["#;
+
 /// Words of logs of operations.
 const LOG_WORDS: &str = r#"{ } [ ] , : " \ \n \ud800 null 1.0 "id":"m1" "id":"m2" "id":"m3" "sessionId":"s" "projectHash":"h"
     "startTime":"2026-01-02T03:04:05.678Z" "timestamp":"2026-01-02T03:04:05.678Z" {"$set":{ "messages":[ "messages":[] "summary":"x"
@@ -126,4 +134,12 @@ fn fuzz_gemini_files() {
     let corpus = ["it/__fuzz__/gemini_files/corpus"];
     let law = |bytes: &[u8]| agent_law("gemini-cli", bytes);
     crate::driver::run(bolero::check!(name = "gemini_files"), "fuzz_gemini_files", &corpus, &words, law);
+}
+
+#[test]
+fn fuzz_copilot_files() {
+    let words: Vec<String> = EVENT_WORDS.split_whitespace().map(str::to_owned).collect();
+    let corpus = ["it/__fuzz__/copilot_files/corpus"];
+    let law = |bytes: &[u8]| agent_law("copilot-cli", bytes);
+    crate::driver::run(bolero::check!(name = "copilot_files"), "fuzz_copilot_files", &corpus, &words, law);
 }

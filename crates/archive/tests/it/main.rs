@@ -4,6 +4,8 @@
 mod agents;
 #[cfg(test)]
 mod compaction;
+#[cfg(test)]
+mod copilot;
 #[path = "../../../testkit/tests/shared/fuzz.rs"]
 #[cfg(test)]
 mod driver;

@@ -755,3 +755,44 @@ fn what_the_peer_with_a_log_of_operations_wrote() {
     };
     converse(&peer, &program);
 }
+
+#[test]
+fn what_the_peer_with_a_chain_of_events_wrote() {
+    let Some(program) = installed(&["@github", "copilot-*", "copilot"]) else { return };
+    let peer = Peer {
+        agent: "copilot-cli",
+        shell: |line| ("bash", json!({ "command": line, "description": "x" })),
+        read: |path| ("view", json!({ "path": path })),
+        edit: |path| ("edit", json!({ "path": path, "old_str": "alpha", "new_str": "beta" })),
+        command: |world, program, url, to, text| {
+            let mut command = world.command(program);
+            command.args(["-p", text, "--allow-all-tools", "--allow-all-paths", "--no-auto-update"]);
+            if let To::Same(id) = to {
+                command.arg(format!("--resume={id}"));
+            }
+            let url = format!("{url}/v1");
+            for (name, value) in [
+                ("COPILOT_OFFLINE", "true"),
+                ("COPILOT_AUTO_UPDATE", "false"),
+                ("COPILOT_PROVIDER_TYPE", "openai"),
+                ("COPILOT_PROVIDER_WIRE_API", "responses"),
+                ("COPILOT_PROVIDER_BASE_URL", &url),
+                ("COPILOT_PROVIDER_API_KEY", "k"),
+                ("COPILOT_MODEL", "gpt-5"),
+                ("NO_PROXY", "127.0.0.1"),
+            ] {
+                command.env(name, value);
+            }
+            command
+        },
+        // It counts what was read from the cache as input.
+        input: |_| 500,
+        breaks: || vec![Reply::Breaks("Half of")],
+        broken: &["broken"],
+        files: ".copilot/session-state",
+        forks: false,
+        failed: Failed::Told,
+        id: |_, call| call.into(),
+    };
+    converse(&peer, &program);
+}
