@@ -580,11 +580,24 @@ pub(crate) struct DoctorArgs {
     /// removed.
     #[arg(long)]
     pub(crate) repair: bool,
+    /// Make the indexes of the search anew, or all tables that are made from the graph. Can be stopped: said again, it goes
+    /// on. Nothing but time is lost.
+    #[arg(long, value_enum, value_name = "WHAT", num_args = 0..=1, default_missing_value = "all", conflicts_with = "repair")]
+    pub(crate) rebuild: Option<RebuildArg>,
     /// As JSON.
     #[arg(long)]
     pub(crate) json: bool,
     #[command(flatten)]
     pub(crate) store: StoreArg,
+}
+
+/// What is made anew.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum RebuildArg {
+    /// The indexes of the search
+    Search,
+    /// All tables that are made from the graph
+    All,
 }
 
 #[derive(Debug, Args)]

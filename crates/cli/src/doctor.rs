@@ -1,11 +1,13 @@
 //! `quipu doctor`: is this machine healthy. Exit 0 unless something is broken; a missing key is not.
 
-use std::io::Write as _;
+use std::io::{IsTerminal as _, Write as _};
 
-use quipu_store::{ProblemKind, Report, Salvage, SqliteStore, StoreError, Upkeep as _};
+use quipu_store::{
+    Derived, ProblemKind, RebuildBegun, RebuildLeft, Report, Salvage, SqliteStore, StoreError, Upkeep as _,
+};
 use serde::Serialize;
 
-use crate::args::DoctorArgs;
+use crate::args::{DoctorArgs, RebuildArg};
 use crate::budget::Budget;
 use crate::exit::{Exit, Failure};
 use crate::print::{Paint, dollars, printable};
@@ -31,6 +33,12 @@ pub(crate) async fn run(args: &DoctorArgs) -> Result<(), Failure> {
     let mut found = vec![version(), shell(), home(&place)];
     if args.repair {
         found.extend(repair(&place).await);
+    }
+    if let Some(what) = args.rebuild {
+        found.push(match rebuild(&place, what).await {
+            Ok((state, detail)) => Finding { what: "rebuild", state, detail },
+            Err(error) => Finding { what: "rebuild", state: State::Bad, detail: error.to_string() },
+        });
     }
     found.extend(store(&place).await);
     found.push(credentials(&place));
@@ -146,6 +154,48 @@ async fn repair(place: &Place) -> Vec<Finding> {
         }
         Err(error) => told(State::Bad, format!("not repaired, and nothing was changed: {error}")),
     }
+}
+
+/// Makes derived tables anew and tells how far it is. Ended by Ctrl-C, it goes on from there the next time.
+async fn rebuild(place: &Place, what: RebuildArg) -> Result<(State, String), StoreError> {
+    if is_absent(place) {
+        return Ok((State::Note, format!("there is no {}", place.store.display())));
+    }
+    let store = SqliteStore::open(&place.store, &quipu_store::OpenOptions::default())?;
+    let (derived, name) = match what {
+        RebuildArg::Search => (Derived::Search, "the indexes of the search"),
+        RebuildArg::All => (Derived::All, "all tables that are made from the graph"),
+    };
+    let begun = store.begin_rebuild(derived).await?;
+    let shown = std::io::stderr().is_terminal();
+    let mut first: Option<RebuildLeft> = None;
+    loop {
+        let left = store.go_on_with_rebuild().await?;
+        if left == RebuildLeft::default() {
+            break;
+        }
+        let all = *first.get_or_insert(left);
+        if shown {
+            let done = |left: u64, all: u64| 100 - (100 * left).checked_div(all).unwrap_or(0).min(100);
+            // A line that is written over by the next.
+            drop(write!(
+                std::io::stderr().lock(),
+                "\rmaking anew: sessions {} %, deeds {} %, words {} %, parts of words {} % ",
+                done(left.graph, all.graph),
+                done(left.deeds, all.deeds),
+                done(left.words, all.words),
+                done(left.substrings, all.substrings)
+            ));
+        }
+    }
+    if shown && first.is_some() {
+        drop(write!(std::io::stderr().lock(), "\r\x1b[K"));
+    }
+    let how = match begun {
+        RebuildBegun::Anew => "were made anew",
+        RebuildBegun::GoesOn => "were made anew, from where an earlier rebuild was stopped",
+    };
+    Ok((State::Good, format!("{name} {how}")))
 }
 
 /// What happened, where the damaged file is, and what was lost.

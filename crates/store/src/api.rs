@@ -173,6 +173,19 @@ pub trait Upkeep: Send + Sync + 'static {
     /// Drops all derived tables and makes them anew from the graph.
     fn rebuild(&self) -> Fut<'_, ()>;
 
+    /// Drops derived tables and marks that they are to be made anew, unless that was begun before and is not done yet.
+    ///
+    /// # Errors
+    /// `ReadOnly`, `Full`, `Busy`.
+    fn begin_rebuild(&self, what: Derived) -> Fut<'_, RebuildBegun>;
+
+    /// Makes what was dropped anew, for about a quarter of a second, and tells what is left then; nothing when it is
+    /// done. What is left after the process died goes on with the next call, or in somebody's quiet moments.
+    ///
+    /// # Errors
+    /// `ReadOnly`, `Full`, `Busy`.
+    fn go_on_with_rebuild(&self) -> Fut<'_, RebuildLeft>;
+
     /// Makes the text of nodes searchable that is not yet, for about a quarter of a second, and tells what is left
     /// then. Not needed: it happens in quiet moments as well.
     fn index(&self) -> Fut<'_, Unindexed>;
@@ -616,6 +629,37 @@ pub struct SessionRow {
     pub entries: u64,
     /// US dollars, as far as known.
     pub cost: f64,
+}
+
+/// Tables that are made from the graph and can be made anew.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Derived {
+    /// The indexes of the search.
+    Search,
+    /// All.
+    All,
+}
+
+/// How a rebuild began.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum RebuildBegun {
+    /// The tables were dropped.
+    Anew,
+    /// An earlier one was not done; it goes on.
+    GoesOn,
+}
+
+/// Nodes that a rebuild has still to look at, for each kind of table.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct RebuildLeft {
+    /// Where nodes stand, and sessions.
+    pub graph: u64,
+    /// What was spent and done to files.
+    pub deeds: u64,
+    /// The search by words.
+    pub words: u64,
+    /// The search by substrings.
+    pub substrings: u64,
 }
 
 /// What a check found.

@@ -158,3 +158,22 @@ fn the_model_searches_what_was_done_here() {
     let ran = world.run(&["-p", "hi"]).ok();
     assert!(offers(&world) && ran.err.contains("search.tool must be true or false"), "{}", ran.err);
 }
+
+#[test]
+fn the_indexes_are_made_anew_on_demand() {
+    let world = filled();
+    let before = texts(&world, &["paint"]);
+    for what in [&["--rebuild"][..], &["--rebuild", "search"], &["--rebuild", "all"]] {
+        let args: Vec<&str> = ["doctor", "--json"].iter().chain(what).copied().collect();
+        let told = world.run(&args).ok().json();
+        let findings = told["findings"].as_array().unwrap();
+        let finding = findings.iter().find(|finding| finding["what"] == "rebuild").unwrap();
+        assert!(finding["state"] == "good" && finding["detail"].as_str().unwrap().contains("were made anew"));
+        assert_eq!(texts(&world, &["paint"]), before);
+    }
+    world.run(&["doctor", "--rebuild", "--repair"]).fails(2, &["--repair"]);
+    world.run(&["doctor", "--rebuild", "graph"]).fails(2, &["search", "all"]);
+    let empty = World::new([]);
+    empty.run(&["doctor", "--rebuild"]).ok();
+    assert!(!empty.store().exists());
+}

@@ -17,6 +17,7 @@ mod lists;
 mod mount;
 mod pages;
 mod readers;
+mod rebuild;
 mod resolve;
 mod rows;
 mod salvage;
@@ -48,10 +49,10 @@ use self::readers::{Connect, Readers};
 pub use self::salvage::{Salvage, salvage};
 use self::writer::{Job, Left, Writer};
 use crate::{
-    ActionQuery, Commit, Done, DoneQuery, Durability, Edge, Fence, FileChange, Found, Fut, Head, Known,
-    Label, Landmark, LoggedAction, Meeting, Owner, Pending, QUERY_LIMIT, RefName, Report, Resolved, Scope,
-    SearchQuery, SessionQuery, SessionRow, Spelling, Store, StoreError, Touched, Unindexed, Until, Upkeep,
-    UsageQuery, UsageSum, WholeNode,
+    ActionQuery, Commit, Derived, Done, DoneQuery, Durability, Edge, Fence, FileChange, Found, Fut, Head,
+    Known, Label, Landmark, LoggedAction, Meeting, Owner, Pending, QUERY_LIMIT, RebuildBegun, RebuildLeft,
+    RefName, Report, Resolved, Scope, SearchQuery, SessionQuery, SessionRow, Spelling, Store, StoreError,
+    Touched, Unindexed, Until, Upkeep, UsageQuery, UsageSum, WholeNode,
 };
 
 /// Readers beside the writer.
@@ -595,6 +596,14 @@ impl Upkeep for SqliteStore {
             while self.index().await? != Unindexed::default() {}
             Ok(())
         })
+    }
+
+    fn begin_rebuild(&self, what: Derived) -> Fut<'_, RebuildBegun> {
+        Box::pin(self.begin_rebuilding(what))
+    }
+
+    fn go_on_with_rebuild(&self) -> Fut<'_, RebuildLeft> {
+        Box::pin(self.go_on_rebuilding())
     }
 
     fn index(&self) -> Fut<'_, Unindexed> {

@@ -539,3 +539,98 @@ async fn a_check_after_a_check_sees_the_index_as_it_is() {
         assert_eq!(store.check().await.unwrap().problems, [], "round {round}");
     }
 }
+
+/// Everything that is derived: the plain tables as they are, of the indexes each word with its places.
+fn derived(path: &std::path::Path) -> Vec<String> {
+    use std::hash::{DefaultHasher, Hash as _, Hasher as _};
+    let connection = Connection::open(path).unwrap();
+    let tables: Vec<String> = connection
+        .prepare(
+            "SELECT name FROM sqlite_master WHERE type = 'table' AND name LIKE 'quipu_x_%' ORDER BY name",
+        )
+        .unwrap()
+        .query_map([], |row| row.get(0))
+        .unwrap()
+        .collect::<Result<_, _>>()
+        .unwrap();
+    let inner = |name: &str| ["quipu_x_words", "quipu_x_parts"].iter().any(|index| name.starts_with(index));
+    let mut queries: Vec<(String, String)> = tables
+        .iter()
+        .filter(|name| !inner(name))
+        .map(|name| (name.clone(), format!("SELECT * FROM {name}")))
+        .collect();
+    assert!(queries.len() > 8, "{tables:?}");
+    for index in ["quipu_x_words", "quipu_x_parts"] {
+        let vocabulary =
+            format!("CREATE VIRTUAL TABLE temp.v_{index} USING fts5vocab(main, {index}, instance)");
+        connection.execute_batch(&vocabulary).unwrap();
+        queries.push((index.to_owned(), format!("SELECT * FROM temp.v_{index}")));
+    }
+    let mut dump = Vec::new();
+    for (name, query) in queries {
+        let mut statement = connection.prepare(&query).unwrap();
+        let columns = statement.column_count();
+        let mut rows: Vec<u64> = statement
+            .query_map([], |row| {
+                let mut hasher = DefaultHasher::new();
+                for column in 0..columns {
+                    format!("{:?}", row.get_ref(column)?).hash(&mut hasher);
+                }
+                Ok(hasher.finish())
+            })
+            .unwrap()
+            .collect::<Result<_, _>>()
+            .unwrap();
+        rows.sort_unstable();
+        let mut hasher = DefaultHasher::new();
+        rows.hash(&mut hasher);
+        dump.push(format!("{name}: {} rows, {:x}", rows.len(), hasher.finish()));
+    }
+    dump
+}
+
+/// A rebuild that is stopped goes on in the next process, and what it makes is what a fresh index is.
+#[tokio::test]
+async fn a_rebuild_goes_on_where_it_was_stopped_and_equals_a_fresh_index() {
+    use quipu_store::{Derived, RebuildBegun, RebuildLeft};
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("quipu.db");
+    let store = open(&path);
+    let filled = fill(&store).await;
+    for n in 0..6 {
+        let text = format!("part {n} ```rust\nfn part_{n}()\n``` {}", format!("word{n} ").repeat(25_000));
+        let (_, commit) = text_commit(Some(filled.main), &text, T + 100 + n);
+        store.commit(commit).await.unwrap();
+        store.index().await.unwrap();
+    }
+    let found = store.search(whole("red")).await.unwrap();
+    while store.index().await.unwrap() != Unindexed::default() {}
+    drop(store);
+    let before = derived(&path);
+
+    for what in [Derived::Search, Derived::All] {
+        let store = open(&path);
+        assert_eq!(store.begin_rebuild(what).await.unwrap(), RebuildBegun::Anew);
+        drop(store);
+        // Nothing is there, or as much as the writer indexed until it was stopped.
+        let store = open(&path);
+        assert_eq!(store.begin_rebuild(Derived::Search).await.unwrap(), RebuildBegun::GoesOn);
+        let left = store.go_on_with_rebuild().await.unwrap();
+        drop(store);
+        let store = open(&path);
+        if left != RebuildLeft::default() {
+            assert_eq!(store.begin_rebuild(what).await.unwrap(), RebuildBegun::GoesOn);
+        }
+        while store.go_on_with_rebuild().await.unwrap() != RebuildLeft::default() {}
+        assert_eq!(store.search(whole("red")).await.unwrap(), found);
+        drop(store);
+        assert_eq!(derived(&path), before, "{what:?}");
+    }
+    // Done: the next one begins anew. One of the search makes way for one of all.
+    let store = open(&path);
+    assert_eq!(store.begin_rebuild(Derived::Search).await.unwrap(), RebuildBegun::Anew);
+    assert_eq!(store.begin_rebuild(Derived::All).await.unwrap(), RebuildBegun::Anew);
+    while store.go_on_with_rebuild().await.unwrap() != RebuildLeft::default() {}
+    assert_eq!(store.search(whole("red")).await.unwrap(), found);
+    assert!(store.check().await.unwrap().problems.is_empty());
+}

@@ -1,0 +1,72 @@
+//! Derived tables made anew, in steps that can be left off anywhere and gone on with by anybody.
+//!
+//! What is dropped is behind, as after another program wrote: whoever has the store open goes on with it. A row says that
+//! a rebuild was begun, so that the next one who asks for it does not begin again.
+
+use std::time::Instant;
+
+use rusqlite::{Connection, OptionalExtension as _};
+
+use super::failure::Outcome;
+use super::{INDEX_PATIENCE, SqliteStore, deeds, index, schema, search};
+use crate::{Derived, Durability, RebuildBegun, RebuildLeft, StoreError, Upkeep as _};
+
+/// Under which key of `quipu_meta` it stands.
+const MARK: &str = "rebuild";
+/// Nodes of one transaction.
+const STEP: usize = 2_000;
+
+fn name(what: Derived) -> &'static str {
+    match what {
+        Derived::Search => "search",
+        Derived::All => "all",
+    }
+}
+
+fn begin(connection: &Connection, what: Derived) -> Outcome<RebuildBegun> {
+    let begun: Option<String> = connection
+        .query_row("SELECT value FROM quipu_meta WHERE key = ?1", [MARK], |row| row.get(0))
+        .optional()?;
+    if begun.is_some_and(|begun| begun == name(what) || begun == name(Derived::All)) {
+        return Ok(RebuildBegun::GoesOn);
+    }
+    match what {
+        Derived::Search => search::reset(connection)?,
+        Derived::All => schema::reset_derived(connection)?,
+    }
+    connection
+        .execute("INSERT OR REPLACE INTO quipu_meta (key, value) VALUES (?1, ?2)", [MARK, name(what)])?;
+    Ok(RebuildBegun::Anew)
+}
+
+fn left(connection: &Connection) -> Outcome<RebuildLeft> {
+    let crate::Unindexed { words, substrings } = search::unindexed(connection)?;
+    let graph = u64::try_from(index::lag(connection)?).unwrap_or(u64::MAX);
+    Ok(RebuildLeft { graph, deeds: deeds::behind(connection)?, words, substrings })
+}
+
+impl SqliteStore {
+    pub(super) async fn begin_rebuilding(&self, what: Derived) -> Result<RebuildBegun, StoreError> {
+        self.work(Durability::Process, move |connection| begin(connection, what)).await
+    }
+
+    pub(super) async fn go_on_rebuilding(&self) -> Result<RebuildLeft, StoreError> {
+        let began = Instant::now();
+        let step = |connection: &Connection| index::advance_or_renew(connection, STEP);
+        while self.work(Durability::Process, step).await? {
+            if began.elapsed() >= INDEX_PATIENCE {
+                return self.read(left).await;
+            }
+        }
+        self.index().await?;
+        let left = self.read(left).await?;
+        if left == RebuildLeft::default() {
+            let done = |connection: &Connection| {
+                connection.execute("DELETE FROM quipu_meta WHERE key = ?1", [MARK])?;
+                Ok(())
+            };
+            self.work(Durability::Process, done).await?;
+        }
+        Ok(left)
+    }
+}
