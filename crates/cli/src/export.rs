@@ -16,7 +16,7 @@ use crate::setup::Place;
 pub(crate) async fn run(args: &ExportArgs) -> Result<(), Failure> {
     let ForeignAgent::Pi = args.format;
     let place = Place::find(&args.store)?;
-    let Some(store) = place.existing_store().await? else {
+    let Some(store) = place.store_to_read()? else {
         return Err(Failure::usage(format!("there is no store at {} yet", place.store.display())));
     };
     // A session that goes on in one of ours stands at a node of that one.

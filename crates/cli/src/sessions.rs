@@ -14,7 +14,7 @@ use crate::setup::{Place, current_dir, now};
 
 pub(crate) async fn run(args: &SessionsArgs) -> Result<(), Failure> {
     let place = Place::find(&args.store)?;
-    let Some(store) = place.existing_store().await? else {
+    let Some(store) = place.store_to_read()? else {
         if !args.json {
             note("Nothing was done yet. Try `quipu demo`.");
         }

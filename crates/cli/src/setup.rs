@@ -9,7 +9,7 @@ use quipu::{
 };
 use quipu_protocol::{Epoch, Model, ModelErrorKind, NodeId, Thinking, Trouble, UnixMs};
 use quipu_providers::{Selection, Settings, Warning};
-use quipu_store::{FoundBy, SessionQuery, SessionRow, SqliteStore, Store};
+use quipu_store::{FoundBy, OpenOptions, SearchIndex, SessionQuery, SessionRow, SqliteStore, Store};
 
 use crate::args::{StoreArg, Task};
 use crate::budget::Budget;
@@ -73,10 +73,14 @@ impl Place {
 
     /// The store, made when it is not there.
     pub(crate) async fn store(&self) -> Result<Arc<SqliteStore>, Failure> {
+        self.open_store(&OpenOptions::default())
+    }
+
+    fn open_store(&self, options: &OpenOptions) -> Result<Arc<SqliteStore>, Failure> {
         if let Some(told) = self.on_a_network() {
             note(format!("warning: {told}"));
         }
-        self.open_store()
+        Ok(Arc::new(SqliteStore::open(&self.store, options)?))
     }
 
     /// What to say when the store lies on another machine's disk.
@@ -89,19 +93,20 @@ impl Place {
         ))
     }
 
-    /// The store, without a word about where it is.
-    fn open_store(&self) -> Result<Arc<SqliteStore>, Failure> {
-        Ok(Arc::new(SqliteStore::open(&self.store, &quipu_store::OpenOptions::default())?))
-    }
-
     /// The store, unless nothing was ever stored.
     pub(crate) async fn existing_store(&self) -> Result<Option<Arc<SqliteStore>>, Failure> {
-        if std::fs::symlink_metadata(&self.store)
+        if self.has_store() { self.store().await.map(Some) } else { Ok(None) }
+    }
+
+    /// The same for a command that only reads: it leaves new text to those that search it.
+    pub(crate) fn store_to_read(&self) -> Result<Option<Arc<SqliteStore>>, Failure> {
+        let options = OpenOptions { search_index: SearchIndex::Asked, ..OpenOptions::default() };
+        if self.has_store() { self.open_store(&options).map(Some) } else { Ok(None) }
+    }
+
+    fn has_store(&self) -> bool {
+        !std::fs::symlink_metadata(&self.store)
             .is_err_and(|error| error.kind() == std::io::ErrorKind::NotFound)
-        {
-            return Ok(None);
-        }
-        self.store().await.map(Some)
     }
 
     /// All of `settings.json`; nothing when it is not there. The error is its text, when it has one: it was warned

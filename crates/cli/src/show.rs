@@ -17,7 +17,7 @@ use crate::tree;
 
 pub(crate) async fn run(args: &ShowArgs) -> Result<(), Failure> {
     let place = Place::find(&args.store)?;
-    let Some(store) = place.existing_store().await? else {
+    let Some(store) = place.store_to_read()? else {
         return Err(Failure::usage(format!(
             "there is no store at {} yet; try `quipu demo`",
             place.store.display()

@@ -36,7 +36,7 @@ const SOUGHT: usize = 1_000;
 /// `quipu tree`.
 pub(crate) async fn run(args: &TreeArgs) -> Result<(), Failure> {
     let place = Place::find(&args.store)?;
-    let Some(store) = place.existing_store().await? else {
+    let Some(store) = place.store_to_read()? else {
         return Err(Failure::usage(format!(
             "there is no store at {} yet; try `quipu demo`",
             place.store.display()

@@ -14,8 +14,8 @@ use quipu_protocol::{BlobId, CallId, ChunkId, ItemId, Json, NodeId, RunId, Sessi
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    Done, DoneQuery, FileChange, Found, Known, Label, Landmark, Meeting, SearchQuery, StoreError, Touched,
-    Unindexed, UsageQuery, UsageSum, WholeNode,
+    Done, DoneQuery, FileChange, Found, Known, Label, Landmark, Meeting, Piece, ReadParts, SearchQuery, Seq,
+    StoreError, Touched, Unindexed, UsageQuery, UsageSum,
 };
 
 /// What every operation returns. Runs on any executor: the work is done by threads of the store.
@@ -46,28 +46,16 @@ pub trait Store: Send + Sync + 'static {
     /// The nodes, one for each id, in the order asked.
     fn nodes<'a>(&'a self, ids: &'a [NodeId]) -> Fut<'a, Vec<Option<Node>>>;
 
-    /// Nodes with their parts, in the order asked, until their contents are `bytes` long together: at least one, and as many
-    /// as that leaves room for.
-    fn whole_nodes<'a>(&'a self, ids: &'a [NodeId], bytes: usize) -> Fut<'a, Vec<Option<WholeNode>>> {
-        Box::pin(async move {
-            let mut found = Vec::new();
-            let mut left = bytes;
-            for id in ids {
-                let Some(node) = self.nodes(&[*id]).await?.into_iter().flatten().next() else {
-                    found.push(None);
-                    continue;
-                };
-                let parts: Vec<Blob> = self.blobs(&node.record.parts).await?.into_iter().flatten().collect();
-                let size: usize = parts.iter().map(|part| part.content.len()).sum();
-                found.push(Some(WholeNode { node, parts }));
-                match left.checked_sub(size) {
-                    Some(rest) => left = rest,
-                    None => break,
-                }
-            }
-            Ok(found)
-        })
-    }
+    /// The nodes between `root` and `ends` in the order in which they were written; `root` is left out, and so are ends
+    /// that do not come from it.
+    ///
+    /// # Errors
+    /// `Missing` when one of the ends is not there.
+    fn below<'a>(&'a self, root: NodeId, ends: &'a [NodeId]) -> Fut<'a, Vec<Seq>>;
+
+    /// Nodes with their parts, in the order asked, until these are `bytes` long together: at least one node, and as many
+    /// as that leaves room for. Fast where `seqs` are in order and lie close together.
+    fn written<'a>(&'a self, seqs: &'a [Seq], parts: ReadParts, bytes: usize) -> Fut<'a, Piece>;
 
     /// The blobs, one for each id, in the order asked.
     fn blobs<'a>(&'a self, ids: &'a [BlobId]) -> Fut<'a, Vec<Option<Blob>>>;

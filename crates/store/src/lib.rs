@@ -18,6 +18,6 @@ pub use forest::*;
 pub use load::*;
 pub use search::*;
 pub use sqlite::{
-    Delta, ForeignDatabase, ForeignRows, ForeignValue, OpenOptions, Salvage, SqliteStore, delta,
+    Delta, ForeignDatabase, ForeignRows, ForeignValue, OpenOptions, Salvage, SearchIndex, SqliteStore, delta,
     network_file_system, salvage,
 };

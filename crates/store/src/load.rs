@@ -1,6 +1,7 @@
 //! Nodes with all that they refer to, read back as entries.
 
 use std::collections::{HashMap, HashSet};
+use std::hash::{BuildHasher, Hasher};
 
 use quipu_dag::{Blob, Node};
 use quipu_protocol::{BlobId, ChunkId};
@@ -11,36 +12,79 @@ use crate::{Store, StoreError};
 /// The blobs and chunks of some nodes, in memory.
 #[derive(Debug, Default)]
 pub struct Objects {
-    blobs: HashMap<BlobId, Blob>,
+    blobs: HashMap<BlobId, Blob, ByHash>,
     chunks: HashMap<ChunkId, Vec<u8>>,
 }
 
-/// A node with its parts; those that are missing are left out.
+/// A node's place in the order in which nodes were written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Seq(pub(crate) i64);
+
+/// Which parts of a node are read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ReadParts {
+    /// The last one, which mostly is our own.
+    Last,
+    /// All.
+    All,
+}
+
+/// A node that was read by its place.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct WholeNode {
+pub struct Written {
+    /// Its place.
+    pub seq: Seq,
     /// The node.
     pub node: Node,
-    /// Its parts, in its order.
-    pub parts: Vec<Blob>,
+    /// The writer's own id of its parent; not looked for with [`ReadParts::Last`].
+    pub follows: Option<String>,
+}
+
+/// Nodes that were read together.
+#[derive(Debug, Default)]
+pub struct Piece {
+    /// How many of the places that were asked for are done with.
+    pub read: usize,
+    /// The nodes; those that are not there any more, or cannot be read, are left out.
+    pub nodes: Vec<Written>,
+    /// Their parts; chunks come with [`Objects::load_chunks`].
+    pub objects: Objects,
+}
+
+/// Hashes are in disorder already.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct ByHash;
+
+/// Takes some bytes of a hash as they are.
+#[derive(Debug, Default)]
+pub(crate) struct Taken(u64);
+
+impl BuildHasher for ByHash {
+    type Hasher = Taken;
+
+    fn build_hasher(&self) -> Taken {
+        Taken(0)
+    }
+}
+
+impl Hasher for Taken {
+    fn write(&mut self, bytes: &[u8]) {
+        if let Some(first) = bytes.first_chunk() {
+            self.0 = u64::from_le_bytes(*first);
+        }
+    }
+
+    // The length, which is always the same.
+    fn write_usize(&mut self, _: usize) {}
+
+    fn finish(&self) -> u64 {
+        self.0
+    }
 }
 
 impl Objects {
-    /// What nodes were read with, and the chunks that they refer to, as [`Objects::of`] loads them.
-    ///
-    /// # Errors
-    /// What the store says.
-    pub async fn of_whole(
-        store: &dyn Store,
-        whole: impl IntoIterator<Item = WholeNode>,
-    ) -> Result<(Vec<Node>, Self), StoreError> {
-        let mut objects = Self::default();
-        let mut nodes = Vec::new();
-        for WholeNode { node, parts } in whole {
-            objects.blobs.extend(parts.into_iter().map(|blob| (blob.id, blob)));
-            nodes.push(node);
-        }
-        objects.load_chunks(store, &nodes).await?;
-        Ok((nodes, objects))
+    pub(crate) fn of_blobs(blobs: HashMap<BlobId, Blob, ByHash>) -> Self {
+        Self { blobs, chunks: HashMap::new() }
     }
 
     /// Loads what `nodes` refer to. Chunks that are missing or damaged are left out.
@@ -58,7 +102,15 @@ impl Objects {
         Ok(objects)
     }
 
-    async fn load_chunks(&mut self, store: &dyn Store, nodes: &[Node]) -> Result<(), StoreError> {
+    /// Loads the chunks that `nodes` refer to, whose parts are here.
+    ///
+    /// # Errors
+    /// What the store says.
+    pub async fn load_chunks(
+        &mut self,
+        store: &dyn Store,
+        nodes: impl IntoIterator<Item = &Node>,
+    ) -> Result<(), StoreError> {
         for node in nodes {
             // Most nodes refer to none: seen without taking their own part apart.
             let own = node.record.parts.last().and_then(|part| self.blobs.get(part));

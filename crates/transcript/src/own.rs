@@ -150,6 +150,25 @@ pub fn refs_of(blob: &Blob) -> Vec<[u8; 32]> {
     found.refs.iter().filter_map(|hash| hash.parse::<ChunkId>().ok()).map(|hash| hash.0).collect()
 }
 
+/// What [`crate::decode`] puts into `step.extra` under this name, from our part alone; `None` when that has nothing
+/// of this name, and for every other blob.
+pub fn extra_of(blob: &Blob, name: &str) -> Option<Json> {
+    #[derive(Deserialize)]
+    struct Extra<'a> {
+        v: u64,
+        #[serde(borrow, default)]
+        extra: Option<&'a RawValue>,
+    }
+    if blob.kind != KIND {
+        return None;
+    }
+    let Extra { v: VERSION, extra: Some(extra) } = serde_json::from_str(&blob.content).ok()? else {
+        return None;
+    };
+    let pairs: Vec<(Cow<'_, str>, Json)> = read(extra.get())?;
+    pairs.into_iter().rev().find_map(|(found, json)| (found == name).then_some(json))
+}
+
 /// Our part while it is put together.
 pub(crate) struct Draft {
     members: Vec<(&'static str, Value)>,

@@ -191,11 +191,16 @@ fn drop_signatures(message: &mut Message, unsealed: &str) {
 
 /// The place of a node in its file; `None` when it does not come from one.
 pub(crate) fn place(step: &StepInfo) -> Option<u64> {
+    place_of(step.extra.get(AGENT)?)
+}
+
+/// The same from what our part of a node keeps.
+pub(crate) fn place_of(kept: &Json) -> Option<u64> {
     #[derive(Deserialize)]
     struct Place {
         n: u64,
     }
-    step.extra.get(AGENT)?.read::<Place>().ok().map(|place| place.n)
+    kept.read::<Place>().ok().map(|place| place.n)
 }
 
 /// What was mended of an entry that was read from a file; `first` is the node of the file's header.

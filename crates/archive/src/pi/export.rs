@@ -1,23 +1,25 @@
 //! A session as a file of version 3.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::{HashMap, HashSet, VecDeque};
 use std::future::poll_fn;
 use std::io::Write;
 use std::task::Poll;
 
-use quipu_dag::{Blob, Node};
-use quipu_protocol::{BlobId, ChunkId, Entry, NodeId, SessionId, UnixMs};
-use quipu_store::{Objects, RefName, SessionRow, Store, StoreError, Until, decode_nodes};
-use quipu_transcript::{Decoded, Lookup, decode};
+use quipu_dag::Node;
+use quipu_protocol::{Entry, NodeId, SessionId, UnixMs};
+use quipu_store::{
+    Fut, Piece, ReadParts, RefName, Seq, SessionRow, Store, StoreError, Until, Written, decode_nodes,
+};
+use quipu_transcript::{Decoded, Lookup as _, decode, extra_of};
 
 use super::AGENT;
 use super::chain::{Chain, header_line, note_id, references, settings_at};
-use super::entry::{place, write};
+use super::entry::{place, place_of, write};
 use super::header::Kept;
 use super::import::written;
 use super::own::Own;
 use crate::ArchiveError;
-use crate::lineages::{main_ref, tips, walk};
+use crate::lineages::{main_ref, tips};
 
 /// Nodes that are read at once.
 const PIECE: usize = 500;
@@ -90,16 +92,44 @@ impl Writer<'_> {
     }
 }
 
-/// The parts of one node that hold ours.
-struct One(Option<Blob>);
+/// Nodes by their places, the next of which are read while some are looked at.
+struct Reading<'a> {
+    store: &'a dyn Store,
+    seqs: &'a [Seq],
+    parts: ReadParts,
+    next: Fut<'a, Piece>,
+    early: Option<Result<Piece, StoreError>>,
+}
 
-impl Lookup for One {
-    fn blob(&self, id: &BlobId) -> Option<&Blob> {
-        self.0.as_ref().filter(|blob| blob.id == *id)
+impl<'a> Reading<'a> {
+    fn new(store: &'a dyn Store, seqs: &'a [Seq], parts: ReadParts) -> Self {
+        let next = store.written(&seqs[..PIECE.min(seqs.len())], parts, PIECE_BYTES);
+        Self { store, seqs, parts, next, early: None }
     }
 
-    fn chunk(&self, _: &ChunkId) -> Option<&[u8]> {
-        None
+    /// The next of them; `None` at the end.
+    async fn next(&mut self) -> Result<Option<Piece>, StoreError> {
+        if self.seqs.is_empty() {
+            return Ok(None);
+        }
+        let piece = match self.early.take() {
+            Some(piece) => piece?,
+            None => self.next.as_mut().await?,
+        };
+        self.seqs = &self.seqs[piece.read.clamp(1, self.seqs.len())..];
+        if !self.seqs.is_empty() {
+            let some = &self.seqs[..PIECE.min(self.seqs.len())];
+            self.next = self.store.written(some, self.parts, PIECE_BYTES);
+            // Asked for now, so that the store reads meanwhile.
+            poll_fn(|context| {
+                if let Poll::Ready(piece) = self.next.as_mut().poll(context) {
+                    self.early = Some(piece);
+                }
+                Poll::Ready(())
+            })
+            .await;
+        }
+        Ok(Some(piece))
     }
 }
 
@@ -115,161 +145,212 @@ async fn tree(
     // What we went on with stands in the file as well, also where we went back since.
     ends.extend(written(store, &row.id).await?);
     ends.extend(Own::of(store, &row.id).await?.rows.into_iter().filter_map(|row| row.head));
-    let mut nodes = Vec::new();
-    let mut keep = |node: Node| {
-        let part = node.record.parts.last().copied();
-        let parent = node.record.parent;
-        nodes.push((node.id, parent, node.record.timestamp, node.record.external_id, part));
+    let mut seqs = store.below(root, &ends).await?;
+    drop(ends);
+    let notes = beside(store, row, root, &seqs).await?;
+    let nodes = places(store, root, &mut seqs).await?;
+    let mut ours = Ours {
+        store,
+        file: &seqs,
+        in_order: seqs.is_sorted(),
+        waiting: nodes.iter().map(|(_, node, _)| *node).collect(),
+        nodes: nodes.into(),
+        ids: HashMap::new(),
+        place: 1,
+        last: None,
+        notes: notes.iter().map(|node| note_id(&node.id)).collect(),
+        noted: HashSet::new(),
     };
-    // The header of a file has no id.
-    let first = store.nodes(&[root]).await?.into_iter().flatten();
-    first.filter(|node| node.record.external_id.is_some()).for_each(&mut keep);
-    walk(store, root, ends, |node, _, _| keep(node)).await?;
-    let mut order: Vec<(u64, UnixMs, NodeId)> = Vec::with_capacity(nodes.len());
-    let mut ids: HashMap<NodeId, Option<Box<str>>> = HashMap::with_capacity(nodes.len());
-    let mut ours: Vec<(UnixMs, NodeId, Option<NodeId>)> = Vec::new();
-    for piece in nodes.chunks(PIECE) {
-        let parts: Vec<BlobId> = piece.iter().filter_map(|(.., part)| *part).collect();
-        let mut parts: HashMap<BlobId, Blob> =
-            store.blobs(&parts).await?.into_iter().flatten().map(|blob| (blob.id, blob)).collect();
-        for (node, parent, time, id, part) in piece {
-            let own = part.and_then(|part| parts.remove(&part));
-            let record = quipu_dag::NodeRecord {
-                parent: None,
-                role: String::new(),
-                parts: part.iter().copied().collect(),
-                timestamp: *time,
-                external_id: None,
-                system_prompt: None,
-            };
-            let step =
-                decode(&Node { id: *node, record, config: None, thought_signatures: None }, &One(own)).step;
-            match place(&step) {
-                Some(n) => {
-                    order.push((n, *time, *node));
-                    ids.insert(*node, id.as_deref().map(Into::into));
-                }
-                None => ours.push((*time, *node, *parent)),
-            }
-        }
-    }
-    drop(nodes);
-    order.sort_unstable();
-    // A node of ours is later than the one before it.
-    ours.sort_unstable();
-    ids.entry(root).or_insert(None);
-    let mut ours = Ours { nodes: ours.into(), ids, place: 1, last: None };
     let mut line = String::new();
-    let read = |at: usize| {
-        let piece = &order[at.min(order.len())..(at + PIECE).min(order.len())];
-        let ids: Vec<NodeId> = piece.iter().map(|(_, _, node)| *node).collect();
-        Box::pin(async move { store.whole_nodes(&ids, PIECE_BYTES).await })
-    };
-    let (mut at, mut next, mut early) = (0, read(0), None);
-    while at < order.len() {
-        let whole = match early.take() {
-            Some(whole) => whole?,
-            None => next.await?,
-        };
-        at += whole.len().max(1);
-        next = read(at);
-        // Asked for now, so that the store reads while this piece is written.
-        poll_fn(|context| {
-            if let Poll::Ready(whole) = next.as_mut().poll(context) {
-                early = Some(whole);
-            }
-            Poll::Ready(())
-        })
-        .await;
-        let (nodes, objects) = Objects::of_whole(store, whole.into_iter().flatten()).await?;
-        for node in &nodes {
+    let mut reading = Reading::new(store, &seqs, ReadParts::All);
+    while let Some(Piece { nodes, mut objects, .. }) = reading.next().await? {
+        objects.load_chunks(store, nodes.iter().map(|written| &written.node)).await?;
+        for Written { node, follows, .. } in &nodes {
             let decoded = decode(node, &objects);
             let n = place(&decoded.step).unwrap_or(0);
-            ours.write_up_to(store, n, out).await?;
-            let parent = node.record.parent.and_then(|parent| ours.ids.get(&parent)?.as_deref());
+            ours.write_up_to(n, out).await?;
+            let parent = node.record.parent.and_then(|parent| ours.line_of(&parent, follows.as_deref()));
             line.clear();
             write(&mut line, node, &decoded, parent);
             out.entry(&line)?;
             ours.place = n + 1;
-            ours.last = node.record.external_id.clone();
+            ours.wrote(node.record.external_id.clone());
         }
     }
-    ours.write_up_to(store, u64::MAX, out).await?;
-    noted(store, row, &ours, out).await
+    ours.write_up_to(u64::MAX, out).await?;
+    noted(notes, ours, out).await
 }
 
+/// Brings the nodes of a file into its order, and takes those of ours out, which are returned in theirs.
+async fn places(store: &dyn Store, root: NodeId, seqs: &mut Vec<Seq>) -> Result<Vec<OurNode>, ArchiveError> {
+    let mut ours: Vec<OurNode> = Vec::new();
+    let first = store.nodes(&[root]).await?.into_iter().flatten();
+    // The header of a file has no id.
+    let first = first.filter(|node| node.record.external_id.is_some());
+    ours.extend(first.map(|node| (node.record.timestamp, node.id, node.record.parent)));
+    let mut places: Vec<(u32, Seq)> = Vec::with_capacity(seqs.len());
+    let mut reading = Reading::new(store, seqs, ReadParts::Last);
+    while let Some(Piece { nodes, objects, .. }) = reading.next().await? {
+        for Written { seq, node, .. } in &nodes {
+            let own = node.record.parts.last().and_then(|part| objects.blob(part));
+            match own.and_then(|own| extra_of(own, AGENT)).and_then(|extra| place_of(&extra)) {
+                // More than that are 400 GB.
+                Some(n) => places.push((u32::try_from(n).unwrap_or(u32::MAX), *seq)),
+                None => ours.push((node.record.timestamp, node.id, node.record.parent)),
+            }
+        }
+    }
+    drop(reading);
+    // Mostly the order in which they were written.
+    if !places.is_sorted_by(|(a, _), (b, _)| a < b) {
+        places.sort_unstable();
+        for alike in places.chunk_by_mut(|(a, _), (b, _)| a == b).filter(|alike| alike.len() > 1) {
+            let seqs: Vec<Seq> = alike.iter().map(|(_, seq)| *seq).collect();
+            let mut times = Vec::with_capacity(seqs.len());
+            let mut reading = Reading::new(store, &seqs, ReadParts::Last);
+            while let Some(piece) = reading.next().await? {
+                times.extend(piece.nodes.iter().map(|it| (it.node.record.timestamp, it.node.id, it.seq)));
+            }
+            times.sort_unstable();
+            for ((_, seq), (.., earlier)) in alike.iter_mut().zip(times) {
+                *seq = earlier;
+            }
+        }
+    }
+    seqs.clear();
+    seqs.extend(places.iter().map(|(_, seq)| *seq));
+    // A node of ours is later than the one before it.
+    ours.sort_unstable();
+    Ok(ours)
+}
+
+/// A node of ours: its time, and its parent.
+type OurNode = (UnixMs, NodeId, Option<NodeId>);
+
 /// Nodes of ours that stand in a file between those of others: in the places that these leave, in the order of time.
-struct Ours {
-    nodes: VecDeque<(UnixMs, NodeId, Option<NodeId>)>,
-    /// The id of each node's last line; those of ours come with their lines.
-    ids: HashMap<NodeId, Option<Box<str>>>,
+struct Ours<'a> {
+    store: &'a dyn Store,
+    /// What else the file has, and whether that is in the order in which it was written.
+    file: &'a [Seq],
+    in_order: bool,
+    nodes: VecDeque<OurNode>,
+    /// Those that were not written yet.
+    waiting: HashSet<NodeId>,
+    /// The id of the last line of each that was.
+    ids: HashMap<NodeId, Option<String>>,
     /// The place of the next line.
     place: u64,
     /// The id of the last line.
     last: Option<String>,
+    /// The ids that lines of notes beside the file would have, and those of them that it has already.
+    notes: HashSet<String>,
+    noted: HashSet<String>,
 }
 
-impl Ours {
-    async fn write_up_to(
-        &mut self,
-        store: &dyn Store,
-        place: u64,
-        out: &mut Writer<'_>,
-    ) -> Result<(), ArchiveError> {
+impl Ours<'_> {
+    async fn write_up_to(&mut self, place: u64, out: &mut Writer<'_>) -> Result<(), ArchiveError> {
+        let store = self.store;
         let mut lines = Vec::new();
         while self.place < place
             && let Some((_, id, parent)) = self.nodes.front().copied()
-            && parent.is_none_or(|parent| self.ids.contains_key(&parent))
+            && parent.is_none_or(|parent| !self.waiting.contains(&parent))
         {
             self.nodes.pop_front();
             let nodes: Vec<Node> = store.nodes(&[id]).await?.into_iter().flatten().collect();
             for (node, decoded) in nodes.iter().zip(decode_nodes(store, &nodes).await?) {
-                let last = parent.and_then(|parent| self.ids.get(&parent)?.as_deref().map(str::to_owned));
+                let last = match parent {
+                    Some(parent) => self.id_of(parent).await?,
+                    None => None,
+                };
                 let mut chain = Chain { last, ..Chain::default() };
                 if let (Entry::Epoch(_), Some(parent)) = (&decoded.entry, parent) {
                     chain.settings = settings_at(store, parent).await?;
                 }
-                self.name(&mut chain, &decoded);
+                self.name(&mut chain, &decoded).await?;
                 chain.node(node, &decoded, &mut lines);
                 for line in lines.drain(..) {
                     out.entry(&line)?;
                     self.place += 1;
-                    self.last.clone_from(&chain.last);
+                    self.wrote(chain.last.clone());
                 }
-                self.ids.insert(node.id, chain.last.as_deref().map(Into::into));
+                self.ids.insert(node.id, chain.last);
             }
+            self.waiting.remove(&id);
         }
         Ok(())
     }
 
+    /// Notes the id of the line that was written last.
+    fn wrote(&mut self, id: Option<String>) {
+        if let Some(id) = id.as_ref().and_then(|id| self.notes.get(id)) {
+            self.noted.insert(id.clone());
+        }
+        self.last = id;
+    }
+
+    /// The id of a node's last line, when it is `own` of those that are not ours.
+    fn line_of<'a>(&'a self, node: &NodeId, own: Option<&'a str>) -> Option<&'a str> {
+        match self.ids.get(node) {
+            Some(id) => id.as_deref(),
+            None => own.filter(|_| !self.waiting.contains(node)),
+        }
+    }
+
+    /// The same, where its own is not known; `None` for a node that the file does not have.
+    async fn id_of(&self, id: NodeId) -> Result<Option<String>, StoreError> {
+        if let Some(line) = self.ids.get(&id) {
+            return Ok(line.clone());
+        }
+        let Some(node) = self.store.nodes(&[id]).await?.into_iter().flatten().next() else { return Ok(None) };
+        let Some(parent) = node.record.parent else { return Ok(None) };
+        let seqs = self.store.below(parent, &[id]).await?;
+        let has =
+            |seq| if self.in_order { self.file.binary_search(seq).is_ok() } else { self.file.contains(seq) };
+        Ok(node.record.external_id.filter(|_| seqs.iter().all(has)))
+    }
+
     /// What an entry refers to, by its id in the file.
-    fn name(&self, chain: &mut Chain, decoded: &Decoded) {
+    async fn name(&self, chain: &mut Chain, decoded: &Decoded) -> Result<(), StoreError> {
         for node in references(&decoded.entry) {
-            if let Some(Some(id)) = self.ids.get(&node) {
-                chain.names.insert(node.to_string(), id.to_string());
+            if let Some(id) = self.id_of(node).await? {
+                chain.names.insert(node.to_string(), id);
             }
         }
+        Ok(())
     }
 }
 
-/// What we said of an imported session since: labels and names, behind its last entry.
-async fn noted(
+/// What we said of an imported session since, the oldest first: the labels and names beside its file, of which all nodes
+/// are `seqs`.
+async fn beside(
     store: &dyn Store,
     row: &SessionRow,
-    ours: &Ours,
-    out: &mut Writer<'_>,
-) -> Result<(), ArchiveError> {
+    root: NodeId,
+    seqs: &[Seq],
+) -> Result<Vec<Node>, StoreError> {
+    let Some(last) = store.head(&RefName::notes(AGENT, &row.id)).await? else { return Ok(Vec::new()) };
+    let mut notes = store.below(root, &[last]).await?;
+    notes.retain(|seq| seqs.binary_search(seq).is_err());
+    let mut nodes = Vec::with_capacity(notes.len());
+    let mut reading = Reading::new(store, &notes, ReadParts::Last);
+    while let Some(piece) = reading.next().await? {
+        nodes.extend(piece.nodes.into_iter().map(|written| written.node));
+    }
+    Ok(nodes)
+}
+
+/// Labels and names that were given beside a file, behind its last entry.
+async fn noted(notes: Vec<Node>, ours: Ours<'_>, out: &mut Writer<'_>) -> Result<(), ArchiveError> {
     let mut chain = Chain { last: ours.last.clone(), ..Chain::default() };
-    let written: std::collections::HashSet<&str> = ours.ids.values().flatten().map(|id| &**id).collect();
-    for node in notes(store, &row.id, &|node| ours.ids.contains_key(&node.id)).await? {
+    for node in notes {
         let id = note_id(&node.id);
         // Written to the file and read from there since.
-        if written.contains(id.as_str()) {
+        if ours.noted.contains(&id) {
             continue;
         }
-        for decoded in decode_nodes(store, std::slice::from_ref(&node)).await? {
+        for decoded in decode_nodes(ours.store, std::slice::from_ref(&node)).await? {
             let Entry::Meta(json) = &decoded.entry else { continue };
-            ours.name(&mut chain, &decoded);
+            ours.name(&mut chain, &decoded).await?;
             out.entry(&chain.meta(json, &id, node.record.timestamp))?;
             chain.last = Some(id.clone());
         }

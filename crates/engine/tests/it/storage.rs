@@ -12,8 +12,8 @@ use quipu::protocol::{
 };
 use quipu::store::{
     ActionQuery, Commit, Edge, Fence, Found, Fut, Head, Label, Landmark, LoggedAction, Meeting, Owner,
-    Pending, RefMove, RefName, Resolved, Scope, SearchQuery, SessionQuery, SessionRow, Spelling, SqliteStore,
-    Store, StoreError, Until,
+    Pending, Piece, ReadParts, RefMove, RefName, Resolved, Scope, SearchQuery, Seq, SessionQuery, SessionRow,
+    Spelling, SqliteStore, Store, StoreError, Until,
 };
 use quipu::{Refused, ToolOutput};
 use quipu_dag::{Blob, Node, NodeRecord};
@@ -67,6 +67,12 @@ impl Store for Failing {
     fn nodes<'a>(&'a self, ids: &'a [NodeId]) -> Fut<'a, Vec<Option<Node>>> {
         let nodes = self.inner.nodes(ids);
         Box::pin(async move { nodes.await.map(|nodes| self.count(nodes)) })
+    }
+    fn below<'a>(&'a self, root: NodeId, ends: &'a [NodeId]) -> Fut<'a, Vec<Seq>> {
+        self.inner.below(root, ends)
+    }
+    fn written<'a>(&'a self, seqs: &'a [Seq], parts: ReadParts, bytes: usize) -> Fut<'a, Piece> {
+        self.inner.written(seqs, parts, bytes)
     }
     fn blobs<'a>(&'a self, ids: &'a [BlobId]) -> Fut<'a, Vec<Option<Blob>>> {
         self.inner.blobs(ids)

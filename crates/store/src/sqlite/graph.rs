@@ -9,7 +9,7 @@ use rusqlite::{Connection, OptionalExtension as _, params};
 use super::failure::{Failure, Outcome};
 use super::index::{self, Position, kind, position};
 use super::rows;
-use crate::{Edge, Until, WholeNode};
+use crate::{Edge, Until};
 
 /// The nodes from `until` to `from`, oldest first.
 pub(super) fn lineage(connection: &Connection, from: &NodeId, until: Until) -> Outcome<Vec<Node>> {
@@ -106,33 +106,6 @@ fn indexed_lineage(
         nodes.push(node);
     }
     Ok(nodes.first().is_some_and(|node| node.id == from).then_some(nodes))
-}
-
-/// Nodes with their parts, until `bytes` of content are read.
-pub(super) fn whole_nodes(
-    connection: &Connection,
-    ids: &[NodeId],
-    bytes: usize,
-) -> Outcome<Vec<Option<WholeNode>>> {
-    let mut found = Vec::with_capacity(ids.len());
-    let mut left = bytes;
-    for id in ids {
-        let Some(node) = rows::find_node(connection, id)? else {
-            found.push(None);
-            continue;
-        };
-        let mut parts = Vec::with_capacity(node.record.parts.len());
-        for part in &node.record.parts {
-            parts.extend(rows::find_blob(connection, part)?);
-        }
-        let size: usize = parts.iter().map(|part| part.content.len()).sum();
-        found.push(Some(WholeNode { node, parts }));
-        match left.checked_sub(size) {
-            Some(rest) => left = rest,
-            None => break,
-        }
-    }
-    Ok(found)
 }
 
 fn not_an_ancestor(id: &NodeId, of: &NodeId) -> Failure {

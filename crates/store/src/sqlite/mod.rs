@@ -27,6 +27,7 @@ mod setting;
 mod spend;
 mod watch;
 mod writer;
+mod written;
 
 use std::ops::Range;
 use std::path::{Path, PathBuf};
@@ -50,9 +51,9 @@ pub use self::salvage::{Salvage, salvage};
 use self::writer::{Job, Left, Writer};
 use crate::{
     ActionQuery, Commit, Derived, Done, DoneQuery, Durability, Edge, Fence, FileChange, Found, Fut, Head,
-    Known, Label, Landmark, LoggedAction, Meeting, Owner, Pending, QUERY_LIMIT, RebuildBegun, RebuildLeft,
-    RefName, Report, Resolved, Scope, SearchQuery, SessionQuery, SessionRow, Spelling, Store, StoreError,
-    Touched, Unindexed, Until, Upkeep, UsageQuery, UsageSum, WholeNode,
+    Known, Label, Landmark, LoggedAction, Meeting, Owner, Pending, Piece, QUERY_LIMIT, ReadParts,
+    RebuildBegun, RebuildLeft, RefName, Report, Resolved, Scope, SearchQuery, Seq, SessionQuery, SessionRow,
+    Spelling, Store, StoreError, Touched, Unindexed, Until, Upkeep, UsageQuery, UsageSum,
 };
 
 /// Readers beside the writer.
@@ -78,12 +79,28 @@ pub struct OpenOptions {
     pub busy: Duration,
     /// Who writes: stands in the log of refs.
     pub writer: String,
+    /// When new text is made searchable.
+    pub search_index: SearchIndex,
+}
+
+/// When new text is made searchable, and what was done is added up.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum SearchIndex {
+    /// In quiet moments, beside all else that the process does.
+    Ahead,
+    /// When something is asked for that needs it, or [`Upkeep::index`] is called: for processes that only read, and soon end.
+    Asked,
 }
 
 impl Default for OpenOptions {
-    /// Creates; waits 30 s; the writer is `quipu` and the number of this process.
+    /// Creates; waits 30 s; the writer is `quipu` and the number of this process; indexes ahead.
     fn default() -> Self {
-        Self { create: true, busy: Duration::from_secs(30), writer: format!("quipu/{}", std::process::id()) }
+        Self {
+            create: true,
+            busy: Duration::from_secs(30),
+            writer: format!("quipu/{}", std::process::id()),
+            search_index: SearchIndex::Ahead,
+        }
     }
 }
 
@@ -135,8 +152,15 @@ impl SqliteStore {
             .and_then(|connection| schema::create(&connection).map(|()| connection))
             .map_err(|failure| place.error("make", failure))?;
         let name = options.writer.into();
-        let writer = Writer::start(connection, place.clone(), Patience::new(options.busy), true, name)
-            .map_err(|error| file::system(&place.path, "start a thread for", &error))?;
+        let writer = Writer::start(
+            connection,
+            place.clone(),
+            Patience::new(options.busy),
+            true,
+            name,
+            options.search_index,
+        )
+        .map_err(|error| file::system(&place.path, "start a thread for", &error))?;
         Ok(Self { readers: None, writer: Some(writer), place })
     }
 
@@ -170,7 +194,7 @@ impl SqliteStore {
         };
         let readers = Readers::new(READERS, connect, place.clone());
         let name = options.writer.as_str().into();
-        let writer = Writer::start(connection, place.clone(), patience, false, name)
+        let writer = Writer::start(connection, place.clone(), patience, false, name, options.search_index)
             .map_err(|error| file::system(&place.path, "start a thread for", &error))?;
         Ok(Self { readers: Some(readers), writer: Some(writer), place })
     }
@@ -459,9 +483,16 @@ impl Store for SqliteStore {
         }))
     }
 
-    fn whole_nodes<'a>(&'a self, ids: &'a [NodeId], bytes: usize) -> Fut<'a, Vec<Option<WholeNode>>> {
-        let ids = ids.to_vec();
-        Box::pin(self.read_many(3 * ids.len(), move |connection| graph::whole_nodes(connection, &ids, bytes)))
+    fn below<'a>(&'a self, root: NodeId, ends: &'a [NodeId]) -> Fut<'a, Vec<Seq>> {
+        let ends = ends.to_vec();
+        Box::pin(self.read_indexed(move |connection| written::below(connection, &root, &ends)))
+    }
+
+    fn written<'a>(&'a self, seqs: &'a [Seq], parts: ReadParts, bytes: usize) -> Fut<'a, Piece> {
+        let seqs = seqs.to_vec();
+        Box::pin(
+            self.read_many(3 * seqs.len(), move |connection| written::read(connection, &seqs, parts, bytes)),
+        )
     }
 
     fn blobs<'a>(&'a self, ids: &'a [BlobId]) -> Fut<'a, Vec<Option<Blob>>> {

@@ -20,7 +20,10 @@ pub(super) fn text<'a>(row: &'a Row<'_>, column: usize) -> rusqlite::Result<Opti
         ValueRef::Null => None,
         ValueRef::Integer(number) => Some(number.to_string().into()),
         ValueRef::Real(number) => Some(number.to_string().into()),
-        ValueRef::Text(bytes) | ValueRef::Blob(bytes) => Some(String::from_utf8_lossy(bytes)),
+        ValueRef::Text(bytes) | ValueRef::Blob(bytes) => Some(match std::str::from_utf8(bytes) {
+            Ok(text) => text.into(),
+            Err(_) => String::from_utf8_lossy(bytes),
+        }),
     })
 }
 

@@ -20,7 +20,7 @@ use super::commit::{self, Moved};
 use super::connect::{self, Patience};
 use super::failure::{Failure, Outcome, Place};
 use super::watch::{Lost, Names, Watch};
-use super::{Work, deeds, file, index, search};
+use super::{SearchIndex, Work, deeds, file, index, search};
 use crate::{Durability, StoreError, Unindexed};
 
 /// Pieces of work that may wait for the writer; more callers wait before they queue.
@@ -112,6 +112,7 @@ impl Writer {
         patience: Patience,
         memory: bool,
         name: Arc<str>,
+        search_index: SearchIndex,
     ) -> std::io::Result<Self> {
         let (tasks, queue) = channel();
         let changes = watch::Sender::new(0);
@@ -129,7 +130,8 @@ impl Writer {
             changes: changes.clone(),
             dirty: false,
             brisk: false,
-            unsearched: true,
+            search_index,
+            unsearched: search_index == SearchIndex::Ahead,
             searching: false,
             searched: Instant::now(),
             seen: 0,
@@ -222,7 +224,8 @@ struct State {
     dirty: bool,
     /// Whether the last work came soon after the one before it.
     brisk: bool,
-    /// Whether there may be text that is not indexed for the search.
+    search_index: SearchIndex,
+    /// Whether there may be text that is not indexed for the search, which is to be done ahead.
     unsearched: bool,
     /// Whether such text is being indexed, in a quiet moment.
     searching: bool,
@@ -330,7 +333,7 @@ impl State {
                 let version = self.data_version();
                 if version != self.seen {
                     self.seen = version;
-                    self.unsearched = true;
+                    self.unsearched = self.search_index == SearchIndex::Ahead;
                     self.announce();
                 }
             }
@@ -398,7 +401,7 @@ impl State {
         };
         if results.iter().any(Result::is_ok) {
             self.dirty = true;
-            if !self.unsearched {
+            if !self.unsearched && self.search_index == SearchIndex::Ahead {
                 self.unsearched = true;
                 self.searched = Instant::now();
             }

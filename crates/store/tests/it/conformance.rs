@@ -1,5 +1,6 @@
 //! What every store must do, written against the trait alone.
 
+use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -8,10 +9,12 @@ use quipu_protocol::{
     AssistantMessage, BlobId, ChunkId, Content, Entry, Json, Message, NodeId, RunId, SessionId,
 };
 use quipu_store::{
-    Action, ActionQuery, Commit, Expect, Fence, FoundBy, InboxItem, NewChunk, Op, Owner, RefMove, RefName,
-    Resolved, Scope, SessionQuery, Spelling, SqliteStore, Step, StepCall, StepState, Store, StoreError,
-    Until, Upkeep, decode_nodes,
+    Action, ActionQuery, Commit, Expect, Fence, FoundBy, InboxItem, NewChunk, Op, Owner, Piece, ReadParts,
+    RefMove, RefName, Resolved, Scope, Seq, SessionQuery, Spelling, SqliteStore, Step, StepCall, StepState,
+    Store, StoreError, Until, Upkeep, decode_nodes,
 };
+
+use quipu_transcript::Lookup as _;
 
 use crate::support::*;
 
@@ -37,6 +40,7 @@ async fn conform(store: &dyn Store) {
     refused_commits_leave_nothing(store).await;
     many_at_once(store).await;
     walks(store).await;
+    in_order_of_writing(store).await;
     names(store).await;
     action_log(store).await;
     session_rows(store).await;
@@ -63,6 +67,97 @@ async fn upkeep(store: &(impl Store + Upkeep)) {
     let copy = open(&copy);
     assert_eq!(copy.sessions(SessionQuery::default()).await.unwrap(), before);
     assert_eq!(copy.check().await.unwrap().problems, []);
+}
+
+/// All that is read by place, in pieces of at most so many bytes of parts.
+async fn by_place(store: &dyn Store, seqs: &[Seq], parts: ReadParts, bytes: usize) -> Vec<NodeId> {
+    let mut rest = seqs;
+    let mut ids = Vec::new();
+    while !rest.is_empty() {
+        let Piece { read, nodes, objects } = store.written(rest, parts, bytes).await.unwrap();
+        let read_parts: HashSet<_> = nodes.iter().flat_map(|written| &written.node.record.parts).collect();
+        let sizes = read_parts.iter().filter_map(|part| Some(objects.blob(part)?.content.len()));
+        let (total, largest) = (sizes.clone().sum::<usize>(), sizes.max().unwrap_or(0));
+        // The first node comes whole.
+        assert!(read > 0 && total <= bytes.saturating_add(3 * largest), "{read} {total}");
+        for (written, seq) in nodes.iter().zip(rest) {
+            assert_eq!(written.seq, *seq);
+            let found = store.nodes(&[written.node.id]).await.unwrap();
+            assert_eq!(found, [Some(written.node.clone())]);
+            let all = &written.node.record.parts;
+            let wanted = if parts == ReadParts::Last { &all[all.len() - 1..] } else { &all[..] };
+            for (part, blob) in wanted.iter().zip(store.blobs(wanted).await.unwrap()) {
+                assert_eq!(objects.blob(part), blob.as_ref());
+            }
+            if parts == ReadParts::All
+                && let Some(parent) = written.node.record.parent
+            {
+                let parent = store.nodes(&[parent]).await.unwrap().remove(0).unwrap();
+                assert_eq!(written.follows, parent.record.external_id);
+            }
+            ids.push(written.node.id);
+        }
+        rest = &rest[read..];
+    }
+    ids
+}
+
+async fn in_order_of_writing(store: &dyn Store) {
+    let [root, other] = ["place", "elsewhere"].map(|name| text_commit(None, name, T));
+    let (mut end, mut away) = (root.0, other.0);
+    for (_, commit) in [root.clone(), other.clone()] {
+        store.commit(commit).await.unwrap();
+    }
+    let (root, other) = (root.0, other.0);
+    let (mut trunk, mut branch) = (Vec::new(), Vec::new());
+    // A tree in turn with another one, and texts that were there before.
+    for n in 0..60 {
+        let answer = Message::Assistant(AssistantMessage {
+            content: vec![Content::text(format!("place {n}")), Content::text(format!("again {}", n % 3))],
+            ..AssistantMessage::default()
+        });
+        let (id, commit) = entry_commit(Some(end), &Entry::Message(answer), T + 7_000 + n);
+        store.commit(commit).await.unwrap();
+        (end, _) = (id, trunk.push(id));
+        for _ in 0..if n % 20 == 0 { 30 } else { n % 3 } {
+            let (id, commit) = text_commit(Some(away), &format!("elsewhere {n}"), T + n);
+            store.commit(commit).await.unwrap();
+            away = id;
+        }
+        if n > 30 {
+            let from = branch.last().copied().unwrap_or(trunk[10]);
+            let (id, commit) = entry_commit(Some(from), &user("again 1", T + n), T + 8_000 + n);
+            store.commit(commit).await.unwrap();
+            branch.push(id);
+        }
+    }
+    let (leaf, middle) = (branch[branch.len() - 1], trunk[20]);
+    let all = store.below(root, &[leaf, root, end, away, middle]).await.unwrap();
+    assert!(all.is_sorted_by(|a, b| a < b));
+    assert_eq!(store.below(root, &[away, root]).await.unwrap(), []);
+    assert_eq!(store.below(leaf, &[end]).await.unwrap(), []);
+    let missing = store.below(root, &[NodeId([7; 32])]).await;
+    assert!(matches!(missing, Err(StoreError::Missing { .. })), "{missing:?}");
+    let mut expect = trunk.clone();
+    expect.extend(&branch);
+    for parts in [ReadParts::All, ReadParts::Last] {
+        for bytes in [usize::MAX, 900, 1] {
+            let mut ids = by_place(store, &all, parts, bytes).await;
+            let of_trunk = |id: &NodeId| trunk.contains(id);
+            assert!(ids.iter().copied().filter(of_trunk).eq(trunk.iter().copied()));
+            assert!(ids.iter().copied().filter(|id| !of_trunk(id)).eq(branch.iter().copied()));
+            ids.sort_unstable();
+            expect.sort_unstable();
+            assert_eq!(ids, expect);
+        }
+    }
+    let path = store.below(trunk[10], &[leaf]).await.unwrap();
+    assert_eq!(by_place(store, &path, ReadParts::All, usize::MAX).await, branch);
+    let back: Vec<Seq> = path.into_iter().rev().collect();
+    let mut ids = by_place(store, &back, ReadParts::All, 900).await;
+    ids.reverse();
+    assert_eq!(ids, branch);
+    assert_ne!(other, root);
 }
 
 async fn objects(store: &dyn Store) {

@@ -12,9 +12,10 @@ use quipu_protocol::{
     ToolResultMessage,
 };
 use quipu_store::{
-    Commit, OpenOptions, ProblemKind, RefMove, RefName, Resolved, Scope, SessionQuery, SqliteStore, Store,
-    StoreError, Until, Upkeep,
+    Commit, OpenOptions, ProblemKind, ReadParts, RefMove, RefName, Resolved, Scope, SessionQuery,
+    SqliteStore, Store, StoreError, Until, Upkeep,
 };
+use quipu_transcript::Lookup as _;
 use rusqlite::Connection;
 use rusqlite::types::Value;
 
@@ -54,6 +55,31 @@ fn insert(connection: &Connection, node: &Node, blob: &Blob) {
             ],
         )
         .unwrap();
+}
+
+/// A program that copies a file may write a node before its parent.
+#[tokio::test]
+async fn children_before_their_parents() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("backwards.db");
+    let mut nodes: Vec<(Node, Blob)> = Vec::new();
+    for n in 0..20 {
+        let parent = nodes.last().map(|(node, _)| node.id);
+        nodes.push(text_node(parent, "user", &format!("backwards {n}"), T + n));
+    }
+    let ids: Vec<NodeId> = nodes.iter().map(|(node, _)| node.id).collect();
+    drop(open(&path));
+    let connection = Connection::open(&path).unwrap();
+    for (node, blob) in nodes.iter().rev() {
+        insert(&connection, node, blob);
+    }
+    drop(connection);
+    let store = open(&path);
+    let below = store.below(ids[0], &[ids[19], ids[5]]).await.unwrap();
+    let piece = store.written(&below, ReadParts::All, usize::MAX).await.unwrap();
+    let found: Vec<NodeId> = piece.nodes.iter().rev().map(|written| written.node.id).collect();
+    assert_eq!(found, ids[1..]);
+    assert!(nodes[1..].iter().all(|(_, blob)| piece.objects.blob(&blob.id) == Some(blob)));
 }
 
 pub(crate) fn old_file(path: &Path, tables: &str) -> Vec<NodeId> {

@@ -6,8 +6,8 @@ use std::process::Stdio;
 use quipu_dag::{Blob, Node, NodeRecord};
 use quipu_protocol::{Entry, Json, Message, NodeId, SessionId};
 use quipu_store::{
-    Commit, Found, INDEXED_WORDS, Matched, Matching, Order, ProblemKind, QUERY_LIMIT, SearchQuery,
-    SqliteStore, Store, StoreError, Unindexed, Upkeep,
+    Commit, Found, INDEXED_WORDS, Matched, Matching, OpenOptions, Order, ProblemKind, QUERY_LIMIT,
+    SearchIndex, SearchQuery, SessionQuery, SqliteStore, Store, StoreError, Unindexed, Upkeep,
 };
 use rusqlite::Connection;
 
@@ -42,6 +42,29 @@ async fn check(store: &dyn Store, query: SearchQuery, expect: &[&str]) {
     let found = store.search(query.clone()).await.unwrap();
     assert_eq!(shown(&found), expect, "{query:?}");
     assert_eq!((found.behind, found.cut), (Unindexed::default(), false), "{query:?}");
+}
+
+#[tokio::test]
+async fn who_only_reads_leaves_text_to_those_who_search() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("quipu.db");
+    let asked = OpenOptions { search_index: SearchIndex::Asked, ..options() };
+    let store = SqliteStore::open(&path, &asked).unwrap();
+    let (_, commit) = entry_commit(None, &user("a lantern", T), T);
+    store.commit(commit).await.unwrap();
+    drop(store);
+    let derived = || -> i64 {
+        let count = "SELECT count(*) FROM sqlite_master WHERE name LIKE 'quipu_x_%'";
+        Connection::open(&path).unwrap().query_row(count, [], |row| row.get(0)).unwrap()
+    };
+    let before = derived();
+    let store = SqliteStore::open(&path, &asked).unwrap();
+    store.sessions(SessionQuery::default()).await.unwrap();
+    drop(store);
+    assert_eq!(derived(), before);
+    let store = SqliteStore::open(&path, &asked).unwrap();
+    check(&store, whole("lantern"), &["a [lantern]"]).await;
+    assert!(derived() > before);
 }
 
 /// An answer as another program writes it: one blob for each part.
