@@ -53,7 +53,7 @@ enum Kind {
 }
 
 /// All agents that are known.
-pub static AGENTS: [Agent; 6] = [
+pub static AGENTS: [Agent; 7] = [
     Agent {
         name: claude_code::AGENT,
         kind: Kind::Lines {
@@ -113,6 +113,16 @@ pub static AGENTS: [Agent; 6] = [
         },
     },
     Agent { name: pi::AGENT, kind: Kind::Pi },
+    Agent {
+        name: copilot::chat::AGENT,
+        kind: Kind::Lines {
+            format: &copilot::chat::FORMAT,
+            places: |env| copilot::chat::sessions_dir(env).into_iter().collect(),
+            extensions: &["json"],
+            is_session: copilot::chat::is_session,
+            look: copilot::chat::look,
+        },
+    },
 ];
 
 /// What an agent keeps on this machine.

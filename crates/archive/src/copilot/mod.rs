@@ -4,6 +4,7 @@
 //! by follows what that one follows. Events of subagents stand among the others and become branches. The text that is kept is
 //! what the user typed; what was sent instead is kept beside it.
 
+pub mod chat;
 mod event;
 mod outline;
 mod read;

@@ -24,6 +24,13 @@ const EVENT_WORDS: &str = r#"{ } [ ] , : " \ \n \ud800 null 1.0 "id":"e1" "id":"
     {"toolCallId":"c1","name":"n","arguments":{}} "toolCallId":"c1" "success":false "result":{"content":"x"} "apiCallId":"r1"
     "usage":{"inputTokens":5,"cacheReadTokens":9} "agentId":"a" "ephemeral":true "reasoningText":"x" "reasoningBlocks":{"blocks":["#;
 
+/// Words of chats.
+const CHAT_WORDS: &str = r#"{ } [ ] , : " \ \n \ud800 null 1.0 "requestId":"r1" "requestId":"r2" "responseId":"a1" "message":"x" "timestamp":5
+    "message":{"text":"x"} "response":[ {"value":"x"} {"kind":"thinking","value":"x"} "isCanceled":true "isHidden":true "modelId":"a/b"
+    {"kind":"toolInvocationSerialized","toolCallId":"c1","toolId":"n"} "result":{ "metadata":{ "toolCallRounds":[ "toolCallResults":{
+    {"response":"x","toolCalls":[{"id":"c1","name":"n","arguments":"{}"}]} "c1":{"content":[{"value":"x"}]} "errorDetails":{"message":"x"}
+    "promptTokens":5 "outputTokens":9 "responderUsername":"x" "requests":[ "sessionId":"s" "creationDate":5 "customTitle":"x" {"node":{"text":"x","children":["#;
+
 /// Words of logs of operations.
 const LOG_WORDS: &str = r#"{ } [ ] , : " \ \n \ud800 null 1.0 "id":"m1" "id":"m2" "id":"m3" "sessionId":"s" "projectHash":"h"
     "startTime":"2026-01-02T03:04:05.678Z" "timestamp":"2026-01-02T03:04:05.678Z" {"$set":{ "messages":[ "messages":[] "summary":"x"
@@ -142,4 +149,12 @@ fn fuzz_copilot_files() {
     let corpus = ["it/__fuzz__/copilot_files/corpus"];
     let law = |bytes: &[u8]| agent_law("copilot-cli", bytes);
     crate::driver::run(bolero::check!(name = "copilot_files"), "fuzz_copilot_files", &corpus, &words, law);
+}
+
+#[test]
+fn fuzz_chat_files() {
+    let words: Vec<String> = CHAT_WORDS.split_whitespace().map(str::to_owned).collect();
+    let corpus = ["it/__fuzz__/chat_files/corpus"];
+    let law = |bytes: &[u8]| agent_law("vscode-chat", bytes);
+    crate::driver::run(bolero::check!(name = "chat_files"), "fuzz_chat_files", &corpus, &words, law);
 }

@@ -3,6 +3,8 @@
 #[cfg(test)]
 mod agents;
 #[cfg(test)]
+mod chat;
+#[cfg(test)]
 mod compaction;
 #[cfg(test)]
 mod copilot;
