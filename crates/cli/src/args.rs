@@ -185,6 +185,12 @@ pub(crate) enum Cmd {
     Sessions(SessionsArgs),
     /// Find what was said and done, in all sessions: messages, tool calls, results, paths.
     Search(SearchArgs),
+    /// What was done here today, by any agent: what was asked, tools, files, cost, how it ended.
+    Log(LogArgs),
+    /// Which turn wrote each line of a file, and why.
+    Blame(BlameArgs),
+    /// One node, whole, in your pager.
+    Open(OpenArgs),
     /// Tokens and cost, by day, directory, model, agent or session.
     Usage(UsageArgs),
     /// Files that a session read, wrote and edited.
@@ -315,6 +321,51 @@ pub(crate) enum RoleArg {
     Shell,
     /// Summaries
     Summary,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct LogArgs {
+    /// Since then, and not since midnight: a date, a time, or how long ago (30m, 12h, 3d, 2w).
+    #[arg(long, value_name = "WHEN")]
+    pub(crate) since: Option<String>,
+    /// In every directory, and not only here and below.
+    #[arg(long)]
+    pub(crate) all: bool,
+    /// Only what this agent did, such as `quipu` or `pi`.
+    #[arg(long, value_name = "NAME")]
+    pub(crate) agent: Option<String>,
+    /// At most so many sessions; 0 for all.
+    #[arg(long, value_name = "N", default_value_t = 20)]
+    pub(crate) limit: usize,
+    /// One JSON object a line.
+    #[arg(long)]
+    pub(crate) json: bool,
+    #[command(flatten)]
+    pub(crate) store: StoreArg,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct BlameArgs {
+    /// The file, as it is now; with a line, more is told of that one.
+    #[arg(value_name = "FILE[:LINE]")]
+    pub(crate) file: String,
+    /// One JSON object a line.
+    #[arg(long)]
+    pub(crate) json: bool,
+    #[command(flatten)]
+    pub(crate) store: StoreArg,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct OpenArgs {
+    /// The node: its hash or the beginning of it, `HEAD`, `ext:ID`; of a session its last one.
+    #[arg(value_name = "NODE")]
+    pub(crate) node: String,
+    /// As JSON, without a pager.
+    #[arg(long)]
+    pub(crate) json: bool,
+    #[command(flatten)]
+    pub(crate) store: StoreArg,
 }
 
 #[derive(Debug, Args)]

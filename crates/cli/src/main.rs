@@ -3,6 +3,7 @@
 mod args;
 mod ask;
 mod auth;
+mod blame;
 mod branch;
 mod budget;
 mod compact;
@@ -18,7 +19,9 @@ mod hash;
 mod import;
 mod input;
 mod label;
+mod log;
 mod models;
+mod open;
 mod permissions;
 mod print;
 mod rm;
@@ -91,6 +94,9 @@ async fn dispatch(cli: &Cli) -> Result<(), Failure> {
         Some(Cmd::Demo(args)) => demo::run(args).await,
         Some(Cmd::Sessions(args)) => sessions::run(args).await,
         Some(Cmd::Search(args)) => search::run(args).await,
+        Some(Cmd::Log(args)) => log::run(args).await,
+        Some(Cmd::Blame(args)) => blame::run(args).await,
+        Some(Cmd::Open(args)) => open::run(args).await,
         Some(Cmd::Usage(args)) => usage::run(args).await,
         Some(Cmd::Files(args)) => files::run(args).await,
         Some(Cmd::Show(args)) => show::run(args).await,

@@ -62,6 +62,29 @@ pub(crate) async fn run(args: &ShowArgs) -> Result<(), Failure> {
     Ok(out.flush()?)
 }
 
+/// Writes one node, whole.
+pub(crate) async fn write_whole(
+    store: &dyn Store,
+    what: &str,
+    json: bool,
+    out: &mut impl std::io::Write,
+) -> Result<(), Failure> {
+    let newest = match current_dir() {
+        Ok(here) => newest_in(store, &here).await?,
+        Err(_) => None,
+    };
+    let found = resolve(store, what, newest.as_ref()).await?;
+    let nodes: Vec<Node> = store.nodes(&[found.node]).await?.into_iter().flatten().collect();
+    let decoded = quipu_store::decode_nodes(store, &nodes).await?;
+    let (Some(node), Some(decoded)) = (nodes.first(), decoded.first()) else {
+        return Err(Failure::new(Exit::Store, format!("node {} is missing from the store", found.node)));
+    };
+    if json {
+        return Ok(writeln!(out, "{}", node_json(node, decoded)?)?);
+    }
+    write_node(out, node, decoded, found.session.as_ref().map(ToString::to_string))
+}
+
 /// The newest session of the current directory.
 pub(crate) async fn newest_here(store: &dyn Store) -> Result<SessionRow, Failure> {
     newest_in(store, &current_dir()?).await?.ok_or_else(|| {

@@ -7,6 +7,7 @@
 //! This crate knows no vendor, no database and no front. Models come in as a [`Provider`], tools as a [`Tool`],
 //! permission as a [`Policy`].
 
+mod blame;
 mod bodies;
 mod call;
 mod clock;
@@ -16,6 +17,7 @@ mod context_use;
 mod engine;
 mod follower;
 mod jump;
+mod log;
 mod machine;
 mod owner;
 mod permissions;
@@ -36,11 +38,13 @@ mod travel;
 mod tree;
 mod undo;
 
+pub use blame::{BLAMED_CHANGES, Blame, BlameTurn, blame};
 pub use clock::{Clock, SystemClock, instant};
 pub use context::{Rules, SYSTEM_PROMPT, find_rules, system_prompt};
 pub use context_use::{ContextKind, ContextPart, ContextUse, Counted, PrunedUse};
 pub use engine::{Engine, OpenError, Opened, SessionOptions, epoch_at, last_epoch, seal_key};
 pub use follower::{Committed, Follower};
+pub use log::{Ended, LogEntry, log};
 pub use machine::{CompactionSettings, Limits, PruneSettings, Refused};
 pub use permissions::{Grant, PermissionMode, PermissionRules, Permissions};
 pub use places::Places;

@@ -3,7 +3,7 @@
 use quipu_protocol::{NodeId, SessionId, UnixMs};
 use quipu_transcript::DeedKind;
 
-/// Answers of which [`Store::done`](crate::Store::done) gives the newest.
+/// Prompts of a session that [`Store::done`](crate::Store::done) gives at most.
 pub const ASKED: usize = 50;
 /// Files of one session that are given at most, the last touched first.
 pub const TOUCHED: usize = 10_000;
@@ -97,6 +97,8 @@ pub struct FileChange {
     pub session: Option<SessionId>,
     /// The program that wrote it; empty without a session.
     pub agent: String,
+    /// The directory that the session works in.
+    pub cwd: String,
     /// What the user said before it.
     pub asked: Option<NodeId>,
 }

@@ -304,3 +304,271 @@ fn files_of_sessions_of_other_agents() {
     let found = files(&world, &[id]);
     assert_eq!(short(&found, "/q/"), ["b r0 w1 e0 d0", "src/a r0 w0 e1 d0", "sub/b r1 w0 e0 d0"]);
 }
+
+/// The reasons of a file's lines, `-` for no agent.
+fn reasons(world: &World, file: &str) -> Vec<String> {
+    let mut lines = world.run(&["blame", file, "--json"]).ok().json_lines();
+    let end = lines.pop().unwrap();
+    assert_eq!(
+        (&end["type"], &end["lines"], &end["behind"]),
+        (&json!("end"), &json!(lines.len()), &json!(0))
+    );
+    let short = |line: &Value| match line["reason"].as_str() {
+        Some(reason) => format!("{reason} | {}", line["text"].as_str().unwrap()),
+        None => format!("- | {}", line["text"].as_str().unwrap()),
+    };
+    lines.iter().map(short).collect()
+}
+
+fn git(world: &World, args: &[&str]) -> String {
+    let mut command = world.command("git");
+    command.args(["-c", "user.name=t", "-c", "user.email=t@example.org", "-c", "init.defaultBranch=main"]);
+    let output = command.args(args).output().unwrap();
+    assert!(output.status.success(), "git {args:?}: {}", String::from_utf8_lossy(&output.stderr));
+    String::from_utf8(output.stdout).unwrap()
+}
+
+/// Three turns, a human's edit, and a rebase in a real repository: each line names its turn and the reason.
+#[test]
+fn each_line_names_its_turn_after_a_humans_edit_and_a_rebase() {
+    let first = "fn area(w: u32, h: u32) -> u32 {\n    w * h\n}\n\nfn main() {\n    println!(\"{}\", area(2, 3));\n}\n";
+    let world = World::new([
+        call("c1", "write", &json!({ "path": "main.rs", "content": first })),
+        Answer::new().text("Made.").reply(),
+        call(
+            "c2",
+            "edit",
+            &json!({ "path": "main.rs", "edits": [{ "oldText": "    w * h\n}\n", "newText": "    w * h\n}\n\nfn around(w: u32, h: u32) -> u32 {\n    2 * (w + h)\n}\n" }] }),
+        ),
+        Answer::new().text("Added.").reply(),
+        call(
+            "c3",
+            "edit",
+            &json!({ "path": "main.rs", "edits": [{ "oldText": "area(2, 3)", "newText": "around(2, 3)" }] }),
+        ),
+        call(
+            "c4",
+            "edit",
+            &json!({ "path": "main.rs", "edits": [{ "oldText": "this is not there", "newText": "fn main() {" }] }),
+        ),
+        Answer::new().text("Changed.").reply(),
+    ]);
+    git(&world, &["init", "-q"]);
+    world.file("main.rs", "// nothing yet\n");
+    git(&world, &["add", "."]);
+    git(&world, &["commit", "-qm", "begin"]);
+    git(&world, &["checkout", "-qb", "work"]);
+
+    world.run(&["-p", "Make a program that prints an area."]).ok();
+    git(&world, &["commit", "-qam", "first"]);
+    world.run(&["-p", "-c", "Add the way around."]).ok();
+    // By hand: a line changed, lines added between and in front.
+    let path = world.path("work/main.rs");
+    let text = std::fs::read_to_string(&path).unwrap();
+    let text = text.replace("    2 * (w + h)\n", "    // twice both sides\n    w + w + h + h\n");
+    std::fs::write(&path, format!("// Written by two.\n{text}\nfn by_hand() {{\n    todo!()\n}}\n")).unwrap();
+    git(&world, &["commit", "-qam", "by hand"]);
+    world.run(&["-p", "-c", "Print the way around instead."]).ok();
+    git(&world, &["commit", "-qam", "third"]);
+    let (area, around, print) =
+        ("Make a program that prints an area.", "Add the way around.", "Print the way around instead.");
+    let expect = |head: &[&str]| {
+        let mut lines: Vec<String> = head.iter().map(|line| format!("- | {line}")).collect();
+        lines.extend(
+            [
+                ("-", "// Written by two."),
+                (area, "fn area(w: u32, h: u32) -> u32 {"),
+                (area, "    w * h"),
+                (area, "}"),
+                (around, ""),
+                (around, "fn around(w: u32, h: u32) -> u32 {"),
+                ("-", "    // twice both sides"),
+                ("-", "    w + w + h + h"),
+                (around, "}"),
+                (area, ""),
+                (area, "fn main() {"),
+                (print, "    println!(\"{}\", around(2, 3));"),
+                (area, "}"),
+                ("-", ""),
+                ("-", "fn by_hand() {"),
+                ("-", "    todo!()"),
+                ("-", "}"),
+            ]
+            .map(|(why, line)| format!("{why} | {line}")),
+        );
+        lines
+    };
+    assert_eq!(reasons(&world, "main.rs"), expect(&[]));
+
+    // Somebody changed the beginning of the file on main; the branch is rebased onto that.
+    git(&world, &["checkout", "-q", "main"]);
+    world.file("other.txt", "x\n");
+    git(&world, &["add", "."]);
+    git(&world, &["commit", "-qm", "other"]);
+    git(&world, &["checkout", "-q", "work"]);
+    git(&world, &["rebase", "-q", "main"]);
+    assert_eq!(reasons(&world, "main.rs"), expect(&[]));
+    // Another checkout and back, and lines from elsewhere in front.
+    git(&world, &["checkout", "-q", "main"]);
+    assert_eq!(reasons(&world, "main.rs"), ["- | // nothing yet"]);
+    git(&world, &["checkout", "-q", "work"]);
+    let text = std::fs::read_to_string(&path).unwrap();
+    world.file("main.rs", format!("#![deny(missing_docs)]\n{text}"));
+    assert_eq!(reasons(&world, "main.rs"), expect(&["#![deny(missing_docs)]"]));
+
+    // One line, for people: node, session, time, the user's words, and what opens it.
+    let text = world.run(&["blame", "main.rs:13"]).ok().text();
+    let session = world.sessions()[0]["id"].as_str().unwrap().to_owned();
+    assert!(text.starts_with("    println!") && text.contains(print) && text.contains(&session), "{text}");
+    let node = text.split("quipu open ").nth(1).unwrap().trim().to_owned();
+    let opened = world.run(&["open", &node]).ok().text();
+    assert!(opened.contains("[call edit c3]") && opened.contains("around(2, 3)"), "{opened}");
+    let text = world.run(&["blame", "main.rs:1"]).ok().text();
+    assert!(text.contains("no agent"), "{text}");
+    let text = world.run(&["blame", "main.rs"]).ok().text();
+    assert!(text.lines().count() == 18 && text.contains("quipu") && !text.contains('\u{1b}'), "{text}");
+    // Below a link, by another name of the same directory.
+    std::os::unix::fs::symlink(world.path("work"), world.path("tmp/link")).unwrap();
+    let linked = world.path("tmp/link/main.rs");
+    assert_eq!(reasons(&world, linked.to_str().unwrap()), expect(&["#![deny(missing_docs)]"]));
+}
+
+#[test]
+fn files_without_blame() {
+    let world = World::says("Hello.");
+    world.file("plain.txt", "one\ntwo\n");
+    world.file("with:2", "name\n");
+    world.file("binary", b"a\0b");
+    world.file("latin", b"caf\xe9\n");
+    world.file("empty", "");
+    std::fs::File::create(world.path("work/huge")).unwrap().set_len(17 << 20).unwrap();
+    // Before there is a store, and with one.
+    for _ in 0..2 {
+        assert_eq!(reasons(&world, "plain.txt"), ["- | one", "- | two"]);
+        assert_eq!(reasons(&world, "with:2"), ["- | name"]);
+        assert_eq!(reasons(&world, "empty"), <[&str; 0]>::default());
+        let ran = world.run(&["blame", "plain.txt:2"]).ok();
+        assert!(
+            ran.text().contains("no agent") && ran.err.contains("No session that is known"),
+            "{}",
+            ran.err
+        );
+        world.run(&["blame", "plain.txt:3"]).fails(2, &["has 2 lines", "no line 3"]);
+        world.run(&["blame", "plain.txt:0"]).fails(2, &["no line 0"]);
+        world.run(&["blame", "plain.txt:x"]).fails(2, &["`x` is no number"]);
+        world.run(&["blame", "missing.txt"]).fails(2, &["missing.txt", "cannot be read"]);
+        world.run(&["blame", "missing.txt:4"]).fails(2, &["missing.txt", "cannot be read"]);
+        world.run(&["blame", "binary"]).fails(2, &["is binary"]);
+        world.run(&["blame", "latin"]).fails(2, &["not valid UTF-8"]);
+        world.run(&["blame", "huge"]).fails(2, &["17825792 bytes", "16777216"]);
+        world.run(&["blame", "."]).fails(2, &["is no file"]);
+        world.run(&["-p", "Hello?"]);
+    }
+}
+
+fn log(world: &World, args: &[&str]) -> Vec<Value> {
+    let args = [&["log", "--json"], args].concat();
+    let mut lines = world.run(&args).ok().json_lines();
+    let end = lines.pop().unwrap();
+    assert_eq!(
+        (&end["type"], &end["sessions"], &end["behind"]),
+        (&json!("end"), &json!(lines.len()), &json!(0))
+    );
+    lines
+}
+
+#[test]
+fn the_log_tells_what_was_done_here_today() {
+    let world = World::new([
+        call("c1", "write", &json!({ "path": "a.txt", "content": "x\n" })),
+        call("c2", "read", &json!({ "path": "missing.txt" })),
+        Answer::new().text("Done.").reply(),
+        Answer::new().text("Elsewhere.").reply(),
+    ]);
+    world.run(&["-p", "\n  Write a file.\nAnd more."]).ok();
+    std::fs::create_dir(world.path("work/sub")).unwrap();
+    let mut command = world.quipu(&["-p", "Say something."]);
+    command.current_dir(world.path("work/sub"));
+    Running::start(command).wait().ok();
+    // One of last year, of somebody else.
+    let lines = [
+        json!({ "type": "session", "version": 3, "id": "0199aaaa-0000-7000-8000-000000000002", "timestamp": "2025-01-02T03:04:05.678Z", "cwd": world.path("work") }),
+        json!({ "type": "message", "id": "u1", "parentId": null, "timestamp": "2025-01-02T03:04:06.000Z",
+            "message": { "role": "user", "content": "Long ago.", "timestamp": 5 } }),
+    ];
+    let text: String = lines.iter().map(|line| format!("{line}\n")).collect();
+    let file = world.file("one.jsonl", text);
+    world.run(&["import", "pi", file.to_str().unwrap()]).ok();
+
+    let found = log(&world, &[]);
+    assert_eq!(found.len(), 2, "{found:?}");
+    let asked = |at: usize| found[at]["asked"][0]["text"].as_str().unwrap().to_owned();
+    assert_eq!((asked(0).as_str(), asked(1).as_str()), ("Say something.", "Write a file."));
+    let first = &found[1];
+    assert_eq!(
+        first["tools"],
+        json!([{ "tool": "read", "calls": 1, "failed": 1 }, { "tool": "write", "calls": 1, "failed": 0 }])
+    );
+    assert_eq!(first["changed"], json!([{ "path": world.path("work/a.txt"), "times": 1 }]));
+    assert_eq!(
+        (&first["ended"], &first["agent"], &first["calls"]),
+        (&json!("answered"), &json!("quipu"), &json!(3))
+    );
+    assert_eq!(first["models"], json!([format!("testing/{MODEL}")]));
+    let cost: f64 = found.iter().map(|entry| entry["cost"].as_f64().unwrap()).sum();
+    same_cents(cost, used(&world, &["--since", "1d"]).2);
+
+    let all = log(&world, &["--since", "2024-01-01"]);
+    assert_eq!((all.len(), &all[2]["agent"], &all[2]["ended"]), (3, &json!("pi"), &json!("unfinished")));
+    assert_eq!(log(&world, &["--since", "2024-01-01", "--agent", "pi"]).len(), 1);
+    assert_eq!(log(&world, &["--since", "2024-01-01", "--limit", "1"]).len(), 1);
+    assert_eq!(log(&world, &["--agent", "nobody"]).len(), 0);
+    // From a directory that has none of it.
+    let mut command = world.quipu(&["log", "--json"]);
+    command.current_dir(world.path("tmp"));
+    assert_eq!(Running::start(command).wait().ok().json_lines().len(), 1);
+    let mut command = world.quipu(&["log", "--all"]);
+    command.current_dir(world.path("tmp"));
+    let text = Running::start(command).wait().ok().text();
+    for part in ["› Write a file.", "tools: read 1 (1 failed), write 1", "changed: a.txt", "answered", MODEL]
+    {
+        assert!(text.contains(part), "{part}: {text}");
+    }
+    assert!(!text.contains('\u{1b}'));
+    world.run(&["log", "--since", "soon"]).fails(2, &["--since soon"]);
+    let ran = world.run(&["log", "--since", "2999-01-01"]).ok();
+    assert!(ran.text().is_empty() && ran.err.contains("Nothing was done in"), "{}", ran.err);
+}
+
+#[test]
+fn a_node_is_opened_whole() {
+    let long = "a line of an answer\n".repeat(3_000);
+    let world = World::says(&long);
+    world.run(&["-p", "Say much."]).ok();
+    let node = world.nodes().iter().find(|node| node["role"] == "assistant").unwrap().clone();
+    let id = node["id"].as_str().unwrap();
+    // No terminal, no pager: whatever it says.
+    let mut command = world.quipu(&["open", &id[..12]]);
+    command.env("PAGER", "false");
+    let text = Running::start(command).wait().ok().text();
+    assert_eq!(text.matches("a line of an answer").count(), 3_000);
+    let external = format!("ext:{}", node["externalId"].as_str().unwrap());
+    assert_eq!(world.run(&["open", &external]).ok().text(), text);
+    assert_eq!(world.run(&["open", id, "--json"]).ok().json()["id"], node["id"]);
+    world.run(&["open", "nothing"]).fails(2, &["nothing"]);
+
+    // On a terminal, by the pager that is set; without one that runs, as it is.
+    for (pager, expect) in [
+        ("head -n 1 | sed s/^/paged:/", "paged:"),
+        ("no-such-pager", "a line of an answer"),
+        ("cat", "a line of an answer"),
+    ] {
+        let quoted = format!("{} open {id}", world.program.display());
+        let mut command = world.command("script");
+        command.args(["-qec", &quoted, "/dev/null"]).env("PAGER", pager).env("TERM", "xterm");
+        let Ok(output) = command.output() else { return };
+        let text = String::from_utf8_lossy(&output.stdout).into_owned();
+        assert!(output.status.success() && text.contains(expect), "{pager}: {text:.300}");
+        assert!(text.contains("\u{1b}["), "colours on a terminal");
+    }
+}

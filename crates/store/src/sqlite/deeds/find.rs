@@ -105,7 +105,7 @@ pub(in crate::sqlite) fn changes(
     let mut changes: Vec<(i64, FileChange)> = Vec::new();
     if exists(connection)? {
         let mut statement = connection.prepare_cached(
-            "SELECT f.seq, f.call, f.at, f.asked, s.id, s.agent FROM quipu_x_file f LEFT JOIN quipu_x_node x ON x.seq = f.seq \
+            "SELECT f.seq, f.call, f.at, f.asked, s.id, s.agent, s.project FROM quipu_x_file f LEFT JOIN quipu_x_node x ON x.seq = f.seq \
              LEFT JOIN quipu_x_session s ON s.num = x.session WHERE f.path = ?1 ORDER BY f.seq DESC LIMIT ?2",
         )?;
         for path in paths {
@@ -123,6 +123,7 @@ pub(in crate::sqlite) fn changes(
                     at: row.get(2)?,
                     session: row.get::<_, Option<String>>(4)?.map(SessionId::from),
                     agent: row.get::<_, Option<String>>(5)?.unwrap_or_default(),
+                    cwd: row.get::<_, Option<String>>(6)?.unwrap_or_default(),
                     asked,
                 };
                 changes.push((seq, change));
@@ -140,7 +141,7 @@ pub(in crate::sqlite) fn done(connection: &Connection, query: &DoneQuery) -> Out
         return Ok(Known { found: Vec::new(), behind });
     }
     let below = query.below.as_deref().filter(|below| *below != "/");
-    // Condition that may be absent would keep SQLite from its index.
+    // A condition that may be absent would keep SQLite from its index.
     let condition = match below {
         // A range: all names that begin with the directory and a slash.
         Some(_) => "(s.project = ?2 OR (s.project >= ?2 || '/' AND s.project < ?2 || '0'))",

@@ -1,0 +1,185 @@
+//! `quipu blame`: which turn wrote each line of a file, and why.
+
+use std::io::Write as _;
+use std::path::{Path, PathBuf};
+
+use quipu::{BLAMED_CHANGES, Blame, BlameTurn};
+
+use crate::args::BlameArgs;
+use crate::exit::Failure;
+use crate::print::{Paint, ago, iso, note, one_line, printable};
+use crate::setup::{Place, now};
+use crate::usage::tell_behind;
+
+/// Bytes of a file at most.
+const FILE_LIMIT: u64 = 16 << 20;
+/// Columns of a reason beside its line.
+const REASON: usize = 32;
+
+pub(crate) async fn run(args: &BlameArgs) -> Result<(), Failure> {
+    let (path, line) = target(&args.file)?;
+    let shown = printable(&path.to_string_lossy());
+    let content = read(&path, &shown)?;
+    let lines: Vec<&str> = content.lines().collect();
+    if let Some(line) = line
+        && (line == 0 || line > lines.len())
+    {
+        return Err(Failure::usage(format!("{shown} has {} lines, and no line {line}", lines.len())));
+    }
+    let place = Place::find(&args.store)?;
+    let found = match place.existing_store().await? {
+        Some(store) => quipu::blame(&*store, &names(&path), &content).await?,
+        None => Blame { lines: vec![None; lines.len()], ..Blame::default() },
+    };
+    let wanted = match line {
+        Some(line) => line - 1..line,
+        None => 0..lines.len(),
+    };
+    let mut out = std::io::BufWriter::new(std::io::stdout().lock());
+    let turn = |at: usize| found.lines.get(at).copied().flatten().and_then(|turn| found.turns.get(turn));
+    if args.json {
+        for at in wanted {
+            writeln!(out, "{}", json(at + 1, lines[at], turn(at)))?;
+        }
+        let cut = found.changes >= BLAMED_CHANGES;
+        let end = serde_json::json!({
+            "type": "end", "file": path.to_string_lossy(), "lines": lines.len(), "changes": found.changes,
+            "cut": cut, "behind": found.behind,
+        });
+        writeln!(out, "{end}")?;
+        return Ok(out.flush()?);
+    }
+    let (paint, now) = (Paint::stdout(), now());
+    let digits = lines.len().to_string().len();
+    for at in wanted {
+        let text = printable(lines[at]);
+        match (turn(at), line) {
+            (Some(turn), Some(_)) => write_turn(&mut out, turn, &text, now, paint, &place.store_flag())?,
+            (None, Some(_)) => writeln!(out, "{text}\n\nno agent")?,
+            (Some(turn), None) => writeln!(
+                out,
+                "{}  {:<11}  {:>8}  {:REASON$}  {:>digits$}  {text}",
+                paint.dim(&turn.node.short()),
+                one_line(&turn.agent, 11),
+                ago(now, turn.at),
+                one_line(&turn.reason, REASON),
+                at + 1
+            )?,
+            (None, None) => {
+                let gap = 12 + 2 + 11 + 2 + 8 + 2 + REASON;
+                writeln!(
+                    out,
+                    "{}  {:>digits$}  {text}",
+                    paint.dim(&format!("{:<gap$}", "no agent")),
+                    at + 1
+                )?;
+            }
+        }
+    }
+    out.flush()?;
+    if found.changes == 0 && found.behind == 0 {
+        note(format!("No session that is known changed {shown}."));
+    }
+    if found.changes >= BLAMED_CHANGES {
+        note(format!("Only the newest {BLAMED_CHANGES} changes of it were looked at."));
+    }
+    tell_behind(found.behind);
+    Ok(())
+}
+
+/// A file, or a file and a line of it. A name that ends like a line is a name when there is such a file.
+fn target(text: &str) -> Result<(PathBuf, Option<usize>), Failure> {
+    let whole = std::path::absolute(text)?;
+    if std::fs::symlink_metadata(&whole).is_ok() {
+        return Ok((whole, None));
+    }
+    if let Some((file, line)) = text.rsplit_once(':')
+        && !file.is_empty()
+    {
+        return match line.parse() {
+            Ok(line) => Ok((std::path::absolute(file)?, Some(line))),
+            Err(_) if std::fs::symlink_metadata(file).is_ok() => Err(Failure::usage(format!(
+                "`{}` is no number of a line; say FILE or FILE:LINE",
+                printable(line)
+            ))),
+            Err(_) => Ok((whole, None)),
+        };
+    }
+    Ok((whole, None))
+}
+
+fn read(path: &Path, shown: &str) -> Result<String, Failure> {
+    let found = std::fs::metadata(path).map_err(|error| {
+        Failure::usage(format!("{shown} cannot be read: {error}; give a file that is there"))
+    })?;
+    if !found.is_file() {
+        return Err(Failure::usage(format!("{shown} is no file; give one file")));
+    }
+    if found.len() > FILE_LIMIT {
+        return Err(Failure::usage(format!(
+            "{shown} has {} bytes; lines are told of files up to {FILE_LIMIT}",
+            found.len()
+        )));
+    }
+    let bytes =
+        std::fs::read(path).map_err(|error| Failure::failed(format!("{shown} cannot be read: {error}")))?;
+    if bytes.contains(&0) {
+        return Err(Failure::usage(format!("{shown} is binary: it has no lines")));
+    }
+    String::from_utf8(bytes).map_err(|_| {
+        Failure::usage(format!(
+            "{shown} is not valid UTF-8, so its lines cannot be compared; it may be binary"
+        ))
+    })
+}
+
+/// The names by which sessions may know a file.
+fn names(path: &Path) -> Vec<String> {
+    let mut names = vec![quipu_transcript::absolute_path("/", &path.to_string_lossy())];
+    if let Ok(path) = path.canonicalize() {
+        names.push(path.to_string_lossy().into_owned());
+    }
+    if let Some(home) = std::env::home_dir() {
+        let below = names.iter().find_map(|name| Path::new(name).strip_prefix(&home).ok());
+        let below = below.map(|below| format!("~/{}", below.to_string_lossy()));
+        names.extend(below);
+    }
+    names.dedup();
+    names
+}
+
+fn write_turn(
+    out: &mut impl std::io::Write,
+    turn: &BlameTurn,
+    text: &str,
+    now: i64,
+    paint: Paint,
+    flag: &str,
+) -> Result<(), Failure> {
+    writeln!(out, "{text}\n")?;
+    writeln!(out, "node    {}", turn.node)?;
+    if let Some(session) = &turn.session {
+        writeln!(out, "session {}  {}", printable(session.as_str()), printable(&turn.agent))?;
+    }
+    writeln!(out, "time    {}  {}", iso(turn.at), ago(now, turn.at))?;
+    if !turn.reason.is_empty() {
+        writeln!(out, "asked   {}", paint.bold(&one_line(&turn.reason, 400)))?;
+    }
+    writeln!(out, "{}", paint.dim(&format!("open: quipu open{flag} {}", turn.node.short())))?;
+    Ok(())
+}
+
+/// A line as a program reads it: everything about its turn is null where no agent wrote it.
+fn json(number: usize, text: &str, turn: Option<&BlameTurn>) -> serde_json::Value {
+    serde_json::json!({
+        "type": "line",
+        "line": number,
+        "text": text,
+        "node": turn.map(|turn| turn.node),
+        "session": turn.and_then(|turn| turn.session.as_ref()),
+        "agent": turn.map(|turn| &turn.agent),
+        "at": turn.map(|turn| turn.at),
+        "asked": turn.and_then(|turn| turn.asked),
+        "reason": turn.map(|turn| &turn.reason),
+    })
+}
