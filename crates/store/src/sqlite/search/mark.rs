@@ -1,5 +1,6 @@
 //! Where words stand in a text, and what to show of it.
 
+use std::borrow::Cow;
 use std::ops::Range;
 
 use unicode_normalization::UnicodeNormalization as _;
@@ -27,34 +28,58 @@ pub(super) struct Place {
 }
 
 /// The words of a text, folded as the index does: letters and digits, without case and diacritics.
-pub(super) fn tokens(text: &str) -> impl Iterator<Item = (Range<usize>, String)> + '_ {
+pub(super) fn tokens(text: &str) -> impl Iterator<Item = (Range<usize>, Cow<'_, str>)> + '_ {
+    let bytes = text.as_bytes();
     let mut at = 0;
+    // Whole texts are read for each hit, and most of them are ASCII: bytes are looked at as long as they are.
     std::iter::from_fn(move || {
-        let rest = &text[at..];
-        let skipped = rest.find(is_letter)?;
-        let from = at + skipped;
-        let word = &text[from..];
-        let first = word.chars().next().map_or(0, char::len_utf8);
-        let length = if word.chars().next().is_some_and(is_spaceless) {
-            first
-        } else {
-            word.find(|c: char| !is_letter(c) && !is_combining_mark(c) || is_spaceless(c))
-                .unwrap_or(word.len())
+        loop {
+            let byte = bytes.get(at)?;
+            if byte.is_ascii_alphanumeric() {
+                break;
+            }
+            if byte.is_ascii() {
+                at += 1;
+                continue;
+            }
+            let character = text[at..].chars().next()?;
+            if character.is_alphanumeric() {
+                break;
+            }
+            at += character.len_utf8();
+        }
+        let from = at;
+        let (mut is_ascii, mut is_lower) = (true, true);
+        while let Some(byte) = bytes.get(at) {
+            if byte.is_ascii_alphanumeric() {
+                is_lower &= !byte.is_ascii_uppercase();
+                at += 1;
+                continue;
+            }
+            if byte.is_ascii() {
+                break;
+            }
+            let character = text[at..].chars().next()?;
+            let alone = is_spaceless(character);
+            if at > from && (alone || !character.is_alphanumeric() && !is_combining_mark(character)) {
+                break;
+            }
+            is_ascii = false;
+            at += character.len_utf8();
+            if alone {
+                break;
+            }
+        }
+        let word = &text[from..at];
+        let folded = match (is_ascii, is_lower) {
+            (true, true) => Cow::Borrowed(word),
+            (true, false) => Cow::Owned(word.to_ascii_lowercase()),
+            (false, _) => Cow::Owned(
+                word.nfd().filter(|c| !is_combining_mark(*c)).flat_map(char::to_lowercase).collect(),
+            ),
         };
-        at = from + length;
-        Some((from..at, fold(&text[from..at])))
+        Some((from..at, folded))
     })
-}
-
-fn is_letter(c: char) -> bool {
-    if c.is_ascii() { c.is_ascii_alphanumeric() } else { c.is_alphanumeric() }
-}
-
-fn fold(word: &str) -> String {
-    if word.is_ascii() {
-        return word.to_ascii_lowercase();
-    }
-    word.nfd().filter(|c| !is_combining_mark(*c)).flat_map(char::to_lowercase).collect()
 }
 
 /// Where the terms stand as whole words, in order, and how many words the text has.
@@ -70,7 +95,7 @@ pub(super) fn by_words(text: &str, terms: &[Term]) -> (Vec<Place>, usize) {
         }
         for (n, term) in terms.iter().enumerate() {
             let begun = &mut begun[n];
-            if begun.is_empty() && term.tokens.first() != Some(&token) {
+            if begun.is_empty() && term.tokens.first().is_none_or(|first| *first != token) {
                 continue;
             }
             // The starts of the last words that could be the beginning of this term, the longest first.

@@ -23,7 +23,7 @@ pub(super) fn terms(words: &str) -> Vec<Term> {
         let texts: Vec<&str> =
             if n % 2 == 1 { vec![piece.trim()] } else { piece.split_whitespace().collect() };
         for text in texts.into_iter().filter(|text| !text.is_empty()) {
-            let tokens = mark::tokens(text).map(|(_, token)| token).collect();
+            let tokens = mark::tokens(text).map(|(_, token)| token.into_owned()).collect();
             let term = Term { text: text.to_owned(), tokens };
             if !terms.contains(&term) {
                 terms.push(term);
