@@ -347,3 +347,36 @@ fn files_that_are_not_as_they_should_be() {
         assert!(error.to_string().contains(expect), "{content:?}: {error}");
     }
 }
+
+/// Nobody wrote for so long that the answer counted as whole, and then its calls came.
+#[test]
+fn calls_that_come_late() {
+    let archive = archive();
+    let all = conversation();
+    let path = archive.dir.path().join(name());
+    std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+    std::fs::write(&path, lines(&all[..8])).unwrap();
+    let old = std::time::SystemTime::now() - std::time::Duration::from_secs(600);
+    std::fs::File::options().append(true).open(&path).unwrap().set_modified(old).unwrap();
+    let report = archive.try_take(AGENT, &path).unwrap().pop().unwrap();
+    assert_eq!((report.added, report.lost), (5, 0), "{report:?}");
+    let report = archive.take(AGENT, &name(), lines(&all));
+    assert_eq!(report.changed, 1, "{report:?}");
+    let said = shorts(&archive.messages(A));
+    assert!(said.contains(&"r c2=read_file! File not found: /nope".to_owned()), "{said:?}");
+    archive.shown(A);
+}
+
+#[test]
+fn a_line_beyond_the_limit_is_passed_by() {
+    let archive = archive();
+    let mut text = lines(&[header(1), user(2, "Look.")]).into_bytes();
+    text.extend(b"{\"id\":\"m3\",\"type\":\"user\",\"content\":\"");
+    text.resize(text.len() + (128 << 20), b'x');
+    text.extend(b"\"}\n");
+    text.extend(lines(&[user(4, "On.")]).into_bytes());
+    let report = archive.take(AGENT, &name(), &text);
+    let kinds: Vec<_> = report.problems.iter().map(|problem| problem.kind).collect();
+    assert_eq!((kinds, report.lost), (vec![ProblemKind::TooLong], 1));
+    assert_eq!(shorts(&archive.messages(A)), ["u Look.", "u On."]);
+}
