@@ -11,7 +11,9 @@ use crate::intake::{self, DatabaseFormat, Format, Marks};
 use crate::json::Members;
 use crate::lines::Lines;
 use crate::pi::{SessionFiles, files_with, session_files};
-use crate::{ArchiveError, ImportOptions, Report, claude_code, codex, copilot, gemini, opencode, pi};
+use crate::{
+    ArchiveError, ImportOptions, Report, claude_code, codex, copilot, gemini, openclaw, opencode, pi,
+};
 
 /// Gives the value of an environment variable.
 type Env<'a> = dyn Fn(&str) -> Option<PathBuf> + 'a;
@@ -34,7 +36,7 @@ enum Kind {
     Lines {
         format: &'static Format,
         places: fn(&Env<'_>) -> Vec<PathBuf>,
-        /// What the names of its files end in.
+        /// What the names of its files end in; any where there is none.
         extensions: &'static [&'static str],
         /// Whether such a file of those places is a session.
         is_session: fn(&Path) -> bool,
@@ -53,7 +55,7 @@ enum Kind {
 }
 
 /// All agents that are known.
-pub static AGENTS: [Agent; 7] = [
+pub static AGENTS: [Agent; 8] = [
     Agent {
         name: claude_code::AGENT,
         kind: Kind::Lines {
@@ -101,6 +103,16 @@ pub static AGENTS: [Agent; 7] = [
             extensions: &["json", "jsonl"],
             is_session: gemini::is_session,
             look: gemini::look,
+        },
+    },
+    Agent {
+        name: openclaw::AGENT,
+        kind: Kind::Lines {
+            format: &openclaw::FORMAT,
+            places: openclaw::sessions_dirs,
+            extensions: &[],
+            is_session: openclaw::is_session,
+            look,
         },
     },
     Agent {

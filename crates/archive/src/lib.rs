@@ -17,6 +17,7 @@ mod json;
 mod lineages;
 mod lines;
 mod mended;
+pub mod openclaw;
 pub mod opencode;
 pub mod pi;
 mod report;

@@ -18,9 +18,10 @@ mod places;
 mod stamp;
 
 pub use disk::Unwritten;
-pub(crate) use entry::mended;
+pub(crate) use entry::{Line, Parent, made_id, mended, migrated};
 pub use export::{Exported, export};
 pub use file::{Finished, SessionFile};
+pub(crate) use header::Header;
 pub use import::{ImportOptions, Imports, import};
 pub(crate) use places::files_with;
 pub use places::{SessionFiles, session_files, sessions_dir};

@@ -53,7 +53,7 @@ pub fn session_files(path: &Path) -> Result<SessionFiles, ArchiveError> {
     files_with(path, &["jsonl"])
 }
 
-/// The same for files with one of these extensions.
+/// The same for files with one of these extensions; for all when there is none.
 pub(crate) fn files_with(path: &Path, extensions: &[&str]) -> Result<SessionFiles, ArchiveError> {
     let fail = |source| ArchiveError::File { path: path.to_owned(), doing: "read", source };
     let mut found = SessionFiles::default();
@@ -87,7 +87,9 @@ pub(crate) fn files_with(path: &Path, extensions: &[&str]) -> Result<SessionFile
                     let error = std::io::Error::other(format!("more than {DEEPEST} directories deep"));
                     found.unreadable.push((path, error));
                 }
-            } else if path.extension().is_some_and(|found| extensions.iter().any(|one| found == *one)) {
+            } else if extensions.is_empty()
+                || path.extension().is_some_and(|found| extensions.iter().any(|one| found == *one))
+            {
                 found.files.push(path);
             }
         }

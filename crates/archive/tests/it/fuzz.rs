@@ -158,3 +158,11 @@ fn fuzz_chat_files() {
     let law = |bytes: &[u8]| agent_law("vscode-chat", bytes);
     crate::driver::run(bolero::check!(name = "chat_files"), "fuzz_chat_files", &corpus, &words, law);
 }
+
+#[test]
+fn fuzz_openclaw_files() {
+    let words: Vec<String> = WORDS.split_whitespace().map(str::to_owned).collect();
+    let corpus = ["it/__fuzz__/openclaw_files/corpus"];
+    let law = |bytes: &[u8]| agent_law("openclaw", bytes);
+    crate::driver::run(bolero::check!(name = "openclaw_files"), "fuzz_openclaw_files", &corpus, &words, law);
+}

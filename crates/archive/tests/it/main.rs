@@ -22,6 +22,8 @@ mod hostile;
 #[cfg(test)]
 mod import;
 #[cfg(test)]
+mod openclaw;
+#[cfg(test)]
 mod support;
 #[cfg(test)]
 mod trees;

@@ -1,0 +1,211 @@
+//! Lines to items.
+
+use std::path::Path;
+
+use quipu_protocol::{Content, Entry, Json, Message, SessionId, UnixMs};
+
+use super::outline::session_of;
+use super::put_aside;
+use crate::ProblemKind;
+use crate::intake::{Follows, Item, Outline, Placer, SealedLines, Start, Stop, Text};
+use crate::json::{Members, time_of};
+use crate::lineages::session_id;
+use crate::pi::{Header, Line, Parent, made_id, migrated};
+
+/// Bytes of `sessions.json` at most; of a longer one no names are taken.
+const INDEX_LIMIT: u64 = 64 << 20;
+
+/// Members of a row of `sessions.json` that name a session, the best first.
+const NAMES: [&str; 5] = ["label", "displayName", "subject", "groupChannel", "space"];
+
+pub(super) fn read(lines: &mut SealedLines, outline: &Outline, out: &mut Placer) -> Result<(), Stop> {
+    let path = out.report.path.clone();
+    let mut reader =
+        Reader { out, session: outline.session.clone(), begun: None, n: 0, last: Follows::Nothing };
+    while let Some(text) = lines.next(reader.out, |_| None)? {
+        reader.line(&text, &path)?;
+    }
+    reader.end(lines, &path)
+}
+
+struct Reader<'a> {
+    out: &'a mut Placer,
+    session: SessionId,
+    begun: Option<Begun>,
+    /// The place of the next entry, the header's being 0.
+    n: u64,
+    last: Follows,
+}
+
+/// What the header said.
+#[derive(Clone, Copy)]
+struct Begun {
+    owner: usize,
+    version: u64,
+    time: UnixMs,
+}
+
+impl Reader<'_> {
+    fn line(&mut self, text: &Text, path: &Path) -> Result<(), Stop> {
+        let Some(begun) = self.begun else {
+            match session_of(text.json.get(), path) {
+                Some(_) => self.begin(&text.json, path),
+                None => self.out.report.problem(text.number, ProblemKind::NotAnEntry, "before the header"),
+            }
+            return Ok(());
+        };
+        self.n += 1;
+        let before = match &self.last {
+            Follows::Item(before) => Some(before.as_str()),
+            Follows::Nothing => None,
+        };
+        let migrated = migrated(text.json.get(), begun.version, &self.session, self.n, before);
+        let json = migrated.and_then(|text| Json::parse(&text).ok()).unwrap_or_else(|| text.json.clone());
+        let Some(line) = Line::read(json.get()) else { return Ok(()) };
+        let is_header = line.kind == "session";
+        let id = match &line.id {
+            Some(id) if !id.is_empty() => id.to_string(),
+            _ => {
+                let kind = if is_header { ProblemKind::SecondHeader } else { ProblemKind::NoId };
+                self.out.report.problem(text.number, kind, "");
+                made_id(&self.session, self.n)
+            }
+        };
+        let follows = match &line.parent {
+            Parent::Nothing => Follows::Nothing,
+            Parent::Id(parent) => Follows::Item(parent.to_string()),
+            Parent::Unreadable if is_header => Follows::Nothing,
+            // Notes that the gateway wrote by itself do not say it: they stand where they were written.
+            Parent::Unreadable => {
+                self.out.report.problem(text.number, ProblemKind::Orphan, "it does not say what it follows");
+                self.last.clone()
+            }
+        };
+        let parent = match &follows {
+            Follows::Item(parent) => Some(parent.as_str()),
+            Follows::Nothing => None,
+        };
+        let time = line.timestamp.unwrap_or(begun.time);
+        let (mut entry, mut step) = line.entry(0, parent, time, None, &|_| None);
+        if let Entry::Message(Message::Assistant(answer)) = &mut entry {
+            for block in &mut answer.content {
+                // It covers the words that were signed; where a secret among them was sealed no model takes it.
+                if let Content::Thinking(block) = block
+                    && block.thinking.contains("[REDACTED:")
+                {
+                    block.thinking_signature = None;
+                }
+            }
+        }
+        let mut item = Item::new(id.clone(), entry, text.number);
+        item.kept = step.extra.remove(crate::pi::AGENT).filter(|kept| kept.get() != "{\"n\":0}");
+        item.first_kept = Members::of(json.get())
+            .and_then(|members| members.string("firstKeptEntryId").map(std::borrow::Cow::into_owned));
+        (item.owner, item.time, item.follows) = (begun.owner, line.timestamp, follows);
+        item.is_head = !is_header;
+        if !is_header {
+            self.last = Follows::Item(id);
+        }
+        self.out.item(item)
+    }
+
+    fn begin(&mut self, header: &Json, path: &Path) {
+        let Some(members) = Members::of(header.get()) else { return };
+        let text = |name: &str| members.string(name).unwrap_or_default().into_owned();
+        let time = time_of(&text("timestamp")).unwrap_or_default();
+        let agent = agent_of(path).map(|agent| format!("\"agent\":{},", quipu_dag::quoted(agent)));
+        let parent = text("parentSession");
+        let parent = parent.rsplit(['/', '\\']).next().unwrap_or_default();
+        // Its file, or its id.
+        let parent = parent.split(".jsonl").next().filter(|parent| !parent.is_empty()).map(session_id);
+        let start = Start {
+            session: self.session.clone(),
+            cwd: text("cwd"),
+            time,
+            parent: parent.filter(|parent| *parent != self.session),
+            kept: Json::parse(&format!("{{{}\"header\":{header}}}", agent.unwrap_or_default())).ok(),
+        };
+        let owner = self.out.session(start);
+        self.out.begin(owner, None);
+        self.begun =
+            Some(Begun { owner, version: Header::of(header).map_or(3, |header| header.version), time });
+    }
+
+    /// What stands beside the entries: how the session is called, and whether it was put aside.
+    fn end(&mut self, lines: &SealedLines, path: &Path) -> Result<(), Stop> {
+        self.out.settle()?;
+        let Some(begun) = self.begun else { return Ok(()) };
+        let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
+        if let Some((reason, when)) = put_aside(name) {
+            let (reason, when) = (quipu_dag::quoted(reason), quipu_dag::quoted(when));
+            self.beside(begun, &format!("{{\"type\":\"archived\",\"reason\":{reason},\"at\":{when}}}"))?;
+        }
+        match called(path, &self.session) {
+            Ok(Some((key, name))) => {
+                let key = quipu_dag::quoted(&lines.seal(&key));
+                let text = match name.map(|name| quipu_dag::quoted(&lines.seal(&name))) {
+                    Some(name) => format!("{{\"type\":\"session_info\",\"name\":{name},\"key\":{key}}}"),
+                    None => format!("{{\"type\":\"session_key\",\"key\":{key}}}"),
+                };
+                self.beside(begun, &text)?;
+            }
+            Ok(None) => {}
+            Err(why) => self.out.report.problem(0, ProblemKind::Malformed, &format!("sessions.json: {why}")),
+        }
+        Ok(())
+    }
+
+    fn beside(&mut self, begun: Begun, text: &str) -> Result<(), Stop> {
+        let mut hash = quipu_protocol::ChunkId(quipu_dag::sha256(text.as_bytes())).to_string();
+        hash.truncate(16);
+        let entry = Entry::Meta(Json::parse(text).unwrap_or_default());
+        let mut item = Item::new(format!("{}.{hash}", self.session), entry, 0);
+        (item.owner, item.time, item.is_head) = (begun.owner, Some(begun.time), false);
+        self.out.item(item)
+    }
+}
+
+/// The agent of a file: the directory above `sessions`.
+fn agent_of(path: &Path) -> Option<&str> {
+    let sessions = path.parent().filter(|dir| dir.file_name().is_some_and(|name| name == "sessions"))?;
+    sessions.parent()?.file_name()?.to_str()
+}
+
+/// The key of a session in `sessions.json` beside it, and its name when it has one; `None` where that does not tell. An error
+/// is told in words.
+fn called(path: &Path, session: &SessionId) -> Result<Option<(String, Option<String>)>, String> {
+    let Some(dir) = path.parent() else { return Ok(None) };
+    let index = dir.join("sessions.json");
+    let bytes = match std::fs::metadata(&index) {
+        Ok(data) if !data.is_file() => return Ok(None),
+        Ok(data) if data.len() > INDEX_LIMIT => {
+            return Err(format!("{} bytes, and {INDEX_LIMIT} are the limit", data.len()));
+        }
+        Ok(_) => std::fs::read(&index).map_err(|error| error.to_string())?,
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
+        Err(error) => return Err(error.to_string()),
+    };
+    let text = String::from_utf8_lossy(&bytes);
+    // The program leaves an empty one where a disk was full.
+    if text.trim_ascii().is_empty() {
+        return Ok(None);
+    }
+    let rows = Members::of(text.trim_ascii()).ok_or("it is no JSON object")?;
+    for (key, row) in &rows.0 {
+        let Some(row) = Members::of(row.get()) else { continue };
+        let id = row.string("sessionId").unwrap_or_default();
+        let file = row.string("sessionFile").unwrap_or_default();
+        let of_file = file.rsplit(['/', '\\']).next().and_then(|name| name.strip_suffix(".jsonl"));
+        if session_id(of_file.unwrap_or(&id)) != *session {
+            continue;
+        }
+        let text = |members: &Members<'_>, name: &str| {
+            members.string(name).map(std::borrow::Cow::into_owned).filter(|text| !text.trim().is_empty())
+        };
+        let origin = row.get("origin").and_then(Members::of);
+        let name = NAMES.iter().find_map(|name| text(&row, name));
+        let name = name.or_else(|| text(&origin?, "label"));
+        return Ok(Some((key.to_string(), name)));
+    }
+    Ok(None)
+}
