@@ -11,9 +11,8 @@ use crate::intake::{self, DatabaseFormat, Format, Marks};
 use crate::json::Members;
 use crate::lines::Lines;
 use crate::pi::{SessionFiles, files_with, session_files};
-use crate::{
-    ArchiveError, ImportOptions, Report, claude_code, codex, copilot, gemini, openclaw, opencode, pi,
-};
+use crate::{ArchiveError, ImportOptions, Report};
+use crate::{claude_code, codex, copilot, gemini, openclaw, opencode, pi};
 
 /// Gives the value of an environment variable.
 type Env<'a> = dyn Fn(&str) -> Option<PathBuf> + 'a;
