@@ -103,8 +103,38 @@ pub(crate) fn same(a: &str, b: &str) -> bool {
     same_within(a, b, DEEPEST)
 }
 
+/// Whether two JSON texts are the same but for the white space between their values.
+fn spelled_alike(a: &str, b: &str) -> bool {
+    let blank = |byte: &u8| matches!(byte, b' ' | b'\t' | b'\n' | b'\r');
+    let (mut a, mut b) = (a.as_bytes(), b.as_bytes());
+    loop {
+        a = &a[a.iter().take_while(|byte| blank(byte)).count()..];
+        b = &b[b.iter().take_while(|byte| blank(byte)).count()..];
+        let (Some(first), Some(other)) = (a.first(), b.first()) else { return a.is_empty() && b.is_empty() };
+        if first != other {
+            return false;
+        }
+        let mut length = 1;
+        // A string is compared as it stands.
+        while *first == b'"'
+            && let Some(found) = memchr::memchr2(b'"', b'\\', a.get(length..).unwrap_or_default())
+        {
+            let quote = a[length + found] == b'"';
+            length += found + if quote { 1 } else { 2 };
+            if quote {
+                break;
+            }
+        }
+        let (Some(one), Some(two)) = (a.get(..length), b.get(..length)) else { return false };
+        if one != two {
+            return false;
+        }
+        (a, b) = (&a[length..], &b[length..]);
+    }
+}
+
 fn same_within(a: &str, b: &str, depth: u32) -> bool {
-    if a == b {
+    if spelled_alike(a, b) {
         return true;
     }
     let Some(depth) = depth.checked_sub(1) else { return false };
@@ -218,6 +248,9 @@ mod tests {
             assert_eq!(same(b, a), expect, "{b} {a}");
         };
         check("{\"a\":1,\"b\":[0,\"\\u00e9\"]}", "{\"b\":[0.0,\"é\"],\"a\":1.0}", true);
+        check("{\"a\": [1, \"b \\\" c\"], \"d\":{ }}", " {\"a\":[1,\"b \\\" c\"],\"d\":{}}\n", true);
+        check("\"a \\\" b\"", "\"a \\\"  b\"", false);
+        check("\"a\"", "\"a \"", false);
         check("{\"a\":1}", "{\"a\":1,\"b\":null}", false);
         check("{\"a\":1,\"b\":2}", "{\"a\":1,\"c\":2}", false);
         check("[1]", "[1,1]", false);

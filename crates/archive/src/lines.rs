@@ -30,7 +30,10 @@ impl Line<'_> {
 
     /// What it holds; `None` for a line that is blank, and for one that is no JSON, which is told.
     pub(crate) fn json(&self, report: &mut Report) -> Option<Json> {
-        let text = String::from_utf8_lossy(self.bytes);
+        let text = match std::str::from_utf8(self.bytes) {
+            Ok(text) => Cow::Borrowed(text),
+            Err(_) => String::from_utf8_lossy(self.bytes),
+        };
         if text.trim_ascii().is_empty() {
             return None;
         }

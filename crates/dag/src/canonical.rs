@@ -168,29 +168,37 @@ pub fn quoted(text: &str) -> String {
     out
 }
 
+/// How many bytes come before the first that a string of JSON cannot hold as it is.
+pub(crate) fn plain(bytes: &[u8]) -> usize {
+    let special = |byte: u8| byte < 0x20 || byte == b'"' || byte == b'\\';
+    let (chunks, _) = bytes.as_chunks::<32>();
+    // Without a way out in the middle, a chunk is looked at all at once.
+    let skipped = 32
+        * chunks
+            .iter()
+            .take_while(|chunk| !chunk.iter().fold(false, |any, byte| any | special(*byte)))
+            .count();
+    skipped + bytes[skipped..].iter().take_while(|byte| !special(**byte)).count()
+}
+
 fn write_escaped(out: &mut String, text: &str) {
-    let mut copied = 0;
-    for (at, byte) in text.bytes().enumerate() {
-        let escape = match byte {
-            b'"' => "\\\"",
-            b'\\' => "\\\\",
-            0x08 => "\\b",
-            0x0C => "\\f",
-            b'\n' => "\\n",
-            b'\r' => "\\r",
-            b'\t' => "\\t",
-            0..=0x1F => "",
-            _ => continue,
-        };
-        out.push_str(&text[copied..at]);
-        copied = at + 1;
-        if escape.is_empty() {
-            push_unit(out, byte.into());
-        } else {
-            out.push_str(escape);
+    let mut rest = text;
+    loop {
+        let (before, from) = rest.split_at(plain(rest.as_bytes()));
+        out.push_str(before);
+        let Some(byte) = from.bytes().next() else { return };
+        match byte {
+            b'"' => out.push_str("\\\""),
+            b'\\' => out.push_str("\\\\"),
+            0x08 => out.push_str("\\b"),
+            0x0C => out.push_str("\\f"),
+            b'\n' => out.push_str("\\n"),
+            b'\r' => out.push_str("\\r"),
+            b'\t' => out.push_str("\\t"),
+            _ => push_unit(out, byte.into()),
         }
+        rest = &from[1..];
     }
-    out.push_str(&text[copied..]);
 }
 
 fn push_unit(out: &mut String, unit: u16) {

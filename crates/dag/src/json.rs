@@ -244,11 +244,11 @@ impl Parser<'_> {
         let mut units: Option<Vec<u16>> = None;
         loop {
             let rest = &self.bytes[self.at..];
-            let plain = rest.iter().position(|byte| matches!(byte, b'"' | b'\\' | 0..=0x1F));
-            let Some(plain) = plain else {
+            let plain = crate::canonical::plain(rest);
+            if plain == rest.len() {
                 self.at = self.bytes.len();
                 return Err(self.error(JsonErrorKind::End));
-            };
+            }
             let piece = &self.text[self.at..self.at + plain];
             match &mut units {
                 None => text.push_str(piece),

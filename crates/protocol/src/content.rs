@@ -1,6 +1,10 @@
 //! Content blocks of messages.
 
+use std::borrow::Cow;
+use std::fmt;
+
 use serde::{Deserialize, Deserializer, Serialize, de};
+use serde_json::value::RawValue;
 
 use crate::{CallId, Json};
 
@@ -102,10 +106,39 @@ impl Content {
 }
 
 /// The value of one member of an object in `text`, when it is a string; the tag of our unions.
-pub(crate) fn tag<'a>(json: &'a Json, member: &str) -> Option<std::borrow::Cow<'a, str>> {
-    let members: std::collections::HashMap<std::borrow::Cow<'a, str>, &'a serde_json::value::RawValue> =
-        json.read().ok()?;
-    serde_json::from_str(members.get(member)?.get()).ok()
+pub(crate) fn tag<'a>(json: &'a Json, member: &str) -> Option<Cow<'a, str>> {
+    let mut deserializer = serde_json::Deserializer::from_str(json.get());
+    let found = deserializer.deserialize_map(Tag { member }).ok()??;
+    serde_json::from_str::<Name<'a>>(found.get()).ok().map(|name| name.0)
+}
+
+#[derive(Deserialize)]
+#[serde(transparent)]
+struct Name<'a>(#[serde(borrow)] Cow<'a, str>);
+
+/// The last member of a name.
+struct Tag<'m> {
+    member: &'m str,
+}
+
+impl<'de> de::Visitor<'de> for Tag<'_> {
+    type Value = Option<&'de RawValue>;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("an object")
+    }
+
+    fn visit_map<A: de::MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
+        let mut found = None;
+        while let Some(Name(name)) = map.next_key()? {
+            if name == self.member {
+                found = Some(map.next_value()?);
+            } else {
+                map.next_value::<de::IgnoredAny>()?;
+            }
+        }
+        Ok(found)
+    }
 }
 
 /// Reads a value whose tag is known, repairing lone surrogates only when the strict parser refuses them.

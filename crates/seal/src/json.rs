@@ -75,12 +75,12 @@ pub(crate) fn escape(text: &str, out: &mut String) {
 
 fn closing_quote(bytes: &[u8], start: usize) -> usize {
     let mut at = start;
-    while let Some(byte) = bytes.get(at) {
-        match byte {
-            b'"' => return at,
-            b'\\' => at += 2,
-            _ => at += 1,
+    while let Some(found) = bytes.get(at..).and_then(|rest| memchr::memchr2(b'"', b'\\', rest)) {
+        at += found;
+        if bytes[at] == b'"' {
+            return at;
         }
+        at += 2;
     }
     bytes.len()
 }

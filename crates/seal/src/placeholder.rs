@@ -53,7 +53,12 @@ pub(crate) fn write(kind: &str, id: u32) -> String {
 pub(crate) fn next(text: &str, from: usize) -> Option<Range<usize>> {
     let mut at = from;
     loop {
-        let start = at + text.get(at..)?.find(OPENING)?;
+        // Most texts have no bracket, and to look for one takes nothing to be made ready.
+        let start = at + memchr::memchr(b'[', text.as_bytes().get(at..)?)?;
+        if !text.as_bytes()[start..].starts_with(OPENING.as_bytes()) {
+            at = start + 1;
+            continue;
+        }
         let body = &text.as_bytes()[start + OPENING.len()..];
         let in_kind = |b: &&u8| matches!(b, b'a'..=b'z' | b'0'..=b'9' | b'-' | b'_');
         let kind = body.iter().take(LONGEST_KIND + 1).take_while(in_kind).count();
