@@ -209,3 +209,20 @@ fn push_unit(out: &mut String, unit: u16) {
         out.push(DIGITS[usize::from(unit >> shift & 15)]);
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_escaped_is_found_at_every_place() {
+        for at in 0..70 {
+            for byte in 0..0x80_u8 {
+                let mut text = "aé".repeat(35);
+                text.insert(text.floor_char_boundary(at), char::from(byte));
+                assert_eq!(quoted(&text), serde_json::to_string(&text).unwrap());
+                assert_eq!(Value::parse(&quoted(&text)), Ok(Value::from(text)));
+            }
+        }
+    }
+}
