@@ -3,6 +3,7 @@
 //! To add one, write a file beside this one with a `BENCHMARK` and name it in [`BENCHMARKS`].
 
 mod agent;
+mod answers;
 mod commits;
 mod contest;
 mod guard;
@@ -39,6 +40,7 @@ const BENCHMARKS: &[Benchmark] = &[
     sessions::TREE,
     plan::BENCHMARK,
     search::BENCHMARK,
+    answers::BENCHMARK,
     import::BENCHMARK,
     commits::BENCHMARK,
 ];
@@ -90,6 +92,8 @@ struct Sizes {
     plan: usize,
     /// Nodes that are searched.
     search: Vec<usize>,
+    /// Nodes that everyday answers are about.
+    answers: Vec<usize>,
     /// Sessions, and entries of each.
     list: (usize, usize),
     /// Session files that are imported.
@@ -110,6 +114,7 @@ impl Sizes {
             branches: vec![10_000],
             plan: 100_000,
             search: vec![40_000],
+            answers: vec![10_000, 100_000],
             list: (1_000, 100),
             import: vec![import::Amount { name: "100 MB", files: 1, entries: 100_000 }],
         }
@@ -126,13 +131,16 @@ impl Sizes {
             branches: vec![100],
             plan: 10_000,
             search: vec![2_000],
+            answers: vec![2_000],
             list: (100, 12),
             import: vec![import::Amount { name: "4 MB", files: 2, entries: 2_000 }],
         }
     }
 
     fn with_million(mut self) -> Self {
-        for sizes in [&mut self.resume, &mut self.trees, &mut self.branches, &mut self.search] {
+        for sizes in
+            [&mut self.resume, &mut self.trees, &mut self.branches, &mut self.search, &mut self.answers]
+        {
             sizes.push(MILLION);
         }
         self.import.push(import::Amount { name: "1 GB", files: 10, entries: MILLION / 10 });

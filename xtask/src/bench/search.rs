@@ -55,7 +55,7 @@ fn run(context: &Context) -> Result<Vec<Row>> {
 }
 
 /// Reads one line of the example's output.
-fn row(line: &str) -> Result<Row> {
+pub(super) fn row(line: &str) -> Result<Row> {
     let value: serde_json::Value =
         serde_json::from_str(line).with_context(|| format!("not a row: {line}"))?;
     let unit = ["MB", "MB/s", "% of text", "ms"].into_iter().find(|unit| value["unit"] == **unit);

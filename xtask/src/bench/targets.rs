@@ -173,6 +173,30 @@ const TARGETS: &[Target] = &[
     ratio("export of 100 MB, by the import", "export 100 MB", "import 100 MB", AtLeast(2.0)),
     ratio("export of 1 GB, by the import", "export 1 GB", "import 1 GB", AtLeast(2.0)),
     Target {
+        what: "usage among 1,000,000 nodes, ms",
+        over: "among 1,000,000 nodes, usage by session",
+        under: None,
+        asked: AtMost(100.0),
+    },
+    Target {
+        what: "files of a session among 1,000,000 nodes, ms",
+        over: "among 1,000,000 nodes, files of a session",
+        under: None,
+        asked: AtMost(100.0),
+    },
+    Target {
+        what: "log of a day among 1,000,000 nodes, ms",
+        over: "among 1,000,000 nodes, log of a day",
+        under: None,
+        asked: AtMost(100.0),
+    },
+    Target {
+        what: "blame of a file among 1,000,000 nodes, ms",
+        over: "among 1,000,000 nodes, blame of a file",
+        under: None,
+        asked: AtMost(100.0),
+    },
+    Target {
         what: "words indexed behind an import, MB/s",
         over: "search among 40,000 nodes, words indexed, by processor time",
         under: None,

@@ -1,0 +1,217 @@
+//! How long the everyday answers take: usage, files, log, blame.
+//!
+//! `answers_rate DIRECTORY NODES TIMES` makes a store of so many nodes in the directory and prints a JSON line for each
+//! row: `{"what": .., "unit": "ms", "samples": [..]}`. Half a minute lies between two nodes, so a million of them are a
+//! year. `cargo xtask bench answers` runs it.
+
+use std::error::Error;
+use std::path::{Path, PathBuf};
+use std::time::Instant;
+
+use quipu::protocol::{
+    AssistantMessage, Content, Cost, Entry, Epoch, Json, Message, SessionId, SessionStart, StepInfo,
+    StopReason, Thinking, ToolCall, ToolResultMessage, UnixMs, Usage,
+};
+use quipu::store::{
+    Commit, DoneQuery, OpenOptions, RefMove, RefName, SqliteStore, Store, UsageBy, UsageQuery,
+};
+use quipu_dag::{Node, NodeRecord};
+
+type Outcome<T> = Result<T, Box<dyn Error>>;
+
+/// Nodes of one session.
+const SESSION: usize = 400;
+/// Nodes of one commit.
+const BATCH: usize = 400;
+/// Different files.
+const FILES: usize = 500;
+/// Milliseconds between two nodes.
+const BETWEEN: i64 = 30_000;
+/// When the first was written.
+const BEGAN: UnixMs = 1_700_000_000_000;
+
+/// The entry of the n-th node, as agents write them: a question, calls, results, an answer.
+fn entry(n: usize, at: UnixMs) -> Outcome<Entry> {
+    let within = n % SESSION;
+    if within == 0 {
+        let session = n / SESSION;
+        return Ok(Entry::Session(SessionStart {
+            session: format!("session-{session}").into(),
+            cwd: format!("/project/{}", session % 40),
+            agent: ["quipu", "pi", "other"][session % 3].to_owned(),
+            parent_session: None,
+            epoch: Epoch {
+                provider: "p".to_owned(),
+                model: "m".to_owned(),
+                thinking: Thinking::Off,
+                system: None,
+                tools: Vec::new(),
+                max_tokens: None,
+                prune: false,
+            },
+        }));
+    }
+    let path = format!("src/file_{}.rs", (n / 8) % FILES);
+    let call = match within % 8 {
+        1 => return Ok(Entry::Message(Message::user(format!("Make the thing number {n} work."), at))),
+        3 | 5 | 7 => {
+            let message = ToolResultMessage {
+                tool_call_id: format!("c{}", n - 1).into(),
+                tool_name: "tool".into(),
+                content: vec![Content::text("a line of a result\n".repeat(20))],
+                details: None,
+                usage: None,
+                is_error: false,
+                timestamp: at,
+            };
+            return Ok(Entry::Message(Message::ToolResult(message)));
+        }
+        2 => Some(("read", serde_json::json!({ "path": path }))),
+        4 => Some(("bash", serde_json::json!({ "command": format!("cargo test -p thing {n}") }))),
+        6 => Some((
+            "edit",
+            serde_json::json!({ "path": path, "edits": [{ "oldText": "fn old() {\n}\n", "newText": text(n) }] }),
+        )),
+        _ => None,
+    };
+    let mut content = vec![Content::text("That is done, and here is what was done.")];
+    if let Some((name, arguments)) = call {
+        content.push(Content::ToolCall(ToolCall {
+            id: format!("c{n}").into(),
+            name: name.into(),
+            arguments: Json::parse(&arguments.to_string())?,
+            thought_signature: None,
+            namespace: None,
+        }));
+    }
+    let cost = Cost { total: 0.01, ..Cost::default() };
+    Ok(Entry::Message(Message::Assistant(AssistantMessage {
+        content,
+        provider: "p".into(),
+        model: ["m", "n"][n / SESSION % 2].into(),
+        usage: Usage { input: 1_000, output: 200, cache_read: 20_000, cost, ..Usage::default() },
+        stop_reason: if within.is_multiple_of(8) { StopReason::Stop } else { StopReason::ToolUse },
+        timestamp: at,
+        ..AssistantMessage::default()
+    })))
+}
+
+/// What the edit of a node puts in its place.
+fn text(n: usize) -> String {
+    format!("fn thing_{n}() {{\n    let value_{n} = {n};\n    use_it(value_{n});\n}}\n")
+}
+
+async fn fill(store: &SqliteStore, nodes: usize) -> Outcome<()> {
+    let mut parent = None;
+    let mut batch = Commit::default();
+    for n in 0..nodes {
+        let at = BEGAN + i64::try_from(n)? * BETWEEN;
+        let encoded = quipu_transcript::encode(&entry(n, at)?, &StepInfo::default());
+        let record = NodeRecord {
+            parent: parent.filter(|_| n % SESSION != 0),
+            role: encoded.role,
+            parts: encoded.blobs.iter().map(|blob| blob.id).collect(),
+            timestamp: at,
+            external_id: Some(format!("n{n}")),
+            system_prompt: None,
+        };
+        let node = Node::new(record, None, None);
+        parent = Some(node.id);
+        if n % SESSION == SESSION - 1 || n + 1 == nodes {
+            let session = SessionId::from(format!("session-{}", n / SESSION));
+            let agent = ["quipu", "pi", "other"][n / SESSION % 3];
+            batch.moves.push(RefMove::publish(RefName::of_agent(agent, &session), node.id, "bench"));
+        }
+        batch.blobs.extend(encoded.blobs);
+        batch.nodes.push(node);
+        if batch.nodes.len() == BATCH || n + 1 == nodes {
+            store.commit(std::mem::take(&mut batch)).await?;
+        }
+    }
+    Ok(())
+}
+
+#[expect(clippy::print_stdout, reason = "the numbers are this program's output")]
+fn row(what: &str, samples: &[f64]) {
+    println!("{}", serde_json::json!({ "what": what, "unit": "ms", "samples": samples }));
+}
+
+/// Milliseconds that each of so many takes.
+async fn time<T>(what: &str, times: usize, mut work: impl AsyncFnMut() -> Outcome<T>) -> Outcome<()> {
+    let mut samples = Vec::with_capacity(times);
+    for _ in 0..times {
+        let began = Instant::now();
+        work().await?;
+        samples.push(began.elapsed().as_secs_f64() * 1e3);
+    }
+    row(what, &samples);
+    Ok(())
+}
+
+async fn measure(file: &Path, nodes: usize, times: usize) -> Outcome<()> {
+    let store = SqliteStore::open(file, &OpenOptions::default())?;
+    fill(&store, nodes).await?;
+    store.sessions(quipu::store::SessionQuery { limit: Some(1), ..Default::default() }).await?;
+    let all = UsageQuery { by: UsageBy::Time, since: None, until: None };
+    let began = Instant::now();
+    while store.usage(all.clone()).await?.behind > 0 {}
+    let thousands = f64::from(u32::try_from(nodes)?) / 1e3;
+    row("tables behind an import, 1,000 nodes", &[began.elapsed().as_secs_f64() * 1e3 / thousands]);
+    for (name, by) in [
+        ("day", UsageBy::Time),
+        ("project", UsageBy::Project),
+        ("model", UsageBy::Model),
+        ("session", UsageBy::Session),
+    ] {
+        let query = UsageQuery { by, ..all.clone() };
+        time(&format!("usage by {name}"), times, async || Ok(store.usage(query.clone()).await?)).await?;
+    }
+    let session = SessionId::from(format!("session-{}", nodes / SESSION / 2));
+    time("files of a session", times, async || Ok(store.touched(&session).await?)).await?;
+    let end = BEGAN + i64::try_from(nodes)? * BETWEEN;
+    for (name, since, below) in [
+        ("log of a day", end - 86_400_000, None),
+        ("log of all time below a directory", 0, Some("/project".to_owned())),
+    ] {
+        let query = DoneQuery { below, since, agent: None, limit: 20 };
+        time(name, times, async || Ok(quipu::log(&store, query.clone(), 5).await?)).await?;
+    }
+    // Files of one project that many turns changed, each with a line of nobody's.
+    let edits: Vec<usize> =
+        (0..nodes).filter(|n| n % SESSION % 8 == 6 && (n / SESSION).is_multiple_of(40)).collect();
+    let file = edits.last().map_or(0, |n| (n / 8) % FILES);
+    let own = edits.iter().filter(|n| (**n / 8) % FILES == file);
+    let content = format!("// by hand\n{}", own.map(|n| text(*n)).collect::<String>());
+    let paths = [format!("/project/0/src/file_{file}.rs")];
+    time("blame of a file", times, async || {
+        let blame = quipu::blame(&store, &paths, &content).await?;
+        // The bracket at the end stood in what was replaced.
+        if blame.lines.first() != Some(&None) || blame.lines.get(1).is_none_or(Option::is_none) {
+            return Err("the lines have wrong authors".into());
+        }
+        Ok(blame)
+    })
+    .await
+}
+
+/// A store that goes away.
+struct Scratch(PathBuf);
+
+impl Drop for Scratch {
+    fn drop(&mut self) {
+        for end in ["", "-wal", "-shm"] {
+            std::fs::remove_file(format!("{}{end}", self.0.display())).ok();
+        }
+    }
+}
+
+fn main() -> Outcome<()> {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let [directory, nodes, times] = arguments.as_slice() else {
+        return Err("usage: answers_rate DIRECTORY NODES TIMES".into());
+    };
+    std::fs::create_dir_all(directory)?;
+    let file = Scratch(Path::new(directory).join(format!("answers-rate-{}.db", std::process::id())));
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    runtime.block_on(measure(&file.0, nodes.parse()?, times.parse()?))
+}
