@@ -227,7 +227,7 @@ pub(crate) enum Cmd {
     Hash(HashArgs),
     /// Take in sessions of other agents: all branches, tool calls, compactions and unknown entries. May be repeated.
     Import(ImportArgs),
-    /// Write a session as a file of another agent.
+    /// Write a session to read, for programs, or as a file of another agent.
     Export(ExportArgs),
 }
 
@@ -658,11 +658,15 @@ pub(crate) struct HashArgs {
     pub(crate) jsonl: bool,
 }
 
-/// An agent whose files are known.
+/// What a session is written as.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub(crate) enum ForeignAgent {
-    /// Pi's session files
+pub(crate) enum ExportFormat {
+    /// A session file of Pi
     Pi,
+    /// To read: headings, thinking and long results folded
+    Markdown,
+    /// For programs: one object with every node
+    Json,
 }
 
 #[derive(Debug, Args)]
@@ -691,9 +695,9 @@ pub(crate) struct ImportArgs {
 
 #[derive(Debug, Args)]
 pub(crate) struct ExportArgs {
-    /// Whose format.
-    #[arg(long, value_enum, value_name = "AGENT")]
-    pub(crate) format: ForeignAgent,
+    /// What to write.
+    #[arg(long, value_enum)]
+    pub(crate) format: ExportFormat,
     /// The session: its id, or the beginning of it.
     #[arg(value_name = "ID")]
     pub(crate) id: String,

@@ -1,20 +1,22 @@
-//! `quipu export`: a session as a file of another agent.
+//! `quipu export`: a session to read, for programs, or as a file of another agent.
 
-use std::io::{BufWriter, Write as _};
+mod read;
+mod text;
+
+use std::io::{BufWriter, Write};
 use std::path::Path;
 
 use quipu_archive::pi;
 use quipu_protocol::SessionId;
-use quipu_store::{SessionQuery, SessionRow, Store};
+use quipu_store::{SessionQuery, SessionRow, Store, StoreError};
 
-use crate::args::{ExportArgs, ForeignAgent};
+use crate::args::{ExportArgs, ExportFormat};
 use crate::exit::Failure;
 use crate::import::failed;
 use crate::print::note;
 use crate::setup::Place;
 
 pub(crate) async fn run(args: &ExportArgs) -> Result<(), Failure> {
-    let ForeignAgent::Pi = args.format;
     let place = Place::find(&args.store)?;
     let Some(store) = place.store_to_read()? else {
         return Err(Failure::usage(format!("there is no store at {} yet", place.store.display())));
@@ -34,10 +36,57 @@ pub(crate) async fn run(args: &ExportArgs) -> Result<(), Failure> {
     match &args.output {
         None => {
             let mut out = BufWriter::new(std::io::stdout());
-            pi::export(&*store, &row, &mut out).await.map_err(failed)?;
-            Ok(())
+            match write(&*store, &row, args.format, &mut out).await {
+                Ok(_) => Ok(()),
+                Err(Stopped::Write(error)) => Err(error.into()),
+                Err(Stopped::Read(failure)) => Err(failure),
+            }
         }
-        Some(path) => to_file(&*store, &row, path).await,
+        Some(path) => to_file(&*store, &row, args.format, path).await,
+    }
+}
+
+/// Why an export ended early.
+enum Stopped {
+    /// What is written to refused.
+    Write(std::io::Error),
+    /// The session could not be read.
+    Read(Failure),
+}
+
+impl From<std::io::Error> for Stopped {
+    fn from(error: std::io::Error) -> Self {
+        Self::Write(error)
+    }
+}
+
+impl From<StoreError> for Stopped {
+    fn from(error: StoreError) -> Self {
+        Self::Read(error.into())
+    }
+}
+
+impl From<Failure> for Stopped {
+    fn from(failure: Failure) -> Self {
+        Self::Read(failure)
+    }
+}
+
+/// Writes a session, and gives how many entries that are.
+async fn write(
+    store: &dyn Store,
+    row: &SessionRow,
+    format: ExportFormat,
+    out: &mut (dyn Write + Send),
+) -> Result<u64, Stopped> {
+    match format {
+        ExportFormat::Pi => match pi::export(store, row, out).await {
+            Ok(done) => Ok(done.entries),
+            Err(quipu_archive::ArchiveError::File { source, .. }) => Err(Stopped::Write(source)),
+            Err(other) => Err(Stopped::Read(failed(other))),
+        },
+        ExportFormat::Markdown => read::read(store, row, &mut text::Markdown::new(out)).await,
+        ExportFormat::Json => read::read(store, row, &mut text::Json::new(out)).await,
     }
 }
 
@@ -46,7 +95,12 @@ async fn rows(store: &dyn Store, id: SessionId) -> Result<Vec<SessionRow>, Failu
 }
 
 /// Writes aside and then takes the name, so that nobody finds half a file, and no other file is replaced.
-async fn to_file(store: &dyn Store, row: &SessionRow, path: &Path) -> Result<(), Failure> {
+async fn to_file(
+    store: &dyn Store,
+    row: &SessionRow,
+    format: ExportFormat,
+    path: &Path,
+) -> Result<(), Failure> {
     let fail = |error: std::io::Error| {
         let hint = if error.kind() == std::io::ErrorKind::AlreadyExists {
             "; name another, or remove it first"
@@ -61,14 +115,15 @@ async fn to_file(store: &dyn Store, row: &SessionRow, path: &Path) -> Result<(),
     let dir = path.parent().filter(|dir| !dir.as_os_str().is_empty()).unwrap_or(Path::new("."));
     let file = tempfile::Builder::new().prefix(".quipu-export-").tempfile_in(dir).map_err(fail)?;
     let mut out = BufWriter::new(file);
-    let done = pi::export(store, row, &mut out).await.map_err(|error| match error {
-        quipu_archive::ArchiveError::File { source, .. } => fail(source),
-        other => failed(other),
+    let entries = write(store, row, format, &mut out).await.map_err(|stopped| match stopped {
+        Stopped::Write(error) => fail(error),
+        Stopped::Read(failure) => failure,
     })?;
     out.flush().map_err(fail)?;
     let file = out.into_inner().map_err(|error| fail(error.into_error()))?;
     file.as_file().sync_all().map_err(fail)?;
+    let bytes = file.as_file().metadata().map_err(fail)?.len();
     file.persist_noclobber(path).map_err(|error| fail(error.error))?;
-    note(format!("{} entries, {} bytes in {}", done.entries, done.bytes, path.display()));
+    note(format!("{entries} entries, {bytes} bytes in {}", path.display()));
     Ok(())
 }

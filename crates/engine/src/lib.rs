@@ -19,6 +19,7 @@ mod follower;
 mod jump;
 mod log;
 mod machine;
+mod markdown;
 mod owner;
 mod permissions;
 mod places;
@@ -46,6 +47,7 @@ pub use engine::{Engine, OpenError, Opened, SessionOptions, epoch_at, last_epoch
 pub use follower::{Committed, Follower};
 pub use log::{Ended, LogEntry, log};
 pub use machine::{CompactionSettings, Limits, PruneSettings, Refused};
+pub use markdown::{MarkdownEntry, markdown_entry, markdown_inline};
 pub use permissions::{Grant, PermissionMode, PermissionRules, Permissions};
 pub use places::Places;
 pub use policy::{AllowAll, Decision, Policy, Proposal};

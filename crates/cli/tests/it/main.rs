@@ -21,6 +21,8 @@ mod demo;
 #[cfg(test)]
 mod events;
 #[cfg(test)]
+mod export;
+#[cfg(test)]
 mod faults;
 #[cfg(test)]
 mod forest;

@@ -1,0 +1,136 @@
+//! Every node of a session in the order of its tree, read in pieces.
+
+use quipu::{SessionTree, TreeItem, TreeQuery};
+use quipu_dag::Node;
+use quipu_protocol::NodeId;
+use quipu_store::{SessionRow, Store, Until, decode_nodes};
+use quipu_transcript::Decoded;
+
+use super::Stopped;
+use crate::exit::{Exit, Failure};
+
+/// Nodes that are looked for at once.
+const TOGETHER: usize = 256;
+/// Nodes that are held with their content, which may be large.
+const DECODED: usize = 16;
+/// Branches, labels and forks at most.
+const MOST: usize = 10_000;
+
+/// Where a node stands.
+pub(super) struct Place<'a> {
+    /// How many branches it is away from the line to the head.
+    pub(super) level: usize,
+    /// Whether a branch begins here.
+    pub(super) starts: bool,
+    /// Whether it is of the session that this one goes on from.
+    pub(super) past: bool,
+    /// Whether the session stands here.
+    pub(super) head: bool,
+    /// What it was called.
+    pub(super) label: Option<&'a str>,
+}
+
+/// What a session is written with.
+pub(super) trait Writer {
+    /// Before the first node.
+    fn begin(&mut self, row: &SessionRow, session: &serde_json::Value) -> Result<(), Stopped>;
+    fn node(&mut self, place: &Place<'_>, node: &Node, decoded: &Decoded) -> Result<(), Stopped>;
+    /// A session that goes on from the node before.
+    fn fork(&mut self, row: &SessionRow) -> Result<(), Stopped>;
+    /// After the last; whether there are more branches, labels or forks than were written.
+    fn end(&mut self, more: bool) -> Result<(), Stopped>;
+}
+
+/// Hands every node of a session to `out`, what it goes on from first; how many they were.
+pub(super) async fn read(store: &dyn Store, row: &SessionRow, out: &mut dyn Writer) -> Result<u64, Stopped> {
+    let labels = crate::sessions::label_counts(store, std::slice::from_ref(&row.id)).await?;
+    let tree =
+        quipu::session_tree(store, row, &TreeQuery { whole: true, most: MOST, ..TreeQuery::default() })
+            .await?;
+    out.begin(row, &crate::sessions::json(row, &labels))?;
+    let mut reading = Reading { store, tree: &tree, out, written: 0 };
+    let base = store.meetings(tree.head, &[row.base]).await?.into_iter().flatten().next();
+    let before = base.map_or(0, |base| base.depth);
+    reading.row(row.base, 0, before, (0, false, true)).await?;
+    let mut ids: Vec<(NodeId, usize, bool)> = Vec::new();
+    for line in &tree.lines {
+        match &line.item {
+            TreeItem::Node(id) => {
+                ids.push((*id, line.level, line.starts));
+                if ids.len() >= TOGETHER {
+                    reading.nodes(&ids, false).await?;
+                    ids.clear();
+                }
+            }
+            TreeItem::Folded { below, depth, count } => {
+                reading.nodes(&ids, false).await?;
+                ids.clear();
+                reading.row(*below, *depth, *count, (line.level, line.starts, false)).await?;
+            }
+            TreeItem::Session(row) => {
+                reading.nodes(&ids, false).await?;
+                ids.clear();
+                reading.out.fork(row)?;
+            }
+        }
+    }
+    reading.nodes(&ids, false).await?;
+    let written = reading.written;
+    out.end(tree.more)?;
+    Ok(written)
+}
+
+struct Reading<'a> {
+    store: &'a dyn Store,
+    tree: &'a SessionTree,
+    out: &'a mut dyn Writer,
+    written: u64,
+}
+
+impl Reading<'_> {
+    /// Nodes in a row before `below`, the first with `depth` nodes before it.
+    async fn row(
+        &mut self,
+        below: NodeId,
+        depth: u64,
+        count: u64,
+        (level, mut starts, past): (usize, bool, bool),
+    ) -> Result<(), Stopped> {
+        let mut done = 0;
+        while done < count {
+            let together = (count - done).min(TOGETHER as u64);
+            let at = u32::try_from(depth + done + together - 1).unwrap_or(u32::MAX);
+            let Some(last) = self.store.ancestor(below, at).await? else { break };
+            let until = Until::Count(usize::try_from(together).unwrap_or(TOGETHER));
+            let nodes = self.store.lineage(last, until).await?;
+            let ids: Vec<_> =
+                nodes.iter().map(|node| (node.id, level, std::mem::take(&mut starts))).collect();
+            self.nodes(&ids, past).await?;
+            done += together;
+        }
+        Ok(())
+    }
+
+    async fn nodes(&mut self, places: &[(NodeId, usize, bool)], past: bool) -> Result<(), Stopped> {
+        for places in places.chunks(DECODED) {
+            let ids: Vec<NodeId> = places.iter().map(|(id, ..)| *id).collect();
+            let mut nodes = Vec::with_capacity(ids.len());
+            for (id, node) in ids.iter().zip(self.store.nodes(&ids).await?) {
+                nodes.push(node.ok_or_else(|| {
+                    let what =
+                        format!("node {id} of the session is missing from the store; see `quipu doctor`");
+                    Failure::new(Exit::Store, what)
+                })?);
+            }
+            let decoded = decode_nodes(self.store, &nodes).await?;
+            for ((node, decoded), (_, level, starts)) in nodes.iter().zip(&decoded).zip(places) {
+                let label = self.tree.labels.get(&node.id).map(String::as_str);
+                let head = node.id == self.tree.head;
+                let place = Place { level: *level, starts: *starts, past, head, label };
+                self.out.node(&place, node, decoded)?;
+                self.written += 1;
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,138 @@
+//! A session as JSON and as Markdown.
+
+use std::io::Write;
+
+use quipu::{markdown_entry, markdown_inline};
+use quipu_dag::Node;
+use quipu_protocol::NodeId;
+use quipu_store::SessionRow;
+use quipu_transcript::Decoded;
+
+use super::Stopped;
+use super::read::{Place, Writer};
+use crate::print::{dollars, iso, note};
+use crate::show::node_json;
+
+/// Said when a session has more branches than are read.
+const MORE: &str =
+    "it has more branches, labels, compactions or forks than the newest 10,000, which are here";
+
+/// One object, a node a line.
+pub(super) struct Json<'a> {
+    out: &'a mut (dyn Write + Send),
+    any: bool,
+    forks: Vec<serde_json::Value>,
+}
+
+impl<'a> Json<'a> {
+    pub(super) fn new(out: &'a mut (dyn Write + Send)) -> Self {
+        Self { out, any: false, forks: Vec::new() }
+    }
+}
+
+impl Writer for Json<'_> {
+    fn begin(&mut self, _: &SessionRow, session: &serde_json::Value) -> Result<(), Stopped> {
+        Ok(write!(self.out, "{{\"session\":{session},\n\"nodes\":[")?)
+    }
+
+    fn node(&mut self, place: &Place<'_>, node: &Node, decoded: &Decoded) -> Result<(), Stopped> {
+        let more = serde_json::json!({
+            "level": place.level, "starts": place.starts, "past": place.past, "label": place.label,
+            "head": place.head,
+        });
+        // The node holds raw JSON, which a value cannot.
+        let (node, more) = (node_json(node, decoded)?, more.to_string());
+        let comma = if std::mem::replace(&mut self.any, true) { "," } else { "" };
+        Ok(write!(self.out, "{comma}\n{},{}", &node[..node.len() - 1], &more[1..])?)
+    }
+
+    fn fork(&mut self, row: &SessionRow) -> Result<(), Stopped> {
+        self.forks.push(serde_json::json!({
+            "session": row.id, "base": row.base, "name": row.called, "title": row.title, "entries": row.entries,
+            "removed": row.head.is_none(),
+        }));
+        Ok(())
+    }
+
+    fn end(&mut self, more: bool) -> Result<(), Stopped> {
+        let forks = serde_json::Value::from(std::mem::take(&mut self.forks));
+        writeln!(self.out, "\n],\n\"forks\":{forks},\"more\":{more}}}")?;
+        Ok(self.out.flush()?)
+    }
+}
+
+/// A page to read.
+pub(super) struct Markdown<'a> {
+    out: &'a mut (dyn Write + Send),
+    last: Option<NodeId>,
+}
+
+impl<'a> Markdown<'a> {
+    pub(super) fn new(out: &'a mut (dyn Write + Send)) -> Self {
+        Self { out, last: None }
+    }
+}
+
+impl Writer for Markdown<'_> {
+    fn begin(&mut self, row: &SessionRow, _: &serde_json::Value) -> Result<(), Stopped> {
+        let title = [&row.called, &row.title].into_iter().find(|title| !title.trim().is_empty());
+        writeln!(self.out, "# {}\n", title.map_or("Session".into(), |title| markdown_inline(title)))?;
+        for (what, text) in [
+            ("Session", row.id.to_string()),
+            ("Agent", row.agent.clone()),
+            ("Model", row.model.clone()),
+            ("Directory", row.cwd.clone()),
+            ("Forked from", row.parent.as_ref().map_or(String::new(), ToString::to_string)),
+            ("Begun", iso(row.created)),
+            ("Changed", iso(row.updated)),
+            ("Nodes", (row.entries + 1).to_string()),
+            ("Cost", dollars(row.cost)),
+        ] {
+            if !text.is_empty() {
+                writeln!(self.out, "- {what}: {}", markdown_inline(&text))?;
+            }
+        }
+        Ok(())
+    }
+
+    fn node(&mut self, place: &Place<'_>, node: &Node, decoded: &Decoded) -> Result<(), Stopped> {
+        // A label is shown beside its node, and a name above; the line goes on behind them.
+        let parent = node.record.parent;
+        if self.last.is_some() && (place.starts || parent != self.last) {
+            let from = parent.map_or("the beginning".into(), |parent| format!("`{}`", parent.short()));
+            let which = match place.level {
+                0 => "The line to the head goes on".into(),
+                level => format!("Branch of level {level}"),
+            };
+            writeln!(self.out, "\n---\n\n*{which} from {from}*")?;
+        }
+        self.last = Some(node.id);
+        if quipu::is_note(&decoded.entry) {
+            return Ok(());
+        }
+        let shown = markdown_entry(&decoded.entry);
+        write!(self.out, "\n## {} · {} · `{}`", shown.title, iso(node.record.timestamp), node.id.short())?;
+        if let Some(label) = place.label {
+            write!(self.out, " · label: {}", markdown_inline(label))?;
+        }
+        if place.head {
+            write!(self.out, " · head")?;
+        }
+        writeln!(self.out)?;
+        Ok(self.out.write_all(shown.body.as_bytes())?)
+    }
+
+    fn fork(&mut self, row: &SessionRow) -> Result<(), Stopped> {
+        let title = if row.called.is_empty() { &row.title } else { &row.called };
+        let (id, title) = (markdown_inline(row.id.as_str()), markdown_inline(title));
+        Ok(writeln!(self.out, "\n*Session {id} goes on from here: {title}*")?)
+    }
+
+    fn end(&mut self, more: bool) -> Result<(), Stopped> {
+        if more {
+            writeln!(self.out, "\n---\n\n*There is more: {MORE}.*")?;
+            note(format!("the session is not written whole: {MORE}"));
+        }
+        Ok(self.out.flush()?)
+    }
+}
