@@ -665,6 +665,8 @@ pub(crate) enum ExportFormat {
     Pi,
     /// To read: headings, thinking and long results folded
     Markdown,
+    /// To read: one page with its branches, folding and search, that needs nothing else
+    Html,
     /// For programs: one object with every node
     Json,
 }

@@ -1,5 +1,6 @@
 //! `quipu export`: a session to read, for programs, or as a file of another agent.
 
+mod html;
 mod read;
 mod text;
 
@@ -86,6 +87,7 @@ async fn write(
             Err(other) => Err(Stopped::Read(failed(other))),
         },
         ExportFormat::Markdown => read::read(store, row, &mut text::Markdown::new(out)).await,
+        ExportFormat::Html => read::read(store, row, &mut html::Html::new(out)).await,
         ExportFormat::Json => read::read(store, row, &mut text::Json::new(out)).await,
     }
 }

@@ -1,10 +1,11 @@
 //! An entry as Markdown to read: text as it was written, everything else in fences that no content can close.
 
-use quipu_protocol::{Body, Content, Entry, Message, StopReason};
-use quipu_transcript::message_of;
+use quipu_protocol::Entry;
 
-/// Lines and bytes of a tool's arguments or result that are shown unfolded.
-const SHORT: (usize, usize) = (20, 2_000);
+use crate::reading::{Part, push_visible, read};
+
+/// Bytes of a line at most in which code spans are looked for.
+const LINE: usize = 64 << 10;
 
 /// An entry to read.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -18,138 +19,31 @@ pub struct MarkdownEntry {
 /// Writes an entry as Markdown. Headings in it are of the fourth level or below, no HTML of its content is HTML, images
 /// are named and left out.
 pub fn markdown_entry(entry: &Entry) -> MarkdownEntry {
-    let mut body = String::new();
-    let title = match entry {
-        Entry::Session(start) => {
-            let (agent, cwd) = (code_span(&start.agent), code_span(&start.cwd));
-            let model = model(&start.epoch.provider, &start.epoch.model);
-            body = format!("\nSession {} of {agent} in {cwd}{model}\n", code_span(start.session.as_str()));
-            "Session".into()
+    let mut out = String::new();
+    let title = read(entry, &mut |part| match part {
+        Part::Prose(text) => prose(&mut out, text),
+        Part::Thinking(text) => fold(&mut out, "Thinking", |out| prose(out, text)),
+        Part::Withheld => out.push_str("\n*Thinking, withheld by the provider*\n"),
+        Part::Code { language, text, folded: false, .. } => fence(&mut out, language, text),
+        Part::Code { what, language, text, folded: true } => {
+            let what = format!("{what}, {} lines, {} bytes", text.lines().count(), text.len());
+            fold(&mut out, &what, |out| fence(out, language, text));
         }
-        Entry::Epoch(epoch) => {
-            format!("Model {}", code_span(&format!("{}/{}", epoch.provider, epoch.model)))
+        Part::Call(name) => out.push_str(&format!("\n**Call** {}\n", code_span(name))),
+        Part::Image(image) => {
+            let bytes = image.data.len() / 4 * 3;
+            out.push_str(&format!("\n*Image {}, {bytes} bytes*\n", code_span(&image.mime_type)));
         }
-        Entry::Compaction(compaction) => {
-            prose(&mut body, &compaction.summary);
-            format!("Compaction of {} tokens", compaction.tokens_before)
+        Part::End(what, None) => out.push_str(&format!("\n**{what}**\n")),
+        Part::End(what, Some(why)) => out.push_str(&format!("\n**{what}:** {}\n", markdown_inline(why))),
+        Part::Facts(facts) => {
+            let facts: Vec<_> = facts.iter().map(|(what, is)| format!("{what} {}", code_span(is))).collect();
+            out.push_str(&format!("\n{}\n", facts.join(" ")));
         }
-        Entry::Message(message) => of_message(&mut body, message),
-        Entry::Meta(json) => match message_of(entry) {
-            Some(message) => of_message(&mut body, &message),
-            None => {
-                fold(&mut body, "As it was written", |body| fence(body, "json", json.get()));
-                "Entry".into()
-            }
-        },
-    };
-    MarkdownEntry { title, body }
-}
-
-fn model(provider: &str, model: &str) -> String {
-    if model.is_empty() {
-        String::new()
-    } else {
-        format!(" with {}", code_span(&format!("{provider}/{model}")))
-    }
-}
-
-fn of_message(out: &mut String, message: &Message) -> String {
-    match message {
-        Message::User(user) => {
-            of_body(out, &user.content);
-            "User".into()
-        }
-        Message::Assistant(answer) => {
-            blocks(out, &answer.content, false);
-            match (answer.stop_reason, &answer.error_message) {
-                (_, Some(error)) => out.push_str(&format!("\n**Failed:** {}\n", markdown_inline(error))),
-                (StopReason::Error, None) => out.push_str("\n**Failed**\n"),
-                (StopReason::Aborted, None) => out.push_str("\n**Aborted**\n"),
-                (StopReason::Length, None) => out.push_str("\n**Cut off**\n"),
-                (
-                    StopReason::Stop | StopReason::ToolUse | StopReason::Deferred | StopReason::Pending,
-                    None,
-                ) => {}
-            }
-            if answer.model.is_empty() {
-                "Assistant".into()
-            } else {
-                format!("Assistant {}", code_span(&answer.model))
-            }
-        }
-        Message::ToolResult(result) => {
-            blocks(out, &result.content, true);
-            let failed = if result.is_error { " (failed)" } else { "" };
-            format!("Result of {}{failed}", code_span(&result.tool_name))
-        }
-        Message::BashExecution(run) => {
-            fence(out, "sh", &run.command);
-            folded(out, "Output", "", &run.output);
-            match run.exit_code {
-                Some(0) | None => "Command".into(),
-                Some(code) => format!("Command (exit code {code})"),
-            }
-        }
-        Message::Custom(custom) => {
-            of_body(out, &custom.content);
-            format!("Message of {}", code_span(&custom.custom_type))
-        }
-        Message::BranchSummary(summary) => {
-            prose(out, &summary.summary);
-            "Summary of a branch".into()
-        }
-        Message::CompactionSummary(summary) => {
-            prose(out, &summary.summary);
-            "Summary".into()
-        }
-        Message::Other(json) => {
-            folded(out, "Message", "json", json.get());
-            "Message".into()
-        }
-    }
-}
-
-fn of_body(out: &mut String, body: &Body) {
-    match body {
-        Body::Text(text) => prose(out, text),
-        Body::Blocks(content) => blocks(out, content, false),
-    }
-}
-
-/// Content in its order; what a tool returned is no Markdown, whatever it looks like.
-fn blocks(out: &mut String, content: &[Content], of_a_tool: bool) {
-    for block in content {
-        match block {
-            Content::Text(text) if of_a_tool => folded(out, "Result", "", &text.text),
-            Content::Text(text) => prose(out, &text.text),
-            Content::Thinking(thinking) if thinking.thinking.trim().is_empty() => {
-                out.push_str("\n*Thinking, withheld by the provider*\n");
-            }
-            Content::Thinking(thinking) => fold(out, "Thinking", |out| prose(out, &thinking.thinking)),
-            Content::Image(image) => {
-                let bytes = image.data.len() / 4 * 3;
-                out.push_str(&format!("\n*Image {}, {bytes} bytes*\n", code_span(&image.mime_type)));
-            }
-            Content::ToolCall(call) => {
-                out.push_str(&format!("\n**Call** {}\n", code_span(&call.name)));
-                folded(out, "Arguments", "json", call.arguments.get());
-            }
-            Content::Other(json) => folded(out, "Content", "json", json.get()),
-        }
-    }
-}
-
-/// A fence, folded where it is long.
-fn folded(out: &mut String, what: &str, language: &str, text: &str) {
-    let (lines, bytes) = SHORT;
-    if text.trim().is_empty() {
-        return;
-    }
-    if text.len() <= bytes && text.lines().nth(lines).is_none() {
-        return fence(out, language, text);
-    }
-    let what = format!("{what}, {} lines, {} bytes", text.lines().count(), text.len());
-    fold(out, &what, |out| fence(out, language, text));
+    });
+    let of = if title.of.is_empty() { String::new() } else { code_span(&title.of) };
+    let title = [title.who, &of, &title.more].into_iter().filter(|part| !part.is_empty());
+    MarkdownEntry { title: title.collect::<Vec<_>>().join(" "), body: out }
 }
 
 fn fold(out: &mut String, what: &str, write: impl FnOnce(&mut String)) {
@@ -198,23 +92,6 @@ pub fn markdown_inline(text: &str) -> String {
         out.push(c);
     }
     out
-}
-
-/// Appends text with controls and marks of direction made visible, except line breaks and tabs.
-fn push_visible(out: &mut String, text: &str) {
-    let mut chars = text.chars().peekable();
-    while let Some(c) = chars.next() {
-        match c {
-            '\r' if chars.peek() == Some(&'\n') => {}
-            '\r' => out.push('\n'),
-            '\n' | '\t' => out.push(c),
-            '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}' | '\u{200e}' | '\u{200f}' | '\u{61c}' => {
-                out.extend(c.escape_unicode());
-            }
-            c if c.is_control() => out.extend(c.escape_unicode()),
-            c => out.push(c),
-        }
-    }
 }
 
 /// Text that may be Markdown: its headings become lower ones, its HTML text, and a fence that it leaves open is closed.
@@ -271,16 +148,16 @@ fn prose(out: &mut String, text: &str) {
 /// Appends a line in which what would be HTML is text, except in code spans that end on it. Whether one is left open.
 fn without_html(out: &mut String, line: &str, doubtful: bool) -> bool {
     // A cell of a table ends at its bar, in a code span too.
-    let spans = !doubtful && !line.contains('|');
+    let spans = !doubtful && line.len() <= LINE && !line.contains('|');
     let mut rest = line;
-    let mut left_open = false;
+    let mut left_open = line.len() > LINE;
     while let Some(c) = rest.chars().next() {
         let mut taken = c.len_utf8();
         match c {
             '\\' if rest[1..].starts_with(|next: char| next.is_ascii_punctuation() && next != '<') => {
                 taken = 2;
             }
-            '`' => {
+            '`' if line.len() <= LINE => {
                 let run = rest.len() - rest.trim_start_matches('`').len();
                 let mut at = run;
                 let mut end = None;

@@ -14,8 +14,39 @@ use crate::print::{dollars, iso, note};
 use crate::show::node_json;
 
 /// Said when a session has more branches than are read.
-const MORE: &str =
+pub(super) const MORE: &str =
     "it has more branches, labels, compactions or forks than the newest 10,000, which are here";
+
+/// What a session is called, and what is known of it.
+pub(super) fn facts(row: &SessionRow) -> (String, Vec<(&'static str, String)>) {
+    let title = [&row.called, &row.title].into_iter().find(|title| !title.trim().is_empty());
+    let mut facts = vec![
+        ("Session", row.id.to_string()),
+        ("Agent", row.agent.clone()),
+        ("Model", row.model.clone()),
+        ("Directory", row.cwd.clone()),
+        ("Forked from", row.parent.as_ref().map_or(String::new(), ToString::to_string)),
+        ("Begun", iso(row.created)),
+        ("Changed", iso(row.updated)),
+        ("Nodes", (row.entries + 1).to_string()),
+        ("Cost", dollars(row.cost)),
+    ];
+    facts.retain(|(_, is)| !is.is_empty());
+    (title.map_or("Session", |title| title).into(), facts)
+}
+
+/// What is said where a node does not go on from the one that stands before it: which line, and from where.
+pub(super) fn turn(last: Option<NodeId>, place: &Place<'_>, node: &Node) -> Option<(String, Option<NodeId>)> {
+    let parent = node.record.parent;
+    if last.is_none() || (!place.starts && parent == last) {
+        return None;
+    }
+    let which = match place.level {
+        0 => "The line to the head goes on".into(),
+        level => format!("Branch of level {level}"),
+    };
+    Some((which, parent))
+}
 
 /// One object, a node a line.
 pub(super) struct Json<'a> {
@@ -75,35 +106,18 @@ impl<'a> Markdown<'a> {
 
 impl Writer for Markdown<'_> {
     fn begin(&mut self, row: &SessionRow, _: &serde_json::Value) -> Result<(), Stopped> {
-        let title = [&row.called, &row.title].into_iter().find(|title| !title.trim().is_empty());
-        writeln!(self.out, "# {}\n", title.map_or("Session".into(), |title| markdown_inline(title)))?;
-        for (what, text) in [
-            ("Session", row.id.to_string()),
-            ("Agent", row.agent.clone()),
-            ("Model", row.model.clone()),
-            ("Directory", row.cwd.clone()),
-            ("Forked from", row.parent.as_ref().map_or(String::new(), ToString::to_string)),
-            ("Begun", iso(row.created)),
-            ("Changed", iso(row.updated)),
-            ("Nodes", (row.entries + 1).to_string()),
-            ("Cost", dollars(row.cost)),
-        ] {
-            if !text.is_empty() {
-                writeln!(self.out, "- {what}: {}", markdown_inline(&text))?;
-            }
+        let (title, facts) = facts(row);
+        writeln!(self.out, "# {}\n", markdown_inline(&title))?;
+        for (what, is) in facts {
+            writeln!(self.out, "- {what}: {}", markdown_inline(&is))?;
         }
         Ok(())
     }
 
     fn node(&mut self, place: &Place<'_>, node: &Node, decoded: &Decoded) -> Result<(), Stopped> {
         // A label is shown beside its node, and a name above; the line goes on behind them.
-        let parent = node.record.parent;
-        if self.last.is_some() && (place.starts || parent != self.last) {
-            let from = parent.map_or("the beginning".into(), |parent| format!("`{}`", parent.short()));
-            let which = match place.level {
-                0 => "The line to the head goes on".into(),
-                level => format!("Branch of level {level}"),
-            };
+        if let Some((which, from)) = turn(self.last, place, node) {
+            let from = from.map_or("the beginning".into(), |from| format!("`{}`", from.short()));
             writeln!(self.out, "\n---\n\n*{which} from {from}*")?;
         }
         self.last = Some(node.id);

@@ -7,7 +7,7 @@ use crate::archive::{ID, assistant, conversation, entry, lines, user};
 use crate::support::*;
 
 /// An imported session with two branches and content that wants to leave its place.
-fn hostile(world: &World) -> Vec<Value> {
+pub(crate) fn hostile(world: &World) -> Vec<Value> {
     let mut entries = conversation(world, ID);
     let long: String = (0..500).map(|n| format!("line {n} ```` <script>alert({n})</script>\n")).collect();
     let tool = json!({ "type": "message", "message": {
@@ -27,7 +27,7 @@ fn hostile(world: &World) -> Vec<Value> {
     entries
 }
 
-fn import(world: &World, entries: &[Value]) {
+pub(crate) fn import(world: &World, entries: &[Value]) {
     let path = world.file("s.jsonl", lines(entries));
     world.run(&["import", "pi", path.to_str().unwrap()]).ok();
     std::fs::remove_file(path).unwrap();
@@ -142,7 +142,7 @@ fn a_file_is_written_whole_or_not_at_all() {
     let world = World::says("Hi.");
     world.run(&["-p", "Hello."]).ok();
     let id = world.sessions()[0]["id"].as_str().unwrap().to_owned();
-    for (format, name) in [("markdown", "s.md"), ("json", "s.json")] {
+    for (format, name) in [("markdown", "s.md"), ("html", "s.html"), ("json", "s.json")] {
         let export = |more: &[&str]| world.run(&[&["export", "--format", format], more].concat());
         let ran = export(&[&id, "-o", name]).ok();
         assert!(ran.err.contains("3 entries, "), "{}", ran.err);
@@ -167,5 +167,5 @@ fn a_file_is_written_whole_or_not_at_all() {
     let mut names: Vec<_> =
         std::fs::read_dir(world.path("work")).unwrap().map(|e| e.unwrap().file_name()).collect();
     names.sort();
-    assert_eq!(names, ["s.json", "s.md"]);
+    assert_eq!(names, ["s.html", "s.json", "s.md"]);
 }

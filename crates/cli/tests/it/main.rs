@@ -9,6 +9,8 @@ mod archive;
 #[cfg(test)]
 mod branch;
 #[cfg(test)]
+mod browser;
+#[cfg(test)]
 mod budget;
 #[cfg(test)]
 mod compact;
@@ -22,6 +24,8 @@ mod demo;
 mod events;
 #[cfg(test)]
 mod export;
+#[cfg(test)]
+mod export_page;
 #[cfg(test)]
 mod faults;
 #[cfg(test)]
