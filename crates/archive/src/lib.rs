@@ -6,6 +6,7 @@
 //! models or tools.
 
 mod agents;
+mod batches;
 mod built;
 pub mod claude_code;
 pub mod codex;

@@ -171,8 +171,10 @@ impl ProblemKind {
 /// How far an import is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Progress {
-    /// Bytes that were read and stored.
+    /// Bytes that were read.
     pub bytes: u64,
+    /// Bytes of those of which all is stored, about.
+    pub stored: u64,
     /// Bytes of the file when it was opened.
     pub total: u64,
     /// Entries that were read.

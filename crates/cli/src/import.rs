@@ -55,7 +55,7 @@ pub(crate) async fn run(args: &ImportArgs) -> Result<(), Failure> {
     tokio::select! {
         biased;
         _ = signals.next() => {
-            note("Stopped. What was read so far is in the store; the same command goes on from there.");
+            note("Stopped. What was stored so far stays; the same command goes on from there.");
             return Err(Failure::silent(signals.exit()));
         }
         imported = importer.import(&due, &mut watch) => imported?,
@@ -286,20 +286,27 @@ impl<'a> Meter<'a> {
 
     fn show(&self, at: Progress) {
         let mut shown = self.shown.lock().unwrap_or_else(PoisonError::into_inner);
-        let (last, bytes) = shown.unwrap_or((self.begun, 0));
-        let due = if self.is_terminal { last.elapsed() >= TOLD } else { at.bytes / STEP > bytes / STEP };
-        if !due || at.bytes >= at.total {
+        let (last, stored) = shown.unwrap_or((self.begun, 0));
+        let due = if self.is_terminal { last.elapsed() >= TOLD } else { at.stored / STEP > stored / STEP };
+        if !due || at.stored >= at.total {
             return;
         }
-        *shown = Some((Instant::now(), at.bytes));
+        *shown = Some((Instant::now(), at.stored));
         let file = self.file.display();
         if !self.is_terminal {
-            note(format!("{file}: {} of {} MiB, {} entries", at.bytes >> 20, at.total >> 20, at.entries));
+            note(format!("{file}: {} of {} MiB, {} entries", at.stored >> 20, at.total >> 20, at.entries));
             return;
         }
-        let percent = at.bytes.saturating_mul(100) / at.total.max(1);
-        let rate = at.bytes as f64 / 1e6 / self.begun.elapsed().as_secs_f64().max(1e-3);
-        let line = printable(&format!("{percent} % of {} MiB, {rate:.0} MB/s: {file}", at.total >> 20));
+        let percent = |bytes: u64| bytes.saturating_mul(100) / at.total.max(1);
+        let rate = at.stored as f64 / 1e6 / self.begun.elapsed().as_secs_f64().max(1e-3);
+        // Much of a large file is read before it is written.
+        let ahead = match percent(at.bytes) {
+            100 => "writing, ".to_owned(),
+            read if read > percent(at.stored) => format!("{read} % read, "),
+            _ => String::new(),
+        };
+        let (stored, total) = (percent(at.stored), at.total >> 20);
+        let line = printable(&format!("{ahead}{stored} % stored of {total} MiB, {rate:.0} MB/s: {file}"));
         // One line at most, or what it leaves behind could not be cleared.
         let line: String = line.chars().take(78).collect();
         // A terminal that is gone cannot be told so.

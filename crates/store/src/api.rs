@@ -14,8 +14,8 @@ use quipu_protocol::{BlobId, CallId, ChunkId, ItemId, Json, NodeId, RunId, Sessi
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    Done, DoneQuery, FileChange, Found, Known, Label, Landmark, Meeting, Piece, ReadParts, SearchQuery, Seq,
-    StoreError, Touched, Unindexed, UsageQuery, UsageSum,
+    Done, DoneQuery, Extent, FileChange, Found, Known, Label, Landmark, Meeting, Piece, ReadParts,
+    SearchQuery, Seq, SpooledNodes, StoreError, Touched, Unindexed, UsageQuery, UsageSum,
 };
 
 /// What every operation returns. Runs on any executor: the work is done by threads of the store.
@@ -148,6 +148,11 @@ pub trait Store: Send + Sync + 'static {
     /// What a session left open: queued inputs, and steps that began.
     fn pending<'a>(&'a self, session: &'a SessionId) -> Fut<'a, Pending>;
 
+    /// How large the store is: what [`Bulk`](crate::Bulk) goes by.
+    fn extent(&self) -> Fut<'_, Extent> {
+        Box::pin(std::future::ready(Ok(Extent::default())))
+    }
+
     /// Resolves after the next commit to the store, by this process or (within about a quarter of a second) by
     /// another. May resolve once when nothing has changed.
     fn changed(&self) -> Fut<'_, ()>;
@@ -194,6 +199,8 @@ pub struct Commit {
     pub chunks: Vec<NewChunk>,
     /// Nodes, parents before children. Their parents and parts must be in the store or in this commit.
     pub nodes: Vec<Node>,
+    /// More nodes, of the window of a [`Bulk`](crate::Bulk), whose blobs are in the store.
+    pub spooled: Option<Arc<SpooledNodes>>,
     /// Refs that move.
     pub moves: Vec<RefMove>,
     /// Rows for the action log.

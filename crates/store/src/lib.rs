@@ -4,6 +4,7 @@
 //! must not know the loop, providers or tools, and takes from `quipu-transcript` only what derived rows need.
 
 mod api;
+mod bulk;
 mod deeds;
 mod error;
 mod forest;
@@ -12,6 +13,7 @@ mod search;
 mod sqlite;
 
 pub use api::*;
+pub use bulk::*;
 pub use deeds::*;
 pub use error::*;
 pub use forest::*;

@@ -16,11 +16,12 @@ use sha2::{Digest as _, Sha256};
 use tokio::sync::mpsc;
 
 use super::known::Known;
-use super::place::{Batch, Placed, Placer, Stop};
+use super::place::{Placed, Placer, Stop};
 use super::seen::{Mark, Marks};
 use super::{DatabaseFormat, Format, Outline, SealedLines};
+use crate::batches::{Batch, commit_all, off_the_runtime};
 use crate::lineages::{IMPORTED, main_ref};
-use crate::{ArchiveError, ImportOptions, Progress, Report};
+use crate::{ArchiveError, ImportOptions, Report};
 
 /// Files that follow each other at most.
 const DEEPEST: usize = 64;
@@ -188,7 +189,7 @@ impl One<'_> {
             let end = read(&mut placer)?;
             Ok::<_, Stop>((placer.end()?, end))
         });
-        let committed = self.commit(batches, total).await;
+        let committed = commit_all(&**self.store, batches, total, self.options).await;
         let done = reader.await.map_err(|error| ArchiveError::Fault(error.to_string()))?;
         committed?;
         match done {
@@ -196,20 +197,6 @@ impl One<'_> {
             Err(Stop::Io(source)) => Err(ArchiveError::File { path: path.to_owned(), doing: "read", source }),
             Err(Stop::Closed) => Err(ArchiveError::Fault("nobody took what was read".into())),
         }
-    }
-
-    async fn commit(&self, mut batches: mpsc::Receiver<Batch>, total: u64) -> Result<(), StoreError> {
-        while let Some(batch) = batches.recv().await {
-            if !self.options.dry_run {
-                self.store.commit(batch.commit).await?;
-            }
-            (self.options.progress)(Progress {
-                bytes: batch.bytes,
-                total: total.max(batch.bytes),
-                entries: batch.entries,
-            });
-        }
-        Ok(())
     }
 
     /// Moves the session's ref, and notes what was imported.
@@ -272,12 +259,6 @@ impl One<'_> {
             }
         }
     }
-}
-
-async fn off_the_runtime<T: Send + 'static>(
-    work: impl FnOnce() -> T + Send + 'static,
-) -> Result<T, ArchiveError> {
-    tokio::task::spawn_blocking(work).await.map_err(|error| ArchiveError::Fault(error.to_string()))
 }
 
 /// Opens a regular file, and nothing that could be waited for.

@@ -8,6 +8,7 @@ use tokio::sync::mpsc;
 
 use super::known::{Known, Stored};
 use super::{Follows, Item, Start};
+use crate::batches::Batch;
 use crate::built::{Built, Parts};
 use crate::lineages::tip_ref;
 use crate::tree::Key;
@@ -26,13 +27,6 @@ pub(crate) enum Stop {
     Closed,
     /// The file cannot be read.
     Io(std::io::Error),
-}
-
-/// What is to be committed together.
-pub(super) struct Batch {
-    pub(super) commit: Commit,
-    pub(super) bytes: u64,
-    pub(super) entries: u64,
 }
 
 /// A session and its first node.

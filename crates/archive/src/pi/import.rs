@@ -19,9 +19,11 @@ use super::chain::ids_of;
 use super::entry;
 use super::header::Header;
 use super::own::Own;
-use super::placer::{Batch, Begin, Done, Placer};
+use super::placer::{Begin, Done, Placer};
 use super::stamp::{Stamp, hash_of_first};
 use super::{AGENT, LINE_LIMIT};
+pub(super) use crate::batches::off_the_runtime;
+use crate::batches::{Batch, commit_all};
 use crate::lineages::{IMPORTED, main_ref, tips, walk};
 use crate::lines::{Hashing, Lines};
 use crate::tree::Tree;
@@ -249,7 +251,7 @@ pub(super) async fn take(
         inner.retain(|tip| held.contains(tip) && !ours.contains(tip));
         tree.stored_inner(inner);
     }
-    let (sender, mut batches) = mpsc::channel::<Batch>(2);
+    let (sender, batches) = mpsc::channel::<Batch>(1);
     let placer = Placer::new(Begin {
         first,
         time,
@@ -261,21 +263,7 @@ pub(super) async fn take(
     });
     let lines = begun.lines;
     let reader = tokio::task::spawn_blocking(move || placer.run(lines, &sender));
-    let mut committed = Ok(());
-    while let Some(batch) = batches.recv().await {
-        if !options.dry_run
-            && let Err(error) = store.commit(batch.commit).await
-        {
-            committed = Err(error);
-            break;
-        }
-        (options.progress)(Progress {
-            bytes: batch.bytes,
-            total: total.max(batch.bytes),
-            entries: batch.entries,
-        });
-    }
-    drop(batches);
+    let committed = commit_all(&**store, batches, total, options).await;
     let done = reader.await.map_err(|error| ArchiveError::Fault(error.to_string()))?;
     committed?;
     let Done { report, tree, last, hash, whole, next } = done?;
@@ -342,12 +330,6 @@ pub(super) async fn move_main(
             Err(error) => return Err(error.into()),
         }
     }
-}
-
-pub(super) async fn off_the_runtime<T: Send + 'static>(
-    work: impl FnOnce() -> T + Send + 'static,
-) -> Result<T, ArchiveError> {
-    tokio::task::spawn_blocking(work).await.map_err(|error| ArchiveError::Fault(error.to_string()))
 }
 
 /// Opens a regular file, and nothing that could be waited for.

@@ -15,6 +15,7 @@ use tokio::sync::mpsc;
 use super::entry::{self, Line, Parent};
 use super::import::FileLines;
 use super::{AGENT, LINE_LIMIT};
+use crate::batches::Batch;
 use crate::built::{Built, Parts};
 use crate::lineages::tip_ref;
 use crate::tree::{At, Key, Placed, ROOT, Tree};
@@ -23,13 +24,6 @@ use crate::{ArchiveError, ProblemKind, Report};
 /// Nodes and bytes of one commit, about.
 const BATCH_NODES: usize = 2_000;
 const BATCH_BYTES: usize = 4 << 20;
-
-/// What is to be committed together.
-pub(super) struct Batch {
-    pub(super) commit: Commit,
-    pub(super) bytes: u64,
-    pub(super) entries: u64,
-}
 
 /// What came of a file.
 pub(super) struct Done {

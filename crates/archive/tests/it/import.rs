@@ -1,7 +1,10 @@
 //! What an import leaves in the store.
 
+use std::sync::Arc;
+
 use quipu_archive::{ProblemKind, pi};
 use quipu_protocol::{Compaction, Entry, Message};
+use quipu_store::{OpenOptions, SqliteStore};
 use quipu_transcript::{context, message_of};
 use serde_json::json;
 
@@ -66,6 +69,47 @@ fn an_import_that_was_cut_short_goes_on() {
     assert_eq!((report.read, report.changed), (5_000, 0));
     whole.import_text("a.jsonl", &text);
     assert_eq!(cut.all(), whole.all());
+}
+
+/// So large that its batches are gathered: what was not written yet is read again.
+#[test]
+fn a_large_import_that_was_cut_short_goes_on() {
+    let (mut cut, whole) = (archive(), archive());
+    cut.store =
+        Arc::new(SqliteStore::open(&cut.dir.path().join("quipu.db"), &OpenOptions::default()).unwrap());
+    let mut text = lines(&[header("s"), user("n0", None, "0")]);
+    let filler = "words ".repeat(100);
+    for n in 1..24_000 {
+        let back = if n % 1_000 == 0 { 7 } else { 1 };
+        text.push_str(&format!("{}\n", user(&format!("n{n}"), Some(&format!("n{}", n - back)), &filler)));
+    }
+    assert!(text.len() > 16 << 20);
+    let path = cut.file("a.jsonl", &text);
+    let stop = tokio::sync::Notify::new();
+    let progress = |at: quipu_archive::Progress| {
+        assert!(at.stored <= at.bytes && at.bytes <= at.total, "{at:?}");
+        if at.entries > 20_500 {
+            stop.notify_one();
+        }
+    };
+    block_on(async {
+        let imports = pi::Imports::default();
+        let options = pi::ImportOptions { dry_run: false, progress: &progress };
+        tokio::select! {
+            biased;
+            () = stop.notified() => {}
+            report = pi::import(&cut.store, &cut.sealer, &path, &imports, &options) => panic!("{report:?}"),
+        }
+    });
+    assert!(cut.head("pi/s").is_none());
+    let report = cut.import(&path);
+    assert!(report.present >= 14_000 && report.added >= 1, "{report:?}");
+    assert_eq!((report.read, report.changed), (24_000, 0));
+    assert!(cut.import(&path).unchanged);
+    whole.import_text("a.jsonl", &text);
+    assert_eq!(cut.all(), whole.all());
+    let row = cut.row("s");
+    assert_eq!((row.entries, row.head), (24_000, report.head));
 }
 
 #[test]

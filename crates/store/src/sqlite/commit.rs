@@ -10,7 +10,8 @@ use super::chunks::{self, Encoded};
 use super::failure::{Failure, Outcome};
 use super::rows;
 use crate::{
-    Action, BLOB_LIMIT, Commit, Expect, Fence, Op, Owner, RefMove, RefName, StepCall, StepState, StoreError,
+    Action, BLOB_LIMIT, Commit, Expect, Fence, Op, Owner, RefMove, RefName, SpooledNodes, StepCall,
+    StepState, StoreError,
 };
 
 /// Bytes of a ref's name, an id, a queue's name at most.
@@ -99,13 +100,19 @@ pub(super) fn log_moves(connection: &Connection, moves: &[Moved], writer: &str) 
 pub(super) fn apply(connection: &Connection, commit: &Commit, chunks: &[Encoded]) -> Outcome<Vec<Moved>> {
     insert_blobs(connection, &commit.blobs)?;
     chunks::insert(connection, chunks)?;
-    insert_nodes(connection, &commit.nodes, &commit.blobs)?;
+    let new: HashSet<&BlobId> = commit.blobs.iter().map(|blob| &blob.id).collect();
+    insert_nodes(connection, &commit.nodes, |blob| new.contains(blob))?;
+    if let Some(spooled) = &commit.spooled {
+        insert_spooled(connection, spooled)?;
+    }
     for action in &commit.actions {
         log(connection, action)?;
     }
     let mut moves = Vec::with_capacity(commit.moves.len());
     for moved in &commit.moves {
-        moves.push(move_ref(connection, moved, &commit.nodes)?);
+        let moved = move_ref(connection, moved, &commit.nodes)?;
+        // One that was not there and is to go has not moved.
+        moves.extend(Some(moved).filter(|moved| moved.old.is_some() || moved.new.is_some()));
     }
     // After the refs: who lost a race is told so, and not that an input is gone which the winner took.
     for op in &commit.ops {
@@ -130,17 +137,54 @@ fn insert_blobs(connection: &Connection, blobs: &[Blob]) -> Outcome<()> {
     Ok(())
 }
 
-fn insert_nodes(connection: &Connection, nodes: &[Node], blobs: &[Blob]) -> Outcome<()> {
+/// Whether all blobs are there that nodes need which wait in a file. They stay, so this needs no lock.
+pub(super) fn check_spooled(connection: &Connection, spooled: &SpooledNodes) -> Outcome<()> {
+    let transaction = connection.unchecked_transaction()?;
+    let mut has_blob = transaction.prepare_cached("SELECT 1 FROM blobs WHERE hash = ?1")?;
+    for blob in spooled.blobs() {
+        if !has_blob.exists([blob.to_string()])? {
+            return Err(Failure::Missing(format!("blob {}, which nodes of an import need,", blob.short())));
+        }
+    }
+    Ok(())
+}
+
+fn insert_spooled(connection: &Connection, spooled: &SpooledNodes) -> Outcome<()> {
+    let mut first = 0;
+    loop {
+        let nodes = spooled.nodes_from(first)?;
+        if nodes.is_empty() {
+            return Ok(());
+        }
+        insert_nodes(connection, &nodes, |blob| spooled.has_blob(blob))?;
+        first += nodes.len();
+    }
+}
+
+/// `new` tells which blobs came with them.
+fn insert_nodes(connection: &Connection, nodes: &[Node], new: impl Fn(&BlobId) -> bool) -> Outcome<()> {
     if nodes.is_empty() {
         return Ok(());
     }
-    let new: HashSet<&BlobId> = blobs.iter().map(|blob| &blob.id).collect();
     let mut has_blob = connection.prepare_cached("SELECT 1 FROM blobs WHERE hash = ?1")?;
     let mut has_node = connection.prepare_cached("SELECT 1 FROM nodes WHERE id = ?1")?;
     let mut insert = connection.prepare_cached(
         "INSERT OR IGNORE INTO nodes (id, parent_id, role, parts_list, timestamp, config_json, thought_signatures, \
          system_prompt_hash, external_id) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9)",
     )?;
+    if nodes.len() > FEW {
+        // In the order of the index, or each would be looked for on another page of it.
+        let mut there: Vec<_> =
+            nodes.iter().flat_map(|node| parts_of(node).map(move |part| (part, node))).collect();
+        there.retain(|(part, _)| !new(part));
+        there.sort_unstable_by_key(|(part, _)| *part);
+        there.dedup_by_key(|(part, _)| *part);
+        for (part, node) in there {
+            if !has_blob.exists([part.to_string()])? {
+                return Err(no_part(part, node));
+            }
+        }
+    }
     let mut placed: HashSet<&NodeId> = HashSet::with_capacity(nodes.len());
     for node in nodes {
         debug_assert!(
@@ -159,13 +203,9 @@ fn insert_nodes(connection: &Connection, nodes: &[Node], blobs: &[Blob]) -> Outc
                 node.id.short()
             )));
         }
-        for part in record.parts.iter().chain(&record.system_prompt) {
-            if !new.contains(part) && !has_blob.exists([part.to_string()])? {
-                return Err(Failure::Missing(format!(
-                    "blob {}, a part of node {},",
-                    part.short(),
-                    node.id.short()
-                )));
+        for part in parts_of(node).filter(|_| nodes.len() <= FEW) {
+            if !new(part) && !has_blob.exists([part.to_string()])? {
+                return Err(no_part(part, node));
             }
         }
         insert.execute(params![
@@ -182,6 +222,14 @@ fn insert_nodes(connection: &Connection, nodes: &[Node], blobs: &[Blob]) -> Outc
         placed.insert(&node.id);
     }
     Ok(())
+}
+
+fn parts_of(node: &Node) -> impl Iterator<Item = &BlobId> {
+    node.record.parts.iter().chain(&node.record.system_prompt)
+}
+
+fn no_part(part: &BlobId, node: &Node) -> Failure {
+    Failure::Missing(format!("blob {}, a part of node {},", part.short(), node.id.short()))
 }
 
 fn log(connection: &Connection, action: &Action) -> Outcome<()> {

@@ -179,7 +179,7 @@ fn check_file(path: &Path, found: &Metadata, mode: u32) -> Result<(), StoreError
 }
 
 /// An error of the system, as ours.
-pub(super) fn system(path: &Path, doing: &str, error: &io::Error) -> StoreError {
+pub(crate) fn system(path: &Path, doing: &str, error: &io::Error) -> StoreError {
     let path = path.to_owned();
     match error.kind() {
         ErrorKind::StorageFull | ErrorKind::QuotaExceeded | ErrorKind::FileTooLarge => {

@@ -55,6 +55,12 @@ pub(super) fn lag(connection: &Connection) -> Outcome<usize> {
     Ok(usize::try_from(lag).unwrap_or(0))
 }
 
+/// The last row number of a node: how many there are, or were.
+pub(super) fn last(connection: &Connection) -> Outcome<u64> {
+    let mut statement = connection.prepare_cached("SELECT coalesce(max(rowid), 0) FROM nodes")?;
+    Ok(u64::try_from(statement.query_row([], |row| rows::integer(row, 0))?).unwrap_or(0))
+}
+
 /// Whether there are nodes that are not indexed.
 pub(super) fn is_behind(connection: &Connection) -> Outcome<bool> {
     Ok(lag(connection)? > 0)

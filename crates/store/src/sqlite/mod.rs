@@ -44,14 +44,15 @@ use self::chunks::{Encoded, Recent};
 use self::commit::Moved;
 use self::connect::Patience;
 use self::failure::{Failure, Outcome, Place};
+pub(crate) use self::file::system as system_error;
 pub use self::foreign::{ForeignDatabase, ForeignRows, ForeignValue};
 pub use self::mount::network_file_system;
 use self::readers::{Connect, Readers};
 pub use self::salvage::{Salvage, salvage};
 use self::writer::{Job, Left, Writer};
 use crate::{
-    ActionQuery, Commit, Derived, Done, DoneQuery, Durability, Edge, Fence, FileChange, Found, Fut, Head,
-    Known, Label, Landmark, LoggedAction, Meeting, Owner, Pending, Piece, QUERY_LIMIT, ReadParts,
+    ActionQuery, Commit, Derived, Done, DoneQuery, Durability, Edge, Extent, Fence, FileChange, Found, Fut,
+    Head, Known, Label, Landmark, LoggedAction, Meeting, Owner, Pending, Piece, QUERY_LIMIT, ReadParts,
     RebuildBegun, RebuildLeft, RefName, Report, Resolved, Scope, SearchQuery, Seq, SessionQuery, SessionRow,
     Spelling, Store, StoreError, Touched, Unindexed, Until, Upkeep, UsageQuery, UsageSum,
 };
@@ -436,6 +437,9 @@ impl Job for CommitJob {
     }
 
     fn prepare(&mut self, connection: &Connection, recent: &mut Recent) -> Outcome<()> {
+        if let Some(spooled) = &self.commit.spooled {
+            commit::check_spooled(connection, spooled)?;
+        }
         self.chunks = chunks::encode(connection, &self.commit.chunks, recent)?;
         Ok(())
     }
@@ -446,7 +450,8 @@ impl Job for CommitJob {
     }
 
     fn left(&mut self) -> Left {
-        Left { nodes: self.commit.nodes.len(), moves: std::mem::take(&mut self.moves) }
+        let spooled = self.commit.spooled.as_ref().map_or(0, |spooled| spooled.count());
+        Left { nodes: self.commit.nodes.len() + spooled, moves: std::mem::take(&mut self.moves) }
     }
 
     fn finish(self: Box<Self>, result: Result<(), StoreError>) {
@@ -604,6 +609,13 @@ impl Store for SqliteStore {
     fn pending<'a>(&'a self, session: &'a SessionId) -> Fut<'a, Pending> {
         let session = session.clone();
         Box::pin(self.read(move |connection| lists::pending(connection, &session)))
+    }
+
+    fn extent(&self) -> Fut<'_, Extent> {
+        // Beside the file, where there is one: what does not fit there does not fit into it either.
+        let dir = self.readers.as_ref().and_then(|_| self.place.path.parent()).map(Path::to_owned);
+        let spool = dir.filter(|_| !self.is_read_only());
+        Box::pin(self.read(move |connection| Ok(Extent { nodes: index::last(connection)?, spool })))
     }
 
     fn changed(&self) -> Fut<'_, ()> {

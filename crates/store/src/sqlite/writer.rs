@@ -30,6 +30,8 @@ const QUEUE: usize = 256;
 const LAG: usize = 32;
 /// Nodes that one commit indexes; the rest is left for the next, and for quiet moments.
 const INDEX_STEP: usize = 256;
+/// The same, where more are known to wait.
+const INDEX_MOST: usize = 8_000;
 /// Nodes that are indexed at once while nothing else is to do.
 const INDEX_IDLE: usize = 2_000;
 /// The log is emptied and cut when it is larger.
@@ -622,17 +624,17 @@ fn transact(
         left.join(new);
         return Ok(results);
     }
+    let waiting = left.nodes + new.nodes;
+    // A very large one is not made longer by them: those after it take their share.
+    let step = if idle { INDEX_IDLE } else { waiting.clamp(INDEX_STEP, INDEX_MOST) };
     let more = guarded(place, "index", || {
         commit::log_moves(connection, &left.moves, name)?;
         commit::log_moves(connection, &new.moves, name)?;
         // What a large commit brought is at hand now; later it would be read from the file again.
-        index::advance_or_renew(
-            connection,
-            if idle { INDEX_IDLE } else { INDEX_STEP.max(new.nodes + left.nodes) },
-        )
+        index::advance_or_renew(connection, step)
     })?;
     sql("COMMIT")?;
-    *left = Left { nodes: if more { LAG } else { 0 }, moves: Vec::new() };
+    *left = Left { nodes: if more { LAG.max(waiting.saturating_sub(step)) } else { 0 }, moves: Vec::new() };
     Ok(results)
 }
 

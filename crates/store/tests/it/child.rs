@@ -72,6 +72,8 @@ async fn child() {
     match role.as_str() {
         "commits" => commits(&path, number("QUIPU_STORE_COUNT")).await,
         "until killed" => until_killed(&path).await,
+        "bulk until killed" => crate::bulk::until_killed(&path).await,
+        "windows" => crate::bulk::windows(&path).await,
         "search until killed" => crate::search::until_killed(&path).await,
         "open" => drop(open(&path)),
         "limit" => crate::faults::under_a_limit(&path).await,

@@ -144,6 +144,15 @@ pub(crate) async fn under_a_limit(path: &Path) {
     for n in 0..5 {
         assert!(matches!(store.commit(large(n)).await, Err(StoreError::Full { .. })));
     }
+    // What is gathered finds no room for its file either, and takes nothing with it.
+    let mut bulk = crate::bulk::gather(path.parent().unwrap());
+    let error = (0..5)
+        .find_map(|n| {
+            let (_, commit) = text_commit(Some(second), &format!("{n} ").repeat(500_000), T + 50 + n);
+            bulk.add(commit).err()
+        })
+        .unwrap();
+    assert!(matches!(error, StoreError::Full { .. }), "{error:?}");
     // And on.
     let (third, commit) = step(&session, Some(second), "after", T + 2);
     store.commit(commit).await.unwrap();

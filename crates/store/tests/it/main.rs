@@ -2,6 +2,8 @@
 
 // The attribute tells the lints that helpers of tests are tests as well.
 #[cfg(test)]
+mod bulk;
+#[cfg(test)]
 mod child;
 #[cfg(test)]
 mod conformance;

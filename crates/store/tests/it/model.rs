@@ -17,6 +17,8 @@ enum Happening {
     Put { parent: usize, name: usize },
     /// Several nodes in a row in one commit.
     Chain { parent: usize, length: usize },
+    /// Several such commits, gathered; a ref goes to the end of each.
+    Gathered { parent: usize, lengths: Vec<usize>, name: usize },
     /// A move with a wrong expectation, together with a node.
     Refused { name: usize },
     /// A ref goes to any node.
@@ -35,6 +37,8 @@ fn happening() -> impl Strategy<Value = Happening> {
     prop_oneof![
         8 => (any::<usize>(), 0..4_usize).prop_map(|(parent, name)| Happening::Put { parent, name }),
         2 => (any::<usize>(), 1..12_usize).prop_map(|(parent, length)| Happening::Chain { parent, length }),
+        2 => (any::<usize>(), prop::collection::vec(1..12_usize, 1..5), 0..4_usize)
+            .prop_map(|(parent, lengths, name)| Happening::Gathered { parent, lengths, name }),
         2 => (0..4_usize).prop_map(|name| Happening::Refused { name }),
         2 => (0..4_usize, any::<usize>()).prop_map(|(name, to)| Happening::Branch { name, to }),
         1 => (0..4_usize).prop_map(|name| Happening::Remove { name }),
@@ -127,6 +131,24 @@ async fn run(happenings: &[Happening]) {
                     parent = Some(id);
                 }
                 store.commit(whole).await.unwrap();
+            }
+            Happening::Gathered { parent, lengths, name: number } => {
+                let mut parent = model.choose(*parent);
+                let mut bulk = crate::bulk::gather(dir.path());
+                for length in lengths {
+                    let mut whole = Commit::default();
+                    for _ in 0..*length {
+                        let (id, commit) = model.write(parent);
+                        whole.blobs.extend(commit.blobs);
+                        whole.nodes.extend(commit.nodes);
+                        model.nodes.push((id, parent));
+                        parent = Some(id);
+                        whole.moves = vec![RefMove::publish(name(*number), id, "gathered")];
+                        model.refs.insert(name(*number).to_string(), id);
+                    }
+                    bulk.add(whole).unwrap();
+                }
+                crate::bulk::write(&store, bulk.end()).await.unwrap();
             }
             Happening::Refused { name: number } => {
                 let (id, mut commit) = model.write(None);

@@ -1,0 +1,107 @@
+//! What was read of a file goes into the store while more of it is read.
+
+use std::sync::{Mutex, PoisonError};
+
+use quipu_store::{Bulk, Commit, Portion, SessionQuery, Store, Window};
+use tokio::sync::mpsc;
+
+use crate::{ArchiveError, ImportOptions, Progress};
+
+/// Files of fewer bytes are committed batch by batch: nothing is gained by gathering so few.
+const LARGE: u64 = 16 << 20;
+
+/// What is to be committed together.
+pub(crate) struct Batch {
+    pub(crate) commit: Commit,
+    /// Bytes of the file up to here.
+    pub(crate) bytes: u64,
+    /// Entries of the file up to here.
+    pub(crate) entries: u64,
+}
+
+/// Commits batches in the order in which they come. `total` is the size of the file; a large one's batches are gathered
+/// first, so that as many keys as possible fall on each page of an index.
+pub(crate) async fn commit_all(
+    store: &dyn Store,
+    mut batches: mpsc::Receiver<Batch>,
+    total: u64,
+    options: &ImportOptions<'_>,
+) -> Result<(), ArchiveError> {
+    let at = Mutex::new(Progress { bytes: 0, stored: 0, total, entries: 0 });
+    let tell = |change: &dyn Fn(&mut Progress)| {
+        let mut at = at.lock().unwrap_or_else(PoisonError::into_inner);
+        change(&mut at);
+        at.total = at.total.max(at.bytes);
+        let now = *at;
+        drop(at);
+        (options.progress)(now);
+    };
+    if options.dry_run || total < LARGE {
+        while let Some(batch) = batches.recv().await {
+            if !options.dry_run {
+                store.commit(batch.commit).await?;
+            }
+            tell(&|at| (at.bytes, at.stored, at.entries) = (batch.bytes, batch.bytes, batch.entries));
+        }
+        return Ok(());
+    }
+    // One window is written while the next one is gathered, and no more: each takes memory.
+    let (full, mut windows) = mpsc::channel::<(Window, u64)>(1);
+    let gather = async {
+        let mut bulk = Bulk::new(store.extent().await?);
+        let mut bytes = 0;
+        // Room first, so that no third one is begun while two are there.
+        while let Ok(room) = full.reserve().await {
+            let window = loop {
+                let Some(batch) = batches.recv().await else { break bulk.end() };
+                bytes = batch.bytes;
+                tell(&|at| (at.bytes, at.entries) = (batch.bytes, batch.entries));
+                let added;
+                (bulk, added) = off_the_runtime(move || {
+                    let added = bulk.add(batch.commit);
+                    (bulk, added)
+                })
+                .await?;
+                if let Some(window) = added? {
+                    break Some(window);
+                }
+            };
+            match window {
+                Some(window) => room.send((window, bytes)),
+                None => break,
+            }
+        }
+        drop(full);
+        Ok::<_, ArchiveError>(())
+    };
+    let next = |mut window: Window| {
+        let piece = window.piece();
+        piece.map(|piece| (window, piece))
+    };
+    let write = async {
+        let mut before = 0;
+        while let Some((window, bytes)) = windows.recv().await {
+            let (mut window, mut piece) = off_the_runtime(move || next(window)).await??;
+            while let Some(Portion { commit, done }) = piece {
+                let (committed, following) =
+                    tokio::join!(store.commit(commit), off_the_runtime(move || next(window)));
+                committed?;
+                (window, piece) = following??;
+                let stored = before + (bytes - before).saturating_mul(done) / 1_000;
+                tell(&|at| at.stored = stored);
+            }
+            before = bytes;
+        }
+        Ok(())
+    };
+    tokio::try_join!(gather, write)?;
+    // Rows that the last window left to be derived: or whoever reads next would wait for them.
+    store.sessions(SessionQuery { limit: Some(1), ..SessionQuery::default() }).await?;
+    Ok(())
+}
+
+pub(crate) async fn off_the_runtime<T: Send + 'static>(
+    work: impl FnOnce() -> T + Send + 'static,
+) -> Result<T, ArchiveError> {
+    tokio::task::spawn_blocking(work).await.map_err(|error| ArchiveError::Fault(error.to_string()))
+}

@@ -1,0 +1,477 @@
+//! Many commits as few, for imports of any size.
+//!
+//! Blobs and nodes are found by their hashes, so in a large store a commit of 2,000 nodes changes another page of an
+//! index for nearly each key that it brings: 40 MB of pages for 2 MB of text. [`Bulk`] gathers commits until several of
+//! their keys fall on each page, in a file without a name beside the store, and gives them back as few: the blobs in
+//! the order of their hashes, so that each commit changes its own small range of the index, then one with all nodes in
+//! the order in which they came, and the refs. Blobs that no node refers to yet are all that a crash between two of
+//! them leaves.
+
+use std::collections::HashMap;
+use std::fs::File;
+use std::io;
+use std::os::unix::fs::FileExt as _;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use quipu_dag::{Blob, Node, NodeRecord};
+use quipu_protocol::{BlobId, NodeId};
+
+use crate::{Commit, Expect, NewChunk, RefMove, RefName, StoreError};
+
+/// A window is this part of the store's nodes: so many keys fall on each page of an index that holds about 50.
+const PART: u64 = 4;
+/// Nodes of a window at most: how long its last commit keeps other programs from writing, and what it holds in memory,
+/// grow with them.
+const MOST_NODES: u64 = 100_000;
+/// With fewer, commits are passed on as they come.
+const FEWEST_NODES: u64 = 4_000;
+/// Bytes of a window at most.
+const MOST_BYTES: u64 = 256 << 20;
+/// Bytes of a window that stay in memory at most, about: chunks, refs.
+const MOST_HELD: usize = 16 << 20;
+/// Bytes and blobs of one commit, about.
+const PIECE_BYTES: usize = 2 << 20;
+const PIECE_BLOBS: usize = 4_000;
+/// Nodes that are read back at once.
+const AT_ONCE: usize = 2_000;
+/// What is written to the file at once.
+const BUFFER: usize = 1 << 20;
+/// What a node costs beside its text, in bytes of text: for telling how far a window is.
+const NODE_COST: u64 = 700;
+/// All of a window.
+const DONE: u64 = 1_000;
+
+/// How much a store holds, and where there is room for what is on its way to it.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Extent {
+    /// Nodes, about.
+    pub nodes: u64,
+    /// A directory for files that vanish with the process; `None` where nothing may be put.
+    pub spool: Option<PathBuf>,
+}
+
+/// Gathers commits that come one after the other. What has not come back and been committed is lost with the process,
+/// so it is for what can be read again.
+#[derive(Debug)]
+pub struct Bulk {
+    nodes: u64,
+    spool: Option<PathBuf>,
+    /// The first of a window: alone it needs no file.
+    first: Option<Commit>,
+    open: Option<Spool>,
+}
+
+/// Commits that were gathered.
+#[derive(Debug)]
+pub struct Window {
+    whole: Option<Commit>,
+    spool: Option<Spool>,
+    /// Blobs that were given back, when they are in order.
+    given: Option<usize>,
+    done: u64,
+}
+
+/// A part of a window.
+#[derive(Debug)]
+pub struct Portion {
+    /// To be committed after those before it.
+    pub commit: Commit,
+    /// How much of the window is done with it, in thousandths.
+    pub done: u64,
+}
+
+impl Bulk {
+    /// For a store of this extent.
+    pub fn new(extent: Extent) -> Self {
+        Self { nodes: extent.nodes, spool: extent.spool, first: None, open: None }
+    }
+
+    /// Takes a commit in; gives back what was gathered when that is enough. Blocks.
+    ///
+    /// # Errors
+    /// `Full`, `Io`: the file could not be written.
+    pub fn add(&mut self, commit: Commit) -> Result<Option<Window>, StoreError> {
+        let most = (self.nodes / PART).min(MOST_NODES);
+        self.nodes += commit.nodes.len() as u64;
+        if let Some(open) = &mut self.open {
+            open.add(commit)?;
+        } else if self.spool.is_none() || most < FEWEST_NODES {
+            return Ok(Some(Window::of(Some(commit), None)));
+        } else if let Some(first) = self.first.take() {
+            let Some(mut open) = self.spool.as_deref().and_then(|dir| Spool::begin(dir, most)) else {
+                // No file can be made there: as if there were no such place.
+                self.spool = None;
+                self.first = Some(commit);
+                return Ok(Some(Window::of(Some(first), None)));
+            };
+            open.add(first)?;
+            open.add(commit)?;
+            self.open = Some(open);
+        } else {
+            self.first = Some(commit);
+        }
+        if self.open.as_ref().is_some_and(Spool::is_full) { Ok(self.end()) } else { Ok(None) }
+    }
+
+    /// What was gathered last.
+    pub fn end(&mut self) -> Option<Window> {
+        match (self.first.take(), self.open.take()) {
+            (None, None) => None,
+            (first, open) => Some(Window::of(first, open)),
+        }
+    }
+}
+
+impl Window {
+    fn of(whole: Option<Commit>, spool: Option<Spool>) -> Self {
+        Self { whole, spool, given: None, done: 0 }
+    }
+
+    /// The next commit; `None` when all were given. Blocks.
+    ///
+    /// # Errors
+    /// `Io`: the file could not be read.
+    pub fn piece(&mut self) -> Result<Option<Portion>, StoreError> {
+        if let Some(commit) = self.whole.take() {
+            return Ok(Some(Portion { commit, done: if self.spool.is_some() { 0 } else { DONE } }));
+        }
+        let Some(spool) = &mut self.spool else { return Ok(None) };
+        let given = match self.given {
+            Some(given) => given,
+            None => {
+                spool.put_in_order()?;
+                0
+            }
+        };
+        let (blobs, weight) = spool.blobs_from(given)?;
+        self.given = Some(given + blobs.len());
+        self.done += weight;
+        if !blobs.is_empty() {
+            let done = self.done.saturating_mul(DONE) / spool.weight.max(1);
+            return Ok(Some(Portion { commit: Commit { blobs, ..Commit::default() }, done }));
+        }
+        Ok(self.spool.take().map(|spool| Portion { commit: spool.into_rest(), done: DONE }))
+    }
+}
+
+/// Nodes that wait in a file to be committed.
+#[derive(Debug)]
+pub struct SpooledNodes {
+    kept: File,
+    /// For messages.
+    dir: PathBuf,
+    /// Where each stands, and how long it is.
+    nodes: Vec<(u64, u32)>,
+    /// The blobs that came with them, by their hashes.
+    blobs: Vec<Kept>,
+}
+
+/// A blob in the file.
+#[derive(Debug)]
+struct Kept {
+    id: BlobId,
+    offset: u64,
+    length: u32,
+    /// Its place in the list of kinds.
+    kind: u32,
+}
+
+/// A window that is being gathered.
+#[derive(Debug)]
+struct Spool {
+    file: File,
+    /// For messages.
+    dir: PathBuf,
+    /// Bytes in the file, without those that wait in `buffer`.
+    written: u64,
+    buffer: Vec<u8>,
+    blobs: Vec<Kept>,
+    kinds: Vec<String>,
+    /// Where each node stands, and how long it is.
+    nodes: Vec<(u64, u32)>,
+    /// What stays in memory.
+    rest: Commit,
+    held: usize,
+    /// Where the last move of a ref stands that goes wherever the ref is.
+    moves: HashMap<RefName, usize>,
+    most: u64,
+    weight: u64,
+}
+
+impl Spool {
+    fn begin(dir: &Path, most: u64) -> Option<Self> {
+        Some(Self {
+            file: tempfile::tempfile_in(dir).ok()?,
+            dir: dir.to_owned(),
+            written: 0,
+            buffer: Vec::new(),
+            blobs: Vec::new(),
+            kinds: Vec::new(),
+            nodes: Vec::new(),
+            rest: Commit::default(),
+            held: 0,
+            moves: HashMap::new(),
+            most,
+            weight: 0,
+        })
+    }
+
+    fn is_full(&self) -> bool {
+        self.nodes.len() as u64 >= self.most
+            || self.written + self.buffer.len() as u64 >= MOST_BYTES
+            || self.held >= MOST_HELD
+    }
+
+    fn add(&mut self, commit: Commit) -> Result<(), StoreError> {
+        let Commit { blobs, chunks, nodes, spooled, moves, actions, ops, durability } = commit;
+        for blob in blobs {
+            let kind = match self.kinds.iter().position(|kind| *kind == blob.kind) {
+                Some(kind) => kind,
+                None => {
+                    self.kinds.push(blob.kind);
+                    self.kinds.len() - 1
+                }
+            };
+            let (offset, length) = self.put(blob.content.as_bytes())?;
+            let kept = Kept { id: blob.id, offset, length, kind: u32::try_from(kind).unwrap_or(u32::MAX) };
+            self.weight += kept.weight();
+            self.blobs.push(kept);
+        }
+        for node in &nodes {
+            self.add_node(node)?;
+        }
+        if let Some(spooled) = spooled {
+            // Of another window, whose blobs are committed.
+            for first in (0..spooled.count()).step_by(AT_ONCE) {
+                for node in &spooled.nodes_from(first)? {
+                    self.add_node(node)?;
+                }
+            }
+        }
+        for moved in moves {
+            self.held += 400;
+            self.add_move(moved);
+        }
+        self.held += chunks
+            .iter()
+            .map(|chunk| match chunk {
+                NewChunk::Full { bytes, .. } | NewChunk::Delta { bytes, .. } => bytes.len(),
+                NewChunk::Grown { bytes, .. } => bytes.len(),
+            })
+            .sum::<usize>();
+        self.held += 1_000 * (actions.len() + ops.len());
+        self.rest.chunks.extend(chunks);
+        self.rest.actions.extend(actions);
+        self.rest.ops.extend(ops);
+        self.rest.durability = self.rest.durability.max(durability);
+        Ok(())
+    }
+
+    fn add_node(&mut self, node: &Node) -> Result<(), StoreError> {
+        let mut bytes = Vec::with_capacity(512);
+        write_node(&mut bytes, node);
+        let place = self.put(&bytes)?;
+        self.nodes.push(place);
+        self.weight += NODE_COST;
+        Ok(())
+    }
+
+    /// Of the moves of a ref, only the last counts, where none depends on the one before it.
+    fn add_move(&mut self, moved: RefMove) {
+        if moved.expect != Expect::Any || moved.fence.is_some() {
+            self.moves.remove(&moved.name);
+            self.rest.moves.push(moved);
+            return;
+        }
+        match self.moves.get(&moved.name).and_then(|at| self.rest.moves.get_mut(*at)) {
+            Some(before) => *before = moved,
+            None => {
+                self.moves.insert(moved.name.clone(), self.rest.moves.len());
+                self.rest.moves.push(moved);
+            }
+        }
+    }
+
+    /// Where the bytes stand, and how many they are.
+    fn put(&mut self, bytes: &[u8]) -> Result<(u64, u32), StoreError> {
+        let limit = u64::from(u32::MAX);
+        let length = u32::try_from(bytes.len()).map_err(|_| StoreError::TooLarge {
+            what: "a part of an import".to_owned(),
+            size: bytes.len() as u64,
+            limit,
+        })?;
+        if self.buffer.len() + bytes.len() > BUFFER {
+            self.flush()?;
+        }
+        let offset = self.written + self.buffer.len() as u64;
+        if bytes.len() > BUFFER {
+            self.file
+                .write_all_at(bytes, self.written)
+                .map_err(|error| failed(&self.dir, "write", &error))?;
+            self.written += bytes.len() as u64;
+        } else {
+            self.buffer.extend_from_slice(bytes);
+        }
+        Ok((offset, length))
+    }
+
+    fn flush(&mut self) -> Result<(), StoreError> {
+        self.file
+            .write_all_at(&self.buffer, self.written)
+            .map_err(|error| failed(&self.dir, "write", &error))?;
+        self.written += self.buffer.len() as u64;
+        self.buffer.clear();
+        Ok(())
+    }
+
+    /// Blobs by their hashes; of those that came twice the first, as it would have been stored.
+    fn put_in_order(&mut self) -> Result<(), StoreError> {
+        self.flush()?;
+        self.buffer = Vec::new();
+        self.moves = HashMap::new();
+        self.blobs.sort_unstable_by_key(|blob| (blob.id, blob.offset));
+        self.blobs.dedup_by_key(|blob| blob.id);
+        self.weight = self.blobs.iter().map(Kept::weight).sum::<u64>() + NODE_COST * self.nodes.len() as u64;
+        Ok(())
+    }
+
+    /// The blobs of one commit, and what they count.
+    fn blobs_from(&self, given: usize) -> Result<(Vec<Blob>, u64), StoreError> {
+        let mut blobs = Vec::new();
+        let (mut bytes, mut weight) = (0, 0);
+        for kept in self.blobs.iter().skip(given) {
+            if blobs.len() >= PIECE_BLOBS || bytes >= PIECE_BYTES {
+                break;
+            }
+            let content = read(&self.file, &self.dir, kept.offset, kept.length)?;
+            let content = String::from_utf8(content).map_err(|_| changed(&self.dir))?;
+            bytes += content.len();
+            weight += kept.weight();
+            let kind = usize::try_from(kept.kind).ok().and_then(|kind| self.kinds.get(kind)).cloned();
+            let kind = kind.unwrap_or_default();
+            blobs.push(Blob { id: kept.id, kind, content });
+        }
+        Ok((blobs, weight))
+    }
+
+    /// Nodes, and what comes with them.
+    fn into_rest(self) -> Commit {
+        let Self { file: kept, dir, blobs, nodes, rest, .. } = self;
+        Commit { spooled: Some(Arc::new(SpooledNodes { kept, dir, nodes, blobs })), ..rest }
+    }
+}
+
+fn read(file: &File, dir: &Path, offset: u64, length: u32) -> Result<Vec<u8>, StoreError> {
+    let mut bytes = vec![0; usize::try_from(length).unwrap_or(usize::MAX)];
+    file.read_exact_at(&mut bytes, offset).map_err(|error| failed(dir, "read", &error))?;
+    Ok(bytes)
+}
+
+fn failed(dir: &Path, doing: &str, error: &io::Error) -> StoreError {
+    crate::sqlite::system_error(dir, &format!("{doing} a temporary file in"), error)
+}
+
+fn changed(dir: &Path) -> StoreError {
+    failed(dir, "read", &io::Error::other("it is not as it was written"))
+}
+
+impl SpooledNodes {
+    /// How many they are.
+    pub(crate) fn count(&self) -> usize {
+        self.nodes.len()
+    }
+
+    /// A few thousand of them, in the order in which they came; none after the last.
+    pub(crate) fn nodes_from(&self, first: usize) -> Result<Vec<Node>, StoreError> {
+        let nodes = self.nodes.iter().skip(first).take(AT_ONCE);
+        nodes
+            .map(|(offset, length)| {
+                read_node(&read(&self.kept, &self.dir, *offset, *length)?).ok_or_else(|| changed(&self.dir))
+            })
+            .collect()
+    }
+
+    /// The blobs that were committed before them, by their hashes.
+    pub(crate) fn blobs(&self) -> impl Iterator<Item = &BlobId> {
+        self.blobs.iter().map(|blob| &blob.id)
+    }
+
+    /// Whether a blob is one of those.
+    pub(crate) fn has_blob(&self, id: &BlobId) -> bool {
+        self.blobs.binary_search_by_key(id, |blob| blob.id).is_ok()
+    }
+}
+
+impl Kept {
+    fn weight(&self) -> u64 {
+        u64::from(self.length) + 200
+    }
+}
+
+const HAS_PARENT: u8 = 1;
+const HAS_EXTERNAL_ID: u8 = 2;
+const HAS_SYSTEM_PROMPT: u8 = 4;
+const HAS_CONFIG: u8 = 8;
+const HAS_SIGNATURES: u8 = 16;
+
+fn write_node(out: &mut Vec<u8>, node: &Node) {
+    let Node { id, record, config, thought_signatures } = node;
+    let NodeRecord { parent, role, parts, timestamp, external_id, system_prompt } = record;
+    let mut has = 0;
+    for (there, mark) in [
+        (parent.is_some(), HAS_PARENT),
+        (external_id.is_some(), HAS_EXTERNAL_ID),
+        (system_prompt.is_some(), HAS_SYSTEM_PROMPT),
+        (config.is_some(), HAS_CONFIG),
+        (thought_signatures.is_some(), HAS_SIGNATURES),
+    ] {
+        has |= if there { mark } else { 0 };
+    }
+    out.push(has);
+    out.extend_from_slice(&id.0);
+    out.extend_from_slice(&timestamp.to_le_bytes());
+    out.extend(parent.iter().flat_map(|id| id.0));
+    out.extend(system_prompt.iter().flat_map(|id| id.0));
+    out.extend_from_slice(&(parts.len() as u64).to_le_bytes());
+    out.extend(parts.iter().flat_map(|id| id.0));
+    let texts = [Some(role), external_id.as_ref(), config.as_ref(), thought_signatures.as_ref()];
+    for text in texts.into_iter().flatten() {
+        out.extend_from_slice(&(text.len() as u64).to_le_bytes());
+        out.extend_from_slice(text.as_bytes());
+    }
+}
+
+/// `None` when these are not the bytes of a node.
+fn read_node(bytes: &[u8]) -> Option<Node> {
+    let mut bytes = bytes;
+    let has = take::<1>(&mut bytes)?[0];
+    let has = |mark| has & mark != 0;
+    let id = NodeId(take(&mut bytes)?);
+    let timestamp = i64::from_le_bytes(take(&mut bytes)?);
+    let parent = if has(HAS_PARENT) { Some(NodeId(take(&mut bytes)?)) } else { None };
+    let system_prompt = if has(HAS_SYSTEM_PROMPT) { Some(BlobId(take(&mut bytes)?)) } else { None };
+    let count = u64::from_le_bytes(take(&mut bytes)?);
+    let parts = (0..count).map(|_| take(&mut bytes).map(BlobId)).collect::<Option<Vec<_>>>()?;
+    let mut text = |there: bool| -> Option<Option<String>> {
+        if !there {
+            return Some(None);
+        }
+        let length = usize::try_from(u64::from_le_bytes(take(&mut bytes)?)).ok()?;
+        let (text, rest) = bytes.split_at_checked(length)?;
+        bytes = rest;
+        String::from_utf8(text.to_vec()).ok().map(Some)
+    };
+    let role = text(true)??;
+    let external_id = text(has(HAS_EXTERNAL_ID))?;
+    let config = text(has(HAS_CONFIG))?;
+    let thought_signatures = text(has(HAS_SIGNATURES))?;
+    let record = NodeRecord { parent, role, parts, timestamp, external_id, system_prompt };
+    Some(Node { id, record, config, thought_signatures })
+}
+
+fn take<const N: usize>(bytes: &mut &[u8]) -> Option<[u8; N]> {
+    let (first, rest) = bytes.split_first_chunk()?;
+    *bytes = rest;
+    Some(*first)
+}
