@@ -200,7 +200,7 @@ pub struct Commit {
     /// Nodes, parents before children. Their parents and parts must be in the store or in this commit.
     pub nodes: Vec<Node>,
     /// More nodes, of the window of a [`Bulk`](crate::Bulk), whose blobs are in the store.
-    pub spooled: Option<Arc<SpooledNodes>>,
+    pub spooled: Option<SpooledNodes>,
     /// Refs that move.
     pub moves: Vec<RefMove>,
     /// Rows for the action log.

@@ -3,13 +3,14 @@
 //! Blobs and nodes are found by their hashes, so in a large store a commit of 2,000 nodes changes another page of an
 //! index for nearly each key that it brings: 40 MB of pages for 2 MB of text. [`Bulk`] gathers commits until several of
 //! their keys fall on each page, in a file without a name beside the store, and gives them back as few: the blobs in
-//! the order of their hashes, so that each commit changes its own small range of the index, then one with all nodes in
-//! the order in which they came, and the refs. Blobs that no node refers to yet are all that a crash between two of
-//! them leaves.
+//! the order of their hashes, so that each commit changes its own small range of the index, then the nodes in the order
+//! in which they came, and the refs with the last of them. Blobs and nodes that no ref leads to yet are all that a crash
+//! between two of them leaves.
 
 use std::collections::HashMap;
 use std::fs::File;
 use std::io;
+use std::ops::Range;
 use std::os::unix::fs::FileExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -21,9 +22,10 @@ use crate::{Commit, Expect, NewChunk, RefMove, RefName, StoreError};
 
 /// A window is this part of the store's nodes: so many keys fall on each page of an index that holds about 50.
 const PART: u64 = 4;
-/// Nodes of a window at most: how long its last commit keeps other programs from writing, and what it holds in memory,
-/// grow with them.
-const MOST_NODES: u64 = 100_000;
+/// Nodes of a window at most: it holds about 100 bytes in memory for each.
+const MOST_NODES: u64 = 80_000;
+/// Nodes of one commit at most: they fall on all pages of three indexes, and other programs cannot write meanwhile.
+const COMMIT_NODES: usize = 27_000;
 /// With fewer, commits are passed on as they come.
 const FEWEST_NODES: u64 = 4_000;
 /// Bytes of a window at most.
@@ -69,7 +71,11 @@ pub struct Window {
     spool: Option<Spool>,
     /// Blobs that were given back, when they are in order.
     given: Option<usize>,
+    /// Nodes that follow the blobs, and what comes with the last of them.
+    nodes: Option<(SpooledNodes, Commit)>,
+    /// Weight of what was given back, and of all.
     done: u64,
+    weight: u64,
 }
 
 /// A part of a window.
@@ -125,7 +131,7 @@ impl Bulk {
 
 impl Window {
     fn of(whole: Option<Commit>, spool: Option<Spool>) -> Self {
-        Self { whole, spool, given: None, done: 0 }
+        Self { whole, spool, given: None, nodes: None, done: 0, weight: 0 }
     }
 
     /// The next commit; `None` when all were given. Blocks.
@@ -136,32 +142,59 @@ impl Window {
         if let Some(commit) = self.whole.take() {
             return Ok(Some(Portion { commit, done: if self.spool.is_some() { 0 } else { DONE } }));
         }
-        let Some(spool) = &mut self.spool else { return Ok(None) };
-        let given = match self.given {
-            Some(given) => given,
-            None => {
-                spool.put_in_order()?;
-                0
+        if let Some(spool) = &mut self.spool {
+            let given = match self.given {
+                Some(given) => given,
+                None => {
+                    spool.put_in_order()?;
+                    self.weight = spool.weight;
+                    0
+                }
+            };
+            let (blobs, weight) = spool.blobs_from(given)?;
+            self.given = Some(given + blobs.len());
+            self.done += weight;
+            if !blobs.is_empty() {
+                let done = self.done.saturating_mul(DONE) / self.weight.max(1);
+                return Ok(Some(Portion { commit: Commit { blobs, ..Commit::default() }, done }));
             }
-        };
-        let (blobs, weight) = spool.blobs_from(given)?;
-        self.given = Some(given + blobs.len());
-        self.done += weight;
-        if !blobs.is_empty() {
-            let done = self.done.saturating_mul(DONE) / spool.weight.max(1);
-            return Ok(Some(Portion { commit: Commit { blobs, ..Commit::default() }, done }));
+            self.nodes = self.spool.take().map(Spool::into_rest);
         }
-        Ok(self.spool.take().map(|spool| Portion { commit: spool.into_rest(), done: DONE }))
+        let Some((mut nodes, mut rest)) = self.nodes.take() else { return Ok(None) };
+        let all = nodes.range.end;
+        if nodes.range.len() <= COMMIT_NODES {
+            return Ok(Some(Portion { commit: Commit { spooled: Some(nodes), ..rest }, done: DONE }));
+        }
+        nodes.range.end = nodes.range.start + COMMIT_NODES;
+        let mut next = nodes.clone();
+        next.range = nodes.range.end..all;
+        // What nodes refer to is there before them.
+        let chunks = std::mem::take(&mut rest.chunks);
+        let durability = rest.durability;
+        self.nodes = Some((next, rest));
+        self.done += NODE_COST * COMMIT_NODES as u64;
+        let done = self.done.saturating_mul(DONE) / self.weight.max(1);
+        Ok(Some(Portion {
+            commit: Commit { chunks, spooled: Some(nodes), durability, ..Commit::default() },
+            done,
+        }))
     }
 }
 
 /// Nodes that wait in a file to be committed.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub struct SpooledNodes {
-    kept: File,
+    all: Arc<Waiting>,
+    range: Range<usize>,
+}
+
+/// What is left of a window when its blobs are committed.
+#[derive(Debug)]
+struct Waiting {
+    file: File,
     /// For messages.
     dir: PathBuf,
-    /// Where each stands, and how long it is.
+    /// Where each node stands, and how long it is.
     nodes: Vec<(u64, u32)>,
     /// The blobs that came with them, by their hashes.
     blobs: Vec<Kept>,
@@ -356,9 +389,10 @@ impl Spool {
     }
 
     /// Nodes, and what comes with them.
-    fn into_rest(self) -> Commit {
-        let Self { file: kept, dir, blobs, nodes, rest, .. } = self;
-        Commit { spooled: Some(Arc::new(SpooledNodes { kept, dir, nodes, blobs })), ..rest }
+    fn into_rest(self) -> (SpooledNodes, Commit) {
+        let Self { file, dir, blobs, nodes, rest, .. } = self;
+        let range = 0..nodes.len();
+        (SpooledNodes { all: Arc::new(Waiting { file, dir, nodes, blobs }), range }, rest)
     }
 }
 
@@ -379,27 +413,28 @@ fn changed(dir: &Path) -> StoreError {
 impl SpooledNodes {
     /// How many they are.
     pub(crate) fn count(&self) -> usize {
-        self.nodes.len()
+        self.range.len()
     }
 
     /// A few thousand of them, in the order in which they came; none after the last.
     pub(crate) fn nodes_from(&self, first: usize) -> Result<Vec<Node>, StoreError> {
-        let nodes = self.nodes.iter().skip(first).take(AT_ONCE);
+        let Waiting { file, dir, nodes, .. } = &*self.all;
+        let nodes = self.range.clone().skip(first).take(AT_ONCE).filter_map(|at| nodes.get(at));
         nodes
             .map(|(offset, length)| {
-                read_node(&read(&self.kept, &self.dir, *offset, *length)?).ok_or_else(|| changed(&self.dir))
+                read_node(&read(file, dir, *offset, *length)?).ok_or_else(|| changed(dir))
             })
             .collect()
     }
 
     /// The blobs that were committed before them, by their hashes.
     pub(crate) fn blobs(&self) -> impl Iterator<Item = &BlobId> {
-        self.blobs.iter().map(|blob| &blob.id)
+        self.all.blobs.iter().map(|blob| &blob.id)
     }
 
     /// Whether a blob is one of those.
     pub(crate) fn has_blob(&self, id: &BlobId) -> bool {
-        self.blobs.binary_search_by_key(id, |blob| blob.id).is_ok()
+        self.all.blobs.binary_search_by_key(id, |blob| blob.id).is_ok()
     }
 }
 

@@ -54,7 +54,7 @@ use crate::{
     ActionQuery, Commit, Derived, Done, DoneQuery, Durability, Edge, Extent, Fence, FileChange, Found, Fut,
     Head, Known, Label, Landmark, LoggedAction, Meeting, Owner, Pending, Piece, QUERY_LIMIT, ReadParts,
     RebuildBegun, RebuildLeft, RefName, Report, Resolved, Scope, SearchQuery, Seq, SessionQuery, SessionRow,
-    Spelling, Store, StoreError, Touched, Unindexed, Until, Upkeep, UsageQuery, UsageSum,
+    Spelling, SpooledNodes, Store, StoreError, Touched, Unindexed, Until, Upkeep, UsageQuery, UsageSum,
 };
 
 /// Readers beside the writer.
@@ -450,7 +450,7 @@ impl Job for CommitJob {
     }
 
     fn left(&mut self) -> Left {
-        let spooled = self.commit.spooled.as_ref().map_or(0, |spooled| spooled.count());
+        let spooled = self.commit.spooled.as_ref().map_or(0, SpooledNodes::count);
         Left { nodes: self.commit.nodes.len() + spooled, moves: std::mem::take(&mut self.moves) }
     }
 

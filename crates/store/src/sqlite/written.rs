@@ -17,6 +17,8 @@ use crate::{Objects, Piece, ReadParts, Seq, Written};
 
 /// Rows that are passed by, rather than looked up anew where the next that is wanted lies.
 const FAR: i64 = 16;
+/// Blobs without a neighbour that is wanted, after which no more neighbours are looked at.
+const ALONE: usize = 8;
 
 /// The rows of the nodes between `root` and `ends`, in order; `root` is left out, and so are ends that do not come
 /// from it.
@@ -201,6 +203,7 @@ impl<'c> Reader<'c> {
     /// Those that were written together lie together.
     fn run(&mut self, order: &[BlobId]) -> Outcome<()> {
         let mut reached = i64::MIN;
+        let mut alone = 0;
         for id in order {
             if self.left == 0 {
                 return Ok(());
@@ -212,8 +215,8 @@ impl<'c> Reader<'c> {
             let Some(row) = found.next()? else { continue };
             let seq: i64 = row.get(0)?;
             keep(&mut self.blobs, &mut self.left, *id, row)?;
-            // One that was there before has other neighbours.
-            if seq < reached {
+            // One that was there before has other neighbours; so have all that came with a window of an import.
+            if seq < reached || alone >= ALONE {
                 continue;
             }
             reached = seq;
@@ -228,11 +231,12 @@ impl<'c> Reader<'c> {
                 match rows::text(row, 3)?.and_then(|hash| hash.parse().ok()) {
                     Some(id) if self.open.remove(&id) => {
                         keep(&mut self.blobs, &mut self.left, id, row)?;
-                        passed = 0;
+                        (passed, alone) = (0, 0);
                     }
                     Some(_) | None => passed += 1,
                 }
             }
+            alone += usize::from(passed == FAR);
         }
         Ok(())
     }

@@ -386,3 +386,33 @@ async fn two_processes_bring_the_same_and_a_third_goes_on() {
     let lineage = store.lineage(parent.unwrap(), Until::Root).await.unwrap();
     assert_eq!(lineage.len() as u64, count.unsigned_abs());
 }
+
+#[tokio::test]
+async fn many_nodes_are_several_commits_and_refs_come_with_the_last() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = open(&dir.path().join("quipu.db"));
+    let mut bulk = gather(dir.path());
+    let mut parent = None;
+    for n in 0..15 {
+        let mut whole = Commit::default();
+        for m in 0..2_000 {
+            let (id, commit) = text_commit(parent, &format!("text {m}"), T + n * 2_000 + m);
+            parent = Some(id);
+            whole.blobs.extend(commit.blobs);
+            whole.nodes.extend(commit.nodes);
+        }
+        whole.moves.push(publish(parent.unwrap(), "end"));
+        assert!(bulk.add(whole).unwrap().is_none());
+    }
+    let mut window = bulk.end().unwrap();
+    let mut moved = Vec::new();
+    while let Some(portion) = window.piece().unwrap() {
+        moved.push(portion.commit.moves.len());
+        store.commit(portion.commit).await.unwrap();
+    }
+    // The texts, of which each is there once, and two commits of nodes.
+    assert_eq!(moved, [0, 0, 1]);
+    assert_eq!(store.lineage(parent.unwrap(), Until::Root).await.unwrap().len(), 30_000);
+    assert_eq!(store.head(&"end".into()).await.unwrap(), parent);
+    assert_eq!(store.check().await.unwrap().problems, []);
+}
