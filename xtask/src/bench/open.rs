@@ -26,8 +26,9 @@ fn run(context: &Context) -> Result<Vec<Row>> {
         };
         let prepare = |stage: &Stage<'_>| {
             stage.warm_up()?;
-            let [file, kept, store, first] =
-                ["open.jsonl", "kept.jsonl", "quipu.db", "first.db"].map(|name| stage.settings().join(name));
+            let [store, first] = ["quipu.db", "first.db"].map(|name| stage.settings().join(name));
+            // Pi moves session files that stand beside its settings.
+            let [file, kept] = ["open.jsonl", "kept.jsonl"].map(|name| stage.project().join(name));
             Session { number: 0, entries: *count }.write(&stage.project().canonicalize()?, &kept)?;
             let ours = matches!(stage.who, Contender::Quipu | Contender::QuipuOpen);
             if ours {
