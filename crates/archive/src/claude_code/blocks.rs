@@ -3,7 +3,7 @@
 use quipu_protocol::{Content, ImageContent, Json, TextContent, ThinkingContent, ToolCall};
 use serde_json::value::RawValue;
 
-use crate::json::Members;
+use crate::json::{Members, text_of};
 
 /// The blocks of a content that is a list; a text is one block. `None` for anything else.
 pub(super) fn list(content: &str) -> Option<Vec<&str>> {
@@ -61,13 +61,6 @@ fn known(block: &str) -> Option<Content> {
         }
         _ => return None,
     })
-}
-
-/// A JSON string, half of a surrogate pair as U+FFFD.
-pub(super) fn text_of(json: &str) -> Option<String> {
-    serde_json::from_str(json)
-        .or_else(|_| serde_json::from_str(&quipu_protocol::without_lone_surrogates(json)))
-        .ok()
 }
 
 /// Whether all of a block is in its content.

@@ -6,7 +6,7 @@ use quipu_protocol::{
 
 use super::said;
 use crate::intake::Item;
-use crate::json::Members;
+use crate::json::{Members, text_of};
 
 /// An answer whose records may still be coming, and what waits for it.
 pub(super) struct Open {
@@ -49,7 +49,7 @@ impl Open {
                 let name = string("name").unwrap_or_else(|| kind.trim_end_matches("_call").to_owned());
                 let arguments = match kind {
                     "function_call" => {
-                        let text = payload.get("arguments").and_then(said::text_of).unwrap_or_default();
+                        let text = payload.get("arguments").and_then(text_of).unwrap_or_default();
                         // What is not JSON is kept as a text.
                         Json::parse(&text).or_else(|_| Json::of(&text)).unwrap_or_default()
                     }
@@ -88,8 +88,7 @@ impl Open {
 fn thinking(payload: &Members<'_>) -> Content {
     let texts = |name: &str| -> Vec<String> {
         let elements = said::list(payload.get(name).unwrap_or("[]"));
-        let text =
-            |element: &str| Members::of(element).and_then(|members| said::text_of(members.get("text")?));
+        let text = |element: &str| Members::of(element).and_then(|members| text_of(members.get("text")?));
         elements.into_iter().filter_map(text).collect()
     };
     let mut thinking = texts("summary");

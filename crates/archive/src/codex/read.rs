@@ -13,7 +13,7 @@ use super::outline::Header;
 use super::said;
 use crate::ProblemKind;
 use crate::intake::{Follows, Item, Outline, Placer, REST, SealedLines, Start, Stop, Text, WHOLE};
-use crate::json::{Members, time_of};
+use crate::json::{Members, text_of, time_of};
 use crate::tree::Key;
 
 /// Items of answers that wait at most, before an answer counts as whole.
@@ -388,7 +388,7 @@ impl Reader<'_> {
             "task_complete" | "turn_complete" => {
                 self.close()?;
                 let error = record.payload.get("error").filter(|error| error.starts_with('{'));
-                match error.and_then(Members::of).and_then(|error| said::text_of(error.get("message")?)) {
+                match error.and_then(Members::of).and_then(|error| text_of(error.get("message")?)) {
                     Some(told) => self.failed(record, StopReason::Error, told),
                     None => {
                         self.out.report.skip("event_msg task_complete");
@@ -398,7 +398,7 @@ impl Reader<'_> {
             }
             "error" => {
                 self.close()?;
-                let told = record.payload.get("message").and_then(said::text_of).unwrap_or_default();
+                let told = record.payload.get("message").and_then(text_of).unwrap_or_default();
                 self.failed(record, StopReason::Error, told)
             }
             "turn_aborted" => {
@@ -485,7 +485,7 @@ impl Reader<'_> {
 
     fn compacted(&mut self, record: &Record<'_>) -> Result<(), Stop> {
         self.close()?;
-        let mut summary = record.payload.get("message").and_then(said::text_of).unwrap_or_default();
+        let mut summary = record.payload.get("message").and_then(text_of).unwrap_or_default();
         if summary.trim().is_empty() {
             // What replaces the history, as far as it can be read.
             let history = said::list(record.payload.get("replacement_history").unwrap_or("[]"));

@@ -3,7 +3,7 @@
 use quipu_protocol::{Content, ImageContent, Json, ToolResultMessage, UnixMs};
 use serde_json::value::RawValue;
 
-use crate::json::Members;
+use crate::json::{Members, text_of};
 
 /// What a text begins with that the program says in the user's place.
 const NOT_THE_USER: [&str; 14] = [
@@ -27,13 +27,6 @@ const NOT_THE_USER: [&str; 14] = [
 pub(super) fn list(text: &str) -> Vec<&str> {
     serde_json::from_str::<Vec<&RawValue>>(text)
         .map_or_else(|_| Vec::new(), |list| list.into_iter().map(RawValue::get).collect())
-}
-
-/// A JSON string, half of a surrogate pair as U+FFFD.
-pub(super) fn text_of(json: &str) -> Option<String> {
-    serde_json::from_str(json)
-        .or_else(|_| serde_json::from_str(&quipu_protocol::without_lone_surrogates(json)))
-        .ok()
 }
 
 /// One element of a content: text or an image; anything else is kept whole.

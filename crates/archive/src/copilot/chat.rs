@@ -97,7 +97,7 @@ fn outline(file: &mut File, path: &Path) -> Result<Outline, ArchiveError> {
         false => "it is no whole JSON object with `responderUsername` and `requests` that are not empty",
     };
     let session = session_id(&header.ok_or_else(|| not(why))?.session);
-    Ok(Outline { session, related: Vec::new(), first: None, before: Vec::new(), idle })
+    Ok(Outline::alone(session, idle))
 }
 
 /// The folder that a chat which VS Code keeps is about; an export does not say.

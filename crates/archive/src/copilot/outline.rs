@@ -64,13 +64,7 @@ pub(super) fn outline(file: &mut File, path: &Path) -> Result<Outline, ArchiveEr
         let why = if empty { "it is empty" } else { "it does not begin with `session.start`" };
         return Err(ArchiveError::NotASession { path: path.to_owned(), why });
     };
-    Ok(Outline {
-        session: session_id(&header.session),
-        related: Vec::new(),
-        first: None,
-        before: Vec::new(),
-        idle,
-    })
+    Ok(Outline::alone(session_id(&header.session), idle))
 }
 
 /// The name that the user gave to the session, which stands beside its events.

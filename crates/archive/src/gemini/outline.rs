@@ -74,13 +74,7 @@ pub(super) fn outline(file: &mut File, path: &Path) -> Result<Outline, ArchiveEr
         let why = if empty { "it is empty" } else { "no line of it is a header with a `sessionId`" };
         return Err(ArchiveError::NotASession { path: path.to_owned(), why });
     };
-    Ok(Outline {
-        session: session_id(&header.session),
-        related: Vec::new(),
-        first: None,
-        before: Vec::new(),
-        idle,
-    })
+    Ok(Outline::alone(session_id(&header.session), idle))
 }
 
 /// The folder of the project that a session file is of.

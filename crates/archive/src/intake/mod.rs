@@ -79,6 +79,13 @@ pub(crate) struct Outline {
     pub(crate) idle: Duration,
 }
 
+impl Outline {
+    /// A session that has nothing to do with another.
+    pub(crate) fn alone(session: SessionId, idle: Duration) -> Self {
+        Self { session, related: Vec::new(), first: None, before: Vec::new(), idle }
+    }
+}
+
 /// A session, when its first item comes.
 #[derive(Debug, Clone)]
 pub(crate) struct Start {

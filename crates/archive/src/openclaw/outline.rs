@@ -43,7 +43,7 @@ pub(super) fn outline(file: &mut File, path: &Path) -> Result<Outline, ArchiveEr
             continue;
         }
         let Some(session) = session_of(text.trim_ascii(), path) else { break };
-        return Ok(Outline { session, related: Vec::new(), first: None, before: Vec::new(), idle });
+        return Ok(Outline::alone(session, idle));
     }
     let why =
         if empty { "it is empty" } else { "its first line is no header with a type `session` and an id" };

@@ -5,7 +5,7 @@ use quipu_protocol::{
 };
 use serde_json::value::RawValue;
 
-use crate::json::Members;
+use crate::json::{Members, text_of};
 
 /// A part, taken apart.
 pub(super) struct Part<'a> {
@@ -161,11 +161,4 @@ pub(super) fn usage(members: &Members<'_>) -> Usage {
             ..Cost::default()
         },
     }
-}
-
-/// A JSON string, half of a surrogate pair as U+FFFD.
-pub(super) fn text_of(json: &str) -> Option<String> {
-    serde_json::from_str(json)
-        .or_else(|_| serde_json::from_str(&quipu_protocol::without_lone_surrogates(json)))
-        .ok()
 }

@@ -12,9 +12,9 @@ use quipu_protocol::{
 use quipu_seal::Sealer;
 use quipu_store::{ForeignDatabase, ForeignRows, ForeignValue};
 
-use super::parts::{Part, text_of, usage};
+use super::parts::{Part, usage};
 use crate::intake::{Follows, Item, Outline, Placer, REST, Sessions, Start, Stop};
-use crate::json::Members;
+use crate::json::{Members, text_of};
 use crate::lineages::session_id;
 use crate::{ArchiveError, ProblemKind};
 

@@ -449,7 +449,8 @@ struct Meaning {
     says: Option<i64>,
 }
 
-struct Parts(HashMap<BlobId, Blob>);
+/// The parts of a node; chunks are not read.
+pub(super) struct Parts(pub(super) HashMap<BlobId, Blob>);
 
 impl Lookup for Parts {
     fn blob(&self, id: &BlobId) -> Option<&Blob> {

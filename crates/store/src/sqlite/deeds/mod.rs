@@ -7,14 +7,14 @@ use std::collections::HashMap;
 use std::rc::Rc;
 
 use quipu_dag::{Blob, Node};
-use quipu_protocol::{BlobId, CallId, ChunkId, Content, Entry, Message, NodeId, Usage};
-use quipu_transcript::{Decoded, DeedKind, Lookup, absolute_path, decode, deeds};
+use quipu_protocol::{CallId, Content, Entry, Message, NodeId, Usage};
+use quipu_transcript::{Decoded, DeedKind, absolute_path, decode, deeds};
 use rusqlite::{Connection, OptionalExtension as _, params};
 use serde::Deserialize;
 
 pub(super) use self::find::{changes, done, touched, usage};
 use super::failure::Outcome;
-use super::index::{self, kind, nano_dollars};
+use super::index::{self, Parts, kind, nano_dollars};
 use super::{rows, spend::SLOT};
 
 /// `quipu_x_use`, `quipu_x_tool`: sums by quarter hours. `quipu_x_touch`: files by session. `quipu_x_file`: changes by
@@ -489,17 +489,5 @@ fn model_name(provider: &str, model: &str) -> String {
         ("", model) => model.to_owned(),
         (provider, "") => provider.to_owned(),
         (provider, model) => format!("{provider}/{model}"),
-    }
-}
-
-struct Parts(HashMap<BlobId, Blob>);
-
-impl Lookup for Parts {
-    fn blob(&self, id: &BlobId) -> Option<&Blob> {
-        self.0.get(id)
-    }
-
-    fn chunk(&self, _: &ChunkId) -> Option<&[u8]> {
-        None
     }
 }
