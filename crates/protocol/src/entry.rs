@@ -5,7 +5,8 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    BlobId, Json, Message, ModelErrorKind, NodeId, RunId, SessionId, Thinking, ToolSpec, UnixMs, Usage,
+    BlobId, FileChange, Json, Message, ModelErrorKind, NodeId, RunId, SessionId, Thinking, ToolSpec, UnixMs,
+    Usage,
 };
 
 /// What one node means.
@@ -144,6 +145,9 @@ pub struct StepInfo {
     /// How long it took, in milliseconds.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub duration_ms: Option<u64>,
+    /// What it did to files, in the order in which it was noticed; a file stands here once.
+    #[serde(skip)]
+    pub files: Vec<FileChange>,
     /// Anything else, by name.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub extra: BTreeMap<String, Json>,

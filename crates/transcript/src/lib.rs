@@ -25,7 +25,7 @@ pub use deeds::*;
 pub use edit::*;
 pub use law::*;
 pub use measure::*;
-pub use own::{extra_of, refs_of};
+pub use own::{extra_of, files_of, refs_of};
 pub use parts::*;
 pub use project::*;
 pub use prune::*;

@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 
 use quipu_dag::{Blob, Node, Value, canonical};
-use quipu_protocol::{BlobId, ChunkId, Json};
+use quipu_protocol::{BlobId, ChunkId, FileChange, Json};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Deserializer};
 use serde_json::value::RawValue;
@@ -43,6 +43,8 @@ pub(crate) struct Own<'a> {
     pub(crate) compaction: Option<&'a RawValue>,
     #[serde(borrow, default)]
     pub(crate) step: Option<&'a RawValue>,
+    #[serde(borrow, default)]
+    files: Option<&'a RawValue>,
     #[serde(borrow, default)]
     pub(crate) extra: Option<&'a RawValue>,
 }
@@ -120,6 +122,13 @@ impl Own<'_> {
     pub(crate) fn others(&self) -> Vec<Other> {
         list(self.others)
     }
+
+    /// Changes that cannot be read are left out.
+    pub(crate) fn files(&self) -> Vec<FileChange> {
+        let each: Vec<&RawValue> =
+            self.files.and_then(|raw| serde_json::from_str(raw.get()).ok()).unwrap_or_default();
+        each.into_iter().filter_map(|change| read(change.get())).collect()
+    }
 }
 
 fn list<T: DeserializeOwned>(raw: Option<&RawValue>) -> Vec<T> {
@@ -167,6 +176,16 @@ pub fn extra_of(blob: &Blob, name: &str) -> Option<Json> {
     };
     let pairs: Vec<(Cow<'_, str>, Json)> = read(extra.get())?;
     pairs.into_iter().rev().find_map(|(found, json)| (found == name).then_some(json))
+}
+
+/// What [`crate::decode`] puts into `step.files`, from our part alone; none for every other blob.
+pub fn files_of(blob: &Blob) -> Vec<FileChange> {
+    // Most parts say nothing of files.
+    if blob.kind != KIND || !blob.content.contains("\"files\"") {
+        return Vec::new();
+    }
+    let own = serde_json::from_str::<Own<'_>>(&blob.content).ok().filter(|own| own.v == VERSION);
+    own.map(|own| own.files()).unwrap_or_default()
 }
 
 /// Our part while it is put together.

@@ -5,10 +5,10 @@ use std::collections::{BTreeSet, HashMap};
 use proptest::prelude::*;
 use quipu_dag::{Blob, BlobId, ChunkId, Node, NodeRecord, Verdict, is_canonical};
 use quipu_protocol::{
-    AssistantMessage, Body, CallId, Compaction, Content, Entry, ImageContent, Json, Message, StepInfo,
-    StopReason, ToolCall, ToolResultMessage, Usage, UserMessage,
+    AssistantMessage, Body, CallId, Compaction, Content, Entry, FileChange, FileState, ImageContent, Json,
+    Message, StepInfo, StopReason, ToolCall, ToolResultMessage, Usage, UserMessage,
 };
-use quipu_transcript::{Encoded, Lookup, chunks_of, decode, encode, refs_of};
+use quipu_transcript::{Encoded, Lookup, chunks_of, decode, encode, files_of, refs_of};
 
 use crate::strategies;
 
@@ -68,6 +68,9 @@ fn check(entry: &Entry, step: &StepInfo) -> Result<(), TestCaseError> {
         refs.extend([call.head.0, call.tools.0, call.body.0]);
         refs.extend(call.system.map(|system| system.0));
     }
+    let states = step.files.iter().flat_map(|change| [&change.before, &change.after]);
+    refs.extend(states.filter_map(|state| Some(state.content()?.0)));
+    prop_assert_eq!(&files_of(own), &step.files);
     if let Entry::Epoch(epoch) | Entry::Session(quipu_protocol::SessionStart { epoch, .. }) = entry {
         refs.extend(epoch.system.map(|system| system.0));
     }
@@ -338,4 +341,26 @@ fn another_version_of_our_part_is_left_unread() {
     let objects =
         Objects { blobs: blobs.into_iter().map(|blob| (blob.id, blob)).collect(), ..Objects::default() };
     assert_eq!(decode(&node, &objects).entry, Entry::Message(Message::user("hi", 1_700_000_000_000)));
+}
+
+/// A later version may know states that this one does not; what else stands there is read.
+#[test]
+fn changes_of_files_that_cannot_be_read_are_left_out() {
+    let known = FileChange {
+        path: "a".into(),
+        before: FileState::Absent,
+        after: FileState::Link { target: "b".into() },
+    };
+    let step = StepInfo { run: Some("r".into()), files: vec![known.clone()], ..StepInfo::default() };
+    let mut encoded = encode(&Entry::Meta(Json::object()), &step);
+    let own = encoded.blobs.last_mut().unwrap();
+    let change = r#"{"after":{"kind":"link","target":"b"},"before":{"kind":"absent"},"path":"a"}"#;
+    let more =
+        format!(r#"[{{"path":"c","before":{{"kind":"spirit"}},"after":{{"kind":"absent"}}}},7,{change}]"#);
+    let content = own.content.replace(&format!("[{change}]"), &more);
+    assert_ne!(content, own.content);
+    *own = blob("quipu", content);
+    let (node, objects) = stored(&encoded);
+    let decoded = decode(&node, &objects);
+    assert_eq!(decoded.step, step);
 }

@@ -7,9 +7,9 @@ use proptest::sample::select;
 use quipu_protocol::{
     AssistantMessage, Attempt, BashExecutionMessage, BlobId, Body, BranchSummaryMessage, CallId, CallRecord,
     Checkpoint, ChunkId, Compaction, CompactionReason, CompactionSummaryMessage, Content, Cost,
-    CustomMessage, Entry, Epoch, ImageContent, Json, Message, ModelErrorKind, NodeId, RunId, SessionId,
-    SessionStart, StepInfo, StopReason, TextContent, Thinking, ThinkingContent, ToolCall, ToolResultMessage,
-    ToolSpec, Usage, UserMessage,
+    CustomMessage, Entry, Epoch, FileChange, FileState, ImageContent, Json, Message, ModelErrorKind, NodeId,
+    RunId, SessionId, SessionStart, StepInfo, StopReason, TextContent, Thinking, ThinkingContent, ToolCall,
+    ToolResultMessage, ToolSpec, Unknown, Usage, UserMessage,
 };
 
 pub(crate) fn text() -> BoxedStrategy<String> {
@@ -387,14 +387,41 @@ pub(crate) fn step() -> BoxedStrategy<StepInfo> {
         option::of(call),
         option::of(time()),
         option::of(number()),
+        vec((text(), state(), state()), 0..3),
         btree_map(name, json(), 0..3),
     )
-        .prop_map(|(run, call, started, duration_ms, extra)| StepInfo {
+        .prop_map(|(run, call, started, duration_ms, files, extra)| StepInfo {
             run: run.map(RunId::from),
             call,
             started,
             duration_ms,
+            files: files
+                .into_iter()
+                .map(|(path, before, after)| FileChange { path, before, after })
+                .collect(),
             extra,
         })
         .boxed()
+}
+
+fn state() -> BoxedStrategy<FileState> {
+    let why = select(vec![
+        Unknown::TooLarge,
+        Unknown::Secret,
+        Unknown::Unreadable,
+        Unknown::BeforeUnknown,
+        Unknown::Dropped,
+        Unknown::Other,
+    ]);
+    prop_oneof![
+        Just(FileState::Absent),
+        (0..0o10000_u32, number(), any::<[u8; 32]>()).prop_map(|(mode, size, content)| FileState::File {
+            mode,
+            size,
+            content: ChunkId(content)
+        }),
+        text().prop_map(|target| FileState::Link { target }),
+        (why, option::of(number())).prop_map(|(why, size)| FileState::Unknown { why, size }),
+    ]
+    .boxed()
 }

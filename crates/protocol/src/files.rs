@@ -1,0 +1,101 @@
+//! Files: how one was before a step, and how after it.
+
+use serde::{Deserialize, Serialize};
+
+use crate::ChunkId;
+
+/// What a step did to one file.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct FileChange {
+    /// The file: relative to the directory of the session where it lies below that, so that a workspace that was moved is
+    /// still meant; else absolute. Links on the way are resolved. One that is no UTF-8 stands here as it is shown, and
+    /// both states are unknown.
+    pub path: String,
+    /// As it was.
+    pub before: FileState,
+    /// As the step left it.
+    pub after: FileState,
+}
+
+/// How a file is.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "kind", rename_all = "camelCase")]
+pub enum FileState {
+    /// There is nothing.
+    Absent,
+    /// A regular file.
+    File {
+        /// Permission bits, 0 to 0o7777.
+        mode: u32,
+        /// Bytes.
+        size: u64,
+        /// The chunk of its bytes.
+        content: ChunkId,
+    },
+    /// A symbolic link.
+    Link {
+        /// What it says.
+        target: String,
+    },
+    /// There may be something, and it cannot be restored.
+    Unknown {
+        /// Why.
+        why: Unknown,
+        /// Bytes, where that is known.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        size: Option<u64>,
+    },
+}
+
+/// Why the state of a file is not kept.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub enum Unknown {
+    /// It is larger than what is kept of one file, or of all files of a run.
+    TooLarge,
+    /// It holds what looks like a secret, or lies where programs keep secrets.
+    Secret,
+    /// It could not be read, or is neither a regular file nor a link.
+    Unreadable,
+    /// A command changed it, and nobody had looked at it before.
+    BeforeUnknown,
+    /// It was kept, and was dropped to make room.
+    Dropped,
+    /// A later version of this program says why.
+    #[serde(other)]
+    Other,
+}
+
+impl FileState {
+    /// Not kept, for this reason.
+    pub fn unknown(why: Unknown) -> Self {
+        Self::Unknown { why, size: None }
+    }
+
+    /// The chunk that holds its bytes.
+    pub fn content(&self) -> Option<ChunkId> {
+        match self {
+            Self::File { content, .. } => Some(*content),
+            Self::Absent | Self::Link { .. } | Self::Unknown { .. } => None,
+        }
+    }
+
+    /// Whether it can be put back.
+    pub fn is_known(&self) -> bool {
+        !matches!(self, Self::Unknown { .. })
+    }
+}
+
+impl std::fmt::Display for Unknown {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            Self::TooLarge => "larger than what is kept",
+            Self::Secret => "holds a secret, which is not kept",
+            Self::Unreadable => "could not be read, or is no file",
+            Self::BeforeUnknown => "not looked at before a command changed it",
+            Self::Dropped => "no longer kept, to make room",
+            Self::Other => "not kept",
+        })
+    }
+}
