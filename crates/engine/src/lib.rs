@@ -61,7 +61,7 @@ pub use script::{Script, ScriptStep};
 pub use session::Session;
 pub use sessions::{ChangeError, Forked, NAME_LIMIT};
 pub use subscribe::{Delivery, Events, View};
-pub use travel::HistorySettings;
+pub use travel::{HistorySettings, Illegal, LegalTarget, legal_target};
 pub use tree::{SessionTree, TreeItem, TreeLine, TreeQuery, is_note, session_tree};
 pub use undo::UndoError;
 

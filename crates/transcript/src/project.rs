@@ -222,7 +222,7 @@ impl Projection {
                 }
             }
             Message::Assistant(assistant) => {
-                if is_settled(assistant.stop_reason) && assistant.content.iter().any(says_something) {
+                if counts(assistant) {
                     self.answer(&message, assistant);
                 }
             }
@@ -329,6 +329,11 @@ impl Projection {
 
 fn text(text: String) -> Body {
     Body::Blocks(vec![Content::text(text)])
+}
+
+/// Whether a conversation shows this answer: it ended in a way that can be answered, and says something.
+pub fn counts(answer: &AssistantMessage) -> bool {
+    is_settled(answer.stop_reason) && answer.content.iter().any(says_something)
 }
 
 /// Whether a turn ended in a way that can be answered: not failed, aborted, put off or still streaming.

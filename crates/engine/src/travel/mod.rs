@@ -7,6 +7,7 @@
 mod history;
 mod projects;
 mod recall;
+mod target;
 #[cfg(test)]
 mod tests;
 mod text;
@@ -20,6 +21,7 @@ use crate::subscribe::View;
 pub(crate) use history::SearchHistory;
 pub(crate) use projects::Projects;
 pub(crate) use recall::Recall;
+pub use target::{Illegal, LegalTarget, legal_target};
 
 /// Whether the model can look up what was said and done before. Off by default;
 /// [`of_json`](Self::of_json) has it on where settings do not say otherwise.

@@ -43,4 +43,6 @@ mod storage;
 #[cfg(test)]
 mod support;
 #[cfg(test)]
+mod target;
+#[cfg(test)]
 mod wire;

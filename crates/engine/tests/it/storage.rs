@@ -1,5 +1,6 @@
 //! A store that fails in the middle of a run.
 
+use std::collections::HashSet;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -22,7 +23,7 @@ use serde_json::json;
 use crate::support::{World, call, engine_over, say, tool};
 
 /// Fails the commits that it is told to; everything else goes through.
-struct Failing {
+pub(crate) struct Failing {
     inner: Arc<SqliteStore>,
     /// Commits until the first that fails.
     after: AtomicUsize,
@@ -32,9 +33,15 @@ struct Failing {
     error: Mutex<StoreError>,
     /// Nodes that were read of it.
     read: AtomicUsize,
+    /// Nodes and parts that are gone.
+    pub(crate) gone: Mutex<HashSet<[u8; 32]>>,
 }
 
 impl Failing {
+    fn has(&self, id: [u8; 32]) -> bool {
+        !self.gone.lock().unwrap().contains(&id)
+    }
+
     fn count<T>(&self, nodes: Vec<T>) -> Vec<T> {
         self.read.fetch_add(nodes.len(), Ordering::SeqCst);
         nodes
@@ -66,7 +73,10 @@ impl Store for Failing {
     }
     fn nodes<'a>(&'a self, ids: &'a [NodeId]) -> Fut<'a, Vec<Option<Node>>> {
         let nodes = self.inner.nodes(ids);
-        Box::pin(async move { nodes.await.map(|nodes| self.count(nodes)) })
+        Box::pin(async move {
+            let there = |node: Option<Node>| node.filter(|node| self.has(node.id.0));
+            Ok(self.count(nodes.await?.into_iter().map(there).collect()))
+        })
     }
     fn below<'a>(&'a self, root: NodeId, ends: &'a [NodeId]) -> Fut<'a, Vec<Seq>> {
         self.inner.below(root, ends)
@@ -75,14 +85,26 @@ impl Store for Failing {
         self.inner.written(seqs, parts, bytes)
     }
     fn blobs<'a>(&'a self, ids: &'a [BlobId]) -> Fut<'a, Vec<Option<Blob>>> {
-        self.inner.blobs(ids)
+        let blobs = self.inner.blobs(ids);
+        Box::pin(async move {
+            Ok(blobs.await?.into_iter().map(|blob| blob.filter(|blob| self.has(blob.id.0))).collect())
+        })
     }
     fn chunk(&self, id: ChunkId, bytes: Range<u64>) -> Fut<'_, Vec<u8>> {
         self.inner.chunk(id, bytes)
     }
     fn lineage(&self, from: NodeId, until: Until) -> Fut<'_, Vec<Node>> {
         let nodes = self.inner.lineage(from, until);
-        Box::pin(async move { nodes.await.map(|nodes| self.count(nodes)) })
+        Box::pin(async move {
+            let mut nodes = nodes.await?;
+            if let Some(gone) = nodes.iter().rposition(|node| !self.has(node.id.0)) {
+                nodes.drain(..=gone);
+            }
+            if nodes.is_empty() {
+                return Err(StoreError::Missing { path: PathBuf::from("/x"), what: from.short() });
+            }
+            Ok(self.count(nodes))
+        })
     }
     fn ancestor(&self, of: NodeId, depth: u32) -> Fut<'_, Option<NodeId>> {
         self.inner.ancestor(of, depth)
@@ -156,7 +178,7 @@ impl Store for Failing {
     }
 }
 
-fn errors() -> [StoreError; 3] {
+pub(crate) fn errors() -> [StoreError; 3] {
     let path = PathBuf::from("/x/quipu.db");
     [
         StoreError::Full { path: path.clone(), detail: "disk full".into() },
@@ -165,7 +187,12 @@ fn errors() -> [StoreError; 3] {
     ]
 }
 
-fn failing(inner: &Arc<SqliteStore>, after: usize, times: usize, error: StoreError) -> Arc<Failing> {
+pub(crate) fn failing(
+    inner: &Arc<SqliteStore>,
+    after: usize,
+    times: usize,
+    error: StoreError,
+) -> Arc<Failing> {
     Arc::new(Failing {
         inner: inner.clone(),
         after: after.into(),
@@ -173,6 +200,7 @@ fn failing(inner: &Arc<SqliteStore>, after: usize, times: usize, error: StoreErr
         failed: false.into(),
         error: Mutex::new(error),
         read: 0.into(),
+        gone: Mutex::default(),
     })
 }
 
