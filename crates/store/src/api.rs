@@ -14,8 +14,9 @@ use quipu_protocol::{BlobId, CallId, ChunkId, ItemId, Json, NodeId, RunId, Sessi
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    Done, DoneQuery, Extent, FileChange, Found, Known, Label, Landmark, Meeting, Piece, ReadParts,
-    SearchQuery, Seq, SpooledNodes, StoreError, Touched, Unindexed, UsageQuery, UsageSum,
+    Done, DoneQuery, Extent, FileChange, Found, Known, Label, Landmark, LoggedMove, Meeting, OpenJump, Piece,
+    ReadParts, ReflogQuery, SearchQuery, Seq, SpooledNodes, StoreError, Touched, Unindexed, UsageQuery,
+    UsageSum,
 };
 
 /// What every operation returns. Runs on any executor: the work is done by threads of the store.
@@ -89,6 +90,9 @@ pub trait Store: Send + Sync + 'static {
     /// The action log, newest first.
     fn actions(&self, query: ActionQuery) -> Fut<'_, Vec<LoggedAction>>;
 
+    /// How a ref moved, newest first.
+    fn reflog<'a>(&'a self, query: &'a ReflogQuery) -> Fut<'a, Vec<LoggedMove>>;
+
     /// Sessions, the last changed first.
     fn sessions(&self, query: SessionQuery) -> Fut<'_, Vec<SessionRow>>;
 
@@ -145,7 +149,7 @@ pub trait Store: Send + Sync + 'static {
     /// `Fenced` while somebody else holds it.
     fn lease<'a>(&'a self, name: &'a RefName, owner: &'a Owner, ttl: Duration) -> Fut<'a, Fence>;
 
-    /// What a session left open: queued inputs, and steps that began.
+    /// What a session left open: queued inputs, steps that began, a jump that is not over.
     fn pending<'a>(&'a self, session: &'a SessionId) -> Fut<'a, Pending>;
 
     /// How large the store is: what [`Bulk`](crate::Bulk) goes by.
@@ -205,7 +209,7 @@ pub struct Commit {
     pub moves: Vec<RefMove>,
     /// Rows for the action log.
     pub actions: Vec<Action>,
-    /// Changes to inbox and steps, applied in order, after the refs moved.
+    /// Changes to inbox, steps and open jumps, applied in order, after the refs moved.
     pub ops: Vec<Op>,
     /// What it must survive.
     pub durability: Durability,
@@ -437,6 +441,18 @@ pub enum Op {
         /// The run.
         run: RunId,
     },
+    /// A session's jump began or went on: inserts or replaces its row.
+    JumpPut {
+        /// The session.
+        session: SessionId,
+        /// The jump.
+        jump: OpenJump,
+    },
+    /// A session's jump is over, or void. Nothing happens where there is none.
+    JumpRemove {
+        /// The session.
+        session: SessionId,
+    },
 }
 
 /// An input that waits.
@@ -492,6 +508,8 @@ pub struct Pending {
     pub inbox: Vec<InboxItem>,
     /// Steps in the order in which they were first put.
     pub steps: Vec<Step>,
+    /// A jump that is not over.
+    pub jump: Option<OpenJump>,
 }
 
 /// How far back a lineage goes. The node named is part of it.

@@ -9,6 +9,7 @@ mod deeds;
 mod error;
 mod forest;
 mod load;
+mod moves;
 mod search;
 mod sqlite;
 
@@ -18,6 +19,7 @@ pub use deeds::*;
 pub use error::*;
 pub use forest::*;
 pub use load::*;
+pub use moves::*;
 pub use search::*;
 pub use sqlite::{
     Delta, ForeignDatabase, ForeignRows, ForeignValue, OpenOptions, Salvage, SearchIndex, SqliteStore, delta,

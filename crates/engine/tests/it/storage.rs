@@ -173,6 +173,9 @@ impl Store for Failing {
     fn pending<'a>(&'a self, session: &'a SessionId) -> Fut<'a, Pending> {
         self.inner.pending(session)
     }
+    fn reflog<'a>(&'a self, query: &'a quipu_store::ReflogQuery) -> Fut<'a, Vec<quipu_store::LoggedMove>> {
+        self.inner.reflog(query)
+    }
     fn changed(&self) -> Fut<'_, ()> {
         self.inner.changed()
     }

@@ -239,7 +239,12 @@ fn check_refs(connection: &Connection, report: &mut Report) -> Outcome<()> {
 fn check_open(connection: &Connection, report: &mut Report) -> Outcome<()> {
     report.open_steps = count(connection, "SELECT count(*) FROM quipu_step")?;
     report.inbox = count(connection, "SELECT count(*) FROM quipu_inbox")?;
-    for (table, what) in [("quipu_step", "an open step"), ("quipu_inbox", "a waiting input")] {
+    let open = [
+        ("quipu_step", "an open step"),
+        ("quipu_inbox", "a waiting input"),
+        ("quipu_jump", "a jump that is not over"),
+    ];
+    for (table, what) in open {
         let mut statement = connection.prepare(&format!(
             "SELECT t.session, count(*) FROM {table} t WHERE NOT EXISTS (SELECT 1 FROM quipu_x_session s WHERE s.id = t.session) \
              AND NOT EXISTS (SELECT 1 FROM refs r WHERE r.name = 'quipu/' || t.session) \

@@ -59,7 +59,12 @@ pub(super) fn check_limits(commit: &Commit) -> Result<(), StoreError> {
                 }
                 within("the data of a step", step.data.as_ref().map_or(0, Vec::len), BLOB_LIMIT)?;
             }
-            Op::InboxTake { .. } | Op::StepRemove { .. } | Op::RunRemove { .. } => {}
+            Op::JumpPut { session, jump } => {
+                name("the name of a session", session.as_str())?;
+                name("the stage of a jump", &jump.stage)?;
+                within("the plan of a jump", jump.plan.get().len(), BLOB_LIMIT)?;
+            }
+            Op::InboxTake { .. } | Op::StepRemove { .. } | Op::RunRemove { .. } | Op::JumpRemove { .. } => {}
         }
     }
     Ok(())
@@ -288,6 +293,19 @@ fn operate(connection: &Connection, op: &Op) -> Outcome<()> {
             connection
                 .prepare_cached("DELETE FROM quipu_step WHERE session = ?1 AND run = ?2")?
                 .execute([session.as_str(), run.as_str()])?;
+        }
+        Op::JumpPut { session, jump } => {
+            connection
+                .prepare_cached(
+                    "INSERT INTO quipu_jump (session, stage, plan) VALUES (?1, ?2, ?3) \
+                     ON CONFLICT (session) DO UPDATE SET stage = excluded.stage, plan = excluded.plan",
+                )?
+                .execute([session.as_str(), &jump.stage, jump.plan.get()])?;
+        }
+        Op::JumpRemove { session } => {
+            connection
+                .prepare_cached("DELETE FROM quipu_jump WHERE session = ?1")?
+                .execute([session.as_str()])?;
         }
     }
     Ok(())

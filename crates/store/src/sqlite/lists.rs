@@ -9,7 +9,8 @@ use super::commit::{read_call, read_state};
 use super::failure::{Failure, Outcome};
 use super::{graph, rows};
 use crate::{
-    Action, ActionQuery, Head, InboxItem, LoggedAction, Pending, RefName, SessionQuery, SessionRow, Step,
+    Action, ActionQuery, Head, InboxItem, LoggedAction, LoggedMove, OpenJump, Pending, RefName, ReflogQuery,
+    SessionQuery, SessionRow, Step,
 };
 
 /// Where a ref stands.
@@ -133,6 +134,35 @@ pub(super) fn actions(connection: &Connection, query: &ActionQuery) -> Outcome<V
     Ok(actions)
 }
 
+/// How a ref moved, newest first.
+pub(super) fn reflog(connection: &Connection, query: &ReflogQuery) -> Outcome<Vec<LoggedMove>> {
+    // As the index says it, or SQLite would not use it.
+    let moves = if query.moves_only {
+        "AND (old IS NULL OR new IS NULL OR why NOT IN ('append', 'label', 'rename'))"
+    } else {
+        ""
+    };
+    let mut statement = connection.prepare_cached(&format!(
+        "SELECT id, old, new, at, writer, why FROM quipu_reflog WHERE ref = ?1 AND id < ?2 {moves} \
+         ORDER BY id DESC LIMIT ?3"
+    ))?;
+    let limit = query.limit.map_or(-1, |limit| i64::try_from(limit).unwrap_or(-1));
+    let mut found = statement.query(params![query.name.as_str(), query.before.unwrap_or(i64::MAX), limit])?;
+    let mut logged = Vec::new();
+    while let Some(row) = found.next()? {
+        let node = |at| Ok::<_, rusqlite::Error>(row.get::<_, Option<[u8; 32]>>(at)?.map(NodeId));
+        logged.push(LoggedMove {
+            id: row.get(0)?,
+            old: node(1)?,
+            new: node(2)?,
+            at: row.get(3)?,
+            writer: row.get(4)?,
+            why: row.get(5)?,
+        });
+    }
+    Ok(logged)
+}
+
 /// What a session left open.
 pub(super) fn pending(connection: &Connection, session: &SessionId) -> Outcome<Pending> {
     let broken = |what: &str| Failure::Corrupt(format!("{what} of session {session} cannot be read"));
@@ -159,6 +189,14 @@ pub(super) fn pending(connection: &Connection, session: &SessionId) -> Outcome<P
             state: read_state(&row.get::<_, String>(2)?).ok_or_else(|| broken("an open step"))?,
             data: row.get(3)?,
         });
+    }
+    let mut statement = connection.prepare_cached("SELECT stage, plan FROM quipu_jump WHERE session = ?1")?;
+    let jump = statement
+        .query_row([session.as_str()], |row| Ok((row.get::<_, String>(0)?, row.get::<_, String>(1)?)))
+        .optional()?;
+    if let Some((stage, plan)) = jump {
+        let plan = Json::parse(&plan).map_err(|_| broken("an open jump"))?;
+        pending.jump = Some(OpenJump { stage, plan });
     }
     Ok(pending)
 }

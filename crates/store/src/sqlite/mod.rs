@@ -52,9 +52,10 @@ pub use self::salvage::{Salvage, salvage};
 use self::writer::{Job, Left, Writer};
 use crate::{
     ActionQuery, Commit, Derived, Done, DoneQuery, Durability, Edge, Extent, Fence, FileChange, Found, Fut,
-    Head, Known, Label, Landmark, LoggedAction, Meeting, Owner, Pending, Piece, QUERY_LIMIT, ReadParts,
-    RebuildBegun, RebuildLeft, RefName, Report, Resolved, Scope, SearchQuery, Seq, SessionQuery, SessionRow,
-    Spelling, SpooledNodes, Store, StoreError, Touched, Unindexed, Until, Upkeep, UsageQuery, UsageSum,
+    Head, Known, Label, Landmark, LoggedAction, LoggedMove, Meeting, Owner, Pending, Piece, QUERY_LIMIT,
+    ReadParts, RebuildBegun, RebuildLeft, RefName, ReflogQuery, Report, Resolved, Scope, SearchQuery, Seq,
+    SessionQuery, SessionRow, Spelling, SpooledNodes, Store, StoreError, Touched, Unindexed, Until, Upkeep,
+    UsageQuery, UsageSum,
 };
 
 /// Readers beside the writer.
@@ -535,6 +536,11 @@ impl Store for SqliteStore {
 
     fn actions(&self, query: ActionQuery) -> Fut<'_, Vec<LoggedAction>> {
         Box::pin(self.read_indexed(move |connection| lists::actions(connection, &query)))
+    }
+
+    fn reflog<'a>(&'a self, query: &'a ReflogQuery) -> Fut<'a, Vec<LoggedMove>> {
+        let query = query.clone();
+        Box::pin(self.read(move |connection| lists::reflog(connection, &query)))
     }
 
     fn sessions(&self, query: SessionQuery) -> Fut<'_, Vec<SessionRow>> {

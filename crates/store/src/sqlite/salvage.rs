@@ -531,7 +531,24 @@ fn open_work(
         }
         Ok::<(), Failure>(())
     })?;
-    Ok(inbox && step)
+    // Stores of older versions have none.
+    let jump = match roots.get("quipu_jump") {
+        None => true,
+        Some(jump) => pages.table(*jump, |row| {
+            match row.values.as_slice() {
+                [Value::Text(session), Value::Text(stage), Value::Text(plan)]
+                    if serde_json::from_str::<&serde_json::value::RawValue>(plan).is_ok() =>
+                {
+                    connection
+                        .prepare_cached("INSERT OR IGNORE INTO quipu_jump VALUES (?1, ?2, ?3)")?
+                        .execute([session, stage, plan])?;
+                }
+                _ => *skipped += 1,
+            }
+            Ok::<(), Failure>(())
+        })?,
+    };
+    Ok(inbox && step && jump)
 }
 
 /// Removes chunks that are not what their ids say, until none is left that stands on one of them.

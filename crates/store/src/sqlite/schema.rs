@@ -55,6 +55,8 @@ CREATE TABLE IF NOT EXISTS quipu_lease (ref TEXT PRIMARY KEY, owner TEXT NOT NUL
 CREATE TABLE IF NOT EXISTS quipu_inbox (id INTEGER PRIMARY KEY, session TEXT NOT NULL, name TEXT NOT NULL, queue TEXT NOT NULL, item TEXT NOT NULL, UNIQUE(session, name));
 CREATE TABLE IF NOT EXISTS quipu_step (session TEXT NOT NULL, run TEXT NOT NULL, call TEXT NOT NULL, state TEXT NOT NULL, result BLOB, PRIMARY KEY(session, run, call));
 CREATE TABLE IF NOT EXISTS quipu_reflog (id INTEGER PRIMARY KEY, ref TEXT NOT NULL, old BLOB, new BLOB, at INTEGER NOT NULL, writer TEXT NOT NULL, why TEXT NOT NULL);
+CREATE INDEX IF NOT EXISTS quipu_reflog_moves ON quipu_reflog(ref, id) WHERE old IS NULL OR new IS NULL OR why NOT IN ('append', 'label', 'rename');
+CREATE TABLE IF NOT EXISTS quipu_jump (session TEXT PRIMARY KEY, stage TEXT NOT NULL, plan TEXT NOT NULL);
 ";
 
 /// Derived from the graph; `rebuild` drops them all. A node's `seq` is the row number of its row in `nodes`, so
@@ -90,8 +92,8 @@ const DERIVED_TABLES: [&str; 7] = [
     "quipu_x_setting",
     "quipu_x_spend",
 ];
-const SIDE_TABLES: [&str; 6] =
-    ["quipu_meta", "quipu_chunk", "quipu_lease", "quipu_inbox", "quipu_step", "quipu_reflog"];
+const SIDE_TABLES: [&str; 7] =
+    ["quipu_meta", "quipu_chunk", "quipu_lease", "quipu_inbox", "quipu_step", "quipu_reflog", "quipu_jump"];
 
 /// What a file is.
 enum State {

@@ -9,9 +9,9 @@ use quipu_protocol::{
     AssistantMessage, BlobId, ChunkId, Content, Entry, Json, Message, NodeId, RunId, SessionId,
 };
 use quipu_store::{
-    Action, ActionQuery, Commit, Expect, Fence, FoundBy, InboxItem, NewChunk, Op, Owner, Piece, ReadParts,
-    RefMove, RefName, Resolved, Scope, Seq, SessionQuery, Spelling, SqliteStore, Step, StepCall, StepState,
-    Store, StoreError, Until, Upkeep, decode_nodes,
+    Action, ActionQuery, Commit, Expect, Fence, FoundBy, InboxItem, NewChunk, Op, OpenJump, Owner, Piece,
+    ReadParts, RefMove, RefName, ReflogQuery, Resolved, Scope, Seq, SessionQuery, Spelling, SqliteStore,
+    Step, StepCall, StepState, Store, StoreError, Until, Upkeep, decode_nodes,
 };
 
 use quipu_transcript::Lookup as _;
@@ -45,6 +45,7 @@ async fn conform(store: &dyn Store) {
     action_log(store).await;
     session_rows(store).await;
     open_ends(store).await;
+    moves_of_refs(store).await;
     leases(store).await;
     chunks(store).await;
     differences(store).await;
@@ -544,6 +545,54 @@ async fn open_ends(store: &dyn Store) {
     assert!(matches!(store.commit(lost).await, Err(StoreError::Conflict { .. })));
     commit(vec![Op::RunRemove { session: session.clone(), run: run.clone() }, take("i2")]).await.unwrap();
     assert_eq!(store.pending(&session).await.unwrap(), quipu_store::Pending::default());
+
+    // One jump a session; what is put again goes on.
+    for stage in ["staged", "waits"] {
+        let jump = OpenJump { stage: stage.into(), plan: Json::of(stage).unwrap() };
+        commit(vec![Op::JumpPut { session: session.clone(), jump: jump.clone() }]).await.unwrap();
+        assert_eq!(store.pending(&session).await.unwrap().jump, Some(jump));
+    }
+    for _ in 0..2 {
+        commit(vec![Op::JumpRemove { session: session.clone() }]).await.unwrap();
+        assert_eq!(store.pending(&session).await.unwrap(), quipu_store::Pending::default());
+    }
+}
+
+async fn moves_of_refs(store: &dyn Store) {
+    let name = RefName::from("refs/moved");
+    let mut nodes = Vec::new();
+    for at in 0..3 {
+        let (node, commit) =
+            entry_commit(nodes.last().copied(), &user(&format!("moved {at}"), T), T + 2000 + at);
+        store.commit(commit).await.unwrap();
+        nodes.push(node);
+    }
+    let [a, b, c] = nodes[..] else { panic!("{nodes:?}") };
+    let moved = async |from: Option<NodeId>, to: NodeId, why: &str| {
+        let moves = vec![RefMove::swap(name.clone(), from, to, why)];
+        store.commit(Commit { moves, ..Commit::default() }).await.unwrap();
+    };
+    moved(None, c, "append").await;
+    moved(Some(c), a, "jump").await;
+    moved(Some(a), b, "label").await;
+    let drop =
+        RefMove { name: name.clone(), expect: Expect::Any, to: None, fence: None, why: "remove".into() };
+    store.commit(Commit { moves: vec![drop], ..Commit::default() }).await.unwrap();
+    let query = ReflogQuery { name: name.clone(), before: None, moves_only: true, limit: None };
+    let seen = async |query: &ReflogQuery| {
+        let rows = store.reflog(query).await.unwrap();
+        rows.into_iter().map(|row| (row.old, row.new, row.why)).collect::<Vec<_>>()
+    };
+    let gone = (Some(b), None, "remove".to_owned());
+    let (jump, made) = ((Some(c), Some(a), "jump".to_owned()), (None, Some(c), "append".to_owned()));
+    assert_eq!(seen(&query).await, [gone.clone(), jump.clone(), made.clone()]);
+    let all = ReflogQuery { moves_only: false, ..query.clone() };
+    let label = (Some(a), Some(b), "label".to_owned());
+    assert_eq!(seen(&all).await, [gone.clone(), label, jump.clone(), made.clone()]);
+    let newest = store.reflog(&ReflogQuery { limit: Some(1), ..query.clone() }).await.unwrap();
+    assert_eq!(newest.len(), 1);
+    assert_eq!(seen(&ReflogQuery { before: Some(newest[0].id), ..query.clone() }).await, [jump, made]);
+    assert_eq!(seen(&ReflogQuery { name: "refs/none".into(), ..query }).await, []);
 }
 
 async fn leases(store: &dyn Store) {
