@@ -2,8 +2,9 @@
 
 use std::path::PathBuf;
 
-use clap::builder::PossibleValuesParser;
+use clap::builder::{PossibleValuesParser, TypedValueParser};
 use clap::{Args, Parser, Subcommand, ValueEnum};
+use quipu_store::Speaker;
 
 /// A coding agent whose every step is a node in a graph that is never rewritten.
 #[derive(Debug, Parser)]
@@ -145,6 +146,16 @@ pub(crate) struct StoreArg {
     pub(crate) store: Option<PathBuf>,
 }
 
+/// What is read, and how it is told.
+#[derive(Debug, Args, Clone, Default)]
+pub(crate) struct OutArgs {
+    /// For programs: as JSON, one object a line where there are several.
+    #[arg(long)]
+    pub(crate) json: bool,
+    #[command(flatten)]
+    pub(crate) store: StoreArg,
+}
+
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, ValueEnum)]
 pub(crate) enum Mode {
     #[default]
@@ -200,8 +211,12 @@ pub(crate) enum Cmd {
     /// A session as a tree: its branches, labels, compactions and forks, and its newest nodes.
     Tree(TreeArgs),
     /// A new session from any message: from a user's, it stands before it and prints it; prints the session's id.
+    ///
+    /// With --json: session, base, at, text, images.
     Fork(ForkArgs),
     /// Go to another node of the same session: before it when you said it, else behind it; prints where it stands now.
+    ///
+    /// With --json: session, from, at, head, text, images, summary, cost.
     Branch(BranchArgs),
     /// A session of its own with the same past; prints its id.
     Clone(CloneArgs),
@@ -249,14 +264,11 @@ pub(crate) struct SessionsArgs {
     /// Of every directory.
     #[arg(long)]
     pub(crate) all: bool,
-    /// One JSON object a line.
-    #[arg(long)]
-    pub(crate) json: bool,
     /// At most so many; 0 for all.
     #[arg(long, value_name = "N", default_value_t = 50)]
     pub(crate) limit: usize,
     #[command(flatten)]
-    pub(crate) store: StoreArg,
+    pub(crate) out: OutArgs,
 }
 
 #[derive(Debug, Args)]
@@ -271,9 +283,10 @@ pub(crate) struct SearchArgs {
     /// Only sessions of this directory and those below it.
     #[arg(long, value_name = "DIR")]
     pub(crate) project: Option<PathBuf>,
-    /// Only what one of these said. May be repeated.
-    #[arg(long, value_enum, value_name = "WHO")]
-    pub(crate) role: Vec<RoleArg>,
+    /// Only what one of these said: the user, the model (with its calls), tools (their results), the user's own shell
+    /// commands, summaries. May be repeated.
+    #[arg(long, value_name = "WHO", value_parser = speaker())]
+    pub(crate) role: Vec<Speaker>,
     /// Only calls of this tool, and their results.
     #[arg(long, value_name = "NAME")]
     pub(crate) tool: Option<String>,
@@ -301,26 +314,8 @@ pub(crate) struct SearchArgs {
     /// Index everything first, where something is not indexed yet.
     #[arg(long)]
     pub(crate) wait: bool,
-    /// One JSON object a line.
-    #[arg(long)]
-    pub(crate) json: bool,
     #[command(flatten)]
-    pub(crate) store: StoreArg,
-}
-
-/// Who said something.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub(crate) enum RoleArg {
-    /// The user
-    User,
-    /// The model, with its calls
-    Assistant,
-    /// Results of tools
-    Tool,
-    /// Commands that the user ran
-    Shell,
-    /// Summaries
-    Summary,
+    pub(crate) out: OutArgs,
 }
 
 #[derive(Debug, Args)]
@@ -337,11 +332,8 @@ pub(crate) struct LogArgs {
     /// At most so many sessions; 0 for all.
     #[arg(long, value_name = "N", default_value_t = 20)]
     pub(crate) limit: usize,
-    /// One JSON object a line.
-    #[arg(long)]
-    pub(crate) json: bool,
     #[command(flatten)]
-    pub(crate) store: StoreArg,
+    pub(crate) out: OutArgs,
 }
 
 #[derive(Debug, Args)]
@@ -349,11 +341,8 @@ pub(crate) struct BlameArgs {
     /// The file, as it is now; with a line, more is told of that one.
     #[arg(value_name = "FILE[:LINE]")]
     pub(crate) file: String,
-    /// One JSON object a line.
-    #[arg(long)]
-    pub(crate) json: bool,
     #[command(flatten)]
-    pub(crate) store: StoreArg,
+    pub(crate) out: OutArgs,
 }
 
 #[derive(Debug, Args)]
@@ -361,11 +350,8 @@ pub(crate) struct OpenArgs {
     /// The node: its hash or the beginning of it, `HEAD`, `ext:ID`; of a session its last one.
     #[arg(value_name = "NODE")]
     pub(crate) node: String,
-    /// As JSON, without a pager.
-    #[arg(long)]
-    pub(crate) json: bool,
     #[command(flatten)]
-    pub(crate) store: StoreArg,
+    pub(crate) out: OutArgs,
 }
 
 #[derive(Debug, Args)]
@@ -379,11 +365,8 @@ pub(crate) struct UsageArgs {
     /// Only before then.
     #[arg(long, value_name = "WHEN")]
     pub(crate) until: Option<String>,
-    /// One JSON object a line.
-    #[arg(long)]
-    pub(crate) json: bool,
     #[command(flatten)]
-    pub(crate) store: StoreArg,
+    pub(crate) out: OutArgs,
 }
 
 /// By what tokens and cost are added up.
@@ -406,11 +389,8 @@ pub(crate) struct FilesArgs {
     /// The session: its id, its name, or the beginning of its id. Without it: the newest of this directory.
     #[arg(value_name = "SESSION")]
     pub(crate) session: Option<String>,
-    /// One JSON object a line.
-    #[arg(long)]
-    pub(crate) json: bool,
     #[command(flatten)]
-    pub(crate) store: StoreArg,
+    pub(crate) out: OutArgs,
 }
 
 #[derive(Debug, Args)]
@@ -419,14 +399,11 @@ pub(crate) struct ShowArgs {
     /// Without it: the newest session of this directory.
     #[arg(value_name = "NODE|SESSION")]
     pub(crate) what: Option<String>,
-    /// As JSON.
-    #[arg(long)]
-    pub(crate) json: bool,
     /// The exact bytes of the model call that gave this node.
     #[arg(long, requires = "what", conflicts_with = "json")]
     pub(crate) request: bool,
     #[command(flatten)]
-    pub(crate) store: StoreArg,
+    pub(crate) out: OutArgs,
 }
 
 #[derive(Debug, Args)]
@@ -437,11 +414,8 @@ pub(crate) struct TreeArgs {
     /// Every node, and leave nothing out.
     #[arg(long)]
     pub(crate) all: bool,
-    /// As JSON.
-    #[arg(long)]
-    pub(crate) json: bool,
     #[command(flatten)]
-    pub(crate) store: StoreArg,
+    pub(crate) out: OutArgs,
 }
 
 #[derive(Debug, Args)]
@@ -452,11 +426,8 @@ pub(crate) struct ForkArgs {
     /// The new session works in this directory, and not where the other one does.
     #[arg(long, value_name = "DIR", value_parser = directory)]
     pub(crate) cwd: Option<PathBuf>,
-    /// As JSON: session, base, at, text, images.
-    #[arg(long)]
-    pub(crate) json: bool,
     #[command(flatten)]
-    pub(crate) store: StoreArg,
+    pub(crate) out: OutArgs,
 }
 
 #[derive(Debug, Args)]
@@ -476,11 +447,8 @@ pub(crate) struct BranchArgs {
     /// Ask for no more of the summary when it has cost so many US dollars.
     #[arg(long, value_name = "USD", allow_negative_numbers = true, value_parser = dollars)]
     pub(crate) max_cost: Option<f64>,
-    /// As JSON: session, from, at, head, text, images, summary, cost.
-    #[arg(long)]
-    pub(crate) json: bool,
     #[command(flatten)]
-    pub(crate) store: StoreArg,
+    pub(crate) out: OutArgs,
     #[command(flatten)]
     pub(crate) model: ModelArgs,
 }
@@ -552,11 +520,8 @@ pub(crate) struct ContextArgs {
     /// The session: its id, or the beginning of it. Without it: the newest of this directory.
     #[arg(value_name = "SESSION")]
     pub(crate) session: Option<String>,
-    /// As JSON.
-    #[arg(long)]
-    pub(crate) json: bool,
     #[command(flatten)]
-    pub(crate) store: StoreArg,
+    pub(crate) out: OutArgs,
     #[command(flatten)]
     pub(crate) model: ModelArgs,
 }
@@ -635,11 +600,8 @@ pub(crate) struct DoctorArgs {
     /// on. Nothing but time is lost.
     #[arg(long, value_enum, value_name = "WHAT", num_args = 0..=1, default_missing_value = "all", conflicts_with = "repair")]
     pub(crate) rebuild: Option<RebuildArg>,
-    /// As JSON.
-    #[arg(long)]
-    pub(crate) json: bool,
     #[command(flatten)]
-    pub(crate) store: StoreArg,
+    pub(crate) out: OutArgs,
 }
 
 /// What is made anew.
@@ -688,11 +650,8 @@ pub(crate) struct ImportArgs {
     /// Go on with what is written from now on, as it is written, until Ctrl-C.
     #[arg(long, conflicts_with = "dry_run")]
     pub(crate) watch: bool,
-    /// One JSON object a file.
-    #[arg(long)]
-    pub(crate) json: bool,
     #[command(flatten)]
-    pub(crate) store: StoreArg,
+    pub(crate) out: OutArgs,
 }
 
 #[derive(Debug, Args)]
@@ -708,6 +667,12 @@ pub(crate) struct ExportArgs {
     pub(crate) output: Option<PathBuf>,
     #[command(flatten)]
     pub(crate) store: StoreArg,
+}
+
+fn speaker() -> impl TypedValueParser<Value = Speaker> {
+    PossibleValuesParser::new(Speaker::ALL.map(Speaker::name)).try_map(|name| {
+        Speaker::ALL.into_iter().find(|speaker| speaker.name() == name).ok_or("it is nobody's name")
+    })
 }
 
 fn directory(text: &str) -> Result<PathBuf, String> {

@@ -26,7 +26,7 @@ pub(crate) async fn run(args: &BlameArgs) -> Result<(), Failure> {
     {
         return Err(Failure::usage(format!("{shown} has {} lines, and no line {line}", lines.len())));
     }
-    let place = Place::find(&args.store)?;
+    let place = Place::find(&args.out.store)?;
     let found = match place.existing_store().await? {
         Some(store) => quipu::blame(&*store, &names(&path), &content).await?,
         None => Blame { lines: vec![None; lines.len()], ..Blame::default() },
@@ -37,7 +37,7 @@ pub(crate) async fn run(args: &BlameArgs) -> Result<(), Failure> {
     };
     let mut out = std::io::BufWriter::new(std::io::stdout().lock());
     let turn = |at: usize| found.lines.get(at).copied().flatten().and_then(|turn| found.turns.get(turn));
-    if args.json {
+    if args.out.json {
         for at in wanted {
             writeln!(out, "{}", json(at + 1, lines[at], turn(at)))?;
         }

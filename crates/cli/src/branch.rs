@@ -13,7 +13,7 @@ use crate::setup::{self, Place, Started};
 use crate::work::work;
 
 pub(crate) async fn run(args: &BranchArgs) -> Result<(), Failure> {
-    let (place, engine) = engine(&args.store).await?;
+    let (place, engine) = engine(&args.out.store).await?;
     let node = crate::show::resolve(&**engine.store(), &args.node, None).await?.node;
     let jumped = if args.summarize || args.focus.is_some() {
         let session = engine.session_to_jump(node).await?;
@@ -29,7 +29,7 @@ pub(crate) async fn run(args: &BranchArgs) -> Result<(), Failure> {
     });
     let images = said.iter().flat_map(|said| &said.0).filter(|block| matches!(block, Content::Image(_)));
     let images = images.count();
-    if args.json {
+    if args.out.json {
         let cost = usage.map(|usage| usage.cost.total);
         let value = serde_json::json!({
             "session": session, "from": from, "at": at, "head": head, "text": text, "images": images,
@@ -59,7 +59,7 @@ async fn summarized(
     let here = std::env::current_dir()?;
     let task = Task {
         session: Some(id.clone()),
-        store: args.store.clone(),
+        store: args.out.store.clone(),
         model: args.model.clone(),
         max_cost: args.max_cost,
         ..Task::default()

@@ -16,11 +16,11 @@ const BAR: u64 = 40;
 const BEFORE_BAR: usize = 44;
 
 pub(crate) async fn run(args: &ContextArgs) -> Result<(), Failure> {
-    let place = Place::find(&args.store)?;
+    let place = Place::find(&args.out.store)?;
     let task = Task {
         resume: args.session.is_none(),
         session: args.session.clone(),
-        store: args.store.clone(),
+        store: args.out.store.clone(),
         model: args.model.clone(),
         ..Task::default()
     };
@@ -56,7 +56,7 @@ pub(crate) async fn run(args: &ContextArgs) -> Result<(), Failure> {
         prune,
     };
     let mut out = std::io::BufWriter::new(std::io::stdout().lock());
-    if args.json {
+    if args.out.json {
         writeln!(out, "{}", told.json())?;
     } else {
         let paint = Paint::stdout();

@@ -29,7 +29,7 @@ enum State {
 }
 
 pub(crate) async fn run(args: &DoctorArgs) -> Result<(), Failure> {
-    let place = Place::find(&args.store)?;
+    let place = Place::find(&args.out.store)?;
     let mut found = vec![version(), shell(), home(&place)];
     if args.repair {
         found.extend(repair(&place).await);
@@ -46,7 +46,7 @@ pub(crate) async fn run(args: &DoctorArgs) -> Result<(), Failure> {
     found.push(budget(&place).await);
     let bad = found.iter().filter(|finding| finding.state == State::Bad).count();
     let mut out = std::io::BufWriter::new(std::io::stdout().lock());
-    if args.json {
+    if args.out.json {
         writeln!(out, "{}", serde_json::json!({ "healthy": bad == 0, "findings": found }))?;
     } else {
         let paint = Paint::stdout();

@@ -26,7 +26,7 @@ struct File<'a> {
 }
 
 pub(crate) async fn run(args: &FilesArgs) -> Result<(), Failure> {
-    let place = Place::find(&args.store)?;
+    let place = Place::find(&args.out.store)?;
     let Some(store) = place.existing_store().await? else {
         return Err(Failure::usage(format!(
             "there is no store at {} yet; try `quipu demo`",
@@ -40,7 +40,7 @@ pub(crate) async fn run(args: &FilesArgs) -> Result<(), Failure> {
     let known = store.touched(&row.id).await?;
     let files = by_path(&known.found);
     let mut out = std::io::BufWriter::new(std::io::stdout().lock());
-    if args.json {
+    if args.out.json {
         for file in &files {
             writeln!(out, "{}", file.json())?;
         }

@@ -4,7 +4,7 @@ use std::io::Write as _;
 use std::path::Path;
 
 use quipu::{ChangeError, Engine, Forked, OpenError};
-use quipu_store::{FoundBy, Store};
+use quipu_store::Store;
 
 use crate::args::{CloneArgs, ForkArgs, StoreArg};
 use crate::exit::{Exit, Failure};
@@ -12,27 +12,15 @@ use crate::print::{note, printable};
 use crate::setup::{Place, current_dir, session_named};
 
 pub(crate) async fn run(args: &ForkArgs) -> Result<(), Failure> {
-    let (place, engine) = engine(&args.store).await?;
+    let (place, engine) = engine(&args.out.store).await?;
     let store: &dyn Store = &**engine.store();
-    let found = crate::show::resolve(store, &args.what, None).await?;
-    let mut at = found.node;
-    if let (FoundBy::Session, Some(session)) = (found.by, &found.session) {
-        // A session that was removed stands nowhere; its last node is the one to go on from.
-        let row = session_named(store, session.as_str()).await?;
-        at = match row.head {
-            Some(head) => head,
-            None => {
-                let marks = store.landmarks(std::slice::from_ref(session), 1).await?;
-                marks.first().map_or(at, |end| end.node)
-            }
-        };
-    }
+    let at = crate::show::last_node(store, &args.what).await?;
     let forked = match engine.fork_from(at, args.cwd.as_deref()).await {
         // What another program wrote may say no directory.
         Err(ChangeError::NoSession(_)) => engine.fork_from(at, Some(&current_dir()?)).await?,
         other => other?,
     };
-    if args.json {
+    if args.out.json {
         let value = serde_json::json!({
             "session": forked.session, "base": forked.base, "at": forked.at, "text": forked.text, "images": forked.images,
         });

@@ -26,7 +26,7 @@ const TOLD: Duration = Duration::from_millis(100);
 const SHOWN: usize = 10;
 
 pub(crate) async fn run(args: &ImportArgs) -> Result<(), Failure> {
-    let place = Place::find(&args.store)?;
+    let place = Place::find(&args.out.store)?;
     let work = match args.agent.as_deref().and_then(Agent::named) {
         Some(agent) => vec![(agent, files_of(agent, args)?)],
         None => {
@@ -153,7 +153,7 @@ impl Importer<'_> {
                 Err(error @ ArchiveError::Store(_)) => return Err(failed(error)),
                 Err(error) => {
                     self.failures += 1;
-                    if self.args.json {
+                    if self.args.out.json {
                         let line = serde_json::json!({ "path": file, "error": error.to_string() });
                         writeln!(std::io::stdout().lock(), "{line}")?;
                     }
@@ -214,10 +214,10 @@ fn shown_and_wanted(work: &[(&Agent, Kept)], args: &ImportArgs) -> Result<bool, 
         return Ok(args.watch && args.yes);
     }
     let go = args.yes || args.dry_run;
-    if !go || !args.json {
+    if !go || !args.out.json {
         let mut out = std::io::stdout().lock();
         for ((agent, project), (sessions, bytes)) in &projects {
-            if args.json {
+            if args.out.json {
                 let line = serde_json::json!({
                     "agent": agent, "project": project, "sessions": sessions, "bytes": bytes,
                 });
@@ -325,7 +325,7 @@ impl Drop for Meter<'_> {
 
 fn tell(report: &Report, args: &ImportArgs) -> Result<(), Failure> {
     let mut out = std::io::stdout().lock();
-    if args.json {
+    if args.out.json {
         let line = serde_json::to_string(report).map_err(|error| Failure::failed(error.to_string()))?;
         writeln!(out, "{line}")?;
         return Ok(());

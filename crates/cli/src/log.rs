@@ -23,13 +23,13 @@ const FILES: usize = 12;
 const WIDE: usize = 100;
 
 pub(crate) async fn run(args: &LogArgs) -> Result<(), Failure> {
-    let place = Place::find(&args.store)?;
+    let place = Place::find(&args.out.store)?;
     let since = match &args.since {
         Some(text) => instant("--since", text, now())?,
         None => midnight(now()),
     };
     let Some(store) = place.existing_store().await? else {
-        if !args.json {
+        if !args.out.json {
             note("Nothing was done yet. Try `quipu demo`, or `quipu import`.");
         }
         return Ok(());
@@ -41,9 +41,9 @@ pub(crate) async fn run(args: &LogArgs) -> Result<(), Failure> {
         agent: args.agent.clone(),
         limit: if args.limit == 0 { usize::MAX } else { args.limit },
     };
-    let known = quipu::log(&*store, query, if args.json { ASKED } else { PROMPTS }).await?;
+    let known = quipu::log(&*store, query, if args.out.json { ASKED } else { PROMPTS }).await?;
     let mut out = std::io::BufWriter::new(std::io::stdout().lock());
-    if args.json {
+    if args.out.json {
         for entry in &known.found {
             writeln!(out, "{}", json(entry))?;
         }

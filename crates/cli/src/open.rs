@@ -12,7 +12,7 @@ use crate::setup::{Place, env};
 use crate::show;
 
 pub(crate) async fn run(args: &OpenArgs) -> Result<(), Failure> {
-    let place = Place::find(&args.store)?;
+    let place = Place::find(&args.out.store)?;
     let Some(store) = place.existing_store().await? else {
         return Err(Failure::usage(format!(
             "there is no store at {} yet; try `quipu demo`",
@@ -20,8 +20,8 @@ pub(crate) async fn run(args: &OpenArgs) -> Result<(), Failure> {
         )));
     };
     let mut text = Vec::new();
-    show::write_whole(&*store, &args.node, args.json, &mut text).await?;
-    if args.json || !std::io::stdout().is_terminal() {
+    show::write_whole(&*store, &args.node, args.out.json, &mut text).await?;
+    if args.out.json || !std::io::stdout().is_terminal() {
         return print(&text);
     }
     // As most programs that page: nothing or `cat` is no pager.

@@ -9,7 +9,7 @@ use quipu_store::{
     SessionRow, Sessions, SqliteStore, Store, Unindexed, Upkeep as _,
 };
 
-use crate::args::{RoleArg, SearchArgs};
+use crate::args::SearchArgs;
 use crate::exit::Failure;
 use crate::print::{Paint, ago, note, one_line, printable};
 use crate::setup::{Place, now};
@@ -23,9 +23,9 @@ const MOST: usize = 10_000;
 const TITLE: usize = 60;
 
 pub(crate) async fn run(args: &SearchArgs) -> Result<(), Failure> {
-    let place = Place::find(&args.store)?;
+    let place = Place::find(&args.out.store)?;
     let Some(store) = place.existing_store().await? else {
-        if !args.json {
+        if !args.out.json {
             note("Nothing was done yet. Try `quipu demo`, or `quipu import`.");
         }
         return Ok(());
@@ -36,7 +36,7 @@ pub(crate) async fn run(args: &SearchArgs) -> Result<(), Failure> {
     }
     let found = store.search(query).await?;
     let mut out = std::io::BufWriter::new(std::io::stdout().lock());
-    if args.json {
+    if args.out.json {
         let mut rows = Rows::default();
         for hit in &found.hits {
             let row = rows.of(&*store, hit.session.as_ref()).await?;
@@ -48,7 +48,7 @@ pub(crate) async fn run(args: &SearchArgs) -> Result<(), Failure> {
     }
     out.flush()?;
     drop(out);
-    if !args.json {
+    if !args.out.json {
         tell(args, &found);
     }
     Ok(())
@@ -57,10 +57,9 @@ pub(crate) async fn run(args: &SearchArgs) -> Result<(), Failure> {
 async fn query(store: &dyn Store, args: &SearchArgs) -> Result<SearchQuery, Failure> {
     let branch = match &args.branch {
         None => None,
-        Some(what) => Some(show::resolve(store, what, None).await?.node),
+        Some(what) => Some(show::last_node(store, what).await?),
     };
     let project = args.project.as_deref().map(directory).transpose()?;
-    let roles = args.role.iter().flat_map(|role| role.names()).map(|name| (*name).to_owned()).collect();
     let since = args.since.as_deref().map(|text| instant("--since", text, now())).transpose()?;
     let matching = match (args.exact, args.part) {
         (true, _) => Matching::Words,
@@ -73,18 +72,19 @@ async fn query(store: &dyn Store, args: &SearchArgs) -> Result<SearchQuery, Fail
         matching,
         agent: args.agent.clone(),
         project,
-        roles,
+        speakers: args.role.clone(),
         tool: args.tool.clone(),
         since,
         file: args.file.clone(),
-        branch,
         without_tools: Vec::new(),
-        sessions: Sessions::All,
+        // Who names a session or a node wants it, removed or not.
+        sessions: if branch.is_some() { Sessions::All } else { Sessions::Standing },
         order: if args.best { Order::Best } else { Order::Newest },
+        branch,
         limit,
         per_session: (args.branch.is_none() && args.limit != 0).then_some(OF_A_SESSION),
     };
-    let conditions = query.roles.len()
+    let conditions = query.speakers.len()
         + usize::from(query.agent.is_some() || query.project.is_some())
         + usize::from(query.tool.is_some() || query.file.is_some());
     if query.words.len() > QUERY_LIMIT {
@@ -183,7 +183,8 @@ async fn write_groups(
         match (session, rows.of(store, *session).await?) {
             (Some(id), Some(row)) => {
                 let title = if row.called.is_empty() { &row.title } else { &row.called };
-                let about = format!("{}  {}", printable(&row.agent), printable(&row.cwd));
+                let removed = if row.head.is_none() { "  (removed)" } else { "" };
+                let about = format!("{}  {}{removed}", printable(&row.agent), printable(&row.cwd));
                 writeln!(
                     out,
                     "{}  {}  {}",
@@ -212,9 +213,16 @@ async fn write_groups(
             writeln!(out, "  {}", paint.dim(&format!("and {more} or more here: --limit 0 shows all")))?;
         }
         if let Some(hit) = hits.first() {
-            let go_on = session.map_or_else(String::new, |id| {
-                format!("   go on: quipu{flag} -p --session {} \"…\"", printable(id.as_str()))
-            });
+            let stands = rows.of(store, *session).await?.is_none_or(|row| row.head.is_some());
+            let go_on = match session {
+                Some(id) if stands => {
+                    format!("   go on: quipu{flag} -p --session {} \"…\"", printable(id.as_str()))
+                }
+                Some(_) => {
+                    format!("   go on: quipu{flag} -p --fork {} \"…\"", hit.node.short())
+                }
+                None => String::new(),
+            };
             writeln!(out, "  {}", paint.dim(&format!("open: quipu show{flag} {}{go_on}", hit.node.short())))?;
         }
     }
@@ -276,6 +284,7 @@ fn hit_json(hit: &Hit, row: Option<&SessionRow>) -> serde_json::Value {
         "agent": row.map(|row| &row.agent),
         "cwd": row.map(|row| &row.cwd),
         "title": row.map(|row| &row.title),
+        "removed": row.map(|row| row.head.is_none()),
         "role": hit.role,
         "tool": hit.tool,
         "at": hit.at,
@@ -300,17 +309,4 @@ fn end_json(found: &Found) -> serde_json::Value {
         "cut": found.cut,
         "tooShort": found.too_short,
     })
-}
-
-impl RoleArg {
-    /// The roles that nodes have.
-    fn names(self) -> &'static [&'static str] {
-        match self {
-            Self::User => &["user"],
-            Self::Assistant => &["assistant"],
-            Self::Tool => &["toolResult"],
-            Self::Shell => &["bashExecution"],
-            Self::Summary => &["compactionSummary", "branchSummary"],
-        }
-    }
 }

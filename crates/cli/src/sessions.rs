@@ -13,9 +13,9 @@ use crate::print::{Paint, ago, dollars, note, one_line};
 use crate::setup::{Place, current_dir, now};
 
 pub(crate) async fn run(args: &SessionsArgs) -> Result<(), Failure> {
-    let place = Place::find(&args.store)?;
+    let place = Place::find(&args.out.store)?;
     let Some(store) = place.store_to_read()? else {
-        if !args.json {
+        if !args.out.json {
             note("Nothing was done yet. Try `quipu demo`.");
         }
         return Ok(());
@@ -30,7 +30,7 @@ pub(crate) async fn run(args: &SessionsArgs) -> Result<(), Failure> {
     let ids: Vec<_> = rows.iter().map(|row| row.id.clone()).collect();
     let labels = label_counts(&*store, &ids).await?;
     let mut out = std::io::BufWriter::new(std::io::stdout().lock());
-    if args.json {
+    if args.out.json {
         for row in &rows {
             writeln!(out, "{}", json(row, &labels))?;
         }

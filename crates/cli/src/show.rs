@@ -4,7 +4,7 @@ use std::io::Write as _;
 use std::path::Path;
 
 use quipu_dag::Node;
-use quipu_protocol::{Body, Content, Entry, Message, StepInfo};
+use quipu_protocol::{Body, Content, Entry, Message, NodeId, StepInfo};
 use quipu_store::{Candidate, FoundBy, Resolved, Scope, SessionQuery, SessionRow, Store};
 use quipu_transcript::Decoded;
 use sha2::{Digest as _, Sha256};
@@ -12,11 +12,11 @@ use sha2::{Digest as _, Sha256};
 use crate::args::ShowArgs;
 use crate::exit::{Exit, Failure};
 use crate::print::{Paint, ago, dollars, iso, one_line, printable, took};
-use crate::setup::{Place, current_dir, now};
+use crate::setup::{Place, current_dir, now, session_named};
 use crate::tree;
 
 pub(crate) async fn run(args: &ShowArgs) -> Result<(), Failure> {
-    let place = Place::find(&args.store)?;
+    let place = Place::find(&args.out.store)?;
     let Some(store) = place.store_to_read()? else {
         return Err(Failure::usage(format!(
             "there is no store at {} yet; try `quipu demo`",
@@ -54,7 +54,7 @@ pub(crate) async fn run(args: &ShowArgs) -> Result<(), Failure> {
         return show_request(store, &node, &decoded).await;
     }
     let mut out = std::io::BufWriter::new(std::io::stdout().lock());
-    if args.json {
+    if args.out.json {
         writeln!(out, "{}", node_json(&node, &decoded)?)?;
     } else {
         write_node(&mut out, &node, &decoded, found.session.as_ref().map(ToString::to_string))?;
@@ -130,6 +130,17 @@ pub(crate) async fn resolve(
     }
 }
 
+/// The node that somebody means; of a session its last one, also when it was removed and stands nowhere.
+pub(crate) async fn last_node(store: &dyn Store, what: &str) -> Result<NodeId, Failure> {
+    let found = resolve(store, what, None).await?;
+    let (FoundBy::Session, Some(session)) = (found.by, &found.session) else { return Ok(found.node) };
+    if let Some(head) = session_named(store, session.as_str()).await?.head {
+        return Ok(head);
+    }
+    let ends = store.landmarks(std::slice::from_ref(session), 1).await?;
+    Ok(ends.first().map_or(found.node, |end| end.node))
+}
+
 /// One of several that could be meant: a session by its id and what it is about, a node by its hash.
 async fn candidate(store: &dyn Store, one: &Candidate) -> Result<String, Failure> {
     let when = ago(now(), one.timestamp);
@@ -171,7 +182,7 @@ async fn by_name(store: &dyn Store, name: &str) -> Result<Resolved, Failure> {
 async fn show_session(store: &dyn Store, row: &SessionRow, args: &ShowArgs) -> Result<(), Failure> {
     let tree = tree::read(store, row, tree::Forks::Named).await?;
     let mut out = std::io::BufWriter::new(std::io::stdout().lock());
-    if args.json {
+    if args.out.json {
         let nodes =
             tree.rows.iter().map(|row| node_json(&row.node, &row.decoded)).collect::<Result<Vec<_>, _>>()?;
         let labels = crate::sessions::label_counts(store, std::slice::from_ref(&row.id)).await?;

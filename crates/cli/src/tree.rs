@@ -35,7 +35,7 @@ const SOUGHT: usize = 1_000;
 
 /// `quipu tree`.
 pub(crate) async fn run(args: &TreeArgs) -> Result<(), Failure> {
-    let place = Place::find(&args.store)?;
+    let place = Place::find(&args.out.store)?;
     let Some(store) = place.store_to_read()? else {
         return Err(Failure::usage(format!(
             "there is no store at {} yet; try `quipu demo`",
@@ -58,7 +58,7 @@ pub(crate) async fn run(args: &TreeArgs) -> Result<(), Failure> {
         row: &row,
         tree: &tree,
         whole: args.all,
-        json: args.json,
+        json: args.out.json,
         paint: Paint::stdout(),
         width: terminal.map_or(NAME + WIDTH, |(width, _)| usize::from(width.0)),
         out: std::io::BufWriter::new(std::io::stdout().lock()),
@@ -70,7 +70,7 @@ pub(crate) async fn run(args: &TreeArgs) -> Result<(), Failure> {
         mended: BTreeMap::new(),
         sought: 0,
     };
-    drawing.head(args.json).await?;
+    drawing.head(args.out.json).await?;
     drawing.body().await?;
     drawing.end()
 }

@@ -20,7 +20,7 @@ const KEY: usize = 44;
 const BAR: (usize, usize) = (6, 40);
 
 pub(crate) async fn run(args: &UsageArgs) -> Result<(), Failure> {
-    let place = Place::find(&args.store)?;
+    let place = Place::find(&args.out.store)?;
     let time =
         |flag, text: &Option<String>| text.as_deref().map(|text| instant(flag, text, now())).transpose();
     let (since, until) = (time("--since", &args.since)?, time("--until", &args.until)?);
@@ -28,7 +28,7 @@ pub(crate) async fn run(args: &UsageArgs) -> Result<(), Failure> {
         return Err(Failure::usage("--until is not after --since, so nothing is between them"));
     }
     let Some(store) = place.existing_store().await? else {
-        if !args.json {
+        if !args.out.json {
             note("Nothing was done yet. Try `quipu demo`, or `quipu import`.");
         }
         return Ok(());
@@ -49,7 +49,7 @@ pub(crate) async fn run(args: &UsageArgs) -> Result<(), Failure> {
         all.add(row);
     }
     let mut out = std::io::BufWriter::new(std::io::stdout().lock());
-    if args.json {
+    if args.out.json {
         for row in &rows {
             writeln!(out, "{}", row.json("row", args.by.name()))?;
         }

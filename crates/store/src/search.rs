@@ -3,6 +3,7 @@
 use std::ops::Range;
 
 use quipu_protocol::{NodeId, SessionId, UnixMs};
+use serde::Deserialize;
 
 /// Bytes of a query's words at most.
 pub const QUERY_LIMIT: usize = 4 << 10;
@@ -30,8 +31,8 @@ pub struct SearchQuery {
     pub agent: Option<String>,
     /// Only sessions that work in this directory or below it.
     pub project: Option<String>,
-    /// Only nodes of one of these roles; empty for all.
-    pub roles: Vec<String>,
+    /// Only what one of these said; empty for all.
+    pub speakers: Vec<Speaker>,
     /// Only calls of this tool and their results.
     pub tool: Option<String>,
     /// No calls of these tools, and none of their results.
@@ -52,13 +53,57 @@ pub struct SearchQuery {
     pub per_session: Option<usize>,
 }
 
+/// Who said something.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Speaker {
+    /// The user.
+    User,
+    /// The model, with its calls.
+    Assistant,
+    /// Tools, with their results.
+    Tool,
+    /// Commands that the user ran.
+    Shell,
+    /// Summaries.
+    Summary,
+}
+
+impl Speaker {
+    /// All of them.
+    pub const ALL: [Self; 5] = [Self::User, Self::Assistant, Self::Tool, Self::Shell, Self::Summary];
+
+    /// As people say it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::User => "user",
+            Self::Assistant => "assistant",
+            Self::Tool => "tool",
+            Self::Shell => "shell",
+            Self::Summary => "summary",
+        }
+    }
+
+    /// The roles that nodes have.
+    pub fn roles(self) -> &'static [&'static str] {
+        match self {
+            Self::User => &["user"],
+            Self::Assistant => &["assistant"],
+            Self::Tool => &["toolResult"],
+            Self::Shell => &["bashExecution"],
+            Self::Summary => &["compactionSummary", "branchSummary"],
+        }
+    }
+}
+
 /// Which sessions are looked in.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub enum Sessions {
     /// All, and what belongs to none.
     #[default]
     All,
-    /// Those that were not removed.
+    /// Those that were not removed, and what belongs to none. Of a removed one what a session that was forked from it
+    /// goes on from.
     Standing,
 }
 

@@ -102,6 +102,33 @@ fn wrong_searches_are_told() {
 }
 
 #[test]
+fn removed_sessions_are_not_found_unless_they_are_named() {
+    let world = filled();
+    let hit = &hits(&world, &["green"])[0];
+    let (session, node) = (hit["session"].as_str().unwrap(), hit["node"].as_str().unwrap());
+    world.server.push(Answer::new().text("The fork says: no paint.").reply());
+    world.run(&["-p", "--fork", node, "And without?"]).ok();
+    world.run(&["rm", "--yes", session]).ok();
+    // What the fork goes on from is still said in a session that stands; what came after is not.
+    let all = ["The fork says: no paint.", "Blue [31m paint it is.", "Which paint, Ren\u{e9}?"];
+    let shared = "Step one: paint the gate green.";
+    assert_eq!(texts(&world, &["paint"]), [all[0], all[1], all[2], shared]);
+    let named = hits(&world, &["paint", "--branch", session]);
+    assert_eq!(
+        named.iter().map(|hit| (hit["text"].as_str().unwrap(), &hit["removed"])).collect::<Vec<_>>(),
+        [("The plan says: paint the gate.", &json!(true)), (shared, &json!(true))]
+    );
+    let ran = world.run(&["search", "green"]).ok();
+    let fork = format!("go on: quipu -p --fork {}", &node[..12]);
+    assert!(ran.text().contains("  (removed)\n") && ran.text().contains(&fork), "{}", ran.text());
+    let fork = hits(&world, &["fork", "says"])[0]["session"].as_str().unwrap().to_owned();
+    world.run(&["rm", "--yes", &fork]).ok();
+    assert_eq!(texts(&world, &["paint"]), all[1..]);
+    // What the sessions asked is in the store, and no list leads there.
+    world.unchecked();
+}
+
+#[test]
 fn an_import_is_searched_at_once() {
     let world = World::new([]);
     let lines = [

@@ -9,7 +9,8 @@ use std::sync::Arc;
 use quipu_protocol::{Json, SessionId, ToolSpec};
 use quipu_seal::Sealer;
 use quipu_store::{
-    Excerpt, Found, Hit, QUERY_LIMIT, SearchQuery, SessionQuery, SessionRow, Sessions, Store, StoreError,
+    Excerpt, Found, Hit, QUERY_LIMIT, SearchQuery, SessionQuery, SessionRow, Sessions, Speaker, Store,
+    StoreError,
 };
 use quipu_tools::{Invocation, Tool, ToolContext, ToolOutput, Touches};
 use quipu_workspace::{file_key, resolve_existing};
@@ -43,35 +44,12 @@ pub(crate) struct SearchHistory {
 struct Args {
     #[serde(default)]
     query: String,
-    role: Option<Role>,
+    role: Option<Speaker>,
     tool: Option<String>,
     file: Option<String>,
     since: Option<String>,
     project: Option<String>,
     limit: Option<usize>,
-}
-
-#[derive(Debug, Clone, Copy, Deserialize)]
-#[serde(rename_all = "lowercase")]
-enum Role {
-    User,
-    Assistant,
-    Tool,
-    Shell,
-    Summary,
-}
-
-impl Role {
-    /// The roles that nodes have.
-    fn names(self) -> &'static [&'static str] {
-        match self {
-            Self::User => &["user"],
-            Self::Assistant => &["assistant"],
-            Self::Tool => &["toolResult"],
-            Self::Shell => &["bashExecution"],
-            Self::Summary => &["compactionSummary", "branchSummary"],
-        }
-    }
 }
 
 impl SearchHistory {
@@ -90,7 +68,7 @@ impl SearchHistory {
                     "type": "string",
                     "description": "Words that all have to be there; \"two words\" for a phrase"
                 },
-                "role": { "type": "string", "enum": ["user", "assistant", "tool", "shell", "summary"] },
+                "role": { "type": "string", "enum": Speaker::ALL.map(Speaker::name) },
                 "tool": { "type": "string", "description": "Only its calls and results" },
                 "file": { "type": "string", "description": "Only calls that name it, and their results" },
                 "since": { "type": "string", "description": "A date, or 12h, 3d, 2w ago" },
@@ -143,9 +121,7 @@ impl SearchHistory {
         let query = SearchQuery {
             words: words.into_owned(),
             project: Some(project.clone()),
-            roles: args
-                .role
-                .map_or_else(Vec::new, |role| role.names().iter().map(ToString::to_string).collect()),
+            speakers: args.role.into_iter().collect(),
             // What only repeats what was found before, this call among it.
             without_tools: own
                 .iter()

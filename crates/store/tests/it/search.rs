@@ -7,7 +7,7 @@ use quipu_dag::{Blob, Node, NodeRecord};
 use quipu_protocol::{Entry, Json, Message, NodeId, SessionId};
 use quipu_store::{
     Commit, Found, INDEXED_WORDS, Matched, Matching, OpenOptions, Order, ProblemKind, QUERY_LIMIT,
-    SearchIndex, SearchQuery, SessionQuery, SqliteStore, Store, StoreError, Unindexed, Upkeep,
+    SearchIndex, SearchQuery, SessionQuery, Speaker, SqliteStore, Store, StoreError, Unindexed, Upkeep,
 };
 use rusqlite::Connection;
 
@@ -209,8 +209,7 @@ async fn conform(store: &dyn Store) {
     check(store, SearchQuery { agent: Some("quipu".into()), ..whole("fox") }, &["全文検索 of a red [fox]"])
         .await;
     check(store, SearchQuery { agent: Some("pi".into()), ..whole("fox") }, &[]).await;
-    check(store, SearchQuery { roles: vec!["toolResult".into(), "x".into()], ..whole("red") }, &red[1..2])
-        .await;
+    check(store, SearchQuery { speakers: vec![Speaker::Tool], ..whole("red") }, &red[1..2]).await;
     check(store, SearchQuery { tool: Some("bash".into()), ..whole("passed") }, &["12 [passed]"]).await;
     check(store, SearchQuery { tool: Some("read".into()), ..whole("passed") }, &[]).await;
     let calls = SearchQuery { tool: Some("bash".into()), ..part("get_user") };

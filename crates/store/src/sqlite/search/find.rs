@@ -3,7 +3,7 @@
 use std::collections::{HashMap, HashSet};
 
 use quipu_dag::Node;
-use quipu_protocol::SessionId;
+use quipu_protocol::{NodeId, SessionId};
 use rusqlite::{Connection, OptionalExtension as _, params};
 
 use super::super::failure::Outcome;
@@ -20,6 +20,8 @@ const LOOKED_AT: usize = 20_000;
 const PASSED: u64 = 500;
 /// Directories below the one asked for that are looked in at most, the last used ones.
 const DIRECTORIES: i64 = 500;
+/// Sessions that go on from a removed one that are looked at.
+const HEIRS: i64 = 100;
 /// The newest nodes that tell how rare a word is.
 const SAMPLE: i64 = 20_000;
 
@@ -76,8 +78,9 @@ pub(in crate::sqlite) fn find(connection: &Connection, query: &SearchQuery) -> O
 /// What the tags and paths of a node must be; `None` when none can be so.
 fn scope(connection: &Connection, query: &SearchQuery) -> Outcome<Option<Vec<String>>> {
     let mut scope = Vec::new();
-    if !query.roles.is_empty() {
-        scope.push(query::about(query.roles.iter().map(|role| tag('r', role))));
+    if !query.speakers.is_empty() {
+        let roles = query.speakers.iter().flat_map(|speaker| speaker.roles());
+        scope.push(query::about(roles.map(|role| tag('r', role))));
     }
     if let Some(agent) = &query.agent {
         scope.push(query::about([tag('a', agent)].into_iter()));
@@ -120,7 +123,7 @@ struct Search<'a> {
     /// The condition on tags that must not hold.
     without: Option<String>,
     /// Whether sessions that were looked at still stand.
-    standing: HashMap<i64, bool>,
+    standing: HashMap<i64, Standing>,
     /// Hits to take at most.
     most: usize,
     reader: Reader<'a>,
@@ -129,6 +132,13 @@ struct Search<'a> {
     /// How many hits of a session were taken, and passed over.
     sessions: HashMap<Option<i64>, (usize, u64)>,
     taken: Vec<Taken>,
+}
+
+/// Whether hits of a session count.
+enum Standing {
+    All,
+    /// It was removed: those that lead to one of these, the first nodes of sessions that go on from it.
+    LeadingTo(Vec<NodeId>),
 }
 
 struct Taken {
@@ -226,10 +236,10 @@ impl Search<'_> {
                     }
                     continue;
                 }
-                if !self.is_standing(session)? {
+                let Some(node) = rows::node_at(self.connection, seq)? else { continue };
+                if !self.is_standing(session, &node.id)? {
                     continue;
                 }
-                let Some(node) = rows::node_at(self.connection, seq)? else { continue };
                 if self.query.since.is_some_and(|since| node.record.timestamp < since) {
                     continue;
                 }
@@ -251,24 +261,41 @@ impl Search<'_> {
         Ok(())
     }
 
-    /// Whether hits of a session count.
-    fn is_standing(&mut self, session: Option<i64>) -> Outcome<bool> {
-        match (self.query.sessions, session) {
-            (Sessions::All, _) => Ok(true),
-            (Sessions::Standing, None) => Ok(false),
-            (Sessions::Standing, Some(number)) => {
-                if let Some(known) = self.standing.get(&number) {
-                    return Ok(*known);
-                }
-                let mut statement = self.connection.prepare_cached(
-                    "SELECT 1 FROM quipu_x_session s JOIN refs r ON r.name = s.ref \
-                     WHERE s.num = ?1 AND coalesce(r.node_id, '') <> ''",
-                )?;
-                let standing = statement.exists([number])?;
-                self.standing.insert(number, standing);
-                Ok(standing)
-            }
+    /// Whether a hit counts, for the session that it is in.
+    fn is_standing(&mut self, session: Option<i64>, node: &NodeId) -> Outcome<bool> {
+        let (Sessions::Standing, Some(number)) = (self.query.sessions, session) else { return Ok(true) };
+        if !self.standing.contains_key(&number) {
+            self.standing.insert(number, self.standing_of(number)?);
         }
+        match self.standing.get(&number) {
+            Some(Standing::LeadingTo(firsts)) => {
+                for first in firsts {
+                    if graph::is_ancestor(self.connection, node, first)? {
+                        return Ok(true);
+                    }
+                }
+                Ok(false)
+            }
+            Some(Standing::All) | None => Ok(true),
+        }
+    }
+
+    fn standing_of(&self, number: i64) -> Outcome<Standing> {
+        let mut statement = self.connection.prepare_cached(
+            "SELECT 1 FROM quipu_x_session s JOIN refs r ON r.name = s.ref \
+             WHERE s.num = ?1 AND coalesce(r.node_id, '') <> ''",
+        )?;
+        if statement.exists([number])? {
+            return Ok(Standing::All);
+        }
+        let mut statement = self.connection.prepare_cached(
+            "WITH RECURSIVE heir (id) AS (SELECT id FROM quipu_x_session WHERE num = ?1 \
+             UNION SELECT s.id FROM heir JOIN quipu_x_session s ON s.parent = heir.id LIMIT ?2) \
+             SELECT s.base FROM heir JOIN quipu_x_session s ON s.id = heir.id JOIN refs r ON r.name = s.ref \
+             WHERE s.num <> ?1 AND coalesce(r.node_id, '') <> ''",
+        )?;
+        let firsts = statement.query_map([number, HEIRS], |row| row.get(0).map(NodeId))?;
+        Ok(Standing::LeadingTo(firsts.collect::<Result<_, _>>()?))
     }
 
     /// What was taken, in the order asked.
