@@ -1,13 +1,13 @@
 //! Finding the texts and putting others in their place.
 
 use std::ops::Range;
-use std::time::Duration;
 
 use quipu_workspace::FileError;
-use similar::{DiffOp, TextDiff};
+use similar::DiffOp;
 use tokio_util::sync::CancellationToken;
 
 use super::Replacement;
+use super::compare::{Lines, lines};
 use super::diff::{COMPARED, count_lines};
 use super::view::{View, loose, to_lf};
 
@@ -159,9 +159,9 @@ fn replace(view: &View<'_>, piece: &Piece, out: &mut Vec<u8>) {
         }
         return;
     }
-    let diff = TextDiff::configure().timeout(Duration::from_millis(500)).diff_lines(old, piece.text.as_str());
+    let Lines { old: lines_before, new: lines_after, ops } = lines(old, piece.text.as_str());
     let mut starts = vec![piece.part.start];
-    for line in diff.iter_old_slices() {
+    for line in lines_before {
         starts.push(starts[starts.len() - 1] + line.len());
     }
     let old_lines = starts.len() - 1;
@@ -169,9 +169,9 @@ fn replace(view: &View<'_>, piece: &Piece, out: &mut Vec<u8>) {
         true => view.line_end((starts[line + 1] - 1).max(starts[line])),
         false => view.line_end(piece.part.end),
     };
-    let new = |line: usize| diff.new_slice(line).unwrap_or_default();
-    for op in diff.ops() {
-        match *op {
+    let new = |line: usize| lines_after.get(line).copied().unwrap_or_default();
+    for op in ops {
+        match op {
             DiffOp::Equal { old_index, len, .. } => {
                 out.extend_from_slice(view.bytes(starts[old_index]..starts[old_index + len]));
             }

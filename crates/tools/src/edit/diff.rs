@@ -1,9 +1,9 @@
 //! What an edit changed, for people and for other programs.
 
-use std::time::Duration;
-
 use serde::Serialize;
-use similar::{DiffOp, TextDiff};
+use similar::{DiffOp, group_diff_ops};
+
+use super::compare::{Lines, lines};
 
 /// Lines shown around a change.
 const CONTEXT: usize = 4;
@@ -34,23 +34,15 @@ pub(crate) fn details(old: &str, new: &str, path: &str) -> Option<Details> {
     if count_lines(old_part) + count_lines(new_part) > COMPARED {
         return None;
     }
-    let diff = TextDiff::configure().timeout(Duration::from_millis(500)).diff_lines(old_part, new_part);
+    let Lines { old: old_lines, new: new_lines, ops } = lines(old_part, new_part);
     let offset = count_lines(&old[..skipped]);
-    let first_changed_line = diff
-        .ops()
-        .iter()
-        .find(|op| !matches!(op, DiffOp::Equal { .. }))
-        .map(|op| offset + op.new_range().start + 1);
-    let lines = (count_lines(old) + 1).max(count_lines(new) + 1);
-    let compared = Compared {
-        offset,
-        width: lines.to_string().len(),
-        old: diff.iter_old_slices().collect(),
-        new: diff.iter_new_slices().collect(),
-    };
+    let first_changed_line =
+        ops.iter().find(|op| !matches!(op, DiffOp::Equal { .. })).map(|op| offset + op.new_range().start + 1);
+    let most = (count_lines(old) + 1).max(count_lines(new) + 1);
+    let compared = Compared { offset, width: most.to_string().len(), old: old_lines, new: new_lines };
     Some(Details {
-        diff: compared.diff(diff.ops()),
-        patch: compared.patch(&diff.grouped_ops(CONTEXT), path),
+        diff: compared.diff(&ops),
+        patch: compared.patch(&group_diff_ops(ops, CONTEXT), path),
         first_changed_line,
     })
 }

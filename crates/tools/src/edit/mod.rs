@@ -1,6 +1,7 @@
 //! The tool that edits a file.
 
 mod apply;
+mod compare;
 mod diff;
 mod view;
 
