@@ -4,8 +4,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use quipu::{
-    CompactionSettings, Engine, Follower, HistorySettings, Limits, Opened, Permissions, Places, Provider,
-    PruneSettings, Recorder, Replay, Sealer, SessionOptions,
+    CompactionSettings, Engine, FileSettings, Follower, HistorySettings, Limits, Opened, Permissions, Places,
+    Provider, PruneSettings, Recorder, Replay, Sealer, SessionOptions,
 };
 use quipu_protocol::{Epoch, Model, ModelErrorKind, NodeId, Thinking, Trouble, UnixMs};
 use quipu_providers::{Selection, Settings, Warning};
@@ -264,6 +264,7 @@ pub(crate) async fn open(
     let unpriced = crate::budget::unpriced(&options.model).filter(|_| limited && task.replay.is_none());
     let ask_deadline = options.ask_deadline;
     (options.compaction, options.prune) = context_settings(place);
+    options.files = file_settings(place, task);
     options.history = history_settings(place, task, replayed.as_deref());
     let fresh = |session| Opened { session, troubles: Vec::new() };
     options.follower = file.as_ref().map(|begun| begun.mirror.clone() as Arc<dyn Follower>);
@@ -321,6 +322,16 @@ fn history_settings(place: &Place, task: &Task, replayed: Option<&Replay>) -> Hi
     history.enabled &= !task.no_session;
     history.enabled &= replayed.is_none_or(Replay::searches_history);
     history
+}
+
+/// What is kept of the files that tools change; nothing where there is no store.
+fn file_settings(place: &Place, task: &Task) -> FileSettings {
+    let (mut files, problems) = FileSettings::of_json(&place.settings_json().unwrap_or_default());
+    for problem in problems {
+        note(format!("warning: {}: {problem}", place.home.join("settings.json").display()));
+    }
+    files.enabled &= !task.no_session;
+    files
 }
 
 /// A model, its provider, and how hard it thinks.

@@ -133,7 +133,7 @@ mod tests {
         for turns in 0..700 {
             let body = body(turns, before.as_ref());
             let depth = match bodies.chunk(&body) {
-                NewChunk::Full { .. } => 0,
+                NewChunk::Full { .. } | NewChunk::Plain { .. } => 0,
                 NewChunk::Grown { id, base, prefix, bytes } => {
                     assert_eq!((id, &bytes), (body.id, &body.bytes));
                     let (base, depth) = &kept[&base];

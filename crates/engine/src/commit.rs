@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use quipu_dag::{Blob, Node, NodeRecord};
-use quipu_protocol::{Entry, Epoch, Json, NodeId, SessionId, UnixMs};
+use quipu_protocol::{Entry, Epoch, FileChange, Json, NodeId, SessionId, UnixMs};
 use quipu_store::{
     Action, Commit, Durability, InboxItem, NewChunk, Op, RefMove, RefName, Step, StepCall, StepState, Store,
     StoreError,
@@ -23,6 +23,8 @@ pub(crate) struct KeptResult {
     pub(crate) result: quipu_protocol::ToolResultMessage,
     pub(crate) started: UnixMs,
     pub(crate) duration_ms: u64,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(crate) files: Vec<FileChange>,
 }
 
 /// A plan on its way to the store.
@@ -264,5 +266,10 @@ fn store_op(session: &SessionId, op: &PlanOp) -> Op {
 }
 
 fn kept(done: &Done) -> KeptResult {
-    KeptResult { result: done.result.clone(), started: done.started, duration_ms: done.duration_ms }
+    KeptResult {
+        result: done.result.clone(),
+        started: done.started,
+        duration_ms: done.duration_ms,
+        files: done.files.clone(),
+    }
 }

@@ -15,6 +15,7 @@ use crate::bodies::Bodies;
 use crate::call::Caller;
 use crate::clock::{Clock, SystemClock, fresh_id};
 use crate::commit::Committer;
+use crate::files::{FileSettings, Keeper};
 use crate::follower::Follower;
 use crate::machine::{CompactionSettings, Draft, Limits, Machine, Prefix, PruneSettings, Start};
 use crate::owner::{Got, Lease};
@@ -143,6 +144,8 @@ pub struct SessionOptions {
     /// Whether the model can search what was said and done before. Off by default. A tool of `tools` with the same name
     /// takes the place of ours.
     pub history: HistorySettings,
+    /// What is kept of the files that tools change.
+    pub files: FileSettings,
     /// Told of every commit of the session.
     pub follower: Option<Arc<dyn Follower>>,
     /// How long a question waits for an answer before it counts as refused; ten minutes by default.
@@ -171,6 +174,7 @@ impl SessionOptions {
             compaction: CompactionSettings::default(),
             prune: PruneSettings::default(),
             history: HistorySettings::default(),
+            files: FileSettings::default(),
             follower: None,
             ask_deadline: Duration::from_secs(600),
             id: None,
@@ -299,7 +303,9 @@ impl Engine {
         let mut troubles = Vec::new();
         if mine {
             let mut committer = self.committer(&past, past.epoch.clone(), None);
-            troubles.extend(recover(&*self.store, &mut committer, id, &mut past, self.clock.now()).await?);
+            troubles.extend(
+                recover(&*self.store, &mut committer, id, &mut past, &self.sealer, self.clock.now()).await?,
+            );
         }
         let (epoch, system) = self.epoch(&options, &toolbox, Some(&past));
         let mut session = id.clone();
@@ -444,7 +450,11 @@ impl Engine {
             env: self.env.clone(),
             sees_images: options.model.sees_images(),
         };
-        Ok(Toolbox::new(tools, parts, standing))
+        let keeper = options
+            .files
+            .enabled
+            .then(|| Keeper::new(self.store.clone(), self.sealer.clone(), &options.cwd, options.files));
+        Ok(Toolbox::new(tools, parts, standing, keeper))
     }
 
     /// The epoch that the options ask for, and its system prompt.

@@ -202,7 +202,7 @@ impl Engine {
             // What a dead process left open belongs to where it stood.
             let mut past = read_past(&**store, session, from).await?;
             let mut committer = self.committer(&past, past.epoch.clone(), None);
-            recover(&**store, &mut committer, session, &mut past, self.now()).await?;
+            recover(&**store, &mut committer, session, &mut past, self.sealer(), self.now()).await?;
             from = past.head.unwrap_or(from);
         }
         let Some(Stand { at, said }) = stand(&**store, session, to).await? else {

@@ -7,6 +7,7 @@ use quipu_protocol::{
     AssistantMessage, CallId, CallRecord, Checkpoint, ChunkId, Compaction, Content, Entry, Epoch, Message,
     NodeId, RunId, SessionId, StepInfo, StopReason, ToolCall, ToolResultMessage, Trouble, UnixMs,
 };
+use quipu_seal::Sealer;
 use quipu_store::{
     Commit, Durability, Op, Step, StepCall, StepState, Store, StoreError, Until, decode_nodes,
 };
@@ -17,6 +18,7 @@ use serde::Deserialize;
 
 use crate::commit::{Committer, KeptResult};
 use crate::engine::OpenError;
+use crate::files::{Left, after_a_crash};
 use crate::machine::{Calls, CommitError, Draft, MEASURED, Plan, PlanOp, Waiting, json_of_nothing, step_of};
 
 /// What a session was when it was opened.
@@ -285,6 +287,7 @@ pub(crate) async fn recover(
     committer: &mut Committer,
     id: &SessionId,
     past: &mut Past,
+    sealer: &Arc<Sealer>,
     now: UnixMs,
 ) -> Result<Vec<Trouble>, OpenError> {
     let pending = store.pending(id).await?;
@@ -300,14 +303,27 @@ pub(crate) async fn recover(
     let runs: Vec<RunId> = pending.steps.iter().map(|step| step.run.clone()).collect();
     let sent = pending.steps.iter().find(|step| step.call == StepCall::Model).and_then(sent_call);
     let mut interrupted = Vec::new();
-    let mut drafts = Vec::new();
+    let (mut drafts, mut open) = (Vec::new(), Vec::new());
     for (slot, call) in std::mem::take(&mut past.open_calls) {
         let ours = |step: &&Step| Some(&step.run) == past.open_run.as_ref() && is_slot(&step.call, slot);
         let step = pending.steps.iter().find(ours);
         drafts.push(result_draft(&call, step, now));
+        open.push(step);
         if !step.is_some_and(|step| step.state == StepState::Done) {
             interrupted.push((call.name, call.id));
         }
+    }
+    let left: Vec<Left<'_>> = drafts
+        .iter()
+        .zip(open)
+        .map(|(draft, step)| match step {
+            Some(step) if step.state != StepState::Done => Left::Open(step),
+            Some(_) | None => Left::Done(&draft.step.files),
+        })
+        .collect();
+    let left = after_a_crash(store, sealer, &left).await;
+    for (draft, left) in drafts.iter_mut().zip(left) {
+        draft.step.files.extend(left);
     }
     let model_call = sent.is_some();
     drafts.extend(sent.map(|(run, record, summary)| unanswered_draft(run, record, summary, now)));
@@ -376,13 +392,13 @@ fn result_draft(call: &ToolCall, step: Option<&Step>, now: UnixMs) -> Draft {
         .filter(|step| step.state == StepState::Done)
         .and_then(|step| serde_json::from_slice(step.data.as_deref()?).ok());
     let run = step.map(|step| step.run.clone());
-    let (result, started, duration_ms) = match kept {
-        Some(kept) => (kept.result, Some(kept.started), Some(kept.duration_ms)),
-        None => (interrupted_result(call, now), None, None),
+    let (result, started, duration_ms, files) = match kept {
+        Some(kept) => (kept.result, Some(kept.started), Some(kept.duration_ms), kept.files),
+        None => (interrupted_result(call, now), None, None, Vec::new()),
     };
     Draft {
         entry: Arc::new(Entry::Message(Message::ToolResult(result))),
-        step: StepInfo { run, started, duration_ms, ..StepInfo::default() },
+        step: StepInfo { run, started, duration_ms, files, ..StepInfo::default() },
     }
 }
 

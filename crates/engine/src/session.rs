@@ -18,9 +18,10 @@ use tokio_util::sync::CancellationToken;
 use crate::call::{Caller, Foreseen, Next, Order, seal_content};
 use crate::clock::{Clock, fresh_id};
 use crate::commit::{Committer, Job};
+use crate::files::CallPlace;
 use crate::follower::{Follower, follow};
 use crate::jump::look;
-use crate::machine::{Calls, Effect, Fresh, Input, Machine, NoSummary, Refused, ReplyId};
+use crate::machine::{Calls, Effect, Fresh, Input, Machine, NoSummary, Refused, ReplyId, step_key};
 use crate::owner::Lease;
 use crate::sessions::clean;
 use crate::subscribe::{Delivery, Events, Subscriber, View};
@@ -589,12 +590,14 @@ impl Task {
                     drop(tokio::task::spawn_blocking(work).await);
                 });
             }
-            Effect::RunTool { run, slot, call } => {
+            Effect::RunTool { run, turn, slot, call } => {
                 let cancel = self.root.child_token();
                 self.tools.insert(slot, cancel.clone());
                 let (toolbox, input) = (self.toolbox.clone(), self.input.clone());
+                let place =
+                    CallPlace { session: self.machine.session().clone(), run, key: step_key(turn, slot) };
                 self.effects.spawn(async move {
-                    let done = toolbox.run(run, slot, call, cancel, input.clone()).await;
+                    let done = toolbox.run(place, slot, call, cancel, input.clone()).await;
                     drop(input.send(done).await);
                 });
             }

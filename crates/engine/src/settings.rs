@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use crate::{CompactionSettings, HistorySettings, PruneSettings};
+use crate::{CompactionSettings, FileSettings, HistorySettings, PruneSettings};
 
 /// One member of the settings, and what is wrong in it.
 struct Section<'a> {
@@ -76,6 +76,18 @@ impl HistorySettings {
     }
 }
 
+impl FileSettings {
+    /// What `files` of the settings says (`enabled`, `fileBytes`, `runBytes`), and for people what is wrong with it; the
+    /// defaults stand there.
+    pub fn of_json(settings: &Value) -> (Self, Vec<String>) {
+        let (mut found, mut section) = (Self::default(), Section::of(settings, "files"));
+        section.flag("enabled", &mut found.enabled);
+        section.number("fileBytes", 64 << 20, &mut found.file_bytes);
+        section.number("runBytes", u64::MAX, &mut found.run_bytes);
+        (found, section.problems)
+    }
+}
+
 impl PruneSettings {
     /// What `context.prune` of the settings says (`enabled`, `triggerPercent`, `clearAtLeastPercent`, `keepTurns`,
     /// `minCharacters`), and for people what is wrong with it; the defaults stand there.
@@ -138,6 +150,27 @@ mod tests {
         check(r#"{"search":{"tool":"no"}}"#, true, &["search.tool must be true or false"]);
         check(r#"{"search":7}"#, true, &["search must be an object"]);
         assert!(!HistorySettings::default().enabled);
+    }
+
+    #[test]
+    fn files() {
+        let check = |text: &str, expect: FileSettings, wrong: &[&str]| {
+            let (found, problems) = FileSettings::of_json(&serde_json::from_str(text).expect("JSON"));
+            assert_eq!((found, problems.len()), (expect, wrong.len()), "{text}: {problems:?}");
+            assert!(
+                problems.iter().zip(wrong).all(|(problem, wrong)| problem.starts_with(wrong)),
+                "{problems:?}"
+            );
+        };
+        let default = FileSettings::default();
+        check("{}", default, &[]);
+        check(
+            r#"{"files":{"enabled":false,"fileBytes":5,"runBytes":6}}"#,
+            FileSettings { enabled: false, file_bytes: 5, run_bytes: 6 },
+            &[],
+        );
+        check(r#"{"files":{"fileBytes":100000000}}"#, default, &["files.fileBytes"]);
+        check(r#"{"files":7}"#, default, &["files must be an object"]);
     }
 
     #[test]

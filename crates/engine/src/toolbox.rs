@@ -7,8 +7,9 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use futures_util::FutureExt as _;
-use quipu_protocol::{Content, Json, RunId, ToolCall, ToolResultMessage, ToolSpec};
+use quipu_protocol::{Content, FileChange, Json, ToolCall, ToolResultMessage, ToolSpec};
 use quipu_seal::Sealer;
+use quipu_store::StoreError;
 use quipu_tools::{Invocation, Preparation, Tool, ToolContext, ToolOutput, Touches};
 use quipu_workspace::{Access, Reach, Want};
 use tokio::sync::mpsc;
@@ -16,6 +17,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::call::seal_content;
 use crate::clock::Clock;
+use crate::files::{Begun, CallPlace, Keeper};
 use crate::machine::{Done, Input, Prepared};
 use crate::policy::{Decision, Policy, Proposal};
 use crate::travel::Standing;
@@ -35,6 +37,9 @@ const BROKE_DOWN: &str =
 const NOT_PREPARED: &str =
     "The call was not run: checking it failed inside. This is a bug of the tool or of the policy.";
 
+/// The model is told this when what a file was could not be stored.
+const NOT_KEPT: &str = "The call was not run, because what the file was before it could not be stored";
+
 /// The tools of a session and what they may use.
 pub(crate) struct Toolbox {
     tools: HashMap<String, Arc<dyn Tool>>,
@@ -42,15 +47,22 @@ pub(crate) struct Toolbox {
     pub(crate) parts: ToolboxParts,
     /// Where the session stands, for tools that look at the graph.
     pub(crate) standing: Standing,
+    /// Looks at the files that calls change.
+    keeper: Option<Arc<Keeper>>,
     /// What the calls of the current batch may open beyond the policy's bounds, once they are approved.
     beyond: Mutex<HashMap<String, Vec<PathBuf>>>,
 }
 
 impl Toolbox {
-    pub(crate) fn new(tools: Vec<Arc<dyn Tool>>, parts: ToolboxParts, standing: Standing) -> Self {
+    pub(crate) fn new(
+        tools: Vec<Arc<dyn Tool>>,
+        parts: ToolboxParts,
+        standing: Standing,
+        keeper: Option<Keeper>,
+    ) -> Self {
         let specs = tools.iter().map(|tool| tool.spec().clone()).collect();
         let tools = tools.into_iter().map(|tool| (tool.spec().name.clone(), tool)).collect();
-        Self { tools, specs, parts, standing, beyond: Mutex::default() }
+        Self { tools, specs, parts, standing, keeper: keeper.map(Arc::new), beyond: Mutex::default() }
     }
 
     pub(crate) fn specs(&self) -> Arc<[ToolSpec]> {
@@ -131,7 +143,7 @@ impl Toolbox {
     /// Runs a prepared call and seals what it returns.
     pub(crate) async fn run(
         &self,
-        run: RunId,
+        place: CallPlace,
         slot: usize,
         call: ToolCall,
         cancel: CancellationToken,
@@ -139,7 +151,8 @@ impl Toolbox {
     ) -> Input {
         let started = self.parts.clock.now();
         let watch = Instant::now();
-        let output = self.output(&run, slot, &call, cancel, outputs).await;
+        let mut files = Vec::new();
+        let output = self.output(&place, slot, &call, cancel, outputs, &mut files).await;
         let ToolOutput { mut content, details, is_error, terminate } = limited(output);
         seal_content(&mut content, &self.parts.sealer);
         let details = details.map(|details| self.parts.sealer.seal_json(&details));
@@ -155,23 +168,25 @@ impl Toolbox {
             },
             started,
             duration_ms: u64::try_from(watch.elapsed().as_millis()).unwrap_or(u64::MAX),
+            files,
             terminate,
         };
-        Input::ToolDone { run, slot, done: Box::new(done) }
+        Input::ToolDone { run: place.run, slot, done: Box::new(done) }
     }
 
     async fn output(
         &self,
-        run: &RunId,
+        place: &CallPlace,
         slot: usize,
         call: &ToolCall,
         cancel: CancellationToken,
         outputs: mpsc::Sender<Input>,
+        files: &mut Vec<FileChange>,
     ) -> ToolOutput {
         let Some(tool) = self.tools.get(&call.name) else {
             return ToolOutput::error(format!("Tool {} not found", call.name));
         };
-        let (sealer, owner) = (self.parts.sealer.clone(), run.clone());
+        let (sealer, owner) = (self.parts.sealer.clone(), place.run.clone());
         let progress = Arc::new(move |tail: &str| {
             let tail = sealer.seal(tail).into();
             // A tail that finds the mailbox full is left out: a newer one follows, and the result holds all.
@@ -184,6 +199,10 @@ impl Toolbox {
             Ok(args) => args,
             Err(text) => return ToolOutput::error(text),
         };
+        let begun = match self.begin(place, call, tool.touches(&args.value(), &cx), &cx.access).await {
+            Ok(begun) => begun,
+            Err(error) => return ToolOutput::error(format!("{NOT_KEPT}: {error}")),
+        };
         let call = Invocation { id: call.id.clone(), args };
         // A tool that breaks down must not leave the run waiting for ever.
         let work = AssertUnwindSafe(async { tool.run(call, &cx).await }).catch_unwind();
@@ -191,9 +210,29 @@ impl Toolbox {
             cancel.cancelled().await;
             tokio::time::sleep(GRACE).await;
         };
-        tokio::select! {
+        let output = tokio::select! {
             output = work => output.unwrap_or_else(|_| ToolOutput::error(BROKE_DOWN)),
             () = overdue => ToolOutput::error("Operation aborted (the tool did not stop in time and was dropped)"),
+        };
+        if let (Some(keeper), Some(begun)) = (&self.keeper, begun) {
+            *files = keeper.after(place, begun, &cx.access).await;
+        }
+        output
+    }
+
+    /// Looks at the files that the call may change.
+    async fn begin(
+        &self,
+        place: &CallPlace,
+        call: &ToolCall,
+        touches: Touches,
+        access: &Access,
+    ) -> Result<Option<Begun>, StoreError> {
+        match (&self.keeper, touches) {
+            (Some(keeper), Touches::Writes(paths)) => {
+                keeper.before(place, call, paths, access).await.map(Some)
+            }
+            (_, Touches::Nothing | Touches::Reads(_) | Touches::Writes(_) | Touches::Anything) => Ok(None),
         }
     }
 

@@ -235,6 +235,13 @@ pub enum NewChunk {
         /// The bytes.
         bytes: Arc<[u8]>,
     },
+    /// Kept for themselves and as they are: quicker to write than `Full`, and larger.
+    Plain {
+        /// SHA-256 of `bytes`.
+        id: ChunkId,
+        /// The bytes.
+        bytes: Arc<[u8]>,
+    },
     /// Kept as the difference to another chunk; read back like any other. Whole when `base` is not there or
     /// the difference would not be smaller.
     Delta {

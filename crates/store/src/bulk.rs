@@ -289,7 +289,9 @@ impl Spool {
         self.held += chunks
             .iter()
             .map(|chunk| match chunk {
-                NewChunk::Full { bytes, .. } | NewChunk::Delta { bytes, .. } => bytes.len(),
+                NewChunk::Full { bytes, .. }
+                | NewChunk::Plain { bytes, .. }
+                | NewChunk::Delta { bytes, .. } => bytes.len(),
                 NewChunk::Grown { bytes, .. } => bytes.len(),
             })
             .sum::<usize>();

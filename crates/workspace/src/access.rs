@@ -145,6 +145,11 @@ impl Access {
         }
     }
 
+    /// Refuses an opened file that may not be changed, judged by where it leads.
+    pub(crate) fn check_handle(&self, path: &Path, real: &Path, links: u64) -> Result<(), FileError> {
+        if self.is_everywhere() { Ok(()) } else { self.check(path, real, Want::Write, links) }
+    }
+
     fn is_everywhere(&self) -> bool {
         self.rules.is_none()
     }
@@ -236,7 +241,7 @@ impl Access {
     }
 }
 
-fn links_of(metadata: &Metadata) -> u64 {
+pub(crate) fn links_of(metadata: &Metadata) -> u64 {
     if metadata.is_dir() { 1 } else { metadata.nlink() }
 }
 
@@ -256,7 +261,7 @@ fn is_secret_name(real: &Path) -> bool {
 
 /// Where a handle leads.
 #[cfg(target_os = "linux")]
-fn path_of(file: &File, asked: &Path) -> Result<PathBuf, FileError> {
+pub(crate) fn path_of(file: &File, asked: &Path) -> Result<PathBuf, FileError> {
     use std::os::fd::AsRawFd as _;
     std::fs::read_link(format!("/proc/self/fd/{}", file.as_raw_fd()))
         .map_err(|error| FileError::from_io(asked, "cannot tell where it leads (is /proc mounted?):", error))
@@ -264,7 +269,7 @@ fn path_of(file: &File, asked: &Path) -> Result<PathBuf, FileError> {
 
 /// Where a handle leads.
 #[cfg(target_vendor = "apple")]
-fn path_of(file: &File, asked: &Path) -> Result<PathBuf, FileError> {
+pub(crate) fn path_of(file: &File, asked: &Path) -> Result<PathBuf, FileError> {
     let mut real = PathBuf::new();
     nix::fcntl::fcntl(file, nix::fcntl::FcntlArg::F_GETPATH(&mut real))
         .map_err(|error| FileError::from_io(asked, "cannot tell where it leads:", error.into()))?;
@@ -273,7 +278,7 @@ fn path_of(file: &File, asked: &Path) -> Result<PathBuf, FileError> {
 
 /// Where a handle leads, as far as its name tells.
 #[cfg(not(any(target_os = "linux", target_vendor = "apple")))]
-fn path_of(_: &File, asked: &Path) -> Result<PathBuf, FileError> {
+pub(crate) fn path_of(_: &File, asked: &Path) -> Result<PathBuf, FileError> {
     asked.canonicalize().map_err(|error| FileError::from_io(asked, "cannot tell where it leads:", error))
 }
 

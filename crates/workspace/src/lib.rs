@@ -13,6 +13,7 @@
 
 mod access;
 mod caches;
+mod capture;
 mod child;
 mod error;
 mod guardian;
@@ -29,6 +30,7 @@ mod write;
 
 pub use access::{Access, AccessRules, Reach, Want};
 pub use caches::{Cache, caches, leads_through};
+pub use capture::Captured;
 pub use error::{FileError, FileKind};
 pub use open::{FileStamp, open_for_reading, read_whole};
 pub use output::{OutputBuffer, OutputLimits, SpillState};

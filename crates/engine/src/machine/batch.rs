@@ -127,12 +127,13 @@ pub(super) fn refusal(id: &CallId, name: &str, text: String, now: UnixMs) -> Don
         },
         started: now,
         duration_ms: 0,
+        files: Vec::new(),
         terminate: false,
     }
 }
 
 /// The key of a call in the table of steps.
-pub(super) fn step_key(turn: u32, slot: usize) -> String {
+pub(crate) fn step_key(turn: u32, slot: usize) -> String {
     format!("{turn}.{slot}")
 }
 

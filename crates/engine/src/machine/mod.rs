@@ -26,7 +26,8 @@ use quipu_providers::{CallEnd, CallEvent};
 use quipu_tools::Touches;
 use quipu_transcript::{Measure, Projector, Prune, sent_tokens};
 
-use batch::{Batch, Early, Slot, State, Subject, refusal, step_key};
+pub(crate) use batch::step_key;
+use batch::{Batch, Early, Slot, State, Subject, refusal};
 use compacting::Compacting;
 pub use compacting::CompactionSettings;
 pub(crate) use compacting::{
@@ -496,14 +497,17 @@ impl Machine {
     }
 
     fn prepared(&mut self, calls: Vec<Prepared>) {
-        let Some(Run { id, aborting, phase: Phase::Answered(answered), .. }) = &mut self.run else { return };
+        let Some(Run { id, turn, aborting, phase: Phase::Answered(answered), .. }) = &mut self.run else {
+            return;
+        };
         answered.prepared = calls;
         answered.waiting = false;
         if !answered.kept && !*aborting {
             answered.early.begin(&answered.calls, &answered.prepared);
             for slot in answered.early.running() {
                 if let Some(Prepared::Ready { call, .. }) = answered.prepared.get(slot) {
-                    self.out.push(Effect::RunTool { run: id.clone(), slot, call: call.clone() });
+                    let (run, call) = (id.clone(), call.clone());
+                    self.out.push(Effect::RunTool { run, turn: *turn, slot, call });
                 }
             }
         }
@@ -612,11 +616,11 @@ impl Machine {
 
     /// Starts what can start; commits the results when all are there.
     fn go_on_with_tools(&mut self) {
-        let Some(Run { id, phase: Phase::Tools(batch), .. }) = &mut self.run else { return };
+        let Some(Run { id, turn, phase: Phase::Tools(batch), .. }) = &mut self.run else { return };
         for slot in batch.startable() {
             batch.slots[slot].state = State::Running;
             let call = batch.slots[slot].call.clone();
-            self.out.push(Effect::RunTool { run: id.clone(), slot, call });
+            self.out.push(Effect::RunTool { run: id.clone(), turn: *turn, slot, call });
         }
         if batch.all_done() {
             self.commit_results();
@@ -662,15 +666,7 @@ impl Machine {
             .slots
             .iter()
             .filter_map(|slot| match &slot.state {
-                State::Done(done) => Some(Draft {
-                    entry: Arc::new(Entry::Message(Message::ToolResult(done.result.clone()))),
-                    step: StepInfo {
-                        run: Some(run.id.clone()),
-                        started: Some(done.started),
-                        duration_ms: Some(done.duration_ms),
-                        ..StepInfo::default()
-                    },
-                }),
+                State::Done(done) => Some(done.draft(&run.id)),
                 State::Asking(_) | State::Ready | State::Running => None,
             })
             .collect();

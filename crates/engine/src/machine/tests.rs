@@ -268,7 +268,7 @@ impl World {
                 self.look = Some((run, from, to, left));
             }
             Effect::Prepare { run, calls } => self.prepares.push_back((run, calls)),
-            Effect::RunTool { run, slot, call } => {
+            Effect::RunTool { run, slot, call, .. } => {
                 let only_reads = matches!(self.touches.get(&(run.clone(), slot)), Some(Touches::Reads(_)));
                 let announced = self.commits.iter().all(|(_, plan, _)| plan.drafts.is_empty());
                 assert!(announced || only_reads, "what can have effects is announced first");
@@ -540,7 +540,13 @@ impl World {
             is_error: false,
             timestamp: 0,
         };
-        let done = Box::new(Done { result, started: 0, duration_ms: 0, terminate: choice == 255 });
+        let done = Box::new(Done {
+            result,
+            started: 0,
+            duration_ms: 0,
+            files: Vec::new(),
+            terminate: choice == 255,
+        });
         self.give(Input::ToolDone { run, slot, done });
     }
 

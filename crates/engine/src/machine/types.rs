@@ -4,8 +4,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use quipu_protocol::{
-    Ack, AskId, CallRecord, Command, Entry, Event, Input as Said, ItemId, Model, ModelRequest, NodeId,
-    Outcome, RunId, SessionId, StepInfo, Thinking, ToolCall, ToolResultMessage, Trouble, UnixMs,
+    Ack, AskId, CallRecord, Command, Entry, Event, FileChange, Input as Said, ItemId, Message, Model,
+    ModelRequest, NodeId, Outcome, RunId, SessionId, StepInfo, Thinking, ToolCall, ToolResultMessage,
+    Trouble, UnixMs,
 };
 use quipu_providers::{CallEnd, CallEvent};
 use quipu_tools::Touches;
@@ -126,7 +127,23 @@ pub(crate) struct Done {
     pub(crate) result: ToolResultMessage,
     pub(crate) started: UnixMs,
     pub(crate) duration_ms: u64,
+    /// What it did to files.
+    pub(crate) files: Vec<FileChange>,
     pub(crate) terminate: bool,
+}
+
+impl Done {
+    /// The entry of its result.
+    pub(super) fn draft(&self, run: &RunId) -> Draft {
+        let step = StepInfo {
+            run: Some(run.clone()),
+            started: Some(self.started),
+            duration_ms: Some(self.duration_ms),
+            files: self.files.clone(),
+            ..StepInfo::default()
+        };
+        Draft { entry: Arc::new(Entry::Message(Message::ToolResult(self.result.clone()))), step }
+    }
 }
 
 /// What became of looking a call up, validating it and asking the policy.
@@ -321,6 +338,7 @@ pub(crate) enum Effect {
     /// Answers: `ToolOutput`…, `ToolDone`.
     RunTool {
         run: RunId,
+        turn: u32,
         slot: usize,
         call: ToolCall,
     },

@@ -10,7 +10,9 @@ use std::sync::Arc;
 use bytes::Bytes;
 use futures_util::FutureExt as _;
 use futures_util::future::BoxFuture;
-use quipu::protocol::{Ack, Entry, Event, Message, ModelError, ModelRequest, Outcome, StopReason, Trouble};
+use quipu::protocol::{
+    Ack, Entry, Event, FileChange, FileState, Message, ModelError, ModelRequest, Outcome, StopReason, Trouble,
+};
 use quipu::store::{RefName, Store, Until, decode_nodes};
 use quipu::{Call, CallEnd, Delivery, Provider, SessionOptions, Tool, ToolOutput, Touches};
 use serde_json::json;
@@ -63,21 +65,25 @@ impl Provider for Telling {
 
 /// Says when it begins and ends, and leaves a trace outside of the session for each time that it ran.
 fn tools(dir: &std::path::Path) -> Vec<Arc<dyn Tool>> {
+    let file = dir.canonicalize().unwrap().join("file");
     let make = |name: &str, touches| {
-        let trace = dir.join("trace");
+        let (trace, file) = (dir.join("trace"), Some(file.clone()).filter(|_| name == "file"));
         touching(name, touches, move |args, _| {
-            let trace = trace.clone();
+            let (trace, file) = (trace.clone(), file.clone());
             let text = args["text"].as_str().unwrap().to_owned();
             async move {
                 moment_beside(format!("begin {text}")).await;
-                let mut file = std::fs::OpenOptions::new().append(true).create(true).open(trace).unwrap();
-                writeln!(file, "{text}").unwrap();
+                let mut trace = std::fs::OpenOptions::new().append(true).create(true).open(trace).unwrap();
+                writeln!(trace, "{text}").unwrap();
+                if let Some(file) = file {
+                    std::fs::write(file, &text).unwrap();
+                }
                 moment_beside(format!("ran {text}")).await;
                 ToolOutput::text(format!("result of {text}"))
             }
         })
     };
-    vec![make("free", Touches::Nothing), make("file", Touches::Writes(vec!["f".into()]))]
+    vec![make("free", Touches::Nothing), make("file", Touches::Writes(vec![file.clone()]))]
 }
 
 fn script() -> [crate::support::Reply; 4] {
@@ -223,6 +229,23 @@ async fn check(dir: tempfile::TempDir, killed: &Killed) -> Option<&'static str> 
         _ => None,
     });
     assert_eq!(results.len(), calls.sum::<usize>(), "each call has its result, once");
+    // What the file was before a call can be put back wherever the process died, and nothing is missing between.
+    let changes: Vec<FileChange> = decoded.iter().flat_map(|one| one.step.files.clone()).collect();
+    let path = world.dir.path().canonicalize().unwrap().join("file");
+    let mut state = FileState::Absent;
+    for change in &changes {
+        assert_eq!(path.to_str(), Some(change.path.as_str()));
+        assert_eq!((&change.before, change.before == change.after), (&state, false), "{changes:?}");
+        state = change.after.clone();
+    }
+    match state {
+        FileState::Absent => assert!(!path.exists()),
+        FileState::File { content, .. } => {
+            let kept = world.store.chunk(content, 0..u64::MAX).await.unwrap();
+            assert_eq!(kept, std::fs::read(&path).unwrap(), "{:?}", killed.moments);
+        }
+        other => panic!("{other:?}"),
+    }
     let unknown = results.iter().filter(|text| text.starts_with("Interrupted")).count();
     let in_flight = decoded.iter().rfind(|one| one.step.call.is_some()).is_some_and(
         |one| matches!(&one.entry, Entry::Message(Message::Assistant(answer)) if answer.stop_reason == StopReason::Error),

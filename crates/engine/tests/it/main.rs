@@ -13,6 +13,8 @@ mod crash;
 #[cfg(test)]
 mod estimates;
 #[cfg(test)]
+mod files;
+#[cfg(test)]
 mod follower;
 #[cfg(test)]
 mod forest;

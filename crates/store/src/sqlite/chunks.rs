@@ -96,7 +96,9 @@ pub(super) fn encode(
     let mut rows = Vec::new();
     for chunk in chunks {
         let (id, bytes): (&ChunkId, &[u8]) = match chunk {
-            NewChunk::Full { id, bytes } | NewChunk::Delta { id, bytes, .. } => (id, bytes),
+            NewChunk::Full { id, bytes }
+            | NewChunk::Plain { id, bytes }
+            | NewChunk::Delta { id, bytes, .. } => (id, bytes),
             NewChunk::Grown { id, bytes, .. } => (id, bytes),
         };
         debug_assert_eq!(*id, sha256(bytes), "a chunk's id is the SHA-256 of its bytes");
@@ -104,6 +106,10 @@ pub(super) fn encode(
         if !exists(connection, id)? {
             let difference = match chunk {
                 NewChunk::Full { .. } => None,
+                NewChunk::Plain { .. } if bytes.len() <= WHOLE => {
+                    Some(Encoded { id: *id, codec: RAW, size: bytes.len(), bytes: bytes.to_vec() })
+                }
+                NewChunk::Plain { .. } => None,
                 NewChunk::Delta { base, .. } => encode_delta(connection, *id, *base, bytes, recent)?,
                 NewChunk::Grown { base, prefix, .. } => {
                     let prefix = usize::try_from(*prefix).unwrap_or(usize::MAX).min(bytes.len());
@@ -118,7 +124,11 @@ pub(super) fn encode(
             }
         }
         match chunk {
-            NewChunk::Full { id, bytes } | NewChunk::Delta { id, bytes, .. } => recent.put(*id, bytes),
+            NewChunk::Full { id, bytes }
+            | NewChunk::Plain { id, bytes }
+            | NewChunk::Delta { id, bytes, .. } => {
+                recent.put(*id, bytes);
+            }
             // The next difference to it needs none of its bytes.
             NewChunk::Grown { .. } => {}
         }

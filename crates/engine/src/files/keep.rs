@@ -1,0 +1,255 @@
+//! Looks at the files of a call before it runs and after it ran.
+//!
+//! What a file was is in the store before a tool may change it, with a row that names it: a process that is killed in
+//! the middle of a write leaves a file that can be put back.
+
+use std::collections::{HashMap, HashSet};
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use quipu_protocol::{ChunkId, FileChange, FileState, RunId, SessionId, ToolCall, Unknown};
+use quipu_seal::Sealer;
+use quipu_store::{Commit, NewChunk, Op, Step, StepCall, StepState, Store, StoreError, delta};
+use quipu_workspace::{Access, file_key};
+use serde::{Deserialize, Serialize};
+
+use super::FileSettings;
+use super::state::{Found, named};
+
+/// Keeps the files of one session.
+pub(crate) struct Keeper {
+    store: Arc<dyn Store>,
+    sealer: Arc<Sealer>,
+    /// The true path of the session's directory.
+    root: PathBuf,
+    settings: FileSettings,
+    spent: Mutex<Spent>,
+}
+
+/// What the files of the current run added to the store.
+#[derive(Default)]
+struct Spent {
+    run: Option<RunId>,
+    bytes: u64,
+    have: HashSet<ChunkId>,
+}
+
+/// Where a call stands in the table of steps.
+pub(crate) struct CallPlace {
+    pub(crate) session: SessionId,
+    pub(crate) run: RunId,
+    pub(crate) key: String,
+}
+
+/// Files as they were before a call.
+#[derive(Default)]
+pub(crate) struct Begun {
+    files: Vec<(Watched, Option<Arc<[u8]>>)>,
+}
+
+/// One file of a call that runs.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+struct Watched {
+    /// Where it is.
+    at: PathBuf,
+    /// As the node will name it.
+    path: String,
+    before: FileState,
+}
+
+/// A call that may have begun, as its row in the table of steps holds it.
+#[derive(Serialize, Deserialize)]
+struct Running {
+    call: ToolCall,
+    files: Vec<Watched>,
+}
+
+impl Keeper {
+    /// `cwd` is the session's directory.
+    pub(crate) fn new(
+        store: Arc<dyn Store>,
+        sealer: Arc<Sealer>,
+        cwd: &Path,
+        settings: FileSettings,
+    ) -> Self {
+        Self { store, sealer, root: file_key(cwd), settings, spent: Mutex::default() }
+    }
+
+    fn spent(&self, run: &RunId) -> MutexGuard<'_, Spent> {
+        let mut spent = self.spent.lock().unwrap_or_else(PoisonError::into_inner);
+        if spent.run.as_ref() != Some(run) {
+            *spent = Spent { run: Some(run.clone()), ..Spent::default() };
+        }
+        spent
+    }
+
+    /// What must be added to the store for a state, when there is room for it; `base` is the file as it was.
+    fn chunk(&self, run: &RunId, found: &mut Found, base: Option<(ChunkId, &Arc<[u8]>)>) -> Option<NewChunk> {
+        let (id, bytes) = (found.state.content()?, found.bytes.clone()?);
+        let mut spent = self.spent(run);
+        if spent.have.contains(&id) {
+            return None;
+        }
+        let new = base.map_or(bytes.len(), |(_, base)| delta(base, &bytes).middle.len()) as u64;
+        if spent.bytes.saturating_add(new) > self.settings.run_bytes {
+            found.dropped(Unknown::TooLarge);
+            return None;
+        }
+        spent.bytes += new;
+        spent.have.insert(id);
+        Some(match base {
+            Some((base, _)) => NewChunk::Delta { id, base, bytes },
+            None => NewChunk::Plain { id, bytes },
+        })
+    }
+
+    /// Looks at these files, which the call may change, and keeps what they are.
+    ///
+    /// # Errors
+    /// Those of the store. The call must not run then.
+    pub(crate) async fn before(
+        self: &Arc<Self>,
+        place: &CallPlace,
+        call: &ToolCall,
+        paths: Vec<PathBuf>,
+        access: &Access,
+    ) -> Result<Begun, StoreError> {
+        let (keeper, access, run) = (self.clone(), access.clone(), place.run.clone());
+        let look = move || {
+            let (mut files, mut chunks) = (Vec::new(), Vec::new());
+            for at in paths {
+                // What has no name that can be written down can be put back by nobody.
+                let Some(path) = named(&keeper.root, &at) else { continue };
+                let mut found = Found::of(access.capture(&at, keeper.settings.file_bytes), &keeper.sealer);
+                chunks.extend(keeper.chunk(&run, &mut found, None));
+                files.push((Watched { at, path, before: found.state }, found.bytes));
+            }
+            (files, chunks)
+        };
+        let Ok((files, chunks)) = tokio::task::spawn_blocking(look).await else {
+            return Ok(Begun::default());
+        };
+        if files.is_empty() {
+            return Ok(Begun::default());
+        }
+        let running =
+            Running { call: call.clone(), files: files.iter().map(|(watched, _)| watched.clone()).collect() };
+        let step = Step {
+            run: place.run.clone(),
+            call: StepCall::Tool(place.key.as_str().into()),
+            state: StepState::Running,
+            data: serde_json::to_vec(&running).ok(),
+        };
+        let ops = vec![Op::StepPut { session: place.session.clone(), step }];
+        self.store.commit(Commit { chunks, ops, ..Commit::default() }).await?;
+        Ok(Begun { files })
+    }
+
+    /// What the call changed, kept.
+    pub(crate) async fn after(
+        self: &Arc<Self>,
+        place: &CallPlace,
+        begun: Begun,
+        access: &Access,
+    ) -> Vec<FileChange> {
+        let (keeper, access, run) = (self.clone(), access.clone(), place.run.clone());
+        let look = move || {
+            let (mut changes, mut chunks) = (Vec::new(), Vec::new());
+            for (Watched { at, path, before }, old) in begun.files {
+                let mut found = Found::of(access.capture(&at, keeper.settings.file_bytes), &keeper.sealer);
+                // Two states that are not known are taken for one only where nothing can be done about either.
+                if found.state == before {
+                    continue;
+                }
+                let base = before.content().zip(old.as_ref());
+                chunks.extend(keeper.chunk(&run, &mut found, base));
+                changes.push(FileChange { path, before, after: found.state });
+            }
+            (changes, chunks)
+        };
+        let Ok((changes, chunks)) = tokio::task::spawn_blocking(look).await else { return Vec::new() };
+        store_states(&*self.store, changes, chunks).await
+    }
+}
+
+/// Keeps the states after a call. What the store does not take is told as not kept; that the disk is full, or whatever
+/// it is, is told with the result, which is stored next.
+async fn store_states(
+    store: &dyn Store,
+    mut changes: Vec<FileChange>,
+    chunks: Vec<NewChunk>,
+) -> Vec<FileChange> {
+    if chunks.is_empty() {
+        return changes;
+    }
+    if store.commit(Commit { chunks, ..Commit::default() }).await.is_err() {
+        for change in &mut changes {
+            if let FileState::File { size, .. } = change.after {
+                change.after = FileState::Unknown { why: Unknown::Dropped, size: Some(size) };
+            }
+        }
+    }
+    changes
+}
+
+/// A call whose process died: how far it was, as its row in the table of steps tells.
+pub(crate) enum Left<'a> {
+    /// Its result is kept, with what it changed.
+    Done(&'a [FileChange]),
+    /// It may have begun.
+    Open(&'a Step),
+}
+
+/// What the calls of one answer changed that were under way when their process died. Of calls that change the same file,
+/// one begins when the one before it is done; so what it found is what that one left, and the last one left what is
+/// there now. A list for each call.
+pub(crate) async fn after_a_crash(
+    store: &dyn Store,
+    sealer: &Arc<Sealer>,
+    calls: &[Left<'_>],
+) -> Vec<Vec<FileChange>> {
+    let mut left = vec![Vec::new(); calls.len()];
+    let mut found: HashMap<String, FileState> = HashMap::new();
+    for (call, left) in calls.iter().zip(&mut left).rev() {
+        let step = match call {
+            Left::Done(changes) => {
+                found.extend(changes.iter().map(|change| (change.path.clone(), change.before.clone())));
+                continue;
+            }
+            Left::Open(step) => step,
+        };
+        let running = step.data.as_deref().filter(|_| step.state == StepState::Running);
+        let Some(Running { files, .. }) = running.and_then(|data| serde_json::from_slice(data).ok()) else {
+            continue;
+        };
+        for Watched { at, path, before } in files {
+            let after = match found.insert(path.clone(), before.clone()) {
+                Some(after) => after,
+                None => now(store, sealer, at, &before).await,
+            };
+            if after != before {
+                left.push(FileChange { path, before, after });
+            }
+        }
+    }
+    left
+}
+
+/// A file as it is, kept.
+async fn now(store: &dyn Store, sealer: &Arc<Sealer>, at: PathBuf, before: &FileState) -> FileState {
+    if let FileState::Unknown { why: Unknown::Secret, .. } = before {
+        // Where it lies, nothing is read.
+        return before.clone();
+    }
+    let sealer = sealer.clone();
+    let limit = FileSettings::default().file_bytes;
+    let look = move || Found::of(Access::default().capture(&at, limit), &sealer);
+    let Ok(Found { state, bytes }) = tokio::task::spawn_blocking(look).await else { return before.clone() };
+    let chunk = state.content().zip(bytes).map(|(id, bytes)| match before.content() {
+        Some(base) => NewChunk::Delta { id, base, bytes },
+        None => NewChunk::Full { id, bytes },
+    });
+    let change = FileChange { path: String::new(), before: FileState::Absent, after: state };
+    let mut kept = store_states(store, vec![change], chunk.into_iter().collect()).await;
+    kept.pop().map_or_else(|| before.clone(), |change| change.after)
+}

@@ -1,0 +1,26 @@
+//! Files go with the conversation: what tools change is noticed and kept, and can be put back.
+//!
+//! [`keep`] looks at files before and after a call; what it finds stands in the node of the call's result.
+
+mod keep;
+mod state;
+
+pub(crate) use keep::{Begun, CallPlace, Keeper, Left, after_a_crash};
+
+/// What is kept of the files that tools change.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct FileSettings {
+    /// Whether anything is.
+    pub enabled: bool,
+    /// Bytes of one file at most; of a larger one it is only known that it changed.
+    pub file_bytes: u64,
+    /// Bytes that the files of one run add to the store at most.
+    pub run_bytes: u64,
+}
+
+impl Default for FileSettings {
+    /// On; 1 MiB of a file, 64 MiB of a run.
+    fn default() -> Self {
+        Self { enabled: true, file_bytes: 1 << 20, run_bytes: 64 << 20 }
+    }
+}

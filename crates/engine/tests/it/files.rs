@@ -1,0 +1,104 @@
+//! What tools change is noticed, and kept.
+
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::Path;
+
+use quipu::protocol::{FileChange, FileState, Outcome, Unknown};
+use quipu::store::{Store, Until, decode_nodes};
+use quipu::{FileSettings, SessionOptions};
+use serde_json::{Value, json};
+
+use crate::support::{Live, World, call, say};
+
+/// What the nodes of a session say of files, in their order.
+async fn changes(world: &World, live: &Live) -> Vec<FileChange> {
+    let nodes = world.store.lineage(live.session.view().head.unwrap(), Until::Root).await.unwrap();
+    let decoded = decode_nodes(&*world.store, &nodes).await.unwrap();
+    decoded.into_iter().flat_map(|one| one.step.files).collect()
+}
+
+async fn bytes(world: &World, state: &FileState) -> Vec<u8> {
+    world.store.chunk(state.content().unwrap(), 0..u64::MAX).await.unwrap()
+}
+
+fn mode(path: &Path) -> u32 {
+    path.metadata().unwrap().permissions().mode() & 0o7777
+}
+
+async fn session(calls: &[(&str, Value)], change: impl FnOnce(&mut SessionOptions, &Path)) -> (World, Live) {
+    let mut world = World::with([call(calls), say("done")]);
+    world.tools = quipu::builtin();
+    let mut options = world.options();
+    change(&mut options, &world.cwd());
+    let live = world.create_with(options).await;
+    assert_eq!(live.run("go").await, Outcome::Done);
+    (world, live)
+}
+
+#[tokio::test]
+async fn a_file_is_kept_as_it_was_and_as_it_became() {
+    let calls = [
+        ("write", json!({"path": "new/a.txt", "content": "one\n"})),
+        ("edit", json!({"path": "old.bin", "edits": [{"oldText": "mid", "newText": "MIDDLE"}]})),
+        ("write", json!({"path": "same", "content": "same"})),
+        ("write", json!({"path": "no\0such", "content": "x"})),
+        ("read", json!({"path": "same"})),
+    ];
+    let old: Vec<u8> = [b"\xff\0".repeat(3_000), b" mid ".to_vec(), b"\xfe\n".repeat(3_000)].concat();
+    let (world, live) = session(&calls, |_, cwd| {
+        std::fs::write(cwd.join("old.bin"), &old).unwrap();
+        std::fs::set_permissions(cwd.join("old.bin"), std::fs::Permissions::from_mode(0o751)).unwrap();
+        std::fs::write(cwd.join("same"), "same").unwrap();
+    })
+    .await;
+    let found = changes(&world, &live).await;
+    let [made, edited] = found.as_slice() else { panic!("{found:?}") };
+    assert_eq!((made.path.as_str(), &made.before), ("new/a.txt", &FileState::Absent));
+    assert_eq!(bytes(&world, &made.after).await, b"one\n");
+    assert_eq!(edited.path, "old.bin");
+    assert_eq!(bytes(&world, &edited.before).await, old);
+    let path = world.cwd().join("old.bin");
+    assert_eq!(bytes(&world, &edited.after).await, std::fs::read(&path).unwrap());
+    for state in [&edited.before, &edited.after] {
+        assert!(matches!(state, FileState::File { mode: 0o751, .. }), "{state:?}");
+    }
+    assert_eq!(mode(&path), 0o751);
+    live.finish().await;
+    world.check().await;
+}
+
+#[tokio::test]
+async fn what_is_too_large_or_holds_a_secret_is_named_and_not_kept() {
+    let key = "ghp_Zk3vQ9xT1mB7cR5nW8yL2dF6hJ4pS0aGuE1o";
+    let calls = [
+        ("write", json!({"path": "large", "content": "x".repeat(101)})),
+        ("write", json!({"path": "secret", "content": format!("key = \"{key}\"\n")})),
+        ("write", json!({"path": "first", "content": "y".repeat(60)})),
+        ("write", json!({"path": "second", "content": "z".repeat(60)})),
+    ];
+    let (world, live) = session(&calls, |options, cwd| {
+        options.files = FileSettings { file_bytes: 100, run_bytes: 110, ..options.files };
+        std::fs::write(cwd.join("large"), "small").unwrap();
+    })
+    .await;
+    let found = changes(&world, &live).await;
+    let of = |path: &str| &found.iter().find(|change| change.path == path).unwrap().after;
+    assert_eq!(*of("large"), FileState::Unknown { why: Unknown::TooLarge, size: Some(101) });
+    assert!(matches!(of("secret"), FileState::Unknown { why: Unknown::Secret, .. }), "{found:?}");
+    // They run side by side, and there is room for one of the two.
+    let states = [of("first"), of("second")];
+    assert_eq!(states.iter().filter(|state| state.is_known()).count(), 1, "{states:?}");
+    live.finish().await;
+    let file = std::fs::read(world.dir.path().join("quipu.db")).unwrap();
+    assert_eq!(memchr::memmem::find(&file, key.as_bytes()), None, "the secret is nowhere in the store");
+    world.check().await;
+}
+
+#[tokio::test]
+async fn nothing_is_kept_where_that_is_turned_off() {
+    let calls = [("write", json!({"path": "a", "content": "b"}))];
+    let (world, live) = session(&calls, |options, _| options.files.enabled = false).await;
+    assert_eq!(changes(&world, &live).await, []);
+    live.finish().await;
+    world.check().await;
+}

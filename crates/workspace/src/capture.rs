@@ -1,0 +1,140 @@
+//! A file as it is, to be kept: never through a link, never more than a limit.
+
+use std::fs::OpenOptions;
+use std::io::ErrorKind;
+use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _};
+use std::path::{Path, PathBuf};
+
+use nix::fcntl::OFlag;
+use tokio_util::sync::CancellationToken;
+
+use crate::access::{links_of, path_of};
+use crate::open::read_rest;
+use crate::{Access, FileError, Reach, Want};
+
+/// What is at a path.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Captured {
+    /// Nothing.
+    Absent,
+    /// A regular file.
+    File {
+        /// Permission bits, 0 to 0o7777.
+        mode: u32,
+        /// All of its bytes.
+        bytes: Vec<u8>,
+    },
+    /// A symbolic link, which is not followed.
+    Link {
+        /// What it says.
+        target: PathBuf,
+    },
+    /// A regular file that is larger than the limit.
+    TooLarge {
+        /// Bytes.
+        size: u64,
+    },
+    /// It lies where programs keep secrets, so it was not read.
+    Secret,
+    /// It could not be read, may not be, or is something else.
+    Unreadable,
+}
+
+impl Access {
+    /// What is at this path, as [`file_key`](crate::file_key) gives it. Of a file that may neither be written nor read
+    /// within these bounds, nothing is read.
+    pub fn capture(&self, path: &Path, limit: u64) -> Captured {
+        if self.reach(path, Want::Read) == Reach::Secret {
+            return Captured::Secret;
+        }
+        let found = match std::fs::symlink_metadata(path) {
+            Ok(found) => found,
+            Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) => {
+                return Captured::Absent;
+            }
+            Err(_) => return Captured::Unreadable,
+        };
+        if found.is_symlink() {
+            return std::fs::read_link(path).map_or(Captured::Unreadable, |target| Captured::Link { target });
+        }
+        if !found.is_file() {
+            return Captured::Unreadable;
+        }
+        if found.len() > limit {
+            return Captured::TooLarge { size: found.len() };
+        }
+        self.read_as_it_is(path, limit).unwrap_or_else(|error| match error {
+            FileError::TooLarge { size, .. } => Captured::TooLarge { size },
+            FileError::NotFound { .. } => Captured::Absent,
+            _ => Captured::Unreadable,
+        })
+    }
+
+    fn read_as_it_is(&self, path: &Path, limit: u64) -> Result<Captured, FileError> {
+        let failed = |error| FileError::from_io(path, "cannot open", error);
+        let flags = (OFlag::O_NOFOLLOW | OFlag::O_NONBLOCK | OFlag::O_NOCTTY).bits();
+        let mut file = OpenOptions::new().read(true).custom_flags(flags).open(path).map_err(failed)?;
+        let found = file.metadata().map_err(failed)?;
+        if !found.is_file() {
+            return Ok(Captured::Unreadable);
+        }
+        self.check_handle(path, &path_of(&file, path)?, links_of(&found))?;
+        let bytes = read_rest(&mut file, path, found.len(), limit, &CancellationToken::new())?;
+        Ok(Captured::File { mode: found.mode() & 0o7777, bytes })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+    use std::os::unix::fs::{PermissionsExt as _, symlink};
+
+    use super::*;
+    use crate::AccessRules;
+
+    #[test]
+    fn what_is_there_is_kept_and_no_link_is_followed() {
+        let dir = tempfile::tempdir().unwrap();
+        let root = dir.path().canonicalize().unwrap();
+        let at = |name: &str| root.join(name);
+        fs::write(at("file"), b"a\0b").unwrap();
+        fs::set_permissions(at("file"), fs::Permissions::from_mode(0o4751)).unwrap();
+        symlink("file", at("link")).unwrap();
+        symlink("gone", at("dangling")).unwrap();
+        nix::unistd::mkfifo(&at("fifo"), nix::sys::stat::Mode::S_IRWXU).unwrap();
+        let check = |name: &str, limit: u64, expect: Captured| {
+            assert_eq!(Access::default().capture(&at(name), limit), expect, "{name}");
+        };
+        check("file", 3, Captured::File { mode: 0o4751, bytes: b"a\0b".to_vec() });
+        check("file", 2, Captured::TooLarge { size: 3 });
+        check("link", 3, Captured::Link { target: "file".into() });
+        check("dangling", 3, Captured::Link { target: "gone".into() });
+        check("fifo", 3, Captured::Unreadable);
+        check("", 3, Captured::Unreadable);
+        check("nothing", 3, Captured::Absent);
+        check("file/below", 3, Captured::Absent);
+    }
+
+    #[test]
+    fn what_is_out_of_bounds_is_not_read() {
+        let dir = tempfile::tempdir().unwrap();
+        let root = dir.path().canonicalize().unwrap();
+        for name in ["in", "out", "home/.ssh"] {
+            fs::create_dir_all(root.join(name)).unwrap();
+            fs::write(root.join(name).join("f"), "x").unwrap();
+            fs::set_permissions(root.join(name).join("f"), fs::Permissions::from_mode(0o640)).unwrap();
+        }
+        let rules = AccessRules {
+            write: vec![root.join("in"), root.join("home")],
+            home: Some(root.join("home")),
+            ..AccessRules::default()
+        };
+        let access = Access::within(rules);
+        let file = Captured::File { mode: 0o640, bytes: b"x".to_vec() };
+        assert_eq!(access.capture(&root.join("in/f"), 9), file);
+        assert_eq!(access.capture(&root.join("out/f"), 9), Captured::Unreadable);
+        assert_eq!(access.capture(&root.join("home/.ssh/f"), 9), Captured::Secret);
+        let approved = access.approving(vec![root.join("out/f")]);
+        assert_eq!(approved.capture(&root.join("out/f"), 9), file);
+    }
+}
