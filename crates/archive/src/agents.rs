@@ -11,8 +11,8 @@ use crate::intake::{self, DatabaseFormat, Format, Marks};
 use crate::json::Members;
 use crate::lines::Lines;
 use crate::pi::{SessionFiles, files_with, session_files};
-use crate::{ArchiveError, ImportOptions, Report};
-use crate::{claude_code, codex, copilot, gemini, openclaw, opencode, pi};
+use crate::{ArchiveError, ImportOptions, Report, export};
+use crate::{chatgpt, claude_ai, claude_code, codex, copilot, gemini, openclaw, opencode, pi};
 
 /// Gives the value of an environment variable.
 type Env<'a> = dyn Fn(&str) -> Option<PathBuf> + 'a;
@@ -51,10 +51,34 @@ enum Kind {
         /// Its projects, and how many sessions each has.
         projects: fn(&Path) -> std::io::Result<Projects>,
     },
+    /// An export that the user asked for: an archive, or a file of the folder that it was unpacked to. It has no place of its own.
+    Export {
+        format: &'static DatabaseFormat,
+        /// Whether a file of an archive, or of a folder, holds conversations, by its name.
+        is_main: fn(&str) -> bool,
+        /// Whether such a file is one, by how it begins.
+        is_ours: fn(&str) -> bool,
+    },
 }
 
 /// All agents that are known.
-pub static AGENTS: [Agent; 8] = [
+pub static AGENTS: [Agent; 10] = [
+    Agent {
+        name: chatgpt::AGENT,
+        kind: Kind::Export {
+            format: &chatgpt::FORMAT,
+            is_main: chatgpt::is_main,
+            is_ours: |start| start.contains("\"mapping\"") && !start.contains("\"chat_messages\""),
+        },
+    },
+    Agent {
+        name: claude_ai::AGENT,
+        kind: Kind::Export {
+            format: &claude_ai::FORMAT,
+            is_main: claude_ai::is_main,
+            is_ours: |start| start.contains("\"chat_messages\""),
+        },
+    },
     Agent {
         name: claude_code::AGENT,
         kind: Kind::Lines {
@@ -193,7 +217,39 @@ impl Agent {
             Kind::Pi => pi::sessions_dir(env).into_iter().collect(),
             Kind::Lines { places, .. } => places(env),
             Kind::Database { place, .. } => place(env).into_iter().collect(),
+            Kind::Export { .. } => Vec::new(),
         }
+    }
+
+    /// Whether it keeps its sessions in a place of its own, and not in files that the user has to name.
+    pub fn has_place(&self) -> bool {
+        !matches!(self.kind, Kind::Export { .. })
+    }
+
+    /// Whose export a file or folder is, where it is one: told by what is in it.
+    ///
+    /// # Errors
+    /// `File` when it is not there, or cannot be read.
+    pub fn of_export(path: &Path) -> Result<Option<&'static Self>, ArchiveError> {
+        std::fs::metadata(path).map_err(|source| ArchiveError::File {
+            path: path.to_owned(),
+            doing: "read",
+            source,
+        })?;
+        for agent in AGENTS.iter().filter(|agent| !agent.has_place()) {
+            if path.is_dir() && !agent.files(path)?.files.is_empty()
+                || path.is_file() && agent.is_export(path)
+            {
+                return Ok(Some(agent));
+            }
+        }
+        Ok(None)
+    }
+
+    /// Whether a file is an export of it, or holds the conversations of one.
+    fn is_export(&self, path: &Path) -> bool {
+        let Kind::Export { is_main, is_ours, .. } = self.kind else { return false };
+        export::starts(path, is_main).iter().any(|start| is_ours(start))
     }
 
     /// Finds what it keeps on this machine. Nothing is opened.
@@ -226,6 +282,17 @@ impl Agent {
                 }
                 Ok(found)
             }
+            Kind::Export { is_main, .. } => {
+                let mut found = files_with(path, &["zip", "json", "html"])?;
+                if path.is_dir() {
+                    let is_named = |file: &Path| {
+                        let name = file.to_str().unwrap_or_default();
+                        is_main(name) || file.extension().is_some_and(|end| end == "zip")
+                    };
+                    found.files.retain(|file| is_named(file) && self.is_export(file));
+                }
+                Ok(found)
+            }
             Kind::Database { is_database, .. } => {
                 let fail = |source| ArchiveError::File { path: path.to_owned(), doing: "read", source };
                 if !std::fs::metadata(path).map_err(fail)?.is_dir() {
@@ -243,7 +310,7 @@ impl Agent {
     /// The files in which it shows that something was written to one of its session files.
     pub fn written_to(&self, path: &Path) -> Vec<PathBuf> {
         match self.kind {
-            Kind::Pi | Kind::Lines { .. } => vec![path.to_owned()],
+            Kind::Pi | Kind::Lines { .. } | Kind::Export { .. } => vec![path.to_owned()],
             Kind::Database { .. } => {
                 let mut log = path.as_os_str().to_owned();
                 log.push("-wal");
@@ -261,6 +328,10 @@ impl Agent {
             Kind::Pi => return Ok(vec![look(path)?]),
             Kind::Lines { look, .. } => return Ok(vec![look(path)?]),
             Kind::Database { projects, .. } => projects(path)?,
+            Kind::Export { .. } => {
+                let bytes = std::fs::metadata(path)?.len();
+                return Ok(vec![Found { path: path.to_owned(), project: None, sessions: 1, bytes }]);
+            }
         };
         let bytes = std::fs::metadata(path)?.len();
         let all: u64 = projects.iter().map(|(_, sessions)| sessions).sum();
@@ -291,7 +362,7 @@ impl Agent {
             Kind::Lines { format, .. } => {
                 intake::import(store, sealer, format, path, &seen.marks, options).await
             }
-            Kind::Database { format, .. } => {
+            Kind::Database { format, .. } | Kind::Export { format, .. } => {
                 intake::import_database(store, sealer, format, path, &seen.marks, options).await
             }
         }

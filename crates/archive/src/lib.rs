@@ -8,10 +8,13 @@
 mod agents;
 mod batches;
 mod built;
+pub mod chatgpt;
+pub mod claude_ai;
 pub mod claude_code;
 pub mod codex;
 pub mod copilot;
 mod error;
+mod export;
 pub mod gemini;
 mod intake;
 mod json;

@@ -15,7 +15,8 @@ const NAMED: usize = 100;
 pub struct Report {
     /// The file.
     pub path: PathBuf,
-    /// The session that it holds, by the name that it has in the store.
+    /// The session that it holds, by the name that it has in the store; empty where the report is of an export as a whole,
+    /// beside those of its sessions.
     pub session: SessionId,
     /// Bytes of the file that were read.
     pub bytes: u64,
@@ -81,7 +82,8 @@ impl Report {
             | ProblemKind::Torn
             | ProblemKind::TooLong
             | ProblemKind::NotAnEntry
-            | ProblemKind::Unfinished => {
+            | ProblemKind::Unfinished
+            | ProblemKind::Unreadable => {
                 self.lost += 1;
             }
             ProblemKind::Encoding
@@ -126,6 +128,8 @@ pub enum ProblemKind {
     NotAnEntry,
     /// Lost for now: the last answer may still be written.
     Unfinished,
+    /// Lost: a file of an archive, or one that a message names, that cannot be read.
+    Unreadable,
     /// Repaired: bytes that are no UTF-8 became U+FFFD.
     Encoding,
     /// Repaired: another header in the middle, kept as an entry that nothing follows.
@@ -155,6 +159,7 @@ impl ProblemKind {
             Self::TooLong => "longer than the limit, left out",
             Self::NotAnEntry => "no entry, left out",
             Self::Unfinished => "the last answer may still be written, left out for now",
+            Self::Unreadable => "a file in it that cannot be read, left out",
             Self::Encoding => "not UTF-8, mended",
             Self::SecondHeader => "a second header, kept aside",
             Self::DuplicateId => "an id that was there before; both entries are kept",

@@ -635,10 +635,11 @@ pub(crate) enum ExportFormat {
 
 #[derive(Debug, Args)]
 pub(crate) struct ImportArgs {
-    /// Whose sessions. Without it: what all of them keep on this machine is shown, and you are asked.
-    #[arg(value_name = "AGENT", value_parser = PossibleValuesParser::new(quipu_archive::AGENTS.iter().map(|agent| agent.name)))]
+    /// Whose sessions; or the export of an account (a ZIP, the folder that it was unpacked to), of which it is told whose it is.
+    /// Without it: what all agents keep on this machine is shown, and you are asked.
+    #[arg(value_name = "AGENT|FILE")]
     pub(crate) agent: Option<String>,
-    /// A session file, or a directory of them. Without it: where that agent keeps its sessions.
+    /// A session file, an export, or a directory of them. Without it: where that agent keeps its sessions.
     #[arg(value_name = "PATH")]
     pub(crate) path: Option<PathBuf>,
     /// Do not ask.

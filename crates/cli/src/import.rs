@@ -27,8 +27,9 @@ const SHOWN: usize = 10;
 
 pub(crate) async fn run(args: &ImportArgs) -> Result<(), Failure> {
     let place = Place::find(&args.out.store)?;
-    let work = match args.agent.as_deref().and_then(Agent::named) {
-        Some(agent) => vec![(agent, files_of(agent, args)?)],
+    let named = named(args)?;
+    let work = match &named {
+        Some((agent, path)) => vec![(*agent, files_of(agent, path.as_deref(), args)?)],
         None => {
             let work = all();
             if !shown_and_wanted(&work, args)? {
@@ -84,7 +85,7 @@ pub(crate) async fn run(args: &ImportArgs) -> Result<(), Failure> {
         tokio::select! {
             biased;
             _ = signals.next() => return Err(Failure::silent(signals.exit())),
-            failed = follow(&mut importer, &mut watch) => return failed,
+            failed = follow(&mut importer, &mut watch, named.as_ref()) => return failed,
         }
     }
     match importer.failures {
@@ -95,17 +96,21 @@ pub(crate) async fn run(args: &ImportArgs) -> Result<(), Failure> {
 }
 
 /// Imports what changes, and what comes, for as long as nothing fails that a later try would not mend.
-async fn follow(importer: &mut Importer<'_>, watch: &mut Watch) -> Result<(), Failure> {
+async fn follow(
+    importer: &mut Importer<'_>,
+    watch: &mut Watch,
+    named: Option<&(&'static Agent, Option<PathBuf>)>,
+) -> Result<(), Failure> {
     importer.follows = true;
     loop {
         tokio::time::sleep(Watch::POLL).await;
-        let work = match (importer.args.agent.as_deref().and_then(Agent::named), &importer.args.path) {
+        let work = match named {
             // What cannot be read now may be read later.
-            (Some(agent), Some(path)) => {
-                vec![(agent, agent.files(path).map(Kept::from).unwrap_or_default())]
+            Some((agent, Some(path))) => {
+                vec![(*agent, agent.files(path).map(Kept::from).unwrap_or_default())]
             }
-            (Some(agent), None) => vec![(agent, agent.detect(&variable))],
-            (None, _) => all(),
+            Some((agent, None)) => vec![(*agent, agent.detect(&variable))],
+            None => all(),
         };
         let files =
             work.into_iter().flat_map(|(agent, kept)| kept.files.into_iter().map(move |file| (agent, file)));
@@ -169,14 +174,45 @@ fn variable(name: &str) -> Option<PathBuf> {
     std::env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from)
 }
 
+/// Whose sessions are meant, and of which path: what stands first may be an export, which says itself whose it is.
+fn named(args: &ImportArgs) -> Result<Option<(&'static Agent, Option<PathBuf>)>, Failure> {
+    let Some(name) = &args.agent else { return Ok(None) };
+    if let Some(agent) = Agent::named(name) {
+        return Ok(Some((agent, args.path.clone())));
+    }
+    let path = PathBuf::from(name);
+    let agents: Vec<&str> = AGENTS.iter().map(|agent| agent.name).collect();
+    let agents = agents.join(", ");
+    if args.path.is_some() || !path.exists() {
+        let what = format!(
+            "`{name}` is no agent whose sessions can be imported, and no file; the agents are {agents}"
+        );
+        return Err(Failure::usage(what));
+    }
+    match Agent::of_export(&path).map_err(failed)? {
+        Some(agent) => Ok(Some((agent, Some(path)))),
+        None => Err(Failure::usage(format!(
+            "{} is no export of an account that is known; name the agent before it, one of {agents}",
+            path.display()
+        ))),
+    }
+}
+
 /// The files that are named, or those that the agent keeps.
-fn files_of(agent: &Agent, args: &ImportArgs) -> Result<Kept, Failure> {
-    if let Some(path) = &args.path {
+fn files_of(agent: &Agent, path: Option<&Path>, args: &ImportArgs) -> Result<Kept, Failure> {
+    if let Some(path) = path {
         let found = agent.files(path).map_err(failed)?;
         if found.files.is_empty() {
             note(format!("No session file of {} in {}.", agent.name, path.display()));
         }
         return Ok(found.into());
+    }
+    if !agent.has_place() {
+        let what = format!(
+            "name the file: `quipu import {} FILE`, a ZIP that you asked the service for",
+            agent.name
+        );
+        return Err(Failure::usage(what));
     }
     let places = agent.places(&variable);
     if places.is_empty() {
@@ -335,6 +371,10 @@ fn tell(report: &Report, args: &ImportArgs) -> Result<(), Failure> {
         writeln!(out, "{path}\n    session {}, unchanged", report.session)?;
         return Ok(());
     }
+    let is_whole = report.session.as_str().is_empty();
+    if is_whole && report.lost + report.repaired == 0 && report.skipped.is_empty() {
+        return Ok(());
+    }
     let mut counts = vec![
         format!("{} {}", report.added, if args.dry_run { "would be added" } else { "added" }),
         format!("{} known before", report.present),
@@ -351,19 +391,25 @@ fn tell(report: &Report, args: &ImportArgs) -> Result<(), Failure> {
     }
     let skipped: u64 = report.skipped.values().sum();
     if skipped > 0 {
-        counts.push(format!("{skipped} lines say nothing new"));
+        let what = if is_whole { "files hold no conversation" } else { "lines say nothing new" };
+        counts.push(format!("{skipped} {what}"));
     }
-    let branches = if report.branches == 1 { "branch" } else { "branches" };
-    writeln!(
-        out,
-        "{path}\n    session {}, {} {branches}: {}",
-        report.session,
-        report.branches,
-        counts.join(", ")
-    )?;
+    if is_whole {
+        writeln!(out, "{path}\n    as a whole: {}", counts[2..].join(", "))?;
+    } else {
+        let branches = if report.branches == 1 { "branch" } else { "branches" };
+        writeln!(
+            out,
+            "{path}\n    session {}, {} {branches}: {}",
+            report.session,
+            report.branches,
+            counts.join(", ")
+        )?;
+    }
     for problem in report.problems.iter().take(SHOWN) {
         let detail = if problem.detail.is_empty() { String::new() } else { format!(" ({})", problem.detail) };
-        writeln!(out, "    line {}: {}{}", problem.line, problem.kind.words(), printable(&detail))?;
+        let line = if problem.line == 0 { String::new() } else { format!("line {}: ", problem.line) };
+        writeln!(out, "    {line}{}{}", problem.kind.words(), printable(&detail))?;
     }
     let rest = (report.changed + report.repaired + report.lost).saturating_sub(SHOWN as u64);
     if rest > 0 {

@@ -9,6 +9,7 @@ const VENDORS: &[&str] = &[
     "anthropic",
     "bedrock",
     "cerebras",
+    "chatgpt",
     "claude",
     "codex",
     "copilot",

@@ -18,10 +18,10 @@ use tokio::sync::mpsc;
 use super::known::Known;
 use super::place::{Placed, Placer, Stop};
 use super::seen::{Mark, Marks};
-use super::{DatabaseFormat, Format, Outline, SealedLines};
+use super::{DatabaseFormat, Format, Outline, SealedLines, Sessions};
 use crate::batches::{Batch, commit_all, off_the_runtime};
 use crate::lineages::{IMPORTED, main_ref};
-use crate::{ArchiveError, ImportOptions, Report};
+use crate::{ArchiveError, ImportOptions, Progress, Report};
 
 /// Files that follow each other at most.
 const DEEPEST: usize = 64;
@@ -43,7 +43,7 @@ pub(crate) async fn import(
     Ok(reports)
 }
 
-/// Imports all sessions of a database; the report of each.
+/// Imports all sessions of a file that holds many; the report of each, and last that of the file where it has one.
 pub(crate) async fn import_database(
     store: &Arc<dyn Store>,
     sealer: &Arc<Sealer>,
@@ -111,7 +111,7 @@ impl One<'_> {
             let mut lines = SealedLines::new(file, Arc::clone(self.sealer));
             let read = format.read;
             let about = outline.clone();
-            let placed = self.place(&path, &outline, total, move |placer| {
+            let placed = self.place(&path, &outline, total, self.options, move |placer| {
                 read(&mut lines, &about, placer)?;
                 Ok(Some(lines.end()))
             });
@@ -131,7 +131,7 @@ impl One<'_> {
         })
     }
 
-    /// All sessions of a database.
+    /// All sessions of a file that holds many.
     async fn database(
         &self,
         format: &'static DatabaseFormat,
@@ -149,26 +149,59 @@ impl One<'_> {
             return Ok(vec![report]);
         }
         let owned = path.to_owned();
-        let (sessions, outlines) = off_the_runtime(move || {
-            let sessions = (format.open)(&owned)?;
-            let outlines = sessions.outlines();
-            Ok::<_, ArchiveError>((Arc::new(Mutex::new(sessions)), outlines))
+        let open = format.open;
+        let (sessions, mut next) = off_the_runtime(move || {
+            let mut sessions = open(&owned)?;
+            let next = sessions.next()?;
+            Ok::<_, ArchiveError>((Arc::new(Mutex::new(sessions)), next))
         })
         .await??;
-        let mut reports = Vec::new();
+        fn lock(sessions: &Mutex<Box<dyn Sessions>>) -> std::sync::MutexGuard<'_, Box<dyn Sessions>> {
+            sessions.lock().unwrap_or_else(PoisonError::into_inner)
+        }
+        let total = match lock(&sessions).bytes() {
+            0 => bytes,
+            total => total,
+        };
+        let mut reports: Vec<Report> = Vec::new();
+        let mut before = 0;
         let mut whole = true;
-        for (at, outline) in outlines.iter().enumerate() {
-            let (sessions, sealer) = (Arc::clone(&sessions), Arc::clone(self.sealer));
-            let placed = self.place(path, outline, bytes, move |placer| {
-                let mut sessions = sessions.lock().unwrap_or_else(PoisonError::into_inner);
-                sessions.read(at, &sealer, placer)
-            });
-            let (placed, _) = placed.await?;
+        while let Some(outline) = next {
+            let (own, sealer) = (Arc::clone(&sessions), Arc::clone(self.sealer));
+            let size = lock(&sessions).session_bytes();
+            let progress = |at: Progress| {
+                let (bytes, stored) = (before + at.bytes, before + at.stored);
+                (self.options.progress)(Progress { bytes, stored, total, ..at });
+            };
+            let options = ImportOptions { progress: &progress, ..*self.options };
+            let read = move |placer: &mut Placer| lock(&own).read(&sealer, placer);
+            let (placed, ()) = self.place(path, &outline, size, &options, read).await?;
+            before += placed.report.bytes;
             whole &= !placed.unfinished;
-            let session = placed.report.session.clone();
-            let note = Mark { format: self.agent.into(), path: path.to_owned(), session, bytes, sha256 };
-            let is_last = at + 1 == outlines.len();
-            reports.push(self.finish(placed, (is_last && whole).then_some(note)).await?);
+            let own = Arc::clone(&sessions);
+            next = off_the_runtime(move || lock(&own).next()).await??;
+            let mut note = None;
+            if next.is_none() {
+                let rest = lock(&sessions).end();
+                whole &= rest.as_ref().is_none_or(|rest| rest.lost == 0);
+                let session = placed.report.session.clone();
+                let mark = Mark { format: self.agent.into(), path: path.to_owned(), session, bytes, sha256 };
+                note = whole.then_some(mark);
+                reports.push(self.finish(placed, note).await?);
+                reports.extend(rest);
+                break;
+            }
+            reports.push(self.finish(placed, note).await?);
+        }
+        if reports.is_empty()
+            && let Some(rest) = lock(&sessions).end()
+        {
+            // Nothing of it could be read: that is no import.
+            if let Some(problem) = rest.problems.first() {
+                let what = format!("{} ({})", problem.kind.words(), problem.detail);
+                return Err(fail(std::io::Error::other(what)));
+            }
+            reports.push(rest);
         }
         Ok(reports)
     }
@@ -179,6 +212,7 @@ impl One<'_> {
         path: &Path,
         outline: &Outline,
         total: u64,
+        options: &ImportOptions<'_>,
         read: impl FnOnce(&mut Placer) -> Result<R, Stop> + Send + 'static,
     ) -> Result<(Placed, R), ArchiveError> {
         let known = Known::load(&**self.store, self.agent, outline).await?;
@@ -189,7 +223,7 @@ impl One<'_> {
             let end = read(&mut placer)?;
             Ok::<_, Stop>((placer.end()?, end))
         });
-        let committed = commit_all(&**self.store, batches, total, self.options).await;
+        let committed = commit_all(&**self.store, batches, total, options).await;
         let done = reader.await.map_err(|error| ArchiveError::Fault(error.to_string()))?;
         committed?;
         match done {

@@ -127,7 +127,7 @@ impl SealedLines {
 }
 
 /// The value in one line, so that what is kept of it verbatim does not depend on how it was laid out.
-fn without_space(json: &Json) -> Json {
+pub(crate) fn without_space(json: &Json) -> Json {
     let mut out = String::with_capacity(json.get().len());
     let (mut is_string, mut is_escaped) = (false, false);
     for letter in json.get().chars() {

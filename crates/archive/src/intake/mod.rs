@@ -23,11 +23,11 @@ use std::time::Duration;
 use quipu_protocol::{Entry, Json, SessionId, UnixMs};
 
 pub(crate) use import::{import, import_database};
-pub(crate) use lines::{SealedLines, Text};
+pub(crate) use lines::{SealedLines, Text, without_space};
 pub(crate) use place::{Placer, Stop};
 pub(crate) use seen::Marks;
 
-use crate::ArchiveError;
+use crate::{ArchiveError, Report};
 
 /// Bytes of one line at most; a longer one is left out and told.
 pub(crate) const LINE_LIMIT: usize = 128 << 20;
@@ -47,7 +47,7 @@ pub(crate) struct Format {
     pub(crate) read: fn(&mut SealedLines, &Outline, &mut Placer) -> Result<(), Stop>,
 }
 
-/// How the database of an agent is read.
+/// How a file is read that holds many sessions: a database, or the export of an account.
 pub(crate) struct DatabaseFormat {
     /// What its sessions are called in the store.
     pub(crate) agent: &'static str,
@@ -55,13 +55,22 @@ pub(crate) struct DatabaseFormat {
     pub(crate) open: fn(&Path) -> Result<Box<dyn Sessions>, ArchiveError>,
 }
 
-/// The sessions of a database, those that others go on from first.
+/// The sessions of such a file, those that others go on from first.
 pub(crate) trait Sessions: Send {
-    /// What each is about.
-    fn outlines(&self) -> Vec<Outline>;
+    /// Goes to the next session, and says what it is about; `None` after the last.
+    fn next(&mut self) -> Result<Option<Outline>, ArchiveError>;
 
-    /// Reads one of them. Nothing has been sealed.
-    fn read(&mut self, at: usize, sealer: &quipu_seal::Sealer, out: &mut Placer) -> Result<(), Stop>;
+    /// Reads it. Nothing has been sealed.
+    fn read(&mut self, sealer: &quipu_seal::Sealer, out: &mut Placer) -> Result<(), Stop>;
+
+    /// Bytes of all of them, about; 0 where that is not known.
+    fn bytes(&self) -> u64;
+
+    /// Bytes of the one that is next read.
+    fn session_bytes(&self) -> u64;
+
+    /// At the end: what is to be told of the file beside its sessions.
+    fn end(&mut self) -> Option<Report>;
 }
 
 /// What a file is about.

@@ -16,7 +16,7 @@ use super::parts::{Part, usage};
 use crate::intake::{Follows, Item, Outline, Placer, REST, Sessions, Start, Stop};
 use crate::json::{Members, text_of};
 use crate::lineages::session_id;
-use crate::{ArchiveError, ProblemKind};
+use crate::{ArchiveError, ProblemKind, Report};
 
 /// What titles begin with that nobody gave.
 const UNTITLED: [&str; 2] = ["New session - ", "Child session - "];
@@ -50,6 +50,9 @@ struct One {
 struct Database {
     database: ForeignDatabase,
     sessions: Vec<One>,
+    /// Those that were read or are read now.
+    begun: usize,
+    bytes: u64,
     now: UnixMs,
 }
 
@@ -109,7 +112,8 @@ pub(super) fn open(path: &Path) -> Result<Box<dyn Sessions>, ArchiveError> {
     }
     let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
     let now = UnixMs::try_from(now.as_millis()).unwrap_or(UnixMs::MAX);
-    Ok(Box::new(Database { database, sessions: all, now }))
+    let bytes = std::fs::metadata(path).map_err(fail)?.len();
+    Ok(Box::new(Database { database, sessions: all, begun: 0, bytes, now }))
 }
 
 /// The messages at the beginning that another session has as well, as they are called there.
@@ -198,24 +202,30 @@ fn sealed(text: &str, sealer: &Sealer, out: &mut Placer) -> Option<Json> {
 }
 
 impl Sessions for Database {
-    fn outlines(&self) -> Vec<Outline> {
-        let outline = |one: &One| {
-            let mut related: Vec<SessionId> =
-                one.copied.iter().map(|(from, _)| session_id(&self.sessions[*from].row.id)).collect();
-            related.dedup();
-            Outline {
-                session: session_id(&one.row.id),
-                related,
-                first: None,
-                before: Vec::new(),
-                idle: Duration::ZERO,
-            }
-        };
-        self.sessions.iter().map(outline).collect()
+    fn next(&mut self) -> Result<Option<Outline>, ArchiveError> {
+        let Some(one) = self.sessions.get(self.begun) else { return Ok(None) };
+        self.begun += 1;
+        let mut related: Vec<SessionId> =
+            one.copied.iter().map(|(from, _)| session_id(&self.sessions[*from].row.id)).collect();
+        related.dedup();
+        let session = session_id(&one.row.id);
+        Ok(Some(Outline { related, ..Outline::alone(session, Duration::ZERO) }))
     }
 
-    fn read(&mut self, at: usize, sealer: &Sealer, out: &mut Placer) -> Result<(), Stop> {
-        let Some(one) = self.sessions.get(at) else { return Ok(()) };
+    fn bytes(&self) -> u64 {
+        self.bytes
+    }
+
+    fn session_bytes(&self) -> u64 {
+        self.bytes
+    }
+
+    fn end(&mut self) -> Option<Report> {
+        None
+    }
+
+    fn read(&mut self, sealer: &Sealer, out: &mut Placer) -> Result<(), Stop> {
+        let Some(one) = self.begun.checked_sub(1).and_then(|at| self.sessions.get(at)) else { return Ok(()) };
         let mut parts = parts_of(&self.database, &one.row.id).map_err(Stop::Io)?;
         let mut messages: Vec<(i64, String)> = Vec::new();
         let rows = ForeignRows {

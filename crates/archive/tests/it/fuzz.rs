@@ -39,6 +39,14 @@ const LOG_WORDS: &str = r#"{ } [ ] , : " \ \n \ud800 null 1.0 "id":"m1" "id":"m2
     "tokens":{"input":5,"output":3,"cached":9} "toolCalls":[{"id":"c1","name":"n","args":{}}] {"functionCall":{"id":"c1","name":"n"}}
     {"functionResponse":{"id":"c1","name":"n","response":{"output":"x"}}} "result":[ "status":"error" {"inlineData":{"thought":true"#;
 
+/// Words of exports, and of archives.
+const TREE_WORDS: &str = r#"{ } [ ] , : " \ \n \ud800 null 1.0 "id":"one" "id":"a" "mapping":{ "a":{ "b":{ "parent":"a" "parent":"b" "parent":null
+    "message":{ "message":null "author":{"role":"user"} "author":{"role":"assistant"} "author":{"role":"tool","name":"python"} "recipient":"python"
+    "content":{"content_type":"text","parts":["x"]} "content":{"content_type":"code","text":"{}"} "create_time":1767322800.5 "current_node":"a"
+    "status":"in_progress" "metadata":{"attachments":[{"id":"file-x"}]} "asset_pointer":"sediment://file-x" "uuid":"u1" "uuid":"u2" "chat_messages":[
+    "sender":"human" "sender":"assistant" "parent_message_uuid":"u1" {"type":"text","text":"x"} {"type":"tool_use","id":"t1","name":"n","input":{}}
+    {"type":"tool_result","tool_use_id":"t1","content":"x"} "attachments":[{"file_name":"x","extracted_content":"y"}] PK conversations.json"#;
+
 const WORDS: &str = r#"{ } [ ] , : " \ \\ \n \u0000 \ud800 null 1.0 {"type":"session" "version":1 "version":2 "id":" "parentId":"
     "parentId":null "timestamp":"2026-01-02T03:04:05.678Z" "type":"message" "message":{ "role":"user" "role":"assistant"
     "type":"compaction" "firstKeptEntryIndex":1 "firstKeptEntryId":" "role":"hookMessage" "content":[ "type":"label""#;
@@ -157,6 +165,49 @@ fn fuzz_chat_files() {
     let corpus = ["it/__fuzz__/chat_files/corpus"];
     let law = |bytes: &[u8]| agent_law("vscode-chat", bytes);
     crate::driver::run(bolero::check!(name = "chat_files"), "fuzz_chat_files", &corpus, &words, law);
+}
+
+/// The same of an export, which may tell of one conversation in two ways.
+fn export_law(agent: &str, bytes: &[u8]) -> Result<(), String> {
+    let archive = archive();
+    let Ok(reports) = archive.try_take(agent, &archive.file("a.json", bytes)) else { return Ok(()) };
+    if reports.iter().any(|report| report.read != report.added + report.present + report.changed) {
+        return Err(format!("the counts do not add up: {reports:?}"));
+    }
+    let before = archive.all();
+    let again = archive.try_take(agent, &archive.file("b.json", bytes)).map_err(|error| error.to_string())?;
+    if again.iter().any(|again| again.added > 0) {
+        return Err(format!("importing again: {again:?} after {reports:?}"));
+    }
+    if archive.all().1 != before.1 {
+        return Err("importing again added something".into());
+    }
+    for report in reports.iter().filter(|report| report.head.is_some()) {
+        archive.shown(report.session.as_str());
+    }
+    Ok(())
+}
+
+#[test]
+fn fuzz_chatgpt_files() {
+    let words: Vec<String> = TREE_WORDS.split_whitespace().map(str::to_owned).collect();
+    let corpus = ["it/__fuzz__/chatgpt_files/corpus"];
+    let law = |bytes: &[u8]| export_law("chatgpt", bytes);
+    crate::driver::run(bolero::check!(name = "chatgpt_files"), "fuzz_chatgpt_files", &corpus, &words, law);
+}
+
+#[test]
+fn fuzz_claude_ai_files() {
+    let words: Vec<String> = TREE_WORDS.split_whitespace().map(str::to_owned).collect();
+    let corpus = ["it/__fuzz__/claude_ai_files/corpus"];
+    let law = |bytes: &[u8]| export_law("claude-ai", bytes);
+    crate::driver::run(
+        bolero::check!(name = "claude_ai_files"),
+        "fuzz_claude_ai_files",
+        &corpus,
+        &words,
+        law,
+    );
 }
 
 #[test]

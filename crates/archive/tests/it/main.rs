@@ -14,6 +14,8 @@ mod driver;
 #[cfg(test)]
 mod export;
 #[cfg(test)]
+mod exports;
+#[cfg(test)]
 mod fuzz;
 #[cfg(test)]
 mod gemini;
@@ -27,3 +29,5 @@ mod openclaw;
 mod support;
 #[cfg(test)]
 mod trees;
+#[cfg(test)]
+mod zips;

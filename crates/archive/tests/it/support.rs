@@ -95,6 +95,17 @@ impl Archive {
         })
     }
 
+    /// The messages that lead to a node.
+    pub(crate) fn branch(&self, tip: NodeId) -> Vec<quipu_protocol::Message> {
+        block_on(async {
+            let nodes = self.store.lineage(tip, Until::Root).await.unwrap();
+            let entries = decode_nodes(&*self.store, &nodes).await.unwrap();
+            let message =
+                |entry: &Entry| quipu_transcript::message_of(entry).map(std::borrow::Cow::into_owned);
+            entries.iter().filter_map(|decoded| message(&decoded.entry)).collect()
+        })
+    }
+
     pub(crate) fn all(&self) -> All {
         block_on(async {
             let heads = self.store.heads("").await.unwrap();

@@ -27,6 +27,8 @@ mod export;
 #[cfg(test)]
 mod export_page;
 #[cfg(test)]
+mod exports;
+#[cfg(test)]
 mod faults;
 #[cfg(test)]
 mod forest;

@@ -1,0 +1,84 @@
+//! Exports of accounts: whose they are is told by what is in them, and their conversations go on.
+
+use std::path::PathBuf;
+
+use quipu_testkit::{Answer, Wire};
+use serde_json::json;
+
+use crate::archive::said;
+use crate::support::*;
+
+fn fixture(name: &str) -> PathBuf {
+    PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../archive/tests").join(name)
+}
+
+/// A model on each wire, which says as much as is asked of it.
+fn two_wires(sessions: usize) -> World {
+    let answers = |wire: Wire| (0..sessions).map(move |_| Answer::on(wire).text("Yes.").reply());
+    let world = World::new(answers(Wire::Messages).chain(answers(Wire::Completions)));
+    let model =
+        |id: &str, api: &str| json!({ "id": id, "api": api, "contextWindow": 200_000, "maxTokens": 8_000 });
+    let models = [model("blocks-1", "anthropic-messages"), model("chat-1", "openai-completions")];
+    let provider = json!({ "baseUrl": world.server.url(), "apiKey": KEY, "models": models });
+    let file = json!({ "providers": { "testing": provider } });
+    std::fs::write(world.path("home/.quipu/models.json"), file.to_string()).unwrap();
+    world
+}
+
+#[test]
+fn conversations_of_exports_go_on_on_both_wires() {
+    let chat = "6939aaaa-0000-4000-8000-000000000001";
+    let other = "7a39aaaa-0000-4000-8000-000000000001";
+    let sessions = [
+        ("it/__fuzz__/chatgpt_files/corpus/export.zip", chat, "One.", &["a6", "b0"][..]),
+        ("fixtures/claude-ai/conversations.json", other, "Right.", &["toolu_1", "toolu_2"]),
+    ];
+    let world = two_wires(sessions.len());
+    for (path, session, ..) in &sessions {
+        let ran = world.run(&["import", fixture(path).to_str().unwrap(), "--json"]).ok();
+        let reports = ran.json_lines();
+        assert!(reports.iter().any(|report| report["session"] == *session), "{reports:?}");
+        assert_eq!(reports.last().unwrap()["session"], "", "{reports:?}");
+    }
+    for model in ["blocks-1", "chat-1"] {
+        for (_, session, word, ids) in &sessions {
+            world.run(&["-p", "--model", model, "--session", session, "--cwd", ".", "on"]).ok();
+            let told = said(&world).join("\n");
+            assert!(told.contains("Look.") && told.contains(word) && told.ends_with("on"), "{told}");
+            let body = String::from_utf8_lossy(&world.requests().last().unwrap().body).into_owned();
+            for id in *ids {
+                assert_eq!(
+                    body.matches(&format!("\"{id}\"")).count(),
+                    2,
+                    "the call {id} and its result: {body}"
+                );
+            }
+        }
+    }
+}
+
+#[test]
+fn whose_export_it_is_need_not_be_said() {
+    let world = World::new([]);
+    let text = std::fs::read(fixture("fixtures/chatgpt/conversations.json")).unwrap();
+    std::fs::create_dir_all(world.path("work/export")).unwrap();
+    std::fs::write(world.path("work/export/conversations.json"), text).unwrap();
+    std::fs::write(world.path("work/notes.json"), "{}").unwrap();
+    let dry = world.run(&["import", "export", "--dry-run"]).ok();
+    assert!(dry.text().contains("would be added") && world.sessions().is_empty(), "{}", dry.text());
+    let ran = world.run(&["import", "export"]).ok();
+    assert!(ran.text().contains("session 6939aaaa"), "{}", ran.text());
+    assert!(world.run(&["import", "chatgpt", "export"]).ok().text().contains("unchanged"));
+    assert_eq!(world.sessions().len(), 2);
+    for (args, expect) in [
+        (&["import", "notes.json"][..], "no export of an account"),
+        (&["import", "nobody"], "no agent whose sessions can be imported"),
+        (&["import", "nobody", "export"], "no agent whose sessions can be imported"),
+        (&["import", "claude-ai"], "name the file"),
+    ] {
+        let ran = world.run(args);
+        assert!(ran.status.code() == Some(2) && ran.err.contains(expect), "{}", ran.err);
+    }
+    let ran = world.run(&["import", "claude-ai", "export/conversations.json"]);
+    assert!(ran.status.code() == Some(1) && ran.err.contains("could not be imported"), "{}", ran.err);
+}
