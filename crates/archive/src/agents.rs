@@ -381,7 +381,7 @@ fn look(path: &Path) -> std::io::Result<Found> {
     let mut project = None;
     while project.is_none()
         && let Some(line) = lines.next()?
-        && line.number <= LINES
+        && line.place.number <= LINES
     {
         let text = String::from_utf8_lossy(line.bytes);
         let Ok(json) = Json::parse(&text) else { continue };

@@ -6,6 +6,7 @@
 //! models or tools.
 
 mod agents;
+mod ahead;
 mod batches;
 mod built;
 pub mod chatgpt;

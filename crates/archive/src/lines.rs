@@ -7,51 +7,76 @@ use std::io::{self, BufRead, Read};
 use quipu_protocol::Json;
 use sha2::{Digest as _, Sha256};
 
-use crate::{ProblemKind, Report};
+use crate::{Problem, ProblemKind};
 
-/// What stands on one line.
-pub(crate) struct Line<'a> {
+/// Bytes of one line at most; a longer one is left out and told.
+pub(crate) const LINE_LIMIT: usize = 128 << 20;
+
+/// Where a line stands.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Place {
     /// From 1.
     pub(crate) number: u64,
     /// Where it begins, in bytes.
     pub(crate) offset: u64,
-    /// Without its end; empty when it is longer than the limit.
-    pub(crate) bytes: &'a [u8],
     /// Bytes, without the end.
     pub(crate) length: u64,
     /// Whether it ends in a newline; only the last may not.
     pub(crate) ended: bool,
+    /// Lines before it that begin as an object does.
+    pub(crate) objects: u64,
+    /// Whether it begins as an object does.
+    pub(crate) is_object: bool,
+}
+
+impl Place {
+    /// Bytes of the file up to its end.
+    pub(crate) fn end(&self) -> u64 {
+        self.offset + self.length + u64::from(self.ended)
+    }
+}
+
+/// What stands on one line.
+pub(crate) struct Line<'a> {
+    pub(crate) place: Place,
+    /// Without its end; empty when it is longer than the limit.
+    pub(crate) bytes: &'a [u8],
 }
 
 impl Line<'_> {
     pub(crate) fn is_too_long(&self) -> bool {
-        self.length > self.bytes.len() as u64
+        self.place.length > self.bytes.len() as u64
     }
 
-    /// What it holds; `None` for a line that is blank, and for one that is no JSON, which is told.
-    pub(crate) fn json(&self, report: &mut Report) -> Option<Json> {
+    /// The object that it holds, and what is to be told of it: neither for a line that is blank.
+    pub(crate) fn object(&self) -> (Option<Json>, Vec<Problem>) {
+        let Place { number, length, ended, .. } = self.place;
+        let problem = |kind, detail: &str| Problem::new(number, kind, detail);
+        if self.is_too_long() {
+            let detail = format!("{length} bytes, and {LINE_LIMIT} are the limit");
+            return (None, vec![problem(ProblemKind::TooLong, &detail)]);
+        }
         let text = match std::str::from_utf8(self.bytes) {
             Ok(text) => Cow::Borrowed(text),
             Err(_) => String::from_utf8_lossy(self.bytes),
         };
         if text.trim_ascii().is_empty() {
-            return None;
+            return (None, Vec::new());
         }
         let json = match Json::parse(&text) {
             Ok(json) => json,
-            Err(_) if !self.ended => {
-                report.problem(self.number, ProblemKind::Torn, "");
-                return None;
-            }
-            Err(error) => {
-                report.problem(self.number, ProblemKind::Malformed, &error.to_string());
-                return None;
-            }
+            Err(_) if !ended => return (None, vec![problem(ProblemKind::Torn, "")]),
+            Err(error) => return (None, vec![problem(ProblemKind::Malformed, &error.to_string())]),
         };
+        let mut problems = Vec::new();
         if let Cow::Owned(_) = text {
-            report.problem(self.number, ProblemKind::Encoding, "");
+            problems.push(problem(ProblemKind::Encoding, ""));
         }
-        Some(json)
+        if !json.get().starts_with('{') {
+            problems.push(problem(ProblemKind::NotAnEntry, json.get()));
+            return (None, problems);
+        }
+        (Some(json), problems)
     }
 }
 
@@ -69,7 +94,7 @@ impl Read for Hashing {
     }
 }
 
-/// Reads lines one by one into one buffer. Of a line beyond `limit` bytes only the length is kept.
+/// Reads lines one by one. Of a line beyond `limit` bytes only the length is kept.
 pub(crate) struct Lines<R> {
     reader: R,
     limit: usize,
@@ -77,16 +102,28 @@ pub(crate) struct Lines<R> {
     number: u64,
     /// Bytes read so far.
     offset: u64,
+    /// Lines so far that begin as an object does.
+    objects: u64,
 }
 
 impl<R: BufRead> Lines<R> {
     pub(crate) fn new(reader: R, limit: usize) -> Self {
-        Self { reader, limit, buffer: Vec::new(), number: 0, offset: 0 }
+        Self { reader, limit, buffer: Vec::new(), number: 0, offset: 0, objects: 0 }
     }
 
     /// Bytes read so far.
     pub(crate) fn offset(&self) -> u64 {
         self.offset
+    }
+
+    /// Counts the objects of lines to come from here.
+    pub(crate) fn set_objects(&mut self, count: u64) {
+        self.objects = count;
+    }
+
+    /// A line that began as an object does is none.
+    pub(crate) fn was_no_object(&mut self) {
+        self.objects = self.objects.saturating_sub(1);
     }
 
     /// The first bytes of what comes next, a few at least unless it is the end.
@@ -101,8 +138,17 @@ impl<R: BufRead> Lines<R> {
 
     /// The next line; `None` at the end.
     pub(crate) fn next(&mut self) -> io::Result<Option<Line<'_>>> {
-        self.buffer.clear();
-        let start = self.offset;
+        let mut buffer = std::mem::take(&mut self.buffer);
+        buffer.clear();
+        let place = self.append_to(&mut buffer);
+        self.buffer = buffer;
+        Ok(place?.map(|place| Line { place, bytes: &self.buffer }))
+    }
+
+    /// Appends the next line without its end, nothing of one that is longer than the limit; `None` at the end.
+    pub(crate) fn append_to(&mut self, buffer: &mut Vec<u8>) -> io::Result<Option<Place>> {
+        let offset = self.offset;
+        let start = buffer.len();
         let mut length = 0;
         let mut ended = false;
         while !ended {
@@ -118,20 +164,24 @@ impl<R: BufRead> Lines<R> {
             let content = &piece[..found.unwrap_or(piece.len())];
             length += content.len() as u64;
             if length <= self.limit as u64 {
-                self.buffer.extend_from_slice(content);
+                buffer.extend_from_slice(content);
             } else {
-                self.buffer = Vec::new();
+                buffer.truncate(start);
+                buffer.shrink_to(start);
             }
             ended = found.is_some();
             let used = content.len() + usize::from(ended);
             self.reader.consume(used);
             self.offset += used as u64;
         }
-        if self.offset == start {
+        if self.offset == offset {
             return Ok(None);
         }
         self.number += 1;
-        Ok(Some(Line { number: self.number, offset: start, bytes: &self.buffer, length, ended }))
+        let objects = self.objects;
+        let is_object = buffer.get(start..).is_some_and(|line| line.trim_ascii_start().starts_with(b"{"));
+        self.objects += u64::from(is_object);
+        Ok(Some(Place { number: self.number, offset, length, ended, objects, is_object }))
     }
 }
 
@@ -147,7 +197,8 @@ mod tests {
             let mut seen = Vec::new();
             while let Some(line) = lines.next().unwrap() {
                 let too_long = line.is_too_long();
-                seen.push((line.number, line.offset, line.bytes.to_vec(), line.length, line.ended, too_long));
+                let Place { number, offset, length, ended, .. } = line.place;
+                seen.push((number, offset, line.bytes.to_vec(), length, ended, too_long));
             }
             assert_eq!(
                 seen,

@@ -97,8 +97,7 @@ impl Report {
             ProblemKind::Changed => self.changed += 1,
         }
         if self.problems.len() < NAMED {
-            let detail = detail.chars().take(200).collect();
-            self.problems.push(Problem { line, kind, detail });
+            self.problems.push(Problem::new(line, kind, detail));
         }
     }
 }
@@ -112,6 +111,12 @@ pub struct Problem {
     pub kind: ProblemKind,
     /// More about it, at most 200 characters; may hold any character of the file.
     pub detail: String,
+}
+
+impl Problem {
+    pub(crate) fn new(line: u64, kind: ProblemKind, detail: &str) -> Self {
+        Self { line, kind, detail: detail.chars().take(200).collect() }
+    }
 }
 
 /// What is not as it should be.

@@ -73,7 +73,7 @@ impl Copies {
                 }
             }
             if let Some(owner) = members.string("requestSessionId") {
-                runs.push((line.number, owner.into_owned()));
+                runs.push((line.place.number, owner.into_owned()));
             }
         }
         let Some(session) = session else {

@@ -64,7 +64,7 @@ pub(super) fn outline(file: &mut File, path: &Path) -> Result<Outline, ArchiveEr
     let mut header = None;
     while header.is_none()
         && let Some(line) = lines.next().map_err(fail)?
-        && line.number <= BEFORE
+        && line.place.number <= BEFORE
     {
         let text = String::from_utf8_lossy(line.bytes);
         empty &= text.trim_ascii().is_empty() && !line.is_too_long();

@@ -45,7 +45,7 @@ impl Header {
     pub(super) fn find(file: &mut File) -> std::io::Result<Option<Self>> {
         let mut lines = Lines::new(BufReader::with_capacity(64 << 10, file), LINE_LIMIT);
         while let Some(line) = lines.next()?
-            && line.number <= BEFORE
+            && line.place.number <= BEFORE
         {
             let text = String::from_utf8_lossy(line.bytes);
             if let Some(header) = Members::of(text.trim_ascii()).as_ref().and_then(Self::of) {

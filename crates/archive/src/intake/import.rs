@@ -108,7 +108,7 @@ impl One<'_> {
                     }
                 }
             }
-            let mut lines = SealedLines::new(file, Arc::clone(self.sealer));
+            let mut lines = SealedLines::new(file, total, Arc::clone(self.sealer));
             let read = format.read;
             let about = outline.clone();
             let placed = self.place(&path, &outline, total, self.options, move |placer| {

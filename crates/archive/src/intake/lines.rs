@@ -9,8 +9,9 @@ use quipu_seal::Sealer;
 use sha2::{Digest as _, Sha256};
 
 use super::{LINE_LIMIT, Placer, Stop};
-use crate::ProblemKind;
-use crate::lines::{Hashing, Lines};
+use crate::ahead::{Ahead, ReadyLines};
+use crate::lines::{Hashing, Line, Lines, Place};
+use crate::{Problem, ProblemKind};
 
 /// One line that is a JSON object.
 pub(crate) struct Text {
@@ -20,54 +21,68 @@ pub(crate) struct Text {
     pub(crate) number: u64,
 }
 
+/// Looks at the bytes of a line and names those that nobody needs.
+pub(crate) type Skip = fn(&[u8]) -> Option<&'static str>;
+
+type Reader = BufReader<Hashing>;
+
+/// A line, parsed and sealed.
+struct Made {
+    place: Place,
+    skipped: Option<&'static str>,
+    problems: Vec<Problem>,
+    /// With its secrets sealed, and whether there were any.
+    json: Option<(Json, bool)>,
+}
+
 /// Reads lines; what is no JSON object is counted and passed by.
 pub(crate) struct SealedLines {
-    lines: Lines<BufReader<Hashing>>,
+    /// `None` when they are being made ready.
+    lines: Option<Lines<Reader>>,
+    ready: Option<ReadyLines<Reader, Made>>,
+    ahead: Ahead,
     sealer: Arc<Sealer>,
     /// Whether the last line had its end.
     whole: bool,
 }
 
 impl SealedLines {
-    /// `file` stands at its beginning.
-    pub(super) fn new(file: File, sealer: Arc<Sealer>) -> Self {
+    /// `file` stands at its beginning and has about `total` bytes.
+    pub(super) fn new(file: File, total: u64, sealer: Arc<Sealer>) -> Self {
         let reader = BufReader::with_capacity(1 << 20, Hashing { file, hash: Sha256::new() });
-        Self { lines: Lines::new(reader, LINE_LIMIT), sealer, whole: true }
+        let lines = Some(Lines::new(reader, LINE_LIMIT));
+        Self { lines, ready: None, ahead: Ahead::of(total), sealer, whole: true }
     }
 
-    /// The next object; `None` at the end. `skip` looks at the bytes of a line and names those that nobody needs.
-    pub(crate) fn next(
-        &mut self,
-        out: &mut Placer,
-        skip: impl Fn(&[u8]) -> Option<&'static str>,
-    ) -> Result<Option<Text>, Stop> {
-        loop {
-            let Some(line) = self.lines.next().map_err(Stop::Io)? else { return Ok(None) };
-            self.whole = line.ended;
-            out.report.bytes = line.offset + line.length + u64::from(line.ended);
-            if line.is_too_long() {
-                let detail = format!("{} bytes, and {LINE_LIMIT} are the limit", line.length);
-                out.report.problem(line.number, ProblemKind::TooLong, &detail);
-                continue;
-            }
-            if let Some(kind) = skip(line.bytes) {
-                out.report.skip(kind);
-                continue;
-            }
-            let Some(json) = line.json(&mut out.report) else { continue };
-            if !json.get().starts_with('{') {
-                out.report.problem(line.number, ProblemKind::NotAnEntry, json.get());
-                continue;
-            }
-            let sealed = self.sealer.seal_json(&json);
-            out.report.sealed += u64::from(sealed != json);
-            return Ok(Some(Text { json: sealed, number: line.number }));
+    /// The next object; `None` at the end. `skip` is the same each time.
+    pub(crate) fn next(&mut self, out: &mut Placer, skip: Skip) -> Result<Option<Text>, Stop> {
+        if let Some(lines) = self.lines.take() {
+            let sealer = Arc::clone(&self.sealer);
+            let make = move |line: &Line<'_>| Made::of(line, skip, &sealer);
+            self.ready = Some(ReadyLines::new(lines, self.ahead, make));
         }
+        let Some(lines) = &mut self.ready else { return Ok(None) };
+        while let Some(Made { place, skipped, problems, json }) = lines.next().map_err(Stop::Io)? {
+            self.whole = place.ended;
+            out.report.bytes = place.end();
+            if let Some(kind) = skipped {
+                out.report.skip(kind);
+            }
+            for problem in problems {
+                out.report.problem(problem.line, problem.kind, &problem.detail);
+            }
+            if let Some((json, was_sealed)) = json {
+                out.report.sealed += u64::from(was_sealed);
+                return Ok(Some(Text { json, number: place.number }));
+            }
+        }
+        Ok(None)
     }
 
     /// Whether the file is one value on many lines, as programs write it for people. Asked before anything is read.
     pub(crate) fn is_document(&mut self) -> Result<bool, Stop> {
-        let start = self.lines.peek().map_err(Stop::Io)?.trim_ascii_start();
+        let Some(lines) = &mut self.lines else { return Ok(false) };
+        let start = lines.peek().map_err(Stop::Io)?.trim_ascii_start();
         Ok(matches!(start, [b'{', b'\n' | b'\r', ..]))
     }
 
@@ -76,9 +91,10 @@ impl SealedLines {
         let mut whole: Vec<u8> = Vec::new();
         let mut length = 0;
         self.whole = false;
-        while let Some(line) = self.lines.next().map_err(Stop::Io)? {
-            out.report.bytes = line.offset + line.length + u64::from(line.ended);
-            length += line.length + 1;
+        let Some(lines) = &mut self.lines else { return Ok(None) };
+        while let Some(line) = lines.next().map_err(Stop::Io)? {
+            out.report.bytes = line.place.end();
+            length += line.place.length + 1;
             if length > LINE_LIMIT as u64 {
                 whole = Vec::new();
                 continue;
@@ -121,8 +137,26 @@ impl SealedLines {
 
     /// The hash of all that was read, and whether the file ends with a whole line.
     pub(super) fn end(self) -> (ChunkId, bool) {
-        let hash = self.lines.into_inner().into_inner().hash;
+        let reader = self.lines.map(Lines::into_inner).or_else(|| self.ready.map(ReadyLines::into_inner));
+        let hash = reader.map(|reader| reader.into_inner().hash).unwrap_or_default();
         (ChunkId(hash.finalize().into()), self.whole)
+    }
+}
+
+impl Made {
+    fn of(line: &Line<'_>, skip: Skip, sealer: &Sealer) -> Self {
+        let place = line.place;
+        let skipped = if line.is_too_long() { None } else { skip(line.bytes) };
+        if skipped.is_some() {
+            return Self { place, skipped, problems: Vec::new(), json: None };
+        }
+        let (json, problems) = line.object();
+        let json = json.map(|json| {
+            let sealed = sealer.seal_json(&json);
+            let was_sealed = sealed != json;
+            (sealed, was_sealed)
+        });
+        Self { place, skipped, problems, json }
     }
 }
 

@@ -29,8 +29,7 @@ pub(crate) use seen::Marks;
 
 use crate::{ArchiveError, Report};
 
-/// Bytes of one line at most; a longer one is left out and told.
-pub(crate) const LINE_LIMIT: usize = 128 << 20;
+pub(crate) use crate::lines::LINE_LIMIT;
 
 /// An answer that looks whole is whole when nothing was written for so long.
 pub(crate) const WHOLE: Duration = Duration::from_secs(2);

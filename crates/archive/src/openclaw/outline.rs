@@ -35,7 +35,7 @@ pub(super) fn outline(file: &mut File, path: &Path) -> Result<Outline, ArchiveEr
     let mut lines = Lines::new(BufReader::with_capacity(64 << 10, &mut *file), LINE_LIMIT);
     let mut empty = true;
     while let Some(line) = lines.next().map_err(fail)?
-        && line.number <= BEFORE
+        && line.place.number <= BEFORE
     {
         let text = String::from_utf8_lossy(line.bytes);
         empty &= text.trim_ascii().is_empty() && !line.is_too_long();

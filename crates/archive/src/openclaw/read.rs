@@ -62,8 +62,8 @@ impl Reader<'_> {
         let migrated = migrated(text.json.get(), begun.version, &self.session, self.n, before);
         let json = migrated.and_then(|text| Json::parse(&text).ok()).unwrap_or_else(|| text.json.clone());
         let Some(line) = Line::read(json.get()) else { return Ok(()) };
-        let is_header = line.kind == "session";
-        let id = match &line.id {
+        let is_header = line.head.kind == "session";
+        let id = match &line.head.id {
             Some(id) if !id.is_empty() => id.to_string(),
             _ => {
                 let kind = if is_header { ProblemKind::SecondHeader } else { ProblemKind::NoId };
@@ -71,7 +71,7 @@ impl Reader<'_> {
                 made_id(&self.session, self.n)
             }
         };
-        let follows = match &line.parent {
+        let follows = match &line.head.parent {
             Parent::Nothing => Follows::Nothing,
             Parent::Id(parent) => Follows::Item(parent.to_string()),
             Parent::Unreadable if is_header => Follows::Nothing,
@@ -85,7 +85,7 @@ impl Reader<'_> {
             Follows::Item(parent) => Some(parent.as_str()),
             Follows::Nothing => None,
         };
-        let time = line.timestamp.unwrap_or(begun.time);
+        let time = line.head.timestamp.unwrap_or(begun.time);
         let (mut entry, mut step) = line.entry(0, parent, time, None, &|_| None);
         if let Entry::Message(Message::Assistant(answer)) = &mut entry {
             for block in &mut answer.content {
@@ -101,7 +101,7 @@ impl Reader<'_> {
         item.kept = step.extra.remove(crate::pi::AGENT).filter(|kept| kept.get() != "{\"n\":0}");
         item.first_kept = Members::of(json.get())
             .and_then(|members| members.string("firstKeptEntryId").map(std::borrow::Cow::into_owned));
-        (item.owner, item.time, item.follows) = (begun.owner, line.timestamp, follows);
+        (item.owner, item.time, item.follows) = (begun.owner, line.head.timestamp, follows);
         item.is_head = !is_header;
         if !is_header {
             self.last = Follows::Item(id);

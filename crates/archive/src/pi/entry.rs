@@ -34,10 +34,32 @@ pub(crate) enum Parent<'a> {
 pub(crate) struct Line<'a> {
     members: Members<'a>,
     text: &'a str,
+    pub(crate) head: Head<'a>,
+}
+
+/// What a line says of its place.
+pub(crate) struct Head<'a> {
     pub(crate) kind: Cow<'a, str>,
     pub(crate) id: Option<Cow<'a, str>>,
     pub(crate) parent: Parent<'a>,
     pub(crate) timestamp: Option<UnixMs>,
+}
+
+impl Head<'_> {
+    /// Without the line.
+    pub(crate) fn into_owned(self) -> Head<'static> {
+        let owned = |text: Cow<'_, str>| Cow::Owned(text.into_owned());
+        Head {
+            kind: owned(self.kind),
+            id: self.id.map(owned),
+            parent: match self.parent {
+                Parent::Nothing => Parent::Nothing,
+                Parent::Id(id) => Parent::Id(owned(id)),
+                Parent::Unreadable => Parent::Unreadable,
+            },
+            timestamp: self.timestamp,
+        }
+    }
 }
 
 /// What our part of a node keeps.
@@ -67,7 +89,7 @@ impl<'a> Line<'a> {
             None => Parent::Unreadable,
         };
         let timestamp = members.string("timestamp").and_then(|text| time_of(&text));
-        Some(Self { members, text, kind, id, parent, timestamp })
+        Some(Self { members, text, head: Head { kind, id, parent, timestamp } })
     }
 
     /// What it means, and the rest. `n` is its place, `parent` the id by which its parent will be written, `time`
@@ -88,8 +110,8 @@ impl<'a> Line<'a> {
                 for (name, value) in &self.members.0 {
                     let written = match name.as_ref() {
                         "type" | "message" => true,
-                        "id" => self.id.is_some(),
-                        "parentId" => match (&self.parent, parent) {
+                        "id" => self.head.id.is_some(),
+                        "parentId" => match (&self.head.parent, parent) {
                             (Parent::Nothing, None) => true,
                             (Parent::Id(id), Some(parent)) => id == parent,
                             _ => false,
@@ -112,7 +134,15 @@ impl<'a> Line<'a> {
                 Some(compaction) => {
                     let mut written = String::new();
                     let none = Difference::default();
-                    compaction_line(&mut written, &compaction, self.id.as_deref(), parent, time, None, &none);
+                    compaction_line(
+                        &mut written,
+                        &compaction,
+                        self.head.id.as_deref(),
+                        parent,
+                        time,
+                        None,
+                        &none,
+                    );
                     if let Some(written) = Members::of(&written) {
                         kept.entry = Difference::between(&written, &self.members);
                     }
@@ -135,7 +165,7 @@ impl<'a> Line<'a> {
 
     /// The message of a line that has one.
     fn message(&self, unsealed: Option<&str>, kept: &mut Kept) -> Option<Message> {
-        if self.kind != "message" {
+        if self.head.kind != "message" {
             return None;
         }
         let raw = self.members.get("message").filter(|raw| raw.starts_with('{'))?;
@@ -154,7 +184,7 @@ impl<'a> Line<'a> {
 impl Line<'_> {
     /// The compaction of a line that is one; `find` gives the last node of an id.
     fn compaction(&self, time: UnixMs, find: &dyn Fn(&str) -> Option<NodeId>) -> Option<Compaction> {
-        if self.kind != "compaction" {
+        if self.head.kind != "compaction" {
             return None;
         }
         let read = |name: &str| self.members.get(name).filter(|raw| *raw != "null");
@@ -222,9 +252,10 @@ pub(crate) fn mended(node: &Node, decoded: &Decoded, first: NodeId) -> Option<Me
         };
     };
     let line = Line::read(json.get())?;
-    match line.parent {
-        _ if line.kind == "session" => Some(Mended::SecondHeader),
-        _ if line.id.is_none() => Some(Mended::NoId),
+    let head = line.head;
+    match head.parent {
+        _ if head.kind == "session" => Some(Mended::SecondHeader),
+        _ if head.id.is_none() => Some(Mended::NoId),
         Parent::Unreadable => Some(Mended::NoParent),
         Parent::Id(parent) if node.record.parent == Some(first) => Some(Mended::Parent(parent.into_owned())),
         Parent::Id(_) | Parent::Nothing => None,

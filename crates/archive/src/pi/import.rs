@@ -20,8 +20,10 @@ use super::entry;
 use super::header::Header;
 use super::own::Own;
 use super::placer::{Begin, Done, Placer};
+use super::ready::Maker;
 use super::stamp::{Stamp, hash_of_first};
 use super::{AGENT, LINE_LIMIT};
+use crate::ahead::Ahead;
 pub(super) use crate::batches::off_the_runtime;
 use crate::batches::{Batch, commit_all};
 use crate::lineages::{IMPORTED, main_ref, tips, walk};
@@ -252,17 +254,17 @@ pub(super) async fn take(
         tree.stored_inner(inner);
     }
     let (sender, batches) = mpsc::channel::<Batch>(1);
+    let maker =
+        Maker { version: begun.header.version, session: session.clone(), sealer: Arc::clone(sealer), time };
     let placer = Placer::new(Begin {
         first,
-        time,
-        version: begun.header.version,
-        sealer: Arc::clone(sealer),
+        maker,
         report: Report::new(path.to_owned(), session.clone()),
         tree,
         file: begun.file,
     });
     let lines = begun.lines;
-    let reader = tokio::task::spawn_blocking(move || placer.run(lines, &sender));
+    let reader = tokio::task::spawn_blocking(move || placer.run(lines, Ahead::of(total), &sender));
     let committed = commit_all(&**store, batches, total, options).await;
     let done = reader.await.map_err(|error| ArchiveError::Fault(error.to_string()))?;
     committed?;
@@ -369,6 +371,11 @@ pub(super) struct FileLines {
 }
 
 impl Source {
+    #[cfg(test)]
+    pub(super) fn into_parts(self) -> (FileLines, Header, File) {
+        (self.lines, self.header, self.file)
+    }
+
     pub(super) fn begin(file: File, path: PathBuf) -> Result<Self, ArchiveError> {
         let fail = |source| ArchiveError::File { path: path.clone(), doing: "read", source };
         let again = file.try_clone().map_err(fail)?;
@@ -387,11 +394,13 @@ impl Source {
                     let Some(header) = Header::of(&json) else {
                         return Err(ArchiveError::NotASession { path, why });
                     };
+                    // The header.
+                    lines.set_objects(1);
                     let lines = FileLines { lines, path, skipped };
                     return Ok(Self { lines, header, file: again });
                 }
                 Err(_) if line.bytes.trim_ascii().is_empty() && !line.is_too_long() => {}
-                Err(_) => skipped.push(line.number),
+                Err(_) => skipped.push(line.place.number),
             }
         }
     }

@@ -53,9 +53,9 @@ pub(super) fn migrate(path: &Path, old: &File) -> Result<File, ArchiveError> {
                 let made = migrated(json.get(), header.version, &header.session, n, last_id.as_deref());
                 n += 1;
                 if let Some(entry) = Line::read(made.as_deref().unwrap_or(json.get()))
-                    && entry.kind != "session"
+                    && entry.head.kind != "session"
                 {
-                    last_id = entry.id.map(std::borrow::Cow::into_owned);
+                    last_id = entry.head.id.map(std::borrow::Cow::into_owned);
                 }
                 made
             }

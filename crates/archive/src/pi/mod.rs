@@ -15,6 +15,7 @@ mod migrate;
 mod own;
 mod placer;
 mod places;
+mod ready;
 mod stamp;
 
 pub use disk::Unwritten;
@@ -29,7 +30,7 @@ pub use places::{SessionFiles, session_files, sessions_dir};
 /// What this agent's sessions are called in the store.
 pub const AGENT: &str = "pi";
 /// Bytes of one line at most; a longer one is left out and told.
-pub const LINE_LIMIT: usize = 128 << 20;
+pub const LINE_LIMIT: usize = crate::lines::LINE_LIMIT;
 /// The version that is written.
 const VERSION: u64 = 3;
 

@@ -1,23 +1,25 @@
 //! Lines to nodes: each below its parent, in whatever order they stand in the file.
 
+use std::cell::OnceCell;
 use std::collections::{HashMap, HashSet};
 use std::fs::File;
 use std::os::unix::fs::FileExt as _;
 use std::path::Path;
-use std::sync::Arc;
 
-use quipu_protocol::{Json, NodeId, SessionId, UnixMs};
-use quipu_seal::Sealer;
+use quipu_protocol::{Json, NodeId, UnixMs};
 use quipu_store::{Commit, Expect, RefMove};
 use sha2::Sha256;
 use tokio::sync::mpsc;
 
-use super::entry::{self, Line, Parent};
+use super::AGENT;
+use super::entry::{Head, Line, Parent};
 use super::import::FileLines;
-use super::{AGENT, LINE_LIMIT};
+use super::ready::{Made, Maker, Ready, What};
+use crate::ahead::{Ahead, ReadyLines};
 use crate::batches::Batch;
 use crate::built::{Built, Parts};
 use crate::lineages::tip_ref;
+use crate::lines;
 use crate::tree::{At, Key, Placed, ROOT, Tree};
 use crate::{ArchiveError, ProblemKind, Report};
 
@@ -41,16 +43,12 @@ pub(super) struct Done {
 
 /// Lines to nodes, in the order of the file; entries whose parent has not come yet wait for it.
 pub(super) struct Placer {
-    version: u64,
-    session: SessionId,
-    sealer: Arc<Sealer>,
+    maker: Maker,
     report: Report,
     tree: Tree,
     /// The place of the next entry.
     n: u64,
     last: (u64, UnixMs, NodeId),
-    /// The session's own time, for entries that have none.
-    time: UnixMs,
     /// The id before it, in a file of version 1.
     before: Option<String>,
     file: File,
@@ -72,13 +70,13 @@ struct Held {
     parent: Key,
 }
 
-/// A line ready to be placed.
-struct Ready {
-    text: Json,
-    /// As it was before its secrets were sealed.
-    unsealed: Option<Json>,
-    number: u64,
-    n: u64,
+/// An entry to be placed.
+#[derive(Clone, Copy)]
+struct Entry<'a> {
+    head: &'a Head<'a>,
+    ready: &'a Ready,
+    /// Its line, where that was just read.
+    line: Option<&'a Line<'a>>,
 }
 
 /// The receiver is gone: the store failed, which the other side tells.
@@ -88,10 +86,7 @@ struct Stopped;
 pub(super) struct Begin {
     /// The first node; `None` where the file was begun by a session of ours.
     pub(super) first: Option<Built>,
-    /// The session's own time, for entries that have none.
-    pub(super) time: UnixMs,
-    pub(super) version: u64,
-    pub(super) sealer: Arc<Sealer>,
+    pub(super) maker: Maker,
     pub(super) report: Report,
     pub(super) tree: Tree,
     /// To read lines again.
@@ -100,21 +95,18 @@ pub(super) struct Begin {
 
 impl Placer {
     pub(super) fn new(begin: Begin) -> Self {
-        let Begin { first, time, version, sealer, report, tree, file } = begin;
+        let Begin { first, maker, report, tree, file } = begin;
         let root = tree.node(ROOT);
         let mut batch = Commit::default();
         if let Some(first) = first {
             first.add_to(&mut batch);
         }
         Self {
-            version,
-            session: report.session.clone(),
-            sealer,
+            last: (0, maker.time, root),
+            maker,
             report,
             tree,
             n: 1,
-            last: (0, time, root),
-            time,
             before: None,
             file,
             held: Vec::new(),
@@ -124,29 +116,36 @@ impl Placer {
         }
     }
 
+    /// Places all lines of a file. `ahead` says on how many cores they are made ready meanwhile.
     pub(super) fn run(
         mut self,
         source: FileLines,
+        ahead: Ahead,
         batches: &mpsc::Sender<Batch>,
     ) -> Result<Done, ArchiveError> {
-        let FileLines { mut lines, path, skipped } = source;
+        let FileLines { lines, path, skipped } = source;
         for line in skipped {
             self.report.problem(line, ProblemKind::Malformed, "before the header");
         }
         let fail = |source| ArchiveError::File { path: path.clone(), doing: "read", source };
         let mut whole = true;
         self.report.bytes = lines.offset();
-        while let Some(line) = lines.next().map_err(fail)? {
-            whole = line.ended;
-            self.report.bytes = line.offset + line.length + u64::from(line.ended);
-            if line.is_too_long() {
-                let detail = format!("{} bytes, and {LINE_LIMIT} are the limit", line.length);
-                self.report.problem(line.number, ProblemKind::TooLong, &detail);
+        let maker = self.maker.clone();
+        let is_ahead = ahead.is_any();
+        let mut lines = ReadyLines::new(lines, ahead, move |line| maker.make(line, is_ahead));
+        while let Some(Made { place, problems, what }) = lines.next().map_err(fail)? {
+            whole = place.ended;
+            self.report.bytes = place.end();
+            for problem in problems {
+                self.report.problem(problem.line, problem.kind, &problem.detail);
+            }
+            if matches!(what, What::Nothing) {
+                if place.is_object {
+                    lines.was_no_object();
+                }
                 continue;
             }
-            let at = (line.number, line.offset, line.length);
-            let Some(json) = line.json(&mut self.report) else { continue };
-            self.line(json, at).map_err(|error| error.told(&path))?;
+            self.line(what, place).map_err(|error| error.told(&path))?;
             if self.batch.nodes.len() >= BATCH_NODES || self.batch_bytes >= BATCH_BYTES {
                 let Ok(()) = self.send(batches) else { break };
             }
@@ -168,9 +167,9 @@ impl Placer {
         let arrive = refs
             .arrive
             .into_iter()
-            .map(|end| RefMove::publish(tip_ref(AGENT, &self.session, &end), end, "import"));
+            .map(|end| RefMove::publish(tip_ref(AGENT, &self.maker.session, &end), end, "import"));
         let leave = refs.leave.into_iter().map(|end| RefMove {
-            name: tip_ref(AGENT, &self.session, &end),
+            name: tip_ref(AGENT, &self.maker.session, &end),
             expect: Expect::Any,
             to: None,
             fence: None,
@@ -181,22 +180,39 @@ impl Placer {
         batches.blocking_send(batch).map_err(|_| Stopped)
     }
 
-    /// One line that is JSON.
-    fn line(&mut self, json: Json, (number, offset, length): (u64, u64, u64)) -> Result<(), Again> {
-        if !json.get().starts_with('{') {
-            self.report.problem(number, ProblemKind::NotAnEntry, json.get());
-            return Ok(());
-        }
+    /// One line that is an entry.
+    fn line(&mut self, what: What, place: lines::Place) -> Result<(), Again> {
         let n = self.n;
         self.n += 1;
-        let ready = self.ready(json, number, n);
-        self.report.sealed += u64::from(ready.unsealed.is_some());
-        let Some(line) = Line::read(ready.text.get()) else { return Ok(()) };
-        if self.version < 2 && line.kind != "session" {
-            self.before = line.id.as_deref().map(str::to_owned);
+        match what {
+            What::Nothing => Ok(()),
+            What::Text(json) => {
+                let ready = self.maker.ready(json, place.number, n, self.before.as_deref());
+                let Some(line) = Line::read(ready.text.get()) else { return Ok(()) };
+                if self.maker.version < 2 && line.head.kind != "session" {
+                    self.before = line.head.id.as_deref().map(str::to_owned);
+                }
+                self.enter(Entry { head: &line.head, ready: &ready, line: Some(&line) }, None, place)
+            }
+            What::Ready(ahead) => {
+                let mut ahead = *ahead;
+                if ahead.ready.n != n {
+                    // A line before it is none, which was not known yet.
+                    ahead.ready.n = n;
+                    ahead.parts = None;
+                }
+                let entry = Entry { head: &ahead.head, ready: &ahead.ready, line: None };
+                self.enter(entry, ahead.parts, place)
+            }
         }
-        let key = line.id.as_deref().map(Key::of);
-        if line.kind == "session" {
+    }
+
+    /// An entry: it is placed, or waits for its parent.
+    fn enter(&mut self, entry: Entry<'_>, parts: Option<Parts>, place: lines::Place) -> Result<(), Again> {
+        let Entry { head, ready: &Ready { number, n, ref unsealed, .. }, .. } = entry;
+        self.report.sealed += u64::from(unsealed.is_some());
+        let key = head.id.as_deref().map(Key::of);
+        if head.kind == "session" {
             self.report.problem(number, ProblemKind::SecondHeader, "");
         } else if key.is_none() {
             self.report.problem(number, ProblemKind::NoId, "");
@@ -205,18 +221,18 @@ impl Placer {
             // Written by us: what the graph has is what was said.
             self.report.read += 1;
             self.report.present += 1;
-            self.last = self.last.max((n, line.timestamp.unwrap_or(self.time), node));
+            self.last = self.last.max((n, head.timestamp.unwrap_or(self.maker.time), node));
             return self.release(key);
         }
-        let parent = match &line.parent {
+        let parent = match &head.parent {
             Parent::Nothing => ROOT,
             Parent::Unreadable => {
-                if line.kind != "session" {
+                if head.kind != "session" {
                     self.report.problem(number, ProblemKind::Orphan, "it does not say what it follows");
                 }
                 ROOT
             }
-            Parent::Id(parent) if line.id.as_ref() == Some(parent) => {
+            Parent::Id(parent) if head.id.as_ref() == Some(parent) => {
                 self.report.problem(number, ProblemKind::Cycle, parent);
                 ROOT
             }
@@ -226,6 +242,7 @@ impl Placer {
                 match self.tree.find_met(parent) {
                     Some(at) => at,
                     None => {
+                        let lines::Place { offset, length, .. } = place;
                         let held = Held { number, offset, length, n, id: key, parent };
                         self.waiting.entry(parent).or_default().push(self.held.len());
                         self.held.push(Some(held));
@@ -234,56 +251,49 @@ impl Placer {
                 }
             }
         };
-        self.place(&line, &ready, parent);
+        self.place(entry, parts, parent);
         self.release(key)
     }
 
-    /// The line as it is kept.
-    fn ready(&self, json: Json, number: u64, n: u64) -> Ready {
-        let migrated = if self.version < super::VERSION {
-            entry::migrated(json.get(), self.version, &self.session, n, self.before.as_deref())
-        } else {
-            None
-        };
-        let json = migrated.and_then(|text| Json::parse(&text).ok()).unwrap_or(json);
-        let sealed = self.sealer.seal_json(&json);
-        let unsealed = (sealed != json).then_some(json);
-        Ready { text: sealed, unsealed, number, n }
-    }
-
-    fn place(&mut self, line: &Line<'_>, ready: &Ready, parent: At) {
-        if line.timestamp.is_none() {
+    /// `parts` are those of an entry that hangs where it says.
+    fn place(&mut self, entry: Entry<'_>, parts: Option<Parts>, parent: At) {
+        let Entry { head, ready, line } = entry;
+        if head.timestamp.is_none() {
             self.report.problem(ready.number, ProblemKind::NoTime, "");
         }
         // One that every import of this file gives.
-        let time = line.timestamp.unwrap_or(self.time);
-        let id = line.id.as_deref();
+        let time = head.timestamp.unwrap_or(self.maker.time);
+        let id = head.id.as_deref();
         let key = id.map(Key::of);
         let met = |id: &str| self.tree.find_met(Key::of(id)).map(|at| self.tree.node(at));
         let any = |id: &str| self.tree.find(Key::of(id)).map(|at| self.tree.node(at));
         let none = |_: &str| None;
+        let again = OnceCell::new();
+        let place =
+            |parts: Parts, parent: At| parts.build(Some(self.tree.node(parent)), time, id.map(str::to_owned));
         let build = |parent: At, find: &dyn Fn(&str) -> Option<NodeId>| {
-            let follows = match &line.parent {
-                Parent::Id(id) if parent != ROOT => Some(id.as_ref()),
-                _ => None,
-            };
-            let unsealed = ready.unsealed.as_ref().map(Json::get);
-            let (entry, step) = line.entry(ready.n, follows, time, unsealed, find);
-            Parts::new(AGENT, &entry, &step).build(Some(self.tree.node(parent)), time, id.map(str::to_owned))
+            let line = line.or_else(|| again.get_or_init(|| Line::read(ready.text.get())).as_ref());
+            line.map(|line| place(self.maker.parts(line, ready, parent == ROOT, find), parent))
         };
-        let mut built = build(parent, &met);
+        let is_elsewhere = matches!(head.parent, Parent::Id(_)) && parent == ROOT;
+        let built = match parts.filter(|_| !is_elsewhere) {
+            Some(parts) => Some(place(parts, parent)),
+            None => build(parent, &met),
+        };
+        // It was read before.
+        let Some(mut built) = built else { return };
         if self.tree.may_have(key) && !self.tree.has(key, built.node.id) {
             type Find<'a> = &'a dyn Fn(&str) -> Option<NodeId>;
             // Imported from a file that was shorter or longer: what it refers to was not there yet, or was there already.
             let found: [Find<'_>; 3] = [&met, &any, &none];
-            let known = match &line.parent {
+            let known = match &head.parent {
                 Parent::Id(id) => self.tree.find(Key::of(id)),
                 Parent::Nothing | Parent::Unreadable => None,
             };
             let parents = [Some(parent), known, Some(ROOT)].into_iter().flatten();
             let before = parents.flat_map(|parent| found.map(|find| (parent, find)));
             built = before
-                .map(|(parent, find)| build(parent, find))
+                .filter_map(|(parent, find)| build(parent, find))
                 .find(|one| self.tree.has(key, one.node.id))
                 .unwrap_or(built);
         }
@@ -335,9 +345,9 @@ impl Placer {
             _ => Again::Io(error),
         })?;
         let json = Json::parse(&String::from_utf8_lossy(&bytes)).map_err(|_| Again::Changed)?;
-        let ready = self.ready(json, held.number, held.n);
+        let ready = self.maker.ready(json, held.number, held.n, self.before.as_deref());
         let line = Line::read(ready.text.get()).ok_or(Again::Changed)?;
-        self.place(&line, &ready, parent);
+        self.place(Entry { head: &line.head, ready: &ready, line: Some(&line) }, None, parent);
         Ok(())
     }
 
@@ -378,6 +388,104 @@ impl Again {
         match self {
             Self::Changed => ArchiveError::Changed { path: path.to_owned() },
             Self::Io(source) => ArchiveError::File { path: path.to_owned(), doing: "read", source },
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Write as _;
+    use std::sync::Arc;
+
+    use proptest::prelude::*;
+    use quipu_seal::Sealer;
+
+    use super::*;
+    use crate::pi::import::Source;
+
+    const SECRET: &str = "correct horse battery";
+
+    /// All that comes of a file.
+    fn placed(text: &str, ahead: Ahead) -> (Vec<String>, Report, (u64, UnixMs, NodeId), u64, bool) {
+        let mut file = tempfile::tempfile().unwrap();
+        file.write_all(text.as_bytes()).unwrap();
+        std::io::Seek::rewind(&mut file).unwrap();
+        let begun = Source::begin(file, "file".into()).unwrap();
+        let (lines, header, file) = begun.into_parts();
+        let sealer = Arc::new(Sealer::new([7; 32]));
+        sealer.know("known", SECRET);
+        let first = header.build();
+        let (root, time) = (first.node.id, first.node.record.timestamp);
+        let maker = Maker { version: header.version, session: header.session.clone(), sealer, time };
+        let report = Report::new("file".into(), header.session);
+        let tree = Tree::new(root);
+        let placer = Placer::new(Begin { first: Some(first), maker, report, tree, file });
+        let (sender, mut batches) = mpsc::channel(1_000);
+        let Done { report, last, next, whole, .. } = placer.run(lines, ahead, &sender).unwrap();
+        let mut commits = Vec::new();
+        while let Ok(batch) = batches.try_recv() {
+            commits.push(format!("{:?}", batch.commit));
+        }
+        (commits, report, last, next, whole)
+    }
+
+    #[track_caller]
+    fn check(text: &str) {
+        let alone = placed(text, Ahead::tried(0, 0, 0));
+        for (threads, piece, most) in [(1, 1, 1), (2, 1, 10_000), (2, 1_500, 6_000)] {
+            let ahead = Ahead::tried(threads, piece, most);
+            assert!(placed(text, ahead) == alone, "{ahead:?}: otherwise than alone:\n{text}");
+        }
+    }
+
+    #[test]
+    fn lines_made_ready_ahead_are_placed_as_others() {
+        for version in [1, 2, 3] {
+            let mut text = format!("{{ {{\"type\":\"session\",\"version\":{version}}}\n");
+            text.push_str(&format!("{{\"type\":\"session\",\"version\":{version},\"id\":\"s\",\"timestamp\":\"2026-01-02T03:04:05.678Z\"}}\n"));
+            for n in 0..60 {
+                let parent = if n % 11 == 7 { n + 3 } else { n - 1 };
+                let line = match n % 9 {
+                    3 => "{\"torn\": ".to_owned(),
+                    5 => format!(
+                        "{{\"type\":\"compaction\",\"id\":\"i{n}\",\"parentId\":\"i{parent}\",\"summary\":\"short\",\"firstKeptEntryId\":\"i{}\",\"firstKeptEntryIndex\":2,\"tokensBefore\":5}}",
+                        n - 4
+                    ),
+                    6 => [
+                        "",
+                        "[1]",
+                        "{\"type\":\"session\"}",
+                        "\u{fffd}{",
+                        "{\"type\":\"message\",\"message\":{\"role\":\"hookMessage\",\"content\":\"x\"}}",
+                    ][n as usize / 9 % 5]
+                        .to_owned(),
+                    7 => format!("{{\"type\":\"label\",\"id\":\"i{n}\",\"parentId\":\"i{n}\"}}"),
+                    _ => format!(
+                        "{{\"type\":\"message\",\"id\":\"i{n}\",\"parentId\":\"i{parent}\",\"timestamp\":\"2026-01-02T03:05:{n:02}.000Z\",\"message\":{{\"role\":\"user\",\"content\":\"say {SECRET} {n}\"}}}}"
+                    ),
+                };
+                text.push_str(&line);
+                text.push('\n');
+            }
+            check(&text);
+            check(text.trim_end_matches(['}', '\n']));
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn whatever_stands_in_a_file(version in 1..=3, lines in proptest::collection::vec(
+            prop_oneof![
+                Just("{".to_owned()),
+                Just(" ".to_owned()),
+                Just("7".to_owned()),
+                (0..9, 0..9).prop_map(|(id, parent)| format!("{{\"type\":\"message\",\"id\":\"{id}\",\"parentId\":\"{parent}\",\"message\":{{\"role\":\"user\",\"content\":\"{id}\"}}}}")),
+                (0..9, 0..9).prop_map(|(id, kept)| format!("{{\"type\":\"compaction\",\"id\":\"{id}\",\"parentId\":\"{kept}\",\"firstKeptEntryId\":\"{kept}\",\"summary\":\"s\"}}")),
+                (0..9).prop_map(|id| format!("{{\"type\":\"custom\",\"id\":\"{id}\",\"parentId\":null}}")),
+                Just("{\"type\":\"custom\"}".to_owned()),
+            ], 0..40))
+        {
+            check(&format!("{{\"type\":\"session\",\"version\":{version},\"id\":\"s\"}}\n{}", lines.join("\n")));
         }
     }
 }
