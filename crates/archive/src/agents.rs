@@ -12,7 +12,8 @@ use crate::json::Members;
 use crate::lines::Lines;
 use crate::pi::{SessionFiles, files_with, session_files};
 use crate::{ArchiveError, ImportOptions, Report, export};
-use crate::{chatgpt, claude_ai, claude_code, codex, copilot, gemini, openclaw, opencode, pi};
+use crate::{chatgpt, claude_ai, claude_code, codex, copilot};
+use crate::{gemini, gemini_takeout, openclaw, opencode, pi};
 
 /// Gives the value of an environment variable.
 type Env<'a> = dyn Fn(&str) -> Option<PathBuf> + 'a;
@@ -62,7 +63,7 @@ enum Kind {
 }
 
 /// All agents that are known.
-pub static AGENTS: [Agent; 10] = [
+pub static AGENTS: [Agent; 11] = [
     Agent {
         name: chatgpt::AGENT,
         kind: Kind::Export {
@@ -126,6 +127,14 @@ pub static AGENTS: [Agent; 10] = [
             extensions: &["json", "jsonl"],
             is_session: gemini::is_session,
             look: gemini::look,
+        },
+    },
+    Agent {
+        name: gemini_takeout::AGENT,
+        kind: Kind::Export {
+            format: &gemini_takeout::FORMAT,
+            is_main: gemini_takeout::is_main,
+            is_ours: gemini_takeout::begins,
         },
     },
     Agent {

@@ -17,6 +17,7 @@ pub mod copilot;
 mod error;
 mod export;
 pub mod gemini;
+pub mod gemini_takeout;
 mod intake;
 mod json;
 mod lineages;

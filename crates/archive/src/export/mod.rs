@@ -76,26 +76,44 @@ impl List {
         self.report.problem(0, ProblemKind::Unreadable, &format!("{name}: {error}"));
     }
 
+    /// Whether a file is being read.
+    pub(crate) fn is_open(&self) -> bool {
+        self.now.is_some()
+    }
+
+    /// Begins with a file.
+    pub(crate) fn open(&mut self, name: String, bytes: BufReader<Bytes>) {
+        self.now = Some((name, Elements::new(bytes, LINE_LIMIT)));
+    }
+
     /// The next element that is an object; what is none is counted. What cannot be read ends its file, and the next one is read.
     pub(crate) fn next(&mut self) -> Option<Json> {
         loop {
-            if self.now.is_none() {
+            if !self.is_open() {
                 let (name, bytes) = self.next_file()?;
-                let bytes = BufReader::with_capacity(1 << 20, bytes);
-                self.now = Some((name, Elements::new(bytes, LINE_LIMIT)));
+                self.open(name, BufReader::with_capacity(1 << 20, bytes));
             }
+            if let Some(json) = self.next_here() {
+                return Some(json);
+            }
+        }
+    }
+
+    /// The same of the file that is being read; `None` after its last.
+    pub(crate) fn next_here(&mut self) -> Option<Json> {
+        loop {
             let (name, elements) = self.now.as_mut()?;
             let element = match elements.next() {
                 Ok(Some(element)) => element,
                 Ok(None) => {
                     self.now = None;
-                    continue;
+                    return None;
                 }
                 Err(error) => {
                     let name = std::mem::take(name);
                     self.now = None;
                     self.unreadable(&name, &error);
-                    continue;
+                    return None;
                 }
             };
             self.number += 1;
@@ -218,7 +236,7 @@ pub(crate) fn time_of_number(text: &str) -> Option<UnixMs> {
 /// How the files begin that hold conversations: of an archive each of them, else the file itself; none where that cannot be read.
 pub(crate) fn starts(path: &Path, is_main: fn(&str) -> bool) -> Vec<String> {
     /// Bytes that tell what a file is.
-    const START: u64 = 64 << 10;
+    const START: u64 = 1 << 20;
     let Ok(mut files) = Files::open(path) else { return Vec::new() };
     let mut starts = Vec::new();
     for name in files.mains(is_main) {

@@ -327,6 +327,106 @@ mod claude_ai {
     }
 }
 
+mod gemini_takeout {
+    use super::*;
+
+    const AGENT: &str = "gemini-takeout";
+    const PLACE: &str = "Takeout/My Activity/Gemini Apps";
+
+    fn archived(text: &str, name: &str) -> Vec<u8> {
+        let files = [
+            deflated(&format!("{PLACE}/{name}"), text.as_bytes()),
+            stored(&format!("{PLACE}/dot.png"), PNG),
+            stored("Takeout/archive_browser.html", b"<html>"),
+        ];
+        zip(&files, false)
+    }
+
+    #[test]
+    fn each_day_is_a_session() {
+        let archive = archive();
+        let text = fixture("gemini-takeout/MyActivity.json");
+        let (reports, whole) = archive.take_all(AGENT, "takeout.zip", archived(&text, "MyActivity.json"));
+        let days: Vec<&str> = reports.keys().map(String::as_str).collect();
+        assert_eq!(days, ["gemini-2026-01-02", "gemini-2026-01-03", "gemini-undated"]);
+        let expect = [
+            "u Nobody answered.",
+            "u Look. Now.",
+            "a One.\nTwo.",
+            "u Eingegebener Prompt: Hallo <image/png>",
+            "a Guten Tag.",
+        ];
+        assert_eq!(shorts(&archive.messages("gemini-2026-01-02")), expect);
+        archive.shown("gemini-2026-01-02");
+        assert_eq!(
+            reports["gemini-2026-01-02"].skipped,
+            BTreeMap::from([("file that is not in the export".into(), 1)])
+        );
+        // Feedback is kept, and not shown.
+        assert_eq!(
+            shorts(&archive.messages("gemini-2026-01-03")),
+            ["u And then?", "a Then this:\n\n- a & b\n- c"]
+        );
+        assert_eq!(reports["gemini-2026-01-03"].added, 3);
+        let undated = &reports["gemini-undated"];
+        assert_eq!((kinds(undated), undated.added), (vec![ProblemKind::NoTime; 2], 2));
+        assert_eq!(kinds(&whole), [ProblemKind::NotAnEntry]);
+        let expect = [("activity of another kind", 1), ("archive_browser.html", 1)];
+        assert_eq!(whole.skipped, expect.map(|(kind, count)| (kind.to_owned(), count)).into());
+        let messages = archive.messages("gemini-2026-01-02");
+        assert_eq!(answers(&messages)[1].timestamp, 1_767_398_399_999);
+        assert_eq!(archive.row("gemini-2026-01-02").created, 1_767_312_000_000);
+    }
+
+    #[test]
+    fn pages_and_lists_are_the_same_and_grow() {
+        let text = fixture("gemini-takeout/MyActivity.json");
+        let page = fixture("gemini-takeout/MyActivity.html");
+        let store = archive();
+        let (reports, whole) = store.take_all(AGENT, "page.zip", archived(&page, "My Activity.html"));
+        assert_eq!(reports.values().map(|report| report.added).sum::<u64>(), 7, "{reports:?}");
+        assert_eq!(whole.skipped["activity of another kind"], 1);
+        let said = shorts(&store.messages("gemini-2026-01-02"));
+        let expect = [
+            "u Nobody answered.",
+            "u Look. Now.",
+            "a One.\nTwo.",
+            "u Eingegebener Prompt: Hallo <image/png>",
+            "a Guten Tag.",
+        ];
+        assert_eq!(said, expect);
+        // The list says more of the same, and has more.
+        let (reports, _) = store.take_all(AGENT, "list.zip", archived(&text, "MyActivity.json"));
+        assert_eq!(reports.values().map(|report| report.added).sum::<u64>(), 3, "{reports:?}");
+        assert_eq!(shorts(&store.messages("gemini-2026-01-02")), expect);
+        // An earlier export of the same list, then the whole: the same as the whole at once.
+        let values: Vec<Value> = serde_json::from_str(&text).unwrap();
+        let earlier = json!(values[3..]).to_string();
+        let grown = archive();
+        grown.take_all(AGENT, "one/MyActivity.json", earlier);
+        let whole = archive();
+        for archive in [&grown, &whole] {
+            let (reports, _) = archive.take_all(AGENT, "two.zip", archived(&text, "MyActivity.json"));
+            assert!(reports.values().all(|report| report.changed == 0), "{reports:?}");
+        }
+        assert_eq!(grown.all(), whole.all());
+    }
+
+    #[test]
+    fn whose_it_is() {
+        let archive = archive();
+        for name in ["MyActivity.json", "MyActivity.html"] {
+            let path = archive.file(&format!("x{name}"), fixture(&format!("gemini-takeout/{name}")));
+            assert_eq!(Agent::of_export(&path).unwrap().unwrap().name, AGENT);
+            let path =
+                archive.file("takeout.zip", archived(&fixture(&format!("gemini-takeout/{name}")), name));
+            assert_eq!(Agent::of_export(&path).unwrap().unwrap().name, AGENT);
+        }
+        let error = archive.try_take(AGENT, &archive.file("a.html", "<html>nothing</html>")).unwrap();
+        assert_eq!((error.len(), error[0].read), (1, 0));
+    }
+}
+
 /// A conversation of one message with a file.
 fn naming(file: &str) -> String {
     let attachment = json!({ "id": file, "name": file });

@@ -47,6 +47,11 @@ const TREE_WORDS: &str = r#"{ } [ ] , : " \ \n \ud800 null 1.0 "id":"one" "id":"
     "sender":"human" "sender":"assistant" "parent_message_uuid":"u1" {"type":"text","text":"x"} {"type":"tool_use","id":"t1","name":"n","input":{}}
     {"type":"tool_result","tool_use_id":"t1","content":"x"} "attachments":[{"file_name":"x","extracted_content":"y"}] PK conversations.json"#;
 
+/// Words of lists of activity, and of pages.
+const ACTIVITY_WORDS: &str = r#"{ } [ ] , : " \ \n \ud800 null "header":"Gemini" "products":["Gemini"] "title":"Prompted_x" "title":"x" "time":"2026-01-02T03:04:05Z"
+    "safeHtmlItem":[{"html":"<p>x</p>"}] "attachedFiles":["dot.png"] <div class="outer-cell <div class="content-cell > </div> <br> <p> </p> <li> <pre>
+    &amp; &nbsp; &#65; 2026, 3:04:05 AM UTC GMT+99 <a href="dot.png"> mdl-typography--title">Gemini</p> 02.01.2026 PK MyActivity.json"#;
+
 const WORDS: &str = r#"{ } [ ] , : " \ \\ \n \u0000 \ud800 null 1.0 {"type":"session" "version":1 "version":2 "id":" "parentId":"
     "parentId":null "timestamp":"2026-01-02T03:04:05.678Z" "type":"message" "message":{ "role":"user" "role":"assistant"
     "type":"compaction" "firstKeptEntryIndex":1 "firstKeptEntryId":" "role":"hookMessage" "content":[ "type":"label""#;
@@ -208,6 +213,15 @@ fn fuzz_claude_ai_files() {
         &words,
         law,
     );
+}
+
+#[test]
+fn fuzz_gemini_takeout_files() {
+    let words: Vec<String> = ACTIVITY_WORDS.split_whitespace().map(str::to_owned).collect();
+    let corpus = ["it/__fuzz__/gemini_takeout_files/corpus"];
+    let law = |bytes: &[u8]| export_law("gemini-takeout", bytes);
+    let target = bolero::check!(name = "gemini_takeout_files");
+    crate::driver::run(target, "fuzz_gemini_takeout_files", &corpus, &words, law);
 }
 
 #[test]

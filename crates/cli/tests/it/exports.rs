@@ -32,6 +32,7 @@ fn conversations_of_exports_go_on_on_both_wires() {
     let sessions = [
         ("it/__fuzz__/chatgpt_files/corpus/export.zip", chat, "One.", &["a6", "b0"][..]),
         ("fixtures/claude-ai/conversations.json", other, "Right.", &["toolu_1", "toolu_2"]),
+        ("it/__fuzz__/gemini_takeout_files/corpus/takeout.zip", "gemini-2026-01-02", "Guten Tag.", &[]),
     ];
     let world = two_wires(sessions.len());
     for (path, session, ..) in &sessions {
