@@ -226,6 +226,10 @@ pub(crate) enum Cmd {
     Rename(RenameArgs),
     /// Remove a session. Its nodes stay, and it can be gone on from by them.
     Rm(RmArgs),
+    /// Take back what moved a session last: a jump, a fork, a removal, or a turn. Nothing is lost.
+    Undo(crate::undo::UndoArgs),
+    /// Do again what was undone.
+    Redo(crate::undo::RedoArgs),
     /// Sum up what a session's context holds, except for its end; or take that back.
     Compact(CompactArgs),
     /// What fills a session's context, and what its next turn costs.

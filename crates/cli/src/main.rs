@@ -7,6 +7,7 @@ mod blame;
 mod branch;
 mod budget;
 mod compact;
+mod confirm;
 mod context;
 mod demo;
 mod doctor;
@@ -32,6 +33,7 @@ mod sessions;
 mod setup;
 mod show;
 mod tree;
+mod undo;
 mod usage;
 mod watch;
 mod work;
@@ -107,6 +109,8 @@ async fn dispatch(cli: &Cli) -> Result<(), Failure> {
         Some(Cmd::Label(args)) => label::run(args).await,
         Some(Cmd::Rename(args)) => label::rename(args).await,
         Some(Cmd::Rm(args)) => rm::run(args).await,
+        Some(Cmd::Undo(args)) => undo::run(args).await,
+        Some(Cmd::Redo(args)) => undo::redo(args).await,
         Some(Cmd::Compact(args)) => compact::run(args).await,
         Some(Cmd::Context(args)) => context::run(args).await,
         Some(Cmd::Models(args)) => models::run(args),

@@ -1,8 +1,7 @@
 //! `quipu rm`: a session goes, and its nodes stay.
 
-use std::io::{BufRead as _, IsTerminal as _};
-
 use crate::args::RmArgs;
+use crate::confirm::confirm;
 use crate::exit::Failure;
 use crate::fork::engine;
 use crate::print::{ago, note, one_line};
@@ -14,16 +13,8 @@ pub(crate) async fn run(args: &RmArgs) -> Result<(), Failure> {
     if !args.yes {
         let title = if row.called.is_empty() { &row.title } else { &row.called };
         let what = format!("session {} ({}, {})", row.id, one_line(title, 60), ago(now(), row.updated));
-        // Whoever answers must see what is asked.
-        if !std::io::stdin().is_terminal() || !std::io::stderr().is_terminal() {
-            return Err(Failure::usage(format!("{what} is removed only when that is confirmed: add --yes")));
-        }
-        note(format!("Remove {what}? Its nodes stay. [y/N]"));
-        let mut answer = String::new();
-        std::io::stdin().lock().read_line(&mut answer)?;
-        if !matches!(answer.trim().to_lowercase().as_str(), "y" | "yes") {
-            return Err(Failure::failed("not removed"));
-        }
+        let question = format!("Remove {what}? Its nodes stay.");
+        confirm(&question, &format!("{what} is removed"), "not removed")?;
     }
     let head = engine.remove(&row.id).await?;
     let again =

@@ -5,15 +5,19 @@ use std::sync::Arc;
 use quipu_dag::Node;
 use quipu_protocol::{Body, Compaction, Entry, Input, Jumped, Message, NodeId, SessionId};
 use quipu_store::{
-    Commit, Durability, RefMove, RefName, Resolved, Scope, Spelling, Store, StoreError, Until, decode_nodes,
+    Commit, Durability, Op, RefMove, RefName, Resolved, Scope, Spelling, Store, StoreError, Until,
+    decode_nodes,
 };
 use quipu_transcript::{Decoded, TouchedFiles, context, message_of};
 
 use crate::engine::{Engine, OpenError};
 use crate::machine::{Place, Refused};
 use crate::owner::{Got, Lease};
-use crate::resume::{read_past, recover};
+use crate::resume::read_past;
 use crate::sessions::{ChangeError, Written};
+
+/// Why a ref moved that went somewhere with a message: stands in the log of refs.
+pub(crate) const TOBE: &str = "tobe";
 
 /// Where a session stands that goes to a node.
 struct Stand {
@@ -197,14 +201,8 @@ impl Engine {
     ) -> Result<Jumped, ChangeError> {
         let store = self.store();
         let row = self.row_of(session).await?;
-        let mut from = self.head_of(&row).await?;
-        if !store.pending(session).await?.steps.is_empty() {
-            // What a dead process left open belongs to where it stood.
-            let mut past = read_past(&**store, session, from).await?;
-            let mut committer = self.committer(&past, past.epoch.clone(), None);
-            recover(&**store, &mut committer, session, &mut past, self.sealer(), self.now()).await?;
-            from = past.head.unwrap_or(from);
-        }
+        let from = self.head_of(&row).await?;
+        let from = self.close_open_steps(session, name).await?.unwrap_or(from);
         let Some(Stand { at, said }) = stand(&**store, session, to).await? else {
             return Err(ChangeError::NoSession(to));
         };
@@ -224,6 +222,7 @@ impl Engine {
         commit.moves.push(RefMove::swap(name.clone(), Some(from), head, "jump"));
         commit.moves.push(RefMove::publish(RefName::from(RefName::PI_HEAD), head, "jump"));
         commit.actions.push(self.action("QUIPU_JUMP", Some(from), Some(head), session));
+        commit.ops.push(Op::JumpRemove { session: session.clone() });
         store.commit(commit).await?;
         let session = session.clone();
         Ok(Jumped { session, from, at, head, said, summary: None, usage: None })

@@ -6,7 +6,7 @@ use quipu_dag::{Node, NodeRecord};
 use quipu_protocol::{Entry, Json, Message, NodeId, SessionId, SessionStart, StepInfo, UnixMs};
 use quipu_seal::Sealer;
 use quipu_store::{
-    Action, Commit, Durability, Expect, LandmarkKind, NewChunk, RefMove, RefName, Resolved, Scope,
+    Action, Commit, Durability, Expect, LandmarkKind, NewChunk, Op, RefMove, RefName, Resolved, Scope,
     SessionQuery, SessionRow, Spelling, StoreError, decode_nodes,
 };
 
@@ -53,6 +53,12 @@ pub enum ChangeError {
     /// The node belongs to no session.
     #[error("node {0} belongs to no session; `quipu fork {0}` makes one that goes on from it")]
     NoSession(NodeId),
+    /// Nothing moved the session, or all that did is undone.
+    #[error("there is nothing to undo: session `{0}` stands at its beginning")]
+    NothingToUndo(SessionId),
+    /// Nothing was undone since the session moved last.
+    #[error("there is nothing to do again: nothing of session `{0}` was undone since it moved last")]
+    NothingToRedo(SessionId),
     /// A label or a name is too long.
     #[error("a label or name has at most {NAME_LIMIT} characters, and this one has {0}")]
     TooLong(usize),
@@ -305,9 +311,10 @@ impl Engine {
         while !moves.is_empty() {
             let rest = moves.split_off(moves.len().min(BATCH_MOVES));
             let actions = std::mem::take(&mut actions);
-            store
-                .commit(Commit { moves, actions, durability: Durability::Power, ..Commit::default() })
-                .await?;
+            // Nobody goes on with what waits there.
+            let ops = vec![Op::JumpRemove { session: row.id.clone() }];
+            let durability = Durability::Power;
+            store.commit(Commit { moves, actions, ops, durability, ..Commit::default() }).await?;
             moves = rest;
         }
         Ok(())

@@ -82,8 +82,8 @@ impl Engine {
             metadata: Some(serde_json::json!({ "session": session, "what": "compaction" }).to_string()),
         };
         let moves = vec![
-            RefMove::swap(name.clone(), Some(head), before, "undo"),
-            RefMove::publish(RefName::from(RefName::PI_HEAD), before, "undo"),
+            RefMove::swap(name.clone(), Some(head), before, "undo compaction"),
+            RefMove::publish(RefName::from(RefName::PI_HEAD), before, "undo compaction"),
         ];
         let commit =
             Commit { moves, actions: vec![action], durability: Durability::Power, ..Commit::default() };

@@ -75,6 +75,8 @@ mod trees;
 #[cfg(test)]
 mod twice;
 #[cfg(test)]
+mod undo;
+#[cfg(test)]
 mod watch;
 #[cfg(test)]
 mod wires;

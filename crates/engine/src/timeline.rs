@@ -1,0 +1,342 @@
+//! Undo and redo: a session goes back over what moved it, and forward again. Linear, over the log of refs: each move of
+//! the session's ref is a step, and so is each turn that was appended (what the user said, and what followed). Undoing is
+//! a move of its own, so nothing is ever lost, and any process can go on with it.
+
+use quipu_protocol::{Entry, Message, NodeId, SessionId};
+use quipu_store::{
+    Commit, Durability, Expect, LoggedMove, Op, RefMove, RefName, ReflogQuery, SessionRow, Until,
+    decode_nodes,
+};
+
+use crate::engine::Engine;
+use crate::owner::{Got, Lease};
+use crate::resume::{read_past, recover};
+use crate::sessions::ChangeError;
+use crate::tree::is_note;
+
+/// Nodes that are read at once on the way back to the beginning of a turn.
+const AT_ONCE: usize = 32;
+
+/// A step back or forward.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct TimeStep {
+    /// Where the session stood; `None` when it was removed, or not there yet.
+    pub from: Option<NodeId>,
+    /// Where it stands then; `None` when it is not there any more.
+    pub to: Option<NodeId>,
+    /// What is undone or done again: `turn`, `compaction`, or why the ref moved, such as `jump`, `tobe`, `fork`, `remove`.
+    pub what: String,
+}
+
+/// Which way.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Way {
+    Back,
+    Forward,
+}
+
+/// Where a session stands in what moved it. `row` numbers are those of the log; 0 is none.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Timeline {
+    head: Option<NodeId>,
+    /// The move that is undone when all that was appended since is undone.
+    anchor: i64,
+    /// The undoing that is done again next.
+    redo: i64,
+}
+
+/// What a row of the log says of the rows before it.
+enum Kind {
+    /// Something moved the ref.
+    Move,
+    /// Back: the anchor then, and anchor and redo before it.
+    Undo { after: i64, before: i64, redo: i64 },
+    /// Forward: anchor and redo then.
+    Redo { anchor: i64, redo: i64 },
+}
+
+impl Kind {
+    fn of(why: &str) -> Self {
+        let mut words = why.split(' ');
+        let kind = words.next();
+        let numbers: Option<Vec<i64>> = words.map(|word| word.parse().ok()).collect();
+        match (kind, numbers.as_deref()) {
+            (Some("undo"), Some(&[after, before, redo])) => Self::Undo { after, before, redo },
+            (Some("redo"), Some(&[anchor, redo])) => Self::Redo { anchor, redo },
+            _ => Self::Move,
+        }
+    }
+}
+
+impl Engine {
+    /// What [`Engine::undo`] would undo, the newest first, at most `steps` of them.
+    ///
+    /// # Errors
+    /// `Foreign`; `Open` with `NoSuchSession` or `Store`.
+    pub async fn undoable(&self, session: &SessionId, steps: usize) -> Result<Vec<TimeStep>, ChangeError> {
+        let row = self.row_to_move(session).await?;
+        let mut timeline = self.timeline(&row.name).await?;
+        let mut found = Vec::new();
+        while found.len() < steps {
+            let Some((step, next)) = self.step_back(&row, timeline).await? else { break };
+            found.push(step);
+            timeline = next;
+        }
+        Ok(found)
+    }
+
+    /// Takes back what moved a session last: a jump, a fork, that it was removed, or a turn. Gives what was undone, the
+    /// newest first; fewer than `steps` where there are no more.
+    ///
+    /// ```
+    /// # use std::sync::Arc;
+    /// # use quipu::{Engine, Script, ScriptStep, Sealer, SessionOptions, protocol::Model, store::SqliteStore};
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let store = Arc::new(SqliteStore::in_memory()?);
+    /// # let engine = Engine::new(store, Arc::new(Sealer::new([0; 32])), std::env::temp_dir());
+    /// # let says = |text: &str| ScriptStep { text: text.into(), ..ScriptStep::default() };
+    /// # let (model, script) = (Arc::new(Model::default()), Arc::new(Script::new(vec![says("Hello."), says("Bye.")])));
+    /// # let options = SessionOptions::new(std::env::temp_dir(), model, script);
+    /// let session = engine.create(options).await?;
+    /// session.ask("Hi!").await?;
+    /// let (id, greeted) = (session.view().session, session.view().head);
+    /// session.ask("I must go.").await?;
+    /// session.shutdown().await;
+    ///
+    /// let undone = engine.undo(&id, 1).await?;
+    /// assert_eq!((undone[0].what.as_str(), undone[0].to), ("turn", greeted));
+    /// engine.redo(&id, 1).await?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// `NothingToUndo`, `Busy`, `Foreign`; `Open` with `NoSuchSession`, `Broken` or `Store`.
+    pub async fn undo(&self, session: &SessionId, steps: usize) -> Result<Vec<TimeStep>, ChangeError> {
+        self.travel(session, steps, Way::Back).await
+    }
+
+    /// Does again what was undone, the last undone first. What moves a session or is said in it leaves nothing to be done
+    /// again.
+    ///
+    /// # Errors
+    /// `NothingToRedo`, `Busy`, `Foreign`; `Open` with `NoSuchSession`, `Broken` or `Store`.
+    pub async fn redo(&self, session: &SessionId, steps: usize) -> Result<Vec<TimeStep>, ChangeError> {
+        self.travel(session, steps, Way::Forward).await
+    }
+
+    async fn travel(
+        &self,
+        session: &SessionId,
+        steps: usize,
+        way: Way,
+    ) -> Result<Vec<TimeStep>, ChangeError> {
+        let row = self.row_to_move(session).await?;
+        let lease = Lease::new(self.store().clone());
+        if lease.take(&row.name).await? != Got::Yes {
+            return Err(ChangeError::Busy(session.clone()));
+        }
+        let done = self.travel_leased(&row, steps, way).await;
+        lease.release().await;
+        done
+    }
+
+    async fn travel_leased(
+        &self,
+        row: &SessionRow,
+        steps: usize,
+        way: Way,
+    ) -> Result<Vec<TimeStep>, ChangeError> {
+        self.close_open_steps(&row.id, &row.name).await?;
+        let mut done = Vec::new();
+        while done.len() < steps {
+            let timeline = self.timeline(&row.name).await?;
+            let found = match way {
+                Way::Back => self.step_back(row, timeline).await?,
+                Way::Forward => self.step_forward(row, timeline).await?,
+            };
+            let Some((step, next)) = found else { break };
+            self.go(row, timeline, &step, next, way).await?;
+            done.push(step);
+        }
+        match (done.is_empty() && steps > 0, way) {
+            (false, _) => Ok(done),
+            (true, Way::Back) => Err(ChangeError::NothingToUndo(row.id.clone())),
+            (true, Way::Forward) => Err(ChangeError::NothingToRedo(row.id.clone())),
+        }
+    }
+
+    async fn go(
+        &self,
+        row: &SessionRow,
+        timeline: Timeline,
+        step: &TimeStep,
+        next: Timeline,
+        way: Way,
+    ) -> Result<(), ChangeError> {
+        let (why, kind) = match way {
+            Way::Back => {
+                (format!("undo {} {} {}", next.anchor, timeline.anchor, timeline.redo), "QUIPU_UNDO")
+            }
+            Way::Forward => (format!("redo {} {}", next.anchor, next.redo), "QUIPU_REDO"),
+        };
+        let expect = step.from.map_or(Expect::Absent, Expect::At);
+        let name = row.name.clone();
+        let mut moves = vec![RefMove { name, expect, to: step.to, fence: None, why: why.clone() }];
+        moves.extend(step.to.map(|to| RefMove::publish(RefName::from(RefName::PI_HEAD), to, why)));
+        let mut action = self.action(kind, step.from, step.to, &row.id);
+        action.metadata = Some(serde_json::json!({ "session": row.id, "what": step.what }).to_string());
+        let commit = Commit {
+            moves,
+            actions: vec![action],
+            ops: vec![Op::JumpRemove { session: row.id.clone() }],
+            durability: Durability::Power,
+            ..Commit::default()
+        };
+        Ok(self.store().commit(commit).await?)
+    }
+
+    /// Steps that a dead process left open belong to where it stood: they are brought to an end there.
+    pub(crate) async fn close_open_steps(
+        &self,
+        session: &SessionId,
+        name: &RefName,
+    ) -> Result<Option<NodeId>, ChangeError> {
+        let store = self.store();
+        let Some(head) = store.head(name).await? else { return Ok(None) };
+        if store.pending(session).await?.steps.is_empty() {
+            return Ok(Some(head));
+        }
+        let mut past = read_past(&**store, session, head).await?;
+        let mut committer = self.committer(&past, past.epoch.clone(), None);
+        recover(&**store, &mut committer, session, &mut past, self.sealer(), self.now()).await?;
+        Ok(past.head)
+    }
+
+    /// A session that we write, also one that was removed.
+    async fn row_to_move(&self, session: &SessionId) -> Result<SessionRow, ChangeError> {
+        let row = self.row_of(session).await?;
+        if row.agent != crate::AGENT {
+            return Err(ChangeError::Foreign { session: row.id, agent: row.agent });
+        }
+        Ok(row)
+    }
+
+    async fn timeline(&self, name: &RefName) -> Result<Timeline, ChangeError> {
+        let head = self.store().head(name).await?;
+        let Some(last) = self.logged(name, i64::MAX).await? else {
+            return Ok(Timeline { head, anchor: 0, redo: 0 });
+        };
+        let (anchor, redo) = match Kind::of(&last.why) {
+            Kind::Move => (last.id, 0),
+            Kind::Undo { after, .. } => (after, last.id),
+            Kind::Redo { anchor, redo } => (anchor, redo),
+        };
+        // What was said since leaves nothing to be done again.
+        Ok(Timeline { head, anchor, redo: if last.new == head { redo } else { 0 } })
+    }
+
+    /// The newest move of a ref in the log up to this row, but for appending.
+    async fn logged(&self, name: &RefName, upto: i64) -> Result<Option<LoggedMove>, ChangeError> {
+        let before = Some(upto.saturating_add(1));
+        let query = ReflogQuery { name: name.clone(), before, moves_only: true, limit: Some(1) };
+        Ok(self.store().reflog(&query).await?.into_iter().next())
+    }
+
+    async fn step_back(
+        &self,
+        row: &SessionRow,
+        timeline: Timeline,
+    ) -> Result<Option<(TimeStep, Timeline)>, ChangeError> {
+        let anchor = match timeline.anchor {
+            0 => None,
+            upto => self.logged(&row.name, upto).await?.filter(|found| found.id == upto),
+        };
+        // What stands behind this was appended.
+        let began = match &anchor {
+            Some(LoggedMove { old: Some(_), new, .. }) => *new,
+            // Its first commit may hold the first thing that was said.
+            Some(LoggedMove { old: None, .. }) | None => Some(row.base),
+        };
+        if let (Some(head), Some(began)) = (timeline.head, began)
+            && head != began
+        {
+            let found = self.turn_before(head, began).await?;
+            let again = |to: NodeId, what: &str| {
+                let step = TimeStep { from: Some(head), to: Some(to), what: what.into() };
+                Some((step, Timeline { head: Some(to), redo: 0, ..timeline }))
+            };
+            match found {
+                Some((to, what)) => return Ok(again(to, what)),
+                // What was said there is what the move brought, and the answer goes with it.
+                None if anchor.as_ref().is_some_and(|anchor| anchor.why == crate::jump::TOBE) => {}
+                None => return Ok(again(began, "turn")),
+            }
+        }
+        let Some(anchor) = anchor else { return Ok(None) };
+        let before = match self.logged(&row.name, anchor.id - 1).await? {
+            None => 0,
+            Some(before) => match Kind::of(&before.why) {
+                Kind::Move => before.id,
+                Kind::Undo { after, .. } => after,
+                Kind::Redo { anchor, .. } => anchor,
+            },
+        };
+        let what = match (anchor.old, anchor.why.as_str()) {
+            (None, "append") => "start",
+            (_, why) => why,
+        };
+        let step = TimeStep { from: timeline.head, to: anchor.old, what: what.into() };
+        Ok(Some((step, Timeline { head: anchor.old, anchor: before, redo: 0 })))
+    }
+
+    async fn step_forward(
+        &self,
+        row: &SessionRow,
+        timeline: Timeline,
+    ) -> Result<Option<(TimeStep, Timeline)>, ChangeError> {
+        let Some(undone) = self.logged(&row.name, timeline.redo).await? else { return Ok(None) };
+        let Kind::Undo { after, before, redo } = Kind::of(&undone.why) else { return Ok(None) };
+        if undone.id != timeline.redo {
+            return Ok(None);
+        }
+        let what = match self.logged(&row.name, before).await? {
+            Some(moved) if before != after => moved.why,
+            Some(_) | None => "turn".into(),
+        };
+        let step = TimeStep { from: timeline.head, to: undone.old, what };
+        Ok(Some((step, Timeline { head: undone.old, anchor: before, redo })))
+    }
+
+    /// Where the last turn between `began` (left out) and `head` goes on from, and what it is. `None` when nothing was
+    /// said there.
+    async fn turn_before(
+        &self,
+        head: NodeId,
+        began: NodeId,
+    ) -> Result<Option<(NodeId, &'static str)>, ChangeError> {
+        let store = self.store();
+        let (mut next, mut said, mut noted) = (Some(head), false, true);
+        while let Some(from) = next {
+            let nodes = store.lineage(from, Until::Count(AT_ONCE)).await?;
+            next = nodes.first().and_then(|node| node.record.parent);
+            let decoded = decode_nodes(&**store, &nodes).await?;
+            for (node, decoded) in nodes.iter().zip(decoded).rev() {
+                // A change of the model comes with what is said under it.
+                if said && (node.id == began || !matches!(decoded.entry, Entry::Epoch(_))) {
+                    return Ok(Some((node.id, "turn")));
+                }
+                if node.id == began {
+                    return Ok(None);
+                }
+                match (&decoded.entry, node.record.parent) {
+                    (Entry::Message(Message::User(_)), _) => said = true,
+                    (Entry::Compaction(_), Some(parent)) if noted => return Ok(Some((parent, "compaction"))),
+                    _ => noted &= is_note(&decoded.entry),
+                }
+            }
+        }
+        Ok(None)
+    }
+}
