@@ -120,6 +120,10 @@ pub(crate) struct PermissionFlags {
     /// Let tools work in this directory as well. Kept for this directory. May be repeated.
     #[arg(long, value_name = "DIR")]
     pub(crate) add_dir: Vec<PathBuf>,
+    /// Let the model go back to earlier points of its session without asking, in this run, where it can at all
+    /// (`travel.tools`).
+    #[arg(long)]
+    pub(crate) allow_tobe: bool,
     /// Keep commands off the network, in this run. Needs commands that are confined.
     #[arg(long)]
     pub(crate) no_network: bool,
@@ -226,6 +230,8 @@ pub(crate) enum Cmd {
     Rename(RenameArgs),
     /// Remove a session. Its nodes stay, and it can be gone on from by them.
     Rm(RmArgs),
+    /// Go back to a node of a session with a message to the session itself, which it answers next.
+    Tobe(crate::tobe::TobeArgs),
     /// Take back what moved a session last: a jump, a fork, a removal, or a turn. Nothing is lost.
     Undo(crate::undo::UndoArgs),
     /// Do again what was undone.

@@ -76,6 +76,8 @@ impl From<ChangeError> for Failure {
             ChangeError::Removed { .. }
             | ChangeError::Foreign { .. }
             | ChangeError::NoSession(_)
+            | ChangeError::Illegal { .. }
+            | ChangeError::BadMessage(_)
             | ChangeError::NothingToUndo(_)
             | ChangeError::NothingToRedo(_)
             | ChangeError::TooLong(_) => Self::usage(error),

@@ -32,6 +32,7 @@ mod session_file;
 mod sessions;
 mod setup;
 mod show;
+mod tobe;
 mod tree;
 mod undo;
 mod usage;
@@ -109,6 +110,7 @@ async fn dispatch(cli: &Cli) -> Result<(), Failure> {
         Some(Cmd::Label(args)) => label::run(args).await,
         Some(Cmd::Rename(args)) => label::rename(args).await,
         Some(Cmd::Rm(args)) => rm::run(args).await,
+        Some(Cmd::Tobe(args)) => tobe::run(args).await,
         Some(Cmd::Undo(args)) => undo::run(args).await,
         Some(Cmd::Redo(args)) => undo::redo(args).await,
         Some(Cmd::Compact(args)) => compact::run(args).await,

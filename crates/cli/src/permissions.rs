@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use clap::ValueEnum as _;
 use nix::fcntl::{Flock, FlockArg};
-use quipu::{Cache, Grant, Network, PermissionMode, PermissionRules, Permissions, Sandbox};
+use quipu::{Cache, Grant, Network, PermissionMode, PermissionRules, Permissions, Sandbox, TravelRule};
 use serde::{Deserialize, Serialize};
 
 use crate::args::{ModeArg, PermissionsAction, PermissionsArgs, Task};
@@ -209,7 +209,8 @@ pub(crate) fn of_task(place: &Place, task: &Task, cwd: &Path) -> Result<(Arc<Per
         }
     }
     let network = if task.permissions.no_network { Network::Closed } else { Network::Open };
-    let permissions = permissions(place, cwd, project, network);
+    let travel = if task.permissions.allow_tobe { TravelRule::Allow } else { travel_rule(place) };
+    let permissions = permissions(place, cwd, project, network, travel);
     if network == Network::Closed {
         let why = match permissions.mode() {
             PermissionMode::Full => {
@@ -231,10 +232,31 @@ pub(crate) fn of_task(place: &Place, task: &Task, cwd: &Path) -> Result<(Arc<Per
 
 /// The permissions of a demo in `cwd`: those of a workspace about which nothing is saved.
 pub(crate) fn of_demo(place: &Place, cwd: &Path) -> Permissions {
-    permissions(place, cwd, Project::default(), Network::Open)
+    permissions(place, cwd, Project::default(), Network::Open, TravelRule::Ask)
 }
 
-fn permissions(place: &Place, cwd: &Path, project: Project, network: Network) -> Permissions {
+/// Whether the model may go to earlier points of its session: `travel.tobe` of `settings.json`.
+fn travel_rule(place: &Place) -> TravelRule {
+    let settings = place.settings_json().unwrap_or_default();
+    match settings.pointer("/travel/tobe").map(|value| value.as_str().unwrap_or_default()) {
+        None | Some("ask") => TravelRule::Ask,
+        Some("allow") => TravelRule::Allow,
+        Some("deny") => TravelRule::Deny,
+        Some(_) => {
+            let path = place.home.join("settings.json");
+            note(format!("warning: {}: travel.tobe must be ask, allow or deny; it is asked", path.display()));
+            TravelRule::Ask
+        }
+    }
+}
+
+fn permissions(
+    place: &Place,
+    cwd: &Path,
+    project: Project,
+    network: Network,
+    travel: TravelRule,
+) -> Permissions {
     let (mut add_dirs, mut grants) = (Vec::new(), Vec::new());
     for entry in project.entries {
         match entry.what {
@@ -268,6 +290,7 @@ fn permissions(place: &Place, cwd: &Path, project: Project, network: Network) ->
         home,
         network,
         support: None,
+        travel,
     };
     Permissions::new(rules, grants)
 }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use quipu::{
     CompactionSettings, Engine, FileSettings, Follower, HistorySettings, Limits, Opened, Permissions, Places,
-    Provider, PruneSettings, Recorder, Replay, Sealer, SessionOptions,
+    Provider, PruneSettings, Recorder, Replay, Sealer, SessionOptions, TravelSettings,
 };
 use quipu_protocol::{Epoch, Model, ModelErrorKind, NodeId, Thinking, Trouble, UnixMs};
 use quipu_providers::{Selection, Settings, Warning};
@@ -266,6 +266,7 @@ pub(crate) async fn open(
     (options.compaction, options.prune) = context_settings(place);
     options.files = file_settings(place, task);
     options.history = history_settings(place, task, replayed.as_deref());
+    options.travel = travel_settings(place, replayed.as_deref());
     let fresh = |session| Opened { session, troubles: Vec::new() };
     options.follower = file.as_ref().map(|begun| begun.mirror.clone() as Arc<dyn Follower>);
     let opened = match (resumed, fork) {
@@ -332,6 +333,18 @@ fn file_settings(place: &Place, task: &Task) -> FileSettings {
     }
     files.enabled &= !task.no_session;
     files
+}
+
+/// Whether the model can go to earlier points of its session. What is replayed has the tools of its recording.
+fn travel_settings(place: &Place, replayed: Option<&Replay>) -> TravelSettings {
+    let (mut travel, problems) = TravelSettings::of_json(&place.settings_json().unwrap_or_default());
+    for problem in problems {
+        note(format!("warning: {}: {problem}", place.home.join("settings.json").display()));
+    }
+    if let Some(replay) = replayed {
+        travel.enabled = replay.travels();
+    }
+    travel
 }
 
 /// A model, its provider, and how hard it thinks.

@@ -14,6 +14,7 @@ use tokio::sync::mpsc;
 use crate::call::{Next, Recorded};
 use crate::clock::{Clock, fresh_id};
 use crate::follower::Committed;
+use crate::jump::{INCARNATE, TOBE, waits};
 use crate::machine::{CommitError, Done, Draft, Input, Leap, Plan, PlanOp, Queue, Tag};
 
 /// A finished call as it waits in the table of steps for its batch.
@@ -146,8 +147,16 @@ impl Committer {
             ..Commit::default()
         };
         let mut last = self.last;
+        let mut nodes = Vec::with_capacity(plan.leaves.len() + plan.drafts.len());
+        let mut stood = plan.expect;
+        for draft in &plan.leaves {
+            last = self.clock.now().max(last.saturating_add(1));
+            let node = self.node(draft, stood, last, &mut batch);
+            stood = Some(node.id);
+            nodes.push(node.id);
+            batch.nodes.push(node);
+        }
         let mut parent = plan.parent;
-        let mut nodes = Vec::with_capacity(plan.drafts.len());
         let label = plan.jump.as_ref().and_then(|leap| leap.label.as_deref());
         for draft in plan.drafts.iter().map(Some).chain(label.map(|_| None)) {
             let labels;
@@ -166,19 +175,37 @@ impl Committer {
             nodes.push(node.id);
             batch.nodes.push(node);
         }
-        let goes_to = nodes.last().copied().or(plan.parent.filter(|_| plan.jump.is_some()));
-        if let Some(head) = goes_to {
-            let why = if plan.jump.is_some() { "jump" } else { "append" };
+        if let Some(head) = parent.filter(|_| plan.jump.is_some() || !plan.drafts.is_empty()) {
             let name = RefName::session(&plan.session);
-            batch.moves.push(RefMove::swap(name, plan.expect, head, why));
+            let why = match &plan.jump {
+                None => "append",
+                Some(Leap { carries: None, .. }) => "jump",
+                Some(Leap { carries: Some(_), .. }) => TOBE,
+            };
+            if stood != plan.expect
+                && let Some(departure) = stood
+            {
+                // Where it can be gone back to, and where undoing leads.
+                batch.moves.push(RefMove::swap(name.clone(), plan.expect, departure, "append"));
+            }
+            batch.moves.push(RefMove::swap(name, stood, head, why));
             batch.moves.push(RefMove::publish(RefName::from(RefName::PI_HEAD), head, why));
-            if let Some(Leap { from, .. }) = &plan.jump {
+            if let Some(Leap { from, carries, .. }) = &plan.jump {
+                let session = plan.session.clone();
+                batch.ops.push(match carries {
+                    Some(_) => Op::JumpPut { session, jump: waits(head) },
+                    None => Op::JumpRemove { session },
+                });
+                let log = match carries {
+                    Some(log) => log.get().to_owned(),
+                    None => serde_json::json!({ "session": plan.session }).to_string(),
+                };
                 batch.actions.push(Action {
                     timestamp: last,
-                    kind: "QUIPU_JUMP".into(),
-                    from: Some(*from),
+                    kind: if carries.is_some() { INCARNATE } else { "QUIPU_JUMP" }.into(),
+                    from: stood.filter(|_| !plan.leaves.is_empty()).or(Some(*from)),
                     to: Some(head),
-                    metadata: Some(serde_json::json!({ "session": plan.session }).to_string()),
+                    metadata: Some(log),
                 });
             }
         }
@@ -262,6 +289,7 @@ fn store_op(session: &SessionId, op: &PlanOp) -> Op {
         PlanOp::Forget { run, session: other } => {
             Op::RunRemove { session: other.as_ref().unwrap_or(session).clone(), run: run.clone() }
         }
+        PlanOp::Arrive => Op::JumpRemove { session: session.clone() },
     }
 }
 

@@ -23,7 +23,7 @@ use crate::policy::{AllowAll, Policy};
 use crate::resume::{Past, epoch_of, read_past, recover};
 use crate::session::{Parts, Session};
 use crate::toolbox::{Toolbox, ToolboxParts};
-use crate::travel::{HistorySettings, Projects, Recall, SearchHistory, Standing};
+use crate::travel::{HistorySettings, Projects, Recall, SearchHistory, Standing, Tobe, TravelSettings};
 
 /// A session could not be made or opened. Nothing was written.
 #[derive(Debug, thiserror::Error)]
@@ -146,6 +146,9 @@ pub struct SessionOptions {
     pub history: HistorySettings,
     /// What is kept of the files that tools change.
     pub files: FileSettings,
+    /// Whether the model can go to earlier points of its session. Off by default. A tool of `tools` with the name of one
+    /// of ours takes its place.
+    pub travel: TravelSettings,
     /// Told of every commit of the session.
     pub follower: Option<Arc<dyn Follower>>,
     /// How long a question waits for an answer before it counts as refused; ten minutes by default.
@@ -175,6 +178,7 @@ impl SessionOptions {
             prune: PruneSettings::default(),
             history: HistorySettings::default(),
             files: FileSettings::default(),
+            travel: TravelSettings::default(),
             follower: None,
             ask_deadline: Duration::from_secs(600),
             id: None,
@@ -316,6 +320,7 @@ impl Engine {
             past.has_ref = false;
             past.steering.clear();
             past.follow_up.clear();
+            past.waits = false;
             first.push(start_of(&session, &options, Some(id.clone()), &epoch));
             troubles.push(Trouble::Branched { session: session.clone() });
         } else if epoch != past.epoch {
@@ -433,6 +438,14 @@ impl Engine {
         if (searches || options.prune.enabled) && tools.iter().all(|tool| tool.spec().name != Recall::NAME) {
             tools.push(Arc::new(Recall::new(self.store.clone(), projects, standing.clone())));
         }
+        let began_without = past.is_some_and(|past| {
+            let tools = &past.epoch.tools;
+            !tools.is_empty() && tools.iter().all(|spec| spec.name != Tobe::NAME)
+        });
+        let own = tools.iter().any(|tool| tool.spec().name == Tobe::NAME);
+        let tobe = (options.travel.enabled && !began_without && !own)
+            .then(|| Arc::new(Tobe::new(self.store.clone(), standing.clone(), options.cwd.clone())));
+        tools.extend(tobe.iter().map(|tobe| tobe.clone() as Arc<dyn Tool>));
         let mut names = std::collections::HashSet::new();
         for tool in &tools {
             let name = &tool.spec().name;
@@ -454,7 +467,7 @@ impl Engine {
             .files
             .enabled
             .then(|| Keeper::new(self.store.clone(), self.sealer.clone(), &options.cwd, options.files));
-        Ok(Toolbox::new(tools, parts, standing, keeper))
+        Ok(Toolbox::new(tools, parts, standing, keeper, tobe))
     }
 
     /// The epoch that the options ask for, and its system prompt.
@@ -529,6 +542,7 @@ impl Engine {
             prefix: Prefix { model: options.model, system: system_text, tools: toolbox.specs(), epoch },
             steering: past.steering,
             follow_up: past.follow_up,
+            waits: past.waits,
             limits: options.limits,
             ask_deadline: options.ask_deadline,
         });

@@ -1,12 +1,15 @@
 //! Going to another node of a session: what stands there, and what is left behind.
 
+use std::path::Path;
 use std::sync::Arc;
 
 use quipu_dag::Node;
-use quipu_protocol::{Body, Compaction, Entry, Input, Jumped, Message, NodeId, SessionId};
+use quipu_protocol::{
+    Body, Compaction, Content, Entry, Input, Json, Jumped, Message, NodeId, SessionId, UserMessage,
+};
 use quipu_store::{
-    Commit, Durability, Op, RefMove, RefName, Resolved, Scope, Spelling, Store, StoreError, Until,
-    decode_nodes,
+    Action, Commit, Durability, Op, OpenJump, RefMove, RefName, Resolved, Scope, Spelling, Store, StoreError,
+    Until, decode_nodes,
 };
 use quipu_transcript::{Decoded, TouchedFiles, context, message_of};
 
@@ -15,9 +18,29 @@ use crate::machine::{Place, Refused};
 use crate::owner::{Got, Lease};
 use crate::resume::read_past;
 use crate::sessions::{ChangeError, Written};
+use crate::travel::{Travel, carryover, carryover_text, count_left, legal_target, line_of, log_of};
 
 /// Why a ref moved that went somewhere with a message: stands in the log of refs.
 pub(crate) const TOBE: &str = "tobe";
+/// How that stands in the log of actions, which other programs read.
+pub(crate) const INCARNATE: &str = "INCARNATE";
+/// The stage of a jump whose message to itself waits for its answer.
+const WAITS: &str = "waits";
+
+/// A jump that is over but for the answer to the message at `head`.
+pub(crate) fn waits(head: NodeId) -> OpenJump {
+    OpenJump { stage: WAITS.into(), plan: Json::from(serde_json::json!({ "carryover": head })) }
+}
+
+/// The message whose answer a jump waits for.
+pub(crate) fn awaited(jump: &OpenJump) -> Option<NodeId> {
+    #[derive(serde::Deserialize)]
+    struct Plan {
+        carryover: NodeId,
+    }
+    let plan = if jump.stage == WAITS { jump.plan.read::<Plan>().ok() } else { None };
+    plan.map(|plan| plan.carryover)
+}
 
 /// Where a session stands that goes to a node.
 struct Stand {
@@ -60,7 +83,7 @@ pub(crate) async fn look(
     let failed = |error: OpenError| Refused::Store(error.to_string());
     let stand = stand(store, session, to).await.map_err(|error| failed(error.into()))?;
     let Some(Stand { at, said }) = stand else { return Err(Refused::NotInSession(to)) };
-    let past = read_past(store, session, at).await.map_err(failed)?;
+    let place = place_at(store, session, at).await.map_err(failed)?;
     let (mut left, mut files) = (Vec::new(), TouchedFiles::default());
     if wants_left {
         let branch = left_behind(store, from, at).await.map_err(|error| failed(error.into()))?;
@@ -73,8 +96,16 @@ pub(crate) async fn look(
         }
         files.add(&left);
     }
+    Ok(Place { said, left, files, ..place })
+}
+
+/// The context that a session would have behind a node.
+pub(crate) async fn place_at(store: &dyn Store, session: &SessionId, at: NodeId) -> Result<Place, OpenError> {
+    let past = read_past(store, session, at).await?;
     let (messages, nodes, compacted, prunes) = (past.messages, past.nodes, past.compacted, past.prunes);
-    Ok(Place { at, said, messages, nodes, compacted, old: past.old, prunes, epoch: past.epoch, left, files })
+    let (left, files) = (Vec::new(), TouchedFiles::default());
+    let (old, epoch) = (past.old, past.epoch);
+    Ok(Place { at, said: None, messages, nodes, compacted, old, prunes, epoch, left, files })
 }
 
 /// The entries of the lineage of `from` that `to` does not share, root first: what was summed up among them already
@@ -176,6 +207,92 @@ impl Engine {
         let done = self.jump_leased(&session, &name, to, label).await;
         lease.release().await;
         done
+    }
+
+    /// Where [`Engine::tobe`] would go, and what it would leave behind.
+    ///
+    /// # Errors
+    /// `NoSession`, `Illegal`, `BadMessage`, `Removed`; `Open` with `NoSuchNode` or `Store`.
+    pub async fn travel(&self, to: NodeId, message: &str) -> Result<Travel, ChangeError> {
+        let store = self.store();
+        let message = carryover(&self.sealer().seal(message)).map_err(ChangeError::BadMessage)?;
+        self.node_of(to).await?;
+        let found = legal_target(&**store, to).await?;
+        if let Some(why) = found.illegal {
+            return Err(ChangeError::Illegal { node: to, why, nearest: found.nearest });
+        }
+        let (messages, turns) = match self.session_to_jump(to).await {
+            Ok(session) => {
+                let head = self.head_of(&self.row_of(&session).await?).await?;
+                count_left(&**store, head, to).await?
+            }
+            // What others wrote is not left.
+            Err(ChangeError::Foreign { .. }) => (0, 0),
+            Err(error) => return Err(error),
+        };
+        Ok(Travel { target: to, line: line_of(&**store, to).await?, messages, turns, message })
+    }
+
+    /// Moves the session of a node behind it, with a message to itself that waits there for an answer: what is said next
+    /// in the session comes after that. Asks no model: [`Command::Continue`](quipu_protocol::Command::Continue) has it
+    /// answered. A node of a session that another program writes begins a session of ours below it.
+    ///
+    /// # Errors
+    /// `NoSession`, `Illegal`, `BadMessage`, `Busy`, `Removed`; `Open` with `NoSuchNode`, `Broken` or `Store`.
+    pub async fn tobe(&self, to: NodeId, message: &str) -> Result<Jumped, ChangeError> {
+        let Travel { message, .. } = self.travel(to, message).await?;
+        let (session, to) = match self.session_to_jump(to).await {
+            Ok(session) => (session, to),
+            Err(ChangeError::Foreign { .. }) => {
+                let fork = self.fork_behind(to).await?;
+                (fork.session, fork.base)
+            }
+            Err(error) => return Err(error),
+        };
+        let name = RefName::session(&session);
+        let lease = Lease::new(self.store().clone());
+        if lease.take(&name).await? != Got::Yes {
+            return Err(ChangeError::Busy(session));
+        }
+        let done = self.tobe_leased(&session, &name, to, &message).await;
+        lease.release().await;
+        done
+    }
+
+    async fn tobe_leased(
+        &self,
+        session: &SessionId,
+        name: &RefName,
+        at: NodeId,
+        message: &str,
+    ) -> Result<Jumped, ChangeError> {
+        let store = self.store();
+        let row = self.row_of(session).await?;
+        let from = self.head_of(&row).await?;
+        let from = self.close_open_steps(session, name).await?.unwrap_or(from);
+        let text = carryover_text(message);
+        let content = Body::Blocks(vec![Content::text(text)]);
+        let said = UserMessage { content, timestamp: self.now() };
+        let after = [self.node_of(at).await?, self.node_of(from).await?];
+        let after = after.iter().map(|node| node.record.timestamp).max().unwrap_or_default();
+        let entry = Entry::Message(Message::User(said));
+        let Written { node, mut commit } = self.write(&entry, Some(at), after, None);
+        let head = node.id;
+        commit.nodes.push(node);
+        commit.moves.push(RefMove::swap(name.clone(), Some(from), head, TOBE));
+        commit.moves.push(RefMove::publish(RefName::from(RefName::PI_HEAD), head, TOBE));
+        let log = log_of(message, at, session, Path::new(&row.cwd));
+        commit.actions.push(Action {
+            timestamp: self.now(),
+            kind: INCARNATE.into(),
+            from: Some(from),
+            to: Some(head),
+            metadata: Some(log.get().to_owned()),
+        });
+        commit.ops.push(Op::JumpPut { session: session.clone(), jump: waits(head) });
+        store.commit(commit).await?;
+        let session = session.clone();
+        Ok(Jumped { session, from, at, head, said: None, summary: None, usage: None })
     }
 
     /// The session that can go to a node: its own, when we write it.

@@ -54,7 +54,7 @@ pub use html::{HtmlEntry, html_entry, html_text};
 pub use log::{Ended, LogEntry, log};
 pub use machine::{CompactionSettings, Limits, PruneSettings, Refused};
 pub use markdown::{MarkdownEntry, markdown_entry, markdown_inline};
-pub use permissions::{Grant, PermissionMode, PermissionRules, Permissions};
+pub use permissions::{Grant, PermissionMode, PermissionRules, Permissions, TravelRule};
 pub use places::Places;
 pub use policy::{AllowAll, Decision, Policy, Proposal};
 pub use record::Recorder;
@@ -65,7 +65,7 @@ pub use session::Session;
 pub use sessions::{ChangeError, Forked, NAME_LIMIT};
 pub use subscribe::{Delivery, Events, View};
 pub use timeline::TimeStep;
-pub use travel::{HistorySettings, Illegal, LegalTarget, legal_target};
+pub use travel::{HistorySettings, Illegal, LegalTarget, Travel, TravelSettings, legal_target};
 pub use tree::{SessionTree, TreeItem, TreeLine, TreeQuery, is_note, session_tree};
 pub use undo::UndoError;
 

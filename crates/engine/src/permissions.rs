@@ -11,6 +11,7 @@ use quipu_workspace::{
 };
 
 use crate::policy::{Decision, Policy, Proposal};
+use crate::travel::{Tobe, Travel};
 
 /// How much is asked.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -22,6 +23,18 @@ pub enum PermissionMode {
     Workspace,
     /// Everything that the user can do, unasked and unconfined.
     Full,
+}
+
+/// Whether a model may take its session to earlier points of it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum TravelRule {
+    /// A person is asked each time; without one it is refused. Not asked where nothing is.
+    #[default]
+    Ask,
+    /// It may.
+    Allow,
+    /// It may not.
+    Deny,
 }
 
 /// What the permissions of a session are made of. All paths are absolute.
@@ -48,6 +61,8 @@ pub struct PermissionRules {
     pub network: Network,
     /// What the system can do; [`SandboxSupport::of_this_system`].
     pub support: Option<SandboxSupport>,
+    /// Whether the model may go to earlier points of its session.
+    pub travel: TravelRule,
 }
 
 /// Something that was allowed for more than once, exactly: one tool and one command line or file.
@@ -67,6 +82,7 @@ pub struct Permissions {
     access: Access,
     sandbox: Option<Arc<Sandbox>>,
     unconfined: Option<String>,
+    travel: TravelRule,
     grants: Mutex<HashSet<Grant>>,
 }
 
@@ -84,6 +100,7 @@ impl Permissions {
             mut caches,
             network,
             support,
+            travel,
         } = rules;
         let mut write = vec![cwd.clone()];
         write.extend(add_dirs);
@@ -123,6 +140,7 @@ impl Permissions {
             sandbox: confined
                 .then(|| Arc::new(Sandbox::new(commands).with_caches(caches).with_network(network))),
             unconfined: unconfined.filter(|_| mode != PermissionMode::Full),
+            travel,
             grants: Mutex::new(grants.into_iter().collect()),
             cwd,
         }
@@ -154,6 +172,10 @@ impl Permissions {
 
     /// Whether a yes may hold for more than once.
     pub fn may_last(&self, grant: &Grant) -> bool {
+        // What is left behind is another thing each time.
+        if grant.tool == Tobe::NAME {
+            return false;
+        }
         grant.tool == "bash"
             || grant
                 .subject
@@ -214,6 +236,18 @@ impl Permissions {
         self.ask(tool, question, subject, false)
     }
 
+    fn decide_travel(&self, travel: &Travel) -> Decision {
+        match self.travel {
+            TravelRule::Deny => Decision::Deny {
+                reason: "The user does not let you go to earlier points of a session (`travel.tobe`).".into(),
+            },
+            TravelRule::Ask if self.mode != PermissionMode::Full => {
+                Decision::Ask { question: travel.question(), subject: travel.message.clone() }
+            }
+            TravelRule::Ask | TravelRule::Allow => Decision::Allow,
+        }
+    }
+
     fn ask(&self, tool: &str, question: String, subject: String, always_asked: bool) -> Decision {
         let grant = Grant { tool: tool.to_owned(), subject };
         if !always_asked && self.grants().contains(&grant) {
@@ -229,6 +263,9 @@ const WHAT_TO_SET: &str = "`--permissions full` runs commands unconfined and una
 
 impl Policy for Permissions {
     fn decide(&self, proposal: &Proposal<'_>) -> Decision {
+        if let Some(travel) = proposal.travel {
+            return self.decide_travel(travel);
+        }
         if self.mode == PermissionMode::Full {
             return Decision::Allow;
         }
@@ -277,7 +314,7 @@ mod tests {
                 namespace: None,
             };
             let cwd = &self.permissions.cwd;
-            self.permissions.decide(&Proposal { call: &call, cwd, touches: &self.touches })
+            self.permissions.decide(&Proposal { call: &call, cwd, touches: &self.touches, travel: None })
         }
     }
 
@@ -309,6 +346,7 @@ mod tests {
                 caches: vec![],
                 network: Network::Open,
                 support: Some(support),
+                travel: TravelRule::Ask,
             };
             Permissions::new(rules, [])
         };
@@ -376,5 +414,46 @@ mod tests {
         // Even one that was written into the file by hand.
         permissions.grants().insert(grant("read", at("home/.ssh/f").to_str().unwrap()));
         assert!(decide("read", Touches::Reads(vec![at("home/.ssh/f")])).starts_with("ask"));
+    }
+
+    #[test]
+    fn going_elsewhere_is_asked_each_time_unless_a_rule_says_more() {
+        let decide = |travel, mode| {
+            let cwd = std::env::temp_dir();
+            let rules = PermissionRules { mode, cwd: cwd.clone(), travel, ..PermissionRules::default() };
+            let permissions = Permissions::new(rules, []);
+            let trip = Travel {
+                target: quipu_protocol::NodeId([7; 32]),
+                line: "user: \"hello\"".into(),
+                messages: 3,
+                turns: 1,
+                message: "the first way is closed".into(),
+            };
+            let grant = Grant { tool: "tobe".into(), subject: trip.message.clone() };
+            assert!(!permissions.grant(grant));
+            let call = ToolCall {
+                id: "c".into(),
+                name: "tobe".into(),
+                arguments: Json::object(),
+                thought_signature: None,
+                namespace: None,
+            };
+            let touches = Touches::Nothing;
+            let travel = Some(&trip);
+            word(permissions.decide(&Proposal { call: &call, cwd: &cwd, touches: &touches, travel }))
+        };
+        use PermissionMode::{Ask, Full, Workspace};
+        for mode in [Ask, Workspace] {
+            let asked = decide(TravelRule::Ask, mode);
+            assert!(
+                asked.starts_with("ask go back to 070707070707 (user: \"hello\"), leaving 3 message(s)"),
+                "{asked}"
+            );
+        }
+        for mode in [Ask, Workspace, Full] {
+            assert_eq!(decide(TravelRule::Allow, mode), "allow");
+            assert!(decide(TravelRule::Deny, mode).starts_with("deny"));
+        }
+        assert_eq!(decide(TravelRule::Ask, Full), "allow");
     }
 }

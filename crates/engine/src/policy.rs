@@ -7,6 +7,8 @@ use quipu_protocol::{Json, ToolCall};
 use quipu_tools::Touches;
 use quipu_workspace::{Access, Sandbox};
 
+use crate::travel::Travel;
+
 /// What a policy says of a call.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Decision {
@@ -35,6 +37,8 @@ pub struct Proposal<'a> {
     pub cwd: &'a Path,
     /// What it would touch, as the tool says. Paths are true ones: links are resolved.
     pub touches: &'a Touches,
+    /// Where it would take the session; `None` for calls that do not.
+    pub travel: Option<&'a Travel>,
 }
 
 impl Proposal<'_> {

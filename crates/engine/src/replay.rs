@@ -165,6 +165,11 @@ impl Replay {
         self.header.tools.iter().any(|tool| tool == crate::travel::SearchHistory::NAME)
     }
 
+    /// Whether the model of the recording could go to earlier points of its session.
+    pub fn travels(&self) -> bool {
+        self.header.tools.iter().any(|tool| tool == crate::travel::Tobe::NAME)
+    }
+
     /// In what the requests differ from the recorded ones without being a departure: another system prompt, other
     /// tools. Known after the first call.
     pub fn notes(&self) -> Vec<String> {

@@ -12,13 +12,15 @@ use quipu_store::{
     Commit, Durability, Op, Step, StepCall, StepState, Store, StoreError, Until, decode_nodes,
 };
 use quipu_transcript::{
-    COMPACTION, ContextEdits, Decoded, Measure, Prune, SettingChanges, context, message_of, retained_messages,
+    COMPACTION, ContextEdits, Decoded, Measure, Prune, SettingChanges, context, counts, message_of,
+    retained_messages,
 };
 use serde::Deserialize;
 
 use crate::commit::{Committer, KeptResult};
 use crate::engine::OpenError;
 use crate::files::{Left, after_a_crash};
+use crate::jump::awaited;
 use crate::machine::{Calls, CommitError, Draft, MEASURED, Plan, PlanOp, Waiting, json_of_nothing, step_of};
 
 /// What a session was when it was opened.
@@ -46,6 +48,8 @@ pub(crate) struct Past {
     pub(crate) last_body: Option<ChunkId>,
     pub(crate) steering: Vec<Waiting>,
     pub(crate) follow_up: Vec<Waiting>,
+    /// A message to itself at its end waits for its answer.
+    pub(crate) waits: bool,
     /// The calls of the last answer that have no result on the lineage, with their place.
     open_calls: Vec<(usize, ToolCall)>,
     /// The run of that answer: steps of other runs say nothing about its calls.
@@ -297,6 +301,14 @@ pub(crate) async fn recover(
         let waiting = Waiting { id: item.id, session: id.clone(), input };
         if item.queue == "followUp" { past.follow_up.push(waiting) } else { past.steering.push(waiting) }
     }
+    past.waits = match pending.jump.as_ref().and_then(awaited) {
+        // Labels and changes of the model may stand behind it.
+        Some(carryover) => past.nodes.iter().rposition(|node| *node == carryover).is_some_and(|at| {
+            let after = &past.messages[at + 1..];
+            !after.iter().any(|message| matches!(&**message, Message::Assistant(answer) if counts(answer)))
+        }),
+        None => false,
+    };
     if pending.steps.is_empty() {
         return Ok(Vec::new());
     }
@@ -337,6 +349,7 @@ pub(crate) async fn recover(
         expect: past.head,
         parent: past.head,
         carried: 0,
+        leaves: Vec::new(),
         ops: runs.into_iter().map(|run| PlanOp::Forget { run, session: None }).collect(),
         jump: None,
         power: true,
@@ -403,8 +416,13 @@ fn result_draft(call: &ToolCall, step: Option<&Step>, now: UnixMs) -> Draft {
 }
 
 fn interrupted_result(call: &ToolCall, now: UnixMs) -> ToolResultMessage {
-    let text = "Interrupted: the agent's process ended before this call had a result. Whether it took effect is \
-                unknown; check before repeating it.";
+    let text = if call.name == crate::travel::Tobe::NAME {
+        // Or the session would not stand here.
+        "Interrupted: the agent's process ended before this call had a result. The session did not go anywhere."
+    } else {
+        "Interrupted: the agent's process ended before this call had a result. Whether it took effect is unknown; \
+         check before repeating it."
+    };
     ToolResultMessage {
         tool_call_id: call.id.clone(),
         tool_name: call.name.clone(),

@@ -579,7 +579,7 @@ impl Task {
                 let (toolbox, input) = (self.toolbox.clone(), self.input.clone());
                 self.effects.spawn(async move {
                     let work = move || {
-                        let work = std::panic::AssertUnwindSafe(|| toolbox.prepare(&calls));
+                        let work = std::panic::AssertUnwindSafe(|| toolbox.prepare(&run, &calls));
                         let (calls, preparation) = std::panic::catch_unwind(work).unwrap_or_default();
                         drop(input.blocking_send(Input::Prepared { run, calls }));
                         // While the calls are being announced.
@@ -599,6 +599,13 @@ impl Task {
                 self.effects.spawn(async move {
                     let done = toolbox.run(place, slot, call, cancel, input.clone()).await;
                     drop(input.send(done).await);
+                });
+            }
+            Effect::Clear { run } => {
+                let (toolbox, input) = (self.toolbox.clone(), self.input.clone());
+                self.effects.spawn(async move {
+                    let result = toolbox.clear(&run).await;
+                    drop(input.send(Input::Cleared { run, result }).await);
                 });
             }
             Effect::CancelCall => {

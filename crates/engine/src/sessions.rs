@@ -15,6 +15,7 @@ use crate::commit::config;
 use crate::engine::{Engine, OpenError};
 use crate::owner::{Got, Lease};
 use crate::resume::epoch_of;
+use crate::travel::Illegal;
 
 /// Characters of a label or a name at most.
 pub const NAME_LIMIT: usize = 200;
@@ -53,6 +54,19 @@ pub enum ChangeError {
     /// The node belongs to no session.
     #[error("node {0} belongs to no session; `quipu fork {0}` makes one that goes on from it")]
     NoSession(NodeId),
+    /// Nobody can go on from there.
+    #[error("nobody can go to node {}: {why}{}", node.short(), instead(*nearest))]
+    Illegal {
+        /// The node.
+        node: NodeId,
+        /// Why.
+        why: Illegal,
+        /// The nearest ancestor that can be gone to.
+        nearest: Option<NodeId>,
+    },
+    /// What a session would say to itself cannot be said: why, and what to do.
+    #[error("{0}")]
+    BadMessage(String),
     /// Nothing moved the session, or all that did is undone.
     #[error("there is nothing to undo: session `{0}` stands at its beginning")]
     NothingToUndo(SessionId),
@@ -62,6 +76,12 @@ pub enum ChangeError {
     /// A label or a name is too long.
     #[error("a label or name has at most {NAME_LIMIT} characters, and this one has {0}")]
     TooLong(usize),
+}
+
+fn instead(nearest: Option<NodeId>) -> String {
+    nearest.map_or(String::new(), |near| {
+        format!("; the nearest before it that can be gone to is {}", near.short())
+    })
 }
 
 impl From<StoreError> for ChangeError {
@@ -154,6 +174,11 @@ impl Engine {
         let row = self.row_of(session).await?;
         let head = self.head_of(&row).await?;
         self.fork_standing(head, Some(cwd), Stand::Behind).await
+    }
+
+    /// The same behind any node.
+    pub(crate) async fn fork_behind(&self, at: NodeId) -> Result<Forked, ChangeError> {
+        self.fork_standing(at, None, Stand::Behind).await
     }
 
     async fn fork_standing(

@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use crate::{CompactionSettings, FileSettings, HistorySettings, PruneSettings};
+use crate::{CompactionSettings, FileSettings, HistorySettings, PruneSettings, TravelSettings};
 
 /// One member of the settings, and what is wrong in it.
 struct Section<'a> {
@@ -84,6 +84,15 @@ impl FileSettings {
         section.flag("enabled", &mut found.enabled);
         section.number("fileBytes", 64 << 20, &mut found.file_bytes);
         section.number("runBytes", u64::MAX, &mut found.run_bytes);
+        (found, section.problems)
+    }
+}
+
+impl TravelSettings {
+    /// What `travel` of the settings says (`tools`), and for people what is wrong with it. Off where nothing is said.
+    pub fn of_json(settings: &Value) -> (Self, Vec<String>) {
+        let (mut found, mut section) = (Self::default(), Section::of(settings, "travel"));
+        section.flag("tools", &mut found.enabled);
         (found, section.problems)
     }
 }

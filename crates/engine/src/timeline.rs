@@ -114,7 +114,7 @@ impl Engine {
     /// # Errors
     /// `NothingToUndo`, `Busy`, `Foreign`; `Open` with `NoSuchSession`, `Broken` or `Store`.
     pub async fn undo(&self, session: &SessionId, steps: usize) -> Result<Vec<TimeStep>, ChangeError> {
-        self.travel(session, steps, Way::Back).await
+        self.step_through(session, steps, Way::Back).await
     }
 
     /// Does again what was undone, the last undone first. What moves a session or is said in it leaves nothing to be done
@@ -123,10 +123,10 @@ impl Engine {
     /// # Errors
     /// `NothingToRedo`, `Busy`, `Foreign`; `Open` with `NoSuchSession`, `Broken` or `Store`.
     pub async fn redo(&self, session: &SessionId, steps: usize) -> Result<Vec<TimeStep>, ChangeError> {
-        self.travel(session, steps, Way::Forward).await
+        self.step_through(session, steps, Way::Forward).await
     }
 
-    async fn travel(
+    async fn step_through(
         &self,
         session: &SessionId,
         steps: usize,
@@ -137,12 +137,12 @@ impl Engine {
         if lease.take(&row.name).await? != Got::Yes {
             return Err(ChangeError::Busy(session.clone()));
         }
-        let done = self.travel_leased(&row, steps, way).await;
+        let done = self.steps_leased(&row, steps, way).await;
         lease.release().await;
         done
     }
 
-    async fn travel_leased(
+    async fn steps_leased(
         &self,
         row: &SessionRow,
         steps: usize,

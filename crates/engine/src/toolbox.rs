@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use futures_util::FutureExt as _;
-use quipu_protocol::{Content, FileChange, Json, ToolCall, ToolResultMessage, ToolSpec};
+use quipu_protocol::{Content, FileChange, Json, RunId, ToolCall, ToolResultMessage, ToolSpec};
 use quipu_seal::Sealer;
 use quipu_store::StoreError;
 use quipu_tools::{Invocation, Preparation, Tool, ToolContext, ToolOutput, Touches};
@@ -20,7 +20,7 @@ use crate::clock::Clock;
 use crate::files::{Begun, CallPlace, Keeper};
 use crate::machine::{Done, Input, Prepared};
 use crate::policy::{Decision, Policy, Proposal};
-use crate::travel::Standing;
+use crate::travel::{Standing, Tobe, Travel, Trip};
 
 /// How long a cancelled tool may take to come back before it is dropped.
 const GRACE: Duration = Duration::from_secs(5);
@@ -40,6 +40,10 @@ const NOT_PREPARED: &str =
 /// The model is told this when what a file was could not be stored.
 const NOT_KEPT: &str = "The call was not run, because what the file was before it could not be stored";
 
+/// The model is told this when it would go to two places at once.
+const TWO_TRIPS: &str =
+    "The call was not run: an answer can go to one place only, and a call before this one goes already.";
+
 /// The tools of a session and what they may use.
 pub(crate) struct Toolbox {
     tools: HashMap<String, Arc<dyn Tool>>,
@@ -51,6 +55,10 @@ pub(crate) struct Toolbox {
     keeper: Option<Arc<Keeper>>,
     /// What the calls of the current batch may open beyond the policy's bounds, once they are approved.
     beyond: Mutex<HashMap<String, Vec<PathBuf>>>,
+    /// What takes the session elsewhere, where the model may.
+    tobe: Option<Arc<Tobe>>,
+    /// The call of the current batch that would, and where.
+    trip: Mutex<Option<(String, Trip)>>,
 }
 
 impl Toolbox {
@@ -59,10 +67,13 @@ impl Toolbox {
         parts: ToolboxParts,
         standing: Standing,
         keeper: Option<Keeper>,
+        tobe: Option<Arc<Tobe>>,
     ) -> Self {
         let specs = tools.iter().map(|tool| tool.spec().clone()).collect();
         let tools = tools.into_iter().map(|tool| (tool.spec().name.clone(), tool)).collect();
-        Self { tools, specs, parts, standing, keeper: keeper.map(Arc::new), beyond: Mutex::default() }
+        let keeper = keeper.map(Arc::new);
+        let (beyond, trip) = (Mutex::default(), Mutex::default());
+        Self { tools, specs, parts, standing, keeper, beyond, tobe, trip }
     }
 
     pub(crate) fn specs(&self) -> Arc<[ToolSpec]> {
@@ -71,11 +82,13 @@ impl Toolbox {
 
     fn context(
         &self,
+        run: &RunId,
         cancel: CancellationToken,
         progress: Arc<dyn Fn(&str) + Send + Sync>,
         access: Access,
     ) -> ToolContext {
         ToolContext {
+            run: run.clone(),
             cwd: self.parts.cwd.clone(),
             env: self.parts.env.clone(),
             spill_dir: self.parts.spill_dir.clone(),
@@ -93,9 +106,10 @@ impl Toolbox {
 
     /// Validation, then policy, on each call. Reads only. With what a tool does meanwhile for a call that is allowed and
     /// alone; between several, one may change what another finds when it begins.
-    pub(crate) fn prepare(&self, calls: &[ToolCall]) -> (Vec<Prepared>, Option<Preparation>) {
+    pub(crate) fn prepare(&self, run: &RunId, calls: &[ToolCall]) -> (Vec<Prepared>, Option<Preparation>) {
         self.beyond().clear();
-        let cx = self.context(CancellationToken::new(), Arc::new(|_| {}), Access::default());
+        *self.trip() = None;
+        let cx = self.context(run, CancellationToken::new(), Arc::new(|_| {}), Access::default());
         let broke_down = |_| Prepared::Refused(NOT_PREPARED.into());
         let one =
             |call| catch_unwind(AssertUnwindSafe(|| self.prepare_one(call, &cx))).unwrap_or_else(broke_down);
@@ -119,9 +133,17 @@ impl Toolbox {
             Err(text) => return Prepared::Refused(text),
         };
         let call = ToolCall { arguments, ..call.clone() };
+        let travel = match self.tobe.as_ref().filter(|_| call.name == Tobe::NAME) {
+            Some(tobe) => match self.plan_trip(tobe, &call) {
+                Ok(travel) => Some(travel),
+                Err(text) => return Prepared::Refused(text),
+            },
+            None => None,
+        };
         let touches = tool.touches(&call.arguments.value(), cx);
-        let decision =
-            self.parts.policy.decide(&Proposal { call: &call, cwd: &self.parts.cwd, touches: &touches });
+        let proposal =
+            Proposal { call: &call, cwd: &self.parts.cwd, touches: &touches, travel: travel.as_ref() };
+        let decision = self.parts.policy.decide(&proposal);
         // What is approved is what runs: these paths, wherever their names lead by then.
         let (paths, want) = match &touches {
             Touches::Reads(paths) => (paths.as_slice(), Want::Read),
@@ -140,6 +162,29 @@ impl Toolbox {
         }
     }
 
+    /// Looks at where a call would take the session. Blocks.
+    fn plan_trip(&self, tobe: &Arc<Tobe>, call: &ToolCall) -> Result<Travel, String> {
+        if self.trip().is_some() {
+            return Err(TWO_TRIPS.into());
+        }
+        let Ok(runtime) = tokio::runtime::Handle::try_current() else {
+            return Err(NOT_PREPARED.into());
+        };
+        let trip = runtime.block_on(tobe.plan(&call.arguments))?;
+        let travel = trip.travel.clone();
+        *self.trip() = Some((identity(call), trip));
+        Ok(travel)
+    }
+
+    fn trip(&self) -> std::sync::MutexGuard<'_, Option<(String, Trip)>> {
+        self.trip.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// What was approved of a call that takes the session elsewhere.
+    fn departs(&self, call: &ToolCall) -> Option<Trip> {
+        self.trip().take_if(|(planned, _)| *planned == identity(call)).map(|(_, trip)| trip)
+    }
+
     /// Runs a prepared call and seals what it returns.
     pub(crate) async fn run(
         &self,
@@ -152,7 +197,10 @@ impl Toolbox {
         let started = self.parts.clock.now();
         let watch = Instant::now();
         let mut files = Vec::new();
-        let output = self.output(&place, slot, &call, cancel, outputs, &mut files).await;
+        let (output, leaving) = match self.departs(&call) {
+            Some(trip) => trip.begin().await,
+            None => (self.output(&place, slot, &call, cancel, outputs, &mut files).await, None),
+        };
         let ToolOutput { mut content, details, is_error, terminate } = limited(output);
         seal_content(&mut content, &self.parts.sealer);
         let details = details.map(|details| self.parts.sealer.seal_json(&details));
@@ -170,8 +218,17 @@ impl Toolbox {
             duration_ms: u64::try_from(watch.elapsed().as_millis()).unwrap_or(u64::MAX),
             files,
             terminate,
+            leaving,
         };
         Input::ToolDone { run: place.run, slot, done: Box::new(done) }
+    }
+
+    /// Ends all that the calls of a run left running.
+    pub(crate) async fn clear(self: &Arc<Self>, run: &RunId) -> Result<(), String> {
+        let (toolbox, run) = (self.clone(), run.clone());
+        let work = move || toolbox.tools.values().for_each(|tool| tool.end_run(&run));
+        let done = tokio::task::spawn_blocking(work).await;
+        done.map_err(|_| "what it left running could not be ended.".to_owned())
     }
 
     async fn output(
@@ -194,7 +251,7 @@ impl Toolbox {
         });
         let approved = self.beyond().get(&identity(call)).cloned().unwrap_or_default();
         let access = self.parts.policy.access().approving(approved);
-        let cx = self.context(cancel.clone(), progress, access);
+        let cx = self.context(&place.run, cancel.clone(), progress, access);
         let args = match self.unseal(tool.as_ref(), call, &cx).await {
             Ok(args) => args,
             Err(text) => return ToolOutput::error(text),

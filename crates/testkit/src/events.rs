@@ -133,7 +133,13 @@ impl EventLaws {
                 )?;
                 self.jumping = true;
             }
-            Event::HeadMoved { .. } => law(self.jumping, "the head moves in a jump")?,
+            Event::HeadMoved { .. } => {
+                let between = self.running && self.turn.is_none();
+                law(
+                    self.jumping || between,
+                    "the head moves in a jump, or after the turn that asked for it",
+                )?;
+            }
             Event::JumpEnded { .. } => {
                 law(self.jumping, "a jump ends after it began, once")?;
                 self.jumping = false;

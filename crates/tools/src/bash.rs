@@ -5,7 +5,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-use quipu_protocol::{Json, ToolSpec};
+use quipu_protocol::{Json, RunId, ToolSpec};
 use quipu_workspace::{
     OutputBuffer, OutputLimits, ProcessRegistry, ShellCommand, ShellEnd, SpillState, run_shell,
 };
@@ -91,6 +91,10 @@ impl Tool for Bash {
         Some(self.ready.plan(&call.id, command, cx, &self.registry))
     }
 
+    fn end_run(&self, run: &RunId) {
+        self.registry.kill_owned(run.as_str());
+    }
+
     fn run<'a>(
         &'a self,
         call: Invocation,
@@ -128,6 +132,7 @@ impl Bash {
             Some(shell) => shell.run(wait, &cx.cancel, &mut output, &progress).await,
             None => {
                 let shell = ShellCommand {
+                    owner: cx.run.as_str(),
                     command: &command,
                     cwd: &cx.cwd,
                     env: &cx.env,

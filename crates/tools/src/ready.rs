@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use quipu_protocol::CallId;
+use quipu_protocol::{CallId, RunId};
 use quipu_workspace::{ProcessRegistry, ReadyShell, Sandbox, ShellCommand};
 
 use crate::{Preparation, ToolContext};
@@ -23,6 +23,7 @@ pub(crate) struct ReadyShells {
 #[derive(Debug)]
 struct Planned {
     call: CallId,
+    run: RunId,
     command: String,
     cwd: PathBuf,
     env: Arc<[(String, Option<String>)]>,
@@ -49,6 +50,7 @@ impl ReadyShells {
     ) -> Preparation {
         let planned = Arc::new(Planned {
             call: call.clone(),
+            run: cx.run.clone(),
             command,
             cwd: cx.cwd.clone(),
             env: cx.env.clone(),
@@ -65,6 +67,7 @@ impl ReadyShells {
             let mut state = lock(&planned.shell);
             if let State::Planned = *state {
                 let command = ShellCommand {
+                    owner: planned.run.as_str(),
                     command: &planned.command,
                     cwd: &planned.cwd,
                     env: &planned.env,
@@ -84,6 +87,7 @@ impl ReadyShells {
         drop(all);
         let state = std::mem::replace(&mut *lock(&planned.shell), State::Over);
         let same = planned.command == command
+            && planned.run == cx.run
             && planned.cwd == cx.cwd
             && planned.env == cx.env
             && planned.sandbox.as_ref().map(Arc::as_ptr) == cx.sandbox.as_ref().map(Arc::as_ptr);

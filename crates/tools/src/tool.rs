@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::pin::Pin;
 use std::sync::Arc;
 
-use quipu_protocol::{CallId, Content, Json, ToolSpec};
+use quipu_protocol::{CallId, Content, Json, RunId, ToolSpec};
 use quipu_workspace::{Access, Sandbox};
 use tokio_util::sync::CancellationToken;
 
@@ -26,6 +26,12 @@ pub trait Tool: Send + Sync + 'static {
     fn prepare(&self, call: &Invocation, cx: &ToolContext) -> Option<Preparation> {
         let _ = (call, cx);
         None
+    }
+
+    /// A run is left, and nothing that its calls started may go on: ends what they left running. Blocks for some
+    /// milliseconds.
+    fn end_run(&self, run: &RunId) {
+        let _ = run;
     }
 
     /// Runs it. Failure is a result with `is_error`, never a panic. When `cx.cancel` fires it returns soon, with
@@ -65,6 +71,8 @@ pub struct Invocation {
 /// What a tool may use.
 #[derive(Clone)]
 pub struct ToolContext {
+    /// The run that the call belongs to.
+    pub run: RunId,
     /// The directory that relative paths start from.
     pub cwd: PathBuf,
     /// Environment for child processes, beyond what is inherited: name and value; `None` removes.

@@ -1,6 +1,6 @@
 //! Who owns the processes that commands left running.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::io;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -24,11 +24,14 @@ pub struct ProcessRegistry {
 struct State {
     started: u64,
     commands: BTreeMap<u64, Command>,
+    /// Who had a command. Few: a run, or a session.
+    owners: HashSet<String>,
     guardian: Option<Guardian>,
 }
 
 #[derive(Debug)]
 struct Command {
+    owner: String,
     /// The process id of the shell, which is also its group's and its session's.
     leader: i32,
     /// Set when the shell is gone and something that it started may live.
@@ -39,6 +42,7 @@ struct Command {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Ticket {
     number: u64,
+    owner: String,
     pub(crate) mark: String,
 }
 
@@ -60,22 +64,28 @@ impl ProcessRegistry {
     /// commands that are running included. Blocks for some milliseconds.
     pub fn kill_all(&self) {
         let commands = std::mem::take(&mut self.lock().commands);
-        for command in commands.values() {
-            if group_exists(command.leader) {
-                nix::sys::signal::killpg(
-                    nix::unistd::Pid::from_raw(command.leader),
-                    nix::sys::signal::SIGKILL,
-                )
-                .ok();
-            }
-            if let Some(Some(drain)) = &command.left {
-                drain.abort();
-            }
-        }
+        commands.values().for_each(Command::kill);
         // Who left its group carries the mark; without any command there is nobody to look for.
         if self.lock().started > 0 {
             kill_tree(Victims::Marked { prefix: &format!("{}.", self.id) });
         }
+        let mut state = self.lock();
+        if state.commands.is_empty() {
+            state.guardian = None;
+        }
+    }
+
+    /// The same for what commands of one owner started; nothing where it has none.
+    pub fn kill_owned(&self, owner: &str) {
+        let mut state = self.lock();
+        if !state.owners.remove(owner) {
+            return;
+        }
+        let commands: Vec<Command> =
+            state.commands.extract_if(.., |_, command| command.owner == owner).map(|(_, one)| one).collect();
+        drop(state);
+        commands.iter().for_each(Command::kill);
+        kill_tree(Victims::Marked { prefix: &format!("{}.{owner}.", self.id) });
         let mut state = self.lock();
         if state.commands.is_empty() {
             state.guardian = None;
@@ -90,20 +100,22 @@ impl ProcessRegistry {
     }
 
     /// Announces a command, before it is started.
-    pub(crate) fn announce(&self) -> io::Result<Ticket> {
+    pub(crate) fn announce(&self, owner: &str) -> io::Result<Ticket> {
         let mut state = self.lock();
         if state.guardian.is_none() {
             state.guardian = Some(Guardian::start(&self.id)?);
         }
         state.started += 1;
-        Ok(Ticket { number: state.started, mark: format!("{}.{}", self.id, state.started) })
+        state.owners.insert(owner.to_owned());
+        let (number, mark) = (state.started, format!("{}.{owner}.{}", self.id, state.started));
+        Ok(Ticket { number, owner: owner.to_owned(), mark })
     }
 
     /// The announced command runs as this group.
     pub(crate) fn started(&self, ticket: &Ticket, leader: i32) -> io::Result<()> {
         let mut state = self.lock();
         state.prune();
-        state.commands.insert(ticket.number, Command { leader, left: None });
+        state.commands.insert(ticket.number, Command { owner: ticket.owner.clone(), leader, left: None });
         let told = state.guardian.as_mut().map(|guardian| guardian.watch(leader));
         if !matches!(told, Some(Ok(()))) {
             // Someone killed the guardian: a new one takes over all.
@@ -133,6 +145,17 @@ impl ProcessRegistry {
 
     fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Command {
+    fn kill(&self) {
+        if group_exists(self.leader) {
+            nix::sys::signal::killpg(nix::unistd::Pid::from_raw(self.leader), nix::sys::signal::SIGKILL).ok();
+        }
+        if let Some(Some(drain)) = &self.left {
+            drain.abort();
+        }
     }
 }
 
@@ -166,7 +189,7 @@ mod tests {
     #[test]
     fn a_guardian_that_was_killed_is_replaced() {
         let registry = ProcessRegistry::new();
-        let ticket = registry.announce().unwrap();
+        let ticket = registry.announce("run").unwrap();
         let mut child = std::process::Command::new("sleep").arg("1000").process_group(0).spawn().unwrap();
         if let Some(guardian) = &mut registry.lock().guardian {
             guardian.end();

@@ -21,6 +21,8 @@ use crate::{OutputBuffer, ProcessRegistry, Sandbox};
 /// A command line and where to run it.
 #[derive(Debug, Clone)]
 pub struct ShellCommand<'a> {
+    /// Whose it is, for [`ProcessRegistry::kill_owned`]: letters, digits and `-`; may be empty.
+    pub owner: &'a str,
     /// For the shell's `-c`.
     pub command: &'a str,
     /// The directory to run it in.
@@ -267,7 +269,7 @@ fn start(
     if command.command.contains('\0') {
         return Err(ShellError::Nul);
     }
-    let ticket = registry.announce().map_err(ShellError::Guardian)?;
+    let ticket = registry.announce(command.owner).map_err(ShellError::Guardian)?;
     let (pipe, output) = io::pipe().map_err(ShellError::Lost)?;
     let pipe = pipe::Receiver::from_owned_fd(OwnedFd::from(pipe)).map_err(ShellError::Lost)?;
     let shell = find_shell();

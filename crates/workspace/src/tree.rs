@@ -8,7 +8,7 @@ use nix::sys::signal::{Signal, kill, killpg};
 use nix::unistd::Pid;
 
 /// The environment variable that every process started by a registry inherits: the registry's id, a dot, the
-/// number of the command.
+/// owner, a dot, the number of the command.
 pub(crate) const MARK: &str = "QUIPU_PROCESS";
 /// The environment variable of guardians, which must outlive the trees that they guard.
 pub(crate) const GUARDIAN: &str = "QUIPU_GUARDIAN";

@@ -2,10 +2,11 @@
 
 use std::sync::Arc;
 
-use quipu_protocol::{AskId, CallId, Content, ToolCall, ToolResultMessage, UnixMs};
+use quipu_protocol::{AskId, CallId, Content, RunId, ToolCall, ToolResultMessage, UnixMs};
 use quipu_tools::Touches;
 
-use super::types::{Done, Prepared};
+use super::leaving::Going;
+use super::types::{Done, Draft, Prepared};
 
 /// One call of a batch. Named by its place, since models repeat call ids.
 #[derive(Debug)]
@@ -30,6 +31,8 @@ pub(super) enum State {
 #[derive(Debug, Default)]
 pub(super) struct Batch {
     pub(super) slots: Vec<Slot>,
+    /// The call that takes the session elsewhere.
+    pub(super) going: Option<Box<Going>>,
 }
 
 /// Calls of one answer that are run; those beyond are refused.
@@ -69,6 +72,14 @@ impl Batch {
 impl Slot {
     pub(super) fn is_done(&self) -> bool {
         matches!(self.state, State::Done(_))
+    }
+
+    /// The entry of its result.
+    pub(super) fn draft(&self, run: &RunId) -> Option<Draft> {
+        match &self.state {
+            State::Done(done) => Some(done.draft(run)),
+            State::Asking(_) | State::Ready | State::Running => None,
+        }
     }
 }
 
@@ -129,6 +140,7 @@ pub(super) fn refusal(id: &CallId, name: &str, text: String, now: UnixMs) -> Don
         duration_ms: 0,
         files: Vec::new(),
         terminate: false,
+        leaving: None,
     }
 }
 
@@ -197,7 +209,7 @@ mod tests {
         let read = |path: &str| Touches::Reads(vec![path.into()]);
         let write = |path: &str| Touches::Writes(vec![path.into()]);
         let check = |touches: Vec<Touches>, expect: &[usize]| {
-            let batch = Batch { slots: touches.into_iter().map(slot).collect() };
+            let batch = Batch { slots: touches.into_iter().map(slot).collect(), going: None };
             assert_eq!(batch.startable(), expect);
         };
         check(vec![read("a"), read("a"), write("a"), read("a")], &[0, 1]);
@@ -210,6 +222,7 @@ mod tests {
     fn a_finished_call_frees_those_behind_it() {
         let mut batch = Batch {
             slots: vec![slot(Touches::Writes(vec!["a".into()])), slot(Touches::Reads(vec!["a".into()]))],
+            going: None,
         };
         assert_eq!(batch.startable(), [0]);
         batch.slots[0].state = State::Running;

@@ -22,10 +22,10 @@ impl Machine {
             Command::Prompt { input, .. } if is_empty(&input) => {
                 self.out.push(Effect::Reply(reply, Err(Refused::Empty)));
             }
-            Command::Prompt { input, .. } if self.run.is_none() => {
+            Command::Prompt { input, .. } if self.run.is_none() && !self.waits => {
                 self.start(Some(input), Queue::Steering, reply, fresh.run);
             }
-            Command::Prompt { when: When::Now, .. } if !self.is_busy_alone() => {
+            Command::Prompt { when: When::Now, .. } if self.run.is_some() && !self.is_busy_alone() => {
                 self.out.push(Effect::Reply(reply, Err(Refused::Busy)));
             }
             Command::Prompt { .. } if self.waiting() + self.arriving >= WAITING => {
@@ -38,7 +38,8 @@ impl Machine {
                     _ => {}
                 }
                 let item = Waiting { id: fresh.item, session: self.session.clone(), input };
-                let follow_up = when == When::FollowUp;
+                // What the session said to itself is answered first.
+                let follow_up = when == When::FollowUp || self.run.is_none();
                 let queue = if follow_up { Queue::FollowUp } else { Queue::Steering };
                 let op = PlanOp::Put { queue, item: item.clone() };
                 self.arriving += 1;
@@ -103,7 +104,7 @@ impl Machine {
 
     fn start(&mut self, input: Option<quipu_protocol::Input>, from: Queue, reply: ReplyId, run: RunId) {
         let mut drafts: Vec<_> = input.map(|input| super::user_draft(input, self.now)).into_iter().collect();
-        let (queued, ops) = self.drain(from);
+        let (queued, ops) = if self.waits { Default::default() } else { self.drain(from) };
         drafts.extend(queued);
         self.run = Some(Run::new(run));
         self.commit(Tag::Start { reply: Some(reply) }, drafts, ops, true);
@@ -134,6 +135,7 @@ impl Machine {
             parent: None,
             drafts: Vec::new(),
             carried: 0,
+            leaves: Vec::new(),
             ops,
             jump: None,
             power,
@@ -212,6 +214,7 @@ impl Machine {
             | Tag::Between
             | Tag::Compacted
             | Tag::Jumped
+            | Tag::Left
             | Tag::Pruned
             | Tag::Closing => {}
         }
@@ -220,7 +223,7 @@ impl Machine {
 
     pub(super) fn start_queued(&mut self, run: RunId) {
         let from = if self.steering.is_empty() { Queue::FollowUp } else { Queue::Steering };
-        let (drafts, ops) = self.drain(from);
+        let (drafts, ops) = if self.waits { Default::default() } else { self.drain(from) };
         self.run = Some(Run::new(run));
         self.commit(Tag::Start { reply: None }, drafts, ops, true);
     }
@@ -232,7 +235,7 @@ impl Machine {
         run.aborting = true;
         match &mut run.phase {
             // The commit under way decides; what follows it sees `aborting`.
-            Phase::Saying | Phase::Results(_) => {}
+            Phase::Saying | Phase::Results(_) | Phase::Leaving(_) => {}
             Phase::Answered(answered) => {
                 // No call will run, so how the checking ends does not matter.
                 answered.waiting = false;
@@ -261,7 +264,7 @@ impl Machine {
     }
 
     /// Cancels a call that runs; answers one that has not begun.
-    fn stop_slot(&mut self, slot: usize, text: &str) {
+    pub(super) fn stop_slot(&mut self, slot: usize, text: &str) {
         let Some(Run { phase: Phase::Tools(batch), .. }) = &mut self.run else { return };
         let Some(place) = batch.slots.get_mut(slot) else { return };
         let ask = match &place.state {

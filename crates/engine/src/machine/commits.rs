@@ -33,6 +33,7 @@ impl Machine {
             parent,
             drafts: all,
             carried,
+            leaves: Vec::new(),
             ops: all_ops,
             jump,
             power,
@@ -62,6 +63,7 @@ impl Machine {
             | Tag::Result { .. }
             | Tag::Compacted
             | Tag::Jumped
+            | Tag::Left
             | Tag::Pruned
             | Tag::Closing
             | Tag::Unsent { .. } => false,
@@ -87,20 +89,26 @@ impl Machine {
         }
         match result {
             Ok(nodes) => {
+                let (left, nodes) = nodes.split_at(plan.leaves.len().min(nodes.len()));
                 if plan.jump.is_some() {
                     self.arrive(&plan);
                 }
+                self.waits &= plan.jump.is_none() && !plan.ops.contains(&PlanOp::Arrive);
                 self.head = nodes.last().copied().or(self.head);
                 self.has_ref |= !nodes.is_empty();
                 self.drained = None;
                 self.estimated += self.adding.iter().map(|message| sent_tokens(message)).sum::<u64>();
                 self.messages.append(&mut self.adding);
                 let says =
-                    plan.drafts.iter().zip(&nodes).filter(|(draft, _)| message_of(&draft.entry).is_some());
+                    plan.drafts.iter().zip(nodes).filter(|(draft, _)| message_of(&draft.entry).is_some());
                 self.nodes.extend(says.map(|(_, node)| *node));
                 self.settle_moved_items(&plan);
-                self.kept(&tag, &plan, &nodes);
+                match tag {
+                    Tag::Left => self.left_kept(&plan, left, nodes),
+                    tag => self.kept(&tag, &plan, nodes),
+                }
             }
+            Err(CommitError::Conflict { .. }) if tag == Tag::Left => self.left_in_vain(plan),
             Err(CommitError::Conflict { fresh }) => self.branch(tag, plan, fresh),
             Err(CommitError::Failed(text)) => self.commit_failed(&tag, plan, text),
         }
@@ -140,7 +148,7 @@ impl Machine {
         plan.ops.retain(|op| match op {
             PlanOp::Put { .. } => false,
             PlanOp::Take { item, .. } => !moves.contains(item),
-            PlanOp::Announce { .. } | PlanOp::Keep { .. } | PlanOp::Forget { .. } => true,
+            PlanOp::Announce { .. } | PlanOp::Keep { .. } | PlanOp::Forget { .. } | PlanOp::Arrive => true,
         });
         for (queue, list) in [(Queue::Steering, &self.steering), (Queue::FollowUp, &self.follow_up)] {
             for item in list {
@@ -192,8 +200,12 @@ impl Machine {
             PlanOp::Forget { run, session: other } => {
                 Some(PlanOp::Forget { run, session: other.or_else(|| Some(session.clone())) })
             }
+            PlanOp::Arrive => Some(PlanOp::Arrive),
             PlanOp::Put { .. } | PlanOp::Take { .. } | PlanOp::Announce { .. } | PlanOp::Keep { .. } => None,
         }));
+        if let Tag::Left = tag {
+            return self.not_left(plan, text);
+        }
         if let Some((queue, item)) = self.drained.take() {
             match queue {
                 Queue::Steering => self.steering.insert(0, item),
@@ -265,7 +277,8 @@ impl Machine {
             | Phase::Calling { .. }
             | Phase::Tools(_)
             | Phase::Compacting(_)
-            | Phase::Jumping(_) => {}
+            | Phase::Jumping(_)
+            | Phase::Leaving(_) => {}
         }
         self.end_run(Outcome::StoreFailed(text));
     }
@@ -303,14 +316,19 @@ impl Machine {
             Tag::Jumped => self.jump_kept(plan, nodes),
             Tag::Pruned => self.prune_kept(plan, nodes),
             Tag::Closing => self.stop_if_closing(),
-            Tag::Queue { .. } | Tag::Unqueue { .. } | Tag::Result { .. } | Tag::Unsent { .. } => {}
+            Tag::Left | Tag::Queue { .. } | Tag::Unqueue { .. } | Tag::Result { .. } | Tag::Unsent { .. } => {
+            }
         }
     }
 
     /// Emits start and end of the messages of a commit. An answer is among them only when the commit before it
     /// failed and it was said to be dropped.
     pub(super) fn announce_messages(&mut self, plan: &Plan, nodes: &[NodeId]) {
-        for (draft, node) in plan.drafts.iter().zip(nodes) {
+        self.announce(&plan.drafts, nodes);
+    }
+
+    pub(super) fn announce(&mut self, drafts: &[Draft], nodes: &[NodeId]) {
+        for (draft, node) in drafts.iter().zip(nodes) {
             let Entry::Message(message) = &*draft.entry else { continue };
             let (id, message) = (self.next_message(), Arc::new(message.clone()));
             self.emit(Event::MessageStarted { id: id.clone(), message: message.clone(), attempt: 1 });

@@ -216,7 +216,8 @@ impl Machine {
                 | Phase::Calling { .. }
                 | Phase::Answered(_)
                 | Phase::Tools(_)
-                | Phase::Results(_),
+                | Phase::Results(_)
+                | Phase::Leaving(_),
             )
             | None => false,
         }

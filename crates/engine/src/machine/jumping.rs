@@ -9,6 +9,7 @@ use quipu_protocol::{
 };
 use quipu_transcript::{Prune, TouchedFiles, branch_summary, compaction_note};
 
+use super::leaving::place_of;
 use super::{
     Draft, Effect, Leap, Left, Machine, NoSummary, Phase, Plan, PlanOp, Purpose, Refused, ReplyId, Run,
     Stretch, Summary, Tag, json_of_nothing, step_of,
@@ -202,7 +203,7 @@ impl Machine {
     pub(super) fn goes_to(&self, tag: &Tag) -> (Option<NodeId>, Option<Leap>) {
         match (tag, self.run.as_ref().map(|run| &run.phase)) {
             (Tag::Jumped, Some(Phase::Jumping(jumping))) if jumping.leaping => {
-                let leap = Leap { from: jumping.from, label: jumping.label.clone() };
+                let leap = Leap { from: jumping.from, label: jumping.label.clone(), carries: None };
                 (jumping.place.as_ref().map(|place| place.at), Some(leap))
             }
             _ => (self.head, None),
@@ -211,8 +212,12 @@ impl Machine {
 
     /// The ref has moved: the conversation is the one that ends there.
     pub(super) fn arrive(&mut self, plan: &Plan) {
-        let Some(Run { phase: Phase::Jumping(jumping), .. }) = &mut self.run else { return };
-        let Some(place) = &mut jumping.place else { return };
+        let place = match self.run.as_mut().map(|run| &mut run.phase) {
+            Some(Phase::Jumping(jumping)) => jumping.place.as_mut(),
+            Some(Phase::Leaving(departing)) => Some(place_of(departing)),
+            _ => None,
+        };
+        let Some(place) = place else { return };
         self.head = plan.parent;
         self.messages = std::mem::take(&mut place.messages);
         self.nodes = std::mem::take(&mut place.nodes);

@@ -9,6 +9,8 @@ mod commands;
 mod commits;
 mod compacting;
 mod jumping;
+mod leaving;
+mod limits;
 mod pruning;
 #[cfg(test)]
 mod tests;
@@ -18,13 +20,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use quipu_protocol::{
-    Ack, AssistantMessage, CallRecord, Compaction, Ending, Entry, Epoch, Event, Limit, Message, MessageId,
-    Model, ModelError, ModelErrorKind, ModelRequest, NodeId, Outcome, RunId, SessionId, StepInfo, StopReason,
+    Ack, AssistantMessage, CallRecord, Compaction, Ending, Entry, Epoch, Event, Message, MessageId, Model,
+    ModelError, ModelErrorKind, ModelRequest, NodeId, Outcome, RunId, SessionId, StepInfo, StopReason,
     ToolCall, ToolSpec, UnixMs,
 };
 use quipu_providers::{CallEnd, CallEvent};
 use quipu_tools::Touches;
-use quipu_transcript::{Measure, Projector, Prune, sent_tokens};
+use quipu_transcript::{Measure, Projector, Prune, counts, message_of, sent_tokens};
 
 pub(crate) use batch::step_key;
 use batch::{Batch, Early, Slot, State, Subject, refusal};
@@ -35,6 +37,9 @@ pub(crate) use compacting::{
 };
 use jumping::Jumping;
 pub(crate) use jumping::Place;
+use leaving::Departing;
+pub(crate) use leaving::Leaving;
+pub use limits::Limits;
 pub use pruning::PruneSettings;
 pub(crate) use pruning::{Left, MEASURED};
 pub use types::Refused;
@@ -47,26 +52,6 @@ pub(crate) struct Prefix {
     pub(crate) system: Arc<str>,
     pub(crate) tools: Arc<[ToolSpec]>,
     pub(crate) epoch: Epoch,
-}
-
-/// Limits of one run.
-#[derive(Debug, Clone, Copy, PartialEq, Default)]
-pub struct Limits {
-    /// Turns at most.
-    pub max_turns: Option<u32>,
-    /// US dollars at most; checked before each model call.
-    pub max_cost: Option<f64>,
-    /// US dollars at most that calls of all sessions of the store may cost in one calendar day of the clock
-    /// ([`Clock::day_of`](crate::Clock::day_of)). Checked before each model call against what is stored by then, so
-    /// that it can be exceeded by what the calls under way cost and no more.
-    pub daily_budget: Option<f64>,
-}
-
-impl Limits {
-    fn reached(&self, run: &Run) -> Option<Limit> {
-        let turns = self.max_turns.filter(|max| run.turn >= *max).map(Limit::Turns);
-        turns.or_else(|| self.max_cost.filter(|max| run.cost >= *max).map(Limit::Cost))
-    }
 }
 
 /// Everything that a machine starts from.
@@ -96,6 +81,8 @@ pub(crate) struct Start {
     pub(crate) prefix: Prefix,
     pub(crate) steering: Vec<Waiting>,
     pub(crate) follow_up: Vec<Waiting>,
+    /// A message to itself at the end of the conversation waits for its answer.
+    pub(crate) waits: bool,
     pub(crate) limits: Limits,
     pub(crate) ask_deadline: Duration,
 }
@@ -103,6 +90,8 @@ pub(crate) struct Start {
 struct Run {
     id: RunId,
     turn: u32,
+    /// Turns of the runs that led here.
+    before: u32,
     cost: f64,
     aborting: bool,
     /// The model said that the context is too long, and it was compacted.
@@ -117,6 +106,7 @@ impl Run {
         Self {
             id,
             turn: 0,
+            before: 0,
             cost: 0.0,
             aborting: false,
             overflowed: false,
@@ -141,6 +131,8 @@ enum Phase {
     Compacting(Box<Compacting>),
     /// The session goes to another node.
     Jumping(Box<Jumping>),
+    /// A call takes the session to another node.
+    Leaving(Box<Departing>),
 }
 
 struct Answered {
@@ -198,6 +190,7 @@ pub(crate) struct Machine {
     /// The queued item that the commit under way takes.
     drained: Option<(Queue, Waiting)>,
     askers: usize,
+    waits: bool,
     limits: Limits,
     ask_deadline: Duration,
     counter: u64,
@@ -240,6 +233,7 @@ impl Machine {
             moved: Vec::new(),
             drained: None,
             askers: 0,
+            waits: start.waits,
             limits: start.limits,
             ask_deadline: start.ask_deadline,
             counter: 0,
@@ -287,6 +281,7 @@ impl Machine {
             Input::CallNotMade { run, outcome } if self.is_current(&run) => self.call_not_made(outcome),
             Input::Summarized { run, result } if self.is_current(&run) => self.summarized(result),
             Input::Looked { run, result } if self.is_current(&run) => self.looked(result),
+            Input::Cleared { run, result } if self.is_current(&run) => self.cleared(result),
             Input::ToolOutput { run, slot, tail } if self.is_current(&run) => self.tool_output(slot, tail),
             Input::ToolDone { run, slot, done } if self.is_current(&run) => self.tool_done(slot, *done),
             Input::Prepared { .. }
@@ -295,6 +290,7 @@ impl Machine {
             | Input::CallNotMade { .. }
             | Input::Summarized { .. }
             | Input::Looked { .. }
+            | Input::Cleared { .. }
             | Input::ToolOutput { .. }
             | Input::ToolDone { .. } => {}
         }
@@ -444,6 +440,7 @@ impl Machine {
         }
         let cut = answer.stop_reason == StopReason::Length;
         let mut ops = vec![PlanOp::Forget { run: run.id.clone(), session: None }];
+        ops.extend((self.waits && counts(&answer)).then_some(PlanOp::Arrive));
         let prepared = if cut {
             calls.iter().map(|call| Prepared::Refused(batch::cut_off(&call.name))).collect()
         } else {
@@ -635,7 +632,8 @@ impl Machine {
         }
     }
 
-    fn tool_done(&mut self, slot: usize, done: Done) {
+    fn tool_done(&mut self, slot: usize, mut done: Done) {
+        let leaving = done.leaving.take();
         let batch = match &mut self.run {
             Some(Run { phase: Phase::Tools(batch), .. }) => batch,
             Some(Run { phase: Phase::Answered(answered), .. }) => return answered.early.done(slot, done),
@@ -643,7 +641,11 @@ impl Machine {
         };
         let Some(place @ Slot { state: State::Running, .. }) = batch.slots.get_mut(slot) else { return };
         place.state = State::Done(Box::new(done));
-        self.keep_result(slot);
+        match leaving {
+            // Not kept before it leaves: it says that it did.
+            Some(leaving) => self.begin_leaving(slot, *leaving),
+            None => self.keep_result(slot),
+        }
         self.go_on_with_tools();
     }
 
@@ -659,17 +661,13 @@ impl Machine {
     }
 
     fn commit_results(&mut self) {
+        if self.clear() {
+            return;
+        }
         let Some(run) = &mut self.run else { return };
         let Phase::Tools(batch) = &mut run.phase else { return };
         let batch = std::mem::take(batch);
-        let drafts = batch
-            .slots
-            .iter()
-            .filter_map(|slot| match &slot.state {
-                State::Done(done) => Some(done.draft(&run.id)),
-                State::Asking(_) | State::Ready | State::Running => None,
-            })
-            .collect();
+        let drafts = batch.slots.iter().filter_map(|slot| slot.draft(&run.id)).collect();
         let ops = vec![PlanOp::Forget { run: run.id.clone(), session: None }];
         run.phase = Phase::Results(batch);
         self.commit(Tag::Results, drafts, ops, true);

@@ -81,6 +81,12 @@ struct World {
     look: Option<(RunId, NodeId, NodeId, bool)>,
     /// Every node: its parent and its entry.
     tree: HashMap<NodeId, (Option<NodeId>, Arc<Entry>)>,
+    /// A run whose children are to end before it goes elsewhere.
+    clear: Option<RunId>,
+    /// Which sessions have a message to themselves that waits for an answer.
+    waits: std::collections::HashSet<SessionId>,
+    /// How often a call took the session elsewhere.
+    departures: u32,
     prepares: VecDeque<(RunId, Vec<ToolCall>)>,
     tools: Vec<(RunId, usize, ToolCall)>,
     /// What was said that calls touch, by run and place.
@@ -152,6 +158,7 @@ fn start() -> Start {
         prefix: Prefix { model, system: "".into(), tools: Arc::new([]), epoch: Epoch::default() },
         steering: Vec::new(),
         follow_up: Vec::new(),
+        waits: false,
         limits: Limits { max_turns: Some(12), max_cost: Some(MAX_COST), daily_budget: None },
         ask_deadline: Duration::from_secs(1),
     }
@@ -187,6 +194,9 @@ impl World {
             summary: None,
             look: None,
             tree: HashMap::new(),
+            clear: None,
+            waits: Default::default(),
+            departures: 0,
             prepares: VecDeque::new(),
             tools: Vec::new(),
             touches: HashMap::new(),
@@ -293,6 +303,14 @@ impl World {
                 }
             }
             Effect::CancelTool { .. } => {}
+            Effect::Clear { run } => {
+                assert!(
+                    self.clear.is_none()
+                        && self.call.is_none()
+                        && self.tools.iter().all(|tool| tool.0 != run)
+                );
+                self.clear = Some(run);
+            }
             Effect::AskDeadline { ask, .. } => self.asks.push(ask),
             Effect::Stop => self.stopped += 1,
         }
@@ -337,6 +355,7 @@ impl World {
                     let session = session.as_ref().unwrap_or(&plan.session);
                     self.steps.retain(|(of, other, _)| of != session || other != run);
                 }
+                PlanOp::Arrive => drop(self.waits.remove(&plan.session)),
             }
         }
         let summed = |draft: &&Draft| {
@@ -345,14 +364,25 @@ impl World {
         self.summaries.1 += u32::try_from(plan.drafts.iter().filter(summed).count()).unwrap();
         let label = Arc::new(Entry::Meta(Json::object()));
         let labels = plan.jump.iter().filter(|leap| leap.label.is_some()).map(|_| &label);
-        let mut parent = plan.parent;
         let mut nodes: Vec<NodeId> = Vec::new();
+        let mut stood = plan.expect;
+        for draft in &plan.leaves {
+            stood = Some(self.node(stood, draft.entry.clone()));
+            nodes.extend(stood);
+        }
+        if let Some(leap) = &plan.jump {
+            match &leap.carries {
+                Some(_) => {
+                    self.departures += 1;
+                    self.waits.insert(plan.session.clone());
+                    self.is_whole(stood.unwrap());
+                }
+                None => drop(self.waits.remove(&plan.session)),
+            }
+        }
+        let mut parent = plan.parent;
         for entry in plan.drafts.iter().map(|draft| &draft.entry).chain(labels) {
-            self.nodes += 1;
-            let mut id = [0; 32];
-            id[..8].copy_from_slice(&self.nodes.to_be_bytes());
-            let id = NodeId(id);
-            self.tree.insert(id, (parent, entry.clone()));
+            let id = self.node(parent, entry.clone());
             parent = Some(id);
             nodes.push(id);
         }
@@ -365,6 +395,32 @@ impl World {
             self.refs.insert(plan.session.clone(), *last);
         }
         Ok(nodes)
+    }
+
+    fn node(&mut self, parent: Option<NodeId>, entry: Arc<Entry>) -> NodeId {
+        self.nodes += 1;
+        let mut id = [0; 32];
+        id[..8].copy_from_slice(&self.nodes.to_be_bytes());
+        self.tree.insert(NodeId(id), (parent, entry));
+        NodeId(id)
+    }
+
+    /// Each call of the last answer has one result there.
+    fn is_whole(&self, at: NodeId) {
+        let (mut called, mut answered) = (Vec::new(), Vec::new());
+        for (_, entry) in self.lineage(at) {
+            match entry {
+                Entry::Message(Message::Assistant(answer)) => {
+                    called = answer.tool_calls().map(|call| call.id.clone()).collect();
+                    answered.clear();
+                }
+                Entry::Message(Message::ToolResult(result)) => answered.push(result.tool_call_id),
+                _ => {}
+            }
+        }
+        called.sort();
+        answered.sort();
+        assert_eq!(called, answered, "what is left is a whole turn");
     }
 
     fn commits_nodes(&self) -> usize {
@@ -432,6 +488,12 @@ impl World {
     }
 
     fn look(&mut self) {
+        if let Some(run) = self.clear.take() {
+            self.seed = self.seed.wrapping_mul(31).wrapping_add(17);
+            let fails = self.seed.is_multiple_of(7) && !self.finishing;
+            let result = if fails { Err("a child lives".into()) } else { Ok(()) };
+            return self.give(Input::Cleared { run, result });
+        }
         let Some((run, from, to, left)) = self.look.take() else { return };
         let lineage = self.lineage(to);
         let session = lineage.iter().rev().find_map(|(_, entry)| match entry {
@@ -540,14 +602,35 @@ impl World {
             is_error: false,
             timestamp: 0,
         };
+        // One call of an answer may go elsewhere, as the toolbox sees to it: the first.
+        let leaving = (slot == 0 && choice % 3 == 1 && !self.finishing).then(|| self.leaving(&run, choice));
         let done = Box::new(Done {
             result,
             started: 0,
             duration_ms: 0,
             files: Vec::new(),
             terminate: choice == 255,
+            leaving,
         });
         self.give(Input::ToolDone { run, slot, done });
+    }
+
+    /// Some node of the session, where it would say something to itself.
+    fn leaving(&mut self, run: &RunId, choice: u8) -> Box<Leaving> {
+        let head = self.machine.head().unwrap();
+        let lineage = self.lineage(head);
+        let session = self.machine.session();
+        let begins = |(_, entry): &(NodeId, Entry)| match entry {
+            Entry::Session(start) => start.session == *session,
+            _ => false,
+        };
+        let first = lineage.iter().rposition(begins).unwrap();
+        let own = &lineage[first..];
+        let place = self.place(own[usize::from(choice) % own.len()].0);
+        let fresh = RunId::from(format!("t{}", self.sent));
+        let spent = self.spent.get(run).copied().unwrap_or_default();
+        self.spent.insert(fresh.clone(), spent);
+        Box::new(Leaving { run: fresh, place, carryover: "I was there".into(), log: Json::object() })
     }
 
     fn play(&mut self, next: Move) {
@@ -611,7 +694,7 @@ impl World {
                 self.commit(0);
             } else if self.call.is_some() || self.summary.is_some() {
                 self.stream();
-            } else if self.look.is_some() {
+            } else if self.look.is_some() || self.clear.is_some() {
                 self.look();
             } else if !self.prepares.is_empty() {
                 self.prepare(8);
@@ -711,6 +794,8 @@ proptest! {
         }
         world.laws.finish().unwrap();
         prop_assert!(matches!(conversation_end(&world).as_deref(), Some("hello")));
+        prop_assert!(!world.machine.waits, "what the session said to itself is answered");
+        prop_assert!(!world.waits.contains(world.machine.session()));
         prop_assert!(world.steps.is_empty(), "steps that are nodes are rows no more: {:?}", world.steps);
         prop_assert_eq!(world.summaries.0, world.summaries.1, "each summary that was paid for is told");
         world.is_as_resumed();

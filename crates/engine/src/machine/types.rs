@@ -4,14 +4,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use quipu_protocol::{
-    Ack, AskId, CallRecord, Command, Entry, Event, FileChange, Input as Said, ItemId, Message, Model,
+    Ack, AskId, CallRecord, Command, Entry, Event, FileChange, Input as Said, ItemId, Json, Message, Model,
     ModelRequest, NodeId, Outcome, RunId, SessionId, StepInfo, Thinking, ToolCall, ToolResultMessage,
     Trouble, UnixMs,
 };
 use quipu_providers::{CallEnd, CallEvent};
 use quipu_tools::Touches;
 
-use super::{NoSummary, Place, Stretch, Summary};
+use super::{Leaving, NoSummary, Place, Stretch, Summary};
 use crate::sessions::NAME_LIMIT;
 
 /// Names the place in the task where the sender of a command waits for its acknowledgement.
@@ -102,6 +102,11 @@ pub(crate) enum Input {
         run: RunId,
         result: Result<Box<Place>, Refused>,
     },
+    /// Nothing that the run started runs any more, or why nobody can leave.
+    Cleared {
+        run: RunId,
+        result: Result<(), String>,
+    },
     ToolOutput {
         run: RunId,
         slot: usize,
@@ -130,6 +135,8 @@ pub(crate) struct Done {
     /// What it did to files.
     pub(crate) files: Vec<FileChange>,
     pub(crate) terminate: bool,
+    /// Where it takes the session.
+    pub(crate) leaving: Option<Box<Leaving>>,
 }
 
 impl Done {
@@ -187,6 +194,8 @@ pub(crate) enum Tag {
     Compacted,
     /// A jump, or that it came to nothing.
     Jumped,
+    /// A call took the session elsewhere.
+    Left,
     /// That results are left out from here on.
     Pruned,
     /// Before the session ends: what an earlier commit could not keep.
@@ -237,6 +246,8 @@ pub(crate) enum PlanOp {
         run: RunId,
         session: Option<SessionId>,
     },
+    /// The message to itself, with which the session went elsewhere, is answered.
+    Arrive,
 }
 
 impl PlanOp {
@@ -244,7 +255,11 @@ impl PlanOp {
     pub(crate) fn put_item(&self) -> Option<&ItemId> {
         match self {
             Self::Put { item, .. } => Some(&item.id),
-            Self::Take { .. } | Self::Announce { .. } | Self::Keep { .. } | Self::Forget { .. } => None,
+            Self::Take { .. }
+            | Self::Announce { .. }
+            | Self::Keep { .. }
+            | Self::Forget { .. }
+            | Self::Arrive => None,
         }
     }
 }
@@ -265,8 +280,10 @@ pub(crate) struct Plan {
     /// The parent of the first draft.
     pub(crate) parent: Option<NodeId>,
     pub(crate) drafts: Vec<Draft>,
-    /// How many of the drafts an earlier commit left unsaved.
+    /// How many of the drafts an earlier commit left unsaved; of `leaves`, where there are any.
     pub(crate) carried: usize,
+    /// What is left behind where the session stood: below `expect`.
+    pub(crate) leaves: Vec<Draft>,
     pub(crate) ops: Vec<PlanOp>,
     /// The ref goes to `parent`, also when there is nothing to append.
     pub(crate) jump: Option<Leap>,
@@ -281,6 +298,8 @@ pub(crate) struct Leap {
     pub(crate) from: NodeId,
     /// A label for the last draft, or for `parent` when there is none: one more node.
     pub(crate) label: Option<String>,
+    /// The last draft is a message to itself, which waits for its answer: what is logged of that.
+    pub(crate) carries: Option<Json>,
 }
 
 /// An input that waits in a queue.
@@ -341,6 +360,10 @@ pub(crate) enum Effect {
         turn: u32,
         slot: usize,
         call: ToolCall,
+    },
+    /// End all that the run's calls left running. Answer: `Cleared`.
+    Clear {
+        run: RunId,
     },
     CancelCall,
     CancelTool {

@@ -11,6 +11,7 @@ mod target;
 #[cfg(test)]
 mod tests;
 mod text;
+mod tobe;
 
 use std::sync::{Arc, OnceLock};
 
@@ -22,6 +23,8 @@ pub(crate) use history::SearchHistory;
 pub(crate) use projects::Projects;
 pub(crate) use recall::Recall;
 pub use target::{Illegal, LegalTarget, legal_target};
+pub use tobe::Travel;
+pub(crate) use tobe::{Tobe, Trip, carryover, carryover_text, count_left, line_of, log_of};
 
 /// Whether the model can look up what was said and done before. Off by default;
 /// [`of_json`](Self::of_json) has it on where settings do not say otherwise.
@@ -29,6 +32,13 @@ pub use target::{Illegal, LegalTarget, legal_target};
 pub struct HistorySettings {
     /// Whether it has the tool `search_history`, over its session's directory and those below it, and `recall`, which
     /// reads what was found. A session that began without keeps what it sends: it is not offered there.
+    pub enabled: bool,
+}
+
+/// Whether the model can look at the graph around it and go to earlier points of its session. Off by default.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct TravelSettings {
+    /// Whether it has the tools. A session that began without them keeps what it sends: they are not offered there.
     pub enabled: bool,
 }
 

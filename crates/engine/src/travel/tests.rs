@@ -108,6 +108,7 @@ impl Fixture {
     async fn ask(&self, args: serde_json::Value) -> (String, bool) {
         let args = quipu_tools::validate(self.recall.spec(), &Json::from(&args)).unwrap();
         let cx = ToolContext {
+            run: "run".into(),
             cwd: "/w".into(),
             env: Arc::new([]),
             spill_dir: "/w".into(),

@@ -47,4 +47,6 @@ mod support;
 #[cfg(test)]
 mod target;
 #[cfg(test)]
+mod tobe;
+#[cfg(test)]
 mod wire;

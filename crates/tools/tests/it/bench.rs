@@ -22,6 +22,7 @@ impl Bench {
         let progress = Arc::new(Mutex::new(Vec::new()));
         let told = progress.clone();
         let cx = ToolContext {
+            run: "run".into(),
             cwd: dir.path().join("work"),
             env: Arc::new([]),
             spill_dir: dir.path().join("spill"),

@@ -80,6 +80,7 @@ impl World {
         let mut output = OutputBuffer::new(limits, &self.path("spill"));
         let cwd = self.path("ws");
         let shell = ShellCommand {
+            owner: "run",
             command,
             cwd: &cwd,
             env: &self.env,
@@ -386,8 +387,14 @@ async fn git_works_in_worktrees_submodules_and_below_the_top_and_cannot_be_lured
         let limits = OutputLimits { lines: 2000, bytes: 50 * 1024, spill_bytes: 1 << 20 };
         let mut output = OutputBuffer::new(limits, &world.path("spill"));
         let command = "git config user.name; echo x >> g && git add g && git -c user.name=T -c user.email=t@e commit -qm two";
-        let shell =
-            ShellCommand { command, cwd: &cwd, env: &world.env, timeout: None, sandbox: Some(&sandbox) };
+        let shell = ShellCommand {
+            owner: "run",
+            command,
+            cwd: &cwd,
+            env: &world.env,
+            timeout: None,
+            sandbox: Some(&sandbox),
+        };
         let end =
             run_shell(shell, &world.registry, &CancellationToken::new(), &mut output, &|_| ()).await.unwrap();
         assert_eq!(end == ShellEnd::Exited(0), works, "{dir}: {}", output.tail());

@@ -61,6 +61,7 @@ impl Fresh {
         env.push(("HOME".into(), Some(self.path("home").display().to_string())));
         env.push(("GIT_CONFIG_NOSYSTEM".into(), Some("1".into())));
         let shell = ShellCommand {
+            owner: "run",
             command: &format!("set -e; {command}"),
             cwd: &self.path("ws"),
             env: &env,

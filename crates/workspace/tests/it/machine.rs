@@ -45,6 +45,7 @@ impl Bench {
 
     async fn run(&mut self, command: &str) -> Result<ShellEnd, ShellError> {
         let command = ShellCommand {
+            owner: "run",
             command,
             cwd: self.dir.path(),
             env: &self.env,
@@ -227,6 +228,7 @@ async fn a_command_that_prints_without_end_can_be_cancelled() {
     let mut bench = Bench::new();
     let (cancel, seen) = (bench.cancel.clone(), Arc::new(tokio::sync::Notify::new()));
     let command = ShellCommand {
+        owner: "run",
         command: "trap '' TERM; yes",
         cwd: bench.dir.path(),
         env: &[],

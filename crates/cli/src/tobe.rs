@@ -1,0 +1,54 @@
+//! `quipu tobe`: a session goes to one of its nodes with a message to itself.
+
+use std::io::Write as _;
+
+use clap::Args;
+use quipu_protocol::Jumped;
+
+use crate::args::StoreArg;
+use crate::confirm::confirm;
+use crate::exit::Failure;
+use crate::fork::engine;
+use crate::print::{note, printable};
+
+#[derive(Debug, Args)]
+pub(crate) struct TobeArgs {
+    /// The node to go on from: its hash or the beginning of it, a bookmark, ext:ID. Its session goes there; below a node
+    /// that another program wrote, a new session begins.
+    #[arg(value_name = "NODE")]
+    node: String,
+    /// What the session is told there of what it leaves, as its own words. Nothing else comes along.
+    #[arg(value_name = "MESSAGE", required = true)]
+    message: Vec<String>,
+    /// Do not ask.
+    #[arg(short, long)]
+    yes: bool,
+    /// One JSON object.
+    #[arg(long)]
+    json: bool,
+    #[command(flatten)]
+    store: StoreArg,
+}
+
+pub(crate) async fn run(args: &TobeArgs) -> Result<(), Failure> {
+    let (place, engine) = engine(&args.store).await?;
+    let node = crate::show::resolve(&**engine.store(), &args.node, None).await?.node;
+    let message = args.message.join(" ");
+    let travel = engine.travel(node, &message).await?;
+    if !args.yes {
+        let plan = printable(&travel.question());
+        let question = format!("May this session {plan}?");
+        confirm(&question, &format!("this session would {plan}; that is done"), "it stands where it stood")?;
+    }
+    let Jumped { session, from, at, head, .. } = engine.tobe(node, &message).await?;
+    if args.json {
+        let value = serde_json::json!({
+            "session": session, "from": from, "at": at, "head": head, "messages": travel.messages, "turns": travel.turns,
+        });
+        return Ok(writeln!(std::io::stdout(), "{value}")?);
+    }
+    let store = place.store_flag();
+    note(format!("The message waits for an answer: `quipu -p --session {session}{store}` asks for it."));
+    note(format!("`quipu undo {session}{store}` takes it back."));
+    Ok(writeln!(std::io::stdout(), "{head}")?)
+}

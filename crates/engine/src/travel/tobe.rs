@@ -1,0 +1,285 @@
+//! `tobe`: the session goes to another of its nodes, with a message to itself.
+
+use std::future::Future;
+use std::path::{Path, PathBuf};
+use std::pin::Pin;
+use std::sync::Arc;
+
+use quipu_protocol::{Json, NodeId, SessionId, ToolSpec};
+use quipu_store::{FoundBy, Resolved, Scope, Spelling, Store, StoreError, Until, decode_nodes};
+use quipu_tools::{Invocation, Tool, ToolContext, ToolOutput};
+use serde::Deserialize;
+
+use super::text::{BEGIN, END, Whole, one_line, shortened, text_of};
+use super::{LegalTarget, Standing, legal_target};
+use crate::clock::fresh_id;
+use crate::jump::place_at;
+use crate::machine::Leaving;
+
+/// Bytes of a message to itself at most.
+pub(crate) const CARRYOVER_LIMIT: usize = 64 << 10;
+/// Nodes that are counted as left behind at most.
+const COUNTED: usize = 2_000;
+/// Characters of the target that are shown.
+const LINE: usize = 60;
+/// Characters of an id that are said back.
+const SAID_BACK: usize = 80;
+
+/// The marks of a message to itself, which other programs know by them.
+const NOTE: &str = "[SYSTEM / INCARNATION NOTE]";
+const WARNING: &str = "[SYSTEM WARNING]";
+const WARNS: &str = "You wrote the note above yourself, further on in a branch of this conversation that you left to \
+                     come here. Nothing else of that branch is here. Files were not changed back: look before you rely \
+                     on what they were.";
+
+/// Where a call would take its session.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Travel {
+    /// The node.
+    pub target: NodeId,
+    /// Who said what there, on one line and short.
+    pub line: String,
+    /// Messages that are left behind; no more than 2,000 nodes are looked at.
+    pub messages: usize,
+    /// How many of them are the user's.
+    pub turns: usize,
+    /// What the session would say to itself there.
+    pub message: String,
+}
+
+impl Travel {
+    /// What a person is asked, on one line.
+    pub fn question(&self) -> String {
+        let Self { target, line, messages, turns, .. } = self;
+        let more = if *messages >= COUNTED { " or more" } else { "" };
+        format!(
+            "go back to {} ({line}), leaving {messages}{more} message(s) behind, {turns} of them yours; files stay as they \
+             are",
+            target.short()
+        )
+    }
+}
+
+/// Takes its session to one of its nodes.
+pub(crate) struct Tobe {
+    spec: ToolSpec,
+    store: Arc<dyn Store>,
+    standing: Standing,
+    cwd: PathBuf,
+}
+
+/// A way that was looked at.
+pub(crate) struct Trip {
+    pub(crate) travel: Travel,
+    session: SessionId,
+    tobe: Arc<Tobe>,
+}
+
+#[derive(Deserialize)]
+struct Args {
+    target_node_hash: String,
+    carryover_message: String,
+}
+
+impl Tobe {
+    pub(crate) const NAME: &'static str = "tobe";
+
+    pub(crate) fn new(store: Arc<dyn Store>, standing: Standing, cwd: PathBuf) -> Self {
+        let parameters = serde_json::json!({
+            "type": "object",
+            "properties": {
+                "target_node_hash": {
+                    "type": "string",
+                    "description": "The node to go to: its hash or at least 4 characters of it, or pi:ID"
+                },
+                "carryover_message": {
+                    "type": "string",
+                    "description": "What you will know there of what happened since: all that matters, for nothing else \
+                                    comes along"
+                }
+            },
+            "required": ["target_node_hash", "carryover_message"]
+        });
+        let description = "Go back to an earlier point of this conversation, with a message to yourself, and go on from \
+                           there at once. Use it when a way has led nowhere and its traces are in your way. What came \
+                           after that point is left behind: you will not see it, but it stays in the graph, and you can \
+                           come back to it. Files are not changed back. Make no other call in the same answer: it would \
+                           be stopped.";
+        let spec = ToolSpec {
+            name: Self::NAME.into(),
+            description: description.into(),
+            parameters: Json::from(&parameters),
+        };
+        Self { spec, store, standing, cwd }
+    }
+
+    /// Where the call would go, or why it cannot, for the model.
+    pub(crate) async fn plan(self: &Arc<Self>, args: &Json) -> Result<Trip, String> {
+        let failed = |error: StoreError| format!("The graph could not be read: {error}");
+        let args: Args =
+            args.read().map_err(|error| format!("The arguments do not fit the tool: {error}"))?;
+        let message = carryover(&args.carryover_message)?;
+        let standing = self.standing.get().map(|view| view.borrow().clone());
+        let Some((session, head)) = standing.and_then(|view| Some((view.session, view.head?))) else {
+            return Err("The session has no past yet, so there is nowhere to go.".into());
+        };
+        let node = self.find(&args.target_node_hash, &session, head).await?;
+        let LegalTarget { illegal, nearest, .. } = legal_target(&*self.store, node).await.map_err(failed)?;
+        if let Some(why) = illegal {
+            let instead = nearest.map_or(String::new(), |near| {
+                format!(" The nearest node before it that can be gone to is {}.", near.short())
+            });
+            return Err(format!("Nobody can go to {}: {why}.{instead}", node.short()));
+        }
+        let (messages, turns) = count_left(&*self.store, head, node).await.map_err(failed)?;
+        let line = line_of(&*self.store, node).await.map_err(failed)?;
+        let travel = Travel { target: node, line, messages, turns, message };
+        Ok(Trip { travel, session, tobe: self.clone() })
+    }
+
+    async fn find(&self, hash: &str, session: &SessionId, head: NodeId) -> Result<NodeId, String> {
+        let failed = |error: StoreError| format!("The graph could not be read: {error}");
+        let said = one_line(hash, SAID_BACK);
+        let scope = Scope { head: Some(head) };
+        let found = match self.store.resolve(&Spelling::from(hash), &scope).await.map_err(failed)? {
+            Resolved::None => Vec::new(),
+            Resolved::One(one) => vec![one],
+            Resolved::Many(many) => many,
+        };
+        // A session is no place to go to, and other refs are names for nodes.
+        let named: Vec<_> = found.into_iter().filter(|one| one.by != FoundBy::Session).collect();
+        let own: Vec<_> = named.iter().filter(|one| one.session.as_ref() == Some(session)).collect();
+        match own.as_slice() {
+            [one] => Ok(one.node),
+            [] if named.is_empty() => Err(format!(
+                "No node is called \"{said}\". Give its hash, or at least 4 characters of it, as life and recall name it."
+            )),
+            [] => Err(format!(
+                "\"{said}\" is no node of this session, and you can go to nodes of this session only. Read it with recall; \
+                 a person goes on from it with `quipu fork`."
+            )),
+            many => {
+                let list: Vec<String> =
+                    many.iter().map(|one| format!("\n{}  {}", one.node.short(), one.role)).collect();
+                Err(format!("{} nodes fit \"{said}\"; give more of the hash:{}", many.len(), list.concat()))
+            }
+        }
+    }
+}
+
+impl Trip {
+    /// What the call does when it runs: the place is read, and the rest is the session's.
+    pub(crate) async fn begin(self) -> (ToolOutput, Option<Box<Leaving>>) {
+        let Self { travel, session, tobe } = self;
+        let place = match place_at(&*tobe.store, &session, travel.target).await {
+            Ok(place) => place,
+            Err(error) => return (ToolOutput::error(format!("You did not leave: {error}")), None),
+        };
+        let log = log_of(&travel.message, travel.target, &session, &tobe.cwd);
+        let carryover = carryover_text(&travel.message);
+        let leaving = Leaving { run: fresh_id().into(), place, carryover, log };
+        let text = format!("Incarnation initiated → {}", travel.target.short());
+        (ToolOutput::text(text), Some(Box::new(leaving)))
+    }
+}
+
+impl Tool for Tobe {
+    fn spec(&self) -> &ToolSpec {
+        &self.spec
+    }
+
+    fn run<'a>(
+        &'a self,
+        _call: Invocation,
+        _cx: &'a ToolContext,
+    ) -> Pin<Box<dyn Future<Output = ToolOutput> + Send + 'a>> {
+        // The session goes, and not the tool; what was planned never comes here.
+        Box::pin(std::future::ready(ToolOutput::error("You did not leave: the call was not planned.")))
+    }
+}
+
+/// What the log of actions keeps of a session that goes somewhere with a message.
+pub(crate) fn log_of(message: &str, target: NodeId, session: &SessionId, cwd: &Path) -> Json {
+    let mut log = serde_json::json!({
+        "carryover_message": message, "target": target, "agent": crate::AGENT, "session": session,
+        "cwd": cwd.to_string_lossy(), "v": 1,
+    });
+    if let (Some(head), Some(log)) = (git_head(cwd), log.as_object_mut()) {
+        log.insert("git_head".into(), head.into());
+    }
+    Json::from(&log)
+}
+
+/// The commit that the repository around a directory stands at, where that is written in one of its files.
+fn git_head(cwd: &Path) -> Option<String> {
+    let read = |path: PathBuf| {
+        let small = std::fs::metadata(&path).ok().is_some_and(|found| found.is_file() && found.len() < 4096);
+        if small { std::fs::read_to_string(path).ok() } else { None }
+    };
+    let git = cwd.ancestors().map(|dir| dir.join(".git")).find(|git| git.is_dir())?;
+    let head = read(git.join("HEAD"))?;
+    let head = match head.trim().strip_prefix("ref: ") {
+        Some(name) if !name.contains("..") && !name.starts_with('/') => read(git.join(name))?,
+        Some(_) => return None,
+        None => head,
+    };
+    let head = head.trim();
+    let fits = head.len() >= 40 && head.len() <= 64 && head.bytes().all(|byte| byte.is_ascii_hexdigit());
+    fits.then(|| head.to_owned())
+}
+
+/// A message to itself as it is kept: without control characters; the error says what is wrong with it.
+pub(crate) fn carryover(message: &str) -> Result<String, String> {
+    if message.len() > CARRYOVER_LIMIT {
+        return Err(format!(
+            "The message has {} bytes, and at most {CARRYOVER_LIMIT} come along: say what matters in fewer words.",
+            message.len()
+        ));
+    }
+    let plain: String = message.chars().filter(|c| !c.is_control() || matches!(c, '\n' | '\t')).collect();
+    let plain = plain.trim();
+    if plain.is_empty() {
+        return Err(
+            "The message is empty: say what you need to know there, for nothing else comes along.".into()
+        );
+    }
+    let lower = plain.to_lowercase();
+    let marks = [NOTE, WARNING, BEGIN, END, "--- archived"];
+    if let Some(mark) = marks.into_iter().find(|mark| lower.contains(&mark.to_lowercase())) {
+        return Err(format!(
+            "The message holds \"{mark}\", which only the frame around it may: say it in other words."
+        ));
+    }
+    Ok(plain.to_owned())
+}
+
+/// The message as the conversation holds it.
+pub(crate) fn carryover_text(message: &str) -> String {
+    format!("{NOTE}: {message}\n{WARNING}: {WARNS}")
+}
+
+/// Messages and turns on the way to `head` that `target` does not share.
+pub(crate) async fn count_left(
+    store: &dyn Store,
+    head: NodeId,
+    target: NodeId,
+) -> Result<(usize, usize), StoreError> {
+    let shared = store.fork_point(head, target).await?;
+    if shared == Some(head) {
+        return Ok((0, 0));
+    }
+    let nodes = store.lineage(head, Until::Count(COUNTED + 1)).await?;
+    let from = nodes.iter().position(|node| Some(node.id) == shared).map_or(0, |at| at + 1);
+    let roles = || nodes[from..].iter().map(|node| node.record.role.as_str());
+    let messages = roles().filter(|role| matches!(*role, "user" | "assistant" | "toolResult")).count();
+    Ok((messages, roles().filter(|role| *role == "user").count()))
+}
+
+/// A node on one line.
+pub(crate) async fn line_of(store: &dyn Store, node: NodeId) -> Result<String, StoreError> {
+    let nodes: Vec<_> = store.nodes(&[node]).await?.into_iter().flatten().collect();
+    let decoded = decode_nodes(store, &nodes).await?;
+    let Some((node, decoded)) = nodes.first().zip(decoded.first()) else { return Ok(String::new()) };
+    let text = one_line(&text_of(&decoded.entry, Whole::No), 4 * LINE);
+    Ok(format!("{}: \"{}\"", one_line(&node.record.role, LINE), shortened(&text, LINE as u64)))
+}
