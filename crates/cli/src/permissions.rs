@@ -330,7 +330,7 @@ pub(crate) fn state_here(place: &Place) -> Result<(bool, String), Failure> {
     let project = Record::of(place, &cwd).project()?;
     let mode = project.mode.unwrap_or_default();
     let counts = format!("{} saved", project.entries.len());
-    let permissions = permissions(place, &cwd, project, Network::Open);
+    let permissions = permissions(place, &cwd, project, Network::Open, travel_rule(place));
     let detail = |more: &str| format!("{} in {} ({counts}); {more}", mode.word(), cwd.display());
     Ok(match (permissions.mode(), permissions.unconfined()) {
         (PermissionMode::Full, _) => (true, detail("commands are not confined and nothing is asked")),

@@ -69,6 +69,8 @@ mod signals;
 #[cfg(test)]
 mod support;
 #[cfg(test)]
+mod tobe;
+#[cfg(test)]
 mod tools;
 #[cfg(test)]
 mod trees;
