@@ -213,8 +213,8 @@ fn killed_after_the_answer_it_is_not_asked_for_again() {
     assert_eq!(departures(&world), 1);
     let after = answered(&world);
     assert_eq!(after[0].trim(), "Here I am.");
-    assert!(after[1].contains("Interrupted") && after[1].ends_with("on"), "{after:?}");
-    assert_eq!(after.len(), 2, "{after:?}");
+    assert!(after[1].contains("Interrupted"), "{after:?}");
+    assert_eq!(after[2..], ["on"]);
 }
 
 #[test]
