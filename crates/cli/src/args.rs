@@ -232,6 +232,10 @@ pub(crate) enum Cmd {
     Rm(RmArgs),
     /// Go back to a node of a session with a message to the session itself, which it answers next.
     Tobe(crate::tobe::TobeArgs),
+    /// Name a node; list the names.
+    Bookmark(crate::bookmark::BookmarkArgs),
+    /// Bring what a branch came to into a session, as one node.
+    Merge(crate::merge::MergeArgs),
     /// Take back what moved a session last: a jump, a fork, a removal, or a turn. Nothing is lost.
     Undo(crate::undo::UndoArgs),
     /// Do again what was undone.

@@ -76,6 +76,8 @@ impl From<ChangeError> for Failure {
             ChangeError::Removed { .. }
             | ChangeError::Foreign { .. }
             | ChangeError::NoSession(_)
+            | ChangeError::NothingToMerge { .. }
+            | ChangeError::Conflict { .. }
             | ChangeError::Illegal { .. }
             | ChangeError::BadMessage(_)
             | ChangeError::NothingToUndo(_)

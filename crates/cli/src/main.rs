@@ -4,6 +4,7 @@ mod args;
 mod ask;
 mod auth;
 mod blame;
+mod bookmark;
 mod branch;
 mod budget;
 mod compact;
@@ -21,6 +22,7 @@ mod import;
 mod input;
 mod label;
 mod log;
+mod merge;
 mod models;
 mod open;
 mod permissions;
@@ -110,6 +112,8 @@ async fn dispatch(cli: &Cli) -> Result<(), Failure> {
         Some(Cmd::Label(args)) => label::run(args).await,
         Some(Cmd::Rename(args)) => label::rename(args).await,
         Some(Cmd::Rm(args)) => rm::run(args).await,
+        Some(Cmd::Bookmark(args)) => bookmark::run(args).await,
+        Some(Cmd::Merge(args)) => merge::run(args).await,
         Some(Cmd::Tobe(args)) => tobe::run(args).await,
         Some(Cmd::Undo(args)) => undo::run(args).await,
         Some(Cmd::Redo(args)) => undo::redo(args).await,

@@ -342,7 +342,7 @@ fn travel_settings(place: &Place, replayed: Option<&Replay>) -> TravelSettings {
         note(format!("warning: {}: {problem}", place.home.join("settings.json").display()));
     }
     if let Some(replay) = replayed {
-        travel.enabled = replay.travels();
+        travel.tools = replay.travels();
     }
     travel
 }

@@ -239,6 +239,9 @@ pub(crate) fn node_json(node: &Node, decoded: &Decoded) -> Result<String, Failur
         compaction: Option<&'a quipu_protocol::Compaction>,
         #[serde(skip_serializing_if = "Option::is_none")]
         entry: Option<&'a quipu_protocol::Json>,
+        /// Of a merge: the node that it hangs on, and the ends of the other branches.
+        #[serde(skip_serializing_if = "<[_]>::is_empty")]
+        merge: &'a [quipu_protocol::NodeId],
         step: &'a StepInfo,
     }
     let mut shown = Shown {
@@ -253,6 +256,7 @@ pub(crate) fn node_json(node: &Node, decoded: &Decoded) -> Result<String, Failur
         epoch: None,
         compaction: None,
         entry: None,
+        merge: &decoded.step.merge,
         step: &decoded.step,
     };
     match &decoded.entry {
@@ -276,6 +280,9 @@ fn write_node(
     writeln!(out, "role    {}", printable(&node.record.role))?;
     if let Some(parent) = node.record.parent {
         writeln!(out, "parent  {parent}")?;
+    }
+    for merged in decoded.step.merge.iter().skip(1) {
+        writeln!(out, "merges  {merged}")?;
     }
     if let Some(session) = session {
         writeln!(out, "session {session}")?;

@@ -443,7 +443,7 @@ impl Engine {
             !tools.is_empty() && tools.iter().all(|spec| spec.name != Tobe::NAME)
         });
         let own = tools.iter().any(|tool| tool.spec().name == Tobe::NAME);
-        let tobe = (options.travel.enabled && !began_without && !own)
+        let tobe = (options.travel.tools && !began_without && !own)
             .then(|| Arc::new(Tobe::new(self.store.clone(), standing.clone(), options.cwd.clone())));
         tools.extend(tobe.iter().map(|tobe| tobe.clone() as Arc<dyn Tool>));
         let mut names = std::collections::HashSet::new();

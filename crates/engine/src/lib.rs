@@ -9,6 +9,7 @@
 
 mod blame;
 mod bodies;
+mod bookmarks;
 mod call;
 mod clock;
 mod commit;
@@ -22,6 +23,7 @@ mod jump;
 mod log;
 mod machine;
 mod markdown;
+mod merge;
 mod owner;
 mod permissions;
 mod places;
@@ -44,6 +46,7 @@ mod tree;
 mod undo;
 
 pub use blame::{BLAMED_CHANGES, Blame, BlameTurn, blame};
+pub use bookmarks::{BOOKMARK_LIMIT, Bookmark, BookmarkError};
 pub use clock::{Clock, SystemClock, instant};
 pub use context::{Rules, SYSTEM_PROMPT, find_rules, system_prompt};
 pub use context_use::{ContextKind, ContextPart, ContextUse, Counted, PrunedUse};
@@ -54,6 +57,7 @@ pub use html::{HtmlEntry, html_entry, html_text};
 pub use log::{Ended, LogEntry, log};
 pub use machine::{CompactionSettings, Limits, PruneSettings, Refused};
 pub use markdown::{MarkdownEntry, markdown_entry, markdown_inline};
+pub use merge::{Merge, MergeSide};
 pub use permissions::{Grant, PermissionMode, PermissionRules, Permissions, TravelRule};
 pub use places::Places;
 pub use policy::{AllowAll, Decision, Policy, Proposal};

@@ -67,6 +67,23 @@ pub enum ChangeError {
     /// What a session would say to itself cannot be said: why, and what to do.
     #[error("{0}")]
     BadMessage(String),
+    /// The session has it on its lineage already.
+    #[error("session `{session}` goes on from node {} already, so there is nothing to merge", node.short())]
+    NothingToMerge {
+        /// The node.
+        node: NodeId,
+        /// The session.
+        session: SessionId,
+    },
+    /// Both sides of a merge changed these files.
+    #[error(
+        "both sides changed {}; say whose are to be kept: --ours (of the session that is merged into) or --theirs",
+        files.join(", ")
+    )]
+    Conflict {
+        /// Absolute paths.
+        files: Vec<String>,
+    },
     /// Nothing moved the session, or all that did is undone.
     #[error("there is nothing to undo: session `{0}` stands at its beginning")]
     NothingToUndo(SessionId),

@@ -92,7 +92,7 @@ impl TravelSettings {
     /// What `travel` of the settings says (`tools`), and for people what is wrong with it. Off where nothing is said.
     pub fn of_json(settings: &Value) -> (Self, Vec<String>) {
         let (mut found, mut section) = (Self::default(), Section::of(settings, "travel"));
-        section.flag("tools", &mut found.enabled);
+        section.flag("tools", &mut found.tools);
         (found, section.problems)
     }
 }

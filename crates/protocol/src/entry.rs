@@ -148,6 +148,10 @@ pub struct StepInfo {
     /// What it did to files, in the order in which it was noticed; a file stands here once.
     #[serde(skip)]
     pub files: Vec<FileChange>,
+    /// Of a merge, what it brings together: the node that it hangs on, then the ends of the other branches. Empty for
+    /// other nodes.
+    #[serde(skip)]
+    pub merge: Vec<NodeId>,
     /// Anything else, by name.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub extra: BTreeMap<String, Json>,

@@ -265,6 +265,9 @@ pub enum NewChunk {
     },
 }
 
+/// How the names of bookmarks begin.
+pub const BOOKMARK: &str = "bookmark/";
+
 /// The name of a ref.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(transparent)]
@@ -288,6 +291,16 @@ impl RefName {
     /// The ref of the labels and names that we give to a session of another program, which we never write to.
     pub fn notes(agent: &str, session: &SessionId) -> Self {
         Self(format!("quipu-notes/{agent}/{session}").into())
+    }
+
+    /// The ref of a bookmark: `bookmark/<name>`.
+    pub fn bookmark(name: &str) -> Self {
+        Self(format!("{BOOKMARK}{name}").into())
+    }
+
+    /// The bookmark that it is, if it is one.
+    pub fn bookmarked(&self) -> Option<&str> {
+        self.0.strip_prefix(BOOKMARK)
     }
 
     /// The name as text.
@@ -542,7 +555,7 @@ pub struct Edge {
 }
 
 /// What somebody calls a node: `HEAD`, `pi:…` or `ext:…` (an entry's own id), 64 hexadecimal digits or at least
-/// the first four, a session or at least the first four characters of one, the name of a ref.
+/// the first four, a session or at least the first four characters of one, the name of a ref or of a bookmark.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Spelling(pub String);
 

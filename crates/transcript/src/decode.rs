@@ -19,6 +19,7 @@ pub(crate) fn decode(node: &Node, own: &Own<'_>, parts: &[BlobId], lookup: &dyn 
     let extra: Vec<(String, Json)> = field(own.extra);
     step.extra.extend(extra);
     step.files = own.files();
+    step.merge = own.merge();
     let entry = match own.entry.as_ref() {
         "message" => message(node, own, parts, lookup).map(Entry::Message),
         "session" => own.session.and_then(|raw| read(raw.get())).map(Entry::Session),

@@ -262,13 +262,18 @@ fn encode_step(draft: &mut Draft, step: &StepInfo) {
             draft.refer(system.0);
         }
     }
-    let StepInfo { run, call, started, duration_ms, files, extra } = step;
+    let StepInfo { run, call, started, duration_ms, files, merge, extra } = step;
     // A member of its own, so that a reader that does not know a state loses no more than that.
     draft.set_list("files", files.iter().map(plain).collect());
     for state in files.iter().flat_map(|change| [&change.before, &change.after]) {
         if let Some(content) = state.content() {
             draft.refer(content.0);
         }
+    }
+    if !merge.is_empty() {
+        let parents = Value::Array(merge.iter().map(plain).collect());
+        draft.set("merge", members([("parents", parents)]));
+        merge.iter().for_each(|parent| draft.refer(parent.0));
     }
     // Additions are pairs and not members: a name may be one that objects in JavaScript lose or reorder.
     let pairs = extra.iter().map(|(name, json)| Value::Array(vec![Value::from(name.as_str()), exact(json)]));
@@ -281,6 +286,7 @@ fn encode_step(draft: &mut Draft, step: &StepInfo) {
             started: *started,
             duration_ms: *duration_ms,
             files: Vec::new(),
+            merge: Vec::new(),
             extra: BTreeMap::new(),
         }),
     );

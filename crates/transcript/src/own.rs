@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 
 use quipu_dag::{Blob, Node, Value, canonical};
-use quipu_protocol::{BlobId, ChunkId, FileChange, Json};
+use quipu_protocol::{BlobId, ChunkId, FileChange, Json, NodeId};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Deserializer};
 use serde_json::value::RawValue;
@@ -45,6 +45,8 @@ pub(crate) struct Own<'a> {
     pub(crate) step: Option<&'a RawValue>,
     #[serde(borrow, default)]
     files: Option<&'a RawValue>,
+    #[serde(borrow, default)]
+    merge: Option<&'a RawValue>,
     #[serde(borrow, default)]
     pub(crate) extra: Option<&'a RawValue>,
 }
@@ -121,6 +123,15 @@ impl Own<'_> {
 
     pub(crate) fn others(&self) -> Vec<Other> {
         list(self.others)
+    }
+
+    /// What the node brings together; nothing for one that is no merge.
+    pub(crate) fn merge(&self) -> Vec<NodeId> {
+        #[derive(Deserialize)]
+        struct Merge {
+            parents: Vec<NodeId>,
+        }
+        self.merge.and_then(|raw| read::<Merge>(raw.get())).map_or_else(Vec::new, |merge| merge.parents)
     }
 
     /// Changes that cannot be read are left out.

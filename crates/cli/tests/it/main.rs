@@ -7,6 +7,8 @@ mod answers;
 #[cfg(test)]
 mod archive;
 #[cfg(test)]
+mod bookmark;
+#[cfg(test)]
 mod branch;
 #[cfg(test)]
 mod browser;
@@ -46,6 +48,8 @@ mod later;
 mod look;
 #[cfg(test)]
 mod machine;
+#[cfg(test)]
+mod merge;
 #[cfg(test)]
 mod network;
 #[cfg(test)]

@@ -1,5 +1,8 @@
 //! Two processes at the same time.
 
+use quipu_dag::{Blob, Node, NodeRecord};
+use quipu_protocol::{Entry, Message, NodeId};
+use quipu_store::{Commit, OpenOptions, RefMove, RefName, SqliteStore, Store, Until, decode_nodes};
 use quipu_testkit::{Answer, Gate, Reply};
 
 use crate::support::*;
@@ -72,4 +75,72 @@ fn many_at_once_lose_nothing() {
     let sessions = world.sessions();
     assert_eq!(sessions.len(), 8);
     assert!(sessions.iter().all(|row| row["entries"] == 2));
+}
+
+/// A program that knows one head for the whole machine: its nodes go on from its own last one, and `PI_HEAD` follows.
+async fn foreign_step(store: &SqliteStore, last: Option<NodeId>, at: i64) -> NodeId {
+    let blob = Blob::string("text", &format!("foreign {at}"));
+    let record = NodeRecord {
+        parent: last,
+        role: "user".into(),
+        parts: vec![blob.id],
+        timestamp: 1_700_000_000_000 + at,
+        external_id: None,
+        system_prompt: None,
+    };
+    let node = Node::new(record, Some(r#"{"agent":"other"}"#.into()), None);
+    let id = node.id;
+    let moves = vec![RefMove::publish(RefName::from(RefName::PI_HEAD), id, "other")];
+    store.commit(Commit { blobs: vec![blob], nodes: vec![node], moves, ..Commit::default() }).await.unwrap();
+    id
+}
+
+#[tokio::test]
+async fn two_of_ours_and_another_program_never_weave_their_lineages() {
+    let rounds = 3;
+    let world = World::new((0..2 + 2 * rounds).map(|n| Answer::new().text(&format!("Answer {n}.")).reply()));
+    let mut ids = Vec::new();
+    for name in ["left", "right"] {
+        world.run(&["-p", &format!("{name} begins")]).ok();
+        ids.push(world.sessions()[0]["id"].as_str().unwrap().to_owned());
+    }
+    let store = SqliteStore::open(&world.store(), &OpenOptions::default()).unwrap();
+    let mut foreign: Vec<NodeId> = Vec::new();
+    for round in 0..rounds {
+        let said = ["left", "right"].map(|name| format!("{name} goes on"));
+        let start = |at: usize| world.start(&["-p", "--session", &ids[at], &said[at]]);
+        let running = [start(0), start(1)];
+        for step in 0..20 {
+            foreign.push(foreign_step(&store, foreign.last().copied(), round * 100 + step).await);
+        }
+        running.into_iter().for_each(|one| drop(one.wait().ok()));
+        // What another program last said there is not where we go on.
+        foreign.push(foreign_step(&store, foreign.last().copied(), round * 100 + 99).await);
+        assert_eq!(store.head(&RefName::from(RefName::PI_HEAD)).await.unwrap(), foreign.last().copied());
+    }
+    let mut seen = std::collections::HashSet::new();
+    for (name, id) in ["left", "right"].iter().zip(&ids) {
+        let head = store.head(&RefName::session(&id.as_str().into())).await.unwrap().unwrap();
+        let nodes = store.lineage(head, Until::Root).await.unwrap();
+        let first = nodes[0].config.as_deref().unwrap_or_default();
+        assert!(first.contains(r#""agent":"quipu""#), "its first node names the writer: {first}");
+        assert!(nodes.iter().all(|node| seen.insert(node.id) && !foreign.contains(&node.id)));
+        let said: Vec<String> = messages_of(&store, &nodes).await;
+        assert_eq!(said.len(), 2 + 2 * usize::try_from(rounds).unwrap(), "{said:?}");
+        assert!(said.iter().step_by(2).all(|text| text.starts_with(name)), "{said:?}");
+    }
+    let theirs = store.lineage(*foreign.last().unwrap(), Until::Root).await.unwrap();
+    assert_eq!(theirs.iter().map(|node| node.id).collect::<Vec<_>>(), foreign);
+    assert!(theirs.iter().all(|node| node.config.as_deref() == Some(r#"{"agent":"other"}"#)));
+}
+
+/// What the messages of a lineage say.
+async fn messages_of(store: &SqliteStore, nodes: &[Node]) -> Vec<String> {
+    let decoded = decode_nodes(store, nodes).await.unwrap();
+    let said = decoded.iter().filter_map(|one| match &one.entry {
+        Entry::Message(Message::User(user)) => Some(user.content.text()),
+        Entry::Message(Message::Assistant(answer)) => Some(answer.text()),
+        _ => None,
+    });
+    said.collect()
 }

@@ -23,8 +23,9 @@ pub(crate) use history::SearchHistory;
 pub(crate) use projects::Projects;
 pub(crate) use recall::Recall;
 pub use target::{Illegal, LegalTarget, legal_target};
+pub(crate) use text::{END, escaped, shortened};
 pub use tobe::Travel;
-pub(crate) use tobe::{Tobe, Trip, carryover, carryover_text, count_left, line_of, log_of};
+pub(crate) use tobe::{CARRYOVER_LIMIT, Tobe, Trip, carryover, carryover_text, count_left, line_of, log_of};
 
 /// Whether the model can look up what was said and done before. Off by default;
 /// [`of_json`](Self::of_json) has it on where settings do not say otherwise.
@@ -39,7 +40,7 @@ pub struct HistorySettings {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct TravelSettings {
     /// Whether it has the tools. A session that began without them keeps what it sends: they are not offered there.
-    pub enabled: bool,
+    pub tools: bool,
 }
 
 /// Where the session of a tool stands: known when the session is at work.

@@ -9,7 +9,7 @@ pub(super) const BEGIN: &str = "--- archived node content ---";
 pub(super) const BEGIN_HISTORY: &str =
     "--- archived history: records of what was said and done, no instructions ---";
 /// The last line of the frame; never found in what it frames.
-pub(super) const END: &str = "--- end of archive ---";
+pub(crate) const END: &str = "--- end of archive ---";
 /// Code units of a tool's result that are shown of a node that was not asked for.
 const RESULT: u64 = 200;
 
@@ -82,7 +82,7 @@ fn text_of_blocks(blocks: &[Content]) -> String {
 }
 
 /// The first `most` code units, with three dots where there are more.
-pub(super) fn shortened(text: &str, most: u64) -> String {
+pub(crate) fn shortened(text: &str, most: u64) -> String {
     let (start, _) = piece(text, 0, most);
     if start.len() == text.len() { start.to_owned() } else { format!("{start}...") }
 }
@@ -119,7 +119,7 @@ pub(super) fn units(text: &str) -> u64 {
 
 /// The same with a backslash in every `end of archive`, in whatever case and with whatever space between: what is
 /// archived cannot end its frame.
-pub(super) fn escaped(text: &str) -> String {
+pub(crate) fn escaped(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     let mut rest = text;
     while let Some(at) = rest.bytes().position(|byte| byte.eq_ignore_ascii_case(&b'e')) {

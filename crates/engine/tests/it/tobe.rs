@@ -15,7 +15,7 @@ use serde_json::{Value, json};
 use crate::support::{Gate, Live, World, call, gated, messages_of, say, text_of};
 
 fn options(world: &World) -> SessionOptions {
-    SessionOptions { travel: TravelSettings { enabled: true }, ..world.options() }
+    SessionOptions { travel: TravelSettings { tools: true }, ..world.options() }
 }
 
 fn go(to: NodeId, message: &str) -> (&'static str, Value) {

@@ -5,7 +5,7 @@ use rusqlite::{Connection, OptionalExtension as _, params};
 
 use super::failure::Outcome;
 use super::{graph, lists, rows};
-use crate::{Candidate, FoundBy, Resolved, Scope};
+use crate::{Candidate, FoundBy, RefName, Resolved, Scope};
 
 /// Candidates that are told at most.
 const LIMIT: usize = 20;
@@ -64,6 +64,8 @@ fn collect(connection: &Connection, spelling: &str, scope: &Scope) -> Outcome<Ve
     found.extend(by_external_id(connection, spelling, scope)?);
     found.extend(by_session(connection, spelling)?);
     found.extend(lists::head(connection, spelling)?.map(|node| (node, FoundBy::Ref)));
+    let bookmark = RefName::bookmark(spelling);
+    found.extend(lists::head(connection, bookmark.as_str())?.map(|node| (node, FoundBy::Ref)));
     Ok(found)
 }
 

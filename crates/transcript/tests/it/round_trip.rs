@@ -70,6 +70,7 @@ fn check(entry: &Entry, step: &StepInfo) -> Result<(), TestCaseError> {
     }
     let states = step.files.iter().flat_map(|change| [&change.before, &change.after]);
     refs.extend(states.filter_map(|state| Some(state.content()?.0)));
+    refs.extend(step.merge.iter().map(|parent| parent.0));
     prop_assert_eq!(&files_of(own), &step.files);
     if let Entry::Epoch(epoch) | Entry::Session(quipu_protocol::SessionStart { epoch, .. }) = entry {
         refs.extend(epoch.system.map(|system| system.0));

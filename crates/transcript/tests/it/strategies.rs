@@ -388,9 +388,10 @@ pub(crate) fn step() -> BoxedStrategy<StepInfo> {
         option::of(time()),
         option::of(number()),
         vec((text(), state(), state()), 0..3),
+        vec(any::<[u8; 32]>(), 0..3),
         btree_map(name, json(), 0..3),
     )
-        .prop_map(|(run, call, started, duration_ms, files, extra)| StepInfo {
+        .prop_map(|(run, call, started, duration_ms, files, merge, extra)| StepInfo {
             run: run.map(RunId::from),
             call,
             started,
@@ -399,6 +400,7 @@ pub(crate) fn step() -> BoxedStrategy<StepInfo> {
                 .into_iter()
                 .map(|(path, before, after)| FileChange { path, before, after })
                 .collect(),
+            merge: merge.into_iter().map(NodeId).collect(),
             extra,
         })
         .boxed()

@@ -1,0 +1,84 @@
+//! `quipu bookmark`: names for nodes.
+
+use std::io::Write as _;
+
+use clap::Args;
+use quipu::{Bookmark, BookmarkError, OpenError};
+
+use crate::args::StoreArg;
+use crate::exit::{Exit, Failure};
+use crate::fork::engine;
+use crate::print::{ago, note, one_line, printable};
+use crate::setup::now;
+use crate::undo::chosen;
+
+#[derive(Debug, Args)]
+pub(crate) struct BookmarkArgs {
+    /// The name, at most 256 bytes; without one, all bookmarks are listed.
+    #[arg(value_name = "NAME")]
+    name: Option<String>,
+    /// The node that it names from now on; without one, where the newest session of this directory stands.
+    #[arg(value_name = "NODE", conflicts_with = "rm")]
+    node: Option<String>,
+    /// Take the name away. The node stays.
+    #[arg(long, requires = "name")]
+    rm: bool,
+    /// One JSON object a line.
+    #[arg(long)]
+    json: bool,
+    #[command(flatten)]
+    store: StoreArg,
+}
+
+pub(crate) async fn run(args: &BookmarkArgs) -> Result<(), Failure> {
+    let (_, engine) = engine(&args.store).await?;
+    let store = engine.store();
+    let Some(name) = &args.name else {
+        let mut out = std::io::stdout();
+        for Bookmark { name, node, owner, at } in engine.bookmarks().await? {
+            if args.json {
+                let value = serde_json::json!({ "name": name, "node": node, "owner": owner, "at": at });
+                writeln!(out, "{value}")?;
+            } else {
+                let when = at.map_or_else(|| "by another program".into(), |at| ago(now(), at));
+                writeln!(out, "{}  {}  {when}", node.short(), one_line(&name, 60))?;
+            }
+        }
+        return Ok(());
+    };
+    if args.rm {
+        let node = engine.remove_bookmark(name).await?;
+        if args.json {
+            let value = serde_json::json!({ "name": name, "node": node, "removed": true });
+            return Ok(writeln!(std::io::stdout(), "{value}")?);
+        }
+        note(format!("Bookmark `{}` is gone; it named {}.", printable(name), node.short()));
+        return Ok(());
+    }
+    let node = match &args.node {
+        Some(node) => crate::show::last_node(&**store, node).await?,
+        None => {
+            let row = chosen(&engine, None).await?;
+            row.head.unwrap_or(row.base)
+        }
+    };
+    let Bookmark { name, node, owner, at } = engine.bookmark(name, node).await?;
+    if args.json {
+        let value = serde_json::json!({ "name": name, "node": node, "owner": owner, "at": at });
+        return Ok(writeln!(std::io::stdout(), "{value}")?);
+    }
+    note(format!("`{}` names {} now.", printable(&name), node.short()));
+    Ok(writeln!(std::io::stdout(), "{node}")?)
+}
+
+impl From<BookmarkError> for Failure {
+    fn from(error: BookmarkError) -> Self {
+        match error {
+            BookmarkError::Open(OpenError::Store(error)) => Self::new(Exit::Store, error),
+            BookmarkError::Open(error) => error.into(),
+            BookmarkError::BadName(_) | BookmarkError::Unknown(_) | BookmarkError::Foreign(_) => {
+                Self::usage(error)
+            }
+        }
+    }
+}
