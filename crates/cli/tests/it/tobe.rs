@@ -201,13 +201,11 @@ fn killed_after_the_answer_it_is_not_asked_for_again() {
         tobe(&target),
         Answer::new()
             .text("Here I am.")
-            .tool_call("c2", "bash", r#"{"command":"echo here > here; sleep 1000"}"#)
+            .tool_call("c2", "bash", r#"{"command":"echo here; sleep 1000"}"#)
             .reply(),
     ]);
     let mut running = start(&world);
-    while !world.path("work/here").exists() {
-        running.line().unwrap();
-    }
+    until(&mut running, "tool_execution_update");
     killed(running);
     goes_on(&mut world);
     assert_eq!(departures(&world), 1);
