@@ -13,7 +13,7 @@ use crate::lines::Lines;
 use crate::pi::{SessionFiles, files_with, session_files};
 use crate::{ArchiveError, ImportOptions, Report, export};
 use crate::{chatgpt, claude_ai, claude_code, codex, copilot};
-use crate::{gemini, gemini_takeout, openclaw, opencode, pi};
+use crate::{gemini, gemini_takeout, openclaw, opencode, pi, playfilo};
 
 /// Gives the value of an environment variable.
 type Env<'a> = dyn Fn(&str) -> Option<PathBuf> + 'a;
@@ -33,6 +33,8 @@ pub struct Agent {
 enum Kind {
     /// With an importer of its own.
     Pi,
+    /// One file of nodes that are kept as they are.
+    Graph,
     Lines {
         format: &'static Format,
         places: fn(&Env<'_>) -> Vec<PathBuf>,
@@ -63,7 +65,7 @@ enum Kind {
 }
 
 /// All agents that are known.
-pub static AGENTS: [Agent; 11] = [
+pub static AGENTS: [Agent; 12] = [
     Agent {
         name: chatgpt::AGENT,
         kind: Kind::Export {
@@ -157,6 +159,7 @@ pub static AGENTS: [Agent; 11] = [
         },
     },
     Agent { name: pi::AGENT, kind: Kind::Pi },
+    Agent { name: playfilo::AGENT, kind: Kind::Graph },
     Agent {
         name: copilot::chat::AGENT,
         kind: Kind::Lines {
@@ -224,6 +227,7 @@ impl Agent {
     pub fn places(&self, env: &Env<'_>) -> Vec<PathBuf> {
         match self.kind {
             Kind::Pi => pi::sessions_dir(env).into_iter().collect(),
+            Kind::Graph => playfilo::home(env).into_iter().collect(),
             Kind::Lines { places, .. } => places(env),
             Kind::Database { place, .. } => place(env).into_iter().collect(),
             Kind::Export { .. } => Vec::new(),
@@ -302,17 +306,8 @@ impl Agent {
                 }
                 Ok(found)
             }
-            Kind::Database { is_database, .. } => {
-                let fail = |source| ArchiveError::File { path: path.to_owned(), doing: "read", source };
-                if !std::fs::metadata(path).map_err(fail)?.is_dir() {
-                    return Ok(SessionFiles { files: vec![path.to_owned()], unreadable: Vec::new() });
-                }
-                let entries = std::fs::read_dir(path).map_err(fail)?.flatten();
-                let files = entries.map(|entry| entry.path()).filter(|file| is_database(file));
-                let mut files: Vec<PathBuf> = files.collect();
-                files.sort();
-                Ok(SessionFiles { files, unreadable: Vec::new() })
-            }
+            Kind::Graph => databases(path, playfilo::is_database),
+            Kind::Database { is_database, .. } => databases(path, is_database),
         }
     }
 
@@ -320,7 +315,7 @@ impl Agent {
     pub fn written_to(&self, path: &Path) -> Vec<PathBuf> {
         match self.kind {
             Kind::Pi | Kind::Lines { .. } | Kind::Export { .. } => vec![path.to_owned()],
-            Kind::Database { .. } => {
+            Kind::Graph | Kind::Database { .. } => {
                 let mut log = path.as_os_str().to_owned();
                 log.push("-wal");
                 vec![path.to_owned(), log.into()]
@@ -337,6 +332,7 @@ impl Agent {
             Kind::Pi => return Ok(vec![look(path)?]),
             Kind::Lines { look, .. } => return Ok(vec![look(path)?]),
             Kind::Database { projects, .. } => projects(path)?,
+            Kind::Graph => vec![(String::new(), playfilo::heads(path)?)],
             Kind::Export { .. } => {
                 let bytes = std::fs::metadata(path)?.len();
                 return Ok(vec![Found { path: path.to_owned(), project: None, sessions: 1, bytes }]);
@@ -368,6 +364,7 @@ impl Agent {
     ) -> Result<Vec<Report>, ArchiveError> {
         match self.kind {
             Kind::Pi => Ok(vec![pi::import(store, sealer, path, &seen.pi, options).await?]),
+            Kind::Graph => playfilo::import(store, sealer, path, &seen.marks, options).await,
             Kind::Lines { format, .. } => {
                 intake::import(store, sealer, format, path, &seen.marks, options).await
             }
@@ -376,6 +373,19 @@ impl Agent {
             }
         }
     }
+}
+
+/// The databases of a directory, or the file itself.
+fn databases(path: &Path, is_database: fn(&Path) -> bool) -> Result<SessionFiles, ArchiveError> {
+    let fail = |source| ArchiveError::File { path: path.to_owned(), doing: "read", source };
+    if !std::fs::metadata(path).map_err(fail)?.is_dir() {
+        return Ok(SessionFiles { files: vec![path.to_owned()], unreadable: Vec::new() });
+    }
+    let entries = std::fs::read_dir(path).map_err(fail)?.flatten();
+    let files = entries.map(|entry| entry.path()).filter(|file| is_database(file));
+    let mut files: Vec<PathBuf> = files.collect();
+    files.sort();
+    Ok(SessionFiles { files, unreadable: Vec::new() })
 }
 
 /// Looks at the beginning of a session file.

@@ -26,6 +26,7 @@ mod mended;
 pub mod openclaw;
 pub mod opencode;
 pub mod pi;
+pub mod playfilo;
 mod report;
 mod tree;
 

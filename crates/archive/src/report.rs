@@ -93,6 +93,7 @@ impl Report {
             | ProblemKind::Orphan
             | ProblemKind::Relinked
             | ProblemKind::Cycle
+            | ProblemKind::Renamed
             | ProblemKind::NoTime => self.repaired += 1,
             ProblemKind::Changed => self.changed += 1,
         }
@@ -149,6 +150,8 @@ pub enum ProblemKind {
     Relinked,
     /// Repaired: entries that follow each other in a circle, which is cut here.
     Cycle,
+    /// Repaired: a node that cannot be kept under its own id, and is another one here.
+    Renamed,
     /// Repaired: no time that can be read; the session's time stands for it.
     NoTime,
     /// The store has an entry of this id with another content, and keeps that.
@@ -172,6 +175,7 @@ impl ProblemKind {
             Self::Orphan => "what it follows is not in the file; it begins a branch",
             Self::Relinked => "what it follows is not in the file; it follows what stands before it",
             Self::Cycle => "follows itself in a circle, which is cut here",
+            Self::Renamed => "kept under another id",
             Self::NoTime => "no time, the session's stands for it",
             Self::Changed => "the store has this entry with another content and keeps that",
         }

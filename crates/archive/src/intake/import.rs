@@ -296,7 +296,7 @@ impl One<'_> {
 }
 
 /// Opens a regular file, and nothing that could be waited for.
-fn open_file(path: &Path) -> Result<File, ArchiveError> {
+pub(crate) fn open_file(path: &Path) -> Result<File, ArchiveError> {
     let fail = |source| ArchiveError::File { path: path.to_owned(), doing: "opened", source };
     let flags = (OFlag::O_NONBLOCK | OFlag::O_NOCTTY).bits();
     let file = File::options().read(true).custom_flags(flags).open(path).map_err(fail)?;
@@ -307,7 +307,7 @@ fn open_file(path: &Path) -> Result<File, ArchiveError> {
 }
 
 /// What tells whether a database has changed: its size and that of its log, and when they were written.
-fn stamp(path: &Path) -> std::io::Result<(u64, ChunkId)> {
+pub(crate) fn stamp(path: &Path) -> std::io::Result<(u64, ChunkId)> {
     let mut bytes = 0;
     let mut hash = Sha256::new();
     let mut log = path.as_os_str().to_owned();

@@ -22,10 +22,10 @@ use std::time::Duration;
 
 use quipu_protocol::{Entry, Json, SessionId, UnixMs};
 
-pub(crate) use import::{import, import_database};
+pub(crate) use import::{import, import_database, open_file, stamp};
 pub(crate) use lines::{SealedLines, Text, without_space};
 pub(crate) use place::{Placer, Stop};
-pub(crate) use seen::Marks;
+pub(crate) use seen::{Mark, Marks};
 
 use crate::{ArchiveError, Report};
 

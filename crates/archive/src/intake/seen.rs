@@ -11,12 +11,12 @@ use crate::lineages::IMPORTED;
 
 /// What an import noted of its file.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) struct Mark {
-    pub(super) format: String,
-    pub(super) path: PathBuf,
-    pub(super) session: SessionId,
-    pub(super) bytes: u64,
-    pub(super) sha256: ChunkId,
+pub(crate) struct Mark {
+    pub(crate) format: String,
+    pub(crate) path: PathBuf,
+    pub(crate) session: SessionId,
+    pub(crate) bytes: u64,
+    pub(crate) sha256: ChunkId,
 }
 
 /// What was imported before. Read once for many files.
@@ -37,7 +37,7 @@ impl Marks {
         Ok(Self(marks))
     }
 
-    pub(super) fn of(&self, agent: &str, path: &Path) -> Option<&Mark> {
+    pub(crate) fn of(&self, agent: &str, path: &Path) -> Option<&Mark> {
         self.0.get(path).filter(|mark| mark.format == agent)
     }
 }

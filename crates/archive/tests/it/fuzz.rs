@@ -224,6 +224,40 @@ fn fuzz_gemini_takeout_files() {
     crate::driver::run(target, "fuzz_gemini_takeout_files", &corpus, &words, law);
 }
 
+/// What holds of any database of nodes: those that come are what their ids say.
+fn graph_law(bytes: &[u8]) -> Result<(), String> {
+    let archive = archive();
+    let Ok(reports) = archive.try_take("playfilo", &archive.file("a.db", bytes)) else { return Ok(()) };
+    if reports.iter().any(|report| report.read != report.added + report.present) {
+        return Err(format!("the counts do not add up: {reports:?}"));
+    }
+    let before = archive.all();
+    let nodes =
+        crate::support::block_on(archive.store.nodes(&before.1)).map_err(|error| error.to_string())?;
+    if let Some(node) = nodes.iter().flatten().find(|node| node.verify() != quipu_dag::Verdict::Valid) {
+        return Err(format!("not what its id says: {node:?}"));
+    }
+    let again =
+        archive.try_take("playfilo", &archive.file("b.db", bytes)).map_err(|error| error.to_string())?;
+    if again.iter().any(|again| again.added > 0) || archive.all() != before {
+        return Err(format!("importing again: {again:?} after {reports:?}"));
+    }
+    Ok(())
+}
+
+#[test]
+fn fuzz_playfilo_files() {
+    let words: Vec<String> = WORDS.split_whitespace().map(str::to_owned).collect();
+    let corpus = ["it/__fuzz__/playfilo_files/corpus"];
+    crate::driver::run(
+        bolero::check!(name = "playfilo_files"),
+        "fuzz_playfilo_files",
+        &corpus,
+        &words,
+        graph_law,
+    );
+}
+
 #[test]
 fn fuzz_openclaw_files() {
     let words: Vec<String> = WORDS.split_whitespace().map(str::to_owned).collect();

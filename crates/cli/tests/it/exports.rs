@@ -8,12 +8,12 @@ use serde_json::json;
 use crate::archive::said;
 use crate::support::*;
 
-fn fixture(name: &str) -> PathBuf {
+pub(crate) fn fixture(name: &str) -> PathBuf {
     PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../archive/tests").join(name)
 }
 
 /// A model on each wire, which says as much as is asked of it.
-fn two_wires(sessions: usize) -> World {
+pub(crate) fn two_wires(sessions: usize) -> World {
     let answers = |wire: Wire| (0..sessions).map(move |_| Answer::on(wire).text("Yes.").reply());
     let world = World::new(answers(Wire::Messages).chain(answers(Wire::Completions)));
     let model =
@@ -82,4 +82,68 @@ fn whose_export_it_is_need_not_be_said() {
     }
     let ran = world.run(&["import", "claude-ai", "export/conversations.json"]);
     assert!(ran.status.code() == Some(1) && ran.err.contains("could not be imported"), "{}", ran.err);
+}
+
+/// A graph of another program where that keeps it.
+fn graph(world: &World) -> PathBuf {
+    let place = world.path("home/.playfilo/playfilo.db");
+    std::fs::create_dir_all(place.parent().unwrap()).unwrap();
+    std::fs::copy(fixture("fixtures/playfilo/playfilo.db"), &place).unwrap();
+    place
+}
+
+#[test]
+fn a_graph_of_another_program_goes_on_on_both_wires() {
+    let world = two_wires(1);
+    graph(&world);
+    let found = world.run(&["import", "--json"]).ok().json_lines();
+    assert_eq!((&found[0]["agent"], &found[0]["sessions"]), (&json!("playfilo"), &json!(2)));
+    let ran = world.run(&["import", "--yes"]).ok();
+    assert!(ran.text().contains("10 added"), "{}", ran.text());
+    // Its last answer but two, whose id is that in the other store.
+    let node = "e40cd624ec3bd30aa1cccf45bf8f35b41e14db0b6a7205a2b5a49729c84cfbc6";
+    for model in ["blocks-1", "chat-1"] {
+        world.run(&["-p", "--model", model, "--fork", node, "on"]).ok();
+        let said = said(&world);
+        let expect = ["Please fix the parser bug", "The bug is in main.", "on"];
+        assert!(expect.iter().all(|expect| said.iter().any(|one| one.contains(expect))), "{said:?}");
+        let body = String::from_utf8_lossy(&world.requests().last().unwrap().body).into_owned();
+        assert_eq!(body.matches("\"call_1\"").count(), 2, "the call and its result: {body}");
+    }
+    assert!(world.run(&["show", node]).ok().text().contains("The bug is in main."));
+    assert!(world.run(&["search", "approach"]).ok().text().contains("Try approach A"));
+    assert!(world.run(&["import", "playfilo"]).ok().text().contains("unchanged"));
+}
+
+#[test]
+fn a_database_that_is_locked_is_told_and_the_rest_goes_on() {
+    use std::os::fd::AsFd as _;
+    let world = World::new([]);
+    let place = graph(&world);
+    let dir = world.path("home/.codex/sessions/2025/01/02");
+    std::fs::create_dir_all(&dir).unwrap();
+    let meta = json!({ "id": "0199bbbb", "timestamp": "2025-01-02T03:04:05.678Z", "cwd": "/p" });
+    let text =
+        json!({ "type": "message", "role": "user", "content": [{ "type": "input_text", "text": "Look." }] });
+    let record = |kind: &str, payload: &serde_json::Value| json!({ "timestamp": "2025-01-02T03:04:06.000Z", "type": kind, "payload": payload });
+    let rollout = crate::archive::lines(&[record("session_meta", &meta), record("response_item", &text)]);
+    std::fs::write(dir.join("rollout-x-0199bbbb.jsonl"), rollout).unwrap();
+    // As SQLite locks a file that is being written: a byte a gigabyte behind its beginning, and those after it.
+    let file = std::fs::File::options().read(true).write(true).open(&place).unwrap();
+    let lock = nix::libc::flock {
+        l_type: i16::try_from(nix::libc::F_WRLCK).unwrap(),
+        l_whence: i16::try_from(nix::libc::SEEK_SET).unwrap(),
+        l_start: 0x4000_0000,
+        l_len: 512,
+        l_pid: 0,
+    };
+    nix::fcntl::fcntl(file.as_fd(), nix::fcntl::FcntlArg::F_SETLK(&lock)).unwrap();
+    let ran = world.run(&["import", "--yes", "--json"]);
+    assert_eq!(ran.status.code(), Some(1));
+    let reports = ran.json_lines();
+    assert!(reports.iter().any(|report| report["session"] == "0199bbbb"), "{reports:?}");
+    let told = reports.iter().find_map(|report| report["error"].as_str()).unwrap();
+    assert!(told.contains("playfilo.db") && told.contains("locked"), "{told}");
+    drop(file);
+    assert!(world.run(&["import", "--yes"]).ok().text().contains("10 added"));
 }

@@ -39,6 +39,8 @@ mod gone;
 #[cfg(test)]
 mod hash;
 #[cfg(test)]
+mod import_kill;
+#[cfg(test)]
 mod input;
 #[cfg(test)]
 mod kill;

@@ -66,6 +66,17 @@ impl ForeignDatabase {
         Ok(Self(connection))
     }
 
+    /// The columns of a table, which differ between versions of a program; none where there is no such table.
+    ///
+    /// # Errors
+    /// The database is damaged.
+    pub fn columns(&self, table: &str) -> io::Result<Vec<String>> {
+        let mut statement =
+            self.0.prepare_cached("SELECT name FROM pragma_table_info(?1)").map_err(io::Error::other)?;
+        let names = statement.query_map([table], |row| row.get(0)).map_err(io::Error::other)?;
+        names.collect::<Result<_, _>>().map_err(io::Error::other)
+    }
+
     /// Calls `each` with every row, until it says no.
     ///
     /// # Errors
@@ -164,6 +175,8 @@ mod tests {
         let later = ForeignDatabase::open(&path).unwrap();
         assert_eq!(names(&later, Some(("name", "c"))).unwrap(), ["c Some(3)"]);
         assert!(names(&later, Some(("no such column", "c"))).is_err());
+        assert_eq!(later.columns("t").unwrap(), ["name", "n"]);
+        assert_eq!(later.columns("no such table").unwrap(), [""; 0]);
         assert!(later.0.execute_batch("DELETE FROM t").is_err());
         std::fs::write(
             dir.path().join("none.db"),

@@ -1,0 +1,143 @@
+//! The database into the store.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use quipu_protocol::{NodeId, SessionId};
+use quipu_seal::Sealer;
+use quipu_store::{Action, Commit, Expect, RefMove, RefName, Store};
+
+use super::AGENT;
+use super::graph::Graph;
+use crate::batches::off_the_runtime;
+use crate::intake::{Mark, Marks, open_file, stamp};
+use crate::lineages::{IMPORTED, main_ref};
+use crate::{ArchiveError, ImportOptions, ProblemKind, Progress, Report};
+
+/// Nodes and bytes of one commit, about.
+const NODES: usize = 2_000;
+const BYTES: usize = 4 << 20;
+/// Letters of the name of a ref at most.
+const NAME: usize = 200;
+/// The refs of nodes that nothing follows begin with this.
+const ENDS: &str = "playfilo-ends/";
+
+/// Imports the graph of a database; one report.
+pub(crate) async fn import(
+    store: &Arc<dyn Store>,
+    sealer: &Arc<Sealer>,
+    path: &Path,
+    marks: &Marks,
+    options: &ImportOptions<'_>,
+) -> Result<Vec<Report>, ArchiveError> {
+    let fail = |source| ArchiveError::File { path: path.to_owned(), doing: "read", source };
+    let path = &std::path::absolute(path).map_err(fail)?;
+    drop(open_file(path)?);
+    let (bytes, sha256) = stamp(path).map_err(fail)?;
+    if let Some(mark) = marks.of(AGENT, path)
+        && (mark.bytes, mark.sha256) == (bytes, sha256)
+        && let Some(head) = store.head(&main_ref(AGENT, &mark.session)).await?
+    {
+        let mut report = Report::new(path.clone(), mark.session.clone());
+        (report.bytes, report.unchanged, report.head) = (bytes, true, Some(head));
+        return Ok(vec![report]);
+    }
+    let mut report = Report::new(path.clone(), String::new().into());
+    let owned = path.clone();
+    let mut graph;
+    let refs;
+    (graph, refs, report) = off_the_runtime(move || {
+        let graph = Graph::open(&owned, &mut report)?;
+        let fail = |source| ArchiveError::File { path: owned.clone(), doing: "read", source };
+        let refs = graph.refs().map_err(fail)?;
+        (0..graph.actions().map_err(fail)?).for_each(|_| report.skip("action"));
+        Ok::<_, ArchiveError>((graph, refs, report))
+    })
+    .await??;
+    loop {
+        let sealer = Arc::clone(sealer);
+        let done;
+        (graph, report, done) = off_the_runtime(move || {
+            let mut graph = graph;
+            let mut report = report;
+            let taken = graph.take(NODES, BYTES, &sealer, &mut report);
+            (graph, report, taken)
+        })
+        .await?;
+        let mut taken = done.map_err(fail)?;
+        if taken.nodes.is_empty() {
+            break;
+        }
+        let ids: Vec<NodeId> = taken.nodes.iter().map(|node| node.id).collect();
+        let present = store.nodes(&ids).await?;
+        let mut present = present.iter().map(Option::is_some);
+        report.read += ids.len() as u64;
+        taken.nodes.retain(|_| !present.next().unwrap_or_default());
+        report.added += taken.nodes.len() as u64;
+        report.present += (ids.len() - taken.nodes.len()) as u64;
+        report.bytes = bytes / 1_000 * graph.done();
+        if !options.dry_run {
+            let commit = Commit { blobs: taken.blobs, nodes: taken.nodes, ..Commit::default() };
+            store.commit(commit).await?;
+        }
+        let at = report.bytes;
+        (options.progress)(Progress { bytes: at, stored: at, total: bytes, entries: report.read });
+    }
+    report.bytes = bytes;
+    report.branches = graph.ends.len() as u64;
+    finish(store, &graph, refs, report, (bytes, sha256), options).await.map(|report| vec![report])
+}
+
+/// Moves the refs, and notes what was imported.
+async fn finish(
+    store: &Arc<dyn Store>,
+    graph: &Graph,
+    refs: Vec<(String, String)>,
+    mut report: Report,
+    (bytes, sha256): (u64, quipu_protocol::ChunkId),
+    options: &ImportOptions<'_>,
+) -> Result<Report, ArchiveError> {
+    let mut commit = Commit::default();
+    let mut first = None;
+    for (name, node) in refs {
+        let to = node.parse::<NodeId>().ok().and_then(|node| graph.here.get(&node).copied());
+        let fits = (1..=NAME).contains(&name.len()) && !name.chars().any(char::is_control);
+        let Some(to) = to.filter(|_| fits) else {
+            let detail = format!("ref {name}: no node is where it stands, or its name is too long");
+            report.problem(0, ProblemKind::NotAnEntry, &detail);
+            continue;
+        };
+        let session: SessionId = name.as_str().into();
+        let own = main_ref(AGENT, &session);
+        if store.head(&own).await? != Some(to) {
+            commit.moves.push(RefMove::publish(own, to, "import"));
+        }
+        first.get_or_insert((session, to));
+    }
+    let held = store.heads(ENDS).await?;
+    for node in &graph.ends {
+        if !held.iter().any(|head| head.node == *node) {
+            commit.moves.push(RefMove::publish(RefName::from(format!("{ENDS}{node}")), *node, "import"));
+        }
+    }
+    for head in held.into_iter().filter(|head| graph.inner.contains(&head.node)) {
+        let why = "import".into();
+        commit.moves.push(RefMove { name: head.name, expect: Expect::Any, to: None, fence: None, why });
+    }
+    if let Some((session, node)) = first {
+        (report.session, report.head) = (session.clone(), Some(node));
+        let mark = Mark { format: AGENT.into(), path: report.path.clone(), session, bytes, sha256 };
+        let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
+        commit.actions.push(Action {
+            timestamp: i64::try_from(now.as_millis()).unwrap_or(i64::MAX),
+            kind: IMPORTED.into(),
+            from: None,
+            to: Some(node),
+            metadata: serde_json::to_string(&mark).ok(),
+        });
+    }
+    if !options.dry_run {
+        store.commit(commit).await?;
+    }
+    Ok(report)
+}

@@ -1,0 +1,148 @@
+//! An import that is killed at any point goes on from there: what is in the store at the end is what one import alone gives.
+
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use nix::sys::signal::{Signal, kill};
+use quipu_protocol::NodeId;
+use quipu_store::{OpenOptions, SqliteStore, Store, Until};
+use serde_json::{Value, json};
+
+use crate::archive::{header, lines, user};
+use crate::support::*;
+
+/// Messages of each file: several commits.
+const MESSAGES: usize = 2_500;
+/// The times of all messages begin here: seconds.
+const BEGIN: usize = 1_767_322_800;
+
+fn iso(second: usize) -> String {
+    format!(
+        "2026-01-{:02}T{:02}:{:02}:{:02}.000Z",
+        2 + second / 86_400,
+        second / 3_600 % 24,
+        second / 60 % 60,
+        second % 60
+    )
+}
+
+fn is_prompt(at: usize) -> bool {
+    at.is_multiple_of(2)
+}
+
+/// A file for each reader.
+fn files(world: &World) -> Vec<(&'static str, PathBuf)> {
+    let all = || 0..MESSAGES;
+    let before = |at: usize| if at == 0 { Value::Null } else { json!(format!("n{}", at - 1)) };
+    let chats = all().step_by(500).map(|first| {
+        let node = |at: usize| {
+            let role = if is_prompt(at) { "user" } else { "assistant" };
+            let parent = if at == first { Value::Null } else { before(at) };
+            let message = json!({ "id": format!("n{at}"), "author": { "role": role }, "create_time": BEGIN + at,
+                "content": { "content_type": "text", "parts": [format!("text {at}")] } });
+            (format!("n{at}"), json!({ "id": format!("n{at}"), "parent": parent, "message": message }))
+        };
+        let mapping: serde_json::Map<String, Value> = (first..first + 500).map(node).collect();
+        json!({ "id": format!("chat-{first}"), "title": "A title", "create_time": BEGIN, "mapping": mapping,
+            "current_node": format!("n{}", first + 499) })
+    });
+    let said = all().step_by(1_250).map(|first| {
+        let message = |at: usize| {
+            let sender = if is_prompt(at) { "human" } else { "assistant" };
+            json!({ "uuid": format!("n{at}"), "sender": sender, "created_at": iso(at), "content": [{ "type": "text", "text": format!("text {at}") }] })
+        };
+        let messages: Vec<Value> = (first..first + 1_250).map(message).collect();
+        json!({ "uuid": format!("said-{first}"), "name": "", "created_at": iso(0), "chat_messages": messages })
+    });
+    let activity = all().step_by(2).map(|at| {
+        json!({ "header": "Gemini Apps", "products": ["Gemini Apps"], "title": format!("Prompted text {at}"), "time": iso(at * 60),
+            "safeHtmlItem": [{ "html": format!("<p>answer {at}</p>") }] })
+    });
+    let log = std::iter::once(json!({ "sessionId": "log", "projectHash": "h", "startTime": iso(0), "kind": "main" })).chain(all().map(|at| {
+        let kind = if is_prompt(at) { "user" } else { "gemini" };
+        json!({ "id": format!("n{at}"), "timestamp": iso(at), "type": kind, "content": [{ "text": format!("text {at}") }] })
+    }));
+    let start = json!({ "type": "session.start", "data": { "sessionId": "events", "context": { "cwd": "/p" } }, "id": "start",
+        "timestamp": iso(0), "parentId": null });
+    let events = std::iter::once(start).chain(all().map(|at| {
+        let kind = if is_prompt(at) { "user.message" } else { "assistant.message" };
+        let parent = if at == 0 { json!("start") } else { before(at) };
+        json!({ "type": kind, "data": { "content": format!("text {at}") }, "id": format!("n{at}"), "timestamp": iso(at), "parentId": parent })
+    }));
+    let claws = std::iter::once(header(world, "claws")).chain(all().map(|at| match at {
+        0 => user("n0", "", "text"),
+        at => user(&format!("n{at}"), &format!("n{}", at - 1), "text"),
+    }));
+    let requests: Vec<Value> = all()
+        .step_by(2)
+        .map(|at| {
+            json!({ "requestId": format!("r{at}"), "responseId": format!("a{at}"), "message": { "text": format!("text {at}") },
+                "response": [{ "value": "Yes." }], "timestamp": (BEGIN + at) * 1_000, "result": { "timings": {} } })
+        })
+        .collect();
+    let chat = json!({ "responderUsername": "x", "requests": requests });
+    vec![
+        ("chatgpt", world.file("conversations.json", json!(chats.collect::<Vec<_>>()).to_string())),
+        ("claude-ai", world.file("said.json", json!(said.collect::<Vec<_>>()).to_string())),
+        ("gemini-takeout", world.file("MyActivity.json", json!(activity.collect::<Vec<_>>()).to_string())),
+        ("gemini-cli", world.file("session-log.jsonl", lines(&log.collect::<Vec<_>>()))),
+        ("copilot-cli", world.file("events.jsonl", lines(&events.collect::<Vec<_>>()))),
+        ("openclaw", world.file("claws.jsonl", lines(&claws.collect::<Vec<_>>()))),
+        ("vscode-chat", world.file("chat.json", chat.to_string())),
+    ]
+}
+
+/// Every ref with its node, and all nodes, of a store.
+fn all(path: &Path) -> (Vec<(String, NodeId)>, Vec<NodeId>) {
+    let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+    runtime.block_on(async {
+        let store = SqliteStore::open(path, &OpenOptions::default()).unwrap();
+        let heads = store.heads("").await.unwrap();
+        let mut nodes = Vec::new();
+        for head in &heads {
+            nodes
+                .extend(store.lineage(head.node, Until::Root).await.unwrap().into_iter().map(|node| node.id));
+        }
+        nodes.sort();
+        nodes.dedup();
+        (heads.into_iter().map(|head| (head.name.to_string(), head.node)).collect(), nodes)
+    })
+}
+
+#[test]
+fn killed_at_any_point_each_import_goes_on() {
+    let world = World::new([]);
+    world.unchecked();
+    let mut files = files(&world);
+    let (mut graph, mut killed) = (None, 0);
+    // The graph of the sessions before it is what the last one reads.
+    while let Some((agent, file)) = files.first().cloned().or_else(|| graph.take()) {
+        if !files.is_empty() {
+            files.remove(0);
+        }
+        let name = file.to_str().unwrap();
+        let whole = world.path(&format!("tmp/{agent}-whole.db"));
+        let begun = Instant::now();
+        world.run(&["import", agent, name, "--store", whole.to_str().unwrap()]).ok();
+        let took = begun.elapsed();
+        let store = world.path(&format!("tmp/{agent}.db"));
+        let args = ["import", agent, name, "--store", store.to_str().unwrap()];
+        for part in 1..=3 {
+            let mut running = world.start(&args);
+            let until = Instant::now() + took * part / 4 + Duration::from_micros(u64::from(part) * 777);
+            while Instant::now() < until {
+                std::hint::spin_loop();
+            }
+            killed += u32::from(running.child.try_wait().unwrap().is_none());
+            kill(running.pid(), Signal::SIGKILL).ok();
+            running.wait();
+        }
+        world.run(&args).ok();
+        assert_eq!(all(&store), all(&whole), "{agent}");
+        assert!(all(&whole).1.len() >= MESSAGES, "{agent}");
+        if agent == "chatgpt" {
+            graph = Some(("playfilo", whole));
+        }
+    }
+    assert!(killed > 8, "the imports were over before they could be killed");
+}
