@@ -1,4 +1,4 @@
-//! How long the everyday answers take: usage, files, log, blame.
+//! How long the everyday answers take: usage, files, log, blame; and what goes back in time: undo, redo, tobe.
 //!
 //! `answers_rate DIRECTORY NODES TIMES` makes a store of so many nodes in the directory and prints a JSON line for each
 //! row: `{"what": .., "unit": "ms", "samples": [..]}`. Half a minute lies between two nodes, so a million of them are a
@@ -6,6 +6,7 @@
 
 use std::error::Error;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::Instant;
 
 use quipu::protocol::{
@@ -13,8 +14,10 @@ use quipu::protocol::{
     StopReason, Thinking, ToolCall, ToolResultMessage, UnixMs, Usage,
 };
 use quipu::store::{
-    Commit, DoneQuery, OpenOptions, RefMove, RefName, SqliteStore, Store, UsageBy, UsageQuery,
+    Commit, DoneQuery, OpenOptions, RefMove, RefName, Resolved, Scope, SqliteStore, Store, UsageBy,
+    UsageQuery,
 };
+use quipu::{Engine, Sealer};
 use quipu_dag::{Node, NodeRecord};
 
 type Outcome<T> = Result<T, Box<dyn Error>>;
@@ -23,6 +26,8 @@ type Outcome<T> = Result<T, Box<dyn Error>>;
 const SESSION: usize = 400;
 /// Nodes of one commit.
 const BATCH: usize = 400;
+/// How often a session goes back, and forward again.
+const MOVES: usize = 200;
 /// Different files.
 const FILES: usize = 500;
 /// Milliseconds between two nodes.
@@ -149,7 +154,7 @@ async fn time<T>(what: &str, times: usize, mut work: impl AsyncFnMut() -> Outcom
 }
 
 async fn measure(file: &Path, nodes: usize, times: usize) -> Outcome<()> {
-    let store = SqliteStore::open(file, &OpenOptions::default())?;
+    let store = Arc::new(SqliteStore::open(file, &OpenOptions::default())?);
     fill(&store, nodes).await?;
     store.sessions(quipu::store::SessionQuery { limit: Some(1), ..Default::default() }).await?;
     let all = UsageQuery { by: UsageBy::Time, since: None, until: None };
@@ -174,7 +179,7 @@ async fn measure(file: &Path, nodes: usize, times: usize) -> Outcome<()> {
         ("log of all time below a directory", 0, Some("/project".to_owned())),
     ] {
         let query = DoneQuery { below, since, agent: None, limit: 20 };
-        time(name, times, async || Ok(quipu::log(&store, query.clone(), 5).await?)).await?;
+        time(name, times, async || Ok(quipu::log(&*store, query.clone(), 5).await?)).await?;
     }
     // Files of one project that many turns changed, each with a line of nobody's.
     let edits: Vec<usize> =
@@ -184,14 +189,60 @@ async fn measure(file: &Path, nodes: usize, times: usize) -> Outcome<()> {
     let content = format!("// by hand\n{}", own.map(|n| text(*n)).collect::<String>());
     let paths = [format!("/project/0/src/file_{file}.rs")];
     time("blame of a file", times, async || {
-        let blame = quipu::blame(&store, &paths, &content).await?;
+        let blame = quipu::blame(&*store, &paths, &content).await?;
         // The bracket at the end stood in what was replaced.
         if blame.lines.first() != Some(&None) || blame.lines.get(1).is_none_or(Option::is_none) {
             return Err("the lines have wrong authors".into());
         }
         Ok(blame)
     })
-    .await
+    .await?;
+    moves(store, nodes).await
+}
+
+/// A session of ours in the middle goes back and forward, and elsewhere.
+async fn moves(store: Arc<SqliteStore>, nodes: usize) -> Outcome<()> {
+    let number = nodes / SESSION / 2 / 3 * 3;
+    let session = SessionId::from(format!("session-{number}"));
+    let engine = Engine::new(store.clone(), Arc::new(Sealer::new([0; 32])), std::env::temp_dir());
+    let answer = format!("ext:n{}", number * SESSION + 16);
+    let Resolved::One(target) = store.resolve(&answer.into(), &Scope::default()).await? else {
+        return Err("the answer to go to is not there".into());
+    };
+    // Back and forward by turns, so that there is always something to undo.
+    let (mut back, mut forward) = (Vec::new(), Vec::new());
+    for _ in 0..MOVES {
+        for (samples, undo) in [(&mut back, true), (&mut forward, false)] {
+            let began = Instant::now();
+            let done = if undo { engine.undo(&session, 1).await? } else { engine.redo(&session, 1).await? };
+            samples.push(began.elapsed().as_secs_f64() * 1e3);
+            if done.len() != 1 {
+                return Err("nothing was undone".into());
+            }
+        }
+    }
+    rows("undo of a turn", back);
+    rows("redo of a turn", forward);
+    let (mut there, mut again) = (Vec::new(), Vec::new());
+    for _ in 0..MOVES {
+        let began = Instant::now();
+        engine.tobe(target.node, "This way is closed: look at the other.").await?;
+        there.push(began.elapsed().as_secs_f64() * 1e3);
+        let began = Instant::now();
+        engine.undo(&session, 1).await?;
+        again.push(began.elapsed().as_secs_f64() * 1e3);
+    }
+    rows("tobe without files", there);
+    rows("undo of tobe", again);
+    Ok(())
+}
+
+/// A row, and one for its slowest.
+fn rows(what: &str, mut samples: Vec<f64>) {
+    row(what, &samples);
+    samples.sort_unstable_by(f64::total_cmp);
+    let slow = samples.get(samples.len().saturating_sub(1) * 99 / 100).copied();
+    row(&format!("{what}, 99th percentile"), slow.as_slice());
 }
 
 /// A store that goes away.

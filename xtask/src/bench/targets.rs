@@ -173,6 +173,18 @@ const TARGETS: &[Target] = &[
     ratio("export of 100 MB, by the import", "export 100 MB", "import 100 MB", AtLeast(2.0)),
     ratio("export of 1 GB, by the import", "export 1 GB", "import 1 GB", AtLeast(2.0)),
     Target {
+        what: "undo among 1,000,000 nodes, 99th percentile, ms",
+        over: "among 1,000,000 nodes, undo of a turn, 99th percentile",
+        under: None,
+        asked: AtMost(10.0),
+    },
+    Target {
+        what: "tobe among 1,000,000 nodes, 99th percentile, ms",
+        over: "among 1,000,000 nodes, tobe without files, 99th percentile",
+        under: None,
+        asked: AtMost(20.0),
+    },
+    Target {
         what: "usage among 1,000,000 nodes, ms",
         over: "among 1,000,000 nodes, usage by session",
         under: None,

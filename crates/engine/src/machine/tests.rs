@@ -826,6 +826,24 @@ proptest! {
     }
 }
 
+/// Or the laws above would say nothing of it.
+#[test]
+fn some_orders_of_events_take_the_session_elsewhere() {
+    let mut runner = proptest::test_runner::TestRunner::deterministic();
+    let mut departures = 0;
+    for _ in 0..200 {
+        let tree = moves().new_tree(&mut runner).unwrap();
+        let mut world = World::new();
+        for (at, next) in proptest::strategy::ValueTree::current(&tree).into_iter().enumerate() {
+            world.seed = world.seed.wrapping_add(u8::try_from(at % 251).unwrap());
+            world.play(next);
+        }
+        world.finish();
+        departures += world.departures;
+    }
+    assert!(departures > 5, "{departures}");
+}
+
 fn conversation_end(world: &World) -> Option<String> {
     match quipu_transcript::project_messages(world.machine.messages.iter().cloned())
         .last()

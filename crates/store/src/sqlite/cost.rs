@@ -11,7 +11,7 @@ use rusqlite::{Connection, params};
 
 use super::connect::Patience;
 use super::{connect, forest, graph, index, lists, open_for_writing};
-use crate::{OpenOptions, SessionQuery, SqliteStore, Until};
+use crate::{OpenOptions, ReflogQuery, SessionQuery, SqliteStore, Until};
 
 /// Nodes since the last compaction.
 const CHAIN: i64 = 400;
@@ -182,4 +182,25 @@ fn opening_reads_as_much_of_a_large_store_as_of_a_small_one() {
     // And a connection that reads: nothing but the schema.
     let mut reader = connect::reader(&dir.path().join("100000.db"), &Patience::new(Duration::ZERO)).unwrap();
     assert!(steps(&mut reader, |connection| connect::probe(connection).unwrap()) < 1_000);
+}
+
+#[test]
+fn a_move_of_a_ref_is_found_in_as_many_steps_among_many_that_appended() {
+    let dir = tempfile::tempdir().unwrap();
+    let [small, large] = [10_i64, 100_000].map(|rows| {
+        let mut connection = make(&dir.path().join(format!("{rows}.db")), CHAIN);
+        connection
+            .execute(
+                "WITH RECURSIVE n(at) AS (SELECT 1 UNION ALL SELECT at + 1 FROM n WHERE at < ?1) \
+                 INSERT INTO quipu_reflog (ref, old, new, at, writer, why) \
+                 SELECT 'quipu/s', zeroblob(32), zeroblob(32), at, 'w', iif(at = 3, 'jump', 'append') FROM n",
+                [rows],
+            )
+            .unwrap();
+        let query = ReflogQuery { name: "quipu/s".into(), before: None, moves_only: true, limit: Some(1) };
+        let work = |connection: &Connection| lists::reflog(connection, &query).unwrap();
+        assert_eq!(work(&connection)[0].why, "jump");
+        steps(&mut connection, work)
+    });
+    assert!(large <= small, "{small} steps among 10, {large} among 100,000");
 }
