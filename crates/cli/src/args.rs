@@ -462,9 +462,28 @@ pub(crate) struct BranchArgs {
     #[arg(long, value_name = "USD", allow_negative_numbers = true, value_parser = dollars)]
     pub(crate) max_cost: Option<f64>,
     #[command(flatten)]
+    pub(crate) along: FilesAlong,
+    #[command(flatten)]
     pub(crate) out: OutArgs,
     #[command(flatten)]
     pub(crate) model: ModelArgs,
+}
+
+/// Whether files go with the conversation.
+#[derive(Debug, Args)]
+pub(crate) struct FilesAlong {
+    /// The files that tools changed go along: each becomes what it was there. What would be changed is shown first.
+    #[arg(long, conflicts_with_all = ["summarize", "focus"])]
+    pub(crate) files: bool,
+    /// Also files that somebody else changed since, or that cannot be kept as they are.
+    #[arg(long, requires = "files")]
+    pub(crate) overwrite: bool,
+    /// Only show what would be changed.
+    #[arg(long, requires = "files")]
+    pub(crate) dry_run: bool,
+    /// Do not ask.
+    #[arg(long, short, requires = "files", conflicts_with = "dry_run")]
+    pub(crate) yes: bool,
 }
 
 #[derive(Debug, Args)]

@@ -2,25 +2,32 @@
 
 use std::io::Write as _;
 
-use quipu::ChangeError;
+use quipu::{ChangeError, JumpedWithFiles};
 use quipu_protocol::{Command, Content, Event, JumpResult, Jumped, Summarize};
 
 use crate::args::{BranchArgs, Task};
 use crate::exit::Failure;
 use crate::fork::engine;
 use crate::print::{note, printable};
+use crate::put_back;
 use crate::setup::{self, Place, Started};
 use crate::work::work;
 
 pub(crate) async fn run(args: &BranchArgs) -> Result<(), Failure> {
     let (place, engine) = engine(&args.out.store).await?;
     let node = crate::show::resolve(&**engine.store(), &args.node, None).await?.node;
+    let (label, mut files) = (args.label.as_deref(), None);
     let jumped = if args.summarize || args.focus.is_some() {
         let session = engine.session_to_jump(node).await?;
         drop(engine);
         summarized(&place, args, node, session.to_string()).await?
+    } else if args.along.files {
+        let done = put_back::jump(&place, &engine, node, label, &args.along, args.out.json).await?;
+        let Some(JumpedWithFiles { jumped, plan, problems }) = done else { return Ok(()) };
+        files = Some((plan, problems));
+        jumped
     } else {
-        engine.jump(node, args.label.as_deref()).await?
+        engine.jump(node, label).await?
     };
     let Jumped { session, from, at, head, said, summary, usage } = &jumped;
     let text = said.as_ref().map(|said| {
@@ -33,7 +40,8 @@ pub(crate) async fn run(args: &BranchArgs) -> Result<(), Failure> {
         let cost = usage.map(|usage| usage.cost.total);
         let value = serde_json::json!({
             "session": session, "from": from, "at": at, "head": head, "text": text, "images": images,
-            "summary": summary, "cost": cost,
+            "summary": summary, "cost": cost, "files": files.as_ref().map(|(plan, _)| plan),
+            "problems": files.as_ref().map(|(_, problems)| problems),
         });
         return Ok(writeln!(std::io::stdout(), "{value}")?);
     }
@@ -44,7 +52,8 @@ pub(crate) async fn run(args: &BranchArgs) -> Result<(), Failure> {
     }
     let store = place.store_flag();
     if from != head {
-        note(format!("Back to where it stood: `quipu branch {}{store}`.", from.short()));
+        let along = if files.is_some() { " --files" } else { "" };
+        note(format!("Back to where it stood: `quipu branch {}{along}{store}`.", from.short()));
     }
     note(format!("Go on with `quipu -p --session {session}{store} \"…\"`."));
     Ok(writeln!(std::io::stdout(), "{head}")?)

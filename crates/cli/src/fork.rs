@@ -3,7 +3,7 @@
 use std::io::Write as _;
 use std::path::Path;
 
-use quipu::{ChangeError, Engine, Forked, OpenError};
+use quipu::{ChangeError, Engine, FilesError, Forked, OpenError};
 use quipu_store::Store;
 
 use crate::args::{CloneArgs, ForkArgs, StoreArg};
@@ -72,7 +72,8 @@ impl From<ChangeError> for Failure {
         match error {
             ChangeError::Open(OpenError::Store(error)) => Self::new(Exit::Store, error),
             ChangeError::Open(error) => error.into(),
-            ChangeError::Busy(_) => Self::failed(error),
+            ChangeError::Files(FilesError::Store(error)) => Self::new(Exit::Store, error),
+            ChangeError::Busy(_) | ChangeError::Files(_) => Self::failed(error),
             ChangeError::Removed { .. }
             | ChangeError::Foreign { .. }
             | ChangeError::NoSession(_)

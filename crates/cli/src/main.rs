@@ -27,6 +27,7 @@ mod models;
 mod open;
 mod permissions;
 mod print;
+mod put_back;
 mod rm;
 mod run;
 mod search;

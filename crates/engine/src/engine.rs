@@ -306,6 +306,7 @@ impl Engine {
         let toolbox = self.toolbox(&options, Some(&past))?;
         let mut troubles = Vec::new();
         if mine {
+            troubles.extend(self.settle_files(id).await?.into_iter().map(Trouble::Note));
             let mut committer = self.committer(&past, past.epoch.clone(), None);
             troubles.extend(
                 recover(&*self.store, &mut committer, id, &mut past, &self.sealer, self.clock.now()).await?,

@@ -43,14 +43,18 @@ pub(crate) fn awaited(jump: &OpenJump) -> Option<NodeId> {
 }
 
 /// Where a session stands that goes to a node.
-struct Stand {
-    at: NodeId,
+pub(crate) struct Stand {
+    pub(crate) at: NodeId,
     /// What was said in the node, when it stands before it.
-    said: Option<Input>,
+    pub(crate) said: Option<Input>,
 }
 
 /// Before what somebody said, behind everything else. `None` when the node is not one of the session.
-async fn stand(store: &dyn Store, session: &SessionId, to: NodeId) -> Result<Option<Stand>, StoreError> {
+pub(crate) async fn stand(
+    store: &dyn Store,
+    session: &SessionId,
+    to: NodeId,
+) -> Result<Option<Stand>, StoreError> {
     let found = match store.resolve(&Spelling::from(to.to_string()), &Scope::default()).await? {
         Resolved::One(found) => found,
         Resolved::Many(_) | Resolved::None => return Ok(None),

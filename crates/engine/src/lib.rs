@@ -51,7 +51,9 @@ pub use clock::{Clock, SystemClock, instant};
 pub use context::{Rules, SYSTEM_PROMPT, find_rules, system_prompt};
 pub use context_use::{ContextKind, ContextPart, ContextUse, Counted, PrunedUse};
 pub use engine::{Engine, OpenError, Opened, SessionOptions, epoch_at, last_epoch, seal_key};
-pub use files::FileSettings;
+pub use files::{
+    FileConflict, FilePlan, FileSettings, FilesError, JumpedWithFiles, LeftAlone, PlannedChange, RestoreFiles,
+};
 pub use follower::{Committed, Follower};
 pub use html::{HtmlEntry, html_entry, html_text};
 pub use log::{Ended, LogEntry, log};

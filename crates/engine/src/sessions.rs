@@ -13,6 +13,7 @@ use quipu_store::{
 use crate::clock::fresh_id;
 use crate::commit::config;
 use crate::engine::{Engine, OpenError};
+use crate::files::FilesError;
 use crate::owner::{Got, Lease};
 use crate::resume::epoch_of;
 use crate::travel::Illegal;
@@ -93,6 +94,9 @@ pub enum ChangeError {
     /// A label or a name is too long.
     #[error("a label or name has at most {NAME_LIMIT} characters, and this one has {0}")]
     TooLong(usize),
+    /// Files do not go with it.
+    #[error(transparent)]
+    Files(#[from] FilesError),
 }
 
 fn instead(nearest: Option<NodeId>) -> String {
@@ -354,6 +358,7 @@ impl Engine {
             let rest = moves.split_off(moves.len().min(BATCH_MOVES));
             let actions = std::mem::take(&mut actions);
             // Nobody goes on with what waits there.
+            self.settle_files(&row.id).await?;
             let ops = vec![Op::JumpRemove { session: row.id.clone() }];
             let durability = Durability::Power;
             store.commit(Commit { moves, actions, ops, durability, ..Commit::default() }).await?;
@@ -422,7 +427,19 @@ impl Engine {
         after: UnixMs,
         config: Option<String>,
     ) -> Written {
-        let encoded = quipu_transcript::encode(entry, &StepInfo::default());
+        self.write_step(entry, &StepInfo::default(), parent, after, config)
+    }
+
+    /// The same, with how the step went.
+    pub(crate) fn write_step(
+        &self,
+        entry: &Entry,
+        step: &StepInfo,
+        parent: Option<NodeId>,
+        after: UnixMs,
+        config: Option<String>,
+    ) -> Written {
+        let encoded = quipu_transcript::encode(entry, step);
         let system_prompt = match entry {
             Entry::Session(start) => start.epoch.system,
             Entry::Message(_) | Entry::Epoch(_) | Entry::Compaction(_) | Entry::Meta(_) => None,

@@ -204,6 +204,8 @@ impl Engine {
         name: &RefName,
     ) -> Result<Option<NodeId>, ChangeError> {
         let store = self.store();
+        // So do files that are on their way.
+        self.settle_files(session).await?;
         let Some(head) = store.head(name).await? else { return Ok(None) };
         if store.pending(session).await?.steps.is_empty() {
             return Ok(Some(head));

@@ -24,6 +24,8 @@ pub enum Captured {
         /// All of its bytes.
         bytes: Vec<u8>,
     },
+    /// A directory, so no file.
+    Directory,
     /// A symbolic link, which is not followed.
     Link {
         /// What it says.
@@ -56,6 +58,9 @@ impl Access {
         };
         if found.is_symlink() {
             return std::fs::read_link(path).map_or(Captured::Unreadable, |target| Captured::Link { target });
+        }
+        if found.is_dir() {
+            return Captured::Directory;
         }
         if !found.is_file() {
             return Captured::Unreadable;
@@ -110,7 +115,7 @@ mod tests {
         check("link", 3, Captured::Link { target: "file".into() });
         check("dangling", 3, Captured::Link { target: "gone".into() });
         check("fifo", 3, Captured::Unreadable);
-        check("", 3, Captured::Unreadable);
+        check("", 3, Captured::Directory);
         check("nothing", 3, Captured::Absent);
         check("file/below", 3, Captured::Absent);
     }

@@ -11,6 +11,8 @@ mod bookmark;
 #[cfg(test)]
 mod branch;
 #[cfg(test)]
+mod branch_files;
+#[cfg(test)]
 mod browser;
 #[cfg(test)]
 mod budget;

@@ -1,9 +1,19 @@
 //! Files go with the conversation: what tools change is noticed and kept, and can be put back.
 //!
-//! [`keep`] looks at files before and after a call; what it finds stands in the node of the call's result.
+//! [`keep`] looks at files before and after a call; what it finds stands in the node of the call's result. [`plan`] says
+//! what going to another node does to them, and [`restore`] does it around the commit that moves the ref.
 
 mod keep;
+mod plan;
+mod restore;
 mod state;
+#[cfg(test)]
+mod tests;
+mod travel;
+
+pub use plan::{FileConflict, FilePlan, LeftAlone, PlannedChange};
+pub use restore::FilesError;
+pub use travel::{JumpedWithFiles, RestoreFiles};
 
 pub(crate) use keep::{Begun, CallPlace, Keeper, Left, after_a_crash};
 

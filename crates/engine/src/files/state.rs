@@ -19,7 +19,8 @@ impl Found {
     pub(crate) fn of(captured: Captured, sealer: &Sealer) -> Self {
         let plain = |state| Self { state, bytes: None };
         match captured {
-            Captured::Absent => plain(FileState::Absent),
+            // What is in a directory are files of their own.
+            Captured::Absent | Captured::Directory => plain(FileState::Absent),
             Captured::File { bytes, .. } if holds_secret(&bytes, sealer) => {
                 plain(FileState::Unknown { why: Unknown::Secret, size: Some(bytes.len() as u64) })
             }

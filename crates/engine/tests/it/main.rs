@@ -13,6 +13,8 @@ mod crash;
 #[cfg(test)]
 mod estimates;
 #[cfg(test)]
+mod file_travel;
+#[cfg(test)]
 mod files;
 #[cfg(test)]
 mod follower;

@@ -1,0 +1,114 @@
+//! Files that go with a jump: what would be changed is shown, and somebody agrees.
+
+use std::io::{IsTerminal as _, Write as _};
+
+use quipu::{ChangeError, Engine, FileConflict, FilePlan, FilesError, JumpedWithFiles, RestoreFiles};
+use quipu_protocol::{FileState, NodeId};
+
+use crate::args::FilesAlong;
+use crate::exit::Failure;
+use crate::print::{Paint, note, printable};
+use crate::setup::Place;
+
+/// Shows what would be changed, asks, and goes there. `None` when it was only to be shown.
+pub(crate) async fn jump(
+    place: &Place,
+    engine: &Engine,
+    node: NodeId,
+    label: Option<&str>,
+    files: &FilesAlong,
+    json: bool,
+) -> Result<Option<JumpedWithFiles>, Failure> {
+    let how =
+        RestoreFiles { overwrite: files.overwrite, own: Some(place.home.clone()), ..RestoreFiles::default() };
+    let plan = engine.preview_files(node, &how).await?;
+    if files.dry_run {
+        let mut out = std::io::stdout().lock();
+        if json {
+            writeln!(out, "{}", serde_json::json!({ "files": plan }))?;
+        } else {
+            for line in lines(&plan, Paint::stdout()) {
+                writeln!(out, "{line}")?;
+            }
+        }
+        return Ok(None);
+    }
+    if !plan.is_empty() {
+        note(lines(&plan, Paint::stderr()).join("\n"));
+    }
+    let conflicts = plan.conflicts().count();
+    if conflicts > 0 && !files.overwrite {
+        return Err(Failure::failed(format!(
+            "{conflicts} of these files (marked with `!`) would lose what is in them; nothing was changed. `--overwrite` \
+             replaces them all the same, and going back brings back what could be kept"
+        )));
+    }
+    if !plan.changes.is_empty() && !files.yes && !agreed(plan.changes.len())? {
+        return Err(Failure::failed("not agreed; nothing was changed"));
+    }
+    let how = RestoreFiles { agreed: Some(plan), ..how };
+    match engine.jump_with_files(node, label, &how).await {
+        Ok(done) => {
+            for problem in &done.problems {
+                note(format!("warning: {}", printable(problem)));
+            }
+            Ok(Some(done))
+        }
+        Err(ChangeError::Files(FilesError::Stale(plan))) => {
+            note(lines(&plan, Paint::stderr()).join("\n"));
+            Err(ChangeError::Files(FilesError::Stale(plan)).into())
+        }
+        Err(error) => Err(error.into()),
+    }
+}
+
+/// One line for each file.
+fn lines(plan: &FilePlan, paint: Paint) -> Vec<String> {
+    if plan.is_empty() {
+        return vec!["No file would be changed.".into()];
+    }
+    let changes = plan.changes.iter().map(|change| {
+        let sign = match (&change.before, &change.after) {
+            (FileState::Absent, _) => "+",
+            (_, FileState::Absent) => "-",
+            (_, _) => "~",
+        };
+        let what = format!("{sign} {}", printable(&change.path));
+        let shown = match (&change.after, &change.before) {
+            (FileState::File { size, mode, .. }, FileState::File { mode: old, .. }) if old != mode => {
+                format!("{size} bytes, mode {mode:o} (now {old:o})")
+            }
+            (FileState::File { size, .. }, _) => format!("{size} bytes"),
+            (FileState::Link { target }, _) => format!("link to {}", printable(target)),
+            (FileState::Absent | FileState::Unknown { .. }, _) => "removed".into(),
+        };
+        match change.conflict {
+            None => format!("  {what}  {}", paint.dim(&shown)),
+            Some(FileConflict::Changed) => {
+                format!("{} {what}  {shown}; somebody changed it since", paint.red("!"))
+            }
+            Some(FileConflict::Lost(why)) => {
+                format!("{} {what}  {shown}; what is there now would be lost: {why}", paint.red("!"))
+            }
+        }
+    });
+    let left = plan.left.iter().map(|left| {
+        let (path, why) = (printable(&left.path), printable(&left.why));
+        paint.dim(&format!("  ? {path}  stays as it is: {why}"))
+    });
+    changes.chain(left).collect()
+}
+
+/// Asks whoever sits at the terminal.
+fn agreed(files: usize) -> Result<bool, Failure> {
+    if !std::io::stdin().is_terminal() || !std::io::stderr().is_terminal() {
+        return Err(Failure::usage(format!(
+            "{files} files would be changed and nobody is here to agree; `--yes` does it, `--dry-run` only shows it. \
+             Nothing was changed"
+        )));
+    }
+    note(format!("Change these {files} files? [y/N]"));
+    let mut line = String::new();
+    std::io::stdin().read_line(&mut line)?;
+    Ok(matches!(line.trim().to_ascii_lowercase().as_str(), "y" | "yes"))
+}

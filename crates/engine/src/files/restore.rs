@@ -1,0 +1,312 @@
+//! Files are put back around the commit that moves the ref: before it, all new content is on the disk beside the
+//! targets; after it, each takes its place. A row of the store says how far it is, so that whoever opens the session
+//! after a crash takes all of it back, or brings it to its end.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use quipu_protocol::{Entry, FileChange, FileState, Json, NodeId, SessionId, StepInfo};
+use quipu_seal::Sealer;
+use quipu_store::{Commit, Durability, NewChunk, Op, OpenJump, Store, StoreError};
+use quipu_workspace::{Access, FileError, Staged, can_change, place, remove, stage, staging_path};
+use serde::{Deserialize, Serialize};
+
+use super::plan::{FilePlan, Ready, restored_entry};
+use super::state::Found;
+use crate::clock::fresh_id;
+
+/// Content is being written beside its targets; the ref has not moved.
+const STAGING: &str = "staging";
+/// The ref has moved.
+const MOVED: &str = "moved";
+
+/// Why files were not put back. Ref and files are as they were.
+#[derive(Debug, thiserror::Error)]
+pub enum FilesError {
+    /// The directory of the session is not there.
+    #[error("the session works in {}, which is not there; bring it back, or leave the files as they are", .0.display())]
+    NoDirectory(PathBuf),
+    /// Files would be overwritten that somebody changed, or that cannot be kept.
+    #[error("{count} of the files {what}; nothing was changed", count = .0.conflicts().count(), what = "were changed by somebody else since, or cannot be kept as they are")]
+    Conflicts(Box<FilePlan>),
+    /// Files changed since they were looked at.
+    #[error("files changed while the list of changes was looked at; nothing was changed, look again")]
+    Stale(Box<FilePlan>),
+    /// A file cannot be changed.
+    #[error("{0}. Nothing was changed")]
+    File(#[from] FileError),
+    /// The store refused.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+}
+
+/// Files on their way.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Flight {
+    root: PathBuf,
+    steps: Vec<FlightStep>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+struct FlightStep {
+    at: PathBuf,
+    /// Where its content waits; nothing for what is removed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    staged: Option<PathBuf>,
+    change: FileChange,
+}
+
+/// What goes into the commit that moves the ref.
+pub(crate) struct InFlight {
+    flight: Flight,
+    /// The node at the new place that says what was done to files.
+    pub(crate) record: (Entry, StepInfo),
+    /// What files were before, for the way back.
+    pub(crate) chunks: Vec<NewChunk>,
+}
+
+impl Flight {
+    fn of(ready: &Ready, root: PathBuf) -> Self {
+        let both = ready.plan.changes.iter().zip(&ready.places);
+        let steps = both.map(|(change, (at, _))| FlightStep {
+            staged: (change.after != FileState::Absent)
+                .then(|| staging_path(at, &format!(".quipu-{}.tmp", fresh_id()))),
+            at: at.clone(),
+            change: FileChange {
+                path: change.path.clone(),
+                before: change.before.clone(),
+                after: change.after.clone(),
+            },
+        });
+        Self { root, steps: steps.collect() }
+    }
+
+    fn row(&self, stage: &str) -> OpenJump {
+        OpenJump { stage: stage.into(), plan: Json::from(&serde_json::json!({ "files": self })) }
+    }
+
+    /// Removes what waits beside its targets.
+    async fn unstage(&self) {
+        let (root, staged) = (self.root.clone(), self.steps.iter().filter_map(|step| step.staged.clone()));
+        let staged: Vec<PathBuf> = staged.collect();
+        let work = move || {
+            // One that is not there was never written; one that cannot be removed is in nobody's way.
+            staged.iter().for_each(|staged| drop(remove(staged, &root)));
+        };
+        drop(tokio::task::spawn_blocking(work).await);
+    }
+}
+
+impl InFlight {
+    /// Brings all new content to the disk beside its targets. Nothing of it is left where that fails.
+    pub(super) async fn begin(
+        store: &dyn Store,
+        session: &SessionId,
+        from: NodeId,
+        ready: Ready,
+        root: PathBuf,
+    ) -> Result<Self, FilesError> {
+        let flight = Flight::of(&ready, root);
+        put(store, session, Some(flight.row(STAGING))).await?;
+        for step in &flight.steps {
+            if let Err(error) = stage_one(store, step).await {
+                flight.unstage().await;
+                // The next start does it otherwise.
+                drop(put(store, session, None).await);
+                return Err(error);
+            }
+        }
+        let files = flight.steps.iter().map(|step| step.change.clone()).collect();
+        let states = ready.plan.changes.iter().zip(ready.places);
+        let chunks = states.filter_map(|(change, (_, bytes))| {
+            let (id, bytes) = (change.before.content()?, bytes?);
+            Some(match change.after.content() {
+                Some(base) if base != id => NewChunk::Delta { id, base, bytes },
+                Some(_) | None => NewChunk::Full { id, bytes },
+            })
+        });
+        let chunks = chunks.collect();
+        let record = (restored_entry(from), StepInfo { files, ..StepInfo::default() });
+        Ok(Self { flight, record, chunks })
+    }
+
+    /// What the commit that moves the ref says of the files.
+    pub(crate) fn op(&self, session: &SessionId) -> Op {
+        Op::JumpPut { session: session.clone(), jump: self.flight.row(MOVED) }
+    }
+
+    /// The ref has not moved: all as it was.
+    pub(crate) async fn abandon(self, store: &dyn Store, session: &SessionId) {
+        self.flight.unstage().await;
+        // The next start does it otherwise.
+        drop(put(store, session, None).await);
+    }
+
+    /// The ref has moved: everything takes its place. Tells what did not, which is tried again when the session is
+    /// opened the next time.
+    pub(crate) async fn land(
+        self,
+        store: &dyn Store,
+        sealer: &Arc<Sealer>,
+        session: &SessionId,
+    ) -> Vec<String> {
+        let problems = land(store, sealer, &self.flight).await;
+        if problems.iter().all(|problem| problem.is_final) {
+            // What is in place already is found so at the next start.
+            drop(put(store, session, None).await);
+        }
+        problems.into_iter().map(|problem| problem.what).collect()
+    }
+}
+
+/// Sets the row of a session's jump.
+async fn put(store: &dyn Store, session: &SessionId, row: Option<OpenJump>) -> Result<(), StoreError> {
+    let session = session.clone();
+    let op = match row {
+        Some(jump) => Op::JumpPut { session, jump },
+        None => Op::JumpRemove { session },
+    };
+    store.commit(Commit { ops: vec![op], durability: Durability::Power, ..Commit::default() }).await
+}
+
+async fn bytes_of(store: &dyn Store, state: &FileState) -> Result<Vec<u8>, StoreError> {
+    match state.content() {
+        Some(content) => store.chunk(content, 0..u64::MAX).await,
+        None => Ok(Vec::new()),
+    }
+}
+
+/// Makes sure that a step can be done, and does what can be done of it ahead.
+async fn stage_one(store: &dyn Store, step: &FlightStep) -> Result<(), FilesError> {
+    let bytes = bytes_of(store, &step.change.after).await?;
+    let step = step.clone();
+    let work = move || {
+        can_change(&step.at)?;
+        stage_now(&step, &bytes)
+    };
+    match tokio::task::spawn_blocking(work).await {
+        Ok(done) => Ok(done?),
+        // The thread broke down: nothing was put anywhere.
+        Err(_) => Err(FileError::Cancelled.into()),
+    }
+}
+
+fn stage_now(step: &FlightStep, bytes: &[u8]) -> Result<(), FileError> {
+    let Some(staged) = &step.staged else { return Ok(()) };
+    let what = match &step.change.after {
+        FileState::File { mode, .. } => Staged::File { bytes, mode: *mode },
+        FileState::Link { target } => Staged::Link(target),
+        FileState::Absent | FileState::Unknown { .. } => return Ok(()),
+    };
+    stage(staged, &step.at, &what)
+}
+
+/// A file that did not take its place.
+struct Problem {
+    what: String,
+    /// Whether trying again would be of no use.
+    is_final: bool,
+}
+
+/// Brings every step to its end, whichever of them were done before.
+async fn land(store: &dyn Store, sealer: &Arc<Sealer>, flight: &Flight) -> Vec<Problem> {
+    let mut problems = Vec::new();
+    // Removals first: they make room.
+    let (removals, puts): (Vec<_>, Vec<_>) = flight.steps.iter().partition(|step| step.staged.is_none());
+    for step in removals.into_iter().chain(puts) {
+        let (sealer, root, one) = (sealer.clone(), flight.root.clone(), step.clone());
+        let bytes = bytes_of(store, &step.change.after).await;
+        let work = move || land_one(&one, bytes.as_deref(), &sealer, &root);
+        if let Ok(Err(problem)) = tokio::task::spawn_blocking(work).await {
+            problems.push(problem);
+        }
+    }
+    problems
+}
+
+fn land_one(
+    step: &FlightStep,
+    bytes: Result<&[u8], &StoreError>,
+    sealer: &Sealer,
+    root: &std::path::Path,
+) -> Result<(), Problem> {
+    let FlightStep { at, staged, change } = step;
+    let limit = [&change.before, &change.after].into_iter().map(size_of).max().unwrap_or(0);
+    let now = Found::of(Access::default().capture(at, limit), sealer).state;
+    let unstage = || {
+        if let Some(staged) = staged {
+            // In nobody's way.
+            drop(remove(staged, root));
+        }
+    };
+    if now == change.after {
+        unstage();
+        return Ok(());
+    }
+    // What is not known looks like anything that is not known.
+    if change.before.is_known() && now != change.before {
+        unstage();
+        let what = format!("{}: somebody changed it meanwhile, so it was left as it is", change.path);
+        return Err(Problem { what, is_final: true });
+    }
+    let failed = |error: FileError| Problem { what: error.to_string(), is_final: false };
+    let Some(staged) = staged else { return remove(at, root).map_err(failed) };
+    match place(staged, at) {
+        Err(FileError::NotFound { .. }) => {}
+        done => return done.map_err(failed),
+    }
+    // Somebody tidied up.
+    let bytes =
+        bytes.map_err(|error| Problem { what: format!("{}: {error}", change.path), is_final: false })?;
+    stage_now(step, bytes).map_err(failed)?;
+    place(staged, at).map_err(failed)
+}
+
+/// Bytes that must be read to know whether a file is in this state.
+fn size_of(state: &FileState) -> u64 {
+    match state {
+        FileState::File { size, .. } => *size,
+        FileState::Absent | FileState::Link { .. } | FileState::Unknown { .. } => 0,
+    }
+}
+
+/// Takes back, or brings to its end, what a process left that died while files were put back. Tells what somebody
+/// should know. The rest of the row, if there is any, stays.
+///
+/// # Errors
+/// Those of the store.
+pub(crate) async fn settle(
+    store: &dyn Store,
+    sealer: &Arc<Sealer>,
+    session: &SessionId,
+) -> Result<Vec<String>, StoreError> {
+    #[derive(Deserialize)]
+    struct Plan {
+        files: Flight,
+    }
+    let Some(jump) = store.pending(session).await?.jump else { return Ok(Vec::new()) };
+    let Ok(Plan { files: flight }) = jump.plan.read() else { return Ok(Vec::new()) };
+    let mut told = Vec::new();
+    if jump.stage == STAGING {
+        flight.unstage().await;
+    } else {
+        let problems = land(store, sealer, &flight).await;
+        let done = problems.iter().all(|problem| problem.is_final);
+        told.extend(problems.into_iter().map(|problem| problem.what));
+        if !done {
+            told.push("Files of an earlier jump are not all in their places; that is tried again when the session is opened the next time.".into());
+            return Ok(told);
+        }
+    }
+    let rest = match jump.plan.value() {
+        serde_json::Value::Object(mut plan) => {
+            plan.remove("files");
+            Some(plan).filter(|plan| !plan.is_empty() && jump.stage != STAGING)
+        }
+        _ => None,
+    };
+    let rest =
+        rest.map(|plan| OpenJump { stage: jump.stage, plan: Json::from(&serde_json::Value::from(plan)) });
+    put(store, session, rest).await?;
+    Ok(told)
+}

@@ -1,0 +1,210 @@
+//! Going to another node together with the files.
+
+use std::path::Path;
+
+use quipu_protocol::{Entry, Jumped, NodeId, SessionId, StepInfo};
+use quipu_store::{Commit, Durability, Op, RefMove, RefName};
+use quipu_workspace::{Access, AccessRules, file_key};
+
+use super::FileSettings;
+use super::plan::{FilePlan, Ground, plan};
+use super::restore::{FilesError, InFlight, settle};
+use crate::engine::Engine;
+use crate::jump::{Stand, stand};
+use crate::owner::{Got, Lease};
+use crate::sessions::{ChangeError, Written};
+
+/// How files go with a jump.
+#[derive(Debug, Clone, Default)]
+pub struct RestoreFiles {
+    /// Whether files are overwritten that somebody changed since, or that cannot be kept as they are.
+    pub overwrite: bool,
+    /// Directories beside the session's own in which files are put back: absolute.
+    pub add_dirs: Vec<std::path::PathBuf>,
+    /// A directory whose files are never touched, such as the one of our own files.
+    pub own: Option<std::path::PathBuf>,
+    /// What somebody agreed to; it is refused when the files are no longer as they were then.
+    pub agreed: Option<FilePlan>,
+}
+
+/// A session that went to another node, with its files.
+#[derive(Debug, Clone)]
+pub struct JumpedWithFiles {
+    /// Where it went.
+    pub jumped: Jumped,
+    /// What was done to files.
+    pub plan: FilePlan,
+    /// Files that did not take their places all the same, for people.
+    pub problems: Vec<String>,
+}
+
+impl Engine {
+    /// What [`Engine::jump_with_files`] would do to files.
+    ///
+    /// # Errors
+    /// As there, without `Conflicts`.
+    pub async fn preview_files(&self, to: NodeId, how: &RestoreFiles) -> Result<FilePlan, ChangeError> {
+        let session = self.session_to_jump(to).await?;
+        let row = self.row_of(&session).await?;
+        let from = self.head_of(&row).await?;
+        let Some(Stand { at, .. }) = stand(&**self.store(), &session, to).await? else {
+            return Err(ChangeError::NoSession(to));
+        };
+        Ok(self.plan_files(&row.cwd, from, at, how).await?)
+    }
+
+    /// [`Engine::jump`], where the files that tools changed go with the conversation: each becomes what it was at the
+    /// other node. Files that no tool changed are not touched. Going back, to where the session stood, makes them what
+    /// they were before, also those that somebody else had changed. What cannot be put back is named in the plan and
+    /// stays as it is.
+    ///
+    /// The new content is on the disk before the ref moves; a crash is taken back or brought to its end when the
+    /// session is opened or moved the next time.
+    ///
+    /// # Errors
+    /// As [`Engine::jump`]; `Files`, and then nothing was changed.
+    pub async fn jump_with_files(
+        &self,
+        to: NodeId,
+        label: Option<&str>,
+        how: &RestoreFiles,
+    ) -> Result<JumpedWithFiles, ChangeError> {
+        let label = match label {
+            Some(label) => Some(self.clean(label)?).filter(|label| !label.is_empty()),
+            None => None,
+        };
+        let session = self.session_to_jump(to).await?;
+        let name = RefName::session(&session);
+        let lease = Lease::new(self.store().clone());
+        if lease.take(&name).await? != Got::Yes {
+            return Err(ChangeError::Busy(session));
+        }
+        let done = self.jump_with_files_leased(&session, &name, to, label, how).await;
+        lease.release().await;
+        done
+    }
+
+    async fn jump_with_files_leased(
+        &self,
+        session: &SessionId,
+        name: &RefName,
+        to: NodeId,
+        label: Option<String>,
+        how: &RestoreFiles,
+    ) -> Result<JumpedWithFiles, ChangeError> {
+        let store = self.store();
+        let mut problems = self.settle_files(session).await?;
+        let row = self.row_of(session).await?;
+        let from = self.head_of(&row).await?;
+        let from = self.close_open_steps(session, name).await?.unwrap_or(from);
+        let Some(Stand { at, said }) = stand(&**store, session, to).await? else {
+            return Err(ChangeError::NoSession(to));
+        };
+        let (plan, flight) = self.begin_files(session, &row.cwd, from, at, how).await?;
+        let mut commit = Commit { durability: Durability::Power, ..Commit::default() };
+        let mut head = at;
+        let after = [self.node_of(at).await?, self.node_of(from).await?];
+        let mut after = after.iter().map(|node| node.record.timestamp).max().unwrap_or_default();
+        let mut entries: Vec<(Entry, StepInfo)> = flight.iter().map(|flight| flight.record.clone()).collect();
+        entries.extend(label.map(|label| {
+            let entry = serde_json::json!({ "type": "label", "targetId": at.to_string(), "label": label });
+            (Entry::Meta((&entry).into()), StepInfo::default())
+        }));
+        for (entry, step) in &entries {
+            let Written { node, commit: more } = self.write_step(entry, step, Some(head), after, None);
+            (head, after) = (node.id, node.record.timestamp);
+            commit.blobs.extend(more.blobs);
+            commit.chunks.extend(more.chunks);
+            commit.nodes.push(node);
+        }
+        if let Some(flight) = &flight {
+            commit.chunks.extend(flight.chunks.iter().cloned());
+            commit.ops.push(flight.op(session));
+        }
+        if flight.is_none() {
+            commit.ops.push(Op::JumpRemove { session: session.clone() });
+        }
+        commit.moves.push(RefMove::swap(name.clone(), Some(from), head, "jump"));
+        commit.moves.push(RefMove::publish(RefName::from(RefName::PI_HEAD), head, "jump"));
+        commit.actions.push(self.action("QUIPU_JUMP", Some(from), Some(head), session));
+        if let Err(error) = store.commit(commit).await {
+            if let Some(flight) = flight {
+                flight.abandon(&**store, session).await;
+            }
+            return Err(error.into());
+        }
+        if let Some(flight) = flight {
+            problems.extend(flight.land(&**store, self.sealer(), session).await);
+        }
+        let session = session.clone();
+        let jumped = Jumped { session, from, at, head, said, summary: None, usage: None };
+        Ok(JumpedWithFiles { jumped, plan, problems })
+    }
+
+    /// What files would be changed if the session that works in `cwd` went from one node to another.
+    pub(crate) async fn plan_files(
+        &self,
+        cwd: &str,
+        from: NodeId,
+        to: NodeId,
+        how: &RestoreFiles,
+    ) -> Result<FilePlan, FilesError> {
+        let ground = self.ground(cwd, how);
+        let ready = plan(&ground, from, to).await?;
+        let plan = ready.map(|ready| ready.plan).unwrap_or_default();
+        if !plan.changes.is_empty() && !ground.root.is_dir() {
+            return Err(FilesError::NoDirectory(ground.root));
+        }
+        Ok(plan)
+    }
+
+    /// Everything up to the commit that moves the ref, with the plan; `None` when no step on the way touched a file.
+    pub(crate) async fn begin_files(
+        &self,
+        session: &SessionId,
+        cwd: &str,
+        from: NodeId,
+        to: NodeId,
+        how: &RestoreFiles,
+    ) -> Result<(FilePlan, Option<InFlight>), FilesError> {
+        let ground = self.ground(cwd, how);
+        let Some(ready) = plan(&ground, from, to).await? else {
+            return Ok((FilePlan::default(), None));
+        };
+        let plan = ready.plan.clone();
+        if !plan.changes.is_empty() && !ground.root.is_dir() {
+            return Err(FilesError::NoDirectory(ground.root));
+        }
+        if how.agreed.as_ref().is_some_and(|agreed| *agreed != plan) {
+            return Err(FilesError::Stale(Box::new(plan)));
+        }
+        if !how.overwrite && plan.conflicts().next().is_some() {
+            return Err(FilesError::Conflicts(Box::new(plan)));
+        }
+        let root = ground.root.clone();
+        let flight = InFlight::begin(&**self.store(), session, from, ready, root).await?;
+        Ok((plan, Some(flight)))
+    }
+
+    fn ground(&self, cwd: &str, how: &RestoreFiles) -> Ground<'_> {
+        let root = file_key(Path::new(cwd));
+        let mut write = vec![root.clone()];
+        write.extend(how.add_dirs.iter().cloned());
+        let rules = AccessRules {
+            write,
+            own: how.own.iter().cloned().collect(),
+            home: std::env::home_dir(),
+            ..AccessRules::default()
+        };
+        let limit = FileSettings::default().file_bytes;
+        Ground { store: &**self.store(), sealer: self.sealer(), root, access: Access::within(rules), limit }
+    }
+
+    /// Takes back, or brings to its end, what a process left that died while it put files back.
+    pub(crate) async fn settle_files(
+        &self,
+        session: &SessionId,
+    ) -> Result<Vec<String>, quipu_store::StoreError> {
+        settle(&**self.store(), self.sealer(), session).await
+    }
+}
