@@ -9,7 +9,7 @@ use crate::args::{BranchArgs, Task};
 use crate::exit::Failure;
 use crate::fork::engine;
 use crate::print::{note, printable};
-use crate::put_back;
+use crate::put_back::{self, Words};
 use crate::setup::{self, Place, Started};
 use crate::work::work;
 
@@ -22,7 +22,8 @@ pub(crate) async fn run(args: &BranchArgs) -> Result<(), Failure> {
         drop(engine);
         summarized(&place, args, node, session.to_string()).await?
     } else if args.along.files {
-        let done = put_back::jump(&place, &engine, node, label, &args.along, args.out.json).await?;
+        let done =
+            put_back::jump(&place, &engine, node, Words::Label(label), &args.along, args.out.json).await?;
         let Some(JumpedWithFiles { jumped, plan, problems }) = done else { return Ok(()) };
         files = Some((plan, problems));
         jumped

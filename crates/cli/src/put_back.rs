@@ -10,18 +10,39 @@ use crate::exit::Failure;
 use crate::print::{Paint, note, printable};
 use crate::setup::Place;
 
+/// How files go along.
+pub(crate) fn how(place: &Place, overwrite: bool) -> RestoreFiles {
+    RestoreFiles { overwrite, own: Some(place.home.clone()), ..RestoreFiles::default() }
+}
+
+/// Shows what would be changed.
+pub(crate) fn show(plan: &FilePlan) {
+    note(lines(plan, Paint::stderr()).join("\n"));
+}
+
+/// What is said at the place.
+#[derive(Clone, Copy)]
+pub(crate) enum Words<'a> {
+    /// A label for it.
+    Label(Option<&'a str>),
+    /// A message of the session to itself.
+    Message(&'a str),
+}
+
 /// Shows what would be changed, asks, and goes there. `None` when it was only to be shown.
 pub(crate) async fn jump(
     place: &Place,
     engine: &Engine,
     node: NodeId,
-    label: Option<&str>,
+    words: Words<'_>,
     files: &FilesAlong,
     json: bool,
 ) -> Result<Option<JumpedWithFiles>, Failure> {
-    let how =
-        RestoreFiles { overwrite: files.overwrite, own: Some(place.home.clone()), ..RestoreFiles::default() };
-    let plan = engine.preview_files(node, &how).await?;
+    let how = how(place, files.overwrite);
+    let plan = match words {
+        Words::Label(_) => engine.preview_files(node, &how).await?,
+        Words::Message(_) => engine.preview_tobe_files(node, &how).await?,
+    };
     if files.dry_run {
         let mut out = std::io::stdout().lock();
         if json {
@@ -47,7 +68,11 @@ pub(crate) async fn jump(
         return Err(Failure::failed("not agreed; nothing was changed"));
     }
     let how = RestoreFiles { agreed: Some(plan), ..how };
-    match engine.jump_with_files(node, label, &how).await {
+    let done = match words {
+        Words::Label(label) => engine.jump_with_files(node, label, &how).await,
+        Words::Message(message) => engine.tobe_with_files(node, message, &how).await,
+    };
+    match done {
         Ok(done) => {
             for problem in &done.problems {
                 note(format!("warning: {}", printable(problem)));

@@ -3,13 +3,15 @@
 use std::io::Write as _;
 
 use clap::Args;
+use quipu::JumpedWithFiles;
 use quipu_protocol::Jumped;
 
-use crate::args::StoreArg;
+use crate::args::{FilesAlong, StoreArg};
 use crate::confirm::confirm;
 use crate::exit::Failure;
 use crate::fork::engine;
 use crate::print::{note, printable};
+use crate::put_back::{self, Words};
 
 #[derive(Debug, Args)]
 pub(crate) struct TobeArgs {
@@ -20,6 +22,15 @@ pub(crate) struct TobeArgs {
     /// What the session is told there of what it leaves, as its own words. Nothing else comes along.
     #[arg(value_name = "MESSAGE", required = true)]
     message: Vec<String>,
+    /// The files that tools changed go along: each becomes what it was there. What would be changed is shown first.
+    #[arg(long)]
+    files: bool,
+    /// Also files that somebody else changed since, or that cannot be kept as they are.
+    #[arg(long, requires = "files")]
+    overwrite: bool,
+    /// Only show which files would be changed.
+    #[arg(long, requires = "files")]
+    dry_run: bool,
     /// Do not ask.
     #[arg(short, long)]
     yes: bool,
@@ -35,15 +46,27 @@ pub(crate) async fn run(args: &TobeArgs) -> Result<(), Failure> {
     let node = crate::show::resolve(&**engine.store(), &args.node, None).await?.node;
     let message = args.message.join(" ");
     let travel = engine.travel(node, &message).await?;
-    if !args.yes {
-        let plan = printable(&travel.question());
+    if !args.yes && !args.dry_run {
+        let plan = printable(&if args.files { travel.way() } else { travel.question() });
         let question = format!("May this session {plan}?");
         confirm(&question, &format!("this session would {plan}; that is done"), "it stands where it stood")?;
     }
-    let Jumped { session, from, at, head, .. } = engine.tobe(node, &message).await?;
+    let mut files = None;
+    let jumped = if args.files {
+        let TobeArgs { overwrite, dry_run, yes, .. } = *args;
+        let along = FilesAlong { files: true, overwrite, dry_run, yes };
+        let done = put_back::jump(&place, &engine, node, Words::Message(&message), &along, args.json).await?;
+        let Some(JumpedWithFiles { jumped, plan, problems }) = done else { return Ok(()) };
+        files = Some((plan, problems));
+        jumped
+    } else {
+        engine.tobe(node, &message).await?
+    };
+    let Jumped { session, from, at, head, .. } = jumped;
     if args.json {
         let value = serde_json::json!({
             "session": session, "from": from, "at": at, "head": head, "messages": travel.messages, "turns": travel.turns,
+            "files": files.as_ref().map(|(plan, _)| plan), "problems": files.as_ref().map(|(_, problems)| problems),
         });
         return Ok(writeln!(std::io::stdout(), "{value}")?);
     }

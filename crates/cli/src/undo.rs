@@ -11,7 +11,8 @@ use crate::args::StoreArg;
 use crate::confirm::confirm;
 use crate::exit::Failure;
 use crate::fork::engine;
-use crate::print::note;
+use crate::print::{note, printable};
+use crate::put_back;
 use crate::setup::{Place, current_dir, session_named};
 
 #[derive(Debug, Args)]
@@ -23,6 +24,12 @@ pub(crate) struct UndoArgs {
     /// So many steps. A step is a jump, a fork, that a session was removed, or a turn: what you said, and what followed.
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=100_000))]
     steps: u32,
+    /// The files that tools changed go along: each becomes what it was there. What would be changed is shown first.
+    #[arg(long)]
+    files: bool,
+    /// Also files that somebody else changed since, or that cannot be kept as they are.
+    #[arg(long, requires = "files")]
+    overwrite: bool,
     /// Do not ask.
     #[arg(short, long)]
     yes: bool,
@@ -39,6 +46,12 @@ pub(crate) struct RedoArgs {
     /// of this directory without it.
     #[arg(value_name = "SESSION")]
     session: Option<String>,
+    /// The files that tools changed go along, as with `quipu undo --files`.
+    #[arg(long)]
+    files: bool,
+    /// Also files that somebody else changed since, or that cannot be kept as they are.
+    #[arg(long, requires = "files")]
+    overwrite: bool,
     /// So many steps.
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=100_000))]
     steps: u32,
@@ -53,6 +66,10 @@ pub(crate) async fn run(args: &UndoArgs) -> Result<(), Failure> {
     let (place, engine) = engine(&args.store).await?;
     let row = chosen(&engine, args.session.as_deref()).await?;
     let steps = usize::try_from(args.steps).unwrap_or(usize::MAX);
+    let how = args.files.then(|| put_back::how(&place, args.overwrite));
+    if let Some(how) = &how {
+        put_back::show(&engine.preview_undo_files(&row.id, steps, how).await?);
+    }
     if !args.yes {
         let planned = engine.undoable(&row.id, steps).await?;
         if let (Some(first), Some(last)) = (planned.first(), planned.last()) {
@@ -66,7 +83,10 @@ pub(crate) async fn run(args: &UndoArgs) -> Result<(), Failure> {
             confirm(&question, &format!("{plan} are undone"), "not undone")?;
         }
     }
-    let done = engine.undo(&row.id, steps).await?;
+    let done = match &how {
+        Some(how) => warned(engine.undo_with_files(&row.id, steps, how).await?),
+        None => engine.undo(&row.id, steps).await?,
+    };
     tell(&place, &row, &done, args.json, "undone")?;
     if !args.json {
         note(format!("`quipu redo {}{}` takes that back.", row.id, place.store_flag()));
@@ -77,8 +97,20 @@ pub(crate) async fn run(args: &UndoArgs) -> Result<(), Failure> {
 pub(crate) async fn redo(args: &RedoArgs) -> Result<(), Failure> {
     let (place, engine) = engine(&args.store).await?;
     let row = chosen(&engine, args.session.as_deref()).await?;
-    let done = engine.redo(&row.id, usize::try_from(args.steps).unwrap_or(usize::MAX)).await?;
+    let steps = usize::try_from(args.steps).unwrap_or(usize::MAX);
+    let done = match args.files.then(|| put_back::how(&place, args.overwrite)) {
+        Some(how) => warned(engine.redo_with_files(&row.id, steps, &how).await?),
+        None => engine.redo(&row.id, steps).await?,
+    };
     tell(&place, &row, &done, args.json, "done again")
+}
+
+/// The steps, after files that did not take their places were told.
+fn warned((steps, problems): (Vec<TimeStep>, Vec<String>)) -> Vec<TimeStep> {
+    for problem in problems {
+        note(format!("warning: {}", printable(&problem)));
+    }
+    steps
 }
 
 /// The session that is named, or the newest of this directory.

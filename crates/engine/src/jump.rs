@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use quipu_dag::Node;
 use quipu_protocol::{
-    Body, Compaction, Content, Entry, Input, Json, Jumped, Message, NodeId, SessionId, UserMessage,
+    Body, Compaction, Content, Entry, Input, Json, Jumped, Message, NodeId, SessionId, StepInfo, UserMessage,
 };
 use quipu_store::{
     Action, Commit, Durability, Op, OpenJump, RefMove, RefName, Resolved, Scope, Spelling, Store, StoreError,
@@ -14,6 +14,7 @@ use quipu_store::{
 use quipu_transcript::{Decoded, TouchedFiles, context, message_of};
 
 use crate::engine::{Engine, OpenError};
+use crate::files::{FilePlan, JumpedWithFiles, RestoreFiles};
 use crate::machine::{Place, Refused};
 use crate::owner::{Got, Lease};
 use crate::resume::read_past;
@@ -38,8 +39,8 @@ pub(crate) fn awaited(jump: &OpenJump) -> Option<NodeId> {
     struct Plan {
         carryover: NodeId,
     }
-    let plan = if jump.stage == WAITS { jump.plan.read::<Plan>().ok() } else { None };
-    plan.map(|plan| plan.carryover)
+    // Whatever else is to be done.
+    jump.plan.read::<Plan>().ok().map(|plan| plan.carryover)
 }
 
 /// Where a session stands that goes to a node.
@@ -244,10 +245,42 @@ impl Engine {
     /// # Errors
     /// `NoSession`, `Illegal`, `BadMessage`, `Busy`, `Removed`; `Open` with `NoSuchNode`, `Broken` or `Store`.
     pub async fn tobe(&self, to: NodeId, message: &str) -> Result<Jumped, ChangeError> {
+        Ok(self.tobe_along(to, message, None).await?.jumped)
+    }
+
+    /// The same, where the files that tools changed go along, as in [`Engine::jump_with_files`]. For sessions of ours.
+    ///
+    /// # Errors
+    /// As [`Engine::tobe`]; `Foreign`; `Files`, and then nothing was changed.
+    pub async fn tobe_with_files(
+        &self,
+        to: NodeId,
+        message: &str,
+        how: &RestoreFiles,
+    ) -> Result<JumpedWithFiles, ChangeError> {
+        self.tobe_along(to, message, Some(how)).await
+    }
+
+    /// What [`Engine::tobe_with_files`] would do to files.
+    ///
+    /// # Errors
+    /// As there, without `Conflicts`.
+    pub async fn preview_tobe_files(&self, to: NodeId, how: &RestoreFiles) -> Result<FilePlan, ChangeError> {
+        let row = self.row_of(&self.session_to_jump(to).await?).await?;
+        let from = self.head_of(&row).await?;
+        Ok(self.plan_files(&row.cwd, from, to, how).await?)
+    }
+
+    async fn tobe_along(
+        &self,
+        to: NodeId,
+        message: &str,
+        how: Option<&RestoreFiles>,
+    ) -> Result<JumpedWithFiles, ChangeError> {
         let Travel { message, .. } = self.travel(to, message).await?;
         let (session, to) = match self.session_to_jump(to).await {
             Ok(session) => (session, to),
-            Err(ChangeError::Foreign { .. }) => {
+            Err(ChangeError::Foreign { .. }) if how.is_none() => {
                 let fork = self.fork_behind(to).await?;
                 (fork.session, fork.base)
             }
@@ -258,7 +291,7 @@ impl Engine {
         if lease.take(&name).await? != Got::Yes {
             return Err(ChangeError::Busy(session));
         }
-        let done = self.tobe_leased(&session, &name, to, &message).await;
+        let done = self.tobe_leased(&session, &name, to, &message, how).await;
         lease.release().await;
         done
     }
@@ -269,20 +302,32 @@ impl Engine {
         name: &RefName,
         at: NodeId,
         message: &str,
-    ) -> Result<Jumped, ChangeError> {
+        how: Option<&RestoreFiles>,
+    ) -> Result<JumpedWithFiles, ChangeError> {
         let store = self.store();
         let row = self.row_of(session).await?;
         let from = self.head_of(&row).await?;
         let from = self.close_open_steps(session, name).await?.unwrap_or(from);
-        let text = carryover_text(message);
+        let (plan, flight) = match how {
+            Some(how) => self.begin_files(session, &row.cwd, from, at, how).await?,
+            None => Default::default(),
+        };
+        let text = carryover_text(message, flight.is_some());
         let content = Body::Blocks(vec![Content::text(text)]);
         let said = UserMessage { content, timestamp: self.now() };
         let after = [self.node_of(at).await?, self.node_of(from).await?];
-        let after = after.iter().map(|node| node.record.timestamp).max().unwrap_or_default();
-        let entry = Entry::Message(Message::User(said));
-        let Written { node, mut commit } = self.write(&entry, Some(at), after, None);
-        let head = node.id;
-        commit.nodes.push(node);
+        let mut after = after.iter().map(|node| node.record.timestamp).max().unwrap_or_default();
+        let mut entries: Vec<(Entry, StepInfo)> = flight.iter().map(|flight| flight.record.clone()).collect();
+        entries.push((Entry::Message(Message::User(said)), StepInfo::default()));
+        let mut commit = Commit { durability: Durability::Power, ..Commit::default() };
+        let mut head = at;
+        for (entry, step) in &entries {
+            let Written { node, commit: more } = self.write_step(entry, step, Some(head), after, None);
+            (head, after) = (node.id, node.record.timestamp);
+            commit.blobs.extend(more.blobs);
+            commit.chunks.extend(more.chunks);
+            commit.nodes.push(node);
+        }
         commit.moves.push(RefMove::swap(name.clone(), Some(from), head, TOBE));
         commit.moves.push(RefMove::publish(RefName::from(RefName::PI_HEAD), head, TOBE));
         let log = log_of(message, at, session, Path::new(&row.cwd));
@@ -293,10 +338,28 @@ impl Engine {
             to: Some(head),
             metadata: Some(log.get().to_owned()),
         });
-        commit.ops.push(Op::JumpPut { session: session.clone(), jump: waits(head) });
-        store.commit(commit).await?;
+        let rest = waits(head);
+        commit.ops.push(match &flight {
+            Some(flight) => flight.op(session, Some(&rest)),
+            None => Op::JumpPut { session: session.clone(), jump: rest.clone() },
+        });
+        commit.chunks.extend(flight.iter().flat_map(|flight| flight.chunks.iter().cloned()));
+        let mut problems = Vec::new();
+        match (store.commit(commit).await, flight) {
+            (Ok(()), Some(flight)) => {
+                problems = flight.land(&**store, self.sealer(), session, Some(rest)).await;
+            }
+            (Ok(()), None) => {}
+            (Err(error), flight) => {
+                if let Some(flight) = flight {
+                    flight.abandon(&**store, session).await;
+                }
+                return Err(error.into());
+            }
+        }
         let session = session.clone();
-        Ok(Jumped { session, from, at, head, said: None, summary: None, usage: None })
+        let jumped = Jumped { session, from, at, head, said: None, summary: None, usage: None };
+        Ok(JumpedWithFiles { jumped, plan, problems })
     }
 
     /// The session that can go to a node: its own, when we write it.

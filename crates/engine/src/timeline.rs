@@ -9,9 +9,10 @@ use quipu_store::{
 };
 
 use crate::engine::Engine;
+use crate::files::{FilePlan, RestoreFiles, is_restored};
 use crate::owner::{Got, Lease};
 use crate::resume::{read_past, recover};
-use crate::sessions::ChangeError;
+use crate::sessions::{ChangeError, Written};
 use crate::tree::is_note;
 
 /// Nodes that are read at once on the way back to the beginning of a turn.
@@ -43,6 +44,16 @@ struct Timeline {
     anchor: i64,
     /// The undoing that is done again next.
     redo: i64,
+}
+
+/// What was appended since a move.
+enum Appended {
+    /// A turn, or a compaction: where it goes on from, and which of them.
+    Turn(NodeId, &'static str),
+    /// Only that files were put back with the move.
+    Files,
+    /// Something else.
+    Other,
 }
 
 /// What a row of the log says of the rows before it.
@@ -114,7 +125,7 @@ impl Engine {
     /// # Errors
     /// `NothingToUndo`, `Busy`, `Foreign`; `Open` with `NoSuchSession`, `Broken` or `Store`.
     pub async fn undo(&self, session: &SessionId, steps: usize) -> Result<Vec<TimeStep>, ChangeError> {
-        self.step_through(session, steps, Way::Back).await
+        self.step_through(session, steps, Way::Back, None).await.map(|(steps, _)| steps)
     }
 
     /// Does again what was undone, the last undone first. What moves a session or is said in it leaves nothing to be done
@@ -123,7 +134,55 @@ impl Engine {
     /// # Errors
     /// `NothingToRedo`, `Busy`, `Foreign`; `Open` with `NoSuchSession`, `Broken` or `Store`.
     pub async fn redo(&self, session: &SessionId, steps: usize) -> Result<Vec<TimeStep>, ChangeError> {
-        self.step_through(session, steps, Way::Forward).await
+        self.step_through(session, steps, Way::Forward, None).await.map(|(steps, _)| steps)
+    }
+
+    /// The same, where the files that tools changed go along, as in [`Engine::jump_with_files`]; nobody has to agree to the
+    /// plan of each step. With what did not take its place all the same, for people.
+    ///
+    /// # Errors
+    /// As [`Engine::undo`]; `Files`: then the steps before it are undone, and no file of this one is changed.
+    pub async fn undo_with_files(
+        &self,
+        session: &SessionId,
+        steps: usize,
+        how: &RestoreFiles,
+    ) -> Result<(Vec<TimeStep>, Vec<String>), ChangeError> {
+        self.step_through(session, steps, Way::Back, Some(how)).await
+    }
+
+    /// [`Engine::redo`], where the files go along.
+    ///
+    /// # Errors
+    /// As [`Engine::redo`]; `Files`, as there.
+    pub async fn redo_with_files(
+        &self,
+        session: &SessionId,
+        steps: usize,
+        how: &RestoreFiles,
+    ) -> Result<(Vec<TimeStep>, Vec<String>), ChangeError> {
+        self.step_through(session, steps, Way::Forward, Some(how)).await
+    }
+
+    /// What so many steps back would do to files.
+    ///
+    /// # Errors
+    /// As [`Engine::undoable`]; `Files` where it cannot be told.
+    pub async fn preview_undo_files(
+        &self,
+        session: &SessionId,
+        steps: usize,
+        how: &RestoreFiles,
+    ) -> Result<FilePlan, ChangeError> {
+        let row = self.row_to_move(session).await?;
+        let planned = self.undoable(session, steps).await?;
+        let from = planned.first().and_then(|step| step.from);
+        let to = planned.last().and_then(|step| step.to);
+        match (from, to) {
+            (Some(from), Some(to)) => Ok(self.plan_files(&row.cwd, from, to, how).await?),
+            // Nothing is there to put them back to.
+            (_, _) => Ok(FilePlan::default()),
+        }
     }
 
     async fn step_through(
@@ -131,13 +190,14 @@ impl Engine {
         session: &SessionId,
         steps: usize,
         way: Way,
-    ) -> Result<Vec<TimeStep>, ChangeError> {
+        how: Option<&RestoreFiles>,
+    ) -> Result<(Vec<TimeStep>, Vec<String>), ChangeError> {
         let row = self.row_to_move(session).await?;
         let lease = Lease::new(self.store().clone());
         if lease.take(&row.name).await? != Got::Yes {
             return Err(ChangeError::Busy(session.clone()));
         }
-        let done = self.steps_leased(&row, steps, way).await;
+        let done = self.steps_leased(&row, steps, way, how).await;
         lease.release().await;
         done
     }
@@ -147,21 +207,22 @@ impl Engine {
         row: &SessionRow,
         steps: usize,
         way: Way,
-    ) -> Result<Vec<TimeStep>, ChangeError> {
+        how: Option<&RestoreFiles>,
+    ) -> Result<(Vec<TimeStep>, Vec<String>), ChangeError> {
         self.close_open_steps(&row.id, &row.name).await?;
-        let mut done = Vec::new();
+        let (mut done, mut problems) = (Vec::new(), Vec::new());
         while done.len() < steps {
             let timeline = self.timeline(&row.name).await?;
             let found = match way {
                 Way::Back => self.step_back(row, timeline).await?,
                 Way::Forward => self.step_forward(row, timeline).await?,
             };
-            let Some((step, next)) = found else { break };
-            self.go(row, timeline, &step, next, way).await?;
+            let Some((mut step, next)) = found else { break };
+            problems.extend(self.go(row, timeline, &mut step, next, (way, how)).await?);
             done.push(step);
         }
         match (done.is_empty() && steps > 0, way) {
-            (false, _) => Ok(done),
+            (false, _) => Ok((done, problems)),
             (true, Way::Back) => Err(ChangeError::NothingToUndo(row.id.clone())),
             (true, Way::Forward) => Err(ChangeError::NothingToRedo(row.id.clone())),
         }
@@ -171,10 +232,29 @@ impl Engine {
         &self,
         row: &SessionRow,
         timeline: Timeline,
-        step: &TimeStep,
+        step: &mut TimeStep,
         next: Timeline,
-        way: Way,
-    ) -> Result<(), ChangeError> {
+        (way, how): (Way, Option<&RestoreFiles>),
+    ) -> Result<Vec<String>, ChangeError> {
+        let store = self.store();
+        let flight = match (how, step.from, step.to) {
+            (Some(how), Some(from), Some(to)) => self.begin_files(&row.id, &row.cwd, from, to, how).await?.1,
+            (_, _, _) => None,
+        };
+        let mut commit = Commit { durability: Durability::Power, ..Commit::default() };
+        if let (Some(flight), Some(from), Some(to)) = (&flight, step.from, step.to) {
+            let after = [self.node_of(to).await?, self.node_of(from).await?];
+            let after = after.iter().map(|node| node.record.timestamp).max().unwrap_or_default();
+            let (entry, record) = &flight.record;
+            let Written { node, commit: written } = self.write_step(entry, record, Some(to), after, None);
+            step.to = Some(node.id);
+            commit = written;
+            commit.nodes.push(node);
+            commit.chunks.extend(flight.chunks.iter().cloned());
+            commit.ops.push(flight.op(&row.id, None));
+        } else {
+            commit.ops.push(Op::JumpRemove { session: row.id.clone() });
+        }
         let (why, kind) = match way {
             Way::Back => {
                 (format!("undo {} {} {}", next.anchor, timeline.anchor, timeline.redo), "QUIPU_UNDO")
@@ -187,14 +267,18 @@ impl Engine {
         moves.extend(step.to.map(|to| RefMove::publish(RefName::from(RefName::PI_HEAD), to, why)));
         let mut action = self.action(kind, step.from, step.to, &row.id);
         action.metadata = Some(serde_json::json!({ "session": row.id, "what": step.what }).to_string());
-        let commit = Commit {
-            moves,
-            actions: vec![action],
-            ops: vec![Op::JumpRemove { session: row.id.clone() }],
-            durability: Durability::Power,
-            ..Commit::default()
-        };
-        Ok(self.store().commit(commit).await?)
+        commit.moves = moves;
+        commit.actions.push(action);
+        match (store.commit(commit).await, flight) {
+            (Ok(()), Some(flight)) => Ok(flight.land(&**store, self.sealer(), &row.id, None).await),
+            (Ok(()), None) => Ok(Vec::new()),
+            (Err(error), flight) => {
+                if let Some(flight) = flight {
+                    flight.abandon(&**store, &row.id).await;
+                }
+                Err(error.into())
+            }
+        }
     }
 
     /// Steps that a dead process left open belong to where it stood: they are brought to an end there.
@@ -270,10 +354,11 @@ impl Engine {
                 Some((step, Timeline { head: Some(to), redo: 0, ..timeline }))
             };
             match found {
-                Some((to, what)) => return Ok(again(to, what)),
+                Appended::Turn(to, what) => return Ok(again(to, what)),
+                Appended::Files => {}
                 // What was said there is what the move brought, and the answer goes with it.
-                None if anchor.as_ref().is_some_and(|anchor| anchor.why == crate::jump::TOBE) => {}
-                None => return Ok(again(began, "turn")),
+                Appended::Other if anchor.as_ref().is_some_and(|anchor| anchor.why == crate::jump::TOBE) => {}
+                Appended::Other => return Ok(again(began, "turn")),
             }
         }
         let Some(anchor) = anchor else { return Ok(None) };
@@ -311,15 +396,10 @@ impl Engine {
         Ok(Some((step, Timeline { head: undone.old, anchor: before, redo })))
     }
 
-    /// Where the last turn between `began` (left out) and `head` goes on from, and what it is. `None` when nothing was
-    /// said there.
-    async fn turn_before(
-        &self,
-        head: NodeId,
-        began: NodeId,
-    ) -> Result<Option<(NodeId, &'static str)>, ChangeError> {
+    /// What stands last between `began` (left out) and `head`.
+    async fn turn_before(&self, head: NodeId, began: NodeId) -> Result<Appended, ChangeError> {
         let store = self.store();
-        let (mut next, mut said, mut noted) = (Some(head), false, true);
+        let (mut next, mut said, mut noted, mut files) = (Some(head), false, true, true);
         while let Some(from) = next {
             let nodes = store.lineage(from, Until::Count(AT_ONCE)).await?;
             next = nodes.first().and_then(|node| node.record.parent);
@@ -327,18 +407,22 @@ impl Engine {
             for (node, decoded) in nodes.iter().zip(decoded).rev() {
                 // A change of the model comes with what is said under it.
                 if said && (node.id == began || !matches!(decoded.entry, Entry::Epoch(_))) {
-                    return Ok(Some((node.id, "turn")));
+                    return Ok(Appended::Turn(node.id, "turn"));
                 }
                 if node.id == began {
-                    return Ok(None);
+                    return Ok(if files { Appended::Files } else { Appended::Other });
                 }
+                let put_back = is_restored(&decoded.entry);
+                files &= put_back;
                 match (&decoded.entry, node.record.parent) {
                     (Entry::Message(Message::User(_)), _) => said = true,
-                    (Entry::Compaction(_), Some(parent)) if noted => return Ok(Some((parent, "compaction"))),
-                    _ => noted &= is_note(&decoded.entry),
+                    (Entry::Compaction(_), Some(parent)) if noted => {
+                        return Ok(Appended::Turn(parent, "compaction"));
+                    }
+                    _ => noted &= put_back || is_note(&decoded.entry),
                 }
             }
         }
-        Ok(None)
+        Ok(Appended::Other)
     }
 }

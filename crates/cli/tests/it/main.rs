@@ -87,6 +87,8 @@ mod twice;
 #[cfg(test)]
 mod undo;
 #[cfg(test)]
+mod undo_files;
+#[cfg(test)]
 mod watch;
 #[cfg(test)]
 mod wires;

@@ -96,6 +96,11 @@ pub(super) fn restored_entry(from: NodeId) -> Entry {
     Entry::Meta(Json::from(&data))
 }
 
+/// Whether an entry says that files were put back.
+pub(crate) fn is_restored(entry: &Entry) -> bool {
+    came_from(entry).is_some()
+}
+
 fn came_from(entry: &Entry) -> Option<NodeId> {
     #[derive(Deserialize)]
     #[serde(rename_all = "camelCase")]

@@ -130,9 +130,17 @@ impl InFlight {
         Ok(Self { flight, record, chunks })
     }
 
-    /// What the commit that moves the ref says of the files.
-    pub(crate) fn op(&self, session: &SessionId) -> Op {
-        Op::JumpPut { session: session.clone(), jump: self.flight.row(MOVED) }
+    /// What the commit that moves the ref says of the files, beside what else is to be done then.
+    pub(crate) fn op(&self, session: &SessionId, rest: Option<&OpenJump>) -> Op {
+        let mut jump = self.flight.row(MOVED);
+        if let Some(rest) = rest
+            && let (serde_json::Value::Object(mut plan), serde_json::Value::Object(rest)) =
+                (jump.plan.value(), rest.plan.value())
+        {
+            plan.extend(rest);
+            jump.plan = Json::from(&serde_json::Value::from(plan));
+        }
+        Op::JumpPut { session: session.clone(), jump }
     }
 
     /// The ref has not moved: all as it was.
@@ -143,17 +151,18 @@ impl InFlight {
     }
 
     /// The ref has moved: everything takes its place. Tells what did not, which is tried again when the session is
-    /// opened the next time.
+    /// opened the next time. `rest` is what else is to be done then.
     pub(crate) async fn land(
         self,
         store: &dyn Store,
         sealer: &Arc<Sealer>,
         session: &SessionId,
+        rest: Option<OpenJump>,
     ) -> Vec<String> {
         let problems = land(store, sealer, &self.flight).await;
         if problems.iter().all(|problem| problem.is_final) {
             // What is in place already is found so at the next start.
-            drop(put(store, session, None).await);
+            drop(put(store, session, rest).await);
         }
         problems.into_iter().map(|problem| problem.what).collect()
     }

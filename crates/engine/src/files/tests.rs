@@ -73,7 +73,7 @@ impl World {
 
     /// The commit that moves the ref.
     async fn moved(&self, flight: &InFlight) {
-        let ops = vec![flight.op(&self.session)];
+        let ops = vec![flight.op(&self.session, None)];
         self.store.commit(Commit { ops, ..Commit::default() }).await.unwrap();
     }
 

@@ -119,7 +119,7 @@ impl Engine {
         }
         if let Some(flight) = &flight {
             commit.chunks.extend(flight.chunks.iter().cloned());
-            commit.ops.push(flight.op(session));
+            commit.ops.push(flight.op(session, None));
         }
         if flight.is_none() {
             commit.ops.push(Op::JumpRemove { session: session.clone() });
@@ -134,7 +134,7 @@ impl Engine {
             return Err(error.into());
         }
         if let Some(flight) = flight {
-            problems.extend(flight.land(&**store, self.sealer(), session).await);
+            problems.extend(flight.land(&**store, self.sealer(), session, None).await);
         }
         let session = session.clone();
         let jumped = Jumped { session, from, at, head, said, summary: None, usage: None };

@@ -603,7 +603,8 @@ impl World {
             timestamp: 0,
         };
         // One call of an answer may go elsewhere, as the toolbox sees to it: the first.
-        let leaving = (slot == 0 && choice % 3 == 1 && !self.finishing).then(|| self.leaving(&run, choice));
+        let leaving =
+            (slot == 0 && choice % 3 == 1 && !self.finishing).then(|| self.leaving(&run, choice)).flatten();
         let done = Box::new(Done {
             result,
             started: 0,
@@ -615,22 +616,23 @@ impl World {
         self.give(Input::ToolDone { run, slot, done });
     }
 
-    /// Some node of the session, where it would say something to itself.
-    fn leaving(&mut self, run: &RunId, choice: u8) -> Box<Leaving> {
-        let head = self.machine.head().unwrap();
+    /// Some node of the session, where it would say something to itself; `None` while the session is still to be stored,
+    /// and only calls of a run that is over end.
+    fn leaving(&mut self, run: &RunId, choice: u8) -> Option<Box<Leaving>> {
+        let head = self.machine.head()?;
         let lineage = self.lineage(head);
         let session = self.machine.session();
         let begins = |(_, entry): &(NodeId, Entry)| match entry {
             Entry::Session(start) => start.session == *session,
             _ => false,
         };
-        let first = lineage.iter().rposition(begins).unwrap();
+        let first = lineage.iter().rposition(begins)?;
         let own = &lineage[first..];
         let place = self.place(own[usize::from(choice) % own.len()].0);
         let fresh = RunId::from(format!("t{}", self.sent));
         let spent = self.spent.get(run).copied().unwrap_or_default();
         self.spent.insert(fresh.clone(), spent);
-        Box::new(Leaving { run: fresh, place, carryover: "I was there".into(), log: Json::object() })
+        Some(Box::new(Leaving { run: fresh, place, carryover: "I was there".into(), log: Json::object() }))
     }
 
     fn play(&mut self, next: Move) {

@@ -32,6 +32,11 @@ const WARNS: &str = "You wrote the note above yourself, further on in a branch o
                      come here. Nothing else of that branch is here. Files were not changed back: look before you rely \
                      on what they were.";
 
+/// The same where files went along.
+const WITH_FILES: &str = "You wrote the note above yourself, further on in a branch of this conversation that you left to \
+                          come here. Nothing else of that branch is here. Files that your tools changed since are again \
+                          what they were here; what else changed them stays: look before you rely on it.";
+
 /// Where a call would take its session.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Travel {
@@ -50,12 +55,16 @@ pub struct Travel {
 impl Travel {
     /// What a person is asked, on one line.
     pub fn question(&self) -> String {
+        format!("{}; files stay as they are", self.way())
+    }
+
+    /// Where it goes and what it leaves, on one line.
+    pub fn way(&self) -> String {
         let Self { target, line, messages, turns, .. } = self;
         let more = if *messages >= COUNTED { " or more" } else { "" };
+        let target = target.short();
         format!(
-            "go back to {} ({line}), leaving {messages}{more} message(s) behind, {turns} of them yours; files stay as they \
-             are",
-            target.short()
+            "go back to {target} ({line}), leaving {messages}{more} message(s) behind, {turns} of them yours"
         )
     }
 }
@@ -176,7 +185,7 @@ impl Trip {
             Err(error) => return (ToolOutput::error(format!("You did not leave: {error}")), None),
         };
         let log = log_of(&travel.message, travel.target, &session, &tobe.cwd);
-        let carryover = carryover_text(&travel.message);
+        let carryover = carryover_text(&travel.message, false);
         let leaving = Leaving { run: fresh_id().into(), place, carryover, log };
         let text = format!("Incarnation initiated → {}", travel.target.short());
         (ToolOutput::text(text), Some(Box::new(leaving)))
@@ -254,8 +263,9 @@ pub(crate) fn carryover(message: &str) -> Result<String, String> {
 }
 
 /// The message as the conversation holds it.
-pub(crate) fn carryover_text(message: &str) -> String {
-    format!("{NOTE}: {message}\n{WARNING}: {WARNS}")
+pub(crate) fn carryover_text(message: &str, with_files: bool) -> String {
+    let warns = if with_files { WITH_FILES } else { WARNS };
+    format!("{NOTE}: {message}\n{WARNING}: {warns}")
 }
 
 /// Messages and turns on the way to `head` that `target` does not share.
