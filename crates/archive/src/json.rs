@@ -103,14 +103,24 @@ pub(crate) fn same(a: &str, b: &str) -> bool {
     same_within(a, b, DEEPEST)
 }
 
-/// Whether two JSON texts are the same but for the white space between their values.
+/// Whether two JSON texts are the same but for the white space between their values and the spelling of numbers.
 fn spelled_alike(a: &str, b: &str) -> bool {
     let blank = |byte: &u8| matches!(byte, b' ' | b'\t' | b'\n' | b'\r');
+    let digit = |byte: &&u8| matches!(byte, b'0'..=b'9' | b'-' | b'+' | b'.' | b'e' | b'E');
     let (mut a, mut b) = (a.as_bytes(), b.as_bytes());
     loop {
         a = &a[a.iter().take_while(|byte| blank(byte)).count()..];
         b = &b[b.iter().take_while(|byte| blank(byte)).count()..];
         let (Some(first), Some(other)) = (a.first(), b.first()) else { return a.is_empty() && b.is_empty() };
+        if let (b'-' | b'0'..=b'9', b'-' | b'0'..=b'9') = (first, other) {
+            let (one, rest) = a.split_at(a.iter().take_while(digit).count());
+            let (two, other_rest) = b.split_at(b.iter().take_while(digit).count());
+            if one != two && !same_number(one, two) {
+                return false;
+            }
+            (a, b) = (rest, other_rest);
+            continue;
+        }
         if first != other {
             return false;
         }
@@ -131,6 +141,13 @@ fn spelled_alike(a: &str, b: &str) -> bool {
         }
         (a, b) = (&a[length..], &b[length..]);
     }
+}
+
+/// Whether two numbers are the same double.
+fn same_number(a: &[u8], b: &[u8]) -> bool {
+    let number =
+        |text: &[u8]| std::str::from_utf8(text).ok()?.parse::<f64>().ok().filter(|it| it.is_finite());
+    number(a).is_some_and(|a| number(b) == Some(a))
 }
 
 fn same_within(a: &str, b: &str, depth: u32) -> bool {
@@ -156,10 +173,6 @@ fn same_within(a: &str, b: &str, depth: u32) -> bool {
             a.len() == b.len() && a.iter().zip(b).all(|(a, b)| same_within(a.get(), b.get(), depth))
         }
         (Some(b'"'), Some(b'"')) => string(a).is_some_and(|a| string(b) == Some(a)),
-        (Some(b'-' | b'0'..=b'9'), Some(b'-' | b'0'..=b'9')) => {
-            let number = |text: &str| text.parse::<f64>().ok().filter(|number| number.is_finite());
-            number(a).is_some_and(|a| number(b) == Some(a))
-        }
         _ => false,
     }
 }
@@ -261,7 +274,13 @@ mod tests {
         check("null", "{}", false);
         let deep = |inner: &str| format!("{}{inner}{}", "[".repeat(100_000), "]".repeat(100_000));
         check(&deep("1"), &deep("1"), true);
-        check(&deep("1"), &deep("1.0"), false);
+        check(&deep("1"), &deep("1.0"), true);
+        check(&deep("\"a\""), &deep("\"\\u0061\""), false);
+        check("[-1.5e3,\"a\", 0]", "[ -1500,\"a\",0.0]", true);
+        check("[1,2]", "[12]", false);
+        check("[0]", "[0,1]", false);
+        check("[1e400]", "[1e401]", false);
+        check("[1e400]", "[1e400]", true);
     }
 
     #[test]

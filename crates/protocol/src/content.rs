@@ -105,11 +105,23 @@ impl Content {
     }
 }
 
-/// The value of one member of an object in `text`, when it is a string; the tag of our unions.
-pub(crate) fn tag<'a>(json: &'a Json, member: &str) -> Option<Cow<'a, str>> {
-    let mut deserializer = serde_json::Deserializer::from_str(json.get());
-    let found = deserializer.deserialize_map(Tag { member }).ok()??;
+/// The value of one member of a JSON object, when it is a string; the tag of our unions. Of several the last one counts.
+/// `name` is with its quotes.
+pub(crate) fn tag<'a>(text: &'a str, name: &str) -> Option<Cow<'a, str>> {
+    if let Some(value) = first_tag(text, name) {
+        return Some(Cow::Borrowed(value));
+    }
+    let mut deserializer = serde_json::Deserializer::from_str(text);
+    let found = deserializer.deserialize_map(Tag { member: name.trim_matches('"') }).ok()??;
     serde_json::from_str::<Name<'a>>(found.get()).ok().map(|name| name.0)
+}
+
+/// The same of an object that begins with it, as nearly all do, without reading the rest; `None` when that may have it again.
+fn first_tag<'a>(text: &'a str, name: &str) -> Option<&'a str> {
+    let (value, rest) = text.strip_prefix('{')?.strip_prefix(name)?.strip_prefix(":\"")?.split_once('"')?;
+    // Within strings quotes are escaped, so this is a name or a string of its own; escapes may spell the name too.
+    let again = rest.contains(name) || rest.contains("\\u");
+    (!again && !value.contains('\\')).then_some(value)
 }
 
 #[derive(Deserialize)]
@@ -142,8 +154,8 @@ impl<'de> de::Visitor<'de> for Tag<'_> {
 }
 
 /// Reads a value whose tag is known, repairing lone surrogates only when the strict parser refuses them.
-pub(crate) fn lenient<T: de::DeserializeOwned>(json: &Json) -> Result<T, serde_json::Error> {
-    json.read::<T>().or_else(|error| match crate::without_lone_surrogates(json.get()) {
+pub(crate) fn lenient<T: de::DeserializeOwned>(text: &str) -> Result<T, serde_json::Error> {
+    serde_json::from_str(text).or_else(|error| match crate::without_lone_surrogates(text) {
         std::borrow::Cow::Borrowed(_) => Err(error),
         std::borrow::Cow::Owned(repaired) => serde_json::from_str(&repaired),
     })
@@ -151,14 +163,15 @@ pub(crate) fn lenient<T: de::DeserializeOwned>(json: &Json) -> Result<T, serde_j
 
 impl<'de> Deserialize<'de> for Content {
     fn deserialize<D: Deserializer<'de>>(d: D) -> Result<Self, D::Error> {
-        let json = Json::deserialize(d)?;
-        let known = match tag(&json, "type").as_deref() {
-            Some("text") => lenient(&json).map(Self::Text),
-            Some("thinking") => lenient(&json).map(Self::Thinking),
-            Some("image") => lenient(&json).map(Self::Image),
-            Some("toolCall") => lenient(&json).map(Self::ToolCall),
-            _ => return Ok(Self::Other(json)),
+        let raw = Box::<RawValue>::deserialize(d).map_err(de::Error::custom)?;
+        let text = raw.get();
+        let known = match tag(text, "\"type\"").as_deref() {
+            Some("text") => lenient(text).map(Self::Text).ok(),
+            Some("thinking") => lenient(text).map(Self::Thinking).ok(),
+            Some("image") => lenient(text).map(Self::Image).ok(),
+            Some("toolCall") => lenient(text).map(Self::ToolCall).ok(),
+            _ => None,
         };
-        Ok(known.unwrap_or(Self::Other(json)))
+        Ok(known.unwrap_or_else(|| Self::Other(Json::from(&*raw))))
     }
 }

@@ -62,6 +62,12 @@ impl Json {
     }
 }
 
+impl From<&RawValue> for Json {
+    fn from(raw: &RawValue) -> Self {
+        Self(raw.get().into())
+    }
+}
+
 impl From<&serde_json::Value> for Json {
     fn from(value: &serde_json::Value) -> Self {
         Self(value.to_string().into())

@@ -1,6 +1,7 @@
 //! Messages, in the shapes of Pi's session files.
 
 use serde::{Deserialize, Deserializer, Serialize};
+use serde_json::value::RawValue;
 
 use crate::content::{lenient, tag};
 use crate::{CallId, Content, Json, Model, ToolCall, UnixMs, Usage};
@@ -218,6 +219,24 @@ pub struct CompactionSummaryMessage {
 }
 
 impl Message {
+    /// Reads a message, as deserialising does, without a copy of its text.
+    ///
+    /// # Errors
+    /// The parser's message when `text` is no JSON.
+    pub fn parse(text: &str) -> Result<Self, serde_json::Error> {
+        let known = match tag(text, "\"role\"").as_deref() {
+            Some("user") => lenient(text).map(Self::User).ok(),
+            Some("assistant") => lenient(text).map(Self::Assistant).ok(),
+            Some("toolResult") => lenient(text).map(Self::ToolResult).ok(),
+            Some("bashExecution") => lenient(text).map(Self::BashExecution).ok(),
+            Some("custom") => lenient(text).map(Self::Custom).ok(),
+            Some("branchSummary") => lenient(text).map(Self::BranchSummary).ok(),
+            Some("compactionSummary") => lenient(text).map(Self::CompactionSummary).ok(),
+            _ => None,
+        };
+        known.map_or_else(|| Json::parse(text).map(Self::Other), Ok)
+    }
+
     /// A user's text.
     pub fn user(text: impl Into<String>, timestamp: UnixMs) -> Self {
         Self::User(UserMessage { content: Body::Blocks(vec![Content::text(text)]), timestamp })
@@ -233,7 +252,7 @@ impl Message {
             Self::Custom(_) => "custom".into(),
             Self::BranchSummary(_) => "branchSummary".into(),
             Self::CompactionSummary(_) => "compactionSummary".into(),
-            Self::Other(json) => return tag(json, "role"),
+            Self::Other(json) => return tag(json.get(), "\"role\""),
         })
     }
 
@@ -306,11 +325,11 @@ fn null_is_default<'de, D: Deserializer<'de>, T: Default + Deserialize<'de>>(d: 
 
 impl<'de> Deserialize<'de> for Body {
     fn deserialize<D: Deserializer<'de>>(d: D) -> Result<Self, D::Error> {
-        let json = Json::deserialize(d)?;
-        match json.get().as_bytes().first() {
-            Some(b'"') => lenient(&json).map(Self::Text),
+        let raw = Box::<RawValue>::deserialize(d).map_err(serde::de::Error::custom)?;
+        match raw.get().as_bytes().first() {
+            Some(b'"') => lenient(raw.get()).map(Self::Text),
             Some(b'n') => Ok(Self::default()),
-            _ => lenient(&json).map(Self::Blocks),
+            _ => lenient(raw.get()).map(Self::Blocks),
         }
         .map_err(serde::de::Error::custom)
     }
@@ -318,18 +337,8 @@ impl<'de> Deserialize<'de> for Body {
 
 impl<'de> Deserialize<'de> for Message {
     fn deserialize<D: Deserializer<'de>>(d: D) -> Result<Self, D::Error> {
-        let json = Json::deserialize(d)?;
-        let known = match tag(&json, "role").as_deref() {
-            Some("user") => lenient(&json).map(Self::User),
-            Some("assistant") => lenient(&json).map(Self::Assistant),
-            Some("toolResult") => lenient(&json).map(Self::ToolResult),
-            Some("bashExecution") => lenient(&json).map(Self::BashExecution),
-            Some("custom") => lenient(&json).map(Self::Custom),
-            Some("branchSummary") => lenient(&json).map(Self::BranchSummary),
-            Some("compactionSummary") => lenient(&json).map(Self::CompactionSummary),
-            _ => return Ok(Self::Other(json)),
-        };
-        Ok(known.unwrap_or(Self::Other(json)))
+        let raw = Box::<RawValue>::deserialize(d).map_err(serde::de::Error::custom)?;
+        Self::parse(raw.get()).map_err(serde::de::Error::custom)
     }
 }
 
@@ -353,6 +362,26 @@ mod tests {
         round_trip(r#"{"role":"user","content":[{"type":"new","x":1.0}],"timestamp":1}"#);
         assert!(matches!(round_trip(r#"{"role":"system","content":1.0}"#), Message::Other(_)));
         assert!(matches!(round_trip(r#"{"role":"toolResult","content":[]}"#), Message::Other(_)));
+    }
+
+    #[test]
+    fn the_last_role_counts() {
+        let check = |text: &str, expect: &str| {
+            assert_eq!(Message::parse(text).unwrap().role().unwrap(), expect, "{text}");
+        };
+        check(r#"{"role":"system","text":"\"role\":\"user\""}"#, "system");
+        check(r#"{"role":"system","role":"other"}"#, "other");
+        check(r#"{"role":"system","\u0072ole":"other"}"#, "other");
+        check(r#"{"role":"system","x":{"role":"inner"}}"#, "system");
+        check(r#"{"role":"sys\"tem"}"#, "sys\"tem");
+        check(r#"{ "role" : "system" , "text":"role"}"#, "system");
+        check(r#"{"a":1,"role":"system"}"#, "system");
+        assert!(matches!(
+            Message::parse(r#"{"role":"user","role":"assistant"}"#),
+            Ok(Message::Other(_)) | Ok(Message::Assistant(_))
+        ));
+        assert!(Message::parse(r#"{"role":"user""#).is_err());
+        assert!(Message::parse(r#"{"role":"user","content":[}"#).is_err());
     }
 
     #[test]

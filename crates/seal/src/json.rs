@@ -8,8 +8,12 @@ use crate::edit::Edit;
 /// value of a member.
 type Find<'a, E> = dyn FnMut(Option<&str>, &str) -> Result<Vec<Edit>, E> + 'a;
 
-/// The text with its strings rewritten, or `None` when nothing changes. `json` is valid JSON.
-pub(crate) fn rewrite<E>(json: &str, find: &mut Find<'_, E>) -> Result<Option<String>, E> {
+/// Whether something may be found in a string, as it stands between its quotes; the first argument is as in [`Find`].
+type May<'a> = dyn Fn(Option<&str>, &str) -> bool + 'a;
+
+/// The text with its strings rewritten, or `None` when nothing changes. `json` is valid JSON. Strings in which nothing may be
+/// found are not decoded.
+pub(crate) fn rewrite<E>(json: &str, may: &May<'_>, find: &mut Find<'_, E>) -> Result<Option<String>, E> {
     let bytes = json.as_bytes();
     let mut out = String::new();
     let mut copied = 0;
@@ -32,7 +36,9 @@ pub(crate) fn rewrite<E>(json: &str, find: &mut Find<'_, E>) -> Result<Option<St
         if is_name {
             name = Some(start..end);
         }
-        if let Some(changed) = rewrite_string(&json[start..end], member, find)? {
+        if may(member, &json[start..end])
+            && let Some(changed) = rewrite_string(&json[start..end], member, find)?
+        {
             out.push_str(&json[copied..start]);
             out.push_str(&changed);
             copied = end;
@@ -189,7 +195,7 @@ mod tests {
 
     #[track_caller]
     fn check(json: &str, expect: &str) {
-        let changed = rewrite::<std::convert::Infallible>(json, &mut |_, text| {
+        let changed = rewrite::<std::convert::Infallible>(json, &|_, _| true, &mut |_, text| {
             Ok(text
                 .match_indices("aé😀")
                 .map(|(at, m)| Edit { range: at..at + m.len(), with: "<\"\u{1}>".into() })
@@ -222,7 +228,7 @@ mod tests {
     fn members_are_named() {
         let json = r#"{"a" : "1", "b":["2",{"c":"3"}], "d":4, "e":"5", "f\n":"6", "g":"7\n"}"#;
         let mut seen = Vec::new();
-        let Ok(changed) = rewrite::<std::convert::Infallible>(json, &mut |name, text| {
+        let Ok(changed) = rewrite::<std::convert::Infallible>(json, &|_, _| true, &mut |name, text| {
             if let Some(name) = name {
                 seen.push(format!("{name}={text}"));
             }

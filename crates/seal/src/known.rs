@@ -17,6 +17,8 @@ pub(crate) struct Known {
     /// Spelling and placeholder, from the longest to the shortest.
     entries: Vec<(Arc<str>, Arc<str>)>,
     beginnings: Words,
+    /// As they stand in a JSON string, those that do not stand there as they are.
+    escaped: Vec<String>,
 }
 
 impl Known {
@@ -30,7 +32,10 @@ impl Known {
                 .unwrap_or_else(|| unreachable!("a spelling is shorter than its secret"))
         };
         let words = entries.iter().enumerate().map(|(index, (spelling, _))| (beginning(spelling), index));
-        Self { beginnings: Words::new(words), entries }
+        let escaped = entries.iter().map(|(spelling, _)| json_escaped(spelling));
+        let escaped = escaped.zip(&entries).filter(|(escaped, (spelling, _))| escaped[..] != **spelling);
+        let escaped = escaped.map(|(escaped, _)| escaped).collect();
+        Self { beginnings: Words::new(words), escaped, entries }
     }
 
     pub(crate) fn entries(&self) -> &[(Arc<str>, Arc<str>)] {
@@ -39,6 +44,11 @@ impl Known {
 
     pub(crate) fn placeholder(&self, index: usize) -> Arc<str> {
         Arc::clone(&self.entries[index].1)
+    }
+
+    /// Whether a spelling may stand in a JSON string whose inside this is, and which escapes only what it must.
+    pub(crate) fn may_stand_in(&self, raw: &str) -> bool {
+        !self.find(raw).is_empty() || self.escaped.iter().any(|spelling| raw.contains(spelling.as_str()))
     }
 
     /// Where spellings stand in a text, and which; in order, without overlaps, the longest where several begin.

@@ -115,7 +115,16 @@ impl Sealer {
     /// Member order, numbers, white space, the spelling of escapes outside of what is replaced and lone
     /// surrogates stay.
     pub fn seal_json(&self, json: &Json) -> Json {
-        let sealed = json::rewrite::<std::convert::Infallible>(json.get(), &mut |name, text| {
+        let known = self.known();
+        // Keywords stand in a string as they are, unless it spells letters or slashes otherwise than it must.
+        let may = |name: Option<&str>, raw: &str| {
+            raw.contains("\\u")
+                || raw.contains("\\/")
+                || Patterns::table().has_keyword(raw)
+                || known.may_stand_in(raw)
+                || name.is_some_and(|name| Patterns::table().has_keyword(name))
+        };
+        let sealed = json::rewrite::<std::convert::Infallible>(json.get(), &may, &mut |name, text| {
             // The name as it will stand beside the value, or a second pass would read it differently.
             let name = name.filter(|name| Patterns::table().has_keyword(name)).map(|name| self.seal(name));
             Ok(match name {
@@ -141,8 +150,12 @@ impl Sealer {
     /// # Errors
     /// The first placeholder that cannot be resolved.
     pub fn unseal_json(&self, json: &Json) -> Result<Json, Unresolved> {
-        let unsealed = json::rewrite(json.get(), &mut |_, text| self.resolved(text))?;
+        let unsealed = json::rewrite(json.get(), &|_, _| true, &mut |_, text| self.resolved(text))?;
         Ok(json::reread(json, unsealed))
+    }
+
+    fn known(&self) -> Arc<Known> {
+        Arc::clone(&self.known.read().unwrap_or_else(PoisonError::into_inner))
     }
 
     fn memory(&self) -> MutexGuard<'_, Memory> {
@@ -151,7 +164,7 @@ impl Sealer {
 
     /// All secrets of a text, in order, with the placeholders that replace them; they are remembered.
     fn secrets(&self, text: &str) -> Vec<Edit> {
-        let known = Arc::clone(&self.known.read().unwrap_or_else(PoisonError::into_inner));
+        let known = self.known();
         let mut edits = Vec::new();
         let mut rest = 0;
         while let Some(wall) = placeholder::next(text, rest) {

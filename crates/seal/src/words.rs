@@ -50,11 +50,13 @@ impl Words {
     /// The first place from `from` on where three bytes stand that some word has, and the words that may have them.
     #[inline]
     pub(crate) fn next(&self, text: &[u8], from: usize) -> Option<(usize, &[usize])> {
-        let at = from
-            + text.get(from..)?.array_windows().position(|three| {
-                let (element, bit) = fold(*three);
-                self.set[element] >> bit & 1 == 1
-            })?;
+        let mut letters = 0;
+        let at =
+            from + text.get(from..)?.iter().zip(0_usize..).position(|(byte, at)| {
+                letters = letters << 5 | u32::from(byte & 31);
+                let place = letters & 0x7fff;
+                at >= 2 && self.set[usize::try_from(place >> 6).unwrap_or(0)] >> (place & 63) & 1 == 1
+            })? - 2;
         let (element, bit) = fold(*text[at..].first_chunk()?);
         let lower = self.set[element] & ((1 << bit) - 1);
         let group = usize::from(self.before[element]) + usize::try_from(lower.count_ones()).ok()?;

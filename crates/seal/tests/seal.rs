@@ -239,6 +239,43 @@ fn it_is_shared_between_threads() {
     }
 }
 
+/// Strings are searched before they are decoded: what an escape hides must be found all the same.
+#[test]
+fn secrets_are_found_behind_escapes() {
+    let sealer = sealer();
+    for (at, secret) in [
+        "plain/secret+one",
+        "with \"quotes\" two",
+        "back\\slash\tand tab\n3",
+        "bell \u{7} four",
+        "ümlaut fünf",
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        sealer.know(&format!("k{at}"), secret);
+        let kind = format!("[REDACTED:k{at}:");
+        let usual = serde_json::to_string(&format!("a\n{secret}\tb")).unwrap();
+        let spelled: String = secret.encode_utf16().map(|unit| format!("\\u{unit:04x}")).collect();
+        let slashes = usual.replace('/', "\\/");
+        for json in [usual, format!("\"{spelled}\""), slashes] {
+            let json = Json::parse(&json).unwrap();
+            let sealed = sealer.seal_json(&json);
+            assert!(sealed.get().contains(&kind), "{json}: {sealed}");
+            assert_eq!(sealer.unseal_json(&sealed).unwrap().value(), json.value());
+        }
+    }
+    for json in [
+        r#""x\nsk-ant-api03-abcdefghij0123456789\ty""#,
+        r#""s\u006b-ant-api03-abcdefghij0123456789""#,
+        r#""postgres:\/\/user:hunter2hunter9@host""#,
+        r#"{"password":"k8#mQ2!x\"Lp9"}"#,
+    ] {
+        let sealed = sealer.seal_json(&Json::parse(json).unwrap());
+        assert!(sealed.get().contains("[REDACTED:"), "{json}");
+    }
+}
+
 #[test]
 fn json_keeps_every_other_byte() {
     let sealer = sealer();

@@ -2,11 +2,11 @@
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use quipu_dag::{Blob, ChunkId, Value, quoted, sha256};
+use quipu_dag::{Blob, ChunkId, quoted, sha256};
 use quipu_protocol::{Content, ImageContent, Json, TextContent, ThinkingContent, ToolCall};
 
 use crate::encode::json_of;
-use crate::exact::{exact, plain};
+use crate::exact::{Canonical, exact, plain};
 use crate::own::Draft;
 
 /// Content that is split up.
@@ -14,9 +14,9 @@ use crate::own::Draft;
 pub(crate) struct Blocks {
     pub(crate) blobs: Vec<Blob>,
     pub(crate) chunks: Vec<(ChunkId, Vec<u8>)>,
-    marks: Vec<Value>,
-    images: Vec<Value>,
-    others: Vec<Value>,
+    marks: Vec<Canonical>,
+    images: Vec<Canonical>,
+    others: Vec<Canonical>,
 }
 
 impl Blocks {
@@ -37,7 +37,8 @@ impl Blocks {
                 Content::Thinking(ThinkingContent { thinking, thinking_signature, redacted }) => {
                     blocks.blobs.push(Blob::string("thinking", thinking));
                     let signature = string(thinking_signature.as_deref());
-                    blocks.mark(index, [("signature", signature), ("redacted", redacted.map(Value::from))]);
+                    blocks
+                        .mark(index, [("signature", signature), ("redacted", redacted.map(Canonical::from))]);
                 }
                 Content::ToolCall(call) => blocks.tool_call(index, call),
                 Content::Image(image) => blocks.image(index, image),
@@ -103,27 +104,27 @@ impl Blocks {
                 self.chunks.push((chunk, bytes));
                 ("chunk", plain(&chunk))
             }
-            None => ("data", Value::from(data.as_str())),
+            None => ("data", Canonical::from(data.as_str())),
         };
-        let mime_type = ("mimeType", Value::from(mime_type.as_str()));
-        self.images.push(Value::object([("index", plain(&index)), mime_type, stored]));
+        let mime_type = ("mimeType", Canonical::from(mime_type.as_str()));
+        self.images.push(Canonical::object([("index", (index as u64).into()), mime_type, stored]));
     }
 
-    fn other(&mut self, index: usize, stored: (&'static str, Value)) {
-        self.others.push(Value::object([("index", plain(&index)), stored]));
+    fn other(&mut self, index: usize, stored: (&'static str, Canonical)) {
+        self.others.push(Canonical::object([("index", (index as u64).into()), stored]));
     }
 
-    fn mark<const N: usize>(&mut self, index: usize, notes: [(&'static str, Option<Value>); N]) {
+    fn mark<const N: usize>(&mut self, index: usize, notes: [(&'static str, Option<Canonical>); N]) {
         let mut notes: Vec<_> = notes.into_iter().filter_map(|(name, value)| Some((name, value?))).collect();
         if !notes.is_empty() {
-            notes.push(("index", plain(&index)));
-            self.marks.push(Value::object(notes));
+            notes.push(("index", (index as u64).into()));
+            self.marks.push(Canonical::object(notes));
         }
     }
 }
 
-fn string(text: Option<&str>) -> Option<Value> {
-    text.map(Value::from)
+fn string(text: Option<&str>) -> Option<Canonical> {
+    text.map(Canonical::from)
 }
 
 /// The base64 of an image's bytes, as it was before they became a chunk.

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use quipu_dag::{Blob, Value, quoted};
+use quipu_dag::{Blob, quoted};
 use quipu_protocol::{
     AssistantMessage, Body, Checkpoint, Compaction, Content, CustomMessage, Entry, Epoch, Json, Message,
     SessionStart, StepInfo, ToolResultMessage, UserMessage,
@@ -10,7 +10,7 @@ use quipu_protocol::{
 use serde::Serialize;
 
 use crate::blocks::Blocks;
-use crate::exact::{exact, plain, verbatim};
+use crate::exact::{Canonical, exact, plain, usage as usage_value, verbatim};
 use crate::own::Draft;
 use crate::project::summary_message;
 use crate::{Encoded, INTERNAL};
@@ -57,7 +57,7 @@ fn encode_message(message: &Message) -> (Draft, String, Blocks) {
     let role = message.role().map_or_else(|| INTERNAL.into(), std::borrow::Cow::into_owned);
     let blocks = match message {
         Message::User(UserMessage { content, timestamp }) => {
-            draft.set("message", members([("timestamp", plain(timestamp))]));
+            draft.set("message", members([("timestamp", Canonical::from(*timestamp))]));
             body(&mut draft, content)
         }
         Message::Assistant(assistant) => {
@@ -68,9 +68,9 @@ fn encode_message(message: &Message) -> (Draft, String, Blocks) {
         Message::Custom(custom) if !is_one_part(custom) => {
             let CustomMessage { custom_type, content, display, details, timestamp } = custom;
             let mut fields = vec![
-                ("customType", Value::from(custom_type.as_str())),
-                ("display", Value::from(*display)),
-                ("timestamp", plain(timestamp)),
+                ("customType", Canonical::from(custom_type.as_str())),
+                ("display", Canonical::from(*display)),
+                ("timestamp", Canonical::from(*timestamp)),
             ];
             fields.extend(details.as_ref().map(|details| ("details", exact(details))));
             draft.set("message", members(fields));
@@ -82,7 +82,7 @@ fn encode_message(message: &Message) -> (Draft, String, Blocks) {
         | Message::BranchSummary(_)
         | Message::CompactionSummary(_) => whole(&mut draft, &json_of(message)),
         Message::Other(json) => {
-            draft.set("other", Value::from(true));
+            draft.set("other", Canonical::from(true));
             if role == INTERNAL {
                 draft.set("whole", verbatim(json));
                 Blocks::default()
@@ -95,7 +95,7 @@ fn encode_message(message: &Message) -> (Draft, String, Blocks) {
 }
 
 /// All but the content, which is in the parts. None of it is free-form JSON.
-fn assistant_fields(assistant: &AssistantMessage) -> Value {
+fn assistant_fields(assistant: &AssistantMessage) -> Canonical {
     let AssistantMessage {
         content: _,
         api,
@@ -110,12 +110,12 @@ fn assistant_fields(assistant: &AssistantMessage) -> Value {
         raw_stop_reason,
     } = assistant;
     let mut fields = vec![
-        ("api", Value::from(api.as_str())),
-        ("provider", Value::from(provider.as_str())),
-        ("model", Value::from(model.as_str())),
-        ("usage", plain(usage)),
+        ("api", Canonical::from(api.as_str())),
+        ("provider", Canonical::from(provider.as_str())),
+        ("model", Canonical::from(model.as_str())),
+        ("usage", usage_value(usage)),
         ("stopReason", plain(stop_reason)),
-        ("timestamp", plain(timestamp)),
+        ("timestamp", Canonical::from(*timestamp)),
     ];
     let optional = [
         ("responseModel", response_model),
@@ -123,8 +123,9 @@ fn assistant_fields(assistant: &AssistantMessage) -> Value {
         ("errorMessage", error_message),
         ("rawStopReason", raw_stop_reason),
     ];
-    fields
-        .extend(optional.into_iter().filter_map(|(name, text)| Some((name, Value::from(text.as_deref()?)))));
+    fields.extend(
+        optional.into_iter().filter_map(|(name, text)| Some((name, Canonical::from(text.as_deref()?)))),
+    );
     members(fields)
 }
 
@@ -137,7 +138,7 @@ fn is_one_part(custom: &CustomMessage) -> bool {
 fn body(draft: &mut Draft, body: &Body) -> Blocks {
     match body {
         Body::Text(text) => {
-            draft.set("plain", Value::from(true));
+            draft.set("plain", Canonical::from(true));
             Blocks::of(&[Content::text(text.as_str())])
         }
         Body::Blocks(blocks) => Blocks::of(blocks),
@@ -148,13 +149,13 @@ fn tool_result(draft: &mut Draft, result: &ToolResultMessage) -> Blocks {
     let ToolResultMessage { tool_call_id, tool_name, content, details, usage, is_error, timestamp } = result;
     // Call and name stand here as well, so that the pair holds when the result's blob is missing or erased.
     let mut fields = vec![
-        ("toolCallId", Value::from(tool_call_id.as_str())),
-        ("toolName", Value::from(tool_name.as_str())),
-        ("isError", Value::from(*is_error)),
-        ("timestamp", plain(timestamp)),
+        ("toolCallId", Canonical::from(tool_call_id.as_str())),
+        ("toolName", Canonical::from(tool_name.as_str())),
+        ("isError", Canonical::from(*is_error)),
+        ("timestamp", Canonical::from(*timestamp)),
     ];
     fields.extend(details.as_ref().map(|details| ("details", exact(details))));
-    fields.extend(usage.as_ref().map(|usage| ("usage", plain(usage))));
+    fields.extend(usage.as_ref().map(|usage| ("usage", usage_value(usage))));
     draft.set("message", members(fields));
 
     let (mut blocks, texts) = Blocks::of_result(content);
@@ -173,7 +174,7 @@ fn tool_result(draft: &mut Draft, result: &ToolResultMessage) -> Blocks {
 fn whole(draft: &mut Draft, json: &Json) -> Blocks {
     match Blob::new("pi_meta", json.get()) {
         Ok(blob) => {
-            draft.set("whole", Value::from(true));
+            draft.set("whole", Canonical::from(true));
             Blocks::one(blob)
         }
         Err(_) => {
@@ -183,44 +184,44 @@ fn whole(draft: &mut Draft, json: &Json) -> Blocks {
     }
 }
 
-fn session_value(session: &SessionStart, draft: &mut Draft) -> Value {
+fn session_value(session: &SessionStart, draft: &mut Draft) -> Canonical {
     let SessionStart { session, cwd, agent, parent_session, epoch } = session;
     let mut fields = vec![
-        ("session", Value::from(session.as_str())),
-        ("cwd", Value::from(cwd.as_str())),
-        ("agent", Value::from(agent.as_str())),
+        ("session", Canonical::from(session.as_str())),
+        ("cwd", Canonical::from(cwd.as_str())),
+        ("agent", Canonical::from(agent.as_str())),
         ("epoch", epoch_value(epoch, draft)),
     ];
-    fields.extend(parent_session.as_ref().map(|parent| ("parentSession", Value::from(parent.as_str()))));
+    fields.extend(parent_session.as_ref().map(|parent| ("parentSession", Canonical::from(parent.as_str()))));
     members(fields)
 }
 
-fn epoch_value(epoch: &Epoch, draft: &mut Draft) -> Value {
+fn epoch_value(epoch: &Epoch, draft: &mut Draft) -> Canonical {
     let Epoch { provider, model, thinking, system, tools, max_tokens, prune } = epoch;
     if let Some(system) = system {
         draft.refer(system.0);
     }
     let tools = tools.iter().map(|tool| {
         members([
-            ("name", Value::from(tool.name.as_str())),
-            ("description", Value::from(tool.description.as_str())),
+            ("name", Canonical::from(tool.name.as_str())),
+            ("description", Canonical::from(tool.description.as_str())),
             ("parameters", exact(&tool.parameters)),
         ])
     });
     let mut fields = vec![
-        ("provider", Value::from(provider.as_str())),
-        ("model", Value::from(model.as_str())),
+        ("provider", Canonical::from(provider.as_str())),
+        ("model", Canonical::from(model.as_str())),
         ("thinking", plain(thinking)),
-        ("tools", Value::Array(tools.collect())),
+        ("tools", Canonical::list(tools)),
     ];
     fields.extend(system.as_ref().map(|system| ("system", plain(system))));
     fields.extend(max_tokens.as_ref().map(|limit| ("maxTokens", plain(limit))));
-    fields.extend(prune.then_some(("prune", Value::from(true))));
+    fields.extend(prune.then_some(("prune", Canonical::from(true))));
     members(fields)
 }
 
 /// All but what the message of the summary says.
-fn compaction_value(compaction: &Compaction, draft: &mut Draft) -> Value {
+fn compaction_value(compaction: &Compaction, draft: &mut Draft) -> Canonical {
     let Compaction {
         summary: _,
         first_kept,
@@ -240,11 +241,11 @@ fn compaction_value(compaction: &Compaction, draft: &mut Draft) -> Value {
     fields.extend(first_kept.as_ref().map(|node| ("firstKept", plain(node))));
     fields.extend(retained_tail.as_ref().map(|tail| ("retainedTail", exact(tail))));
     fields.extend(details.as_ref().map(|details| ("details", exact(details))));
-    fields.extend(usage.as_ref().map(|usage| ("usage", plain(usage))));
+    fields.extend(usage.as_ref().map(|usage| ("usage", usage_value(usage))));
     fields.extend(from_hook.as_ref().map(|hook| ("fromHook", plain(hook))));
     fields.extend(reason.as_ref().map(|reason| ("reason", plain(reason))));
     fields.extend(checkpoint.as_ref().map(|Checkpoint { session, epoch }| {
-        let session = ("session", Value::from(session.as_str()));
+        let session = ("session", Canonical::from(session.as_str()));
         ("checkpoint", members([session, ("epoch", epoch_value(epoch, draft))]))
     }));
     members(fields)
@@ -271,12 +272,12 @@ fn encode_step(draft: &mut Draft, step: &StepInfo) {
         }
     }
     if !merge.is_empty() {
-        let parents = Value::Array(merge.iter().map(plain).collect());
+        let parents = Canonical::list(merge.iter().map(plain));
         draft.set("merge", members([("parents", parents)]));
         merge.iter().for_each(|parent| draft.refer(parent.0));
     }
     // Additions are pairs and not members: a name may be one that objects in JavaScript lose or reorder.
-    let pairs = extra.iter().map(|(name, json)| Value::Array(vec![Value::from(name.as_str()), exact(json)]));
+    let pairs = extra.iter().map(|(name, json)| Canonical::list([name.as_str().into(), exact(json)]));
     draft.set_list("extra", pairs.collect());
     draft.set(
         "step",
@@ -292,8 +293,8 @@ fn encode_step(draft: &mut Draft, step: &StepInfo) {
     );
 }
 
-fn members(members: impl IntoIterator<Item = (&'static str, Value)>) -> Value {
-    Value::object(members)
+fn members(members: impl IntoIterator<Item = (&'static str, Canonical)>) -> Canonical {
+    Canonical::object(members)
 }
 
 /// Plain data always has a JSON text; `null` stands for the impossible.

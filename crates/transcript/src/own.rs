@@ -2,14 +2,14 @@
 
 use std::borrow::Cow;
 
-use quipu_dag::{Blob, Node, Value, canonical};
+use quipu_dag::{Blob, Node};
 use quipu_protocol::{BlobId, ChunkId, FileChange, Json, NodeId};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Deserializer};
 use serde_json::value::RawValue;
 
 use crate::Lookup;
-use crate::exact::read;
+use crate::exact::{Canonical, read};
 
 /// The type of our part.
 pub(crate) const KIND: &str = "quipu";
@@ -201,24 +201,24 @@ pub fn files_of(blob: &Blob) -> Vec<FileChange> {
 
 /// Our part while it is put together.
 pub(crate) struct Draft {
-    members: Vec<(&'static str, Value)>,
+    members: Vec<(&'static str, Canonical)>,
     refs: std::collections::BTreeSet<[u8; 32]>,
 }
 
 impl Draft {
     pub(crate) fn new(entry: &'static str) -> Self {
-        let members = vec![("v", Value::Number(1.0)), ("entry", Value::from(entry))];
+        let members = vec![("v", VERSION.into()), ("entry", entry.into())];
         Self { members, refs: std::collections::BTreeSet::new() }
     }
 
-    pub(crate) fn set(&mut self, name: &'static str, value: Value) {
+    pub(crate) fn set(&mut self, name: &'static str, value: Canonical) {
         self.members.push((name, value));
     }
 
     /// Leaves the member out when there is nothing in the list.
-    pub(crate) fn set_list(&mut self, name: &'static str, items: Vec<Value>) {
+    pub(crate) fn set_list(&mut self, name: &'static str, items: Vec<Canonical>) {
         if !items.is_empty() {
-            self.set(name, Value::Array(items));
+            self.set(name, Canonical::list(items));
         }
     }
 
@@ -227,8 +227,8 @@ impl Draft {
     }
 
     pub(crate) fn blob(mut self) -> Blob {
-        let refs = self.refs.iter().map(|hash| Value::from(ChunkId(*hash).to_string())).collect();
-        self.members.push(("refs", Value::Array(refs)));
-        Blob::from_canonical(KIND, canonical(&Value::object(self.members)))
+        let refs = self.refs.iter().map(|hash| Canonical::from(ChunkId(*hash).to_string().as_str()));
+        self.members.push(("refs", Canonical::list(refs)));
+        Blob::from_canonical(KIND, Canonical::object(self.members).into_text())
     }
 }

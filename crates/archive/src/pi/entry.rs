@@ -169,7 +169,7 @@ impl<'a> Line<'a> {
             return None;
         }
         let raw = self.members.get("message").filter(|raw| raw.starts_with('{'))?;
-        let mut message: Message = serde_json::from_str(raw).ok()?;
+        let mut message = Message::parse(raw).ok()?;
         if let Some(unsealed) = unsealed {
             drop_signatures(&mut message, unsealed);
         }
