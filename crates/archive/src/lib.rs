@@ -28,6 +28,7 @@ pub mod opencode;
 pub mod pi;
 pub mod playfilo;
 mod report;
+mod slots;
 mod tree;
 
 pub use agents::*;

@@ -5,6 +5,8 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 use quipu_dag::sha256;
 use quipu_protocol::NodeId;
 
+use crate::slots::Slots;
+
 /// An id of an entry, in 16 bytes so that a million of them fit into memory: itself when it is short, else a part
 /// of its hash.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -33,6 +35,13 @@ impl Key {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct At(u32);
 
+#[cfg(test)]
+impl At {
+    pub(crate) fn tried(number: u32) -> Self {
+        Self(number)
+    }
+}
+
 /// The session itself, which no entry is.
 pub(crate) const ROOT: At = At(0);
 
@@ -56,7 +65,7 @@ pub(crate) struct Tree {
     /// The session first.
     entries: Vec<Known>,
     /// The last entry of each id.
-    slots: HashMap<Key, At>,
+    slots: Slots,
     /// Entries of the store that share their id with another one of the store.
     twins: HashMap<Key, Twins>,
     /// Entries of the store without an id.
@@ -102,7 +111,7 @@ impl Tree {
     pub(crate) fn new(root: NodeId) -> Self {
         Self {
             entries: vec![Known { node: root, marks: 0 }],
-            slots: HashMap::new(),
+            slots: Slots::default(),
             twins: HashMap::new(),
             nameless: HashMap::new(),
             own: HashMap::new(),
@@ -149,7 +158,7 @@ impl Tree {
         for id in ids {
             let key = Key::of(id);
             self.own.insert(key, at);
-            self.slots.entry(key).or_insert(at);
+            self.slots.insert_new(key, at);
         }
         self.followed.extend(parent);
         self.own_ends.extend(Some(node).filter(|_| is_end && !is_tip));
@@ -208,7 +217,7 @@ impl Tree {
 
     /// The last entry of an id.
     pub(crate) fn find(&self, key: Key) -> Option<At> {
-        self.slots.get(&key).copied()
+        self.slots.get(key)
     }
 
     /// The entry of an id, if the store has no second one of it.
