@@ -102,7 +102,7 @@ pub static AGENTS: [Agent; 12] = [
                     .flat_map(|home| codex::FOLDERS.map(|name| home.join(name)))
                     .collect()
             },
-            extensions: &["jsonl"],
+            extensions: &["json", "jsonl"],
             is_session: |path| {
                 path.file_name()
                     .and_then(|name| name.to_str())
@@ -164,8 +164,8 @@ pub static AGENTS: [Agent; 12] = [
         name: copilot::chat::AGENT,
         kind: Kind::Lines {
             format: &copilot::chat::FORMAT,
-            places: |env| copilot::chat::sessions_dir(env).into_iter().collect(),
-            extensions: &["json"],
+            places: copilot::chat::sessions_dirs,
+            extensions: &["json", "jsonl"],
             is_session: copilot::chat::is_session,
             look: copilot::chat::look,
         },

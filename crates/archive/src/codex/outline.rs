@@ -1,7 +1,7 @@
 //! The first record of a file.
 
 use std::fs::File;
-use std::io::BufReader;
+use std::io::{BufReader, Read as _, Seek as _};
 use std::path::{Path, PathBuf};
 
 use quipu_protocol::{Json, SessionId, UnixMs};
@@ -13,6 +13,9 @@ use crate::json::Members;
 use crate::json::time_of;
 use crate::lineages::session_id;
 use crate::lines::Lines;
+
+/// What a file begins with that is one value, where that is in one line.
+pub(super) const DOCUMENT: &[u8] = b"{\"session\":";
 
 /// Records before the header at most.
 const BEFORE: u64 = 100;
@@ -75,6 +78,9 @@ pub(super) fn outline(file: &mut File, path: &Path) -> Result<Outline, ArchiveEr
             }
         }
     }
+    if header.is_none() && !empty {
+        header = document(file).map_err(fail)?;
+    }
     let Some(header) = header else {
         let why = if empty { "it is empty" } else { "its first line is no `session_meta` with an id" };
         return Err(ArchiveError::NotASession { path: path.to_owned(), why });
@@ -86,6 +92,16 @@ pub(super) fn outline(file: &mut File, path: &Path) -> Result<Outline, ArchiveEr
         before.extend(rollout_of(parent, path));
     }
     Ok(Outline { session: header.session, related, first: None, before, idle })
+}
+
+/// The header of a file that is one value, with all records in it; `None` when it is none.
+fn document(file: &mut File) -> std::io::Result<Option<Header>> {
+    let mut bytes = Vec::new();
+    file.rewind()?;
+    file.take(LINE_LIMIT as u64 + 1).read_to_end(&mut bytes)?;
+    let text = String::from_utf8_lossy(&bytes);
+    let whole = Members::of(text.trim_ascii()).filter(|_| bytes.len() <= LINE_LIMIT);
+    Ok(whole.and_then(|whole| Header::of(whole.get("session")?)))
 }
 
 /// The file of a session, among the files that stand near `path`.

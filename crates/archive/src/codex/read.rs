@@ -9,11 +9,11 @@ use quipu_protocol::{
 };
 
 use super::answer::{self, Open};
-use super::outline::Header;
+use super::outline::{DOCUMENT, Header};
 use super::said;
 use crate::ProblemKind;
 use crate::intake::{Follows, Item, Outline, Placer, REST, SealedLines, Start, Stop, Text, WHOLE};
-use crate::json::{Members, text_of, time_of};
+use crate::json::{Members, list, text_of, time_of};
 use crate::tree::Key;
 
 /// Items of answers that wait at most, before an answer counts as whole.
@@ -36,6 +36,17 @@ pub(super) fn read(lines: &mut SealedLines, outline: &Outline, out: &mut Placer)
         has_records: false,
         users: Vec::new(),
     };
+    if lines.is_document()? || lines.begin_with(DOCUMENT)? {
+        // The header and all records in one value, as the first versions wrote them.
+        let Some(whole) = lines.document(reader.out)? else { return Ok(()) };
+        let members = Members::of(whole.json.get()).unwrap_or_else(|| Members(Vec::new()));
+        let records = members.get("session").into_iter().chain(list(members.get("items").unwrap_or("[]")));
+        for (at, record) in records.enumerate() {
+            let json = Json::parse(record).unwrap_or_default();
+            reader.line(&Text { json, number: at as u64 + 1 })?;
+        }
+        return reader.end(outline.idle);
+    }
     while let Some(text) = lines.next(reader.out, |_| None)? {
         reader.line(&text)?;
     }

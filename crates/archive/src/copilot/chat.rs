@@ -1,9 +1,10 @@
 //! Chats of VS Code as `Chat: Export Chat...` writes them: one JSON value, one file a session; the files that it keeps itself in
-//! `chatSessions` have the same shape, and more members.
+//! `chatSessions` have the same shape, and more members, or are logs of the changes of such a value.
 //!
 //! A request is what the user said and all that came of it. What a model saw of that stands in `result.metadata`, when the
 //! participant keeps it: its rounds, and the results of its tools. Otherwise what the screen showed is taken.
 
+mod log;
 mod parts;
 mod read;
 
@@ -26,20 +27,25 @@ pub(crate) const FORMAT: Format = Format { agent: AGENT, outline, read: read::re
 /// Bytes of the file that names a directory.
 const NAMES: u64 = 1 << 20;
 
-/// Where VS Code keeps chats by itself: `User/workspaceStorage` in its folder of settings. `None` when there is no home.
-pub fn sessions_dir(env: &dyn Fn(&str) -> Option<PathBuf>) -> Option<PathBuf> {
+/// Where VS Code keeps chats by itself: in `User/workspaceStorage` in its folder of settings, and those without a project in
+/// `User/globalStorage/emptyWindowChatSessions`. None when there is no home.
+pub fn sessions_dirs(env: &dyn Fn(&str) -> Option<PathBuf>) -> Vec<PathBuf> {
     let home = || env("HOME");
     let settings = match cfg!(target_os = "macos") {
-        true => home()?.join("Library/Application Support"),
-        false => env("XDG_CONFIG_HOME").or_else(|| Some(home()?.join(".config")))?,
+        true => home().map(|home| home.join("Library/Application Support")),
+        false => env("XDG_CONFIG_HOME").or_else(|| Some(home()?.join(".config"))),
     };
-    Some(settings.join("Code/User/workspaceStorage"))
+    let folders = ["Code/User/workspaceStorage", "Code/User/globalStorage/emptyWindowChatSessions"];
+    settings.into_iter().flat_map(|settings| folders.map(|folder| settings.join(folder))).collect()
 }
 
 /// Whether a file may be a session: where VS Code keeps them, most files are something else.
 pub(crate) fn is_session(path: &Path) -> bool {
-    let is_kept = path.ancestors().any(|dir| dir.file_name().is_some_and(|name| name == "workspaceStorage"));
-    !is_kept || path.parent().and_then(Path::file_name).is_some_and(|name| name == "chatSessions")
+    let is_kept = path
+        .ancestors()
+        .any(|dir| dir.file_name().is_some_and(|name| name == "workspaceStorage" || name == "globalStorage"));
+    let folder = path.parent().and_then(Path::file_name);
+    !is_kept || folder.is_some_and(|name| name == "chatSessions" || name == "emptyWindowChatSessions")
 }
 
 /// Looks at a session file.
@@ -90,7 +96,15 @@ fn outline(file: &mut File, path: &Path) -> Result<Outline, ArchiveError> {
     if bytes.len() > LINE_LIMIT {
         return Err(not("it is longer than 128 MiB"));
     }
-    let text = String::from_utf8_lossy(&bytes);
+    let mut text = String::from_utf8_lossy(&bytes);
+    if bytes.trim_ascii_start().starts_with(log::START) {
+        let mut log = log::Log::new();
+        for line in text.lines() {
+            // What is wrong with one is told when it is read.
+            log.apply(line).ok();
+        }
+        text = log.end().to_string().into();
+    }
     let header = Members::of(text.trim_ascii()).as_ref().and_then(Header::of);
     let why = match text.trim_ascii().is_empty() {
         true => "it is empty",

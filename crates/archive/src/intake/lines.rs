@@ -86,6 +86,12 @@ impl SealedLines {
         Ok(matches!(start, [b'{', b'\n' | b'\r', ..]))
     }
 
+    /// Whether the file begins with these bytes. Asked before anything is read.
+    pub(crate) fn begin_with(&mut self, start: &[u8]) -> Result<bool, Stop> {
+        let Some(lines) = &mut self.lines else { return Ok(false) };
+        Ok(lines.peek().map_err(Stop::Io)?.trim_ascii_start().starts_with(start))
+    }
+
     /// All that is left as one object; `None` when it is none, which is told.
     pub(crate) fn document(&mut self, out: &mut Placer) -> Result<Option<Text>, Stop> {
         let mut whole: Vec<u8> = Vec::new();

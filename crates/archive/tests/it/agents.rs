@@ -743,13 +743,38 @@ mod codex {
             json!({ "type": "message", "role": "assistant", "content": [{ "type": "output_text", "text": "Done." }] }),
             json!({ "type": "message", "role": "user", "content": [{ "type": "input_text", "text": "Thanks." }] }),
         ]);
-        let report = archive.take(AGENT, "rollout-x.jsonl", text);
+        let report = archive.take(AGENT, "rollout-x.jsonl", &text);
         assert_eq!((report.lost, report.repaired, report.added), (0, 0, 5), "{report:?}");
         assert_eq!(
             shorts(&archive.messages(A)),
             ["u Look.", "a c=shell", "r c=shell! x", "a Done.", "u Thanks."]
         );
         archive.shown(A);
+        // Before that, all of it was one value.
+        let mut records: Vec<Value> = text.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+        let whole = json!({ "session": records.remove(0), "items": records });
+        for (name, text) in [
+            ("rollout-x.json", whole.to_string()),
+            ("rollout-y.json", serde_json::to_string_pretty(&whole).unwrap()),
+        ] {
+            let other = super::archive();
+            let report = other.take(AGENT, name, &text);
+            assert_eq!((report.lost, report.added), (0, 5), "{report:?}");
+            assert_eq!(other.all(), archive.all());
+            assert!(other.take(AGENT, name, &text).unchanged);
+            assert!(other.try_take(AGENT, &other.file("rollout-z.json", &text[..text.len() - 9])).is_err());
+        }
+        let found = Agent::named(AGENT).unwrap().files(other_files(&archive).path()).unwrap();
+        assert_eq!(found.files.len(), 2);
+    }
+
+    /// A folder with files of both kinds, and others.
+    fn other_files(archive: &Archive) -> tempfile::TempDir {
+        let dir = tempfile::tempdir_in(archive.dir.path()).unwrap();
+        for name in ["rollout-a.json", "rollout-b.jsonl", "history.json", "rollout-c.txt"] {
+            std::fs::write(dir.path().join(name), "{}").unwrap();
+        }
+        dir
     }
 
     #[test]

@@ -213,6 +213,72 @@ fn an_answer_that_is_still_written() {
 }
 
 #[test]
+fn a_log_of_changes() {
+    let requests = chat();
+    let whole = {
+        let mut chat = export(&requests);
+        let more = json!({ "version": 3, "sessionId": "sess-2", "creationDate": 1_767_322_800_000_u64 });
+        chat.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+        chat
+    };
+    let mut first = whole.clone();
+    first["requests"] = json!([requests[0]]);
+    first["requests"][0]["response"] = json!([]);
+    first["hasPendingEdits"] = json!(true);
+    let changes = [
+        json!({ "kind": 0, "v": first }),
+        json!({ "kind": 2, "k": ["requests", 0, "response"], "v": requests[0]["response"] }),
+        json!({ "kind": 2, "k": ["requests"], "v": requests[1..2] }),
+        // Two prompts that are sent anew, and so is the second of those.
+        json!({ "kind": 2, "k": ["requests"], "v": [request(7, "Wrong.", &json!([{ "value": "No." }]), &json!({})),
+            request(8, "Worse.", &json!([{ "value": "No!" }]), &json!({}))] }),
+        json!({ "kind": 2, "k": ["requests"], "i": 2, "v": [request(9, "Again.", &json!([{ "value": "Hm." }]), &json!({}))] }),
+        json!({ "kind": 2, "k": ["requests"], "i": 2 }),
+        json!({ "kind": 2, "k": ["requests"], "v": requests[2..] }),
+        json!({ "kind": 1, "k": ["requests", 5, "modelId"], "v": "own/model" }),
+        json!({ "kind": 3, "k": ["hasPendingEdits"] }),
+    ];
+    let text = crate::support::lines(&changes);
+    let log = archive();
+    let report = log.take(AGENT, "sess-2.jsonl", &text);
+    assert_eq!((report.lost, report.repaired, report.branches), (0, 0, 4), "{report:?}");
+    let plain = archive();
+    plain.take(AGENT, "sess-2.json", whole.to_string());
+    assert_eq!(shorts(&log.messages("sess-2")), shorts(&plain.messages("sess-2")));
+    log.shown("sess-2");
+    let nodes = log.all().1;
+    assert!(plain.all().1.iter().all(|node| nodes.contains(node)), "the same nodes, and what was cut off");
+    let tips = log.all().0.into_iter().filter(|(name, _)| name.starts_with("vscode-chat/sess-2/"));
+    let said: Vec<Vec<String>> = tips.map(|(_, node)| shorts(&log.branch(node))).collect();
+    assert!(
+        said.iter()
+            .any(|said| said.ends_with(&["u Wrong.", "a No.", "u Worse.", "a No!"].map(str::to_owned))),
+        "{said:?}"
+    );
+    assert!(
+        said.iter().any(|said| said.ends_with(&["a Done.", "u Again.", "a Hm."].map(str::to_owned))),
+        "{said:?}"
+    );
+    // It grows: the same nodes whenever it is read.
+    let grown = archive();
+    let ends: Vec<usize> = text.match_indices('\n').map(|(at, _)| at + 1).collect();
+    for end in &ends[1..] {
+        let report = grown.take(AGENT, "sess-2.jsonl", &text[..*end]);
+        assert!(end == ends.last().unwrap() || report.lost == 0, "{report:?}");
+    }
+    assert_eq!(grown.all().1, log.all().1);
+    // Changes of what is not there are told, and the rest is done.
+    let odd = [
+        "{\"kind\":1,\"k\":[\"requests\",99,\"x\"],\"v\":1}",
+        "{\"kind\":7,\"k\":[\"x\"]}",
+        "{\"kind\":2}",
+        "{\"kind\":1,\"k\":[\"requests\",999999999],\"v\":{}}",
+    ];
+    let report = archive().take(AGENT, "sess-2.jsonl", format!("{text}{}\n", odd.join("\n")));
+    assert_eq!((report.lost, report.read), (4, log.all().1.len() as u64 - 1), "{report:?}");
+}
+
+#[test]
 fn files_that_are_not_as_they_should_be() {
     let archive = archive();
     // Older exports: the prompt is a text, and there are no ids and no times.

@@ -29,7 +29,8 @@ const CHAT_WORDS: &str = r#"{ } [ ] , : " \ \n \ud800 null 1.0 "requestId":"r1" 
     "message":{"text":"x"} "response":[ {"value":"x"} {"kind":"thinking","value":"x"} "isCanceled":true "isHidden":true "modelId":"a/b"
     {"kind":"toolInvocationSerialized","toolCallId":"c1","toolId":"n"} "result":{ "metadata":{ "toolCallRounds":[ "toolCallResults":{
     {"response":"x","toolCalls":[{"id":"c1","name":"n","arguments":"{}"}]} "c1":{"content":[{"value":"x"}]} "errorDetails":{"message":"x"}
-    "promptTokens":5 "outputTokens":9 "responderUsername":"x" "requests":[ "sessionId":"s" "creationDate":5 "customTitle":"x" {"node":{"text":"x","children":["#;
+    "promptTokens":5 "outputTokens":9 "responderUsername":"x" "requests":[ "sessionId":"s" "creationDate":5 "customTitle":"x" {"node":{"text":"x","children":[
+    {"kind":0,"v":{ {"kind":1,"k":["requests",0],"v":{ {"kind":2,"k":["requests"],"i":0,"v":[ {"kind":3,"k":["requests"]}"#;
 
 /// Words of logs of operations.
 const LOG_WORDS: &str = r#"{ } [ ] , : " \ \n \ud800 null 1.0 "id":"m1" "id":"m2" "id":"m3" "sessionId":"s" "projectHash":"h"

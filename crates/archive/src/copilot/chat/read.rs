@@ -8,6 +8,7 @@ use quipu_protocol::{
     ThinkingContent, ToolResultMessage, UnixMs, Usage, UserMessage,
 };
 
+use super::log::{self, Log};
 use super::parts::{self, Part, Round, Tool};
 use super::{Header, directory};
 use crate::ProblemKind;
@@ -16,8 +17,8 @@ use crate::json::{Members, list, text_of};
 use crate::tree::Key;
 
 pub(super) fn read(lines: &mut SealedLines, outline: &Outline, out: &mut Placer) -> Result<(), Stop> {
-    let Some(text) = lines.document(out)? else { return Ok(()) };
-    let chat = Members::of(text.json.get()).unwrap_or_else(|| Members(Vec::new()));
+    let Some(json) = value(lines, out)? else { return Ok(()) };
+    let chat = Members::of(json.get()).unwrap_or_else(|| Members(Vec::new()));
     let header = Header::of(&chat);
     let cwd = directory(&out.report.path).map(|cwd| lines.seal(&cwd)).unwrap_or_default();
     let owner = out.session(Start {
@@ -41,6 +42,7 @@ pub(super) fn read(lines: &mut SealedLines, outline: &Outline, out: &mut Placer)
         session: outline.session.clone(),
         owner,
         last: Follows::Nothing,
+        undone: None,
         used: HashSet::new(),
         line: 0,
     };
@@ -58,11 +60,27 @@ pub(super) fn read(lines: &mut SealedLines, outline: &Outline, out: &mut Placer)
     reader.title(header.and_then(|header| header.title))
 }
 
+/// The chat: the file itself, or what its changes give.
+fn value(lines: &mut SealedLines, out: &mut Placer) -> Result<Option<Json>, Stop> {
+    if !lines.begin_with(log::START)? {
+        return Ok(lines.document(out)?.map(|text| text.json));
+    }
+    let mut log = Log::new();
+    while let Some(text) = lines.next(out, |_| None)? {
+        if let Err(why) = log.apply(text.json.get()) {
+            out.report.problem(text.number, ProblemKind::NotAnEntry, why);
+        }
+    }
+    Ok(Some(log.end()))
+}
+
 struct Reader<'a> {
     out: &'a mut Placer,
     session: SessionId,
     owner: usize,
     last: Follows,
+    /// What tells of the requests that were undone, and what they follow.
+    undone: Option<(String, Follows)>,
     /// Ids of requests and of responses.
     used: HashSet<Key>,
     /// The number of the request.
@@ -159,9 +177,16 @@ impl Reader<'_> {
             id = format!("{}#{}", self.session, self.line);
         }
         let is = |name: &str| request.get(name).is_some_and(|value| value != "null" && value != "false");
-        // Undone: what comes next follows what stood before it.
+        // Undone, alone or with those before it: what comes next follows what stood before them.
         let is_undone = is("shouldBeRemovedOnSend") || is("isHidden");
-        let before = self.last.clone();
+        let marks = ["shouldBeRemovedOnSend", "isHidden"].map(|name| request.get(name).unwrap_or_default());
+        let mark = is_undone.then(|| marks.concat());
+        if self.undone.as_ref().map(|(mark, _)| mark) != mark.as_ref() {
+            if let Some((_, before)) = self.undone.take() {
+                self.last = before;
+            }
+            self.undone = mark.map(|mark| (mark, self.last.clone()));
+        }
         self.user(request, id.clone(), time, !is_undone)?;
 
         let is_done = is("result") || is("isCanceled") || is("responseErrorDetails");
@@ -256,9 +281,6 @@ impl Reader<'_> {
                 let id = format!("{base}.{}", result.tool_call_id);
                 self.put(id, Entry::Message(Message::ToolResult(result)), at, None, !is_undone)?;
             }
-        }
-        if is_undone {
-            self.last = before;
         }
         Ok(())
     }
