@@ -338,7 +338,7 @@ impl Agent {
                 return Ok(vec![Found { path: path.to_owned(), project: None, sessions: 1, bytes }]);
             }
         };
-        let bytes = std::fs::metadata(path)?.len();
+        let (bytes, _) = intake::stamp(path)?;
         let all: u64 = projects.iter().map(|(_, sessions)| sessions).sum();
         let found = projects.into_iter().map(|(project, sessions)| Found {
             path: path.to_owned(),
@@ -377,6 +377,9 @@ impl Agent {
 
 /// The databases of a directory, or the file itself.
 fn databases(path: &Path, is_database: fn(&Path) -> bool) -> Result<SessionFiles, ArchiveError> {
+    if is_database(path) {
+        return Ok(SessionFiles { files: vec![path.to_owned()], unreadable: Vec::new() });
+    }
     let fail = |source| ArchiveError::File { path: path.to_owned(), doing: "read", source };
     if !std::fs::metadata(path).map_err(fail)?.is_dir() {
         return Ok(SessionFiles { files: vec![path.to_owned()], unreadable: Vec::new() });

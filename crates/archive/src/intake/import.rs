@@ -138,7 +138,9 @@ impl One<'_> {
         path: &Path,
     ) -> Result<Vec<Report>, ArchiveError> {
         let fail = |source| ArchiveError::File { path: path.to_owned(), doing: "read", source };
-        drop(open_file(path)?);
+        if !path.is_dir() {
+            drop(open_file(path)?);
+        }
         let (bytes, sha256) = stamp(path).map_err(fail)?;
         if let Some(mark) = self.marks.of(self.agent, path)
             && (mark.bytes, mark.sha256) == (bytes, sha256)
@@ -306,13 +308,18 @@ pub(crate) fn open_file(path: &Path) -> Result<File, ArchiveError> {
     Ok(file)
 }
 
-/// What tells whether a database has changed: its size and that of its log, and when they were written.
+/// What tells whether a database has changed: its size and that of its log, and when they were written; of a folder those of all
+/// JSON files in it.
 pub(crate) fn stamp(path: &Path) -> std::io::Result<(u64, ChunkId)> {
     let mut bytes = 0;
     let mut hash = Sha256::new();
     let mut log = path.as_os_str().to_owned();
     log.push("-wal");
-    for file in [path, Path::new(&log)] {
+    let files = match path.is_dir() {
+        true => crate::pi::files_with(path, &["json"]).map(|found| found.files).unwrap_or_default(),
+        false => vec![path.to_owned(), log.into()],
+    };
+    for file in files {
         let data = match std::fs::metadata(file) {
             Ok(data) => data,
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => continue,

@@ -1,4 +1,4 @@
-//! Sessions of OpenCode, in its database `opencode.db`.
+//! Sessions of OpenCode, in its database `opencode.db`; before that, in a file for each session, message and part below `storage`.
 //!
 //! A session is a list of messages by id, and a message has parts. An answer becomes one message for each of its steps;
 //! a part of a tool is a call and its result. A fork copies messages under new ids and keeps their times: a session that
@@ -6,6 +6,7 @@
 
 mod parts;
 mod read;
+mod rows;
 
 use std::path::{Path, PathBuf};
 
@@ -23,15 +24,16 @@ pub fn home(env: &dyn Fn(&str) -> Option<PathBuf>) -> Option<PathBuf> {
     Some(data.join("opencode"))
 }
 
-/// Whether a file has the name of such a database; other release channels have a word in it.
+/// Whether a file has the name of such a database (other release channels have a word in it), or a folder is that of earlier
+/// versions.
 pub(crate) fn is_database(path: &Path) -> bool {
     let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
-    name.starts_with("opencode") && name.ends_with(".db")
+    (name.starts_with("opencode") && name.ends_with(".db")) || rows::is_tree(path)
 }
 
 /// Directories, and how many sessions each has.
 pub(crate) fn projects(path: &Path) -> std::io::Result<Vec<(String, u64)>> {
-    let rows = read::sessions(&quipu_store::ForeignDatabase::open(path)?)?;
+    let rows = rows::Rows::open(path)?.sessions()?;
     let mut counts = std::collections::BTreeMap::new();
     for row in rows {
         *counts.entry(row.directory).or_default() += 1;

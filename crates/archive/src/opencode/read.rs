@@ -10,9 +10,9 @@ use quipu_protocol::{
     UserMessage,
 };
 use quipu_seal::Sealer;
-use quipu_store::{ForeignDatabase, ForeignRows, ForeignValue};
 
 use super::parts::{Part, usage};
+use super::rows::{Row, Rows};
 use crate::intake::{Follows, Item, Outline, Placer, REST, Sessions, Start, Stop};
 use crate::json::{Members, text_of};
 use crate::lineages::session_id;
@@ -20,16 +20,6 @@ use crate::{ArchiveError, ProblemKind, Report};
 
 /// What titles begin with that nobody gave.
 const UNTITLED: [&str; 2] = ["New session - ", "Child session - "];
-
-/// A row of the sessions.
-pub(super) struct Row {
-    id: String,
-    parent: Option<String>,
-    pub(super) directory: String,
-    title: String,
-    version: String,
-    time: UnixMs,
-}
 
 /// A message, without what it says.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -48,7 +38,7 @@ struct One {
 }
 
 struct Database {
-    database: ForeignDatabase,
+    rows: Rows,
     sessions: Vec<One>,
     /// Those that were read or are read now.
     begun: usize,
@@ -56,42 +46,14 @@ struct Database {
     now: UnixMs,
 }
 
-/// All sessions, the oldest first.
-pub(super) fn sessions(database: &ForeignDatabase) -> io::Result<Vec<Row>> {
-    let mut found = Vec::new();
-    let rows = ForeignRows {
-        table: "session",
-        columns: &["id", "parent_id", "directory", "title", "version", "time_created"],
-        only: None,
-        order: &["time_created", "id"],
-    };
-    let text = |value: &ForeignValue<'_>| value.text().map(std::borrow::Cow::into_owned);
-    database.rows(rows, &mut |row| {
-        if let [id, parent, directory, title, version, time] = row
-            && let Some(id) = text(id)
-        {
-            found.push(Row {
-                id,
-                parent: text(parent),
-                directory: text(directory).unwrap_or_default(),
-                title: text(title).unwrap_or_default(),
-                version: text(version).unwrap_or_default(),
-                time: time.integer().unwrap_or_default(),
-            });
-        }
-        true
-    })?;
-    Ok(found)
-}
-
 pub(super) fn open(path: &Path) -> Result<Box<dyn Sessions>, ArchiveError> {
     let fail = |source| ArchiveError::File { path: path.to_owned(), doing: "read", source };
-    let database = ForeignDatabase::open(path).map_err(fail)?;
+    let rows = Rows::open(path).map_err(fail)?;
     let mut all: Vec<One> = Vec::new();
     // The first message that has a time and a role: what begins with it may be a copy.
     let mut begins: HashMap<(UnixMs, String), Vec<usize>> = HashMap::new();
-    for row in sessions(&database).map_err(fail)? {
-        let heads = heads(&database, &row.id).map_err(fail)?;
+    for row in rows.sessions().map_err(fail)? {
+        let heads = heads(&rows, &row.id).map_err(fail)?;
         let mut copied = Vec::new();
         if let Some(first) = heads.first() {
             let same = begins.entry((first.time, first.role.clone())).or_default();
@@ -105,15 +67,15 @@ pub(super) fn open(path: &Path) -> Result<Box<dyn Sessions>, ArchiveError> {
             same.push(all.len());
         }
         if let Some(from) = copied.last().map(|(from, _)| *from) {
-            let count = alike(&database, &all[from].row.id, &row.id, copied.len()).map_err(fail)?;
+            let count = alike(&rows, &all[from].row.id, &row.id, copied.len()).map_err(fail)?;
             copied.truncate(count);
         }
         all.push(One { row, heads, copied });
     }
     let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
     let now = UnixMs::try_from(now.as_millis()).unwrap_or(UnixMs::MAX);
-    let bytes = std::fs::metadata(path).map_err(fail)?.len();
-    Ok(Box::new(Database { database, sessions: all, begun: 0, bytes, now }))
+    let bytes = if path.is_dir() { 0 } else { std::fs::metadata(path).map_err(fail)?.len() };
+    Ok(Box::new(Database { rows, sessions: all, begun: 0, bytes, now }))
 }
 
 /// The messages at the beginning that another session has as well, as they are called there.
@@ -126,71 +88,25 @@ fn shared(all: &[One], from: usize, heads: &[Head]) -> Vec<(usize, String)> {
 }
 
 /// How many of the first messages of two sessions say the same.
-fn alike(database: &ForeignDatabase, one: &str, other: &str, most: usize) -> io::Result<usize> {
+fn alike(rows: &Rows, one: &str, other: &str, most: usize) -> io::Result<usize> {
     let said = |session: &str| -> io::Result<Vec<(Json, Vec<String>)>> {
-        let mut parts = parts_of(database, session)?;
-        let mut messages = Vec::new();
-        let rows = ForeignRows {
-            table: "message",
-            columns: &["id", "data"],
-            only: Some(("session_id", session)),
-            order: &["id"],
-        };
-        database.rows(rows, &mut |row| {
-            if let [id, data] = row
-                && let Some(id) = id.text()
-            {
-                let data = data.text().unwrap_or_default();
-                let data = Members::of(&data).map(|data| data.without(&["parentID", "summary"]));
-                messages.push((data.unwrap_or_default(), parts.remove(id.as_ref()).unwrap_or_default()));
-            }
-            messages.len() < most
-        })?;
-        Ok(messages)
+        let mut parts = rows.parts(session)?;
+        let messages = rows.messages(session, most)?.into_iter().map(|message| {
+            let data = Members::of(&message.data).map(|data| data.without(&["parentID", "summary"]));
+            (data.unwrap_or_default(), parts.remove(&message.id).unwrap_or_default())
+        });
+        Ok(messages.collect())
     };
     let (one, other) = (said(one)?, said(other)?);
     Ok(one.iter().zip(&other).take(most).take_while(|(one, other)| one == other).count())
 }
 
-/// The parts of all messages of a session, as they stand.
-fn parts_of(database: &ForeignDatabase, session: &str) -> io::Result<HashMap<String, Vec<String>>> {
-    let mut parts: HashMap<String, Vec<String>> = HashMap::new();
-    let rows = ForeignRows {
-        table: "part",
-        columns: &["message_id", "data"],
-        only: Some(("session_id", session)),
-        order: &["message_id", "id"],
+fn heads(rows: &Rows, session: &str) -> io::Result<Vec<Head>> {
+    let head = |message: super::rows::Stored| {
+        let role = Members::of(&message.data).and_then(|data| Some(data.string("role")?.into_owned()));
+        Head { id: message.id, time: message.created, role: role.unwrap_or_default() }
     };
-    database.rows(rows, &mut |row| {
-        if let [message, data] = row
-            && let (Some(message), Some(data)) = (message.text(), data.text())
-        {
-            parts.entry(message.into_owned()).or_default().push(data.into_owned());
-        }
-        true
-    })?;
-    Ok(parts)
-}
-
-fn heads(database: &ForeignDatabase, session: &str) -> io::Result<Vec<Head>> {
-    let mut found = Vec::new();
-    let rows = ForeignRows {
-        table: "message",
-        columns: &["id", "time_created", "data"],
-        only: Some(("session_id", session)),
-        order: &["id"],
-    };
-    database.rows(rows, &mut |row| {
-        if let [id, time, data] = row
-            && let Some(id) = id.text()
-        {
-            let role = data.text().and_then(|data| Some(Members::of(&data)?.string("role")?.into_owned()));
-            let role = role.unwrap_or_default();
-            found.push(Head { id: id.into_owned(), time: time.integer().unwrap_or_default(), role });
-        }
-        true
-    })?;
-    Ok(found)
+    Ok(rows.messages(session, usize::MAX)?.into_iter().map(head).collect())
 }
 
 /// A text of a row as sealed JSON; `None` when it is none.
@@ -226,23 +142,9 @@ impl Sessions for Database {
 
     fn read(&mut self, sealer: &Sealer, out: &mut Placer) -> Result<(), Stop> {
         let Some(one) = self.begun.checked_sub(1).and_then(|at| self.sessions.get(at)) else { return Ok(()) };
-        let mut parts = parts_of(&self.database, &one.row.id).map_err(Stop::Io)?;
-        let mut messages: Vec<(i64, String)> = Vec::new();
-        let rows = ForeignRows {
-            table: "message",
-            columns: &["time_updated", "data"],
-            only: Some(("session_id", &one.row.id)),
-            order: &["id"],
-        };
-        self.database
-            .rows(rows, &mut |row| {
-                if let [time, data] = row {
-                    let data = data.text().unwrap_or_default().into_owned();
-                    messages.push((time.integer().unwrap_or_default(), data));
-                }
-                true
-            })
-            .map_err(Stop::Io)?;
+        let mut parts = self.rows.parts(&one.row.id).map_err(Stop::Io)?;
+        let messages = self.rows.messages(&one.row.id, usize::MAX).map_err(Stop::Io)?;
+        let messages = messages.into_iter().map(|message| (message.updated, message.data));
         let parent = match one.copied.last() {
             Some((from, _)) => Some(session_id(&self.sessions[*from].row.id)),
             None => one.row.parent.as_deref().map(session_id),

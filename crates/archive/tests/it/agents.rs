@@ -888,6 +888,99 @@ mod opencode {
         assert_eq!(archive.all(), before);
     }
 
+    /// The rows of the database as the files that earlier versions wrote.
+    fn files(archive: &Archive) -> std::path::PathBuf {
+        use quipu_store::{ForeignDatabase, ForeignRows};
+        let database = ForeignDatabase::open(&archive.file("rows.db", fixture())).unwrap();
+        let root = archive.dir.path().join("opencode/storage");
+        let write = |path: String, text: String| {
+            let path = root.join(path);
+            std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+            std::fs::write(&path, text).unwrap();
+            // Long ago: nobody writes to it any more.
+            let file = std::fs::File::options().write(true).open(&path).unwrap();
+            file.set_modified(std::time::UNIX_EPOCH).unwrap();
+        };
+        let rows = |table: &str, columns: &[&str], each: &dyn Fn(&[String])| {
+            let rows = ForeignRows { table, columns, only: None, order: &[] };
+            database
+                .rows(rows, &mut |row| {
+                    let value = |one: &quipu_store::ForeignValue<'_>| match one.integer() {
+                        Some(number) => number.to_string(),
+                        None => one.text().unwrap_or_default().into_owned(),
+                    };
+                    each(&row.iter().map(value).collect::<Vec<_>>());
+                    true
+                })
+                .unwrap();
+        };
+        // What is no object stays as it is.
+        let with = |data: &str, more: Value| match serde_json::from_str::<Value>(data) {
+            Ok(Value::Object(members)) => {
+                let mut all = more.as_object().unwrap().clone();
+                all.extend(members);
+                serde_json::to_string_pretty(&all).unwrap()
+            }
+            _ => data.to_owned(),
+        };
+        let columns = ["id", "project_id", "parent_id", "directory", "title", "version", "time_created"];
+        rows("session", &columns, &|row| {
+            let parent = Some(&row[2]).filter(|parent| !parent.is_empty());
+            let session = json!({ "id": row[0], "parentID": parent, "directory": row[3], "title": row[4], "version": row[5],
+                "time": { "created": row[6].parse::<i64>().unwrap() } });
+            write(format!("session/{}/{}.json", row[1], row[0]), session.to_string());
+        });
+        rows("message", &["id", "session_id", "data", "time_created"], &|row| {
+            let data = with(&row[2], json!({ "id": row[0], "sessionID": row[1] }));
+            write(format!("message/{}/{}.json", row[1], row[0]), data);
+        });
+        rows("part", &["id", "session_id", "message_id", "data"], &|row| {
+            let more = json!({ "id": row[0], "sessionID": row[1], "messageID": row[2] });
+            write(format!("part/{}/{}.json", row[2], row[0]), with(&row[3], more));
+        });
+        root
+    }
+
+    #[test]
+    fn the_files_of_earlier_versions() {
+        let expect = archive();
+        expect.try_take(AGENT, &expect.file("opencode.db", fixture())).unwrap();
+        let archive = archive();
+        let root = files(&archive);
+        let agent = Agent::named(AGENT).unwrap();
+        for place in [root.parent().unwrap(), &root] {
+            assert_eq!(agent.files(place).unwrap().files, std::slice::from_ref(&root));
+        }
+        let found = agent.look(&root).unwrap();
+        assert_eq!(found.iter().map(|one| one.sessions).sum::<u64>(), 5);
+        let reports = archive.try_take(AGENT, &root).unwrap();
+        assert_eq!(reports.iter().map(|report| report.lost).sum::<u64>(), 2, "{reports:?}");
+        // What has no time of its own has that of its row, and no row is here.
+        let but_one = |archive: &Archive| {
+            let heads = archive.all().0.into_iter();
+            heads.filter(|(name, _)| !name.contains("ses_four")).collect::<Vec<_>>()
+        };
+        assert_eq!(but_one(&archive), but_one(&expect));
+        assert!(archive.try_take(AGENT, &root).unwrap()[0].unchanged);
+        // The database that the program made of them later has the same.
+        let again = archive.try_take(AGENT, &archive.file("opencode.db", fixture())).unwrap();
+        assert!(again.iter().all(|report| report.added + report.changed == 0), "{again:?}");
+        // A link to another file is none of them, and nor is a session that leads elsewhere.
+        let message = root.join("message/ses_three");
+        let file = std::fs::read_dir(&message).unwrap().next().unwrap().unwrap().path();
+        std::os::unix::fs::symlink(&file, message.join("msg_zz.json")).unwrap();
+        std::fs::write(root.join("session/x.json"), "{}").unwrap();
+        std::os::unix::fs::symlink(&root, root.join("session/loop")).unwrap();
+        let reports = archive.try_take(AGENT, &root).unwrap();
+        assert_eq!(
+            reports
+                .iter()
+                .map(|report| (report.added, report.lost))
+                .fold((0, 0), |sum, one| (sum.0 + one.0, sum.1 + one.1)),
+            (0, 3)
+        );
+    }
+
     #[test]
     fn files_that_are_no_such_database() {
         let archive = archive();

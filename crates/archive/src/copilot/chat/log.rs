@@ -38,9 +38,8 @@ impl Log {
             self.chat = value.ok_or("a beginning without a value")?;
             return Ok(());
         }
-        let path = match change.shift_remove("k") {
-            Some(Value::Array(path)) => path,
-            _ => return Err("a change without a path"),
+        let Some(Value::Array(path)) = change.shift_remove("k") else {
+            return Err("a change without a path");
         };
         let Some((last, before)) = path.split_last() else { return Err("a change without a path") };
         let is_requests = before.is_empty() && last == "requests";

@@ -1,0 +1,254 @@
+//! Sessions, messages and parts as they are stored: rows of the database, or the files that earlier versions wrote, one for each.
+
+use std::collections::HashMap;
+use std::fs::File;
+use std::io::{self, Read as _};
+use std::os::unix::fs::OpenOptionsExt as _;
+use std::path::{Path, PathBuf};
+
+use nix::fcntl::OFlag;
+use quipu_protocol::{Json, UnixMs};
+use quipu_store::{ForeignDatabase, ForeignRows, ForeignValue};
+
+use crate::intake::{LINE_LIMIT, without_space};
+use crate::json::Members;
+
+/// A session.
+pub(super) struct Row {
+    pub(super) id: String,
+    pub(super) parent: Option<String>,
+    pub(super) directory: String,
+    pub(super) title: String,
+    pub(super) version: String,
+    pub(super) time: UnixMs,
+}
+
+/// A message.
+pub(super) struct Stored {
+    pub(super) id: String,
+    pub(super) created: UnixMs,
+    pub(super) updated: UnixMs,
+    /// All that it says beside its parts, as JSON, where it is some.
+    pub(super) data: String,
+}
+
+/// Where they are stored.
+pub(super) enum Rows {
+    Database(ForeignDatabase),
+    /// The folder `storage`.
+    Files(PathBuf),
+}
+
+/// Whether a folder holds the files of earlier versions.
+pub(super) fn is_tree(path: &Path) -> bool {
+    path.file_name().is_some_and(|name| name == "storage") && path.join("session").is_dir()
+}
+
+fn text(value: &ForeignValue<'_>) -> Option<String> {
+    value.text().map(std::borrow::Cow::into_owned)
+}
+
+impl Rows {
+    pub(super) fn open(path: &Path) -> io::Result<Self> {
+        match path.is_dir() {
+            true => Ok(Self::Files(path.to_owned())),
+            false => ForeignDatabase::open(path).map(Self::Database),
+        }
+    }
+
+    /// All sessions, the oldest first.
+    pub(super) fn sessions(&self) -> io::Result<Vec<Row>> {
+        let mut found = Vec::new();
+        let database = match self {
+            Self::Database(database) => database,
+            Self::Files(root) => {
+                for folder in entries(&root.join("session"))?.into_iter().filter(|path| path.is_dir()) {
+                    // Beside `info`, the first versions had messages and parts here as well.
+                    let is_other = ["message", "part"].iter().any(|name| folder.ends_with(name));
+                    let files = if is_other { Vec::new() } else { entries(&folder)? };
+                    found.extend(files.iter().filter_map(|file| session(file)));
+                }
+                found.sort_by(|one: &Row, other| (one.time, &one.id).cmp(&(other.time, &other.id)));
+                return Ok(found);
+            }
+        };
+        let rows = ForeignRows {
+            table: "session",
+            columns: &["id", "parent_id", "directory", "title", "version", "time_created"],
+            only: None,
+            order: &["time_created", "id"],
+        };
+        database.rows(rows, &mut |row| {
+            if let [id, parent, directory, title, version, time] = row
+                && let Some(id) = text(id)
+            {
+                found.push(Row {
+                    id,
+                    parent: text(parent),
+                    directory: text(directory).unwrap_or_default(),
+                    title: text(title).unwrap_or_default(),
+                    version: text(version).unwrap_or_default(),
+                    time: time.integer().unwrap_or_default(),
+                });
+            }
+            true
+        })?;
+        Ok(found)
+    }
+
+    /// The messages of a session by id, so many at most.
+    pub(super) fn messages(&self, session: &str, most: usize) -> io::Result<Vec<Stored>> {
+        let mut found = Vec::new();
+        let database = match self {
+            Self::Database(database) => database,
+            Self::Files(root) => {
+                let folders = [root.join("message"), root.join("session/message")];
+                for file in folders
+                    .iter()
+                    .filter_map(|folder| inside(folder, session))
+                    .flat_map(|folder| json_files(&folder))
+                    .take(most)
+                {
+                    let data = read(&file);
+                    let members = Members::of(&data);
+                    let time = members.as_ref().and_then(|members| Members::of(members.get("time")?));
+                    let created = time.and_then(|time| time.get("created")?.parse().ok());
+                    found.push(Stored {
+                        id: stem(&file),
+                        created: created.unwrap_or_default(),
+                        updated: written(&file),
+                        data: members.map_or(data.clone(), |members| {
+                            members.without(&["id", "sessionID"]).to_string()
+                        }),
+                    });
+                }
+                return Ok(found);
+            }
+        };
+        let rows = ForeignRows {
+            table: "message",
+            columns: &["id", "time_created", "time_updated", "data"],
+            only: Some(("session_id", session)),
+            order: &["id"],
+        };
+        database.rows(rows, &mut |row| {
+            if let [id, created, updated, data] = row
+                && let Some(id) = text(id)
+            {
+                let [created, updated] = [created, updated].map(|time| time.integer().unwrap_or_default());
+                found.push(Stored { id, created, updated, data: text(data).unwrap_or_default() });
+            }
+            found.len() < most
+        })?;
+        Ok(found)
+    }
+
+    /// The parts of all messages of a session by message, as they stand.
+    pub(super) fn parts(&self, session: &str) -> io::Result<HashMap<String, Vec<String>>> {
+        let mut parts: HashMap<String, Vec<String>> = HashMap::new();
+        let database = match self {
+            Self::Database(database) => database,
+            Self::Files(root) => {
+                for message in self.messages(session, usize::MAX)? {
+                    let older = inside(&root.join("session/part"), session);
+                    let folders = [Some(root.join("part")), older];
+                    let files = folders
+                        .into_iter()
+                        .flatten()
+                        .filter_map(|folder| inside(&folder, &message.id))
+                        .flat_map(|folder| json_files(&folder));
+                    let list = files.map(|file| {
+                        let data = read(&file);
+                        let members = Members::of(&data);
+                        let own = members
+                            .map(|members| members.without(&["id", "messageID", "sessionID"]).to_string());
+                        own.unwrap_or(data)
+                    });
+                    let list = list.collect();
+                    parts.insert(message.id, list);
+                }
+                return Ok(parts);
+            }
+        };
+        let rows = ForeignRows {
+            table: "part",
+            columns: &["message_id", "data"],
+            only: Some(("session_id", session)),
+            order: &["message_id", "id"],
+        };
+        database.rows(rows, &mut |row| {
+            if let [message, data] = row
+                && let (Some(message), Some(data)) = (text(message), text(data))
+            {
+                parts.entry(message).or_default().push(data);
+            }
+            true
+        })?;
+        Ok(parts)
+    }
+}
+
+/// What a folder has, by name; nothing where there is none.
+fn entries(folder: &Path) -> io::Result<Vec<PathBuf>> {
+    let mut found: Vec<PathBuf> = match std::fs::read_dir(folder) {
+        Ok(entries) => entries.flatten().map(|entry| entry.path()).collect(),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Vec::new(),
+        Err(error) => return Err(error),
+    };
+    found.sort();
+    Ok(found)
+}
+
+/// The folder of this name in another; `None` for a name that leads elsewhere.
+fn inside(folder: &Path, name: &str) -> Option<PathBuf> {
+    let is_name = !name.is_empty() && !name.starts_with('.') && !name.contains('/');
+    is_name.then(|| folder.join(name))
+}
+
+fn json_files(folder: &Path) -> Vec<PathBuf> {
+    let files = entries(folder).unwrap_or_default();
+    files.into_iter().filter(|file| file.extension().is_some_and(|end| end == "json")).collect()
+}
+
+fn stem(file: &Path) -> String {
+    file.file_stem().and_then(|stem| stem.to_str()).unwrap_or_default().to_owned()
+}
+
+/// When a file was written, as milliseconds.
+fn written(file: &Path) -> UnixMs {
+    let time = std::fs::metadata(file).and_then(|data| data.modified()).ok();
+    let since = time.and_then(|time| time.duration_since(std::time::UNIX_EPOCH).ok()).unwrap_or_default();
+    UnixMs::try_from(since.as_millis()).unwrap_or(UnixMs::MAX)
+}
+
+/// The value in a file, in one line; what cannot be read is empty, and so told as no JSON.
+fn read(file: &Path) -> String {
+    let flags = (OFlag::O_NONBLOCK | OFlag::O_NOCTTY | OFlag::O_NOFOLLOW).bits();
+    let opened = File::options().read(true).custom_flags(flags).open(file);
+    let mut bytes = Vec::new();
+    let is_read = opened.and_then(|file| match file.metadata()?.is_file() {
+        true => file.take(LINE_LIMIT as u64 + 1).read_to_end(&mut bytes),
+        false => Err(io::Error::other("it is no regular file")),
+    });
+    if is_read.is_err() || bytes.len() > LINE_LIMIT {
+        return String::new();
+    }
+    let text = String::from_utf8_lossy(&bytes);
+    Json::parse(text.trim_ascii())
+        .map_or_else(|_| text.clone().into_owned(), |json| without_space(&json).to_string())
+}
+
+fn session(file: &Path) -> Option<Row> {
+    let text = read(file);
+    let members = Members::of(&text)?;
+    let of = |name: &str| members.string(name).map(std::borrow::Cow::into_owned);
+    let time = members.get("time").and_then(Members::of);
+    Some(Row {
+        id: of("id").filter(|id| *id == stem(file))?,
+        parent: of("parentID"),
+        directory: of("directory").unwrap_or_default(),
+        title: of("title").unwrap_or_default(),
+        version: of("version").unwrap_or_default(),
+        time: time.and_then(|time| time.get("created")?.parse().ok()).unwrap_or_default(),
+    })
+}
