@@ -316,6 +316,10 @@ pub(crate) struct SearchArgs {
     /// The best of the newest 200 first, and not the newest.
     #[arg(long)]
     pub(crate) best: bool,
+    /// By meaning as well, as `search.meaning` in settings.json says: the texts of the newest nodes are compared with the
+    /// words, and both rankings mixed. With --wait and no words, only makes what it needs.
+    #[arg(long, conflicts_with_all = ["best", "part"])]
+    pub(crate) meaning: bool,
     /// Only whole words.
     #[arg(long, conflicts_with = "part")]
     pub(crate) exact: bool,

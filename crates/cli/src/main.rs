@@ -22,6 +22,7 @@ mod import;
 mod input;
 mod label;
 mod log;
+mod meaning;
 mod merge;
 mod models;
 mod open;

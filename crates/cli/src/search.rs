@@ -11,6 +11,7 @@ use quipu_store::{
 
 use crate::args::SearchArgs;
 use crate::exit::Failure;
+use crate::meaning::{Compared, Meaning};
 use crate::print::{Paint, ago, note, one_line, printable};
 use crate::setup::{Place, now};
 use crate::show;
@@ -30,11 +31,18 @@ pub(crate) async fn run(args: &SearchArgs) -> Result<(), Failure> {
         }
         return Ok(());
     };
+    let meaning = if args.meaning { Some(Meaning::of(&place, store.clone())?) } else { None };
     let query = query(&*store, args).await?;
     if args.wait {
         finish_index(&store).await?;
     }
-    let found = store.search(query).await?;
+    let (found, compared) = match meaning {
+        None => (store.search(query).await?, None),
+        Some(meaning) => {
+            let (found, compared) = meaning.search(&store, query, args.wait).await?;
+            (found, Some(compared))
+        }
+    };
     let mut out = std::io::BufWriter::new(std::io::stdout().lock());
     if args.out.json {
         let mut rows = Rows::default();
@@ -42,14 +50,18 @@ pub(crate) async fn run(args: &SearchArgs) -> Result<(), Failure> {
             let row = rows.of(&*store, hit.session.as_ref()).await?;
             writeln!(out, "{}", hit_json(hit, row))?;
         }
-        writeln!(out, "{}", end_json(&found))?;
+        let mut end = end_json(&found);
+        if let Some(compared) = &compared {
+            end["meaning"] = compared.json();
+        }
+        writeln!(out, "{end}")?;
     } else {
         write_groups(&mut out, &place, &*store, &found).await?;
     }
     out.flush()?;
     drop(out);
     if !args.out.json {
-        tell(args, &found);
+        tell(args, &found, compared.as_ref());
     }
     Ok(())
 }
@@ -92,7 +104,10 @@ async fn query(store: &dyn Store, args: &SearchArgs) -> Result<SearchQuery, Fail
             "the words of a search have at most {QUERY_LIMIT} bytes; say less"
         )));
     }
-    if query.words.trim().is_empty() && conditions == 0 {
+    if query.words.trim().is_empty() && args.meaning && !args.wait {
+        return Err(Failure::usage("say what to look for; with --wait and no words, only vectors are made"));
+    }
+    if query.words.trim().is_empty() && conditions == 0 && !args.meaning {
         return Err(Failure::usage(
             "say what to look for, such as `quipu search red button` or `quipu search --file api.rs`",
         ));
@@ -249,9 +264,12 @@ fn context(excerpt: &Excerpt, paint: Paint) -> String {
 }
 
 /// What people should know of what they see.
-fn tell(args: &SearchArgs, found: &Found) {
-    if found.hits.is_empty() {
+fn tell(args: &SearchArgs, found: &Found, compared: Option<&Compared>) {
+    if found.hits.is_empty() && !args.words.is_empty() {
         note("Nothing was found.");
+    }
+    if let Some(compared) = compared {
+        compared.tell();
     }
     let Unindexed { words, substrings } = found.behind;
     if words > 0 {
@@ -291,6 +309,7 @@ fn hit_json(hit: &Hit, row: Option<&SessionRow>) -> serde_json::Value {
         "by": match hit.by {
             Matched::Words => "words",
             Matched::Substring => "substring",
+            Matched::Meaning => "meaning",
         },
         "text": hit.excerpt.text,
         "marks": marks,

@@ -23,6 +23,7 @@ mod jump;
 mod log;
 mod machine;
 mod markdown;
+mod meaning;
 mod merge;
 mod owner;
 mod permissions;
@@ -59,6 +60,9 @@ pub use html::{HtmlEntry, html_entry, html_text};
 pub use log::{Ended, LogEntry, log};
 pub use machine::{CompactionSettings, Limits, PruneSettings, Refused};
 pub use markdown::{MarkdownEntry, markdown_entry, markdown_inline};
+pub use meaning::{
+    FoundByMeaning, MeaningError, MeaningIndexed, RANK_OFFSET, index_meaning, search_by_meaning,
+};
 pub use merge::{Merge, MergeSide};
 pub use permissions::{Grant, PermissionMode, PermissionRules, Permissions, TravelRule};
 pub use places::Places;
@@ -76,7 +80,7 @@ pub use tree::{SessionTree, TreeItem, TreeLine, TreeQuery, is_note, session_tree
 pub use undo::UndoError;
 
 pub use quipu_protocol as protocol;
-pub use quipu_providers::{Body, Call, CallEnd, CallEvent, Memory, Provider, Shared};
+pub use quipu_providers::{Body, Call, CallEnd, CallEvent, Embedded, Embedder, Memory, Provider, Shared};
 pub use quipu_seal::Sealer;
 pub use quipu_store as store;
 pub use quipu_tools::{

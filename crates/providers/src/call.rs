@@ -65,7 +65,7 @@ impl Default for CallOptions {
 /// Where bodies go.
 pub(crate) struct Target {
     url: Url,
-    headers: HeaderMap,
+    pub(crate) headers: HeaderMap,
     secret: Option<String>,
 }
 
@@ -96,7 +96,7 @@ impl Target {
     }
 
     /// Host and port, for messages.
-    fn name(&self) -> String {
+    pub(crate) fn name(&self) -> String {
         let host = self.url.host_str().unwrap_or_default();
         self.url.port().map_or_else(|| host.to_owned(), |port| format!("{host}:{port}"))
     }
@@ -158,8 +158,8 @@ fn bad_header(name: &str) -> ModelError {
 }
 
 /// Why an attempt failed, and what the server said about trying again.
-struct Failure {
-    error: ModelError,
+pub(crate) struct Failure {
+    pub(crate) error: ModelError,
     retry: Option<bool>,
 }
 
@@ -199,27 +199,11 @@ pub(crate) async fn run(
         };
         attempt.error = Some(failure.error.kind);
         attempts.push(attempt);
-        let retries = u32::try_from(attempts.len() - 1).unwrap_or(u32::MAX);
-        let asked = failure.error.retry_after.unwrap_or_default();
-        let transient = failure.error.kind != ModelErrorKind::Aborted
-            && failure.retry.unwrap_or(failure.error.kind.is_transient());
-        if !transient || retries >= options.max_retries || asked > options.max_delay {
-            if transient && asked > options.max_delay {
-                failure.error.kind = ModelErrorKind::RateLimited;
-                failure.error.message = format!(
-                    "{} It asked for a wait of {} s, which is more than the limit of {} s.",
-                    failure.error.message,
-                    asked.as_secs_f64().ceil(),
-                    options.max_delay.as_secs_f64(),
-                );
-            } else if retries > 0 && failure.error.kind != ModelErrorKind::Aborted {
-                failure.error.message =
-                    format!("{} Given up after {} attempts.", failure.error.message, retries + 1);
-            }
+        let Some(delay) = again(options, attempts.len(), &mut failure) else {
             let (message, unknown, _) = answer.finish(Some(&failure.error));
             return CallEnd { message, error: Some(failure.error), attempts, unknown };
-        }
-        let delay = backoff(options, retries).max(asked);
+        };
+        let retries = u32::try_from(attempts.len() - 1).unwrap_or(u32::MAX);
         let wait = async {
             let event = CallEvent::Retry { attempt: retries + 2, delay, error: failure.error };
             send(&events, event).await;
@@ -237,6 +221,31 @@ pub(crate) async fn run(
     }
 }
 
+/// How long to wait before the same bytes are sent again, after so many attempts; `None`, and the error says so, when
+/// that does not help or was tried enough.
+pub(crate) fn again(options: &CallOptions, attempts: usize, failure: &mut Failure) -> Option<Duration> {
+    let retries = u32::try_from(attempts - 1).unwrap_or(u32::MAX);
+    let error = &mut failure.error;
+    let asked = error.retry_after.unwrap_or_default();
+    let transient =
+        error.kind != ModelErrorKind::Aborted && failure.retry.unwrap_or(error.kind.is_transient());
+    if transient && retries < options.max_retries && asked <= options.max_delay {
+        return Some(backoff(options, retries).max(asked));
+    }
+    if transient && asked > options.max_delay {
+        error.kind = ModelErrorKind::RateLimited;
+        error.message = format!(
+            "{} It asked for a wait of {} s, which is more than the limit of {} s.",
+            error.message,
+            asked.as_secs_f64().ceil(),
+            options.max_delay.as_secs_f64(),
+        );
+    } else if retries > 0 && error.kind != ModelErrorKind::Aborted {
+        error.message = format!("{} Given up after {attempts} attempts.", error.message);
+    }
+    None
+}
+
 fn aborted() -> ModelError {
     ModelError::new(ModelErrorKind::Aborted, "The call was aborted.")
 }
@@ -246,15 +255,30 @@ async fn send(events: &mpsc::Sender<CallEvent>, event: CallEvent) {
     drop(events.send(event).await);
 }
 
-async fn once(
-    target: &Target,
+/// What an attempt knows of itself, for errors.
+pub(crate) struct Heard<'a> {
+    target: &'a Target,
+    status: Option<u16>,
+    request_id: Option<String>,
+}
+
+impl Heard<'_> {
+    pub(crate) fn complete(&self, mut error: ModelError) -> ModelError {
+        error.status = self.status;
+        error.request_id = error.request_id.or_else(|| self.request_id.as_deref().map(quote));
+        error.message = printable(&error.message, self.target.secret.as_deref());
+        error
+    }
+}
+
+/// An answer with a good status.
+pub(crate) async fn answered<'a>(
+    target: &'a Target,
     options: &CallOptions,
     headers: &HeaderMap,
     body: &Bytes,
-    events: &mpsc::Sender<CallEvent>,
-    answer: &mut dyn Decode,
     status: &mut Option<u16>,
-) -> Result<(), Failure> {
+) -> Result<(Response, Heard<'a>), Failure> {
     let name = target.name();
     let client = net::client(&target.url, options.local);
     let client = client.map_err(|error| Failure { error, retry: Some(false) })?;
@@ -273,38 +297,57 @@ async fn once(
     };
     *status = Some(response.status().as_u16());
     let request_id = header(&response, "request-id").or_else(|| header(&response, "x-request-id"));
-    let status = *status;
-    let complete = |mut error: ModelError| {
-        error.status = status;
-        error.request_id = error.request_id.or_else(|| request_id.clone().map(|id| quote(&id)));
-        error.message = printable(&error.message, target.secret.as_deref());
-        error
-    };
-    if !response.status().is_success() {
-        let failure = refused(&name, &mut response, options).await;
-        let mut failure = Failure { error: complete(failure.error), retry: failure.retry };
-        // The statuses that a proxy gives in its own name.
-        match (status, net::proxy_of(&target.url, options.local)) {
-            (Some(407), Some(proxy)) => {
-                failure.error.kind = ModelErrorKind::Network;
-                failure.error.message = format!("{name} could not be reached: {}", proxy.wants_password());
-                failure.retry = Some(false);
-            }
-            (Some(502..=504), Some(proxy)) => {
-                let (said, proxy, advice) = (&failure.error.message, proxy.name(), proxy.advice());
-                failure.error.message = format!("{said} It came through {proxy}. {advice}");
-            }
-            _ => {}
-        }
-        return Err(failure);
+    let heard = Heard { target, status: *status, request_id };
+    if response.status().is_success() {
+        return Ok((response, heard));
     }
+    let failure = refused(&name, &mut response, options).await;
+    let mut failure = Failure { error: heard.complete(failure.error), retry: failure.retry };
+    // The statuses that a proxy gives in its own name.
+    match (heard.status, net::proxy_of(&target.url, options.local)) {
+        (Some(407), Some(proxy)) => {
+            failure.error.kind = ModelErrorKind::Network;
+            failure.error.message = format!("{name} could not be reached: {}", proxy.wants_password());
+            failure.retry = Some(false);
+        }
+        (Some(502..=504), Some(proxy)) => {
+            let (said, proxy, advice) = (&failure.error.message, proxy.name(), proxy.advice());
+            failure.error.message = format!("{said} It came through {proxy}. {advice}");
+        }
+        _ => {}
+    }
+    Err(failure)
+}
+
+async fn once(
+    target: &Target,
+    options: &CallOptions,
+    headers: &HeaderMap,
+    body: &Bytes,
+    events: &mpsc::Sender<CallEvent>,
+    answer: &mut dyn Decode,
+    status: &mut Option<u16>,
+) -> Result<(), Failure> {
+    let name = target.name();
+    let (mut response, heard) = answered(target, options, headers, body, status).await?;
     let media = header(&response, CONTENT_TYPE.as_str()).unwrap_or_default().to_ascii_lowercase();
     let streams = !(media.starts_with("text/html") || media.starts_with("application/json"));
     if !streams {
         let failure = not_a_stream(&name, &mut response, options).await;
-        return Err(complete(failure).into());
+        return Err(heard.complete(failure).into());
     }
-    stream(&name, options, &mut response, events, answer).await.map_err(|error| complete(error).into())
+    let streamed = stream(&name, options, &mut response, events, answer).await;
+    streamed.map_err(|error| heard.complete(error).into())
+}
+
+pub(crate) fn too_large(name: &str, options: &CallOptions) -> ModelError {
+    ModelError::new(
+        ModelErrorKind::TooLarge,
+        format!(
+            "{name} sent an answer of more than {} bytes, which is the limit. Ask for less at once.",
+            options.max_reply_bytes
+        ),
+    )
 }
 
 async fn stream(
@@ -331,13 +374,7 @@ async fn stream(
             Some(chunk) => {
                 total += chunk.len() as u64;
                 if total > options.max_reply_bytes {
-                    return Err(ModelError::new(
-                        ModelErrorKind::TooLarge,
-                        format!(
-                            "{name} sent an answer of more than {} bytes, which is the limit. Ask for less at once.",
-                            options.max_reply_bytes
-                        ),
-                    ));
+                    return Err(too_large(name, options));
                 }
                 if head.len() < MAX_HEAD {
                     head.extend_from_slice(&chunk[..chunk.len().min(MAX_HEAD - head.len())]);
@@ -439,7 +476,7 @@ fn header(response: &Response, name: &str) -> Option<String> {
     response.headers().get(name)?.to_str().ok().map(String::from)
 }
 
-fn network(name: &str, error: &reqwest::Error) -> ModelError {
+pub(crate) fn network(name: &str, error: &reqwest::Error) -> ModelError {
     let kind = if error.is_timeout() { ModelErrorKind::Timeout } else { ModelErrorKind::Network };
     let what = if error.is_connect() {
         "could not be reached"
@@ -453,7 +490,7 @@ fn network(name: &str, error: &reqwest::Error) -> ModelError {
     ModelError::new(kind, format!("{name} {what}{cause}.{}", advice(kind)))
 }
 
-fn silent(name: &str, options: &CallOptions) -> ModelError {
+pub(crate) fn silent(name: &str, options: &CallOptions) -> ModelError {
     let kind = ModelErrorKind::Timeout;
     let seconds = options.idle_timeout.as_secs_f64();
     ModelError::new(kind, format!("{name} was silent for {seconds} s.{}", advice(kind)))

@@ -12,6 +12,8 @@ mod call;
 mod catalogue;
 mod credential;
 mod decode;
+mod embed;
+mod exchange;
 mod failure;
 mod jsonc;
 pub mod laws;
@@ -36,6 +38,9 @@ pub use cache::CacheRetention;
 pub use call::CallOptions;
 pub use credential::{AuthFile, AuthFileError, Credential, CredentialKind};
 pub use decode::Decode;
+pub use embed::{
+    Embedded, Embedder, EmbedderSettings, EmbeddingEndpoint, MAX_DIMENSIONS, StaticModel, StaticModelError,
+};
 pub use local::LocalServer;
 pub use openai::OpenAiCompletions;
 pub use provider::*;

@@ -19,6 +19,9 @@ use crate::{CallOptions, LocalServer, Provider, net, settings_file};
 /// Secrets shorter than this are not given to [`Settings::secrets`]: replacing them would tear ordinary text.
 const MIN_SECRET: usize = 8;
 
+/// A credential, and headers.
+type Access = (Option<Credential>, Vec<(String, String)>);
+
 /// Something in the user's files that was passed over: what, where, and what to do.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Warning(pub String);
@@ -299,8 +302,22 @@ impl Settings {
                 ),
             ));
         }
+        let given = api_key.map(str::trim).filter(|key| !key.is_empty());
+        let mut model = model.clone();
+        let (credential, headers) = self.access_to(&mut model, given)?;
+        let (credential, options) = (credential.as_ref(), self.options.clone());
+        Ok(if model.api == openai::API {
+            Arc::new(OpenAiCompletions::new(&model, credential, &headers, options)?)
+        } else {
+            Arc::new(AnthropicMessages::new(&model, credential, &headers, options)?)
+        })
+    }
+
+    /// The credential and the headers that go to `model`, whose base URL is filled in.
+    pub(crate) fn access_to(&self, model: &mut Model, api_key: Option<&str>) -> Result<Access, ModelError> {
+        let provider = model.provider.as_str();
         let bearer = self.configs.get(provider).is_some_and(|config| config.auth_header);
-        let credential = match api_key.map(str::trim).filter(|key| !key.is_empty()) {
+        let credential = match api_key {
             Some(key) => {
                 self.learn(provider, key);
                 let kind = if bearer { CredentialKind::Bearer } else { CredentialKind::ApiKey };
@@ -311,15 +328,19 @@ impl Settings {
         if credential.is_none() && !is_local(model) {
             return Err(self.no_credential(provider, ""));
         }
-        let mut model = model.clone();
-        model.base_url = self.fill_in(&model)?;
-        let headers = self.headers(&model)?;
-        let (credential, options) = (credential.as_ref(), self.options.clone());
-        Ok(if model.api == openai::API {
-            Arc::new(OpenAiCompletions::new(&model, credential, &headers, options)?)
-        } else {
-            Arc::new(AnthropicMessages::new(&model, credential, &headers, options)?)
-        })
+        model.base_url = self.fill_in(model)?;
+        let headers = self.headers(model)?;
+        Ok((credential, headers))
+    }
+
+    /// The patience of calls.
+    pub(crate) fn call_options(&self) -> &CallOptions {
+        &self.options
+    }
+
+    /// The directory of the user's files.
+    pub(crate) fn home(&self) -> &Path {
+        &self.home
     }
 
     fn no_credential(&self, provider: &str, why: &str) -> ModelError {

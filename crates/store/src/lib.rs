@@ -12,6 +12,7 @@ mod load;
 mod moves;
 mod search;
 mod sqlite;
+mod vectors;
 
 pub use api::*;
 pub use bulk::*;
@@ -25,3 +26,4 @@ pub use sqlite::{
     Delta, ForeignDatabase, ForeignRows, ForeignValue, OpenOptions, Salvage, SearchIndex, SqliteStore, delta,
     network_file_system, salvage,
 };
+pub use vectors::*;

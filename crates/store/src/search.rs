@@ -173,6 +173,8 @@ pub enum Matched {
     Words,
     /// By a part of a path, of arguments or of code.
     Substring,
+    /// By its vector, and by no word.
+    Meaning,
 }
 
 /// A piece of a node's text, on one line, without control characters.

@@ -53,6 +53,8 @@ mod look;
 #[cfg(test)]
 mod machine;
 #[cfg(test)]
+mod meaning;
+#[cfg(test)]
 mod merge;
 #[cfg(test)]
 mod network;

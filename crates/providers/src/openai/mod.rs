@@ -48,16 +48,17 @@ impl OpenAiCompletions {
         }
         call::add_headers(&mut all, headers)?;
         let secret = credential.map(|credential| credential.secret.clone());
-        let target = Target::new(&address(&model.base_url), all, secret)?;
+        let target = Target::new(&address(&model.base_url, "chat/completions"), all, secret)?;
         Ok(Self { target, options })
     }
 }
 
-fn address(base_url: &str) -> String {
+/// Where `path` is below a base URL; on this machine a missing `/v1` is added.
+pub(crate) fn address(base_url: &str, path: &str) -> String {
     let base = base_url.trim_end_matches('/');
     let bare = reqwest::Url::parse(base)
         .is_ok_and(|url| url.path() == "/" && crate::net::is_loopback(url.host_str().unwrap_or_default()));
-    format!("{base}{}/chat/completions", if bare { "/v1" } else { "" })
+    format!("{base}{}/{path}", if bare { "/v1" } else { "" })
 }
 
 impl Provider for OpenAiCompletions {

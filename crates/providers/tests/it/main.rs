@@ -6,6 +6,8 @@ mod conversations;
 #[path = "../../../testkit/tests/shared/fuzz.rs"]
 mod driver;
 #[cfg(test)]
+mod embed;
+#[cfg(test)]
 mod encode;
 #[cfg(test)]
 mod encode_completions;

@@ -25,6 +25,7 @@ mod schema;
 mod search;
 mod setting;
 mod spend;
+mod vectors;
 mod watch;
 mod writer;
 mod written;

@@ -8,7 +8,7 @@ use std::time::Instant;
 use rusqlite::{Connection, OptionalExtension as _};
 
 use super::failure::Outcome;
-use super::{INDEX_PATIENCE, SqliteStore, deeds, index, schema, search};
+use super::{INDEX_PATIENCE, SqliteStore, deeds, index, schema, search, vectors};
 use crate::{Derived, Durability, RebuildBegun, RebuildLeft, StoreError, Upkeep as _};
 
 /// Under which key of `quipu_meta` it stands.
@@ -31,7 +31,10 @@ fn begin(connection: &Connection, what: Derived) -> Outcome<RebuildBegun> {
         return Ok(RebuildBegun::GoesOn);
     }
     match what {
-        Derived::Search => search::reset(connection)?,
+        Derived::Search => {
+            search::reset(connection)?;
+            vectors::reset(connection)?;
+        }
         Derived::All => schema::reset_derived(connection)?,
     }
     connection

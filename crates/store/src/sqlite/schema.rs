@@ -176,6 +176,7 @@ pub(super) fn reset_derived(connection: &Connection) -> Outcome<()> {
     connection.execute_batch(DERIVED)?;
     // Made again when there is something to index.
     super::deeds::reset(connection)?;
+    super::vectors::reset(connection)?;
     super::search::reset(connection)
 }
 

@@ -27,3 +27,5 @@ mod settings;
 mod spend;
 #[cfg(test)]
 mod support;
+#[cfg(test)]
+mod vectors;

@@ -33,24 +33,7 @@ pub(in crate::sqlite) fn find(connection: &Connection, query: &SearchQuery) -> O
     }
     let terms = query::terms(&query.words);
     let Some(scope) = scope(connection, query)? else { return Ok(found) };
-    let mut search = Search {
-        connection,
-        query,
-        terms: &terms,
-        scope: (!scope.is_empty()).then(|| scope.join(" AND ")),
-        without: (!query.without_tools.is_empty())
-            .then(|| query::about(query.without_tools.iter().map(|tool| tag('t', tool)))),
-        standing: HashMap::new(),
-        most: match query.order {
-            Order::Newest => query.limit,
-            Order::Best => RANKED,
-        },
-        reader: Reader::new(connection),
-        looked_at: 0,
-        cut: false,
-        sessions: HashMap::new(),
-        taken: Vec::new(),
-    };
+    let mut search = Search::new(connection, query, &terms, &scope);
     if query.matching != Matching::Substrings {
         let conditions: Vec<String> = match (query::by_words(&terms), terms.is_empty()) {
             (None, false) => Vec::new(),
@@ -71,8 +54,65 @@ pub(in crate::sqlite) fn find(connection: &Connection, query: &SearchQuery) -> O
         }
     }
     found.cut = search.cut;
-    found.hits = search.hits()?;
+    found.hits = search.hits(query.order == Order::Best)?;
     Ok(found)
+}
+
+/// The rows after `floor` whose nodes meet the conditions on tags and paths: `Some(None)` for all, `None` for none.
+pub(in crate::sqlite) fn allowed(
+    connection: &Connection,
+    query: &SearchQuery,
+    floor: i64,
+) -> Outcome<Option<Option<HashSet<i64>>>> {
+    if !exists(connection)? {
+        return Ok(None);
+    }
+    let Some(scope) = scope(connection, query)? else { return Ok(None) };
+    let mut rows: Option<HashSet<i64>> = None;
+    for condition in scope {
+        let mut statement = connection
+            .prepare_cached("SELECT rowid FROM quipu_x_words WHERE quipu_x_words MATCH ?1 AND rowid > ?2")?;
+        let found = statement.query_map(params![condition, floor], |row| row.get(0))?;
+        let found: HashSet<i64> = found.collect::<Result<_, _>>()?;
+        rows = Some(match rows {
+            Some(rows) => rows.intersection(&found).copied().collect(),
+            None => found,
+        });
+    }
+    Ok(Some(rows))
+}
+
+/// The first of these rows (with how near they are) that meet the other conditions, as hits; whether there was too much
+/// to look at.
+pub(in crate::sqlite) fn near(
+    connection: &Connection,
+    query: &SearchQuery,
+    ranked: &[(f64, i64)],
+    is_same: &dyn Fn(i64, &NodeId) -> Outcome<bool>,
+) -> Outcome<(Vec<Hit>, bool)> {
+    let terms = query::terms(&query.words);
+    let mut search = Search::new(connection, query, &terms, &[]);
+    for (score, seq) in ranked {
+        if search.taken.len() >= RANKED {
+            break;
+        }
+        if search.looked_at >= LOOKED_AT {
+            search.cut = true;
+            break;
+        }
+        search.looked_at += 1;
+        let session = search.session_of(*seq)?;
+        let Some(node) = search.passes(*seq, session)? else { continue };
+        if !is_same(*seq, &node.id)? {
+            continue;
+        }
+        let text = search.reader.said(&node)?;
+        let (places, words) = mark::by_words(&text, &terms);
+        let (by, tool, score) = (Matched::Meaning, None, Some(*score));
+        search.taken.push(Taken { seq: *seq, node, session, by, tool, text, places, words, score });
+    }
+    let cut = search.cut;
+    Ok((search.hits(false)?, cut))
 }
 
 /// What the tags and paths of a node must be; `None` when none can be so.
@@ -153,7 +193,28 @@ struct Taken {
     score: Option<f64>,
 }
 
-impl Search<'_> {
+impl<'a> Search<'a> {
+    fn new(connection: &'a Connection, query: &'a SearchQuery, terms: &'a [Term], scope: &[String]) -> Self {
+        Self {
+            connection,
+            query,
+            terms,
+            scope: (!scope.is_empty()).then(|| scope.join(" AND ")),
+            without: (!query.without_tools.is_empty())
+                .then(|| query::about(query.without_tools.iter().map(|tool| tag('t', tool)))),
+            standing: HashMap::new(),
+            most: match query.order {
+                Order::Newest => query.limit,
+                Order::Best => RANKED,
+            },
+            reader: Reader::new(connection),
+            looked_at: 0,
+            cut: false,
+            sessions: HashMap::new(),
+            taken: Vec::new(),
+        }
+    }
+
     fn take_words(&mut self, condition: &str) -> Outcome<()> {
         let statement =
             "SELECT rowid FROM quipu_x_words WHERE quipu_x_words MATCH ?1 AND rowid < ?2 ORDER BY rowid DESC";
@@ -213,12 +274,7 @@ impl Search<'_> {
                     break 'below;
                 }
                 self.looked_at += 1;
-                let session: Option<i64> = self
-                    .connection
-                    .prepare_cached("SELECT session FROM quipu_x_node WHERE seq = ?1")?
-                    .query_row([seq], |row| row.get(0))
-                    .optional()?
-                    .flatten();
+                let session = self.session_of(seq)?;
                 if self.query.order == Order::Newest
                     && let Some(most) = self.query.per_session
                     && let Some((taken, passed)) = self.sessions.get_mut(&session)
@@ -236,18 +292,7 @@ impl Search<'_> {
                     }
                     continue;
                 }
-                let Some(node) = rows::node_at(self.connection, seq)? else { continue };
-                if !self.is_standing(session, &node.id)? {
-                    continue;
-                }
-                if self.query.since.is_some_and(|since| node.record.timestamp < since) {
-                    continue;
-                }
-                if let Some(branch) = &self.query.branch
-                    && !graph::is_ancestor(self.connection, &node.id, branch)?
-                {
-                    continue;
-                }
+                let Some(node) = self.passes(seq, session)? else { continue };
                 if let Some(taken) = read(self, seq, node, session)? {
                     self.sessions.entry(session).or_default().0 += 1;
                     self.taken.push(taken);
@@ -259,6 +304,26 @@ impl Search<'_> {
             self.taken.sort_by_key(|taken| std::cmp::Reverse(taken.seq));
         }
         Ok(())
+    }
+
+    fn session_of(&self, seq: i64) -> Outcome<Option<i64>> {
+        let mut statement =
+            self.connection.prepare_cached("SELECT session FROM quipu_x_node WHERE seq = ?1")?;
+        Ok(statement.query_row([seq], |row| row.get(0)).optional()?.flatten())
+    }
+
+    /// The node of a row, when it meets the conditions that are in no index.
+    fn passes(&mut self, seq: i64, session: Option<i64>) -> Outcome<Option<Node>> {
+        let Some(node) = rows::node_at(self.connection, seq)? else { return Ok(None) };
+        if !self.is_standing(session, &node.id)?
+            || self.query.since.is_some_and(|since| node.record.timestamp < since)
+        {
+            return Ok(None);
+        }
+        match &self.query.branch {
+            Some(branch) if !graph::is_ancestor(self.connection, &node.id, branch)? => Ok(None),
+            Some(_) | None => Ok(Some(node)),
+        }
     }
 
     /// Whether a hit counts, for the session that it is in.
@@ -298,9 +363,9 @@ impl Search<'_> {
         Ok(Standing::LeadingTo(firsts.collect::<Result<_, _>>()?))
     }
 
-    /// What was taken, in the order asked.
-    fn hits(mut self) -> Outcome<Vec<Hit>> {
-        if self.query.order == Order::Best {
+    /// What was taken, in the order in which it was or by what it says of the words.
+    fn hits(mut self, ranked: bool) -> Outcome<Vec<Hit>> {
+        if ranked {
             self.rank()?;
         }
         let mut ids: HashMap<Option<i64>, Option<SessionId>> = HashMap::from([(None, None)]);

@@ -12,8 +12,9 @@ mod text;
 use rusqlite::{Connection, OptionalExtension as _, params};
 use sha2::{Digest as _, Sha256};
 
-pub(super) use self::find::find;
-use self::text::{Document, Reader};
+pub(super) use self::find::{allowed, find, near};
+use self::text::Document;
+pub(super) use self::text::Reader;
 use super::failure::{Failure, Outcome};
 use super::{index, rows};
 use crate::Unindexed;

@@ -10,7 +10,7 @@ use rusqlite::{Connection, MAIN_DB, OptionalExtension as _};
 use super::super::failure::Outcome;
 use super::super::rows;
 use super::tag;
-use crate::{INDEXED_SUBSTRINGS, INDEXED_WORDS};
+use crate::{INDEXED_SUBSTRINGS, INDEXED_WORDS, VECTOR_TEXT};
 
 /// Bytes of a blob that is read as JSON at most. Of a larger one only the beginning is read, as it stands.
 const WHOLE: i64 = 1 << 20;
@@ -40,14 +40,14 @@ pub(super) struct Document {
 type Calls = Rc<Vec<(String, Vec<String>)>>;
 
 /// Reads nodes; knows what the last ones had in common.
-pub(super) struct Reader<'a> {
+pub(in crate::sqlite) struct Reader<'a> {
     connection: &'a Connection,
     session: Option<(i64, String)>,
     calls: Option<(NodeId, Calls)>,
 }
 
 impl<'a> Reader<'a> {
-    pub(super) fn new(connection: &'a Connection) -> Self {
+    pub(in crate::sqlite) fn new(connection: &'a Connection) -> Self {
         Self { connection, session: None, calls: None }
     }
 
@@ -148,6 +148,30 @@ impl<'a> Reader<'a> {
                     }
                 }
                 _ => {}
+            }
+        }
+        Ok(text)
+    }
+
+    /// What somebody said in a node: text and summaries, without thinking, calls and results.
+    pub(in crate::sqlite) fn said(&self, node: &Node) -> Outcome<String> {
+        let mut text = String::new();
+        for part in &node.record.parts {
+            if text.len() >= VECTOR_TEXT {
+                break;
+            }
+            match self.blob(part)? {
+                Some((kind, Content::Json(Value::String(said)))) if kind == "text" => {
+                    push_up_to(&mut text, &said.to_string_lossy(), VECTOR_TEXT);
+                }
+                Some((kind, Content::Json(value @ Value::Object(_)))) if kind == "pi_meta" => {
+                    strings(&value, "", &mut |key, string| {
+                        if key == "summary" {
+                            push_up_to(&mut text, string, VECTOR_TEXT);
+                        }
+                    });
+                }
+                Some(_) | None => {}
             }
         }
         Ok(text)
