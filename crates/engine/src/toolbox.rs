@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use futures_util::FutureExt as _;
-use quipu_protocol::{Content, FileChange, Json, RunId, ToolCall, ToolResultMessage, ToolSpec};
+use quipu_protocol::{Content, FileChange, Json, RunId, ToolCall, ToolResultMessage, ToolSpec, Trouble};
 use quipu_seal::Sealer;
 use quipu_store::StoreError;
 use quipu_tools::{Invocation, Preparation, Tool, ToolContext, ToolOutput, Touches};
@@ -243,6 +243,7 @@ impl Toolbox {
         let Some(tool) = self.tools.get(&call.name) else {
             return ToolOutput::error(format!("Tool {} not found", call.name));
         };
+        let people = outputs.clone();
         let (sealer, owner) = (self.parts.sealer.clone(), place.run.clone());
         let progress = Arc::new(move |tail: &str| {
             let tail = sealer.seal(tail).into();
@@ -256,7 +257,8 @@ impl Toolbox {
             Ok(args) => args,
             Err(text) => return ToolOutput::error(text),
         };
-        let begun = match self.begin(place, call, tool.touches(&args.value(), &cx), &cx.access).await {
+        let touches = tool.touches(&args.value(), &cx);
+        let begun = match self.begin(place, call, touches, &cx.access, &people).await {
             Ok(begun) => begun,
             Err(error) => return ToolOutput::error(format!("{NOT_KEPT}: {error}")),
         };
@@ -272,7 +274,13 @@ impl Toolbox {
             () = overdue => ToolOutput::error("Operation aborted (the tool did not stop in time and was dropped)"),
         };
         if let (Some(keeper), Some(begun)) = (&self.keeper, begun) {
-            *files = keeper.after(place, begun, &cx.access).await;
+            *files = if begun.is_command {
+                let (files, told) = keeper.after_command(place).await;
+                tell(&people, told).await;
+                files
+            } else {
+                keeper.after(place, begun, &cx.access).await
+            };
         }
         output
     }
@@ -284,12 +292,19 @@ impl Toolbox {
         call: &ToolCall,
         touches: Touches,
         access: &Access,
+        people: &mpsc::Sender<Input>,
     ) -> Result<Option<Begun>, StoreError> {
         match (&self.keeper, touches) {
+            (Some(keeper), Touches::Anything) => {
+                tell(people, keeper.before_command().await).await;
+                Ok(Some(Begun::command()))
+            }
             (Some(keeper), Touches::Writes(paths)) => {
                 keeper.before(place, call, paths, access).await.map(Some)
             }
-            (_, Touches::Nothing | Touches::Reads(_) | Touches::Writes(_) | Touches::Anything) => Ok(None),
+            (_, Touches::Nothing | Touches::Reads(_) | Touches::Writes(_)) | (None, Touches::Anything) => {
+                Ok(None)
+            }
         }
     }
 
@@ -318,6 +333,14 @@ impl Toolbox {
         });
         // A file that cannot be read teaches nothing; the placeholder then stays unresolved and the call says so.
         drop(read.await);
+    }
+}
+
+/// What people should know.
+async fn tell(people: &mpsc::Sender<Input>, text: Option<String>) {
+    if let Some(text) = text {
+        // The session is over when nobody listens.
+        drop(people.send(Input::Told(Trouble::Note(text))).await);
     }
 }
 

@@ -15,6 +15,7 @@ use serde::{Deserialize, Serialize};
 
 use super::FileSettings;
 use super::state::{Found, named};
+use super::watch::{Changed, MOST_CHANGES, Watch};
 
 /// Keeps the files of one session.
 pub(crate) struct Keeper {
@@ -24,6 +25,7 @@ pub(crate) struct Keeper {
     root: PathBuf,
     settings: FileSettings,
     spent: Mutex<Spent>,
+    watch: Watch,
 }
 
 /// What the files of the current run added to the store.
@@ -45,6 +47,8 @@ pub(crate) struct CallPlace {
 #[derive(Default)]
 pub(crate) struct Begun {
     files: Vec<(Watched, Option<Arc<[u8]>>)>,
+    /// It is a command, which may change anything.
+    pub(crate) is_command: bool,
 }
 
 /// One file of a call that runs.
@@ -64,6 +68,13 @@ struct Running {
     files: Vec<Watched>,
 }
 
+impl Begun {
+    /// One that may change anything.
+    pub(crate) fn command() -> Self {
+        Self { is_command: true, ..Self::default() }
+    }
+}
+
 impl Keeper {
     /// `cwd` is the session's directory.
     pub(crate) fn new(
@@ -72,7 +83,9 @@ impl Keeper {
         cwd: &Path,
         settings: FileSettings,
     ) -> Self {
-        Self { store, sealer, root: file_key(cwd), settings, spent: Mutex::default() }
+        let root = file_key(cwd);
+        let watch = Watch::new(&root, settings.file_bytes, settings.run_bytes);
+        Self { store, sealer, root, settings, spent: Mutex::default(), watch }
     }
 
     fn spent(&self, run: &RunId) -> MutexGuard<'_, Spent> {
@@ -142,7 +155,48 @@ impl Keeper {
         };
         let ops = vec![Op::StepPut { session: place.session.clone(), step }];
         self.store.commit(Commit { chunks, ops, ..Commit::default() }).await?;
-        Ok(Begun { files })
+        Ok(Begun { files, is_command: false })
+    }
+
+    /// A command is about to run: looks at the whole workspace. Tells, once, why nothing is noticed there.
+    pub(crate) async fn before_command(self: &Arc<Self>) -> Option<String> {
+        let keeper = self.clone();
+        let look = move || keeper.watch.before(&keeper.sealer);
+        let why = tokio::task::spawn_blocking(look).await.ok()??;
+        Some(format!(
+            "What commands change in {} is not noticed, so it cannot be put back: {why}.",
+            self.root.display()
+        ))
+    }
+
+    /// What a command changed, kept; and what is to be told of it.
+    pub(crate) async fn after_command(
+        self: &Arc<Self>,
+        place: &CallPlace,
+    ) -> (Vec<FileChange>, Option<String>) {
+        let (keeper, run) = (self.clone(), place.run.clone());
+        let look = move || {
+            let Changed { changes, more } = keeper.watch.after(&keeper.sealer);
+            let (mut found, mut chunks) = (Vec::new(), Vec::new());
+            for (mut change, mut old, mut new) in changes {
+                chunks.extend(keeper.chunk(&run, &mut old, None));
+                let base = old.state.content().zip(old.bytes.as_ref());
+                chunks.extend(keeper.chunk(&run, &mut new, base));
+                (change.before, change.after) = (old.state, new.state);
+                found.push(change);
+            }
+            (found, chunks, more)
+        };
+        let Ok((changes, chunks, more)) = tokio::task::spawn_blocking(look).await else {
+            return (Vec::new(), None);
+        };
+        let told = (more > 0).then(|| {
+            format!(
+                "The command changed {} files; {more} of them are not kept, and cannot be put back.",
+                more + MOST_CHANGES
+            )
+        });
+        (store_states(&*self.store, changes, chunks).await, told)
     }
 
     /// What the call changed, kept.
@@ -184,8 +238,10 @@ async fn store_states(
     }
     if store.commit(Commit { chunks, ..Commit::default() }).await.is_err() {
         for change in &mut changes {
-            if let FileState::File { size, .. } = change.after {
-                change.after = FileState::Unknown { why: Unknown::Dropped, size: Some(size) };
+            for state in [&mut change.before, &mut change.after] {
+                if let FileState::File { size, .. } = state {
+                    *state = FileState::Unknown { why: Unknown::Dropped, size: Some(*size) };
+                }
             }
         }
     }

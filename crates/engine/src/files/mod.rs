@@ -10,6 +10,7 @@ mod state;
 #[cfg(test)]
 mod tests;
 mod travel;
+mod watch;
 
 pub use plan::{FileConflict, FilePlan, LeftAlone, PlannedChange};
 pub use restore::FilesError;

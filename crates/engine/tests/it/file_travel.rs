@@ -197,3 +197,142 @@ async fn where_the_directory_is_gone_or_closed_nothing_moves() {
     assert_eq!(story.world.store.pending(&id).await.unwrap().jump, None);
     story.world.check().await;
 }
+
+fn bash(command: &str) -> (&'static str, Value) {
+    ("bash", json!({ "command": command }))
+}
+
+fn git(cwd: &Path, args: &[&str]) -> bool {
+    let run = std::process::Command::new("git")
+        .args(["-c", "user.name=t", "-c", "user.email=t@t", "-c", "init.defaultBranch=main"])
+        .args(args)
+        .current_dir(cwd)
+        .env("HOME", cwd)
+        .output();
+    run.is_ok_and(|run| run.status.success())
+}
+
+fn commands() -> Vec<Vec<(&'static str, Value)>> {
+    vec![
+        vec![bash("true")],
+        vec![bash(
+            "printf two > tracked; rm -r dir; mv old moved; chmod 755 script; ln -sfn script link; printf '\\377\\0' > bin",
+        )],
+        vec![bash("mkdir old && printf x > old/file && rm bin"), write("tracked", "three")],
+        vec![bash("rm -rf old && printf again > old; touch script; printf ignored > out/ignored")],
+    ]
+}
+
+fn prepare(cwd: &Path) {
+    for (name, text) in [("tracked", "one"), ("dir/a", "a"), ("dir/b/c", "c"), ("old", "o"), ("script", "#!")]
+    {
+        std::fs::create_dir_all(cwd.join(name).parent().unwrap()).unwrap();
+        std::fs::write(cwd.join(name), text).unwrap();
+        let then = std::time::SystemTime::UNIX_EPOCH + std::time::Duration::from_secs(1_600_000_000);
+        std::fs::File::options().write(true).open(cwd.join(name)).unwrap().set_modified(then).unwrap();
+    }
+    symlink("tracked", cwd.join("link")).unwrap();
+    std::fs::create_dir_all(cwd.join("out")).unwrap();
+    std::fs::write(cwd.join(".gitignore"), "out/\n").unwrap();
+}
+
+/// All but what git keeps for itself, and what is ignored.
+fn watched(tree: &Tree) -> Tree {
+    tree.iter()
+        .filter(|(name, _)| !name.starts_with(".git/") && !name.starts_with("out/"))
+        .map(|(name, state)| (name.clone(), state.clone()))
+        .collect()
+}
+
+async fn there_and_back(story: &Story) {
+    let mut moves = Vec::new();
+    for at in [0, 2, 1, 3, 0, 3, 1] {
+        let before = story.now();
+        let done = story.go(story.places[at].0, false).await;
+        assert_eq!(done.plan.left, [], "{at}");
+        assert_eq!(watched(&story.now()), watched(&story.places[at].1), "{at}");
+        moves.push((done.jumped.from, before));
+    }
+    for (from, before) in moves.into_iter().rev() {
+        story.go(from, false).await;
+        assert_eq!(story.now(), before);
+    }
+}
+
+#[tokio::test]
+async fn what_commands_change_goes_too_without_a_repository() {
+    let story = Story::of(&commands(), prepare).await;
+    there_and_back(&story).await;
+    story.world.check().await;
+}
+
+#[tokio::test]
+async fn what_commands_change_goes_too_in_a_repository_a_worktree_and_beside_a_submodule() {
+    let commit = |cwd: &Path| git(cwd, &["add", "."]) && git(cwd, &["commit", "-qm", "x"]);
+    let here = std::env::temp_dir();
+    if !git(&here, &["--version"]) {
+        eprintln!("note: git is not here, so repositories are not tested");
+        return;
+    }
+    let mut runs = commands();
+    let repository = Story::of(&runs, |cwd| {
+        prepare(cwd);
+        assert!(git(cwd, &["init", "-q"]) && commit(cwd));
+        std::fs::write(cwd.join("dir/a"), "changed by a person").unwrap();
+        std::fs::write(cwd.join("untracked"), "u").unwrap();
+    });
+    there_and_back(&repository.await).await;
+    let worktree = Story::of(&runs, |cwd| {
+        let main = cwd.parent().unwrap().join("main");
+        std::fs::create_dir(&main).unwrap();
+        prepare(&main);
+        assert!(git(&main, &["init", "-q"]) && commit(&main));
+        assert!(git(&main, &["worktree", "add", "-q", cwd.to_str().unwrap()]));
+    });
+    there_and_back(&worktree.await).await;
+    runs[1].push(bash("printf changed > sub/file && git -C sub add . && printf more > sub/more"));
+    let submodule = Story::of(&runs, |cwd| {
+        let other = cwd.parent().unwrap().join("other");
+        std::fs::create_dir(&other).unwrap();
+        std::fs::write(other.join("file"), "f").unwrap();
+        assert!(git(&other, &["init", "-q"]) && commit(&other));
+        prepare(cwd);
+        assert!(git(cwd, &["init", "-q"]));
+        let other = other.to_str().unwrap();
+        assert!(git(cwd, &["-c", "protocol.file.allow=always", "submodule", "-q", "add", other, "sub"]));
+        assert!(commit(cwd));
+    });
+    there_and_back(&submodule.await).await;
+}
+
+#[tokio::test]
+async fn what_people_change_between_commands_is_theirs() {
+    let mut world = World::new();
+    world.tools = quipu::builtin();
+    let cwd = world.cwd();
+    std::fs::write(cwd.join("a"), "1").unwrap();
+    let live = world.create().await;
+    world.fake.push([call(&[bash("printf c > c")]), say("done"), call(&[bash("printf d > d")]), say("done")]);
+    assert_eq!(live.run("go").await, Outcome::Done);
+    std::fs::write(cwd.join("a"), "mine").unwrap();
+    assert_eq!(live.run("on").await, Outcome::Done);
+    let head = live.session.view().head.unwrap();
+    let nodes = world.store.lineage(head, quipu::store::Until::Root).await.unwrap();
+    let decoded = quipu::store::decode_nodes(&*world.store, &nodes).await.unwrap();
+    let paths: Vec<_> = decoded.iter().flat_map(|one| &one.step.files).map(|change| &change.path).collect();
+    assert_eq!(paths, ["c", "d"]);
+    live.finish().await;
+    world.check().await;
+}
+
+#[tokio::test]
+async fn commands_side_by_side_are_noticed_together() {
+    let runs =
+        [vec![bash("printf 1 > a"), bash("printf 2 > b"), bash("printf 3 > c")], vec![bash("rm a b c")]];
+    let story = Story::of(&runs, |_| {}).await;
+    story.go(story.places[0].0, false).await;
+    assert_eq!(story.now(), story.places[0].1);
+    story.go(story.places[1].0, false).await;
+    assert_eq!(story.now(), Tree::new());
+    story.world.check().await;
+}
