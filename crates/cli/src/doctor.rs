@@ -275,6 +275,12 @@ async fn store(place: &Place) -> Vec<Finding> {
     );
     let state = if is_sound(&report) { State::Good } else { State::Bad };
     let mut found = vec![Finding { what: "store", state, detail }];
+    let detail = format!(
+        "{} states of files that tools changed, {} KiB of the store",
+        report.file_states,
+        report.file_state_bytes.div_ceil(1024)
+    );
+    found.push(Finding { what: "files", state: State::Good, detail });
     if let Some(detail) = place.on_a_network() {
         found.push(Finding { what: "store", state: State::Note, detail });
     }

@@ -704,6 +704,10 @@ pub struct Report {
     pub blobs: u64,
     /// Chunks.
     pub chunks: u64,
+    /// Chunks among them that are files which tools changed, as they were at some time.
+    pub file_states: u64,
+    /// Bytes that those take.
+    pub file_state_bytes: u64,
     /// Refs.
     pub refs: u64,
     /// Sessions.

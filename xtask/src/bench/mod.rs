@@ -6,6 +6,7 @@ mod agent;
 mod answers;
 mod commits;
 mod contest;
+mod files;
 mod guard;
 mod import;
 mod machine;
@@ -41,6 +42,7 @@ const BENCHMARKS: &[Benchmark] = &[
     plan::BENCHMARK,
     search::BENCHMARK,
     answers::BENCHMARK,
+    files::BENCHMARK,
     import::BENCHMARK,
     commits::BENCHMARK,
 ];

@@ -220,4 +220,6 @@ fn what_is_not_kept_is_told() {
     world.run(&["-p", "-c", "two"]).ok();
     let shown = world.run(&["branch", &one, "--files", "--dry-run"]).ok().text();
     assert_eq!(shown, "  ? big  stays as it is: larger than what is kept\n");
+    let told = world.run(&["doctor"]).ok().text();
+    assert!(told.contains("2 states of files that tools changed, 1 KiB of the store"), "{told}");
 }

@@ -64,7 +64,9 @@ impl Watch {
         if state.running > 1 || state.given_up.is_some() {
             return state.tell();
         }
-        state.index = GitIndex::of(&self.root).map(Arc::new);
+        if !state.index.as_ref().is_some_and(|index| index.is_current()) {
+            state.index = GitIndex::of(&self.root).map(Arc::new);
+        }
         match scan(&self.root, state.index.as_deref()) {
             Ok(files) => state.before = files,
             Err(why) => {
@@ -117,7 +119,7 @@ impl Watch {
         let mut paths = changed(&before, &after);
         let more = paths.len().saturating_sub(MOST_CHANGES);
         paths.truncate(MOST_CHANGES);
-        let index = state.index.take();
+        let index = state.index.clone();
         let clean = |path: &PathBuf| index.as_deref()?.clean(path, before.get(path)?);
         let asked: Vec<(&PathBuf, [u8; 20])> =
             paths.iter().filter_map(|path| Some((path, clean(path)?))).collect();

@@ -4,6 +4,7 @@ use std::collections::HashSet;
 
 use quipu_dag::Verdict;
 use quipu_protocol::{BlobId, ChunkId, NodeId};
+use quipu_transcript::files_of;
 use rusqlite::{Connection, OptionalExtension as _, params};
 
 use super::chunks::{self, Recent};
@@ -23,7 +24,8 @@ pub(super) fn check(connection: &Connection, place: &Place) -> Outcome<Report> {
         ..Report::default()
     };
     check_file(connection, &mut report)?;
-    check_blobs(connection, &mut report)?;
+    let states = check_blobs(connection, &mut report)?;
+    measure_files(connection, &states, &mut report)?;
     check_nodes(connection, &mut report)?;
     check_circles(connection, &mut report)?;
     check_chunks(connection, &mut report)?;
@@ -74,7 +76,9 @@ fn check_file(connection: &Connection, report: &mut Report) -> Outcome<()> {
     Ok(())
 }
 
-fn check_blobs(connection: &Connection, report: &mut Report) -> Outcome<()> {
+/// Gives the chunks of files that tools changed.
+fn check_blobs(connection: &Connection, report: &mut Report) -> Outcome<HashSet<ChunkId>> {
+    let mut states = HashSet::new();
     let mut statement =
         connection.prepare("SELECT rowid, hash, type FROM blobs WHERE rowid > ?1 ORDER BY rowid LIMIT ?2")?;
     let mut last = 0;
@@ -87,7 +91,7 @@ fn check_blobs(connection: &Connection, report: &mut Report) -> Outcome<()> {
                 Ok((row.get(0)?, owned(1)?, owned(2)?))
             })?
             .collect::<Result<_, _>>()?;
-        let Some((end, ..)) = page.last() else { return Ok(()) };
+        let Some((end, ..)) = page.last() else { return Ok(states) };
         last = *end;
         for (_, hash, kind) in page {
             report.blobs += 1;
@@ -99,12 +103,28 @@ fn check_blobs(connection: &Connection, report: &mut Report) -> Outcome<()> {
                 tell(report, ProblemKind::Blob, format!("blob {hash:?} has an id that is no hash"));
                 continue;
             };
-            match rows::find_blob(connection, &id)?.map(|blob| blob.verify()) {
+            let blob = rows::find_blob(connection, &id)?;
+            for change in blob.iter().flat_map(files_of) {
+                states.extend([change.before.content(), change.after.content()].into_iter().flatten());
+            }
+            match blob.map(|blob| blob.verify()) {
                 None | Some(Verdict::Valid | Verdict::Unverifiable(_)) => {}
                 Some(Verdict::Corrupt(why)) => tell(report, ProblemKind::Blob, format!("blob {id}: {why}")),
             }
         }
     }
+}
+
+/// What files that tools changed take of the store.
+fn measure_files(connection: &Connection, states: &HashSet<ChunkId>, report: &mut Report) -> Outcome<()> {
+    let mut statement = connection.prepare("SELECT length(bytes) FROM quipu_chunk WHERE hash = ?1")?;
+    for state in states {
+        if let Some(bytes) = statement.query_row([state.0], |row| row.get::<_, i64>(0)).optional()? {
+            report.file_states += 1;
+            report.file_state_bytes += bytes.unsigned_abs();
+        }
+    }
+    Ok(())
 }
 
 fn check_nodes(connection: &Connection, report: &mut Report) -> Outcome<()> {

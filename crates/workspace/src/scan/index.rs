@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use super::{Stamp, path_of};
+use crate::FileStamp;
 
 /// Bytes of an index that are read.
 const LIMIT: u64 = 256 << 20;
@@ -19,6 +20,8 @@ pub struct GitIndex {
     entries: BTreeMap<PathBuf, Tracked>,
     /// When it was written: what was changed in that moment is not known to be clean.
     written: (i64, i64),
+    path: PathBuf,
+    stamp: FileStamp,
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -49,7 +52,13 @@ impl GitIndex {
         file.take(LIMIT).read_to_end(&mut bytes).ok()?;
         let below = root.strip_prefix(top).ok()?;
         let entries = read(&bytes, below)?;
-        Some(Self { entries, written: (found.mtime(), found.mtime_nsec()) })
+        let written = (found.mtime(), found.mtime_nsec());
+        Some(Self { entries, written, path, stamp: FileStamp::from(&found) })
+    }
+
+    /// Whether it is still what stands on the disk.
+    pub fn is_current(&self) -> bool {
+        self.path.metadata().is_ok_and(|found| FileStamp::from(&found) == self.stamp)
     }
 
     /// Whether git tracks this file, or a file in this directory.
