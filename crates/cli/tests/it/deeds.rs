@@ -17,6 +17,10 @@ fn pi_files() -> Vec<(String, String)> {
     let mut files = Vec::new();
     for entry in std::fs::read_dir(fixtures().join("fixtures")).unwrap() {
         let path = entry.unwrap().path();
+        if path.is_dir() {
+            // Those of other agents.
+            continue;
+        }
         let bytes = std::fs::read(&path).unwrap();
         let name = path.file_name().unwrap().to_str().unwrap().to_owned();
         if name.ends_with(".jsonl") {
