@@ -6,6 +6,10 @@ use clap::builder::{PossibleValuesParser, TypedValueParser};
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use quipu_store::Speaker;
 
+mod travel;
+
+pub(crate) use travel::*;
+
 /// A coding agent whose every step is a node in a graph that is never rewritten.
 #[derive(Debug, Parser)]
 #[command(
@@ -214,6 +218,14 @@ pub(crate) enum Cmd {
     Show(ShowArgs),
     /// A session as a tree: its branches, labels, compactions and forks, and its newest nodes.
     Tree(TreeArgs),
+    /// The graph around a node: what came before, which branches follow.
+    Life(LifeArgs),
+    /// A node in pages, with what was said before it and what stands around it.
+    Recall(RecallArgs),
+    /// How a lineage came about: where it was opened, where it went elsewhere.
+    Trace(TraceArgs),
+    /// What two branches did since they parted: messages, tools, files, tokens and cost.
+    Diff(DiffArgs),
     /// A new session from any message: from a user's, it stands before it and prints it; prints the session's id.
     ///
     /// With --json: session, base, at, text, images.

@@ -11,6 +11,7 @@ mod compact;
 mod confirm;
 mod context;
 mod demo;
+mod diff;
 mod doctor;
 mod exit;
 mod export;
@@ -21,14 +22,18 @@ mod hash;
 mod import;
 mod input;
 mod label;
+mod life;
 mod log;
 mod meaning;
 mod merge;
 mod models;
 mod open;
+mod pager;
 mod permissions;
+mod pick;
 mod print;
 mod put_back;
+mod recall;
 mod rm;
 mod run;
 mod search;
@@ -36,7 +41,9 @@ mod session_file;
 mod sessions;
 mod setup;
 mod show;
+mod svg;
 mod tobe;
+mod trace;
 mod tree;
 mod undo;
 mod usage;
@@ -108,6 +115,10 @@ async fn dispatch(cli: &Cli) -> Result<(), Failure> {
         Some(Cmd::Files(args)) => files::run(args).await,
         Some(Cmd::Show(args)) => show::run(args).await,
         Some(Cmd::Tree(args)) => tree::run(args).await,
+        Some(Cmd::Life(args)) => life::run(args).await,
+        Some(Cmd::Recall(args)) => recall::run(args).await,
+        Some(Cmd::Trace(args)) => trace::run(args).await,
+        Some(Cmd::Diff(args)) => diff::run(args).await,
         Some(Cmd::Fork(args)) => fork::run(args).await,
         Some(Cmd::Branch(args)) => branch::run(args).await,
         Some(Cmd::Clone(args)) => fork::clone(args).await,

@@ -266,7 +266,7 @@ pub(crate) async fn open(
     (options.compaction, options.prune) = context_settings(place);
     options.files = file_settings(place, task);
     options.history = history_settings(place, task, replayed.as_deref());
-    options.travel = travel_settings(place, replayed.as_deref());
+    options.travel = travel_settings(place, task, replayed.as_deref());
     let fresh = |session| Opened { session, troubles: Vec::new() };
     options.follower = file.as_ref().map(|begun| begun.mirror.clone() as Arc<dyn Follower>);
     let opened = match (resumed, fork) {
@@ -335,8 +335,9 @@ fn file_settings(place: &Place, task: &Task) -> FileSettings {
     files
 }
 
-/// Whether the model can go to earlier points of its session. What is replayed has the tools of its recording.
-fn travel_settings(place: &Place, replayed: Option<&Replay>) -> TravelSettings {
+/// Whether the model can look at the graph, and go to earlier points of its session. Without a store there is nothing to
+/// look at; what is replayed has the tools of its recording.
+fn travel_settings(place: &Place, task: &Task, replayed: Option<&Replay>) -> TravelSettings {
     let (mut travel, problems) = TravelSettings::of_json(&place.settings_json().unwrap_or_default());
     for problem in problems {
         note(format!("warning: {}: {problem}", place.home.join("settings.json").display()));
@@ -344,6 +345,7 @@ fn travel_settings(place: &Place, replayed: Option<&Replay>) -> TravelSettings {
     if let Some(replay) = replayed {
         travel.tools = replay.travels();
     }
+    travel.tools &= !task.no_session;
     travel
 }
 

@@ -23,7 +23,10 @@ use crate::policy::{AllowAll, Policy};
 use crate::resume::{Past, epoch_of, read_past, recover};
 use crate::session::{Parts, Session};
 use crate::toolbox::{Toolbox, ToolboxParts};
-use crate::travel::{HistorySettings, Projects, Recall, SearchHistory, Standing, Tobe, TravelSettings};
+use crate::travel::{
+    Archive, HistorySettings, LifeTool, Projects, Recall, SearchHistory, Sight, Standing, Tobe, TraceTool,
+    TravelSettings,
+};
 
 /// A session could not be made or opened. Nothing was written.
 #[derive(Debug, thiserror::Error)]
@@ -146,8 +149,8 @@ pub struct SessionOptions {
     pub history: HistorySettings,
     /// What is kept of the files that tools change.
     pub files: FileSettings,
-    /// Whether the model can go to earlier points of its session. Off by default. A tool of `tools` with the name of one
-    /// of ours takes its place.
+    /// Whether the model can look at the graph, and go to earlier points of its session. Off by default. A tool of `tools`
+    /// with the name of one of ours takes its place.
     pub travel: TravelSettings,
     /// Told of every commit of the session.
     pub follower: Option<Arc<dyn Follower>>,
@@ -425,19 +428,33 @@ impl Engine {
     fn toolbox(&self, options: &SessionOptions, past: Option<&Past>) -> Result<Toolbox, OpenError> {
         let (mut tools, standing) = (options.tools.clone(), Standing::default());
         // Other tools would change the beginning of every request of a session that was begun without them.
-        let began_without = past.is_some_and(|past| {
-            let tools = &past.epoch.tools;
-            !tools.is_empty() && tools.iter().all(|spec| spec.name != SearchHistory::NAME)
-        });
-        let searches = options.history.enabled && !began_without;
+        let began_without = |name: &str| {
+            past.is_some_and(|past| {
+                let tools = &past.epoch.tools;
+                !tools.is_empty() && tools.iter().all(|spec| spec.name != name)
+            })
+        };
+        let searches = options.history.enabled && !began_without(SearchHistory::NAME);
+        let travels = options.travel.tools && !began_without(LifeTool::NAME);
         let projects = Arc::new(Projects::new(options.cwd.to_string_lossy().into_owned()));
         if searches && tools.iter().all(|tool| tool.spec().name != SearchHistory::NAME) {
             let (store, sealer) = (self.store.clone(), self.sealer.clone());
             let tool = SearchHistory::new(store, sealer, self.clock.clone(), projects.clone());
             tools.push(Arc::new(tool));
         }
-        if (searches || options.prune.enabled) && tools.iter().all(|tool| tool.spec().name != Recall::NAME) {
-            tools.push(Arc::new(Recall::new(self.store.clone(), projects, standing.clone())));
+        let sight = Sight::Project { projects, standing: standing.clone() };
+        let archive = Archive { store: self.store.clone(), clock: self.clock.clone(), sight };
+        if (searches || travels || options.prune.enabled)
+            && tools.iter().all(|tool| tool.spec().name != Recall::NAME)
+        {
+            tools.push(Arc::new(Recall::new(archive.clone(), travels)));
+        }
+        if travels {
+            let ours: [Arc<dyn Tool>; 2] =
+                [Arc::new(LifeTool::new(archive.clone())), Arc::new(TraceTool::new(archive))];
+            let named = |name: &str| tools.iter().any(|tool| tool.spec().name == name);
+            let ours: Vec<_> = ours.into_iter().filter(|tool| !named(&tool.spec().name)).collect();
+            tools.extend(ours);
         }
         let began_without = past.is_some_and(|past| {
             let tools = &past.epoch.tools;

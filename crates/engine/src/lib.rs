@@ -75,7 +75,11 @@ pub use session::Session;
 pub use sessions::{ChangeError, Forked, NAME_LIMIT};
 pub use subscribe::{Delivery, Events, View};
 pub use timeline::TimeStep;
-pub use travel::{HistorySettings, Illegal, LegalTarget, Travel, TravelSettings, legal_target};
+pub use travel::{
+    BranchDiff, BranchSide, Carried, Filter, HistorySettings, Illegal, LegalTarget, Life, LifeLine,
+    LifeQuery, Neighbours, RecallError, RecallQuery, Recalled, Trace, TraceFilter, TraceQuery, TraceScope,
+    Travel, TravelSettings, branch_diff, carried, legal_target, life, recall, row_text, trace,
+};
 pub use tree::{SessionTree, TreeItem, TreeLine, TreeQuery, is_note, session_tree};
 pub use undo::UndoError;
 

@@ -84,6 +84,15 @@ pub trait Store: Send + Sync + 'static {
     /// The direct children of each node, in the order in which they were written.
     fn children<'a>(&'a self, of: &'a [NodeId]) -> Fut<'a, Vec<Edge>>;
 
+    /// The first `limit` children of each node, in the order in which they were written.
+    fn first_children<'a>(&'a self, of: &'a [NodeId], limit: usize) -> Fut<'a, Vec<Edge>>;
+
+    /// How many nodes stand below each, in the order asked; of all of them together no more than `limit` are counted.
+    fn descendants<'a>(&'a self, of: &'a [NodeId], limit: u64) -> Fut<'a, Vec<u64>>;
+
+    /// The session of each node, in the order asked; `None` for a node of no session, or one that is not there.
+    fn sessions_of<'a>(&'a self, nodes: &'a [NodeId]) -> Fut<'a, Vec<Option<SessionId>>>;
+
     /// What a person or another program calls a node.
     fn resolve<'a>(&'a self, id: &'a Spelling, scope: &'a Scope) -> Fut<'a, Resolved>;
 
@@ -405,6 +414,8 @@ pub struct LoggedAction {
     pub id: i64,
     /// The row.
     pub action: Action,
+    /// Whether it left the lineage that was asked about, and did not reach it.
+    pub left: bool,
 }
 
 /// Which rows of the action log.
@@ -414,6 +425,12 @@ pub struct ActionQuery {
     pub kinds: Vec<String>,
     /// Only rows that reached a node on the lineage of this one.
     pub lineage: Option<NodeId>,
+    /// With `lineage`, also rows that left it: from a node on it, or from a child of one, to somewhere else.
+    pub left: bool,
+    /// Only rows that left or reached a node of this session.
+    pub session: Option<SessionId>,
+    /// Only rows that left or reached a node of a session that works in this directory, as its start spells it.
+    pub project: Option<String>,
     /// Only rows with a lower number.
     pub before: Option<i64>,
     /// At most so many.

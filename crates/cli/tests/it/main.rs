@@ -49,6 +49,8 @@ mod kill;
 #[cfg(test)]
 mod later;
 #[cfg(test)]
+mod life;
+#[cfg(test)]
 mod look;
 #[cfg(test)]
 mod machine;

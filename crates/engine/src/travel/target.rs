@@ -73,6 +73,13 @@ pub(crate) enum Step {
     Other,
 }
 
+impl Step {
+    /// Whether a turn begins with it.
+    pub(crate) fn begins(&self) -> bool {
+        matches!(self, Self::Answer(_) | Self::Unreadable)
+    }
+}
+
 /// The turn that a lineage ends in: its last answer, and what came after.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Turn {
@@ -85,7 +92,7 @@ pub(crate) struct Turn {
 
 impl Turn {
     /// A turn that is never whole.
-    fn broken(by: Illegal) -> Self {
+    pub(super) fn broken(by: Illegal) -> Self {
         Self { broken: Some(by), ..Self::default() }
     }
 
@@ -229,7 +236,7 @@ async fn places(store: &dyn Store, node: NodeId) -> Result<(Turn, Vec<Place>), S
                 break 'before Turn::broken(Illegal::Lost);
             }
             let step = step_of(node, &parts);
-            let begins = matches!(step, Step::Answer(_) | Step::Unreadable);
+            let begins = step.begins();
             places.push(Place { id: node.id, parent: node.record.parent, step });
             if begins {
                 break 'before Turn::default();
@@ -245,6 +252,16 @@ async fn places(store: &dyn Store, node: NodeId) -> Result<(Turn, Vec<Place>), S
     };
     places.reverse();
     Ok((before, places))
+}
+
+/// The turn that a lineage ends in.
+///
+/// # Errors
+/// `Missing` when `node` is not there; what the store says.
+pub(crate) async fn turn_at(store: &dyn Store, node: NodeId) -> Result<Turn, StoreError> {
+    let (mut turn, places) = places(store, node).await?;
+    places.iter().for_each(|place| turn.add(&place.step));
+    Ok(turn)
 }
 
 /// Whether a session can be set to a node: on its lineage, each tool call of the nearest answer that counts has exactly

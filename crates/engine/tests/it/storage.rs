@@ -115,6 +115,15 @@ impl Store for Failing {
     fn children<'a>(&'a self, of: &'a [NodeId]) -> Fut<'a, Vec<Edge>> {
         self.inner.children(of)
     }
+    fn first_children<'a>(&'a self, of: &'a [NodeId], limit: usize) -> Fut<'a, Vec<Edge>> {
+        self.inner.first_children(of, limit)
+    }
+    fn descendants<'a>(&'a self, of: &'a [NodeId], limit: u64) -> Fut<'a, Vec<u64>> {
+        self.inner.descendants(of, limit)
+    }
+    fn sessions_of<'a>(&'a self, nodes: &'a [NodeId]) -> Fut<'a, Vec<Option<SessionId>>> {
+        self.inner.sessions_of(nodes)
+    }
     fn resolve<'a>(&'a self, id: &'a Spelling, scope: &'a Scope) -> Fut<'a, Resolved> {
         self.inner.resolve(id, scope)
     }

@@ -154,7 +154,7 @@ async fn what_runs_beside_it_ends_and_is_named() {
         text.starts_with(&format!("Incarnation initiated → {}\nStopped for it: ", target.short())),
         "{text}"
     );
-    assert!(text.contains("slow (c2)") && text.contains("bash (c4)") && !text.contains("c5"), "{text}");
+    assert!(text.contains("slow (c2)") && text.contains("bash (c4)") && !text.contains("(c5)"), "{text}");
     assert_eq!(legal_target(&*world.store, from).await.unwrap().illegal, None);
     keep(&world, from).await;
     live.finish().await;

@@ -10,8 +10,8 @@ use quipu_protocol::NodeId;
 use rusqlite::{Connection, params};
 
 use super::connect::Patience;
-use super::{connect, forest, graph, index, lists, open_for_writing};
-use crate::{OpenOptions, ReflogQuery, SessionQuery, SqliteStore, Until};
+use super::{actions, connect, forest, graph, index, lists, open_for_writing};
+use crate::{ActionQuery, OpenOptions, ReflogQuery, SessionQuery, SqliteStore, Until};
 
 /// Nodes since the last compaction.
 const CHAIN: i64 = 400;
@@ -104,7 +104,7 @@ fn reads_cost_what_they_return() {
         graph::lineage(connection, &id(nodes), Until::Checkpoint).unwrap().len()
     };
     let forks = SessionQuery { parent: Some("s11".into()), limit: Some(3), ..SessionQuery::default() };
-    let works: [(&str, Work<'_>, usize); 14] = [
+    let works: [(&str, Work<'_>, usize); 17] = [
         ("lineage to the checkpoint", &checkpoint, 400),
         ("last nodes", &|c, nodes| graph::lineage(c, &id(nodes), Until::Count(20)).unwrap().len(), 20),
         ("newest sessions", &|c, _| sessions(c, None, None), 2),
@@ -120,6 +120,13 @@ fn reads_cost_what_they_return() {
         ("labels", &|c, _| forest::labels(c, &["s11".into()]).unwrap().len(), 10),
         ("forks", &|c, _| lists::sessions(c, &forks).unwrap().len(), 3),
         ("children", &|c, nodes| graph::children(c, &[id(nodes / 2)]).unwrap().len(), 1),
+        ("first children", &|c, nodes| graph::first_children(c, &[id(nodes / 2)], 5).unwrap().len(), 1),
+        (
+            "descendants",
+            &|c, _| usize::try_from(graph::descendants(c, &[id(9)], 300).unwrap()[0]).unwrap(),
+            300,
+        ),
+        ("sessions of nodes", &|c, _| graph::sessions_of(c, &[id(15), id(16)]).unwrap().len(), 2),
     ];
     for (name, work, returned) in works {
         let [small, large] = files.each_mut().map(|(nodes, connection)| {
@@ -156,6 +163,62 @@ fn where_branches_part_is_found_in_steps_like_the_logarithm_of_their_length() {
     counts.sort_unstable();
     let [small, large] = counts;
     assert!(large < small * 3, "{small} steps in 1,000 nodes, {large} in 100,000");
+}
+
+#[test]
+fn the_log_of_a_lineage_costs_what_its_sessions_did() {
+    let dir = tempfile::tempdir().unwrap();
+    let [small, large] = [100_i64, 10_000].map(|sessions| {
+        let path = dir.path().join(format!("{sessions}.db"));
+        std::fs::write(&path, []).unwrap();
+        let mut connection = open_for_writing(&path, &Patience::new(Duration::ZERO)).unwrap();
+        // Sessions of ten nodes each, and three rows of the log for each.
+        connection
+            .execute_batch(&format!(
+                "BEGIN; WITH RECURSIVE n(seq) AS (SELECT 1 UNION ALL SELECT seq + 1 FROM n WHERE seq < {sessions} * 10) \
+                 INSERT INTO nodes (rowid, id, parent_id, role, parts_list, timestamp) SELECT seq, printf('%064x', seq), \
+                 iif(seq % 10 = 1, NULL, printf('%064x', seq - 1)), 'user', '[]', seq FROM n; \
+                 INSERT INTO action_log (timestamp, action_type, from_node, to_node) \
+                 SELECT timestamp, 'BOOT', NULL, id FROM nodes WHERE rowid % 10 IN (1, 5, 0)"
+            ))
+            .unwrap();
+        let name = |connection: &Connection| {
+            connection
+                .execute_batch(
+                    "UPDATE quipu_x_node SET session = (seq - 1) / 10 * 10 + 1; \
+                     INSERT INTO quipu_x_session SELECT seq, 's' || seq, 'r', zeroblob(32), 'p', 'a', 'm', NULL, 't', \
+                     NULL, seq, seq, 1, 0 FROM quipu_x_node WHERE seq % 10 = 1",
+                )
+                .unwrap();
+        };
+        while index::advance(&connection, 10_000).unwrap() {}
+        connection.execute_batch("DELETE FROM quipu_x_mark WHERE kind = 5").unwrap();
+        name(&connection);
+        while actions::advance(&connection, 1_000).unwrap() {}
+        connection.execute_batch("COMMIT").unwrap();
+        let query = |lineage, session: Option<&str>| ActionQuery {
+            kinds: vec!["BOOT".into()],
+            lineage,
+            left: true,
+            session: session.map(Into::into),
+            limit: Some(15),
+            ..ActionQuery::default()
+        };
+        let works = [
+            (query(Some(id(60)), None), 3),
+            (query(None, Some("s51")), 3),
+            (query(None, None), 15),
+            (query(Some(id(54)), None), 1),
+        ];
+        works.map(|(query, returned)| {
+            let find = |connection: &Connection| actions::find(connection, &query).unwrap().len();
+            assert_eq!(find(&connection), returned, "{query:?}");
+            steps(&mut connection, find)
+        })
+    });
+    for (small, large) in small.into_iter().zip(large) {
+        assert!(large <= small + small / 10, "{small} steps among 300 rows, {large} among 30,000");
+    }
 }
 
 /// Bytes that this thread has read, where the system counts them.

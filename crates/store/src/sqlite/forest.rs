@@ -20,6 +20,8 @@ pub(super) mod mark {
     pub(in crate::sqlite) const LABEL: i64 = 3;
     /// The context is summed up there.
     pub(in crate::sqlite) const COMPACTION: i64 = 4;
+    /// A row of the action log, by its number, leads from or to a node of the session.
+    pub(in crate::sqlite) const ACTION: i64 = 5;
 }
 
 /// Characters of a label or a name at most.

@@ -3,7 +3,7 @@
 use std::collections::HashSet;
 
 use quipu_dag::Node;
-use quipu_protocol::NodeId;
+use quipu_protocol::{NodeId, SessionId};
 use rusqlite::{Connection, OptionalExtension as _, params};
 
 use super::failure::{Failure, Outcome};
@@ -219,4 +219,50 @@ pub(super) fn children(connection: &Connection, of: &[NodeId]) -> Outcome<Vec<Ed
         }
     }
     Ok(edges)
+}
+
+/// The first children of each node.
+pub(super) fn first_children(connection: &Connection, of: &[NodeId], limit: usize) -> Outcome<Vec<Edge>> {
+    let mut statement =
+        connection.prepare_cached("SELECT id FROM nodes WHERE parent_id = ?1 ORDER BY rowid LIMIT ?2")?;
+    let limit = i64::try_from(limit).unwrap_or(i64::MAX);
+    let mut edges = Vec::new();
+    for parent in of {
+        let mut found = statement.query(params![parent.to_string(), limit])?;
+        while let Some(row) = found.next()? {
+            edges.extend(rows::node_id(row, 0)?.map(|child| Edge { parent: *parent, child }));
+        }
+    }
+    Ok(edges)
+}
+
+/// How many nodes stand below each, up to a limit for all together.
+pub(super) fn descendants(connection: &Connection, of: &[NodeId], limit: u64) -> Outcome<Vec<u64>> {
+    // The limit also ends a circle in rows that somebody else wrote.
+    let mut statement = connection.prepare_cached(
+        "SELECT count(*) FROM (WITH RECURSIVE down(id) AS (SELECT id FROM nodes WHERE parent_id = ?1 \
+         UNION ALL SELECT n.id FROM down JOIN nodes n ON n.parent_id = down.id) SELECT 1 FROM down LIMIT ?2)",
+    )?;
+    let mut left = i64::try_from(limit).unwrap_or(i64::MAX);
+    let mut counts = Vec::with_capacity(of.len());
+    for node in of {
+        let count: i64 = statement.query_row(params![node.to_string(), left], |row| row.get(0))?;
+        left -= count;
+        counts.push(count.unsigned_abs());
+    }
+    Ok(counts)
+}
+
+/// The session of each node.
+pub(super) fn sessions_of(connection: &Connection, nodes: &[NodeId]) -> Outcome<Vec<Option<SessionId>>> {
+    let mut statement = connection.prepare_cached(
+        "SELECT s.id FROM nodes n JOIN quipu_x_node x ON x.seq = n.rowid AND x.id = ?2 \
+         JOIN quipu_x_session s ON s.num = x.session WHERE n.id = ?1",
+    )?;
+    let mut sessions = Vec::with_capacity(nodes.len());
+    for node in nodes {
+        let found = statement.query_row(params![node.to_string(), node.0], |row| row.get::<_, String>(0));
+        sessions.push(found.optional()?.map(SessionId::from));
+    }
+    Ok(sessions)
 }

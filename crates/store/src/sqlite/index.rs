@@ -96,7 +96,8 @@ pub(super) fn advance(connection: &Connection, limit: usize) -> Outcome<bool> {
     if last != from {
         connection.prepare_cached("UPDATE quipu_x_cursor SET seq = ?1")?.execute([last])?;
     }
-    Ok(taken == limit)
+    // Rows of the log name nodes that were committed before or with them.
+    Ok(taken == limit || super::actions::advance(connection, limit)?)
 }
 
 /// [`advance`] for connections that write. Derived tables that are damaged must not stand in the way of commits:

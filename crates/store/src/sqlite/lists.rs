@@ -1,16 +1,13 @@
-//! Refs, sessions, the action log, and what a session left open.
-
-use std::borrow::Cow;
+//! Refs, sessions, and what a session left open.
 
 use quipu_protocol::{Json, NodeId, SessionId};
 use rusqlite::{Connection, OptionalExtension as _, params};
 
 use super::commit::{read_call, read_state};
 use super::failure::{Failure, Outcome};
-use super::{graph, rows};
+use super::rows;
 use crate::{
-    Action, ActionQuery, Head, InboxItem, LoggedAction, LoggedMove, OpenJump, Pending, RefName, ReflogQuery,
-    SessionQuery, SessionRow, Step,
+    Head, InboxItem, LoggedMove, OpenJump, Pending, RefName, ReflogQuery, SessionQuery, SessionRow, Step,
 };
 
 /// Where a ref stands.
@@ -97,41 +94,6 @@ pub(super) fn sessions(connection: &Connection, query: &SessionQuery) -> Outcome
         });
     }
     Ok(sessions)
-}
-
-/// The action log, newest first.
-pub(super) fn actions(connection: &Connection, query: &ActionQuery) -> Outcome<Vec<LoggedAction>> {
-    let mut statement = connection.prepare_cached(
-        "SELECT id, timestamp, action_type, from_node, to_node, metadata FROM action_log WHERE id < ?1 \
-         ORDER BY id DESC",
-    )?;
-    let mut found = statement.query([query.before.unwrap_or(i64::MAX)])?;
-    let limit = query.limit.unwrap_or(usize::MAX);
-    let mut actions = Vec::new();
-    while actions.len() < limit
-        && let Some(row) = found.next()?
-    {
-        let kind = rows::text(row, 2)?.unwrap_or_default().into_owned();
-        if !query.kinds.is_empty() && !query.kinds.contains(&kind) {
-            continue;
-        }
-        let to = rows::node_id(row, 4)?;
-        if let Some(head) = &query.lineage {
-            let Some(to) = &to else { continue };
-            if !graph::is_ancestor(connection, to, head)? {
-                continue;
-            }
-        }
-        let action = Action {
-            timestamp: rows::integer(row, 1)?,
-            kind,
-            from: rows::node_id(row, 3)?,
-            to,
-            metadata: rows::text(row, 5)?.map(Cow::into_owned),
-        };
-        actions.push(LoggedAction { id: row.get(0)?, action });
-    }
-    Ok(actions)
 }
 
 /// How a ref moved, newest first.

@@ -1,5 +1,6 @@
 //! SQLite behind the trait.
 
+mod actions;
 mod check;
 mod chunks;
 mod commit;
@@ -530,13 +531,28 @@ impl Store for SqliteStore {
         Box::pin(self.read(move |connection| graph::children(connection, &of)))
     }
 
+    fn first_children<'a>(&'a self, of: &'a [NodeId], limit: usize) -> Fut<'a, Vec<Edge>> {
+        let of = of.to_vec();
+        Box::pin(self.read_many(of.len(), move |connection| graph::first_children(connection, &of, limit)))
+    }
+
+    fn descendants<'a>(&'a self, of: &'a [NodeId], limit: u64) -> Fut<'a, Vec<u64>> {
+        let of = of.to_vec();
+        Box::pin(self.read(move |connection| graph::descendants(connection, &of, limit)))
+    }
+
+    fn sessions_of<'a>(&'a self, nodes: &'a [NodeId]) -> Fut<'a, Vec<Option<SessionId>>> {
+        let nodes = nodes.to_vec();
+        Box::pin(self.read_indexed(move |connection| graph::sessions_of(connection, &nodes)))
+    }
+
     fn resolve<'a>(&'a self, id: &'a Spelling, scope: &'a Scope) -> Fut<'a, Resolved> {
         let (spelling, scope) = (id.0.clone(), scope.clone());
         Box::pin(self.read_indexed(move |connection| resolve::resolve(connection, &spelling, &scope)))
     }
 
     fn actions(&self, query: ActionQuery) -> Fut<'_, Vec<LoggedAction>> {
-        Box::pin(self.read_indexed(move |connection| lists::actions(connection, &query)))
+        Box::pin(self.read_indexed(move |connection| actions::find(connection, &query)))
     }
 
     fn reflog<'a>(&'a self, query: &'a ReflogQuery) -> Fut<'a, Vec<LoggedMove>> {

@@ -388,6 +388,27 @@ async fn action_log(store: &dyn Store) {
     assert_eq!(ask(ActionQuery { lineage: Some(a), ..ActionQuery::default() }).await, all[2..]);
     let newest = store.actions(ActionQuery { limit: Some(1), ..ActionQuery::default() }).await.unwrap();
     assert_eq!(newest[0].action, action("INCARNATE", Some(b), None));
+
+    // A lineage is left from a node on it, or from a node below one; what goes on beside it does neither.
+    let (c, mut commit) = text_commit(Some(a), "logged beside", T + 2);
+    let (d, below) = text_commit(Some(b), "logged departure", T + 3);
+    commit.blobs.extend(below.blobs);
+    commit.nodes.extend(below.nodes);
+    commit.actions.push(action("INCARNATE", Some(d), Some(c)));
+    store.commit(commit).await.unwrap();
+    let ask = async |lineage: NodeId, left: bool| {
+        let query = ActionQuery { lineage: Some(lineage), left, ..ActionQuery::default() };
+        let found = store.actions(query).await.unwrap();
+        found.into_iter().map(|row| (row.action.kind, row.left)).collect::<Vec<_>>()
+    };
+    let row = |kind: &str, left| (kind.to_owned(), left);
+    assert_eq!(ask(b, false).await, [row("QUIPU_STEP", false), row("BOOT", false)]);
+    let with_departures =
+        [row("INCARNATE", true), row("INCARNATE", true), row("QUIPU_STEP", false), row("BOOT", false)];
+    assert_eq!(ask(b, true).await, with_departures);
+    let beside =
+        [row("INCARNATE", false), row("INCARNATE", true), row("QUIPU_STEP", true), row("BOOT", false)];
+    assert_eq!(ask(c, true).await, beside);
 }
 
 async fn session_rows(store: &dyn Store) {

@@ -3,13 +3,16 @@ use std::sync::Arc;
 use quipu_dag::{Blob, Node, NodeRecord};
 use quipu_protocol::{Json, NodeId};
 use quipu_store::{Commit, SqliteStore, Store as _};
-use quipu_tools::{Invocation, Tool as _, ToolContext};
+use quipu_tools::{Invocation, ToolContext};
 use serde_json::json;
 use tokio::sync::watch;
 
 use super::text::{escaped, piece, shortened};
-use super::{Projects, Recall, Standing};
+use super::{Archive, Projects, Recall, Sight, Standing};
+use crate::clock::SystemClock;
 use crate::subscribe::View;
+
+mod golden;
 
 #[test]
 fn nothing_ends_its_frame() {
@@ -96,7 +99,9 @@ async fn fixture(long: &str) -> Fixture {
     let (sender, receiver) = watch::channel(view);
     let standing = Standing::default();
     standing.set(receiver).unwrap();
-    let recall = Recall::new(store.clone(), Arc::new(Projects::new("/w".into())), standing);
+    let sight = Sight::Project { projects: Arc::new(Projects::new("/w".into())), standing };
+    let archive = Archive { store: store.clone(), clock: Arc::new(SystemClock), sight };
+    let recall = Recall::new(archive, false);
     Fixture { store, recall, nodes, view: sender }
 }
 
@@ -106,21 +111,26 @@ impl Fixture {
     }
 
     async fn ask(&self, args: serde_json::Value) -> (String, bool) {
-        let args = quipu_tools::validate(self.recall.spec(), &Json::from(&args)).unwrap();
-        let cx = ToolContext {
-            run: "run".into(),
-            cwd: "/w".into(),
-            env: Arc::new([]),
-            spill_dir: "/w".into(),
-            progress: Arc::new(|_| {}),
-            cancel: tokio_util::sync::CancellationToken::new(),
-            sees_images: true,
-            access: quipu_workspace::Access::default(),
-            sandbox: None,
-        };
-        let output = self.recall.run(Invocation { id: "c".into(), args }, &cx).await;
-        (output.content[0].as_text().unwrap().to_owned(), output.is_error)
+        run(&self.recall, args).await
     }
+}
+
+/// What a tool answers, and whether it failed.
+async fn run(tool: &dyn quipu_tools::Tool, args: serde_json::Value) -> (String, bool) {
+    let args = quipu_tools::validate(tool.spec(), &Json::from(&args)).unwrap();
+    let cx = ToolContext {
+        run: "run".into(),
+        cwd: "/w".into(),
+        env: Arc::new([]),
+        spill_dir: "/w".into(),
+        progress: Arc::new(|_| {}),
+        cancel: tokio_util::sync::CancellationToken::new(),
+        sees_images: true,
+        access: quipu_workspace::Access::default(),
+        sandbox: None,
+    };
+    let output = tool.run(Invocation { id: "c".into(), args }, &cx).await;
+    (output.content[0].as_text().unwrap().to_owned(), output.is_error)
 }
 
 /// The outputs of the published algorithm, over its published fixture.

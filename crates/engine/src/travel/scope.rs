@@ -1,0 +1,107 @@
+//! What of the graph may be shown, and what somebody means by a name.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use quipu_protocol::{NodeId, SessionId};
+use quipu_store::{FoundBy, Resolved, Scope, SessionQuery, Spelling, Store, StoreError};
+
+use super::text::{escaped, one_line};
+use super::{Projects, Standing};
+
+/// Characters of an id that are said back.
+const SAID_BACK: usize = 80;
+
+/// Who looks.
+#[derive(Clone)]
+pub(crate) enum Sight {
+    /// A person: sees everything.
+    Everything,
+    /// The model of a session: sees its own lineage, and sessions that work in the same directory, below it, or where a
+    /// search was permitted.
+    Project { projects: Arc<Projects>, standing: Standing },
+}
+
+impl Sight {
+    /// Where the session of a model stands.
+    pub(super) fn head(&self) -> Option<NodeId> {
+        match self {
+            Self::Everything => None,
+            Self::Project { standing, .. } => standing.get().and_then(|view| view.borrow().head),
+        }
+    }
+
+    /// Which of these nodes may be shown, in their order.
+    pub(super) async fn sees(&self, store: &dyn Store, nodes: &[NodeId]) -> Result<Vec<bool>, StoreError> {
+        let Self::Project { projects, .. } = self else { return Ok(vec![true; nodes.len()]) };
+        let head = self.head();
+        let mut known: HashMap<SessionId, bool> = HashMap::new();
+        let mut seen = Vec::with_capacity(nodes.len());
+        for (node, session) in nodes.iter().zip(store.sessions_of(nodes).await?) {
+            let mut sees = false;
+            if let Some(session) = session {
+                sees = match known.get(&session) {
+                    Some(sees) => *sees,
+                    None => {
+                        let query = SessionQuery {
+                            id: Some(session.clone()),
+                            limit: Some(1),
+                            ..SessionQuery::default()
+                        };
+                        let rows = store.sessions(query).await?;
+                        // One that was removed is out of sight, as everywhere.
+                        let sees = rows.iter().any(|row| row.head.is_some() && projects.shows(&row.cwd));
+                        *known.entry(session).or_insert(sees)
+                    }
+                };
+            }
+            seen.push(match head {
+                Some(head) if !sees => store.fork_point(*node, head).await? == Some(*node),
+                _ => sees,
+            });
+        }
+        Ok(seen)
+    }
+
+    /// The one node that is meant and may be seen.
+    pub(super) async fn find(&self, store: &dyn Store, name: &str) -> Result<NodeId, String> {
+        let failed = |error: StoreError| format!("The archive could not be read: {error}");
+        let found =
+            store.resolve(&Spelling::from(name), &Scope { head: self.head() }).await.map_err(failed)?;
+        let mut found = match found {
+            Resolved::None => Vec::new(),
+            Resolved::One(one) => vec![one],
+            Resolved::Many(many) => many,
+        };
+        // Sessions and refs have no text of their own.
+        found.retain(|candidate| match candidate.by {
+            FoundBy::Head | FoundBy::Hash | FoundBy::ExternalId => true,
+            FoundBy::Session | FoundBy::Ref => false,
+        });
+        let nodes: Vec<NodeId> = found.iter().map(|candidate| candidate.node).collect();
+        let mut sees = self.sees(store, &nodes).await.map_err(failed)?.into_iter();
+        found.retain(|_| sees.next() == Some(true));
+        match found.as_slice() {
+            [] => Err(unknown(name)),
+            [one] => Ok(one.node),
+            many => {
+                let list = many.iter().map(|one| format!("\n{}  {}", one.node.short(), escaped(&one.role)));
+                let list: String = list.collect();
+                Err(format!("{} nodes fit \"{}\"; give more of the hash:{list}", many.len(), said_back(name)))
+            }
+        }
+    }
+}
+
+fn unknown(name: &str) -> String {
+    format!(
+        "No node of this project is called \"{}\". Give its hash, or at least 4 characters of it, as a result that was \
+         left out names it.",
+        said_back(name)
+    )
+}
+
+/// What was asked for, on one line and short.
+fn said_back(name: &str) -> String {
+    escaped(&one_line(name, SAID_BACK))
+}
