@@ -180,6 +180,8 @@ async fn read_context(store: &dyn Store, head: NodeId) -> Result<(Vec<(NodeId, E
     Ok((lineage, Steps { infos, ids, last_time }))
 }
 
+/// Answers that are read for the model that they name.
+const ANSWERS: usize = 8;
 /// In so many nodes, and then in so many before them, an answer is looked for.
 const ANSWER_WITHIN: [usize; 3] = [16, 256, 4_096];
 
@@ -194,7 +196,7 @@ pub(crate) struct Standing {
 /// thousands of nodes.
 pub(crate) async fn epoch_of(store: &dyn Store, node: NodeId) -> Result<Epoch, OpenError> {
     let mut changes = SettingChanges::default();
-    let mut before = Some(node);
+    let (mut before, mut told) = (Some(node), false);
     for count in ANSWER_WITHIN {
         let Some(from) = before else { break };
         let mut nodes = match store.lineage(from, Until::Count(count)).await {
@@ -205,34 +207,49 @@ pub(crate) async fn epoch_of(store: &dyn Store, node: NodeId) -> Result<Epoch, O
         let compaction = nodes.iter().rposition(|node| node.record.role == COMPACTION);
         nodes.drain(..compaction.unwrap_or(0));
         before = nodes.first().and_then(|first| first.record.parent);
-        // The newest answer tells which model another program asked; ours stand in an epoch.
-        let answer = nodes.iter().rposition(|node| node.record.role == "assistant");
-        let answer = answer.map(|at| nodes[at].id);
+        // The newest answer tells which model another program asked; ours stand in an epoch. What stands for an answer,
+        // such as a note that a request failed, need not name one.
+        let answers = nodes.iter().rev().filter(|node| node.record.role == "assistant");
+        let answers: Vec<NodeId> = answers.take(ANSWERS).map(|node| node.id).collect();
         nodes.retain(|node| {
             [quipu_transcript::INTERNAL, COMPACTION].contains(&node.record.role.as_str())
-                || Some(node.id) == answer
+                || answers.contains(&node.id)
         });
         nodes.reverse();
         for some in nodes.chunks(64) {
             for decoded in decode_nodes(store, some).await? {
-                if let (Entry::Message(Message::Assistant(answer)), None) =
-                    (&decoded.entry, &decoded.step.call)
-                {
-                    changes.earlier_answer(answer);
+                if let Entry::Message(Message::Assistant(answer)) = &decoded.entry {
+                    told |= decoded.step.call.is_some() || changes.earlier_answer(answer);
                 }
                 if let Some(standing) = standing_of(&decoded.entry, &mut changes) {
                     return Ok(changes.applied_to(standing.epoch));
                 }
             }
         }
-        if answer.is_some() || compaction.is_some() {
+        if told || compaction.is_some() {
             break;
         }
     }
-    match before {
-        Some(before) => Ok(standing(store, before, changes).await?.epoch),
-        None => Ok(changes.applied_to(Epoch::default())),
+    let Some(before) = before else { return Ok(changes.applied_to(Epoch::default())) };
+    let epoch = standing(store, before, changes).await?.epoch;
+    if epoch.model.is_empty() { answered_before(store, before, epoch).await } else { Ok(epoch) }
+}
+
+/// With the model of an answer up to `node`: compactions of other programs do not say what came before them.
+async fn answered_before(store: &dyn Store, node: NodeId, epoch: Epoch) -> Result<Epoch, OpenError> {
+    let mut nodes = match store.lineage(node, Until::Count(ANSWER_WITHIN[1])).await {
+        Err(StoreError::Missing { .. }) => return Ok(epoch),
+        nodes => nodes?,
+    };
+    nodes.retain(|node| node.record.role == "assistant");
+    let newest = nodes.split_off(nodes.len().saturating_sub(ANSWERS));
+    let mut changes = SettingChanges::default();
+    for decoded in decode_nodes(store, &newest).await?.iter().rev() {
+        if let Entry::Message(Message::Assistant(answer)) = &decoded.entry {
+            changes.earlier_answer(answer);
+        }
     }
+    Ok(changes.applied_to(epoch))
 }
 
 /// How a session stands at a node, by the nearest entries that say so. `changes` came after it.

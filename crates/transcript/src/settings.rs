@@ -37,12 +37,16 @@ impl SettingChanges {
     }
 
     /// Takes in an answer that is older than those before: the model that was asked is the one that is set, where nobody
-    /// changed it since.
-    pub fn earlier_answer(&mut self, answer: &AssistantMessage) {
+    /// changed it since. Whether it names one: programs write answers in a model's place under names such as
+    /// `<synthetic>`.
+    pub fn earlier_answer(&mut self, answer: &AssistantMessage) -> bool {
         let AssistantMessage { provider, model, .. } = answer;
-        if ![provider, model].iter().any(|name| name.is_empty() || *name == "unknown") {
+        let is_none = |name: &&String| name.is_empty() || *name == "unknown" || name.starts_with('<');
+        let names = ![provider, model].iter().any(is_none);
+        if names {
             self.model.get_or_insert_with(|| (provider.clone(), model.clone()));
         }
+        names
     }
 
     /// The epoch that they leave of the one before them.

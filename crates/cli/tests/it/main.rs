@@ -21,6 +21,8 @@ mod compact;
 #[cfg(test)]
 mod context;
 #[cfg(test)]
+mod continued;
+#[cfg(test)]
 mod deeds;
 #[cfg(test)]
 mod demo;
