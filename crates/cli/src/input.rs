@@ -86,23 +86,13 @@ fn include(path: &Path) -> Result<Included, Failure> {
     if bytes.is_empty() {
         return Ok(Included::Nothing);
     }
-    if let Some(mime_type) = image_type(&bytes) {
+    if let Some(mime_type) = ImageContent::kind_of(&bytes) {
         let data = base64::engine::general_purpose::STANDARD.encode(&bytes);
         return Ok(Included::Image(ImageContent { data, mime_type: mime_type.into() }));
     }
     let text = String::from_utf8_lossy(&bytes);
     let text = text.strip_prefix('\u{feff}').unwrap_or(&text);
     Ok(Included::Text(format!("<file name=\"{shown}\">\n{text}\n</file>\n")))
-}
-
-fn image_type(bytes: &[u8]) -> Option<&'static str> {
-    match bytes {
-        [0x89, b'P', b'N', b'G', ..] => Some("image/png"),
-        [0xff, 0xd8, 0xff, ..] => Some("image/jpeg"),
-        [b'G', b'I', b'F', b'8', ..] => Some("image/gif"),
-        [b'R', b'I', b'F', b'F', _, _, _, _, b'W', b'E', b'B', b'P', ..] => Some("image/webp"),
-        _ => None,
-    }
 }
 
 /// A flag's value: the content of the file of that name if there is one, else the text itself.

@@ -14,7 +14,7 @@ use quipu_store::{
 use quipu_transcript::{Decoded, TouchedFiles, context, message_of};
 
 use crate::engine::{Engine, OpenError};
-use crate::files::{FilePlan, JumpedWithFiles, RestoreFiles};
+use crate::files::{FilePlan, InFlight, JumpedWithFiles, RestoreFiles};
 use crate::machine::{Place, Refused};
 use crate::owner::{Got, Lease};
 use crate::resume::read_past;
@@ -199,6 +199,16 @@ impl Engine {
     /// # Errors
     /// `NoSession`, `Foreign`, `TooLong`, `Busy`, `Removed`; `Open` with `NoSuchNode`, `Broken` or `Store`.
     pub async fn jump(&self, to: NodeId, label: Option<&str>) -> Result<Jumped, ChangeError> {
+        Ok(self.jump_along(to, label, None).await?.jumped)
+    }
+
+    /// The same, where files go along when it is said how.
+    pub(crate) async fn jump_along(
+        &self,
+        to: NodeId,
+        label: Option<&str>,
+        how: Option<&RestoreFiles>,
+    ) -> Result<JumpedWithFiles, ChangeError> {
         let label = match label {
             Some(label) => Some(self.clean(label)?).filter(|label| !label.is_empty()),
             None => None,
@@ -209,7 +219,7 @@ impl Engine {
         if lease.take(&name).await? != Got::Yes {
             return Err(ChangeError::Busy(session));
         }
-        let done = self.jump_leased(&session, &name, to, label).await;
+        let done = self.jump_leased(&session, &name, to, label, how).await;
         lease.release().await;
         done
     }
@@ -304,7 +314,6 @@ impl Engine {
         message: &str,
         how: Option<&RestoreFiles>,
     ) -> Result<JumpedWithFiles, ChangeError> {
-        let store = self.store();
         let row = self.row_of(session).await?;
         let from = self.head_of(&row).await?;
         let from = self.close_open_steps(session, name).await?.unwrap_or(from);
@@ -315,19 +324,10 @@ impl Engine {
         let text = carryover_text(message, flight.is_some());
         let content = Body::Blocks(vec![Content::text(text)]);
         let said = UserMessage { content, timestamp: self.now() };
-        let after = [self.node_of(at).await?, self.node_of(from).await?];
-        let mut after = after.iter().map(|node| node.record.timestamp).max().unwrap_or_default();
         let mut entries: Vec<(Entry, StepInfo)> = flight.iter().map(|flight| flight.record.clone()).collect();
         entries.push((Entry::Message(Message::User(said)), StepInfo::default()));
         let mut commit = Commit { durability: Durability::Power, ..Commit::default() };
-        let mut head = at;
-        for (entry, step) in &entries {
-            let Written { node, commit: more } = self.write_step(entry, step, Some(head), after, None);
-            (head, after) = (node.id, node.record.timestamp);
-            commit.blobs.extend(more.blobs);
-            commit.chunks.extend(more.chunks);
-            commit.nodes.push(node);
-        }
+        let head = self.add_entries(&mut commit, &entries, at, from).await?;
         commit.moves.push(RefMove::swap(name.clone(), Some(from), head, TOBE));
         commit.moves.push(RefMove::publish(RefName::from(RefName::PI_HEAD), head, TOBE));
         let log = log_of(message, at, session, Path::new(&row.cwd));
@@ -338,25 +338,7 @@ impl Engine {
             to: Some(head),
             metadata: Some(log.get().to_owned()),
         });
-        let rest = waits(head);
-        commit.ops.push(match &flight {
-            Some(flight) => flight.op(session, Some(&rest)),
-            None => Op::JumpPut { session: session.clone(), jump: rest.clone() },
-        });
-        commit.chunks.extend(flight.iter().flat_map(|flight| flight.chunks.iter().cloned()));
-        let mut problems = Vec::new();
-        match (store.commit(commit).await, flight) {
-            (Ok(()), Some(flight)) => {
-                problems = flight.land(&**store, self.sealer(), session, Some(rest)).await;
-            }
-            (Ok(()), None) => {}
-            (Err(error), flight) => {
-                if let Some(flight) = flight {
-                    flight.abandon(&**store, session).await;
-                }
-                return Err(error.into());
-            }
-        }
+        let problems = self.commit_move(session, commit, flight, Some(waits(head))).await?;
         let session = session.clone();
         let jumped = Jumped { session, from, at, head, said: None, summary: None, usage: None };
         Ok(JumpedWithFiles { jumped, plan, problems })
@@ -382,33 +364,85 @@ impl Engine {
         name: &RefName,
         to: NodeId,
         label: Option<String>,
-    ) -> Result<Jumped, ChangeError> {
+        how: Option<&RestoreFiles>,
+    ) -> Result<JumpedWithFiles, ChangeError> {
         let store = self.store();
         let row = self.row_of(session).await?;
         let from = self.head_of(&row).await?;
+        let mut problems = self.settle_files(session).await?;
         let from = self.close_open_steps(session, name).await?.unwrap_or(from);
         let Some(Stand { at, said }) = stand(&**store, session, to).await? else {
             return Err(ChangeError::NoSession(to));
         };
+        let (plan, flight) = match how {
+            Some(how) => self.begin_files(session, &row.cwd, from, at, how).await?,
+            None => Default::default(),
+        };
+        let mut entries: Vec<(Entry, StepInfo)> = flight.iter().map(|flight| flight.record.clone()).collect();
+        entries.extend(label.map(|label| {
+            let entry = serde_json::json!({ "type": "label", "targetId": at.to_string(), "label": label });
+            (Entry::Meta((&entry).into()), StepInfo::default())
+        }));
         let mut commit = Commit { durability: Durability::Power, ..Commit::default() };
-        let mut head = at;
-        if let Some(label) = label {
-            let target = at.to_string();
-            let entry = serde_json::json!({ "type": "label", "targetId": target, "label": label });
-            let after = [self.node_of(at).await?, self.node_of(from).await?];
-            let after = after.iter().map(|node| node.record.timestamp).max().unwrap_or_default();
-            let written = self.write(&Entry::Meta((&entry).into()), Some(at), after, None);
-            let Written { node, commit: more } = written;
-            head = node.id;
-            commit = more;
-            commit.nodes.push(node);
-        }
+        let head = self.add_entries(&mut commit, &entries, at, from).await?;
         commit.moves.push(RefMove::swap(name.clone(), Some(from), head, "jump"));
         commit.moves.push(RefMove::publish(RefName::from(RefName::PI_HEAD), head, "jump"));
         commit.actions.push(self.action("QUIPU_JUMP", Some(from), Some(head), session));
-        commit.ops.push(Op::JumpRemove { session: session.clone() });
-        store.commit(commit).await?;
+        problems.extend(self.commit_move(session, commit, flight, None).await?);
         let session = session.clone();
-        Ok(Jumped { session, from, at, head, said, summary: None, usage: None })
+        let jumped = Jumped { session, from, at, head, said, summary: None, usage: None };
+        Ok(JumpedWithFiles { jumped, plan, problems })
+    }
+
+    /// Adds entries to a move from one node to another, behind the node that it goes to; gives the last.
+    pub(crate) async fn add_entries(
+        &self,
+        commit: &mut Commit,
+        entries: &[(Entry, StepInfo)],
+        to: NodeId,
+        from: NodeId,
+    ) -> Result<NodeId, ChangeError> {
+        if entries.is_empty() {
+            return Ok(to);
+        }
+        let after = [self.node_of(to).await?, self.node_of(from).await?];
+        let mut after = after.iter().map(|node| node.record.timestamp).max().unwrap_or_default();
+        let mut head = to;
+        for (entry, step) in entries {
+            let Written { node, commit: more } = self.write_step(entry, step, Some(head), after, None);
+            (head, after) = (node.id, node.record.timestamp);
+            commit.blobs.extend(more.blobs);
+            commit.chunks.extend(more.chunks);
+            commit.nodes.push(node);
+        }
+        Ok(head)
+    }
+
+    /// Commits a move of a session's ref; then the files that are on their way take their places, and it is told which
+    /// did not. `rest` is what is to be done after that.
+    pub(crate) async fn commit_move(
+        &self,
+        session: &SessionId,
+        mut commit: Commit,
+        flight: Option<InFlight>,
+        rest: Option<OpenJump>,
+    ) -> Result<Vec<String>, StoreError> {
+        let store = self.store();
+        commit.ops.push(match (&flight, &rest) {
+            (Some(flight), rest) => flight.op(session, rest.as_ref()),
+            (None, Some(rest)) => Op::JumpPut { session: session.clone(), jump: rest.clone() },
+            (None, None) => Op::JumpRemove { session: session.clone() },
+        });
+        commit.chunks.extend(flight.iter().flat_map(|flight| flight.chunks.iter().cloned()));
+        match (store.commit(commit).await, flight) {
+            (Ok(()), Some(flight)) => Ok(flight.land(&**store, self.sealer(), session, rest).await),
+            (Ok(()), None) => Ok(Vec::new()),
+            (Err(error), flight) => {
+                if let Some(flight) = flight {
+                    flight.abandon(&**store, session).await;
+                }
+                Err(error)
+            }
+        }
     }
 }

@@ -4,15 +4,14 @@
 
 use quipu_protocol::{Entry, Message, NodeId, SessionId};
 use quipu_store::{
-    Commit, Durability, Expect, LoggedMove, Op, RefMove, RefName, ReflogQuery, SessionRow, Until,
-    decode_nodes,
+    Commit, Durability, Expect, LoggedMove, RefMove, RefName, ReflogQuery, SessionRow, Until, decode_nodes,
 };
 
 use crate::engine::Engine;
 use crate::files::{FilePlan, RestoreFiles, is_restored};
 use crate::owner::{Got, Lease};
 use crate::resume::{read_past, recover};
-use crate::sessions::{ChangeError, Written};
+use crate::sessions::ChangeError;
 use crate::tree::is_note;
 
 /// Nodes that are read at once on the way back to the beginning of a turn.
@@ -236,24 +235,14 @@ impl Engine {
         next: Timeline,
         (way, how): (Way, Option<&RestoreFiles>),
     ) -> Result<Vec<String>, ChangeError> {
-        let store = self.store();
         let flight = match (how, step.from, step.to) {
             (Some(how), Some(from), Some(to)) => self.begin_files(&row.id, &row.cwd, from, to, how).await?.1,
             (_, _, _) => None,
         };
         let mut commit = Commit { durability: Durability::Power, ..Commit::default() };
         if let (Some(flight), Some(from), Some(to)) = (&flight, step.from, step.to) {
-            let after = [self.node_of(to).await?, self.node_of(from).await?];
-            let after = after.iter().map(|node| node.record.timestamp).max().unwrap_or_default();
-            let (entry, record) = &flight.record;
-            let Written { node, commit: written } = self.write_step(entry, record, Some(to), after, None);
-            step.to = Some(node.id);
-            commit = written;
-            commit.nodes.push(node);
-            commit.chunks.extend(flight.chunks.iter().cloned());
-            commit.ops.push(flight.op(&row.id, None));
-        } else {
-            commit.ops.push(Op::JumpRemove { session: row.id.clone() });
+            let record = std::slice::from_ref(&flight.record);
+            step.to = Some(self.add_entries(&mut commit, record, to, from).await?);
         }
         let (why, kind) = match way {
             Way::Back => {
@@ -269,16 +258,7 @@ impl Engine {
         action.metadata = Some(serde_json::json!({ "session": row.id, "what": step.what }).to_string());
         commit.moves = moves;
         commit.actions.push(action);
-        match (store.commit(commit).await, flight) {
-            (Ok(()), Some(flight)) => Ok(flight.land(&**store, self.sealer(), &row.id, None).await),
-            (Ok(()), None) => Ok(Vec::new()),
-            (Err(error), flight) => {
-                if let Some(flight) = flight {
-                    flight.abandon(&**store, &row.id).await;
-                }
-                Err(error.into())
-            }
-        }
+        Ok(self.commit_move(&row.id, commit, flight, None).await?)
     }
 
     /// Steps that a dead process left open belong to where it stood: they are brought to an end there.

@@ -82,6 +82,19 @@ pub struct ToolCall {
     pub namespace: Option<String>,
 }
 
+impl ImageContent {
+    /// The MIME type of an image that models take, by its first bytes; `None` for anything else.
+    pub fn kind_of(bytes: &[u8]) -> Option<&'static str> {
+        match bytes {
+            [0x89, b'P', b'N', b'G', ..] => Some("image/png"),
+            [0xff, 0xd8, 0xff, ..] => Some("image/jpeg"),
+            [b'G', b'I', b'F', b'8', ..] => Some("image/gif"),
+            [b'R', b'I', b'F', b'F', _, _, _, _, b'W', b'E', b'B', b'P', ..] => Some("image/webp"),
+            _ => None,
+        }
+    }
+}
+
 impl Content {
     /// A text block without signature.
     pub fn text(text: impl Into<String>) -> Self {

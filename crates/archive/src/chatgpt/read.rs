@@ -10,8 +10,8 @@ use quipu_seal::Sealer;
 
 use super::content::Said;
 use crate::ProblemKind;
-use crate::export::{Files, record, time_of_number, title};
-use crate::intake::{Follows, Item, Outline, Placer, Start, Stop};
+use crate::export::{Files, begin, record, time_of_number, title};
+use crate::intake::{Follows, Item, Outline, Placer, Stop};
 use crate::json::{Members, text_of};
 
 /// Members of a conversation that stay as long as it does.
@@ -44,21 +44,7 @@ pub(super) fn read(
     out: &mut Placer,
 ) -> Result<(), Stop> {
     let time = conversation.get("create_time").and_then(time_of_number);
-    let others: Vec<&str> =
-        conversation.0.iter().map(|(name, _)| name.as_ref()).filter(|name| !KEPT.contains(name)).collect();
-    for (name, value) in &conversation.0 {
-        let says = !matches!(value.get(), "null" | "false" | "[]" | "{}" | "\"\"");
-        if says && !KEPT.contains(&name.as_ref()) && !TOLD.contains(&name.as_ref()) {
-            out.report.skip(name);
-        }
-    }
-    let owner = out.session(Start {
-        session: outline.session.clone(),
-        cwd: String::new(),
-        time: time.unwrap_or_default(),
-        parent: None,
-        kept: Some(conversation.without(&others)),
-    });
+    let owner = begin(conversation, outline, time, &KEPT, &TOLD, out);
     let nodes = nodes(conversation, out);
     let places: HashMap<&str, usize> =
         nodes.iter().enumerate().map(|(at, node)| (node.id.as_str(), at)).collect();

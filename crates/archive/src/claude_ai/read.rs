@@ -9,8 +9,8 @@ use quipu_protocol::{
 use quipu_seal::Sealer;
 
 use crate::ProblemKind;
-use crate::export::{Files, record, title};
-use crate::intake::{Follows, Item, Outline, Placer, Start, Stop};
+use crate::export::{Files, begin, record, title};
+use crate::intake::{Follows, Item, Outline, Placer, Stop};
 use crate::json::{Members, list, text_of, time_of};
 
 /// Members of a conversation that stay as long as it does.
@@ -39,21 +39,7 @@ pub(super) fn read(
     out: &mut Placer,
 ) -> Result<(), Stop> {
     let time = conversation.string("created_at").and_then(|time| time_of(&time));
-    let others: Vec<&str> =
-        conversation.0.iter().map(|(name, _)| name.as_ref()).filter(|name| !KEPT.contains(name)).collect();
-    for (name, value) in &conversation.0 {
-        let says = !matches!(value.get(), "null" | "false" | "[]" | "{}" | "\"\"");
-        if says && !KEPT.contains(&name.as_ref()) && !TOLD.contains(&name.as_ref()) {
-            out.report.skip(name);
-        }
-    }
-    let owner = out.session(Start {
-        session: outline.session.clone(),
-        cwd: String::new(),
-        time: time.unwrap_or_default(),
-        parent: None,
-        kept: Some(conversation.without(&others)),
-    });
+    let owner = begin(conversation, outline, time, &KEPT, &TOLD, out);
     let messages = list(conversation.get("chat_messages").unwrap_or("[]"));
     let messages: Vec<Option<Members<'_>>> = messages.into_iter().map(Members::of).collect();
     let mut reader = Reader {

@@ -172,7 +172,7 @@ impl Files {
             }
         };
         self.used.insert(at);
-        if let Some(kind) = kind_of(&bytes) {
+        if let Some(kind) = ImageContent::kind_of(&bytes) {
             let data = base64::engine::general_purpose::STANDARD.encode(&bytes);
             return Some(Content::Image(ImageContent { data, mime_type: kind.into() }));
         }
@@ -225,17 +225,6 @@ fn beginning(name: &str) -> &str {
     let Some(rest) = name.strip_prefix("file-").or_else(|| name.strip_prefix("file_")) else { return name };
     let length = rest.find(|letter: char| !letter.is_ascii_alphanumeric()).unwrap_or(rest.len());
     &name[..5 + length]
-}
-
-/// The kind of an image that models take.
-fn kind_of(bytes: &[u8]) -> Option<&'static str> {
-    match bytes {
-        [0x89, b'P', b'N', b'G', ..] => Some("image/png"),
-        [0xff, 0xd8, 0xff, ..] => Some("image/jpeg"),
-        [b'G', b'I', b'F', b'8', ..] => Some("image/gif"),
-        [b'R', b'I', b'F', b'F', _, _, _, _, b'W', b'E', b'B', b'P', ..] => Some("image/webp"),
-        _ => None,
-    }
 }
 
 /// What no model is shown.

@@ -14,7 +14,7 @@ use quipu_seal::Sealer;
 pub(crate) use elements::{Element, Elements};
 pub(crate) use files::{Bytes, Files};
 
-use crate::intake::{Item, LINE_LIMIT, Outline, Placer, Sessions, Stop};
+use crate::intake::{Item, LINE_LIMIT, Outline, Placer, Sessions, Start, Stop};
 use crate::json::Members;
 use crate::lineages::session_id;
 use crate::{ArchiveError, ProblemKind, Report};
@@ -27,6 +27,33 @@ pub(crate) struct Shape {
     pub(crate) id: fn(&Members<'_>) -> Option<String>,
     /// Reads one, of which secrets were sealed.
     pub(crate) read: fn(&Members<'_>, &Outline, &mut Files, &Sealer, &mut Placer) -> Result<(), Stop>,
+}
+
+/// Begins the session of a conversation. Members that are `kept` stay with it as they are; others that are not `told`
+/// elsewhere, and say something, are counted. Gives its owner.
+pub(crate) fn begin(
+    conversation: &Members<'_>,
+    outline: &Outline,
+    time: Option<UnixMs>,
+    kept: &[&str],
+    told: &[&str],
+    out: &mut Placer,
+) -> usize {
+    let others: Vec<&str> =
+        conversation.0.iter().map(|(name, _)| name.as_ref()).filter(|name| !kept.contains(name)).collect();
+    for (name, value) in &conversation.0 {
+        let says = !matches!(value.get(), "null" | "false" | "[]" | "{}" | "\"\"");
+        if says && !kept.contains(&name.as_ref()) && !told.contains(&name.as_ref()) {
+            out.report.skip(name);
+        }
+    }
+    out.session(Start {
+        session: outline.session.clone(),
+        cwd: String::new(),
+        time: time.unwrap_or_default(),
+        parent: None,
+        kept: Some(conversation.without(&others)),
+    })
 }
 
 /// Opens an export.

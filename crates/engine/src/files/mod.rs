@@ -18,6 +18,7 @@ pub use travel::{JumpedWithFiles, RestoreFiles};
 
 pub(crate) use keep::{Begun, CallPlace, Keeper, Left, after_a_crash};
 pub(crate) use plan::is_restored;
+pub(crate) use restore::InFlight;
 
 /// What is kept of the files that tools change.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -2,8 +2,7 @@
 
 use std::path::Path;
 
-use quipu_protocol::{Entry, Jumped, NodeId, SessionId, StepInfo};
-use quipu_store::{Commit, Durability, Op, RefMove, RefName};
+use quipu_protocol::{Jumped, NodeId, SessionId};
 use quipu_workspace::{Access, AccessRules, file_key};
 
 use super::FileSettings;
@@ -11,8 +10,7 @@ use super::plan::{FilePlan, Ground, plan};
 use super::restore::{FilesError, InFlight, settle};
 use crate::engine::Engine;
 use crate::jump::{Stand, stand};
-use crate::owner::{Got, Lease};
-use crate::sessions::{ChangeError, Written};
+use crate::sessions::ChangeError;
 
 /// How files go with a jump.
 #[derive(Debug, Clone, Default)]
@@ -69,76 +67,7 @@ impl Engine {
         label: Option<&str>,
         how: &RestoreFiles,
     ) -> Result<JumpedWithFiles, ChangeError> {
-        let label = match label {
-            Some(label) => Some(self.clean(label)?).filter(|label| !label.is_empty()),
-            None => None,
-        };
-        let session = self.session_to_jump(to).await?;
-        let name = RefName::session(&session);
-        let lease = Lease::new(self.store().clone());
-        if lease.take(&name).await? != Got::Yes {
-            return Err(ChangeError::Busy(session));
-        }
-        let done = self.jump_with_files_leased(&session, &name, to, label, how).await;
-        lease.release().await;
-        done
-    }
-
-    async fn jump_with_files_leased(
-        &self,
-        session: &SessionId,
-        name: &RefName,
-        to: NodeId,
-        label: Option<String>,
-        how: &RestoreFiles,
-    ) -> Result<JumpedWithFiles, ChangeError> {
-        let store = self.store();
-        let mut problems = self.settle_files(session).await?;
-        let row = self.row_of(session).await?;
-        let from = self.head_of(&row).await?;
-        let from = self.close_open_steps(session, name).await?.unwrap_or(from);
-        let Some(Stand { at, said }) = stand(&**store, session, to).await? else {
-            return Err(ChangeError::NoSession(to));
-        };
-        let (plan, flight) = self.begin_files(session, &row.cwd, from, at, how).await?;
-        let mut commit = Commit { durability: Durability::Power, ..Commit::default() };
-        let mut head = at;
-        let after = [self.node_of(at).await?, self.node_of(from).await?];
-        let mut after = after.iter().map(|node| node.record.timestamp).max().unwrap_or_default();
-        let mut entries: Vec<(Entry, StepInfo)> = flight.iter().map(|flight| flight.record.clone()).collect();
-        entries.extend(label.map(|label| {
-            let entry = serde_json::json!({ "type": "label", "targetId": at.to_string(), "label": label });
-            (Entry::Meta((&entry).into()), StepInfo::default())
-        }));
-        for (entry, step) in &entries {
-            let Written { node, commit: more } = self.write_step(entry, step, Some(head), after, None);
-            (head, after) = (node.id, node.record.timestamp);
-            commit.blobs.extend(more.blobs);
-            commit.chunks.extend(more.chunks);
-            commit.nodes.push(node);
-        }
-        if let Some(flight) = &flight {
-            commit.chunks.extend(flight.chunks.iter().cloned());
-            commit.ops.push(flight.op(session, None));
-        }
-        if flight.is_none() {
-            commit.ops.push(Op::JumpRemove { session: session.clone() });
-        }
-        commit.moves.push(RefMove::swap(name.clone(), Some(from), head, "jump"));
-        commit.moves.push(RefMove::publish(RefName::from(RefName::PI_HEAD), head, "jump"));
-        commit.actions.push(self.action("QUIPU_JUMP", Some(from), Some(head), session));
-        if let Err(error) = store.commit(commit).await {
-            if let Some(flight) = flight {
-                flight.abandon(&**store, session).await;
-            }
-            return Err(error.into());
-        }
-        if let Some(flight) = flight {
-            problems.extend(flight.land(&**store, self.sealer(), session, None).await);
-        }
-        let session = session.clone();
-        let jumped = Jumped { session, from, at, head, said, summary: None, usage: None };
-        Ok(JumpedWithFiles { jumped, plan, problems })
+        self.jump_along(to, label, Some(how)).await
     }
 
     /// What files would be changed if the session that works in `cwd` went from one node to another.
