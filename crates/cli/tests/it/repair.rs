@@ -108,8 +108,9 @@ fn a_session_with_a_gap_goes_on_from_a_node_before_it() {
 #[test]
 fn of_a_file_cut_short_the_beginning_goes_on() {
     let world = lived_in();
+    // Each table and index has its first page at the beginning, whatever it holds: rows come behind them.
     let length = std::fs::metadata(world.store()).unwrap().len();
-    File::options().write(true).open(world.store()).unwrap().set_len(length / 2 + 100).unwrap();
+    File::options().write(true).open(world.store()).unwrap().set_len(length / 4 * 3 + 100).unwrap();
     let told = world.run(&["doctor", "--repair"]).ok().text();
     assert!(told.contains("carried over") && told.contains(".damaged."), "{told}");
     world.server.push(Answer::new().text("New.").reply());
