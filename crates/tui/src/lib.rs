@@ -6,8 +6,20 @@
 //!
 //! This crate must not know how anything is stored or sent: it holds a session's handle, as every front does.
 
+mod clean;
+mod depth;
+mod frame;
+mod input;
 mod key;
 mod line;
+mod screen;
+mod wrap;
 
+pub use clean::clean;
+pub use depth::Depth;
+pub use frame::{Frame, Size};
+pub use input::{Answer, Decoder, TerminalEvent};
 pub use key::{Key, KeyCode, Modifiers};
 pub use line::{Color, Line, Span, Style, width};
+pub use screen::Screen;
+pub use wrap::wrap;
