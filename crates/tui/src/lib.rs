@@ -6,20 +6,28 @@
 //!
 //! This crate must not know how anything is stored or sent: it holds a session's handle, as every front does.
 
+pub mod blocks;
 mod clean;
 mod depth;
+mod diff;
 mod frame;
+mod highlight;
 mod input;
 mod key;
 mod line;
+mod markdown;
 mod screen;
+mod theme;
 mod wrap;
 
 pub use clean::clean;
 pub use depth::Depth;
+pub use diff::{Changed, Diff};
 pub use frame::{Frame, Size};
 pub use input::{Answer, Decoder, TerminalEvent};
 pub use key::{Key, KeyCode, Modifiers};
 pub use line::{Color, Line, Span, Style, width};
+pub use markdown::{Markdown, markdown};
 pub use screen::Screen;
+pub use theme::{Role, THEME_LIMIT, Theme, ThemeProblem};
 pub use wrap::wrap;

@@ -1,0 +1,107 @@
+//! What was said: by the user, by the model to itself, and by the engine about the conversation.
+
+use quipu_protocol::{Compaction, CompactionReason, CompactionResult};
+
+use super::text::{beside, count, dollars, plural};
+use crate::{Line, Markdown, Role, Theme, markdown};
+
+/// What the user said.
+#[must_use]
+pub fn user(text: &str, columns: usize, theme: &Theme) -> Vec<Line> {
+    beside("> ", theme.accent, text.trim_end(), theme.user, columns)
+}
+
+/// Images that somebody showed, where they are not drawn.
+#[must_use]
+pub fn images(images: usize, columns: usize, theme: &Theme) -> Vec<Line> {
+    if images == 0 {
+        Vec::new()
+    } else {
+        beside("", theme.muted, &format!("[{}]", plural(images, "image")), theme.muted, columns)
+    }
+}
+
+/// What the model thought: folded, one line that says how much there is.
+#[must_use]
+pub fn thinking(text: &str, folded: bool, columns: usize, theme: &Theme) -> Vec<Line> {
+    let text = text.trim();
+    if folded || text.is_empty() {
+        let said = match text.lines().filter(|line| !line.trim().is_empty()).count() {
+            0 => "Thought, and did not say what".to_owned(),
+            lines => format!("Thought ({})", plural(lines, "line")),
+        };
+        return beside("", theme.thinking, &said, theme.thinking, columns);
+    }
+    let mut markdown = Markdown::of(Role::Thinking);
+    markdown.push(text);
+    markdown.end();
+    markdown.take(columns, theme)
+}
+
+/// The context is being summed up.
+#[must_use]
+pub fn compacting(reason: CompactionReason, columns: usize, theme: &Theme) -> Vec<Line> {
+    let text = match reason {
+        CompactionReason::Threshold => "Summing the context up: it is nearly full",
+        CompactionReason::Overflow => "Summing the context up: the model refused it as too long",
+        CompactionReason::Manual => "Summing the context up",
+    };
+    beside("", theme.muted, text, theme.muted, columns)
+}
+
+/// What came of summing up; folded, without the summary.
+#[must_use]
+pub fn compaction(result: &CompactionResult, folded: bool, columns: usize, theme: &Theme) -> Vec<Line> {
+    match result {
+        CompactionResult::Done { compaction, tokens_after, .. } => {
+            done(compaction, *tokens_after, folded, columns, theme)
+        }
+        CompactionResult::Aborted => {
+            beside("", theme.muted, "Not summed up: stopped. The context is as it was.", theme.muted, columns)
+        }
+        CompactionResult::Failed(why) => {
+            beside("! ", theme.error, &format!("Not summed up: {why}"), theme.error, columns)
+        }
+    }
+}
+
+fn done(
+    compaction: &Compaction,
+    tokens_after: u64,
+    folded: bool,
+    columns: usize,
+    theme: &Theme,
+) -> Vec<Line> {
+    let cost = compaction.usage.map(|usage| usage.cost.total).filter(|cost| *cost > 0.0);
+    let cost = cost.map_or(String::new(), |cost| format!(", for {}", dollars(cost)));
+    let text = format!(
+        "Context summed up: {} tokens before, about {} now{cost}",
+        count(compaction.tokens_before),
+        count(tokens_after)
+    );
+    let mut lines = beside("", theme.label, &text, theme.label, columns);
+    if !folded {
+        lines.push(Line::default());
+        lines.extend(markdown(compaction.summary.trim(), columns, theme));
+    }
+    lines
+}
+
+/// What a branch held that was left; folded, one line.
+#[must_use]
+pub fn branch_summary(summary: &str, folded: bool, columns: usize, theme: &Theme) -> Vec<Line> {
+    let summary = summary.trim();
+    let text = format!("Branch left behind, summed up ({})", plural(summary.lines().count(), "line"));
+    let mut lines = beside("", theme.label, &text, theme.label, columns);
+    if !folded && !summary.is_empty() {
+        lines.push(Line::default());
+        lines.extend(markdown(summary, columns, theme));
+    }
+    lines
+}
+
+/// A label at a place of the conversation.
+#[must_use]
+pub fn label(text: &str, columns: usize, theme: &Theme) -> Vec<Line> {
+    beside("# ", theme.label, text, theme.label, columns)
+}

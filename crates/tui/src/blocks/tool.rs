@@ -1,0 +1,307 @@
+//! Calls of tools, and commands of the user.
+
+use std::time::Duration;
+
+use quipu_protocol::{Content, ToolResultMessage};
+
+use super::output::output;
+use super::text::{beside, cut, duration, one_line, plural};
+use crate::diff::Diff;
+use crate::highlight::Highlighter;
+use crate::markdown::line_of;
+use crate::{Line, Style, Theme, clean, wrap};
+
+/// Rows of a folded output, and of a live one.
+const FOLDED: usize = 6;
+/// Rows of a folded change or file.
+const FOLDED_FILE: usize = 24;
+/// Bytes of a line of a file that are shown.
+const FILE_LINE: usize = 2 << 10;
+/// Rows of a folded command.
+const FOLDED_COMMAND: usize = 4;
+
+/// A call of a tool.
+#[derive(Debug, Clone, Copy)]
+pub struct ToolView<'a> {
+    /// The tool.
+    pub name: &'a str,
+    /// The JSON text of the arguments; while the model writes it, what is there so far.
+    pub arguments: &'a str,
+    /// How far it is.
+    pub state: ToolState<'a>,
+    /// Whether only a part of a long output is shown.
+    pub folded: bool,
+}
+
+/// How far a call is.
+#[derive(Debug, Clone, Copy)]
+pub enum ToolState<'a> {
+    /// The model writes the arguments.
+    Writing,
+    /// It waits for permission, or for others.
+    Waiting,
+    /// It runs.
+    Running {
+        /// What it printed last.
+        tail: &'a str,
+        /// For how long it has.
+        elapsed: Duration,
+    },
+    /// It is done.
+    Done {
+        /// What came of it.
+        result: &'a ToolResultMessage,
+        /// How long it took.
+        took: Option<Duration>,
+    },
+}
+
+/// A command that the user runs.
+#[derive(Debug, Clone, Copy)]
+pub struct ShellView<'a> {
+    /// The command line.
+    pub command: &'a str,
+    /// What it printed so far; at most the end of it.
+    pub output: &'a str,
+    /// While it runs, for how long it has.
+    pub running: Option<Duration>,
+    /// Its exit code; absent when it was killed.
+    pub exit_code: Option<i32>,
+    /// Whether the user stopped it.
+    pub cancelled: bool,
+    /// Whether the model does not see it.
+    pub hidden: bool,
+    /// Where all of the output is, when it was cut.
+    pub full_output_path: Option<&'a str>,
+    /// Whether only a part of a long output is shown.
+    pub folded: bool,
+}
+
+/// A call of a tool: what it is, and what it printed, changed or answered.
+#[must_use]
+pub fn tool(view: &ToolView<'_>, columns: usize, theme: &Theme) -> Vec<Line> {
+    let mut lines = title(view, columns, theme);
+    let room = columns.saturating_sub(2).max(1);
+    let body = match view.state {
+        ToolState::Writing => Vec::new(),
+        ToolState::Waiting => preview(view, room, theme),
+        ToolState::Running { tail, elapsed } => {
+            let mut body = preview(view, room, theme);
+            body.extend(output(tail, Some(FOLDED), room, theme));
+            if elapsed >= Duration::from_secs(1) {
+                body.extend(beside(
+                    "",
+                    theme.muted,
+                    &format!("running, {}", duration(elapsed)),
+                    theme.muted,
+                    room,
+                ));
+            }
+            body
+        }
+        ToolState::Done { result, took } => done(view, result, took, room, theme),
+    };
+    lines.extend(indented(body, columns));
+    lines
+}
+
+/// A command that the user runs, or ran.
+#[must_use]
+pub fn shell(view: &ShellView<'_>, columns: usize, theme: &Theme) -> Vec<Line> {
+    let mark = if view.hidden { "!! " } else { "! " };
+    let mut lines = beside(mark, theme.accent, view.command, theme.command, columns);
+    let room = columns.saturating_sub(2).max(1);
+    let rows = (view.folded || view.running.is_some()).then_some(FOLDED);
+    let mut body = output(view.output, rows, room, theme);
+    let (text, style) = match (view.running, view.exit_code) {
+        (Some(time), _) => (format!("running, {}", duration(time)), theme.muted),
+        (None, _) if view.cancelled => ("stopped".into(), theme.warning),
+        (None, Some(0)) => (if body.is_empty() { "no output" } else { "" }.into(), theme.muted),
+        (None, Some(code)) => (format!("exit code {code}"), theme.error),
+        (None, None) => ("killed".into(), theme.error),
+    };
+    if !text.is_empty() {
+        body.extend(beside("", style, &text, style, room));
+    }
+    if let Some(path) = view.full_output_path {
+        body.extend(beside("", theme.muted, &format!("all of it: {path}"), theme.muted, room));
+    }
+    lines.extend(indented(body, columns));
+    lines
+}
+
+/// Two columns further right, where there is room.
+fn indented(mut lines: Vec<Line>, columns: usize) -> Vec<Line> {
+    for line in lines.iter_mut().filter(|line| !line.spans.is_empty() && columns > 2) {
+        line.spans.insert(0, crate::Span { text: "  ".into(), style: Style::default() });
+    }
+    lines
+}
+
+fn title(view: &ToolView<'_>, columns: usize, theme: &Theme) -> Vec<Line> {
+    if view.name == "bash"
+        && let Some(command) = member(view.arguments, "command")
+    {
+        let mut lines = beside("$ ", theme.accent, command.trim_end(), theme.command, columns);
+        if view.folded && lines.len() > FOLDED_COMMAND + 1 {
+            let hidden = lines.len() - FOLDED_COMMAND;
+            lines.truncate(FOLDED_COMMAND);
+            lines.push(more(hidden, columns, theme));
+        }
+        return lines;
+    }
+    let mut line = Line::styled(clean(view.name), theme.tool);
+    let mut rest = match member(view.arguments, "path") {
+        Some(path) => format!(" {}{}", path, part(view.arguments)),
+        None if matches!(view.arguments.trim(), "" | "{}") => String::new(),
+        None => format!(" {}", view.arguments),
+    };
+    if let Some(changed) = change(view).map(|diff| diff.changed()) {
+        rest.push_str(&format!(" (+{} -{})", changed.added, changed.removed));
+    }
+    let room = columns.saturating_sub(line.width());
+    if !rest.is_empty() && room > 1 {
+        line.push(format!(" {}", one_line(&rest, room - 1)), theme.text);
+    }
+    vec![cut(&line, columns)]
+}
+
+/// `:10-29` of a call that reads a part of a file.
+fn part(arguments: &str) -> String {
+    let value: serde_json::Value = serde_json::from_str(arguments).unwrap_or_default();
+    let number = |name: &str| value.get(name).and_then(serde_json::Value::as_u64);
+    match (number("offset"), number("limit")) {
+        (None, None) => String::new(),
+        (Some(from), None) => format!(":{from}-"),
+        (from, Some(limit)) => {
+            let from = from.unwrap_or(1);
+            format!(":{from}-{}", from.saturating_add(limit).saturating_sub(1))
+        }
+    }
+}
+
+fn change(view: &ToolView<'_>) -> Option<Diff> {
+    if view.name != "edit" {
+        return None;
+    }
+    match view.state {
+        ToolState::Writing => None,
+        ToolState::Done { result, .. } if result.is_error => None,
+        ToolState::Done { result, .. } => {
+            result.details.as_ref().and_then(Diff::of_details).or_else(|| Diff::of_arguments(view.arguments))
+        }
+        ToolState::Waiting | ToolState::Running { .. } => Diff::of_arguments(view.arguments),
+    }
+}
+
+/// What a call is about to do to a file.
+fn preview(view: &ToolView<'_>, room: usize, theme: &Theme) -> Vec<Line> {
+    let rows = view.folded.then_some(FOLDED_FILE);
+    if let Some(diff) = change(view) {
+        return first(diff.lines(room, theme), rows, room, theme);
+    }
+    match (view.name, member(view.arguments, "content")) {
+        ("write", Some(content)) => {
+            file(&content, &member(view.arguments, "path").unwrap_or_default(), rows, room, theme)
+        }
+        _ => Vec::new(),
+    }
+}
+
+fn done(
+    view: &ToolView<'_>,
+    result: &ToolResultMessage,
+    took: Option<Duration>,
+    room: usize,
+    theme: &Theme,
+) -> Vec<Line> {
+    let text: Vec<&str> = result.content.iter().filter_map(Content::as_text).collect();
+    let text = text.join("\n");
+    let images = result.content.iter().filter(|content| matches!(content, Content::Image(_))).count();
+    let rows = view.folded.then_some(FOLDED);
+    let mut lines = if result.is_error && view.name != "bash" {
+        let style = Theme { output: theme.error, ..theme.clone() };
+        first(output(&text, None, room, &style), rows, room, theme)
+    } else {
+        match view.name {
+            "edit" | "write" => preview(view, room, theme),
+            "read" if view.folded => {
+                let lines = text.lines().count();
+                if lines == 0 {
+                    Vec::new()
+                } else {
+                    beside("", theme.muted, &plural(lines, "line"), theme.muted, room)
+                }
+            }
+            "read" => file(&text, &member(view.arguments, "path").unwrap_or_default(), None, room, theme),
+            _ => output(&text, rows, room, theme),
+        }
+    };
+    if images > 0 {
+        lines.extend(beside("", theme.muted, &format!("[{}]", plural(images, "image")), theme.muted, room));
+    }
+    if let Some(took) = took.filter(|took| *took >= Duration::from_secs(1)) {
+        lines.extend(beside("", theme.muted, &format!("took {}", duration(took)), theme.muted, room));
+    }
+    lines
+}
+
+/// A file as it is, in the colours of its language.
+fn file(text: &str, path: &str, rows: Option<usize>, room: usize, theme: &Theme) -> Vec<Line> {
+    let name = path.rsplit(['/', '\\']).next().unwrap_or(path);
+    let mut highlighter = Highlighter::new(name.rsplit('.').next().unwrap_or(name));
+    let mut lines = Vec::new();
+    for line in text.lines().take(rows.map_or(usize::MAX, |rows| rows + 1)) {
+        let line = &line[..line.floor_char_boundary(FILE_LINE)];
+        lines.extend(wrap(&line_of(&highlighter.line(&clean(line)), theme), room, 0));
+    }
+    let hidden = rows.map_or(0, |rows| text.lines().count().saturating_sub(rows + 1));
+    first_of(lines, rows, hidden, room, theme)
+}
+
+fn first(lines: Vec<Line>, rows: Option<usize>, room: usize, theme: &Theme) -> Vec<Line> {
+    first_of(lines, rows, 0, room, theme)
+}
+
+/// The first rows, and how many are hidden behind them, `beyond` not counted.
+fn first_of(
+    mut lines: Vec<Line>,
+    rows: Option<usize>,
+    beyond: usize,
+    room: usize,
+    theme: &Theme,
+) -> Vec<Line> {
+    let Some(rows) = rows.filter(|rows| lines.len() > rows + 1 || beyond > 0) else { return lines };
+    let hidden = lines.len().saturating_sub(rows) + beyond;
+    lines.truncate(rows);
+    lines.push(more(hidden, room, theme));
+    lines
+}
+
+fn more(hidden: usize, columns: usize, theme: &Theme) -> Line {
+    cut(&Line::styled(format!("… {} more", plural(hidden, "line")), theme.muted), columns)
+}
+
+/// A member of the arguments that is a text, also of JSON that is not complete yet.
+fn member(json: &str, name: &str) -> Option<String> {
+    if let Ok(value) = serde_json::from_str::<serde_json::Value>(json) {
+        return value.get(name)?.as_str().map(str::to_owned);
+    }
+    let rest = &json[json.find(&format!("\"{name}\""))? + name.len() + 2..];
+    let rest = rest.trim_start().strip_prefix(':')?.trim_start().strip_prefix('"')?;
+    let mut escaped = false;
+    let end = rest.find(|c| {
+        let ends = c == '"' && !escaped;
+        escaped = c == '\\' && !escaped;
+        ends
+    });
+    let mut text = &rest[..end.unwrap_or(rest.len())];
+    // An escape that is cut off is left out.
+    for _ in 0..12 {
+        if let Ok(text) = serde_json::from_str(&format!("\"{text}\"")) {
+            return Some(text);
+        }
+        text = &text[..text.floor_char_boundary(text.len().saturating_sub(1))];
+    }
+    None
+}
