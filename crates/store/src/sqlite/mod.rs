@@ -505,9 +505,7 @@ impl Store for SqliteStore {
 
     fn blobs<'a>(&'a self, ids: &'a [BlobId]) -> Fut<'a, Vec<Option<Blob>>> {
         let ids = ids.to_vec();
-        Box::pin(self.read_many(ids.len(), move |connection| {
-            ids.iter().map(|id| rows::find_blob(connection, id)).collect()
-        }))
+        Box::pin(self.read_many(ids.len(), move |connection| written::blobs(connection, &ids)))
     }
 
     fn chunk(&self, id: ChunkId, bytes: Range<u64>) -> Fut<'_, Vec<u8>> {

@@ -36,6 +36,7 @@ async fn in_a_file() {
 /// Every law in turn, on one store.
 async fn conform(store: &dyn Store) {
     objects(store).await;
+    many_blobs(store).await;
     refs(store).await;
     refused_commits_leave_nothing(store).await;
     many_at_once(store).await;
@@ -176,6 +177,29 @@ async fn objects(store: &dyn Store) {
     );
     assert_eq!(store.blobs(&[blob.id, BlobId([7; 32])]).await.unwrap(), [Some(blob), None]);
     assert_eq!(store.nodes(&[]).await.unwrap(), []);
+}
+
+/// Many blobs come as they were asked for, wherever they lie, how often they are named, and whether they are there.
+async fn many_blobs(store: &dyn Store) {
+    let mut ids = Vec::new();
+    for n in 0..100 {
+        let (_, commit) = text_commit(None, &format!("blob {n}"), 1);
+        ids.push(commit.blobs[0].id);
+        store.commit(commit).await.unwrap();
+    }
+    let missing = BlobId([9; 32]);
+    let scattered = (0..100).map(|n| ids[n * 37 % 100]).collect();
+    let repeated = [&ids[..30], &[missing], &ids[10..20], &[missing], &ids[..1]].concat();
+    let apart = ids.iter().step_by(25).copied().collect();
+    for asked in [ids.clone(), ids.iter().rev().copied().collect(), scattered, repeated, apart] {
+        let mut one_by_one = Vec::new();
+        for id in &asked {
+            one_by_one.extend(store.blobs(&[*id]).await.unwrap());
+        }
+        assert_eq!(store.blobs(&asked).await.unwrap(), one_by_one);
+        let absent = asked.iter().filter(|id| **id == missing).count();
+        assert_eq!(one_by_one.iter().flatten().count(), asked.len() - absent);
+    }
 }
 
 async fn refs(store: &dyn Store) {
