@@ -21,6 +21,9 @@ type Env<'a> = dyn Fn(&str) -> Option<PathBuf> + 'a;
 /// Directories, and how many sessions each has.
 type Projects = Vec<(String, u64)>;
 
+/// What the names of exports, or of what is in them, end in.
+const EXPORTED: &[&str] = &["zip", "json", "html"];
+
 /// An agent whose sessions can be taken in.
 #[derive(Clone, Copy)]
 pub struct Agent {
@@ -239,24 +242,34 @@ impl Agent {
         !matches!(self.kind, Kind::Export { .. })
     }
 
-    /// Whose export a file or folder is, where it is one: told by what is in it.
+    /// The exports at `path`, a file or a folder, by whose they are: told by what is in each. Each file is one agent's.
     ///
     /// # Errors
     /// `File` when it is not there, or cannot be read.
-    pub fn of_export(path: &Path) -> Result<Option<&'static Self>, ArchiveError> {
-        std::fs::metadata(path).map_err(|source| ArchiveError::File {
-            path: path.to_owned(),
-            doing: "read",
-            source,
-        })?;
-        for agent in AGENTS.iter().filter(|agent| !agent.has_place()) {
-            if path.is_dir() && !agent.files(path)?.files.is_empty()
-                || path.is_file() && agent.is_export(path)
-            {
-                return Ok(Some(agent));
+    pub fn exports(path: &Path) -> Result<Vec<(&'static Self, Kept)>, ArchiveError> {
+        let found = files_with(path, EXPORTED)?;
+        let mut work: Vec<(&'static Self, Kept)> = Vec::new();
+        let exporting = || AGENTS.iter().filter(|agent| !agent.has_place());
+        for file in found.files {
+            let named = |agent: &&Self| path.is_file() || agent.is_called_export(&file);
+            let Some(agent) = exporting().filter(named).find(|agent| agent.is_export(&file)) else {
+                continue;
+            };
+            match work.iter_mut().find(|(one, _)| one.name == agent.name) {
+                Some((_, kept)) => kept.files.push(file),
+                None => work.push((agent, Kept { files: vec![file], unreadable: Vec::new() })),
             }
         }
-        Ok(None)
+        if let Some((_, kept)) = work.first_mut() {
+            kept.unreadable = found.unreadable;
+        }
+        Ok(work)
+    }
+
+    /// Whether a file of a folder may be one of it, by its name.
+    fn is_called_export(&self, file: &Path) -> bool {
+        let Kind::Export { is_main, .. } = self.kind else { return false };
+        is_main(file.to_str().unwrap_or_default()) || file.extension().is_some_and(|end| end == "zip")
     }
 
     /// Whether a file is an export of it, or holds the conversations of one.
@@ -295,14 +308,10 @@ impl Agent {
                 }
                 Ok(found)
             }
-            Kind::Export { is_main, .. } => {
-                let mut found = files_with(path, &["zip", "json", "html"])?;
+            Kind::Export { .. } => {
+                let mut found = files_with(path, EXPORTED)?;
                 if path.is_dir() {
-                    let is_named = |file: &Path| {
-                        let name = file.to_str().unwrap_or_default();
-                        is_main(name) || file.extension().is_some_and(|end| end == "zip")
-                    };
-                    found.files.retain(|file| is_named(file) && self.is_export(file));
+                    found.files.retain(|file| self.is_called_export(file) && self.is_export(file));
                 }
                 Ok(found)
             }

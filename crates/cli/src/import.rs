@@ -27,10 +27,11 @@ const SHOWN: usize = 10;
 
 pub(crate) async fn run(args: &ImportArgs) -> Result<(), Failure> {
     let place = Place::find(&args.out.store)?;
-    let named = named(args)?;
-    let work = match &named {
-        Some((agent, path)) => vec![(*agent, files_of(agent, path.as_deref(), args)?)],
-        None => {
+    let asked = Asked::of(args)?;
+    let work = match &asked {
+        Asked::Agent(agent, path) => vec![(*agent, files_of(agent, path.as_deref(), args)?)],
+        Asked::Exports(path) => exports(path)?,
+        Asked::All => {
             let work = all();
             if !shown_and_wanted(&work, args)? {
                 return Ok(());
@@ -85,7 +86,7 @@ pub(crate) async fn run(args: &ImportArgs) -> Result<(), Failure> {
         tokio::select! {
             biased;
             _ = signals.next() => return Err(Failure::silent(signals.exit())),
-            failed = follow(&mut importer, &mut watch, named.as_ref()) => return failed,
+            failed = follow(&mut importer, &mut watch, &asked) => return failed,
         }
     }
     match importer.failures {
@@ -96,21 +97,18 @@ pub(crate) async fn run(args: &ImportArgs) -> Result<(), Failure> {
 }
 
 /// Imports what changes, and what comes, for as long as nothing fails that a later try would not mend.
-async fn follow(
-    importer: &mut Importer<'_>,
-    watch: &mut Watch,
-    named: Option<&(&'static Agent, Option<PathBuf>)>,
-) -> Result<(), Failure> {
+async fn follow(importer: &mut Importer<'_>, watch: &mut Watch, asked: &Asked) -> Result<(), Failure> {
     importer.follows = true;
     loop {
         tokio::time::sleep(Watch::POLL).await;
-        let work = match named {
+        let work = match asked {
             // What cannot be read now may be read later.
-            Some((agent, Some(path))) => {
+            Asked::Agent(agent, Some(path)) => {
                 vec![(*agent, agent.files(path).map(Kept::from).unwrap_or_default())]
             }
-            Some((agent, None)) => vec![(*agent, agent.detect(&variable))],
-            None => all(),
+            Asked::Agent(agent, None) => vec![(*agent, agent.detect(&variable))],
+            Asked::Exports(path) => Agent::exports(path).unwrap_or_default(),
+            Asked::All => all(),
         };
         let files =
             work.into_iter().flat_map(|(agent, kept)| kept.files.into_iter().map(move |file| (agent, file)));
@@ -174,28 +172,51 @@ fn variable(name: &str) -> Option<PathBuf> {
     std::env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from)
 }
 
-/// Whose sessions are meant, and of which path: what stands first may be an export, which says itself whose it is.
-fn named(args: &ImportArgs) -> Result<Option<(&'static Agent, Option<PathBuf>)>, Failure> {
-    let Some(name) = &args.agent else { return Ok(None) };
-    if let Some(agent) = Agent::named(name) {
-        return Ok(Some((agent, args.path.clone())));
+/// Whose sessions are meant.
+enum Asked {
+    /// Of all agents, what they keep here.
+    All,
+    /// Of one, at a path or where it keeps them.
+    Agent(&'static Agent, Option<PathBuf>),
+    /// Exports, which say themselves whose they are.
+    Exports(PathBuf),
+}
+
+impl Asked {
+    /// What stands first is an agent, or the path of exports.
+    fn of(args: &ImportArgs) -> Result<Self, Failure> {
+        let Some(name) = &args.agent else { return Ok(Self::All) };
+        if let Some(agent) = Agent::named(name) {
+            return Ok(Self::Agent(agent, args.path.clone()));
+        }
+        let path = PathBuf::from(name);
+        if args.path.is_some() || !path.exists() {
+            let what = format!(
+                "`{name}` is no agent whose sessions can be imported, and no file; the agents are {}",
+                names()
+            );
+            return Err(Failure::usage(what));
+        }
+        Ok(Self::Exports(path))
     }
-    let path = PathBuf::from(name);
-    let agents: Vec<&str> = AGENTS.iter().map(|agent| agent.name).collect();
-    let agents = agents.join(", ");
-    if args.path.is_some() || !path.exists() {
-        let what = format!(
-            "`{name}` is no agent whose sessions can be imported, and no file; the agents are {agents}"
-        );
-        return Err(Failure::usage(what));
+}
+
+fn names() -> String {
+    let names: Vec<&str> = AGENTS.iter().map(|agent| agent.name).collect();
+    names.join(", ")
+}
+
+/// The exports of a file or a folder, one at least.
+fn exports(path: &Path) -> Result<Vec<(&'static Agent, Kept)>, Failure> {
+    let work = Agent::exports(path).map_err(failed)?;
+    if work.is_empty() {
+        return Err(Failure::usage(format!(
+            "{} is no export of an account that is known; name the agent before it, one of {}",
+            path.display(),
+            names()
+        )));
     }
-    match Agent::of_export(&path).map_err(failed)? {
-        Some(agent) => Ok(Some((agent, Some(path)))),
-        None => Err(Failure::usage(format!(
-            "{} is no export of an account that is known; name the agent before it, one of {agents}",
-            path.display()
-        ))),
-    }
+    Ok(work)
 }
 
 /// The files that are named, or those that the agent keeps.

@@ -32,6 +32,11 @@ impl Archive {
     }
 }
 
+/// Whose exports there are.
+fn whose(path: &std::path::Path) -> Vec<&'static str> {
+    Agent::exports(path).unwrap().iter().map(|(agent, _)| agent.name).collect()
+}
+
 /// The kinds of all problems of a report.
 fn kinds(report: &Report) -> Vec<ProblemKind> {
     report.problems.iter().map(|problem| problem.kind).collect()
@@ -183,7 +188,7 @@ mod chatgpt {
         std::fs::write(folder.dir.path().join("x/conversations.json"), &text).unwrap();
         // A folder that leads back to itself.
         std::os::unix::fs::symlink(folder.dir.path(), folder.dir.path().join("x/loop")).unwrap();
-        let agent = Agent::of_export(folder.dir.path()).unwrap().unwrap();
+        let agent = Agent::exports(folder.dir.path()).unwrap()[0].0;
         assert_eq!(agent.name, AGENT);
         let found = agent.files(folder.dir.path()).unwrap().files;
         assert_eq!(found.len(), 1);
@@ -314,16 +319,16 @@ mod claude_ai {
         let archive = archive();
         let text = fixture("claude-ai/conversations.json");
         let path = archive.file("data.zip", zip(&[deflated("a/conversations.json", text.as_bytes())], false));
-        assert_eq!(Agent::of_export(&path).unwrap().unwrap().name, AGENT);
+        assert_eq!(whose(&path), [AGENT]);
         let theirs = archive.file("conversations.json", fixture("chatgpt/conversations.json"));
-        assert_eq!(Agent::of_export(&theirs).unwrap().unwrap().name, "chatgpt");
+        assert_eq!(whose(&theirs), ["chatgpt"]);
         let other = archive.file("other.zip", zip(&[stored("a.txt", b"hello")], false));
-        assert!(Agent::of_export(&other).unwrap().is_none());
+        assert!(whose(&other).is_empty());
         let error = archive.try_take(AGENT, &other).unwrap_err();
         assert!(error.to_string().contains("no file of conversations"), "{error}");
         let error = archive.try_take(AGENT, &theirs).unwrap_err();
         assert!(error.to_string().contains("no entry"), "{error}");
-        assert!(Agent::of_export(&archive.dir.path().join("none.zip")).is_err());
+        assert!(Agent::exports(&archive.dir.path().join("none.zip")).is_err());
     }
 }
 
@@ -417,10 +422,10 @@ mod gemini_takeout {
         let archive = archive();
         for name in ["MyActivity.json", "MyActivity.html"] {
             let path = archive.file(&format!("x{name}"), fixture(&format!("gemini-takeout/{name}")));
-            assert_eq!(Agent::of_export(&path).unwrap().unwrap().name, AGENT);
+            assert_eq!(whose(&path), [AGENT]);
             let path =
                 archive.file("takeout.zip", archived(&fixture(&format!("gemini-takeout/{name}")), name));
-            assert_eq!(Agent::of_export(&path).unwrap().unwrap().name, AGENT);
+            assert_eq!(whose(&path), [AGENT]);
         }
         let error = archive.try_take(AGENT, &archive.file("a.html", "<html>nothing</html>")).unwrap();
         assert_eq!((error.len(), error[0].read), (1, 0));

@@ -84,6 +84,39 @@ fn whose_export_it_is_need_not_be_said() {
     assert!(ran.status.code() == Some(1) && ran.err.contains("could not be imported"), "{}", ran.err);
 }
 
+#[test]
+fn a_folder_may_hold_exports_of_several_services() {
+    let world = World::new([]);
+    std::fs::create_dir_all(world.path("work/all/claude")).unwrap();
+    let put = |name: &str, from: &str| {
+        std::fs::copy(fixture(from), world.path(&format!("work/all/{name}"))).unwrap();
+    };
+    put("a.zip", "it/__fuzz__/chatgpt_files/corpus/export.zip");
+    put("claude/conversations.json", "fixtures/claude-ai/conversations.json");
+    put("takeout.zip", "it/__fuzz__/gemini_takeout_files/corpus/takeout.zip");
+    std::fs::write(world.path("work/all/conversations.json"), "[{\"about\":\"something else\"}]").unwrap();
+    std::fs::write(world.path("work/all/torn.zip"), "PK\x03\x04").unwrap();
+    let reports = world.run(&["import", "all", "--json"]).ok().json_lines();
+    let wholes: Vec<&str> = reports
+        .iter()
+        .filter(|report| report["session"] == "")
+        .map(|report| report["path"].as_str().unwrap().rsplit_once("all/").unwrap().1)
+        .collect();
+    assert_eq!(wholes, ["a.zip", "claude/conversations.json", "takeout.zip"], "{reports:?}");
+    for session in
+        ["6939aaaa-0000-4000-8000-000000000001", "7a39aaaa-0000-4000-8000-000000000001", "gemini-2026-01-02"]
+    {
+        assert!(reports.iter().any(|report| report["session"] == session), "{session}: {reports:?}");
+    }
+    // One service alone, of the same folder; and all of it again.
+    let ran = world.run(&["import", "claude-ai", "all", "--json"]).ok();
+    let unchanged = |report: &serde_json::Value| report["unchanged"] == true || report["added"] == 0;
+    assert_eq!(ran.json_lines().len(), 1, "{}", ran.text());
+    assert!(ran.json_lines().iter().all(unchanged), "{}", ran.text());
+    let again = world.run(&["import", "all", "--json"]).ok().json_lines();
+    assert!(again.iter().all(unchanged), "{again:?}");
+}
+
 /// A graph of another program where that keeps it.
 fn graph(world: &World) -> PathBuf {
     let place = world.path("home/.playfilo/playfilo.db");
