@@ -9,7 +9,7 @@ use quipu_store::{Store, StoreError};
 
 use crate::intake::{self, DatabaseFormat, Format, Marks};
 use crate::json::Members;
-use crate::lines::Lines;
+use crate::lines::{Lines, content_of};
 use crate::pi::{SessionFiles, files_with, session_files};
 use crate::{ArchiveError, ImportOptions, Report, export};
 use crate::{chatgpt, claude_ai, claude_code, codex, copilot};
@@ -105,12 +105,8 @@ pub static AGENTS: [Agent; 12] = [
                     .flat_map(|home| codex::FOLDERS.map(|name| home.join(name)))
                     .collect()
             },
-            extensions: &["json", "jsonl"],
-            is_session: |path| {
-                path.file_name()
-                    .and_then(|name| name.to_str())
-                    .is_some_and(|name| name.starts_with("rollout-"))
-            },
+            extensions: &["json", "jsonl", "zst"],
+            is_session: codex::is_session,
             look,
         },
     },
@@ -407,7 +403,7 @@ fn look(path: &Path) -> std::io::Result<Found> {
     const BYTES: u64 = 1 << 20;
     let file = std::fs::File::open(path)?;
     let bytes = file.metadata()?.len();
-    let reader = std::io::BufReader::new(std::io::Read::take(file, BYTES));
+    let reader = std::io::BufReader::new(std::io::Read::take(content_of(&file)?, BYTES));
     let mut lines = Lines::new(reader, 1 << 20);
     let mut project = None;
     while project.is_none()

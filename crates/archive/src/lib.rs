@@ -25,6 +25,7 @@ mod lines;
 mod mended;
 pub mod openclaw;
 pub mod opencode;
+mod packed;
 pub mod pi;
 pub mod playfilo;
 mod report;

@@ -2,11 +2,12 @@
 
 use std::borrow::Cow;
 use std::fs::File;
-use std::io::{self, BufRead, Read};
+use std::io::{self, BufRead, Read, Seek as _};
 
 use quipu_protocol::Json;
 use sha2::{Digest as _, Sha256};
 
+use crate::packed::{Unpacked, is_packed};
 use crate::{Problem, ProblemKind};
 
 /// Bytes of one line at most; a longer one is left out and told.
@@ -84,14 +85,61 @@ impl Line<'_> {
 pub(crate) struct Hashing {
     pub(crate) file: File,
     pub(crate) hash: Sha256,
+    /// Bytes that were read.
+    pub(crate) bytes: u64,
+}
+
+impl Hashing {
+    /// `file` stands at its beginning.
+    pub(crate) fn new(file: File) -> Self {
+        Self { file, hash: Sha256::new(), bytes: 0 }
+    }
 }
 
 impl Read for Hashing {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         let read = self.file.read(buffer)?;
         self.hash.update(&buffer[..read]);
+        self.bytes += read as u64;
         Ok(read)
     }
+}
+
+/// What is in a file, which may be packed; the bytes of the file itself are hashed.
+pub(crate) enum Content {
+    Plain(Hashing),
+    Packed(Box<Unpacked<Hashing>>),
+}
+
+impl Content {
+    /// `file` stands at its beginning.
+    pub(crate) fn of(file: File) -> Self {
+        let is_packed = is_packed(&file);
+        let file = Hashing::new(file);
+        if is_packed { Self::Packed(Box::new(Unpacked::new(file))) } else { Self::Plain(file) }
+    }
+
+    pub(crate) fn into_inner(self) -> Hashing {
+        match self {
+            Self::Plain(file) => file,
+            Self::Packed(file) => file.into_inner(),
+        }
+    }
+}
+
+impl Read for Content {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        match self {
+            Self::Plain(file) => file.read(buffer),
+            Self::Packed(file) => file.read(buffer),
+        }
+    }
+}
+
+/// What is in a file, from its beginning, for a look at it.
+pub(crate) fn content_of(mut file: &File) -> io::Result<Box<dyn Read + '_>> {
+    file.rewind()?;
+    Ok(if is_packed(file) { Box::new(Unpacked::new(file)) } else { Box::new(file) })
 }
 
 /// Reads lines one by one. Of a line beyond `limit` bytes only the length is kept.

@@ -18,7 +18,7 @@ pub struct Report {
     /// The session that it holds, by the name that it has in the store; empty where the report is of an export as a whole,
     /// beside those of its sessions.
     pub session: SessionId,
-    /// Bytes of the file that were read.
+    /// Bytes of the file that were read; of one that is packed, of what came out of it.
     pub bytes: u64,
     /// The file is as it was when it was imported last: nothing below was counted anew.
     pub unchanged: bool,
@@ -83,7 +83,8 @@ impl Report {
             | ProblemKind::TooLong
             | ProblemKind::NotAnEntry
             | ProblemKind::Unfinished
-            | ProblemKind::Unreadable => {
+            | ProblemKind::Unreadable
+            | ProblemKind::Damaged => {
                 self.lost += 1;
             }
             ProblemKind::Encoding
@@ -136,6 +137,8 @@ pub enum ProblemKind {
     Unfinished,
     /// Lost: a file of an archive, or one that a message names, that cannot be read.
     Unreadable,
+    /// Lost: what follows in a packed file that is torn, damaged or beyond a limit.
+    Damaged,
     /// Repaired: bytes that are no UTF-8 became U+FFFD.
     Encoding,
     /// Repaired: another header in the middle, kept as an entry that nothing follows.
@@ -168,6 +171,7 @@ impl ProblemKind {
             Self::NotAnEntry => "no entry, left out",
             Self::Unfinished => "the last answer may still be written, left out for now",
             Self::Unreadable => "a file in it that cannot be read, left out",
+            Self::Damaged => "the packed file cannot be read from here on, what follows is left out",
             Self::Encoding => "not UTF-8, mended",
             Self::SecondHeader => "a second header, kept aside",
             Self::DuplicateId => "an id that was there before; both entries are kept",

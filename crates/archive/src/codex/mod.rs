@@ -1,4 +1,4 @@
-//! Rollouts of Codex: JSON lines under `sessions` and `archived_sessions`, one file a session.
+//! Rollouts of Codex: JSON lines under `sessions` and `archived_sessions`, one file a session, packed when it is old.
 //!
 //! A rollout is a list, and so is the lineage that it becomes; an undo begins a branch. What went to and from the model
 //! (`response_item`) becomes the conversation; what the screen showed (`event_msg`) says it again, and only gives details:
@@ -11,7 +11,7 @@ mod outline;
 mod read;
 mod said;
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use crate::intake::Format;
 
@@ -24,6 +24,12 @@ pub(crate) const FORMAT: Format = Format { agent: AGENT, outline: outline::outli
 /// `archived_sessions` are. `None` when there is no home.
 pub fn home(env: &dyn Fn(&str) -> Option<PathBuf>) -> Option<PathBuf> {
     env("CODEX_HOME").or_else(|| Some(env("HOME")?.join(".codex")))
+}
+
+/// Whether a file there is a session, by its name; what has not been written to for a week is packed with Zstandard.
+pub(crate) fn is_session(path: &Path) -> bool {
+    let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
+    name.starts_with("rollout-") && (!name.ends_with(".zst") || name.ends_with(".jsonl.zst"))
 }
 
 /// The folders in it that hold sessions.

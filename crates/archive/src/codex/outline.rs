@@ -1,7 +1,7 @@
 //! The first record of a file.
 
 use std::fs::File;
-use std::io::{BufReader, Read as _, Seek as _};
+use std::io::{BufReader, Read as _};
 use std::path::{Path, PathBuf};
 
 use quipu_protocol::{Json, SessionId, UnixMs};
@@ -12,7 +12,7 @@ use crate::intake::{LINE_LIMIT, Outline};
 use crate::json::Members;
 use crate::json::time_of;
 use crate::lineages::session_id;
-use crate::lines::Lines;
+use crate::lines::{Lines, content_of};
 
 /// What a file begins with that is one value, where that is in one line.
 pub(super) const DOCUMENT: &[u8] = b"{\"session\":";
@@ -62,7 +62,8 @@ impl Header {
 pub(super) fn outline(file: &mut File, path: &Path) -> Result<Outline, ArchiveError> {
     let fail = |source| ArchiveError::File { path: path.to_owned(), doing: "read", source };
     let idle = crate::intake::idle(file).map_err(fail)?;
-    let mut lines = Lines::new(BufReader::with_capacity(64 << 10, &mut *file), LINE_LIMIT);
+    let content = content_of(file).map_err(fail)?;
+    let mut lines = Lines::new(BufReader::with_capacity(64 << 10, content), LINE_LIMIT);
     let mut empty = true;
     let mut header = None;
     while header.is_none()
@@ -95,10 +96,9 @@ pub(super) fn outline(file: &mut File, path: &Path) -> Result<Outline, ArchiveEr
 }
 
 /// The header of a file that is one value, with all records in it; `None` when it is none.
-fn document(file: &mut File) -> std::io::Result<Option<Header>> {
+fn document(file: &File) -> std::io::Result<Option<Header>> {
     let mut bytes = Vec::new();
-    file.rewind()?;
-    file.take(LINE_LIMIT as u64 + 1).read_to_end(&mut bytes)?;
+    content_of(file)?.take(LINE_LIMIT as u64 + 1).read_to_end(&mut bytes)?;
     let text = String::from_utf8_lossy(&bytes);
     let whole = Members::of(text.trim_ascii()).filter(|_| bytes.len() <= LINE_LIMIT);
     Ok(whole.and_then(|whole| Header::of(whole.get("session")?)))
@@ -113,9 +113,13 @@ fn rollout_of(session: &str, path: &Path) -> Option<PathBuf> {
     if let Some(home) = home.and_then(Path::parent) {
         folders.extend(FOLDERS.map(|name| home.join(name)));
     }
-    let end = format!("{session}.jsonl");
+    // One that was packed may be there beside what it was packed from, or alone.
+    let ends = [format!("{session}.jsonl"), format!("{session}.jsonl.zst")];
     folders.into_iter().find_map(|folder| {
-        let found = crate::pi::session_files(&folder).ok()?;
-        found.files.into_iter().find(|file| file.to_str().is_some_and(|name| name.ends_with(&end)))
+        let found = crate::pi::files_with(&folder, &["jsonl", "zst"]).ok()?;
+        let of = |end: &String| {
+            found.files.iter().find(|file| file.to_str().is_some_and(|name| name.ends_with(end.as_str())))
+        };
+        ends.iter().find_map(of).cloned()
     })
 }

@@ -16,6 +16,7 @@ use sha2::{Digest as _, Sha256};
 use tokio::sync::mpsc;
 
 use super::known::Known;
+use super::lines::End;
 use super::place::{Placed, Placer, Stop};
 use super::seen::{Mark, Marks};
 use super::{DatabaseFormat, Format, Outline, SealedLines, Sessions};
@@ -109,6 +110,7 @@ impl One<'_> {
                 }
             }
             let mut lines = SealedLines::new(file, total, Arc::clone(self.sealer));
+            let total = lines.total();
             let read = format.read;
             let about = outline.clone();
             let placed = self.place(&path, &outline, total, self.options, move |placer| {
@@ -116,9 +118,9 @@ impl One<'_> {
                 Ok(Some(lines.end()))
             });
             let (placed, end) = placed.await?;
-            let (bytes, session) = (placed.report.bytes, placed.report.session.clone());
-            let note = end.filter(|(_, whole)| *whole && !placed.unfinished);
-            let note = note.map(|(sha256, _)| Mark {
+            let session = placed.report.session.clone();
+            let note = end.filter(|end| end.whole && !placed.unfinished);
+            let note = note.map(|End { sha256, bytes, .. }| Mark {
                 format: self.agent.into(),
                 path: path.clone(),
                 session,

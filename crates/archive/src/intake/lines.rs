@@ -6,11 +6,12 @@ use std::sync::Arc;
 
 use quipu_protocol::{ChunkId, Json};
 use quipu_seal::Sealer;
-use sha2::{Digest as _, Sha256};
+use sha2::Digest as _;
 
 use super::{LINE_LIMIT, Placer, Stop};
 use crate::ahead::{Ahead, ReadyLines};
-use crate::lines::{Hashing, Line, Lines, Place};
+use crate::lines::{Content, Hashing, Line, Lines, Place};
+use crate::packed::{about, damage, is_packed};
 use crate::{Problem, ProblemKind};
 
 /// One line that is a JSON object.
@@ -24,7 +25,7 @@ pub(crate) struct Text {
 /// Looks at the bytes of a line and names those that nobody needs.
 pub(crate) type Skip = fn(&[u8]) -> Option<&'static str>;
 
-type Reader = BufReader<Hashing>;
+type Reader = BufReader<Content>;
 
 /// A line, parsed and sealed.
 struct Made {
@@ -41,17 +42,35 @@ pub(crate) struct SealedLines {
     lines: Option<Lines<Reader>>,
     ready: Option<ReadyLines<Reader, Made>>,
     ahead: Ahead,
+    total: u64,
     sealer: Arc<Sealer>,
+    /// Of the last line.
+    number: u64,
     /// Whether the last line had its end.
     whole: bool,
 }
 
+/// What was read of a file.
+pub(super) struct End {
+    pub(super) sha256: ChunkId,
+    /// Of the file as it lies there, packed where it is.
+    pub(super) bytes: u64,
+    /// Whether that is all, and ends with a whole line.
+    pub(super) whole: bool,
+}
+
 impl SealedLines {
-    /// `file` stands at its beginning and has about `total` bytes.
+    /// `file` stands at its beginning and has about `total` bytes. It may be packed.
     pub(super) fn new(file: File, total: u64, sealer: Arc<Sealer>) -> Self {
-        let reader = BufReader::with_capacity(1 << 20, Hashing { file, hash: Sha256::new() });
+        let total = if is_packed(&file) { about(total) } else { total };
+        let reader = BufReader::with_capacity(1 << 20, Content::of(file));
         let lines = Some(Lines::new(reader, LINE_LIMIT));
-        Self { lines, ready: None, ahead: Ahead::of(total), sealer, whole: true }
+        Self { lines, ready: None, ahead: Ahead::of(total), total, sealer, number: 0, whole: true }
+    }
+
+    /// Bytes of all lines, about.
+    pub(super) fn total(&self) -> u64 {
+        self.total
     }
 
     /// The next object; `None` at the end. `skip` is the same each time.
@@ -62,7 +81,13 @@ impl SealedLines {
             self.ready = Some(ReadyLines::new(lines, self.ahead, make));
         }
         let Some(lines) = &mut self.ready else { return Ok(None) };
-        while let Some(Made { place, skipped, problems, json }) = lines.next().map_err(Stop::Io)? {
+        loop {
+            let Made { place, skipped, problems, json } = match lines.next() {
+                Ok(Some(made)) => made,
+                Ok(None) => return Ok(None),
+                Err(error) => return self.torn(error, out).map(|()| None),
+            };
+            self.number = place.number;
             self.whole = place.ended;
             out.report.bytes = place.end();
             if let Some(kind) = skipped {
@@ -76,7 +101,14 @@ impl SealedLines {
                 return Ok(Some(Text { json, number: place.number }));
             }
         }
-        Ok(None)
+    }
+
+    /// What is packed ends before its end, which is told; any other fault stops the import.
+    fn torn(&mut self, error: std::io::Error, out: &mut Placer) -> Result<(), Stop> {
+        let Some(why) = damage(&error) else { return Err(Stop::Io(error)) };
+        out.report.problem(self.number + 1, ProblemKind::Damaged, &why);
+        self.whole = false;
+        Ok(())
     }
 
     /// Whether the file is one value on many lines, as programs write it for people. Asked before anything is read.
@@ -98,7 +130,12 @@ impl SealedLines {
         let mut length = 0;
         self.whole = false;
         let Some(lines) = &mut self.lines else { return Ok(None) };
-        while let Some(line) = lines.next().map_err(Stop::Io)? {
+        loop {
+            let line = match lines.next() {
+                Ok(Some(line)) => line,
+                Ok(None) => break,
+                Err(error) => return self.torn(error, out).map(|()| None),
+            };
             out.report.bytes = line.place.end();
             length += line.place.length + 1;
             if length > LINE_LIMIT as u64 {
@@ -141,11 +178,11 @@ impl SealedLines {
         self.sealer.seal(text).into_owned()
     }
 
-    /// The hash of all that was read, and whether the file ends with a whole line.
-    pub(super) fn end(self) -> (ChunkId, bool) {
+    pub(super) fn end(self) -> End {
         let reader = self.lines.map(Lines::into_inner).or_else(|| self.ready.map(ReadyLines::into_inner));
-        let hash = reader.map(|reader| reader.into_inner().hash).unwrap_or_default();
-        (ChunkId(hash.finalize().into()), self.whole)
+        let file = reader.map(|reader| reader.into_inner().into_inner());
+        let (hash, bytes) = file.map(|Hashing { hash, bytes, .. }| (hash, bytes)).unwrap_or_default();
+        End { sha256: ChunkId(hash.finalize().into()), bytes, whole: self.whole }
     }
 }
 

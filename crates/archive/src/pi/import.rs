@@ -347,7 +347,7 @@ pub(super) fn open(path: &Path) -> Result<File, ArchiveError> {
 
 /// The hash of all that a file holds; the file stands at its beginning then.
 pub(super) fn hash_of(mut file: File) -> std::io::Result<(File, Sha256)> {
-    let mut reader = Hashing { file: file.try_clone()?, hash: Sha256::new() };
+    let mut reader = Hashing::new(file.try_clone()?);
     let mut buffer = vec![0; 256 << 10];
     while reader.read(&mut buffer)? > 0 {}
     file.rewind()?;
@@ -379,7 +379,7 @@ impl Source {
     pub(super) fn begin(file: File, path: PathBuf) -> Result<Self, ArchiveError> {
         let fail = |source| ArchiveError::File { path: path.clone(), doing: "read", source };
         let again = file.try_clone().map_err(fail)?;
-        let reader = BufReader::with_capacity(1 << 20, Hashing { file, hash: Sha256::new() });
+        let reader = BufReader::with_capacity(1 << 20, Hashing::new(file));
         let mut lines = Lines::new(reader, LINE_LIMIT);
         let mut skipped = Vec::new();
         loop {

@@ -26,6 +26,8 @@ mod import;
 #[cfg(test)]
 mod openclaw;
 #[cfg(test)]
+mod packed;
+#[cfg(test)]
 mod playfilo;
 #[cfg(test)]
 mod support;
