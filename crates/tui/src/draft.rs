@@ -1,0 +1,203 @@
+//! What is being written, kept so that it outlives the process.
+
+use std::fs::File;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use nix::fcntl::Flock;
+use serde::{Deserialize, Serialize};
+use sha2::{Digest as _, Sha256};
+
+use crate::editor::Draft;
+use crate::kept;
+
+/// Processes that may keep drafts of one directory at a time.
+const SLOTS: usize = 16;
+/// Bytes of a file that is read.
+const LIMIT: u64 = 256 << 20;
+
+#[derive(Serialize, Deserialize)]
+struct Kept<'a> {
+    version: u32,
+    /// For people who look at the file.
+    directory: String,
+    draft: std::borrow::Cow<'a, Draft>,
+}
+
+/// The file that holds this process's draft: `drafts/KEY-N.json` in the home of Quipu (0600), `KEY` made of the
+/// working directory. A lock beside it says that it is somebody's; what a process leaves that ended in whatever way
+/// is taken over by the next one in the same directory.
+///
+/// It outlives the process, not a loss of power.
+#[derive(Debug)]
+pub struct DraftFile {
+    path: PathBuf,
+    lock_path: PathBuf,
+    directory: String,
+    /// Held as long as this is.
+    _lock: Flock<File>,
+    there: bool,
+}
+
+impl DraftFile {
+    /// Takes a place for the drafts of a working directory, and what was left there.
+    ///
+    /// # Errors
+    /// No place can be made, or 16 processes have one. A draft that cannot be read is put aside as `..unreadable`,
+    /// and the place is taken without it.
+    pub fn claim(home: &Path, directory: &Path) -> io::Result<(Self, Option<Draft>)> {
+        let drafts = home.join("drafts");
+        kept::make_directory(&drafts)?;
+        let hash = Sha256::digest(directory.as_os_str().as_encoded_bytes());
+        let key: String = hash[..8].iter().map(|byte| format!("{byte:02x}")).collect();
+        let mut slots: Vec<(Option<std::time::SystemTime>, usize)> = (0..SLOTS)
+            .map(|slot| {
+                let found = drafts.join(format!("{key}-{slot}.json")).metadata();
+                (found.and_then(|found| found.modified()).ok(), slot)
+            })
+            .collect();
+        // The newest draft that is nobody's, else the first free place.
+        slots.sort_by_key(|(modified, slot)| (std::cmp::Reverse(*modified), *slot));
+        for (_, slot) in slots {
+            let lock_path = drafts.join(format!("{key}-{slot}.lock"));
+            let Some(lock) = kept::lock(&lock_path, false)? else { continue };
+            let path = drafts.join(format!("{key}-{slot}.json"));
+            let draft = read(&path)?;
+            let there = draft.is_some();
+            let directory = directory.display().to_string();
+            return Ok((Self { path, lock_path, directory, _lock: lock, there }, draft));
+        }
+        Err(io::Error::other(format!("{SLOTS} processes keep drafts of this directory already")))
+    }
+
+    /// Keeps a draft in the place of the last one, in one step; an empty one is removed.
+    ///
+    /// # Errors
+    /// It cannot be written; the last one is still there.
+    pub fn save(&mut self, draft: &Draft) -> io::Result<()> {
+        if draft.is_empty() {
+            return self.remove();
+        }
+        let draft = std::borrow::Cow::Borrowed(draft);
+        let bytes = serde_json::to_vec(&Kept { version: 1, directory: self.directory.clone(), draft })?;
+        kept::replace(&self.path, &bytes, false)?;
+        self.there = true;
+        Ok(())
+    }
+
+    /// Removes the draft: it was sent.
+    ///
+    /// # Errors
+    /// It is still there.
+    pub fn remove(&mut self) -> io::Result<()> {
+        if !std::mem::take(&mut self.there) {
+            return Ok(());
+        }
+        match std::fs::remove_file(&self.path) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => {
+                self.there = true;
+                Err(error)
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
+impl Drop for DraftFile {
+    fn drop(&mut self) {
+        // Under the lock: who opened it meanwhile sees that it is gone. A lock that stays is taken by the next.
+        if !self.there {
+            std::fs::remove_file(&self.lock_path).ok();
+        }
+    }
+}
+
+/// The draft of a file; one that is none is put aside.
+fn read(path: &Path) -> io::Result<Option<Draft>> {
+    use std::io::Read as _;
+    match std::fs::symlink_metadata(path) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+        Err(error) => return Err(error),
+        Ok(_) => {}
+    }
+    let bytes = quipu_workspace::open_for_reading(path).map_err(io::Error::other).and_then(|(file, _)| {
+        let mut bytes = Vec::new();
+        file.take(LIMIT).read_to_end(&mut bytes).map(|_| bytes)
+    });
+    let kept = bytes.ok().and_then(|bytes| {
+        let kept: Kept<'_> = serde_json::from_slice(&bytes).ok()?;
+        (kept.version == 1).then(|| kept.draft.into_owned())
+    });
+    if kept.is_none() {
+        std::fs::rename(path, path.with_extension("unreadable"))?;
+    }
+    Ok(kept)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::editor::Editor;
+    use std::os::unix::fs::MetadataExt as _;
+
+    fn draft(text: &str) -> Draft {
+        let mut editor = Editor::default();
+        editor.set_text(text);
+        editor.draft()
+    }
+
+    #[test]
+    fn a_draft_is_there_for_the_next_process_alone() {
+        let home = tempfile::tempdir().unwrap();
+        let claim = |directory: &str| DraftFile::claim(home.path(), Path::new(directory)).unwrap();
+        let (mut first, none) = claim("/a");
+        assert_eq!(none, None);
+        first.save(&draft("first")).unwrap();
+        let (mut second, none) = claim("/a");
+        assert_eq!(none, None, "the first is at work");
+        second.save(&draft("second")).unwrap();
+        assert_eq!(claim("/b").1, None);
+        drop(first);
+        let (mut third, found) = claim("/a");
+        assert_eq!(found, Some(draft("first")));
+        third.remove().unwrap();
+        drop((second, third));
+        let (mut fourth, found) = claim("/a");
+        assert_eq!(found, Some(draft("second")));
+        assert_eq!(std::fs::metadata(&fourth.path).unwrap().mode() & 0o777, 0o600);
+        fourth.save(&draft("")).unwrap();
+        drop(fourth);
+        assert_eq!(std::fs::read_dir(home.path().join("drafts")).unwrap().count(), 0);
+    }
+
+    #[test]
+    fn pastes_and_the_cursor_come_back() {
+        let home = tempfile::tempdir().unwrap();
+        let mut editor = Editor::default();
+        editor.insert("before  after");
+        let long = "line\n".repeat(100_000);
+        editor.paste(&long);
+        let (mut file, _) = DraftFile::claim(home.path(), Path::new("/a")).unwrap();
+        file.save(&editor.draft()).unwrap();
+        drop(file);
+        let (_, found) = DraftFile::claim(home.path(), Path::new("/a")).unwrap();
+        let mut other = Editor::default();
+        other.restore(&found.unwrap());
+        assert_eq!(other.text(), editor.text());
+        assert_eq!(other.draft(), editor.draft());
+    }
+
+    #[test]
+    fn what_is_no_draft_is_put_aside() {
+        let home = tempfile::tempdir().unwrap();
+        let (mut file, _) = DraftFile::claim(home.path(), Path::new("/a")).unwrap();
+        file.save(&draft("x")).unwrap();
+        let path = file.path.clone();
+        drop(file);
+        std::fs::write(&path, "{\"version\":1,\"dra").unwrap();
+        let (file, found) = DraftFile::claim(home.path(), Path::new("/a")).unwrap();
+        assert_eq!(found, None);
+        assert!(path.with_extension("unreadable").exists());
+        drop(file);
+    }
+}

@@ -1,0 +1,246 @@
+//! `keybindings.json`: an object of names of actions, each with a key or a list of keys.
+
+use std::collections::HashSet;
+use std::fmt;
+
+use serde::de::{Deserialize, Deserializer, MapAccess, Visitor};
+use serde_json::Value;
+
+use super::{ACTIONS, ActionInfo, Bindings, Scope, key_name, parse_key};
+use crate::Key;
+
+/// Something in the file that does not hold. The rest of it does.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct BindingTrouble {
+    /// From 1.
+    pub line: usize,
+    /// What is wrong, and what holds instead.
+    pub text: String,
+}
+
+impl fmt::Display for BindingTrouble {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(out, "line {}: {}", self.line, self.text)
+    }
+}
+
+/// Names and values in the order of the file, those that are there twice too.
+struct Entries(Vec<(String, Value)>);
+
+impl<'de> Deserialize<'de> for Entries {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Read;
+        impl<'de> Visitor<'de> for Read {
+            type Value = Entries;
+
+            fn expecting(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+                out.write_str("an object of actions and their keys")
+            }
+
+            fn visit_map<M: MapAccess<'de>>(self, mut map: M) -> Result<Entries, M::Error> {
+                let mut entries = Vec::new();
+                while let Some(entry) = map.next_entry()? {
+                    entries.push(entry);
+                }
+                Ok(Entries(entries))
+            }
+        }
+        deserializer.deserialize_map(Read)
+    }
+}
+
+impl Bindings {
+    /// The table's keys, changed by the text of a `keybindings.json`, and what of that text does not hold.
+    ///
+    /// A key that the file gives to an action is taken from another one that has it only by default. Of two that the
+    /// file gives it to, the first has it.
+    #[must_use]
+    pub fn read(text: &str) -> (Self, Vec<BindingTrouble>) {
+        let mut troubles = Vec::new();
+        let entries = match serde_json::from_str::<Entries>(text) {
+            Ok(Entries(entries)) => entries,
+            Err(error) => {
+                let why = error.to_string();
+                let why = why.split(" at line ").next().unwrap_or_default();
+                let text = format!("not read, so the default keys hold: {why}");
+                troubles.push(BindingTrouble { line: error.line().max(1), text });
+                return (Self::default(), troubles);
+            }
+        };
+        let default = Self::default();
+        let mut keys: Vec<Option<Vec<Key>>> = vec![None; ACTIONS.len()];
+        let mut given: Vec<(Key, &ActionInfo)> = Vec::new();
+        let mut finder = Finder { text, at: 0 };
+        for (id, value) in entries {
+            let line = finder.line(&id);
+            let mut tell = |line: usize, text: String| troubles.push(BindingTrouble { line, text });
+            let Some(at) = ACTIONS.iter().position(|info| info.id == id) else {
+                let near = nearest(&id).map_or_else(String::new, |near| format!("; {near:?} is one"));
+                tell(line, format!("there is no action {id:?}{near}"));
+                continue;
+            };
+            let info = &ACTIONS[at];
+            if keys[at].is_some() {
+                tell(line, format!("{id:?} is there twice; the first holds"));
+                continue;
+            }
+            let names = match &value {
+                Value::String(name) => vec![name.clone()],
+                Value::Array(names) if names.iter().all(Value::is_string) => {
+                    names.iter().filter_map(|name| name.as_str().map(str::to_owned)).collect()
+                }
+                Value::Null => Vec::new(),
+                _ => {
+                    tell(line, format!("{id:?} wants a key or a list of keys; its default holds"));
+                    continue;
+                }
+            };
+            let mut own = Vec::new();
+            for name in names {
+                let line = finder.line(&name);
+                let key = match parse_key(&name) {
+                    Ok(key) => key,
+                    Err(why) => {
+                        tell(line, format!("{id:?} has no key {name:?}: {why}"));
+                        continue;
+                    }
+                };
+                let shared =
+                    default.action(Scope::Editor, key).is_some() && default.action(Scope::App, key).is_some();
+                let clash = |other: Scope| {
+                    let both = [other, info.scope];
+                    other == info.scope
+                        || !shared && both.contains(&Scope::Editor) && both.contains(&Scope::App)
+                };
+                let other = given.iter().find(|(taken, by)| *taken == key && clash(by.scope));
+                match other {
+                    Some((_, by)) if by.id != id => {
+                        tell(
+                            line,
+                            format!("{} is the key of {:?} already, which has it", key_name(key), by.id),
+                        );
+                    }
+                    Some(_) => {}
+                    None => {
+                        given.push((key, info));
+                        own.push(key);
+                    }
+                }
+            }
+            keys[at] = Some(own);
+        }
+        let taken: HashSet<(Scope, Key)> = given.iter().map(|(key, info)| (info.scope, *key)).collect();
+        let hidden = |info: &ActionInfo, key: Key| {
+            // The editor's keys come before those that hold everywhere.
+            taken.contains(&(info.scope, key))
+                || info.scope == Scope::App
+                    && taken.contains(&(Scope::Editor, key))
+                    && default.action(Scope::Editor, key).is_none()
+        };
+        let keys = keys
+            .into_iter()
+            .zip(ACTIONS)
+            .map(|(own, info)| match own {
+                Some(own) => own,
+                None => default.keys(info.action).iter().copied().filter(|key| !hidden(info, *key)).collect(),
+            })
+            .collect();
+        (Self::of(keys, false), troubles)
+    }
+}
+
+/// Finds the lines of strings in the order in which they come.
+struct Finder<'a> {
+    text: &'a str,
+    at: usize,
+}
+
+impl Finder<'_> {
+    fn line(&mut self, string: &str) -> usize {
+        let quoted = serde_json::to_string(string).unwrap_or_default();
+        if let Some(found) = self.text[self.at..].find(&quoted) {
+            self.at += found + quoted.len();
+        }
+        1 + self.text[..self.at].matches('\n').count()
+    }
+}
+
+/// The action whose name is most like a wrong one: the same word at its end, or the same but for case.
+fn nearest(id: &str) -> Option<&'static str> {
+    let last = id.rsplit('.').next()?;
+    let is_near =
+        |info: &&ActionInfo| info.id.rsplit('.').next().is_some_and(|word| word.eq_ignore_ascii_case(last));
+    ACTIONS.iter().find(is_near).map(|info| info.id)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::keys::Action;
+
+    #[test]
+    fn the_table_has_no_conflicts_and_every_key_is_one() {
+        let mut seen = HashSet::new();
+        for (at, info) in ACTIONS.iter().enumerate() {
+            assert_eq!(info.action as usize, at);
+            for name in info.keys {
+                let key = parse_key(name).unwrap();
+                assert_eq!(key_name(key), *name, "as it is written in help");
+                assert!(seen.insert((info.scope, key)), "{name} of {}", info.id);
+            }
+        }
+        assert_eq!(ACTIONS.iter().map(|info| info.id).collect::<HashSet<_>>().len(), ACTIONS.len());
+    }
+
+    #[test]
+    fn a_file_changes_keys() {
+        let text = r#"{
+  "tui.editor.cursorUp": ["up", "ctrl+p"],
+  "app.suspend": [],
+  "app.exit": "ctrl+q",
+  "tui.editor.redo": "ctrl+g"
+}"#;
+        let (bindings, troubles) = Bindings::read(text);
+        assert_eq!(troubles, []);
+        let action = |scope, name| bindings.action(scope, parse_key(name).unwrap());
+        assert_eq!(action(Scope::Editor, "ctrl+p"), Some(Action::CursorUp));
+        assert_eq!(action(Scope::App, "ctrl+p"), None, "the editor has it now");
+        assert_eq!(action(Scope::Select, "ctrl+p"), Some(Action::SelectUp));
+        assert_eq!(action(Scope::App, "ctrl+z"), None);
+        assert_eq!(action(Scope::App, "ctrl+q"), Some(Action::Exit));
+        assert_eq!(action(Scope::App, "ctrl+d"), None);
+        assert_eq!(bindings.keys(Action::ExternalEditor), []);
+        assert_eq!(bindings.hint(Action::Redo), "ctrl+g");
+    }
+
+    #[test]
+    fn what_does_not_hold_is_told_with_its_line() {
+        let check = |text: &str, expect: &[(usize, &str)]| {
+            let told = Bindings::read(text).1;
+            assert_eq!(told.len(), expect.len(), "{told:?}");
+            for (told, (line, part)) in told.iter().zip(expect) {
+                assert!(told.line == *line && told.text.contains(part), "{told}: line {line}, {part}");
+            }
+        };
+        check("{\n\"cursorUp\": \"up\"}", &[(2, "\"tui.editor.cursorUp\" is one")]);
+        check("{\"app.nothing\": 1}", &[(1, "no action")]);
+        check("{\n\n\"app.exit\":\n[\"ctrl+q\",\n\"hyper+q\"]}", &[(5, "hyper")]);
+        check("{\"app.exit\": 7}", &[(1, "a key or a list")]);
+        check("{\"app.exit\": \"f5\",\n\"app.clear\": \"f5\"}", &[(2, "app.exit")]);
+        check("{\"app.exit\": \"f5\",\n\"app.exit\": \"f6\"}", &[(2, "twice")]);
+        check("{\n\"app.exit\": \"f5\",,}", &[(2, "default keys hold")]);
+        check("[]", &[(1, "an object")]);
+        check("", &[(1, "default keys hold")]);
+        check("{\"app.exit\": \"f5\", \"tui.select.up\": \"f5\"}", &[]);
+    }
+
+    #[test]
+    fn help_shows_the_keys_that_hold() {
+        let (bindings, _) = Bindings::read(r#"{"app.exit": "f5", "app.clear": []}"#);
+        let help = bindings.with_vi(true).help();
+        let titles: Vec<&str> = help.iter().map(|section| section.title).collect();
+        assert_eq!(titles, ["Everywhere", "Writing", "vi", "Written", "Lists", "Tree", "Sessions"]);
+        assert!(help[0].rows.iter().any(|(keys, help)| keys == "f5" && *help == Action::Exit.info().help));
+        assert!(!help[0].rows.iter().any(|(_, help)| *help == Action::Clear.info().help));
+    }
+}

@@ -1,0 +1,203 @@
+//! Which key does what: one table, which the user's file changes and from which help is made.
+
+mod file;
+mod names;
+mod table;
+
+use std::collections::HashMap;
+
+use crate::{Key, KeyCode};
+pub use file::BindingTrouble;
+pub use names::{key_name, parse_key};
+pub use table::{ACTIONS, Action};
+
+/// Where an action holds. A key may do one thing in each.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Scope {
+    /// Where text is written.
+    Editor,
+    /// In lists.
+    Select,
+    /// Wherever no list is open; the editor's come first.
+    App,
+    /// In the navigator of a session; before those of lists.
+    Tree,
+    /// In the list of sessions; before those of lists.
+    Sessions,
+}
+
+impl Scope {
+    /// All of them, in the order of help.
+    pub const ALL: [Self; 5] = [Self::App, Self::Editor, Self::Select, Self::Tree, Self::Sessions];
+
+    /// What help calls it.
+    #[must_use]
+    pub fn title(self) -> &'static str {
+        match self {
+            Self::Editor => "Writing",
+            Self::Select => "Lists",
+            Self::App => "Everywhere",
+            Self::Tree => "Tree",
+            Self::Sessions => "Sessions",
+        }
+    }
+}
+
+/// One row of the table.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ActionInfo {
+    /// Which one.
+    pub action: Action,
+    /// Its name in `keybindings.json`.
+    pub id: &'static str,
+    /// Where it holds.
+    pub scope: Scope,
+    /// Its keys when nobody says otherwise.
+    pub keys: &'static [&'static str],
+    /// What it does, in a line.
+    pub help: &'static str,
+}
+
+impl Action {
+    /// Its row in the table.
+    #[must_use]
+    pub fn info(self) -> &'static ActionInfo {
+        // The table has a row for each variant, in their order.
+        &ACTIONS[self as usize]
+    }
+}
+
+/// A part of the help.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct HelpSection {
+    /// Its heading.
+    pub title: &'static str,
+    /// Keys, as they are written, and what they do. Actions without keys have none here.
+    pub rows: Vec<(String, &'static str)>,
+}
+
+/// Keys and what they do.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Bindings {
+    /// By [`Action`], in the order of the table.
+    keys: Vec<Vec<Key>>,
+    actions: HashMap<(Scope, Key), Action>,
+    vi: bool,
+}
+
+impl Default for Bindings {
+    /// The table's own keys.
+    fn default() -> Self {
+        let read = |info: &ActionInfo| info.keys.iter().filter_map(|name| parse_key(name).ok()).collect();
+        Self::of(ACTIONS.iter().map(read).collect(), false)
+    }
+}
+
+impl Bindings {
+    fn of(keys: Vec<Vec<Key>>, vi: bool) -> Self {
+        let mut actions = HashMap::new();
+        for (info, keys) in ACTIONS.iter().zip(&keys) {
+            for key in keys {
+                actions.entry((info.scope, *key)).or_insert(info.action);
+            }
+        }
+        Self { keys, actions, vi }
+    }
+
+    /// What a key does in a scope.
+    #[must_use]
+    pub fn action(&self, scope: Scope, key: Key) -> Option<Action> {
+        self.actions.get(&(scope, key)).copied()
+    }
+
+    /// The keys of an action, the first of them for hints.
+    #[must_use]
+    pub fn keys(&self, action: Action) -> &[Key] {
+        self.keys.get(action as usize).map_or(&[], Vec::as_slice)
+    }
+
+    /// The first key of an action as it is written; empty when it has none.
+    #[must_use]
+    pub fn hint(&self, action: Action) -> String {
+        self.keys(action).first().map_or_else(String::new, |key| key_name(*key))
+    }
+
+    /// Whether a key is the action's.
+    #[must_use]
+    pub fn is(&self, action: Action, key: Key) -> bool {
+        self.action(action.info().scope, key) == Some(action)
+    }
+
+    /// Whether the editor has vi's modes.
+    #[must_use]
+    pub fn vi(&self) -> bool {
+        self.vi
+    }
+
+    /// With vi's modes in the editor, or without.
+    #[must_use]
+    pub fn with_vi(mut self, vi: bool) -> Self {
+        self.vi = vi;
+        self
+    }
+
+    /// What the help says of keys.
+    #[must_use]
+    pub fn help(&self) -> Vec<HelpSection> {
+        let mut sections: Vec<HelpSection> = Scope::ALL
+            .into_iter()
+            .map(|scope| HelpSection { title: scope.title(), rows: self.rows(scope) })
+            .filter(|section| !section.rows.is_empty())
+            .collect();
+        let written = |rows: &[(&str, &'static str)]| {
+            rows.iter().map(|(keys, help)| ((*keys).to_owned(), *help)).collect::<Vec<_>>()
+        };
+        sections.insert(2, HelpSection { title: "Written", rows: written(WRITTEN) });
+        if self.vi {
+            sections.insert(2, HelpSection { title: "vi", rows: written(VI) });
+        }
+        sections
+    }
+
+    fn rows(&self, scope: Scope) -> Vec<(String, &'static str)> {
+        let of_scope = ACTIONS.iter().filter(|info| info.scope == scope);
+        of_scope
+            .map(|info| {
+                let keys: Vec<String> = self.keys(info.action).iter().map(|key| key_name(*key)).collect();
+                (keys.join(", "), info.help)
+            })
+            .filter(|(keys, _)| !keys.is_empty())
+            .collect()
+    }
+}
+
+/// What is written rather than pressed.
+const WRITTEN: &[(&str, &str)] = &[
+    ("@", "Name a file: what follows is looked for in the names of all files"),
+    ("/", "A command"),
+    ("!", "A command of the shell; what it prints goes to the model"),
+    ("!!", "A command of the shell; the model does not see it"),
+];
+
+/// Vi's own keys.
+const VI: &[(&str, &str)] = &[
+    ("escape", "From inserting to commands"),
+    ("i a I A o O", "Insert: here, behind, at the line's beginning, its end, below, above"),
+    ("h j k l w b e W B E 0 ^ $ gg G", "Move, with a count"),
+    ("f F t T ; ,", "To a character of the line"),
+    ("{ } %", "To a paragraph's end, to the other bracket"),
+    ("d c y", "Remove, change, copy: with a motion, iw aw i\" a( and such, or doubled for lines"),
+    ("x X s S D C Y J ~ r", "Edit characters and lines"),
+    ("p P", "Put behind, before"),
+    ("v V", "Mark characters, lines"),
+    ("u ctrl+r .", "Take back, do again, repeat"),
+];
+
+/// Whether a key writes a character, and which.
+#[must_use]
+pub fn written(key: Key) -> Option<char> {
+    match key.code {
+        KeyCode::Char(one) if !key.modifiers.control && !key.modifiers.alt && !one.is_control() => Some(one),
+        _ => None,
+    }
+}

@@ -1,0 +1,127 @@
+//! Keys as they are written: `ctrl+a`, `alt+left`, `shift+enter`, `?`.
+
+use crate::{Key, KeyCode, Modifiers};
+
+const NAMED: &[(&str, KeyCode)] = &[
+    ("escape", KeyCode::Escape),
+    ("esc", KeyCode::Escape),
+    ("enter", KeyCode::Enter),
+    ("return", KeyCode::Enter),
+    ("tab", KeyCode::Tab),
+    ("space", KeyCode::Char(' ')),
+    ("backspace", KeyCode::Backspace),
+    ("delete", KeyCode::Delete),
+    ("insert", KeyCode::Insert),
+    ("home", KeyCode::Home),
+    ("end", KeyCode::End),
+    ("pageUp", KeyCode::PageUp),
+    ("pageDown", KeyCode::PageDown),
+    ("up", KeyCode::Up),
+    ("down", KeyCode::Down),
+    ("left", KeyCode::Left),
+    ("right", KeyCode::Right),
+];
+
+/// Reads the name of a key: `ctrl+`, `alt+` and `shift+` in any order, and a character or a name. Names of keys and
+/// modifiers may be in any case; a letter in upper case is one with shift.
+///
+/// # Errors
+/// What is wrong with it, in words.
+pub fn parse_key(name: &str) -> Result<Key, String> {
+    let mut modifiers = Modifiers::default();
+    let mut rest = name.trim();
+    while let Some((modifier, behind)) = rest.split_once('+').filter(|(_, behind)| !behind.is_empty()) {
+        let flag = match modifier.to_ascii_lowercase().as_str() {
+            "ctrl" | "control" => &mut modifiers.control,
+            "alt" | "option" | "meta" => &mut modifiers.alt,
+            "shift" => &mut modifiers.shift,
+            _ => return Err(format!("{modifier:?} is none of ctrl, alt, shift")),
+        };
+        if std::mem::replace(flag, true) {
+            return Err(format!("{modifier} is there twice"));
+        }
+        rest = behind;
+    }
+    let mut characters = rest.chars();
+    let code = match (characters.next(), characters.next()) {
+        (Some(one), None) if one.is_control() || one.is_whitespace() => None,
+        (Some(one), None) => Some(KeyCode::Char(one)),
+        (None, _) => return Err("it is empty".to_owned()),
+        _ => {
+            let named = NAMED.iter().find(|(name, _)| name.eq_ignore_ascii_case(rest)).map(|(_, code)| *code);
+            named.or_else(|| function(rest))
+        }
+    };
+    let Some(mut code) = code else { return Err(format!("there is no key {rest:?}")) };
+    if let KeyCode::Char(one) = code
+        && modifiers.shift
+        && one != ' '
+    {
+        modifiers.shift = false;
+        if !one.is_alphabetic() {
+            return Err(format!("name the character that shift and {one:?} write instead"));
+        }
+        code = KeyCode::Char(one.to_uppercase().next().unwrap_or(one));
+    }
+    Ok(Key { code, modifiers })
+}
+
+fn function(name: &str) -> Option<KeyCode> {
+    let number = name.strip_prefix(['f', 'F'])?.parse().ok()?;
+    (1..=12).contains(&number).then_some(KeyCode::Function(number))
+}
+
+/// The name of a key, as [`parse_key`] reads it.
+#[must_use]
+pub fn key_name(key: Key) -> String {
+    let Key { code, modifiers } = key;
+    let upper = |one: char| one.is_uppercase() && (modifiers.control || modifiers.alt);
+    let mut name = String::new();
+    for (held, modifier) in [
+        (modifiers.control, "ctrl+"),
+        (modifiers.alt, "alt+"),
+        (modifiers.shift || matches!(code, KeyCode::Char(one) if upper(one)), "shift+"),
+    ] {
+        if held {
+            name += modifier;
+        }
+    }
+    match code {
+        KeyCode::Char(' ') => name += "space",
+        KeyCode::Char(one) if upper(one) => name.extend(one.to_lowercase()),
+        KeyCode::Char(one) => name.push(one),
+        KeyCode::Function(number) => name += &format!("f{number}"),
+        _ => name += NAMED.iter().find(|(_, named)| *named == code).map_or("", |(name, _)| name),
+    }
+    name
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_and_keys() {
+        let check = |name: &str, expect: &str| {
+            let key = parse_key(name).unwrap();
+            assert_eq!(key_name(key), expect, "{name}");
+            assert_eq!(parse_key(expect), Ok(key), "{name}");
+        };
+        check("ctrl+a", "ctrl+a");
+        check("Alt+Ctrl+LEFT", "ctrl+alt+left");
+        check("shift+l", "L");
+        check("shift+ctrl+p", "ctrl+shift+p");
+        check("ctrl+P", "ctrl+shift+p");
+        check("+", "+");
+        check("ctrl++", "ctrl++");
+        check("ctrl+alt+]", "ctrl+alt+]");
+        check("esc", "escape");
+        check("shift+F12", "shift+f12");
+        check("space", "space");
+        check("ä", "ä");
+        for bad in ["", "ctrl+", "hyper+a", "ctrl+ctrl+a", "f13", "f0", "nokey", "shift+1", "\u{1}", "alt+ "]
+        {
+            assert!(parse_key(bad).is_err(), "{bad:?}");
+        }
+    }
+}
