@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use quipu_dag::{Blob, Node, NodeRecord};
-use quipu_protocol::{Entry, Epoch, FileChange, Json, NodeId, SessionId, UnixMs};
+use quipu_protocol::{Entry, Epoch, FileChange, Json, NodeId, SessionId, Trouble, UnixMs};
 use quipu_store::{
     Action, Commit, Durability, InboxItem, NewChunk, Op, RefMove, RefName, Step, StepCall, StepState, Store,
     StoreError,
@@ -13,6 +13,7 @@ use tokio::sync::mpsc;
 
 use crate::call::{Next, Recorded};
 use crate::clock::{Clock, fresh_id};
+use crate::files::{Ground, InFlight, is_restored, restored_entry};
 use crate::follower::Committed;
 use crate::jump::{INCARNATE, TOBE, waits};
 use crate::machine::{CommitError, Done, Draft, Input, Leap, Plan, PlanOp, Queue, Tag};
@@ -47,6 +48,10 @@ pub(crate) struct Committer {
     system: Option<Blob>,
     /// Who is told what was committed.
     follower: Option<mpsc::Sender<Committed>>,
+    /// Where files are that go along.
+    ground: Option<Arc<Ground>>,
+    /// What people are to be told with the next answer.
+    told: Vec<String>,
 }
 
 impl Committer {
@@ -57,12 +62,18 @@ impl Committer {
         epoch: Epoch,
         system: Option<Blob>,
     ) -> Self {
-        Self { store, clock, last, epoch, system, follower: None }
+        let (follower, ground, told) = (None, None, Vec::new());
+        Self { store, clock, last, epoch, system, follower, ground, told }
     }
 
     /// Whom to tell what was committed.
     pub(crate) fn tell(&mut self, follower: mpsc::Sender<Committed>) {
         self.follower = Some(follower);
+    }
+
+    /// Where the files of the session are.
+    pub(crate) fn with_files(&mut self, ground: Arc<Ground>) {
+        self.ground = Some(ground);
     }
 
     /// The time of the last node written.
@@ -82,6 +93,9 @@ impl Committer {
                 // Nobody follows any more.
                 drop(follower.send(Committed { session, nodes: nodes.clone() }).await);
             }
+            for text in self.told.drain(..) {
+                drop(answers.send(Input::Told(Trouble::Note(text))).await);
+            }
             drop(answers.send(Input::Committed { tag, result }).await);
         }
     }
@@ -92,11 +106,22 @@ impl Committer {
         mut plan: Plan,
         next: Option<&Next>,
     ) -> Result<Vec<NodeId>, CommitError> {
-        let mut result = self.attempt(&plan, next).await;
+        let flight = self.stage(&plan).await?;
+        let mut result = self.attempt(&plan, flight.as_ref(), next).await;
         if let Err(StoreError::Missing { .. }) = &result
             && self.drop_vanished(&mut plan).await
         {
-            result = self.attempt(&plan, next).await;
+            result = self.attempt(&plan, flight.as_ref(), next).await;
+        }
+        if let (Some(flight), Some(ground)) = (flight, &self.ground) {
+            match &result {
+                Ok((nodes, _)) => {
+                    let rest = nodes.last().copied().map(waits);
+                    let (store, sealer) = (&*ground.store, &ground.sealer);
+                    self.told.extend(flight.land(store, sealer, &plan.session, rest).await);
+                }
+                Err(_) => flight.abandon(&*self.store, &plan.session).await,
+            }
         }
         match result {
             Ok((nodes, recorded)) => {
@@ -109,6 +134,20 @@ impl Committer {
                 Err(CommitError::Conflict { fresh: SessionId::from(fresh_id()) })
             }
             Err(error) => Err(CommitError::Failed(error.to_string())),
+        }
+    }
+
+    /// Brings what files are to become to the disk, when they go along with a jump.
+    async fn stage(&self, plan: &Plan) -> Result<Option<InFlight>, CommitError> {
+        let Some(agreed) = plan.jump.as_ref().and_then(|leap| leap.files.as_deref()) else { return Ok(None) };
+        let stays = |why: &str| CommitError::Stays(format!("{why}."));
+        let (Some(ground), Some(from), Some(to)) = (&self.ground, plan.expect, plan.parent) else {
+            return Err(stays("what files were is not kept in this session"));
+        };
+        match ground.begin(&plan.session, from, to, Some(agreed), false).await {
+            Ok((_, Some(flight))) => Ok(Some(flight)),
+            Ok((_, None)) => Err(stays("no step on the way touched a file any more")),
+            Err(error) => Err(stays(&error.to_string())),
         }
     }
 
@@ -130,9 +169,10 @@ impl Committer {
     async fn attempt(
         &mut self,
         plan: &Plan,
+        flight: Option<&InFlight>,
         next: Option<&Next>,
     ) -> Result<(Vec<NodeId>, Option<Recorded>), StoreError> {
-        let (mut batch, nodes, last) = self.batch(plan);
+        let (mut batch, nodes, last) = self.batch(plan, flight);
         let head = nodes.last().copied().or(plan.parent);
         let recorded = next.zip(head).and_then(|(next, head)| next.record(&plan.session, head, &mut batch));
         self.store.commit(batch).await?;
@@ -140,7 +180,7 @@ impl Committer {
         Ok((nodes, recorded))
     }
 
-    fn batch(&self, plan: &Plan) -> (Commit, Vec<NodeId>, UnixMs) {
+    fn batch(&self, plan: &Plan, flight: Option<&InFlight>) -> (Commit, Vec<NodeId>, UnixMs) {
         let mut batch = Commit {
             durability: if plan.power { Durability::Power } else { Durability::Process },
             ops: plan.ops.iter().map(|op| store_op(&plan.session, op)).collect(),
@@ -159,8 +199,13 @@ impl Committer {
         let mut parent = plan.parent;
         let label = plan.jump.as_ref().and_then(|leap| leap.label.as_deref());
         for draft in plan.drafts.iter().map(Some).chain(label.map(|_| None)) {
-            let labels;
+            let (labels, put_back);
             let draft = match draft {
+                Some(draft) if flight.is_some() && is_restored(&draft.entry) => {
+                    let entry = stood.map_or_else(|| draft.entry.clone(), |from| restored_entry(from).into());
+                    put_back = Draft { entry, step: draft.step.clone() };
+                    &put_back
+                }
                 Some(draft) => draft,
                 None => {
                     let target = parent.map(|node| node.to_string()).unwrap_or_default();
@@ -192,10 +237,12 @@ impl Committer {
             batch.moves.push(RefMove::publish(RefName::from(RefName::PI_HEAD), head, why));
             if let Some(Leap { from, carries, .. }) = &plan.jump {
                 let session = plan.session.clone();
-                batch.ops.push(match carries {
-                    Some(_) => Op::JumpPut { session, jump: waits(head) },
-                    None => Op::JumpRemove { session },
+                batch.ops.push(match (carries, flight) {
+                    (Some(_), Some(flight)) => flight.op(&session, Some(&waits(head))),
+                    (Some(_), None) => Op::JumpPut { session, jump: waits(head) },
+                    (None, _) => Op::JumpRemove { session },
                 });
+                batch.chunks.extend(flight.iter().flat_map(|flight| flight.chunks.iter().cloned()));
                 let log = match carries {
                     Some(log) => log.get().to_owned(),
                     None => serde_json::json!({ "session": plan.session }).to_string(),

@@ -461,8 +461,11 @@ impl Engine {
             !tools.is_empty() && tools.iter().all(|spec| spec.name != Tobe::NAME)
         });
         let own = tools.iter().any(|tool| tool.spec().name == Tobe::NAME);
-        let tobe = (options.travel.tools && !began_without && !own)
-            .then(|| Arc::new(Tobe::new(self.store.clone(), standing.clone(), options.cwd.clone())));
+        let ground = options.files.enabled.then(|| Arc::new(self.ground_of(options)));
+        let tobe = (options.travel.tools && !began_without && !own).then(|| {
+            let (store, standing) = (self.store.clone(), standing.clone());
+            Arc::new(Tobe::new(store, standing, options.cwd.clone(), ground))
+        });
         tools.extend(tobe.iter().map(|tobe| tobe.clone() as Arc<dyn Tool>));
         let mut names = std::collections::HashSet::new();
         for tool in &tools {
@@ -532,7 +535,10 @@ impl Engine {
     ) -> Session {
         let system_text: Arc<str> =
             system.as_ref().map_or_else(|| "".into(), |blob| system_text(blob).into());
-        let committer = self.committer(&past, epoch.clone(), system);
+        let mut committer = self.committer(&past, epoch.clone(), system);
+        if let Some(ground) = toolbox.ground() {
+            committer.with_files(ground);
+        }
         let caller = Caller {
             provider: options.provider,
             store: self.store.clone(),

@@ -245,7 +245,7 @@ impl Engine {
             Err(ChangeError::Foreign { .. }) => (0, 0),
             Err(error) => return Err(error),
         };
-        Ok(Travel { target: to, line: line_of(&**store, to).await?, messages, turns, message })
+        Ok(Travel { target: to, line: line_of(&**store, to).await?, messages, turns, message, files: None })
     }
 
     /// Moves the session of a node behind it, with a message to itself that waits there for an answer: what is said next

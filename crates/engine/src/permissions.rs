@@ -80,6 +80,8 @@ pub struct Permissions {
     mode: PermissionMode,
     cwd: PathBuf,
     access: Access,
+    /// Where files are put back: within the workspace, whatever tools may do.
+    restores: Access,
     sandbox: Option<Arc<Sandbox>>,
     unconfined: Option<String>,
     travel: TravelRule,
@@ -128,15 +130,15 @@ impl Permissions {
             }),
         };
         let confined = mode != PermissionMode::Full && unconfined.is_none();
+        let restores = Access::within(AccessRules { write, read, own: vec![own], home });
         let access = match mode {
             PermissionMode::Full => Access::default(),
-            PermissionMode::Ask | PermissionMode::Workspace => {
-                Access::within(AccessRules { write, read, own: vec![own], home })
-            }
+            PermissionMode::Ask | PermissionMode::Workspace => restores.clone(),
         };
         Self {
             mode,
             access,
+            restores,
             sandbox: confined
                 .then(|| Arc::new(Sandbox::new(commands).with_caches(caches).with_network(network))),
             unconfined: unconfined.filter(|_| mode != PermissionMode::Full),
@@ -242,7 +244,7 @@ impl Permissions {
                 reason: "The user does not let you go to earlier points of a session (`travel.tobe`).".into(),
             },
             TravelRule::Ask if self.mode != PermissionMode::Full => {
-                Decision::Ask { question: travel.question(), subject: travel.message.clone() }
+                Decision::Ask { question: travel.question(), subject: travel.subject() }
             }
             TravelRule::Ask | TravelRule::Allow => Decision::Allow,
         }
@@ -283,6 +285,10 @@ impl Policy for Permissions {
             Some(temporary) => self.access.adding(&temporary),
             None => self.access.clone(),
         }
+    }
+
+    fn restores(&self) -> Option<Access> {
+        Some(self.restores.clone())
     }
 
     fn sandbox(&self) -> Option<Arc<Sandbox>> {
@@ -428,6 +434,7 @@ mod tests {
                 messages: 3,
                 turns: 1,
                 message: "the first way is closed".into(),
+                files: None,
             };
             let grant = Grant { tool: "tobe".into(), subject: trip.message.clone() };
             assert!(!permissions.grant(grant));

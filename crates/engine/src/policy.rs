@@ -75,6 +75,12 @@ pub trait Policy: Send + Sync + 'static {
         Access::default()
     }
 
+    /// Where files are put back when the model takes its session elsewhere with them. `None`, the default: in the
+    /// session's directory alone.
+    fn restores(&self) -> Option<Access> {
+        None
+    }
+
     /// What confines the commands that tools start. Nothing by default.
     fn sandbox(&self) -> Option<Arc<Sandbox>> {
         None

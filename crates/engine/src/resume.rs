@@ -377,7 +377,7 @@ pub(crate) async fn recover(
     let nodes = committer.commit(plan, None).await.map_err(|error| OpenError::Broken {
         session: id.clone(),
         why: match error {
-            CommitError::Failed(text) => text,
+            CommitError::Failed(text) | CommitError::Stays(text) => text,
             CommitError::Conflict { .. } => "another process is writing to it; try again".into(),
         },
     })?;

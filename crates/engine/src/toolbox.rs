@@ -17,7 +17,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::call::seal_content;
 use crate::clock::Clock;
-use crate::files::{Begun, CallPlace, Keeper};
+use crate::files::{Begun, CallPlace, Ground, Keeper};
 use crate::machine::{Done, Input, Prepared};
 use crate::policy::{Decision, Policy, Proposal};
 use crate::travel::{Standing, Tobe, Travel, Trip};
@@ -78,6 +78,11 @@ impl Toolbox {
 
     pub(crate) fn specs(&self) -> Arc<[ToolSpec]> {
         self.specs.clone()
+    }
+
+    /// Where the files are that go along when the model goes elsewhere.
+    pub(crate) fn ground(&self) -> Option<Arc<Ground>> {
+        self.tobe.as_ref()?.ground()
     }
 
     fn context(

@@ -85,6 +85,8 @@ mod support;
 #[cfg(test)]
 mod tobe;
 #[cfg(test)]
+mod tobe_files;
+#[cfg(test)]
 mod tools;
 #[cfg(test)]
 mod trees;

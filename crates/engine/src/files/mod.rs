@@ -17,7 +17,7 @@ pub use restore::FilesError;
 pub use travel::{JumpedWithFiles, RestoreFiles};
 
 pub(crate) use keep::{Begun, CallPlace, Keeper, Left, after_a_crash};
-pub(crate) use plan::is_restored;
+pub(crate) use plan::{Ground, is_restored, restored, restored_entry};
 pub(crate) use restore::InFlight;
 
 /// What is kept of the files that tools change.

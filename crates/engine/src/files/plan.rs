@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Component, Path, PathBuf};
 use std::sync::Arc;
 
-use quipu_protocol::{Entry, FileChange, FileState, Json, NodeId, Unknown};
+use quipu_protocol::{Entry, FileChange, FileState, Json, NodeId, StepInfo, Unknown};
 use quipu_seal::Sealer;
 use quipu_store::{Store, StoreError, Until, decode_nodes};
 use quipu_transcript::{INTERNAL, files_of};
@@ -12,9 +12,12 @@ use quipu_workspace::{Access, Reach, Want, file_key};
 use serde::{Deserialize, Serialize};
 
 use super::state::Found;
+use crate::travel::one_line;
 
 /// Entries of a directory that are looked through, when one is in the way.
 const LOOKED_THROUGH: usize = 10_000;
+/// Characters of a path that are shown.
+const PATH: usize = 300;
 /// The type of the entry that says that files were put back.
 const KIND: &str = "quipu.files";
 
@@ -66,6 +69,27 @@ impl FilePlan {
         self.changes.iter().filter_map(|change| Some((change, change.conflict?)))
     }
 
+    /// What would be done to files, a line for each of the first `most`, for whoever is asked.
+    pub(crate) fn lines(&self, most: usize) -> String {
+        let changes = self.changes.iter().map(|change| {
+            let sign = match (&change.before, &change.after) {
+                (FileState::Absent, _) => '+',
+                (_, FileState::Absent) => '-',
+                (_, _) => '~',
+            };
+            format!("{sign} {}", one_line(&change.path, PATH))
+        });
+        let left = self.left.iter().map(|left| {
+            format!("? {}  stays as it is: {}", one_line(&left.path, PATH), one_line(&left.why, PATH))
+        });
+        let mut lines: Vec<String> = changes.chain(left).take(most).collect();
+        let more = (self.changes.len() + self.left.len()).saturating_sub(most);
+        if more > 0 {
+            lines.push(format!("and {more} more"));
+        }
+        lines.join("\n")
+    }
+
     /// Whether there is nothing to do and nothing to say.
     pub fn is_empty(&self) -> bool {
         self.changes.is_empty() && self.left.is_empty()
@@ -90,8 +114,18 @@ struct Wanted {
     target: FileState,
 }
 
+/// The node that says that the files of a plan were put back, when the session came from `from`.
+pub(crate) fn restored(from: NodeId, plan: &FilePlan) -> (Entry, StepInfo) {
+    let files = plan.changes.iter().map(|change| FileChange {
+        path: change.path.clone(),
+        before: change.before.clone(),
+        after: change.after.clone(),
+    });
+    (restored_entry(from), StepInfo { files: files.collect(), ..StepInfo::default() })
+}
+
 /// The entry of a node that says that files were put back, when the session came from `from`.
-pub(super) fn restored_entry(from: NodeId) -> Entry {
+pub(crate) fn restored_entry(from: NodeId) -> Entry {
     let data = serde_json::json!({ "type": "custom", "customType": KIND, "data": { "from": from } });
     Entry::Meta(Json::from(&data))
 }
@@ -199,23 +233,19 @@ pub(super) struct Ready {
 }
 
 /// Where files are, and what may be done there.
-pub(super) struct Ground<'a> {
-    pub(super) store: &'a dyn Store,
-    pub(super) sealer: &'a Arc<Sealer>,
+pub(crate) struct Ground {
+    pub(crate) store: Arc<dyn Store>,
+    pub(crate) sealer: Arc<Sealer>,
     /// The true path of the session's directory.
-    pub(super) root: PathBuf,
-    pub(super) access: Access,
+    pub(crate) root: PathBuf,
+    pub(crate) access: Access,
     /// Bytes of a file that are kept.
-    pub(super) limit: u64,
+    pub(crate) limit: u64,
 }
 
 /// What going from `here` to `there` does to files, by what is there now. `None` when no step on the way touched any.
-pub(super) async fn plan(
-    ground: &Ground<'_>,
-    here: NodeId,
-    there: NodeId,
-) -> Result<Option<Ready>, StoreError> {
-    let store = ground.store;
+pub(super) async fn plan(ground: &Ground, here: NodeId, there: NodeId) -> Result<Option<Ready>, StoreError> {
+    let store = &*ground.store;
     let shared = store.fork_point(here, there).await?;
     let away = visits(store, shared, here).await?;
     let toward = visits(store, shared, there).await?;

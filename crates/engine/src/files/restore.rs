@@ -11,9 +11,10 @@ use quipu_store::{Commit, Durability, NewChunk, Op, OpenJump, Store, StoreError}
 use quipu_workspace::{Access, FileError, Staged, can_change, place, remove, stage, staging_path};
 use serde::{Deserialize, Serialize};
 
-use super::plan::{FilePlan, Ready, restored_entry};
+use super::plan::{FilePlan, Ground, Ready, plan, restored};
 use super::state::Found;
 use crate::clock::fresh_id;
+use crate::jump::{awaited, waits};
 
 /// Content is being written beside its targets; the ref has not moved.
 const STAGING: &str = "staging";
@@ -63,6 +64,8 @@ pub(crate) struct InFlight {
     pub(crate) record: (Entry, StepInfo),
     /// What files were before, for the way back.
     pub(crate) chunks: Vec<NewChunk>,
+    /// What was still to be done before.
+    rest: Option<OpenJump>,
 }
 
 impl Flight {
@@ -97,9 +100,48 @@ impl Flight {
     }
 }
 
+impl Ground {
+    /// What files would be changed if the session went from one node to another. `None` when no step on the way
+    /// touched a file.
+    pub(crate) async fn preview(&self, from: NodeId, to: NodeId) -> Result<Option<FilePlan>, FilesError> {
+        let Some(Ready { plan, .. }) = plan(self, from, to).await? else { return Ok(None) };
+        self.is_there(&plan)?;
+        Ok(Some(plan))
+    }
+
+    /// Everything up to the commit that moves the ref, with the plan; `None` when no step on the way touched a file.
+    pub(crate) async fn begin(
+        &self,
+        session: &SessionId,
+        from: NodeId,
+        to: NodeId,
+        agreed: Option<&FilePlan>,
+        overwrite: bool,
+    ) -> Result<(FilePlan, Option<InFlight>), FilesError> {
+        let Some(ready) = plan(self, from, to).await? else { return Ok((FilePlan::default(), None)) };
+        let plan = ready.plan.clone();
+        self.is_there(&plan)?;
+        if agreed.is_some_and(|agreed| *agreed != plan) {
+            return Err(FilesError::Stale(Box::new(plan)));
+        }
+        if !overwrite && plan.conflicts().next().is_some() {
+            return Err(FilesError::Conflicts(Box::new(plan)));
+        }
+        let flight = InFlight::stage(&*self.store, session, from, ready, self.root.clone()).await?;
+        Ok((plan, Some(flight)))
+    }
+
+    fn is_there(&self, plan: &FilePlan) -> Result<(), FilesError> {
+        if plan.changes.is_empty() || self.root.is_dir() {
+            return Ok(());
+        }
+        Err(FilesError::NoDirectory(self.root.clone()))
+    }
+}
+
 impl InFlight {
     /// Brings all new content to the disk beside its targets. Nothing of it is left where that fails.
-    pub(super) async fn begin(
+    pub(super) async fn stage(
         store: &dyn Store,
         session: &SessionId,
         from: NodeId,
@@ -107,16 +149,18 @@ impl InFlight {
         root: PathBuf,
     ) -> Result<Self, FilesError> {
         let flight = Flight::of(&ready, root);
-        put(store, session, Some(flight.row(STAGING))).await?;
+        // A message to itself may still wait for its answer.
+        let rest = store.pending(session).await?.jump.as_ref().and_then(awaited).map(waits);
+        put(store, session, Some(joined(flight.row(STAGING), rest.as_ref()))).await?;
         for step in &flight.steps {
             if let Err(error) = stage_one(store, step).await {
                 flight.unstage().await;
                 // The next start does it otherwise.
-                drop(put(store, session, None).await);
+                drop(put(store, session, rest).await);
                 return Err(error);
             }
         }
-        let files = flight.steps.iter().map(|step| step.change.clone()).collect();
+        let record = restored(from, &ready.plan);
         let states = ready.plan.changes.iter().zip(ready.places);
         let chunks = states.filter_map(|(change, (_, bytes))| {
             let (id, bytes) = (change.before.content()?, bytes?);
@@ -126,28 +170,19 @@ impl InFlight {
             })
         });
         let chunks = chunks.collect();
-        let record = (restored_entry(from), StepInfo { files, ..StepInfo::default() });
-        Ok(Self { flight, record, chunks })
+        Ok(Self { flight, record, chunks, rest })
     }
 
     /// What the commit that moves the ref says of the files, beside what else is to be done then.
     pub(crate) fn op(&self, session: &SessionId, rest: Option<&OpenJump>) -> Op {
-        let mut jump = self.flight.row(MOVED);
-        if let Some(rest) = rest
-            && let (serde_json::Value::Object(mut plan), serde_json::Value::Object(rest)) =
-                (jump.plan.value(), rest.plan.value())
-        {
-            plan.extend(rest);
-            jump.plan = Json::from(&serde_json::Value::from(plan));
-        }
-        Op::JumpPut { session: session.clone(), jump }
+        Op::JumpPut { session: session.clone(), jump: joined(self.flight.row(MOVED), rest) }
     }
 
     /// The ref has not moved: all as it was.
     pub(crate) async fn abandon(self, store: &dyn Store, session: &SessionId) {
         self.flight.unstage().await;
         // The next start does it otherwise.
-        drop(put(store, session, None).await);
+        drop(put(store, session, self.rest).await);
     }
 
     /// The ref has moved: everything takes its place. Tells what did not, which is tried again when the session is
@@ -166,6 +201,18 @@ impl InFlight {
         }
         problems.into_iter().map(|problem| problem.what).collect()
     }
+}
+
+/// A row, and what else is to be done.
+fn joined(mut jump: OpenJump, rest: Option<&OpenJump>) -> OpenJump {
+    if let Some(rest) = rest
+        && let (serde_json::Value::Object(mut plan), serde_json::Value::Object(rest)) =
+            (jump.plan.value(), rest.plan.value())
+    {
+        plan.extend(rest);
+        jump.plan = Json::from(&serde_json::Value::from(plan));
+    }
+    jump
 }
 
 /// Sets the row of a session's jump.
@@ -307,15 +354,6 @@ pub(crate) async fn settle(
             return Ok(told);
         }
     }
-    let rest = match jump.plan.value() {
-        serde_json::Value::Object(mut plan) => {
-            plan.remove("files");
-            Some(plan).filter(|plan| !plan.is_empty() && jump.stage != STAGING)
-        }
-        _ => None,
-    };
-    let rest =
-        rest.map(|plan| OpenJump { stage: jump.stage, plan: Json::from(&serde_json::Value::from(plan)) });
-    put(store, session, rest).await?;
+    put(store, session, awaited(&jump).map(waits)).await?;
     Ok(told)
 }

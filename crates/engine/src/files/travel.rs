@@ -6,9 +6,9 @@ use quipu_protocol::{Jumped, NodeId, SessionId};
 use quipu_workspace::{Access, AccessRules, file_key};
 
 use super::FileSettings;
-use super::plan::{FilePlan, Ground, plan};
+use super::plan::{FilePlan, Ground};
 use super::restore::{FilesError, InFlight, settle};
-use crate::engine::Engine;
+use crate::engine::{Engine, SessionOptions};
 use crate::jump::{Stand, stand};
 use crate::sessions::ChangeError;
 
@@ -78,13 +78,7 @@ impl Engine {
         to: NodeId,
         how: &RestoreFiles,
     ) -> Result<FilePlan, FilesError> {
-        let ground = self.ground(cwd, how);
-        let ready = plan(&ground, from, to).await?;
-        let plan = ready.map(|ready| ready.plan).unwrap_or_default();
-        if !plan.changes.is_empty() && !ground.root.is_dir() {
-            return Err(FilesError::NoDirectory(ground.root));
-        }
-        Ok(plan)
+        Ok(self.ground(cwd, how).preview(from, to).await?.unwrap_or_default())
     }
 
     /// Everything up to the commit that moves the ref, with the plan; `None` when no step on the way touched a file.
@@ -96,26 +90,10 @@ impl Engine {
         to: NodeId,
         how: &RestoreFiles,
     ) -> Result<(FilePlan, Option<InFlight>), FilesError> {
-        let ground = self.ground(cwd, how);
-        let Some(ready) = plan(&ground, from, to).await? else {
-            return Ok((FilePlan::default(), None));
-        };
-        let plan = ready.plan.clone();
-        if !plan.changes.is_empty() && !ground.root.is_dir() {
-            return Err(FilesError::NoDirectory(ground.root));
-        }
-        if how.agreed.as_ref().is_some_and(|agreed| *agreed != plan) {
-            return Err(FilesError::Stale(Box::new(plan)));
-        }
-        if !how.overwrite && plan.conflicts().next().is_some() {
-            return Err(FilesError::Conflicts(Box::new(plan)));
-        }
-        let root = ground.root.clone();
-        let flight = InFlight::begin(&**self.store(), session, from, ready, root).await?;
-        Ok((plan, Some(flight)))
+        self.ground(cwd, how).begin(session, from, to, how.agreed.as_ref(), how.overwrite).await
     }
 
-    fn ground(&self, cwd: &str, how: &RestoreFiles) -> Ground<'_> {
+    fn ground(&self, cwd: &str, how: &RestoreFiles) -> Ground {
         let root = file_key(Path::new(cwd));
         let mut write = vec![root.clone()];
         write.extend(how.add_dirs.iter().cloned());
@@ -126,7 +104,19 @@ impl Engine {
             ..AccessRules::default()
         };
         let limit = FileSettings::default().file_bytes;
-        Ground { store: &**self.store(), sealer: self.sealer(), root, access: Access::within(rules), limit }
+        let (store, sealer) = (self.store().clone(), self.sealer().clone());
+        Ground { store, sealer, root, access: Access::within(rules), limit }
+    }
+
+    /// Where the model of a session puts files back.
+    pub(crate) fn ground_of(&self, options: &SessionOptions) -> Ground {
+        let root = file_key(&options.cwd);
+        let access = options.policy.restores().unwrap_or_else(|| {
+            let (write, home) = (vec![root.clone()], std::env::home_dir());
+            Access::within(AccessRules { write, home, ..AccessRules::default() })
+        });
+        let limit = options.files.file_bytes;
+        Ground { store: self.store().clone(), sealer: self.sealer().clone(), root, access, limit }
     }
 
     /// Takes back, or brings to its end, what a process left that died while it put files back.

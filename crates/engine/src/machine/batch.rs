@@ -74,6 +74,11 @@ impl Slot {
         matches!(self.state, State::Done(_))
     }
 
+    /// Whether it is done and changed files.
+    pub(super) fn changed_files(&self) -> bool {
+        matches!(&self.state, State::Done(done) if !done.files.is_empty())
+    }
+
     /// The entry of its result.
     pub(super) fn draft(&self, run: &RunId) -> Option<Draft> {
         match &self.state {

@@ -108,9 +108,14 @@ impl Machine {
                     tag => self.kept(&tag, &plan, nodes),
                 }
             }
-            Err(CommitError::Conflict { .. }) if tag == Tag::Left => self.left_in_vain(plan),
+            Err(CommitError::Conflict { .. }) if tag == Tag::Left => {
+                self.left_in_vain(plan, "another process went on with this session meanwhile.");
+            }
+            Err(CommitError::Stays(why)) if tag == Tag::Left => self.left_in_vain(plan, &why),
             Err(CommitError::Conflict { fresh }) => self.branch(tag, plan, fresh),
-            Err(CommitError::Failed(text)) => self.commit_failed(&tag, plan, text),
+            Err(CommitError::Failed(text) | CommitError::Stays(text)) => {
+                self.commit_failed(&tag, plan, text);
+            }
         }
     }
 

@@ -203,7 +203,8 @@ impl Machine {
     pub(super) fn goes_to(&self, tag: &Tag) -> (Option<NodeId>, Option<Leap>) {
         match (tag, self.run.as_ref().map(|run| &run.phase)) {
             (Tag::Jumped, Some(Phase::Jumping(jumping))) if jumping.leaping => {
-                let leap = Leap { from: jumping.from, label: jumping.label.clone(), carries: None };
+                let (from, label) = (jumping.from, jumping.label.clone());
+                let leap = Leap { from, label, carries: None, files: None };
                 (jumping.place.as_ref().map(|place| place.at), Some(leap))
             }
             _ => (self.head, None),

@@ -6,10 +6,11 @@ use std::sync::Arc;
 
 use quipu_protocol::{Content, Entry, Event, Input as Said, Json, Message, NodeId, Outcome, RunId};
 
-use super::batch::{ABORTED, Batch, State, refusal};
+use super::batch::{ABORTED, Batch, Slot, State, refusal};
 use super::{
     Draft, Effect, Leap, Machine, Phase, Place, Plan, PlanOp, Run, Tag, message_of, shared, user_draft,
 };
+use crate::files::{FilePlan, restored};
 
 /// Where a call takes its session, found before anything is given up.
 #[derive(Debug, Clone, PartialEq)]
@@ -22,6 +23,8 @@ pub(crate) struct Leaving {
     pub(crate) carryover: String,
     /// For the log of actions: a JSON object.
     pub(crate) log: Json,
+    /// What is done to files, as it was agreed, where they go along.
+    pub(crate) files: Option<Arc<FilePlan>>,
 }
 
 /// The call of a batch that leaves.
@@ -38,6 +41,10 @@ pub(super) struct Departing {
     batch: Batch,
     going: Going,
 }
+
+/// The model is told this when what it would put back was being changed by its own calls.
+const CHANGED: &str = "You did not leave: another call of the same answer changed files, and nobody agreed to what \
+                       would become of those. Make this call alone.";
 
 /// The model is told this of calls beside one that left.
 const LEFT: &str = "The call was stopped, because another call of the same answer went elsewhere.";
@@ -61,6 +68,10 @@ impl Machine {
         let Some(going) = batch.going.take() else { return false };
         if *aborting {
             batch.refuse(going.slot, ABORTED.into(), now);
+            return false;
+        }
+        if going.leaving.files.is_some() && batch.slots.iter().any(Slot::changed_files) {
+            batch.refuse(going.slot, CHANGED.into(), now);
             return false;
         }
         let run = id.clone();
@@ -92,6 +103,11 @@ impl Machine {
         if leaving.place.epoch != epoch {
             drafts.push(Draft::new(Entry::Epoch(epoch)));
         }
+        if let Some(files) = &leaving.files {
+            // The node that it came from is known when it is written.
+            let (entry, step) = restored(head, files);
+            drafts.push(Draft { entry: Arc::new(entry), step });
+        }
         drafts.push(user_draft(Said::from(leaving.carryover.as_str()), self.now));
         let carries = Some(leaving.log.clone());
         let parent = Some(leaving.place.at);
@@ -109,7 +125,7 @@ impl Machine {
             carried,
             leaves,
             ops,
-            jump: Some(Leap { from: head, label: None, carries }),
+            jump: Some(Leap { from: head, label: None, carries, files: leaving.files.clone() }),
             power: true,
         };
         self.committing = Some(plan.clone());
@@ -149,14 +165,14 @@ impl Machine {
         self.call_model();
     }
 
-    /// Another process went on with the session: the turn ends where it is, as a branch.
-    pub(super) fn left_in_vain(&mut self, mut plan: Plan) {
+    /// Another process went on with the session, so the turn ends where it is, as a branch; or files cannot go along.
+    pub(super) fn left_in_vain(&mut self, mut plan: Plan, why: &str) {
         plan.ops.pop();
         self.owed = plan.ops;
         plan.leaves.truncate(plan.carried);
         self.unsaved = plan.leaves;
         self.adding.clear();
-        self.stay("You did not leave: another process went on with this session meanwhile.".into());
+        self.stay(format!("You did not leave: {why}"));
     }
 
     /// Nothing could be stored: what was done is kept later, without a departure.

@@ -4,8 +4,8 @@ use std::collections::{HashMap, VecDeque};
 
 use proptest::prelude::*;
 use quipu_protocol::{
-    Answer, AskId, Command, Content, Delta, Input as Said, Json, ModelError, Part, SessionStart, Summarize,
-    ToolResultMessage, Usage, When,
+    Answer, AskId, Command, Content, Delta, FileChange, FileState, Input as Said, Json, ModelError, Part,
+    SessionStart, Summarize, ToolResultMessage, Unknown, Usage, When,
 };
 use quipu_testkit::events::EventLaws;
 use quipu_tools::Touches;
@@ -32,6 +32,11 @@ enum Move {
     Tool(u8),
     Askers(bool),
     Expire(u8),
+}
+
+fn a_change() -> FileChange {
+    let unknown = || FileState::unknown(Unknown::Secret);
+    FileChange { path: "a".into(), before: unknown(), after: unknown() }
 }
 
 /// A choice from which on all calls of an answer only read.
@@ -320,6 +325,9 @@ impl World {
         let Some((tag, plan, records)) = self.commits.pop_front() else { return };
         let result = match choice {
             _ if self.finishing => self.durable(&plan),
+            _ if plan.jump.as_ref().is_some_and(|leap| leap.files.is_some()) && choice.is_multiple_of(9) => {
+                Err(CommitError::Stays("a file changed meanwhile.".into()))
+            }
             0..8 => Err(CommitError::Failed("the disk is full".into())),
             8..14 if !plan.drafts.is_empty() => {
                 Err(CommitError::Conflict { fresh: format!("b{}", self.sent).into() })
@@ -373,6 +381,9 @@ impl World {
         if let Some(leap) = &plan.jump {
             match &leap.carries {
                 Some(_) => {
+                    let changed =
+                        plan.leaves[plan.carried..].iter().any(|draft| !draft.step.files.is_empty());
+                    assert!(leap.files.is_none() || !changed, "nobody agreed to what would become of it");
                     self.departures += 1;
                     self.waits.insert(plan.session.clone());
                     self.is_whole(stood.unwrap());
@@ -609,7 +620,7 @@ impl World {
             result,
             started: 0,
             duration_ms: 0,
-            files: Vec::new(),
+            files: if choice.is_multiple_of(5) { vec![a_change()] } else { Vec::new() },
             terminate: choice == 255,
             leaving,
         });
@@ -632,7 +643,9 @@ impl World {
         let fresh = RunId::from(format!("t{}", self.sent));
         let spent = self.spent.get(run).copied().unwrap_or_default();
         self.spent.insert(fresh.clone(), spent);
-        Some(Box::new(Leaving { run: fresh, place, carryover: "I was there".into(), log: Json::object() }))
+        let files = choice.is_multiple_of(3).then(Arc::default);
+        let carryover = "I was there".into();
+        Some(Box::new(Leaving { run: fresh, place, carryover, log: Json::object(), files }))
     }
 
     fn play(&mut self, next: Move) {

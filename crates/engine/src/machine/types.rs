@@ -12,6 +12,7 @@ use quipu_providers::{CallEnd, CallEvent};
 use quipu_tools::Touches;
 
 use super::{Leaving, NoSummary, Place, Stretch, Summary};
+use crate::files::FilePlan;
 use crate::sessions::NAME_LIMIT;
 
 /// Names the place in the task where the sender of a command waits for its acknowledgement.
@@ -169,6 +170,8 @@ pub(crate) enum Prepared {
 pub(crate) enum CommitError {
     /// Another process moved the ref; `fresh` names a session to branch into.
     Conflict { fresh: SessionId },
+    /// Files cannot go along, so nothing was done; a sentence for the model.
+    Stays(String),
     /// Anything else, for people.
     Failed(String),
 }
@@ -300,6 +303,8 @@ pub(crate) struct Leap {
     pub(crate) label: Option<String>,
     /// The last draft is a message to itself, which waits for its answer: what is logged of that.
     pub(crate) carries: Option<Json>,
+    /// What is done to files, when they go along; one of the drafts says so.
+    pub(crate) files: Option<Arc<FilePlan>>,
 }
 
 /// An input that waits in a queue.

@@ -88,7 +88,7 @@ pub(crate) fn shortened(text: &str, most: u64) -> String {
 }
 
 /// The first `most` characters on one line, without control characters.
-pub(super) fn one_line(text: &str, most: usize) -> String {
+pub(crate) fn one_line(text: &str, most: usize) -> String {
     let plain = text.chars().map(|character| if character.is_whitespace() { ' ' } else { character });
     plain.filter(|character| !character.is_control()).take(most).collect()
 }

@@ -13,6 +13,7 @@ use serde::Deserialize;
 use super::text::{BEGIN, END, Whole, one_line, shortened, text_of};
 use super::{LegalTarget, Standing, legal_target};
 use crate::clock::fresh_id;
+use crate::files::{FilePlan, Ground};
 use crate::jump::place_at;
 use crate::machine::Leaving;
 
@@ -20,6 +21,10 @@ use crate::machine::Leaving;
 pub(crate) const CARRYOVER_LIMIT: usize = 64 << 10;
 /// Nodes that are counted as left behind at most.
 const COUNTED: usize = 2_000;
+/// Files that a person is shown.
+const SHOWN: usize = 200;
+/// Files that the model is told of, which somebody else changed.
+const TOLD: usize = 20;
 /// Characters of the target that are shown.
 const LINE: usize = 60;
 /// Characters of an id that are said back.
@@ -50,12 +55,25 @@ pub struct Travel {
     pub turns: usize,
     /// What the session would say to itself there.
     pub message: String,
+    /// What would be done to files, where they are to go along.
+    pub files: Option<FilePlan>,
 }
 
 impl Travel {
     /// What a person is asked, on one line.
     pub fn question(&self) -> String {
-        format!("{}; files stay as they are", self.way())
+        let files = match &self.files {
+            None => "files stay as they are".to_owned(),
+            Some(plan) if plan.changes.is_empty() => "no file is changed by that".to_owned(),
+            Some(plan) => format!("{} file(s) become what they were there", plan.changes.len()),
+        };
+        format!("{}; {files}", self.way())
+    }
+
+    /// What a person sees of it beside the question: the message, and which files would be changed.
+    pub fn subject(&self) -> String {
+        let files = self.files.as_ref().map(|plan| plan.lines(SHOWN)).filter(|lines| !lines.is_empty());
+        files.map_or_else(|| self.message.clone(), |lines| format!("{}\n\n{lines}", self.message))
     }
 
     /// Where it goes and what it leaves, on one line.
@@ -75,6 +93,8 @@ pub(crate) struct Tobe {
     store: Arc<dyn Store>,
     standing: Standing,
     cwd: PathBuf,
+    /// Where its files are, when they are kept.
+    ground: Option<Arc<Ground>>,
 }
 
 /// A way that was looked at.
@@ -88,12 +108,19 @@ pub(crate) struct Trip {
 struct Args {
     target_node_hash: String,
     carryover_message: String,
+    #[serde(default)]
+    files: bool,
 }
 
 impl Tobe {
     pub(crate) const NAME: &'static str = "tobe";
 
-    pub(crate) fn new(store: Arc<dyn Store>, standing: Standing, cwd: PathBuf) -> Self {
+    pub(crate) fn new(
+        store: Arc<dyn Store>,
+        standing: Standing,
+        cwd: PathBuf,
+        ground: Option<Arc<Ground>>,
+    ) -> Self {
         let parameters = serde_json::json!({
             "type": "object",
             "properties": {
@@ -105,6 +132,11 @@ impl Tobe {
                     "type": "string",
                     "description": "What you will know there of what happened since: all that matters, for nothing else \
                                     comes along"
+                },
+                "files": {
+                    "type": "boolean",
+                    "description": "Whether the files that your tools changed since become what they were there; they \
+                                    stay as they are by default"
                 }
             },
             "required": ["target_node_hash", "carryover_message"]
@@ -112,14 +144,19 @@ impl Tobe {
         let description = "Go back to an earlier point of this conversation, with a message to yourself, and go on from \
                            there at once. Use it when a way has led nowhere and its traces are in your way. What came \
                            after that point is left behind: you will not see it, but it stays in the graph, and you can \
-                           come back to it. Files are not changed back. Make no other call in the same answer: it would \
+                           come back to it. Files stay as they are, unless you ask for them. Make no other call in the same answer: it would \
                            be stopped.";
         let spec = ToolSpec {
             name: Self::NAME.into(),
             description: description.into(),
             parameters: Json::from(&parameters),
         };
-        Self { spec, store, standing, cwd }
+        Self { spec, store, standing, cwd, ground }
+    }
+
+    /// Where the files of its session are.
+    pub(crate) fn ground(&self) -> Option<Arc<Ground>> {
+        self.ground.clone()
     }
 
     /// Where the call would go, or why it cannot, for the model.
@@ -142,8 +179,31 @@ impl Tobe {
         }
         let (messages, turns) = count_left(&*self.store, head, node).await.map_err(failed)?;
         let line = line_of(&*self.store, node).await.map_err(failed)?;
-        let travel = Travel { target: node, line, messages, turns, message };
+        let files = if args.files { self.look_at_files(head, node).await? } else { None };
+        let travel = Travel { target: node, line, messages, turns, message, files };
         Ok(Trip { travel, session, tobe: self.clone() })
+    }
+
+    /// What would be done to files; `None` when no step on the way touched any.
+    async fn look_at_files(&self, from: NodeId, to: NodeId) -> Result<Option<FilePlan>, String> {
+        let Some(ground) = &self.ground else {
+            return Err(
+                "What files were is not kept in this session, so they cannot go along: go without `files`."
+                    .into(),
+            );
+        };
+        let plan =
+            ground.preview(from, to).await.map_err(|error| format!("Files cannot go along: {error}."))?;
+        let lost: Vec<_> =
+            plan.iter().flat_map(FilePlan::conflicts).map(|(change, _)| change.clone()).collect();
+        if lost.is_empty() {
+            return Ok(plan);
+        }
+        let lines = FilePlan { changes: lost, left: Vec::new() }.lines(TOLD);
+        Err(format!(
+            "Files cannot go along: somebody else changed these since, or they cannot be kept as they are. Nothing was \
+             changed. Go without `files`, or let the user decide.\n{lines}"
+        ))
     }
 
     async fn find(&self, hash: &str, session: &SessionId, head: NodeId) -> Result<NodeId, String> {
@@ -180,14 +240,16 @@ impl Trip {
     /// What the call does when it runs: the place is read, and the rest is the session's.
     pub(crate) async fn begin(self) -> (ToolOutput, Option<Box<Leaving>>) {
         let Self { travel, session, tobe } = self;
+        let target = travel.target;
         let place = match place_at(&*tobe.store, &session, travel.target).await {
             Ok(place) => place,
             Err(error) => return (ToolOutput::error(format!("You did not leave: {error}")), None),
         };
         let log = log_of(&travel.message, travel.target, &session, &tobe.cwd);
-        let carryover = carryover_text(&travel.message, false);
-        let leaving = Leaving { run: fresh_id().into(), place, carryover, log };
-        let text = format!("Incarnation initiated → {}", travel.target.short());
+        let carryover = carryover_text(&travel.message, travel.files.is_some());
+        let files = travel.files.map(Arc::new);
+        let leaving = Leaving { run: fresh_id().into(), place, carryover, log, files };
+        let text = format!("Incarnation initiated → {}", target.short());
         (ToolOutput::text(text), Some(Box::new(leaving)))
     }
 }

@@ -51,4 +51,6 @@ mod target;
 #[cfg(test)]
 mod tobe;
 #[cfg(test)]
+mod tobe_files;
+#[cfg(test)]
 mod wire;
