@@ -41,7 +41,7 @@ pub use read::{LineRange, ReadLimits, TextWindow, read_lines};
 pub use registry::ProcessRegistry;
 pub use restore::{Staged, can_change, place, remove, stage, staging_path};
 pub use sandbox::{Network, Sandbox, SandboxSupport, git_directories};
-pub use scan::{Files, GitIndex, MOST_ENTRIES, ScanError, Stamp, changed, git_blobs, scan};
+pub use scan::{Files, Found, GitIndex, MOST_ENTRIES, ScanError, Stamp, changed, git_blobs, scan, walk};
 pub use shell::{ReadyShell, ShellCommand, ShellEnd, ShellError, run_shell};
 pub use text::Utf8Decoder;
 pub use write::{WriteKind, write_file};

@@ -103,6 +103,8 @@ pub(super) struct Buffer {
     done: VecDeque<Step>,
     undone: Vec<Step>,
     bytes: usize,
+    /// Changes since the beginning, also those of steps.
+    changes: u64,
     /// The next change begins a step of its own.
     sealed: bool,
     /// Changes until it is closed are one step; so many of them are open, each inside the one before.
@@ -119,6 +121,7 @@ impl Default for Buffer {
             done: VecDeque::new(),
             undone: Vec::new(),
             bytes: 0,
+            changes: 0,
             sealed: true,
             grouped: 0,
         }
@@ -133,6 +136,10 @@ impl Buffer {
 
     pub(super) fn cursor(&self) -> usize {
         self.cursor
+    }
+
+    pub(super) fn changes(&self) -> u64 {
+        self.changes
     }
 
     pub(super) fn layout(&self) -> &Layout {
@@ -159,8 +166,8 @@ impl Buffer {
     /// Everything forgotten: text, chips and steps.
     pub(super) fn reset(&mut self) {
         let columns = self.layout.columns();
-        let work = self.layout.work;
-        *self = Self::default();
+        let (work, changes) = (self.layout.work, self.changes + 1);
+        *self = Self { changes, ..Self::default() };
         self.layout = Layout::new(self.source(), columns);
         self.layout.work += work;
     }
@@ -359,6 +366,7 @@ impl Buffer {
     }
 
     fn splice(&mut self, at: usize, removed: usize, text: &str) {
+        self.changes += 1;
         if at == self.text.len() {
             self.text.push_str(text);
         } else {

@@ -65,6 +65,7 @@ impl Editor {
                     self.last = Last::Yank { from };
                 }
             }
+            Action::Complete => return Some(EditorOutcome::Handled(self.complete_path())),
             Action::Undo => {
                 self.buffer.undo();
             }

@@ -6,6 +6,7 @@
 
 mod buffer;
 mod clusters;
+mod complete;
 mod draft;
 mod emacs;
 mod history;
@@ -18,6 +19,7 @@ mod view;
 use std::ops::Range;
 
 use buffer::Buffer;
+pub use complete::{Candidate, CommandWord, Query};
 pub use draft::Draft;
 use history::History;
 use kill::KillRing;
@@ -43,6 +45,13 @@ pub enum EditorEffect {
     EditExternally(String),
     /// Put this on the clipboard.
     Copy(String),
+    /// Give what is found to [`Editor::offer`], in parts or at once.
+    Complete {
+        /// The number of the question. The newest counts.
+        id: u64,
+        /// What is wanted.
+        query: Query,
+    },
     /// Put the image of the clipboard into a file, and give its path to [`Editor::insert`].
     PasteImage,
 }
@@ -71,6 +80,12 @@ pub struct Editor {
     kills: KillRing,
     history: History,
     last: Last,
+    commands: Vec<CommandWord>,
+    popup: Option<complete::Popup>,
+    /// The beginning of what a list was closed for: it does not open again for that.
+    dismissed: Option<usize>,
+    /// Questions for candidates.
+    asked: u64,
     /// The first row that is seen, as far as it was said.
     top: usize,
     /// Rows that are seen at once.
@@ -80,7 +95,15 @@ pub struct Editor {
 impl Editor {
     /// A key was pressed.
     pub fn on_key(&mut self, key: Key, bindings: &Bindings) -> EditorOutcome {
-        let outcome = self.key(key, bindings);
+        let before = (self.buffer.changes(), self.buffer.cursor());
+        let mut outcome = self.key(key, bindings);
+        if let EditorOutcome::Handled(effects) = &mut outcome {
+            let after = (self.buffer.changes(), self.buffer.cursor());
+            let grew = after.0 > before.0;
+            if after != before && effects.is_empty() {
+                *effects = self.follow(grew);
+            }
+        }
         self.scroll();
         outcome
     }
@@ -95,6 +118,9 @@ impl Editor {
             if written(key).is_some() || key.code == KeyCode::Escape {
                 return EditorOutcome::Handled(Vec::new());
             }
+        }
+        if let Some(outcome) = self.popup_key(key, bindings) {
+            return outcome;
         }
         if let Some(action) = bindings.action(Scope::Editor, key)
             && let Some(outcome) = self.act(action)
@@ -111,7 +137,8 @@ impl Editor {
         }
         match written(key) {
             Some(character) => {
-                self.leave();
+                self.last = Last::Other;
+                self.history.leave();
                 let text = self.buffer.clean(character.encode_utf8(&mut [0; 4]));
                 self.buffer.type_text(&text);
                 EditorOutcome::Handled(Vec::new())
@@ -142,6 +169,12 @@ impl Editor {
     #[must_use]
     pub fn text(&self) -> String {
         self.buffer.clip(0..self.buffer.text().len()).expand()
+    }
+
+    /// Another number after each change of the text: whoever keeps a draft sees whether it is the same.
+    #[must_use]
+    pub fn changes(&self) -> u64 {
+        self.buffer.changes()
     }
 
     /// Whether nothing is written.
@@ -185,6 +218,7 @@ impl Editor {
     /// What comes has nothing to do with what was before.
     fn leave(&mut self) {
         self.last = Last::Other;
+        self.popup = None;
         self.history.leave();
     }
 
@@ -197,6 +231,7 @@ impl Editor {
         let text = self.text();
         self.history.push(&text);
         self.buffer.reset();
+        self.leave();
         EditorOutcome::Submit(text)
     }
 

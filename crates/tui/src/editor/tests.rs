@@ -1,3 +1,6 @@
+mod complete;
+mod views;
+
 use proptest::prelude::*;
 use unicode_segmentation::UnicodeSegmentation as _;
 

@@ -4,6 +4,7 @@
 
 mod ignore;
 mod index;
+mod walk;
 
 use std::collections::HashMap;
 use std::fs::Metadata;
@@ -14,6 +15,7 @@ use std::sync::{Condvar, Mutex, PoisonError};
 
 use ignore::Ignored;
 pub use index::{GitIndex, git_blobs};
+pub use walk::{Found, walk};
 
 /// Files of more than this many entries are not watched.
 pub const MOST_ENTRIES: usize = 100_000;

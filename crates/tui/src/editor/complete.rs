@@ -1,0 +1,570 @@
+//! What could be meant by what is being written: commands, files, paths, arguments.
+
+use std::ops::Range;
+
+use super::clusters::is_chip;
+use super::{Editor, EditorEffect, EditorOutcome};
+use crate::fuzzy::Fuzzy;
+use crate::keys::{Action, Bindings, Scope};
+use crate::{Key, Line, Size, Style, Theme, clean, width};
+
+/// Bytes before the cursor that are looked at.
+const LOOK_BACK: usize = 1_024;
+
+/// A command that is written with a slash.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct CommandWord {
+    /// Without the slash.
+    pub name: String,
+    /// What may follow, such as `[NAME]`; empty for nothing. What is not in brackets has to follow.
+    pub arguments: String,
+    /// What it does, in a line.
+    pub help: String,
+    /// What follows can be completed: the editor asks with [`Query::Argument`].
+    pub completes: bool,
+}
+
+/// Something that may be meant.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Candidate {
+    /// What is shown, and written when it is chosen. A path that ends with a slash is a directory, and goes on.
+    pub text: String,
+    /// Shown behind it; may be empty.
+    pub detail: String,
+    /// Which characters of the text were looked for, in order.
+    pub matched: Vec<u32>,
+}
+
+/// What candidates are wanted for.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Query {
+    /// Files that are like this: the best first, see [`FileFinder`](crate::FileFinder).
+    Files {
+        /// Part of a name; may be empty.
+        text: String,
+        /// The first question since the list is shown: files may have come and gone.
+        fresh: bool,
+    },
+    /// Paths that begin with this, see [`complete_path`](crate::complete_path).
+    Paths {
+        /// The beginning.
+        text: String,
+    },
+    /// All that may follow a command; what is written of it already is looked for by the editor.
+    Argument {
+        /// Its name.
+        command: String,
+    },
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    Command,
+    Argument,
+    Files,
+    Paths,
+}
+
+/// A list below the editor.
+#[derive(Debug, Clone)]
+pub(super) struct Popup {
+    kind: Kind,
+    /// Of the last question.
+    id: u64,
+    /// What is replaced.
+    range: Range<usize>,
+    /// What is looked for.
+    text: String,
+    candidates: Vec<Candidate>,
+    /// Those that are shown, and what of them was looked for.
+    shown: Vec<(usize, Vec<u32>)>,
+    at: usize,
+    /// More may come.
+    more: bool,
+    /// Tab was pressed: what all have in common is written as soon as it is known.
+    eager: bool,
+}
+
+/// What is being written where the cursor is.
+struct Context {
+    kind: Kind,
+    start: usize,
+    text: String,
+    command: String,
+}
+
+impl Editor {
+    /// Commands that can be written with a slash, in their order.
+    pub fn set_commands(&mut self, commands: Vec<CommandWord>) {
+        self.commands = commands;
+    }
+
+    /// Candidates for the question of this number; those for an older one are let go.
+    pub fn offer(&mut self, id: u64, candidates: Vec<Candidate>, more: bool) -> Vec<EditorEffect> {
+        let Some(popup) = self.popup.as_mut().filter(|popup| popup.id == id) else { return Vec::new() };
+        let chosen = popup.chosen().map(|candidate| candidate.text.clone());
+        let moved = popup.at > 0;
+        popup.candidates = candidates;
+        popup.more = more;
+        popup.filter();
+        // Who has gone to a row stays at it while others come.
+        let again =
+            popup.shown.iter().position(|(at, _)| Some(&popup.candidates[*at].text) == chosen.as_ref());
+        popup.at = again.filter(|_| moved).unwrap_or(0);
+        if !std::mem::take(&mut popup.eager) {
+            return Vec::new();
+        }
+        if popup.shown.len() == 1 {
+            return self.accept();
+        }
+        let common = popup.common();
+        let (range, kind) = (popup.range.clone(), popup.kind);
+        if common.len() > popup.text.len() {
+            let text = self.written_as(kind, &common);
+            self.buffer.replace(range, &text);
+            return self.follow(false);
+        }
+        Vec::new()
+    }
+
+    /// The rows of the list, no more than `size.rows`; none when there is no list.
+    #[must_use]
+    pub fn popup(&self, size: Size, theme: &Theme) -> Vec<Line> {
+        let Some(popup) = self.popup.as_ref().filter(|_| size.rows > 0) else { return Vec::new() };
+        if popup.shown.is_empty() {
+            let text = match (popup.more, popup.kind) {
+                (true, _) => "looking ...",
+                (false, Kind::Files) => "no such file",
+                (false, _) => return Vec::new(),
+            };
+            return vec![Line::styled(cut(text, size.columns).0, theme.muted)];
+        }
+        let all = popup.shown.len();
+        // The last row counts, when not all are seen.
+        let seen = if all > size.rows && size.rows > 1 { size.rows - 1 } else { size.rows.min(all) };
+        let top = popup.at.saturating_sub(seen / 2).min(all - seen);
+        let slash = if popup.kind == Kind::Command { "/" } else { "" };
+        let names =
+            popup.shown[top..top + seen].iter().map(|(at, _)| width(&clean(&popup.candidates[*at].text)));
+        let column = (names.max().unwrap_or(0) + slash.len()).min(size.columns / 2) + 2;
+        let mut lines: Vec<Line> = (top..top + seen)
+            .map(|row| {
+                let (at, matched) = &popup.shown[row];
+                popup_row(
+                    &popup.candidates[*at],
+                    slash,
+                    matched,
+                    row == popup.at,
+                    (size.columns, column),
+                    theme,
+                )
+            })
+            .collect();
+        if seen < all {
+            let more = if popup.more { "+" } else { "" };
+            let count = format!("{} of {all}{more}", popup.at + 1);
+            lines.push(Line::styled(cut(&count, size.columns).0, theme.muted));
+        }
+        lines
+    }
+
+    /// Whether a list is open, which has the keys for lists.
+    #[must_use]
+    pub fn has_popup(&self) -> bool {
+        self.popup.as_ref().is_some_and(|popup| !popup.shown.is_empty())
+    }
+
+    /// A key while a list is open; `None` when it is none of the list's.
+    pub(super) fn popup_key(&mut self, key: Key, bindings: &Bindings) -> Option<EditorOutcome> {
+        let popup = self.popup.as_mut()?;
+        let none = popup.shown.is_empty();
+        let action = bindings.action(Scope::Select, key);
+        if action == Some(Action::SelectCancel) {
+            let is_seen = !none || popup.more || popup.kind == Kind::Files;
+            self.dismissed = Some(popup.range.start);
+            self.popup = None;
+            return is_seen.then(|| EditorOutcome::Handled(Vec::new()));
+        }
+        if none {
+            return None;
+        }
+        let last = popup.shown.len() - 1;
+        match action {
+            Some(Action::SelectUp) => popup.at = popup.at.checked_sub(1).unwrap_or(last),
+            Some(Action::SelectDown) => popup.at = if popup.at == last { 0 } else { popup.at + 1 },
+            Some(Action::SelectPageUp) => popup.at = popup.at.saturating_sub(8),
+            Some(Action::SelectPageDown) => popup.at = (popup.at + 8).min(last),
+            Some(Action::SelectConfirm) => {
+                let wants_more = match popup.kind {
+                    Kind::Files | Kind::Paths => true,
+                    Kind::Argument => false,
+                    Kind::Command => {
+                        let name = popup.chosen().map_or("", |chosen| &chosen.text);
+                        let command = self.commands.iter().find(|command| command.name == name);
+                        command.is_some_and(|command| {
+                            !matches!(command.arguments.chars().next(), None | Some('['))
+                        })
+                    }
+                };
+                let effects = self.accept();
+                if wants_more {
+                    return Some(EditorOutcome::Handled(effects));
+                }
+                if self.buffer.text().ends_with(' ') {
+                    let end = self.buffer.text().len();
+                    self.buffer.erase(end - 1..end);
+                }
+                return Some(self.submit());
+            }
+            _ if bindings.action(Scope::Editor, key) == Some(Action::Complete) => {
+                let effects = self.accept();
+                return Some(EditorOutcome::Handled(effects));
+            }
+            _ => return None,
+        }
+        Some(EditorOutcome::Handled(Vec::new()))
+    }
+
+    /// Writes what is chosen.
+    fn accept(&mut self) -> Vec<EditorEffect> {
+        let Some(popup) = self.popup.take() else { return Vec::new() };
+        let Some(chosen) = popup.chosen() else { return Vec::new() };
+        let goes_on = chosen.text.ends_with('/') && matches!(popup.kind, Kind::Files | Kind::Paths);
+        let mut text = self.written_as(popup.kind, &chosen.text);
+        let behind = self.buffer.text()[popup.range.end..].starts_with(' ');
+        let wants_space = match popup.kind {
+            Kind::Command | Kind::Files => !goes_on,
+            Kind::Paths => !goes_on && self.shell().is_some(),
+            Kind::Argument => false,
+        };
+        if wants_space && !behind {
+            text.push(' ');
+        }
+        let text = self.buffer.clean(&text);
+        self.buffer.replace(popup.range.clone(), &text);
+        self.history.leave();
+        if goes_on && popup.kind == Kind::Paths { self.complete_path() } else { self.follow(true) }
+    }
+
+    /// How a candidate is written.
+    fn written_as(&self, kind: Kind, text: &str) -> String {
+        match kind {
+            Kind::Command => format!("/{text}"),
+            Kind::Argument => text.to_owned(),
+            Kind::Files if text.contains(char::is_whitespace) => {
+                // Quotes are closed behind what is whole.
+                let close = if text.ends_with('/') { "" } else { "\"" };
+                format!("@\"{text}{close}")
+            }
+            Kind::Files => format!("@{text}"),
+            Kind::Paths if self.shell().is_some() => {
+                let special = |one: char| one.is_ascii_whitespace() || "'\"\\$&;|<>()*?[]{}`!#".contains(one);
+                text.chars().flat_map(|one| special(one).then_some('\\').into_iter().chain([one])).collect()
+            }
+            Kind::Paths => text.to_owned(),
+        }
+    }
+
+    /// Opens, narrows or closes the list after the text or the cursor changed. Only typing opens one.
+    pub(super) fn follow(&mut self, typed: bool) -> Vec<EditorEffect> {
+        if let Some(popup) = self.popup.as_mut().filter(|popup| popup.kind == Kind::Paths) {
+            let at = self.buffer.cursor();
+            let start = path_start(self.buffer.text(), at, shell_of(self.buffer.text()));
+            let text = unescaped(&self.buffer.text()[start..at], shell_of(self.buffer.text()));
+            if start == popup.range.start && !text.is_empty() {
+                if popup.text == text {
+                    return Vec::new();
+                }
+                popup.range = start..at;
+                popup.text.clone_from(&text);
+                return self.ask(Query::Paths { text });
+            }
+            self.popup = None;
+        }
+        let Some(context) = self.context() else {
+            self.popup = None;
+            self.dismissed = None;
+            return Vec::new();
+        };
+        if self.dismissed == Some(context.start) {
+            return Vec::new();
+        }
+        self.dismissed = None;
+        let range = context.start..self.buffer.cursor();
+        let open = self
+            .popup
+            .as_ref()
+            .is_some_and(|popup| popup.kind == context.kind && popup.range.start == context.start);
+        if !open && !typed {
+            self.popup = None;
+            return Vec::new();
+        }
+        let fresh = !open;
+        if fresh {
+            let candidates = match context.kind {
+                Kind::Command => self.commands.iter().map(candidate).collect(),
+                _ => Vec::new(),
+            };
+            self.popup = Some(Popup {
+                kind: context.kind,
+                id: 0,
+                range: range.clone(),
+                text: String::new(),
+                candidates,
+                shown: Vec::new(),
+                at: 0,
+                more: matches!(context.kind, Kind::Files | Kind::Argument),
+                eager: false,
+            });
+        }
+        let Some(popup) = &mut self.popup else { return Vec::new() };
+        popup.range = range;
+        if !fresh && popup.text == context.text {
+            return Vec::new();
+        }
+        popup.text.clone_from(&context.text);
+        match context.kind {
+            Kind::Files => self.ask(Query::Files { text: context.text, fresh }),
+            Kind::Argument if fresh => self.ask(Query::Argument { command: context.command }),
+            _ => {
+                popup.filter();
+                Vec::new()
+            }
+        }
+    }
+
+    /// Tab: takes what is chosen, or completes the path before the cursor.
+    pub(super) fn complete_path(&mut self) -> Vec<EditorEffect> {
+        let at = self.buffer.cursor();
+        let text = self.buffer.text();
+        let shell = shell_of(text);
+        let start = path_start(text, at, shell);
+        let typed = unescaped(&text[start..at], shell);
+        let range = start..at;
+        self.popup = Some(Popup {
+            kind: Kind::Paths,
+            id: 0,
+            range,
+            text: typed.clone(),
+            candidates: Vec::new(),
+            shown: Vec::new(),
+            at: 0,
+            more: false,
+            eager: true,
+        });
+        self.ask(Query::Paths { text: typed })
+    }
+
+    fn ask(&mut self, query: Query) -> Vec<EditorEffect> {
+        self.asked += 1;
+        let id = self.asked;
+        if let Some(popup) = &mut self.popup {
+            popup.id = id;
+        }
+        vec![EditorEffect::Complete { id, query }]
+    }
+
+    /// What is being written where the cursor is, when it can be completed as it is typed.
+    fn context(&self) -> Option<Context> {
+        let (text, at) = (self.buffer.text(), self.buffer.cursor());
+        if at == 0 || self.history.is_shown() {
+            return None;
+        }
+        if text.starts_with('/') && at <= LOOK_BACK && !text[..at].contains(['\n', '\t']) {
+            let head = &text[1..at];
+            match head.split_once(' ') {
+                None if head.contains('/') => {}
+                None => {
+                    return Some(Context {
+                        kind: Kind::Command,
+                        start: 0,
+                        text: head.to_owned(),
+                        command: String::new(),
+                    });
+                }
+                Some((name, rest)) => {
+                    if self.commands.iter().any(|command| command.name == name && command.completes) {
+                        return Some(Context {
+                            kind: Kind::Argument,
+                            start: at - rest.len(),
+                            text: rest.to_owned(),
+                            command: name.to_owned(),
+                        });
+                    }
+                }
+            }
+        }
+        let window = back(text, at);
+        let from = at - window.len();
+        let files = |start: usize, text: &str| Context {
+            kind: Kind::Files,
+            start: from + start,
+            text: text.to_owned(),
+            command: String::new(),
+        };
+        let free = |start: usize| {
+            !window[..start].chars().next_back().is_some_and(|one| one.is_alphanumeric() || one == '@')
+        };
+        if let Some(quoted) = window.rfind("@\"").filter(|start| free(*start)) {
+            let text = &window[quoted + 2..];
+            if !text.contains('"') {
+                return Some(files(quoted, text));
+            }
+        }
+        let word = window.rfind(|one: char| one.is_whitespace() || is_chip(one));
+        let word = word.map_or(0, |space| space + window[space..].chars().next().map_or(1, char::len_utf8));
+        let start = word + window[word..].rfind('@')?;
+        free(start).then(|| files(start, &window[start + 1..]))
+    }
+}
+
+/// The line before a place, or what of it is near.
+fn back(text: &str, at: usize) -> &str {
+    let mut from = at.saturating_sub(LOOK_BACK);
+    while !text.is_char_boundary(from) {
+        from += 1;
+    }
+    let window = &text[from..at];
+    window.rfind('\n').map_or(window, |newline| &window[newline + 1..])
+}
+
+fn shell_of(text: &str) -> bool {
+    text.trim_start().starts_with('!')
+}
+
+/// Where the path before the cursor begins: behind a space, in a shell's line one without a backslash before it.
+fn path_start(text: &str, at: usize, shell: bool) -> usize {
+    let window = back(text, at);
+    let from = at - window.len();
+    let mut start = from;
+    let mut escaped = false;
+    for (place, one) in window.char_indices() {
+        let ends = one.is_whitespace()
+            || is_chip(one)
+            || matches!(one, '"' | '\'' | '@' | '=')
+            || (shell && one == '!');
+        if ends && !(shell && escaped) {
+            start = from + place + one.len_utf8();
+        }
+        escaped = one == '\\' && !escaped;
+    }
+    start
+}
+
+fn unescaped(text: &str, shell: bool) -> String {
+    if !shell {
+        return text.to_owned();
+    }
+    let mut plain = String::new();
+    let mut characters = text.chars();
+    while let Some(one) = characters.next() {
+        plain.extend(if one == '\\' { characters.next() } else { Some(one) });
+    }
+    plain
+}
+
+fn candidate(command: &CommandWord) -> Candidate {
+    let detail = match command.arguments.as_str() {
+        "" => command.help.clone(),
+        arguments => format!("{arguments}  {}", command.help),
+    };
+    Candidate { text: command.name.clone(), detail, matched: Vec::new() }
+}
+
+impl Popup {
+    fn chosen(&self) -> Option<&Candidate> {
+        self.shown.get(self.at).map(|(at, _)| &self.candidates[*at])
+    }
+
+    /// Chooses those that fit what is looked for. Files and paths were chosen by who found them.
+    fn filter(&mut self) {
+        self.at = 0;
+        if self.text.is_empty() || matches!(self.kind, Kind::Files | Kind::Paths) {
+            self.shown =
+                self.candidates.iter().enumerate().map(|(at, one)| (at, one.matched.clone())).collect();
+            return;
+        }
+        let mut fuzzy = Fuzzy::names();
+        fuzzy.look_for(&self.text);
+        let mut scored: Vec<(bool, u32, usize)> = self
+            .candidates
+            .iter()
+            .enumerate()
+            .filter_map(|(at, one)| Some((one.text == self.text, fuzzy.score(&one.text)?, at)))
+            .collect();
+        scored.sort_by_key(|(same, score, at)| (std::cmp::Reverse((*same, *score)), *at));
+        self.shown =
+            scored.into_iter().map(|(_, _, at)| (at, fuzzy.matched(&self.candidates[at].text))).collect();
+    }
+
+    /// What all that are shown begin with.
+    fn common(&self) -> String {
+        let mut texts = self.shown.iter().map(|(at, _)| self.candidates[*at].text.as_str());
+        let Some(first) = texts.next() else { return String::new() };
+        let same = texts.fold(first.len(), |same, text| {
+            let both = first.char_indices().zip(text.chars());
+            both.take_while(|((_, one), other)| one == other)
+                .last()
+                .map_or(0, |((at, one), _)| at + one.len_utf8())
+                .min(same)
+        });
+        first[..same].to_owned()
+    }
+}
+
+/// As much of a text as fits, and its columns.
+fn cut(text: &str, columns: usize) -> (String, usize) {
+    use unicode_segmentation::UnicodeSegmentation as _;
+    let (mut fits, mut used) = (String::new(), 0);
+    for cluster in text.graphemes(true) {
+        let wide = width(cluster);
+        if used + wide > columns {
+            break;
+        }
+        fits.push_str(cluster);
+        used += wide;
+    }
+    (fits, used)
+}
+
+fn popup_row(
+    candidate: &Candidate,
+    slash: &str,
+    matched: &[u32],
+    chosen: bool,
+    (columns, column): (usize, usize),
+    theme: &Theme,
+) -> Line {
+    let base = if chosen { theme.selection } else { theme.text };
+    let mut line = Line::default();
+    let mark = if chosen { "› " } else { "  " };
+    let (mark, mut used) = cut(mark, columns);
+    line.push(mark, base);
+    if !slash.is_empty() && used < columns {
+        line.push(slash, base);
+        used += slash.len();
+    }
+    let found = Style { background: base.background, reverse: base.reverse, ..theme.matched };
+    for (at, one) in candidate.text.chars().enumerate() {
+        let matches = u32::try_from(at).is_ok_and(|at| matched.binary_search(&at).is_ok());
+        let mut bytes = [0; 4];
+        let safe = clean(one.encode_utf8(&mut bytes));
+        let (shown, wide) = cut(&safe, columns.saturating_sub(used));
+        if shown.len() < safe.len() {
+            break;
+        }
+        used += wide;
+        let style = if matches { found } else { base };
+        match line.spans.last_mut().filter(|span| span.style == style) {
+            Some(span) => span.text.push_str(&shown),
+            None => line.push(shown, style),
+        }
+    }
+    let from = (column + 2).max(used + 2);
+    if !candidate.detail.is_empty() && from < columns {
+        let detail = clean(&candidate.detail).replace('\n', " ");
+        let style = if chosen { base } else { theme.muted };
+        line.push(" ".repeat(from - used) + &cut(&detail, columns - from).0, style);
+    }
+    line
+}
