@@ -13,7 +13,7 @@ use crate::highlight::Highlighter;
 use crate::{Role, clean, width};
 
 /// Bytes of a paragraph that are laid out together: a longer one is cut at a line.
-const PARAGRAPH: usize = 8 << 10;
+const PARAGRAPH: usize = 4 << 10;
 /// Quotations and lists within each other; deeper ones are text.
 const DEPTH: usize = 24;
 

@@ -21,7 +21,7 @@ pub(crate) use piece::Run;
 use crate::{Line, Role, Theme};
 
 /// Bytes of a line that are read together: of a longer one, the rest is a line of its own.
-const LINE: usize = 4 << 10;
+const LINE: usize = 2 << 10;
 
 /// Markdown that grows.
 ///
@@ -132,12 +132,16 @@ pub fn markdown(text: &str, columns: usize, theme: &Theme) -> Vec<Line> {
 fn lines(pieces: Vec<Piece>, columns: usize, theme: &Theme) -> Vec<Line> {
     let mut lines = Vec::with_capacity(pieces.len());
     for piece in pieces {
+        #[cfg(test)]
+        tests::count(piece.bytes());
         layout::layout(&piece, columns, theme, &mut lines);
     }
     lines
 }
 
 fn feed(blocks: &mut Blocks, line: &str, within: bool) {
+    #[cfg(test)]
+    tests::count(line.len());
     let line = line.strip_suffix('\r').unwrap_or(line);
     if within { blocks.more(line) } else { blocks.line(line) }
 }

@@ -73,3 +73,16 @@ pub(super) enum Body {
     /// A row of a table.
     Row(Arc<Shape>, Cells),
 }
+
+#[cfg(test)]
+impl Piece {
+    /// Bytes of text in it.
+    pub(super) fn bytes(&self) -> usize {
+        let of = |runs: &[Run]| runs.iter().map(|run| run.text.len()).sum::<usize>();
+        match &self.body {
+            Body::Blank | Body::Rule => 1,
+            Body::Text(runs) | Body::Code(runs) => of(runs),
+            Body::Header(_, cells) | Body::Row(_, cells) => cells.iter().map(|cell| of(cell)).sum(),
+        }
+    }
+}

@@ -1,6 +1,17 @@
+use std::cell::Cell;
+
 use proptest::prelude::*;
 
 use super::*;
+
+thread_local! {
+    /// Bytes that were read or laid out.
+    static WORK: Cell<usize> = const { Cell::new(0) };
+}
+
+pub(super) fn count(bytes: usize) {
+    WORK.set(WORK.get() + bytes);
+}
 
 fn shown(text: &str, columns: usize) -> String {
     markdown(text, columns, &Theme::plain()).iter().map(Line::text).collect::<Vec<_>>().join("\n")
@@ -176,6 +187,55 @@ fn everything_fits() {
         for line in markdown(text, columns, &Theme::plain()) {
             assert!(line.width() <= columns.max(2), "{columns}: {:?}", line.text());
         }
+    }
+}
+
+#[test]
+fn a_piece_costs_the_same_at_the_end_of_a_long_reply() {
+    let kinds = [
+        ("paragraphs", "Some words of a paragraph, **bold** and `code`.\n\n"),
+        ("one paragraph", "words on "),
+        ("lines of a paragraph", "words on\n"),
+        ("code", "```rust\nfn main() { /* a comment */ }\n```\n\n"),
+        ("a list", "- an item\n  1. within\n"),
+        ("code in an item", "      let x = \"text\";\n"),
+        ("a table", "| a | b |\n"),
+        ("a quotation", "> words\n"),
+        ("html", "<div>\n"),
+        ("emphasis", "*_**[`"),
+        ("nested", "> - "),
+        ("references", "[a]: b\n"),
+        ("backticks", "` ``"),
+    ];
+    for (kind, unit) in kinds {
+        let start = match kind {
+            "a table" => "| x | y |\n|---|---|\n",
+            "code in an item" => "1. code:\n\n   ```rust\n",
+            _ => "",
+        };
+        let theme = Theme::plain();
+        let mut markdown = Markdown::new();
+        markdown.push(start);
+        let mut most = [0; 2];
+        // 120 KB in pieces of about 20 bytes; the most that one of them costs, in the first tenth and in the last one.
+        let unit = unit.repeat(1 + 20 / unit.len());
+        let pieces = 120_000 / unit.len();
+        for piece in 0..pieces {
+            let before = WORK.get();
+            markdown.push(&unit);
+            drop(markdown.take(80, &theme));
+            if piece % 16 == 0 {
+                drop(markdown.live(80, &theme));
+                let cost = WORK.get() - before;
+                match piece * 10 / pieces {
+                    0 => most[0] = cost.max(most[0]),
+                    9 => most[1] = cost.max(most[1]),
+                    _ => {}
+                }
+            }
+        }
+        // What is held back is a paragraph and a line, or the start of a table.
+        assert!(most[1] <= most[0] * 3 / 2 + 512 && most[1] < 24 << 10, "{kind}: {most:?}");
     }
 }
 
