@@ -147,7 +147,11 @@ fn draw(row: &Row, marked: &[(usize, usize)], digits: usize, columns: usize, the
     };
     let (style, strong) = (theme.style(role), theme.style(strong));
     let gutter = if digits > 0 { digits + 1 } else { 0 };
-    let sign = if columns < 6 { sign.trim_end() } else { sign };
+    let sign = match columns {
+        0..3 => "",
+        3..6 => sign.trim_end(),
+        _ => sign,
+    };
     let room = columns.saturating_sub(gutter + crate::width(sign)).max(1);
     let mut text = Line::default();
     let mut from = 0;

@@ -45,8 +45,8 @@ pub fn ask(view: &AskView<'_>, columns: usize, theme: &Theme) -> Vec<Line> {
     for (index, (key, meaning)) in choices.iter().enumerate() {
         let chosen = index == selected;
         let style = if chosen { theme.selection } else { theme.text };
-        let text = format!("{} {key}  {meaning}", if chosen { ">" } else { " " });
-        lines.extend(beside("", style, &text, style, columns));
+        let first = format!("{} {key}  ", if chosen { ">" } else { " " });
+        lines.extend(beside(&first, style, meaning, style, columns));
     }
     lines
 }

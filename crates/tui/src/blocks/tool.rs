@@ -81,7 +81,7 @@ pub struct ShellView<'a> {
 #[must_use]
 pub fn tool(view: &ToolView<'_>, columns: usize, theme: &Theme) -> Vec<Line> {
     let mut lines = title(view, columns, theme);
-    let room = columns.saturating_sub(2).max(1);
+    let room = body_room(columns);
     let body = match view.state {
         ToolState::Writing => Vec::new(),
         ToolState::Waiting => preview(view, room, theme),
@@ -110,7 +110,7 @@ pub fn tool(view: &ToolView<'_>, columns: usize, theme: &Theme) -> Vec<Line> {
 pub fn shell(view: &ShellView<'_>, columns: usize, theme: &Theme) -> Vec<Line> {
     let mark = if view.hidden { "!! " } else { "! " };
     let mut lines = beside(mark, theme.accent, view.command, theme.command, columns);
-    let room = columns.saturating_sub(2).max(1);
+    let room = body_room(columns);
     let rows = (view.folded || view.running.is_some()).then_some(FOLDED);
     let mut body = output(view.output, rows, room, theme);
     let (text, style) = match (view.running, view.exit_code) {
@@ -130,9 +130,14 @@ pub fn shell(view: &ShellView<'_>, columns: usize, theme: &Theme) -> Vec<Line> {
     lines
 }
 
+/// Columns for what stands below a title.
+fn body_room(columns: usize) -> usize {
+    if columns < 10 { columns } else { columns - 2 }
+}
+
 /// Two columns further right, where there is room.
 fn indented(mut lines: Vec<Line>, columns: usize) -> Vec<Line> {
-    for line in lines.iter_mut().filter(|line| !line.spans.is_empty() && columns > 2) {
+    for line in lines.iter_mut().filter(|line| !line.spans.is_empty() && columns >= 10) {
         line.spans.insert(0, crate::Span { text: "  ".into(), style: Style::default() });
     }
     lines

@@ -39,7 +39,13 @@ impl<'a> Lexer<'a> {
         match self.runs.last_mut() {
             Some(last) if last.role == role || text.trim().is_empty() => last.text.push_str(text),
             _ => {
-                self.runs.push(Run { text: text.to_owned(), role, bold: false, italic: false, strike: false })
+                self.runs.push(Run {
+                    text: text.to_owned(),
+                    role,
+                    bold: false,
+                    italic: false,
+                    strike: false,
+                });
             }
         }
         self.at += length;

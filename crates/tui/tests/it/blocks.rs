@@ -1,0 +1,384 @@
+//! Every block at four widths, in the dark theme and without colour.
+
+use std::fmt::Write as _;
+use std::time::Duration;
+
+use quipu_protocol::{
+    Ask, Compaction, CompactionReason, CompactionResult, Content, Cost, Json, Limit, ModelError,
+    ModelErrorKind, NodeId, Outcome, Queued, ToolResultMessage, Trouble, Usage,
+};
+use quipu_tui::blocks::{self, AskView, ShellView, StatusView, ToolState, ToolView};
+use quipu_tui::{Color, Line, Style, Theme, markdown};
+
+const WIDTHS: [usize; 4] = [20, 40, 80, 120];
+
+/// A style in words, as files of themes have it.
+fn words(style: Style) -> String {
+    let color = |color| match color {
+        Color::Default => None,
+        Color::Ansi(number) => Some(format!("ansi{number}")),
+        Color::Indexed(number) => Some(number.to_string()),
+        Color::Rgb(red, green, blue) => Some(format!("#{red:02x}{green:02x}{blue:02x}")),
+    };
+    let flags = [
+        (style.bold, "bold"),
+        (style.dim, "dim"),
+        (style.italic, "italic"),
+        (style.underline, "underline"),
+        (style.reverse, "reverse"),
+        (style.strike, "strike"),
+    ];
+    let mut words: Vec<String> =
+        flags.into_iter().filter(|(on, _)| *on).map(|(_, word)| word.to_owned()).collect();
+    words.extend(color(style.foreground));
+    words.extend(color(style.background).map(|color| format!("on {color}")));
+    words.join(" ")
+}
+
+/// Each line as text, and below it, where it has styles, which ones begin where.
+fn readable(lines: &[Line]) -> String {
+    let mut out = String::new();
+    for line in lines {
+        for span in &line.spans {
+            match words(span.style) {
+                words if words.is_empty() => out.push_str(&span.text),
+                words => {
+                    let _ = write!(out, "‹{words}›{}‹/›", span.text);
+                }
+            }
+        }
+        out.push('\n');
+    }
+    out
+}
+
+/// The block at every width: without styles, in the dark theme, and in the theme without colour.
+#[track_caller]
+fn check(name: &str, block: impl Fn(usize, &Theme) -> Vec<Line>) {
+    let mut out = String::new();
+    for columns in WIDTHS {
+        let plain = block(columns, &Theme::plain());
+        let _ = writeln!(out, "══ {columns} {}", "═".repeat(columns.saturating_sub(6)));
+        for line in &plain {
+            let _ = writeln!(out, "{}", line.text());
+            assert!(line.width() <= columns, "{name} at {columns}: {:?}", line.text());
+        }
+    }
+    let _ = writeln!(out, "══ styles: dark\n{}", readable(&block(40, &Theme::dark())));
+    let _ = writeln!(out, "══ styles: plain\n{}", readable(&block(40, &Theme::plain())));
+    insta::assert_snapshot!(name, out);
+    for columns in 1..30 {
+        for theme in [Theme::dark(), Theme::plain()] {
+            for line in block(columns, &theme) {
+                assert!(line.width() <= columns.max(2), "{name} at {columns}: {:?}", line.text());
+            }
+        }
+    }
+}
+
+#[test]
+fn a_reply() {
+    let text = "## What was wrong\n\nThe loop **never** ended: `next` was read before it was *set*. See [the docs](https://example.com/docs/loops) and ~~the old note~~.\n\n1. Set `next` first.\n2. Then loop:\n   - once for each item\n   - and once for the rest\n\n> It works on my machine.\n\n| case | before | after |\n|:-----|:------:|------:|\n| empty list | hangs | 0 ms |\n| one item | hangs | 1 ms |\n\n- [x] done\n- [ ] to do\n\n---\n\nThat is all.";
+    check("reply", |columns, theme| markdown(text, columns, theme));
+}
+
+#[test]
+fn code() {
+    let text = "```rust\n/// Doc.\nfn main() {\n    let x = \"text\"; // 1\n}\n```";
+    let theme = Theme::dark();
+    insta::assert_snapshot!("code", readable(&markdown(text, 40, &theme)));
+    // A line of code is as long as it is: who copies it gets it whole.
+    let long = markdown("```\none two three four five six seven eight\n```", 20, &theme);
+    assert_eq!(long.len(), 1);
+}
+
+#[test]
+fn what_the_user_said() {
+    check("user", |columns, theme| {
+        let mut lines = blocks::user(
+            "Please make the tests pass.\nThey fail since yesterday, and nobody knows why.",
+            columns,
+            theme,
+        );
+        lines.extend(blocks::images(2, columns, theme));
+        lines
+    });
+}
+
+#[test]
+fn thinking() {
+    let text = "The user wants **tests**.\n\nI should look at them first.";
+    check("thinking", |columns, theme| {
+        let mut lines = blocks::thinking(text, true, columns, theme);
+        lines.extend(blocks::thinking("", true, columns, theme));
+        lines.extend(blocks::thinking(text, false, columns, theme));
+        lines
+    });
+}
+
+fn result(text: &str, details: Option<&str>, is_error: bool) -> ToolResultMessage {
+    ToolResultMessage {
+        tool_call_id: "c".into(),
+        tool_name: String::new(),
+        content: vec![Content::text(text)],
+        details: details.map(|details| Json::parse(details).unwrap()),
+        usage: None,
+        is_error,
+        timestamp: 0,
+    }
+}
+
+fn tool(
+    name: &str,
+    arguments: &str,
+    state: ToolState<'_>,
+    folded: bool,
+    columns: usize,
+    theme: &Theme,
+) -> Vec<Line> {
+    blocks::tool(&ToolView { name, arguments, state, folded }, columns, theme)
+}
+
+#[test]
+fn an_edit() {
+    let arguments = r#"{"path":"src/main.rs","edits":[{"oldText":"let a = 1;\nlet b = 2;\n","newText":"let a = 1;\nlet b = 3;\nlet c = 4;\n"}]}"#;
+    let details = r#"{"diff":"  9 fn f() {\n-10     let total = count(items) + 1;\n+10     let total = count(&items) + 2;\n+11     log(total);\n 11 }\n    ...\n 98 // end\n-99 fn gone() {}"}"#;
+    check("edit", |columns, theme| {
+        let mut lines = tool("edit", arguments, ToolState::Waiting, true, columns, theme);
+        let done = result("Successfully replaced 1 block(s).", Some(details), false);
+        let state = ToolState::Done { result: &done, took: Some(Duration::from_millis(20)) };
+        lines.push(Line::default());
+        lines.extend(tool("edit", arguments, state, true, columns, theme));
+        let failed = result("Could not find the exact text in src/main.rs.", None, true);
+        lines.push(Line::default());
+        lines.extend(tool(
+            "edit",
+            arguments,
+            ToolState::Done { result: &failed, took: None },
+            true,
+            columns,
+            theme,
+        ));
+        lines
+    });
+}
+
+#[test]
+fn files() {
+    let content: String = (1..=40).map(|n| format!("line {n}\\n")).collect();
+    let write = format!(r#"{{"path":"notes/a.txt","content":"{content}"}}"#);
+    let text: String = (10..=29).map(|n| format!("let x{n} = {n};\n")).collect();
+    check("files", |columns, theme| {
+        let mut lines = tool("write", &write[..30], ToolState::Writing, true, columns, theme);
+        lines.push(Line::default());
+        let done = result("Successfully wrote to notes/a.txt", None, false);
+        lines.extend(tool(
+            "write",
+            &write,
+            ToolState::Done { result: &done, took: None },
+            true,
+            columns,
+            theme,
+        ));
+        lines.push(Line::default());
+        let read = result(&text, None, false);
+        let arguments = r#"{"path":"a.rs","offset":10,"limit":20}"#;
+        lines.extend(tool(
+            "read",
+            arguments,
+            ToolState::Done { result: &read, took: None },
+            true,
+            columns,
+            theme,
+        ));
+        lines.push(Line::default());
+        let short = result("let x = 1;", None, false);
+        lines.extend(tool(
+            "read",
+            r#"{"path":"a.rs"}"#,
+            ToolState::Done { result: &short, took: None },
+            false,
+            columns,
+            theme,
+        ));
+        lines
+    });
+}
+
+#[test]
+fn commands() {
+    let output: String = (1..=20).map(|n| format!("test number {n} ... \x1b[32mok\x1b[0m\n")).collect();
+    let arguments = r#"{"command":"cargo test --workspace\necho done"}"#;
+    check("commands", |columns, theme| {
+        let running = ToolState::Running { tail: &output, elapsed: Duration::from_secs(75) };
+        let mut lines = tool("bash", arguments, running, true, columns, theme);
+        lines.push(Line::default());
+        let done = result(&output, None, false);
+        let state = ToolState::Done { result: &done, took: Some(Duration::from_millis(4200)) };
+        lines.extend(tool("bash", arguments, state, true, columns, theme));
+        lines.push(Line::default());
+        let failed = result("no such file\n\nCommand exited with code 1", Some(r#"{"exitCode":1}"#), true);
+        lines.extend(tool(
+            "bash",
+            arguments,
+            ToolState::Done { result: &failed, took: None },
+            true,
+            columns,
+            theme,
+        ));
+        lines.push(Line::default());
+        lines.extend(tool("bash", r#"{"command":"echo \"a\\"#, ToolState::Writing, true, columns, theme));
+        lines.push(Line::default());
+        let other = result("3 found", None, false);
+        let arguments = r#"{"query":"where is it","limit":3}"#;
+        lines.extend(tool(
+            "recall",
+            arguments,
+            ToolState::Done { result: &other, took: None },
+            true,
+            columns,
+            theme,
+        ));
+        lines
+    });
+}
+
+#[test]
+fn shell() {
+    let view = ShellView {
+        command: "git status",
+        output: "On branch main\nnothing to commit\n",
+        running: None,
+        exit_code: Some(0),
+        cancelled: false,
+        hidden: false,
+        full_output_path: None,
+        folded: true,
+    };
+    check("shell", |columns, theme| {
+        let mut lines = blocks::shell(&view, columns, theme);
+        let hidden =
+            ShellView { hidden: true, exit_code: Some(2), full_output_path: Some("/tmp/out.txt"), ..view };
+        lines.extend(blocks::shell(&hidden, columns, theme));
+        lines.extend(blocks::shell(&ShellView { output: "", ..view }, columns, theme));
+        lines.extend(blocks::shell(&ShellView { cancelled: true, exit_code: None, ..view }, columns, theme));
+        let running = ShellView { running: Some(Duration::from_secs(3)), exit_code: None, ..view };
+        lines.extend(blocks::shell(&running, columns, theme));
+        lines
+    });
+}
+
+#[test]
+fn errors() {
+    check("errors", |columns, theme| {
+        let mut error = ModelError::new(ModelErrorKind::RateLimited, "too many requests for this key");
+        error.status = Some(429);
+        error.retry_after = Some(Duration::from_secs(90));
+        error.request_id = Some("req_1\x1b[2J".into());
+        let mut lines = blocks::model_error(&error, columns, theme);
+        lines.extend(blocks::retry(2, Duration::from_secs(4), &error, columns, theme));
+        for outcome in [
+            Outcome::Done,
+            Outcome::Aborted,
+            Outcome::Failed(ModelError::new(ModelErrorKind::NoCredential, "no key is known for `example`")),
+            Outcome::Limit(Limit::Turns(20)),
+            Outcome::Limit(Limit::Cost(0.5)),
+            Outcome::Limit(Limit::Daily { spent: 10.25, budget: 10.0 }),
+            Outcome::StoreFailed("disk full".into()),
+        ] {
+            lines.extend(blocks::outcome(&outcome, columns, theme));
+        }
+        let interrupted = Trouble::Interrupted { calls: vec![("bash".into(), "c".into())], model_call: true };
+        for trouble in [interrupted, Trouble::Note("a note".into())] {
+            lines.extend(blocks::trouble(&trouble, columns, theme));
+        }
+        lines
+    });
+}
+
+#[test]
+fn asks() {
+    let ask = |subject: &str| Ask {
+        id: "a".into(),
+        call: "c".into(),
+        tool: "bash".into(),
+        question: "run this in /work: it is not on the list".into(),
+        subject: subject.into(),
+    };
+    let choices = [("y", "once"), ("s", "for this session"), ("n", "no")];
+    let short = ask("rm -rf target && \x1b[2Jcargo build");
+    let long = ask(&(1..=30).map(|n| format!("step {n}")).collect::<Vec<_>>().join("\n"));
+    check("ask", |columns, theme| {
+        let view = AskView { ask: &short, cwd: "~/work", choices: &choices, selected: 0, waiting: 0 };
+        let mut lines = blocks::ask(&view, columns, theme);
+        lines.push(Line::default());
+        lines.extend(blocks::ask(&AskView { ask: &long, selected: 2, waiting: 2, ..view }, columns, theme));
+        lines
+    });
+}
+
+#[test]
+fn queue() {
+    let item = |id: &str, text: &str| Queued { id: id.into(), text: text.into() };
+    let steering = [item("1", "look at the\nother file first"), item("2", "and be quick")];
+    let follow_up = [item("3", "then write the changelog, in one sentence for each change that users see")];
+    check("queue", |columns, theme| blocks::queue(&steering, &follow_up, columns, theme));
+}
+
+#[test]
+fn what_the_engine_says() {
+    let compaction = Compaction {
+        summary: "# Goal\n\nTests pass.".into(),
+        tokens_before: 180_400,
+        ..Compaction::default()
+    };
+    let done =
+        CompactionResult::Done { node: NodeId([0; 32]), compaction: compaction.into(), tokens_after: 12_345 };
+    check("notes", |columns, theme| {
+        let mut lines = blocks::compacting(CompactionReason::Threshold, columns, theme);
+        lines.extend(blocks::compaction(&done, true, columns, theme));
+        lines.extend(blocks::compaction(&done, false, columns, theme));
+        lines.extend(blocks::compaction(&CompactionResult::Failed("no key".into()), true, columns, theme));
+        lines.extend(blocks::branch_summary("It was tried.\nIt failed.", true, columns, theme));
+        lines.extend(blocks::branch_summary("It was tried.\nIt failed.", false, columns, theme));
+        lines.extend(blocks::label("before the rewrite", columns, theme));
+        lines
+    });
+}
+
+#[test]
+fn status() {
+    let usage = Usage {
+        input: 12_345,
+        output: 6_789,
+        cache_read: 1_234_567,
+        cache_write: 45_000,
+        cost: Cost { total: 1.234, ..Cost::default() },
+        ..Usage::default()
+    };
+    let full = StatusView {
+        model: "example-large",
+        thinking: "high",
+        usage,
+        context: Some(150_000),
+        window: 200_000,
+        branch: "main",
+        permissions: "ask",
+        session: "the rewrite",
+        cwd: "~/work/project",
+        working: None,
+    };
+    check("status", |columns, theme| {
+        vec![
+            blocks::status(&full, columns, theme),
+            blocks::status(
+                &StatusView { working: Some(("thinking", Duration::from_secs(12))), ..full },
+                columns,
+                theme,
+            ),
+            blocks::status(&StatusView { context: Some(195_000), ..full }, columns, theme),
+            blocks::status(&StatusView { context: None, ..full }, columns, theme),
+            blocks::status(&StatusView::default(), columns, theme),
+        ]
+    });
+}

@@ -1,0 +1,3 @@
+//! The terminal, looked at from outside.
+
+mod blocks;
