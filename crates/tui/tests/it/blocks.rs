@@ -43,7 +43,7 @@ fn readable(lines: &[Line]) -> String {
             match words(span.style) {
                 words if words.is_empty() => out.push_str(&span.text),
                 words => {
-                    let _ = write!(out, "‹{words}›{}‹/›", span.text);
+                    write!(out, "‹{words}›{}‹/›", span.text).unwrap();
                 }
             }
         }
@@ -58,14 +58,14 @@ fn check(name: &str, block: impl Fn(usize, &Theme) -> Vec<Line>) {
     let mut out = String::new();
     for columns in WIDTHS {
         let plain = block(columns, &Theme::plain());
-        let _ = writeln!(out, "══ {columns} {}", "═".repeat(columns.saturating_sub(6)));
+        writeln!(out, "══ {columns} {}", "═".repeat(columns.saturating_sub(6))).unwrap();
         for line in &plain {
-            let _ = writeln!(out, "{}", line.text());
+            writeln!(out, "{}", line.text()).unwrap();
             assert!(line.width() <= columns, "{name} at {columns}: {:?}", line.text());
         }
     }
-    let _ = writeln!(out, "══ styles: dark\n{}", readable(&block(40, &Theme::dark())));
-    let _ = writeln!(out, "══ styles: plain\n{}", readable(&block(40, &Theme::plain())));
+    writeln!(out, "══ styles: dark\n{}", readable(&block(40, &Theme::dark()))).unwrap();
+    writeln!(out, "══ styles: plain\n{}", readable(&block(40, &Theme::plain()))).unwrap();
     insta::assert_snapshot!(name, out);
     for columns in 1..30 {
         for theme in [Theme::dark(), Theme::plain()] {

@@ -1,3 +1,5 @@
 //! The terminal, looked at from outside.
 
+// The attribute tells the lints that helpers of tests are tests as well.
+#[cfg(test)]
 mod blocks;
