@@ -18,7 +18,7 @@ pub(super) fn update(pen: &mut Pen, mut shown: Vec<Arc<Row>>, wanted: &[Arc<Row>
         let mut flows = false;
         for (index, row) in wanted.iter().enumerate() {
             if index >= shown.len() {
-                if !flows {
+                if !flows || row.cells.is_empty() {
                     pen.go(index - 1, 0);
                     pen.lines(1);
                 }

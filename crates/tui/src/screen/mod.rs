@@ -65,7 +65,7 @@ impl Screen {
             pen: Pen::new(depth),
             printed: Vec::new(),
             live: Vec::new(),
-            cursor: None,
+            cursor: Some((0, 0)),
             shown: Vec::new(),
             columns: size.columns,
             cursor_shown: true,
@@ -171,6 +171,9 @@ impl Screen {
     /// What is drawn next begins there, or wherever they leave the cursor, at the beginning of a row.
     #[must_use]
     pub fn finish(&mut self) -> Vec<u8> {
+        if self.changed {
+            self.advance();
+        }
         if let Some(last) = self.shown.len().checked_sub(1) {
             let filled = !self.shown[last].cells.is_empty();
             self.pen.go(last, 0);
@@ -208,10 +211,13 @@ impl Screen {
         difference::update(&mut self.pen, std::mem::take(&mut self.shown), &wanted, self.size);
         self.shown = wanted.split_off(finished);
         self.columns = self.size.columns;
-        self.pen.row -= finished;
-        if let Some((row, column)) = cursor {
-            self.pen.go(row, column);
+        // Never left among what is finished.
+        match cursor {
+            Some((row, column)) => self.pen.go(finished + row, column),
+            None if self.pen.row < finished => self.pen.go(finished, 0),
+            None => {}
         }
+        self.pen.row -= finished;
         self.pen.plain();
     }
 
@@ -253,7 +259,8 @@ impl Screen {
         self.columns = self.size.columns;
     }
 
-    /// How many rows there are above the cursor's, in the width that the terminal has now.
+    /// How many rows there are above the cursor's, in the width that the terminal has now. Where terminals differ, the
+    /// fewest: a row that is left over is less harm than a finished one that is erased.
     fn above(&self) -> usize {
         if !self.reflows || self.size.columns == self.columns {
             return self.pen.row;
@@ -278,8 +285,7 @@ impl Screen {
                 column = 0;
             }
         }
-        // Beyond the last column is the next row's first.
-        if self.pen.column.is_some() && column >= self.size.columns { above + 1 } else { above }
+        above
     }
 }
 

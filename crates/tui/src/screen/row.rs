@@ -122,7 +122,7 @@ fn seen(text: &str, columns: usize) -> (&str, u8) {
     match crate::width(text) {
         0 => (text, 0),
         1 => (text, 1),
-        _ if columns < 2 => ("\u{fffd}", 1),
+        _ if columns < 2 => ("?", 1),
         _ => (text, 2),
     }
 }
@@ -150,7 +150,7 @@ mod tests {
             ("ab日本", 4, &[("ab日", true), ("本", false)]),
             ("ab  ", 4, &[("ab", false)]),
             ("e\u{301}a", 1, &[("e\u{301}", true), ("a", false)]),
-            ("日", 1, &[("\u{fffd}", false)]),
+            ("日", 1, &[("?", false)]),
             ("a\x1b[1m", 9, &[("a\u{fffd}[1m", false)]),
             ("👩\u{200d}👧xyz", 4, &[("👩\u{200d}👧xy", false), ("z", false)]),
         ] {

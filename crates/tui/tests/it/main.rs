@@ -3,3 +3,9 @@
 // The attribute tells the lints that helpers of tests are tests as well.
 #[cfg(test)]
 mod blocks;
+#[cfg(test)]
+mod glass;
+#[cfg(test)]
+mod input;
+#[cfg(test)]
+mod screen;
