@@ -22,8 +22,10 @@ mod key;
 pub mod keys;
 mod line;
 mod markdown;
+pub mod osc;
 mod screen;
 mod sent;
+pub mod terminal;
 mod theme;
 mod wrap;
 

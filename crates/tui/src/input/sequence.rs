@@ -28,12 +28,12 @@ pub(super) fn csi(parameters: &[u8], last: u8) -> Option<TerminalEvent> {
     Some(match last {
         b'I' if text.is_empty() => TerminalEvent::Focus(true),
         b'O' if text.is_empty() => TerminalEvent::Focus(false),
-        b'R' if first.part(0) != Some(1) || !(2..=16).contains(&modifiers) => {
-            if first.part(0)? == 1 && second.part(0).is_none() {
-                return Some(key(KeyCode::Function(3), 1));
-            }
-            TerminalEvent::Answer(Answer::Cursor(first.part(0)?, second.part(0)?))
-        }
+        // F3, or where the cursor stands: one with modifiers looks like the first row.
+        b'R' => match (first.part(0), second.part(0)) {
+            (None | Some(1), None) => key(KeyCode::Function(3), 1),
+            (Some(1), Some(modifiers @ 2..=16)) => key(KeyCode::Function(3), modifiers),
+            (row, column) => TerminalEvent::Answer(Answer::Cursor(row?, column?)),
+        },
         b'Z' => key(KeyCode::Tab, 2),
         // rxvt, with shift.
         b'a'..=b'd' if text.is_empty() => key(letter(last.to_ascii_uppercase())?, 2),

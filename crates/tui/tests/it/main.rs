@@ -9,3 +9,5 @@ mod glass;
 mod input;
 #[cfg(test)]
 mod screen;
+#[cfg(test)]
+mod terminal;

@@ -78,7 +78,7 @@ fn a_streamed_reply_takes_few_bytes() {
             paragraph.clear();
         }
         let live = lines.len();
-        lines.extend([&rule, "> ", &rule].map(|text| Line::from(text)));
+        lines.extend([&rule, "> ", &rule].map(Line::from));
         lines
             .push(Line::from(format!("{} tokens  {}.{} s", index * 27, index / 60, index / 6 % 10).as_str()));
         screen.draw(&Frame { lines, cursor: Some((live + 1, 2)) });
@@ -202,7 +202,7 @@ fn a_hundred_thousand_lines_at_once() {
     let text = String::from_utf8(bytes).unwrap();
     assert_eq!(text.matches("line ").count(), 100_000);
     let mut glass = Glass::new(size(80, 24));
-    glass.write(&text.as_bytes()[..]);
+    glass.write(text.as_bytes());
     let texts = glass.texts();
     assert_eq!(texts.len(), 100_001);
     assert_eq!(texts[99_999..], ["line 99999", ">"]);

@@ -1,0 +1,323 @@
+//! The real terminal: the one module that reads, writes, and hears signals.
+//!
+//! It is put into raw mode and given back as it was: when a [`Terminal`] is dropped (also by a panic), when it is left
+//! for another program, and before the process is stopped. Its file descriptors are shared with the shell, so they are
+//! never made non-blocking.
+
+mod abilities;
+mod panics;
+mod writer;
+
+pub use abilities::Abilities;
+pub use panics::take as take_panics;
+
+use crate::{Answer, Decoder, Size, TerminalEvent};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::io::Errno;
+use rustix::process::Signal as Number;
+use rustix::termios::{OptionalActions, QueueSelector, Termios, tcflush, tcgetattr, tcgetwinsize, tcsetattr};
+use std::collections::VecDeque;
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+use std::time::Duration;
+use tokio::io::Interest;
+use tokio::io::unix::AsyncFd;
+use tokio::signal::unix::{Signal, SignalKind, signal};
+use tokio::time::Instant;
+use writer::Writer;
+
+/// How long a stop of the process may take to come about.
+const STOP_WAIT: Duration = Duration::from_millis(50);
+
+/// Bracketed paste, focus.
+const ENTER: &str = "\x1b[?2004h\x1b[?1004h";
+/// `modifyOtherKeys`, and the Kitty keyboard protocol where it is known. The style is set afresh, because a terminal
+/// that does not know the first takes it for one.
+const ENTER_KEYBOARD: &str = "\x1b[>4;1m\x1b[m\x1b[>1u";
+/// Which colour is behind text? Which keyboard protocol? And, what every terminal answers: what are you?
+const ASK: &str = "\x1b]11;?\x1b\\\x1b[?u\x1b[c";
+const LEAVE_KEYBOARD: &str = "\x1b[<u\x1b[>4m\x1b[m";
+const LEAVE: &str = "\x1b[?1004l\x1b[?2004l\x1b[?7h\x1b[?25h\x1b[m\x1b[?2026l";
+
+/// What comes from a terminal.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Incoming {
+    /// A key, a paste, or something else that it sent.
+    Event(TerminalEvent),
+    /// It has another size now.
+    Resized(Size),
+    /// The process was stopped and goes on. Other programs may have written meanwhile: nothing of the live part is
+    /// known to be there.
+    Resumed,
+    /// It is over.
+    End(End),
+}
+
+/// Why a terminal is no longer there, or no longer ours.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum End {
+    /// The window was closed or the connection lost.
+    Closed,
+    /// The process was asked to end by a signal: SIGTERM, SIGINT or SIGHUP, as the number says.
+    Signal(i32),
+}
+
+/// A terminal in raw mode; as it was before, once this is dropped.
+#[derive(Debug)]
+pub struct Terminal {
+    input: AsyncFd<OwnedFd>,
+    writer: Writer,
+    abilities: Abilities,
+    /// As it was.
+    saved: Termios,
+    entered: bool,
+    /// It was asked what it is, and did not answer yet.
+    asked: bool,
+    size: Size,
+    decoder: Decoder,
+    /// When what the decoder holds back is no longer waited for.
+    deadline: Option<Instant>,
+    events: VecDeque<TerminalEvent>,
+    window: Signal,
+    resumed: Signal,
+    ends: [Signal; 3],
+    closed: bool,
+}
+
+impl Terminal {
+    /// The terminal that standard input and output are, in raw mode. Needs a tokio runtime with IO and time.
+    ///
+    /// # Errors
+    /// Either is no terminal, or it is gone.
+    pub fn open(abilities: Abilities) -> io::Result<Self> {
+        let input = io::stdin().as_fd().try_clone_to_owned()?;
+        let output = io::stdout().as_fd().try_clone_to_owned()?;
+        Self::of(input, output, abilities)
+    }
+
+    /// As [`Terminal::open`], on another terminal than the process's own.
+    ///
+    /// # Errors
+    /// Either is no terminal, or it is gone.
+    pub fn of(input: OwnedFd, output: OwnedFd, abilities: Abilities) -> io::Result<Self> {
+        let saved = tcgetattr(&input)?;
+        let size = size_of(&output);
+        let writer = Writer::start(output)?;
+        #[expect(
+            deprecated,
+            reason = "unsound for what may close its descriptor or be another one, as no OwnedFd does"
+        )]
+        let input = AsyncFd::with_interest(input, Interest::READABLE)?;
+        let mut terminal = Self {
+            input,
+            writer,
+            abilities,
+            saved,
+            entered: false,
+            asked: false,
+            size,
+            decoder: if abilities.remote { Decoder::remote() } else { Decoder::default() },
+            deadline: None,
+            events: VecDeque::new(),
+            window: signal(SignalKind::window_change())?,
+            resumed: signal(SignalKind::from_raw(Number::CONT.as_raw()))?,
+            ends: [
+                signal(SignalKind::terminate())?,
+                signal(SignalKind::interrupt())?,
+                signal(SignalKind::hangup())?,
+            ],
+            closed: false,
+        };
+        terminal.enter()?;
+        if abilities.private {
+            terminal.asked = true;
+            terminal.write(ASK.as_bytes().to_vec());
+        }
+        Ok(terminal)
+    }
+
+    /// What the environment says it can do.
+    #[must_use]
+    pub fn abilities(&self) -> Abilities {
+        self.abilities
+    }
+
+    /// How big it is.
+    #[must_use]
+    pub fn size(&self) -> Size {
+        self.size
+    }
+
+    /// Writes bytes, in the background and in order.
+    pub fn write(&mut self, bytes: Vec<u8>) {
+        self.writer.write(bytes);
+    }
+
+    /// Whether it still has to take bytes. Who draws waits for it, for what is drawn meanwhile would only be old.
+    #[must_use]
+    pub fn busy(&self) -> bool {
+        self.writer.busy()
+    }
+
+    /// Waits until it has taken all bytes. Nothing is lost when this is dropped before.
+    ///
+    /// # Errors
+    /// It took no more: it is closed.
+    pub async fn written(&mut self) -> io::Result<()> {
+        self.writer.written().await
+    }
+
+    /// What comes next. Nothing is lost when this is dropped before it is there.
+    pub async fn next(&mut self) -> Incoming {
+        loop {
+            if let Some(event) = self.events.pop_front() {
+                if event == TerminalEvent::Answer(Answer::Attributes) {
+                    self.asked = false;
+                }
+                return Incoming::Event(event);
+            }
+            if self.closed {
+                return Incoming::End(End::Closed);
+            }
+            let deadline = self.deadline;
+            let [terminate, interrupt, hang_up] = &mut self.ends;
+            tokio::select! {
+                ready = self.input.readable() => match ready {
+                    Ok(mut ready) => {
+                        match read(self.input.get_ref(), &mut self.decoder, &mut self.events) {
+                            Ok(true) => {}
+                            Ok(false) | Err(_) => self.closed = true,
+                        }
+                        ready.clear_ready();
+                        self.deadline = self.decoder.wait().map(|wait| Instant::now() + wait);
+                    }
+                    Err(_) => self.closed = true,
+                },
+                () = tokio::time::sleep_until(deadline.unwrap_or_else(Instant::now)), if deadline.is_some() => {
+                    self.events.extend(self.decoder.flush());
+                    self.deadline = self.decoder.wait().map(|wait| Instant::now() + wait);
+                }
+                _ = self.window.recv() => {
+                    let size = size_of(self.input.get_ref());
+                    if size != self.size {
+                        self.size = size;
+                        return Incoming::Resized(size);
+                    }
+                }
+                _ = self.resumed.recv() => {
+                    // A shell may have put it into another mode.
+                    self.closed |= self.entered && self.set_up().is_err();
+                    self.size = size_of(self.input.get_ref());
+                    return Incoming::Resumed;
+                }
+                _ = terminate.recv() => return Incoming::End(End::Signal(Number::TERM.as_raw())),
+                _ = interrupt.recv() => return Incoming::End(End::Signal(Number::INT.as_raw())),
+                _ = hang_up.recv() => return Incoming::End(End::Signal(Number::HUP.as_raw())),
+            }
+        }
+    }
+
+    /// Stops the process, as Ctrl-Z does in other programs, and returns when it goes on. The terminal is the shell's
+    /// meanwhile. Afterwards nothing of the live part is known to be there.
+    ///
+    /// # Errors
+    /// The terminal is gone.
+    pub async fn suspend(&mut self) -> io::Result<()> {
+        self.leave();
+        rustix::process::kill_current_process_group(Number::TSTP)?;
+        // Without a shell that would let it go on, the process is not stopped at all.
+        let _stopped = tokio::time::timeout(STOP_WAIT, self.resumed.recv()).await;
+        self.enter()?;
+        self.size = size_of(self.input.get_ref());
+        Ok(())
+    }
+
+    /// Puts it into raw mode, after [`Terminal::leave`].
+    ///
+    /// # Errors
+    /// The terminal is gone.
+    pub fn enter(&mut self) -> io::Result<()> {
+        if self.entered {
+            return Ok(());
+        }
+        self.set_up()?;
+        self.entered = true;
+        panics::hold();
+        Ok(())
+    }
+
+    fn set_up(&mut self) -> io::Result<()> {
+        let mut raw = self.saved.clone();
+        raw.make_raw();
+        tcsetattr(self.input.get_ref(), OptionalActions::Now, &raw)?;
+        if !self.abilities.dumb {
+            self.write(ENTER.as_bytes().to_vec());
+        }
+        if self.abilities.private {
+            self.write(ENTER_KEYBOARD.as_bytes().to_vec());
+        }
+        Ok(())
+    }
+
+    /// Gives it back as it was, for another program or for good. What was written before has been taken by it then,
+    /// unless it takes nothing.
+    pub fn leave(&mut self) {
+        if !std::mem::take(&mut self.entered) {
+            return;
+        }
+        if self.abilities.private {
+            self.write(LEAVE_KEYBOARD.as_bytes().to_vec());
+        }
+        if !self.abilities.dumb {
+            self.write(LEAVE.as_bytes().to_vec());
+        }
+        self.writer.settle();
+        if self.asked {
+            // Its answer would be taken for something typed.
+            let _flushed = tcflush(self.input.get_ref(), QueueSelector::IFlush);
+        }
+        // One that is gone needs nothing.
+        let _restored = tcsetattr(self.input.get_ref(), OptionalActions::Now, &self.saved);
+        panics::release();
+    }
+}
+
+impl Drop for Terminal {
+    fn drop(&mut self) {
+        self.leave();
+    }
+}
+
+/// Reads what is there; `false` at the end.
+fn read(input: &OwnedFd, decoder: &mut Decoder, events: &mut VecDeque<TerminalEvent>) -> io::Result<bool> {
+    let mut buffer = [0; 16 * 1_024];
+    // Asked each time, for a read of nothing would wait.
+    while ready(input)? {
+        match rustix::io::read(input, &mut buffer) {
+            Ok(0) => return Ok(false),
+            Ok(count) => events.extend(decoder.feed(&buffer[..count])),
+            Err(Errno::INTR) => {}
+            Err(Errno::AGAIN) => return Ok(true),
+            Err(error) => return Err(error.into()),
+        }
+    }
+    Ok(true)
+}
+
+fn ready(input: &OwnedFd) -> io::Result<bool> {
+    match poll(&mut [PollFd::from_borrowed_fd(input.as_fd(), PollFlags::IN)], Some(&Timespec::default())) {
+        Ok(count) => Ok(count > 0),
+        Err(Errno::INTR) => Ok(true),
+        Err(error) => Err(error.into()),
+    }
+}
+
+/// The size of a terminal; of one that does not say, the usual one.
+fn size_of(terminal: &OwnedFd) -> Size {
+    match tcgetwinsize(terminal) {
+        Ok(size) if size.ws_col > 0 && size.ws_row > 0 => {
+            Size { columns: usize::from(size.ws_col), rows: usize::from(size.ws_row) }
+        }
+        _ => Size::default(),
+    }
+}
