@@ -120,13 +120,25 @@ impl Toolbox {
             |call| catch_unwind(AssertUnwindSafe(|| self.prepare_one(call, &cx))).unwrap_or_else(broke_down);
         let prepared: Vec<Prepared> = calls.iter().map(one).collect();
         let preparation = match prepared.as_slice() {
-            [Prepared::Ready { call, .. }] => self.tools.get(&call.name).and_then(|tool| {
+            [Prepared::Ready { call, touches }] => self.tools.get(&call.name).and_then(|tool| {
                 let call = Invocation { id: call.id.clone(), args: call.arguments.clone() };
-                catch_unwind(AssertUnwindSafe(|| tool.prepare(&call, &cx))).unwrap_or_default()
+                let own = catch_unwind(AssertUnwindSafe(|| tool.prepare(&call, &cx))).unwrap_or_default();
+                self.with_a_look_ahead(own, touches)
             }),
             _ => None,
         };
         (prepared, preparation)
+    }
+
+    /// What a tool gets ready, and a look at the workspace that a command may change.
+    fn with_a_look_ahead(&self, own: Option<Preparation>, touches: &Touches) -> Option<Preparation> {
+        let Some(keeper) = self.keeper.clone().filter(|_| *touches == Touches::Anything) else { return own };
+        Some(Box::new(move || {
+            if let Some(own) = own {
+                own();
+            }
+            keeper.ahead();
+        }))
     }
 
     fn prepare_one(&self, call: &ToolCall, cx: &ToolContext) -> Prepared {

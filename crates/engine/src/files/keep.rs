@@ -169,6 +169,11 @@ impl Keeper {
         ))
     }
 
+    /// A command may be about to run: looks at the workspace ahead. Blocks.
+    pub(crate) fn ahead(&self) {
+        self.watch.ahead(&self.sealer);
+    }
+
     /// What a command changed, kept; and what is to be told of it.
     pub(crate) async fn after_command(
         self: &Arc<Self>,

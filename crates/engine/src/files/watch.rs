@@ -4,6 +4,7 @@
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
 
 use quipu_protocol::{FileChange, FileState, Unknown};
 use quipu_seal::Sealer;
@@ -11,6 +12,8 @@ use quipu_workspace::{Access, Captured, Files, GitIndex, Stamp, changed, git_blo
 
 use super::state::{Found, named};
 
+/// What was looked at longer ago is looked at again: somebody else may have changed it.
+const AHEAD: Duration = Duration::from_secs(1);
 /// Changes of one command that are kept at most.
 pub(super) const MOST_CHANGES: usize = 2_000;
 
@@ -27,8 +30,13 @@ pub(crate) struct Watch {
 struct State {
     /// Commands that run: what several change side by side is noticed when the last of them ends.
     running: usize,
+    /// As it was at the last look.
     before: Files,
+    /// When it was looked at for a command that is about to run.
+    ahead: Option<Instant>,
     index: Option<Arc<GitIndex>>,
+    /// Paths that may have to be held and were not looked at; all of them where there is nothing.
+    unheld: Option<Vec<PathBuf>>,
     /// Files that git does not give back, as they were when they were looked at last.
     held: HashMap<PathBuf, (Stamp, Found)>,
     bytes: u64,
@@ -61,27 +69,48 @@ impl Watch {
     pub(super) fn before(&self, sealer: &Sealer) -> Option<String> {
         let mut state = self.state();
         state.running += 1;
-        if state.running > 1 || state.given_up.is_some() {
-            return state.tell();
+        let is_ahead = state.ahead.take().is_some_and(|at| at.elapsed() < AHEAD);
+        if state.running == 1 && !is_ahead {
+            self.look_around(&mut state, sealer);
+        }
+        state.tell()
+    }
+
+    /// A command may be about to run, and runs within the second when it does.
+    pub(super) fn ahead(&self, sealer: &Sealer) {
+        let mut state = self.state();
+        if state.running == 0 {
+            self.look_around(&mut state, sealer);
+            state.ahead = Some(Instant::now());
+        }
+    }
+
+    fn look_around(&self, state: &mut State, sealer: &Sealer) {
+        if state.given_up.is_some() {
+            return;
         }
         if !state.index.as_ref().is_some_and(|index| index.is_current()) {
             state.index = GitIndex::of(&self.root).map(Arc::new);
+            state.unheld = None;
         }
-        match scan(&self.root, state.index.as_deref()) {
-            Ok(files) => state.before = files,
+        match scan(&self.root, state.index.as_deref(), Some(&state.before)) {
+            Ok(files) => {
+                let before = std::mem::replace(&mut state.before, files);
+                if let Some(unheld) = &mut state.unheld {
+                    unheld.extend(changed(&before, &state.before));
+                }
+                self.hold(state, sealer);
+            }
             Err(why) => {
-                *state =
-                    State { running: state.running, given_up: Some(why.to_string()), ..State::default() };
-                return state.tell();
+                let (running, given_up) = (state.running, Some(why.to_string()));
+                *state = State { running, given_up, ..State::default() };
             }
         }
-        self.hold(&mut state, sealer);
-        None
     }
 
     /// Reads what nobody else could give back.
     fn hold(&self, state: &mut State, sealer: &Sealer) {
-        let State { before, index, held, bytes, .. } = state;
+        let State { before, index, held, bytes, unheld, .. } = state;
         held.retain(|path, (stamp, found)| {
             let stays = before.get(path) == Some(stamp);
             if !stays {
@@ -89,17 +118,26 @@ impl Watch {
             }
             stays
         });
-        for (path, stamp) in &*before {
-            let is_clean = || index.as_deref().is_some_and(|index| index.clean(path, stamp).is_some());
-            if held.contains_key(path) || is_clean() || *bytes >= self.held_bytes {
+        let paths = match unheld.take() {
+            Some(paths) => paths,
+            None => before.iter().map(|(path, _)| path).collect(),
+        };
+        let mut left = Vec::new();
+        for path in paths {
+            let Some(stamp) = before.get(&path) else { continue };
+            let is_clean = || index.as_deref().is_some_and(|index| index.clean(&path, stamp).is_some());
+            if held.contains_key(&path) || is_clean() {
                 continue;
             }
-            let found = self.look(path, sealer);
-            if bytes.saturating_add(size_of(&found)) <= self.held_bytes {
-                *bytes += size_of(&found);
-                held.insert(path.clone(), (*stamp, found));
+            if bytes.saturating_add(stamp.size.min(self.file_bytes)) > self.held_bytes {
+                left.push(path);
+                continue;
             }
+            let found = self.look(&path, sealer);
+            *bytes += size_of(&found);
+            held.insert(path, (*stamp, found));
         }
+        *unheld = Some(left);
     }
 
     fn look(&self, path: &Path, sealer: &Sealer) -> Found {
@@ -113,12 +151,16 @@ impl Watch {
         if state.running > 0 || state.given_up.is_some() {
             return Changed::default();
         }
-        let before = std::mem::take(&mut state.before);
         // What git knew then: it may have been a git command.
-        let Ok(after) = scan(&self.root, state.index.as_deref()) else { return Changed::default() };
+        let scanned = scan(&self.root, state.index.as_deref(), Some(&state.before));
+        let Ok(after) = scanned else { return Changed::default() };
+        let before = std::mem::replace(&mut state.before, after.clone());
         let mut paths = changed(&before, &after);
         let more = paths.len().saturating_sub(MOST_CHANGES);
-        paths.truncate(MOST_CHANGES);
+        let beyond = paths.split_off(paths.len() - more);
+        if let Some(unheld) = &mut state.unheld {
+            unheld.extend(beyond);
+        }
         let index = state.index.clone();
         let clean = |path: &PathBuf| index.as_deref()?.clean(path, before.get(path)?);
         let asked: Vec<(&PathBuf, [u8; 20])> =
@@ -138,9 +180,11 @@ impl Watch {
                 Some(stamp) => {
                     let found = self.look(path, sealer);
                     let room = state.bytes.saturating_add(size_of(&found)) <= self.held_bytes;
-                    if room && after.get(path) == Some(stamp) {
+                    if room {
                         state.bytes += size_of(&found);
                         state.held.insert(path.clone(), (*stamp, found.clone()));
+                    } else if let Some(unheld) = &mut state.unheld {
+                        unheld.push(path.clone());
                     }
                     found
                 }

@@ -1,10 +1,15 @@
 //! What `.gitignore` files leave out.
 
-use std::path::Path;
+use std::ffi::CStr;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
+
+use crate::FileStamp;
 
 /// Bytes of such a file that are read.
 const LIMIT: u64 = 1 << 20;
+/// What such a file is called.
+pub(super) const NAME: &CStr = c".gitignore";
 /// Steps that matching one pattern may take.
 const STEPS: usize = 20_000;
 
@@ -30,14 +35,31 @@ struct Rule {
     anchored: bool,
 }
 
+/// A file with patterns for a whole repository.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Source {
+    path: PathBuf,
+    /// As it is, if it is there.
+    stamp: Option<FileStamp>,
+}
+
+/// What holds for everything in a repository and for everybody: `info/exclude`, and the user's own file.
+pub(super) fn sources(root: &Path) -> Vec<Source> {
+    let user = std::env::var_os("XDG_CONFIG_HOME")
+        .map(PathBuf::from)
+        .or_else(|| std::env::home_dir().map(|home| home.join(".config")));
+    let files = [user.map(|config| config.join("git/ignore")), Some(root.join(".git/info/exclude"))];
+    let source = |path: PathBuf| {
+        let stamp = path.symlink_metadata().ok().map(|found| FileStamp::from(&found));
+        Source { path, stamp }
+    };
+    files.into_iter().flatten().map(source).collect()
+}
+
 impl Ignored {
-    /// What holds for everything in a repository and for everybody: `info/exclude`, and the user's own file.
-    pub(super) fn above(root: &Path) -> Self {
-        let user = std::env::var_os("XDG_CONFIG_HOME")
-            .map(std::path::PathBuf::from)
-            .or_else(|| std::env::home_dir().map(|home| home.join(".config")));
-        let files = [user.map(|config| config.join("git/ignore")), Some(root.join(".git/info/exclude"))];
-        files.into_iter().flatten().fold(Self::default(), |above, file| above.with(&file, 0))
+    /// What these say.
+    pub(super) fn above(sources: &[Source]) -> Self {
+        sources.iter().fold(Self::default(), |above, source| above.with(&source.path, 0))
     }
 
     /// The same with the patterns of a directory; `path` is its own, relative to the root.

@@ -3,10 +3,11 @@
 
 use std::collections::BTreeMap;
 use std::io::{BufRead as _, Read as _, Write as _};
+use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use super::{Stamp, path_of};
+use super::Stamp;
 use crate::FileStamp;
 
 /// Bytes of an index that are read.
@@ -17,7 +18,8 @@ const FIXED: usize = 62;
 /// The files that git tracks below a directory.
 #[derive(Debug)]
 pub struct GitIndex {
-    entries: BTreeMap<PathBuf, Tracked>,
+    /// By the bytes of their paths.
+    entries: BTreeMap<Vec<u8>, Tracked>,
     /// When it was written: what was changed in that moment is not known to be clean.
     written: (i64, i64),
     path: PathBuf,
@@ -61,18 +63,25 @@ impl GitIndex {
         self.path.metadata().is_ok_and(|found| FileStamp::from(&found) == self.stamp)
     }
 
+    /// The file as it was read.
+    pub(super) fn stamp(&self) -> FileStamp {
+        self.stamp
+    }
+
     /// Whether git tracks this file, or a file in this directory.
     pub fn tracks(&self, path: &Path, is_directory: bool) -> bool {
+        let mut name = path.as_os_str().as_bytes().to_vec();
         if !is_directory {
-            return self.entries.contains_key(path);
+            return self.entries.contains_key(&name);
         }
-        let next = self.entries.range(path.to_path_buf()..).next();
-        next.is_some_and(|(found, _)| found.starts_with(path))
+        name.push(b'/');
+        let next = self.entries.range(name.clone()..).next();
+        next.is_some_and(|(found, _)| found.starts_with(&name))
     }
 
     /// The object that a file is, when it is as git wrote it or last saw it.
     pub fn clean(&self, path: &Path, stamp: &Stamp) -> Option<[u8; 20]> {
-        let tracked = self.entries.get(path)?;
+        let tracked = self.entries.get(path.as_os_str().as_bytes())?;
         let modified = (u32::try_from(stamp.modified.0).ok()?, u32::try_from(stamp.modified.1).ok()?);
         let same = tracked.modified == modified
             && u64::from(tracked.size) == stamp.size
@@ -92,7 +101,11 @@ fn git_directory(top: &Path) -> Option<PathBuf> {
     Some(top.join(text.trim_end().strip_prefix("gitdir: ")?))
 }
 
-fn read(bytes: &[u8], below: &Path) -> Option<BTreeMap<PathBuf, Tracked>> {
+fn read(bytes: &[u8], below: &Path) -> Option<BTreeMap<Vec<u8>, Tracked>> {
+    let mut prefix = below.as_os_str().as_bytes().to_vec();
+    if !prefix.is_empty() {
+        prefix.push(b'/');
+    }
     let word = |at: usize| Some(u32::from_be_bytes(bytes.get(at..at + 4)?.try_into().ok()?));
     let version = word(4)?;
     if bytes.get(..4)? != b"DIRC" || !(2..=4).contains(&version) {
@@ -124,8 +137,7 @@ fn read(bytes: &[u8], below: &Path) -> Option<BTreeMap<PathBuf, Tracked>> {
         if mode & 0o170_000 == 0o040_000 {
             return None;
         }
-        let path = path_of(&name);
-        if let (Ok(path), false) = (path.strip_prefix(below), special) {
+        if let (Some(path), false) = (name.strip_prefix(prefix.as_slice()), special) {
             let tracked = Tracked {
                 modified: (word(begin + 8)?, word(begin + 12)?),
                 inode: word(begin + 20)?,
@@ -133,7 +145,7 @@ fn read(bytes: &[u8], below: &Path) -> Option<BTreeMap<PathBuf, Tracked>> {
                 size: word(begin + 36)?,
                 id: bytes.get(begin + 40..begin + 60)?.try_into().ok()?,
             };
-            entries.insert(path.to_path_buf(), tracked);
+            entries.insert(path.to_vec(), tracked);
         }
     }
     // What stands in another file is not read.

@@ -5,7 +5,7 @@ use std::ops::ControlFlow;
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
 
-use super::ignore::Ignored;
+use super::ignore::{Ignored, sources};
 use super::is_ours;
 
 /// Directories that wait to be looked into; what is beyond is not walked.
@@ -32,7 +32,7 @@ pub struct Found<'a> {
 pub fn walk(root: &Path, each: &mut dyn FnMut(Option<Found<'_>>) -> ControlFlow<()>) -> std::io::Result<()> {
     std::fs::read_dir(root)?;
     let (top, below) = repository(root);
-    let mut ignored = Ignored::above(&top);
+    let mut ignored = Ignored::above(&sources(&top));
     let mut above = PathBuf::new();
     for part in &below {
         ignored = ignored.below(&top.join(&above), &above);
