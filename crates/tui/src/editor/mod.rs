@@ -14,9 +14,8 @@ mod kill;
 mod layout;
 #[cfg(test)]
 mod tests;
+mod vi;
 mod view;
-
-use std::ops::Range;
 
 use buffer::Buffer;
 pub use complete::{Candidate, CommandWord, Query};
@@ -80,6 +79,7 @@ pub struct Editor {
     kills: KillRing,
     history: History,
     last: Last,
+    vi: vi::Vi,
     commands: Vec<CommandWord>,
     popup: Option<complete::Popup>,
     /// The beginning of what a list was closed for: it does not open again for that.
@@ -104,6 +104,9 @@ impl Editor {
                 *effects = self.follow(grew);
             }
         }
+        if bindings.vi() {
+            self.clamp();
+        }
         self.scroll();
         outcome
     }
@@ -120,6 +123,11 @@ impl Editor {
             }
         }
         if let Some(outcome) = self.popup_key(key, bindings) {
+            return outcome;
+        }
+        if bindings.vi()
+            && let Some(outcome) = self.vi_key(key, bindings)
+        {
             return outcome;
         }
         if let Some(action) = bindings.action(Scope::Editor, key)
@@ -232,12 +240,8 @@ impl Editor {
         self.history.push(&text);
         self.buffer.reset();
         self.leave();
+        self.vi.begin();
         EditorOutcome::Submit(text)
-    }
-
-    /// What is marked.
-    fn marked(&self) -> Range<usize> {
-        0..0
     }
 }
 

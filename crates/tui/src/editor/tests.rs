@@ -1,4 +1,5 @@
 mod complete;
+mod vi;
 mod views;
 
 use proptest::prelude::*;
