@@ -8,6 +8,7 @@
 
 pub mod blocks;
 mod clean;
+mod clipboard;
 mod depth;
 mod diff;
 mod draft;
@@ -30,6 +31,7 @@ mod theme;
 mod wrap;
 
 pub use clean::clean;
+pub use clipboard::clipboard_image;
 pub use depth::Depth;
 pub use diff::{Changed, Diff};
 pub use draft::DraftFile;

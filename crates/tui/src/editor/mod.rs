@@ -93,7 +93,8 @@ pub struct Editor {
 }
 
 impl Editor {
-    /// A key was pressed.
+    /// A key was pressed. Whoever has keys of its own ([`Scope::App`]) gives them here first, and takes those that are
+    /// ignored: an open list and vi's modes have uses for Escape.
     pub fn on_key(&mut self, key: Key, bindings: &Bindings) -> EditorOutcome {
         let before = (self.buffer.changes(), self.buffer.cursor());
         let mut outcome = self.key(key, bindings);
@@ -235,13 +236,20 @@ impl Editor {
         self.top = self.top(layout.len(), layout.row_of(self.buffer.cursor()), self.page);
     }
 
-    fn submit(&mut self) -> EditorOutcome {
+    /// Takes what is written, as when it is sent: the text, chips as what they stand for. The editor is empty then, and
+    /// its history has the text.
+    pub fn take(&mut self) -> String {
         let text = self.text();
         self.history.push(&text);
         self.buffer.reset();
         self.leave();
         self.vi.begin();
-        EditorOutcome::Submit(text)
+        self.scroll();
+        text
+    }
+
+    fn submit(&mut self) -> EditorOutcome {
+        EditorOutcome::Submit(self.take())
     }
 }
 

@@ -1,7 +1,9 @@
-//! `keybindings.json`: an object of names of actions, each with a key or a list of keys.
+//! `keybindings.json`: an object of names of actions, each with a key or a list of keys, and `tui.editor.mode`.
 
 use std::collections::HashSet;
 use std::fmt;
+use std::io::{ErrorKind, Read as _};
+use std::path::Path;
 
 use serde::de::{Deserialize, Deserializer, MapAccess, Visitor};
 use serde_json::Value;
@@ -23,6 +25,11 @@ impl fmt::Display for BindingTrouble {
         write!(out, "line {}: {}", self.line, self.text)
     }
 }
+
+/// Bytes of the file.
+const LIMIT: u64 = 1 << 20;
+/// Which keys the editor goes by: `"emacs"`, as without it, or `"vi"`.
+const MODE: &str = "tui.editor.mode";
 
 /// Names and values in the order of the file, those that are there twice too.
 struct Entries(Vec<(String, Value)>);
@@ -50,6 +57,36 @@ impl<'de> Deserialize<'de> for Entries {
 }
 
 impl Bindings {
+    /// What the file at a path says, see [`read`](Self::read), and what of it does not hold: each a line that names
+    /// the file. The table's keys where there is no file.
+    #[must_use]
+    pub fn load(path: &Path) -> (Self, Vec<String>) {
+        let shown = path.display();
+        if path.symlink_metadata().is_err_and(|error| error.kind() == ErrorKind::NotFound) {
+            return (Self::default(), Vec::new());
+        }
+        let text = quipu_workspace::open_for_reading(path).map_err(|error| error.to_string()).and_then(
+            |(file, metadata)| {
+                let mut text = String::new();
+                if metadata.len() > LIMIT {
+                    return Err(format!("it is larger than {} MiB", LIMIT >> 20));
+                }
+                let read = file.take(LIMIT).read_to_string(&mut text);
+                read.map(|_| text).map_err(|error| error.to_string())
+            },
+        );
+        match text {
+            Ok(text) => {
+                let (bindings, troubles) = Self::read(&text);
+                let told = |trouble: &BindingTrouble| format!("{shown}:{}: {}", trouble.line, trouble.text);
+                (bindings, troubles.iter().map(told).collect())
+            }
+            Err(error) => {
+                (Self::default(), vec![format!("{shown}: not read, so the default keys hold: {error}")])
+            }
+        }
+    }
+
     /// The table's keys, changed by the text of a `keybindings.json`, and what of that text does not hold.
     ///
     /// A key that the file gives to an action is taken from another one that has it only by default. Of two that the
@@ -71,9 +108,18 @@ impl Bindings {
         let mut keys: Vec<Option<Vec<Key>>> = vec![None; ACTIONS.len()];
         let mut given: Vec<(Key, &ActionInfo)> = Vec::new();
         let mut finder = Finder { text, at: 0 };
+        let mut vi = false;
         for (id, value) in entries {
             let line = finder.line(&id);
             let mut tell = |line: usize, text: String| troubles.push(BindingTrouble { line, text });
+            if id == MODE {
+                match value.as_str() {
+                    Some("vi") => vi = true,
+                    Some("emacs") => vi = false,
+                    _ => tell(line, format!("{MODE:?} is \"emacs\" or \"vi\"")),
+                }
+                continue;
+            }
             let Some(at) = ACTIONS.iter().position(|info| info.id == id) else {
                 let near = nearest(&id).map_or_else(String::new, |near| format!("; {near:?} is one"));
                 tell(line, format!("there is no action {id:?}{near}"));
@@ -145,7 +191,7 @@ impl Bindings {
                 None => default.keys(info.action).iter().copied().filter(|key| !hidden(info, *key)).collect(),
             })
             .collect();
-        (Self::of(keys, false), troubles)
+        (Self::of(keys, vi), troubles)
     }
 }
 
@@ -229,9 +275,26 @@ mod tests {
         check("{\"app.exit\": \"f5\",\n\"app.clear\": \"f5\"}", &[(2, "app.exit")]);
         check("{\"app.exit\": \"f5\",\n\"app.exit\": \"f6\"}", &[(2, "twice")]);
         check("{\n\"app.exit\": \"f5\",,}", &[(2, "default keys hold")]);
+        check("{\n\"tui.editor.mode\": \"nano\"}", &[(2, "\"vi\"")]);
         check("[]", &[(1, "an object")]);
         check("", &[(1, "default keys hold")]);
         check("{\"app.exit\": \"f5\", \"tui.select.up\": \"f5\"}", &[]);
+    }
+
+    #[test]
+    fn a_file_is_found_or_told_of() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("keybindings.json");
+        assert_eq!(Bindings::load(&path), (Bindings::default(), Vec::new()));
+        std::fs::write(&path, "{\n\"tui.editor.mode\": \"vi\", \"x\": 1}").unwrap();
+        let (bindings, told) = Bindings::load(&path);
+        assert!(bindings.vi());
+        assert_eq!(told, [format!("{}:2: there is no action \"x\"", path.display())]);
+        std::fs::write(&path, b"\xff").unwrap();
+        assert!(Bindings::load(&path).1[0].contains("default keys hold"));
+        std::fs::remove_file(&path).unwrap();
+        nix::unistd::mkfifo(&path, nix::sys::stat::Mode::S_IRWXU).unwrap();
+        assert_eq!(Bindings::load(&path).1.len(), 1);
     }
 
     #[test]

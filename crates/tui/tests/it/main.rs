@@ -8,6 +8,8 @@ mod glass;
 #[cfg(test)]
 mod input;
 #[cfg(test)]
+mod kept;
+#[cfg(test)]
 mod screen;
 #[cfg(test)]
 mod terminal;

@@ -1,0 +1,124 @@
+//! The image on the clipboard, as a file.
+
+use std::io::{Read as _, Write as _};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::sync::mpsc::{RecvTimeoutError, channel};
+use std::time::Duration;
+
+/// Bytes of an image.
+const MOST: u64 = 32 << 20;
+/// What a program may take.
+const PATIENCE: Duration = Duration::from_secs(5);
+/// How PNG begins.
+const PNG: &[u8] = b"\x89PNG\r\n\x1a\n";
+
+/// Puts the image of the clipboard into a new file (0600, PNG) in a directory, and gives its path. Asks `wl-paste`,
+/// `xclip` or `pngpaste`, whichever is for this desktop; waits for it, five seconds at most.
+///
+/// # Errors
+/// In words for people: there is no image, or no program that reads the clipboard.
+pub fn clipboard_image(directory: &Path) -> Result<PathBuf, String> {
+    let set = |name: &str| std::env::var_os(name).is_some_and(|value| !value.is_empty());
+    let mut programs: Vec<&[&str]> = Vec::new();
+    if set("WAYLAND_DISPLAY") {
+        programs.push(&["wl-paste", "--no-newline", "--type", "image/png"]);
+    }
+    if set("DISPLAY") {
+        programs.push(&["xclip", "-selection", "clipboard", "-target", "image/png", "-out"]);
+    }
+    if cfg!(target_os = "macos") {
+        programs.push(&["pngpaste", "-"]);
+    }
+    if programs.is_empty() {
+        return Err("No clipboard is reached from here (neither WAYLAND_DISPLAY nor DISPLAY is set): \
+                    save the image, and write its path"
+            .into());
+    }
+    image_of(&programs, directory)
+}
+
+fn image_of(programs: &[&[&str]], directory: &Path) -> Result<PathBuf, String> {
+    let mut asked = Vec::new();
+    for program in programs {
+        let Some(bytes) = output(program)? else { continue };
+        asked.push(program[0]);
+        if bytes.starts_with(PNG) {
+            let written = tempfile::Builder::new().prefix("image-").suffix(".png").tempfile_in(directory);
+            let kept = written.and_then(|mut file| {
+                file.write_all(&bytes)?;
+                file.keep().map_err(|error| error.error)
+            });
+            return match kept {
+                Ok((_, path)) => Ok(path),
+                Err(error) => Err(format!("The image cannot be written to {}: {error}", directory.display())),
+            };
+        }
+    }
+    match (asked.is_empty(), programs.first()) {
+        (true, Some(program)) => Err(format!("{} is not installed, which reads the clipboard", program[0])),
+        _ => Err("There is no image on the clipboard".into()),
+    }
+}
+
+/// What a program prints; `None` when there is no such program.
+fn output(program: &[&str]) -> Result<Option<Vec<u8>>, String> {
+    let name = program[0];
+    let spawned = Command::new(name)
+        .args(&program[1..])
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::null())
+        .spawn();
+    let mut child = match spawned {
+        Ok(child) => child,
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
+        Err(error) => return Err(format!("{name} cannot be run: {error}")),
+    };
+    let Some(out) = child.stdout.take() else { return Err(format!("{name} has no output")) };
+    let (sender, receiver) = channel();
+    std::thread::spawn(move || {
+        let mut bytes = Vec::new();
+        let read = out.take(MOST + 1).read_to_end(&mut bytes).map(|_| bytes);
+        // Nobody waits any more when it took too long.
+        sender.send(read).ok();
+    });
+    let read = receiver.recv_timeout(PATIENCE);
+    // It has said what it has to say.
+    child.kill().ok();
+    child.wait().ok();
+    match read {
+        Ok(Ok(bytes)) if bytes.len() as u64 > MOST => {
+            Err(format!("The image is larger than {} MiB", MOST >> 20))
+        }
+        Ok(Ok(bytes)) => Ok(Some(bytes)),
+        Ok(Err(error)) => Err(format!("{name} cannot be read: {error}")),
+        Err(RecvTimeoutError::Timeout | RecvTimeoutError::Disconnected) => {
+            Err(format!("{name} does not answer"))
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::fs::MetadataExt as _;
+
+    #[test]
+    fn an_image_becomes_a_file() {
+        let dir = tempfile::tempdir().unwrap();
+        let image: &[&str] = &["sh", "-c", "printf '\\211PNG\\r\\n\\032\\nrest'"];
+        let text: &[&str] = &["sh", "-c", "echo text"];
+        let missing: &[&str] = &["no-such-program-here"];
+        let path = image_of(&[missing, text, image], dir.path()).unwrap();
+        assert_eq!(std::fs::read(&path).unwrap(), [PNG, b"rest"].concat());
+        assert_eq!(path.metadata().unwrap().mode() & 0o777, 0o600);
+        let told = |programs: &[&[&str]]| image_of(programs, dir.path()).unwrap_err();
+        assert!(told(&[text]).contains("no image"));
+        assert!(told(&[missing, text]).contains("no image"));
+        assert!(told(&[missing]).contains("no-such-program-here is not installed"));
+        assert!(told(&[&["sh", "-c", "exec head -c 40000000 /dev/zero"]]).contains("larger"));
+        let nowhere = image_of(&[image], &dir.path().join("none")).unwrap_err();
+        assert!(nowhere.contains("cannot be written"), "{nowhere}");
+    }
+}
