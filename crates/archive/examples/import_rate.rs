@@ -11,7 +11,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Instant;
 
-use quipu_archive::pi;
+use quipu_archive::{Seen, pi};
 use quipu_seal::Sealer;
 use quipu_store::{OpenOptions, SessionQuery, SqliteStore, Store, Until};
 use serde_json::json;
@@ -93,9 +93,9 @@ fn remove(path: &Path) {
 /// Seconds that one import takes.
 async fn import(store: &Arc<dyn Store>, sealer: &Arc<Sealer>, file: &Path, dry_run: bool) -> Outcome<f64> {
     let begun = Instant::now();
-    let imports = pi::Imports::load(&**store).await?;
+    let seen = Seen::load(&**store).await?;
     let options = pi::ImportOptions { dry_run, progress: &|_| {} };
-    pi::import(store, sealer, file, &imports, &options).await?;
+    pi::import(store, sealer, file, &seen, &options).await?;
     Ok(begun.elapsed().as_secs_f64())
 }
 

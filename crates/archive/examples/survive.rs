@@ -240,9 +240,9 @@ fn real() -> Result<Vec<Arc<Message>>, Box<dyn std::error::Error>> {
     runtime.block_on(async {
         let store: Arc<dyn Store> = Arc::new(SqliteStore::in_memory()?);
         let sealer = Arc::new(quipu_seal::Sealer::new([0; 32]));
-        let imports = quipu_archive::pi::Imports::load(&*store).await?;
+        let seen = quipu_archive::Seen::load(&*store).await?;
         let options = quipu_archive::pi::ImportOptions { dry_run: false, progress: &|_| {} };
-        quipu_archive::pi::import(&store, &sealer, &file, &imports, &options).await?;
+        quipu_archive::pi::import(&store, &sealer, &file, &seen, &options).await?;
         let row = store.sessions(SessionQuery::default()).await?.remove(0);
         let nodes = store.lineage(row.head.ok_or("no head")?, Until::Root).await?;
         let entries = decode_nodes(&*store, &nodes).await?;

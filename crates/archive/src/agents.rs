@@ -5,13 +5,13 @@ use std::sync::Arc;
 
 use quipu_protocol::Json;
 use quipu_seal::Sealer;
-use quipu_store::{Store, StoreError};
+use quipu_store::Store;
 
-use crate::intake::{self, DatabaseFormat, Format, Marks};
+use crate::intake::{self, DatabaseFormat, Format};
 use crate::json::Members;
 use crate::lines::{Lines, content_of};
 use crate::pi::{SessionFiles, files_with, session_files};
-use crate::{ArchiveError, ImportOptions, Report, export};
+use crate::{ArchiveError, ImportOptions, Report, Seen, export};
 use crate::{chatgpt, claude_ai, claude_code, codex, copilot};
 use crate::{gemini, gemini_takeout, openclaw, opencode, pi, playfilo};
 
@@ -199,23 +199,6 @@ pub struct Found {
     pub bytes: u64,
 }
 
-/// What was imported before, by file and agent. Read once for many files.
-#[derive(Debug, Default)]
-pub struct Seen {
-    pi: pi::Imports,
-    marks: Marks,
-}
-
-impl Seen {
-    /// Reads what the store notes of earlier imports.
-    ///
-    /// # Errors
-    /// What the store says.
-    pub async fn load(store: &dyn Store) -> Result<Self, StoreError> {
-        Ok(Self { pi: pi::Imports::load(store).await?, marks: Marks::load(store).await? })
-    }
-}
-
 impl Agent {
     /// The agent of this name.
     pub fn named(name: &str) -> Option<&'static Self> {
@@ -368,13 +351,11 @@ impl Agent {
         options: &ImportOptions<'_>,
     ) -> Result<Vec<Report>, ArchiveError> {
         match self.kind {
-            Kind::Pi => Ok(vec![pi::import(store, sealer, path, &seen.pi, options).await?]),
-            Kind::Graph => playfilo::import(store, sealer, path, &seen.marks, options).await,
-            Kind::Lines { format, .. } => {
-                intake::import(store, sealer, format, path, &seen.marks, options).await
-            }
+            Kind::Pi => Ok(vec![pi::import(store, sealer, path, seen, options).await?]),
+            Kind::Graph => playfilo::import(store, sealer, path, seen, options).await,
+            Kind::Lines { format, .. } => intake::import(store, sealer, format, path, seen, options).await,
             Kind::Database { format, .. } | Kind::Export { format, .. } => {
-                intake::import_database(store, sealer, format, path, &seen.marks, options).await
+                intake::import_database(store, sealer, format, path, seen, options).await
             }
         }
     }

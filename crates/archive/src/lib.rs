@@ -29,7 +29,9 @@ mod packed;
 pub mod pi;
 pub mod playfilo;
 mod report;
+mod seen;
 mod slots;
+mod stamp;
 mod tree;
 
 pub use agents::*;
@@ -37,3 +39,4 @@ pub use error::*;
 pub use mended::*;
 pub use pi::ImportOptions;
 pub use report::*;
+pub use seen::Seen;

@@ -2,7 +2,7 @@
 
 use std::collections::HashSet;
 use std::fs::File;
-use std::io::{Read as _, Seek as _};
+use std::io::Seek as _;
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 use std::pin::Pin;
@@ -11,17 +11,18 @@ use std::sync::{Arc, Mutex, PoisonError};
 use nix::fcntl::OFlag;
 use quipu_protocol::{ChunkId, NodeId, SessionId, UnixMs};
 use quipu_seal::Sealer;
-use quipu_store::{Action, Commit, RefMove, Store, StoreError};
+use quipu_store::{Commit, RefMove, Store, StoreError};
 use sha2::{Digest as _, Sha256};
 use tokio::sync::mpsc;
 
 use super::known::Known;
 use super::lines::End;
 use super::place::{Placed, Placer, Stop};
-use super::seen::{Mark, Marks};
 use super::{DatabaseFormat, Format, Outline, SealedLines, Sessions};
 use crate::batches::{Batch, commit_all, off_the_runtime};
-use crate::lineages::{IMPORTED, main_ref};
+use crate::lineages::main_ref;
+use crate::seen::{Mark, Seen, unchanged};
+use crate::stamp::Stamp;
 use crate::{ArchiveError, ImportOptions, Progress, Report};
 
 /// Files that follow each other at most.
@@ -33,12 +34,12 @@ pub(crate) async fn import(
     sealer: &Arc<Sealer>,
     format: &'static Format,
     path: &Path,
-    marks: &Marks,
+    seen: &Seen,
     options: &ImportOptions<'_>,
 ) -> Result<Vec<Report>, ArchiveError> {
     let fail = |source| ArchiveError::File { path: path.to_owned(), doing: "found", source };
     let path = std::path::absolute(path).map_err(fail)?;
-    let one = One { store, sealer, agent: format.agent, marks, options };
+    let one = One { store, sealer, agent: format.agent, seen, options };
     let mut reports = Vec::new();
     one.with_those_before(format, path, &mut Vec::new(), &mut reports).await?;
     Ok(reports)
@@ -50,12 +51,12 @@ pub(crate) async fn import_database(
     sealer: &Arc<Sealer>,
     format: &'static DatabaseFormat,
     path: &Path,
-    marks: &Marks,
+    seen: &Seen,
     options: &ImportOptions<'_>,
 ) -> Result<Vec<Report>, ArchiveError> {
     let fail = |source| ArchiveError::File { path: path.to_owned(), doing: "found", source };
     let path = std::path::absolute(path).map_err(fail)?;
-    let one = One { store, sealer, agent: format.agent, marks, options };
+    let one = One { store, sealer, agent: format.agent, seen, options };
     one.database(format, &path).await
 }
 
@@ -64,7 +65,7 @@ struct One<'a> {
     store: &'a Arc<dyn Store>,
     sealer: &'a Arc<Sealer>,
     agent: &'static str,
-    marks: &'a Marks,
+    seen: &'a Seen,
     options: &'a ImportOptions<'a>,
 }
 
@@ -77,26 +78,23 @@ impl One<'_> {
         reports: &'a mut Vec<Report>,
     ) -> Pin<Box<dyn Future<Output = Result<(), ArchiveError>> + Send + 'a>> {
         Box::pin(async move {
-            let mut file = open_file(&path)?;
-            let fail = |source| ArchiveError::File { path: path.clone(), doing: "read", source };
-            let total = file.metadata().map_err(fail)?.len();
-            if let Some(mark) = self.marks.of(self.agent, &path)
-                && mark.bytes == total
-                && let Some(head) = self.store.head(&main_ref(self.agent, &mark.session)).await?
-            {
-                let (returned, hash) = off_the_runtime(move || hash_of(file)).await?.map_err(fail)?;
-                if hash == mark.sha256 {
-                    let mut report = Report::new(path.clone(), mark.session.clone());
-                    (report.bytes, report.unchanged, report.head) = (total, true, Some(head));
-                    reports.push(report);
-                    return Ok(());
-                }
-                file = returned;
+            let file = open_file(&path)?;
+            let mark = self.seen.of(self.agent, &path);
+            if let Some(report) = unchanged(&**self.store, mark, &file, self.options.dry_run).await? {
+                reports.push(report);
+                return Ok(());
             }
+            let fail = |source| ArchiveError::File { path: path.clone(), doing: "read", source };
+            let stamp = Stamp::of(&file.metadata().map_err(fail)?);
+            let settled = stamp.settled(crate::seen::now());
+            let (total, again) = (stamp.bytes, file.try_clone().map_err(fail)?);
             let outline = format.outline;
             let owned = path.clone();
-            let (mut file, outline) =
-                off_the_runtime(move || outline(&mut file, &owned).map(|outline| (file, outline))).await??;
+            let (mut file, outline) = off_the_runtime(move || {
+                let mut file = file;
+                outline(&mut file, &owned).map(|outline| (file, outline))
+            })
+            .await??;
             file.rewind().map_err(fail)?;
             for before in &outline.before {
                 if open.len() < DEEPEST && *before != path && !open.contains(before) {
@@ -119,15 +117,13 @@ impl One<'_> {
             });
             let (placed, end) = placed.await?;
             let session = placed.report.session.clone();
-            let note = end.filter(|end| end.whole && !placed.unfinished);
-            let note = note.map(|End { sha256, bytes, .. }| Mark {
-                format: self.agent.into(),
-                path: path.clone(),
-                session,
-                bytes,
-                sha256,
-            });
-            let note = note.filter(|note| self.marks.of(self.agent, &path) != Some(note));
+            let after = Stamp::of(&again.metadata().map_err(fail)?);
+            let note =
+                end.filter(|end| end.whole && !placed.unfinished).map(|End { sha256, bytes, .. }| Mark {
+                    stamp: settled.filter(|stamp| *stamp == after),
+                    ..Mark::new(self.agent, &path, session, bytes, sha256)
+                });
+            let note = note.filter(|note| mark != Some(note));
             reports.push(self.finish(placed, note).await?);
             Ok(())
         })
@@ -144,7 +140,7 @@ impl One<'_> {
             drop(open_file(path)?);
         }
         let (bytes, sha256) = stamp(path).map_err(fail)?;
-        if let Some(mark) = self.marks.of(self.agent, path)
+        if let Some(mark) = self.seen.of(self.agent, path)
             && (mark.bytes, mark.sha256) == (bytes, sha256)
             && let Some(head) = self.store.head(&main_ref(self.agent, &mark.session)).await?
         {
@@ -189,7 +185,7 @@ impl One<'_> {
                 let rest = lock(&sessions).end();
                 whole &= rest.as_ref().is_none_or(|rest| rest.lost == 0);
                 let session = placed.report.session.clone();
-                let mark = Mark { format: self.agent.into(), path: path.to_owned(), session, bytes, sha256 };
+                let mark = Mark::new(self.agent, path, session, bytes, sha256);
                 note = whole.then_some(mark);
                 reports.push(self.finish(placed, note).await?);
                 reports.extend(rest);
@@ -279,15 +275,7 @@ impl One<'_> {
                 batch.moves.push(RefMove::swap(name.clone(), found, head, "import"));
             }
             if let Some(note) = &note {
-                let now =
-                    std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
-                batch.actions.push(Action {
-                    timestamp: i64::try_from(now.as_millis()).unwrap_or(i64::MAX),
-                    kind: IMPORTED.into(),
-                    from: found,
-                    to: Some(head),
-                    metadata: serde_json::to_string(note).ok(),
-                });
+                batch.actions.push(note.action(found, Some(head)));
             }
             match self.store.commit(batch).await {
                 Ok(()) => return Ok(head),
@@ -332,18 +320,4 @@ pub(crate) fn stamp(path: &Path) -> std::io::Result<(u64, ChunkId)> {
         hash.update(format!("{} {}\n", data.len(), written.as_nanos()));
     }
     Ok((bytes, ChunkId(hash.finalize().into())))
-}
-
-fn hash_of(mut file: File) -> std::io::Result<(File, ChunkId)> {
-    let mut hash = Sha256::new();
-    let mut buffer = vec![0; 1 << 20];
-    loop {
-        let read = file.read(&mut buffer)?;
-        if read == 0 {
-            break;
-        }
-        hash.update(&buffer[..read]);
-    }
-    file.rewind()?;
-    Ok((file, ChunkId(hash.finalize().into())))
 }

@@ -14,7 +14,6 @@ mod import;
 mod known;
 mod lines;
 mod place;
-mod seen;
 
 use std::fs::File;
 use std::path::{Path, PathBuf};
@@ -25,7 +24,6 @@ use quipu_protocol::{Entry, Json, SessionId, UnixMs};
 pub(crate) use import::{import, import_database, open_file, stamp};
 pub(crate) use lines::{SealedLines, Text, without_space};
 pub(crate) use place::{Placer, Stop};
-pub(crate) use seen::{Mark, Marks};
 
 use crate::{ArchiveError, Report};
 

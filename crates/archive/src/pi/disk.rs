@@ -10,10 +10,11 @@ use std::time::{Duration, Instant};
 use nix::fcntl::OFlag;
 use quipu_store::StoreError;
 
-use super::import::{Source, open};
+use super::import::Source;
 use super::migrate::migrate;
 use super::{LINE_LIMIT, VERSION};
 use crate::ArchiveError;
+use crate::intake::open_file;
 
 /// How long another program is given for the end of a line that it began.
 const PATIENCE: Duration = Duration::from_secs(1);
@@ -283,7 +284,7 @@ pub(super) fn find(path: &Path) -> Result<(Found, Option<u64>), ArchiveError> {
     if size == 0 {
         return Ok((Found { path, file, writer, made, size }, None));
     }
-    let version = Source::begin(open(&path)?, path.clone())?.header.version;
+    let version = Source::begin(open_file(&path)?, path.clone())?.header.version;
     if version >= VERSION {
         return Ok((Found { path, file, writer, made, size }, Some(version)));
     }

@@ -19,11 +19,13 @@ use super::chain::{Chain, header_line, ids_of, note_id, references, settings_at}
 use super::disk::{Job, Unwritten, find, is_same, last_line};
 use super::entry::place;
 use super::export::notes;
-use super::import::{ImportOptions, Imports, Mark, Taken, hash_of, move_main, off_the_runtime, open, take};
+use super::import::{ImportOptions, Taken, hash_of, move_main, off_the_runtime, take};
 use super::own::{Own, began, file_under};
 use super::{AGENT, VERSION};
+use crate::intake::open_file;
+use crate::seen::{Filed, Mark};
 use crate::tree::Tree;
-use crate::{ArchiveError, Progress, Report};
+use crate::{ArchiveError, Progress, Report, Seen};
 
 /// Nodes whose lines are appended in one write.
 const PIECE: usize = 500;
@@ -123,17 +125,17 @@ impl SessionFile {
             lacking: 0,
             why: None,
         };
-        let imports = Imports::load(&**store).await?;
+        let seen = Seen::load(&**store).await?;
         if this.size == 0 {
-            this.begin_again(&**store, &imports).await?;
+            this.begin_again(&**store, &seen).await?;
             return Ok(this);
         }
-        if this.is_as_noted(&**store, imports.of(&this.path)).await? {
+        if this.is_as_noted(&**store, seen.of(AGENT, &this.path)).await? {
             return Ok(this);
         }
         let options = ImportOptions { dry_run: false, progress };
-        let taken = take(store, sealer, open(&this.path)?, &this.path, &options).await?;
-        let note = taken.whole.then(|| taken.mark()).filter(|note| imports.of(&this.path) != Some(note));
+        let taken = take(store, sealer, open_file(&this.path)?, &this.path, &options).await?;
+        let note = taken.whole.then(|| taken.mark()).filter(|note| seen.of(AGENT, &this.path) != Some(note));
         let head = move_main(&**store, &taken.report.session, taken.last, note).await?;
         this.session = Some(taken.report.session.clone());
         this.size = taken.report.bytes;
@@ -161,8 +163,8 @@ impl SessionFile {
     }
 
     /// An empty file that a session of ours was about to begin when its process died.
-    async fn begin_again(&mut self, store: &dyn Store, imports: &Imports) -> Result<(), ArchiveError> {
-        if self.made || imports.of(&self.path).is_some() {
+    async fn begin_again(&mut self, store: &dyn Store, seen: &Seen) -> Result<(), ArchiveError> {
+        if self.made || seen.of(AGENT, &self.path).is_some() {
             return Ok(());
         }
         let Some(row) = began(store, &self.path).await? else { return Ok(()) };
@@ -184,21 +186,23 @@ impl SessionFile {
 
     /// Whether everything is as it was when we were done with it last.
     async fn is_as_noted(&mut self, store: &dyn Store, mark: Option<&Mark>) -> Result<bool, ArchiveError> {
-        let Some((mark, last)) = mark.and_then(|mark| Some((mark, mark.last?))) else { return Ok(false) };
-        if mark.bytes != self.size || mark.next == 0 || self.migrated.is_some() {
+        let Some((mark, last)) = mark.and_then(|mark| Some((mark, mark.filed.last?))) else {
+            return Ok(false);
+        };
+        if mark.bytes != self.size || mark.filed.next == 0 || self.migrated.is_some() {
             return Ok(false);
         }
         let own = Own::of(store, &mark.session).await?;
         for row in &own.rows {
             let filed = own.is_filed(&self.path, &row.id) || row.id == mark.session;
-            if filed && row.head.is_some() && row.head != mark.written.get(&row.id).copied() {
+            if filed && row.head.is_some() && row.head != mark.filed.written.get(&row.id).copied() {
                 return Ok(false);
             }
         }
-        if store.head(&RefName::notes(AGENT, &mark.session)).await? != mark.notes {
+        if store.head(&RefName::notes(AGENT, &mark.session)).await? != mark.filed.notes {
             return Ok(false);
         }
-        let file = open(&self.path)?;
+        let file = open_file(&self.path)?;
         let (_, hash) =
             off_the_runtime(move || hash_of(file)).await?.map_err(|source| self.failed("read", source))?;
         if ChunkId(hash.clone().finalize().into()) != mark.sha256 {
@@ -206,8 +210,8 @@ impl SessionFile {
         }
         self.session = Some(mark.session.clone());
         self.hash = Some(hash);
-        (self.next, self.last) = (mark.next, Some(last));
-        (self.written, self.noted) = (mark.written.clone(), mark.notes);
+        (self.next, self.last) = (mark.filed.next, Some(last));
+        (self.written, self.noted) = (mark.filed.written.clone(), mark.filed.notes);
         self.filed = self.written.keys().cloned().collect();
         let ends: Vec<NodeId> = self.written.values().copied().chain([last]).collect();
         for node in ends {
@@ -317,7 +321,7 @@ impl SessionFile {
         sealer: &Arc<Sealer>,
     ) -> Result<Report, ArchiveError> {
         let options = ImportOptions { dry_run: false, progress: &|_| {} };
-        let taken = take(store, sealer, open(&self.path)?, &self.path, &options).await?;
+        let taken = take(store, sealer, open_file(&self.path)?, &self.path, &options).await?;
         move_main(&**store, &taken.report.session, taken.last, None).await?;
         self.size = taken.report.bytes;
         self.hash = Some(taken.hash);
@@ -459,18 +463,10 @@ impl SessionFile {
             return Ok(Finished { lacking: None, taken });
         };
         if let Some(hash) = self.hash.take() {
-            let mark = Mark {
-                format: AGENT.into(),
-                path: self.path.clone(),
-                session: session.clone(),
-                bytes: self.size,
-                sha256: ChunkId(hash.finalize().into()),
-                next: self.next,
-                last: Some(last),
-                written: self.written.clone(),
-                notes: self.noted,
-                stamp: None,
-            };
+            let sha256 = ChunkId(hash.finalize().into());
+            let filed =
+                Filed { next: self.next, last: Some(last), written: self.written.clone(), notes: self.noted };
+            let mark = Mark { filed, ..Mark::new(AGENT, &self.path, session.clone(), self.size, sha256) };
             move_main(&**store, session, (self.next.saturating_sub(1), 0, last), Some(mark)).await?;
         }
         Ok(Finished { lacking: None, taken })

@@ -1,17 +1,14 @@
 //! A file into the graph.
 
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::HashSet;
 use std::fs::File;
 use std::io::{BufReader, Read, Seek as _};
-use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use nix::fcntl::OFlag;
 use quipu_protocol::{ChunkId, Json, NodeId, SessionId, UnixMs};
 use quipu_seal::Sealer;
-use quipu_store::{Action, ActionQuery, Commit, RefMove, Store, StoreError, decode_nodes};
-use serde::{Deserialize, Serialize};
+use quipu_store::{Commit, RefMove, Store, StoreError, decode_nodes};
 use sha2::{Digest as _, Sha256};
 use tokio::sync::mpsc;
 
@@ -21,13 +18,15 @@ use super::header::Header;
 use super::own::Own;
 use super::placer::{Begin, Done, Placer};
 use super::ready::Maker;
-use super::stamp::{Stamp, hash_of_first};
 use super::{AGENT, LINE_LIMIT};
 use crate::ahead::Ahead;
 pub(super) use crate::batches::off_the_runtime;
 use crate::batches::{Batch, commit_all};
-use crate::lineages::{IMPORTED, main_ref, tips, walk};
+use crate::intake::open_file;
+use crate::lineages::{main_ref, tips, walk};
 use crate::lines::{Hashing, Lines};
+use crate::seen::{Filed, Mark, Seen, marks, now, unchanged};
+use crate::stamp::{Stamp, hash_of_first};
 use crate::tree::Tree;
 use crate::{ArchiveError, Progress, Report};
 
@@ -39,74 +38,10 @@ pub struct ImportOptions<'a> {
     pub progress: &'a (dyn Fn(Progress) + Sync),
 }
 
-/// What was imported before, by file. Read once for many files.
-#[derive(Debug, Default)]
-pub struct Imports(HashMap<PathBuf, Mark>);
-
-/// What an import noted of its file.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) struct Mark {
-    pub(super) format: String,
-    pub(super) path: PathBuf,
-    pub(super) session: SessionId,
-    pub(super) bytes: u64,
-    pub(super) sha256: ChunkId,
-    /// The place of the next entry; 0 when it was not noted.
-    #[serde(default)]
-    pub(super) next: u64,
-    /// The node of the last entry.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(super) last: Option<NodeId>,
-    /// The nodes up to which sessions of ours are written to it.
-    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
-    pub(super) written: BTreeMap<SessionId, NodeId>,
-    /// The node up to which labels and names that were given beside it are written to it.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(super) notes: Option<NodeId>,
-    /// What the system said of it, when nobody had changed it for a while.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(super) stamp: Option<Stamp>,
-}
-
-impl Mark {
-    fn action(&self, from: Option<NodeId>, to: Option<NodeId>) -> Action {
-        let metadata = serde_json::to_string(self).ok();
-        Action { timestamp: super::now(), kind: IMPORTED.into(), from, to, metadata }
-    }
-}
-
-/// All that was noted, the newest first.
-async fn marks(store: &dyn Store) -> Result<Vec<Mark>, StoreError> {
-    let query = ActionQuery { kinds: vec![IMPORTED.into()], ..ActionQuery::default() };
-    let logged = store.actions(query).await?.into_iter();
-    let marks = logged.filter_map(|logged| serde_json::from_str::<Mark>(&logged.action.metadata?).ok());
-    Ok(marks.filter(|mark| mark.format == AGENT).collect())
-}
-
 /// The nodes of our own up to which files of a session were written, at any time.
 pub(super) async fn written(store: &dyn Store, session: &SessionId) -> Result<Vec<NodeId>, StoreError> {
-    let marks = marks(store).await?.into_iter().filter(|mark| mark.session == *session);
-    Ok(marks.flat_map(|mark| mark.written.into_values()).collect())
-}
-
-impl Imports {
-    /// Reads what the store notes of earlier imports.
-    ///
-    /// # Errors
-    /// What the store says.
-    pub async fn load(store: &dyn Store) -> Result<Self, StoreError> {
-        let mut last = HashMap::new();
-        for mark in marks(store).await? {
-            // The newest comes first.
-            last.entry(mark.path.clone()).or_insert(mark);
-        }
-        Ok(Self(last))
-    }
-
-    /// What the last import of a file noted.
-    pub(super) fn of(&self, path: &Path) -> Option<&Mark> {
-        self.0.get(path)
-    }
+    let marks = marks(store).await?.filter(|mark| mark.format == AGENT && mark.session == *session);
+    Ok(marks.flat_map(|mark| mark.filed.written.into_values()).collect())
 }
 
 /// Imports one file: every entry that the store does not have becomes a node with the entry's own id and time. Its
@@ -121,39 +56,16 @@ pub async fn import(
     store: &Arc<dyn Store>,
     sealer: &Arc<Sealer>,
     path: &Path,
-    imports: &Imports,
+    seen: &Seen,
     options: &ImportOptions<'_>,
 ) -> Result<Report, ArchiveError> {
-    let fail = |doing| move |source| ArchiveError::File { path: path.to_owned(), doing, source };
-    let path = std::path::absolute(path).map_err(fail("found"))?;
+    let fail = |source| ArchiveError::File { path: path.to_owned(), doing: "found", source };
+    let path = std::path::absolute(path).map_err(fail)?;
     let path = path.as_path();
-    let fail = |doing| move |source| ArchiveError::File { path: path.to_owned(), doing, source };
-    let mut file = open(path)?;
-    let stamp = Stamp::of(&file.metadata().map_err(fail("read"))?);
-    let total = stamp.bytes;
-    let mark = imports.0.get(path);
-    if let Some(mark) = mark
-        && mark.bytes == total
-        && let Some(head) = store.head(&main_ref(AGENT, &mark.session)).await?
-    {
-        let mut report = Report::new(path.to_owned(), mark.session.clone());
-        (report.bytes, report.unchanged, report.head) = (total, true, Some(head));
-        if mark.stamp == Some(stamp) {
-            return Ok(report);
-        }
-        let settled = stamp.settled(super::now());
-        let again = file.try_clone().map_err(fail("read"))?;
-        let hash = off_the_runtime(move || hash_of_first(again, u64::MAX)).await?.map_err(fail("read"))?;
-        if hash == mark.sha256 {
-            let after = Stamp::of(&file.metadata().map_err(fail("read"))?);
-            if settled == Some(after) && !options.dry_run {
-                let note = Mark { stamp: settled, ..mark.clone() };
-                let actions = vec![note.action(Some(head), Some(head))];
-                store.commit(Commit { actions, ..Commit::default() }).await?;
-            }
-            return Ok(report);
-        }
-        file.rewind().map_err(fail("read"))?;
+    let file = open_file(path)?;
+    let mark = seen.of(AGENT, path);
+    if let Some(report) = unchanged(&**store, mark, &file, options.dry_run).await? {
+        return Ok(report);
     }
     let taken = take(store, sealer, file, path, options).await?;
     if options.dry_run {
@@ -190,17 +102,11 @@ pub(super) struct Taken {
 
 impl Taken {
     pub(super) fn mark(&self) -> Mark {
+        let sha256 = ChunkId(self.hash.clone().finalize().into());
         Mark {
-            format: AGENT.into(),
-            path: self.report.path.clone(),
-            session: self.report.session.clone(),
-            bytes: self.report.bytes,
-            sha256: ChunkId(self.hash.clone().finalize().into()),
-            next: self.next,
-            last: Some(self.last.2),
-            written: BTreeMap::new(),
-            notes: None,
             stamp: self.stamp,
+            filed: Filed { next: self.next, last: Some(self.last.2), ..Filed::default() },
+            ..Mark::new(AGENT, &self.report.path, self.report.session.clone(), self.report.bytes, sha256)
         }
     }
 }
@@ -215,7 +121,7 @@ pub(super) async fn take(
 ) -> Result<Taken, ArchiveError> {
     let fail = |doing| move |source| ArchiveError::File { path: path.to_owned(), doing, source };
     let stamp = Stamp::of(&file.metadata().map_err(fail("read"))?);
-    let settled = stamp.settled(super::now());
+    let settled = stamp.settled(now());
     let total = stamp.bytes;
     let again = file.try_clone().map_err(fail("read"))?;
     let owned = path.to_owned();
@@ -332,17 +238,6 @@ pub(super) async fn move_main(
             Err(error) => return Err(error.into()),
         }
     }
-}
-
-/// Opens a regular file, and nothing that could be waited for.
-pub(super) fn open(path: &Path) -> Result<File, ArchiveError> {
-    let fail = |source| ArchiveError::File { path: path.to_owned(), doing: "opened", source };
-    let flags = (OFlag::O_NONBLOCK | OFlag::O_NOCTTY).bits();
-    let file = File::options().read(true).custom_flags(flags).open(path).map_err(fail)?;
-    if !file.metadata().map_err(fail)?.is_file() {
-        return Err(ArchiveError::NotASession { path: path.to_owned(), why: "it is no regular file" });
-    }
-    Ok(file)
 }
 
 /// The hash of all that a file holds; the file stands at its beginning then.

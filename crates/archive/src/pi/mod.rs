@@ -16,14 +16,13 @@ mod own;
 mod placer;
 mod places;
 mod ready;
-mod stamp;
 
 pub use disk::Unwritten;
 pub(crate) use entry::{Line, Parent, made_id, mended, migrated};
 pub use export::{Exported, export};
 pub use file::{Finished, SessionFile};
 pub(crate) use header::Header;
-pub use import::{ImportOptions, Imports, import};
+pub use import::{ImportOptions, import};
 pub(crate) use places::files_with;
 pub use places::{SessionFiles, session_files, sessions_dir};
 
@@ -38,10 +37,4 @@ const VERSION: u64 = 3;
 fn iso(at: quipu_protocol::UnixMs) -> Option<String> {
     let time = jiff::Timestamp::from_millisecond(at).ok()?;
     Some(format!("{time:.3}"))
-}
-
-/// Milliseconds since the epoch.
-fn now() -> quipu_protocol::UnixMs {
-    let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
-    i64::try_from(since.as_millis()).unwrap_or(i64::MAX)
 }

@@ -54,7 +54,7 @@ pub(super) async fn file_under(
         return Ok(());
     }
     let action = Action {
-        timestamp: super::now(),
+        timestamp: crate::seen::now(),
         kind: FILED.into(),
         from: None,
         to: None,

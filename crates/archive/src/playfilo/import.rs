@@ -5,13 +5,14 @@ use std::sync::Arc;
 
 use quipu_protocol::{NodeId, SessionId};
 use quipu_seal::Sealer;
-use quipu_store::{Action, Commit, Expect, RefMove, RefName, Store};
+use quipu_store::{Commit, Expect, RefMove, RefName, Store};
 
 use super::AGENT;
 use super::graph::Graph;
 use crate::batches::off_the_runtime;
-use crate::intake::{Mark, Marks, open_file, stamp};
-use crate::lineages::{IMPORTED, main_ref};
+use crate::intake::{open_file, stamp};
+use crate::lineages::main_ref;
+use crate::seen::{Mark, Seen};
 use crate::{ArchiveError, ImportOptions, ProblemKind, Progress, Report};
 
 /// Nodes and bytes of one commit, about.
@@ -27,14 +28,14 @@ pub(crate) async fn import(
     store: &Arc<dyn Store>,
     sealer: &Arc<Sealer>,
     path: &Path,
-    marks: &Marks,
+    seen: &Seen,
     options: &ImportOptions<'_>,
 ) -> Result<Vec<Report>, ArchiveError> {
     let fail = |source| ArchiveError::File { path: path.to_owned(), doing: "read", source };
     let path = &std::path::absolute(path).map_err(fail)?;
     drop(open_file(path)?);
     let (bytes, sha256) = stamp(path).map_err(fail)?;
-    if let Some(mark) = marks.of(AGENT, path)
+    if let Some(mark) = seen.of(AGENT, path)
         && (mark.bytes, mark.sha256) == (bytes, sha256)
         && let Some(head) = store.head(&main_ref(AGENT, &mark.session)).await?
     {
@@ -126,15 +127,8 @@ async fn finish(
     }
     if let Some((session, node)) = first {
         (report.session, report.head) = (session.clone(), Some(node));
-        let mark = Mark { format: AGENT.into(), path: report.path.clone(), session, bytes, sha256 };
-        let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
-        commit.actions.push(Action {
-            timestamp: i64::try_from(now.as_millis()).unwrap_or(i64::MAX),
-            kind: IMPORTED.into(),
-            from: None,
-            to: Some(node),
-            metadata: serde_json::to_string(&mark).ok(),
-        });
+        let mark = Mark::new(AGENT, &report.path, session, bytes, sha256);
+        commit.actions.push(mark.action(None, Some(node)));
     }
     if !options.dry_run {
         store.commit(commit).await?;

@@ -210,7 +210,7 @@ fn while_it_is_read(
     let once = std::sync::Once::new();
     let progress = |_| once.call_once(|| meanwhile(&path));
     block_on(async {
-        let imports = pi::Imports::default();
+        let imports = quipu_archive::Seen::default();
         let options = pi::ImportOptions { dry_run: false, progress: &progress };
         pi::import(&archive.store, &archive.sealer, &path, &imports, &options).await
     })

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use quipu_archive::{ProblemKind, pi};
 use quipu_protocol::{Compaction, Entry, Message};
-use quipu_store::{OpenOptions, SqliteStore};
+use quipu_store::{ActionQuery, OpenOptions, SqliteStore};
 use quipu_transcript::{context, message_of};
 use serde_json::json;
 
@@ -25,6 +25,38 @@ fn importing_again_adds_nothing() {
         assert_eq!(archive.all(), before);
     }
     assert_eq!(archive.rows().len(), FIXTURES.len());
+}
+
+/// Files that nobody changed for a while are known by what the system says of them.
+#[test]
+fn a_file_that_was_left_alone_is_noted_with_its_stamp() {
+    let corpus =
+        std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/it/__fuzz__/codex_files/corpus");
+    let pi = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures").join(FIXTURES[1]);
+    for (agent, path) in
+        [("codex", corpus.join("tools.jsonl")), ("codex", corpus.join("packed.jsonl.zst")), ("pi", pi)]
+    {
+        let archive = archive();
+        let noted = || {
+            let actions = block_on(archive.store.actions(ActionQuery::default())).unwrap();
+            actions.into_iter().filter_map(|logged| logged.action.metadata).collect::<Vec<_>>()
+        };
+        archive.try_take(agent, &path).unwrap();
+        let notes = noted();
+        assert_eq!(notes.len(), 1, "{notes:?}");
+        let mark: serde_json::Value = serde_json::from_str(&notes[0]).unwrap();
+        let size = std::fs::metadata(&path).unwrap().len();
+        assert_eq!((&mark["bytes"], &mark["stamp"]["bytes"]), (&json!(size), &json!(size)), "{mark}");
+        assert!(archive.try_take(agent, &path).unwrap()[0].unchanged);
+        assert_eq!(noted(), notes);
+        // A copy has another one, and another size makes it another file.
+        let copy = archive.file("rollout-copy.jsonl", std::fs::read(&path).unwrap());
+        archive.try_take(agent, &copy).unwrap();
+        let mut grown = std::fs::read(&path).unwrap();
+        grown.push(b'\n');
+        std::fs::write(&copy, grown).unwrap();
+        assert!(!archive.try_take(agent, &copy).unwrap()[0].unchanged);
+    }
 }
 
 #[test]
@@ -55,7 +87,7 @@ fn an_import_that_was_cut_short_goes_on() {
     let stop = tokio::sync::Notify::new();
     let progress = |_: quipu_archive::Progress| stop.notify_one();
     block_on(async {
-        let imports = pi::Imports::default();
+        let imports = quipu_archive::Seen::default();
         let options = pi::ImportOptions { dry_run: false, progress: &progress };
         tokio::select! {
             biased;
@@ -93,7 +125,7 @@ fn a_large_import_that_was_cut_short_goes_on() {
         }
     };
     block_on(async {
-        let imports = pi::Imports::default();
+        let imports = quipu_archive::Seen::default();
         let options = pi::ImportOptions { dry_run: false, progress: &progress };
         tokio::select! {
             biased;
@@ -242,7 +274,7 @@ fn a_dry_run_writes_nothing() {
     let path = archive.file("a.jsonl", fixture(FIXTURES[1]));
     let report = block_on(async {
         let options = pi::ImportOptions { dry_run: true, progress: &|_| {} };
-        let imports = pi::Imports::default();
+        let imports = quipu_archive::Seen::default();
         pi::import(&archive.store, &archive.sealer, &path, &imports, &options).await.unwrap()
     });
     assert_eq!((report.added, report.head), (10, None));

@@ -5,7 +5,7 @@ use std::io::Read as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use quipu_archive::{ArchiveError, Report, pi};
+use quipu_archive::{ArchiveError, Report, Seen, pi};
 use quipu_protocol::{Entry, NodeId};
 use quipu_seal::Sealer;
 use quipu_store::{RefName, SessionQuery, SessionRow, SqliteStore, Store, Until, decode_nodes};
@@ -53,9 +53,9 @@ impl Archive {
 
     pub(crate) fn try_import(&self, path: &Path) -> Result<Report, ArchiveError> {
         block_on(async {
-            let imports = pi::Imports::load(&*self.store).await?;
+            let seen = Seen::load(&*self.store).await?;
             let options = pi::ImportOptions { dry_run: false, progress: &|_| {} };
-            pi::import(&self.store, &self.sealer, path, &imports, &options).await
+            pi::import(&self.store, &self.sealer, path, &seen, &options).await
         })
     }
 

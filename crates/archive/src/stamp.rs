@@ -15,17 +15,17 @@ const SETTLED: UnixMs = 2_000;
 /// What the system says of a file. Nobody writes to a file without changing one of these, if the clock is not set back: the
 /// last is the time of any change, which no program can choose.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) struct Stamp {
+pub(crate) struct Stamp {
     device: u64,
     inode: u64,
-    pub(super) bytes: u64,
+    pub(crate) bytes: u64,
     /// Nanoseconds since the epoch.
     modified: i64,
     changed: i64,
 }
 
 impl Stamp {
-    pub(super) fn of(file: &Metadata) -> Self {
+    pub(crate) fn of(file: &Metadata) -> Self {
         let nanoseconds =
             |seconds: i64, rest: i64| seconds.saturating_mul(1_000_000_000).saturating_add(rest);
         Self {
@@ -38,13 +38,13 @@ impl Stamp {
     }
 
     /// The stamp, if a change after `now` would show.
-    pub(super) fn settled(self, now: UnixMs) -> Option<Self> {
+    pub(crate) fn settled(self, now: UnixMs) -> Option<Self> {
         (now.saturating_sub(self.changed / 1_000_000) >= SETTLED).then_some(self)
     }
 }
 
 /// The hash of the first bytes of a file.
-pub(super) fn hash_of_first(mut file: File, bytes: u64) -> std::io::Result<ChunkId> {
+pub(crate) fn hash_of_first(mut file: File, bytes: u64) -> std::io::Result<ChunkId> {
     file.rewind()?;
     let mut hash = Sha256::new();
     let mut first = file.take(bytes);

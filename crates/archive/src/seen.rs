@@ -1,0 +1,165 @@
+//! What was imported before, by file, and whether a file is as it was then.
+
+use std::collections::{BTreeMap, HashMap};
+use std::fs::File;
+use std::io::Seek as _;
+use std::path::{Path, PathBuf};
+
+use quipu_protocol::{ChunkId, NodeId, SessionId, UnixMs};
+use quipu_store::{Action, ActionQuery, Commit, Store, StoreError};
+use serde::{Deserialize, Serialize};
+
+use crate::batches::off_the_runtime;
+use crate::lineages::{IMPORTED, main_ref};
+use crate::stamp::{Stamp, hash_of_first};
+use crate::{ArchiveError, Report};
+
+/// What an import noted of its file.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Mark {
+    /// Whose file it is.
+    pub(crate) format: String,
+    pub(crate) path: PathBuf,
+    pub(crate) session: SessionId,
+    pub(crate) bytes: u64,
+    pub(crate) sha256: ChunkId,
+    /// What the system said of it, when nobody had changed it for a while.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) stamp: Option<Stamp>,
+    /// Of a file that a session of ours may go on in.
+    #[serde(flatten)]
+    pub(crate) filed: Filed,
+}
+
+/// How far a file and a session of ours that goes on in it are.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Filed {
+    /// The place of the next entry; 0 when it was not noted.
+    #[serde(default, skip_serializing_if = "is_nothing")]
+    pub(crate) next: u64,
+    /// The node of the last entry.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) last: Option<NodeId>,
+    /// The nodes up to which sessions of ours are written to it.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub(crate) written: BTreeMap<SessionId, NodeId>,
+    /// The node up to which labels and names that were given beside it are written to it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) notes: Option<NodeId>,
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "as serde asks for it")]
+fn is_nothing(next: &u64) -> bool {
+    *next == 0
+}
+
+impl Mark {
+    pub(crate) fn new(agent: &str, path: &Path, session: SessionId, bytes: u64, sha256: ChunkId) -> Self {
+        let (format, path) = (agent.to_owned(), path.to_owned());
+        Self { format, path, session, bytes, sha256, stamp: None, filed: Filed::default() }
+    }
+
+    /// Noted with the commit after which the session's ref, which stood at `from`, stands at `to`.
+    pub(crate) fn action(&self, from: Option<NodeId>, to: Option<NodeId>) -> Action {
+        let metadata = serde_json::to_string(self).ok();
+        Action { timestamp: now(), kind: IMPORTED.into(), from, to, metadata }
+    }
+}
+
+/// What was imported before, by file and agent. Read once for many files.
+#[derive(Debug, Default)]
+pub struct Seen(HashMap<PathBuf, Vec<Mark>>);
+
+impl Seen {
+    /// Reads what the store notes of earlier imports.
+    ///
+    /// # Errors
+    /// What the store says.
+    pub async fn load(store: &dyn Store) -> Result<Self, StoreError> {
+        let mut seen: HashMap<PathBuf, Vec<Mark>> = HashMap::new();
+        // The newest comes first.
+        for mark in marks(store).await? {
+            let of_file = seen.entry(mark.path.clone()).or_default();
+            if of_file.iter().all(|other| other.format != mark.format) {
+                of_file.push(mark);
+            }
+        }
+        Ok(Self(seen))
+    }
+
+    /// What the last import of a file noted.
+    pub(crate) fn of(&self, agent: &str, path: &Path) -> Option<&Mark> {
+        self.0.get(path)?.iter().find(|mark| mark.format == agent)
+    }
+}
+
+/// All that was noted, the newest first.
+pub(crate) async fn marks(store: &dyn Store) -> Result<impl Iterator<Item = Mark>, StoreError> {
+    let query = ActionQuery { kinds: vec![IMPORTED.into()], ..ActionQuery::default() };
+    let logged = store.actions(query).await?.into_iter();
+    Ok(logged.filter_map(|logged| serde_json::from_str(&logged.action.metadata?).ok()))
+}
+
+/// The report of a file that is as it was when it was imported last; `None` when it has to be read. It then stands at its
+/// beginning.
+pub(crate) async fn unchanged(
+    store: &dyn Store,
+    mark: Option<&Mark>,
+    mut file: &File,
+    dry_run: bool,
+) -> Result<Option<Report>, ArchiveError> {
+    let Some(mark) = mark else { return Ok(None) };
+    let fail = |source| ArchiveError::File { path: mark.path.clone(), doing: "read", source };
+    let stamp = Stamp::of(&file.metadata().map_err(fail)?);
+    if mark.bytes != stamp.bytes {
+        return Ok(None);
+    }
+    let Some(head) = store.head(&main_ref(&mark.format, &mark.session)).await? else { return Ok(None) };
+    let mut report = Report::new(mark.path.clone(), mark.session.clone());
+    (report.bytes, report.unchanged, report.head) = (stamp.bytes, true, Some(head));
+    if mark.stamp == Some(stamp) {
+        return Ok(Some(report));
+    }
+    let settled = stamp.settled(now());
+    let again = file.try_clone().map_err(fail)?;
+    let hash = off_the_runtime(move || hash_of_first(again, u64::MAX)).await?.map_err(fail)?;
+    if hash != mark.sha256 {
+        file.rewind().map_err(fail)?;
+        return Ok(None);
+    }
+    let after = Stamp::of(&file.metadata().map_err(fail)?);
+    if settled == Some(after) && !dry_run {
+        let note = Mark { stamp: settled, ..mark.clone() };
+        let actions = vec![note.action(Some(head), Some(head))];
+        store.commit(Commit { actions, ..Commit::default() }).await?;
+    }
+    Ok(Some(report))
+}
+
+/// Milliseconds since the epoch.
+pub(crate) fn now() -> UnixMs {
+    let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
+    i64::try_from(since.as_millis()).unwrap_or(i64::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_earlier_versions_noted_is_read() {
+        let zeros = "0".repeat(64);
+        let short = format!(r#"{{"format":"codex","path":"/a","session":"s","bytes":3,"sha256":"{zeros}"}}"#);
+        let mark: Mark = serde_json::from_str(&short).unwrap();
+        assert_eq!((mark.bytes, mark.stamp, &mark.filed), (3, None, &Filed::default()));
+        assert_eq!(serde_json::to_string(&mark).unwrap(), short);
+        let long = format!(
+            r#"{{"format":"pi","path":"/a","session":"s","bytes":3,"sha256":"{zeros}","next":7,"last":"{zeros}","written":{{"t":"{zeros}"}},"notes":"{zeros}","stamp":{{"device":1,"inode":2,"bytes":3,"modified":4,"changed":5}}}}"#
+        );
+        let mark: Mark = serde_json::from_str(&long).unwrap();
+        assert!(mark.stamp.is_some() && mark.filed.next == 7 && mark.filed.written.len() == 1, "{mark:?}");
+        assert!(mark.filed.last.is_some() && mark.filed.notes.is_some(), "{mark:?}");
+        let again: Mark = serde_json::from_str(&serde_json::to_string(&mark).unwrap()).unwrap();
+        assert_eq!(again, mark);
+    }
+}
