@@ -155,7 +155,7 @@ fn title(view: &ToolView<'_>, columns: usize, theme: &Theme) -> Vec<Line> {
         }
         return lines;
     }
-    let mut line = Line::styled(clean(view.name), theme.tool);
+    let mut line = Line::styled(one_line(view.name, 64), theme.tool);
     let mut rest = match member(view.arguments, "path") {
         Some(path) => format!(" {}{}", path, part(view.arguments)),
         None if matches!(view.arguments.trim(), "" | "{}") => String::new(),

@@ -5,6 +5,7 @@
 //! definitions: they come last, when what refers to them is long printed. Tags of HTML are shown, not obeyed.
 
 mod blocks;
+mod forms;
 mod inline;
 mod layout;
 mod piece;

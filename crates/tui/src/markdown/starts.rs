@@ -1,6 +1,7 @@
 //! What a line begins with: white space, marks of quotations, lists, headings, code, HTML.
 
-use super::inline::{inline, tag};
+use super::forms::tag;
+use super::inline::inline;
 use super::piece::Run;
 use crate::Role;
 

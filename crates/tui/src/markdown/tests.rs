@@ -136,6 +136,7 @@ fn emphasis() {
     check("`` a`b `` and ` not closed", "<c>a`b</c> and ` not closed");
     check("**`code`** *[x](http://y)*", "<c><b>code</b></c> <l><i>x</i></l><i> (http://y)</i>");
     check("**bold**text and** not**", "<b>bold</b>text and** not**");
+    check("“**____ ***\n</b>***", "“<b>____ ***</b>\n<b></b></b>*");
     check("a\n*b\nc*", "a\n<i>b</i>\n<i>c</i>");
 }
 

@@ -3,6 +3,7 @@
 use std::fmt::Write as _;
 use std::time::Duration;
 
+use proptest::prelude::*;
 use quipu_protocol::{
     Ask, Compaction, CompactionReason, CompactionResult, Content, Cost, Json, Limit, ModelError,
     ModelErrorKind, NodeId, Outcome, Queued, ToolResultMessage, Trouble, Usage,
@@ -72,6 +73,59 @@ fn check(name: &str, block: impl Fn(usize, &Theme) -> Vec<Line>) {
             for line in block(columns, &theme) {
                 assert!(line.width() <= columns.max(2), "{name} at {columns}: {:?}", line.text());
             }
+        }
+    }
+}
+
+/// Text of somebody who means harm, or of a program that does not know better.
+fn hostile() -> impl Strategy<Value = String> {
+    let part = prop_oneof![
+        3 => any::<String>(),
+        2 => "[ -~]{0,30}",
+        3 => prop::sample::select(vec![
+            "\x1b[2J", "\x1b[31m", "\x1b]0;title\x07", "\x1b]8;;http://x\x1b\\", "\x1bP", "\r", "\n", "\x08", "\u{9b}1m", "\u{202e}",
+            "\u{2066}", "\u{200b}", "\t", "\x1b", "\0", "日本", "e\u{301}", "\\u001b[1m", "+1 x", "\"",
+        ]).prop_map(String::from),
+    ];
+    prop::collection::vec(part, 0..12).prop_map(|parts| parts.concat())
+}
+
+proptest! {
+    #[test]
+    fn no_block_lets_anything_foreign_through(text in hostile(), columns in 1usize..100, folded: bool) {
+        let theme = Theme::dark();
+        let json = |value: &str| Json::from(&serde_json::Value::from(value)).to_string();
+        let edits = format!(r#"{{"path":{0},"edits":[{{"oldText":"a","newText":{0}}}],"command":{0},"content":{0}}}"#, json(&text));
+        let details = format!(r#"{{"diff":{}}}"#, json(&text));
+        let done = result(&text, Some(&details), false);
+        let failed = result(&text, None, true);
+        let ask = Ask { id: "a".into(), call: "c".into(), tool: text.clone(), question: text.clone(), subject: text.as_str().into() };
+        let mut lines = blocks::user(&text, columns, &theme);
+        for name in ["edit", "write", "bash", "read", &text] {
+            for (arguments, state) in [
+                (edits.as_str(), ToolState::Done { result: &done, took: None }),
+                (&edits, ToolState::Done { result: &failed, took: None }),
+                (&edits, ToolState::Running { tail: &text, elapsed: Duration::ZERO }),
+                (&edits[..edits.floor_char_boundary(edits.len() / 2)], ToolState::Writing),
+                (&text, ToolState::Waiting),
+            ] {
+                lines.extend(tool(name, arguments, state, folded, columns, &theme));
+            }
+        }
+        lines.extend(blocks::ask(&AskView { ask: &ask, cwd: &text, choices: &[("y", "yes")], selected: 0, waiting: 0 }, columns, &theme));
+        lines.extend(blocks::queue(&[Queued { id: "1".into(), text: text.clone() }], &[], columns, &theme));
+        lines.extend(blocks::model_error(&ModelError::new(ModelErrorKind::Server, text.clone()), columns, &theme));
+        lines.extend(blocks::trouble(&Trouble::Note(text.clone()), columns, &theme));
+        lines.extend(blocks::label(&text, columns, &theme));
+        lines.push(blocks::status(&StatusView { model: &text, branch: &text, session: &text, cwd: &text, permissions: &text, thinking: &text, working: Some((&text, Duration::ZERO)), ..StatusView::default() }, columns, &theme));
+        for line in &lines {
+            let text = line.text();
+            prop_assert!(line.width() <= columns.max(2), "{columns}: {text:?}");
+            prop_assert!(!text.contains(|c: char| c.is_control() || matches!(c, '\u{202e}' | '\u{2066}' | '\u{200b}')), "{text:?}");
+        }
+        for line in markdown(&text, columns, &theme).iter().chain(&blocks::thinking(&text, false, columns, &theme)) {
+            let text = line.text();
+            prop_assert!(!text.contains(|c: char| c.is_control() || matches!(c, '\u{202e}' | '\u{2066}' | '\u{200b}')), "{text:?}");
         }
     }
 }
