@@ -5,10 +5,12 @@
 //! inside a synchronised update, so that terminals that know those never show a half-made screen.
 
 mod difference;
+mod linear;
 mod pen;
 mod row;
 
 use crate::{Depth, Frame, Line, Size};
+use linear::Linear;
 use pen::Pen;
 use row::Row;
 use std::sync::Arc;
@@ -50,6 +52,7 @@ pub struct Screen {
     columns: usize,
     cursor_shown: bool,
     reflows: bool,
+    linear: Option<Linear>,
     /// The size changed since the terminal was told anything.
     resized: bool,
     changed: bool,
@@ -70,9 +73,18 @@ impl Screen {
             columns: size.columns,
             cursor_shown: true,
             reflows: true,
+            linear: None,
             resized: false,
             changed: false,
         }
+    }
+
+    /// For screen readers, and terminals that obey nothing: lines follow each other and no escape sequence is sent. Of the
+    /// live part only the line with the cursor is written, and on as it is typed.
+    #[must_use]
+    pub fn linear(mut self) -> Self {
+        self.linear = Some(Linear::default());
+        self
     }
 
     /// Whether the terminal lays out what it shows anew when its width changes, as most do, or cuts it off, as xterm
@@ -94,7 +106,7 @@ impl Screen {
         for line in lines {
             self.printed.push(line.clone());
             self.changed = true;
-            if self.printed.len() >= WAITING {
+            if self.printed.len() >= WAITING && self.linear.is_none() {
                 self.advance();
             }
         }
@@ -141,6 +153,10 @@ impl Screen {
     /// What the terminal is to be told since this was asked last. To be written whole before anything else is.
     #[must_use]
     pub fn take(&mut self) -> Vec<u8> {
+        if let Some(linear) = &mut self.linear {
+            let typed = self.cursor.and_then(|(line, _)| self.live.get(line)).map(|(line, _)| line);
+            return linear.write(&std::mem::take(&mut self.printed), typed);
+        }
         if self.changed {
             self.advance();
         }
@@ -171,6 +187,12 @@ impl Screen {
     /// What is drawn next begins there, or wherever they leave the cursor, at the beginning of a row.
     #[must_use]
     pub fn finish(&mut self) -> Vec<u8> {
+        if self.linear.is_some() {
+            let mut out = self.take();
+            out.extend(self.linear.iter_mut().flat_map(Linear::finish));
+            self.live.clear();
+            return out;
+        }
         if self.changed {
             self.advance();
         }

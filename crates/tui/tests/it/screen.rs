@@ -184,6 +184,27 @@ fn leaving_and_coming_back() {
 }
 
 #[test]
+fn the_linear_way_moves_nothing() {
+    let mut screen = Screen::new(size(20, 6), Depth::Rgb).linear();
+    let said = |screen: &mut Screen| String::from_utf8(screen.take()).unwrap();
+    screen.print(&[Line::styled("bold \x1b[2J", Style { bold: true, ..Style::default() })]);
+    screen.draw(&frame(&["status", "> he", "─────"], Some((1, 4))));
+    assert_eq!(said(&mut screen), "bold \u{fffd}[2J\r\n> he");
+    screen.draw(&frame(&["another status", "> hello日", "─────"], Some((1, 7))));
+    assert_eq!(said(&mut screen), "llo日");
+    screen.draw(&frame(&["> hell"], Some((0, 6))));
+    assert_eq!(said(&mut screen), "\x08 \x08\x08 \x08\x08 \x08");
+    screen.print(&[Line::from("an answer that is wider than the screen"), Line::from("")]);
+    screen.resize(size(1, 1));
+    assert_eq!(said(&mut screen), "\r\nan answer that is wider than the screen\r\n\r\n> hell");
+    screen.draw(&frame(&["(y/n) "], None));
+    assert_eq!(said(&mut screen), "");
+    screen.draw(&frame(&["> other"], Some((0, 7))));
+    assert_eq!(said(&mut screen), "\r\n> other");
+    assert_eq!(String::from_utf8(screen.finish()).unwrap(), "\r\n");
+}
+
+#[test]
 fn control_characters_in_a_line_are_never_obeyed() {
     let mut screen = Screen::new(size(40, 4), Depth::Rgb);
     screen.print(&[Line::from("a\x1b]0;title\x07\r\nb\u{9b}2J")]);
