@@ -3,6 +3,8 @@
 use std::time::Duration;
 
 use quipu_protocol::{Content, ToolResultMessage};
+use serde::Deserialize;
+use serde_json::value::RawValue;
 
 use super::output::output;
 use super::text::{beside, cut, duration, one_line, plural};
@@ -17,6 +19,8 @@ const FOLDED: usize = 6;
 const FOLDED_FILE: usize = 24;
 /// Bytes of a line of a file that are shown.
 const FILE_LINE: usize = 2 << 10;
+/// Bytes of arguments that are still written, and of a folded command, that are looked at.
+const WRITING: usize = 4 << 10;
 /// Rows of a folded command.
 const FOLDED_COMMAND: usize = 4;
 
@@ -80,26 +84,22 @@ pub struct ShellView<'a> {
 /// A call of a tool: what it is, and what it printed, changed or answered.
 #[must_use]
 pub fn tool(view: &ToolView<'_>, columns: usize, theme: &Theme) -> Vec<Line> {
-    let mut lines = title(view, columns, theme);
+    let call = Call::of(view);
+    let mut lines = call.title(columns, theme);
     let room = body_room(columns);
     let body = match view.state {
         ToolState::Writing => Vec::new(),
-        ToolState::Waiting => preview(view, room, theme),
+        ToolState::Waiting => call.preview(room, theme),
         ToolState::Running { tail, elapsed } => {
-            let mut body = preview(view, room, theme);
+            let mut body = call.preview(room, theme);
             body.extend(output(tail, Some(FOLDED), room, theme));
             if elapsed >= Duration::from_secs(1) {
-                body.extend(beside(
-                    "",
-                    theme.muted,
-                    &format!("running, {}", duration(elapsed)),
-                    theme.muted,
-                    room,
-                ));
+                let text = format!("running, {}", duration(elapsed));
+                body.extend(beside("", theme.muted, &text, theme.muted, room));
             }
             body
         }
-        ToolState::Done { result, took } => done(view, result, took, room, theme),
+        ToolState::Done { result, took } => call.done(result, took, room, theme),
     };
     lines.extend(indented(body, columns));
     lines
@@ -143,139 +143,169 @@ fn indented(mut lines: Vec<Line>, columns: usize) -> Vec<Line> {
     lines
 }
 
-fn title(view: &ToolView<'_>, columns: usize, theme: &Theme) -> Vec<Line> {
-    if view.name == "bash"
-        && let Some(command) = member(view.arguments, "command")
-    {
-        let mut lines = beside("$ ", theme.accent, command.trim_end(), theme.command, columns);
-        if view.folded && lines.len() > FOLDED_COMMAND + 1 {
-            let hidden = lines.len() - FOLDED_COMMAND;
-            lines.truncate(FOLDED_COMMAND);
-            lines.push(more(hidden, columns, theme));
-        }
-        return lines;
-    }
-    let mut line = Line::styled(one_line(view.name, 64), theme.tool);
-    let mut rest = match member(view.arguments, "path") {
-        Some(path) => format!(" {}{}", path, part(view.arguments)),
-        None if matches!(view.arguments.trim(), "" | "{}") => String::new(),
-        None => format!(" {}", view.arguments),
-    };
-    if let Some(changed) = change(view).map(|diff| diff.changed()) {
-        rest.push_str(&format!(" (+{} -{})", changed.added, changed.removed));
-    }
-    let room = columns.saturating_sub(line.width());
-    if !rest.is_empty() && room > 1 {
-        line.push(format!(" {}", one_line(&rest, room - 1)), theme.text);
-    }
-    vec![cut(&line, columns)]
+/// A call, its arguments read once.
+struct Call<'a> {
+    view: &'a ToolView<'a>,
+    path: Option<String>,
+    command: Option<String>,
+    content: Option<String>,
+    /// `:10-29` of a call that reads a part of a file.
+    part: String,
+    change: Option<Diff>,
 }
 
-/// `:10-29` of a call that reads a part of a file.
-fn part(arguments: &str) -> String {
-    let value: serde_json::Value = serde_json::from_str(arguments).unwrap_or_default();
-    let number = |name: &str| value.get(name).and_then(serde_json::Value::as_u64);
-    match (number("offset"), number("limit")) {
-        (None, None) => String::new(),
-        (Some(from), None) => format!(":{from}-"),
-        (from, Some(limit)) => {
-            let from = from.unwrap_or(1);
-            format!(":{from}-{}", from.saturating_add(limit).saturating_sub(1))
-        }
-    }
+#[derive(Deserialize)]
+struct Arguments<'a> {
+    #[serde(borrow)]
+    path: Option<&'a RawValue>,
+    #[serde(borrow)]
+    command: Option<&'a RawValue>,
+    #[serde(borrow)]
+    content: Option<&'a RawValue>,
+    #[serde(borrow)]
+    offset: Option<&'a RawValue>,
+    #[serde(borrow)]
+    limit: Option<&'a RawValue>,
 }
 
-fn change(view: &ToolView<'_>) -> Option<Diff> {
-    if view.name != "edit" {
-        return None;
-    }
-    match view.state {
-        ToolState::Writing => None,
-        ToolState::Done { result, .. } if result.is_error => None,
-        ToolState::Done { result, .. } => {
-            result.details.as_ref().and_then(Diff::of_details).or_else(|| Diff::of_arguments(view.arguments))
-        }
-        ToolState::Waiting | ToolState::Running { .. } => Diff::of_arguments(view.arguments),
-    }
-}
-
-/// What a call is about to do to a file.
-fn preview(view: &ToolView<'_>, room: usize, theme: &Theme) -> Vec<Line> {
-    let rows = view.folded.then_some(FOLDED_FILE);
-    if let Some(diff) = change(view) {
-        return first(diff.lines(room, theme), rows, room, theme);
-    }
-    match (view.name, member(view.arguments, "content")) {
-        ("write", Some(content)) => {
-            file(&content, &member(view.arguments, "path").unwrap_or_default(), rows, room, theme)
-        }
-        _ => Vec::new(),
-    }
-}
-
-fn done(
-    view: &ToolView<'_>,
-    result: &ToolResultMessage,
-    took: Option<Duration>,
-    room: usize,
-    theme: &Theme,
-) -> Vec<Line> {
-    let text: Vec<&str> = result.content.iter().filter_map(Content::as_text).collect();
-    let text = text.join("\n");
-    let images = result.content.iter().filter(|content| matches!(content, Content::Image(_))).count();
-    let rows = view.folded.then_some(FOLDED);
-    let mut lines = if result.is_error && view.name != "bash" {
-        let style = Theme { output: theme.error, ..theme.clone() };
-        first(output(&text, None, room, &style), rows, room, theme)
-    } else {
-        match view.name {
-            "edit" | "write" => preview(view, room, theme),
-            "read" if view.folded => {
-                let lines = text.lines().count();
-                if lines == 0 {
-                    Vec::new()
-                } else {
-                    beside("", theme.muted, &plural(lines, "line"), theme.muted, room)
-                }
+impl<'a> Call<'a> {
+    fn of(view: &'a ToolView<'a>) -> Self {
+        let mut call =
+            Self { view, path: None, command: None, content: None, part: String::new(), change: None };
+        let whole = match view.state {
+            ToolState::Writing => None,
+            _ => serde_json::from_str::<Arguments<'_>>(view.arguments).ok(),
+        };
+        let Some(arguments) = whole else {
+            // Text that grows with each piece is not read from its start to its end each time.
+            let near = &view.arguments[..view.arguments.floor_char_boundary(WRITING)];
+            call.path = begun(near, "path");
+            call.command = begun(near, "command");
+            return call;
+        };
+        let text = |value: Option<&RawValue>| {
+            value.and_then(|value| serde_json::from_str::<String>(value.get()).ok())
+        };
+        let number = |value: Option<&RawValue>| value.and_then(|value| value.get().parse::<u64>().ok());
+        call.path = text(arguments.path);
+        call.command = text(arguments.command);
+        call.content = text(arguments.content);
+        call.part = match (number(arguments.offset), number(arguments.limit)) {
+            (None, None) => String::new(),
+            (Some(from), None) => format!(":{from}-"),
+            (from, Some(limit)) => {
+                let from = from.unwrap_or(1);
+                format!(":{from}-{}", from.saturating_add(limit).saturating_sub(1))
             }
-            "read" => file(&text, &member(view.arguments, "path").unwrap_or_default(), None, room, theme),
-            _ => output(&text, rows, room, theme),
+        };
+        call.change = match view.state {
+            _ if view.name != "edit" => None,
+            ToolState::Done { result, .. } if result.is_error => None,
+            ToolState::Done { result, .. } => result
+                .details
+                .as_ref()
+                .and_then(Diff::of_details)
+                .or_else(|| Diff::of_arguments(view.arguments)),
+            _ => Diff::of_arguments(view.arguments),
+        };
+        call
+    }
+
+    fn title(&self, columns: usize, theme: &Theme) -> Vec<Line> {
+        let view = self.view;
+        if let Some(command) = self.command.as_deref().filter(|_| view.name == "bash") {
+            let command = command.trim_end();
+            let near = if view.folded { command.floor_char_boundary(WRITING) } else { command.len() };
+            let beyond = command[near..].matches('\n').count();
+            let lines = beside("$ ", theme.accent, &command[..near], theme.command, columns);
+            return first(lines, view.folded.then_some(FOLDED_COMMAND), beyond, columns, theme);
         }
-    };
-    if images > 0 {
-        lines.extend(beside("", theme.muted, &format!("[{}]", plural(images, "image")), theme.muted, room));
+        let mut line = Line::styled(one_line(view.name, 64), theme.tool);
+        let mut rest = match &self.path {
+            Some(path) => format!("{path}{}", self.part),
+            None if matches!(view.arguments.trim(), "" | "{}") => String::new(),
+            None => view.arguments.to_owned(),
+        };
+        if let Some(changed) = self.change.as_ref().map(Diff::changed) {
+            rest.push_str(&format!(" (+{} -{})", changed.added, changed.removed));
+        }
+        let room = columns.saturating_sub(line.width());
+        if !rest.is_empty() && room > 1 {
+            line.push(format!(" {}", one_line(&rest, room - 1)), theme.text);
+        }
+        vec![cut(&line, columns)]
     }
-    if let Some(took) = took.filter(|took| *took >= Duration::from_secs(1)) {
-        lines.extend(beside("", theme.muted, &format!("took {}", duration(took)), theme.muted, room));
-    }
-    lines
-}
 
-/// A file as it is, in the colours of its language.
-fn file(text: &str, path: &str, rows: Option<usize>, room: usize, theme: &Theme) -> Vec<Line> {
-    let name = path.rsplit(['/', '\\']).next().unwrap_or(path);
-    let mut highlighter = Highlighter::new(name.rsplit('.').next().unwrap_or(name));
-    let mut lines = Vec::new();
-    for line in text.lines().take(rows.map_or(usize::MAX, |rows| rows + 1)) {
-        let line = &line[..line.floor_char_boundary(FILE_LINE)];
-        lines.extend(wrap(&line_of(&highlighter.line(&clean(line)), theme), room, 0));
+    /// What it is about to do to a file, or did.
+    fn preview(&self, room: usize, theme: &Theme) -> Vec<Line> {
+        let rows = self.view.folded.then_some(FOLDED_FILE);
+        if let Some(change) = &self.change {
+            return first(change.lines(room, theme), rows, 0, room, theme);
+        }
+        match &self.content {
+            Some(content) if self.view.name == "write" => self.file(content, rows, room, theme),
+            _ => Vec::new(),
+        }
     }
-    let hidden = rows.map_or(0, |rows| text.lines().count().saturating_sub(rows + 1));
-    first_of(lines, rows, hidden, room, theme)
-}
 
-fn first(lines: Vec<Line>, rows: Option<usize>, room: usize, theme: &Theme) -> Vec<Line> {
-    first_of(lines, rows, 0, room, theme)
+    fn done(
+        &self,
+        result: &ToolResultMessage,
+        took: Option<Duration>,
+        room: usize,
+        theme: &Theme,
+    ) -> Vec<Line> {
+        let view = self.view;
+        let text: Vec<&str> = result.content.iter().filter_map(Content::as_text).collect();
+        let text = text.join("\n");
+        let images = result.content.iter().filter(|content| matches!(content, Content::Image(_))).count();
+        let rows = view.folded.then_some(FOLDED);
+        let mut lines = match view.name {
+            "bash" => output(&text, rows, room, theme),
+            _ if result.is_error => {
+                let theme = Theme { output: theme.error, ..theme.clone() };
+                first(output(&text, None, room, &theme), rows, 0, room, &theme)
+            }
+            "edit" | "write" => self.preview(room, theme),
+            "read" if view.folded => match text.lines().count() {
+                0 => Vec::new(),
+                lines => beside("", theme.muted, &plural(lines, "line"), theme.muted, room),
+            },
+            "read" => self.file(&text, None, room, theme),
+            _ => output(&text, rows, room, theme),
+        };
+        if images > 0 {
+            lines.extend(beside(
+                "",
+                theme.muted,
+                &format!("[{}]", plural(images, "image")),
+                theme.muted,
+                room,
+            ));
+        }
+        if let Some(took) = took.filter(|took| *took >= Duration::from_secs(1)) {
+            lines.extend(beside("", theme.muted, &format!("took {}", duration(took)), theme.muted, room));
+        }
+        lines
+    }
+
+    /// A file as it is, in the colours of its language.
+    fn file(&self, text: &str, rows: Option<usize>, room: usize, theme: &Theme) -> Vec<Line> {
+        let path = self.path.as_deref().unwrap_or_default();
+        let name = path.rsplit(['/', '\\']).next().unwrap_or(path);
+        let mut highlighter = Highlighter::new(name.rsplit('.').next().unwrap_or(name));
+        let mut lines = Vec::new();
+        for line in text.lines().take(rows.map_or(usize::MAX, |rows| rows + 1)) {
+            let line = &line[..line.floor_char_boundary(FILE_LINE)];
+            lines.extend(wrap(&line_of(&highlighter.line(&clean(line)), theme), room, 0));
+        }
+        let beyond = rows.map_or(0, |rows| text.lines().count().saturating_sub(rows + 1));
+        first(lines, rows, beyond, room, theme)
+    }
 }
 
 /// The first rows, and how many are hidden behind them, `beyond` not counted.
-fn first_of(
-    mut lines: Vec<Line>,
-    rows: Option<usize>,
-    beyond: usize,
-    room: usize,
-    theme: &Theme,
-) -> Vec<Line> {
+fn first(mut lines: Vec<Line>, rows: Option<usize>, beyond: usize, room: usize, theme: &Theme) -> Vec<Line> {
     let Some(rows) = rows.filter(|rows| lines.len() > rows + 1 || beyond > 0) else { return lines };
     let hidden = lines.len().saturating_sub(rows) + beyond;
     lines.truncate(rows);
@@ -287,11 +317,8 @@ fn more(hidden: usize, columns: usize, theme: &Theme) -> Line {
     cut(&Line::styled(format!("… {} more", plural(hidden, "line")), theme.muted), columns)
 }
 
-/// A member of the arguments that is a text, also of JSON that is not complete yet.
-fn member(json: &str, name: &str) -> Option<String> {
-    if let Ok(value) = serde_json::from_str::<serde_json::Value>(json) {
-        return value.get(name)?.as_str().map(str::to_owned);
-    }
+/// A text among the arguments, of JSON that is not complete yet.
+fn begun(json: &str, name: &str) -> Option<String> {
     let rest = &json[json.find(&format!("\"{name}\""))? + name.len() + 2..];
     let rest = rest.trim_start().strip_prefix(':')?.trim_start().strip_prefix('"')?;
     let mut escaped = false;

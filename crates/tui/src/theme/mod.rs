@@ -1,18 +1,21 @@
 //! Themes: a style for each role that text plays, from a file.
 
+#[cfg(test)]
+mod tests;
+
 use std::collections::HashMap;
 
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
-use crate::{Color, Style};
+use crate::{Color, Depth, Style};
 
 /// The themes that are built in, as their files are.
 const BUILT_IN: [(&str, &str); 4] = [
-    ("dark", include_str!("../themes/dark.json")),
-    ("light", include_str!("../themes/light.json")),
-    ("16", include_str!("../themes/16.json")),
-    ("plain", include_str!("../themes/plain.json")),
+    ("dark", include_str!("../../themes/dark.json")),
+    ("light", include_str!("../../themes/light.json")),
+    ("16", include_str!("../../themes/16.json")),
+    ("plain", include_str!("../../themes/plain.json")),
 ];
 /// Bytes of a file of a theme.
 pub const THEME_LIMIT: usize = 1 << 20;
@@ -197,6 +200,50 @@ impl Theme {
         Some(Self::read(text).0)
     }
 
+    /// The theme to begin with, and for people what is wrong with it.
+    ///
+    /// `name` is a built-in one or a file's; without it the terminal decides: no colours (`plain`), 16 of its own (`16`),
+    /// a light ground as `COLORFGBG` tells it (`light`), else `dark`. Where a terminal shows no colours, `plain` always
+    /// counts. `read` gives the text of `themes/NAME.json` in the home.
+    pub fn choose(
+        name: Option<&str>,
+        depth: Depth,
+        colorfgbg: Option<&str>,
+        read: impl FnOnce(&str) -> std::io::Result<String>,
+    ) -> (Self, Vec<String>) {
+        let ground = colorfgbg.and_then(|colors| colors.rsplit(';').next());
+        let own = match depth {
+            Depth::None => "plain",
+            Depth::Ansi => "16",
+            Depth::Indexed | Depth::Rgb if matches!(ground, Some("7" | "15")) => "light",
+            Depth::Indexed | Depth::Rgb => "dark",
+        };
+        let own = || Self::built_in(own).unwrap_or_default();
+        let Some(name) = name.filter(|_| depth != Depth::None) else { return (own(), Vec::new()) };
+        if let Some(theme) = Self::built_in(name) {
+            return (theme, Vec::new());
+        }
+        let known = BUILT_IN.map(|(name, _)| format!("`{name}`")).join(", ");
+        let plain = |c: char| c.is_ascii_alphanumeric() || c == '-' || c == '_';
+        if name.is_empty() || name.len() > 64 || !name.chars().all(plain) {
+            let text =
+                format!("the theme {name:?} is neither {known} nor a name of letters, digits, `-` and `_`");
+            return (own(), vec![text]);
+        }
+        let file = format!("themes/{name}.json");
+        match read(name) {
+            Ok(text) => {
+                let (theme, problems) = Self::read(&text);
+                let told =
+                    problems.iter().map(|problem| format!("{file}:{}: {}", problem.line, problem.message));
+                (theme, told.collect())
+            }
+            Err(error) => {
+                (own(), vec![format!("{file}: {error}; themes that are there without a file: {known}")])
+            }
+        }
+    }
+
     /// Reads a file of a theme: a JSON object with `base` (a built-in theme that says the rest, `dark` without it),
     /// `colors` (names for colours) and `roles` (a style for each that differs from the base). A style is a text:
     /// `bold`, `dim`, `italic`, `underline`, `reverse`, `strike`, a colour, and after `on` the colour behind it. A colour
@@ -373,77 +420,4 @@ fn color(text: &str) -> Option<Color> {
         };
     }
     text.parse().ok().filter(|_| !text.starts_with('+')).map(Color::Indexed)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_built_in_themes_name_every_role() {
-        for (name, text) in BUILT_IN {
-            assert_eq!(Theme::read(text).1, [], "{name}");
-            let value: serde_json::Value = serde_json::from_str(text).unwrap();
-            for role in Role::ALL {
-                assert!(value["roles"][role.name()].is_string(), "{name} says nothing of `{}`", role.name());
-            }
-        }
-        let plain = Theme::plain();
-        for role in Role::ALL {
-            let style = plain.style(*role);
-            assert_eq!((style.foreground, style.background), Default::default(), "{}", role.name());
-        }
-    }
-
-    #[test]
-    fn a_file_changes_what_it_names() {
-        let text = r##"{
-  "name": "mine",
-  "base": "light",
-  "colors": { "ink": "#102030" },
-  "roles": { "heading": "bold ink on 236", "link": "underline bright-blue", "code": "#fff" }
-}"##;
-        let (theme, problems) = Theme::read(text);
-        assert_eq!(problems, []);
-        let heading = Style {
-            foreground: Color::Rgb(0x10, 0x20, 0x30),
-            background: Color::Indexed(236),
-            bold: true,
-            ..Style::default()
-        };
-        let link = Style { underline: true, ..Style::colored(Color::Ansi(12)) };
-        let code = Style::colored(Color::Rgb(255, 255, 255));
-        assert_eq!(theme, Theme { heading, link, code, ..Theme::light() });
-    }
-
-    #[test]
-    fn what_is_wrong_is_told_with_its_line() {
-        let check = |text: &str, expect: &[(usize, &str)]| {
-            let (_, problems) = Theme::read(text);
-            let told: Vec<_> = problems.iter().map(|p| (p.line, p.message.as_str())).collect();
-            assert_eq!(told.len(), expect.len(), "{told:?}");
-            for ((line, message), (expect_line, part)) in told.iter().zip(expect) {
-                assert!(line == expect_line && message.contains(part), "{line}: {message}");
-            }
-        };
-        check("", &[(1, "not a JSON object")]);
-        check("{\n\"roles\": {\n}", &[(3, "not a JSON object")]);
-        check("[]", &[(1, "not a JSON object")]);
-        check(
-            "{\n\"roles\": {\n\"headings\": \"bold\",\n\"link\": \"bald\",\n\"code\": 3,\n\"text\": \"#12345\"\n},\n\"x\": 1,\"base\":\"blue\"}",
-            &[
-                (3, "no role is called `headings`; did you mean `heading`?"),
-                (4, "`bald` is no colour"),
-                (5, "a text such as"),
-                (6, "`#12345` is no colour"),
-                (8, "`x` is no member"),
-                (8, "`base` is `dark`"),
-            ],
-        );
-        check(
-            "{\"colors\":{\n\"a\": \"256\"},\n\"roles\":[]}",
-            &[(2, "no colour"), (3, "`roles` is an object")],
-        );
-        check(&" ".repeat(THEME_LIMIT + 1), &[(1, "at most")]);
-    }
 }
