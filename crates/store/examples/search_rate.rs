@@ -3,6 +3,7 @@
 //! `search_rate DIRECTORY NODES QUERIES` makes a store of so many nodes in the directory, which has to be on a real
 //! disk, and prints a JSON line for each row: `{"what": .., "unit": .., "samples": [..]}`. The text is made up: words
 //! as often as in natural text (Zipf), and calls with paths and code. `cargo xtask bench search` runs it.
+//! `search_rate STORE` makes the indexes of a store anew, and searches nothing: for `cargo xtask bench import`.
 
 use std::error::Error;
 use std::fmt::Write as _;
@@ -242,19 +243,24 @@ fn part(random: &mut Random, n: usize) -> String {
 
 fn main() -> Outcome<()> {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    if let [store] = arguments.as_slice() {
+        let file = Path::new(store);
+        let bytes = text_of(file)?;
+        let store = SqliteStore::open(file, &OpenOptions::default())?;
+        return runtime.block_on(index(&store, file, bytes));
+    }
     let [directory, nodes, queries] = arguments.as_slice() else {
-        return Err("usage: search_rate DIRECTORY NODES QUERIES".into());
+        return Err("usage: search_rate DIRECTORY NODES QUERIES, or search_rate STORE".into());
     };
     let (nodes, queries) = (nodes.parse::<usize>()?, queries.parse::<usize>()?);
     std::fs::create_dir_all(directory)?;
     let file = Scratch(Path::new(directory).join(format!("search-rate-{}.db", std::process::id())));
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     runtime.block_on(measure(&file.0, nodes, queries))
 }
 
-async fn measure(file: &Path, nodes: usize, queries: usize) -> Outcome<()> {
-    let store = SqliteStore::open(file, &OpenOptions::default())?;
-    let bytes = fill(&store, nodes).await?;
+/// Makes the indexes of the search anew: how fast, and how large they are beside so many bytes of text.
+async fn index(store: &SqliteStore, file: &Path, bytes: usize) -> Outcome<()> {
     #[expect(clippy::cast_precision_loss, reason = "megabytes")]
     let megabytes = bytes as f64 / 1e6;
     // Whatever else is derived is made first, and the log is in the file.
@@ -284,6 +290,13 @@ async fn measure(file: &Path, nodes: usize, queries: usize) -> Outcome<()> {
     let after = size(file)?;
     #[expect(clippy::cast_precision_loss, reason = "a share")]
     row("size of the indexes", "% of text", &[(after - before) as f64 * 100.0 / bytes as f64]);
+    Ok(())
+}
+
+async fn measure(file: &Path, nodes: usize, queries: usize) -> Outcome<()> {
+    let store = SqliteStore::open(file, &OpenOptions::default())?;
+    let bytes = fill(&store, nodes).await?;
+    index(&store, file, bytes).await?;
     let sets: [(&str, Matching, Order, Make); 4] = [
         ("words", Matching::Words, Order::Newest, query),
         ("words, best", Matching::Words, Order::Best, query),
@@ -313,6 +326,14 @@ async fn measure(file: &Path, nodes: usize, queries: usize) -> Outcome<()> {
         row(&format!("{name}, 99th percentile"), "ms", &[at(99)]);
     }
     Ok(())
+}
+
+/// Bytes of what was said, and of what tools were given and gave.
+fn text_of(file: &Path) -> Outcome<usize> {
+    let connection = rusqlite::Connection::open(file)?;
+    let sum = "SELECT coalesce(sum(length(CAST(content AS BLOB))), 0) FROM blobs \
+               WHERE type IN ('text', 'thinking', 'tool_call', 'tool_result')";
+    Ok(usize::try_from(connection.query_row(sum, [], |row| row.get::<_, i64>(0))?)?)
 }
 
 /// Bytes of the pages that are in use.

@@ -1,4 +1,4 @@
-//! Session files of Pi into a store and out of it, beside a bare loop of the same statements.
+//! Histories of other agents into a store, and those of Pi out of it, beside a bare loop of the same statements.
 //!
 //! The bare loop is an example of the store, which alone speaks SQL: it writes the blobs and nodes that the import made
 //! into an empty store, without reading, hashing or indexing anything.
@@ -9,14 +9,15 @@ use std::process::Command;
 use anyhow::{Context as _, Result, ensure};
 use serde_json::Value;
 
+use super::histories::{HISTORIES, History};
 use super::measure;
 use super::programs::{Contender, Stage};
 use super::sessions::Session;
-use super::{Benchmark, Context, Row, build, guard};
+use super::{Benchmark, Context, Row, build, guard, search};
 
 pub(super) const BENCHMARK: Benchmark = Benchmark {
     name: "import",
-    about: "import and export session files of 100 MB; with --million of 1 GB",
+    about: "import histories of four agents, 10 and 100 MB, with --million 1 GB; index them; export Pi's",
     run,
 };
 
@@ -42,7 +43,62 @@ fn run(context: &Context) -> Result<Vec<Row>> {
         eprintln!("bench: {what}");
         rows.extend(measure_one(context, amount)?);
     }
+    for history in HISTORIES {
+        for amount in &context.sizes.import {
+            let what = format!("import {} ({})", amount.name, history.name());
+            if context.wants(BENCHMARK.name, &what) {
+                eprintln!("bench: {what}");
+                rows.extend(measure_history(context, history, amount, &what)?);
+            }
+        }
+    }
     Ok(rows)
+}
+
+/// A history of another agent than Pi: in, and into the indexes of the search.
+fn measure_history(context: &Context, history: History, amount: &Amount, what: &str) -> Result<Vec<Row>> {
+    let stage = Stage::new(context, Contender::Quipu)?;
+    let folder = tempfile::Builder::new().prefix("import-").tempdir_in(bench_folder(context)?)?;
+    let (files, store) = (folder.path().join("files"), folder.path().join("quipu.db"));
+    std::fs::create_dir_all(&files)?;
+    let megabytes = history.write(context, amount, &files)? as f64 / 1e6;
+    let bare = build(&context.root, &["--package", "quipu-store", "--example", "bulk_rate"], "bulk_rate")?;
+    let index =
+        build(&context.root, &["--package", "quipu-store", "--example", "search_rate"], "search_rate")?;
+    let mut rows: Vec<Row> =
+        [("", "MB/s"), (", processor", "ms"), (", peak memory", "MB"), (", bare statements", "MB/s")]
+            .map(|(part, unit)| Row { what: format!("{what}{part}"), unit, samples: Vec::new() })
+            .into();
+    for _ in 0..runs(context, amount) {
+        remove(&store);
+        nix::unistd::sync();
+        let mut import = stage.program()?;
+        import.args(["import", history.agent()]).arg(&files).arg("--store").arg(&store);
+        let cost = measure::once(&import)?;
+        nix::unistd::sync();
+        let statements = bare_seconds(&bare, &store, folder.path())?;
+        let rate = megabytes / (cost.wall_ms / 1e3);
+        let figures = [rate, cost.cpu_ms, megabytes_of(cost.peak_mib), megabytes / statements];
+        rows.iter_mut().zip(figures).for_each(|(row, figure)| row.samples.push(figure));
+    }
+    let output = guard::output(Command::new(index).arg(&store))?;
+    ensure!(output.status.success(), "search_rate: {}", String::from_utf8_lossy(&output.stderr).trim());
+    for line in String::from_utf8_lossy(&output.stdout).lines() {
+        let row = search::row(line)?;
+        rows.push(Row { what: format!("{what}, {}", row.what), ..row });
+    }
+    Ok(rows)
+}
+
+fn runs(context: &Context, amount: &Amount) -> usize {
+    if amount.files > FEW_FILES { context.runs.min(SLOW_RUNS) } else { context.runs }
+}
+
+fn remove(store: &Path) {
+    for end in ["", "-wal", "-shm"] {
+        // What is not there need not go.
+        drop(std::fs::remove_file(format!("{}{end}", store.display())));
+    }
 }
 
 fn measure_one(context: &Context, amount: &Amount) -> Result<Vec<Row>> {
@@ -83,12 +139,8 @@ fn measure_one(context: &Context, amount: &Amount) -> Result<Vec<Row>> {
             row.samples.push(figure);
         }
     };
-    let runs = if amount.files > FEW_FILES { context.runs.min(SLOW_RUNS) } else { context.runs };
-    for _ in 0..runs {
-        for end in ["", "-wal", "-shm"] {
-            // What is not there need not go.
-            drop(std::fs::remove_file(format!("{}{end}", store.display())));
-        }
+    for _ in 0..runs(context, amount) {
+        remove(&store);
         // What earlier steps wrote must not reach the disk during this one.
         nix::unistd::sync();
         let mut import = quipu(&["import", "pi"])?;

@@ -8,6 +8,7 @@ mod commits;
 mod contest;
 mod files;
 mod guard;
+mod histories;
 mod import;
 mod machine;
 mod measure;
@@ -118,7 +119,10 @@ impl Sizes {
             search: vec![40_000],
             answers: vec![10_000, 100_000],
             list: (1_000, 100),
-            import: vec![import::Amount { name: "100 MB", files: 1, entries: 100_000 }],
+            import: vec![
+                import::Amount { name: "10 MB", files: 1, entries: 10_000 },
+                import::Amount { name: "100 MB", files: 1, entries: 100_000 },
+            ],
         }
     }
 

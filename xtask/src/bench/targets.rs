@@ -246,11 +246,63 @@ const TARGETS: &[Target] = &[
     },
 ];
 
+/// The figures of the history of another agent.
+macro_rules! history {
+    ($name:literal) => {
+        [
+            ratio(
+                concat!("import of 100 MB (", $name, "), by the bare loop"),
+                concat!("import 100 MB (", $name, ")"),
+                concat!("import 100 MB (", $name, "), bare statements"),
+                AtLeast(0.7),
+            ),
+            ratio(
+                concat!("import of 1 GB (", $name, "), by the bare loop"),
+                concat!("import 1 GB (", $name, ")"),
+                concat!("import 1 GB (", $name, "), bare statements"),
+                AtLeast(0.7),
+            ),
+            ratio(
+                concat!("import (", $name, "), MB/s of 1 GB by 100 MB"),
+                concat!("import 1 GB (", $name, ")"),
+                concat!("import 100 MB (", $name, ")"),
+                AtLeast(0.8),
+            ),
+            Target {
+                what: concat!("import of 100 MB (", $name, "), peak memory, MB"),
+                over: concat!("import 100 MB (", $name, "), peak memory"),
+                under: None,
+                asked: Below(150.0),
+            },
+            Target {
+                what: concat!("import of 1 GB (", $name, "), peak memory, MB"),
+                over: concat!("import 1 GB (", $name, "), peak memory"),
+                under: None,
+                asked: Below(150.0),
+            },
+            Target {
+                what: concat!("words of 100 MB (", $name, ") indexed, MB/s"),
+                over: concat!("import 100 MB (", $name, "), words indexed, by processor time"),
+                under: None,
+                asked: AtLeast(15.0),
+            },
+            Target {
+                what: concat!("size of the indexes of 100 MB (", $name, "), % of the text"),
+                over: concat!("import 100 MB (", $name, "), size of the indexes"),
+                under: None,
+                asked: AtMost(130.0),
+            },
+        ]
+    };
+}
+
+const HISTORIES: [[Target; 7]; 3] = [history!("Claude Code"), history!("Codex"), history!("OpenCode")];
+
 /// A second table with the figures that these rows answer; empty when they answer none.
 pub(super) fn table(rows: &[Row]) -> String {
     let median = |name: &str| rows.iter().find(|row| row.what == name)?.summary().map(|(median, ..)| median);
     let mut text = String::new();
-    for target in TARGETS {
+    for target in TARGETS.iter().chain(HISTORIES.as_flattened()) {
         let over = median(target.over);
         let reached = target.under.map_or(over, |under| Some(over? / median(under)?));
         let Some(reached) = reached else { continue };
