@@ -194,6 +194,7 @@ impl Editor {
             Some(Action::SelectDown) => popup.at = if popup.at == last { 0 } else { popup.at + 1 },
             Some(Action::SelectPageUp) => popup.at = popup.at.saturating_sub(8),
             Some(Action::SelectPageDown) => popup.at = (popup.at + 8).min(last),
+            Some(Action::SelectFirst | Action::SelectLast) => return None,
             Some(Action::SelectConfirm) => {
                 let wants_more = match popup.kind {
                     Kind::Files | Kind::Paths => true,

@@ -3,7 +3,7 @@
 use super::clusters::{after, before, line_end, line_start, word_end, word_start};
 use super::history::Shown;
 use super::kill::With;
-use super::{Editor, EditorOutcome, Last};
+use super::{Editor, EditorEffect, EditorOutcome, Last};
 use crate::keys::Action;
 
 impl Editor {
@@ -64,6 +64,12 @@ impl Editor {
                     self.buffer.put(from..at, clip);
                     self.last = Last::Yank { from };
                 }
+            }
+            Action::CopyText => {
+                let marked = self.marked();
+                let range = if marked.is_empty() { 0..text.len() } else { marked };
+                let copied = self.buffer.clip(range).expand();
+                return Some(EditorOutcome::Handled(vec![EditorEffect::Copy(copied)]));
             }
             Action::Complete => return Some(EditorOutcome::Handled(self.complete_path())),
             Action::Undo => {

@@ -180,6 +180,8 @@ fn keys_of_others_are_left() {
     bench.press("'ab' left");
     assert_eq!(bench.press("ctrl+d"), EditorOutcome::Handled(vec![]));
     assert_eq!(bench.press("ctrl+g"), EditorOutcome::Handled(vec![EditorEffect::EditExternally("a".into())]));
+    let copied = EditorOutcome::Handled(vec![EditorEffect::Copy("a".into())]);
+    assert_eq!(bench.press("alt+w"), copied);
     assert_eq!(bench.press("ctrl+v"), EditorOutcome::Handled(vec![EditorEffect::PasteImage]));
     let shell = |text| shell_line(text).map(|line| (line.command, line.hidden));
     assert_eq!(shell("!ls -l"), Some(("ls -l", false)));

@@ -298,11 +298,32 @@ mod tests {
     }
 
     #[test]
+    fn keys_are_translated_for_what_goes_by_default_keys() {
+        let (bindings, _) = Bindings::read(
+            r#"{"tui.select.up": "ctrl+k", "app.tree.preview": "f2", "app.tree.editLabel": ["alt+l", "f3"]}"#,
+        );
+        let check = |scopes: &[Scope], key: &str, expect: Option<&str>| {
+            let found = bindings.as_default(scopes, parse_key(key).unwrap());
+            assert_eq!(found.map(key_name).as_deref(), expect, "{key}");
+        };
+        let tree = [Scope::Tree, Scope::Select];
+        check(&tree, "ctrl+k", Some("up"));
+        check(&tree, "up", None);
+        check(&tree, "down", Some("down"));
+        check(&tree, "f2", Some("space"));
+        check(&tree, "space", Some("space"));
+        check(&tree, "f3", Some("alt+l"));
+        check(&tree, "ctrl+l", None);
+        check(&[Scope::Select], "ctrl+l", Some("ctrl+l"));
+        check(&tree, "x", Some("x"));
+    }
+
+    #[test]
     fn help_shows_the_keys_that_hold() {
         let (bindings, _) = Bindings::read(r#"{"app.exit": "f5", "app.clear": []}"#);
         let help = bindings.with_vi(true).help();
         let titles: Vec<&str> = help.iter().map(|section| section.title).collect();
-        assert_eq!(titles, ["Everywhere", "Writing", "vi", "Written", "Lists", "Tree", "Sessions"]);
+        assert_eq!(titles, ["Everywhere", "Writing", "vi", "Written", "Lists", "Tree"]);
         assert!(help[0].rows.iter().any(|(keys, help)| keys == "f5" && *help == Action::Exit.info().help));
         assert!(!help[0].rows.iter().any(|(_, help)| *help == Action::Clear.info().help));
     }

@@ -22,13 +22,11 @@ pub enum Scope {
     App,
     /// In the navigator of a session; before those of lists.
     Tree,
-    /// In the list of sessions; before those of lists.
-    Sessions,
 }
 
 impl Scope {
     /// All of them, in the order of help.
-    pub const ALL: [Self; 5] = [Self::App, Self::Editor, Self::Select, Self::Tree, Self::Sessions];
+    pub const ALL: [Self; 4] = [Self::App, Self::Editor, Self::Select, Self::Tree];
 
     /// What help calls it.
     #[must_use]
@@ -38,7 +36,6 @@ impl Scope {
             Self::Select => "Lists",
             Self::App => "Everywhere",
             Self::Tree => "Tree",
-            Self::Sessions => "Sessions",
         }
     }
 }
@@ -126,6 +123,20 @@ impl Bindings {
     #[must_use]
     pub fn is(&self, action: Action, key: Key) -> bool {
         self.action(action.info().scope, key) == Some(action)
+    }
+
+    /// The key that means by default what this one means here, for what goes by default keys: the first scope that
+    /// has the key counts. `None` for a key that would mean something by default and does not any more.
+    #[must_use]
+    pub fn as_default(&self, scopes: &[Scope], key: Key) -> Option<Key> {
+        if let Some(action) = scopes.iter().find_map(|scope| self.action(*scope, key)) {
+            let keys: Vec<Key> = action.info().keys.iter().filter_map(|name| parse_key(name).ok()).collect();
+            return if keys.contains(&key) { Some(key) } else { keys.first().copied() };
+        }
+        let mut defaults =
+            ACTIONS.iter().filter(|info| scopes.contains(&info.scope)).flat_map(|info| info.keys);
+        let was = defaults.any(|name| parse_key(name) == Ok(key));
+        (!was || written(key).is_some()).then_some(key)
     }
 
     /// Whether the editor has vi's modes.

@@ -48,6 +48,7 @@ actions! {
         DeleteToLineEnd "tui.editor.deleteToLineEnd" ["ctrl+k"] "Cut to the end of the line";
         Yank "tui.editor.yank" ["ctrl+y"] "Put what was cut last";
         YankPop "tui.editor.yankPop" ["alt+y"] "Put what was cut before that instead";
+        CopyText "tui.editor.copy" ["alt+w"] "Copy what is marked, or else all, to the clipboard";
         Undo "tui.editor.undo" ["ctrl+-", "ctrl+_"] "Take the last edit back";
         Redo "tui.editor.redo" ["alt+-", "alt+_"] "Do it again";
     }
@@ -56,6 +57,8 @@ actions! {
         SelectDown "tui.select.down" ["down", "ctrl+n"] "The row below";
         SelectPageUp "tui.select.pageUp" ["pageUp"] "A page up";
         SelectPageDown "tui.select.pageDown" ["pageDown"] "A page down";
+        SelectFirst "tui.select.first" ["home"] "The first row";
+        SelectLast "tui.select.last" ["end"] "The last row";
         SelectConfirm "tui.select.confirm" ["enter"] "Take it";
         SelectCancel "tui.select.cancel" ["escape", "ctrl+c"] "Take none";
     }
@@ -82,27 +85,11 @@ actions! {
         Help "app.help" ["f1"] "This help; so does ? in the empty editor";
     }
     Tree {
-        TreeFold "app.tree.foldOrUp" ["ctrl+left", "alt+left"] "Fold, or go to what it belongs to";
-        TreeUnfold "app.tree.unfoldOrDown" ["ctrl+right", "alt+right"] "Unfold, or go into it";
-        TreeLabel "app.tree.editLabel" ["L"] "Label it";
-        TreeTimes "app.tree.toggleLabelTimestamp" ["T"] "Show times, or not";
-        TreeFilterDefault "app.tree.filter.default" ["ctrl+d"] "What is said and done";
-        TreeFilterNoTools "app.tree.filter.noTools" ["ctrl+t"] "Without tools";
-        TreeFilterUser "app.tree.filter.userOnly" ["ctrl+u"] "What you said";
-        TreeFilterLabeled "app.tree.filter.labeledOnly" ["ctrl+l"] "What has a label";
-        TreeFilterAll "app.tree.filter.all" ["ctrl+a"] "Everything";
-        TreeFilterNext "app.tree.filter.cycleForward" ["ctrl+o"] "The next filter";
-        TreeFilterPrevious "app.tree.filter.cycleBackward" ["ctrl+shift+o"] "The filter before";
-        TreeWider "app.tree.wider" ["tab"] "The session, the project, every agent";
-        TreeCompare "app.tree.compare" ["ctrl+x"] "Compare with the one marked";
-    }
-    Sessions {
-        SessionsPath "app.session.togglePath" ["ctrl+p"] "Show directories, or not";
-        SessionsSort "app.session.toggleSort" ["ctrl+s"] "Another order";
-        SessionsNamed "app.session.toggleNamedFilter" ["ctrl+n"] "Only those with names";
-        SessionsRename "app.session.rename" ["ctrl+r"] "Another name";
-        SessionsDelete "app.session.delete" ["ctrl+d"] "Remove it";
-        SessionsDeleteEmpty "app.session.deleteNoninvasive" ["ctrl+backspace"] "Remove it, when nothing is typed";
-        SessionsAll "app.session.all" ["tab"] "Those of all directories";
+        TreeFold "app.tree.foldOrUp" ["left", "ctrl+left", "alt+left"] "Fold the branch";
+        TreeUnfold "app.tree.unfoldOrDown" ["right", "ctrl+right", "alt+right"] "Unfold it";
+        TreePreview "app.tree.preview" ["space"] "Show the whole node beside the tree";
+        TreeFilter "app.tree.filter.cycleForward" ["tab"] "The next filter";
+        TreeLabel "app.tree.editLabel" ["alt+l", "ctrl+l"] "Label it";
+        TreeWider "app.tree.wider" ["ctrl+a"] "The sessions of all directories and agents";
     }
 }

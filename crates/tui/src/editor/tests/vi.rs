@@ -142,6 +142,7 @@ fn marking() {
     let mut bench = bench("one tw|o");
     bench.press("escape 'vb'");
     assert_eq!(bench.editor.vi_mode(&bench.bindings), Some("VISUAL"));
+    assert_eq!(bench.press("alt+w"), EditorOutcome::Handled(vec![EditorEffect::Copy("tw".into())]));
     let (lines, _) = bench.editor.view(Size { columns: 40, rows: 3 }, &Theme::default());
     let marked: Vec<(&str, bool)> =
         lines[0].spans.iter().map(|span| (span.text.as_str(), span.style.reverse)).collect();
