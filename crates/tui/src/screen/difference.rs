@@ -115,6 +115,8 @@ fn write(pen: &mut Pen, at: usize, old: &Row, new: &Row, columns: usize, flows: 
         write_afresh(pen, at, old, new, columns, flows);
         return false;
     }
+    // The terminal knows that the old row went on, until its end is erased.
+    let unwraps = old.wraps && !new.wraps && new.width() == columns;
     let mut last = None;
     let mut others = 0;
     for (index, cell) in new.cells.iter().enumerate() {
@@ -125,7 +127,7 @@ fn write(pen: &mut Pen, at: usize, old: &Row, new: &Row, columns: usize, flows: 
             Some(_) => same(old, others, new, index),
             None => cell.column >= old.width() && new.blank(index),
         };
-        let forced = flows && index == 0 || new.wraps && !old.wraps && index + 1 == new.cells.len();
+        let forced = flows && index == 0 || new.wraps != old.wraps && index + 1 == new.cells.len();
         if same && !forced {
             continue;
         }
@@ -135,6 +137,9 @@ fn write(pen: &mut Pen, at: usize, old: &Row, new: &Row, columns: usize, flows: 
         };
         pen.go(at, new.cells[from].column);
         for between in from..=index {
+            if unwraps && between + 1 == new.cells.len() {
+                pen.erase('K');
+            }
             pen.cell(new, between, columns);
         }
         last = Some(index);

@@ -126,6 +126,24 @@ fn a_line_wider_than_the_screen_is_broken_by_the_terminal() {
 }
 
 #[test]
+fn a_line_that_ends_where_one_went_on_is_known_to_end() {
+    let mut screen = Screen::new(size(6, 6), Depth::Rgb);
+    let mut glass = Glass::new(size(6, 6));
+    screen.draw(&frame(&["abcdefghi"], None));
+    glass.write(&screen.take());
+    assert_eq!(glass.screen().contents(), "abcdefghi");
+    screen.draw(&frame(&["abcdef", "ghi"], None));
+    glass.write(&screen.take());
+    assert_eq!(glass.screen().contents(), "abcdef\nghi");
+    screen.draw(&frame(&["abcdefghi"], None));
+    glass.write(&screen.take());
+    assert_eq!(glass.screen().contents(), "abcdefghi");
+    screen.draw(&frame(&["abc", "ghi"], None));
+    glass.write(&screen.take());
+    assert_eq!(glass.screen().contents(), "abc\nghi");
+}
+
+#[test]
 fn characters_that_terminals_disagree_about_keep_to_their_columns() {
     // The terminal of this test takes each of these for two characters of two columns.
     let mut screen = Screen::new(size(40, 4), Depth::Rgb);
@@ -181,6 +199,27 @@ fn leaving_and_coming_back() {
     screen.draw(&Frame::default());
     glass.write(&screen.finish());
     assert_eq!(glass.texts(), ["before", "> typed", "status", "$ fg", "> typed", "status"][..4]);
+}
+
+#[test]
+fn no_more_colours_than_the_terminal_has() {
+    let style = Style {
+        foreground: Color::Rgb(250, 10, 10),
+        background: Color::Indexed(21),
+        bold: true,
+        ..Style::default()
+    };
+    for (depth, expected) in [
+        (Depth::Rgb, "\x1b[1;38;2;250;10;10;48;5;21mtext"),
+        (Depth::Indexed, "\x1b[1;38;5;196;48;5;21mtext"),
+        (Depth::Ansi, "\x1b[1;91;44mtext"),
+        (Depth::None, "\x1b[1mtext"),
+    ] {
+        let mut screen = Screen::new(size(20, 6), depth);
+        screen.print(&[Line::styled("text", style)]);
+        let bytes = String::from_utf8(screen.take()).unwrap();
+        assert!(bytes.contains(expected), "{depth:?}: {bytes:?}");
+    }
 }
 
 #[test]
@@ -304,6 +343,44 @@ fn rows(lines: &[Line], columns: usize) -> Vec<String> {
         .collect()
 }
 
+/// The cells of lines, each with its row and column.
+fn cells(lines: &[Line], columns: usize) -> Vec<(usize, usize, String, Style)> {
+    let mut cells = Vec::new();
+    let (mut row, mut column) = (0, 0);
+    for line in lines {
+        for span in &line.spans {
+            for cluster in unicode_segmentation::UnicodeSegmentation::graphemes(span.text.as_str(), true) {
+                let width = quipu_tui::width(cluster).min(columns);
+                if column + width > columns {
+                    row += 1;
+                    column = 0;
+                }
+                cells.push((row, column, cluster.to_owned(), span.style));
+                column += width;
+            }
+        }
+        row += 1;
+        column = 0;
+    }
+    cells
+}
+
+/// Whether the terminal shows a cell in its style.
+fn check_style(cell: &vt100::Cell, text: &str, style: Style) -> Result<(), TestCaseError> {
+    let color = |color| match color {
+        Color::Default => vt100::Color::Default,
+        Color::Ansi(index) | Color::Indexed(index) => vt100::Color::Idx(index),
+        Color::Rgb(red, green, blue) => vt100::Color::Rgb(red, green, blue),
+    };
+    let shown = (cell.bgcolor(), cell.underline(), cell.inverse());
+    prop_assert_eq!(shown, (color(style.background), style.underline, style.reverse), "{:?}", text);
+    if text != " " {
+        let shown = (cell.fgcolor(), cell.bold(), cell.dim(), cell.italic());
+        prop_assert_eq!(shown, (color(style.foreground), style.bold, style.dim, style.italic), "{:?}", text);
+    }
+    Ok(())
+}
+
 /// The rows of a frame that the screen has room for, and where among them the cursor stands.
 fn live_rows(frame: &Frame, size: Size) -> (Vec<String>, Option<(usize, usize)>) {
     let mut all = rows(&frame.lines, size.columns);
@@ -326,7 +403,15 @@ fn live_rows(frame: &Frame, size: Size) -> (Vec<String>, Option<(usize, usize)>)
     (shown, cursor.map(|(row, column)| (row - top, column)))
 }
 
+/// Fewer than usual, for each replays a screen byte by byte; as many as `PROPTEST_CASES` says.
+fn cases() -> ProptestConfig {
+    let usual = ProptestConfig::default();
+    if std::env::var_os("PROPTEST_CASES").is_some() { usual } else { ProptestConfig { cases: 80, ..usual } }
+}
+
 proptest! {
+    #![proptest_config(cases())]
+
     /// Whatever is printed and drawn: the terminal has all printed rows and then the live part, the cursor stands where
     /// it should, and nothing is seen half made.
     #[test]
@@ -370,6 +455,15 @@ proptest! {
                     }
                     prop_assert_eq!(glass.texts(), expected);
                     prop_assert!(screen.take().is_empty());
+                    // A frame that is cut shows other rows.
+                    let whole = rows(&shown.lines, size.columns).len() <= size.rows;
+                    let all: Vec<Line> =
+                        printed.iter().chain(shown.lines.iter().filter(|_| whole)).cloned().collect();
+                    for (row, column, text, style) in cells(&all, size.columns) {
+                        let Some(row) = row.checked_sub(glass.screen().scrollback_len()) else { continue };
+                        let (row, column) = (u16::try_from(row).unwrap(), u16::try_from(column).unwrap());
+                        check_style(glass.screen().cell(row, column).unwrap(), &text, style)?;
+                    }
                 }
             }
         }
