@@ -324,47 +324,6 @@ fn index(at: usize) -> u32 {
     u32::try_from(at).unwrap_or(u32::MAX)
 }
 
-/// Entries of a directory that are looked at for [`complete_path`].
-const ENTRIES: usize = 10_000;
-
-/// Paths that begin with what was typed, in order; those of directories end with a slash. A path is looked for below
-/// `base`, and `~/` is the home directory. Hidden files only where a dot was typed. Reads one directory.
-#[must_use]
-pub fn complete_path(base: &Path, home: Option<&Path>, typed: &str) -> Vec<Candidate> {
-    let (above, begun) = typed.rfind('/').map_or(("", typed), |slash| typed.split_at(slash + 1));
-    let directory = match (above.strip_prefix("~/"), home) {
-        (Some(below), Some(home)) => home.join(below),
-        _ => base.join(above),
-    };
-    let Ok(entries) = std::fs::read_dir(directory) else { return Vec::new() };
-    let fits = |name: &str, any_case: bool| {
-        (begun.starts_with('.') || !name.starts_with('.'))
-            && if any_case {
-                name.to_lowercase().starts_with(&begun.to_lowercase())
-            } else {
-                name.starts_with(begun)
-            }
-    };
-    let mut names: Vec<String> = entries
-        .flatten()
-        .take(ENTRIES)
-        .filter_map(|entry| {
-            let name = entry.file_name().into_string().ok().filter(|name| fits(name, true))?;
-            // A link to a directory is gone into as well.
-            let slash = if entry.path().is_dir() { "/" } else { "" };
-            Some(name + slash)
-        })
-        .collect();
-    if names.iter().any(|name| fits(name, false)) {
-        names.retain(|name| fits(name, false));
-    }
-    names.sort();
-    names
-        .into_iter()
-        .map(|name| Candidate { text: format!("{above}{name}"), ..Candidate::default() })
-        .collect()
-}
-
 #[cfg(test)]
 mod tests {
     use std::sync::mpsc::{Receiver, channel};
@@ -418,14 +377,6 @@ mod tests {
         check(10, "config", &[]);
         finder.find(11, "config", true);
         while !answers.recv().unwrap().files.iter().any(|file| file.text == "config") {}
-        let paths = |typed: &str| -> Vec<String> {
-            complete_path(dir.path(), Some(dir.path()), typed).into_iter().map(|found| found.text).collect()
-        };
-        assert_eq!(paths(""), ["README.md", "a b/", "config", "src/"]);
-        assert_eq!(paths(".g"), [".git/", ".github/"]);
-        assert_eq!(paths("~/src/M"), ["~/src/main.rs"]);
-        assert_eq!(paths("src/e"), ["src/editor/"]);
-        assert_eq!(paths("none/"), Vec::<String>::new());
     }
 
     fn many() -> Names {
@@ -439,6 +390,47 @@ mod tests {
             names.blocks.push(Arc::new(block));
         }
         names
+    }
+
+    #[test]
+    fn answers_come_while_it_walks_and_newer_questions_first() {
+        let shared = Arc::new(Shared::default());
+        let (theirs, (sender, answers)) = (shared.clone(), channel());
+        let worker = std::thread::spawn(move || compare(&theirs, &|found| drop(sender.send(found))));
+        let block = |names: &[&str]| {
+            let mut block = Block::default();
+            for name in names {
+                block.text += name;
+                block.ends.push(index(block.text.len()));
+            }
+            Arc::new(block)
+        };
+        let tell = |change: &dyn Fn(&mut State)| {
+            change(&mut shared.lock());
+            shared.news.notify_all();
+        };
+        let next = || {
+            let found = answers.recv().unwrap();
+            let names: Vec<String> = found.files.into_iter().map(|file| file.text).collect();
+            (found.id, names, found.more)
+        };
+        tell(&|state| state.question = Some((1, "a".into())));
+        tell(&|state| state.names = Names { blocks: vec![block(&["xa", "b"])], list: 1, complete: false });
+        assert_eq!(next(), (1, vec!["xa".to_owned()], true));
+        tell(&|state| state.names.blocks.push(block(&["a"])));
+        assert_eq!(next(), (1, vec!["a".to_owned(), "xa".to_owned()], true));
+        tell(&|state| {
+            state.question = Some((2, "b".into()));
+            state.age += 1;
+        });
+        assert_eq!(next(), (2, vec!["b".to_owned()], true));
+        tell(&|state| state.names.complete = true);
+        assert_eq!(next(), (2, vec!["b".to_owned()], false));
+        // Another walk has ended: the same question is answered from its names.
+        tell(&|state| state.names = Names { blocks: vec![block(&["bb"])], list: 2, complete: true });
+        assert_eq!(next(), (2, vec!["bb".to_owned()], false));
+        tell(&|state| state.ended = true);
+        worker.join().unwrap();
     }
 
     #[test]

@@ -12,6 +12,7 @@ mod emacs;
 mod history;
 mod kill;
 mod layout;
+mod popup;
 #[cfg(test)]
 mod tests;
 mod vi;
@@ -81,7 +82,7 @@ pub struct Editor {
     last: Last,
     vi: vi::Vi,
     commands: Vec<CommandWord>,
-    popup: Option<complete::Popup>,
+    popup: Option<popup::Popup>,
     /// The beginning of what a list was closed for: it does not open again for that.
     dismissed: Option<usize>,
     /// Questions for candidates.

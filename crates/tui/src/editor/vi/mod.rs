@@ -214,7 +214,10 @@ impl Editor {
             return;
         }
         let (text, at) = (self.buffer.text(), self.buffer.cursor());
-        if at > line_start(text, at) && at == line_end(text, at) {
+        let is_end = |byte: Option<&u8>| byte.is_none_or(|byte| *byte == b'\n');
+        let bytes = text.as_bytes();
+        let starts = at.checked_sub(1).is_none_or(|last| bytes[last] == b'\n');
+        if !starts && is_end(bytes.get(at)) {
             self.buffer.go(before(text, at));
         }
     }
