@@ -649,6 +649,10 @@ pub(crate) struct DoctorArgs {
     /// on. Nothing but time is lost.
     #[arg(long, value_enum, value_name = "WHAT", num_args = 0..=1, default_missing_value = "all", conflicts_with = "repair")]
     pub(crate) rebuild: Option<RebuildArg>,
+    /// Drop states of files that tools changed, the oldest first, until they take no more than `files.storeBytes` of
+    /// `settings.json` says. Files cannot be put back to what was dropped.
+    #[arg(long, conflicts_with = "repair")]
+    pub(crate) prune: bool,
     #[command(flatten)]
     pub(crate) out: OutArgs,
 }

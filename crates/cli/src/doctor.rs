@@ -40,6 +40,12 @@ pub(crate) async fn run(args: &DoctorArgs) -> Result<(), Failure> {
             Err(error) => Finding { what: "rebuild", state: State::Bad, detail: error.to_string() },
         });
     }
+    if args.prune {
+        found.push(match prune(&place).await {
+            Ok((state, detail)) => Finding { what: "prune", state, detail },
+            Err(error) => Finding { what: "prune", state: State::Bad, detail: error.to_string() },
+        });
+    }
     found.extend(store(&place).await);
     found.push(credentials(&place));
     found.push(permissions(&place));
@@ -198,6 +204,30 @@ async fn rebuild(place: &Place, what: RebuildArg) -> Result<(State, String), Sto
     Ok((State::Good, format!("{name} {how}")))
 }
 
+/// Drops old states of files.
+async fn prune(place: &Place) -> Result<(State, String), StoreError> {
+    if is_absent(place) {
+        return Ok((State::Note, format!("there is no {}", place.store.display())));
+    }
+    let store = SqliteStore::open(&place.store, &quipu_store::OpenOptions::default())?;
+    let most = crate::setup::file_settings(place).store_bytes;
+    let done = store.drop_files(most).await?;
+    let detail = crate::setup::dropped(&done);
+    Ok(match done.left <= most {
+        true => (State::Good, detail),
+        false => {
+            let why = "what is left is what the newest changes of sessions need";
+            (
+                State::Note,
+                format!(
+                    "{detail}; that is more than files.storeBytes ({} KiB), and {why}",
+                    most.div_ceil(1024)
+                ),
+            )
+        }
+    })
+}
+
 /// What happened, where the damaged file is, and what was lost.
 fn repaired(place: &Place, done: &Salvage) -> Vec<String> {
     let report = &done.report;
@@ -275,12 +305,22 @@ async fn store(place: &Place) -> Vec<Finding> {
     );
     let state = if is_sound(&report) { State::Good } else { State::Bad };
     let mut found = vec![Finding { what: "store", state, detail }];
-    let detail = format!(
-        "{} states of files that tools changed, {} KiB of the store",
+    let most = crate::setup::file_settings(place).store_bytes;
+    let mut detail = format!(
+        "{} states of files that tools changed, {} KiB of the store (at most {} KiB: files.storeBytes)",
         report.file_states,
-        report.file_state_bytes.div_ceil(1024)
+        report.file_state_bytes.div_ceil(1024),
+        most.div_ceil(1024)
     );
-    found.push(Finding { what: "files", state: State::Good, detail });
+    if report.dropped_files.states > 0 {
+        let (states, bytes) = (report.dropped_files.states, report.dropped_files.bytes.div_ceil(1024));
+        detail.push_str(&format!("; {states} older ones, {bytes} KiB, were dropped"));
+    }
+    let state = if report.file_state_bytes > most { State::Note } else { State::Good };
+    if state == State::Note {
+        detail.push_str("; `quipu doctor --prune` drops the oldest");
+    }
+    found.push(Finding { what: "files", state, detail });
     if let Some(detail) = place.on_a_network() {
         found.push(Finding { what: "store", state: State::Note, detail });
     }

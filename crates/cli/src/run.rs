@@ -71,6 +71,7 @@ pub(crate) async fn run(task: &Task) -> Result<(), Failure> {
     if let Some(file) = file {
         result = file.finish(result).await;
     }
+    crate::setup::make_room(&place, task).await;
     for text in replay.iter().flat_map(|replay| replay.notes()) {
         note(format!("note: {text}"));
     }

@@ -9,7 +9,10 @@ use quipu::{
 };
 use quipu_protocol::{Epoch, Model, ModelErrorKind, NodeId, Thinking, Trouble, UnixMs};
 use quipu_providers::{Selection, Settings, Warning};
-use quipu_store::{FoundBy, OpenOptions, SearchIndex, SessionQuery, SessionRow, SqliteStore, Store};
+use quipu_store::{
+    DroppedFiles, FoundBy, OpenOptions, SearchIndex, SessionQuery, SessionRow, SqliteStore, Store,
+    Upkeep as _,
+};
 
 use crate::args::{StoreArg, Task};
 use crate::budget::Budget;
@@ -264,7 +267,8 @@ pub(crate) async fn open(
     let unpriced = crate::budget::unpriced(&options.model).filter(|_| limited && task.replay.is_none());
     let ask_deadline = options.ask_deadline;
     (options.compaction, options.prune) = context_settings(place);
-    options.files = file_settings(place, task);
+    options.files = file_settings(place);
+    options.files.enabled &= !task.no_session;
     options.history = history_settings(place, task, replayed.as_deref());
     options.travel = travel_settings(place, task, replayed.as_deref());
     let fresh = |session| Opened { session, troubles: Vec::new() };
@@ -326,13 +330,42 @@ fn history_settings(place: &Place, task: &Task, replayed: Option<&Replay>) -> Hi
 }
 
 /// What is kept of the files that tools change; nothing where there is no store.
-fn file_settings(place: &Place, task: &Task) -> FileSettings {
-    let (mut files, problems) = FileSettings::of_json(&place.settings_json().unwrap_or_default());
+pub(crate) fn file_settings(place: &Place) -> FileSettings {
+    let (files, problems) = FileSettings::of_json(&place.settings_json().unwrap_or_default());
     for problem in problems {
         note(format!("warning: {}: {problem}", place.home.join("settings.json").display()));
     }
-    files.enabled &= !task.no_session;
     files
+}
+
+/// Old states of files make room when a task is over and the store has grown beyond what they may take. No reason for the
+/// task to fail.
+pub(crate) async fn make_room(place: &Place, task: &Task) {
+    let size = std::fs::metadata(&place.store).map_or(0, |found| found.len());
+    let (files, _) = FileSettings::of_json(&place.settings_json().unwrap_or_default());
+    if task.no_session || size <= files.store_bytes {
+        return;
+    }
+    let done = async {
+        SqliteStore::open(&place.store, &OpenOptions::default())?.drop_files_when_due(files.store_bytes).await
+    };
+    match done.await {
+        Ok(Some(done)) if done.states > 0 => {
+            note(format!("To make room (`files.storeBytes`), {}.", dropped(&done)));
+        }
+        Ok(_) => {}
+        Err(error) => note(format!("warning: old states of files could not be dropped: {error}")),
+    }
+}
+
+/// What was dropped, for people.
+pub(crate) fn dropped(done: &DroppedFiles) -> String {
+    format!(
+        "{} old states of files were dropped, {} KiB; {} KiB are left",
+        done.states,
+        done.bytes.div_ceil(1024),
+        done.left.div_ceil(1024)
+    )
 }
 
 /// Whether the model can look at the graph, and go to earlier points of its session. Without a store there is nothing to

@@ -77,13 +77,14 @@ impl HistorySettings {
 }
 
 impl FileSettings {
-    /// What `files` of the settings says (`enabled`, `fileBytes`, `runBytes`), and for people what is wrong with it; the
+    /// What `files` of the settings says (`enabled`, `fileBytes`, `runBytes`, `storeBytes`), and for people what is wrong with it; the
     /// defaults stand there.
     pub fn of_json(settings: &Value) -> (Self, Vec<String>) {
         let (mut found, mut section) = (Self::default(), Section::of(settings, "files"));
         section.flag("enabled", &mut found.enabled);
         section.number("fileBytes", 64 << 20, &mut found.file_bytes);
         section.number("runBytes", u64::MAX, &mut found.run_bytes);
+        section.number("storeBytes", u64::MAX, &mut found.store_bytes);
         (found, section.problems)
     }
 }
@@ -174,8 +175,8 @@ mod tests {
         let default = FileSettings::default();
         check("{}", default, &[]);
         check(
-            r#"{"files":{"enabled":false,"fileBytes":5,"runBytes":6}}"#,
-            FileSettings { enabled: false, file_bytes: 5, run_bytes: 6 },
+            r#"{"files":{"enabled":false,"fileBytes":5,"runBytes":6,"storeBytes":7}}"#,
+            FileSettings { enabled: false, file_bytes: 5, run_bytes: 6, store_bytes: 7 },
             &[],
         );
         check(r#"{"files":{"fileBytes":100000000}}"#, default, &["files.fileBytes"]);

@@ -14,9 +14,9 @@ use quipu_protocol::{BlobId, CallId, ChunkId, ItemId, Json, NodeId, RunId, Sessi
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    Done, DoneQuery, Extent, FileChange, Found, Known, Label, Landmark, LoggedMove, Meeting, OpenJump, Piece,
-    ReadParts, ReflogQuery, SearchQuery, Seq, SpooledNodes, StoreError, Touched, Unindexed, UsageQuery,
-    UsageSum,
+    Done, DoneQuery, DroppedFiles, Extent, FileChange, Found, Known, Label, Landmark, LoggedMove, Meeting,
+    OpenJump, Piece, ReadParts, ReflogQuery, SearchQuery, Seq, SpooledNodes, StoreError, Touched, Unindexed,
+    UsageQuery, UsageSum,
 };
 
 /// What every operation returns. Runs on any executor: the work is done by threads of the store.
@@ -195,6 +195,21 @@ pub trait Upkeep: Send + Sync + 'static {
     /// Makes the text of nodes searchable that is not yet, for about a quarter of a second, and tells what is left
     /// then. Not needed: it happens in quiet moments as well.
     fn index(&self) -> Fut<'_, Unindexed>;
+
+    /// Drops states of files that tools changed, the oldest first, until those that are left take no more than `most`
+    /// bytes. What an open step or jump needs stays, and of each file of each session what its last change names, so more
+    /// can be left. Each transaction tells of itself in the action log (`QUIPU_DROP_FILES`). The file does not get
+    /// smaller by it: its room is used again.
+    ///
+    /// # Errors
+    /// `ReadOnly`, `Full`, `Busy`.
+    fn drop_files(&self, most: u64) -> Fut<'_, DroppedFiles>;
+
+    /// The same when the whole store has become larger than `most`, at most once a day, whoever asks; else `None`.
+    ///
+    /// # Errors
+    /// As [`drop_files`](Self::drop_files).
+    fn drop_files_when_due(&self, most: u64) -> Fut<'_, Option<DroppedFiles>>;
 
     /// Writes a consistent copy to a new file, mode 0600.
     ///
@@ -725,6 +740,8 @@ pub struct Report {
     pub file_states: u64,
     /// Bytes that those take.
     pub file_state_bytes: u64,
+    /// Those that were dropped so far to make room.
+    pub dropped_files: DroppedFiles,
     /// Refs.
     pub refs: u64,
     /// Sessions.

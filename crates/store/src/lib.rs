@@ -10,6 +10,7 @@ mod error;
 mod forest;
 mod load;
 mod moves;
+mod retention;
 mod search;
 mod sqlite;
 mod vectors;
@@ -21,6 +22,7 @@ pub use error::*;
 pub use forest::*;
 pub use load::*;
 pub use moves::*;
+pub use retention::*;
 pub use search::*;
 pub use sqlite::{
     Delta, ForeignDatabase, ForeignRows, ForeignValue, OpenOptions, Salvage, SearchIndex, SqliteStore, delta,

@@ -223,3 +223,50 @@ fn what_is_not_kept_is_told() {
     let told = world.run(&["doctor"]).ok().text();
     assert!(told.contains("2 states of files that tools changed, 1 KiB of the store"), "{told}");
 }
+
+#[test]
+fn old_states_make_room_and_that_is_told() {
+    let text = |at: usize| -> String {
+        (0..20_000)
+            .map(|n: usize| char::from(b'a' + u8::try_from(n * n * (at + 7) / 3 % 26).unwrap()))
+            .collect()
+    };
+    let texts: Vec<String> = (0..5).map(text).collect();
+    let script = texts.iter().flat_map(|text| [writes(&[("a", text.as_str())]), done()]);
+    let world = World::new(script);
+    world.run(&["-p", "0"]).ok();
+    let first = head(&world);
+    for at in 1..5 {
+        world.run(&["-p", "-c", &at.to_string()]).ok();
+    }
+    let last = head(&world);
+    let shown = world.run(&["branch", &first, "--files", "--dry-run"]).ok().text();
+    assert_eq!(shown, "  ~ a  20000 bytes\n");
+    world.run(&["doctor", "--prune"]).ok();
+    assert_eq!(world.run(&["branch", &first, "--files", "--dry-run"]).ok().text(), shown, "there is room");
+
+    let settings = world.path("home/.quipu/settings.json");
+    std::fs::write(&settings, r#"{"files":{"storeBytes":1}}"#).unwrap();
+    let told = world.run(&["doctor", "--prune"]).ok().text();
+    assert!(
+        told.contains("old states of files were dropped") && told.contains("more than files.storeBytes"),
+        "{told}"
+    );
+    let shown = world.run(&["branch", &first, "--files", "--dry-run"]).ok().text();
+    assert_eq!(shown, "  ? a  stays as it is: no longer kept, to make room\n");
+    let doctor = world.run(&["doctor", "--json"]).ok().json();
+    assert_eq!(doctor["healthy"], true, "{doctor}");
+    let before = tree(&world);
+    world.run(&["branch", &first, "--files", "--yes"]).ok();
+    assert_eq!(tree(&world), before);
+    world.run(&["branch", &last, "--files", "--yes"]).ok();
+
+    // Without being asked, once a day.
+    let world = World::new(texts.iter().flat_map(|text| [writes(&[("a", text.as_str())]), done()]));
+    std::fs::write(world.path("home/.quipu/settings.json"), r#"{"files":{"storeBytes":30000}}"#).unwrap();
+    world.run(&["-p", "0"]).ok();
+    let told: Vec<String> = (1..5).map(|at| world.run(&["-p", "-c", &at.to_string()]).ok().err).collect();
+    let times = told.iter().filter(|told| told.contains("To make room (`files.storeBytes`)")).count();
+    assert!(times <= 1, "{told:?}");
+    assert_eq!(world.run(&["doctor", "--json"]).ok().json()["healthy"], true);
+}

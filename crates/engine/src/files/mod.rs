@@ -29,11 +29,14 @@ pub struct FileSettings {
     pub file_bytes: u64,
     /// Bytes that the files of one run add to the store at most.
     pub run_bytes: u64,
+    /// Bytes that the states of files may take of the store; the oldest are dropped first
+    /// ([`Upkeep::drop_files`](quipu_store::Upkeep::drop_files)).
+    pub store_bytes: u64,
 }
 
 impl Default for FileSettings {
-    /// On; 1 MiB of a file, 64 MiB of a run.
+    /// On; 1 MiB of a file, 64 MiB of a run, 1 GiB of the store.
     fn default() -> Self {
-        Self { enabled: true, file_bytes: 1 << 20, run_bytes: 64 << 20 }
+        Self { enabled: true, file_bytes: 1 << 20, run_bytes: 64 << 20, store_bytes: 1 << 30 }
     }
 }

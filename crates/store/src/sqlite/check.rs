@@ -9,7 +9,7 @@ use rusqlite::{Connection, OptionalExtension as _, params};
 
 use super::chunks::{self, Recent};
 use super::failure::{Failure, Outcome, Place};
-use super::{file, rows, search};
+use super::{file, retain, rows, search};
 use crate::{Problem, ProblemKind, Report};
 
 /// Problems that are told; the others are counted.
@@ -26,6 +26,7 @@ pub(super) fn check(connection: &Connection, place: &Place) -> Outcome<Report> {
     check_file(connection, &mut report)?;
     let states = check_blobs(connection, &mut report)?;
     measure_files(connection, &states, &mut report)?;
+    report.dropped_files = retain::dropped(connection)?;
     check_nodes(connection, &mut report)?;
     check_circles(connection, &mut report)?;
     check_chunks(connection, &mut report)?;

@@ -1,6 +1,7 @@
 //! Plain bytes: kept whole, compressed, as a difference to other bytes, or in pieces.
 
 use std::cell::RefCell;
+use std::collections::HashSet;
 use std::io::Read as _;
 use std::ops::Range;
 use std::sync::Arc;
@@ -136,8 +137,108 @@ pub(super) fn encode(
     Ok(rows)
 }
 
-/// Writes the rows.
-pub(super) fn insert(connection: &Connection, rows: &[Encoded]) -> Outcome<()> {
+/// Writes the rows that were made for these chunks.
+pub(super) fn insert(connection: &Connection, rows: &[Encoded], chunks: &[NewChunk]) -> Outcome<()> {
+    write(connection, rows)?;
+    for chunk in chunks {
+        let (NewChunk::Full { id, bytes }
+        | NewChunk::Plain { id, bytes }
+        | NewChunk::Delta { id, bytes, .. }) = chunk
+        else {
+            // A body stands on bodies, which nobody drops.
+            continue;
+        };
+        if !stands(connection, id)? {
+            // It was there, or what it is the difference to, and was dropped meanwhile.
+            remove(connection, id)?;
+            let mut rows = Vec::new();
+            encode_full(connection, *id, bytes, &mut rows)?;
+            write(connection, &rows)?;
+        }
+    }
+    Ok(())
+}
+
+/// Whether a chunk is there, and what it is the difference to.
+fn stands(connection: &Connection, id: &ChunkId) -> Outcome<bool> {
+    Ok(match head(connection, id)? {
+        Some((DELTA, header)) => base_of(&header).map_or(Ok(false), |base| exists(connection, &base))?,
+        Some(_) => true,
+        None => false,
+    })
+}
+
+fn base_of(header: &[u8]) -> Option<ChunkId> {
+    header.get(1..33).and_then(|base| base.try_into().ok()).map(ChunkId)
+}
+
+/// Bytes that a chunk takes, its own, and what it is the difference to; `None` when it is not there.
+pub(super) fn kept(connection: &Connection, id: &ChunkId) -> Outcome<Option<(u64, u64, Option<ChunkId>)>> {
+    let mut statement = connection.prepare_cached(
+        "SELECT codec, length(bytes), size, coalesce(substr(bytes, 1, 33), x'') FROM quipu_chunk WHERE hash = ?1",
+    )?;
+    let read = |row: &rusqlite::Row<'_>| {
+        let (codec, bytes, size): (i64, i64, i64) = (row.get(0)?, row.get(1)?, row.get(2)?);
+        let header: Vec<u8> = row.get(3)?;
+        Ok((bytes.unsigned_abs(), size.unsigned_abs(), base_of(&header).filter(|_| codec == DELTA)))
+    };
+    Ok(statement.query_row([id.0], read).optional()?)
+}
+
+/// Removes the row of a chunk; gives its bytes as they were kept.
+pub(super) fn remove(connection: &Connection, id: &ChunkId) -> Outcome<Option<u64>> {
+    let mut statement =
+        connection.prepare_cached("DELETE FROM quipu_chunk WHERE hash = ?1 RETURNING length(bytes)")?;
+    let removed: Option<i64> = statement.query_row([id.0], |row| row.get(0)).optional()?;
+    Ok(removed.map(i64::unsigned_abs))
+}
+
+/// Keeps for themselves those chunks that are the difference to one of these, before these go.
+pub(super) fn stand_alone(connection: &Connection, go: &HashSet<ChunkId>) -> Outcome<()> {
+    let mut statement =
+        connection.prepare("SELECT hash, substr(bytes, 1, 33) FROM quipu_chunk WHERE codec = ?1")?;
+    let rows =
+        statement.query_map([DELTA], |row| Ok((row.get::<_, [u8; 32]>(0)?, row.get::<_, Vec<u8>>(1)?)))?;
+    let mut stay = Vec::new();
+    for row in rows {
+        let (id, header) = row?;
+        if base_of(&header).is_some_and(|base| go.contains(&base)) && !go.contains(&ChunkId(id)) {
+            stay.push(ChunkId(id));
+        }
+    }
+    for id in stay {
+        // One that is damaged stays so, and is told by a check.
+        let bytes = match read(connection, id, 0..u64::MAX) {
+            Ok(bytes) => bytes,
+            Err(Failure::Corrupt(_) | Failure::Missing(_)) => continue,
+            Err(error) => return Err(error),
+        };
+        remove(connection, &id)?;
+        let mut rows = Vec::new();
+        encode_full(connection, id, &bytes, &mut rows)?;
+        write(connection, &rows)?;
+    }
+    Ok(())
+}
+
+/// The pieces of these chunks, and of all others that are kept in pieces.
+pub(super) fn pieces(
+    connection: &Connection,
+    of: &HashSet<ChunkId>,
+) -> Outcome<(HashSet<ChunkId>, HashSet<ChunkId>)> {
+    let mut statement = connection.prepare("SELECT hash, bytes FROM quipu_chunk WHERE codec = ?1")?;
+    let rows =
+        statement.query_map([PIECES], |row| Ok((row.get::<_, [u8; 32]>(0)?, row.get::<_, Vec<u8>>(1)?)))?;
+    let (mut theirs, mut others) = (HashSet::new(), HashSet::new());
+    for row in rows {
+        let (id, list) = row?;
+        let list = list.chunks_exact(32).filter_map(|piece| piece.try_into().ok()).map(ChunkId);
+        if of.contains(&ChunkId(id)) { theirs.extend(list) } else { others.extend(list) }
+    }
+    Ok((theirs, others))
+}
+
+fn write(connection: &Connection, rows: &[Encoded]) -> Outcome<()> {
     if rows.is_empty() {
         return Ok(());
     }
@@ -264,8 +365,9 @@ fn encode_difference(
 
 /// Codec and first bytes of a chunk.
 fn head(connection: &Connection, id: &ChunkId) -> Outcome<Option<(i64, Vec<u8>)>> {
-    let mut statement =
-        connection.prepare_cached("SELECT codec, substr(bytes, 1, 49) FROM quipu_chunk WHERE hash = ?1")?;
+    let mut statement = connection.prepare_cached(
+        "SELECT codec, coalesce(substr(bytes, 1, 49), x'') FROM quipu_chunk WHERE hash = ?1",
+    )?;
     Ok(statement.query_row([id.0], |row| Ok((row.get(0)?, row.get(1)?))).optional()?)
 }
 

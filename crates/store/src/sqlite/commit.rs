@@ -104,7 +104,7 @@ pub(super) fn log_moves(connection: &Connection, moves: &[Moved], writer: &str) 
 /// Applies a commit: objects before the refs that stand at them. The moves of refs are for [`log_moves`].
 pub(super) fn apply(connection: &Connection, commit: &Commit, chunks: &[Encoded]) -> Outcome<Vec<Moved>> {
     insert_blobs(connection, &commit.blobs)?;
-    chunks::insert(connection, chunks)?;
+    chunks::insert(connection, chunks, &commit.chunks)?;
     let new: HashSet<&BlobId> = commit.blobs.iter().map(|blob| &blob.id).collect();
     insert_nodes(connection, &commit.nodes, |blob| new.contains(blob))?;
     if let Some(spooled) = &commit.spooled {

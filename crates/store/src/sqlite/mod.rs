@@ -20,6 +20,7 @@ mod pages;
 mod readers;
 mod rebuild;
 mod resolve;
+mod retain;
 mod rows;
 mod salvage;
 mod schema;
@@ -53,11 +54,11 @@ use self::readers::{Connect, Readers};
 pub use self::salvage::{Salvage, salvage};
 use self::writer::{Job, Left, Writer};
 use crate::{
-    ActionQuery, Commit, Derived, Done, DoneQuery, Durability, Edge, Extent, Fence, FileChange, Found, Fut,
-    Head, Known, Label, Landmark, LoggedAction, LoggedMove, Meeting, Owner, Pending, Piece, QUERY_LIMIT,
-    ReadParts, RebuildBegun, RebuildLeft, RefName, ReflogQuery, Report, Resolved, Scope, SearchQuery, Seq,
-    SessionQuery, SessionRow, Spelling, SpooledNodes, Store, StoreError, Touched, Unindexed, Until, Upkeep,
-    UsageQuery, UsageSum,
+    ActionQuery, Commit, Derived, Done, DoneQuery, DroppedFiles, Durability, Edge, Extent, Fence, FileChange,
+    Found, Fut, Head, Known, Label, Landmark, LoggedAction, LoggedMove, Meeting, Owner, Pending, Piece,
+    QUERY_LIMIT, ReadParts, RebuildBegun, RebuildLeft, RefName, ReflogQuery, Report, Resolved, Scope,
+    SearchQuery, Seq, SessionQuery, SessionRow, Spelling, SpooledNodes, Store, StoreError, Touched,
+    Unindexed, Until, Upkeep, UsageQuery, UsageSum,
 };
 
 /// Readers beside the writer.
@@ -679,6 +680,14 @@ impl Upkeep for SqliteStore {
             }
             self.read(search::unindexed).await
         })
+    }
+
+    fn drop_files(&self, most: u64) -> Fut<'_, DroppedFiles> {
+        Box::pin(self.drop_files_beyond(most))
+    }
+
+    fn drop_files_when_due(&self, most: u64) -> Fut<'_, Option<DroppedFiles>> {
+        Box::pin(self.drop_files_daily(most))
     }
 
     fn backup<'a>(&'a self, to: &'a Path) -> Fut<'a, ()> {

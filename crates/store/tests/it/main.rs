@@ -18,6 +18,8 @@ mod model;
 #[cfg(test)]
 mod processes;
 #[cfg(test)]
+mod retain;
+#[cfg(test)]
 mod salvage;
 #[cfg(test)]
 mod search;

@@ -1,0 +1,194 @@
+//! Old states of files are dropped, and nothing else.
+
+use std::sync::Arc;
+
+use quipu_dag::{Node, NodeRecord};
+use quipu_protocol::{
+    Body, Content, Entry, FileChange, FileState, ImageContent, Json, Message, NodeId, SessionId, StepInfo,
+    UserMessage,
+};
+use quipu_store::{
+    ActionQuery, Commit, DroppedFiles, NewChunk, Op, OpenJump, RefMove, RefName, SqliteStore, Step, StepCall,
+    StepState, Store, StoreError, Upkeep as _,
+};
+use quipu_transcript::encode;
+
+use crate::support::*;
+
+/// Bytes that hardly shrink; those of one file in a row are alike.
+fn content(file: usize, version: usize) -> Arc<[u8]> {
+    let mut state = 1 + file as u64;
+    let mut bytes: Vec<u8> = (0..6_000)
+        .map(|_| {
+            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+            state.to_be_bytes()[0]
+        })
+        .collect();
+    let at = (version * 97) % 5_000;
+    bytes[at..at + 500].copy_from_slice(&[u8::try_from(version % 256).unwrap(); 500]);
+    bytes.into()
+}
+
+fn state(bytes: &[u8]) -> FileState {
+    FileState::File { mode: 0o644, size: bytes.len() as u64, content: chunk_id(bytes) }
+}
+
+/// A step that changes a file from one version to the next.
+fn change(parent: NodeId, session: &SessionId, file: usize, version: usize) -> (NodeId, Commit) {
+    let (old, new) = (content(file, version), content(file, version + 1));
+    let files = vec![FileChange { path: format!("f{file}"), before: state(&old), after: state(&new) }];
+    let entry = Entry::Meta(Json::from(&serde_json::json!({ "type": "custom", "version": version })));
+    let encoded = encode(&entry, &StepInfo { files, ..StepInfo::default() });
+    let record = NodeRecord {
+        parent: Some(parent),
+        role: encoded.role,
+        parts: encoded.blobs.iter().map(|blob| blob.id).collect(),
+        timestamp: T + i64::try_from(file * 1_000 + version).unwrap(),
+        external_id: None,
+        system_prompt: None,
+    };
+    let node = Node::new(record, None, None);
+    let chunks = vec![
+        NewChunk::Plain { id: chunk_id(&old), bytes: old.clone() },
+        NewChunk::Delta { id: chunk_id(&new), base: chunk_id(&old), bytes: new },
+    ];
+    let id = node.id;
+    let moves = vec![RefMove::swap(RefName::session(session), Some(parent), id, "append")];
+    (id, Commit { blobs: encoded.blobs, chunks, nodes: vec![node], moves, ..Commit::default() })
+}
+
+/// A message with an image of these bytes, whose number is a multiple of three.
+fn image(bytes: &[u8]) -> Entry {
+    const LETTERS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+    let mut data = String::new();
+    for three in bytes.chunks_exact(3) {
+        let number = three.iter().fold(0, |number, byte| number << 8 | usize::from(*byte));
+        data.extend([18, 12, 6, 0].map(|shift| char::from(LETTERS[number >> shift & 63])));
+    }
+    let image = ImageContent { data, mime_type: "image/png".into() };
+    let content = Body::Blocks(vec![Content::Image(image)]);
+    Entry::Message(Message::User(UserMessage { content, timestamp: T }))
+}
+
+async fn is_kept(store: &SqliteStore, file: usize, version: usize) -> bool {
+    let bytes = content(file, version);
+    match store.chunk(chunk_id(&bytes), 0..u64::MAX).await {
+        Ok(found) => found == *bytes,
+        Err(StoreError::Missing { .. }) => false,
+        Err(error) => panic!("{error}"),
+    }
+}
+
+/// The first node of a session.
+fn start(session: &SessionId) -> (NodeId, Commit) {
+    let (id, mut commit) = entry_commit(None, &session_start(session, "/work", None), T);
+    commit.moves.push(RefMove::swap(RefName::session(session), None, id, "append"));
+    (id, commit)
+}
+
+const VERSIONS: usize = 60;
+
+#[tokio::test]
+async fn the_oldest_states_go_and_what_is_needed_stays() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("quipu.db");
+    let store = open(&path);
+    let session = SessionId::from("s1");
+    let (mut head, commit) = start(&session);
+    store.commit(commit).await.unwrap();
+    for version in 0..VERSIONS {
+        for file in 0..2 {
+            let (id, commit) = change(head, &session, file, version);
+            store.commit(commit).await.unwrap();
+            head = id;
+        }
+    }
+    // What a step and a jump that are open need, however old.
+    let needs = |version| serde_json::json!({ "content": chunk_id(&content(0, version)) });
+    let step = Step {
+        run: "r".into(),
+        call: StepCall::Tool("1.0".into()),
+        state: StepState::Running,
+        data: Some(needs(3).to_string().into_bytes()),
+    };
+    let jump = OpenJump { stage: "moved".into(), plan: Json::from(&needs(5)) };
+    let ops =
+        vec![Op::StepPut { session: session.clone(), step }, Op::JumpPut { session: session.clone(), jump }];
+    // An image with the bytes of an old state.
+    let (_, mut commit) = entry_commit(Some(head), &image(&content(1, 7)), T + 99_999);
+    commit.ops = ops;
+    store.commit(commit).await.unwrap();
+
+    let before = store.check().await.unwrap();
+    assert_eq!(before.file_states, 2 * (VERSIONS as u64 + 1));
+    let all = store.drop_files(before.file_state_bytes).await.unwrap();
+    assert_eq!(all, DroppedFiles { states: 0, bytes: 0, left: before.file_state_bytes });
+
+    let most = before.file_state_bytes / 2;
+    let done = store.drop_files(most).await.unwrap();
+    assert!(done.states > 10 && done.left <= most, "{done:?} {most}");
+    let report = store.check().await.unwrap();
+    assert_eq!(report.problems, []);
+    assert_eq!((report.file_state_bytes, report.dropped_files.states), (done.left, done.states));
+    let mut kept = Vec::new();
+    for version in 0..=VERSIONS {
+        kept.push((is_kept(&store, 0, version).await, is_kept(&store, 1, version).await));
+    }
+    assert!(kept[3].0 && kept[5].0, "{kept:?}");
+    assert!(!kept[0].0 && !kept[0].1 && !kept[4].0, "{kept:?}");
+    let first = kept.iter().rposition(|(one, other)| !one || !other).unwrap();
+    assert!(first < VERSIONS - 5, "the newest stay: {kept:?}");
+
+    // Whatever may be, the last change of each file stays.
+    let done = store.drop_files(0).await.unwrap();
+    assert!(done.left > 0);
+    for file in 0..2 {
+        assert!(is_kept(&store, file, VERSIONS).await && is_kept(&store, file, VERSIONS - 1).await);
+        assert!(!is_kept(&store, file, VERSIONS - 2).await);
+    }
+    assert!(is_kept(&store, 0, 3).await && is_kept(&store, 0, 5).await && is_kept(&store, 1, 7).await);
+    assert_eq!(store.check().await.unwrap().problems, []);
+    let query = ActionQuery { kinds: vec!["QUIPU_DROP_FILES".into()], ..ActionQuery::default() };
+    assert!(store.actions(query).await.unwrap().len() >= 2, "each is logged");
+    assert_eq!(store.drop_files(0).await.unwrap().states, 0);
+
+    // What was dropped can come again, also for another process that knew it.
+    let other = open(&path);
+    let (id, commit) = change(head, &session, 0, 0);
+    other.commit(commit).await.unwrap();
+    assert!(is_kept(&store, 0, 0).await && is_kept(&store, 0, 1).await, "{id}");
+    assert_eq!(store.check().await.unwrap().problems, []);
+}
+
+#[tokio::test]
+async fn while_one_writes_another_drops_and_nothing_breaks() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("quipu.db");
+    let (store, other) = (open(&path), open(&path));
+    let session = SessionId::from("s1");
+    let (mut head, commit) = start(&session);
+    store.commit(commit).await.unwrap();
+    let dropping = tokio::spawn(async move {
+        let mut dropped = 0;
+        for _ in 0..20 {
+            dropped += other.drop_files(0).await.unwrap().states;
+        }
+        dropped
+    });
+    for round in 0..3 {
+        // The same states again and again: what is dropped is what comes next.
+        for version in 0..40 {
+            let (id, mut commit) = change(head, &session, 0, version);
+            let node = &mut commit.nodes[0];
+            node.record.external_id = Some(format!("{round}.{version}"));
+            *node = Node::new(node.record.clone(), None, None);
+            let id = if node.id == id { id } else { node.id };
+            commit.moves[0].to = Some(id);
+            store.commit(commit).await.unwrap();
+            head = id;
+        }
+    }
+    assert!(is_kept(&store, 0, 40).await && is_kept(&store, 0, 39).await);
+    dropping.await.unwrap();
+    assert_eq!(store.check().await.unwrap().problems, []);
+}
