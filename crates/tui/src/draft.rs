@@ -3,6 +3,7 @@
 use std::fs::File;
 use std::io;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use nix::fcntl::Flock;
 use serde::{Deserialize, Serialize};
@@ -13,6 +14,8 @@ use crate::kept;
 
 /// Processes that may keep drafts of one directory at a time.
 const SLOTS: usize = 16;
+/// Bytes of a paste from which it has a file of its own, so that a key behind it writes little.
+const LONG: usize = 16 << 10;
 /// Bytes of a file that is read.
 const LIMIT: u64 = 256 << 20;
 
@@ -37,6 +40,10 @@ pub struct DraftFile {
     /// Held as long as this is.
     _lock: Flock<File>,
     there: bool,
+    /// Pastes that have files, and the names of those.
+    pastes: Vec<(Arc<str>, String)>,
+    /// Counts the names.
+    named: u64,
 }
 
 impl DraftFile {
@@ -62,10 +69,18 @@ impl DraftFile {
             let lock_path = drafts.join(format!("{key}-{slot}.lock"));
             let Some(lock) = kept::lock(&lock_path, false)? else { continue };
             let path = drafts.join(format!("{key}-{slot}.json"));
-            let draft = read(&path)?;
-            let there = draft.is_some();
-            let directory = directory.display().to_string();
-            return Ok((Self { path, lock_path, directory, _lock: lock, there }, draft));
+            let mut file = Self {
+                path,
+                lock_path,
+                directory: directory.display().to_string(),
+                _lock: lock,
+                there: false,
+                pastes: Vec::new(),
+                named: 0,
+            };
+            let draft = read(&file.path)?.map(|draft| file.take_pastes(draft));
+            file.there = draft.is_some();
+            return Ok((file, draft));
         }
         Err(io::Error::other(format!("{SLOTS} processes keep drafts of this directory already")))
     }
@@ -78,11 +93,39 @@ impl DraftFile {
         if draft.is_empty() {
             return self.remove();
         }
-        let draft = std::borrow::Cow::Borrowed(draft);
+        let draft = draft.without_pastes(|content| self.keep(content))?;
+        let draft = std::borrow::Cow::Owned(draft);
         let bytes = serde_json::to_vec(&Kept { version: 1, directory: self.directory.clone(), draft })?;
         kept::replace(&self.path, &bytes, false)?;
         self.there = true;
         Ok(())
+    }
+
+    /// The name of the file of a paste; none for a short one.
+    fn keep(&mut self, content: &Arc<str>) -> io::Result<Option<String>> {
+        if content.len() < LONG {
+            return Ok(None);
+        }
+        if let Some((_, name)) = self.pastes.iter().find(|(kept, _)| Arc::ptr_eq(kept, content)) {
+            return Ok(Some(name.clone()));
+        }
+        self.named += 1;
+        let name = format!("paste-{}", self.named);
+        kept::replace(&self.path.with_extension(&name), content.as_bytes(), false)?;
+        self.pastes.push((content.clone(), name.clone()));
+        Ok(Some(name))
+    }
+
+    /// The draft with its pastes.
+    fn take_pastes(&mut self, draft: Draft) -> Draft {
+        draft.with_pastes(|name| {
+            let number: u64 = name.strip_prefix("paste-")?.parse().ok()?;
+            let content = whole(&self.path.with_extension(name)).ok()?;
+            let content: Arc<str> = String::from_utf8(content).ok()?.into();
+            self.named = self.named.max(number);
+            self.pastes.push((content.clone(), name.to_owned()));
+            Some(content)
+        })
     }
 
     /// Removes the draft: it was sent.
@@ -98,7 +141,13 @@ impl DraftFile {
                 self.there = true;
                 Err(error)
             }
-            _ => Ok(()),
+            _ => {
+                // Without the draft they are nobody's.
+                for (_, name) in self.pastes.drain(..) {
+                    std::fs::remove_file(self.path.with_extension(name)).ok();
+                }
+                Ok(())
+            }
         }
     }
 }
@@ -114,17 +163,12 @@ impl Drop for DraftFile {
 
 /// The draft of a file; one that is none is put aside.
 fn read(path: &Path) -> io::Result<Option<Draft>> {
-    use std::io::Read as _;
     match std::fs::symlink_metadata(path) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
         Err(error) => return Err(error),
         Ok(_) => {}
     }
-    let bytes = quipu_workspace::open_for_reading(path).map_err(io::Error::other).and_then(|(file, _)| {
-        let mut bytes = Vec::new();
-        file.take(LIMIT).read_to_end(&mut bytes).map(|_| bytes)
-    });
-    let kept = bytes.ok().and_then(|bytes| {
+    let kept = whole(path).ok().and_then(|bytes| {
         let kept: Kept<'_> = serde_json::from_slice(&bytes).ok()?;
         (kept.version == 1).then(|| kept.draft.into_owned())
     });
@@ -132,6 +176,13 @@ fn read(path: &Path) -> io::Result<Option<Draft>> {
         std::fs::rename(path, path.with_extension("unreadable"))?;
     }
     Ok(kept)
+}
+
+fn whole(path: &Path) -> io::Result<Vec<u8>> {
+    use std::io::Read as _;
+    let (file, _) = quipu_workspace::open_for_reading(path).map_err(io::Error::other)?;
+    let mut bytes = Vec::new();
+    file.take(LIMIT).read_to_end(&mut bytes).map(|_| bytes)
 }
 
 #[cfg(test)]
@@ -179,12 +230,24 @@ mod tests {
         editor.paste(&long);
         let (mut file, _) = DraftFile::claim(home.path(), Path::new("/a")).unwrap();
         file.save(&editor.draft()).unwrap();
+        let size = |file: &DraftFile| file.path.metadata().unwrap().len();
+        assert!(size(&file) < 1_000, "what a key writes does not grow with a paste");
+        editor.insert("x");
+        file.save(&editor.draft()).unwrap();
         drop(file);
-        let (_, found) = DraftFile::claim(home.path(), Path::new("/a")).unwrap();
+        let (mut file, found) = DraftFile::claim(home.path(), Path::new("/a")).unwrap();
         let mut other = Editor::default();
         other.restore(&found.unwrap());
         assert_eq!(other.text(), editor.text());
         assert_eq!(other.draft(), editor.draft());
+        other.paste(&"other\n".repeat(10_000));
+        file.save(&other.draft()).unwrap();
+        drop(file);
+        let (mut file, found) = DraftFile::claim(home.path(), Path::new("/a")).unwrap();
+        assert_eq!(found, Some(other.draft()));
+        file.remove().unwrap();
+        drop(file);
+        assert_eq!(std::fs::read_dir(home.path().join("drafts")).unwrap().count(), 0);
     }
 
     #[test]

@@ -1,5 +1,8 @@
 //! What is being written, as data.
 
+use std::io;
+use std::sync::Arc;
+
 use serde::{Deserialize, Serialize};
 
 use super::Editor;
@@ -18,7 +21,9 @@ pub struct Draft {
 #[serde(rename_all = "lowercase")]
 enum Part {
     Text(String),
-    Paste(String),
+    Paste(Arc<str>),
+    /// The name under which a paste is kept elsewhere.
+    Kept(String),
 }
 
 impl Draft {
@@ -27,12 +32,37 @@ impl Draft {
     pub fn is_empty(&self) -> bool {
         self.before.is_empty() && self.after.is_empty()
     }
+
+    /// The same with long pastes kept elsewhere: `keep` gives the name of one, or none for one that stays.
+    pub(crate) fn without_pastes(
+        &self,
+        mut keep: impl FnMut(&Arc<str>) -> io::Result<Option<String>>,
+    ) -> io::Result<Self> {
+        let mut part = |part: &Part| match part {
+            Part::Paste(content) => Ok(keep(content)?.map_or_else(|| part.clone(), Part::Kept)),
+            Part::Text(_) | Part::Kept(_) => Ok(part.clone()),
+        };
+        let mut parts = |parts: &[Part]| parts.iter().map(&mut part).collect::<io::Result<Vec<Part>>>();
+        Ok(Self { before: parts(&self.before)?, after: parts(&self.after)? })
+    }
+
+    /// The same with pastes that were kept elsewhere; one that `find` does not have stays a name.
+    pub(crate) fn with_pastes(mut self, mut find: impl FnMut(&str) -> Option<Arc<str>>) -> Self {
+        for part in self.before.iter_mut().chain(&mut self.after) {
+            if let Part::Kept(name) = part
+                && let Some(content) = find(name)
+            {
+                *part = Part::Paste(content);
+            }
+        }
+        self
+    }
 }
 
 fn parts(clip: &Clip) -> Vec<Part> {
     let part = |piece: &Piece| match piece {
         Piece::Text(text) => Part::Text(text.clone()),
-        Piece::Chip(content) => Part::Paste(content.to_string()),
+        Piece::Chip(content) => Part::Paste(content.clone()),
     };
     clip.pieces().iter().map(part).collect()
 }
@@ -40,7 +70,9 @@ fn parts(clip: &Clip) -> Vec<Part> {
 fn clip(parts: &[Part]) -> Clip {
     let piece = |part: &Part| match part {
         Part::Text(text) => Piece::Text(text.clone()),
-        Part::Paste(content) => Piece::Chip(content.as_str().into()),
+        Part::Paste(content) => Piece::Chip(content.clone()),
+        // Whoever kept it puts it back first; what is lost is named.
+        Part::Kept(name) => Piece::Text(format!("[lost paste {name}]")),
     };
     Clip::new(parts.iter().map(piece).collect())
 }
