@@ -249,9 +249,9 @@ pub(crate) enum Cmd {
     /// Bring what a branch came to into a session, as one node.
     Merge(crate::merge::MergeArgs),
     /// Take back what moved a session last: a jump, a fork, a removal, or a turn. Nothing is lost.
-    Undo(crate::undo::UndoArgs),
+    Undo(crate::undo::StepArgs),
     /// Do again what was undone.
-    Redo(crate::undo::RedoArgs),
+    Redo(crate::undo::StepArgs),
     /// Sum up what a session's context holds, except for its end; or take that back.
     Compact(CompactArgs),
     /// What fills a session's context, and what its next turn costs.
@@ -466,10 +466,10 @@ pub(crate) struct BranchArgs {
     #[arg(value_name = "NODE")]
     pub(crate) node: String,
     /// Let the model sum up what is left behind, and go on with that in view.
-    #[arg(long)]
+    #[arg(long, conflicts_with = "files")]
     pub(crate) summarize: bool,
     /// What the summary should look at above all. Asks for one.
-    #[arg(long, value_name = "TEXT")]
+    #[arg(long, value_name = "TEXT", conflicts_with = "files")]
     pub(crate) focus: Option<String>,
     /// A label for the summary, or for the place when there is none.
     #[arg(long, value_name = "TEXT")]
@@ -485,20 +485,20 @@ pub(crate) struct BranchArgs {
     pub(crate) model: ModelArgs,
 }
 
-/// Whether files go with the conversation.
+/// Whether files go with the conversation, and whether somebody is asked.
 #[derive(Debug, Args)]
 pub(crate) struct FilesAlong {
     /// The files that tools changed go along: each becomes what it was there. What would be changed is shown first.
-    #[arg(long, conflicts_with_all = ["summarize", "focus"])]
+    #[arg(long)]
     pub(crate) files: bool,
     /// Also files that somebody else changed since, or that cannot be kept as they are.
     #[arg(long, requires = "files")]
     pub(crate) overwrite: bool,
-    /// Only show what would be changed.
+    /// Only show which files would be changed.
     #[arg(long, requires = "files")]
     pub(crate) dry_run: bool,
     /// Do not ask.
-    #[arg(long, short, requires = "files", conflicts_with = "dry_run")]
+    #[arg(long, short, conflicts_with = "dry_run")]
     pub(crate) yes: bool,
 }
 

@@ -28,7 +28,9 @@ pub(crate) async fn run(args: &BranchArgs) -> Result<(), Failure> {
         files = Some((plan, problems));
         jumped
     } else {
-        engine.jump(node, label).await?
+        let JumpedWithFiles { jumped, problems, .. } = engine.jump_along(node, label, None).await?;
+        put_back::warn(&problems);
+        jumped
     };
     let Jumped { session, from, at, head, said, summary, usage } = &jumped;
     let text = said.as_ref().map(|said| {

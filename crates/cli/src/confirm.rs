@@ -5,20 +5,29 @@ use std::io::{BufRead as _, IsTerminal as _};
 use crate::exit::Failure;
 use crate::print::note;
 
+/// What a person says to a question; `None` where nobody is there to be asked.
+///
+/// # Errors
+/// When the terminal cannot be read.
+pub(crate) fn asked(question: &str) -> Result<Option<bool>, Failure> {
+    // Whoever answers must see what is asked.
+    if !std::io::stdin().is_terminal() || !std::io::stderr().is_terminal() {
+        return Ok(None);
+    }
+    note(format!("{question} [y/N]"));
+    let mut answer = String::new();
+    std::io::stdin().lock().read_line(&mut answer)?;
+    Ok(Some(matches!(answer.trim().to_lowercase().as_str(), "y" | "yes")))
+}
+
 /// Whether a person says yes. Without one it is refused: `what` is done only when that is confirmed.
 ///
 /// # Errors
 /// Without a terminal, and when the answer is no (`not` says what did not happen then).
 pub(crate) fn confirm(question: &str, what: &str, not: &str) -> Result<(), Failure> {
-    // Whoever answers must see what is asked.
-    if !std::io::stdin().is_terminal() || !std::io::stderr().is_terminal() {
-        return Err(Failure::usage(format!("{what} only when that is confirmed: add --yes")));
+    match asked(question)? {
+        Some(true) => Ok(()),
+        Some(false) => Err(Failure::failed(not)),
+        None => Err(Failure::usage(format!("{what} only when that is confirmed: add --yes"))),
     }
-    note(format!("{question} [y/N]"));
-    let mut answer = String::new();
-    std::io::stdin().lock().read_line(&mut answer)?;
-    if !matches!(answer.trim().to_lowercase().as_str(), "y" | "yes") {
-        return Err(Failure::failed(not));
-    }
-    Ok(())
 }

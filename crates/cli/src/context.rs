@@ -246,6 +246,7 @@ fn share(part: u64, whole: u64) -> f64 {
 /// The name of a part for programs, and for people.
 fn name(kind: ContextKind) -> (&'static str, &'static str) {
     match kind {
+        ContextKind::Identity => ("identity", "identity text"),
         ContextKind::System => ("system", "system prompt"),
         ContextKind::Rules => ("rules", "project's rules"),
         ContextKind::Tools => ("tools", "tools"),

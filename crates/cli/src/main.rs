@@ -19,6 +19,7 @@ mod files;
 mod fork;
 mod gone;
 mod hash;
+mod identity;
 mod import;
 mod input;
 mod label;
@@ -128,7 +129,7 @@ async fn dispatch(cli: &Cli) -> Result<(), Failure> {
         Some(Cmd::Bookmark(args)) => bookmark::run(args).await,
         Some(Cmd::Merge(args)) => merge::run(args).await,
         Some(Cmd::Tobe(args)) => tobe::run(args).await,
-        Some(Cmd::Undo(args)) => undo::run(args).await,
+        Some(Cmd::Undo(args)) => undo::undo(args).await,
         Some(Cmd::Redo(args)) => undo::redo(args).await,
         Some(Cmd::Compact(args)) => compact::run(args).await,
         Some(Cmd::Context(args)) => context::run(args).await,

@@ -3,13 +3,14 @@
 use std::io::Write as _;
 
 use clap::Args;
-use quipu::MergeSide;
+use quipu::{MergeSide, Merged};
 
-use crate::args::StoreArg;
+use crate::args::{FilesAlong, StoreArg};
 use crate::confirm::confirm;
 use crate::exit::Failure;
 use crate::fork::engine;
 use crate::print::{note, one_line, printable};
+use crate::put_back;
 use crate::undo::chosen;
 
 #[derive(Debug, Args)]
@@ -23,15 +24,14 @@ pub(crate) struct MergeArgs {
     /// Words of your own for the model, before what the branch came to.
     #[arg(long, value_name = "TEXT", default_value = "")]
     note: String,
-    /// Where both sides changed a file: the model is told to keep that of the session that is merged into.
+    /// Where both sides changed a file: that of the session that is merged into is to be kept.
     #[arg(long, conflicts_with = "theirs")]
     ours: bool,
-    /// Where both sides changed a file: the model is told that it shall be as the branch left it.
+    /// Where both sides changed a file: it shall be as the branch left it.
     #[arg(long)]
     theirs: bool,
-    /// Do not ask.
-    #[arg(short, long)]
-    yes: bool,
+    #[command(flatten)]
+    along: FilesAlong,
     /// One JSON object.
     #[arg(long)]
     json: bool,
@@ -48,7 +48,8 @@ pub(crate) async fn run(args: &MergeArgs) -> Result<(), Failure> {
         (_, true) => Some(MergeSide::Theirs),
         (false, false) => None,
     };
-    if !args.yes {
+    let FilesAlong { files: with_files, dry_run, yes, overwrite } = args.along;
+    if !yes && !dry_run {
         let merge = engine.merge_of(from, &into).await?;
         let plan = format!(
             "branch {} ({}; {} file(s) changed, {} of them here, too) into session {into}",
@@ -59,18 +60,32 @@ pub(crate) async fn run(args: &MergeArgs) -> Result<(), Failure> {
         );
         confirm(&format!("Merge {plan}?"), &format!("{plan} is merged"), "not merged")?;
     }
-    let (node, merge) = engine.merge(from, &into, &args.note, side).await?;
+    let how = if with_files {
+        let how = put_back::how(&place, overwrite);
+        let plan = engine.preview_merge_files(from, &into, side, &how).await?;
+        let Some(how) = put_back::agree(&place, plan, &args.along, args.json)? else { return Ok(()) };
+        Some(how)
+    } else {
+        None
+    };
+    let done = engine.merge_along(from, &into, &args.note, side, how.as_ref()).await;
+    let Merged { node, merge, plan, problems } = done.map_err(put_back::shown_if_stale)?;
+    put_back::warn(&problems);
     if args.json {
         let value = serde_json::json!({
             "node": node, "session": into, "parents": [merge.head, from], "base": merge.base, "files": merge.files,
-            "conflicts": merge.conflicts,
+            "conflicts": merge.conflicts, "changed": how.is_some().then_some(plan), "problems": problems,
         });
         return Ok(writeln!(std::io::stdout(), "{value}")?);
     }
     for file in &merge.conflicts {
-        note(format!("Both changed {}; files on disk are as they were.", printable(file)));
+        let stays = if how.is_some() { "" } else { "; files on disk are as they were" };
+        note(format!("Both changed {}{stays}.", printable(file)));
     }
     let store = place.store_flag();
-    note(format!("Go on with `quipu -p --session {into}{store}`; `quipu undo {into}{store}` takes it back."));
+    let along = if how.is_some() { " --files" } else { "" };
+    note(format!(
+        "Go on with `quipu -p --session {into}{store}`; `quipu undo {into}{along}{store}` takes it back."
+    ));
     Ok(writeln!(std::io::stdout(), "{node}")?)
 }

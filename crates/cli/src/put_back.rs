@@ -1,23 +1,45 @@
 //! Files that go with a jump: what would be changed is shown, and somebody agrees.
 
-use std::io::{IsTerminal as _, Write as _};
+use std::io::Write as _;
 
 use quipu::{ChangeError, Engine, FileConflict, FilePlan, FilesError, JumpedWithFiles, RestoreFiles};
 use quipu_protocol::{FileState, NodeId};
 
 use crate::args::FilesAlong;
+use crate::confirm::asked;
 use crate::exit::Failure;
 use crate::print::{Paint, note, printable};
-use crate::setup::Place;
+use crate::setup::{Place, file_settings};
 
 /// How files go along.
 pub(crate) fn how(place: &Place, overwrite: bool) -> RestoreFiles {
-    RestoreFiles { overwrite, own: Some(place.home.clone()), ..RestoreFiles::default() }
+    let (own, kept) = (Some(place.home.clone()), file_settings(place));
+    RestoreFiles { overwrite, own, kept, ..RestoreFiles::default() }
 }
 
 /// Shows what would be changed.
 pub(crate) fn show(plan: &FilePlan) {
     note(lines(plan, Paint::stderr()).join("\n"));
+}
+
+/// Prints what would be changed, and no more than that is wanted.
+pub(crate) fn print(plan: &FilePlan, json: bool) -> Result<(), Failure> {
+    let mut out = std::io::stdout().lock();
+    if json {
+        writeln!(out, "{}", serde_json::json!({ "files": plan }))?;
+        return Ok(());
+    }
+    for line in lines(plan, Paint::stdout()) {
+        writeln!(out, "{line}")?;
+    }
+    Ok(())
+}
+
+/// Tells what people should know of files.
+pub(crate) fn warn(problems: &[String]) {
+    for problem in problems {
+        note(format!("warning: {}", printable(problem)));
+    }
 }
 
 /// What is said at the place.
@@ -27,6 +49,33 @@ pub(crate) enum Words<'a> {
     Label(Option<&'a str>),
     /// A message of the session to itself.
     Message(&'a str),
+}
+
+/// Shows what would be changed, and asks. How it is done then; `None` when it was only to be shown.
+pub(crate) fn agree(
+    place: &Place,
+    plan: FilePlan,
+    files: &FilesAlong,
+    json: bool,
+) -> Result<Option<RestoreFiles>, Failure> {
+    if files.dry_run {
+        print(&plan, json)?;
+        return Ok(None);
+    }
+    if !plan.is_empty() {
+        show(&plan);
+    }
+    let conflicts = plan.conflicts().count();
+    if conflicts > 0 && !files.overwrite {
+        return Err(Failure::failed(format!(
+            "{conflicts} of these files (marked with `!`) would lose what is in them; nothing was changed. `--overwrite` \
+             replaces them all the same, and going back brings back what could be kept"
+        )));
+    }
+    if !plan.changes.is_empty() && !files.yes && !agreed(plan.changes.len())? {
+        return Err(Failure::failed("not agreed; nothing was changed"));
+    }
+    Ok(Some(RestoreFiles { agreed: Some(plan), ..how(place, files.overwrite) }))
 }
 
 /// Shows what would be changed, asks, and goes there. `None` when it was only to be shown.
@@ -43,48 +92,22 @@ pub(crate) async fn jump(
         Words::Label(_) => engine.preview_files(node, &how).await?,
         Words::Message(_) => engine.preview_tobe_files(node, &how).await?,
     };
-    if files.dry_run {
-        let mut out = std::io::stdout().lock();
-        if json {
-            writeln!(out, "{}", serde_json::json!({ "files": plan }))?;
-        } else {
-            for line in lines(&plan, Paint::stdout()) {
-                writeln!(out, "{line}")?;
-            }
-        }
-        return Ok(None);
-    }
-    if !plan.is_empty() {
-        note(lines(&plan, Paint::stderr()).join("\n"));
-    }
-    let conflicts = plan.conflicts().count();
-    if conflicts > 0 && !files.overwrite {
-        return Err(Failure::failed(format!(
-            "{conflicts} of these files (marked with `!`) would lose what is in them; nothing was changed. `--overwrite` \
-             replaces them all the same, and going back brings back what could be kept"
-        )));
-    }
-    if !plan.changes.is_empty() && !files.yes && !agreed(plan.changes.len())? {
-        return Err(Failure::failed("not agreed; nothing was changed"));
-    }
-    let how = RestoreFiles { agreed: Some(plan), ..how };
+    let Some(how) = agree(place, plan, files, json)? else { return Ok(None) };
     let done = match words {
         Words::Label(label) => engine.jump_with_files(node, label, &how).await,
         Words::Message(message) => engine.tobe_with_files(node, message, &how).await,
     };
-    match done {
-        Ok(done) => {
-            for problem in &done.problems {
-                note(format!("warning: {}", printable(problem)));
-            }
-            Ok(Some(done))
-        }
-        Err(ChangeError::Files(FilesError::Stale(plan))) => {
-            note(lines(&plan, Paint::stderr()).join("\n"));
-            Err(ChangeError::Files(FilesError::Stale(plan)).into())
-        }
-        Err(error) => Err(error.into()),
+    let done = done.map_err(shown_if_stale)?;
+    warn(&done.problems);
+    Ok(Some(done))
+}
+
+/// Where files are no longer as they were when they were looked at: how they are now.
+pub(crate) fn shown_if_stale(error: ChangeError) -> ChangeError {
+    if let ChangeError::Files(FilesError::Stale(plan)) = &error {
+        show(plan);
     }
+    error
 }
 
 /// One line for each file.
@@ -126,14 +149,11 @@ fn lines(plan: &FilePlan, paint: Paint) -> Vec<String> {
 
 /// Asks whoever sits at the terminal.
 fn agreed(files: usize) -> Result<bool, Failure> {
-    if !std::io::stdin().is_terminal() || !std::io::stderr().is_terminal() {
-        return Err(Failure::usage(format!(
+    let nobody = || {
+        Failure::usage(format!(
             "{files} files would be changed and nobody is here to agree; `--yes` does it, `--dry-run` only shows it. \
              Nothing was changed"
-        )));
-    }
-    note(format!("Change these {files} files? [y/N]"));
-    let mut line = String::new();
-    std::io::stdin().read_line(&mut line)?;
-    Ok(matches!(line.trim().to_ascii_lowercase().as_str(), "y" | "yes"))
+        ))
+    };
+    asked(&format!("Change these {files} files?"))?.ok_or_else(nobody)
 }

@@ -245,10 +245,11 @@ pub(crate) async fn open(
     let mut options = SessionOptions::new(cwd.clone(), model, provider);
     // What another program began has no prompt of ours, nor has a fork of it that said nothing yet; and a prompt names
     // its directory.
-    let ours = moved.is_none()
-        && resumed.as_ref().is_none_or(|row| row.agent == quipu::AGENT)
+    let ours = resumed.as_ref().is_none_or(|row| row.agent == quipu::AGENT)
         && last.as_ref().is_none_or(|epoch| epoch.system.is_some() || !epoch.tools.is_empty());
-    options.system = system(place, task, &cwd, last.is_some() && ours)?;
+    options.system = system(place, task, &cwd, last.is_some() && ours && moved.is_none())?;
+    let goes_on = last.as_ref().filter(|_| ours);
+    options.identity = crate::identity::chosen(place, &engine, task, goes_on).await?;
     options.thinking = thinking;
     options.max_tokens = last.as_ref().and_then(|epoch| epoch.max_tokens);
     let (permissions, record) = crate::permissions::of_task(place, task, &cwd)?;
@@ -329,7 +330,7 @@ fn history_settings(place: &Place, task: &Task, replayed: Option<&Replay>) -> Hi
     history
 }
 
-/// What is kept of the files that tools change; nothing where there is no store.
+/// What is kept of the files that tools change.
 pub(crate) fn file_settings(place: &Place) -> FileSettings {
     let (files, problems) = FileSettings::of_json(&place.settings_json().unwrap_or_default());
     for problem in problems {

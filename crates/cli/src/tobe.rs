@@ -22,18 +22,8 @@ pub(crate) struct TobeArgs {
     /// What the session is told there of what it leaves, as its own words. Nothing else comes along.
     #[arg(value_name = "MESSAGE", required = true)]
     message: Vec<String>,
-    /// The files that tools changed go along: each becomes what it was there. What would be changed is shown first.
-    #[arg(long)]
-    files: bool,
-    /// Also files that somebody else changed since, or that cannot be kept as they are.
-    #[arg(long, requires = "files")]
-    overwrite: bool,
-    /// Only show which files would be changed.
-    #[arg(long, requires = "files")]
-    dry_run: bool,
-    /// Do not ask.
-    #[arg(short, long)]
-    yes: bool,
+    #[command(flatten)]
+    along: FilesAlong,
     /// One JSON object.
     #[arg(long)]
     json: bool,
@@ -46,21 +36,23 @@ pub(crate) async fn run(args: &TobeArgs) -> Result<(), Failure> {
     let node = crate::show::resolve(&**engine.store(), &args.node, None).await?.node;
     let message = args.message.join(" ");
     let travel = engine.travel(node, &message).await?;
-    if !args.yes && !args.dry_run {
-        let plan = printable(&if args.files { travel.way() } else { travel.question() });
+    let FilesAlong { files: with_files, dry_run, yes, .. } = args.along;
+    if !yes && !dry_run {
+        let plan = printable(&if with_files { travel.way() } else { travel.question() });
         let question = format!("May this session {plan}?");
         confirm(&question, &format!("this session would {plan}; that is done"), "it stands where it stood")?;
     }
     let mut files = None;
-    let jumped = if args.files {
-        let TobeArgs { overwrite, dry_run, yes, .. } = *args;
-        let along = FilesAlong { files: true, overwrite, dry_run, yes };
-        let done = put_back::jump(&place, &engine, node, Words::Message(&message), &along, args.json).await?;
+    let jumped = if with_files {
+        let words = Words::Message(&message);
+        let done = put_back::jump(&place, &engine, node, words, &args.along, args.json).await?;
         let Some(JumpedWithFiles { jumped, plan, problems }) = done else { return Ok(()) };
         files = Some((plan, problems));
         jumped
     } else {
-        engine.tobe(node, &message).await?
+        let JumpedWithFiles { jumped, problems, .. } = engine.tobe_along(node, &message, None).await?;
+        put_back::warn(&problems);
+        jumped
     };
     let Jumped { session, from, at, head, .. } = jumped;
     if args.json {

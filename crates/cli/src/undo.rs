@@ -7,32 +7,25 @@ use quipu::{Engine, TimeStep};
 use quipu_protocol::NodeId;
 use quipu_store::SessionRow;
 
-use crate::args::StoreArg;
+use crate::args::{FilesAlong, StoreArg};
 use crate::confirm::confirm;
 use crate::exit::Failure;
 use crate::fork::engine;
-use crate::print::{note, printable};
+use crate::print::note;
 use crate::put_back;
 use crate::setup::{Place, current_dir, session_named};
 
 #[derive(Debug, Args)]
-pub(crate) struct UndoArgs {
-    /// The session: its id, the beginning of it, or its name; also one that was removed. The newest of this directory
-    /// without it.
+pub(crate) struct StepArgs {
+    /// The session: its id, the beginning of it, or its name; also one that was removed, or is gone because that was
+    /// undone. The newest of this directory without it.
     #[arg(value_name = "SESSION")]
     session: Option<String>,
     /// So many steps. A step is a jump, a fork, that a session was removed, or a turn: what you said, and what followed.
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=100_000))]
     steps: u32,
-    /// The files that tools changed go along: each becomes what it was there. What would be changed is shown first.
-    #[arg(long)]
-    files: bool,
-    /// Also files that somebody else changed since, or that cannot be kept as they are.
-    #[arg(long, requires = "files")]
-    overwrite: bool,
-    /// Do not ask.
-    #[arg(short, long)]
-    yes: bool,
+    #[command(flatten)]
+    along: FilesAlong,
     /// One JSON object for each step.
     #[arg(long)]
     json: bool,
@@ -40,53 +33,16 @@ pub(crate) struct UndoArgs {
     store: StoreArg,
 }
 
-#[derive(Debug, Args)]
-pub(crate) struct RedoArgs {
-    /// The session: its id, the beginning of it, or its name; also one that is gone because that was undone. The newest
-    /// of this directory without it.
-    #[arg(value_name = "SESSION")]
-    session: Option<String>,
-    /// The files that tools changed go along, as with `quipu undo --files`.
-    #[arg(long)]
-    files: bool,
-    /// Also files that somebody else changed since, or that cannot be kept as they are.
-    #[arg(long, requires = "files")]
-    overwrite: bool,
-    /// So many steps.
-    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=100_000))]
-    steps: u32,
-    /// One JSON object for each step.
-    #[arg(long)]
-    json: bool,
-    #[command(flatten)]
-    store: StoreArg,
-}
-
-pub(crate) async fn run(args: &UndoArgs) -> Result<(), Failure> {
+pub(crate) async fn undo(args: &StepArgs) -> Result<(), Failure> {
     let (place, engine) = engine(&args.store).await?;
     let row = chosen(&engine, args.session.as_deref()).await?;
-    let steps = usize::try_from(args.steps).unwrap_or(usize::MAX);
-    let how = args.files.then(|| put_back::how(&place, args.overwrite));
-    if let Some(how) = &how {
-        put_back::show(&engine.preview_undo_files(&row.id, steps, how).await?);
+    let planned = engine.undoable(&row.id, args.steps()).await?;
+    if !agreed(&place, &engine, args, &row, &planned, ["Undo", "undone"]).await? {
+        return Ok(());
     }
-    if !args.yes {
-        let planned = engine.undoable(&row.id, steps).await?;
-        if let (Some(first), Some(last)) = (planned.first(), planned.last()) {
-            let count = planned.len();
-            let what: Vec<&str> = planned.iter().take(5).map(|step| step.what.as_str()).collect();
-            let more = if count > what.len() { ", …" } else { "" };
-            let (from, to) = (place_name(first.from), place_name(last.to));
-            let plan = format!("{count} step(s) ({}{more}) of session {}", what.join(", "), row.id);
-            let question =
-                format!("Undo {plan}? It goes from {from} to {to}; what is left behind stays in the graph.");
-            confirm(&question, &format!("{plan} are undone"), "not undone")?;
-        }
-    }
-    let done = match &how {
-        Some(how) => warned(engine.undo_with_files(&row.id, steps, how).await?),
-        None => engine.undo(&row.id, steps).await?,
-    };
+    let how = args.along.files.then(|| put_back::how(&place, args.along.overwrite));
+    let (done, problems) = engine.undo_along(&row.id, args.steps(), how.as_ref()).await?;
+    put_back::warn(&problems);
     tell(&place, &row, &done, args.json, "undone")?;
     if !args.json {
         note(format!("`quipu redo {}{}` takes that back.", row.id, place.store_flag()));
@@ -94,23 +50,55 @@ pub(crate) async fn run(args: &UndoArgs) -> Result<(), Failure> {
     Ok(())
 }
 
-pub(crate) async fn redo(args: &RedoArgs) -> Result<(), Failure> {
+pub(crate) async fn redo(args: &StepArgs) -> Result<(), Failure> {
     let (place, engine) = engine(&args.store).await?;
     let row = chosen(&engine, args.session.as_deref()).await?;
-    let steps = usize::try_from(args.steps).unwrap_or(usize::MAX);
-    let done = match args.files.then(|| put_back::how(&place, args.overwrite)) {
-        Some(how) => warned(engine.redo_with_files(&row.id, steps, &how).await?),
-        None => engine.redo(&row.id, steps).await?,
-    };
+    let planned = engine.redoable(&row.id, args.steps()).await?;
+    if !agreed(&place, &engine, args, &row, &planned, ["Do again", "done again"]).await? {
+        return Ok(());
+    }
+    let how = args.along.files.then(|| put_back::how(&place, args.along.overwrite));
+    let (done, problems) = engine.redo_along(&row.id, args.steps(), how.as_ref()).await?;
+    put_back::warn(&problems);
     tell(&place, &row, &done, args.json, "done again")
 }
 
-/// The steps, after files that did not take their places were told.
-fn warned((steps, problems): (Vec<TimeStep>, Vec<String>)) -> Vec<TimeStep> {
-    for problem in problems {
-        note(format!("warning: {}", printable(&problem)));
+impl StepArgs {
+    fn steps(&self) -> usize {
+        usize::try_from(self.steps).unwrap_or(usize::MAX)
     }
-    steps
+}
+
+/// Shows what would be changed, and asks. Whether it is to be done: not where it was only to be shown.
+async fn agreed(
+    place: &Place,
+    engine: &Engine,
+    args: &StepArgs,
+    row: &SessionRow,
+    planned: &[TimeStep],
+    [ask, done]: [&str; 2],
+) -> Result<bool, Failure> {
+    let FilesAlong { files, overwrite, dry_run, yes } = args.along;
+    if files {
+        let plan = engine.preview_steps(&row.id, planned, &put_back::how(place, overwrite)).await?;
+        if dry_run {
+            put_back::print(&plan, args.json)?;
+            return Ok(false);
+        }
+        put_back::show(&plan);
+    }
+    // That there is nothing to do is the engine's word.
+    if let (false, Some(first), Some(last)) = (yes, planned.first(), planned.last()) {
+        let count = planned.len();
+        let what: Vec<&str> = planned.iter().take(5).map(|step| step.what.as_str()).collect();
+        let more = if count > what.len() { ", …" } else { "" };
+        let (from, to) = (place_name(first.from), place_name(last.to));
+        let plan = format!("{count} step(s) ({}{more}) of session {}", what.join(", "), row.id);
+        let question =
+            format!("{ask} {plan}? It goes from {from} to {to}; what is left behind stays in the graph.");
+        confirm(&question, &format!("{plan} are {done}"), &format!("not {done}"))?;
+    }
+    Ok(true)
 }
 
 /// The session that is named, or the newest of this directory.

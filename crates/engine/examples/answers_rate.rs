@@ -1,4 +1,5 @@
-//! How long the everyday answers take: usage, files, log, blame; and what goes back in time: undo, redo, tobe.
+//! How long the everyday answers take: usage, files, log, blame; what looks at the graph: life, recall, trace, diff; and
+//! what goes back in time: undo, redo, tobe.
 //!
 //! `answers_rate DIRECTORY NODES TIMES` makes a store of so many nodes in the directory and prints a JSON line for each
 //! row: `{"what": .., "unit": "ms", "samples": [..]}`. Half a minute lies between two nodes, so a million of them are a
@@ -10,11 +11,11 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use quipu::protocol::{
-    AssistantMessage, Content, Cost, Entry, Epoch, Json, Message, SessionId, SessionStart, StepInfo,
+    AssistantMessage, Content, Cost, Entry, Epoch, Json, Message, NodeId, SessionId, SessionStart, StepInfo,
     StopReason, Thinking, ToolCall, ToolResultMessage, UnixMs, Usage,
 };
 use quipu::store::{
-    Commit, DoneQuery, OpenOptions, RefMove, RefName, Resolved, Scope, SqliteStore, Store, UsageBy,
+    Action, Commit, DoneQuery, OpenOptions, RefMove, RefName, Resolved, Scope, SqliteStore, Store, UsageBy,
     UsageQuery,
 };
 use quipu::{Engine, Sealer};
@@ -28,6 +29,12 @@ const SESSION: usize = 400;
 const BATCH: usize = 400;
 /// How often a session goes back, and forward again.
 const MOVES: usize = 200;
+/// How often the graph is looked at, in sessions all over the store.
+const LOOKS: usize = 200;
+/// Sessions with two branches.
+const FORKED: usize = 20;
+/// Nodes of the second branch; the first one has as many more than half of the session.
+const BRANCH: usize = 240;
 /// Different files.
 const FILES: usize = 500;
 /// Milliseconds between two nodes.
@@ -50,6 +57,7 @@ fn entry(n: usize, at: UnixMs) -> Outcome<Entry> {
                 model: "m".to_owned(),
                 thinking: Thinking::Off,
                 system: None,
+                identity: None,
                 tools: Vec::new(),
                 max_tokens: None,
                 prune: false,
@@ -153,8 +161,8 @@ async fn time<T>(what: &str, times: usize, mut work: impl AsyncFnMut() -> Outcom
     Ok(())
 }
 
-async fn measure(file: &Path, nodes: usize, times: usize) -> Outcome<()> {
-    let store = Arc::new(SqliteStore::open(file, &OpenOptions::default())?);
+async fn measure(path: &Path, nodes: usize, times: usize) -> Outcome<()> {
+    let store = Arc::new(SqliteStore::open(path, &OpenOptions::default())?);
     fill(&store, nodes).await?;
     store.sessions(quipu::store::SessionQuery { limit: Some(1), ..Default::default() }).await?;
     let all = UsageQuery { by: UsageBy::Time, since: None, until: None };
@@ -197,7 +205,114 @@ async fn measure(file: &Path, nodes: usize, times: usize) -> Outcome<()> {
         Ok(blame)
     })
     .await?;
-    moves(store, nodes).await
+    moves(store.clone(), nodes).await?;
+    looks(&store, path, nodes).await
+}
+
+/// A node by its number.
+async fn numbered(store: &SqliteStore, n: usize) -> Outcome<NodeId> {
+    match store.resolve(&format!("ext:n{n}").into(), &Scope::default()).await? {
+        Resolved::One(found) => Ok(found.node),
+        Resolved::Many(_) | Resolved::None => Err(format!("node {n} is not there").into()),
+    }
+}
+
+/// Sessions all over the store get a second branch, from their middle; gives the ends of both.
+async fn fork(store: &SqliteStore, nodes: usize) -> Outcome<Vec<(NodeId, NodeId)>> {
+    let sessions = nodes / SESSION;
+    let mut ends = Vec::new();
+    for session in (0..sessions).step_by(sessions.div_ceil(FORKED).max(1)) {
+        let first = session * SESSION;
+        let from = numbered(store, first + SESSION - BRANCH).await?;
+        let (mut parent, mut batch) = (from, Commit::default());
+        for n in first + SESSION - BRANCH + 1..first + SESSION {
+            let at = BEGAN + i64::try_from(nodes + n)? * BETWEEN;
+            let encoded = quipu_transcript::encode(&entry(n, at)?, &StepInfo::default());
+            let record = NodeRecord {
+                parent: Some(parent),
+                role: encoded.role,
+                parts: encoded.blobs.iter().map(|blob| blob.id).collect(),
+                timestamp: at,
+                external_id: Some(format!("b{n}")),
+                system_prompt: None,
+            };
+            let node = Node::new(record, None, None);
+            parent = node.id;
+            batch.blobs.extend(encoded.blobs);
+            batch.nodes.push(node);
+        }
+        let row = |kind: &str, from, to| Action {
+            timestamp: BEGAN,
+            kind: kind.into(),
+            from,
+            to: Some(to),
+            metadata: Some("{\"carryover_message\":\"Look at the other way.\"}".into()),
+        };
+        batch.actions.extend((0..10).map(|_| row("BOOT", None, from)));
+        batch.actions.push(row("INCARNATE", Some(from), parent));
+        store.commit(batch).await?;
+        ends.push((numbered(store, first + SESSION - 1).await?, parent));
+    }
+    Ok(ends)
+}
+
+/// Life, recall, trace and diff in sessions all over the store; and a store that is opened for one look.
+async fn looks(store: &SqliteStore, path: &Path, nodes: usize) -> Outcome<()> {
+    let ends = fork(store, nodes).await?;
+    // What was written is indexed before the first look; the last look opens a store of its own.
+    store.sessions(quipu::store::SessionQuery { limit: Some(1), ..Default::default() }).await?;
+    let places =
+        (0..LOOKS).map(|look| (look * 7_919 * (nodes / LOOKS)) % nodes / SESSION * SESSION + SESSION / 2);
+    let mut places_found = Vec::new();
+    for place in places {
+        places_found.push(numbered(store, place.min(nodes - 1)).await?);
+    }
+    let mut samples = Vec::new();
+    for node in &places_found {
+        let began = Instant::now();
+        let life = quipu::life(store, &quipu::LifeQuery::new(*node)).await?;
+        samples.push(began.elapsed().as_secs_f64() * 1e3);
+        if life.lines.len() < 5 {
+            return Err("life shows too little".into());
+        }
+    }
+    rows("life", samples);
+    let mut samples = Vec::new();
+    for node in &places_found {
+        let began = Instant::now();
+        quipu::recall(store, &quipu::RecallQuery::new(*node)).await?;
+        samples.push(began.elapsed().as_secs_f64() * 1e3);
+    }
+    rows("recall", samples);
+    let (mut traces, mut diffs) = (Vec::new(), Vec::new());
+    for look in 0..LOOKS {
+        let (left, right) = ends[look % ends.len()];
+        let began = Instant::now();
+        let trace = quipu::trace(store, &quipu::TraceQuery::new(right)).await?;
+        traces.push(began.elapsed().as_secs_f64() * 1e3);
+        let began = Instant::now();
+        let diff = quipu::branch_diff(store, left, right).await?;
+        diffs.push(began.elapsed().as_secs_f64() * 1e3);
+        if trace.rows.len() != 11 || diff.sides.iter().any(|side| side.nodes + 1 != BRANCH as u64) {
+            return Err(format!(
+                "{} rows, sides of {:?}",
+                trace.rows.len(),
+                diff.sides.map(|side| side.nodes)
+            )
+            .into());
+        }
+    }
+    rows("trace", traces);
+    rows(&format!("diff, sides of {} nodes", BRANCH - 1), diffs);
+    let mut samples = Vec::new();
+    for node in places_found.iter().take(LOOKS / 4) {
+        let began = Instant::now();
+        let opened = SqliteStore::open(path, &OpenOptions::default())?;
+        quipu::life(&opened, &quipu::LifeQuery::new(*node)).await?;
+        samples.push(began.elapsed().as_secs_f64() * 1e3);
+    }
+    rows("open and first life", samples);
+    Ok(())
 }
 
 /// A session of ours in the middle goes back and forward, and elsewhere.

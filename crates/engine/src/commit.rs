@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use quipu_dag::{Blob, Node, NodeRecord};
+use quipu_dag::{Node, NodeRecord};
 use quipu_protocol::{Entry, Epoch, FileChange, Json, NodeId, SessionId, Trouble, UnixMs};
 use quipu_store::{
     Action, Commit, Durability, InboxItem, NewChunk, Op, RefMove, RefName, Step, StepCall, StepState, Store,
@@ -15,8 +15,10 @@ use crate::call::{Next, Recorded};
 use crate::clock::{Clock, fresh_id};
 use crate::files::{Ground, InFlight, is_restored, restored_entry};
 use crate::follower::Committed;
+use crate::identity::Prompt;
 use crate::jump::{INCARNATE, TOBE, waits};
 use crate::machine::{CommitError, Done, Draft, Input, Leap, Plan, PlanOp, Queue, Tag};
+use crate::published::{boot, session_switch};
 
 /// A finished call as it waits in the table of steps for its batch.
 #[derive(Debug, Serialize, Deserialize)]
@@ -44,14 +46,22 @@ pub(crate) struct Committer {
     /// The time of the last node, so that time order is lineage order.
     last: UnixMs,
     epoch: Epoch,
-    /// The text of the epoch's system prompt, written with the node that begins the epoch.
-    system: Option<Blob>,
+    /// The texts of the epoch's system prompt, written with the node that begins the epoch.
+    prompt: Prompt,
     /// Who is told what was committed.
     follower: Option<mpsc::Sender<Committed>>,
     /// Where files are that go along.
     ground: Option<Arc<Ground>>,
     /// What people are to be told with the next answer.
     told: Vec<String>,
+    /// The session was opened, and the log of actions does not tell it yet.
+    opened: Option<Opened>,
+}
+
+/// A session that was opened.
+struct Opened {
+    /// The node that it goes on from.
+    at: Option<NodeId>,
 }
 
 impl Committer {
@@ -60,10 +70,10 @@ impl Committer {
         clock: Arc<dyn Clock>,
         last: UnixMs,
         epoch: Epoch,
-        system: Option<Blob>,
+        prompt: Prompt,
     ) -> Self {
-        let (follower, ground, told) = (None, None, Vec::new());
-        Self { store, clock, last, epoch, system, follower, ground, told }
+        let (follower, ground, told, opened) = (None, None, Vec::new(), None);
+        Self { store, clock, last, epoch, prompt, follower, ground, told, opened }
     }
 
     /// Whom to tell what was committed.
@@ -74,6 +84,11 @@ impl Committer {
     /// Where the files of the session are.
     pub(crate) fn with_files(&mut self, ground: Arc<Ground>) {
         self.ground = Some(ground);
+    }
+
+    /// The first commit that moves the session's ref tells the log of actions that it was opened, and went on from here.
+    pub(crate) fn opened(&mut self, at: Option<NodeId>) {
+        self.opened = Some(Opened { at });
     }
 
     /// The time of the last node written.
@@ -175,7 +190,16 @@ impl Committer {
         let (mut batch, nodes, last) = self.batch(plan, flight);
         let head = nodes.last().copied().or(plan.parent);
         let recorded = next.zip(head).and_then(|(next, head)| next.record(&plan.session, head, &mut batch));
+        let moves = !batch.moves.is_empty();
+        if moves && let (Some(Opened { at }), Some(head)) = (&self.opened, head) {
+            let (at, now) = (*at, self.clock.now());
+            let switch = session_switch(&*self.store, &plan.session, at, at.unwrap_or(head), now).await?;
+            batch.actions.splice(..0, at.map(|at| boot(at, now)).into_iter().chain(switch));
+        }
         self.store.commit(batch).await?;
+        if moves {
+            self.opened = None;
+        }
         self.last = last;
         Ok((nodes, recorded))
     }
@@ -234,7 +258,7 @@ impl Committer {
                 batch.moves.push(RefMove::swap(name.clone(), plan.expect, departure, "append"));
             }
             batch.moves.push(RefMove::swap(name, stood, head, why));
-            batch.moves.push(RefMove::publish(RefName::from(RefName::PI_HEAD), head, why));
+            batch.moves.extend(RefMove::published(head, why));
             if let Some(Leap { from, carries, .. }) = &plan.jump {
                 let session = plan.session.clone();
                 batch.ops.push(match (carries, flight) {
@@ -281,7 +305,7 @@ impl Committer {
             Entry::Message(_) | Entry::Compaction(_) | Entry::Meta(_) => None,
         };
         if let Entry::Session(_) | Entry::Epoch(_) = &*draft.entry {
-            batch.blobs.extend(self.system.clone());
+            batch.blobs.extend(self.prompt.blobs());
         }
         batch.blobs.extend(encoded.blobs);
         batch

@@ -13,7 +13,9 @@ const IMAGE: u64 = 1_200;
 /// A part of a context.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ContextKind {
-    /// The system prompt without the project's rules.
+    /// The text of the user's own before the system prompt.
+    Identity,
+    /// The system prompt without that, and without the project's rules.
     System,
     /// The project's rules.
     Rules,
@@ -91,9 +93,15 @@ impl Engine {
         prune: &PruneSettings,
     ) -> Result<ContextUse, OpenError> {
         let mut past = read_past(&**self.store(), session, head).await?;
-        let system = past.system.as_ref().map_or_else(String::new, system_text);
-        let (own, rules) = split(&system);
+        let system = past.prompt.system.as_ref().map_or_else(String::new, system_text);
+        let identity = past.prompt.identity.as_ref().map_or_else(String::new, system_text);
+        let (own, rules) = split(system.strip_prefix(&identity).unwrap_or(&system));
         let mut sizes: Vec<Size> = Vec::new();
+        sizes.push(Size {
+            kind: ContextKind::Identity,
+            count: u64::from(!identity.is_empty()),
+            tokens: estimate_text(&identity),
+        });
         sizes.push(Size {
             kind: ContextKind::System,
             count: u64::from(!own.is_empty()),
@@ -178,7 +186,8 @@ fn sum(sizes: &[Size]) -> u64 {
     sizes.iter().fold(0, |sum, size| sum.saturating_add(size.tokens))
 }
 
-const KINDS: [ContextKind; 8] = [
+const KINDS: [ContextKind; 9] = [
+    ContextKind::Identity,
     ContextKind::System,
     ContextKind::Rules,
     ContextKind::Tools,

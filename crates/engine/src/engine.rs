@@ -17,6 +17,7 @@ use crate::clock::{Clock, SystemClock, fresh_id};
 use crate::commit::Committer;
 use crate::files::{FileSettings, Keeper};
 use crate::follower::Follower;
+use crate::identity::Prompt;
 use crate::machine::{CompactionSettings, Draft, Limits, Machine, Prefix, PruneSettings, Start};
 use crate::owner::{Got, Lease};
 use crate::policy::{AllowAll, Policy};
@@ -130,6 +131,9 @@ pub struct SessionOptions {
     /// The whole system prompt, as it will be sent (after sealing). `None` keeps that of a session that is
     /// resumed, and is no prompt at all for a new one.
     pub system: Option<String>,
+    /// A text of the user's own that stands before the system prompt (after sealing). It is recorded with the session.
+    /// `None` keeps that of a session that is resumed, and is none for a new one; an empty one takes it away.
+    pub identity: Option<String>,
     /// The tools, in the order in which the model sees them. Names of 1 to 64 letters, digits, `_` and `-`, no
     /// two the same.
     pub tools: Vec<Arc<dyn Tool>>,
@@ -173,6 +177,7 @@ impl SessionOptions {
             thinking: Thinking::Off,
             max_tokens: None,
             system: Some(system),
+            identity: None,
             tools: quipu_tools::builtin(),
             policy: Arc::new(AllowAll),
             limits: Limits::default(),
@@ -244,12 +249,12 @@ impl Engine {
     pub async fn create(&self, options: SessionOptions) -> Result<Session, OpenError> {
         let id = self.fresh_session(&options).await?;
         let toolbox = self.toolbox(&options, None)?;
-        let (epoch, system) = self.epoch(&options, &toolbox, None);
+        let (epoch, prompt) = self.epoch(&options, &toolbox, None);
         let past = Past::default();
         let lease = Arc::new(Lease::new(self.store.clone()));
         lease.take(&RefName::session(&id)).await?;
         let first = vec![start_of(&id, &options, None, &epoch)];
-        Ok(self.spawn(options, id, past, first, toolbox, epoch, system, lease))
+        Ok(self.spawn(options, id, past, first, toolbox, epoch, prompt, lease))
     }
 
     /// Opens a session by its id and goes on from its last node. What a dead process left open is recorded as
@@ -310,12 +315,12 @@ impl Engine {
         let mut troubles = Vec::new();
         if mine {
             troubles.extend(self.settle_files(id).await?.into_iter().map(Trouble::Note));
-            let mut committer = self.committer(&past, past.epoch.clone(), None);
+            let mut committer = self.committer(&past, past.epoch.clone(), Prompt::default());
             troubles.extend(
                 recover(&*self.store, &mut committer, id, &mut past, &self.sealer, self.clock.now()).await?,
             );
         }
-        let (epoch, system) = self.epoch(&options, &toolbox, Some(&past));
+        let (epoch, prompt) = self.epoch(&options, &toolbox, Some(&past));
         let mut session = id.clone();
         let mut first = Vec::new();
         if !mine {
@@ -330,7 +335,7 @@ impl Engine {
         } else if epoch != past.epoch {
             first.push(Draft::new(Entry::Epoch(epoch.clone())));
         }
-        let session = self.spawn(options, session, past, first, toolbox, epoch, system, lease);
+        let session = self.spawn(options, session, past, first, toolbox, epoch, prompt, lease);
         Ok(Opened { session, troubles })
     }
 
@@ -395,11 +400,11 @@ impl Engine {
         let id = self.fresh_session(&options).await?;
         let toolbox = self.toolbox(&options, Some(&past))?;
         past.has_ref = false;
-        let (epoch, system) = self.epoch(&options, &toolbox, Some(&past));
+        let (epoch, prompt) = self.epoch(&options, &toolbox, Some(&past));
         let first = vec![start_of(&id, &options, past.session.clone(), &epoch)];
         let lease = Arc::new(Lease::new(self.store.clone()));
         lease.take(&RefName::session(&id)).await?;
-        Ok(self.spawn(options, id, past, first, toolbox, epoch, system, lease))
+        Ok(self.spawn(options, id, past, first, toolbox, epoch, prompt, lease))
     }
 
     /// The id of a session that is to be made.
@@ -492,33 +497,24 @@ impl Engine {
     }
 
     /// The epoch that the options ask for, and its system prompt.
-    fn epoch(
-        &self,
-        options: &SessionOptions,
-        toolbox: &Toolbox,
-        past: Option<&Past>,
-    ) -> (Epoch, Option<Blob>) {
-        let system = match (&options.system, past) {
-            (None, Some(past)) => past.system.clone(),
-            (None, None) => None,
-            (Some(text), _) => {
-                Some(self.sealer.seal(text)).filter(|text| !text.is_empty()).map(|text| system_blob(&text))
-            }
-        };
+    fn epoch(&self, options: &SessionOptions, toolbox: &Toolbox, past: Option<&Past>) -> (Epoch, Prompt) {
+        let (identity, system) = (options.identity.as_deref(), options.system.as_deref());
+        let prompt = Prompt::of(&self.sealer, identity, system, past.map(|past| &past.prompt));
         let epoch = Epoch {
             provider: options.model.provider.clone(),
             model: options.model.id.clone(),
             thinking: options.thinking,
-            system: system.as_ref().map(|blob| blob.id),
+            system: prompt.system.as_ref().map(|blob| blob.id),
+            identity: prompt.identity.as_ref().map(|blob| blob.id),
             tools: toolbox.specs().to_vec(),
             max_tokens: options.max_tokens,
             prune: options.prune.enabled,
         };
-        (epoch, system)
+        (epoch, prompt)
     }
 
-    pub(crate) fn committer(&self, past: &Past, epoch: Epoch, system: Option<Blob>) -> Committer {
-        Committer::new(self.store.clone(), self.clock.clone(), past.last_time, epoch, system)
+    pub(crate) fn committer(&self, past: &Past, epoch: Epoch, prompt: Prompt) -> Committer {
+        Committer::new(self.store.clone(), self.clock.clone(), past.last_time, epoch, prompt)
     }
 
     #[expect(clippy::too_many_arguments, reason = "called from two places with the same values at hand")]
@@ -530,12 +526,13 @@ impl Engine {
         first: Vec<Draft>,
         toolbox: Toolbox,
         epoch: Epoch,
-        system: Option<Blob>,
+        prompt: Prompt,
         lease: Arc<Lease>,
     ) -> Session {
         let system_text: Arc<str> =
-            system.as_ref().map_or_else(|| "".into(), |blob| system_text(blob).into());
-        let mut committer = self.committer(&past, epoch.clone(), system);
+            prompt.system.as_ref().map_or_else(|| "".into(), |blob| system_text(blob).into());
+        let mut committer = self.committer(&past, epoch.clone(), prompt);
+        committer.opened(past.head);
         if let Some(ground) = toolbox.ground() {
             committer.with_files(ground);
         }
@@ -603,7 +600,7 @@ fn is_session_id(text: &str) -> bool {
         && bytes.iter().all(|b| b.is_ascii_alphanumeric() || matches!(b, b'.' | b'_' | b'-'))
 }
 
-fn system_blob(text: &str) -> Blob {
+pub(crate) fn system_blob(text: &str) -> Blob {
     Blob::string("system_prompt", text)
 }
 

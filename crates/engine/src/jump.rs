@@ -16,7 +16,7 @@ use quipu_transcript::{Decoded, TouchedFiles, context, message_of};
 use crate::engine::{Engine, OpenError};
 use crate::files::{FilePlan, InFlight, JumpedWithFiles, RestoreFiles};
 use crate::machine::{Place, Refused};
-use crate::owner::{Got, Lease};
+use crate::owner::alone;
 use crate::resume::read_past;
 use crate::sessions::{ChangeError, Written};
 use crate::travel::{Travel, carryover, carryover_text, count_left, legal_target, line_of, log_of};
@@ -202,8 +202,12 @@ impl Engine {
         Ok(self.jump_along(to, label, None).await?.jumped)
     }
 
-    /// The same, where files go along when it is said how.
-    pub(crate) async fn jump_along(
+    /// The same, where files go along if it is said how, as in [`Engine::jump_with_files`]. With what people should know
+    /// of files.
+    ///
+    /// # Errors
+    /// As [`Engine::jump`]; `Files`, and then nothing was changed.
+    pub async fn jump_along(
         &self,
         to: NodeId,
         label: Option<&str>,
@@ -215,13 +219,8 @@ impl Engine {
         };
         let session = self.session_to_jump(to).await?;
         let name = RefName::session(&session);
-        let lease = Lease::new(self.store().clone());
-        if lease.take(&name).await? != Got::Yes {
-            return Err(ChangeError::Busy(session));
-        }
-        let done = self.jump_leased(&session, &name, to, label, how).await;
-        lease.release().await;
-        done
+        let busy = || ChangeError::Busy(session.clone());
+        alone(self.store(), &name, busy, self.jump_leased(&session, &name, to, label, how)).await
     }
 
     /// Where [`Engine::tobe`] would go, and what it would leave behind.
@@ -281,7 +280,11 @@ impl Engine {
         Ok(self.plan_files(&row.cwd, from, to, how).await?)
     }
 
-    async fn tobe_along(
+    /// The same, where files go along if it is said how. With what people should know of files.
+    ///
+    /// # Errors
+    /// As [`Engine::tobe`]; `Foreign` where files go along; `Files`, and then nothing was changed.
+    pub async fn tobe_along(
         &self,
         to: NodeId,
         message: &str,
@@ -297,13 +300,8 @@ impl Engine {
             Err(error) => return Err(error),
         };
         let name = RefName::session(&session);
-        let lease = Lease::new(self.store().clone());
-        if lease.take(&name).await? != Got::Yes {
-            return Err(ChangeError::Busy(session));
-        }
-        let done = self.tobe_leased(&session, &name, to, &message, how).await;
-        lease.release().await;
-        done
+        let busy = || ChangeError::Busy(session.clone());
+        alone(self.store(), &name, busy, self.tobe_leased(&session, &name, to, &message, how)).await
     }
 
     async fn tobe_leased(
@@ -316,7 +314,8 @@ impl Engine {
     ) -> Result<JumpedWithFiles, ChangeError> {
         let row = self.row_of(session).await?;
         let from = self.head_of(&row).await?;
-        let from = self.close_open_steps(session, name).await?.unwrap_or(from);
+        let (stands, mut problems) = self.close_open_steps(session, name).await?;
+        let from = stands.unwrap_or(from);
         let (plan, flight) = match how {
             Some(how) => self.begin_files(session, &row.cwd, from, at, how).await?,
             None => Default::default(),
@@ -329,7 +328,7 @@ impl Engine {
         let mut commit = Commit { durability: Durability::Power, ..Commit::default() };
         let head = self.add_entries(&mut commit, &entries, at, from).await?;
         commit.moves.push(RefMove::swap(name.clone(), Some(from), head, TOBE));
-        commit.moves.push(RefMove::publish(RefName::from(RefName::PI_HEAD), head, TOBE));
+        self.publish(&mut commit, session, Some(from), head, TOBE).await?;
         let log = log_of(message, at, session, Path::new(&row.cwd));
         commit.actions.push(Action {
             timestamp: self.now(),
@@ -338,7 +337,7 @@ impl Engine {
             to: Some(head),
             metadata: Some(log.get().to_owned()),
         });
-        let problems = self.commit_move(session, commit, flight, Some(waits(head))).await?;
+        problems.extend(self.commit_move(session, commit, flight, Some(waits(head))).await?);
         let session = session.clone();
         let jumped = Jumped { session, from, at, head, said: None, summary: None, usage: None };
         Ok(JumpedWithFiles { jumped, plan, problems })
@@ -369,8 +368,8 @@ impl Engine {
         let store = self.store();
         let row = self.row_of(session).await?;
         let from = self.head_of(&row).await?;
-        let mut problems = self.settle_files(session).await?;
-        let from = self.close_open_steps(session, name).await?.unwrap_or(from);
+        let (stands, mut problems) = self.close_open_steps(session, name).await?;
+        let from = stands.unwrap_or(from);
         let Some(Stand { at, said }) = stand(&**store, session, to).await? else {
             return Err(ChangeError::NoSession(to));
         };
@@ -383,15 +382,19 @@ impl Engine {
             let entry = serde_json::json!({ "type": "label", "targetId": at.to_string(), "label": label });
             (Entry::Meta((&entry).into()), StepInfo::default())
         }));
+        let jumped =
+            Jumped { session: session.clone(), from, at, head: at, said, summary: None, usage: None };
+        if at == from && entries.is_empty() {
+            // It stands there, so there is no step to take back.
+            return Ok(JumpedWithFiles { jumped, plan, problems });
+        }
         let mut commit = Commit { durability: Durability::Power, ..Commit::default() };
         let head = self.add_entries(&mut commit, &entries, at, from).await?;
         commit.moves.push(RefMove::swap(name.clone(), Some(from), head, "jump"));
-        commit.moves.push(RefMove::publish(RefName::from(RefName::PI_HEAD), head, "jump"));
+        self.publish(&mut commit, session, Some(from), head, "jump").await?;
         commit.actions.push(self.action("QUIPU_JUMP", Some(from), Some(head), session));
         problems.extend(self.commit_move(session, commit, flight, None).await?);
-        let session = session.clone();
-        let jumped = Jumped { session, from, at, head, said, summary: None, usage: None };
-        Ok(JumpedWithFiles { jumped, plan, problems })
+        Ok(JumpedWithFiles { jumped: Jumped { head, ..jumped }, plan, problems })
     }
 
     /// Adds entries to a move from one node to another, behind the node that it goes to; gives the last.

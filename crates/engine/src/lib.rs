@@ -19,6 +19,7 @@ mod engine;
 mod files;
 mod follower;
 mod html;
+mod identity;
 mod jump;
 mod log;
 mod machine;
@@ -29,6 +30,7 @@ mod owner;
 mod permissions;
 mod places;
 mod policy;
+mod published;
 mod reading;
 mod record;
 mod recording;
@@ -57,13 +59,14 @@ pub use files::{
 };
 pub use follower::{Committed, Follower};
 pub use html::{HtmlEntry, html_entry, html_text};
+pub use identity::{IDENTITY_LIMIT, IdentityError, IdentitySettings, identity_text, read_identity};
 pub use log::{Ended, LogEntry, log};
 pub use machine::{CompactionSettings, Limits, PruneSettings, Refused};
 pub use markdown::{MarkdownEntry, markdown_entry, markdown_inline};
 pub use meaning::{
     FoundByMeaning, MeaningError, MeaningIndexed, RANK_OFFSET, index_meaning, search_by_meaning,
 };
-pub use merge::{Merge, MergeSide};
+pub use merge::{Merge, MergeSide, Merged};
 pub use permissions::{Grant, PermissionMode, PermissionRules, Permissions, TravelRule};
 pub use places::Places;
 pub use policy::{AllowAll, Decision, Policy, Proposal};

@@ -5,17 +5,15 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Component, Path, PathBuf};
 use std::sync::Arc;
 
-use quipu_dag::{Node, NodeRecord};
 use quipu_protocol::{Body, Content, Entry, FileState, Message, NodeId, SessionId, StepInfo, UserMessage};
-use quipu_store::{
-    Commit, Durability, NewChunk, RefMove, RefName, SessionQuery, Store, StoreError, Until, decode_nodes,
-};
+use quipu_store::{RefMove, RefName, SessionQuery, Store, StoreError, Until, decode_nodes};
 use quipu_transcript::{Decoded, TouchedFiles, counts, message_of};
 
-use crate::clock::fresh_id;
 use crate::engine::Engine;
-use crate::owner::{Got, Lease};
-use crate::sessions::ChangeError;
+use crate::files::{Brought, FilePlan, InFlight, RestoreFiles, is_restored};
+use crate::jump::{awaited, waits};
+use crate::owner::alone;
+use crate::sessions::{ChangeError, Written};
 use crate::travel::{END, escaped, shortened};
 
 /// Code units of the other branch's last words that come along.
@@ -56,12 +54,62 @@ pub struct Merge {
     pub conflicts: Vec<String>,
 }
 
+/// A merge that was made.
+#[derive(Debug, Clone)]
+pub struct Merged {
+    /// The node with both parents.
+    pub node: NodeId,
+    /// What it brought together.
+    pub merge: Merge,
+    /// What was done to files.
+    pub plan: FilePlan,
+    /// What people should know of files: such as did not take their places all the same.
+    pub problems: Vec<String>,
+}
+
 /// What a side of a merge did since the node that both share.
 #[derive(Default)]
 struct Side {
     conclusion: String,
-    /// How each changed file was left, where that is known.
-    files: BTreeMap<String, Option<FileState>>,
+    /// Each changed file, by its absolute path.
+    files: BTreeMap<String, Changed>,
+}
+
+/// How a file was before the first change of a side and after the last, as far as anything was written down.
+#[derive(Default)]
+struct Changed {
+    before: Option<FileState>,
+    after: Option<FileState>,
+}
+
+impl Changed {
+    /// As it was left, where that is known.
+    fn left(&self) -> Option<&FileState> {
+        self.after.as_ref().filter(|state| state.is_known())
+    }
+}
+
+/// A merge, and both sides of it.
+struct Sides {
+    merge: Merge,
+    /// Where the session works that it goes into.
+    cwd: String,
+    theirs: BTreeMap<String, Changed>,
+    ours: BTreeMap<String, Changed>,
+}
+
+impl Sides {
+    /// The files that come along: those of the other branch, but where ours are to be kept.
+    fn brought(self, side: Option<MergeSide>) -> Vec<Brought> {
+        let Self { merge, theirs, mut ours, .. } = self;
+        let kept = |path: &String| side != Some(MergeSide::Theirs) && merge.conflicts.contains(path);
+        let come = theirs.into_iter().filter(|(path, _)| !kept(path));
+        come.map(|(path, changed)| {
+            let expect = ours.remove(&path).map_or(changed.before, |ours| ours.after);
+            Brought { path, expect, target: changed.after }
+        })
+        .collect()
+    }
 }
 
 impl Engine {
@@ -70,6 +118,10 @@ impl Engine {
     /// # Errors
     /// `NothingToMerge`, `Foreign`, `Removed`; `Open` with `NoSuchNode`, `NoSuchSession` or `Store`.
     pub async fn merge_of(&self, from: NodeId, into: &SessionId) -> Result<Merge, ChangeError> {
+        Ok(self.sides_of(from, into).await?.merge)
+    }
+
+    async fn sides_of(&self, from: NodeId, into: &SessionId) -> Result<Sides, ChangeError> {
         let store = self.store();
         let row = self.row_of(into).await?;
         if row.agent != crate::AGENT {
@@ -90,14 +142,16 @@ impl Engine {
         };
         let theirs = side(&**store, from, base, Path::new(&their_cwd.unwrap_or_default())).await?;
         let ours = side(&**store, head, base, Path::new(&row.cwd)).await?;
-        let differ = |path: &&String| match (theirs.files.get(*path), ours.files.get(*path)) {
+        let differ = |(path, changed): &(&String, &Changed)| match (changed.left(), ours.files.get(*path)) {
             (_, None) => false,
-            (Some(Some(left)), Some(Some(right))) => left != right,
-            (_, Some(_)) => true,
+            (Some(theirs), Some(ours)) => ours.left() != Some(theirs),
+            (None, Some(_)) => true,
         };
-        let conflicts: Vec<String> = theirs.files.keys().filter(differ).cloned().collect();
-        let files = theirs.files.into_keys().collect();
-        Ok(Merge { into: row.id, head, from, base, conclusion: theirs.conclusion, files, conflicts })
+        let conflicts = theirs.files.iter().filter(differ).map(|(path, _)| path.clone()).collect();
+        let files = theirs.files.keys().cloned().collect();
+        let (into, conclusion) = (row.id, theirs.conclusion);
+        let merge = Merge { into, head, from, base, conclusion, files, conflicts };
+        Ok(Sides { merge, cwd: row.cwd, theirs: theirs.files, ours: ours.files })
     }
 
     /// Brings what a branch came to into a session: one node behind its head with both ends recorded, which the model
@@ -113,6 +167,22 @@ impl Engine {
         note: &str,
         side: Option<MergeSide>,
     ) -> Result<(NodeId, Merge), ChangeError> {
+        self.merge_along(from, into, note, side, None).await.map(|merged| (merged.node, merged.merge))
+    }
+
+    /// The same, where files come along if it is said how: each file that the branch changed becomes what it made of it,
+    /// but where both changed one and ours are to be kept. All else is as in [`Engine::jump_with_files`].
+    ///
+    /// # Errors
+    /// As [`Engine::merge`]; `Files`, and then nothing was changed.
+    pub async fn merge_along(
+        &self,
+        from: NodeId,
+        into: &SessionId,
+        note: &str,
+        side: Option<MergeSide>,
+        how: Option<&RestoreFiles>,
+    ) -> Result<Merged, ChangeError> {
         let note = self.sealer().seal(note.trim()).into_owned();
         if note.len() > crate::travel::CARRYOVER_LIMIT {
             let why = format!(
@@ -123,69 +193,87 @@ impl Engine {
             return Err(ChangeError::BadMessage(why));
         }
         let name = RefName::session(into);
-        let lease = Lease::new(self.store().clone());
         // Nobody else's work is read half done.
         self.merge_of(from, into).await?;
-        if lease.take(&name).await? != Got::Yes {
-            return Err(ChangeError::Busy(into.clone()));
-        }
-        let done = self.merge_leased(from, into, &name, &note, side).await;
-        lease.release().await;
-        done
+        let busy = || ChangeError::Busy(into.clone());
+        alone(self.store(), &name, busy, self.merge_leased(from, into, &note, side, how)).await
+    }
+
+    /// What [`Engine::merge_along`] would do to files.
+    ///
+    /// # Errors
+    /// As there, without `Busy`, `BadMessage` and conflicts of files with what somebody else did.
+    pub async fn preview_merge_files(
+        &self,
+        from: NodeId,
+        into: &SessionId,
+        side: Option<MergeSide>,
+        how: &RestoreFiles,
+    ) -> Result<FilePlan, ChangeError> {
+        let sides = self.sides_of(from, into).await?;
+        decided(&sides.merge, side)?;
+        let cwd = sides.cwd.clone();
+        Ok(self.plan_merged(&cwd, sides.brought(side), how).await?)
     }
 
     async fn merge_leased(
         &self,
         from: NodeId,
         into: &SessionId,
-        name: &RefName,
         note: &str,
         side: Option<MergeSide>,
-    ) -> Result<(NodeId, Merge), ChangeError> {
-        self.close_open_steps(into, name).await?;
-        let merge = self.merge_of(from, into).await?;
-        if side.is_none() && !merge.conflicts.is_empty() {
-            return Err(ChangeError::Conflict { files: merge.conflicts });
-        }
-        let text = text_of(&merge, note, side);
+        how: Option<&RestoreFiles>,
+    ) -> Result<Merged, ChangeError> {
+        let name = RefName::session(into);
+        let (_, mut problems) = self.close_open_steps(into, &name).await?;
+        let sides = self.sides_of(from, into).await?;
+        let (merge, cwd) = (sides.merge.clone(), sides.cwd.clone());
+        decided(&merge, side)?;
+        let (plan, flight) = match how {
+            Some(how) => self.begin_merged(into, &cwd, merge.head, sides.brought(side), how).await?,
+            None => Default::default(),
+        };
+        let text = text_of(&merge, note, side, how.map(|_| &plan));
         let content = Body::Blocks(vec![Content::text(text)]);
         let entry = Entry::Message(Message::User(UserMessage { content, timestamp: self.now() }));
         let step = StepInfo { merge: vec![merge.head, from], ..StepInfo::default() };
-        let encoded = quipu_transcript::encode(&entry, &step);
         let after = [self.node_of(merge.head).await?, self.node_of(from).await?];
         let after = after.iter().map(|node| node.record.timestamp).max().unwrap_or_default();
-        let record = NodeRecord {
-            parent: Some(merge.head),
-            role: encoded.role,
-            parts: encoded.blobs.iter().map(|blob| blob.id).collect(),
-            timestamp: self.now().max(after.saturating_add(1)),
-            external_id: Some(fresh_id()),
-            system_prompt: None,
-        };
-        let node = Node::new(record, None, None);
-        let id = node.id;
-        let mut action = self.action("QUIPU_MERGE", Some(from), Some(id), into);
+        let Written { node: merged, mut commit } =
+            self.write_step(&entry, &step, Some(merge.head), after, None);
+        let node = merged.id;
+        let (mut head, after) = (node, merged.record.timestamp);
+        commit.nodes.push(merged);
+        if let Some(InFlight { record: (entry, step), .. }) = &flight {
+            let Written { node: record, commit: more } =
+                self.write_step(entry, step, Some(head), after, None);
+            head = record.id;
+            commit.blobs.extend(more.blobs);
+            commit.chunks.extend(more.chunks);
+            commit.nodes.push(record);
+        }
+        commit.moves.push(RefMove::swap(name, Some(merge.head), head, "merge"));
+        let mut action = self.action("QUIPU_MERGE", Some(from), Some(node), into);
         let files = side.map(|side| match side {
             MergeSide::Ours => "ours",
             MergeSide::Theirs => "theirs",
         });
         let log = serde_json::json!({ "session": into, "parents": [merge.head, from], "files": files });
         action.metadata = Some(log.to_string());
-        let chunks = encoded.chunks.into_iter();
-        let commit = Commit {
-            blobs: encoded.blobs,
-            chunks: chunks.map(|(id, bytes)| NewChunk::Full { id, bytes: bytes.into() }).collect(),
-            nodes: vec![node],
-            moves: vec![
-                RefMove::swap(name.clone(), Some(merge.head), id, "merge"),
-                RefMove::publish(RefName::from(RefName::PI_HEAD), id, "merge"),
-            ],
-            actions: vec![action],
-            durability: Durability::Power,
-            ..Commit::default()
-        };
-        self.store().commit(commit).await?;
-        Ok((id, merge))
+        commit.actions.push(action);
+        self.publish(&mut commit, into, Some(merge.head), head, "merge").await?;
+        // A message to itself that waits for its answer goes on waiting.
+        let rest = self.store().pending(into).await?.jump.as_ref().and_then(awaited).map(waits);
+        problems.extend(self.commit_move(into, commit, flight, rest).await?);
+        Ok(Merged { node, merge, plan, problems })
+    }
+}
+
+/// Whether somebody said whose files are to be kept, where that must be said.
+fn decided(merge: &Merge, side: Option<MergeSide>) -> Result<(), ChangeError> {
+    match side {
+        None if !merge.conflicts.is_empty() => Err(ChangeError::Conflict { files: merge.conflicts.clone() }),
+        _ => Ok(()),
     }
 }
 
@@ -199,6 +287,7 @@ async fn side(store: &dyn Store, end: NodeId, base: Option<NodeId>, cwd: &Path) 
     let nodes = &nodes[usize::from(base.is_some()).min(nodes.len())..];
     for some in nodes.chunks(AT_ONCE) {
         for Decoded { entry, step } in decode_nodes(store, some).await? {
+            let put_back = is_restored(&entry);
             let mut named = TouchedFiles::default();
             if let Some(message) = message_of(&entry) {
                 if let Message::Assistant(answer) = &*message
@@ -210,21 +299,21 @@ async fn side(store: &dyn Store, end: NodeId, base: Option<NodeId>, cwd: &Path) 
                 named.add(&[Arc::new(message.into_owned())]);
             }
             for path in named.modified_files {
-                side.files.entry(absolute(cwd, &path)).or_insert(None);
+                side.files.entry(absolute(cwd, &path)).or_default();
             }
             for change in step.files {
-                side.files.insert(absolute(cwd, &change.path), known(change.after));
+                let path = absolute(cwd, &change.path);
+                // Putting files back changes nothing that the side did not change itself.
+                if put_back && !side.files.contains_key(&path) {
+                    continue;
+                }
+                let file = side.files.entry(path).or_default();
+                file.before.get_or_insert(change.before);
+                file.after = Some(change.after);
             }
         }
     }
     Ok(side)
-}
-
-fn known(state: FileState) -> Option<FileState> {
-    match state {
-        FileState::Unknown { .. } => None,
-        known => Some(known),
-    }
 }
 
 /// A path as calls name it, without `.` and `..`.
@@ -240,7 +329,8 @@ fn absolute(cwd: &Path, path: &str) -> String {
     out.to_string_lossy().into_owned()
 }
 
-fn text_of(merge: &Merge, note: &str, side: Option<MergeSide>) -> String {
+/// What the model reads; `plan` is what was done to files, where they came along.
+fn text_of(merge: &Merge, note: &str, side: Option<MergeSide>, plan: Option<&FilePlan>) -> String {
     let mut lines = Vec::new();
     if !note.is_empty() {
         lines.extend([note.to_owned(), String::new()]);
@@ -266,7 +356,17 @@ fn text_of(merge: &Merge, note: &str, side: Option<MergeSide>) -> String {
         };
         lines.push(format!("Both changed these files. {whose}:{}", list(&merge.conflicts)));
     }
-    lines.push("Files on disk are as they are now: look before you rely on what either side left.".into());
+    lines.push(match plan {
+        None => "Files on disk are as they are now: look before you rely on what either side left.".into(),
+        Some(plan) => {
+            let left: Vec<String> = plan.left.iter().map(|left| left.path.clone()).collect();
+            let but = if left.is_empty() { String::new() } else { format!(" These are not:{}", list(&left)) };
+            format!(
+                "The files that the branch changed are on disk as it left them, unless they were to be kept; all others \
+                 are as they were.{but}"
+            )
+        }
+    });
     lines.join("\n")
 }
 

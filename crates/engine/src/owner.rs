@@ -1,5 +1,6 @@
 //! Who writes to a session: a lease on its ref, renewed while the session is open, taken over from the dead.
 
+use std::future::Future;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -74,6 +75,22 @@ impl Lease {
             drop(self.store.lease(&name, &self.owner, Duration::ZERO).await);
         }
     }
+}
+
+/// Does this while nobody else writes to a ref; `busy` is the error where somebody living does.
+pub(crate) async fn alone<T, E: From<StoreError>>(
+    store: &Arc<dyn Store>,
+    name: &RefName,
+    busy: impl FnOnce() -> E,
+    work: impl Future<Output = Result<T, E>>,
+) -> Result<T, E> {
+    let lease = Lease::new(store.clone());
+    if lease.take(name).await? != Got::Yes {
+        return Err(busy());
+    }
+    let done = work.await;
+    lease.release().await;
+    done
 }
 
 /// `host:pid:start`, as far as the system tells.

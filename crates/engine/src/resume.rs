@@ -2,7 +2,6 @@
 
 use std::sync::Arc;
 
-use quipu_dag::Blob;
 use quipu_protocol::{
     AssistantMessage, CallId, CallRecord, Checkpoint, ChunkId, Compaction, Content, Entry, Epoch, Message,
     NodeId, RunId, SessionId, StepInfo, StopReason, ToolCall, ToolResultMessage, Trouble, UnixMs,
@@ -20,6 +19,7 @@ use serde::Deserialize;
 use crate::commit::{Committer, KeptResult};
 use crate::engine::OpenError;
 use crate::files::{Left, after_a_crash};
+use crate::identity::Prompt;
 use crate::jump::awaited;
 use crate::machine::{Calls, CommitError, Draft, MEASURED, Plan, PlanOp, Waiting, json_of_nothing, step_of};
 
@@ -43,7 +43,7 @@ pub(crate) struct Past {
     /// The session of the node that it was read from.
     pub(crate) session: Option<SessionId>,
     pub(crate) epoch: Epoch,
-    pub(crate) system: Option<Blob>,
+    pub(crate) prompt: Prompt,
     pub(crate) last_time: UnixMs,
     pub(crate) last_body: Option<ChunkId>,
     pub(crate) steering: Vec<Waiting>,
@@ -130,10 +130,13 @@ pub(crate) async fn read_past(store: &dyn Store, id: &SessionId, head: NodeId) -
             past.old = past.messages.len();
         }
     }
-    if let Some(system) = past.epoch.system {
-        past.system = store.blobs(&[system]).await?.into_iter().flatten().next();
-        if past.system.is_none() {
-            let why = format!("its system prompt {system} is missing from the store");
+    for (named, place) in
+        [(past.epoch.system, &mut past.prompt.system), (past.epoch.identity, &mut past.prompt.identity)]
+    {
+        let Some(named) = named else { continue };
+        *place = store.blobs(&[named]).await?.into_iter().flatten().next();
+        if place.is_none() {
+            let why = format!("its system prompt {named} is missing from the store");
             return Err(OpenError::Broken { session: id.clone(), why });
         }
     }

@@ -14,7 +14,7 @@ use crate::clock::fresh_id;
 use crate::commit::config;
 use crate::engine::{Engine, OpenError};
 use crate::files::FilesError;
-use crate::owner::{Got, Lease};
+use crate::owner::alone;
 use crate::resume::epoch_of;
 use crate::travel::Illegal;
 
@@ -249,10 +249,8 @@ impl Engine {
         let Written { node, mut commit } =
             self.write(&Entry::Session(start), parent, time, Some(config(&epoch)));
         let base = node.id;
-        commit.moves = vec![
-            RefMove::swap(RefName::session(&id), None, base, "fork"),
-            RefMove::publish(RefName::from(RefName::PI_HEAD), base, "fork"),
-        ];
+        commit.moves = vec![RefMove::swap(RefName::session(&id), None, base, "fork")];
+        self.publish(&mut commit, &id, None, base, "fork").await?;
         commit.actions.push(self.action("QUIPU_FORK", Some(at), Some(base), &id));
         commit.nodes.push(node);
         store.commit(commit).await?;
@@ -301,27 +299,20 @@ impl Engine {
         if head == to {
             return Ok(true);
         }
-        let lease = self.hold(&row).await?;
-        let done = self.move_forward(&row, head, to).await;
-        if let Some(lease) = lease {
-            lease.release().await;
-        }
-        done
+        self.alone_with(&row, self.move_forward(&row, head, to)).await
     }
 
     async fn move_forward(&self, row: &SessionRow, head: NodeId, to: NodeId) -> Result<bool, ChangeError> {
         if self.store().fork_point(head, to).await? != Some(head) {
             return Ok(false);
         }
-        let commit = Commit {
-            moves: vec![
-                RefMove::swap(row.name.clone(), Some(head), to, "advance"),
-                RefMove::publish(RefName::from(RefName::PI_HEAD), to, "advance"),
-            ],
+        let mut commit = Commit {
+            moves: vec![RefMove::swap(row.name.clone(), Some(head), to, "advance")],
             actions: vec![self.action("QUIPU_ADVANCE", Some(head), Some(to), &row.id)],
             durability: Durability::Power,
             ..Commit::default()
         };
+        self.publish(&mut commit, &row.id, Some(head), to, "advance").await?;
         self.store().commit(commit).await?;
         Ok(true)
     }
@@ -334,12 +325,7 @@ impl Engine {
     pub async fn remove(&self, session: &SessionId) -> Result<NodeId, ChangeError> {
         let row = self.row_of(session).await?;
         let head = self.head_of(&row).await?;
-        let lease = self.hold(&row).await?;
-        let done = self.drop_refs(&row, head).await;
-        if let Some(lease) = lease {
-            lease.release().await;
-        }
-        done.map(|()| head)
+        self.alone_with(&row, self.drop_refs(&row, head)).await.map(|()| head)
     }
 
     async fn drop_refs(&self, row: &SessionRow, head: NodeId) -> Result<(), ChangeError> {
@@ -376,13 +362,8 @@ impl Engine {
         why: &str,
     ) -> Result<NodeId, ChangeError> {
         let row = self.row_of(session).await?;
-        let lease = self.hold(&row).await?;
         let entry = Entry::Meta(Json::from(entry));
-        let done = self.append(&row, &entry, why).await;
-        if let Some(lease) = lease {
-            lease.release().await;
-        }
-        done
+        self.alone_with(&row, self.append(&row, &entry, why)).await
     }
 
     async fn append(&self, row: &SessionRow, entry: &Entry, why: &str) -> Result<NodeId, ChangeError> {
@@ -408,16 +389,16 @@ impl Engine {
         }
     }
 
-    /// The lease on a session that we write; those of other programs have none.
-    async fn hold(&self, row: &SessionRow) -> Result<Option<Lease>, ChangeError> {
+    /// Does this while nobody else writes to the session. Nobody has a lease on those of other programs.
+    async fn alone_with<T>(
+        &self,
+        row: &SessionRow,
+        work: impl Future<Output = Result<T, ChangeError>>,
+    ) -> Result<T, ChangeError> {
         if row.agent != crate::AGENT {
-            return Ok(None);
+            return work.await;
         }
-        let lease = Lease::new(self.store().clone());
-        match lease.take(&row.name).await? {
-            Got::Yes => Ok(Some(lease)),
-            Got::Theirs(_) => Err(ChangeError::Busy(row.id.clone())),
-        }
+        alone(self.store(), &row.name, || ChangeError::Busy(row.id.clone()), work).await
     }
 
     pub(crate) fn write(

@@ -2,7 +2,9 @@
 
 use serde_json::Value;
 
-use crate::{CompactionSettings, FileSettings, HistorySettings, PruneSettings, TravelSettings};
+use crate::{
+    CompactionSettings, FileSettings, HistorySettings, IdentitySettings, PruneSettings, TravelSettings,
+};
 
 /// One member of the settings, and what is wrong in it.
 struct Section<'a> {
@@ -31,6 +33,14 @@ impl<'a> Section<'a> {
             None | Some(Value::Null) => {}
             Some(Value::Bool(found)) => *place = *found,
             Some(_) => self.problem(&format!(".{member}"), "true or false"),
+        }
+    }
+
+    fn text(&mut self, member: &str, place: &mut Option<String>) {
+        match self.value.get(member) {
+            None | Some(Value::Null) => {}
+            Some(Value::String(found)) if !found.is_empty() => *place = Some(found.clone()),
+            Some(_) => self.problem(&format!(".{member}"), "a text"),
         }
     }
 
@@ -85,6 +95,15 @@ impl FileSettings {
         section.number("fileBytes", 64 << 20, &mut found.file_bytes);
         section.number("runBytes", u64::MAX, &mut found.run_bytes);
         section.number("storeBytes", u64::MAX, &mut found.store_bytes);
+        (found, section.problems)
+    }
+}
+
+impl IdentitySettings {
+    /// What `identity` of the settings says (`file`), and for people what is wrong with it. Off where nothing is said.
+    pub fn of_json(settings: &Value) -> (Self, Vec<String>) {
+        let (mut found, mut section) = (Self::default(), Section::of(settings, "identity"));
+        section.text("file", &mut found.file);
         (found, section.problems)
     }
 }
@@ -160,6 +179,22 @@ mod tests {
         check(r#"{"search":{"tool":"no"}}"#, true, &["search.tool must be true or false"]);
         check(r#"{"search":7}"#, true, &["search must be an object"]);
         assert!(!HistorySettings::default().enabled);
+    }
+
+    #[test]
+    fn identity() {
+        let check = |text: &str, file: Option<&str>, wrong: &[&str]| {
+            let (found, problems) = IdentitySettings::of_json(&serde_json::from_str(text).expect("JSON"));
+            assert_eq!((found.file.as_deref(), problems.len()), (file, wrong.len()), "{text}: {problems:?}");
+            assert!(
+                problems.iter().zip(wrong).all(|(problem, wrong)| problem.starts_with(wrong)),
+                "{problems:?}"
+            );
+        };
+        check("{}", None, &[]);
+        check(r#"{"identity":{"file":"me.md"}}"#, Some("me.md"), &[]);
+        check(r#"{"identity":{"file":""}}"#, None, &["identity.file must be a text"]);
+        check(r#"{"identity":"me.md"}"#, None, &["identity must be an object"]);
     }
 
     #[test]

@@ -9,7 +9,8 @@ use quipu_store::{
 
 use crate::engine::Engine;
 use crate::files::{FilePlan, RestoreFiles, is_restored};
-use crate::owner::{Got, Lease};
+use crate::identity::Prompt;
+use crate::owner::alone;
 use crate::resume::{read_past, recover};
 use crate::sessions::ChangeError;
 use crate::tree::is_note;
@@ -84,11 +85,28 @@ impl Engine {
     /// # Errors
     /// `Foreign`; `Open` with `NoSuchSession` or `Store`.
     pub async fn undoable(&self, session: &SessionId, steps: usize) -> Result<Vec<TimeStep>, ChangeError> {
+        self.steps_ahead(session, steps, Way::Back).await
+    }
+
+    /// What [`Engine::redo`] would do again, the last undone first, at most `steps` of them.
+    ///
+    /// # Errors
+    /// As [`Engine::undoable`].
+    pub async fn redoable(&self, session: &SessionId, steps: usize) -> Result<Vec<TimeStep>, ChangeError> {
+        self.steps_ahead(session, steps, Way::Forward).await
+    }
+
+    async fn steps_ahead(
+        &self,
+        session: &SessionId,
+        steps: usize,
+        way: Way,
+    ) -> Result<Vec<TimeStep>, ChangeError> {
         let row = self.row_to_move(session).await?;
         let mut timeline = self.timeline(&row.name).await?;
         let mut found = Vec::new();
         while found.len() < steps {
-            let Some((step, next)) = self.step_back(&row, timeline).await? else { break };
+            let Some((step, next)) = self.step(&row, timeline, way).await? else { break };
             found.push(step);
             timeline = next;
         }
@@ -136,47 +154,47 @@ impl Engine {
         self.step_through(session, steps, Way::Forward, None).await.map(|(steps, _)| steps)
     }
 
-    /// The same, where the files that tools changed go along, as in [`Engine::jump_with_files`]; nobody has to agree to the
-    /// plan of each step. With what did not take its place all the same, for people.
+    /// [`Engine::undo`], where the files that tools changed go along if it is said how, as in [`Engine::jump_with_files`];
+    /// nobody has to agree to the plan of each step. With what people should know of files: such as did not take their
+    /// places all the same.
     ///
     /// # Errors
     /// As [`Engine::undo`]; `Files`: then the steps before it are undone, and no file of this one is changed.
-    pub async fn undo_with_files(
+    pub async fn undo_along(
         &self,
         session: &SessionId,
         steps: usize,
-        how: &RestoreFiles,
+        how: Option<&RestoreFiles>,
     ) -> Result<(Vec<TimeStep>, Vec<String>), ChangeError> {
-        self.step_through(session, steps, Way::Back, Some(how)).await
+        self.step_through(session, steps, Way::Back, how).await
     }
 
-    /// [`Engine::redo`], where the files go along.
+    /// [`Engine::redo`], as [`Engine::undo_along`].
     ///
     /// # Errors
     /// As [`Engine::redo`]; `Files`, as there.
-    pub async fn redo_with_files(
+    pub async fn redo_along(
         &self,
         session: &SessionId,
         steps: usize,
-        how: &RestoreFiles,
+        how: Option<&RestoreFiles>,
     ) -> Result<(Vec<TimeStep>, Vec<String>), ChangeError> {
-        self.step_through(session, steps, Way::Forward, Some(how)).await
+        self.step_through(session, steps, Way::Forward, how).await
     }
 
-    /// What so many steps back would do to files.
+    /// What steps ahead ([`Engine::undoable`], [`Engine::redoable`]) would do to files.
     ///
     /// # Errors
     /// As [`Engine::undoable`]; `Files` where it cannot be told.
-    pub async fn preview_undo_files(
+    pub async fn preview_steps(
         &self,
         session: &SessionId,
-        steps: usize,
+        steps: &[TimeStep],
         how: &RestoreFiles,
     ) -> Result<FilePlan, ChangeError> {
         let row = self.row_to_move(session).await?;
-        let planned = self.undoable(session, steps).await?;
-        let from = planned.first().and_then(|step| step.from);
-        let to = planned.last().and_then(|step| step.to);
+        let from = steps.first().and_then(|step| step.from);
+        let to = steps.last().and_then(|step| step.to);
         match (from, to) {
             (Some(from), Some(to)) => Ok(self.plan_files(&row.cwd, from, to, how).await?),
             // Nothing is there to put them back to.
@@ -192,13 +210,8 @@ impl Engine {
         how: Option<&RestoreFiles>,
     ) -> Result<(Vec<TimeStep>, Vec<String>), ChangeError> {
         let row = self.row_to_move(session).await?;
-        let lease = Lease::new(self.store().clone());
-        if lease.take(&row.name).await? != Got::Yes {
-            return Err(ChangeError::Busy(session.clone()));
-        }
-        let done = self.steps_leased(&row, steps, way, how).await;
-        lease.release().await;
-        done
+        let busy = || ChangeError::Busy(session.clone());
+        alone(self.store(), &row.name, busy, self.steps_leased(&row, steps, way, how)).await
     }
 
     async fn steps_leased(
@@ -208,15 +221,11 @@ impl Engine {
         way: Way,
         how: Option<&RestoreFiles>,
     ) -> Result<(Vec<TimeStep>, Vec<String>), ChangeError> {
-        self.close_open_steps(&row.id, &row.name).await?;
-        let (mut done, mut problems) = (Vec::new(), Vec::new());
+        let (_, mut problems) = self.close_open_steps(&row.id, &row.name).await?;
+        let mut done = Vec::new();
         while done.len() < steps {
             let timeline = self.timeline(&row.name).await?;
-            let found = match way {
-                Way::Back => self.step_back(row, timeline).await?,
-                Way::Forward => self.step_forward(row, timeline).await?,
-            };
-            let Some((mut step, next)) = found else { break };
+            let Some((mut step, next)) = self.step(row, timeline, way).await? else { break };
             problems.extend(self.go(row, timeline, &mut step, next, (way, how)).await?);
             done.push(step);
         }
@@ -252,32 +261,33 @@ impl Engine {
         };
         let expect = step.from.map_or(Expect::Absent, Expect::At);
         let name = row.name.clone();
-        let mut moves = vec![RefMove { name, expect, to: step.to, fence: None, why: why.clone() }];
-        moves.extend(step.to.map(|to| RefMove::publish(RefName::from(RefName::PI_HEAD), to, why)));
+        commit.moves.push(RefMove { name, expect, to: step.to, fence: None, why: why.clone() });
         let mut action = self.action(kind, step.from, step.to, &row.id);
         action.metadata = Some(serde_json::json!({ "session": row.id, "what": step.what }).to_string());
-        commit.moves = moves;
         commit.actions.push(action);
+        if let Some(to) = step.to {
+            self.publish(&mut commit, &row.id, step.from, to, &why).await?;
+        }
         Ok(self.commit_move(&row.id, commit, flight, None).await?)
     }
 
-    /// Steps that a dead process left open belong to where it stood: they are brought to an end there.
+    /// Steps that a dead process left open belong to where it stood: they are brought to an end there, and so are files
+    /// that are on their way. Gives where the session stands then, and what people should know of files.
     pub(crate) async fn close_open_steps(
         &self,
         session: &SessionId,
         name: &RefName,
-    ) -> Result<Option<NodeId>, ChangeError> {
+    ) -> Result<(Option<NodeId>, Vec<String>), ChangeError> {
         let store = self.store();
-        // So do files that are on their way.
-        self.settle_files(session).await?;
-        let Some(head) = store.head(name).await? else { return Ok(None) };
+        let told = self.settle_files(session).await?;
+        let Some(head) = store.head(name).await? else { return Ok((None, told)) };
         if store.pending(session).await?.steps.is_empty() {
-            return Ok(Some(head));
+            return Ok((Some(head), told));
         }
         let mut past = read_past(&**store, session, head).await?;
-        let mut committer = self.committer(&past, past.epoch.clone(), None);
+        let mut committer = self.committer(&past, past.epoch.clone(), Prompt::default());
         recover(&**store, &mut committer, session, &mut past, self.sealer(), self.now()).await?;
-        Ok(past.head)
+        Ok((past.head, told))
     }
 
     /// A session that we write, also one that was removed.
@@ -308,6 +318,19 @@ impl Engine {
         let before = Some(upto.saturating_add(1));
         let query = ReflogQuery { name: name.clone(), before, moves_only: true, limit: Some(1) };
         Ok(self.store().reflog(&query).await?.into_iter().next())
+    }
+
+    /// The next step, and where the session stands in time after it.
+    async fn step(
+        &self,
+        row: &SessionRow,
+        timeline: Timeline,
+        way: Way,
+    ) -> Result<Option<(TimeStep, Timeline)>, ChangeError> {
+        match way {
+            Way::Back => self.step_back(row, timeline).await,
+            Way::Forward => self.step_forward(row, timeline).await,
+        }
     }
 
     async fn step_back(

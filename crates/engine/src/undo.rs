@@ -4,7 +4,7 @@ use quipu_protocol::{Entry, NodeId, SessionId};
 use quipu_store::{Action, Commit, Durability, RefMove, RefName, StoreError, Until, decode_nodes};
 
 use crate::engine::{Engine, OpenError};
-use crate::owner::{Got, Lease};
+use crate::owner::alone;
 
 /// Why a compaction was not undone. Nothing was changed.
 #[derive(Debug, thiserror::Error)]
@@ -53,13 +53,8 @@ impl Engine {
         let Some(head) = store.head(&name).await? else {
             return Err(OpenError::NoSuchSession(session.to_string()).into());
         };
-        let lease = Lease::new(store.clone());
-        if lease.take(&name).await? != Got::Yes {
-            return Err(UndoError::Busy(session.clone()));
-        }
-        let done = self.go_back(session, &name, head).await;
-        lease.release().await;
-        done
+        let busy = || UndoError::Busy(session.clone());
+        alone(store, &name, busy, self.go_back(session, &name, head)).await
     }
 
     async fn go_back(&self, session: &SessionId, name: &RefName, head: NodeId) -> Result<NodeId, UndoError> {
@@ -81,12 +76,10 @@ impl Engine {
             to: Some(before),
             metadata: Some(serde_json::json!({ "session": session, "what": "compaction" }).to_string()),
         };
-        let moves = vec![
-            RefMove::swap(name.clone(), Some(head), before, "undo compaction"),
-            RefMove::publish(RefName::from(RefName::PI_HEAD), before, "undo compaction"),
-        ];
-        let commit =
+        let moves = vec![RefMove::swap(name.clone(), Some(head), before, "undo compaction")];
+        let mut commit =
             Commit { moves, actions: vec![action], durability: Durability::Power, ..Commit::default() };
+        self.publish(&mut commit, session, Some(head), before, "undo compaction").await?;
         store.commit(commit).await?;
         Ok(before)
     }

@@ -56,6 +56,9 @@ pub struct Epoch {
     /// The system prompt, a blob of type `system_prompt`; `None` for no prompt.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub system: Option<BlobId>,
+    /// The text of a person's own that `system` begins with, by itself: a blob of type `system_prompt`; `None` for none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub identity: Option<BlobId>,
     /// The tools, as declared to the model.
     #[serde(default)]
     pub tools: Vec<ToolSpec>,

@@ -147,6 +147,7 @@ fn start(session: &SessionId, n: usize) -> Entry {
             model: "m".to_owned(),
             thinking: Thinking::Off,
             system: None,
+            identity: None,
             tools: Vec::new(),
             max_tokens: None,
             prune: false,

@@ -301,6 +301,9 @@ impl RefName {
     /// The ref that other programs read as the head of the most recent session. Published, never parented on.
     pub const PI_HEAD: &'static str = "PI_HEAD";
 
+    /// All refs of that kind, by the names under which different programs look for it.
+    pub const PUBLISHED: [&'static str; 2] = [Self::PI_HEAD, "terminal_head"];
+
     /// The ref of a session: `quipu/<session>`.
     pub fn session(session: &SessionId) -> Self {
         Self::of_agent("quipu", session)
@@ -376,6 +379,11 @@ impl RefMove {
     /// A move that happens wherever the ref stands: for refs that are published for others.
     pub fn publish(name: RefName, to: NodeId, why: impl Into<String>) -> Self {
         Self { name, expect: Expect::Any, to: Some(to), fence: None, why: why.into() }
+    }
+
+    /// The moves by which a session's new head is published for other programs.
+    pub fn published(to: NodeId, why: &str) -> impl Iterator<Item = Self> {
+        RefName::PUBLISHED.into_iter().map(move |name| Self::publish(name.into(), to, why))
     }
 }
 

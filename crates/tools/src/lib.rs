@@ -19,7 +19,7 @@ use quipu_protocol::{Json, ToolSpec};
 use quipu_workspace::{FileError, ProcessRegistry};
 
 pub use bash::Bash;
-pub use edit::Edit;
+pub use edit::{Edit, changed_lines};
 pub use read::Read;
 pub use tool::*;
 pub use truncate::{MAX_BYTES, MAX_LINES, TruncatedBy, Truncation};

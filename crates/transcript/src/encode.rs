@@ -197,9 +197,9 @@ fn session_value(session: &SessionStart, draft: &mut Draft) -> Canonical {
 }
 
 fn epoch_value(epoch: &Epoch, draft: &mut Draft) -> Canonical {
-    let Epoch { provider, model, thinking, system, tools, max_tokens, prune } = epoch;
-    if let Some(system) = system {
-        draft.refer(system.0);
+    let Epoch { provider, model, thinking, system, identity, tools, max_tokens, prune } = epoch;
+    for blob in [system, identity].into_iter().flatten() {
+        draft.refer(blob.0);
     }
     let tools = tools.iter().map(|tool| {
         members([
@@ -215,6 +215,7 @@ fn epoch_value(epoch: &Epoch, draft: &mut Draft) -> Canonical {
         ("tools", Canonical::list(tools)),
     ];
     fields.extend(system.as_ref().map(|system| ("system", plain(system))));
+    fields.extend(identity.as_ref().map(|identity| ("identity", plain(identity))));
     fields.extend(max_tokens.as_ref().map(|limit| ("maxTokens", plain(limit))));
     fields.extend(prune.then_some(("prune", Canonical::from(true))));
     members(fields)

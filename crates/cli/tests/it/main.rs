@@ -43,6 +43,8 @@ mod gone;
 #[cfg(test)]
 mod hash;
 #[cfg(test)]
+mod identity;
+#[cfg(test)]
 mod import_kill;
 #[cfg(test)]
 mod input;
@@ -88,6 +90,8 @@ mod tobe;
 mod tobe_files;
 #[cfg(test)]
 mod tools;
+#[cfg(test)]
+mod trace;
 #[cfg(test)]
 mod trees;
 #[cfg(test)]

@@ -85,6 +85,53 @@ fn a_conflict_refuses_without_a_choice_and_the_result_has_both_parents() {
 }
 
 #[test]
+fn files_come_along_and_go_back() {
+    let (world, ours, theirs) = forked([says("I see.")]);
+    let read = |name: &str| std::fs::read_to_string(world.path("work").join(name)).ok();
+    // As they are in this session alone.
+    std::fs::remove_file(world.path("work/left")).unwrap();
+    let stood = head(&world, &ours);
+    let merge =
+        |more: &[&str]| world.run(&[&["merge", &theirs, "--into", &ours, "--files"][..], more].concat());
+    merge(&["--yes"]).fails(2, &["both sides changed", "work/both"]);
+    let shown = merge(&["--theirs", "--dry-run"]).ok().text();
+    assert_eq!(shown, "  ~ both  5 bytes\n  + left  2 bytes\n");
+    assert_eq!(merge(&["--ours", "--dry-run"]).ok().text(), "  + left  2 bytes\n");
+    assert_eq!((head(&world, &ours), read("left")), (stood.clone(), None), "only shown");
+    merge(&["--theirs"]).fails(2, &["add --yes"]);
+
+    let told = merge(&["--theirs", "--yes", "--json"]).ok().json();
+    assert_eq!((read("left").unwrap(), read("both").unwrap()), ("l\n".into(), "left\n".into()));
+    let changed: Vec<&Value> =
+        told["changed"]["changes"].as_array().unwrap().iter().map(|change| &change["path"]).collect();
+    assert_eq!((changed, &told["problems"]), (vec![&json!("both"), &json!("left")], &json!([])));
+    let shown = world.run(&["show", told["node"].as_str().unwrap(), "--json"]).ok().json();
+    assert_eq!((&shown["parent"], &shown["merge"][0]), (&stood, &stood));
+    world.run(&["-p", "--session", &ours, "Go on."]).ok();
+    let said: Vec<String> = messages(world.requests().last().unwrap()).iter().map(wire_text).collect();
+    let last = said[said.len() - 2..].join("\n");
+    assert!(last.contains("are on disk as it left them"), "{last}");
+
+    // Undone, they are what they were; done again, what the merge made of them.
+    world.run(&["undo", &ours, "--steps", "2", "--files", "--yes"]).ok();
+    assert_eq!((read("left"), read("both").unwrap()), (None, "right\n".into()));
+    assert_eq!(world.run(&["redo", &ours, "--steps", "2", "--files", "--yes"]).ok().status.code(), Some(0));
+    assert_eq!((read("left").unwrap(), read("both").unwrap()), ("l\n".into(), "left\n".into()));
+    world.run(&["undo", &ours, "--steps", "2", "--files", "--yes"]).ok();
+
+    // What somebody changed since is not overwritten unless told, and kept for the way back.
+    world.file("both", "by hand\n");
+    merge(&["--theirs", "--yes"]).fails(1, &["1 of these files", "`--overwrite`"]);
+    merge(&["--ours", "--yes"]).ok();
+    assert_eq!((read("left").unwrap(), read("both").unwrap()), ("l\n".into(), "by hand\n".into()));
+    world.run(&["undo", &ours, "--files", "--yes"]).ok();
+    merge(&["--theirs", "--overwrite", "--yes"]).ok();
+    assert_eq!(read("both").unwrap(), "left\n");
+    world.run(&["undo", &ours, "--files", "--yes"]).ok();
+    assert_eq!((read("left"), read("both").unwrap()), (None, "by hand\n".into()));
+}
+
+#[test]
 fn what_was_merged_goes_on_on_both_wires() {
     let chat = || Answer::on(Wire::Completions);
     let (world, ours, theirs) = forked([]);

@@ -42,7 +42,9 @@ async fn a_hundred_moves_are_undone_by_another_process_and_done_again() {
     session.shutdown().await;
     let mut heads = vec![head(&engine, &id).await.unwrap()];
     let mut seed = 7_u64;
-    for at in 0..100 {
+    let mut at = 0;
+    while heads.len() <= 100 {
+        at += 1;
         seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
         let (kind, which) = ((seed >> 33) % 4, usize::try_from(seed >> 40).unwrap());
         let here = *heads.last().unwrap();
@@ -52,10 +54,14 @@ async fn a_hundred_moves_are_undone_by_another_process_and_done_again() {
         match kind {
             0 => drop(engine.jump(old, None).await.unwrap()),
             1 => drop(engine.jump(old, Some("here")).await.unwrap()),
-            2 => drop(engine.jump(lineage[1 + which % (lineage.len() - 1)].id, None).await.unwrap()),
+            2 if lineage.len() > 1 => {
+                drop(engine.jump(lineage[1 + which % (lineage.len() - 1)].id, None).await.unwrap());
+            }
             _ => say(&engine, &id, &options, &format!("turn {at}")).await,
         }
-        heads.push(head(&engine, &id).await.unwrap());
+        // Going where it stands is no step.
+        let now = head(&engine, &id).await.unwrap();
+        heads.extend(Some(now).filter(|now| *now != here));
     }
     drop(engine);
 
@@ -64,11 +70,11 @@ async fn a_hundred_moves_are_undone_by_another_process_and_done_again() {
     let back: Vec<Value> = heads.iter().rev().skip(1).map(|head| json!(head)).collect();
     assert_eq!(to, back);
     assert_eq!(world.sessions()[0]["head"], json!(heads[0]), "the first state");
-    let steps = world.run(&["redo", id.as_str(), "--steps", "100", "--json"]).ok().json_lines();
+    let steps = world.run(&["redo", id.as_str(), "--steps", "100", "--yes", "--json"]).ok().json_lines();
     let to: Vec<Value> = steps.iter().map(|step| step["to"].clone()).collect();
     assert_eq!(to, heads[1..].iter().map(|head| json!(head)).collect::<Vec<_>>());
     assert_eq!(world.sessions()[0]["head"], json!(heads[100]), "and the last");
-    world.run(&["redo", id.as_str()]).fails(2, &["there is nothing to do again"]);
+    world.run(&["redo", id.as_str(), "--yes"]).fails(2, &["there is nothing to do again"]);
 }
 
 #[test]
@@ -91,20 +97,26 @@ fn a_step_is_a_turn_a_jump_a_fork_or_a_removal() {
     let ran = world.run(&["undo", "--yes"]).ok();
     assert_eq!(json!(ran.text().trim()), first["head"]);
     assert!(ran.err.contains("turn undone") && ran.err.contains("quipu redo"), "{}", ran.err);
-    world.run(&["redo"]).ok();
+    world
+        .run(&["redo"])
+        .fails(2, &["1 step(s) (turn)", "are done again only when that is confirmed: add --yes"]);
+    let (code, seen) = on_terminal(&world, &["redo"], "n\n", 200);
+    assert!(code == Some(1) && seen.contains("Do again 1 step(s) (turn)"), "{code:?}: {seen}");
+    assert_eq!(world.sessions()[0]["head"], first["head"]);
+    world.run(&["redo", "--yes"]).ok();
     assert_eq!(world.sessions()[0]["head"], second);
 
     // A new move leaves nothing to do again; what was undone is in the graph.
     world.run(&["undo", "--yes"]).ok();
     world.run(&["-p", "-c", "three"]).ok();
-    world.run(&["redo"]).fails(2, &["nothing to do again"]);
+    world.run(&["redo", "--yes"]).fails(2, &["nothing to do again"]);
     world.run(&["show", second.as_str().unwrap()]).ok();
     let told = world.run(&["undo", "--yes", "--json", "--steps", "9"]).ok().json_lines();
     let what: Vec<&Value> = told.iter().map(|step| &step["what"]).collect();
     assert_eq!(what, ["turn", "turn", "start"], "and what was undone before is not undone again");
     assert_eq!(told[2]["to"], Value::Null);
     assert_eq!(world.sessions().len(), 0);
-    world.run(&["redo", id, "--steps", "2"]).ok();
+    world.run(&["redo", id, "--steps", "2", "--yes"]).ok();
     assert_eq!(world.sessions()[0]["head"], first["head"]);
 
     // A session that was removed, and one that was forked.

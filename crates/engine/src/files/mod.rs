@@ -4,6 +4,7 @@
 //! what going to another node does to them, and [`restore`] does it around the commit that moves the ref.
 
 mod keep;
+mod merged;
 mod plan;
 mod restore;
 mod state;
@@ -17,6 +18,7 @@ pub use restore::FilesError;
 pub use travel::{JumpedWithFiles, RestoreFiles};
 
 pub(crate) use keep::{Begun, CallPlace, Keeper, Left, after_a_crash};
+pub(crate) use merged::Brought;
 pub(crate) use plan::{Ground, is_restored, restored, restored_entry};
 pub(crate) use restore::InFlight;
 

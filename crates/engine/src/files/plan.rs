@@ -106,12 +106,12 @@ struct Visit {
 
 /// A file that was touched between two nodes.
 #[derive(Debug, Clone, PartialEq, Eq)]
-struct Wanted {
-    path: String,
+pub(super) struct Wanted {
+    pub(super) path: String,
     /// As it was left.
-    expect: FileState,
+    pub(super) expect: FileState,
     /// As it was there.
-    target: FileState,
+    pub(super) target: FileState,
 }
 
 /// The node that says that the files of a plan were put back, when the session came from `from`.
@@ -249,10 +249,18 @@ pub(super) async fn plan(ground: &Ground, here: NodeId, there: NodeId) -> Result
     let shared = store.fork_point(here, there).await?;
     let away = visits(store, shared, here).await?;
     let toward = visits(store, shared, there).await?;
-    let mut wanted = wanted(&away, &toward, here, there);
     if away.is_empty() && toward.is_empty() {
         return Ok(None);
     }
+    against_disk(ground, wanted(&away, &toward, here, there)).await
+}
+
+/// What is wanted, held against what is there now. `None` where the thread that looks broke down.
+pub(super) async fn against_disk(
+    ground: &Ground,
+    mut wanted: Vec<Wanted>,
+) -> Result<Option<Ready>, StoreError> {
+    let store = &*ground.store;
     for one in &mut wanted {
         if let FileState::File { size, content, .. } = one.target
             && matches!(store.chunk(content, 0..0).await, Err(StoreError::Missing { .. }))

@@ -28,7 +28,11 @@ pub enum FilesError {
     #[error("the session works in {}, which is not there; bring it back, or leave the files as they are", .0.display())]
     NoDirectory(PathBuf),
     /// Files would be overwritten that somebody changed, or that cannot be kept.
-    #[error("{count} of the files {what}; nothing was changed", count = .0.conflicts().count(), what = "were changed by somebody else since, or cannot be kept as they are")]
+    #[error(
+        "{} of the files were changed by somebody else since, or cannot be kept as they are; nothing was changed. \
+         `--overwrite` replaces them all the same, and going back brings back what could be kept",
+        .0.conflicts().count()
+    )]
     Conflicts(Box<FilePlan>),
     /// Files changed since they were looked at.
     #[error("files changed while the list of changes was looked at; nothing was changed, look again")]
@@ -119,6 +123,19 @@ impl Ground {
         overwrite: bool,
     ) -> Result<(FilePlan, Option<InFlight>), FilesError> {
         let Some(ready) = plan(self, from, to).await? else { return Ok((FilePlan::default(), None)) };
+        let (plan, flight) = self.begin_ready(session, from, ready, agreed, overwrite).await?;
+        Ok((plan, Some(flight)))
+    }
+
+    /// The same for what is held against the disk already.
+    pub(super) async fn begin_ready(
+        &self,
+        session: &SessionId,
+        from: NodeId,
+        ready: Ready,
+        agreed: Option<&FilePlan>,
+        overwrite: bool,
+    ) -> Result<(FilePlan, InFlight), FilesError> {
         let plan = ready.plan.clone();
         self.is_there(&plan)?;
         if agreed.is_some_and(|agreed| *agreed != plan) {
@@ -128,10 +145,10 @@ impl Ground {
             return Err(FilesError::Conflicts(Box::new(plan)));
         }
         let flight = InFlight::stage(&*self.store, session, from, ready, self.root.clone()).await?;
-        Ok((plan, Some(flight)))
+        Ok((plan, flight))
     }
 
-    fn is_there(&self, plan: &FilePlan) -> Result<(), FilesError> {
+    pub(super) fn is_there(&self, plan: &FilePlan) -> Result<(), FilesError> {
         if plan.changes.is_empty() || self.root.is_dir() {
             return Ok(());
         }

@@ -21,6 +21,8 @@ pub struct RestoreFiles {
     pub add_dirs: Vec<std::path::PathBuf>,
     /// A directory whose files are never touched, such as the one of our own files.
     pub own: Option<std::path::PathBuf>,
+    /// How much of a file is kept: of what is replaced, and was not kept yet, too.
+    pub kept: FileSettings,
     /// What somebody agreed to; it is refused when the files are no longer as they were then.
     pub agreed: Option<FilePlan>,
 }
@@ -93,7 +95,7 @@ impl Engine {
         self.ground(cwd, how).begin(session, from, to, how.agreed.as_ref(), how.overwrite).await
     }
 
-    fn ground(&self, cwd: &str, how: &RestoreFiles) -> Ground {
+    pub(super) fn ground(&self, cwd: &str, how: &RestoreFiles) -> Ground {
         let root = file_key(Path::new(cwd));
         let mut write = vec![root.clone()];
         write.extend(how.add_dirs.iter().cloned());
@@ -103,7 +105,7 @@ impl Engine {
             home: std::env::home_dir(),
             ..AccessRules::default()
         };
-        let limit = FileSettings::default().file_bytes;
+        let limit = how.kept.file_bytes;
         let (store, sealer) = (self.store().clone(), self.sealer().clone());
         Ground { store, sealer, root, access: Access::within(rules), limit }
     }

@@ -4,9 +4,9 @@ use std::collections::BTreeMap;
 use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _, symlink};
 use std::path::Path;
 
-use quipu::protocol::{NodeId, Outcome};
-use quipu::store::Store;
-use quipu::{ChangeError, FileConflict, FilePlan, FilesError, JumpedWithFiles, RestoreFiles};
+use quipu::protocol::{Json, NodeId, Outcome, Unknown};
+use quipu::store::{Commit, Op, OpenJump, Store};
+use quipu::{ChangeError, FileConflict, FilePlan, FileSettings, FilesError, JumpedWithFiles, RestoreFiles};
 use serde_json::{Value, json};
 
 use crate::support::{World, call, say};
@@ -147,6 +147,55 @@ async fn what_somebody_changed_is_not_overwritten_unless_told_and_comes_back() {
     story.go(done.jumped.from, false).await;
     assert_eq!(story.now(), before);
     story.world.check().await;
+}
+
+/// A process that died while it put files back leaves a row; who moves the session next brings it to its end.
+#[tokio::test]
+async fn what_was_left_of_files_is_told_by_whoever_moves_the_session_next() {
+    let story = Story::of(&three_runs(), |_| {}).await;
+    let (engine, store, cwd) = (&story.world.engine, &story.world.store, story.world.cwd());
+    let (first, last) = (story.places[0].0, story.places[2].0);
+    let id = engine.session_to_jump(first).await.unwrap();
+    std::fs::write(cwd.join("way"), "by hand").unwrap();
+    let dies = async || {
+        let state = |target: &str| json!({ "kind": "link", "target": target });
+        let change = json!({ "path": "way", "before": state("a"), "after": state("b") });
+        let files = json!({ "root": cwd, "steps": [{ "at": cwd.join("way"), "change": change }] });
+        let jump = OpenJump { stage: "moved".into(), plan: Json::from(&json!({ "files": files })) };
+        let ops = vec![Op::JumpPut { session: id.clone(), jump }];
+        store.commit(Commit { ops, ..Commit::default() }).await.unwrap();
+    };
+    let told = ["way: somebody changed it meanwhile, so it was left as it is".to_owned()];
+    dies().await;
+    assert_eq!(engine.undo_along(&id, 1, None).await.unwrap().1, told);
+    dies().await;
+    assert_eq!(engine.redo_along(&id, 1, None).await.unwrap().1, told);
+    dies().await;
+    assert_eq!(engine.jump_along(first, None, None).await.unwrap().problems, told);
+    assert_eq!(engine.jump_along(first, None, None).await.unwrap().problems, [""; 0], "once");
+    dies().await;
+    assert_eq!(engine.merge_along(last, &id, "", None, None).await.unwrap().problems, told);
+    dies().await;
+    assert_eq!(engine.tobe_along(first, "Look.", None).await.unwrap().problems, told);
+    assert_eq!(std::fs::read(cwd.join("way")).unwrap(), b"by hand");
+    assert_eq!(engine.undo(&id, 3).await.unwrap().last().unwrap().to, Some(last));
+    story.world.check().await;
+}
+
+/// What the settings say of how much is kept holds for what is put back, too.
+#[tokio::test]
+async fn what_is_replaced_is_kept_up_to_the_limit_that_is_set() {
+    let story = Story::of(&three_runs(), |_| {}).await;
+    let mine = "by hand\n".repeat(10);
+    std::fs::write(story.world.cwd().join("a"), &mine).unwrap();
+    let conflict = async |file_bytes: u64| {
+        let kept = FileSettings { file_bytes, ..FileSettings::default() };
+        let how = RestoreFiles { kept, ..RestoreFiles::default() };
+        let plan = story.world.engine.preview_files(story.places[0].0, &how).await.unwrap();
+        plan.changes.into_iter().find(|change| change.path == "a").and_then(|change| change.conflict)
+    };
+    assert_eq!(conflict(mine.len() as u64).await, Some(FileConflict::Changed));
+    assert_eq!(conflict(mine.len() as u64 - 1).await, Some(FileConflict::Lost(Unknown::TooLarge)));
 }
 
 #[tokio::test]

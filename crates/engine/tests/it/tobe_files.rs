@@ -86,7 +86,7 @@ async fn files_are_what_they_were_there_and_undo_brings_them_back() {
     assert_eq!(world.store.pending(&id).await.unwrap().jump, None);
 
     let how = RestoreFiles::default();
-    let (undone, problems) = world.engine.undo_with_files(&id, 1, &how).await.unwrap();
+    let (undone, problems) = world.engine.undo_along(&id, 1, Some(&how)).await.unwrap();
     assert_eq!((undone[0].what.as_str(), undone[0].from, problems.as_slice()), ("tobe", Some(last), &[][..]));
     let mut expect = then.clone();
     expect.insert("a".into(), (0o600, b"two\n".to_vec()));
@@ -95,7 +95,7 @@ async fn files_are_what_they_were_there_and_undo_brings_them_back() {
         [("new/b", "b"), ("c", "c"), ("d/x", "x")].map(|(path, text)| (path.into(), (plain, text.into()))),
     );
     assert_eq!(tree(&world.cwd()), expect);
-    world.engine.redo_with_files(&id, 1, &how).await.unwrap();
+    world.engine.redo_along(&id, 1, Some(&how)).await.unwrap();
     assert_eq!(tree(&world.cwd()), then);
     world.engine.fork_from(from, None).await.unwrap();
     world.check().await;

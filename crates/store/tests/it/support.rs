@@ -83,6 +83,7 @@ pub(crate) fn session_start(session: &SessionId, cwd: &str, parent: Option<Sessi
             model: "demo-1".to_owned(),
             thinking: Thinking::Off,
             system: None,
+            identity: None,
             tools: Vec::new(),
             max_tokens: None,
             prune: false,

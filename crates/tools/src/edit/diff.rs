@@ -47,6 +47,12 @@ pub(crate) fn details(old: &str, new: &str, path: &str) -> Option<Details> {
     })
 }
 
+/// The lines in which two texts differ, with their numbers and some lines around them; `None` when the changes lie too far
+/// apart to be compared line by line.
+pub fn changed_lines(old: &str, new: &str) -> Option<String> {
+    details(old, new, "").map(|details| details.diff)
+}
+
 /// Where the lines begin that are worth comparing: one line more than is shown before the first change.
 fn same_start(old: &str, new: &str) -> usize {
     let same = old.bytes().zip(new.bytes()).take_while(|(a, b)| a == b).count();

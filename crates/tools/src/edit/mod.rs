@@ -5,6 +5,8 @@ mod compare;
 mod diff;
 mod view;
 
+pub use diff::changed_lines;
+
 use std::future::Future;
 use std::path::Path;
 use std::pin::Pin;

@@ -73,11 +73,13 @@ fn check(entry: &Entry, step: &StepInfo) -> Result<(), TestCaseError> {
     refs.extend(step.merge.iter().map(|parent| parent.0));
     prop_assert_eq!(&files_of(own), &step.files);
     if let Entry::Epoch(epoch) | Entry::Session(quipu_protocol::SessionStart { epoch, .. }) = entry {
-        refs.extend(epoch.system.map(|system| system.0));
+        refs.extend([epoch.system, epoch.identity].into_iter().flatten().map(|blob| blob.0));
     }
     if let Entry::Compaction(Compaction { first_kept, checkpoint, .. }) = entry {
         refs.extend(first_kept.map(|node| node.0));
-        refs.extend(checkpoint.as_ref().and_then(|point| Some(point.epoch.system?.0)));
+        let epoch = checkpoint.as_ref().map(|point| &point.epoch);
+        refs.extend(epoch.and_then(|epoch| Some(epoch.system?.0)));
+        refs.extend(epoch.and_then(|epoch| Some(epoch.identity?.0)));
     }
     prop_assert_eq!(refs_of(own), refs.into_iter().collect::<Vec<_>>());
     Ok(())

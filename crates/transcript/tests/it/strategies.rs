@@ -280,13 +280,15 @@ fn epoch() -> BoxedStrategy<Epoch> {
         parameters,
     });
     let thinking = select(vec![Thinking::Off, Thinking::Medium, Thinking::Max]);
-    let system = option::of(any::<[u8; 32]>().prop_map(BlobId));
-    (text(), text(), thinking, system, vec(tool, 0..3), option::of(number()), any::<bool>())
-        .prop_map(|(provider, model, thinking, system, tools, max_tokens, prune)| Epoch {
+    let blob = || option::of(any::<[u8; 32]>().prop_map(BlobId));
+    let prompt = (blob(), blob());
+    (text(), text(), thinking, prompt, vec(tool, 0..3), option::of(number()), any::<bool>())
+        .prop_map(|(provider, model, thinking, (system, identity), tools, max_tokens, prune)| Epoch {
             provider,
             model,
             thinking,
             system,
+            identity,
             tools,
             max_tokens,
             prune,

@@ -1,0 +1,79 @@
+//! The text of a person's own before the system prompt: a session goes on with the one that it began with, unless a person
+//! wants the new one.
+
+use std::path::PathBuf;
+
+use quipu::{Engine, IdentitySettings, identity_text, read_identity};
+use quipu_protocol::Epoch;
+
+use crate::args::Task;
+use crate::confirm::asked;
+use crate::exit::Failure;
+use crate::print::{note, printable};
+use crate::setup::Place;
+
+/// The text for a session; `None` keeps that of one that goes on. `last` is how such a one stands.
+///
+/// # Errors
+/// For a new session, when the file that the settings name cannot be used.
+pub(crate) async fn chosen(
+    place: &Place,
+    engine: &Engine,
+    task: &Task,
+    last: Option<&Epoch>,
+) -> Result<Option<String>, Failure> {
+    let Some(path) = file(place) else { return Ok(None) };
+    let Some(last) = last else {
+        let wanted = read_identity(&path);
+        let why = |error| {
+            Failure::usage(format!(
+                "{error}; mend it, or take `identity.file` out of {}",
+                place.home.join("settings.json").display()
+            ))
+        };
+        return wanted.map(Some).map_err(why);
+    };
+    // One that began without goes on without.
+    let Some(old) = identity_text(&**engine.store(), last).await? else { return Ok(None) };
+    let keeps = "the session goes on with the text that it began with";
+    let new = match read_identity(&path) {
+        Ok(text) => engine.sealer().seal(&text).into_owned(),
+        Err(error) => {
+            note(format!("warning: {}; {keeps}", printable(&error.to_string())));
+            return Ok(None);
+        }
+    };
+    if new == old {
+        return Ok(None);
+    }
+    let shown = printable(&path.display().to_string());
+    note(format!("{shown} is not what it was when this session began:"));
+    note(match quipu_tools::changed_lines(&old, &new) {
+        Some(lines) => printable(&lines),
+        None => "(the changes are too many to be shown)".into(),
+    });
+    // Who answers by events has no terminal here.
+    let answer = if task.ask_on_stdin { None } else { asked("Go on with the new text?")? };
+    match answer {
+        Some(true) => Ok(Some(new)),
+        Some(false) => Ok(None),
+        None => {
+            note(format!("Nobody is here to be asked, so {keeps}. A new session begins with the new one."));
+            Ok(None)
+        }
+    }
+}
+
+/// The file that the settings name: from the home directory where it begins with `~/`, else from ours.
+fn file(place: &Place) -> Option<PathBuf> {
+    let settings = place.home.join("settings.json");
+    let (identity, problems) = IdentitySettings::of_json(&place.settings_json().unwrap_or_default());
+    for problem in problems {
+        note(format!("warning: {}: {problem}", settings.display()));
+    }
+    let named = identity.file?;
+    Some(match (named.strip_prefix("~/"), std::env::home_dir()) {
+        (Some(rest), Some(home)) => home.join(rest),
+        (_, _) => place.home.join(named),
+    })
+}

@@ -1,0 +1,83 @@
+//! Files that a merge brings along: each becomes what the other branch made of it.
+
+use std::path::Path;
+
+use quipu_protocol::{Entry, FileState, Json, NodeId, SessionId, Unknown};
+use quipu_workspace::FileError;
+
+use super::plan::{FilePlan, Ground, LeftAlone, Ready, Wanted, against_disk};
+use super::restore::{FilesError, InFlight};
+use super::state::named;
+use super::travel::RestoreFiles;
+use crate::engine::Engine;
+
+/// What is brought along of one file.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Brought {
+    /// Its absolute path.
+    pub(crate) path: String,
+    /// As the session that is merged into left it; `None` where that is not known.
+    pub(crate) expect: Option<FileState>,
+    /// As the other branch left it; `None` where that is not known.
+    pub(crate) target: Option<FileState>,
+}
+
+/// The entry of the node that says what a merge did to files.
+fn merged_entry(from: NodeId) -> Entry {
+    let data =
+        serde_json::json!({ "type": "custom", "customType": "quipu.merged", "data": { "from": from } });
+    Entry::Meta(Json::from(&data))
+}
+
+impl Engine {
+    /// What bringing files along would do.
+    pub(crate) async fn plan_merged(
+        &self,
+        cwd: &str,
+        brought: Vec<Brought>,
+        how: &RestoreFiles,
+    ) -> Result<FilePlan, FilesError> {
+        let ground = self.ground(cwd, how);
+        let plan = ready(&ground, brought).await?.plan;
+        ground.is_there(&plan)?;
+        Ok(plan)
+    }
+
+    /// Everything up to the commit, with the plan; `None` where nothing is to be changed.
+    pub(crate) async fn begin_merged(
+        &self,
+        session: &SessionId,
+        cwd: &str,
+        from: NodeId,
+        brought: Vec<Brought>,
+        how: &RestoreFiles,
+    ) -> Result<(FilePlan, Option<InFlight>), FilesError> {
+        let ground = self.ground(cwd, how);
+        let ready = ready(&ground, brought).await?;
+        if ready.plan.changes.is_empty() && how.agreed.as_ref().is_none_or(|agreed| *agreed == ready.plan) {
+            return Ok((ready.plan, None));
+        }
+        let (agreed, overwrite) = (how.agreed.as_ref(), how.overwrite);
+        let (plan, mut flight) = ground.begin_ready(session, from, ready, agreed, overwrite).await?;
+        flight.record.0 = merged_entry(from);
+        Ok((plan, Some(flight)))
+    }
+}
+
+async fn ready(ground: &Ground, brought: Vec<Brought>) -> Result<Ready, FilesError> {
+    let (mut wanted, mut left) = (Vec::new(), Vec::new());
+    for Brought { path, expect, target } in brought {
+        let path = named(&ground.root, Path::new(&path)).unwrap_or(path);
+        let Some(target) = target else {
+            left.push(LeftAlone { path, why: "what the branch made of it is not known".into() });
+            continue;
+        };
+        // Nothing looks like what is not known, so it counts as changed by somebody else.
+        let expect = expect.unwrap_or(FileState::unknown(Unknown::BeforeUnknown));
+        wanted.push(Wanted { path, expect, target });
+    }
+    let mut ready = against_disk(ground, wanted).await?.ok_or(FileError::Cancelled)?;
+    ready.plan.left.extend(left);
+    ready.plan.left.sort_by(|a, b| a.path.cmp(&b.path));
+    Ok(ready)
+}
