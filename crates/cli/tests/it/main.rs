@@ -27,6 +27,8 @@ mod deeds;
 #[cfg(test)]
 mod demo;
 #[cfg(test)]
+mod documents;
+#[cfg(test)]
 mod events;
 #[cfg(test)]
 mod export;
