@@ -1,4 +1,4 @@
-//! Everyday answers: usage, files, log, blame, undo, tobe. Measured by an example of the engine, within one process.
+//! Everyday answers: usage, files, log, blame, life, recall, trace, diff, undo, tobe. Measured by an example of the engine, within one process.
 
 use super::{Benchmark, Context, MILLION, Row, number, search};
 use anyhow::{Context as _, Result, bail};
@@ -6,7 +6,7 @@ use std::process::{Command, Stdio};
 
 pub(super) const BENCHMARK: Benchmark = Benchmark {
     name: "answers",
-    about: "usage, files, log, blame, undo, redo and tobe; with --million among a million nodes",
+    about: "usage, files, log, blame, life, recall, trace, diff, undo, redo and tobe; with --million among a million nodes",
     run,
 };
 

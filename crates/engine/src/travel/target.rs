@@ -143,9 +143,10 @@ pub(crate) struct Parts(HashMap<BlobId, Blob>);
 
 impl Parts {
     pub(crate) async fn of(store: &dyn Store, nodes: &[Node]) -> Result<Self, StoreError> {
-        let mut ids: Vec<BlobId> = nodes.iter().flat_map(|node| &node.record.parts).copied().collect();
-        ids.sort_unstable();
-        ids.dedup();
+        // In the order of the nodes: what was written together is found together.
+        let mut seen = HashSet::new();
+        let ids = nodes.iter().flat_map(|node| &node.record.parts).copied();
+        let ids: Vec<BlobId> = ids.filter(|id| seen.insert(*id)).collect();
         let blobs = store.blobs(&ids).await?;
         Ok(Self(blobs.into_iter().flatten().map(|blob| (blob.id, blob)).collect()))
     }
