@@ -313,7 +313,7 @@ impl Toolbox {
     ) -> Result<Option<Begun>, StoreError> {
         match (&self.keeper, touches) {
             (Some(keeper), Touches::Anything) => {
-                tell(people, keeper.before_command().await).await;
+                tell(people, keeper.before_command(place, call).await?).await;
                 Ok(Some(Begun::command()))
             }
             (Some(keeper), Touches::Writes(paths)) => {

@@ -270,3 +270,24 @@ fn old_states_make_room_and_that_is_told() {
     assert!(times <= 1, "{told:?}");
     assert_eq!(world.run(&["doctor", "--json"]).ok().json()["healthy"], true);
 }
+
+#[test]
+fn what_an_interrupted_command_changed_is_known() {
+    let command = "printf two > a; printf n > new; sleep 1000";
+    let world = World::new([writes(&[("a", "1"), ("b", "1")]), done(), bash("c1", command), done(), done()]);
+    world.run(&["-p", "one"]).ok();
+    let one = head(&world);
+    let mut running = world.start(&["-p", "-c", "two"]);
+    while std::fs::read_to_string(world.path("work/new")).unwrap_or_default() != "n" {
+        assert!(running.child.try_wait().unwrap().is_none(), "it still runs");
+    }
+    running.child.kill().unwrap();
+    drop(running.wait());
+    world.run(&["-p", "-c", "on"]).ok();
+    let shown = world.run(&["branch", &one, "--files", "--dry-run"]).ok().text();
+    let why = "stays as it is: not looked at before a command changed it";
+    assert_eq!(shown, format!("  ? a  {why}\n  ? new  {why}\n"));
+    let before = tree(&world);
+    world.run(&["branch", &one, "--files", "--yes"]).ok();
+    assert_eq!(tree(&world), before);
+}

@@ -15,7 +15,7 @@ use serde::{Deserialize, Serialize};
 
 use super::FileSettings;
 use super::state::{Found, named};
-use super::watch::{Changed, MOST_CHANGES, Watch};
+use super::watch::{Changed, MOST_CHANGES, Watch, changed_since};
 
 /// Keeps the files of one session.
 pub(crate) struct Keeper {
@@ -66,6 +66,29 @@ struct Watched {
 struct Running {
     call: ToolCall,
     files: Vec<Watched>,
+    /// It may change anything.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    command: Option<Command>,
+}
+
+/// Where a command began, and when: milliseconds.
+#[derive(Serialize, Deserialize)]
+struct Command {
+    root: PathBuf,
+    at: i64,
+}
+
+impl CallPlace {
+    /// What the table of steps says of a call that may have begun.
+    fn running(&self, running: &Running) -> Op {
+        let step = Step {
+            run: self.run.clone(),
+            call: StepCall::Tool(self.key.as_str().into()),
+            state: StepState::Running,
+            data: serde_json::to_vec(running).ok(),
+        };
+        Op::StepPut { session: self.session.clone(), step }
+    }
 }
 
 impl Begun {
@@ -145,28 +168,37 @@ impl Keeper {
         if files.is_empty() {
             return Ok(Begun::default());
         }
-        let running =
-            Running { call: call.clone(), files: files.iter().map(|(watched, _)| watched.clone()).collect() };
-        let step = Step {
-            run: place.run.clone(),
-            call: StepCall::Tool(place.key.as_str().into()),
-            state: StepState::Running,
-            data: serde_json::to_vec(&running).ok(),
-        };
-        let ops = vec![Op::StepPut { session: place.session.clone(), step }];
+        let names = files.iter().map(|(watched, _)| watched.clone()).collect();
+        let ops = vec![place.running(&Running { call: call.clone(), files: names, command: None })];
         self.store.commit(Commit { chunks, ops, ..Commit::default() }).await?;
         Ok(Begun { files, is_command: false })
     }
 
-    /// A command is about to run: looks at the whole workspace. Tells, once, why nothing is noticed there.
-    pub(crate) async fn before_command(self: &Arc<Self>) -> Option<String> {
+    /// A command is about to run: looks at the whole workspace, and notes that it may have begun, for whoever finds that it
+    /// was interrupted. Tells, once, why nothing is noticed there.
+    ///
+    /// # Errors
+    /// Those of the store. The call must not run then.
+    pub(crate) async fn before_command(
+        self: &Arc<Self>,
+        place: &CallPlace,
+        call: &ToolCall,
+    ) -> Result<Option<String>, StoreError> {
         let keeper = self.clone();
         let look = move || keeper.watch.before(&keeper.sealer);
-        let why = tokio::task::spawn_blocking(look).await.ok()??;
-        Some(format!(
-            "What commands change in {} is not noticed, so it cannot be put back: {why}.",
-            self.root.display()
-        ))
+        let now = std::time::SystemTime::now().duration_since(std::time::SystemTime::UNIX_EPOCH);
+        let at = now.map_or(0, |now| i64::try_from(now.as_millis()).unwrap_or(i64::MAX));
+        let command = Some(Command { root: self.root.clone(), at });
+        let ops = vec![place.running(&Running { call: call.clone(), files: Vec::new(), command })];
+        let noted = self.store.commit(Commit { ops, ..Commit::default() });
+        let (looked, noted) = tokio::join!(tokio::task::spawn_blocking(look), noted);
+        noted?;
+        Ok(looked.ok().flatten().map(|why| {
+            format!(
+                "What commands change in {} is not noticed, so it cannot be put back: {why}.",
+                self.root.display()
+            )
+        }))
     }
 
     /// A command may be about to run: looks at the workspace ahead. Blocks.
@@ -280,9 +312,22 @@ pub(crate) async fn after_a_crash(
             Left::Open(step) => step,
         };
         let running = step.data.as_deref().filter(|_| step.state == StepState::Running);
-        let Some(Running { files, .. }) = running.and_then(|data| serde_json::from_slice(data).ok()) else {
+        let Some(Running { files, command, .. }) = running.and_then(|data| serde_json::from_slice(data).ok())
+        else {
             continue;
         };
+        if let Some(Command { root, at }) = command {
+            for path in touched_since(root.clone(), at).await {
+                let Some(name) = named(&root, &root.join(&path)).filter(|name| !found.contains_key(name))
+                else {
+                    continue;
+                };
+                let before = FileState::unknown(Unknown::BeforeUnknown);
+                let after = now(store, sealer, root.join(&path), &before).await;
+                found.insert(name.clone(), before.clone());
+                left.push(FileChange { path: name, before, after });
+            }
+        }
         for Watched { at, path, before } in files {
             let after = match found.insert(path.clone(), before.clone()) {
                 Some(after) => after,
@@ -294,6 +339,11 @@ pub(crate) async fn after_a_crash(
         }
     }
     left
+}
+
+/// Files that may have been changed by a command which began then.
+async fn touched_since(root: PathBuf, at: i64) -> Vec<PathBuf> {
+    tokio::task::spawn_blocking(move || changed_since(&root, at)).await.unwrap_or_default()
 }
 
 /// A file as it is, kept.

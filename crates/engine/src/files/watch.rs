@@ -232,6 +232,20 @@ fn size_of(found: &Found) -> u64 {
     found.bytes.as_ref().map_or(0, |bytes| bytes.len() as u64)
 }
 
+/// Files that were changed at this moment or later, in order: what is known where nobody looked before. Blocks.
+pub(super) fn changed_since(root: &Path, at: i64) -> Vec<PathBuf> {
+    if is_too_wide(root) {
+        return Vec::new();
+    }
+    let index = GitIndex::of(root);
+    let Ok(files) = scan(root, index.as_ref(), None) else { return Vec::new() };
+    let changed = files.iter().filter(|(_, stamp)| stamp.changed_since(at));
+    let mut paths: Vec<PathBuf> = changed.map(|(path, _)| path).collect();
+    paths.sort_unstable();
+    paths.truncate(MOST_CHANGES);
+    paths
+}
+
 /// Whether a directory holds more than a project.
 fn is_too_wide(root: &Path) -> bool {
     let home = std::env::home_dir().map(|home| quipu_workspace::file_key(&home));

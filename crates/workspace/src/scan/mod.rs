@@ -30,6 +30,8 @@ use crate::FileStamp;
 
 /// Files of more than this many entries are not watched.
 pub const MOST_ENTRIES: usize = 100_000;
+/// Milliseconds between two ticks of a file system's clock.
+const BEHIND: i64 = 10;
 /// Nanoseconds in which a directory can change again without a newer time: the clock of a file system ticks in some
 /// milliseconds, and in two seconds where it knows no fractions.
 const TICK: i128 = 100_000_000;
@@ -49,6 +51,15 @@ pub struct Stamp {
     pub modified: (i64, i64),
     changed: (i64, i64),
     inode: u64,
+}
+
+impl Stamp {
+    /// Whether it was written, renamed or given other rights at this moment or later: milliseconds of the clock of this
+    /// machine. Clocks of file systems are some milliseconds behind.
+    pub fn changed_since(&self, at: i64) -> bool {
+        let (seconds, rest) = self.changed;
+        seconds.saturating_mul(1_000).saturating_add(rest / 1_000_000) >= at.saturating_sub(BEHIND)
+    }
 }
 
 impl From<&Metadata> for Stamp {
