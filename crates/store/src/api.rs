@@ -197,18 +197,10 @@ pub trait Upkeep: Send + Sync + 'static {
     fn index(&self) -> Fut<'_, Unindexed>;
 
     /// Drops states of files that tools changed, the oldest first, until those that are left take no more than `most`
-    /// bytes. What an open step or jump needs stays, and of each file of each session what its last change names, so more
-    /// can be left. Each transaction tells of itself in the action log (`QUIPU_DROP_FILES`). The file does not get
-    /// smaller by it: its room is used again.
-    ///
-    /// # Errors
-    /// `ReadOnly`, `Full`, `Busy`.
+    /// bytes: [`DroppedFiles`] says which stay. Errors: `ReadOnly`, `Full`, `Busy`.
     fn drop_files(&self, most: u64) -> Fut<'_, DroppedFiles>;
 
     /// The same when the whole store has become larger than `most`, at most once a day, whoever asks; else `None`.
-    ///
-    /// # Errors
-    /// As [`drop_files`](Self::drop_files).
     fn drop_files_when_due(&self, most: u64) -> Fut<'_, Option<DroppedFiles>>;
 
     /// Writes a consistent copy to a new file, mode 0600.

@@ -1,6 +1,8 @@
 //! What is said of states of files that make room.
 
-/// States of files that were dropped.
+/// States of files that were dropped. What an open step or jump needs stays, and of each file of each session what its last
+/// change names, so more can be left than was asked for. Each transaction tells of itself in the action log
+/// (`QUIPU_DROP_FILES`). The file does not get smaller by it: its room is used again.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct DroppedFiles {
     /// How many.
