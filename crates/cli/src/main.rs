@@ -13,6 +13,7 @@ mod context;
 mod demo;
 mod diff;
 mod doctor;
+mod early;
 mod exit;
 mod export;
 mod files;

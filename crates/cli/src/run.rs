@@ -42,8 +42,9 @@ pub(crate) async fn run(task: &Task) -> Result<(), Failure> {
             "no task: give it as an argument or on stdin, such as `quipu -p \"fix the test\"`",
         ));
     }
-    let Started { opened, permissions, record, recorder, budget, file, ask_deadline } =
-        crate::setup::open(&place, task, &here, replay.clone()).await?;
+    let prompt = prompts.first().and_then(Option::as_ref);
+    let Started { opened, permissions, record, recorder, budget, file, early, ask_deadline } =
+        crate::setup::open(&place, task, &here, replay.clone(), prompt).await?;
     let Opened { session, troubles } = opened;
     let cwd = session.cwd().display().to_string();
     // What must be typed to go on after a failure.
@@ -68,6 +69,11 @@ pub(crate) async fn run(task: &Task) -> Result<(), Failure> {
         front.opened_with(&session, trouble)?;
     }
     let mut result = run_prompts(session, prompts, front, &told).await;
+    if let Some(early) = early
+        && !early.finish().await
+    {
+        note(crate::early::UNUSED);
+    }
     if let Some(file) = file {
         result = file.finish(result).await;
     }

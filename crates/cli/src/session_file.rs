@@ -31,6 +31,8 @@ pub(crate) struct Begun {
     pub(crate) row: Option<SessionRow>,
     /// The node below which a new session goes on.
     pub(crate) below: Option<NodeId>,
+    /// A session that a process announced which died before it could open it: the new one takes its place.
+    pub(crate) announced: Option<SessionId>,
     /// What people should know.
     pub(crate) told: Vec<String>,
 }
@@ -40,25 +42,38 @@ pub(crate) fn is_file(what: &str) -> bool {
     what.ends_with(".jsonl") || what.contains(MAIN_SEPARATOR)
 }
 
+/// Finds and locks the file, or makes it. Nothing of it is read.
+pub(crate) async fn find(path: &Path) -> Result<SessionFile, Failure> {
+    SessionFile::find(path).await.map_err(refused)
+}
+
 /// Opens the file: the graph has all that is in it afterwards, and it has what the graph had of it.
-pub(crate) async fn open(engine: &Engine, path: &Path) -> Result<Begun, Failure> {
+pub(crate) async fn open(engine: &Engine, file: SessionFile) -> Result<Begun, Failure> {
     let (store, sealer) = (engine.store().clone(), engine.sealer().clone());
-    let file =
-        SessionFile::open(&store, &sealer, path, &progress(path)).await.map_err(|error| match error {
-            error @ (ArchiveError::NotASession { .. } | ArchiveError::InUse { .. }) => Failure::usage(error),
-            error @ ArchiveError::File { doing: "made", .. } => Failure::usage(format!(
-                "{error}; make its directory first, or name a session (`quipu sessions --all`)"
-            )),
-            error => failed(error),
-        })?;
+    let path = file.path().to_owned();
+    let file = file.read(&store, &sealer, &progress(&path)).await.map_err(refused)?;
     let told = told(&file);
     let (row, below) = match file.last() {
         None => (None, None),
         Some(last) => going_on(engine, &file, last).await?,
     };
+    let announced = match below {
+        Some(_) => file.announced(&*store).await?.into_iter().next(),
+        None => None,
+    };
     let path = file.path().display().to_string();
     let mirror = Arc::new(Mirror { store, sealer, file: Mutex::new(Some(file)), path });
-    Ok(Begun { mirror, row, below, told })
+    Ok(Begun { mirror, row, below, announced, told })
+}
+
+fn refused(error: ArchiveError) -> Failure {
+    match error {
+        error @ (ArchiveError::NotASession { .. } | ArchiveError::InUse { .. }) => Failure::usage(error),
+        error @ ArchiveError::File { doing: "made", .. } => Failure::usage(format!(
+            "{error}; make its directory first, or name a session (`quipu sessions --all`)"
+        )),
+        error => failed(error),
+    }
 }
 
 /// The session that goes on behind the file's last entry: one of ours that leads there, or a new one below.
@@ -85,7 +100,7 @@ async fn going_on(
     }
 }
 
-async fn row_of(store: &dyn Store, id: Option<SessionId>) -> Result<Option<SessionRow>, Failure> {
+pub(crate) async fn row_of(store: &dyn Store, id: Option<SessionId>) -> Result<Option<SessionRow>, Failure> {
     let Some(id) = id else { return Ok(None) };
     let rows = store.sessions(SessionQuery { id: Some(id), ..SessionQuery::default() }).await?;
     let own = rows.iter().find(|row| row.name == RefName::session(&row.id));

@@ -4,10 +4,10 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use quipu::{
-    CompactionSettings, Engine, FileSettings, Follower, HistorySettings, Limits, Opened, Permissions, Places,
-    Provider, PruneSettings, Recorder, Replay, Sealer, SessionOptions, TravelSettings,
+    CompactionSettings, EarlyCall, Engine, FileSettings, Follower, HistorySettings, Limits, Opened,
+    Permissions, Places, Provider, PruneSettings, Recorder, Replay, Sealer, SessionOptions, TravelSettings,
 };
-use quipu_protocol::{Epoch, Model, ModelErrorKind, NodeId, Thinking, Trouble, UnixMs};
+use quipu_protocol::{Epoch, Input, Model, ModelErrorKind, NodeId, Thinking, Trouble, UnixMs};
 use quipu_providers::{Selection, Settings, Warning};
 use quipu_store::{
     DroppedFiles, FoundBy, OpenOptions, SearchIndex, SessionQuery, SessionRow, SqliteStore, Store,
@@ -16,6 +16,7 @@ use quipu_store::{
 
 use crate::args::{StoreArg, Task};
 use crate::budget::Budget;
+use crate::early;
 use crate::exit::{Exit, Failure};
 use crate::permissions::Record;
 use crate::print::note;
@@ -167,24 +168,57 @@ pub(crate) struct Started {
     pub(crate) budget: Option<Budget>,
     /// The file that the session is written to as well.
     pub(crate) file: Option<Arc<Mirror>>,
+    /// The session's first call, begun before it was open.
+    pub(crate) early: Option<Arc<EarlyCall>>,
     /// How long a question waits for an answer.
     pub(crate) ask_deadline: std::time::Duration,
 }
 
-/// Opens the session that a task asks for. With a `replay` no model is looked for.
+/// Where a task goes on.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Basis {
+    pub(crate) cwd: PathBuf,
+    /// How the session stands there; `None` for a new one.
+    pub(crate) last: Option<Epoch>,
+    /// Whether what goes on is a session of ours, or a new one.
+    pub(crate) ours: bool,
+    /// Whether it goes on in another directory than its own.
+    pub(crate) moved: bool,
+}
+
+/// What a session is made of, and what goes with it.
+pub(crate) struct Prepared {
+    pub(crate) options: SessionOptions,
+    permissions: Arc<Permissions>,
+    record: Record,
+    recorder: Option<Arc<Recorder>>,
+    budget: Option<Budget>,
+    /// What to say of a model without a price.
+    unpriced: Option<String>,
+}
+
+/// Opens the session that a task asks for, to say `prompt` first. With a `replay` no model is looked for.
 pub(crate) async fn open(
     place: &Place,
     task: &Task,
     here: &Path,
     replay: Option<Arc<Replay>>,
+    prompt: Option<&Input>,
 ) -> Result<Started, Failure> {
     let settings = place.settings();
     let store: Arc<dyn Store> =
         if task.no_session { Arc::new(SqliteStore::in_memory()?) } else { place.store().await? };
     let engine = place.engine(store.clone(), &settings)?;
     let named_file = task.session.as_ref().filter(|what| session_file::is_file(what));
+    let mut early = None;
     let mut file = match named_file {
-        Some(path) => Some(session_file::open(&engine, Path::new(path)).await?),
+        Some(path) => {
+            let found = session_file::find(Path::new(path)).await?;
+            if let Some(prompt) = prompt {
+                early = early::begin(place, task, &settings, &engine, &found, prompt).await;
+            }
+            Some(session_file::open(&engine, found).await?)
+        }
         None => None,
     };
     let (resumed, fork) = match (&task.fork, &mut file) {
@@ -224,58 +258,24 @@ pub(crate) async fn open(
         (Some(row), None) => quipu::last_epoch(&*store, row).await?,
         (None, None) => None,
     };
-    let mut recorder = None;
-    let replayed = replay.clone();
-    let (model, provider, thinking): Chosen = match replay {
-        Some(replay) => (replay.model(), replay.clone(), replay.thinking()),
-        None => {
-            let (model, provider, thinking) = real_model(&settings, task, last.as_ref())?;
-            let provider = match &task.record {
-                Some(path) => {
-                    let sealer = engine.sealer().clone();
-                    let made = Arc::new(Recorder::create(path, provider, sealer, Places::of(&cwd))?);
-                    recorder = Some(made.clone());
-                    made
-                }
-                None => provider,
-            };
-            (model, provider, thinking)
-        }
+    let ours = resumed.as_ref().is_none_or(|row| row.agent == quipu::AGENT);
+    let basis = Basis { cwd: cwd.clone(), last, ours, moved: moved.is_some() };
+    let (prepared, early) = match early {
+        Some(early) if early.basis == basis && below.is_some() => (early.prepared?, early.call),
+        // What goes on otherwise than was foreseen asks something else.
+        _ => (prepare(place, task, &settings, &engine, &basis, replay.clone()).await?, None),
     };
-    let mut options = SessionOptions::new(cwd.clone(), model, provider);
-    // What another program began has no prompt of ours, nor has a fork of it that said nothing yet; and a prompt names
-    // its directory.
-    let ours = resumed.as_ref().is_none_or(|row| row.agent == quipu::AGENT)
-        && last.as_ref().is_none_or(|epoch| epoch.system.is_some() || !epoch.tools.is_empty());
-    options.system = system(place, task, &cwd, last.is_some() && ours && moved.is_none())?;
-    let goes_on = last.as_ref().filter(|_| ours);
-    options.identity = crate::identity::chosen(place, &engine, task, goes_on).await?;
-    options.thinking = thinking;
-    options.max_tokens = last.as_ref().and_then(|epoch| epoch.max_tokens);
-    let (permissions, record) = crate::permissions::of_task(place, task, &cwd)?;
-    options.policy = permissions.clone();
-    if permissions.confines() {
-        options.tools = quipu::builtin_confined();
-    }
-    // What is replayed costs nothing.
-    let budget = if task.replay.is_some() { None } else { crate::budget::of(place, task.daily_budget)? };
-    let daily_budget = budget.as_ref().map(|budget| budget.dollars);
-    options.limits = Limits { max_turns: task.max_turns, max_cost: task.max_cost, daily_budget };
-    if task.no_session && daily_budget.is_some() {
-        options.ledger = place.existing_store().await?.map(|store| store as Arc<dyn Store>);
-    }
-    let limited = task.max_cost.is_some() || daily_budget.is_some();
-    let unpriced = crate::budget::unpriced(&options.model).filter(|_| limited && task.replay.is_none());
+    let Prepared { mut options, permissions, record, recorder, budget, unpriced } = prepared;
+    options.early = early.clone();
+    options.id = match &early {
+        Some(early) => Some(early.session().clone()),
+        None => file.as_mut().and_then(|begun| begun.announced.take()),
+    };
     let ask_deadline = options.ask_deadline;
-    (options.compaction, options.prune) = context_settings(place);
-    options.files = file_settings(place);
-    options.files.enabled &= !task.no_session;
-    options.history = history_settings(place, task, replayed.as_deref());
-    options.travel = travel_settings(place, task, replayed.as_deref());
     let fresh = |session| Opened { session, troubles: Vec::new() };
     options.follower = file.as_ref().map(|begun| begun.mirror.clone() as Arc<dyn Follower>);
     let opened = match (resumed, fork) {
-        _ if let Some(at) = below => engine.go_on_from(at, options).await.map(fresh),
+        _ if let Some(at) = below => engine.go_on_from(at, options).await,
         (_, Some(node)) => engine.fork(node, options).await.map(fresh),
         (Some(row), None) if moved.is_some() && row.agent == quipu::AGENT => {
             let clone = engine.clone_session_to(&row.id, &cwd).await?;
@@ -296,7 +296,7 @@ pub(crate) async fn open(
                 }
                 None => None,
             };
-            Ok(Started { opened, permissions, record, recorder, budget, file, ask_deadline })
+            Ok(Started { opened, permissions, record, recorder, budget, file, early, ask_deadline })
         }
         Err(error) => {
             // Nothing is in it yet, so it goes.
@@ -304,6 +304,65 @@ pub(crate) async fn open(
             Err(error.into())
         }
     }
+}
+
+/// What the session of a task is made of.
+pub(crate) async fn prepare(
+    place: &Place,
+    task: &Task,
+    settings: &Settings,
+    engine: &Engine,
+    basis: &Basis,
+    replay: Option<Arc<Replay>>,
+) -> Result<Prepared, Failure> {
+    let Basis { cwd, last, ours, moved } = basis;
+    let last = last.as_ref();
+    let mut recorder = None;
+    let replayed = replay.clone();
+    let (model, provider, thinking): Chosen = match replay {
+        Some(replay) => (replay.model(), replay.clone(), replay.thinking()),
+        None => {
+            let (model, provider, thinking) = real_model(settings, task, last)?;
+            let provider = match &task.record {
+                Some(path) => {
+                    let sealer = engine.sealer().clone();
+                    let made = Arc::new(Recorder::create(path, provider, sealer, Places::of(cwd))?);
+                    recorder = Some(made.clone());
+                    made
+                }
+                None => provider,
+            };
+            (model, provider, thinking)
+        }
+    };
+    let mut options = SessionOptions::new(cwd.clone(), model, provider);
+    // What another program began has no prompt of ours, nor has a fork of it that said nothing yet; and a prompt names
+    // its directory.
+    let ours = *ours && last.is_none_or(|epoch| epoch.system.is_some() || !epoch.tools.is_empty());
+    options.system = system(place, task, cwd, last.is_some() && ours && !moved)?;
+    options.identity = crate::identity::chosen(place, engine, task, last.filter(|_| ours)).await?;
+    options.thinking = thinking;
+    options.max_tokens = last.and_then(|epoch| epoch.max_tokens);
+    let (permissions, record) = crate::permissions::of_task(place, task, cwd)?;
+    options.policy = permissions.clone();
+    if permissions.confines() {
+        options.tools = quipu::builtin_confined();
+    }
+    // What is replayed costs nothing.
+    let budget = if task.replay.is_some() { None } else { crate::budget::of(place, task.daily_budget)? };
+    let daily_budget = budget.as_ref().map(|budget| budget.dollars);
+    options.limits = Limits { max_turns: task.max_turns, max_cost: task.max_cost, daily_budget };
+    if task.no_session && daily_budget.is_some() {
+        options.ledger = place.existing_store().await?.map(|store| store as Arc<dyn Store>);
+    }
+    let limited = task.max_cost.is_some() || daily_budget.is_some();
+    let unpriced = crate::budget::unpriced(&options.model).filter(|_| limited && task.replay.is_none());
+    (options.compaction, options.prune) = context_settings(place);
+    options.files = file_settings(place);
+    options.files.enabled &= !task.no_session;
+    options.history = history_settings(place, task, replayed.as_deref());
+    options.travel = travel_settings(place, task, replayed.as_deref());
+    Ok(Prepared { options, permissions, record, recorder, budget, unpriced })
 }
 
 /// What `settings.json` says of compaction, and of results that are left out; what is wrong there is told.

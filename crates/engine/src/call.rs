@@ -291,7 +291,7 @@ fn millis(since: Instant) -> u64 {
     u64::try_from(since.elapsed().as_millis()).unwrap_or(u64::MAX)
 }
 
-fn failure(request: &ModelRequest, now: quipu_protocol::UnixMs, error: ModelError) -> CallEnd {
+pub(crate) fn failure(request: &ModelRequest, now: quipu_protocol::UnixMs, error: ModelError) -> CallEnd {
     CallEnd {
         message: AssistantMessage {
             error_message: Some(error.message.clone()),

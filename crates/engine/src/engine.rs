@@ -15,6 +15,7 @@ use crate::bodies::Bodies;
 use crate::call::Caller;
 use crate::clock::{Clock, SystemClock, fresh_id};
 use crate::commit::Committer;
+use crate::early::{EarlyCall, settle_early};
 use crate::files::{FileSettings, Keeper};
 use crate::follower::Follower;
 use crate::identity::Prompt;
@@ -158,6 +159,8 @@ pub struct SessionOptions {
     pub travel: TravelSettings,
     /// Told of every commit of the session.
     pub follower: Option<Arc<dyn Follower>>,
+    /// The first call of a new session with this `id`, begun before.
+    pub early: Option<Arc<EarlyCall>>,
     /// How long a question waits for an answer before it counts as refused; ten minutes by default.
     pub ask_deadline: Duration,
     /// The id of a new session: at most 128 letters, digits, `.`, `_` and `-`. `None` for a fresh UUIDv7. Not
@@ -188,6 +191,7 @@ impl SessionOptions {
             files: FileSettings::default(),
             travel: TravelSettings::default(),
             follower: None,
+            early: None,
             ask_deadline: Duration::from_secs(600),
             id: None,
         }
@@ -222,6 +226,12 @@ impl Engine {
     pub fn with_env(mut self, env: Vec<(String, Option<String>)>) -> Self {
         self.env = env.into();
         self
+    }
+
+    /// The same engine over another store.
+    #[must_use]
+    pub fn over(&self, store: Arc<dyn Store>) -> Self {
+        Self { store, ..self.clone() }
     }
 
     /// The store.
@@ -291,7 +301,7 @@ impl Engine {
         };
         // Calls without a result are no reason to refuse: nobody will ever answer them.
         let past = read_past(&*self.store, id, head).await?;
-        let session = self.begin_below(past, SessionOptions { id: None, ..options }).await?;
+        let Opened { session, .. } = self.begin_below(past, SessionOptions { id: None, ..options }).await?;
         let note = format!(
             "session {id} was written by another program ({agent}) and stays as it is; this goes on from it as session {}",
             session.view().session
@@ -379,15 +389,17 @@ impl Engine {
         if !calls.is_empty() {
             return Err(OpenError::Incomplete { node: at, calls });
         }
-        self.begin_below(past, options).await
+        self.begin_below(past, options).await.map(|opened| opened.session)
     }
 
     /// A new session that goes on from any node, as [`Engine::fork`] makes one, also where calls have no result: the
-    /// model is told that there is none. For nodes that another program wrote, whose calls nobody will ever answer.
+    /// model is told that there is none. For nodes that another program wrote, whose calls nobody will ever answer. An
+    /// [`EarlyCall`](crate::EarlyCall) that a dead process left under the id of the options is recorded as interrupted, and
+    /// told.
     ///
     /// # Errors
     /// As [`Engine::fork`], without `Incomplete`.
-    pub async fn go_on_from(&self, at: NodeId, options: SessionOptions) -> Result<Session, OpenError> {
+    pub async fn go_on_from(&self, at: NodeId, options: SessionOptions) -> Result<Opened, OpenError> {
         if self.store.nodes(&[at]).await?.into_iter().flatten().next().is_none() {
             return Err(OpenError::NoSuchNode(at));
         }
@@ -396,15 +408,29 @@ impl Engine {
     }
 
     /// A new session that goes on from what was read.
-    async fn begin_below(&self, mut past: Past, options: SessionOptions) -> Result<Session, OpenError> {
+    async fn begin_below(&self, mut past: Past, options: SessionOptions) -> Result<Opened, OpenError> {
         let id = self.fresh_session(&options).await?;
         let toolbox = self.toolbox(&options, Some(&past))?;
         past.has_ref = false;
         let (epoch, prompt) = self.epoch(&options, &toolbox, Some(&past));
-        let first = vec![start_of(&id, &options, past.session.clone(), &epoch)];
+        let mut first = vec![start_of(&id, &options, past.session.clone(), &epoch)];
         let lease = Arc::new(Lease::new(self.store.clone()));
         lease.take(&RefName::session(&id)).await?;
-        Ok(self.spawn(options, id, past, first, toolbox, epoch, prompt, lease))
+        let mut committer = self.committer(&past, epoch.clone(), prompt.clone());
+        let settled = match &options.early {
+            Some(_) => Ok(None),
+            None => settle_early(&*self.store, &mut committer, &id, &mut past, &mut first).await,
+        };
+        let troubles = match settled {
+            Ok(trouble) => trouble.into_iter().collect(),
+            Err(error) => {
+                // Or the next try would find the session held by this process.
+                lease.release().await;
+                return Err(error);
+            }
+        };
+        let session = self.spawn(options, id, past, first, toolbox, epoch, prompt, lease);
+        Ok(Opened { session, troubles })
     }
 
     /// The id of a session that is to be made.
@@ -536,8 +562,9 @@ impl Engine {
         if let Some(ground) = toolbox.ground() {
             committer.with_files(ground);
         }
+        let early = options.early.map(|early| early as Arc<dyn Provider>);
         let caller = Caller {
-            provider: options.provider,
+            provider: early.unwrap_or(options.provider),
             store: self.store.clone(),
             clock: self.clock.clone(),
             sealer: self.sealer.clone(),

@@ -15,6 +15,7 @@ mod clock;
 mod commit;
 mod context;
 mod context_use;
+mod early;
 mod engine;
 mod files;
 mod follower;
@@ -53,6 +54,7 @@ pub use bookmarks::{BOOKMARK_LIMIT, Bookmark, BookmarkError};
 pub use clock::{Clock, SystemClock, instant};
 pub use context::{Rules, SYSTEM_PROMPT, find_rules, system_prompt};
 pub use context_use::{ContextKind, ContextPart, ContextUse, Counted, PrunedUse};
+pub use early::{EarlyCall, FirstRequest};
 pub use engine::{Engine, OpenError, Opened, SessionOptions, epoch_at, last_epoch, seal_key};
 pub use files::{
     FileConflict, FilePlan, FileSettings, FilesError, JumpedWithFiles, LeftAlone, PlannedChange, RestoreFiles,

@@ -17,6 +17,7 @@ use quipu_transcript::{
 use serde::Deserialize;
 
 use crate::commit::{Committer, KeptResult};
+use crate::early::early_drafts;
 use crate::engine::OpenError;
 use crate::files::{Left, after_a_crash};
 use crate::identity::Prompt;
@@ -357,8 +358,10 @@ pub(crate) async fn recover(
     for (draft, left) in drafts.iter_mut().zip(left) {
         draft.step.files.extend(left);
     }
-    let model_call = sent.is_some();
+    let early = early_drafts(&pending.steps, sent.as_ref().map(|(_, record, _)| record), past.head);
+    let model_call = sent.is_some() || !early.is_empty();
     drafts.extend(sent.map(|(run, record, summary)| unanswered_draft(run, record, summary, now)));
+    drafts.extend(early);
     if drafts.is_empty() {
         let ops = runs.into_iter().map(|run| Op::RunRemove { session: id.clone(), run }).collect();
         store.commit(Commit { ops, durability: Durability::Process, ..Commit::default() }).await?;
@@ -398,7 +401,7 @@ pub(crate) async fn recover(
     Ok(vec![Trouble::Interrupted { calls: interrupted, model_call }])
 }
 
-fn sent_call(step: &Step) -> Option<(RunId, CallRecord, Option<Calls>)> {
+pub(crate) fn sent_call(step: &Step) -> Option<(RunId, CallRecord, Option<Calls>)> {
     #[derive(Deserialize)]
     struct Aside {
         summary: Option<Calls>,
@@ -411,7 +414,7 @@ fn sent_call(step: &Step) -> Option<(RunId, CallRecord, Option<Calls>)> {
 
 fn is_slot(call: &StepCall, slot: usize) -> bool {
     match call {
-        StepCall::Model => false,
+        StepCall::Model | StepCall::Early => false,
         StepCall::Tool(key) => slot_of(key) == Some(slot),
     }
 }

@@ -1,4 +1,6 @@
 //! The trait that everything above the store is written against, and its words.
+//!
+//! Length: whoever writes another store, or reads what one promises, has it all before them.
 
 use std::fmt;
 use std::future::Future;
@@ -536,6 +538,9 @@ pub struct Step {
 pub enum StepCall {
     /// The model call; a run has one at a time.
     Model,
+    /// A model call that was begun before its session was there. It stands for itself: the call that the session then makes
+    /// is recorded like any other.
+    Early,
     /// A tool call.
     Tool(CallId),
 }

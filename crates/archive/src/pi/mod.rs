@@ -9,6 +9,7 @@ mod disk;
 mod entry;
 mod export;
 mod file;
+mod glance;
 mod header;
 mod import;
 mod migrate;

@@ -80,6 +80,21 @@ pub(super) async fn began(store: &dyn Store, path: &Path) -> Result<Option<Sessi
     row(store, &filed.own).await.map(|row| row.filter(|row| row.head.is_some()))
 }
 
+/// The sessions of ours that were noted as written to this very file and are not there, the newest first.
+pub(super) async fn unbegun(
+    store: &dyn Store,
+    path: &Path,
+    session: &SessionId,
+) -> Result<Vec<SessionId>, StoreError> {
+    let mut unbegun = Vec::new();
+    for filed in all(store).await? {
+        if filed.path == path && filed.session == *session && row(store, &filed.own).await?.is_none() {
+            unbegun.push(filed.own);
+        }
+    }
+    Ok(unbegun)
+}
+
 /// A session that we write.
 async fn row(store: &dyn Store, id: &SessionId) -> Result<Option<SessionRow>, StoreError> {
     let query = SessionQuery { id: Some(id.clone()), ..SessionQuery::default() };
@@ -112,6 +127,11 @@ impl Own {
         let ends = marks.into_iter().filter(|mark| mark.kind == LandmarkKind::End).map(|mark| mark.node);
         own.ends.extend(ends);
         Ok(own)
+    }
+
+    /// Whether any session was noted as written to this very file, whatever became of it.
+    pub(super) fn is_any_filed(&self, path: &Path) -> bool {
+        self.filed.iter().any(|filed| filed.path == path)
     }
 
     /// Whether a session was noted as written to this very file.

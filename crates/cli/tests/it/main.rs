@@ -29,6 +29,8 @@ mod demo;
 #[cfg(test)]
 mod documents;
 #[cfg(test)]
+mod early;
+#[cfg(test)]
 mod events;
 #[cfg(test)]
 mod export;

@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 use crate::archive::{ID, as_script, conversation, entry, header, lines, peer, run_peer, said, user};
 use crate::support::*;
 
-fn read(path: &Path) -> Vec<Value> {
+pub(crate) fn read(path: &Path) -> Vec<Value> {
     let text = std::fs::read_to_string(path).unwrap();
     assert!(text.ends_with('\n'), "{text}");
     text.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
@@ -44,7 +44,7 @@ fn lineage(entries: &[Value]) -> Vec<Value> {
 
 /// What is said on the lineage of the last entry.
 #[track_caller]
-fn texts(path: &Path) -> Vec<String> {
+pub(crate) fn texts(path: &Path) -> Vec<String> {
     let lineage = lineage(&read(path));
     let said = lineage.iter().filter(|entry| entry["type"] == "message");
     said.map(|entry| wire_text(&entry["message"])).collect()
@@ -52,7 +52,7 @@ fn texts(path: &Path) -> Vec<String> {
 
 /// The file and the graph agree: nothing of it is new, here or elsewhere, and it is what is exported.
 #[track_caller]
-fn agrees(world: &World, path: &Path) {
+pub(crate) fn agrees(world: &World, path: &Path) {
     let before = std::fs::read(path).unwrap();
     let name = path.to_str().unwrap();
     let report = world.run(&["import", "pi", name, "--json"]).ok().json_lines().remove(0);

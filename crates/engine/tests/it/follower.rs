@@ -136,7 +136,7 @@ async fn open_calls_are_no_reason_to_refuse_where_nobody_answers_them() {
     let nodes = world.store.lineage(head, Until::Root).await.unwrap();
     let answer = nodes.iter().find(|node| node.record.role == "assistant").unwrap().id;
     assert!(world.engine.fork(answer, world.options()).await.is_err());
-    let live = Live::of(world.engine.go_on_from(answer, world.options()).await.unwrap()).await;
+    let live = Live::of(world.engine.go_on_from(answer, world.options()).await.unwrap().session).await;
     assert_eq!(live.run("on").await, Outcome::Done);
     live.finish().await;
 }

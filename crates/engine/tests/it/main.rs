@@ -11,6 +11,8 @@ mod compact;
 #[cfg(test)]
 mod crash;
 #[cfg(test)]
+mod early;
+#[cfg(test)]
 mod estimates;
 #[cfg(test)]
 mod file_travel;

@@ -315,14 +315,16 @@ fn operate(connection: &Connection, op: &Op) -> Outcome<()> {
 fn write_call(call: &StepCall) -> String {
     match call {
         StepCall::Model => "model".to_owned(),
+        StepCall::Early => "early".to_owned(),
         StepCall::Tool(call) => format!("tool:{call}"),
     }
 }
 
 pub(super) fn read_call(text: &str) -> Option<StepCall> {
-    match text.strip_prefix("tool:") {
-        Some(call) => Some(StepCall::Tool(call.into())),
-        None => (text == "model").then_some(StepCall::Model),
+    match text {
+        "model" => Some(StepCall::Model),
+        "early" => Some(StepCall::Early),
+        _ => text.strip_prefix("tool:").map(|call| StepCall::Tool(call.into())),
     }
 }
 
