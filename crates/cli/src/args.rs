@@ -19,7 +19,7 @@ pub(crate) use travel::*;
     after_help = "Exit codes: 0 done; 1 the task or command failed; 2 wrong usage or unknown name; \
                   3 no credential, or it was refused; 4 the store cannot be used; 5 a limit was reached; \
                   6 reality departed from the recording; 129, 130, 143 ended by SIGHUP, Ctrl-C, SIGTERM.\n\
-                  Without a key: `quipu demo`. Files: $QUIPU_HOME (default ~/.quipu)."
+                  Without a task, on a terminal: opens it (`?` there lists keys and commands). Without a key: `quipu demo`. Files: $QUIPU_HOME (default ~/.quipu)."
 )]
 pub(crate) struct Cli {
     #[command(subcommand)]
@@ -29,7 +29,7 @@ pub(crate) struct Cli {
 }
 
 /// A task to run.
-#[derive(Debug, Args, Default)]
+#[derive(Debug, Args, Clone, Default)]
 pub(crate) struct Task {
     /// Run one task and exit. Text streams to stdout, what the tools do to stderr.
     #[arg(short, long)]

@@ -28,7 +28,7 @@ impl Desk {
     }
 
     /// What may be answered.
-    fn choices(&self, ask: &Ask) -> &'static [Choice] {
+    pub(crate) fn choices(&self, ask: &Ask) -> &'static [Choice] {
         match (self.permissions.may_last(&grant(ask)), &self.record) {
             (true, Some(_)) => &[Choice::Once, Choice::Session, Choice::Always, Choice::No],
             (true, None) => &[Choice::Once, Choice::Session, Choice::No],
@@ -37,7 +37,7 @@ impl Desk {
     }
 
     /// Takes an answer; `None` when it may not be given.
-    fn take(&self, ask: &Ask, choice: Choice, reason: Option<String>) -> Option<Answer> {
+    pub(crate) fn take(&self, ask: &Ask, choice: Choice, reason: Option<String>) -> Option<Answer> {
         if !self.choices(ask).contains(&choice) {
             return None;
         }

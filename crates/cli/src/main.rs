@@ -44,6 +44,7 @@ mod sessions;
 mod setup;
 mod show;
 mod svg;
+mod terminal;
 mod tobe;
 mod trace;
 mod tree;
@@ -144,6 +145,7 @@ async fn dispatch(cli: &Cli) -> Result<(), Failure> {
         None if cli.task.print || cli.task.replay.is_some() || !cli.task.messages.is_empty() => {
             run::run(&cli.task).await
         }
+        None if terminal::is_there(&cli.task) => terminal::run(&cli.task).await,
         None => {
             let help = Cli::command().render_help();
             print::note(help.to_string());

@@ -1,19 +1,43 @@
 //! Writing to people and to programs.
 
 use std::io::Write;
+use std::sync::Mutex;
 use std::time::Duration;
 
 use quipu_protocol::UnixMs;
 use unicode_width::UnicodeWidthStr as _;
 
+/// What was to be told while somebody else draws on the terminal; `None` while nobody does.
+static HELD: Mutex<Option<Vec<String>>> = Mutex::new(None);
+
+/// Holds back from now on what is for people, or tells it again; with what was held back so far.
+pub(crate) fn hold(on: bool) -> Vec<String> {
+    let mut held = HELD.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+    let kept = held.take().unwrap_or_default();
+    *held = on.then(Vec::new);
+    kept
+}
+
+/// Whether it was held back.
+fn is_held(text: &str) -> bool {
+    let mut held = HELD.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+    held.as_mut().map(|held| held.push(text.trim().to_owned())).is_some()
+}
+
 /// A line for people, on stderr.
 pub(crate) fn note(text: impl AsRef<str>) {
+    if is_held(text.as_ref()) {
+        return;
+    }
     // A terminal that is gone cannot be told so.
     drop(writeln!(std::io::stderr().lock(), "{}", printable(text.as_ref())));
 }
 
 /// The same in a colour, which is added to what was made printable.
 pub(crate) fn note_in(colour: fn(Paint, &str) -> String, text: impl AsRef<str>) {
+    if is_held(text.as_ref()) {
+        return;
+    }
     drop(writeln!(std::io::stderr().lock(), "{}", colour(Paint::stderr(), &printable(text.as_ref()))));
 }
 
@@ -29,6 +53,10 @@ pub(crate) fn colours(stream: &impl std::io::IsTerminal) -> bool {
 pub(crate) struct Paint(bool);
 
 impl Paint {
+    pub(crate) fn none() -> Self {
+        Self(false)
+    }
+
     pub(crate) fn stdout() -> Self {
         Self(colours(&std::io::stdout()))
     }

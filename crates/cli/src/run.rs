@@ -43,7 +43,7 @@ pub(crate) async fn run(task: &Task) -> Result<(), Failure> {
         ));
     }
     let prompt = prompts.first().and_then(Option::as_ref);
-    let Started { opened, permissions, record, recorder, budget, file, early, ask_deadline } =
+    let Started { opened, permissions, record, recorder, budget, file, early, ask_deadline, .. } =
         crate::setup::open(&place, task, &here, replay.clone(), prompt).await?;
     let Opened { session, troubles } = opened;
     let cwd = session.cwd().display().to_string();

@@ -161,6 +161,9 @@ impl Place {
 
 /// The session of a task, what its tools may do, and what records it.
 pub(crate) struct Started {
+    pub(crate) store: Arc<dyn Store>,
+    pub(crate) model: Arc<Model>,
+    pub(crate) thinking: Thinking,
     pub(crate) opened: Opened,
     pub(crate) permissions: Arc<Permissions>,
     pub(crate) record: Record,
@@ -272,6 +275,7 @@ pub(crate) async fn open(
         None => file.as_mut().and_then(|begun| begun.announced.take()),
     };
     let ask_deadline = options.ask_deadline;
+    let (model, thinking) = (options.model.clone(), options.thinking);
     let fresh = |session| Opened { session, troubles: Vec::new() };
     options.follower = file.as_ref().map(|begun| begun.mirror.clone() as Arc<dyn Follower>);
     let opened = match (resumed, fork) {
@@ -296,7 +300,19 @@ pub(crate) async fn open(
                 }
                 None => None,
             };
-            Ok(Started { opened, permissions, record, recorder, budget, file, early, ask_deadline })
+            Ok(Started {
+                store,
+                model,
+                thinking,
+                opened,
+                permissions,
+                record,
+                recorder,
+                budget,
+                file,
+                early,
+                ask_deadline,
+            })
         }
         Err(error) => {
             // Nothing is in it yet, so it goes.

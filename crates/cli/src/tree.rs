@@ -443,7 +443,7 @@ pub(crate) fn draw(tree: &Tree, heads: &[NodeId], paint: Paint) -> Vec<String> {
 }
 
 /// An entry on one line of so many columns.
-fn preview(entry: &Entry, paint: Paint, width: usize) -> String {
+pub(crate) fn preview(entry: &Entry, paint: Paint, width: usize) -> String {
     let (who, text) = match entry {
         Entry::Session(start) => ("session", format!("{} in {}", start.session, start.cwd)),
         Entry::Epoch(epoch) => ("epoch", format!("{}/{}", epoch.provider, epoch.model)),

@@ -89,6 +89,8 @@ mod signals;
 #[cfg(test)]
 mod support;
 #[cfg(test)]
+mod terminal;
+#[cfg(test)]
 mod tobe;
 #[cfg(test)]
 mod tobe_files;

@@ -193,6 +193,12 @@ impl Editor {
         self.buffer.text().is_empty()
     }
 
+    /// Whether it begins so.
+    #[must_use]
+    pub fn starts_with(&self, letter: char) -> bool {
+        self.buffer.text().starts_with(letter)
+    }
+
     /// Another text in the place of this one, which undo brings back; the cursor behind it.
     pub fn set_text(&mut self, text: &str) {
         self.leave();

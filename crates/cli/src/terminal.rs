@@ -1,0 +1,56 @@
+//! `quipu` without arguments: the terminal.
+
+mod host;
+mod rows;
+
+use std::io::IsTerminal as _;
+use std::sync::Arc;
+
+use quipu_tui::terminal::Abilities;
+use quipu_tui::{Begin, Bindings, Left, Open, Theme};
+
+use crate::args::{Mode, Task};
+use crate::exit::{Exit, Failure};
+use crate::print::{hold, note};
+use crate::setup::{Place, current_dir, env};
+
+/// Whether there is a terminal on both sides, and nothing was asked that needs none.
+pub(crate) fn is_there(task: &Task) -> bool {
+    std::io::stdin().is_terminal()
+        && std::io::stdout().is_terminal()
+        && task.mode == Mode::Text
+        && task.record.is_none()
+        && !task.ask_on_stdin
+        && env("TERM").is_none_or(|term| term != "dumb")
+}
+
+pub(crate) async fn run(task: &Task) -> Result<(), Failure> {
+    let place = Place::find(&task.store)?;
+    let here = current_dir()?;
+    let (home, directory) = (place.home.clone(), here.clone());
+    hold(true);
+    let flag = place.store_flag();
+    let begin = Begin {
+        host: Arc::new(host::Surroundings::new(place, task, here)),
+        theme: Theme::dark(),
+        bindings: Bindings::default(),
+        abilities: Abilities::of_this_process(),
+        home,
+        directory,
+        open: Open::default(),
+        notes: Vec::new(),
+    };
+    let left = quipu_tui::run(begin).await;
+    for text in hold(false) {
+        note(text);
+    }
+    match left? {
+        Left::Quit(Some(session)) => {
+            note(format!("`quipu --session {session}{flag}` goes on with it."));
+            Ok(())
+        }
+        Left::Quit(None) => Ok(()),
+        Left::Signal(1) | Left::Gone => Err(Failure::silent(Exit::Hangup)),
+        Left::Signal(_) => Err(Failure::silent(Exit::Terminated)),
+    }
+}

@@ -1,0 +1,468 @@
+//! What the terminal needs of the rest of the program.
+
+use std::path::PathBuf;
+use std::pin::Pin;
+use std::process::Stdio;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use quipu::{Engine, Opened, SessionOptions};
+use quipu_protocol::{Answer, Ask, Model, NodeId, Outcome, SessionId, Thinking, Trouble};
+use quipu_providers::{AuthFile, is_supported, levels};
+use quipu_store::{SessionQuery, SqliteStore, Store, Until, decode_nodes};
+use quipu_tui::{Choice, Doing, Host, NotOpened, Open, Printed, SessionItem, ShellDone, TreeRow, Which};
+use quipu_workspace::{OutputBuffer, OutputLimits, ProcessRegistry, ShellCommand, ShellEnd, run_shell};
+use tokio_util::sync::CancellationToken;
+
+use crate::args::{Task, ThinkingArg};
+use crate::ask::Desk;
+use crate::exit::{Exit, Failure};
+use crate::print::hold;
+use crate::setup::{Place, Started};
+
+/// Entries at the end of a session that are shown when it is opened.
+const TAIL: usize = 60;
+/// Bytes of what a command prints that are shown at most.
+const PRINTED: usize = 1 << 20;
+/// Sessions that are listed at most.
+const LISTED: usize = 100_000;
+/// How long a provider may take to say what it thinks of a key.
+const CHECK: Duration = Duration::from_secs(20);
+
+/// The program around a terminal.
+pub(super) struct Surroundings(Arc<Inner>);
+
+struct Inner {
+    place: Place,
+    task: Task,
+    here: PathBuf,
+    now: Mutex<Now>,
+    registry: Arc<ProcessRegistry>,
+}
+
+/// What goes with the session that is open.
+#[derive(Default)]
+struct Now {
+    store: Option<Arc<dyn Store>>,
+    desk: Option<Arc<Desk>>,
+    cwd: PathBuf,
+    /// The model that was chosen last, for sessions that have none.
+    model: Option<(String, String)>,
+    thinking: Option<Thinking>,
+}
+
+impl Surroundings {
+    pub(super) fn new(place: Place, task: &Task, here: PathBuf) -> Self {
+        let now = Now { cwd: here.clone(), ..Now::default() };
+        let (now, registry) = (Mutex::new(now), Arc::new(ProcessRegistry::new()));
+        Self(Arc::new(Inner { place, task: task.clone(), here, now, registry }))
+    }
+
+    /// Does something with what is inside.
+    fn doing<T, W>(&self, work: impl FnOnce(Arc<Inner>) -> W) -> Doing<T>
+    where
+        W: Future<Output = Result<T, Failure>> + Send + 'static,
+        T: Send + 'static,
+    {
+        let work = work(self.0.clone());
+        Box::pin(async move { work.await.map_err(|failure| failure.message) })
+    }
+}
+
+impl Inner {
+    fn now(&self) -> std::sync::MutexGuard<'_, Now> {
+        self.now.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The store of the session that is open, or of none.
+    fn store(&self) -> Result<Option<Arc<dyn Store>>, Failure> {
+        let open = self.now().store.clone();
+        match open {
+            Some(store) => Ok(Some(store)),
+            None => Ok(self.place.store_to_read()?.map(|store| store as Arc<dyn Store>)),
+        }
+    }
+
+    /// The task that opens a session.
+    fn task_of(&self, open: &Open) -> Task {
+        let mut task = self.task.clone();
+        let now = self.now();
+        let mut model = open.model.clone();
+        let mut thinking = open.thinking;
+        match &open.which {
+            Which::Asked => {}
+            Which::New => {
+                (task.resume, task.session, task.fork, task.cwd) = (false, None, None, None);
+                model = model.or_else(|| now.model.clone());
+                thinking = thinking.or(now.thinking);
+            }
+            Which::Session(id) => {
+                (task.resume, task.session, task.fork) = (false, Some(id.to_string()), None);
+                // What the command line said was for the session that it opened.
+                (task.cwd, task.model.model, task.model.provider, task.model.thinking) =
+                    (None, None, None, None);
+            }
+        }
+        if let Some((provider, id)) = model {
+            task.model.model = Some(format!("{provider}/{id}"));
+            task.model.provider = None;
+        }
+        if let Some(level) = thinking {
+            task.model.thinking = Some(level_arg(level));
+        }
+        task
+    }
+
+    async fn open(&self, open: Open) -> Result<quipu_tui::Opened, NotOpened> {
+        let task = self.task_of(&open);
+        let failed = |failure: Failure| match failure.exit {
+            Exit::Credential => NotOpened::NoModel { local: Vec::new(), why: failure.message },
+            _ => NotOpened::Failed(failure.message),
+        };
+        let settings = self.place.settings();
+        let asks_for_none = task.model.model.is_none() && task.model.provider.is_none();
+        let goes_on = task.session.is_some() || task.fork.is_some() || task.resume;
+        if settings.default_model().is_none() && asks_for_none && !goes_on && task.replay.is_none() {
+            let local = settings.local_servers().iter().flat_map(|server| {
+                let name = |model: &Arc<Model>| {
+                    (
+                        format!("{} on {}: {}", server.name, server.address, model.id),
+                        server.id.clone(),
+                        model.id.clone(),
+                    )
+                };
+                server.models.iter().take(5).map(name)
+            });
+            let why = "No credential is known, so no model can be asked.".to_owned();
+            return Err(NotOpened::NoModel { local: local.collect(), why });
+        }
+        let replay = match &task.replay {
+            Some(path) => {
+                let replay = quipu::Replay::open(path, quipu::Places::of(&self.here));
+                Some(Arc::new(replay.map_err(|error| NotOpened::Failed(error.to_string()))?))
+            }
+            None => None,
+        };
+        let started =
+            crate::setup::open(&self.place, &task, &self.here, replay, None).await.map_err(failed)?;
+        let Started { store, model, thinking, opened, permissions, record, .. } = started;
+        let Opened { session, mut troubles } = opened;
+        let view = session.view();
+        let read = match view.head {
+            Some(head) => tail(&*store, &view.session, head).await.map_err(failed)?,
+            None => Tail::default(),
+        };
+        let mode = match permissions.mode() {
+            quipu::PermissionMode::Ask => "asks",
+            quipu::PermissionMode::Workspace => "workspace",
+            quipu::PermissionMode::Full => "full access",
+        };
+        let directory = session.cwd().display().to_string();
+        {
+            let mut now = self.now();
+            now.cwd = session.cwd().to_owned();
+            now.store = Some(store);
+            now.desk = Some(Arc::new(Desk::new(permissions, Some(record).filter(|_| !task.no_session))));
+            now.model = open.model.or(now.model.take());
+            now.thinking = open.thinking.or(now.thinking);
+        }
+        troubles.splice(..0, hold(true).into_iter().map(Trouble::Note));
+        Ok(quipu_tui::Opened {
+            session: Arc::new(session),
+            troubles,
+            levels: levels(&model),
+            model,
+            thinking,
+            name: read.name,
+            directory,
+            permissions: mode.to_owned(),
+            tail: read.entries,
+            earlier: read.earlier,
+        })
+    }
+
+    /// The program, with what reaches the same store.
+    fn program(&self, words: &[&str]) -> std::process::Command {
+        let program = std::env::current_exe().unwrap_or_else(|_| "quipu".into());
+        let mut command = std::process::Command::new(program);
+        let (first, rest) = words.split_first().map_or(("help", &[][..]), |(first, rest)| (*first, rest));
+        command.arg(first);
+        if !self.place.store_flag().is_empty() && !matches!(first, "permissions" | "auth" | "models") {
+            command.arg("--store").arg(&self.place.store);
+        }
+        command.args(rest).current_dir(&self.now().cwd);
+        command
+    }
+}
+
+/// The end of a session.
+#[derive(Default)]
+struct Tail {
+    entries: Vec<(NodeId, quipu_protocol::Entry)>,
+    earlier: u64,
+    name: String,
+}
+
+async fn tail(store: &dyn Store, session: &SessionId, head: NodeId) -> Result<Tail, Failure> {
+    let nodes = store.lineage(head, Until::Count(TAIL)).await?;
+    let decoded = decode_nodes(store, &nodes).await?;
+    let query = SessionQuery { id: Some(session.clone()), limit: Some(1), ..SessionQuery::default() };
+    let row = store.sessions(query).await?.into_iter().next();
+    let all = row.as_ref().map_or(0, |row| row.entries + 1);
+    let cut = nodes.len() == TAIL;
+    Ok(Tail {
+        earlier: if cut { all.saturating_sub(TAIL as u64) } else { 0 },
+        entries: nodes.iter().zip(decoded).map(|(node, decoded)| (node.id, decoded.entry)).collect(),
+        name: row.map_or_else(String::new, |row| row.called),
+    })
+}
+
+impl Host for Surroundings {
+    fn open(&self, open: Open) -> Pin<Box<dyn Future<Output = Result<quipu_tui::Opened, NotOpened>> + Send>> {
+        let inner = self.0.clone();
+        Box::pin(async move { inner.open(open).await })
+    }
+
+    fn choices(&self, ask: &Ask) -> Vec<Choice> {
+        let Some(desk) = self.0.now().desk.clone() else { return vec![Choice::Once, Choice::No] };
+        desk.choices(ask)
+            .iter()
+            .map(|choice| match choice {
+                quipu_rpc::Choice::Once => Choice::Once,
+                quipu_rpc::Choice::Session => Choice::Session,
+                quipu_rpc::Choice::Always => Choice::Always,
+                quipu_rpc::Choice::No => Choice::No,
+            })
+            .collect()
+    }
+
+    fn decide(&self, ask: &Ask, choice: Choice, reason: Option<String>) -> (Answer, Option<String>) {
+        let choice = match choice {
+            Choice::Once => quipu_rpc::Choice::Once,
+            Choice::Session => quipu_rpc::Choice::Session,
+            Choice::Always => quipu_rpc::Choice::Always,
+            Choice::No => quipu_rpc::Choice::No,
+        };
+        let desk = self.0.now().desk.clone();
+        let answer =
+            desk.and_then(|desk| desk.take(ask, choice, reason)).unwrap_or(Answer::Deny { reason: None });
+        let told = hold(true).join("\n");
+        (answer, Some(told).filter(|told| !told.is_empty()))
+    }
+
+    fn models(&self) -> Doing<Vec<Arc<Model>>> {
+        self.doing(|inner| async move {
+            let models = move || {
+                let settings = inner.place.settings();
+                let mut models = settings.models();
+                models.retain(|model| {
+                    settings.is_available(model)
+                        || settings.local_servers().iter().any(|it| it.id == model.provider)
+                });
+                models
+            };
+            tokio::task::spawn_blocking(models).await.map_err(Failure::failed)
+        })
+    }
+
+    fn levels(&self, model: &Model) -> Vec<Thinking> {
+        levels(model)
+    }
+
+    fn sessions(&self) -> Doing<Vec<SessionItem>> {
+        self.doing(|inner| async move {
+            let Some(store) = inner.store()? else { return Ok(Vec::new()) };
+            let rows =
+                store.sessions(SessionQuery { limit: Some(LISTED), ..SessionQuery::default() }).await?;
+            let item = |row: quipu_store::SessionRow| SessionItem {
+                title: if row.called.is_empty() { row.title } else { row.called },
+                id: row.id,
+                cwd: row.cwd,
+                agent: row.agent,
+                updated: row.updated,
+                entries: row.entries,
+                cost: row.cost,
+            };
+            Ok(rows.into_iter().filter(|row| row.head.is_some()).map(item).collect())
+        })
+    }
+
+    fn tree(&self, session: SessionId) -> Doing<Vec<TreeRow>> {
+        self.doing(|inner| async move {
+            let Some(store) = inner.store()? else { return Ok(Vec::new()) };
+            super::rows::tree(&*store, &session).await
+        })
+    }
+
+    fn unfold(&self, below: NodeId, depth: u64, count: u64, level: usize) -> Doing<Vec<TreeRow>> {
+        self.doing(move |inner| async move {
+            let Some(store) = inner.store()? else { return Ok(Vec::new()) };
+            super::rows::unfold(&*store, below, depth, count, level).await
+        })
+    }
+
+    fn said(&self, head: NodeId) -> Doing<Vec<(NodeId, String)>> {
+        self.doing(move |inner| async move {
+            let Some(store) = inner.store()? else { return Ok(Vec::new()) };
+            super::rows::said(&*store, head).await
+        })
+    }
+
+    fn preview(&self, node: NodeId) -> Doing<String> {
+        self.doing(move |inner| async move {
+            let Some(store) = inner.store()? else { return Ok(String::new()) };
+            let mut text = Vec::new();
+            crate::show::write_whole(&*store, &node.to_string(), false, &mut text).await?;
+            text.truncate(64 << 10);
+            Ok(String::from_utf8_lossy(&text).into_owned())
+        })
+    }
+
+    fn command(&self, words: Vec<String>) -> Doing<Printed> {
+        self.doing(|inner| async move {
+            let words: Vec<&str> = words.iter().map(String::as_str).collect();
+            let mut command = tokio::process::Command::from(inner.program(&words));
+            command.stdin(Stdio::null()).kill_on_drop(true);
+            let output = command.output().await?;
+            let text = |mut bytes: Vec<u8>| {
+                let cut = bytes.len() > PRINTED;
+                bytes.truncate(PRINTED);
+                let mut text = String::from_utf8_lossy(&bytes).into_owned();
+                if cut {
+                    text.push_str("\n… and more");
+                }
+                text
+            };
+            Ok(Printed { out: text(output.stdout), err: text(output.stderr), ok: output.status.success() })
+        })
+    }
+
+    fn shell(&self, line: String) -> Doing<ShellDone> {
+        self.doing(|inner| async move {
+            let children = inner.place.settings().env_keys().into_iter().map(|name| (name, None));
+            let env: Vec<(String, Option<String>)> = children.collect();
+            let cwd = inner.now().cwd.clone();
+            let limits = OutputLimits { lines: u64::MAX, bytes: 1 << 20, spill_bytes: 0 };
+            let mut output = OutputBuffer::new(limits, &inner.place.home.join("outputs"));
+            let shell = ShellCommand {
+                owner: "user",
+                command: &line,
+                cwd: &cwd,
+                env: &env,
+                timeout: None,
+                sandbox: None,
+            };
+            let cancel = CancellationToken::new();
+            let end = run_shell(shell, &inner.registry, &cancel, &mut output, &|_| {}).await;
+            let code = match end.map_err(Failure::failed)? {
+                ShellEnd::Exited(code) => Some(code),
+                ShellEnd::Signalled(signal) => Some(128 + signal),
+                ShellEnd::TimedOut | ShellEnd::Cancelled => None,
+            };
+            let text = output.tail().to_owned();
+            Ok(ShellDone { cut: output.bytes() > text.len() as u64, output: text, code })
+        })
+    }
+
+    fn providers(&self) -> Doing<Vec<(String, Option<String>)>> {
+        self.doing(|inner| async move {
+            let list = move || {
+                let settings = inner.place.settings();
+                let spoken =
+                    |provider: &&str| settings.models_of(provider).iter().any(|model| is_supported(model));
+                let one = |provider: &str| (provider.to_owned(), settings.credential_source(provider));
+                settings.providers().into_iter().filter(spoken).map(one).collect()
+            };
+            tokio::task::spawn_blocking(list).await.map_err(Failure::failed)
+        })
+    }
+
+    fn keep_key(&self, provider: String, key: String) -> Doing<String> {
+        self.doing(|inner| async move { keep_key(&inner.place, &provider, &key).await })
+    }
+
+    fn settings_path(&self) -> PathBuf {
+        self.0.place.home.join("settings.json")
+    }
+
+    fn program(&self, words: &[&str]) -> std::process::Command {
+        self.0.program(words)
+    }
+
+    fn git_branch(&self) -> Option<String> {
+        let cwd = self.0.now().cwd.clone();
+        let git = cwd.ancestors().map(|dir| dir.join(".git")).find(|git| git.exists())?;
+        let head = if git.is_file() {
+            let text = std::fs::read_to_string(&git).ok()?;
+            cwd.join(text.trim().strip_prefix("gitdir: ")?).join("HEAD")
+        } else {
+            git.join("HEAD")
+        };
+        let text = std::fs::read_to_string(head).ok()?;
+        let text = text.trim();
+        Some(match text.strip_prefix("ref: refs/heads/") {
+            Some(branch) => branch.to_owned(),
+            None => text.get(..8)?.to_owned(),
+        })
+    }
+}
+
+/// Asks the provider one word with the key, and keeps it unless it is refused.
+async fn keep_key(place: &Place, provider: &str, key: &str) -> Result<String, Failure> {
+    if key.is_empty() || key.len() > 16 << 10 || key.contains(char::is_whitespace) {
+        return Err(Failure::usage("that is no key: it must be one word of at most 16 KiB"));
+    }
+    let settings = place.settings();
+    if !settings.providers().contains(&provider) {
+        return Err(Failure::usage(format!("there is no provider `{provider}`")));
+    }
+    let model = settings.models_of(provider).iter().find(|model| is_supported(model)).cloned();
+    let model = model.ok_or_else(|| Failure::usage(format!("no model of `{provider}` can be asked")))?;
+    let caller = settings.provider_for(&model, Some(key)).map_err(Failure::failed)?;
+    let engine = place.engine(Arc::new(SqliteStore::in_memory()?), &settings)?;
+    let refused = asked(&engine, model, caller, &place.home).await;
+    let told = match refused {
+        Ok(()) => "it works",
+        Err(Some(why)) => return Err(Failure::failed(why)),
+        Err(None) => "whether it works could not be found out",
+    };
+    let file = AuthFile::new(&place.home);
+    file.set_key(provider, key).map_err(Failure::failed)?;
+    Ok(format!("The key for {provider} is stored in {}; {told}", file.path().display()))
+}
+
+/// Whether a provider answers; `Some` where it refuses the key, and with what words.
+async fn asked(
+    engine: &Engine,
+    model: Arc<Model>,
+    provider: Arc<dyn quipu::Provider>,
+    cwd: &std::path::Path,
+) -> Result<(), Option<String>> {
+    let mut options = SessionOptions::new(cwd, model, provider);
+    (options.system, options.tools, options.max_tokens) = (None, Vec::new(), Some(16));
+    let session = engine.create(options).await.map_err(|_| None)?;
+    let answer = tokio::time::timeout(CHECK, session.ask("Say yes.")).await;
+    match answer {
+        Ok(Ok((Outcome::Done, _))) => Ok(()),
+        Ok(Ok((Outcome::Failed(error), _))) => {
+            let auth = matches!(
+                error.kind,
+                quipu_protocol::ModelErrorKind::Auth | quipu_protocol::ModelErrorKind::NoCredential
+            );
+            Err(auth.then_some(error.message))
+        }
+        _ => Err(None),
+    }
+}
+
+fn level_arg(level: Thinking) -> ThinkingArg {
+    match level {
+        Thinking::Off => ThinkingArg::Off,
+        Thinking::Minimal => ThinkingArg::Minimal,
+        Thinking::Low => ThinkingArg::Low,
+        Thinking::Medium => ThinkingArg::Medium,
+        Thinking::High => ThinkingArg::High,
+        Thinking::Xhigh => ThinkingArg::Xhigh,
+        Thinking::Max => ThinkingArg::Max,
+    }
+}

@@ -1,0 +1,152 @@
+//! Rows of a session's tree for the terminal.
+
+use std::collections::HashMap;
+
+use quipu::{TreeItem, TreeQuery, session_tree};
+use quipu_dag::Node;
+use quipu_protocol::{Entry, Message, NodeId, SessionId};
+use quipu_store::{SessionQuery, Store, Until, decode_nodes};
+use quipu_transcript::Decoded;
+use quipu_tui::{TreeKind, TreeRow};
+
+use crate::exit::Failure;
+use crate::print::{Paint, one_line};
+
+/// Nodes that are read together.
+const TOGETHER: usize = 256;
+/// Nodes before the head that are shown at once.
+const RECENT: u64 = 400;
+/// Branches, compactions, forks and labels at most.
+const MOST: usize = 2_000;
+/// Nodes of a run that are shown when it is unfolded.
+const UNFOLDED: u64 = 1_000;
+/// Nodes that are looked through for what the user said.
+const SOUGHT: usize = 5_000;
+/// Columns of a row at most.
+const WIDTH: usize = 300;
+
+/// A session as rows, the oldest first.
+pub(super) async fn tree(store: &dyn Store, session: &SessionId) -> Result<Vec<TreeRow>, Failure> {
+    let query = SessionQuery { id: Some(session.clone()), limit: Some(1), ..SessionQuery::default() };
+    let Some(row) = store.sessions(query).await?.into_iter().next() else { return Ok(Vec::new()) };
+    let query = TreeQuery { recent: RECENT, most: MOST, ..TreeQuery::default() };
+    let tree = session_tree(store, &row, &query).await?;
+    let mut rows = Vec::with_capacity(tree.lines.len());
+    for lines in tree.lines.chunks(TOGETHER) {
+        let ids: Vec<NodeId> = lines
+            .iter()
+            .filter_map(|line| match line.item {
+                TreeItem::Node(id) => Some(id),
+                TreeItem::Folded { .. } | TreeItem::Session(_) => None,
+            })
+            .collect();
+        let nodes: Vec<Node> = store.nodes(&ids).await?.into_iter().flatten().collect();
+        let decoded = decode_nodes(store, &nodes).await?;
+        let found: HashMap<NodeId, Decoded> = nodes.iter().map(|node| node.id).zip(decoded).collect();
+        for line in lines {
+            let (level, starts) = (line.level, line.starts);
+            match &line.item {
+                TreeItem::Node(id) => {
+                    let Some(decoded) = found.get(id) else { continue };
+                    let label = tree.labels.get(id).cloned().unwrap_or_default();
+                    rows.push(TreeRow {
+                        level,
+                        starts,
+                        label,
+                        head: *id == tree.head,
+                        ..of(*id, &decoded.entry)
+                    });
+                }
+                TreeItem::Folded { below, depth, count } => rows.push(TreeRow {
+                    node: *below,
+                    kind: TreeKind::Folded { below: *below, depth: *depth, count: *count },
+                    level,
+                    starts,
+                    text: format!("⋮ {count} more; → shows them"),
+                    label: String::new(),
+                    head: false,
+                    session: None,
+                }),
+                TreeItem::Session(row) => {
+                    let title = if row.called.is_empty() { &row.title } else { &row.called };
+                    let gone = if row.head.is_none() { " (removed)" } else { "" };
+                    rows.push(TreeRow {
+                        node: row.base,
+                        kind: TreeKind::Session,
+                        level,
+                        starts,
+                        text: format!("session, {} nodes{gone}: {}", row.entries + 1, one_line(title, WIDTH)),
+                        label: String::new(),
+                        head: false,
+                        session: Some(row.id.clone()).filter(|_| row.head.is_some()),
+                    });
+                }
+            }
+        }
+    }
+    Ok(rows)
+}
+
+/// The nodes of a run that was folded: its last ones, where it is long.
+pub(super) async fn unfold(
+    store: &dyn Store,
+    below: NodeId,
+    depth: u64,
+    count: u64,
+    level: usize,
+) -> Result<Vec<TreeRow>, Failure> {
+    let shown = count.min(UNFOLDED);
+    let last = u32::try_from(depth + count - 1).unwrap_or(u32::MAX);
+    let Some(last) = store.ancestor(below, last).await? else { return Ok(Vec::new()) };
+    let nodes = store.lineage(last, Until::Count(usize::try_from(shown).unwrap_or(TOGETHER))).await?;
+    let decoded = decode_nodes(store, &nodes).await?;
+    let mut rows = Vec::with_capacity(nodes.len() + 1);
+    if let Some(first) = nodes.first().filter(|_| shown < count) {
+        let left = count - shown;
+        rows.push(TreeRow {
+            node: first.id,
+            kind: TreeKind::Folded { below: first.id, depth, count: left },
+            level,
+            starts: false,
+            text: format!("⋮ {left} more; → shows them"),
+            label: String::new(),
+            head: false,
+            session: None,
+        });
+    }
+    rows.extend(
+        nodes.iter().zip(&decoded).map(|(node, decoded)| TreeRow { level, ..of(node.id, &decoded.entry) }),
+    );
+    Ok(rows)
+}
+
+/// What the user said, the newest first.
+pub(super) async fn said(store: &dyn Store, head: NodeId) -> Result<Vec<(NodeId, String)>, Failure> {
+    let nodes = store.lineage(head, Until::Count(SOUGHT)).await?;
+    let mut said = Vec::new();
+    for nodes in nodes.rchunks(TOGETHER) {
+        let decoded = decode_nodes(store, nodes).await?;
+        for (node, decoded) in nodes.iter().zip(decoded).rev() {
+            if let Entry::Message(Message::User(user)) = decoded.entry {
+                said.push((node.id, one_line(&user.content.text(), WIDTH)));
+            }
+        }
+    }
+    Ok(said)
+}
+
+fn of(node: NodeId, entry: &Entry) -> TreeRow {
+    let kind = match entry {
+        Entry::Message(Message::User(_) | Message::Custom(_) | Message::BashExecution(_)) => TreeKind::User,
+        Entry::Message(Message::Assistant(_)) => TreeKind::Assistant,
+        Entry::Message(Message::ToolResult(_)) => TreeKind::Tool,
+        Entry::Message(Message::BranchSummary(_) | Message::CompactionSummary(_)) | Entry::Compaction(_) => {
+            TreeKind::Summary
+        }
+        Entry::Message(Message::Other(_)) | Entry::Session(_) | Entry::Epoch(_) | Entry::Meta(_) => {
+            TreeKind::Other
+        }
+    };
+    let text = crate::tree::preview(entry, Paint::none(), WIDTH);
+    TreeRow { node, kind, level: 0, starts: false, text, label: String::new(), head: false, session: None }
+}

@@ -1,0 +1,578 @@
+//! `quipu` without arguments on a terminal: the real program on a pseudo-terminal, against the fake server.
+
+use std::fs::File;
+use std::io::{Read as _, Write as _};
+use std::os::fd::AsFd as _;
+use std::process::Child;
+use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
+use std::time::{Duration, Instant};
+
+use nix::sys::signal::Signal;
+use nix::sys::termios::{Termios, tcgetattr};
+use quipu_testkit::{Answer, Gate, Reply};
+use serde_json::json;
+
+use crate::support::{KEY, World, bash, messages, mode, reached, wire_text};
+
+/// A terminal that shows nothing new for so long hangs.
+const LIMIT: Duration = Duration::from_secs(60);
+
+/// The program on a terminal of its own.
+struct Terminal {
+    child: Child,
+    ours: File,
+    theirs: std::os::fd::OwnedFd,
+    pieces: Receiver<Vec<u8>>,
+    screen: vt100::Parser,
+    /// All that was written.
+    bytes: Vec<u8>,
+    before: Termios,
+}
+
+impl Terminal {
+    fn open(world: &World, args: &[&str]) -> Self {
+        Self::sized(world, args, 100, 30)
+    }
+
+    fn sized(world: &World, args: &[&str], columns: u16, rows: u16) -> Self {
+        let size = nix::pty::Winsize { ws_row: rows, ws_col: columns, ws_xpixel: 0, ws_ypixel: 0 };
+        let ends = nix::pty::openpty(&size, None).unwrap();
+        let (ours, theirs) = (File::from(ends.master), ends.slave);
+        let before = tcgetattr(&theirs).unwrap();
+        let mut command = world.quipu(args);
+        command.env("TERM", "xterm-256color");
+        command
+            .stdin(theirs.try_clone().unwrap())
+            .stdout(theirs.try_clone().unwrap())
+            .stderr(theirs.try_clone().unwrap());
+        let child = command.spawn().unwrap();
+        let (tx, pieces) = channel();
+        let mut reads = ours.try_clone().unwrap();
+        std::thread::spawn(move || {
+            let mut piece = vec![0; 64 << 10];
+            while let Ok(count) = reads.read(&mut piece) {
+                if count == 0 || tx.send(piece[..count].to_vec()).is_err() {
+                    return;
+                }
+            }
+        });
+        let screen = vt100::Parser::new(cells(rows), cells(columns), 10_000);
+        Self { child, ours, theirs, pieces, screen, bytes: Vec::new(), before }
+    }
+
+    fn types(&mut self, text: &str) {
+        self.ours.write_all(text.as_bytes()).unwrap();
+    }
+
+    /// Takes what comes until `holds` holds for what is seen.
+    #[track_caller]
+    fn until(&mut self, what: &str, holds: impl Fn(&str) -> bool) {
+        let until = Instant::now() + LIMIT;
+        loop {
+            let shown = self.screen.screen().contents();
+            if holds(&shown) {
+                return;
+            }
+            match self.pieces.recv_timeout(until.saturating_duration_since(Instant::now())) {
+                Ok(piece) => {
+                    self.screen.process(&piece);
+                    self.bytes.extend_from_slice(&piece);
+                }
+                Err(RecvTimeoutError::Timeout | RecvTimeoutError::Disconnected) => {
+                    self.child.kill().ok();
+                    panic!("{what} was not seen:\n{shown}");
+                }
+            }
+        }
+    }
+
+    #[track_caller]
+    fn shows(&mut self, part: &str) {
+        self.until(part, |shown| shown.contains(part));
+    }
+
+    /// Waits until nothing is under way behind this text.
+    #[track_caller]
+    fn settles(&mut self, part: &str) {
+        self.until(&format!("the end of {part}"), |shown| {
+            shown.contains(part) && !shown.contains("stops it")
+        });
+    }
+
+    #[track_caller]
+    fn hides(&mut self, part: &str) {
+        self.until(&format!("the end of {part}"), |shown| !shown.contains(part));
+    }
+
+    fn signal(&self, signal: Signal) {
+        nix::sys::signal::kill(nix::unistd::Pid::from_raw(self.child.id().cast_signed()), signal).unwrap();
+    }
+
+    fn resize(&mut self, columns: u16, rows: u16) {
+        let done = std::process::Command::new("sh")
+            .args(["-c", &format!("stty cols {columns} rows {rows}")])
+            .stdin(self.theirs.try_clone().unwrap())
+            .status()
+            .unwrap();
+        assert!(done.success());
+        self.screen.screen_mut().set_size(cells(rows), cells(columns));
+        // The kernel tells the terminal's foreground group, which this child is not in.
+        self.signal(Signal::SIGWINCH);
+    }
+
+    /// Waits for its end; the terminal must be as it was.
+    #[track_caller]
+    fn ends(&mut self) -> Option<i32> {
+        let until = Instant::now() + LIMIT;
+        let status = loop {
+            // It may have more to say than a terminal holds.
+            if let Ok(piece) = self.pieces.recv_timeout(Duration::from_millis(20)) {
+                self.screen.process(&piece);
+                self.bytes.extend_from_slice(&piece);
+            } else if let Some(status) = self.child.try_wait().unwrap() {
+                break status;
+            }
+            if Instant::now() > until {
+                self.child.kill().ok();
+                panic!("it does not end:\n{}", self.screen.screen().contents());
+            }
+        };
+        let after = tcgetattr(self.theirs.as_fd()).unwrap();
+        assert_eq!(after.local_flags, self.before.local_flags);
+        assert_eq!(after.input_flags, self.before.input_flags);
+        assert_eq!(after.output_flags, self.before.output_flags);
+        let written = String::from_utf8_lossy(&self.bytes);
+        assert!(
+            !written.contains("\u{1b}[3J") && !written.contains("\u{1b}[2J"),
+            "the scrollback was cleared"
+        );
+        status.code()
+    }
+}
+
+impl Drop for Terminal {
+    fn drop(&mut self) {
+        // It is gone, mostly.
+        self.child.kill().ok();
+        self.child.wait().ok();
+    }
+}
+
+fn cells(count: u16) -> std::num::NonZero<u16> {
+    std::num::NonZero::new(count).unwrap()
+}
+
+const ENTER: &str = "\r";
+const ALT_ENTER: &str = "\u{1b}\r";
+const ALT_UP: &str = "\u{1b}[1;3A";
+const ESCAPE: &str = "\u{1b}";
+const CTRL_C: &str = "\u{3}";
+const CTRL_D: &str = "\u{4}";
+const CTRL_L: &str = "\u{c}";
+const SHIFT_TAB: &str = "\u{1b}[Z";
+
+fn says(text: &str) -> Reply {
+    Answer::new().text(text).reply()
+}
+
+/// An answer that stops behind its text until the gate is opened.
+fn held(text: &str, gate: &Gate) -> Reply {
+    let answer = Answer::new().text(text);
+    let begun = answer.unfinished();
+    let rest = answer.stream()[begun.len()..].to_owned();
+    Reply::sse(begun).then_gate(gate).then(rest)
+}
+
+#[test]
+fn a_conversation() {
+    let world = World::new([says("Hello **there**.\n\nSecond paragraph."), says("And again.")]);
+    let mut terminal = Terminal::open(&world, &[]);
+    terminal.shows("test-1");
+    terminal.types("say hello");
+    terminal.shows("say hello");
+    terminal.types(ENTER);
+    terminal.shows("Second paragraph.");
+    terminal.types("and then?\r");
+    terminal.shows("And again.");
+    terminal.types(CTRL_D);
+    assert_eq!(terminal.ends(), Some(0));
+    assert_eq!(messages(&world.requests()[1]).len(), 3);
+    assert!(terminal.screen.screen().contents().contains("goes on with it"));
+    assert_eq!(world.sessions().len(), 1);
+}
+
+#[test]
+fn it_goes_on_with_a_session_and_leaves_in_three_ways() {
+    let world = World::new([says("One."), says("Two.")]);
+    world.run(&["-p", "first"]).ok();
+    for (args, leave) in [(&["-c"][..], "/quit\r"), (&["-c"], CTRL_D), (&["-c"], "\u{3}\u{3}")] {
+        let mut terminal = Terminal::open(&world, args);
+        terminal.shows("One.");
+        terminal.types(leave);
+        assert_eq!(terminal.ends(), Some(0));
+    }
+    let mut terminal = Terminal::open(&world, &["-c"]);
+    terminal.shows("One.");
+    terminal.types("second\r");
+    terminal.shows("Two.");
+    terminal.types(CTRL_D);
+    assert_eq!(terminal.ends(), Some(0));
+    assert_eq!(messages(&world.requests()[1]).len(), 3);
+    assert_eq!(world.sessions().len(), 1);
+}
+
+#[test]
+fn without_a_terminal_it_says_what_to_do() {
+    let world = World::new([]);
+    world.run(&[]).fails(2, &["say what to do", "quipu -p"]);
+}
+
+#[test]
+fn what_is_said_while_it_works_steers_waits_and_is_taken_back() {
+    let gate = Gate::new();
+    let world = World::new([held("Working on it.", &gate), says("Steered."), says("Followed up.")]);
+    let mut terminal = Terminal::open(&world, &[]);
+    terminal.shows("test-1");
+    terminal.types("begin\r");
+    reached(&gate);
+    terminal.shows("Working on it.");
+    terminal.types("turn left\r");
+    terminal.shows("next: turn left");
+    terminal.types(&format!("then stop{ALT_ENTER}"));
+    terminal.shows("then: then stop");
+    terminal.types(&format!("forget this{ALT_ENTER}"));
+    terminal.shows("then: forget this");
+    terminal.types(ALT_UP);
+    terminal.hides("then: forget this");
+    terminal.shows("forget this");
+    gate.open();
+    terminal.shows("Steered.");
+    terminal.shows("Followed up.");
+    terminal.types(&format!("{CTRL_C}{CTRL_D}"));
+    assert_eq!(terminal.ends(), Some(0));
+    let last = messages(&world.requests()[2]);
+    let said: Vec<String> = last.iter().filter(|one| one["role"] == "user").map(wire_text).collect();
+    assert_eq!(said, ["begin", "turn left", "then stop"]);
+}
+
+#[test]
+fn escape_stops_it_and_gives_back_what_waits() {
+    let gate = Gate::new();
+    let world = World::new([held("Never ending", &gate), says("Fresh.")]);
+    let mut terminal = Terminal::open(&world, &[]);
+    terminal.shows("test-1");
+    terminal.types("begin\r");
+    reached(&gate);
+    terminal.types("something else\r");
+    terminal.shows("next: something else");
+    terminal.types(ESCAPE);
+    terminal.shows("Stopped.");
+    terminal.hides("next:");
+    terminal.shows("something else");
+    gate.open();
+    terminal.types(ENTER);
+    terminal.shows("Fresh.");
+    terminal.types(CTRL_D);
+    assert_eq!(terminal.ends(), Some(0));
+}
+
+#[test]
+fn it_asks_before_a_command_runs() {
+    let world = World::new([bash("c1", "echo asked-and-run"), says("It ran.")]);
+    let mut terminal = Terminal::open(&world, &["--permissions", "ask"]);
+    terminal.shows("test-1");
+    terminal.types("run it\r");
+    terminal.shows("May `bash`");
+    terminal.shows("echo asked-and-run");
+    terminal.shows("in this session");
+    terminal.types("\u{1b}y");
+    terminal.shows("It ran.");
+    terminal.types(CTRL_D);
+    assert_eq!(terminal.ends(), Some(0));
+    assert!(wire_text(&messages(&world.requests()[1])[2]).contains("asked-and-run"));
+    assert!(terminal.bytes.windows(4).any(|part| part == b"\x1b]9;"), "nobody was told");
+}
+
+#[test]
+fn a_no_tells_the_model_why() {
+    let world = World::new([bash("c1", "rm -rf everything"), says("As you wish.")]);
+    let mut terminal = Terminal::open(&world, &["--permissions", "ask"]);
+    terminal.shows("test-1");
+    terminal.types("run it\r");
+    terminal.shows("May `bash`");
+    terminal.types("\u{1b}n");
+    terminal.shows("No, because");
+    terminal.types("not today\r");
+    terminal.shows("As you wish.");
+    terminal.types(CTRL_D);
+    assert_eq!(terminal.ends(), Some(0));
+    assert!(wire_text(&messages(&world.requests()[1])[2]).contains("not today"));
+}
+
+#[test]
+fn the_tree_leads_back_and_the_text_comes_into_the_editor() {
+    let world = World::new([says("First answer."), says("Second answer."), says("Other answer.")]);
+    let mut terminal = Terminal::open(&world, &[]);
+    terminal.shows("test-1");
+    terminal.types("first question\r");
+    terminal.shows("First answer.");
+    terminal.types("second question\r");
+    terminal.settles("Second answer.");
+    terminal.types("/tree\r");
+    terminal.shows("type to search");
+    terminal.types("second question");
+    terminal.shows("user second question");
+    terminal.hides("Enter go · ← user first");
+    terminal.types(ENTER);
+    terminal.shows("Go there with the files");
+    terminal.types(ENTER);
+    terminal.shows("The session stands at");
+    terminal.types("!\r");
+    terminal.shows("second question!");
+    terminal.shows("Other answer.");
+    terminal.types(CTRL_D);
+    assert_eq!(terminal.ends(), Some(0));
+    let said: Vec<String> = messages(&world.requests()[2]).iter().map(wire_text).collect();
+    assert_eq!(said, ["first question", "First answer.", "second question!"]);
+    assert_eq!(world.sessions().len(), 1);
+}
+
+#[test]
+fn another_session_is_gone_on_with() {
+    let world = World::new([says("About apples."), says("About pears."), says("More apples.")]);
+    world.run(&["-p", "tell me of apples"]).ok();
+    world.run(&["-p", "tell me of pears"]).ok();
+    let mut terminal = Terminal::open(&world, &[]);
+    terminal.shows("test-1");
+    terminal.types("/resume\r");
+    terminal.shows("tell me of apples");
+    terminal.types("apples");
+    terminal.hides("tell me of pears");
+    terminal.types(ENTER);
+    terminal.shows("About apples.");
+    terminal.types("more\r");
+    terminal.shows("More apples.");
+    terminal.types(CTRL_D);
+    assert_eq!(terminal.ends(), Some(0));
+    assert_eq!(messages(&world.requests()[2]).len(), 3);
+}
+
+#[test]
+fn commands_of_the_program_print_here_and_what_moves_the_session_does() {
+    let world = World::new([says("One."), says("Two.")]);
+    let mut terminal = Terminal::open(&world, &[]);
+    terminal.shows("test-1");
+    terminal.types("first\r");
+    terminal.settles("One.");
+    terminal.types("/context\r");
+    terminal.shows("/context ");
+    terminal.shows("of 200");
+    terminal.types("second\r");
+    terminal.settles("Two.");
+    terminal.types("/undo\r");
+    terminal.shows("takes that back");
+    terminal.types("/name a good name\r");
+    terminal.shows("a good name");
+    terminal.types("/nothing\r");
+    terminal.shows("There is no /nothing");
+    terminal.types(&format!("{CTRL_C}/help\r"));
+    terminal.shows("/quit");
+    terminal.types(CTRL_D);
+    assert_eq!(terminal.ends(), Some(0));
+    assert_eq!(world.sessions()[0]["name"], "a good name");
+    let roles: Vec<_> = messages(&world.requests()[1]).len().to_string().chars().collect();
+    assert_eq!(roles, ['3']);
+}
+
+#[test]
+fn the_users_own_commands_run_and_the_model_is_told_of_those_that_are_not_hidden() {
+    let world = World::new([says("I see.")]);
+    let mut terminal = Terminal::open(&world, &[]);
+    terminal.shows("test-1");
+    terminal.types("!echo seen-$((40+2))\r");
+    terminal.shows("seen-42");
+    terminal.types("!!echo hidden-$((40+3))\r");
+    terminal.shows("hidden-43");
+    terminal.types("what was it?\r");
+    terminal.shows("I see.");
+    terminal.types(CTRL_D);
+    assert_eq!(terminal.ends(), Some(0));
+    let said = wire_text(&messages(&world.requests()[0])[0]);
+    assert!(said.contains("seen-42") && said.contains("what was it?") && !said.contains("hidden"), "{said}");
+}
+
+#[test]
+fn models_and_thinking_change() {
+    let world = World::new([says("One."), says("Two.")]);
+    let mut terminal = Terminal::open(&world, &[]);
+    terminal.shows("test-1");
+    terminal.types("first\r");
+    terminal.settles("One.");
+    terminal.types(CTRL_L);
+    terminal.shows("testing/thinker");
+    terminal.types("thinker\r");
+    terminal.hides("testing/");
+    terminal.shows("thinker");
+    terminal.types(SHIFT_TAB);
+    terminal.shows("Thinking:");
+    terminal.types("second\r");
+    terminal.shows("Two.");
+    terminal.types(CTRL_D);
+    assert_eq!(terminal.ends(), Some(0));
+    let second = world.requests()[1].json();
+    assert_eq!(second["model"], "thinker");
+    assert_eq!(messages(&world.requests()[1]).len(), 3);
+    assert_eq!(world.sessions().len(), 1);
+}
+
+#[test]
+fn prompts_wait_while_it_compacts() {
+    let gate = Gate::new();
+    let notes = Answer::new().text("Notes of all that.");
+    let world = World::new([
+        says("A long answer. ".repeat(400).as_str()),
+        says("A second answer. ".repeat(400).as_str()),
+        Reply::sse("").then_gate(&gate).then(notes.stream()),
+        says("Notes of the beginning of the turn."),
+        says("After that."),
+    ]);
+    std::fs::write(
+        world.path("home/.quipu/settings.json"),
+        json!({ "compaction": { "reserveTokens": 1000, "keepRecentTokens": 501 }, "retry": { "baseDelayMs": 1 } }).to_string(),
+    )
+    .unwrap();
+    let mut terminal = Terminal::open(&world, &[]);
+    terminal.shows("test-1");
+    terminal.types("first\r");
+    terminal.until("the end of the answer", |shown| {
+        shown.contains("A long answer.") && !shown.contains("stops it")
+    });
+    terminal.types("second\r");
+    terminal.until("the end of the second", |shown| {
+        shown.contains("A second answer.") && !shown.contains("stops it")
+    });
+    terminal.types("/compact\r");
+    reached(&gate);
+    terminal.shows("compacting");
+    terminal.types("and now?\r");
+    terminal.shows("and now?");
+    terminal
+        .until("it waiting", |shown| shown.contains("next: and now?") || shown.contains("then: and now?"));
+    gate.open();
+    terminal.shows("After that.");
+    terminal.types(CTRL_D);
+    assert_eq!(terminal.ends(), Some(0));
+    // Of a summary in two calls, one is kept with the node.
+    world.unchecked();
+}
+
+#[test]
+fn a_draft_survives_a_kill() {
+    let world = World::new([says("Hello.")]);
+    let mut terminal = Terminal::open(&world, &[]);
+    terminal.shows("test-1");
+    terminal.types("half a thou");
+    terminal.shows("half a thou");
+    terminal.signal(Signal::SIGKILL);
+    terminal.child.wait().unwrap();
+    let mut terminal = Terminal::open(&world, &[]);
+    terminal.shows("half a thou");
+    terminal.types("ght\r");
+    terminal.shows("Hello.");
+    terminal.types(CTRL_D);
+    assert_eq!(terminal.ends(), Some(0));
+    assert_eq!(wire_text(&messages(&world.requests()[0])[0]), "half a thought");
+}
+
+#[test]
+fn a_signal_leaves_the_terminal_as_it_was_and_the_session_whole() {
+    let gate = Gate::new();
+    let world = World::new([held("Streaming along", &gate), says("Still here.")]);
+    let mut terminal = Terminal::open(&world, &[]);
+    terminal.shows("test-1");
+    terminal.types("begin\r");
+    reached(&gate);
+    terminal.shows("Streaming along");
+    terminal.signal(Signal::SIGTERM);
+    assert_eq!(terminal.ends(), Some(143));
+    gate.open();
+    let mut terminal = Terminal::open(&world, &["-c"]);
+    terminal.shows("begin");
+    terminal.types("still there?\r");
+    terminal.shows("Still here.");
+    terminal.types(CTRL_D);
+    assert_eq!(terminal.ends(), Some(0));
+}
+
+#[test]
+fn it_is_resized_while_it_streams() {
+    let gate = Gate::new();
+    let text = "word ".repeat(200);
+    let world = World::new([held(&text, &gate), says("Wide again.")]);
+    let mut terminal = Terminal::open(&world, &[]);
+    terminal.shows("test-1");
+    terminal.types("begin\r");
+    reached(&gate);
+    terminal.shows("word word");
+    for (columns, rows) in [(20, 5), (1, 1), (200, 60), (60, 20)] {
+        terminal.resize(columns, rows);
+    }
+    gate.open();
+    terminal.until("the end of it", |shown| shown.contains("word word") && !shown.contains("stops it"));
+    terminal.types("more\r");
+    terminal.shows("Wide again.");
+    terminal.types(CTRL_D);
+    assert_eq!(terminal.ends(), Some(0));
+}
+
+#[test]
+fn a_session_that_is_open_elsewhere_says_so() {
+    let world = World::new([says("One."), says("Branch.")]);
+    let mut first = Terminal::open(&world, &[]);
+    first.shows("test-1");
+    first.types("begin\r");
+    first.shows("One.");
+    let mut second = Terminal::open(&world, &["-c"]);
+    second.shows("is a branch of it");
+    second.types("go on\r");
+    second.shows("Branch.");
+    second.types(CTRL_D);
+    assert_eq!(second.ends(), Some(0));
+    first.types(CTRL_D);
+    assert_eq!(first.ends(), Some(0));
+    assert_eq!(world.sessions().len(), 2);
+}
+
+#[test]
+fn without_a_key_it_says_what_can_be_done_and_takes_one() {
+    let mut world = World::new([says("yes")]);
+    std::fs::remove_file(world.path("home/.quipu/models.json")).unwrap();
+    let mut terminal = Terminal::open(&world, &[]);
+    terminal.shows("No model can be used yet");
+    terminal.shows("Take in sessions of other agents");
+    terminal.types("demo\r");
+    terminal.until("the demo", |shown| shown.contains("quipu show") || shown.contains("session"));
+    terminal.types(CTRL_D);
+    assert_eq!(terminal.ends(), Some(0));
+    // A provider without a key of its own, on this machine.
+    let url = world.server.url();
+    let own = json!({ "id": "test-1", "api": "anthropic-messages", "contextWindow": 200_000 });
+    let file = json!({ "providers": { "keyless": {
+        "baseUrl": url, "apiKey": "$NO_SUCH_KEY_IS_SET", "api": "anthropic-messages", "models": [own] } } });
+    std::fs::write(world.path("home/.quipu/models.json"), file.to_string()).unwrap();
+    let mut terminal = Terminal::open(&world, &[]);
+    terminal.shows("No model can be used yet");
+    terminal.types("keep a key\r");
+    terminal.shows("A key for");
+    terminal.types("keyless\r");
+    terminal.shows("Key for keyless");
+    terminal.types(&format!("{KEY}\r"));
+    terminal.shows("it works");
+    terminal.shows("test-1");
+    terminal.types(CTRL_D);
+    assert_eq!(terminal.ends(), Some(0));
+    assert!(!String::from_utf8_lossy(&terminal.bytes).contains(KEY), "the key was shown");
+    assert_eq!(mode(&world.path("home/.quipu/auth.json")), 0o600);
+    world.unchecked();
+    world.another_server([]);
+}

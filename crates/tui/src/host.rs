@@ -1,0 +1,230 @@
+//! What the terminal needs beside a session's handle: other sessions, models, keys, and what commands print. The binary
+//! gives it; tests give their own.
+
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+
+use quipu::Session;
+use quipu_protocol::{Answer, Ask, Entry, Model, NodeId, SessionId, Thinking, Trouble, UnixMs};
+
+/// Something that is being done; the error is for people, in one line or a few.
+pub type Doing<T> = Pin<Box<dyn Future<Output = Result<T, String>> + Send>>;
+
+/// The terminal's surroundings.
+pub trait Host: Send + Sync + 'static {
+    /// Opens a session. One that is at work in another process is gone on with as a branch, which
+    /// [`Trouble::Branched`] says.
+    fn open(&self, open: Open) -> Pin<Box<dyn Future<Output = Result<Opened, NotOpened>> + Send>>;
+
+    /// What may be answered to a question, the first of them by default.
+    fn choices(&self, ask: &Ask) -> Vec<Choice>;
+
+    /// What an answer comes to: grants are taken, and kept where that is wanted. With what is to be told.
+    fn decide(&self, ask: &Ask, choice: Choice, reason: Option<String>) -> (Answer, Option<String>);
+
+    /// Models that can be called.
+    fn models(&self) -> Doing<Vec<Arc<Model>>>;
+
+    /// Levels of thinking that a model has, in order.
+    fn levels(&self, model: &Model) -> Vec<Thinking>;
+
+    /// All sessions, the last changed first.
+    fn sessions(&self) -> Doing<Vec<SessionItem>>;
+
+    /// A session as a tree, the oldest first; `wider` for those of all others.
+    fn tree(&self, session: SessionId) -> Doing<Vec<TreeRow>>;
+
+    /// The nodes of a [`TreeRow`] that stands for many.
+    fn unfold(&self, below: NodeId, depth: u64, count: u64, level: usize) -> Doing<Vec<TreeRow>>;
+
+    /// Messages of the user that lead to a node, the newest first, a few thousand at most.
+    fn said(&self, head: NodeId) -> Doing<Vec<(NodeId, String)>>;
+
+    /// What a node says, for a preview.
+    fn preview(&self, node: NodeId) -> Doing<String>;
+
+    /// Runs a command of the program as on its command line; what it prints.
+    fn command(&self, arguments: Vec<String>) -> Doing<Printed>;
+
+    /// Runs a line of the user's in the shell, in the directory of the session; what it prints. Dropped: killed.
+    fn shell(&self, line: String) -> Doing<ShellDone>;
+
+    /// Providers for which a key can be kept: id, and where one is from already.
+    fn providers(&self) -> Doing<Vec<(String, Option<String>)>>;
+
+    /// Asks the provider whether it takes the key, and keeps it where it does; what to say of it.
+    fn keep_key(&self, provider: String, key: String) -> Doing<String>;
+
+    /// The file of the user's settings.
+    fn settings_path(&self) -> std::path::PathBuf;
+
+    /// The program itself, with what reaches the same store.
+    fn program(&self, arguments: &[&str]) -> std::process::Command;
+
+    /// The branch that the directory's repository is on.
+    fn git_branch(&self) -> Option<String>;
+}
+
+/// Which session, and how.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Open {
+    /// Which.
+    pub which: Which,
+    /// Another model: provider and id.
+    pub model: Option<(String, String)>,
+    /// Another level of thinking.
+    pub thinking: Option<Thinking>,
+}
+
+/// Which session.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub enum Which {
+    /// The one that the command line asked for.
+    #[default]
+    Asked,
+    /// A new one.
+    New,
+    /// This one.
+    Session(SessionId),
+}
+
+/// A session that was opened.
+#[derive(Debug)]
+pub struct Opened {
+    /// Its handle.
+    pub session: Arc<Session>,
+    /// What the user should know.
+    pub troubles: Vec<Trouble>,
+    /// The model that answers.
+    pub model: Arc<Model>,
+    /// How hard it thinks.
+    pub thinking: Thinking,
+    /// Levels that the model has.
+    pub levels: Vec<Thinking>,
+    /// Its name; empty for none.
+    pub name: String,
+    /// Its directory, for people.
+    pub directory: String,
+    /// What tools may do, in a word.
+    pub permissions: String,
+    /// Its last entries, the oldest first.
+    pub tail: Vec<(NodeId, Entry)>,
+    /// How many stand before them.
+    pub earlier: u64,
+}
+
+/// Why no session was opened.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum NotOpened {
+    /// No model can be used. With servers that were found on this machine: what to call them, provider and model.
+    NoModel {
+        /// What was found.
+        local: Vec<(String, String, String)>,
+        /// Why, in one line.
+        why: String,
+    },
+    /// Anything else, for people.
+    Failed(String),
+}
+
+/// An answer to a question of permission.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Choice {
+    /// This time.
+    Once,
+    /// In this session.
+    Session,
+    /// In this directory, for good.
+    Always,
+    /// No.
+    No,
+}
+
+/// A session in a list.
+#[derive(Debug, Clone, PartialEq)]
+pub struct SessionItem {
+    /// The session.
+    pub id: SessionId,
+    /// Its name, or what was said first.
+    pub title: String,
+    /// Its directory.
+    pub cwd: String,
+    /// The program that wrote it.
+    pub agent: String,
+    /// When it was changed last.
+    pub updated: UnixMs,
+    /// How many nodes it has.
+    pub entries: u64,
+    /// US dollars.
+    pub cost: f64,
+}
+
+/// What a row of a tree is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum TreeKind {
+    /// The user said it.
+    User,
+    /// The model said it.
+    Assistant,
+    /// A tool returned it.
+    Tool,
+    /// A summary.
+    Summary,
+    /// No message: a session's start, another model, an entry of another program.
+    Other,
+    /// So many nodes that are not read yet.
+    Folded {
+        /// The node behind them.
+        below: NodeId,
+        /// Nodes before the first of them.
+        depth: u64,
+        /// How many.
+        count: u64,
+    },
+    /// A session that goes on from the row before.
+    Session,
+}
+
+/// A row of a tree.
+#[derive(Debug, Clone, PartialEq)]
+pub struct TreeRow {
+    /// The node; of a session its first one.
+    pub node: NodeId,
+    /// What it is.
+    pub kind: TreeKind,
+    /// How many branches it is away from what leads to where the session stands.
+    pub level: usize,
+    /// Whether a branch begins here.
+    pub starts: bool,
+    /// One line of what it says.
+    pub text: String,
+    /// Its label; empty for none.
+    pub label: String,
+    /// Whether the session stands here.
+    pub head: bool,
+    /// Of a session: which.
+    pub session: Option<SessionId>,
+}
+
+/// What a command printed.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Printed {
+    /// To stdout.
+    pub out: String,
+    /// To stderr.
+    pub err: String,
+    /// Whether it did what it should.
+    pub ok: bool,
+}
+
+/// What came of a line in the shell.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct ShellDone {
+    /// What it printed, its end where it is long.
+    pub output: String,
+    /// Its exit code; `None` when it was killed.
+    pub code: Option<i32>,
+    /// Whether something of the output is left out.
+    pub cut: bool,
+}

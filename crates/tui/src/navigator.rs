@@ -1,0 +1,322 @@
+//! The session as a tree to walk: fold, search, filter, label, go there. Pure, and only what is seen is laid out.
+
+use std::collections::HashSet;
+
+use quipu_protocol::{NodeId, SessionId};
+
+use crate::host::{TreeKind, TreeRow};
+use crate::picker::{cut, one_line};
+use crate::{Key, KeyCode, Line, Size, Style, Theme, clean, width};
+
+/// Branches inside each other that are indented.
+const DEEPEST: usize = 8;
+/// Columns at which the preview stands beside the tree.
+const BESIDE: usize = 100;
+
+/// Which rows are shown.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Filter {
+    Default,
+    NoTools,
+    UserOnly,
+    Labeled,
+    All,
+}
+
+const FILTERS: [Filter; 5] =
+    [Filter::Default, Filter::NoTools, Filter::UserOnly, Filter::Labeled, Filter::All];
+
+impl Filter {
+    fn name(self) -> &'static str {
+        match self {
+            Self::Default => "default",
+            Self::NoTools => "no tools",
+            Self::UserOnly => "user only",
+            Self::Labeled => "labeled",
+            Self::All => "all",
+        }
+    }
+
+    fn shows(self, row: &TreeRow) -> bool {
+        let folded = matches!(row.kind, TreeKind::Folded { .. });
+        match self {
+            _ if row.head => true,
+            Self::Default => row.kind != TreeKind::Other || !row.label.is_empty(),
+            Self::NoTools => !matches!(row.kind, TreeKind::Tool | TreeKind::Other),
+            Self::UserOnly => row.kind == TreeKind::User || folded || row.kind == TreeKind::Session,
+            Self::Labeled => !row.label.is_empty(),
+            Self::All => true,
+        }
+    }
+}
+
+/// What became of a key.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) enum Navigated {
+    Open,
+    Closed,
+    Go(NodeId),
+    Session(SessionId),
+    /// With the label that it has.
+    Label(NodeId, String),
+    Unfold(TreeRow),
+    Preview(NodeId),
+    /// All sessions.
+    Wider,
+}
+
+/// The navigator.
+pub(crate) struct Navigator {
+    rows: Vec<TreeRow>,
+    /// What is looked through.
+    keys: Vec<String>,
+    /// Rows that are shown, in their order.
+    shown: Vec<usize>,
+    at: usize,
+    filter: Filter,
+    query: String,
+    /// Beginnings of branches that are folded.
+    folded: HashSet<NodeId>,
+    preview: Option<(NodeId, String)>,
+}
+
+impl Navigator {
+    /// Rows, the oldest first; where the session stands is chosen.
+    pub(crate) fn new(rows: Vec<TreeRow>) -> Self {
+        let keys = rows.iter().map(key).collect();
+        let mut navigator = Self {
+            rows,
+            keys,
+            shown: Vec::new(),
+            at: 0,
+            filter: Filter::Default,
+            query: String::new(),
+            folded: HashSet::new(),
+            preview: None,
+        };
+        navigator.show(None);
+        if let Some(place) = navigator.shown.iter().position(|row| navigator.rows[*row].head) {
+            navigator.at = place;
+        }
+        navigator
+    }
+
+    /// The rows that a row stood for.
+    pub(crate) fn unfold(&mut self, below: NodeId, rows: Vec<TreeRow>) {
+        let place = self
+            .rows
+            .iter()
+            .position(|row| matches!(row.kind, TreeKind::Folded { below: of, .. } if of == below));
+        let Some(place) = place else { return };
+        let chosen = rows.first().map(|row| row.node);
+        self.keys.splice(place..=place, rows.iter().map(key));
+        self.rows.splice(place..=place, rows);
+        self.show(chosen);
+    }
+
+    /// What a node says.
+    pub(crate) fn previewed(&mut self, node: NodeId, text: String) {
+        self.preview = Some((node, text));
+    }
+
+    fn chosen(&self) -> Option<&TreeRow> {
+        self.shown.get(self.at).and_then(|row| self.rows.get(*row))
+    }
+
+    /// Finds the rows that are shown; the chosen one stays chosen where it is among them.
+    fn show(&mut self, chosen: Option<NodeId>) {
+        let chosen = chosen.or_else(|| self.chosen().map(|row| row.node));
+        let query = self.query.to_lowercase();
+        let words: Vec<&str> = query.split_whitespace().collect();
+        let mut hidden_below: Option<usize> = None;
+        let mut shown = Vec::new();
+        for (place, (row, key)) in self.rows.iter().zip(&self.keys).enumerate() {
+            // Rows of a branch that is folded follow its beginning, and are as deep or deeper.
+            if let Some(level) = hidden_below {
+                if row.level > level || (row.level == level && !row.starts) {
+                    continue;
+                }
+                hidden_below = None;
+            }
+            if self.folded.contains(&row.node) && row.starts {
+                hidden_below = Some(row.level);
+            }
+            if (words.is_empty() || words.iter().all(|word| key.contains(word))) && self.filter.shows(row) {
+                shown.push(place);
+            }
+        }
+        self.shown = shown;
+        let place = chosen.and_then(|node| self.shown.iter().position(|row| self.rows[*row].node == node));
+        self.at = place.unwrap_or(self.at).min(self.shown.len().saturating_sub(1));
+    }
+
+    pub(crate) fn paste(&mut self, text: &str) {
+        self.query.extend(text.chars().filter(|letter| !letter.is_control()).take(200));
+        self.show(None);
+    }
+
+    pub(crate) fn on_key(&mut self, key: Key, size: Size) -> Navigated {
+        let last = self.shown.len().saturating_sub(1);
+        let page = size.rows.saturating_sub(4).max(1);
+        match (key.code, key.modifiers.control, key.modifiers.alt) {
+            (KeyCode::Escape, ..) if !self.query.is_empty() => {
+                self.query.clear();
+                self.show(None);
+            }
+            (KeyCode::Escape, ..) | (KeyCode::Char('c'), true, _) => return Navigated::Closed,
+            (KeyCode::Enter, ..) => {
+                return match self.chosen() {
+                    Some(TreeRow { session: Some(session), .. }) => Navigated::Session(session.clone()),
+                    Some(row) if matches!(row.kind, TreeKind::Folded { .. }) => {
+                        Navigated::Unfold(row.clone())
+                    }
+                    Some(row) => Navigated::Go(row.node),
+                    None => Navigated::Open,
+                };
+            }
+            (KeyCode::Up, ..) | (KeyCode::Char('p'), true, _) => self.at = self.at.saturating_sub(1),
+            (KeyCode::Down, ..) | (KeyCode::Char('n'), true, _) => self.at = (self.at + 1).min(last),
+            (KeyCode::PageUp, ..) => self.at = self.at.saturating_sub(page),
+            (KeyCode::PageDown, ..) => self.at = (self.at + page).min(last),
+            (KeyCode::Home, ..) => self.at = 0,
+            (KeyCode::End, ..) => self.at = last,
+            (KeyCode::Right, ..) => {
+                if let Some(row) = self.chosen() {
+                    if matches!(row.kind, TreeKind::Folded { .. }) {
+                        return Navigated::Unfold(row.clone());
+                    }
+                    let node = row.node;
+                    self.folded.remove(&node);
+                    self.show(Some(node));
+                }
+            }
+            (KeyCode::Left, ..) => self.fold(),
+            (KeyCode::Tab, ..) => {
+                let next = FILTERS.iter().position(|filter| *filter == self.filter).unwrap_or(0) + 1;
+                self.filter = FILTERS[next % FILTERS.len()];
+                self.show(None);
+            }
+            (KeyCode::Char('l'), _, true) | (KeyCode::Char('l'), true, _) => {
+                if let Some(row) = self.chosen().filter(|row| row.session.is_none()) {
+                    return Navigated::Label(row.node, row.label.clone());
+                }
+            }
+            (KeyCode::Char('a'), true, _) => return Navigated::Wider,
+            (KeyCode::Char(' '), false, false) if self.query.is_empty() => {
+                if self.preview.take().is_none()
+                    && let Some(row) = self.chosen()
+                {
+                    return Navigated::Preview(row.node);
+                }
+            }
+            (KeyCode::Backspace, ..) => {
+                self.query.pop();
+                self.show(None);
+            }
+            (KeyCode::Char(letter), false, false) => {
+                self.query.push(letter);
+                self.show(None);
+            }
+            _ => {}
+        }
+        match (&self.preview, self.chosen()) {
+            (Some((node, _)), Some(row)) if *node != row.node => Navigated::Preview(row.node),
+            _ => Navigated::Open,
+        }
+    }
+
+    /// Folds the branch that the chosen row is in.
+    fn fold(&mut self) {
+        let Some(place) = self.shown.get(self.at).copied() else { return };
+        let level = self.rows[place].level;
+        let start = self.rows[..=place].iter().rposition(|row| row.level == level && row.starts);
+        if let Some(start) = start.filter(|_| level > 0) {
+            let node = self.rows[start].node;
+            self.folded.insert(node);
+            self.show(Some(node));
+        }
+    }
+
+    pub(crate) fn view(&self, size: Size, theme: &Theme) -> Vec<Line> {
+        let columns = size.columns;
+        let rows = size.rows;
+        let mut title = Line::styled("Tree", theme.heading);
+        title.push(format!("  {}", self.filter.name()), theme.accent);
+        let query =
+            if self.query.is_empty() { "type to search".to_owned() } else { clean(&self.query).into_owned() };
+        title.push(format!("  {}", cut(&query, columns / 3)), theme.muted);
+        let mut lines = vec![title];
+        let preview = self.preview.as_ref().map(|(_, text)| text.as_str());
+        let beside = preview.is_some() && columns >= BESIDE;
+        let below = if preview.is_some() && !beside { (rows / 3).max(1) } else { 0 };
+        let room = rows.saturating_sub(2 + below).max(1);
+        let tree_columns = if beside { columns / 2 } else { columns };
+        let top = self.at.saturating_sub(room / 2).min(self.shown.len().saturating_sub(room));
+        for (place, row) in self.shown.iter().enumerate().skip(top).take(room) {
+            if let Some(row) = self.rows.get(*row) {
+                lines.push(self.row(row, place == self.at, tree_columns, theme));
+            }
+        }
+        if self.shown.is_empty() {
+            lines.push(Line::styled("  nothing matches; Tab shows more", theme.muted));
+        }
+        if let Some(text) = preview {
+            let inner = if beside { columns - tree_columns - 3 } else { columns };
+            let count = if beside { room } else { below };
+            let shown = crate::render::plain(text, inner.max(1), theme.output, count);
+            if beside {
+                for (at, text) in shown.into_iter().enumerate().take(room) {
+                    while lines.len() < at + 2 {
+                        lines.push(Line::default());
+                    }
+                    let line = &mut lines[at + 1];
+                    let gap = tree_columns.saturating_sub(line.width());
+                    line.push(format!("{} │ ", " ".repeat(gap)), theme.border);
+                    line.spans.extend(text.spans);
+                }
+            } else {
+                lines.extend(shown.into_iter().take(below));
+            }
+        }
+        let help =
+            "Enter go · ←→ fold · Space preview · Tab filter · Alt+L label · Ctrl+A all sessions · Esc";
+        lines.push(Line::styled(cut(help, columns), theme.muted));
+        lines
+    }
+
+    fn row(&self, row: &TreeRow, chosen: bool, columns: usize, theme: &Theme) -> Line {
+        let mut line = Line::styled(if chosen { "› " } else { "  " }, theme.accent);
+        let level = row.level.min(DEEPEST);
+        let mut gutter = "│ ".repeat(if row.starts { level.saturating_sub(1) } else { level });
+        if row.starts && level > 0 {
+            gutter.push_str(if self.folded.contains(&row.node) { "├▸" } else { "├─" });
+        }
+        line.push(gutter, theme.border);
+        let style = match row.kind {
+            _ if chosen => theme.selection,
+            TreeKind::User => theme.user,
+            TreeKind::Assistant => theme.text,
+            TreeKind::Tool => theme.tool,
+            TreeKind::Summary | TreeKind::Other | TreeKind::Folded { .. } => theme.muted,
+            TreeKind::Session => theme.link,
+        };
+        let mut marks = Line::default();
+        if !row.label.is_empty() {
+            marks.push(format!(" [{}]", cut(&clean(&row.label), 30)), theme.label);
+        }
+        if row.head {
+            marks.push(" ◂ here", theme.accent);
+        }
+        let left = columns.saturating_sub(line.width() + marks.width());
+        line.push(cut(&clean(&one_line(&row.text)), left), style);
+        line.spans.extend(marks.spans);
+        if width(&line.text()) > columns {
+            return Line::styled(cut(&line.text(), columns), Style::default());
+        }
+        line
+    }
+}
+
+fn key(row: &TreeRow) -> String {
+    format!("{} {}", row.text, row.label).to_lowercase()
+}

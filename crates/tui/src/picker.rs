@@ -1,0 +1,274 @@
+//! A list to choose from: what is typed narrows it.
+//!
+//! Only the rows that are seen are laid out, so that a list of 100,000 scrolls as a short one does; a longer filter is
+//! looked for among what the shorter one left.
+
+use crate::{Key, KeyCode, Line, Size, Style, Theme, clean, width};
+
+/// One row of a [`Picker`].
+#[derive(Debug, Clone, PartialEq)]
+pub struct PickerRow<T> {
+    /// What is chosen with it.
+    pub value: T,
+    /// What is shown, and looked for; foreign text is made safe when it is shown.
+    pub text: String,
+    /// Shown behind it, and looked for as well; may be empty.
+    pub detail: String,
+}
+
+impl<T> PickerRow<T> {
+    /// A row.
+    pub fn new(value: T, text: impl Into<String>, detail: impl Into<String>) -> Self {
+        Self { value, text: text.into(), detail: detail.into() }
+    }
+}
+
+/// What became of a key.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Picked<T> {
+    /// Nothing is chosen yet.
+    Open,
+    /// This is chosen.
+    Chosen(T),
+    /// Nothing is to be chosen.
+    Cancelled,
+}
+
+/// A list with a filter. All words of the filter have to be in a row, in any order; case does not matter.
+#[derive(Debug, Clone)]
+pub struct Picker<T> {
+    title: String,
+    rows: Vec<PickerRow<T>>,
+    /// What is looked through, made when something is looked for first.
+    keys: Vec<String>,
+    filter: String,
+    /// Rows that pass, in their order.
+    shown: Vec<usize>,
+    at: usize,
+}
+
+impl<T: Clone> Picker<T> {
+    /// A list; its first row is the chosen one.
+    pub fn new(title: impl Into<String>, rows: Vec<PickerRow<T>>) -> Self {
+        let shown = (0..rows.len()).collect();
+        Self { title: title.into(), rows, keys: Vec::new(), filter: String::new(), shown, at: 0 }
+    }
+
+    /// The same with another row chosen first.
+    #[must_use]
+    pub fn starting_at(mut self, row: usize) -> Self {
+        self.at = row.min(self.rows.len().saturating_sub(1));
+        self
+    }
+
+    /// What is typed so far.
+    pub fn filter(&self) -> &str {
+        &self.filter
+    }
+
+    /// The row that Enter takes.
+    pub fn chosen(&self) -> Option<&PickerRow<T>> {
+        self.shown.get(self.at).and_then(|row| self.rows.get(*row))
+    }
+
+    /// How many rows pass.
+    pub fn len(&self) -> usize {
+        self.shown.len()
+    }
+
+    /// Whether none does.
+    pub fn is_empty(&self) -> bool {
+        self.shown.is_empty()
+    }
+
+    /// A key: letters filter, arrows and pages move, Enter takes, Escape leaves.
+    pub fn on_key(&mut self, key: Key) -> Picked<T> {
+        let page = 10;
+        let last = self.shown.len().saturating_sub(1);
+        match (key.code, key.modifiers.control, key.modifiers.alt) {
+            (KeyCode::Enter, ..) => {
+                return self.chosen().map_or(Picked::Open, |row| Picked::Chosen(row.value.clone()));
+            }
+            (KeyCode::Escape, ..) | (KeyCode::Char('c'), true, _) => return Picked::Cancelled,
+            (KeyCode::Up, ..) | (KeyCode::Char('p'), true, _) => {
+                self.at = self.at.checked_sub(1).unwrap_or(last);
+            }
+            (KeyCode::Down, ..) | (KeyCode::Char('n'), true, _) => {
+                self.at = if self.at >= last { 0 } else { self.at + 1 };
+            }
+            (KeyCode::PageUp, ..) => self.at = self.at.saturating_sub(page),
+            (KeyCode::PageDown, ..) => self.at = (self.at + page).min(last),
+            (KeyCode::Home, ..) => self.at = 0,
+            (KeyCode::End, ..) => self.at = last,
+            (KeyCode::Backspace, ..) => {
+                self.filter.pop();
+                self.look(false);
+            }
+            (KeyCode::Char('u'), true, _) => {
+                self.filter.clear();
+                self.look(false);
+            }
+            (KeyCode::Char(letter), false, false) => {
+                self.filter.push(letter);
+                self.look(true);
+            }
+            _ => {}
+        }
+        Picked::Open
+    }
+
+    /// Text that was pasted is typed.
+    pub fn paste(&mut self, text: &str) {
+        self.filter.extend(text.chars().filter(|letter| !letter.is_control()).take(200));
+        self.look(false);
+    }
+
+    /// Finds the rows that pass; `narrower` when the filter only grew.
+    fn look(&mut self, narrower: bool) {
+        if self.keys.is_empty() {
+            let key = |row: &PickerRow<T>| format!("{} {}", row.text, row.detail).to_lowercase();
+            self.keys = self.rows.iter().map(key).collect();
+        }
+        let filter = self.filter.to_lowercase();
+        let words: Vec<&str> = filter.split_whitespace().collect();
+        let passes =
+            |row: &usize| self.keys.get(*row).is_some_and(|key| words.iter().all(|word| key.contains(word)));
+        if narrower {
+            let mut shown = std::mem::take(&mut self.shown);
+            shown.retain(|row| passes(row));
+            self.shown = shown;
+        } else {
+            self.shown = (0..self.rows.len()).filter(|row| passes(row)).collect();
+        }
+        self.at = 0;
+    }
+
+    /// At most `size.rows` lines: the title with the filter, then rows around the chosen one.
+    pub fn view(&self, size: Size, theme: &Theme) -> Vec<Line> {
+        let columns = size.columns;
+        let room = size.rows.saturating_sub(2).max(1);
+        let mut title = Line::styled(cut(&clean(&self.title), columns / 2), theme.heading);
+        let left = columns.saturating_sub(title.width());
+        if self.filter.is_empty() {
+            title.push(cut("  type to filter", left), theme.muted);
+        } else {
+            title.push(cut(&format!("  {}", clean(&self.filter)), left), Style::default());
+        }
+        let mut lines = vec![title];
+        let top = self.at.saturating_sub(room / 2).min(self.shown.len().saturating_sub(room));
+        for (place, row) in self.shown.iter().enumerate().skip(top).take(room) {
+            let Some(row) = self.rows.get(*row) else { continue };
+            let chosen = place == self.at;
+            let mut line = Line::styled(if chosen { "› " } else { "  " }, theme.accent);
+            let style = if chosen { theme.accent } else { Style::default() };
+            let text = cut(&clean(&one_line(&row.text)), columns.saturating_sub(2));
+            let left = columns.saturating_sub(2 + width(&text) + 2);
+            line.push(text, style);
+            if !row.detail.is_empty() && left > 3 {
+                line.push(format!("  {}", cut(&clean(&one_line(&row.detail)), left)), theme.muted);
+            }
+            lines.push(line);
+        }
+        if self.shown.is_empty() {
+            lines.push(Line::styled("  nothing matches", theme.muted));
+        }
+        let count = format!("  {} of {}", (self.at + 1).min(self.shown.len()), self.shown.len());
+        lines.push(Line::styled(cut(&count, columns), theme.muted));
+        lines
+    }
+}
+
+/// The first line, shortened before it is laid out: a row may be a whole file.
+pub(crate) fn one_line(text: &str) -> String {
+    let line = text.trim_start().lines().next().unwrap_or_default();
+    line.chars().take(1_000).collect()
+}
+
+/// The beginning of a text that fits, with `…` where something is missing.
+pub(crate) fn cut(text: &str, columns: usize) -> String {
+    use unicode_segmentation::UnicodeSegmentation as _;
+    if width(text) <= columns {
+        return text.to_owned();
+    }
+    let mut kept = String::new();
+    let mut taken = 0;
+    for cluster in text.graphemes(true) {
+        taken += width(cluster);
+        if taken + 1 > columns {
+            break;
+        }
+        kept.push_str(cluster);
+    }
+    if columns > 0 {
+        kept.push('…');
+    }
+    kept
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn type_in(picker: &mut Picker<usize>, text: &str) {
+        for letter in text.chars() {
+            assert_eq!(picker.on_key(KeyCode::Char(letter).into()), Picked::Open);
+        }
+    }
+
+    fn many(count: usize) -> Picker<usize> {
+        let row = |at| PickerRow::new(at, format!("Row {at}"), if at % 2 == 0 { "even" } else { "odd" });
+        Picker::new("Rows", (0..count).map(row).collect())
+    }
+
+    #[test]
+    fn words_narrow_it_in_any_order() {
+        let mut picker = many(100);
+        type_in(&mut picker, "EVEN 4");
+        assert_eq!(picker.len(), 14, "{:?}", picker.chosen());
+        picker.on_key(KeyCode::Down.into());
+        assert_eq!(picker.on_key(KeyCode::Enter.into()), Picked::Chosen(14));
+        for _ in 0..6 {
+            picker.on_key(KeyCode::Backspace.into());
+        }
+        assert_eq!(picker.len(), 100);
+        type_in(&mut picker, "zzz");
+        assert!(picker.is_empty());
+        assert_eq!(picker.on_key(KeyCode::Enter.into()), Picked::Open);
+        assert_eq!(picker.on_key(KeyCode::Escape.into()), Picked::Cancelled);
+    }
+
+    #[test]
+    fn the_chosen_row_is_always_seen() {
+        let mut picker = many(100_000);
+        let size = Size { columns: 40, rows: 8 };
+        for key in [KeyCode::End, KeyCode::Up, KeyCode::Home, KeyCode::PageDown, KeyCode::Down] {
+            picker.on_key(key.into());
+            let lines = picker.view(size, &Theme::dark());
+            assert!(lines.len() <= 8);
+            assert_eq!(lines.iter().filter(|line| line.text().starts_with('›')).count(), 1);
+        }
+        assert_eq!(picker.chosen().map(|row| row.value), Some(11));
+    }
+
+    #[test]
+    fn it_moves_around_the_ends() {
+        let mut picker = many(3);
+        picker.on_key(KeyCode::Up.into());
+        assert_eq!(picker.chosen().map(|row| row.value), Some(2));
+        picker.on_key(KeyCode::Down.into());
+        assert_eq!(picker.chosen().map(|row| row.value), Some(0));
+    }
+
+    #[test]
+    fn no_line_is_wider_than_the_screen() {
+        let rows = vec![PickerRow::new(0, "日本語".repeat(40), "\u{1b}[2J".repeat(9))];
+        for columns in [1, 5, 20, 80] {
+            for line in
+                Picker::new("\u{202e}title", rows.clone()).view(Size { columns, rows: 5 }, &Theme::dark())
+            {
+                assert!(columns < 20 || line.width() <= columns, "{columns}: {}", line.text());
+                assert!(!line.text().contains('\u{1b}'));
+            }
+        }
+    }
+}

@@ -1,0 +1,264 @@
+//! Lines of what was said and done.
+
+use std::collections::HashMap;
+use std::time::Duration;
+
+use quipu_protocol::{Body, CallId, Content, Entry, Json, Message, ToolResultMessage, UnixMs};
+
+use crate::blocks::{self, ShellView, ToolState, ToolView};
+use crate::host::ShellDone;
+use crate::picker::cut;
+use crate::state::Running;
+use crate::{Line, Markdown, Style, Theme, clean, wrap};
+
+/// Text that grows, of which blocks become final.
+#[derive(Default)]
+pub(crate) struct Prose(Markdown);
+
+impl Prose {
+    pub(crate) fn push(&mut self, text: &str) {
+        self.0.push(text);
+    }
+
+    /// What became final since the last time.
+    pub(crate) fn finished(&mut self, columns: usize, theme: &Theme) -> Vec<Line> {
+        self.0.take(columns, theme)
+    }
+
+    /// All that was not given yet: nothing more comes.
+    pub(crate) fn all(&mut self, columns: usize, theme: &Theme) -> Vec<Line> {
+        self.0.end();
+        self.0.take(columns, theme)
+    }
+
+    /// What is not final, to be looked at.
+    pub(crate) fn rest(&self, columns: usize, theme: &Theme) -> Vec<Line> {
+        self.0.live(columns, theme)
+    }
+}
+
+/// Text as it is, made safe and wrapped; at most `most` lines of it.
+pub(crate) fn plain(text: &str, columns: usize, style: Style, most: usize) -> Vec<Line> {
+    let mut lines = Vec::new();
+    if text.is_empty() {
+        return lines;
+    }
+    for line in text.split('\n') {
+        let line = line.strip_suffix('\r').unwrap_or(line);
+        let safe = clean(line).replace('\t', "    ");
+        lines.extend(wrap(&Line::styled(safe, style), columns.max(1), 0));
+        if lines.len() >= most {
+            lines.truncate(most);
+            break;
+        }
+    }
+    lines
+}
+
+/// The same with something before its first line, and room for it before the others.
+fn behind(mark: &str, mark_style: Style, text: &str, style: Style, columns: usize) -> Vec<Line> {
+    let room = columns.saturating_sub(crate::width(mark)).max(1);
+    let mut lines = plain(text, room, style, usize::MAX);
+    for (at, line) in lines.iter_mut().enumerate() {
+        let before = if at == 0 { mark.to_owned() } else { " ".repeat(crate::width(mark)) };
+        line.spans.insert(0, crate::Span { text: before, style: mark_style });
+    }
+    lines
+}
+
+/// A word from us.
+pub(crate) fn note(text: &str, columns: usize, theme: &Theme) -> Vec<Line> {
+    behind("· ", theme.muted, text, theme.muted, columns)
+}
+
+/// Something went wrong: what, and what to do.
+pub(crate) fn error(what: &str, why: &str, columns: usize, theme: &Theme) -> Vec<Line> {
+    let mut lines = vec![Line::default()];
+    lines.extend(behind("✗ ", theme.error, what.trim(), theme.error, columns));
+    lines.extend(behind("  ", theme.muted, why.trim(), theme.muted, columns));
+    lines
+}
+
+/// A block with a gap before it; nothing where it is empty.
+pub(crate) fn apart(block: Vec<Line>) -> Vec<Line> {
+    if block.is_empty() {
+        return block;
+    }
+    let mut lines = vec![Line::default()];
+    lines.extend(block);
+    lines
+}
+
+/// What the user said.
+fn user(body: &Body, columns: usize, theme: &Theme) -> Vec<Line> {
+    let mut lines = apart(blocks::user(&body.text(), columns, theme));
+    let images = body.blocks().iter().filter(|block| matches!(block, Content::Image(_))).count();
+    lines.extend(blocks::images(images, columns, theme));
+    lines
+}
+
+/// What the model thought.
+pub(crate) fn thinking(text: &str, unfolded: bool, columns: usize, theme: &Theme) -> Vec<Line> {
+    if text.trim().is_empty() {
+        return Vec::new();
+    }
+    apart(blocks::thinking(text, !unfolded, columns, theme))
+}
+
+/// The same while it comes: its end.
+pub(crate) fn thinking_live(text: &str, columns: usize, theme: &Theme) -> Vec<Line> {
+    let from = text.len().saturating_sub(columns * 4);
+    let from = (from..=text.len()).find(|at| text.is_char_boundary(*at)).unwrap_or(text.len());
+    let lines = behind("∴ ", theme.muted, text[from..].trim(), theme.thinking, columns);
+    let over = lines.len().saturating_sub(3);
+    lines.into_iter().skip(over).collect()
+}
+
+/// A call whose arguments come.
+pub(crate) fn calling(name: &str, bytes: usize, columns: usize, theme: &Theme) -> Line {
+    let mut line = Line::styled("• ", theme.tool);
+    line.push(cut(&clean(name), columns.saturating_sub(20)), theme.tool);
+    line.push(format!("  {bytes} bytes …"), theme.muted);
+    line
+}
+
+/// A call that is done.
+pub(crate) fn tool(
+    name: &str,
+    args: &Json,
+    result: &ToolResultMessage,
+    took: UnixMs,
+    unfolded: bool,
+    columns: usize,
+    theme: &Theme,
+) -> Vec<Line> {
+    let took = span(took);
+    let state = ToolState::Done { result, took: Some(took).filter(|took| *took >= Duration::from_secs(1)) };
+    let view = ToolView { name, arguments: args.get(), state, folded: !unfolded };
+    apart(blocks::tool(&view, columns, theme))
+}
+
+/// A call that runs, or waits.
+pub(crate) fn running(tool: &Running, columns: usize, theme: &Theme, now: UnixMs) -> Vec<Line> {
+    let elapsed = span(now.saturating_sub(tool.since));
+    let state = ToolState::Running { tail: &tool.tail, elapsed };
+    let view = ToolView { name: &tool.name, arguments: tool.args.get(), state, folded: true };
+    blocks::tool(&view, columns, theme)
+}
+
+/// A time that passed; none where the clock went back.
+pub(crate) fn span(milliseconds: UnixMs) -> Duration {
+    Duration::from_millis(u64::try_from(milliseconds).unwrap_or(0))
+}
+
+/// A line of the user's in the shell.
+pub(crate) fn shell(
+    line: &str,
+    done: &ShellDone,
+    hidden: bool,
+    unfolded: bool,
+    columns: usize,
+    theme: &Theme,
+) -> Vec<Line> {
+    let view = ShellView {
+        command: line,
+        output: &done.output,
+        running: None,
+        exit_code: done.code,
+        cancelled: done.code.is_none(),
+        hidden,
+        full_output_path: None,
+        folded: !unfolded,
+    };
+    apart(blocks::shell(&view, columns, theme))
+}
+
+/// Any message.
+pub(crate) fn message(message: &Message, unfolded: bool, columns: usize, theme: &Theme) -> Vec<Line> {
+    match message {
+        Message::User(said) => user(&said.content, columns, theme),
+        Message::Assistant(answer) => {
+            let mut lines = Vec::new();
+            for block in &answer.content {
+                match block {
+                    Content::Text(text) if !text.text.trim().is_empty() => {
+                        let mut prose = Prose::default();
+                        prose.push(&text.text);
+                        lines.push(Line::default());
+                        lines.extend(prose.all(columns, theme));
+                    }
+                    Content::Thinking(thought) => {
+                        lines.extend(thinking(&thought.thinking, unfolded, columns, theme));
+                    }
+                    _ => {}
+                }
+            }
+            if let Some(error) = &answer.error_message {
+                lines.extend(note(&format!("that answer failed: {error}"), columns, theme));
+            }
+            lines
+        }
+        Message::ToolResult(result) => {
+            tool(&result.tool_name, &Json::object(), result, 0, unfolded, columns, theme)
+        }
+        Message::BashExecution(run) => {
+            let done = ShellDone { output: run.output.clone(), code: run.exit_code, cut: run.truncated };
+            let hidden = run.exclude_from_context == Some(true);
+            shell(&run.command, &done, hidden, unfolded, columns, theme)
+        }
+        Message::Custom(custom) if custom.display => user(&custom.content, columns, theme),
+        Message::BranchSummary(summary) => {
+            apart(blocks::branch_summary(&summary.summary, !unfolded, columns, theme))
+        }
+        Message::CompactionSummary(summary) => {
+            summed(&summary.summary, summary.tokens_before, columns, theme)
+        }
+        Message::Custom(_) | Message::Other(_) => Vec::new(),
+    }
+}
+
+fn summed(text: &str, tokens: u64, columns: usize, theme: &Theme) -> Vec<Line> {
+    let text = format!("Summed up: {} tokens before ({} lines)", blocks::count(tokens), text.lines().count());
+    apart(note(&text, columns, theme))
+}
+
+/// One entry of a session, with the arguments of the calls before it.
+pub(crate) fn entry(
+    entry: &Entry,
+    calls: &HashMap<CallId, Json>,
+    unfolded: bool,
+    columns: usize,
+    theme: &Theme,
+) -> Vec<Line> {
+    match entry {
+        Entry::Message(Message::ToolResult(result)) => {
+            let none = Json::object();
+            let args = calls.get(&result.tool_call_id).unwrap_or(&none);
+            tool(&result.tool_name, args, result, 0, unfolded, columns, theme)
+        }
+        Entry::Message(said) => message(said, unfolded, columns, theme),
+        Entry::Compaction(compaction) => {
+            summed(&compaction.summary, compaction.tokens_before, columns, theme)
+        }
+        Entry::Epoch(epoch) => note(&format!("model: {}/{}", epoch.provider, epoch.model), columns, theme),
+        Entry::Session(_) | Entry::Meta(_) => Vec::new(),
+    }
+}
+
+/// A name and what it is.
+pub(crate) fn pair(name: &str, what: &str, theme: &Theme) -> Line {
+    let mut line = Line::styled(format!("  {name:26}"), theme.command);
+    line.push(format!(" {what}"), theme.muted);
+    line
+}
+
+/// How long ago something was, for people.
+pub(crate) fn ago(now: UnixMs, then: UnixMs) -> String {
+    let seconds = now.saturating_sub(then).max(0) / 1_000;
+    match seconds {
+        0..60 => "just now".into(),
+        60..3_600 => format!("{} min ago", seconds / 60),
+        3_600..86_400 => format!("{} h ago", seconds / 3_600),
+        _ => format!("{} d ago", seconds / 86_400),
+    }
+}

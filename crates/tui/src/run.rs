@@ -1,0 +1,536 @@
+//! Terminal, state and session brought together: the only place that waits.
+
+use std::io;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use futures_util::FutureExt as _;
+use quipu::{Clock as _, Delivery, Events, Refused, Session, SystemClock};
+use quipu_protocol::{Command, Envelope, Event, SessionId};
+use tokio::sync::mpsc;
+use tokio::task::{AbortHandle, JoinSet};
+
+use crate::editor::{Editor, Query};
+use crate::host::{Host, NotOpened, Open, Opened};
+use crate::keys::Bindings;
+use crate::state::{Effect, Got, Input, State};
+use crate::terminal::{Abilities, End, Incoming, Terminal};
+use crate::{DraftFile, Screen, SentFile, Size, TerminalEvent, Theme, osc, view};
+
+/// Between two frames while something streams.
+const FRAME: Duration = Duration::from_millis(16);
+/// Events that are taken before keys are looked at.
+const TOGETHER: usize = 256;
+/// How long a session may take to end.
+const END: Duration = Duration::from_secs(8);
+
+/// What the terminal begins with.
+pub struct Begin {
+    /// Its surroundings.
+    pub host: Arc<dyn Host>,
+    /// How it looks.
+    pub theme: Theme,
+    /// Its keys.
+    pub bindings: Bindings,
+    /// What it can do.
+    pub abilities: Abilities,
+    /// The home of Quipu, where what is written and sent is kept.
+    pub home: PathBuf,
+    /// The directory that it was called in.
+    pub directory: PathBuf,
+    /// Which session.
+    pub open: Open,
+    /// What is to be told first.
+    pub notes: Vec<String>,
+}
+
+/// How it was left.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Left {
+    /// By the user; with the session that was open, if something was said in it.
+    Quit(Option<SessionId>),
+    /// By this signal.
+    Signal(i32),
+    /// The terminal is gone.
+    Gone,
+}
+
+/// What comes from what was begun.
+enum Up {
+    Input(Box<Input>),
+    /// A session, and its events.
+    Opened(Result<(Opened, Events), NotOpened>),
+}
+
+struct Run {
+    host: Arc<dyn Host>,
+    tty: Terminal,
+    screen: Screen,
+    state: State,
+    session: Option<Arc<Session>>,
+    events: Option<Events>,
+    tasks: JoinSet<()>,
+    up: mpsc::UnboundedSender<Up>,
+    shell: Option<AbortHandle>,
+    draft: Option<DraftFile>,
+    sent: SentFile,
+    directory: PathBuf,
+    finder: Option<crate::FileFinder>,
+    /// The process is to stop.
+    suspends: bool,
+    left: Option<Left>,
+    drawn: Instant,
+    dirty: bool,
+}
+
+/// Shows a session until somebody leaves. The terminal is as it was before, however that is.
+///
+/// # Errors
+/// When the terminal cannot be used.
+pub async fn run(begin: Begin) -> io::Result<Left> {
+    let mut notes = begin.notes;
+    let mut editor = Editor::default();
+    let sent = SentFile::new(&begin.home);
+    match sent.load() {
+        Ok(texts) => editor.set_history(texts),
+        Err(error) => {
+            notes.push(format!("What was sent before is not known: {}: {error}", sent.path().display()));
+        }
+    }
+    let draft = match DraftFile::claim(&begin.home, &begin.directory) {
+        Ok((file, draft)) => {
+            if let Some(draft) = draft {
+                editor.restore(&draft);
+            }
+            Some(file)
+        }
+        Err(error) => {
+            notes.push(format!("What is written here is not kept: {error}"));
+            None
+        }
+    };
+    let tty = Terminal::open(begin.abilities)?;
+    let (up, mut ups) = mpsc::unbounded_channel();
+    let now = SystemClock.now();
+    let size_now = tty.size();
+    let mut run = Run {
+        host: begin.host,
+        tty,
+        screen: Screen::new(size_now, begin.abilities.depth),
+        state: State::new(size_now, begin.theme, begin.bindings, editor, now),
+        session: None,
+        events: None,
+        tasks: JoinSet::new(),
+        up,
+        shell: None,
+        draft,
+        sent,
+        directory: begin.directory,
+        finder: None,
+        suspends: false,
+        left: None,
+        drawn: Instant::now(),
+        dirty: false,
+    };
+    for note in notes {
+        run.take(Input::Got(Got::Kept(Ok(note))));
+    }
+    run.draw();
+    run.open(begin.open);
+    let mut tick = tokio::time::interval(Duration::from_secs(1));
+    tick.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+    while run.left.is_none() {
+        if std::mem::take(&mut run.suspends) {
+            run.suspend().await;
+        }
+        let frame = FRAME.saturating_sub(run.drawn.elapsed());
+        let (dirty, working) = (run.dirty, run.state.is_working());
+        tokio::select! {
+            biased;
+            incoming = run.tty.next() => match incoming {
+                Incoming::Event(event) => {
+                    run.key(event);
+                    run.draw();
+                }
+                Incoming::Resized(size) => run.resize(size),
+                Incoming::Resumed => run.resumed(),
+                Incoming::End(End::Closed) => run.left = Some(Left::Gone),
+                Incoming::End(End::Signal(number)) => run.left = Some(Left::Signal(number)),
+            },
+            Some(up) = ups.recv() => {
+                run.up(up);
+                run.draw();
+            }
+            event = next(&mut run.events) => {
+                run.event(event);
+                let mut count = 0;
+                while count < TOGETHER && run.events.is_some() {
+                    let Some(event) = next(&mut run.events).now_or_never() else { break };
+                    run.event(event);
+                    count += 1;
+                }
+                run.dirty = true;
+                if run.drawn.elapsed() >= FRAME {
+                    run.draw();
+                }
+            }
+            () = tokio::time::sleep(frame), if dirty => run.draw(),
+            _ = tick.tick(), if working => {
+                run.take(Input::Tick);
+                run.draw();
+            }
+            Some(_) = run.tasks.join_next() => {}
+        }
+    }
+    run.end().await
+}
+
+/// The next event of the session that is open.
+async fn next(events: &mut Option<Events>) -> Option<Arc<Envelope>> {
+    match events {
+        Some(open) => open.next().await,
+        None => std::future::pending().await,
+    }
+}
+
+impl Run {
+    fn take(&mut self, input: Input) {
+        for effect in self.state.on(input, SystemClock.now()) {
+            self.carry_out(effect);
+        }
+        self.dirty = true;
+    }
+
+    fn key(&mut self, event: TerminalEvent) {
+        match event {
+            TerminalEvent::Key(key) => self.take(Input::Key(key)),
+            TerminalEvent::Paste(text) => self.take(Input::Paste(text)),
+            TerminalEvent::Focus(focused) => self.take(Input::Focus(focused)),
+            TerminalEvent::Background(_) | TerminalEvent::Answer(_) => {}
+        }
+    }
+
+    fn event(&mut self, event: Option<Arc<Envelope>>) {
+        let Some(envelope) = event else {
+            self.events = None;
+            self.session = None;
+            return self.take(Input::Ended);
+        };
+        if let Event::Asked(ask) = &envelope.event {
+            let choices = self.host.choices(ask);
+            self.take(Input::Asked(ask.clone(), choices));
+        }
+        let settled = matches!(envelope.event, Event::Settled);
+        self.take(Input::Event(envelope));
+        if settled {
+            self.take(Input::Branch(self.host.git_branch()));
+        }
+    }
+
+    fn up(&mut self, up: Up) {
+        match up {
+            Up::Input(input) => self.take(*input),
+            Up::Opened(Ok((opened, events))) => {
+                self.session = Some(opened.session.clone());
+                self.events = Some(events);
+                self.take(Input::Branch(self.host.git_branch()));
+                self.take(Input::Opened(Box::new(Ok(opened))));
+            }
+            Up::Opened(Err(error)) => self.take(Input::Opened(Box::new(Err(error)))),
+        }
+    }
+
+    /// Draws, unless the terminal still has to take what was drawn before: it is drawn when it has.
+    fn draw(&mut self) {
+        self.drawn = Instant::now();
+        self.dirty = self.tty.busy();
+        if self.dirty {
+            return;
+        }
+        let printed = self.state.take_printed();
+        self.screen.print(&printed);
+        self.screen.draw(&view(&self.state, self.screen.size()));
+        let bytes = self.screen.take();
+        self.tty.write(bytes);
+    }
+
+    fn resize(&mut self, size: Size) {
+        self.screen.resize(size);
+        self.take(Input::Resize(size));
+        self.draw();
+    }
+
+    /// Others may have written.
+    fn resumed(&mut self) {
+        // Nothing of what is shown is known to be there.
+        drop(self.screen.finish());
+        self.resize(self.tty.size());
+        self.draw();
+    }
+
+    /// Does something beside; what comes of it is an input.
+    fn begin(&mut self, work: impl Future<Output = Input> + Send + 'static) -> AbortHandle {
+        let up = self.up.clone();
+        self.tasks.spawn(async move {
+            // Nobody listens at the end.
+            drop(up.send(Up::Input(Box::new(work.await))));
+        })
+    }
+
+    /// Opens a session; the one that is open ends first.
+    fn open(&mut self, open: Open) {
+        let (host, up, old) = (self.host.clone(), self.up.clone(), self.close());
+        self.tasks.spawn(async move {
+            end(old).await;
+            let opened = match host.open(open).await {
+                Ok(opened) => match opened.session.subscribe_and_answer(Delivery::Lossless).await {
+                    Ok((_, events)) => Ok((opened, events)),
+                    Err(error) => Err(NotOpened::Failed(error.to_string())),
+                },
+                Err(error) => Err(error),
+            };
+            drop(up.send(Up::Opened(opened)));
+        });
+    }
+
+    fn close(&mut self) -> Option<Arc<Session>> {
+        self.events = None;
+        self.session.take()
+    }
+
+    fn carry_out(&mut self, effect: Effect) {
+        let host = self.host.clone();
+        match effect {
+            Effect::Send(command, purpose) => {
+                let session = self.session.clone();
+                self.begin(async move {
+                    let result = match session {
+                        Some(session) => session.send(command).await,
+                        None => Err(Refused::Closed),
+                    };
+                    Input::Sent(purpose, result)
+                });
+            }
+            Effect::Open(open) => self.open(open),
+            Effect::Answer(ask, choice, reason) => {
+                let (answer, told) = host.decide(&ask, choice, reason);
+                self.take(Input::Decided(ask.id.clone(), answer, told));
+            }
+            Effect::Models => drop(self.begin(async move { Input::Got(Got::Models(host.models().await)) })),
+            Effect::Sessions(filter) => {
+                self.begin(async move { Input::Got(Got::Sessions(host.sessions().await, filter)) });
+            }
+            Effect::Tree(session) => {
+                self.begin(async move { Input::Got(Got::Tree(host.tree(session).await)) });
+            }
+            Effect::Unfold(row) => {
+                if let crate::TreeKind::Folded { below, depth, count } = row.kind {
+                    self.begin(async move {
+                        Input::Got(Got::Unfolded(below, host.unfold(below, depth, count, row.level).await))
+                    });
+                }
+            }
+            Effect::Preview(node) => {
+                self.begin(async move { Input::Got(Got::Preview(node, host.preview(node).await)) });
+            }
+            Effect::Said(head) => {
+                drop(self.begin(async move { Input::Got(Got::Said(host.said(head).await)) }));
+            }
+            Effect::Command(words) => {
+                let what = words.join(" ");
+                self.begin(async move { Input::Got(Got::Printed(what, host.command(words).await)) });
+            }
+            Effect::Make(words) => {
+                self.begin(async move { Input::Got(Got::Made(host.command(words).await)) });
+            }
+            Effect::AtRest(words) => {
+                let old = self.close();
+                self.begin(async move {
+                    end(old).await;
+                    Input::Got(Got::Moved(words.clone(), host.command(words).await))
+                });
+            }
+            Effect::Shell(line) => {
+                let handle = self.begin(async move { Input::Got(Got::Shell(host.shell(line).await)) });
+                self.shell = Some(handle);
+            }
+            Effect::StopShell => {
+                if let Some(shell) = self.shell.take() {
+                    shell.abort();
+                    let done = crate::ShellDone::default();
+                    self.take(Input::Got(Got::Shell(Ok(done))));
+                }
+            }
+            Effect::Providers => {
+                self.begin(async move { Input::Got(Got::Providers(host.providers().await)) });
+            }
+            Effect::KeepKey(provider, key) => {
+                self.begin(async move { Input::Got(Got::Kept(host.keep_key(provider, key).await)) });
+            }
+            Effect::Foreground(words) => {
+                let words: Vec<&str> = words.iter().map(String::as_str).collect();
+                let result = self.lend(host.program(&words));
+                if let Err(error) = result {
+                    self.take(Input::Edited(Err(error)));
+                }
+            }
+            Effect::Edit(text) => {
+                let result = self.edit(&text);
+                self.take(Input::Edited(result));
+                self.keep_draft();
+            }
+            Effect::EditSettings => {
+                let path = host.settings_path();
+                let result = editor().and_then(|mut editor| {
+                    editor.arg(path);
+                    self.lend(editor)
+                });
+                self.take(Input::Edited(result.map(|()| None)));
+            }
+            Effect::Copy(text) => match osc::clipboard(&text) {
+                Some(bytes) => self.tty.write(bytes),
+                None => self.state.warn("That is too long for the clipboard"),
+            },
+            Effect::Notify(text) => self.tty.write(osc::notify(&text)),
+            Effect::Complete(id, query) => self.complete(id, query),
+            Effect::Draft => self.keep_draft(),
+            Effect::Sent(text) => {
+                let sent = self.sent.clone();
+                self.tasks.spawn_blocking(move || {
+                    // It is sent all the same.
+                    drop(sent.append(&text));
+                });
+            }
+            Effect::PasteImage => {
+                let directory = std::env::temp_dir();
+                let work = tokio::task::spawn_blocking(move || crate::clipboard_image(&directory));
+                self.begin(async move {
+                    Input::Image(work.await.map_err(|error| error.to_string()).and_then(|found| found))
+                });
+            }
+            Effect::Suspend => self.suspends = true,
+            Effect::Leave => {
+                let session = self.session.as_ref().map(|session| session.view());
+                let said = session.filter(|view| view.head.is_some()).map(|view| view.session);
+                self.left = Some(Left::Quit(said));
+            }
+        }
+    }
+
+    /// Looks for what may be meant.
+    fn complete(&mut self, id: u64, query: Query) {
+        match query {
+            Query::Files { text, fresh } => {
+                if self.finder.is_none() {
+                    let up = self.up.clone();
+                    let found = move |found: crate::FoundFiles| {
+                        let input = Input::Offered(found.id, found.files, found.more);
+                        drop(up.send(Up::Input(Box::new(input))));
+                    };
+                    self.finder = crate::FileFinder::new(&self.directory, found).ok();
+                }
+                if let Some(finder) = &self.finder {
+                    finder.find(id, &text, fresh);
+                }
+            }
+            Query::Paths { text } => {
+                let (base, home) = (self.directory.clone(), std::env::var_os("HOME").map(PathBuf::from));
+                let work =
+                    tokio::task::spawn_blocking(move || crate::complete_path(&base, home.as_deref(), &text));
+                self.begin(async move { Input::Offered(id, work.await.unwrap_or_default(), false) });
+            }
+            Query::Argument { .. } => self.take(Input::Offered(id, Vec::new(), false)),
+        }
+    }
+
+    fn keep_draft(&mut self) {
+        let Some(file) = &mut self.draft else { return };
+        if let Err(error) = file.save(&self.state.draft()) {
+            self.state.warn(&format!("What is written here is not kept: {error}"));
+        }
+    }
+
+    /// Lets another program have the terminal until it ends.
+    fn lend(&mut self, mut program: std::process::Command) -> Result<(), String> {
+        let bytes = self.screen.finish();
+        self.tty.write(bytes);
+        self.tty.leave();
+        let status = program.status();
+        if self.tty.enter().is_err() {
+            self.left = Some(Left::Gone);
+        }
+        let name = program.get_program().to_string_lossy().into_owned();
+        match status {
+            Ok(status) if status.success() => Ok(()),
+            Ok(status) => Err(format!("{name} ended with {status}")),
+            Err(error) => Err(format!("{name}: {error}")),
+        }
+    }
+
+    /// What the user's editor makes of a text.
+    fn edit(&mut self, text: &str) -> Result<Option<String>, String> {
+        let failed = |error: io::Error| format!("the text could not be given to an editor: {error}");
+        let mut file = tempfile::Builder::new().prefix("quipu-").suffix(".md").tempfile().map_err(failed)?;
+        io::Write::write_all(&mut file, text.as_bytes()).map_err(failed)?;
+        let mut editor = editor()?;
+        editor.arg(file.path());
+        self.lend(editor)?;
+        std::fs::read_to_string(file.path()).map(Some).map_err(failed)
+    }
+
+    /// Stops until the shell says to go on.
+    async fn suspend(&mut self) {
+        let bytes = self.screen.finish();
+        self.tty.write(bytes);
+        if self.tty.suspend().await.is_err() {
+            self.left = Some(Left::Gone);
+        }
+        self.resize(self.tty.size());
+    }
+
+    /// Leaves: the terminal first, for what runs may take a while to end.
+    async fn end(mut self) -> io::Result<Left> {
+        let left = self.left.take().unwrap_or(Left::Gone);
+        self.screen.print(&self.state.take_printed());
+        self.screen.draw(&crate::Frame::default());
+        let mut bytes = self.screen.take();
+        bytes.extend(self.screen.finish());
+        self.tty.write(bytes);
+        self.tty.leave();
+        self.keep_draft();
+        let old = self.close();
+        self.tasks.shutdown().await;
+        end(old).await;
+        Ok(left)
+    }
+}
+
+/// Ends a session: what runs is stopped, and recorded as such. Nobody holds it any more then.
+async fn end(session: Option<Arc<Session>>) {
+    let Some(mut shared) = session else { return };
+    let close = async {
+        // What was sent before is answered by this.
+        drop(shared.send(Command::Close).await);
+        loop {
+            match Arc::try_unwrap(shared) {
+                Ok(session) => return session.shutdown().await,
+                Err(still) => shared = still,
+            }
+            tokio::task::yield_now().await;
+        }
+    };
+    // One that does not end in time is stopped as a crash would.
+    drop(tokio::time::timeout(END, close).await);
+}
+
+/// The user's editor, which may be a command with arguments.
+fn editor() -> Result<std::process::Command, String> {
+    let named = ["VISUAL", "EDITOR"]
+        .iter()
+        .find_map(|name| std::env::var(name).ok().filter(|it| !it.trim().is_empty()));
+    let named = named.ok_or("neither VISUAL nor EDITOR names an editor")?;
+    let mut command = std::process::Command::new("sh");
+    command.args(["-c", &format!("{named} \"$1\""), "sh"]);
+    Ok(command)
+}

@@ -1,0 +1,249 @@
+//! What the session tells.
+
+use quipu_protocol::{
+    CompactionReason, CompactionResult, Ending, Envelope, Event, JumpResult, Message, Outcome, Trouble,
+};
+
+use super::item::{Answering, Running};
+use super::{Effect, Item, State, Working};
+use crate::{blocks, render};
+
+/// Somebody may have looked away from what took so long, in milliseconds.
+const LONG: i64 = 10_000;
+
+impl State {
+    pub(super) fn on_event(&mut self, envelope: &Envelope, effects: &mut Vec<Effect>) {
+        let at = envelope.at;
+        if self.standing.session.as_ref() != Some(&envelope.session) {
+            self.standing.session = Some(envelope.session.clone());
+        }
+        match &envelope.event {
+            Event::RunStarted => {
+                self.working = Some(Working { since: at, what: "waiting for the model".into() });
+            }
+            Event::TurnStarted { .. } => {
+                self.shown.clear();
+                self.doing("waiting for the model");
+            }
+            Event::TurnEnded { .. } => {}
+            Event::RunEnded { outcome } => {
+                self.retry = None;
+                self.ended(outcome);
+            }
+            Event::Settled => {
+                let since = self.working.take().map_or(at, |working| working.since);
+                self.busy = None;
+                self.retry = None;
+                if at.saturating_sub(since) >= LONG || !self.focused {
+                    effects.push(Effect::Notify("The agent is done.".into()));
+                }
+                if let Some(open) = self.pending.take() {
+                    self.open(open, effects);
+                }
+            }
+            Event::MessageStarted { id, message, attempt } => {
+                if let Message::Assistant(_) = &**message {
+                    if *attempt > 1 {
+                        self.doing(&format!("waiting for the model, try {attempt}"));
+                    }
+                    self.items.push_back(Item::Answer(Box::new(Answering::new(id.clone()))));
+                }
+            }
+            Event::MessageDelta { id, delta } => {
+                let answer = self.items.iter_mut().rev().find_map(|item| match item {
+                    Item::Answer(answer) if answer.id == *id => Some(answer),
+                    _ => None,
+                });
+                let Some(answer) = answer else { return };
+                answer.add(delta);
+                let doing = answer.doing();
+                self.retry = None;
+                self.doing(doing);
+            }
+            Event::MessageEnded { id, message, ending } => self.on_message(id, message, ending),
+            Event::ToolStarted { call, name, args } => {
+                self.doing("running tools");
+                let tool = Running::new(call.clone(), name.clone(), args.clone(), at);
+                self.items.push_back(Item::Tool(Box::new(tool)));
+            }
+            Event::ToolOutput { call, tail } => {
+                if let Some(tool) = self.tool(call) {
+                    tool.tail = tail.clone();
+                }
+            }
+            Event::ToolEnded { call, result } => {
+                self.shown.insert(call.clone());
+                if let Some(tool) = self.tool(call) {
+                    tool.result = Some((result.clone(), at));
+                }
+            }
+            Event::Asked(_) => {
+                self.doing("waiting for your answer");
+            }
+            Event::AskClosed { ask, .. } => {
+                if self.asks.front().is_some_and(|(open, _)| open.id == *ask) {
+                    self.reason = None;
+                }
+                self.asks.retain(|(open, _)| open.id != *ask);
+                self.asked_at = self.now;
+            }
+            Event::QueueChanged { steering, follow_up } => {
+                self.queue = (steering.clone(), follow_up.clone());
+            }
+            Event::HeadMoved { to, .. } => self.standing.head = Some(*to),
+            Event::CompactionStarted { reason } => {
+                let why = match reason {
+                    CompactionReason::Threshold => "the context is nearly full",
+                    CompactionReason::Overflow => "the model says that the context is too long",
+                    CompactionReason::Manual => "as asked",
+                };
+                self.busy = Some(Working { since: at, what: format!("compacting ({why})") });
+            }
+            Event::CompactionEnded { result, .. } => {
+                self.busy = None;
+                self.on_compacted(result);
+            }
+            Event::JumpStarted { to } => {
+                self.busy = Some(Working { since: at, what: format!("going to {}", to.short()) });
+            }
+            Event::JumpEnded { result } => {
+                self.busy = None;
+                self.on_jumped(result, effects);
+            }
+            Event::ContextPruned { results, tokens_before, tokens_after, .. } => {
+                self.note(&format!(
+                    "{results} old results left out: {tokens_before} tokens before, about {tokens_after} after"
+                ));
+            }
+            Event::RetryScheduled { attempt, delay, error } => {
+                self.retry = Some((*attempt, *delay, error.clone()));
+            }
+            Event::RetryEnded { .. } => self.retry = None,
+            Event::Trouble(trouble) => self.trouble(trouble),
+            Event::Lagged { missed } => {
+                self.note(&format!("{missed} events were not seen here; the session has them"));
+            }
+        }
+    }
+
+    fn doing(&mut self, what: &str) {
+        if let Some(working) = &mut self.working
+            && working.what != what
+        {
+            working.what = what.to_owned();
+        }
+    }
+
+    fn tool(&mut self, call: &quipu_protocol::CallId) -> Option<&mut Running> {
+        self.items.iter_mut().rev().find_map(|item| match item {
+            Item::Tool(tool) if tool.call == *call && tool.result.is_none() => Some(&mut **tool),
+            _ => None,
+        })
+    }
+
+    fn on_message(&mut self, id: &quipu_protocol::MessageId, message: &Message, ending: &Ending) {
+        if let Ending::Kept(node) = ending {
+            self.standing.head = Some(*node);
+        }
+        let columns = self.size.columns;
+        match message {
+            Message::Assistant(answer) => {
+                self.count(answer);
+                let place = self.items.iter_mut().rev().find_map(|item| match item {
+                    Item::Answer(open) if open.id == *id => Some(open),
+                    _ => None,
+                });
+                match (place, ending) {
+                    (Some(open), Ending::Kept(_)) => open.end(answer),
+                    (Some(open), Ending::Dropped(_)) => open.finish(),
+                    (None, Ending::Kept(_)) => {
+                        let mut open = Answering::new(id.clone());
+                        open.end(answer);
+                        self.items.push_back(Item::Answer(Box::new(open)));
+                    }
+                    (None, Ending::Dropped(_)) => {}
+                }
+                if let Ending::Dropped(error) = ending {
+                    self.note(&format!("that answer broke off: {}", error.message));
+                } else {
+                    let text = answer.text();
+                    if !text.is_empty() {
+                        self.last_answer = text;
+                    }
+                }
+            }
+            Message::ToolResult(result) if self.shown.contains(&result.tool_call_id) => {}
+            message => {
+                let lines = render::message(message, self.unfolded, columns, &self.theme);
+                self.ready(lines);
+            }
+        }
+    }
+
+    /// What an answer took.
+    pub(super) fn count(&mut self, answer: &quipu_protocol::AssistantMessage) {
+        let usage = &answer.usage;
+        let all = &mut self.standing.usage;
+        all.input += usage.input;
+        all.output += usage.output;
+        all.cache_read += usage.cache_read;
+        all.cache_write += usage.cache_write;
+        all.total_tokens += usage.total_tokens;
+        all.cost.total += usage.cost.total;
+        if usage.total_tokens > 0 {
+            self.standing.context = Some(usage.total_tokens);
+        }
+    }
+
+    fn on_compacted(&mut self, result: &CompactionResult) {
+        match result {
+            CompactionResult::Done { node, compaction, tokens_after } => {
+                self.standing.head = Some(*node);
+                self.standing.context = Some(*tokens_after);
+                if let Some(usage) = &compaction.usage {
+                    self.standing.usage.cost.total += usage.cost.total;
+                }
+            }
+            CompactionResult::Aborted | CompactionResult::Failed(_) => {}
+        }
+        let lines = blocks::compaction(result, !self.unfolded, self.size.columns, &self.theme);
+        self.ready(render::apart(lines));
+    }
+
+    fn on_jumped(&mut self, result: &JumpResult, effects: &mut Vec<Effect>) {
+        match result {
+            JumpResult::Done(jumped) => {
+                self.standing.head = Some(jumped.head);
+                let said = jumped.said.as_ref().map(super::text_of).unwrap_or_default();
+                self.note(&format!(
+                    "The session stands at {} now; `/undo` goes back to {}",
+                    jumped.head.short(),
+                    jumped.from.short()
+                ));
+                if !said.is_empty() && self.editor.text().trim().is_empty() {
+                    self.editor.set_text(&said);
+                    effects.push(Effect::Draft);
+                }
+            }
+            JumpResult::Aborted => self.note("Stopped; the session stands where it stood"),
+            JumpResult::Failed(why) => self.error("The session stands where it stood.", why),
+        }
+    }
+
+    fn ended(&mut self, outcome: &Outcome) {
+        for item in &mut self.items {
+            if let Item::Answer(answer) = item {
+                answer.finish();
+            }
+        }
+        self.items.retain(|item| !matches!(item, Item::Tool(tool) if tool.result.is_none()));
+        let lines = render::apart(blocks::outcome(outcome, self.size.columns, &self.theme));
+        self.ready(lines);
+    }
+
+    /// Something that the user should know.
+    pub(super) fn trouble(&mut self, trouble: &Trouble) {
+        let lines = render::apart(blocks::trouble(trouble, self.size.columns, &self.theme));
+        self.ready(lines);
+    }
+}

@@ -1,0 +1,258 @@
+//! What is not finished yet: an answer that streams, calls that run. The front of them is printed as it is finished, so
+//! that everything stands in the scrollback in its order.
+
+use std::sync::Arc;
+
+use quipu_protocol::{AssistantMessage, CallId, Content, Delta, Json, MessageId, ToolResultMessage, UnixMs};
+
+use crate::render::{self, Prose};
+use crate::{Line, Theme};
+
+/// Something below the scrollback.
+pub(crate) enum Item {
+    /// Lines that wait for what stands before them.
+    Ready(Vec<Line>),
+    /// An answer.
+    Answer(Box<Answering>),
+    /// A call.
+    Tool(Box<Running>),
+}
+
+/// An answer on its way.
+pub(crate) struct Answering {
+    pub(crate) id: MessageId,
+    blocks: Vec<Block>,
+    /// Blocks that are printed whole.
+    printed: usize,
+    ended: bool,
+}
+
+enum Block {
+    Text { prose: Box<Prose>, bytes: usize, ended: bool, begun: bool },
+    Thinking { text: String, ended: bool },
+    Call { name: String, bytes: usize },
+}
+
+/// A call that runs.
+pub(crate) struct Running {
+    pub(crate) call: CallId,
+    pub(crate) name: String,
+    pub(crate) args: Json,
+    pub(crate) since: UnixMs,
+    pub(crate) tail: Arc<str>,
+    pub(crate) result: Option<(Arc<ToolResultMessage>, UnixMs)>,
+    printed: bool,
+}
+
+impl Item {
+    /// Takes what is finished.
+    pub(crate) fn print(&mut self, columns: usize, theme: &Theme, unfolded: bool, out: &mut Vec<Line>) {
+        match self {
+            Self::Ready(lines) => out.append(lines),
+            Self::Answer(answer) => answer.print(columns, theme, unfolded, out),
+            Self::Tool(tool) => {
+                if let (Some((result, at)), false) = (&tool.result, tool.printed) {
+                    let took = at.saturating_sub(tool.since);
+                    out.extend(render::tool(&tool.name, &tool.args, result, took, unfolded, columns, theme));
+                    tool.printed = true;
+                }
+            }
+        }
+    }
+
+    /// Whether nothing more will be printed of it.
+    pub(crate) fn is_done(&self) -> bool {
+        match self {
+            Self::Ready(_) => true,
+            Self::Answer(answer) => answer.ended && answer.printed == answer.blocks.len(),
+            Self::Tool(tool) => tool.printed,
+        }
+    }
+
+    /// What is seen of it while it is not finished, at most `rows` lines.
+    pub(crate) fn live(&self, columns: usize, rows: usize, theme: &Theme, now: UnixMs) -> Vec<Line> {
+        match self {
+            Self::Ready(lines) => lines.clone(),
+            Self::Answer(answer) => answer.live(columns, rows, theme),
+            Self::Tool(tool) => render::running(tool, columns, theme, now),
+        }
+    }
+}
+
+impl Running {
+    /// A call that begins.
+    pub(crate) fn new(call: CallId, name: String, args: Json, since: UnixMs) -> Self {
+        Self { call, name, args, since, tail: "".into(), result: None, printed: false }
+    }
+}
+
+impl Answering {
+    /// An answer without content.
+    pub(crate) fn new(id: MessageId) -> Self {
+        Self { id, blocks: Vec::new(), printed: 0, ended: false }
+    }
+
+    /// What it is doing, in a word.
+    pub(crate) fn doing(&self) -> &'static str {
+        match self.blocks.last() {
+            Some(Block::Thinking { .. }) => "thinking",
+            Some(Block::Text { .. }) => "answering",
+            Some(Block::Call { .. }) => "calling a tool",
+            None => "waiting for the model",
+        }
+    }
+
+    /// More of it.
+    pub(crate) fn add(&mut self, delta: &Delta) {
+        match delta {
+            Delta::TextStarted { .. } => self.blocks.push(text_block()),
+            Delta::Text { text, .. } => {
+                if !matches!(self.blocks.last(), Some(Block::Text { ended: false, .. })) {
+                    self.blocks.push(text_block());
+                }
+                if let Some(Block::Text { prose, bytes, .. }) = self.blocks.last_mut() {
+                    *bytes += text.len();
+                    prose.push(text);
+                }
+            }
+            Delta::ThinkingStarted { .. } => {
+                self.blocks.push(Block::Thinking { text: String::new(), ended: false });
+            }
+            Delta::Thinking { text, .. } => {
+                if !matches!(self.blocks.last(), Some(Block::Thinking { .. })) {
+                    self.blocks.push(Block::Thinking { text: String::new(), ended: false });
+                }
+                if let Some(Block::Thinking { text: all, .. }) = self.blocks.last_mut() {
+                    all.push_str(text);
+                }
+            }
+            Delta::ToolCallStarted { name, .. } => {
+                self.blocks.push(Block::Call { name: name.clone(), bytes: 0 });
+            }
+            Delta::ToolCallArguments { json, .. } => {
+                if let Some(Block::Call { bytes, .. }) = self.blocks.last_mut() {
+                    *bytes += json.len();
+                }
+            }
+            Delta::TextEnded { .. } | Delta::ThinkingEnded { .. } | Delta::ToolCallEnded { .. } => {
+                self.close();
+            }
+        }
+    }
+
+    fn close(&mut self) {
+        match self.blocks.last_mut() {
+            Some(Block::Text { ended, .. } | Block::Thinking { ended, .. }) => *ended = true,
+            Some(Block::Call { .. }) | None => {}
+        }
+    }
+
+    /// All of it: what did not come as a delta is added, so that what is printed is what is stored.
+    pub(crate) fn end(&mut self, message: &AssistantMessage) {
+        self.close();
+        let mut at = 0;
+        for content in &message.content {
+            match content {
+                Content::Text(text) => {
+                    match self.blocks.get_mut(at) {
+                        Some(Block::Text { prose, bytes, ended, .. }) => {
+                            if let Some(more) = text.text.get(*bytes..) {
+                                prose.push(more);
+                                *bytes += more.len();
+                            }
+                            *ended = true;
+                        }
+                        Some(_) => {}
+                        None => {
+                            let mut prose = Box::<Prose>::default();
+                            prose.push(&text.text);
+                            let bytes = text.text.len();
+                            self.blocks.push(Block::Text { prose, bytes, ended: true, begun: false });
+                        }
+                    }
+                    at += 1;
+                }
+                Content::Thinking(thinking) => {
+                    match self.blocks.get_mut(at) {
+                        Some(Block::Thinking { text, ended }) => {
+                            text.clone_from(&thinking.thinking);
+                            *ended = true;
+                        }
+                        Some(_) => {}
+                        None => {
+                            self.blocks
+                                .push(Block::Thinking { text: thinking.thinking.clone(), ended: true });
+                        }
+                    }
+                    at += 1;
+                }
+                Content::ToolCall(_) => at += 1,
+                Content::Image(_) | Content::Other(_) => {}
+            }
+        }
+        self.finish();
+    }
+
+    /// Nothing more comes.
+    pub(crate) fn finish(&mut self) {
+        for block in &mut self.blocks {
+            match block {
+                Block::Text { ended, .. } | Block::Thinking { ended, .. } => *ended = true,
+                Block::Call { .. } => {}
+            }
+        }
+        self.ended = true;
+    }
+
+    fn print(&mut self, columns: usize, theme: &Theme, unfolded: bool, out: &mut Vec<Line>) {
+        let count = self.blocks.len();
+        while let Some(block) = self.blocks.get_mut(self.printed) {
+            match block {
+                Block::Text { prose, ended, begun, .. } => {
+                    let lines =
+                        if *ended { prose.all(columns, theme) } else { prose.finished(columns, theme) };
+                    // A gap before its first line.
+                    if !lines.is_empty() && !std::mem::replace(begun, true) {
+                        out.push(Line::default());
+                    }
+                    out.extend(lines);
+                    if !*ended {
+                        return;
+                    }
+                }
+                Block::Thinking { text, ended: true } => {
+                    out.extend(render::thinking(text, unfolded, columns, theme));
+                }
+                Block::Thinking { ended: false, .. } => return,
+                // It is printed with its result.
+                Block::Call { .. } if self.ended || self.printed + 1 < count => {}
+                Block::Call { .. } => return,
+            }
+            self.printed += 1;
+        }
+    }
+
+    fn live(&self, columns: usize, rows: usize, theme: &Theme) -> Vec<Line> {
+        let mut lines = Vec::new();
+        for block in self.blocks.iter().skip(self.printed) {
+            match block {
+                Block::Text { prose, begun, .. } => {
+                    let rest = prose.rest(columns, theme);
+                    if !rest.is_empty() && !begun {
+                        lines.push(Line::default());
+                    }
+                    lines.extend(rest);
+                }
+                Block::Thinking { text, .. } => lines.extend(render::thinking_live(text, columns, theme)),
+                Block::Call { name, bytes } => lines.push(render::calling(name, *bytes, columns, theme)),
+            }
+        }
+        let over = lines.len().saturating_sub(rows);
+        lines.drain(..over);
+        lines
+    }
+}
+
+fn text_block() -> Block {
+    Block::Text { prose: Box::default(), bytes: 0, ended: false, begun: false }
+}

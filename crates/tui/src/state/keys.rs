@@ -1,0 +1,265 @@
+//! Keys: what a picker, a question or the editor does with them.
+
+use quipu_protocol::{Command, Part, When};
+
+use super::{Effect, Going, Overlay, Purpose, State};
+use crate::editor::{EditorEffect, EditorOutcome};
+use crate::host::{Choice, Open, Which};
+use crate::keys::{Action, Scope};
+use crate::{Key, KeyCode};
+
+/// A letter answers a question that stood there so long, in milliseconds: what was typed before it came does not.
+const SEEN: i64 = 400;
+/// Ctrl-C twice within so many milliseconds leaves.
+const TWICE: i64 = 2_000;
+
+impl State {
+    pub(super) fn on_key(&mut self, key: Key, effects: &mut Vec<Effect>) {
+        self.hint = None;
+        if self.overlay.is_some() {
+            return self.on_overlay_key(key, effects);
+        }
+        if !self.asks.is_empty() && self.on_ask_key(key, effects) {
+            return;
+        }
+        if key.code == KeyCode::Char('?') && self.editor.is_empty() {
+            return self.help();
+        }
+        match self.editor.on_key(key, &self.bindings) {
+            EditorOutcome::Submit(text) => self.submit(&text, When::Steer, effects),
+            EditorOutcome::Handled(wanted) => {
+                for effect in wanted {
+                    effects.push(match effect {
+                        EditorEffect::EditExternally(text) => Effect::Edit(text),
+                        EditorEffect::Copy(text) => Effect::Copy(text),
+                        EditorEffect::PasteImage => Effect::PasteImage,
+                        EditorEffect::Complete { id, query } => Effect::Complete(id, query),
+                    });
+                }
+                effects.push(Effect::Draft);
+            }
+            EditorOutcome::Ignored => {
+                if let Some(action) = self.bindings.action(Scope::App, key) {
+                    self.on_action(action, effects);
+                }
+            }
+        }
+    }
+
+    fn on_action(&mut self, action: Action, effects: &mut Vec<Effect>) {
+        match action {
+            Action::Interrupt => self.on_escape(effects),
+            Action::Clear => self.on_clear(effects),
+            Action::Exit if self.editor.is_empty() => self.leave(effects),
+            Action::Suspend => effects.push(Effect::Suspend),
+            Action::FollowUp => {
+                let text = self.editor.take();
+                self.submit(&text, When::FollowUp, effects);
+            }
+            Action::Dequeue => self.take_back(effects),
+            Action::ThinkingCycle => self.next_thinking(effects),
+            Action::ThinkingToggle | Action::ToolsExpand => {
+                self.unfolded = !self.unfolded;
+                let how = if self.unfolded { "in full" } else { "folded" };
+                self.hint = Some(format!("What comes from now on is shown {how}"));
+            }
+            Action::ModelSelect | Action::ModelNext | Action::ModelPrevious => effects.push(Effect::Models),
+            Action::ExternalEditor => effects.push(Effect::Edit(self.editor.text())),
+            Action::Copy => self.copy(effects),
+            Action::NewSession => self.open(Open { which: Which::New, ..Open::default() }, effects),
+            Action::Tree => self.tree(effects),
+            Action::Fork => self.fork("", effects),
+            Action::Resume => effects.push(Effect::Sessions(String::new())),
+            Action::Help => self.help(),
+            _ => {}
+        }
+    }
+
+    /// What waits last comes back into the editor.
+    fn take_back(&mut self, effects: &mut Vec<Effect>) {
+        let (steering, follow_up) = &self.queue;
+        match follow_up.last().or(steering.last()) {
+            Some(item) => {
+                let items = vec![item.id.clone()];
+                effects.push(Effect::Send(Command::Unqueue { items }, Purpose::TakeBack));
+            }
+            None => self.hint = Some("Nothing waits".into()),
+        }
+    }
+
+    pub(super) fn on_paste(&mut self, text: &str, effects: &mut Vec<Effect>) {
+        match &mut self.overlay {
+            Some(overlay) => overlay.paste(text),
+            None => {
+                self.editor.paste(text);
+                effects.push(Effect::Draft);
+            }
+        }
+    }
+
+    /// Enter: a command, a line of the shell, or something for the model. What cannot be done now is written again.
+    fn submit(&mut self, text: &str, when: When, effects: &mut Vec<Effect>) {
+        let trimmed = text.trim();
+        if trimmed.is_empty() {
+            return;
+        }
+        effects.push(Effect::Draft);
+        effects.push(Effect::Sent(text.to_owned()));
+        if let Some(line) = trimmed.strip_prefix('!') {
+            let (line, hidden) = match line.strip_prefix('!') {
+                Some(line) => (line.trim(), true),
+                None => (line.trim(), false),
+            };
+            if self.shell.is_some() {
+                self.editor.set_text(text);
+                self.hint = Some("A command runs already; Escape stops it".into());
+            } else if !line.is_empty() {
+                self.shell = Some((line.to_owned(), hidden, self.now));
+                effects.push(Effect::Shell(line.to_owned()));
+            }
+            return;
+        }
+        match crate::commands::parse(trimmed) {
+            Some(Ok((command, arguments))) => self.slash(command, arguments, effects),
+            Some(Err(name)) if !trimmed.contains('\n') => {
+                self.editor.set_text(text);
+                self.hint = Some(format!("There is no /{name}; /help lists the commands"));
+            }
+            _ => self.say(trimmed.to_owned(), when, effects),
+        }
+    }
+
+    /// Escape: what runs is stopped, and what waits comes back.
+    fn on_escape(&mut self, effects: &mut Vec<Effect>) {
+        if self.shell.is_some() && self.working.is_none() {
+            return effects.push(Effect::StopShell);
+        }
+        if self.busy.is_some() {
+            return effects.push(Effect::Send(Command::Abort(Part::Compaction), Purpose::Else));
+        }
+        if self.working.is_some() {
+            effects.push(Effect::Send(Command::Abort(Part::Run), Purpose::Else));
+            if !(self.queue.0.is_empty() && self.queue.1.is_empty()) {
+                effects.push(Effect::Send(Command::Unqueue { items: Vec::new() }, Purpose::TakeBack));
+            }
+            return;
+        }
+        if !self.waiting.is_empty() {
+            let texts: Vec<String> = self.waiting.drain(..).map(|(_, text, _)| text).collect();
+            self.editor.set_text(&texts.join("\n\n"));
+            return;
+        }
+        if self.editor.is_empty() {
+            self.hint = Some("/tree goes back to an earlier point; Ctrl-D leaves".into());
+        }
+    }
+
+    /// Ctrl-C: empties the editor; on an empty one, twice leaves.
+    fn on_clear(&mut self, effects: &mut Vec<Effect>) {
+        if !self.editor.is_empty() {
+            self.editor.set_text("");
+            return effects.push(Effect::Draft);
+        }
+        if self.left_at.is_some_and(|at| self.now.saturating_sub(at) < TWICE) {
+            return self.leave(effects);
+        }
+        self.left_at = Some(self.now);
+        self.hint = Some(if self.working.is_some() {
+            "Escape stops the agent; Ctrl-C again leaves".into()
+        } else {
+            "Ctrl-C again leaves".into()
+        });
+    }
+
+    pub(super) fn leave(&mut self, effects: &mut Vec<Effect>) {
+        effects.push(Effect::Leave);
+    }
+
+    /// Whether the key was for the question.
+    fn on_ask_key(&mut self, key: Key, effects: &mut Vec<Effect>) -> bool {
+        let Some((ask, choices)) = self.asks.front() else { return false };
+        if let Some(reason) = &mut self.reason {
+            match (key.code, key.modifiers.control, key.modifiers.alt) {
+                (KeyCode::Enter, ..) => {
+                    let reason = Some(reason.trim().to_owned()).filter(|reason| !reason.is_empty());
+                    effects.push(Effect::Answer(ask.clone(), Choice::No, reason));
+                    self.reason = None;
+                }
+                (KeyCode::Escape, ..) => self.reason = None,
+                (KeyCode::Backspace, ..) => drop(reason.pop()),
+                (KeyCode::Char(letter), false, false) => reason.push(letter),
+                _ => {}
+            }
+            return true;
+        }
+        let plain = !key.modifiers.control && !key.modifiers.alt;
+        let seen = self.now.saturating_sub(self.asked_at) >= SEEN;
+        if key.modifiers.control || (plain && !self.editor.is_empty()) {
+            return false;
+        }
+        let letter = match key.code {
+            KeyCode::Char(letter) if plain && !seen => {
+                // It was typed before the question could be read.
+                return "ysanYSAN".contains(letter);
+            }
+            KeyCode::Char(letter) => letter,
+            KeyCode::Up => {
+                self.choice = self.choice.checked_sub(1).unwrap_or(choices.len().saturating_sub(1));
+                return true;
+            }
+            KeyCode::Down => {
+                self.choice = (self.choice + 1) % choices.len().max(1);
+                return true;
+            }
+            KeyCode::Enter if plain && seen => match choices.get(self.choice) {
+                Some(Choice::Once) => 'y',
+                Some(Choice::Session) => 's',
+                Some(Choice::Always) => 'a',
+                Some(Choice::No) | None => 'n',
+            },
+            KeyCode::Enter => return plain,
+            _ => return false,
+        };
+        let choice = match letter.to_ascii_lowercase() {
+            'y' => Choice::Once,
+            's' => Choice::Session,
+            'a' => Choice::Always,
+            'n' => Choice::No,
+            _ => return false,
+        };
+        if !choices.contains(&choice) {
+            return true;
+        }
+        if choice == Choice::No {
+            self.reason = Some(String::new());
+            return true;
+        }
+        effects.push(Effect::Answer(ask.clone(), choice, None));
+        true
+    }
+
+    fn on_overlay_key(&mut self, key: Key, effects: &mut Vec<Effect>) {
+        let Some(overlay) = self.overlay.take() else { return };
+        match overlay.on_key(key, self.size) {
+            Going::Open(overlay) => self.overlay = Some(overlay),
+            Going::Closed => {}
+            Going::Chosen(chosen) => self.chosen(chosen, effects),
+            Going::Both(overlay, effect) => {
+                self.overlay = Some(overlay);
+                effects.push(effect);
+            }
+        }
+    }
+
+    pub(super) fn tree(&mut self, effects: &mut Vec<Effect>) {
+        match &self.standing.session {
+            Some(session) if self.standing.head.is_some() => effects.push(Effect::Tree(session.clone())),
+            _ => self.hint = Some("Nothing was said in this session yet".into()),
+        }
+    }
+
+    /// Shows a picker, a navigator or a question.
+    pub(super) fn show(&mut self, overlay: Overlay) {
+        self.overlay = Some(overlay);
+    }
+}

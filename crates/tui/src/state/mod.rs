@@ -1,0 +1,441 @@
+//! What the terminal knows, and how it changes. Pure: time comes in, and what is to be done goes out.
+
+mod events;
+mod item;
+mod keys;
+mod opening;
+mod overlay;
+mod slash;
+
+use std::collections::{HashSet, VecDeque};
+use std::sync::Arc;
+
+use quipu::Refused;
+use quipu_protocol::{
+    Ack, Answer, Ask, AskId, CallId, Command, Envelope, Input as Said, Model, NodeId, Queued, SessionId,
+    Thinking, UnixMs,
+};
+
+use crate::editor::{Candidate, CommandWord, Draft, Editor, EditorEffect, Query};
+use crate::host::{Choice, NotOpened, Open, Opened, Printed, SessionItem, ShellDone, TreeRow};
+use crate::keys::Bindings;
+use crate::{Key, Line, Size, Theme};
+
+pub(crate) use item::{Item, Running};
+pub(crate) use overlay::{Going, Overlay};
+pub(crate) use slash::level_name;
+
+/// What happened.
+#[derive(Debug)]
+pub enum Input {
+    /// A key.
+    Key(Key),
+    /// Text that was pasted.
+    Paste(String),
+    /// The terminal has another size.
+    Resize(Size),
+    /// The terminal is looked at, or not any more.
+    Focus(bool),
+    /// Time passed; comes about once a second while something is under way.
+    Tick,
+    /// The session tells something.
+    Event(Arc<Envelope>),
+    /// Somebody must answer, with what may be answered.
+    Asked(Arc<Ask>, Vec<Choice>),
+    /// The repository is on this branch.
+    Branch(Option<String>),
+    /// What an answer to a question came to, and what is to be told of it.
+    Decided(AskId, Answer, Option<String>),
+    /// A command was taken, or not.
+    Sent(Purpose, Result<Ack, Refused>),
+    /// A session was opened, or not.
+    Opened(Box<Result<Opened, NotOpened>>),
+    /// The session has ended by itself.
+    Ended,
+    /// What was asked of the host.
+    Got(Got),
+    /// What may be meant, for the question of this number; whether more may come.
+    Offered(u64, Vec<Candidate>, bool),
+    /// The path of an image, or why there is none.
+    Image(Result<std::path::PathBuf, String>),
+    /// What the external editor left.
+    Edited(Result<Option<String>, String>),
+}
+
+/// Why a command was sent: what its answer means.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Purpose {
+    /// Something was said; the text goes back to the editor when it is not taken.
+    Say(String),
+    /// What waited is taken back into the editor.
+    TakeBack,
+    /// Nothing more is to be done.
+    Else,
+}
+
+/// What the host answered.
+#[derive(Debug)]
+pub enum Got {
+    /// Models.
+    Models(Result<Vec<Arc<Model>>, String>),
+    /// Sessions; with what to filter them by at first.
+    Sessions(Result<Vec<SessionItem>, String>, String),
+    /// A tree.
+    Tree(Result<Vec<TreeRow>, String>),
+    /// Rows in place of one that stood for many.
+    Unfolded(NodeId, Result<Vec<TreeRow>, String>),
+    /// What a node says.
+    Preview(NodeId, Result<String, String>),
+    /// What the user said.
+    Said(Result<Vec<(NodeId, String)>, String>),
+    /// What a command printed; the words say which.
+    Printed(String, Result<Printed, String>),
+    /// The session that a command made.
+    Made(Result<Printed, String>),
+    /// A command that moves the session at rest was run.
+    Moved(Vec<String>, Result<Printed, String>),
+    /// A line of the shell is done.
+    Shell(Result<ShellDone, String>),
+    /// Providers.
+    Providers(Result<Vec<(String, Option<String>)>, String>),
+    /// What became of a key.
+    Kept(Result<String, String>),
+}
+
+/// What is to be done.
+#[derive(Debug)]
+pub enum Effect {
+    /// Send a command to the session.
+    Send(Command, Purpose),
+    /// Open a session; the one that is open is ended first.
+    Open(Open),
+    /// Decide on a question.
+    Answer(Arc<Ask>, Choice, Option<String>),
+    /// Ask the host; the answer comes back.
+    Models,
+    /// As it says; the words filter them at first.
+    Sessions(String),
+    /// As it says.
+    Tree(SessionId),
+    /// As it says.
+    Unfold(TreeRow),
+    /// As it says.
+    Preview(NodeId),
+    /// Messages of the user before this node.
+    Said(NodeId),
+    /// Run a command of the program: what it prints comes back.
+    Command(Vec<String>),
+    /// Run one that makes a session, and go on with that.
+    Make(Vec<String>),
+    /// Run one on the session at rest: it is ended first and opened again.
+    AtRest(Vec<String>),
+    /// Run a line in the shell.
+    Shell(String),
+    /// Stop it.
+    StopShell,
+    /// Providers.
+    Providers,
+    /// Check and keep a key.
+    KeepKey(String, String),
+    /// Let a command of the program have the terminal.
+    Foreground(Vec<String>),
+    /// Let the user's editor have the terminal, for this text.
+    Edit(String),
+    /// Let the user's editor have the terminal, for the settings.
+    EditSettings,
+    /// Put the clipboard's image into a file, and its path into the editor.
+    PasteImage,
+    /// Put text on the clipboard.
+    Copy(String),
+    /// Somebody is needed: what for.
+    Notify(String),
+    /// Find what may be meant.
+    Complete(u64, Query),
+    /// Keep what is being written: it is another text now.
+    Draft,
+    /// Keep what was sent.
+    Sent(String),
+    /// Stop until the shell says to go on.
+    Suspend,
+    /// Leave.
+    Leave,
+}
+
+/// What is under way.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Working {
+    /// Since when.
+    pub(crate) since: UnixMs,
+    /// What, in a word or two.
+    pub(crate) what: String,
+}
+
+/// Where a session stands, for the status line.
+#[derive(Debug, Default)]
+pub(crate) struct Standing {
+    pub(crate) session: Option<SessionId>,
+    pub(crate) name: String,
+    pub(crate) directory: String,
+    pub(crate) permissions: String,
+    pub(crate) model: Option<Arc<Model>>,
+    pub(crate) thinking: Thinking,
+    pub(crate) levels: Vec<Thinking>,
+    pub(crate) head: Option<NodeId>,
+    pub(crate) branch: Option<String>,
+    /// What this session's calls took in this sitting.
+    pub(crate) usage: quipu_protocol::Usage,
+    /// Tokens of the context after the last answer; `None` where that is not known.
+    pub(crate) context: Option<u64>,
+}
+
+/// All that is seen and typed. [`State::on`] changes it, [`view`](crate::view) shows it.
+pub struct State {
+    pub(crate) size: Size,
+    pub(crate) theme: Theme,
+    pub(crate) bindings: Bindings,
+    pub(crate) editor: Editor,
+    pub(crate) standing: Standing,
+    /// What is not printed yet, in the order in which it will be.
+    pub(crate) items: VecDeque<Item>,
+    /// Finished lines that nobody took yet.
+    printed: Vec<Line>,
+    /// Calls whose results were shown.
+    shown: HashSet<CallId>,
+    pub(crate) queue: (Vec<Queued>, Vec<Queued>),
+    pub(crate) asks: VecDeque<(Arc<Ask>, Vec<Choice>)>,
+    /// When the first of them came.
+    pub(crate) asked_at: UnixMs,
+    /// The answer that Enter gives to it.
+    pub(crate) choice: usize,
+    /// The reason of a no, while it is written.
+    pub(crate) reason: Option<String>,
+    pub(crate) overlay: Option<Overlay>,
+    pub(crate) working: Option<Working>,
+    /// The context is being summed up, or the session goes to another node.
+    pub(crate) busy: Option<Working>,
+    /// The next try of a call: when, and why.
+    pub(crate) retry: Option<(u32, std::time::Duration, quipu_protocol::ModelError)>,
+    /// Said before the session was open, in order.
+    pub(crate) waiting: Vec<(Said, String, quipu_protocol::When)>,
+    /// The session is being opened.
+    pub(crate) opening: bool,
+    /// No session can be opened: there is no model.
+    pub(crate) unready: bool,
+    /// What the session is to be opened with once nothing is under way.
+    pending: Option<Open>,
+    /// A line of the shell that runs.
+    pub(crate) shell: Option<(String, bool, UnixMs)>,
+    /// What lines of the shell printed that the model is to be told with the next message.
+    pub(crate) told: Vec<String>,
+    /// One line that goes with the next key.
+    pub(crate) hint: Option<String>,
+    /// When Ctrl-C was pressed on an empty editor.
+    left_at: Option<UnixMs>,
+    last_answer: String,
+    pub(crate) unfolded: bool,
+    focused: bool,
+    pub(crate) now: UnixMs,
+}
+
+impl State {
+    /// Nothing is open yet.
+    pub fn new(size: Size, theme: Theme, bindings: Bindings, mut editor: Editor, now: UnixMs) -> Self {
+        editor.resize(room(size));
+        let word = |command: &crate::SlashCommand| CommandWord {
+            name: command.name.into(),
+            arguments: command.arguments.into(),
+            help: command.help.into(),
+            completes: false,
+        };
+        editor.set_commands(crate::COMMANDS.iter().map(word).collect());
+        Self {
+            size,
+            theme,
+            bindings,
+            editor,
+            standing: Standing::default(),
+            items: VecDeque::new(),
+            printed: Vec::new(),
+            shown: HashSet::new(),
+            queue: (Vec::new(), Vec::new()),
+            asks: VecDeque::new(),
+            asked_at: 0,
+            choice: 0,
+            reason: None,
+            overlay: None,
+            working: None,
+            busy: None,
+            retry: None,
+            waiting: Vec::new(),
+            opening: true,
+            unready: false,
+            pending: None,
+            shell: None,
+            told: Vec::new(),
+            hint: None,
+            left_at: None,
+            last_answer: String::new(),
+            unfolded: false,
+            focused: true,
+            now,
+        }
+    }
+
+    /// Takes what happened; what is to be done.
+    pub fn on(&mut self, input: Input, now: UnixMs) -> Vec<Effect> {
+        self.now = now;
+        let mut effects = Vec::new();
+        match input {
+            Input::Key(key) => self.on_key(key, &mut effects),
+            Input::Paste(text) => self.on_paste(&text, &mut effects),
+            Input::Resize(size) => {
+                self.size = size;
+                self.editor.resize(room(size));
+            }
+            Input::Focus(focused) => self.focused = focused,
+            Input::Tick => {}
+            Input::Event(envelope) => self.on_event(&envelope, &mut effects),
+            Input::Asked(ask, choices) => {
+                effects.push(Effect::Notify(format!("May {} run?", ask.tool)));
+                if self.asks.is_empty() {
+                    (self.asked_at, self.choice) = (now, 0);
+                }
+                self.asks.push_back((ask, choices));
+            }
+            Input::Branch(branch) => self.standing.branch = branch,
+            Input::Decided(ask, answer, told) => {
+                if let Some(told) = told {
+                    self.note(&told);
+                }
+                effects.push(Effect::Send(Command::Answer { ask, answer }, Purpose::Else));
+            }
+            Input::Sent(purpose, result) => self.on_sent(purpose, result, &mut effects),
+            Input::Opened(result) => self.on_opened(*result, &mut effects),
+            Input::Ended => {
+                if !self.opening {
+                    self.error("The session has ended.", "`/resume` opens it again.");
+                }
+                self.working = None;
+                self.busy = None;
+            }
+            Input::Got(got) => self.on_got(got, &mut effects),
+            Input::Offered(id, candidates, more) => {
+                for effect in self.editor.offer(id, candidates, more) {
+                    if let EditorEffect::Complete { id, query } = effect {
+                        effects.push(Effect::Complete(id, query));
+                    }
+                }
+            }
+            Input::Image(Ok(path)) => self.editor.insert(&path.to_string_lossy()),
+            Input::Image(Err(why)) => self.hint = Some(why),
+            Input::Edited(Ok(Some(text))) => self.editor.set_text(text.trim_end_matches('\n')),
+            Input::Edited(Ok(None)) => {}
+            Input::Edited(Err(error)) => self.error("The editor could not be used.", &error),
+        }
+        self.settle();
+        effects
+    }
+
+    /// Lines that are finished: to be printed once.
+    pub fn take_printed(&mut self) -> Vec<Line> {
+        std::mem::take(&mut self.printed)
+    }
+
+    /// Whether something is under way whose time is shown.
+    pub fn is_working(&self) -> bool {
+        self.working.is_some() || self.busy.is_some() || self.shell.is_some()
+    }
+
+    /// Says something beside the matter until the next key.
+    pub(crate) fn warn(&mut self, text: &str) {
+        self.hint = Some(text.to_owned());
+    }
+
+    /// What is being written, to be kept.
+    pub fn draft(&self) -> Draft {
+        self.editor.draft()
+    }
+
+    /// What is said to the model.
+    fn say(&mut self, text: String, when: quipu_protocol::When, effects: &mut Vec<Effect>) {
+        let whole = if self.told.is_empty() {
+            text.clone()
+        } else {
+            let mut whole = self.told.join("\n\n");
+            whole.push_str("\n\n");
+            whole.push_str(&text);
+            whole
+        };
+        self.told.clear();
+        if self.opening || self.unready || self.standing.session.is_none() {
+            self.waiting.push((whole.into(), text, when));
+        } else {
+            let command = Command::Prompt { input: whole.into(), when };
+            effects.push(Effect::Send(command, Purpose::Say(text)));
+        }
+    }
+
+    fn on_sent(&mut self, purpose: Purpose, result: Result<Ack, Refused>, effects: &mut Vec<Effect>) {
+        match (purpose, result) {
+            (Purpose::TakeBack, Ok(Ack::Unqueued(inputs))) => {
+                let mut texts: Vec<String> = inputs.iter().map(text_of).collect();
+                let text = self.editor.text();
+                if !text.trim().is_empty() {
+                    texts.push(text);
+                }
+                if !texts.is_empty() {
+                    self.editor.set_text(&texts.join("\n\n"));
+                    effects.push(Effect::Draft);
+                }
+            }
+            (Purpose::Say(text), Err(refused)) => {
+                let now = self.editor.text();
+                let both = if now.trim().is_empty() { text } else { format!("{text}\n\n{now}") };
+                self.editor.set_text(&both);
+                self.error("It was not taken.", &refused.to_string());
+            }
+            (_, Err(Refused::NoSuchAsk)) | (_, Ok(_)) => {}
+            (_, Err(refused)) => self.error("It was not done.", &refused.to_string()),
+        }
+    }
+
+    /// Prints what is finished at the front.
+    fn settle(&mut self) {
+        let columns = self.size.columns;
+        while let Some(item) = self.items.front_mut() {
+            item.print(columns, &self.theme, self.unfolded, &mut self.printed);
+            if !item.is_done() {
+                break;
+            }
+            self.items.pop_front();
+        }
+    }
+
+    /// Lines that are finished already.
+    fn ready(&mut self, lines: Vec<Line>) {
+        self.items.push_back(Item::Ready(lines));
+    }
+
+    /// A word from us.
+    fn note(&mut self, text: &str) {
+        let lines = crate::render::note(text, self.size.columns, &self.theme);
+        self.ready(lines);
+    }
+
+    /// Something went wrong: what, and what to do.
+    fn error(&mut self, what: &str, why: &str) {
+        let lines = crate::render::error(what, why, self.size.columns, &self.theme);
+        self.ready(lines);
+    }
+}
+
+/// The room of the editor on a screen.
+pub(crate) fn room(size: Size) -> Size {
+    Size { columns: size.columns.max(1), rows: (size.rows / 2).max(1) }
+}
+
+/// The text of what is said.
+pub(crate) fn text_of(input: &Said) -> String {
+    let texts: Vec<&str> = input.0.iter().filter_map(quipu_protocol::Content::as_text).collect();
+    texts.join("\n")
+}

@@ -1,0 +1,315 @@
+//! A session that was opened, and what the host answered.
+
+use std::sync::Arc;
+
+use quipu_protocol::{Entry, Message, Model};
+
+use super::overlay::{First, Overlay};
+use super::{Effect, Got, Purpose, State};
+use crate::host::{NotOpened, Open, Opened, Printed, SessionItem, ShellDone, Which};
+use crate::navigator::Navigator;
+use crate::picker::{Picker, PickerRow};
+use crate::{Line, render};
+
+/// Bytes of what a line of the shell printed that the model is told at most.
+const TOLD: usize = 50_000;
+
+impl State {
+    pub(super) fn on_opened(&mut self, result: Result<Opened, NotOpened>, effects: &mut Vec<Effect>) {
+        self.opening = false;
+        self.working = None;
+        self.busy = None;
+        self.queue = Default::default();
+        self.asks.clear();
+        let opened = match result {
+            Ok(opened) => opened,
+            Err(NotOpened::NoModel { local, why }) => return self.without_model(&local, &why),
+            Err(NotOpened::Failed(error)) => {
+                self.error("The session could not be opened.", &error);
+                self.give_back();
+                self.unready = self.standing.session.is_none();
+                return;
+            }
+        };
+        self.unready = false;
+        let view = opened.session.view();
+        let same = self.standing.session.as_ref() == Some(&view.session) && self.standing.head == view.head;
+        if !same {
+            self.standing.context = None;
+            self.standing.usage = Default::default();
+        }
+        self.standing.session = Some(view.session);
+        self.standing.head = view.head;
+        self.standing.name = opened.name;
+        self.standing.directory = opened.directory;
+        self.standing.permissions = opened.permissions;
+        self.standing.levels = opened.levels;
+        self.standing.thinking = opened.thinking;
+        self.standing.model = Some(opened.model);
+        if !same && !opened.tail.is_empty() {
+            self.tail(&opened.tail, opened.earlier);
+        }
+        for trouble in &opened.troubles {
+            self.trouble(trouble);
+        }
+        for (input, text, when) in std::mem::take(&mut self.waiting) {
+            let command = quipu_protocol::Command::Prompt { input, when };
+            effects.push(Effect::Send(command, Purpose::Say(text)));
+        }
+    }
+
+    /// The end of what was said before.
+    fn tail(&mut self, tail: &[(quipu_protocol::NodeId, Entry)], earlier: u64) {
+        let columns = self.size.columns;
+        let mut lines = Vec::new();
+        if earlier > 0 {
+            lines.push(Line::default());
+            lines.push(Line::styled(
+                format!("… {earlier} entries before these: /tree walks them, /export writes them all"),
+                self.theme.muted,
+            ));
+        }
+        let mut calls = std::collections::HashMap::new();
+        for (_, entry) in tail {
+            if let Entry::Message(Message::Assistant(answer)) = entry {
+                for call in answer.tool_calls() {
+                    calls.insert(call.id.clone(), call.arguments.clone());
+                }
+                if answer.usage.total_tokens > 0 {
+                    self.standing.context = Some(answer.usage.total_tokens);
+                }
+                let text = answer.text();
+                if !text.is_empty() {
+                    self.last_answer = text;
+                }
+            }
+            lines.extend(render::entry(entry, &calls, self.unfolded, columns, &self.theme));
+        }
+        self.ready(lines);
+    }
+
+    /// What can be done without a model.
+    fn without_model(&mut self, local: &[(String, String, String)], why: &str) {
+        self.unready = true;
+        self.note("Welcome to Quipu. No model can be used yet");
+        self.note(why);
+        let mut rows: Vec<PickerRow<First>> = local
+            .iter()
+            .map(|(what, provider, model)| {
+                PickerRow::new(First::Local(provider.clone(), model.clone()), what.clone(), "on this machine")
+            })
+            .collect();
+        rows.push(PickerRow::new(
+            First::Key,
+            "Keep a key for a provider",
+            "it is checked, and stored for you alone",
+        ));
+        rows.push(PickerRow::new(
+            First::Demo,
+            "See it work: quipu demo",
+            "a whole task with a scripted model, without a key",
+        ));
+        rows.push(PickerRow::new(First::Import, "Take in sessions of other agents", "they stay as they are"));
+        rows.push(PickerRow::new(
+            First::Search,
+            "Search what was said and done",
+            "in all sessions that are here",
+        ));
+        rows.push(PickerRow::new(First::Quit, "Leave", ""));
+        self.show(Overlay::First(Picker::new("What now?", rows)));
+    }
+
+    /// What was said and could not be sent.
+    fn give_back(&mut self) {
+        let mut texts: Vec<String> = self.waiting.drain(..).map(|(_, text, _)| text).collect();
+        let text = self.editor.text();
+        if !text.trim().is_empty() {
+            texts.push(text);
+        }
+        if !texts.is_empty() {
+            self.editor.set_text(&texts.join("\n\n"));
+        }
+    }
+
+    pub(super) fn on_got(&mut self, got: Got, effects: &mut Vec<Effect>) {
+        match got {
+            Got::Models(Ok(models)) => self.models(models),
+            Got::Sessions(Ok(sessions), filter) => self.sessions(sessions, &filter),
+            Got::Tree(Ok(rows)) => self.show(Overlay::Tree(Box::new(Navigator::new(rows)))),
+            Got::Unfolded(below, Ok(rows)) => {
+                if let Some(Overlay::Tree(navigator)) = &mut self.overlay {
+                    navigator.unfold(below, rows);
+                }
+            }
+            Got::Preview(node, Ok(text)) => {
+                if let Some(Overlay::Tree(navigator)) = &mut self.overlay {
+                    navigator.previewed(node, text);
+                }
+            }
+            Got::Said(Ok(said)) => {
+                let rows = said.into_iter().map(|(node, text)| PickerRow::new(node, text, "")).collect();
+                self.show(Overlay::Said(Picker::new("A new session from before", rows)));
+            }
+            Got::Providers(Ok(providers)) => {
+                let row = |(id, source): (String, Option<String>)| {
+                    PickerRow::new(
+                        id.clone(),
+                        id,
+                        source.map_or(String::new(), |source| format!("has one: {source}")),
+                    )
+                };
+                let rows = providers.into_iter().map(row).collect();
+                self.show(Overlay::Providers(Picker::new("A key for", rows)));
+            }
+            Got::Printed(what, Ok(printed)) => self.printed(&what, &printed),
+            Got::Made(Ok(printed)) if printed.ok => {
+                let json = serde_json::from_str::<serde_json::Value>(&printed.out).ok();
+                let text = |name: &str| json.as_ref().and_then(|value| value[name].as_str());
+                let id = text("session").unwrap_or(printed.out.trim()).to_owned();
+                if let Some(said) = text("text").filter(|_| self.editor.text().trim().is_empty()) {
+                    self.editor.set_text(said);
+                    effects.push(Effect::Draft);
+                }
+                self.open(Open { which: Which::Session(id.into()), ..Open::default() }, effects);
+            }
+            Got::Made(Ok(printed)) => self.error("It was not made.", &printed.err),
+            Got::Moved(run, result) => self.moved(&run, result, effects),
+            Got::Shell(result) => self.shell_done(result),
+            Got::Kept(Ok(text)) => {
+                self.hint = None;
+                self.note(&text);
+                if self.unready || self.standing.session.is_none() {
+                    self.unready = false;
+                    self.opening = true;
+                    effects.push(Effect::Open(Open::default()));
+                }
+            }
+            Got::Kept(Err(error)) => {
+                self.hint = None;
+                self.error("The key was not kept.", &error);
+                if self.unready {
+                    effects.push(Effect::Providers);
+                }
+            }
+            Got::Models(Err(error))
+            | Got::Sessions(Err(error), _)
+            | Got::Tree(Err(error))
+            | Got::Unfolded(_, Err(error))
+            | Got::Preview(_, Err(error))
+            | Got::Said(Err(error))
+            | Got::Providers(Err(error))
+            | Got::Printed(_, Err(error))
+            | Got::Made(Err(error)) => self.error("That did not work.", &error),
+        }
+    }
+
+    fn models(&mut self, models: Vec<Arc<Model>>) {
+        let now = self.standing.model.as_ref();
+        let at = models.iter().position(|model| {
+            now.is_some_and(|now| (&now.provider, &now.id) == (&model.provider, &model.id))
+        });
+        let rows = models
+            .into_iter()
+            .map(|model| {
+                let text = format!("{}/{}", model.provider, model.id);
+                let detail = format!("{} · {}k", model.name, model.context_window / 1_000);
+                PickerRow::new(model, text, detail)
+            })
+            .collect();
+        self.show(Overlay::Models(Picker::new("Model", rows).starting_at(at.unwrap_or(0))));
+    }
+
+    fn sessions(&mut self, sessions: Vec<SessionItem>, filter: &str) {
+        let here = &self.standing.directory;
+        let now = self.now;
+        let rows = sessions
+            .into_iter()
+            .map(|item| {
+                let place = if item.cwd == *here { String::new() } else { format!(" · {}", item.cwd) };
+                let agent =
+                    if item.agent == quipu::AGENT { String::new() } else { format!(" · {}", item.agent) };
+                let title = if item.title.is_empty() { "(nothing was said)".into() } else { item.title };
+                let ago = render::ago(now, item.updated);
+                let detail = format!("{ago} · {} entries · ${:.2}{agent}{place}", item.entries, item.cost);
+                PickerRow::new(item.id, title, detail)
+            })
+            .collect();
+        let mut picker = Picker::new("Go on with", rows);
+        if !filter.is_empty() {
+            picker.paste(filter);
+        }
+        self.show(Overlay::Sessions(picker));
+    }
+
+    /// What a command printed.
+    fn printed(&mut self, what: &str, printed: &Printed) {
+        let mut lines =
+            vec![Line::default(), Line::styled(format!("/{}", crate::clean(what)), self.theme.command)];
+        let columns = self.size.columns;
+        lines.extend(render::plain(printed.out.trim_end(), columns, self.theme.text, usize::MAX));
+        let style = if printed.ok { self.theme.muted } else { self.theme.error };
+        lines.extend(render::plain(printed.err.trim_end(), columns, style, usize::MAX));
+        self.ready(lines);
+        if self.unready && self.overlay.is_none() {
+            self.note("`/login` keeps a key; `/help` lists what else can be done");
+        }
+    }
+
+    /// The session was moved at rest.
+    fn moved(&mut self, run: &[String], result: Result<Printed, String>, effects: &mut Vec<Effect>) {
+        match result {
+            Ok(printed) if printed.ok => {
+                let json = serde_json::from_str::<serde_json::Value>(&printed.out).ok();
+                let said = json.as_ref().and_then(|value| value["text"].as_str()).map(str::to_owned);
+                let told =
+                    if json.is_some() { printed.err } else { format!("{}{}", printed.out, printed.err) };
+                let told = told.trim();
+                if !told.is_empty() {
+                    let lines = render::plain(told, self.size.columns, self.theme.muted, usize::MAX);
+                    self.ready(lines);
+                }
+                if let Some(said) = said.filter(|_| self.editor.text().trim().is_empty()) {
+                    self.editor.set_text(&said);
+                    effects.push(Effect::Draft);
+                }
+            }
+            Ok(printed) => {
+                self.error(
+                    &format!("/{} did nothing.", run.first().map_or("", String::as_str)),
+                    &printed.err,
+                );
+            }
+            Err(error) => self.error("That did not work.", &error),
+        }
+        self.opening = true;
+        effects.push(Effect::Open(self.again()));
+    }
+
+    /// A line of the shell is done.
+    fn shell_done(&mut self, result: Result<ShellDone, String>) {
+        let Some((line, hidden, _)) = self.shell.take() else { return };
+        match result {
+            Ok(done) => {
+                let lines =
+                    render::shell(&line, &done, hidden, self.unfolded, self.size.columns, &self.theme);
+                self.ready(lines);
+                if !hidden {
+                    let mut output = done.output.as_str();
+                    if output.len() > TOLD {
+                        let from = (output.len() - TOLD..output.len())
+                            .find(|at| output.is_char_boundary(*at))
+                            .unwrap_or(output.len());
+                        output = output.get(from..).unwrap_or_default();
+                    }
+                    let ended = match done.code {
+                        Some(0) => String::new(),
+                        Some(code) => format!("\n(exit code {code})"),
+                        None => "\n(it was stopped)".into(),
+                    };
+                    self.told.push(format!("I ran `{line}`:\n```\n{}\n```{ended}", output.trim_end()));
+                }
+            }
+            Err(error) => self.error(&format!("`{line}` was not run."), &error),
+        }
+    }
+}

@@ -1,0 +1,204 @@
+//! What takes the keys while it is open: pickers, the navigator, and one line that is asked for.
+
+use std::sync::Arc;
+
+use quipu_protocol::{Model, NodeId, SessionId, Thinking};
+
+use super::Effect;
+use crate::navigator::{Navigated, Navigator};
+use crate::picker::{Picked, Picker, cut};
+use crate::{Key, KeyCode, Line, Size, Style, Theme, clean};
+
+/// What is open.
+pub(crate) enum Overlay {
+    /// A model.
+    Models(Picker<Arc<Model>>),
+    /// A level.
+    Levels(Picker<Thinking>),
+    /// A session.
+    Sessions(Picker<SessionId>),
+    /// A message of the user's to go on from.
+    Said(Picker<NodeId>),
+    /// The session as a tree.
+    Tree(Box<Navigator>),
+    /// How to go to a node.
+    Way(Picker<Way>, NodeId),
+    /// What can be done without a model.
+    First(Picker<First>),
+    /// A provider for a key.
+    Providers(Picker<String>),
+    /// One line.
+    Line(Asked),
+}
+
+/// A line that is asked for.
+#[derive(Debug, Clone)]
+pub(crate) struct Asked {
+    pub(crate) title: String,
+    pub(crate) text: String,
+    /// What is typed is not shown.
+    pub(crate) secret: bool,
+    pub(crate) purpose: Wanted,
+}
+
+/// What a line is for.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Wanted {
+    /// A provider's key.
+    Key(String),
+    /// A label for a node.
+    Label(NodeId),
+    /// What a summary should look at.
+    Focus(NodeId),
+}
+
+/// How to go to a node.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Way {
+    /// The conversation alone.
+    Plain,
+    /// What is left behind is summed up.
+    Summary,
+    /// The same, with a focus.
+    Focus,
+    /// The files that tools changed go along.
+    Files,
+    /// In a new session.
+    Fork,
+}
+
+/// What can be done without a model.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum First {
+    /// A server on this machine.
+    Local(String, String),
+    /// Keep a key.
+    Key,
+    /// See it work.
+    Demo,
+    /// Take in sessions of other agents.
+    Import,
+    /// Find something in them.
+    Search,
+    /// Leave.
+    Quit,
+}
+
+/// What was chosen.
+pub(crate) enum Chosen {
+    Model(Arc<Model>),
+    Level(Thinking),
+    Session(SessionId),
+    Fork(NodeId),
+    /// A node of the navigator.
+    Node(NodeId),
+    Way(Way, NodeId),
+    First(First),
+    Provider(String),
+    Line(Wanted, String),
+    /// A node wants a label.
+    Label(NodeId, String),
+}
+
+/// What became of a key.
+pub(crate) enum Going {
+    Open(Overlay),
+    Closed,
+    Chosen(Chosen),
+    /// It stays open, and something is to be done.
+    Both(Overlay, Effect),
+}
+
+fn picked<T: Clone>(
+    mut picker: Picker<T>,
+    key: Key,
+    again: impl FnOnce(Picker<T>) -> Overlay,
+    chosen: impl FnOnce(T) -> Chosen,
+) -> Going {
+    match picker.on_key(key) {
+        Picked::Open => Going::Open(again(picker)),
+        Picked::Chosen(value) => Going::Chosen(chosen(value)),
+        Picked::Cancelled => Going::Closed,
+    }
+}
+
+impl Overlay {
+    pub(crate) fn on_key(self, key: Key, size: Size) -> Going {
+        match self {
+            Self::Models(picker) => picked(picker, key, Self::Models, Chosen::Model),
+            Self::Levels(picker) => picked(picker, key, Self::Levels, Chosen::Level),
+            Self::Sessions(picker) => picked(picker, key, Self::Sessions, Chosen::Session),
+            Self::Said(picker) => picked(picker, key, Self::Said, Chosen::Fork),
+            Self::Way(picker, node) => {
+                picked(picker, key, |picker| Self::Way(picker, node), |way| Chosen::Way(way, node))
+            }
+            Self::First(picker) => picked(picker, key, Self::First, Chosen::First),
+            Self::Providers(picker) => picked(picker, key, Self::Providers, Chosen::Provider),
+            Self::Tree(mut navigator) => match navigator.on_key(key, size) {
+                Navigated::Open => Going::Open(Self::Tree(navigator)),
+                Navigated::Closed => Going::Closed,
+                Navigated::Go(node) => Going::Chosen(Chosen::Node(node)),
+                Navigated::Session(session) => Going::Chosen(Chosen::Session(session)),
+                Navigated::Label(node, label) => Going::Chosen(Chosen::Label(node, label)),
+                Navigated::Unfold(row) => Going::Both(Self::Tree(navigator), Effect::Unfold(row)),
+                Navigated::Preview(node) => Going::Both(Self::Tree(navigator), Effect::Preview(node)),
+                Navigated::Wider => Going::Both(Self::Tree(navigator), Effect::Sessions(String::new())),
+            },
+            Self::Line(mut asked) => {
+                match (key.code, key.modifiers.control, key.modifiers.alt) {
+                    (KeyCode::Enter, ..) => return Going::Chosen(Chosen::Line(asked.purpose, asked.text)),
+                    (KeyCode::Escape, ..) | (KeyCode::Char('c'), true, _) => return Going::Closed,
+                    (KeyCode::Backspace, ..) => drop(asked.text.pop()),
+                    (KeyCode::Char('u'), true, _) => asked.text.clear(),
+                    (KeyCode::Char(letter), false, false) => asked.text.push(letter),
+                    _ => {}
+                }
+                Going::Open(Self::Line(asked))
+            }
+        }
+    }
+
+    pub(crate) fn paste(&mut self, text: &str) {
+        match self {
+            Self::Models(picker) => picker.paste(text),
+            Self::Levels(picker) => picker.paste(text),
+            Self::Sessions(picker) => picker.paste(text),
+            Self::Said(picker) => picker.paste(text),
+            Self::Way(picker, _) => picker.paste(text),
+            Self::First(picker) => picker.paste(text),
+            Self::Providers(picker) => picker.paste(text),
+            Self::Tree(navigator) => navigator.paste(text),
+            Self::Line(asked) => {
+                asked.text.extend(text.chars().filter(|letter| !letter.is_control()).take(16 << 10));
+            }
+        }
+    }
+
+    pub(crate) fn view(&self, size: Size, theme: &Theme) -> Vec<Line> {
+        match self {
+            Self::Models(picker) => picker.view(size, theme),
+            Self::Levels(picker) => picker.view(size, theme),
+            Self::Sessions(picker) => picker.view(size, theme),
+            Self::Said(picker) => picker.view(size, theme),
+            Self::Way(picker, _) => picker.view(size, theme),
+            Self::First(picker) => picker.view(size, theme),
+            Self::Providers(picker) => picker.view(size, theme),
+            Self::Tree(navigator) => navigator.view(size, theme),
+            Self::Line(asked) => {
+                let columns = size.columns;
+                let shown = if asked.secret {
+                    "•".repeat(asked.text.chars().count().min(40))
+                } else {
+                    clean(&asked.text).into_owned()
+                };
+                let mut line = Line::styled("› ", theme.accent);
+                line.push(cut(&shown, columns.saturating_sub(3)), Style::default());
+                vec![
+                    Line::styled(cut(&clean(&asked.title), columns), theme.heading),
+                    line,
+                    Line::styled(cut("Enter takes it, Escape leaves", columns), theme.muted),
+                ]
+            }
+        }
+    }
+}

@@ -1,0 +1,348 @@
+//! What commands with a slash do, and what was chosen.
+
+use quipu_protocol::{Command, NodeId, Summarize, Thinking};
+
+use super::overlay::{Asked, Chosen, First, Wanted, Way};
+use super::{Effect, Overlay, Purpose, State};
+use crate::commands::{COMMANDS, Does, Report, SlashCommand, words};
+use crate::host::{Open, Which};
+use crate::picker::{Picker, PickerRow};
+use crate::{Line, render};
+
+/// Levels of thinking by name.
+const LEVELS: [(Thinking, &str); 7] = [
+    (Thinking::Off, "off"),
+    (Thinking::Minimal, "minimal"),
+    (Thinking::Low, "low"),
+    (Thinking::Medium, "medium"),
+    (Thinking::High, "high"),
+    (Thinking::Xhigh, "xhigh"),
+    (Thinking::Max, "max"),
+];
+
+/// A level's name.
+pub(crate) fn level_name(level: Thinking) -> &'static str {
+    LEVELS.iter().find(|(one, _)| *one == level).map_or("", |(_, name)| name)
+}
+
+impl State {
+    pub(super) fn slash(&mut self, command: &SlashCommand, arguments: &str, effects: &mut Vec<Effect>) {
+        let session = self.standing.session.as_ref().map(|id| id.as_str().to_owned());
+        let head = self.standing.head.map(|node| node.to_string());
+        let nothing = |state: &mut Self| state.note("Nothing was said in this session yet");
+        match command.does {
+            Does::Help => self.help(),
+            Does::Quit => self.leave(effects),
+            Does::Copy => self.copy(effects),
+            Does::Tree => self.tree(effects),
+            Does::Resume => effects.push(Effect::Sessions(arguments.to_owned())),
+            Does::New => self.open(Open { which: Which::New, ..Open::default() }, effects),
+            Does::Fork => self.fork(arguments, effects),
+            Does::Clone => match (session, head) {
+                (Some(session), Some(_)) => effects.push(Effect::Make(vec!["clone".into(), session])),
+                _ => nothing(self),
+            },
+            Does::Undo | Does::Redo | Does::Name => match (session, head) {
+                (Some(session), Some(_)) => {
+                    let mut run = match command.does {
+                        Does::Undo => vec!["undo".to_owned(), session],
+                        Does::Redo => vec!["redo".to_owned(), session],
+                        _ => vec!["rename".to_owned(), "--".into(), session],
+                    };
+                    let steps = !matches!(command.does, Does::Name);
+                    if steps {
+                        run.push("--yes".to_owned());
+                    }
+                    match (steps, arguments.is_empty()) {
+                        (_, true) => {}
+                        (true, false) => run.extend(["--steps".to_owned(), arguments.to_owned()]),
+                        (false, false) => run.push(arguments.to_owned()),
+                    }
+                    self.at_rest(run, effects);
+                }
+                _ => nothing(self),
+            },
+            Does::Label => match head {
+                Some(head) => {
+                    let mut run = vec!["label".to_owned(), "--".into(), head];
+                    run.extend(Some(arguments.to_owned()).filter(|text| !text.is_empty()));
+                    self.at_rest(run, effects);
+                }
+                None => nothing(self),
+            },
+            Does::Compact => {
+                let focus = Some(arguments.to_owned()).filter(|focus| !focus.is_empty());
+                effects.push(Effect::Send(Command::Compact { focus }, Purpose::Else));
+            }
+            Does::Model if arguments.is_empty() => effects.push(Effect::Models),
+            Does::Model => match arguments.split_once('/') {
+                Some((provider, id)) => {
+                    self.switch(Some((provider.to_owned(), id.to_owned())), None, effects);
+                }
+                None => effects.push(Effect::Models),
+            },
+            Does::Thinking => self.thinking(arguments, effects),
+            Does::Settings => effects.push(Effect::EditSettings),
+            Does::Login if arguments.is_empty() => effects.push(Effect::Providers),
+            Does::Login => self.ask_key(arguments.to_owned()),
+            Does::Import => effects.push(Effect::Foreground(vec!["import".into()])),
+            Does::Report(report) => {
+                let mut run = vec![command.name.to_owned()];
+                let said = words(arguments);
+                match (report, session, head) {
+                    (Report::AsSaid, ..) => run.extend(said),
+                    (Report::Session, Some(session), Some(_)) if said.is_empty() => run.push(session),
+                    (Report::Node, _, Some(head)) if said.is_empty() => run.push(head),
+                    (Report::Session | Report::Node, ..) if said.is_empty() => return nothing(self),
+                    (Report::Session | Report::Node, ..) => run.extend(said),
+                    (Report::Export, Some(session), Some(_)) => {
+                        let format = said.first().map_or("markdown", String::as_str);
+                        let name = format!("{}.{}", short(&session), ending(format));
+                        let file = said.get(1).cloned().unwrap_or(name);
+                        run.extend(["--format".into(), format.to_owned(), "-o".into(), file, session]);
+                    }
+                    (Report::Export, ..) => return nothing(self),
+                    (Report::Bookmark, _, Some(head)) if said.len() == 1 => {
+                        run.extend(said);
+                        run.push(head);
+                    }
+                    (Report::Bookmark, ..) => run.extend(said),
+                    (Report::Diff, _, Some(head)) if said.len() == 1 => {
+                        run.extend(said);
+                        run.push(head);
+                    }
+                    (Report::Diff, ..) => run.extend(said),
+                }
+                effects.push(Effect::Command(run));
+            }
+        }
+    }
+
+    pub(super) fn copy(&mut self, effects: &mut Vec<Effect>) {
+        if self.last_answer.is_empty() {
+            self.hint = Some("There is no answer yet".into());
+        } else {
+            effects.push(Effect::Copy(self.last_answer.clone()));
+            self.hint = Some("The last answer is on the clipboard".into());
+        }
+    }
+
+    pub(super) fn fork(&mut self, arguments: &str, effects: &mut Vec<Effect>) {
+        match self.standing.head {
+            _ if !arguments.is_empty() => self.fork_from(arguments.to_owned(), effects),
+            Some(head) => effects.push(Effect::Said(head)),
+            None => self.note("Nothing was said in this session yet"),
+        }
+    }
+
+    fn fork_from(&mut self, node: String, effects: &mut Vec<Effect>) {
+        effects.push(Effect::Make(vec!["fork".into(), node, "--json".into()]));
+    }
+
+    /// Opens a session, when nothing is under way in this one.
+    pub(super) fn open(&mut self, open: Open, effects: &mut Vec<Effect>) {
+        if self.working.is_some() || self.busy.is_some() {
+            self.hint = Some("The agent is working; Escape stops it".into());
+            return;
+        }
+        self.opening = true;
+        effects.push(Effect::Open(open));
+    }
+
+    /// The same session with the same model and level, which it may not have said anything with yet.
+    pub(super) fn again(&self) -> Open {
+        let which = match (&self.standing.session, self.standing.head) {
+            (Some(session), Some(_)) => Which::Session(session.clone()),
+            _ => Which::New,
+        };
+        let model = self.standing.model.as_ref();
+        let model = model.map(|model| (model.provider.clone(), model.id.clone()));
+        Open { which, thinking: model.is_some().then_some(self.standing.thinking), model }
+    }
+
+    /// Another model or level, now or as soon as nothing is under way.
+    fn switch(
+        &mut self,
+        model: Option<(String, String)>,
+        thinking: Option<Thinking>,
+        effects: &mut Vec<Effect>,
+    ) {
+        let mut open = self.pending.take().unwrap_or_else(|| self.again());
+        open.model = model.or(open.model);
+        open.thinking = thinking.or(open.thinking);
+        if self.working.is_some() || self.busy.is_some() {
+            self.hint = Some("From the end of this run on".into());
+            self.pending = Some(open);
+        } else {
+            self.opening = true;
+            effects.push(Effect::Open(open));
+        }
+    }
+
+    pub(super) fn next_thinking(&mut self, effects: &mut Vec<Effect>) {
+        let levels = &self.standing.levels;
+        if levels.len() < 2 {
+            self.hint = Some("This model has one level of thinking".into());
+            return;
+        }
+        let now = self.pending.as_ref().and_then(|open| open.thinking).unwrap_or(self.standing.thinking);
+        let at = levels.iter().position(|level| *level == now).map_or(0, |at| at + 1);
+        let next = levels[at % levels.len()];
+        self.standing.thinking = next;
+        self.switch(None, Some(next), effects);
+        self.hint = Some(format!("Thinking: {}", level_name(next)));
+    }
+
+    fn thinking(&mut self, arguments: &str, effects: &mut Vec<Effect>) {
+        if let Some((level, _)) = LEVELS.iter().find(|(_, name)| *name == arguments) {
+            return self.switch(None, Some(*level), effects);
+        }
+        let rows =
+            self.standing.levels.iter().map(|level| PickerRow::new(*level, level_name(*level), "")).collect();
+        let at = self.standing.levels.iter().position(|level| *level == self.standing.thinking);
+        self.show(Overlay::Levels(Picker::new("Thinking", rows).starting_at(at.unwrap_or(0))));
+    }
+
+    /// Runs a command on the session at rest.
+    fn at_rest(&mut self, run: Vec<String>, effects: &mut Vec<Effect>) {
+        if self.working.is_some() || self.busy.is_some() {
+            self.hint = Some("The agent is working; Escape stops it".into());
+            return;
+        }
+        self.opening = true;
+        effects.push(Effect::AtRest(run));
+    }
+
+    pub(super) fn ask_key(&mut self, provider: String) {
+        self.show(Overlay::Line(Asked {
+            title: format!("Key for {provider} (it is not shown)"),
+            text: String::new(),
+            secret: true,
+            purpose: Wanted::Key(provider),
+        }));
+    }
+
+    /// The keys and the commands.
+    pub(super) fn help(&mut self) {
+        let theme = &self.theme;
+        let mut lines = vec![Line::default()];
+        for section in self.bindings.help() {
+            lines.push(Line::styled(section.title, theme.heading));
+            for (keys, what) in section.rows {
+                lines.push(render::pair(&keys, what, theme));
+            }
+            lines.push(Line::default());
+        }
+        lines.push(Line::styled("Commands", theme.heading));
+        for command in COMMANDS {
+            let name = format!("/{} {}", command.name, command.arguments);
+            lines.push(render::pair(name.trim_end(), command.help, theme));
+        }
+        lines.push(Line::styled("Session files: docs/terminal.md", theme.muted));
+        lines.pop();
+        self.ready(lines);
+    }
+
+    pub(super) fn chosen(&mut self, chosen: Chosen, effects: &mut Vec<Effect>) {
+        match chosen {
+            Chosen::Model(model) => {
+                self.switch(Some((model.provider.clone(), model.id.clone())), None, effects);
+            }
+            Chosen::Level(level) => self.switch(None, Some(level), effects),
+            Chosen::Session(id) => {
+                self.open(Open { which: Which::Session(id), ..Open::default() }, effects);
+            }
+            Chosen::Fork(node) => self.fork_from(node.to_string(), effects),
+            Chosen::Node(node) => {
+                let rows = vec![
+                    PickerRow::new(Way::Plain, "Go there", "files stay as they are"),
+                    PickerRow::new(
+                        Way::Files,
+                        "Go there with the files",
+                        "files that tools changed go along",
+                    ),
+                    PickerRow::new(Way::Summary, "Go there with a summary", "of what is left behind"),
+                    PickerRow::new(Way::Focus, "Go there with a summary of …", "say what it should look at"),
+                    PickerRow::new(Way::Fork, "A new session from there", "this one stays as it is"),
+                ];
+                self.show(Overlay::Way(Picker::new(format!("Node {}", node.short()), rows), node));
+            }
+            Chosen::Way(way, node) => self.go(way, node, effects),
+            Chosen::First(first) => self.first(first, effects),
+            Chosen::Provider(provider) => self.ask_key(provider),
+            Chosen::Label(node, label) => self.show(Overlay::Line(Asked {
+                title: format!("Label of {}", node.short()),
+                text: label,
+                secret: false,
+                purpose: Wanted::Label(node),
+            })),
+            Chosen::Line(wanted, text) => match wanted {
+                Wanted::Key(provider) if !text.trim().is_empty() => {
+                    self.hint = Some(format!("Asking {provider} whether it takes the key …"));
+                    effects.push(Effect::KeepKey(provider, text.trim().to_owned()));
+                }
+                Wanted::Key(_) => {}
+                Wanted::Label(node) => {
+                    let mut run = vec!["label".to_owned(), "--".into(), node.to_string()];
+                    run.extend(Some(text).filter(|text| !text.trim().is_empty()));
+                    self.at_rest(run, effects);
+                }
+                Wanted::Focus(node) => {
+                    let focus = Some(text).filter(|text| !text.trim().is_empty());
+                    self.jump(node, Some(Summarize { focus }), effects);
+                }
+            },
+        }
+    }
+
+    fn go(&mut self, way: Way, node: NodeId, effects: &mut Vec<Effect>) {
+        match way {
+            Way::Plain => self.jump(node, None, effects),
+            Way::Summary => self.jump(node, Some(Summarize::default()), effects),
+            Way::Focus => self.show(Overlay::Line(Asked {
+                title: "What should the summary look at?".into(),
+                text: String::new(),
+                secret: false,
+                purpose: Wanted::Focus(node),
+            })),
+            Way::Files => self.at_rest(
+                vec!["branch".into(), node.to_string(), "--files".into(), "--yes".into(), "--json".into()],
+                effects,
+            ),
+            Way::Fork => self.fork_from(node.to_string(), effects),
+        }
+    }
+
+    fn jump(&mut self, to: NodeId, summary: Option<Summarize>, effects: &mut Vec<Effect>) {
+        effects.push(Effect::Send(Command::Jump { to, summary, label: None }, Purpose::Else));
+    }
+
+    fn first(&mut self, first: First, effects: &mut Vec<Effect>) {
+        match first {
+            First::Local(provider, id) => {
+                self.opening = true;
+                self.unready = false;
+                effects.push(Effect::Open(Open { model: Some((provider, id)), ..Open::default() }));
+            }
+            First::Key => effects.push(Effect::Providers),
+            First::Demo => effects.push(Effect::Command(vec!["demo".into()])),
+            First::Import => effects.push(Effect::Foreground(vec!["import".into()])),
+            First::Search => {
+                self.editor.set_text("/search ");
+            }
+            First::Quit => self.leave(effects),
+        }
+    }
+}
+
+fn short(session: &str) -> &str {
+    session.get(..8).unwrap_or(session)
+}
+
+fn ending(format: &str) -> &str {
+    match format {
+        "markdown" => "md",
+        "pi" => "jsonl",
+        other => other,
+    }
+}

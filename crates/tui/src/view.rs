@@ -1,0 +1,177 @@
+//! What is seen below the scrollback. Pure.
+
+use crate::blocks::{self, AskView, ShellView, StatusView};
+use crate::host::Choice;
+use crate::picker::{cut, one_line};
+use crate::render;
+use crate::state::{State, level_name, room};
+use crate::{Frame, Line, Size, clean};
+
+/// Pictures of a wheel that turns.
+const WHEEL: [&str; 8] = ["⠋", "⠙", "⠸", "⠴", "⠦", "⠧", "⠇", "⠏"];
+
+/// The live part of a state on a screen of this size.
+pub fn view(state: &State, size: Size) -> Frame {
+    let columns = size.columns.max(1);
+    let rows = size.rows.max(1);
+    let theme = &state.theme;
+    if let Some(overlay) = &state.overlay {
+        let room = rows.saturating_sub(2).clamp(1, 40);
+        let lines = overlay.view(Size { columns, rows: room }, theme);
+        return Frame { lines, cursor: None };
+    }
+    let status = status(state, columns);
+    let (text, cursor) = state.editor.view(room(Size { columns, rows }), theme);
+    let mut below = Vec::new();
+    let border = if state.editor.shell().is_some() || state.editor.starts_with('/') {
+        theme.editor_command
+    } else {
+        theme.editor
+    };
+    below.push(Line::styled("─".repeat(columns), border));
+    let editor_at = below.len();
+    below.extend(text);
+    below.push(Line::styled("─".repeat(columns), border));
+    below.extend(state.editor.popup(Size { columns, rows: 8.min(rows / 2) }, theme));
+    below.push(status);
+    let mut middle = Vec::new();
+    middle.extend(asks(state, columns));
+    middle.extend(queue(state, columns));
+    middle.extend(working(state, columns));
+    let mut room = rows.saturating_sub(below.len() + middle.len() + 1);
+    let mut live = Vec::new();
+    for item in &state.items {
+        let lines = item.live(columns, room.max(1), theme, state.now);
+        live.extend(lines);
+    }
+    if let Some((line, hidden, since)) = &state.shell {
+        live.extend(blocks::shell(
+            &ShellView {
+                command: line,
+                output: "",
+                running: Some(render::span(state.now.saturating_sub(*since))),
+                exit_code: None,
+                cancelled: false,
+                hidden: *hidden,
+                full_output_path: None,
+                folded: true,
+            },
+            columns,
+            theme,
+        ));
+    }
+    room = room.max(1);
+    let over = live.len().saturating_sub(room);
+    live.drain(..over);
+    let mut lines = live;
+    if !lines.is_empty() || !middle.is_empty() {
+        lines.push(Line::default());
+    }
+    lines.extend(middle);
+    let cursor = (lines.len() + editor_at + cursor.0, cursor.1);
+    lines.extend(below);
+    Frame { lines, cursor: Some(cursor) }
+}
+
+/// The question that waits for an answer.
+fn asks(state: &State, columns: usize) -> Vec<Line> {
+    let Some((ask, choices)) = state.asks.front() else { return Vec::new() };
+    let theme = &state.theme;
+    let alt = if state.editor.is_empty() { "" } else { "Alt+" };
+    let keys: Vec<(String, &str)> = choices
+        .iter()
+        .map(|choice| match choice {
+            Choice::Once => (format!("{alt}y"), "this time"),
+            Choice::Session => (format!("{alt}s"), "in this session"),
+            Choice::Always => (format!("{alt}a"), "in this directory, for good"),
+            Choice::No => (format!("{alt}n"), "no"),
+        })
+        .collect();
+    let keys: Vec<(&str, &str)> = keys.iter().map(|(key, meaning)| (key.as_str(), *meaning)).collect();
+    let view = AskView {
+        ask,
+        cwd: &state.standing.directory,
+        choices: &keys,
+        selected: if state.editor.is_empty() { state.choice } else { usize::MAX },
+        waiting: state.asks.len().saturating_sub(1),
+    };
+    let mut lines = blocks::ask(&view, columns, theme);
+    if let Some(reason) = &state.reason {
+        let text = format!("  No, because: {}▏", clean(reason));
+        lines.push(Line::styled(cut(&text, columns), theme.ask));
+        lines.push(Line::styled(cut("  Enter says no, Escape goes back", columns), theme.muted));
+    }
+    lines
+}
+
+/// What waits.
+fn queue(state: &State, columns: usize) -> Vec<Line> {
+    let theme = &state.theme;
+    let (steering, follow_up) = &state.queue;
+    let mut lines = blocks::queue(steering, follow_up, columns, theme);
+    for (_, text, _) in &state.waiting {
+        let text = format!("waits: {}", clean(&one_line(text)));
+        lines.push(Line::styled(cut(&text, columns), theme.queue));
+    }
+    let over = lines.len().saturating_sub(6);
+    if over > 0 {
+        lines.truncate(6);
+        lines.push(Line::styled(format!("  … {over} more"), theme.muted));
+    }
+    if !(steering.is_empty() && follow_up.is_empty()) {
+        let hint = format!("  {} takes the last one back", state.bindings.hint(crate::Action::Dequeue));
+        lines.push(Line::styled(cut(&hint, columns), theme.muted));
+    }
+    lines
+}
+
+/// What is under way.
+fn working(state: &State, columns: usize) -> Vec<Line> {
+    let theme = &state.theme;
+    let mut text = String::new();
+    if state.opening {
+        text.push_str("opening the session …");
+    } else if let Some(busy) = state.busy.as_ref().or(state.working.as_ref()) {
+        let took = state.now.saturating_sub(busy.since).max(0);
+        let wheel = WHEEL[usize::try_from(took / 1_000).unwrap_or(0) % WHEEL.len()];
+        text.push_str(&format!(
+            "{wheel} {} · {}",
+            busy.what,
+            blocks::duration(render::span(took / 1_000 * 1_000))
+        ));
+        let stop = state.bindings.hint(crate::Action::Interrupt);
+        text.push_str(&format!(" · {stop} stops it"));
+    }
+    let mut lines = Vec::new();
+    if let Some(retry) = &state.retry {
+        lines.extend(blocks::retry(retry.0, retry.1, &retry.2, columns, theme));
+    }
+    if !text.is_empty() {
+        lines.push(Line::styled(cut(&text, columns), theme.accent));
+    }
+    lines
+}
+
+/// The last line.
+fn status(state: &State, columns: usize) -> Line {
+    let theme = &state.theme;
+    if let Some(hint) = &state.hint {
+        return Line::styled(cut(&clean(hint), columns), theme.warning);
+    }
+    let standing = &state.standing;
+    let model = standing.model.as_deref();
+    let thinks = standing.levels.len() > 1;
+    let view = StatusView {
+        model: model.map_or("", |model| &model.id),
+        thinking: if thinks { level_name(standing.thinking) } else { "" },
+        usage: standing.usage,
+        context: standing.context,
+        window: model.map_or(0, |model| model.context_window),
+        branch: standing.branch.as_deref().unwrap_or_default(),
+        permissions: &standing.permissions,
+        session: &standing.name,
+        cwd: &standing.directory,
+        working: None,
+    };
+    blocks::status(&view, columns, theme)
+}
