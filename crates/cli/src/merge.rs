@@ -4,6 +4,7 @@ use std::io::Write as _;
 
 use clap::Args;
 use quipu::{MergeSide, Merged};
+use quipu_store::SessionRow;
 
 use crate::args::{FilesAlong, StoreArg};
 use crate::confirm::confirm;
@@ -42,7 +43,7 @@ pub(crate) struct MergeArgs {
 pub(crate) async fn run(args: &MergeArgs) -> Result<(), Failure> {
     let (place, engine) = engine(&args.store).await?;
     let from = crate::show::last_node(&**engine.store(), &args.from).await?;
-    let into = chosen(&engine, args.into.as_deref()).await?.id;
+    let SessionRow { id: into, cwd, .. } = chosen(&engine, args.into.as_deref()).await?;
     let side = match (args.ours, args.theirs) {
         (true, _) => Some(MergeSide::Ours),
         (_, true) => Some(MergeSide::Theirs),
@@ -61,9 +62,9 @@ pub(crate) async fn run(args: &MergeArgs) -> Result<(), Failure> {
         confirm(&format!("Merge {plan}?"), &format!("{plan} is merged"), "not merged")?;
     }
     let how = if with_files {
-        let how = put_back::how(&place, overwrite);
+        let how = put_back::how(&place, &cwd, overwrite)?;
         let plan = engine.preview_merge_files(from, &into, side, &how).await?;
-        let Some(how) = put_back::agree(&place, plan, &args.along, args.json)? else { return Ok(()) };
+        let Some(how) = put_back::agree(how, plan, &args.along, args.json)? else { return Ok(()) };
         Some(how)
     } else {
         None

@@ -260,20 +260,7 @@ fn permissions(
     let (mut add_dirs, mut grants) = (Vec::new(), Vec::new());
     for entry in project.entries {
         match entry.what {
-            What::Directory { path } => {
-                let path = PathBuf::from(path);
-                // It was its true path when it was added; whoever exchanged it since was not you.
-                match quipu_workspace::file_key(&path) {
-                    now if now != path => note(format!(
-                        "warning: the added directory {} leads to {} now and is left out; `quipu permissions revoke {}` \
-                         forgets it",
-                        path.display(),
-                        now.display(),
-                        entry.id
-                    )),
-                    _ => add_dirs.push(path),
-                }
-            }
+            What::Directory { path } => add_dirs.extend(still_there(path, &entry.id)),
             What::Grant { tool, subject } => grants.push(Grant { tool, subject }),
         }
     }
@@ -293,6 +280,32 @@ fn permissions(
         travel,
     };
     Permissions::new(rules, grants)
+}
+
+/// Directories where tools of the sessions in `cwd` may work as well, as they were added for good.
+pub(crate) fn added_directories(place: &Place, cwd: &Path) -> Result<Vec<PathBuf>, Failure> {
+    let entries = Record::of(place, cwd).project()?.entries;
+    let added = entries.into_iter().filter_map(|Entry { id, what }| match what {
+        What::Directory { path } => still_there(path, &id),
+        What::Grant { .. } => None,
+    });
+    Ok(added.collect())
+}
+
+/// An added directory, unless it leads elsewhere now: it was its true path when it was added, and whoever exchanged it
+/// since was not you.
+fn still_there(path: String, id: &str) -> Option<PathBuf> {
+    let path = PathBuf::from(path);
+    let now = quipu_workspace::file_key(&path);
+    if now == path {
+        return Some(path);
+    }
+    note(format!(
+        "warning: the added directory {} leads to {} now and is left out; `quipu permissions revoke {id}` forgets it",
+        path.display(),
+        now.display()
+    ));
+    None
 }
 
 /// What commands may write besides: `sandbox.write` of `settings.json`, or the usual caches.

@@ -11,10 +11,11 @@ use crate::exit::Failure;
 use crate::print::{Paint, note, printable};
 use crate::setup::{Place, file_settings};
 
-/// How files go along.
-pub(crate) fn how(place: &Place, overwrite: bool) -> RestoreFiles {
+/// How files go along with a session that works in `cwd`: there, and in the directories that were added for it.
+pub(crate) fn how(place: &Place, cwd: &str, overwrite: bool) -> Result<RestoreFiles, Failure> {
+    let add_dirs = crate::permissions::added_directories(place, std::path::Path::new(cwd))?;
     let (own, kept) = (Some(place.home.clone()), file_settings(place));
-    RestoreFiles { overwrite, own, kept, ..RestoreFiles::default() }
+    Ok(RestoreFiles { overwrite, add_dirs, own, kept, agreed: None })
 }
 
 /// Shows what would be changed.
@@ -53,7 +54,7 @@ pub(crate) enum Words<'a> {
 
 /// Shows what would be changed, and asks. How it is done then; `None` when it was only to be shown.
 pub(crate) fn agree(
-    place: &Place,
+    how: RestoreFiles,
     plan: FilePlan,
     files: &FilesAlong,
     json: bool,
@@ -75,7 +76,7 @@ pub(crate) fn agree(
     if !plan.changes.is_empty() && !files.yes && !agreed(plan.changes.len())? {
         return Err(Failure::failed("not agreed; nothing was changed"));
     }
-    Ok(Some(RestoreFiles { agreed: Some(plan), ..how(place, files.overwrite) }))
+    Ok(Some(RestoreFiles { agreed: Some(plan), ..how }))
 }
 
 /// Shows what would be changed, asks, and goes there. `None` when it was only to be shown.
@@ -87,12 +88,14 @@ pub(crate) async fn jump(
     files: &FilesAlong,
     json: bool,
 ) -> Result<Option<JumpedWithFiles>, Failure> {
-    let how = how(place, files.overwrite);
+    let session = engine.session_to_jump(node).await?;
+    let cwd = crate::setup::session_named(&**engine.store(), session.as_str()).await?.cwd;
+    let how = how(place, &cwd, files.overwrite)?;
     let plan = match words {
         Words::Label(_) => engine.preview_files(node, &how).await?,
         Words::Message(_) => engine.preview_tobe_files(node, &how).await?,
     };
-    let Some(how) = agree(place, plan, files, json)? else { return Ok(None) };
+    let Some(how) = agree(how, plan, files, json)? else { return Ok(None) };
     let done = match words {
         Words::Label(label) => engine.jump_with_files(node, label, &how).await,
         Words::Message(message) => engine.tobe_with_files(node, message, &how).await,

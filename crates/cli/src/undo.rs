@@ -3,7 +3,7 @@
 use std::io::Write as _;
 
 use clap::Args;
-use quipu::{Engine, TimeStep};
+use quipu::{Engine, RestoreFiles, TimeStep};
 use quipu_protocol::NodeId;
 use quipu_store::SessionRow;
 
@@ -40,7 +40,7 @@ pub(crate) async fn undo(args: &StepArgs) -> Result<(), Failure> {
     if !agreed(&place, &engine, args, &row, &planned, ["Undo", "undone"]).await? {
         return Ok(());
     }
-    let how = args.along.files.then(|| put_back::how(&place, args.along.overwrite));
+    let how = along(&place, &row, args)?;
     let (done, problems) = engine.undo_along(&row.id, args.steps(), how.as_ref()).await?;
     put_back::warn(&problems);
     tell(&place, &row, &done, args.json, "undone")?;
@@ -57,7 +57,7 @@ pub(crate) async fn redo(args: &StepArgs) -> Result<(), Failure> {
     if !agreed(&place, &engine, args, &row, &planned, ["Do again", "done again"]).await? {
         return Ok(());
     }
-    let how = args.along.files.then(|| put_back::how(&place, args.along.overwrite));
+    let how = along(&place, &row, args)?;
     let (done, problems) = engine.redo_along(&row.id, args.steps(), how.as_ref()).await?;
     put_back::warn(&problems);
     tell(&place, &row, &done, args.json, "done again")
@@ -69,6 +69,11 @@ impl StepArgs {
     }
 }
 
+/// How files go along, if they do.
+fn along(place: &Place, row: &SessionRow, args: &StepArgs) -> Result<Option<RestoreFiles>, Failure> {
+    args.along.files.then(|| put_back::how(place, &row.cwd, args.along.overwrite)).transpose()
+}
+
 /// Shows what would be changed, and asks. Whether it is to be done: not where it was only to be shown.
 async fn agreed(
     place: &Place,
@@ -78,9 +83,9 @@ async fn agreed(
     planned: &[TimeStep],
     [ask, done]: [&str; 2],
 ) -> Result<bool, Failure> {
-    let FilesAlong { files, overwrite, dry_run, yes } = args.along;
-    if files {
-        let plan = engine.preview_steps(&row.id, planned, &put_back::how(place, overwrite)).await?;
+    let FilesAlong { dry_run, yes, .. } = args.along;
+    if let Some(how) = along(place, row, args)? {
+        let plan = engine.preview_steps(&row.id, planned, &how).await?;
         if dry_run {
             put_back::print(&plan, args.json)?;
             return Ok(false);

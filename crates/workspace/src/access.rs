@@ -101,6 +101,11 @@ impl Access {
         Self { rules, approved: self.approved.clone() }
     }
 
+    /// The directories where files may be written; none where that is everywhere.
+    pub fn roots(&self) -> &[PathBuf] {
+        self.rules.as_deref().map_or(&[], |rules| &rules.rules.write)
+    }
+
     /// What may be done with the file at a path as [`file_key`] gives it.
     pub fn reach(&self, real: &Path, want: Want) -> Reach {
         let links = std::fs::symlink_metadata(real).map_or(1, |found| links_of(&found));

@@ -291,3 +291,37 @@ fn what_an_interrupted_command_changed_is_known() {
     world.run(&["branch", &one, "--files", "--yes"]).ok();
     assert_eq!(tree(&world), before);
 }
+
+#[test]
+fn directories_that_were_added_go_along_where_they_are_permitted() {
+    let outside = tempfile::tempdir().unwrap();
+    let extra = outside.path().canonicalize().unwrap();
+    let at = |name: &str| extra.join(name).display().to_string();
+    let world = World::new([
+        writes(&[(&at("a"), "1")]),
+        done(),
+        writes(&[(&at("a"), "two"), (&at("new/b"), "b"), ("here", "h")]),
+        done(),
+    ]);
+    world.run(&["-p", "--add-dir", extra.to_str().unwrap(), "one"]).ok();
+    let one = head(&world);
+    world.run(&["-p", "-c", "two"]).ok();
+    let two = head(&world);
+    let read = |name: &str| std::fs::read_to_string(extra.join(name)).ok();
+    world.run(&["branch", &one, "--files", "--yes"]).ok();
+    assert_eq!((read("a").as_deref(), read("new/b")), (Some("1"), None));
+    assert!(extra.is_dir() && !extra.join("new").exists(), "made for what is gone");
+    assert!(!world.path("work/here").exists());
+    world.run(&["undo", "--files", "--yes"]).ok();
+    assert_eq!((read("a").as_deref(), read("new/b").as_deref()), (Some("two"), Some("b")));
+
+    // Who did not permit it does not have it changed.
+    std::fs::remove_file(world.path("home/.quipu/permissions.json")).unwrap();
+    let shown = world.run(&["branch", &one, "--files", "--dry-run"]).ok().text();
+    assert!(shown.contains("- here  removed"), "{shown}");
+    assert_eq!(shown.matches("stays as it is: it lies outside the workspace").count(), 2, "{shown}");
+    world.run(&["branch", &one, "--files", "--yes"]).ok();
+    assert_eq!((read("a").as_deref(), read("new/b").as_deref()), (Some("two"), Some("b")));
+    world.run(&["branch", &two, "--files", "--yes"]).ok();
+    assert!(world.path("work/here").exists());
+}

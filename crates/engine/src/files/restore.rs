@@ -2,7 +2,7 @@
 //! targets; after it, each takes its place. A row of the store says how far it is, so that whoever opens the session
 //! after a crash takes all of it back, or brings it to its end.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use quipu_protocol::{Entry, FileChange, FileState, Json, NodeId, SessionId, StepInfo};
@@ -49,6 +49,9 @@ pub enum FilesError {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Flight {
     root: PathBuf,
+    /// Other directories that stay when what they held is gone.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    roots: Vec<PathBuf>,
     steps: Vec<FlightStep>,
 }
 
@@ -73,7 +76,8 @@ pub(crate) struct InFlight {
 }
 
 impl Flight {
-    fn of(ready: &Ready, root: PathBuf) -> Self {
+    fn of(ready: &Ready, root: PathBuf, roots: &[PathBuf]) -> Self {
+        let roots = roots.iter().filter(|one| **one != root).cloned().collect();
         let both = ready.plan.changes.iter().zip(&ready.places);
         let steps = both.map(|(change, (at, _))| FlightStep {
             staged: (change.after != FileState::Absent)
@@ -85,7 +89,16 @@ impl Flight {
                 after: change.after.clone(),
             },
         });
-        Self { root, steps: steps.collect() }
+        Self { root, roots, steps: steps.collect() }
+    }
+
+    /// The directory that a file lies below, and that stays.
+    fn root_of(&self, at: &Path) -> PathBuf {
+        let all = std::iter::once(&self.root).chain(&self.roots);
+        all.filter(|root| at.starts_with(root))
+            .max_by_key(|root| root.as_os_str().len())
+            .unwrap_or(&self.root)
+            .clone()
     }
 
     fn row(&self, stage: &str) -> OpenJump {
@@ -94,11 +107,11 @@ impl Flight {
 
     /// Removes what waits beside its targets.
     async fn unstage(&self) {
-        let (root, staged) = (self.root.clone(), self.steps.iter().filter_map(|step| step.staged.clone()));
-        let staged: Vec<PathBuf> = staged.collect();
+        let staged = self.steps.iter().filter_map(|step| step.staged.clone());
+        let staged: Vec<(PathBuf, PathBuf)> = staged.map(|at| (self.root_of(&at), at)).collect();
         let work = move || {
             // One that is not there was never written; one that cannot be removed is in nobody's way.
-            staged.iter().for_each(|staged| drop(remove(staged, &root)));
+            staged.iter().for_each(|(root, staged)| drop(remove(staged, root)));
         };
         drop(tokio::task::spawn_blocking(work).await);
     }
@@ -144,7 +157,8 @@ impl Ground {
         if !overwrite && plan.conflicts().next().is_some() {
             return Err(FilesError::Conflicts(Box::new(plan)));
         }
-        let flight = InFlight::stage(&*self.store, session, from, ready, self.root.clone()).await?;
+        let roots = (self.root.clone(), self.access.roots());
+        let flight = InFlight::stage(&*self.store, session, from, ready, roots).await?;
         Ok((plan, flight))
     }
 
@@ -163,9 +177,9 @@ impl InFlight {
         session: &SessionId,
         from: NodeId,
         ready: Ready,
-        root: PathBuf,
+        (root, roots): (PathBuf, &[PathBuf]),
     ) -> Result<Self, FilesError> {
-        let flight = Flight::of(&ready, root);
+        let flight = Flight::of(&ready, root, roots);
         // A message to itself may still wait for its answer.
         let rest = store.pending(session).await?.jump.as_ref().and_then(awaited).map(waits);
         put(store, session, Some(joined(flight.row(STAGING), rest.as_ref()))).await?;
@@ -287,7 +301,7 @@ async fn land(store: &dyn Store, sealer: &Arc<Sealer>, flight: &Flight) -> Vec<P
     // Removals first: they make room.
     let (removals, puts): (Vec<_>, Vec<_>) = flight.steps.iter().partition(|step| step.staged.is_none());
     for step in removals.into_iter().chain(puts) {
-        let (sealer, root, one) = (sealer.clone(), flight.root.clone(), step.clone());
+        let (sealer, root, one) = (sealer.clone(), flight.root_of(&step.at), step.clone());
         let bytes = bytes_of(store, &step.change.after).await;
         let work = move || land_one(&one, bytes.as_deref(), &sealer, &root);
         if let Ok(Err(problem)) = tokio::task::spawn_blocking(work).await {

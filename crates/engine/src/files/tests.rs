@@ -64,7 +64,7 @@ impl World {
     }
 
     async fn begin(&self, ready: Ready) -> Result<InFlight, FilesError> {
-        InFlight::stage(&self.store, &self.session, NodeId([1; 32]), ready, self.root.clone()).await
+        InFlight::stage(&self.store, &self.session, NodeId([1; 32]), ready, (self.root.clone(), &[])).await
     }
 
     async fn settle(&self) -> Vec<String> {
