@@ -2,7 +2,7 @@
 
 use std::os::unix::process::CommandExt as _;
 use std::path::PathBuf;
-use std::process::{Command, Output, Stdio};
+use std::process::{Child, Command, Output, Stdio};
 use std::sync::{Mutex, PoisonError, mpsc};
 use std::time::Duration;
 
@@ -60,6 +60,24 @@ pub(super) fn output(command: &mut Command) -> Result<Output> {
         Ok(output) => output.context("cannot wait for the program"),
         Err(_) => bail!("it was killed after {} s", LIMIT.as_secs()),
     }
+}
+
+/// Starts a program in a process group of its own; [`end`] kills it.
+pub(super) fn start(command: &mut Command) -> Result<(Child, Pid)> {
+    let mut running = RUNNING.lock().unwrap_or_else(PoisonError::into_inner);
+    let child = command.process_group(0).spawn();
+    let child = child.with_context(|| format!("cannot start {:?}", command.get_program()))?;
+    let group = Pid::from_raw(i32::try_from(child.id())?);
+    *running = Some(group);
+    Ok((child, group))
+}
+
+/// Kills what [`start`] has started.
+pub(super) fn end(child: &mut Child, group: Pid) {
+    kill(Some(group));
+    // It is dead or was never ours.
+    child.wait().ok();
+    *RUNNING.lock().unwrap_or_else(PoisonError::into_inner) = None;
 }
 
 fn kill(group: Option<Pid>) {

@@ -15,10 +15,12 @@ mod measure;
 mod open;
 mod plan;
 mod programs;
+mod pty;
 mod search;
 mod server;
 mod sessions;
 mod targets;
+mod terminal;
 mod version;
 mod wires;
 
@@ -36,6 +38,7 @@ const BENCHMARKS: &[Benchmark] = &[
     agent::HELLO,
     agent::TURNS,
     agent::DELTAS,
+    terminal::BENCHMARK,
     sessions::RESUME,
     open::BENCHMARK,
     sessions::LIST,

@@ -209,6 +209,33 @@ impl<'a> Stage<'a> {
         Ok(command)
     }
 
+    /// The program on a terminal, in a new session.
+    pub(super) fn interactive(&self) -> Result<Command> {
+        let mut command = self.program()?;
+        let model = ["--provider", "fake", "--model", "m"];
+        match self.who {
+            Contender::Quipu | Contender::QuipuOpen => command.args(model),
+            Contender::Pi => command.arg("--offline").args(model),
+            Contender::Codex | Contender::CodexConfined => {
+                let project = self.project().canonicalize()?;
+                let trusted = format!("projects.{:?}.trust_level=\"trusted\"", project.display().to_string());
+                command.args(["--dangerously-bypass-approvals-and-sandbox", "-c", &trusted])
+            }
+        };
+        command.env("TERM", "xterm-256color");
+        Ok(command)
+    }
+
+    /// What its model server is to answer from now on.
+    pub(super) fn load(&self, script: impl IntoIterator<Item = Reply>) {
+        self.server.load(script);
+    }
+
+    /// The requests that were made since the last call of this or of [`Stage::load`].
+    pub(super) fn served(&self) -> Vec<Served> {
+        self.server.take()
+    }
+
     /// Runs a program against this script, which it has to ask for to the end and no further.
     pub(super) fn run(&self, command: &Command, script: impl IntoIterator<Item = Reply>) -> Result<Sample> {
         let script: Vec<Reply> = script.into_iter().collect();

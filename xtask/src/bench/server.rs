@@ -6,10 +6,14 @@
 use std::collections::VecDeque;
 use std::io::{ErrorKind, Read as _, Write as _};
 use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::os::fd::AsFd as _;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result};
+use nix::poll::{PollFd, PollFlags, ppoll};
+use nix::sys::time::TimeSpec;
 
 use super::measure::now_ns;
 use super::wires::Reply;
@@ -42,6 +46,8 @@ pub(super) struct Served {
     pub(super) body_bytes: usize,
     /// When the last byte of the answer was handed to the system; 0 before that.
     pub(super) replied_ns: Arc<AtomicU64>,
+    /// When the program closed the connection in the midst of a paced answer; 0 before that.
+    pub(super) closed_ns: Arc<AtomicU64>,
 }
 
 impl ModelServer {
@@ -104,6 +110,7 @@ fn answer(mut connection: TcpStream, state: &State) -> std::io::Result<()> {
             return write(&mut connection, &Reply::refusal("404 Not Found"));
         }
         let replied_ns = Arc::new(AtomicU64::new(0));
+        let closed_ns = Arc::new(AtomicU64::new(0));
         // Changed for the buffer of the request before, which costs nothing.
         std::mem::swap(&mut bytes, &mut *state.last_body.lock().unwrap_or_else(PoisonError::into_inner));
         // Before the answer: the program may be gone by the time that it is written.
@@ -111,18 +118,41 @@ fn answer(mut connection: TcpStream, state: &State) -> std::io::Result<()> {
             first_byte_ns: request.first_byte_ns,
             body_bytes: request.body_bytes,
             replied_ns: Arc::clone(&replied_ns),
+            closed_ns: Arc::clone(&closed_ns),
         });
         let reply = state.script.lock().unwrap_or_else(PoisonError::into_inner).pop_front();
         let Some(reply) = reply else {
             return write(&mut connection, &Reply::refusal("400 The script is over"));
         };
-        write(&mut connection, &reply)?;
+        if let Some(every) = reply.every {
+            if !write_paced(&mut connection, &reply, every)? {
+                closed_ns.store(now_ns(), Ordering::Relaxed);
+                return Ok(());
+            }
+        } else {
+            write(&mut connection, &reply)?;
+        }
         replied_ns.store(now_ns(), Ordering::Relaxed);
     }
 }
 
 fn write(connection: &mut TcpStream, reply: &Reply) -> std::io::Result<()> {
     reply.pieces.iter().try_for_each(|piece| connection.write_all(piece))
+}
+
+/// Writes a piece at a time; `false` when the program closes the connection meanwhile.
+fn write_paced(connection: &mut TcpStream, reply: &Reply, every: Duration) -> std::io::Result<bool> {
+    let mut due = Instant::now();
+    for piece in &reply.pieces {
+        let wait = TimeSpec::from_duration(due.saturating_duration_since(Instant::now()));
+        let heard = ppoll(&mut [PollFd::new(connection.as_fd(), PollFlags::POLLIN)], Some(wait), None)?;
+        // A program that has its answer says nothing more: what comes is the end.
+        if heard > 0 || connection.write_all(piece).is_err() {
+            return Ok(false);
+        }
+        due += every;
+    }
+    Ok(true)
 }
 
 struct Request {

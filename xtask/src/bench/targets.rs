@@ -23,6 +23,10 @@ const fn ratio(what: &'static str, over: &'static str, under: &'static str, aske
     Target { what, over, under: Some(under), asked }
 }
 
+const fn alone(what: &'static str, row: &'static str, asked: Bound) -> Target {
+    Target { what, over: row, under: None, asked }
+}
+
 use Bound::{AtLeast, AtMost, Below};
 
 const TARGETS: &[Target] = &[
@@ -59,6 +63,47 @@ const TARGETS: &[Target] = &[
         "20,000 deltas, processor",
         AtLeast(10.0),
     ),
+    ratio(
+        "usable prompt on a terminal, sooner than Pi's",
+        "terminal (Pi), start to a usable prompt",
+        "terminal, start to a usable prompt",
+        AtLeast(10.0),
+    ),
+    ratio(
+        "usable prompt on a terminal, sooner than Codex's",
+        "terminal (Codex), start to a usable prompt",
+        "terminal, start to a usable prompt",
+        AtLeast(2.0),
+    ),
+    alone("key to echo, idle, ms", "terminal, key to echo, idle, 99th percentile", Below(5.0)),
+    alone("key to echo, streaming, ms", "terminal, key to echo, streaming, 99th percentile", Below(5.0)),
+    ratio(
+        "key to echo, end of a reply by its start",
+        "terminal, key to echo, last fifth of a reply, median",
+        "terminal, key to echo, first fifth of a reply, median",
+        AtMost(1.15),
+    ),
+    ratio(
+        "bytes for a character on a terminal, Pi's by ours",
+        "terminal (Pi), bytes for a character of a reply",
+        "terminal, bytes for a character of a reply",
+        AtLeast(2.0),
+    ),
+    ratio(
+        "processor for a reply on a terminal, Pi's by ours",
+        "terminal (Pi), processor for a reply",
+        "terminal, processor for a reply",
+        AtLeast(10.0),
+    ),
+    ratio(
+        "processor for a reply on a terminal, Codex's by ours",
+        "terminal (Codex), processor for a reply",
+        "terminal, processor for a reply",
+        AtLeast(10.0),
+    ),
+    alone("Escape to the closed connection, ms", "terminal, Escape to the closed connection", Below(5.0)),
+    alone("context switches of an idle terminal", "terminal, context switches while idle", AtMost(2.0)),
+    alone("memory after a reply on a terminal, MiB", "terminal, memory after a reply", Below(40.0)),
     ratio(
         "resume 100,000 entries, first request sooner than Pi",
         "resume 100,000 entries (Pi), start to first request",

@@ -1,6 +1,7 @@
 //! What a model server answers, in the two wires that the measured programs speak.
 
 use serde_json::{Value, json};
+use std::time::Duration;
 
 /// Bytes of an answer that are sent at once.
 const PIECE: usize = 64 << 10;
@@ -17,6 +18,8 @@ pub(super) enum Wire {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Reply {
     pub(super) pieces: Vec<Vec<u8>>,
+    /// From one piece to the next; nothing waits without.
+    pub(super) every: Option<Duration>,
 }
 
 impl Wire {
@@ -121,14 +124,50 @@ impl Reply {
         if let Some(last) = pieces.last_mut() {
             last.extend_from_slice(b"0\r\n\r\n");
         }
-        Self { pieces }
+        Self { pieces, every: None }
+    }
+
+    /// The same answer, each of its events sent by itself and so long after the one before.
+    pub(super) fn paced(self, every: Duration) -> Self {
+        let mut pieces = Vec::new();
+        let whole = self.pieces.concat();
+        // Chunks are taken apart and made anew.
+        let (head, mut rest) = split(&whole, b"\r\n\r\n");
+        let mut body = Vec::new();
+        while !rest.is_empty() {
+            let (length, after) = split(rest, b"\r\n");
+            let length = length.strip_suffix(b"\r\n").unwrap_or(length);
+            let length =
+                std::str::from_utf8(length).ok().and_then(|digits| usize::from_str_radix(digits, 16).ok());
+            let length = length.unwrap_or(0).min(after.len());
+            body.extend_from_slice(&after[..length]);
+            rest = after.get(length + 2..).unwrap_or_default();
+        }
+        pieces.push(head.to_vec());
+        let mut rest = &body[..];
+        while !rest.is_empty() {
+            let (event, after) = split(rest, b"\n\n");
+            pieces.push([format!("{:x}\r\n", event.len()).as_bytes(), event, b"\r\n"].concat());
+            rest = after;
+        }
+        if let Some(last) = pieces.last_mut() {
+            last.extend_from_slice(b"0\r\n\r\n");
+        }
+        Self { pieces, every: Some(every) }
     }
 
     /// What the server says beyond its script: the program asked more often than it should.
     pub(super) fn refusal(status: &str) -> Self {
         let head = format!("HTTP/1.1 {status}\r\nconnection: close\r\ncontent-length: 0\r\n\r\n");
-        Self { pieces: vec![head.into_bytes()] }
+        Self { pieces: vec![head.into_bytes()], every: None }
     }
+}
+
+/// What there is up to the end of a mark, and what comes after it.
+fn split<'bytes>(bytes: &'bytes [u8], mark: &[u8]) -> (&'bytes [u8], &'bytes [u8]) {
+    let end =
+        bytes.windows(mark.len()).position(|window| window == mark).map_or(bytes.len(), |at| at + mark.len());
+    bytes.split_at(end)
 }
 
 #[cfg(test)]
@@ -154,6 +193,15 @@ mod tests {
             let events = events(&reply);
             assert_eq!((events.len(), events[0].as_str(), events[count - 1].as_str()), (count, first, last));
         }
+    }
+
+    #[test]
+    fn a_paced_answer_has_an_event_in_each_piece() {
+        let whole = Wire::Messages.text(&["a".to_owned(), "b".to_owned()]);
+        let paced = whole.clone().paced(Duration::from_micros(500));
+        assert_eq!(events(&paced), events(&whole));
+        assert_eq!(paced.pieces.len(), 1 + events(&whole).len());
+        assert!(paced.pieces.last().is_some_and(|last| last.ends_with(b"\n\n\r\n0\r\n\r\n")));
     }
 
     #[test]
