@@ -117,7 +117,7 @@ pub async fn run(begin: Begin) -> io::Result<Left> {
     let mut run = Run {
         host: begin.host,
         tty,
-        screen: Screen::new(size_now, begin.abilities.depth),
+        screen: Screen::new(size_now, begin.abilities.depth).reflows(begin.abilities.reflows),
         state: State::new(size_now, begin.theme, begin.bindings, editor, now),
         session: None,
         events: None,
@@ -153,6 +153,7 @@ pub async fn run(begin: Begin) -> io::Result<Left> {
                     run.key(event);
                     run.draw();
                 }
+                Incoming::Written => run.draw(),
                 Incoming::Resized(size) => run.resize(size),
                 Incoming::Resumed => run.resumed(),
                 Incoming::End(End::Closed) => run.left = Some(Left::Gone),

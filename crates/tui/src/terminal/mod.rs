@@ -46,6 +46,8 @@ pub enum Incoming {
     Event(TerminalEvent),
     /// It has another size now.
     Resized(Size),
+    /// It has taken all bytes, after [`Terminal::busy`] said that it had not.
+    Written,
     /// The process was stopped and goes on. Other programs may have written meanwhile: nothing of the live part is
     /// known to be there.
     Resumed,
@@ -78,6 +80,8 @@ pub struct Terminal {
     /// When what the decoder holds back is no longer waited for.
     deadline: Option<Instant>,
     events: VecDeque<TerminalEvent>,
+    /// Somebody waits until all is written.
+    waited_for: bool,
     window: Signal,
     resumed: Signal,
     ends: [Signal; 3],
@@ -119,6 +123,7 @@ impl Terminal {
             decoder: if abilities.remote { Decoder::remote() } else { Decoder::default() },
             deadline: None,
             events: VecDeque::new(),
+            waited_for: false,
             window: signal(SignalKind::window_change())?,
             resumed: signal(SignalKind::from_raw(Number::CONT.as_raw()))?,
             ends: [
@@ -153,10 +158,13 @@ impl Terminal {
         self.writer.write(bytes);
     }
 
-    /// Whether it still has to take bytes. Who draws waits for it, for what is drawn meanwhile would only be old.
+    /// Whether it still has to take bytes. Who draws waits for [`Incoming::Written`] then, for what is drawn meanwhile
+    /// would only be old.
     #[must_use]
-    pub fn busy(&self) -> bool {
-        self.writer.busy()
+    pub fn busy(&mut self) -> bool {
+        let busy = self.writer.busy();
+        self.waited_for |= busy;
+        busy
     }
 
     /// Waits until it has taken all bytes. Nothing is lost when this is dropped before.
@@ -196,6 +204,11 @@ impl Terminal {
                 () = tokio::time::sleep_until(deadline.unwrap_or_else(Instant::now)), if deadline.is_some() => {
                     self.events.extend(self.decoder.flush());
                     self.deadline = self.decoder.wait().map(|wait| Instant::now() + wait);
+                }
+                // One that takes nothing more says so where it is read.
+                _ = self.writer.written(), if self.waited_for => {
+                    self.waited_for = false;
+                    return Incoming::Written;
                 }
                 _ = self.window.recv() => {
                     let size = size_of(self.input.get_ref());
