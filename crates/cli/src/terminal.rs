@@ -30,15 +30,16 @@ pub(crate) async fn run(task: &Task) -> Result<(), Failure> {
     let (home, directory) = (place.home.clone(), here.clone());
     hold(true);
     let flag = place.store_flag();
+    let (bindings, notes) = Bindings::load(&home.join("keybindings.json"));
     let begin = Begin {
         host: Arc::new(host::Surroundings::new(place, task, here)),
         theme: Theme::dark(),
-        bindings: Bindings::default(),
+        bindings,
         abilities: Abilities::of_this_process(),
         home,
         directory,
         open: Open::default(),
-        notes: Vec::new(),
+        notes,
     };
     let left = quipu_tui::run(begin).await;
     for text in hold(false) {

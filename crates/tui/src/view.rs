@@ -31,7 +31,9 @@ pub fn view(state: &State, size: Size) -> Frame {
     below.push(Line::styled("─".repeat(columns), border));
     let editor_at = below.len();
     below.extend(text);
-    below.push(Line::styled("─".repeat(columns), border));
+    let mode = state.editor.vi_mode(&state.bindings).map_or_else(String::new, |mode| format!("── {mode} "));
+    let mode = cut(&mode, columns);
+    below.push(Line::styled(format!("{mode}{}", "─".repeat(columns - crate::width(&mode))), border));
     below.extend(state.editor.popup(Size { columns, rows: 8.min(rows / 2) }, theme));
     below.push(status);
     let mut middle = Vec::new();

@@ -239,6 +239,7 @@ impl State {
     }
 
     fn on_overlay_key(&mut self, key: Key, effects: &mut Vec<Effect>) {
+        let Some(key) = self.bindings.as_default(&[Scope::Tree, Scope::Select], key) else { return };
         let Some(overlay) = self.overlay.take() else { return };
         match overlay.on_key(key, self.size) {
             Going::Open(overlay) => self.overlay = Some(overlay),
