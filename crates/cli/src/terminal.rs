@@ -1,13 +1,14 @@
 //! `quipu` without arguments: the terminal.
 
 mod host;
+mod looks;
 mod rows;
 
 use std::io::IsTerminal as _;
 use std::sync::Arc;
 
 use quipu_tui::terminal::Abilities;
-use quipu_tui::{Begin, Bindings, Left, Open, Theme};
+use quipu_tui::{Begin, Bindings, Left, Open};
 
 use crate::args::{Mode, Task};
 use crate::exit::{Exit, Failure};
@@ -28,14 +29,17 @@ pub(crate) async fn run(task: &Task) -> Result<(), Failure> {
     let place = Place::find(&task.store)?;
     let here = current_dir()?;
     let (home, directory) = (place.home.clone(), here.clone());
+    let abilities = Abilities::of_this_process();
+    let (theme, mut notes) = looks::theme(&place, abilities.depth);
     hold(true);
     let flag = place.store_flag();
-    let (bindings, notes) = Bindings::load(&home.join("keybindings.json"));
+    let (bindings, problems) = Bindings::load(&home.join("keybindings.json"));
+    notes.extend(problems);
     let begin = Begin {
         host: Arc::new(host::Surroundings::new(place, task, here)),
-        theme: Theme::dark(),
+        theme,
         bindings,
-        abilities: Abilities::of_this_process(),
+        abilities,
         home,
         directory,
         open: Open::default(),
