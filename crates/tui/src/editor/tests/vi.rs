@@ -183,6 +183,20 @@ fn keys() -> impl Strategy<Value = Vec<String>> {
     proptest::collection::vec(key, 1..40)
 }
 
+/// A text that changes by a key that is not vi's while some of it is marked: nothing is marked any more.
+#[test]
+fn what_is_marked_ends_with_its_text() {
+    let text = "\t\u{202e}";
+    let mut bench = bench("|");
+    bench.press("escape");
+    bench.editor.set_text(&format!("{text} one (two \"three\")\n\nfour\n{text}"));
+    for key in ["h", "p", "l", "v", "{", "delete"] {
+        bench.press(key);
+        let buffer = &bench.editor.buffer;
+        assert!(is_boundary(buffer.text(), buffer.cursor()), "{:?} after {key}", bench.marked());
+    }
+}
+
 proptest! {
     #[test]
     fn any_keys_leave_a_sound_editor(text in text(), keys in keys()) {

@@ -66,7 +66,10 @@ impl Editor {
                 self.vi.pending = Some(Pending::Replace);
             }
             'p' | 'P' => self.put_register(character == 'P', times),
-            'v' | 'V' => self.vi.mode = Mode::Visual { anchor: at, lines: character == 'V' },
+            'v' | 'V' => {
+                let of = self.buffer.changes();
+                self.vi.mode = Mode::Visual { anchor: at, lines: character == 'V', of };
+            }
             'u' => while_some(times, || self.buffer.undo()),
             '\u{12}' => while_some(times, || self.buffer.redo()),
             _ => self.vi.forget(),
@@ -266,7 +269,7 @@ impl Editor {
     }
 
     fn visual(&mut self, character: char) {
-        let Mode::Visual { anchor, lines } = self.vi.mode else { return };
+        let Mode::Visual { anchor, lines, of } = self.vi.mode else { return };
         let marked = self.marked();
         let at = self.buffer.cursor();
         let operator = match character {
@@ -275,12 +278,12 @@ impl Editor {
             'y' | 'Y' => Operator::Copy,
             'o' => {
                 self.buffer.go(anchor);
-                self.vi.mode = Mode::Visual { anchor: at, lines };
+                self.vi.mode = Mode::Visual { anchor: at, lines, of };
                 return;
             }
             'v' | 'V' => {
                 let other = lines != (character == 'V');
-                self.vi.mode = if other { Mode::Visual { anchor, lines: !lines } } else { Mode::Normal };
+                self.vi.mode = if other { Mode::Visual { anchor, lines: !lines, of } } else { Mode::Normal };
                 return;
             }
             '~' => {

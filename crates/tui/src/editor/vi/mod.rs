@@ -25,6 +25,8 @@ enum Mode {
     Visual {
         anchor: usize,
         lines: bool,
+        /// The buffer's count of changes when the anchor was set: of another text it says nothing.
+        of: u64,
     },
 }
 
@@ -99,7 +101,10 @@ impl Editor {
 
     /// What is marked.
     pub(super) fn marked(&self) -> Range<usize> {
-        let Mode::Visual { anchor, lines } = self.vi.mode else { return 0..0 };
+        let Mode::Visual { anchor, lines, of } = self.vi.mode else { return 0..0 };
+        if of != self.buffer.changes() {
+            return 0..0;
+        }
         let (text, at) = (self.buffer.text(), self.buffer.cursor());
         let (from, to) = (anchor.min(at).min(text.len()), anchor.max(at).min(text.len()));
         if lines { line_start(text, from)..line_end(text, to) } else { from..after(text, to) }
@@ -110,6 +115,12 @@ impl Editor {
         let handled = Some(EditorOutcome::Handled(Vec::new()));
         let is_escape =
             key.code == KeyCode::Escape || (key.modifiers.control && matches!(key.code, KeyCode::Char('[')));
+        // What changed the text by another way than vi's, such as a paste, ended the marking.
+        if matches!(self.vi.mode, Mode::Visual { of, .. } if of != self.buffer.changes()) {
+            self.vi.forget();
+            self.vi.mode = Mode::Normal;
+            self.clamp();
+        }
         if self.vi.mode == Mode::Insert {
             // Only what a command began is repeated.
             let by_command = !self.vi.keys.is_empty();
