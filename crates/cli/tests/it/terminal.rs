@@ -369,10 +369,10 @@ fn commands_of_the_program_print_here_and_what_moves_the_session_does() {
     terminal.shows("of 200");
     terminal.types("second\r");
     terminal.settles("Two.");
-    terminal.types("/undo\r");
+    // The second is given while the session is opened again behind the first.
+    terminal.types("/undo\r/name a good name\r");
     terminal.shows("takes that back");
-    terminal.types("/name a good name\r");
-    terminal.shows("a good name");
+    terminal.shows("is renamed");
     terminal.types("/nothing\r");
     terminal.shows("There is no /nothing");
     terminal.types(&format!("{CTRL_C}/help\r"));

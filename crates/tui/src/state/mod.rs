@@ -223,6 +223,8 @@ pub struct State {
     pub(crate) unready: bool,
     /// What the session is to be opened with once nothing is under way.
     pending: Option<Open>,
+    /// Commands for the session at rest that were given while it was opened, in order.
+    resting: VecDeque<Vec<String>>,
     /// A line of the shell that runs.
     pub(crate) shell: Option<(String, bool, UnixMs)>,
     /// What lines of the shell printed that the model is to be told with the next message.
@@ -270,6 +272,7 @@ impl State {
             opening: true,
             unready: false,
             pending: None,
+            resting: VecDeque::new(),
             shell: None,
             told: Vec::new(),
             hint: None,

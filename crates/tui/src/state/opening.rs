@@ -26,6 +26,8 @@ impl State {
             Err(NotOpened::NoModel { local, why }) => return self.without_model(&local, &why),
             Err(NotOpened::Failed(error)) => {
                 self.error("The session could not be opened.", &error);
+                self.resting.clear();
+                self.pending = None;
                 self.give_back();
                 self.unready = self.standing.session.is_none();
                 return;
@@ -51,6 +53,13 @@ impl State {
         }
         for trouble in &opened.troubles {
             self.trouble(trouble);
+        }
+        // What was asked for while it was opened comes before what is said in it.
+        if let Some(run) = self.resting.pop_front() {
+            return self.at_rest(run, effects);
+        }
+        if let Some(open) = self.pending.take() {
+            return self.open(open, effects);
         }
         for (input, text, when) in std::mem::take(&mut self.waiting) {
             let command = quipu_protocol::Command::Prompt { input, when };

@@ -145,6 +145,11 @@ impl State {
             self.hint = Some("The agent is working; Escape stops it".into());
             return;
         }
+        if self.opening {
+            // One after the other: the one that is being opened must not be left behind.
+            self.pending = Some(open);
+            return;
+        }
         self.opening = true;
         effects.push(Effect::Open(open));
     }
@@ -172,6 +177,8 @@ impl State {
         open.thinking = thinking.or(open.thinking);
         if self.working.is_some() || self.busy.is_some() {
             self.hint = Some("From the end of this run on".into());
+            self.pending = Some(open);
+        } else if self.opening {
             self.pending = Some(open);
         } else {
             self.opening = true;
@@ -204,9 +211,13 @@ impl State {
     }
 
     /// Runs a command on the session at rest.
-    fn at_rest(&mut self, run: Vec<String>, effects: &mut Vec<Effect>) {
+    pub(super) fn at_rest(&mut self, run: Vec<String>, effects: &mut Vec<Effect>) {
         if self.working.is_some() || self.busy.is_some() {
             self.hint = Some("The agent is working; Escape stops it".into());
+            return;
+        }
+        if self.opening {
+            self.resting.push_back(run);
             return;
         }
         self.opening = true;
