@@ -197,7 +197,7 @@ fn a_conversation() {
     terminal.types(CTRL_D);
     assert_eq!(terminal.ends(), Some(0));
     assert_eq!(messages(&world.requests()[1]).len(), 3);
-    assert!(terminal.screen.screen().contents().contains("goes on with it"));
+    terminal.shows("goes on with it");
     assert_eq!(world.sessions().len(), 1);
 }
 
