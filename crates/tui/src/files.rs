@@ -150,6 +150,8 @@ fn walk(root: &Path, shared: &Shared) {
         }
         list.complete = complete;
         let mut state = shared.lock();
+        // At once with its names: who asks anew behind them gets another walk.
+        state.walking = !complete;
         if first || complete {
             state.names = list.clone();
             shared.news.notify_all();
@@ -190,7 +192,6 @@ fn walk(root: &Path, shared: &Shared) {
     // What cannot be read has no files.
     drop(walked);
     let _ended = pass_on(&mut block, true);
-    shared.lock().walking = false;
 }
 
 /// Which name: its block, and where in it.
