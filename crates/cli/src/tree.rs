@@ -142,17 +142,7 @@ impl<W: Write> Drawing<'_, W> {
     async fn body(&mut self) -> Result<(), Failure> {
         let tree = self.tree;
         for lines in tree.lines.chunks(TOGETHER) {
-            let ids: Vec<NodeId> = lines
-                .iter()
-                .filter_map(|line| match line.item {
-                    TreeItem::Node(id) => Some(id),
-                    TreeItem::Folded { .. } | TreeItem::Session(_) => None,
-                })
-                .collect();
-            let nodes: Vec<Node> = self.store.nodes(&ids).await?.into_iter().flatten().collect();
-            let decoded = quipu_store::decode_nodes(self.store, &nodes).await?;
-            let mut found: HashMap<NodeId, (Node, Decoded)> =
-                nodes.into_iter().zip(decoded).map(|(node, decoded)| (node.id, (node, decoded))).collect();
+            let mut found = nodes_of(self.store, lines).await?;
             for line in lines {
                 match &line.item {
                     TreeItem::Node(id) => {
@@ -329,6 +319,23 @@ impl<W: Write> Drawing<'_, W> {
         }
         Ok(self.out.flush()?)
     }
+}
+
+/// The nodes of a few lines, and what they hold; those that are gone are left out.
+pub(crate) async fn nodes_of(
+    store: &dyn Store,
+    lines: &[TreeLine],
+) -> Result<HashMap<NodeId, (Node, Decoded)>, Failure> {
+    let ids: Vec<NodeId> = lines
+        .iter()
+        .filter_map(|line| match line.item {
+            TreeItem::Node(id) => Some(id),
+            TreeItem::Folded { .. } | TreeItem::Session(_) => None,
+        })
+        .collect();
+    let nodes: Vec<Node> = store.nodes(&ids).await?.into_iter().flatten().collect();
+    let decoded = quipu_store::decode_nodes(store, &nodes).await?;
+    Ok(nodes.into_iter().zip(decoded).map(|(node, decoded)| (node.id, (node, decoded))).collect())
 }
 
 /// What stands before the text of a line: where the branches are that go on below.

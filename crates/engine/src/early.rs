@@ -25,9 +25,9 @@ use crate::call::failure;
 use crate::clock::{Clock as _, SystemClock};
 use crate::commit::Committer;
 use crate::engine::{Engine, OpenError, Opened, SessionOptions};
-use crate::machine::{CommitError, Draft, Plan, PlanOp, step_of};
+use crate::machine::{Draft, Plan, PlanOp, step_of};
 use crate::recording::is_summary;
-use crate::resume::{Past, sent_call};
+use crate::resume::{Past, broken, sent_call};
 use crate::subscribe::Delivery;
 
 /// Pieces of an answer that wait until the session is there; then the server waits.
@@ -344,13 +344,7 @@ pub(crate) async fn settle_early(
         jump: None,
         power: true,
     };
-    let nodes = committer.commit(plan, None).await.map_err(|error| OpenError::Broken {
-        session: id.clone(),
-        why: match error {
-            CommitError::Failed(text) | CommitError::Stays(text) => text,
-            CommitError::Conflict { .. } => "another process is writing to it; try again".into(),
-        },
-    })?;
+    let nodes = committer.commit(plan, None).await.map_err(|error| broken(id, error))?;
     past.head = nodes.last().copied().or(past.head);
     past.has_ref = true;
     past.last_time = committer.last_time();

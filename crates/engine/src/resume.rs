@@ -380,13 +380,7 @@ pub(crate) async fn recover(
     };
     let entries: Vec<Arc<Entry>> = plan.drafts.iter().map(|draft| draft.entry.clone()).collect();
     let last_body = plan.drafts.iter().rev().find_map(|draft| Some(draft.step.call.as_ref()?.body));
-    let nodes = committer.commit(plan, None).await.map_err(|error| OpenError::Broken {
-        session: id.clone(),
-        why: match error {
-            CommitError::Failed(text) | CommitError::Stays(text) => text,
-            CommitError::Conflict { .. } => "another process is writing to it; try again".into(),
-        },
-    })?;
+    let nodes = committer.commit(plan, None).await.map_err(|error| broken(id, error))?;
     past.head = nodes.last().copied().or(past.head);
     past.last_time = committer.last_time();
     past.last_body = last_body.or(past.last_body);
@@ -399,6 +393,15 @@ pub(crate) async fn recover(
         return Ok(Vec::new());
     }
     Ok(vec![Trouble::Interrupted { calls: interrupted, model_call }])
+}
+
+/// What a session cannot be opened for when what was left of it could not be settled.
+pub(crate) fn broken(session: &SessionId, error: CommitError) -> OpenError {
+    let why = match error {
+        CommitError::Failed(text) | CommitError::Stays(text) => text,
+        CommitError::Conflict { .. } => "another process is writing to it; try again".into(),
+    };
+    OpenError::Broken { session: session.clone(), why }
 }
 
 pub(crate) fn sent_call(step: &Step) -> Option<(RunId, CallRecord, Option<Calls>)> {

@@ -1,16 +1,13 @@
 //! Rows of a session's tree for the terminal.
 
-use std::collections::HashMap;
-
 use quipu::{TreeItem, TreeQuery, session_tree};
-use quipu_dag::Node;
 use quipu_protocol::{Entry, Message, NodeId, SessionId};
 use quipu_store::{SessionQuery, Store, Until, decode_nodes};
-use quipu_transcript::Decoded;
 use quipu_tui::{TreeKind, TreeRow};
 
 use crate::exit::Failure;
 use crate::print::{Paint, one_line};
+use crate::tree::nodes_of;
 
 /// Nodes that are read together.
 const TOGETHER: usize = 256;
@@ -33,21 +30,12 @@ pub(super) async fn tree(store: &dyn Store, session: &SessionId) -> Result<Vec<T
     let tree = session_tree(store, &row, &query).await?;
     let mut rows = Vec::with_capacity(tree.lines.len());
     for lines in tree.lines.chunks(TOGETHER) {
-        let ids: Vec<NodeId> = lines
-            .iter()
-            .filter_map(|line| match line.item {
-                TreeItem::Node(id) => Some(id),
-                TreeItem::Folded { .. } | TreeItem::Session(_) => None,
-            })
-            .collect();
-        let nodes: Vec<Node> = store.nodes(&ids).await?.into_iter().flatten().collect();
-        let decoded = decode_nodes(store, &nodes).await?;
-        let found: HashMap<NodeId, Decoded> = nodes.iter().map(|node| node.id).zip(decoded).collect();
+        let found = nodes_of(store, lines).await?;
         for line in lines {
             let (level, starts) = (line.level, line.starts);
             match &line.item {
                 TreeItem::Node(id) => {
-                    let Some(decoded) = found.get(id) else { continue };
+                    let Some((_, decoded)) = found.get(id) else { continue };
                     let label = tree.labels.get(id).cloned().unwrap_or_default();
                     rows.push(TreeRow {
                         level,
@@ -57,16 +45,9 @@ pub(super) async fn tree(store: &dyn Store, session: &SessionId) -> Result<Vec<T
                         ..of(*id, &decoded.entry)
                     });
                 }
-                TreeItem::Folded { below, depth, count } => rows.push(TreeRow {
-                    node: *below,
-                    kind: TreeKind::Folded { below: *below, depth: *depth, count: *count },
-                    level,
-                    starts,
-                    text: format!("⋮ {count} more; → shows them"),
-                    label: String::new(),
-                    head: false,
-                    session: None,
-                }),
+                TreeItem::Folded { below, depth, count } => {
+                    rows.push(TreeRow { starts, ..folded(*below, *depth, *count, level) });
+                }
                 TreeItem::Session(row) => {
                     let title = if row.called.is_empty() { &row.title } else { &row.called };
                     let gone = if row.head.is_none() { " (removed)" } else { "" };
@@ -103,16 +84,7 @@ pub(super) async fn unfold(
     let mut rows = Vec::with_capacity(nodes.len() + 1);
     if let Some(first) = nodes.first().filter(|_| shown < count) {
         let left = count - shown;
-        rows.push(TreeRow {
-            node: first.id,
-            kind: TreeKind::Folded { below: first.id, depth, count: left },
-            level,
-            starts: false,
-            text: format!("⋮ {left} more; → shows them"),
-            label: String::new(),
-            head: false,
-            session: None,
-        });
+        rows.push(folded(first.id, depth, left, level));
     }
     rows.extend(
         nodes.iter().zip(&decoded).map(|(node, decoded)| TreeRow { level, ..of(node.id, &decoded.entry) }),
@@ -133,6 +105,20 @@ pub(super) async fn said(store: &dyn Store, head: NodeId) -> Result<Vec<(NodeId,
         }
     }
     Ok(said)
+}
+
+/// The row of nodes that are not shown one by one.
+fn folded(below: NodeId, depth: u64, count: u64, level: usize) -> TreeRow {
+    TreeRow {
+        node: below,
+        kind: TreeKind::Folded { below, depth, count },
+        level,
+        starts: false,
+        text: format!("⋮ {count} more; → shows them"),
+        label: String::new(),
+        head: false,
+        session: None,
+    }
 }
 
 fn of(node: NodeId, entry: &Entry) -> TreeRow {
