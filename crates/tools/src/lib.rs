@@ -8,6 +8,7 @@ mod edit;
 mod images;
 mod read;
 mod ready;
+mod schema;
 mod tool;
 mod truncate;
 mod validate;

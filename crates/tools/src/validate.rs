@@ -4,9 +4,10 @@ use std::collections::HashMap;
 use std::fmt::Write;
 use std::sync::{Arc, LazyLock, Mutex, PoisonError};
 
-use jsonschema::Validator;
 use quipu_protocol::{Json, ToolSpec};
 use serde_json::{Map, Number, Value};
+
+use crate::schema::{Complaint, Schema, is_of, names_type};
 
 /// Characters of wrong arguments that are shown.
 const SHOWN: usize = 2000;
@@ -33,25 +34,16 @@ pub fn validate(spec: &ToolSpec, args: &Json) -> Result<Json, String> {
             Value::String(_) => "the arguments are not valid JSON",
             _ => "the arguments must be a JSON object",
         };
-        return Err(report(spec, &[("root".into(), complaint.into())], &raw));
+        return Err(report(spec, &[(String::new(), complaint.into())], &raw));
     };
-    let schema = spec.parameters.value();
+    let rules = spec.parameters.value();
     let mut wanted = Value::Object(members.clone());
     if spec.name == "edit" {
-        salvage_edit(&mut wanted, &schema);
+        salvage_edit(&mut wanted, &rules);
     }
-    fit(&mut wanted, &schema, 0);
-    let validator = compiled(spec, &schema)?;
-    let complaints: Vec<(String, String)> = validator
-        .iter_errors(&wanted)
-        .take(COMPLAINTS)
-        .map(|error| {
-            let pointer = error.instance_path().to_string();
-            let path = pointer.trim_start_matches('/').replace('/', ".");
-            let path = if path.is_empty() { "root".to_owned() } else { path };
-            (path, error.masked().to_string())
-        })
-        .collect();
+    let schema = compiled(spec, &rules)?;
+    fit(&mut wanted, &rules, &schema, 0);
+    let complaints = schema.complaints(&wanted, COMPLAINTS);
     if !complaints.is_empty() {
         let pretty = serde_json::to_string_pretty(&received).unwrap_or_default();
         return Err(report(spec, &complaints, &pretty));
@@ -59,9 +51,10 @@ pub fn validate(spec: &ToolSpec, args: &Json) -> Result<Json, String> {
     Ok(if wanted == received { args.clone() } else { Json::from(wanted) })
 }
 
-fn report(spec: &ToolSpec, complaints: &[(String, String)], received: &str) -> String {
+fn report(spec: &ToolSpec, complaints: &[Complaint], received: &str) -> String {
     let mut text = format!("Validation failed for tool \"{}\":\n", spec.name);
     for (path, message) in complaints {
+        let path = if path.is_empty() { "root" } else { path };
         // Writing to a string does not fail.
         writeln!(text, "  - {path}: {message}").ok();
     }
@@ -76,21 +69,21 @@ fn report(spec: &ToolSpec, complaints: &[(String, String)], received: &str) -> S
     text
 }
 
-/// A schema compiles once; tools come and go with sessions, so the cache is bounded.
-fn compiled(spec: &ToolSpec, schema: &Value) -> Result<Arc<Validator>, String> {
-    static CACHE: LazyLock<Mutex<HashMap<Json, Arc<Validator>>>> = LazyLock::new(Mutex::default);
+/// A schema is looked through once; tools come and go with sessions, so the cache is bounded.
+fn compiled(spec: &ToolSpec, rules: &Value) -> Result<Arc<Schema>, String> {
+    static CACHE: LazyLock<Mutex<HashMap<Json, Arc<Schema>>>> = LazyLock::new(Mutex::default);
     if let Some(found) = CACHE.lock().unwrap_or_else(PoisonError::into_inner).get(&spec.parameters) {
         return Ok(found.clone());
     }
-    let validator = jsonschema::validator_for(schema)
-        .map_err(|error| format!("The schema of tool \"{}\" is not valid: {}", spec.name, error.masked()))?;
-    let validator = Arc::new(validator);
+    let schema = Schema::new(rules.clone())
+        .map_err(|error| format!("The schema of tool \"{}\" is not valid: {error}", spec.name))?;
+    let schema = Arc::new(schema);
     let mut cache = CACHE.lock().unwrap_or_else(PoisonError::into_inner);
     if cache.len() >= CACHED {
         cache.clear();
     }
-    cache.insert(spec.parameters.clone(), validator.clone());
-    Ok(validator)
+    cache.insert(spec.parameters.clone(), schema.clone());
+    Ok(schema)
 }
 
 /// An older form of `edit`, which models still send: the texts beside the path instead of in a list.
@@ -122,69 +115,49 @@ fn salvage_edit(args: &mut Value, schema: &Value) {
 
 /// Whether the schema names this type, alone or among others.
 fn allows(schema: &Value, name: &str) -> bool {
-    match &schema["type"] {
-        Value::String(one) => one == name,
-        Value::Array(several) => several.iter().any(|one| one == name),
-        _ => false,
-    }
+    names_type(&schema["type"], name)
 }
 
 fn has_type(value: &Value, schema: &Value) -> bool {
-    match value {
-        Value::Null => allows(schema, "null"),
-        Value::Bool(_) => allows(schema, "boolean"),
-        Value::Number(number) => {
-            allows(schema, "number")
-                || allows(schema, "integer")
-                    && (!number.is_f64() || number.as_f64().is_some_and(|n| n.fract() == 0.0))
-        }
-        Value::String(_) => allows(schema, "string"),
-        Value::Array(_) => allows(schema, "array"),
-        Value::Object(_) => allows(schema, "object"),
-    }
+    is_of(value, &schema["type"])
 }
 
 /// Deeper than this nothing is changed.
 const DEPTH: usize = 64;
 
-fn fit(value: &mut Value, schema: &Value, depth: usize) {
+fn fit(value: &mut Value, rules: &Value, schema: &Schema, depth: usize) {
     if depth > DEPTH {
         return;
     }
-    if schema.get("type").is_some()
-        && !has_type(value, schema)
-        && let Some(other) = converted(value, schema)
+    if rules.get("type").is_some()
+        && !has_type(value, rules)
+        && let Some(other) = converted(value, rules)
     {
         *value = other;
     }
     match value {
         Value::Object(members) => {
-            let Some(properties) = schema["properties"].as_object() else { return };
+            let Some(properties) = rules["properties"].as_object() else { return };
             let required = |name: &str| {
-                schema["required"].as_array().is_some_and(|names| names.iter().any(|one| one == name))
+                rules["required"].as_array().is_some_and(|names| names.iter().any(|one| one == name))
             };
             members.retain(|name, value| {
-                let Some(schema) = properties.get(name) else { return true };
-                !value.is_null() || required(name) || takes_null(schema)
+                let Some(rules) = properties.get(name) else { return true };
+                !value.is_null() || required(name) || schema.takes(rules, &Value::Null)
             });
             for (name, value) in members.iter_mut() {
-                if let Some(schema) = properties.get(name) {
-                    fit(value, schema, depth + 1);
+                if let Some(rules) = properties.get(name) {
+                    fit(value, rules, schema, depth + 1);
                 }
             }
         }
         Value::Array(items) => {
-            if schema["items"].is_object() {
-                items.iter_mut().for_each(|item| fit(item, &schema["items"], depth + 1));
+            if rules["items"].is_object() {
+                items.iter_mut().for_each(|item| fit(item, &rules["items"], schema, depth + 1));
             }
         }
         Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => {}
     }
-}
-
-/// Whether `null` is a value of its own for this schema.
-fn takes_null(schema: &Value) -> bool {
-    jsonschema::validator_for(schema).is_ok_and(|validator| validator.is_valid(&Value::Null))
 }
 
 /// The value in a type that the schema names, when what is meant is plain.
