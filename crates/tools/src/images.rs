@@ -8,7 +8,10 @@ use base64::engine::general_purpose::STANDARD;
 use image::codecs::jpeg::JpegEncoder;
 use image::codecs::png::PngEncoder;
 use image::imageops::FilterType;
-use image::{DynamicImage, ImageDecoder, ImageEncoder, ImageFormat, ImageReader, Limits};
+use image::metadata::Orientation;
+use image::{
+    DynamicImage, ImageBuffer, ImageDecoder, ImageEncoder, ImageFormat, ImageReader, Limits, Pixel, imageops,
+};
 use quipu_protocol::{Content, ImageContent};
 
 /// Pixels in a side at most.
@@ -85,14 +88,14 @@ impl Prepared {
 
 /// The kind of image that a file beginning with `magic` (64 bytes are enough) is.
 pub(crate) fn kind(magic: &[u8]) -> Option<ImageKind> {
-    match infer::get(magic)?.mime_type() {
-        "image/png" => Some(ImageKind::Png),
+    match magic {
+        [0x89, b'P', b'N', b'G', ..] => Some(ImageKind::Png),
         // The lossless kind, which nothing reads.
-        "image/jpeg" if magic.get(3) == Some(&0xF7) => None,
-        "image/jpeg" => Some(ImageKind::Jpeg),
-        "image/gif" => Some(ImageKind::Gif),
-        "image/webp" => Some(ImageKind::Webp),
-        "image/bmp" if magic.len() >= 26 => Some(ImageKind::Bmp),
+        [0xFF, 0xD8, 0xFF, 0xF7, ..] => None,
+        [0xFF, 0xD8, 0xFF, ..] => Some(ImageKind::Jpeg),
+        [b'G', b'I', b'F', ..] => Some(ImageKind::Gif),
+        [b'R', b'I', b'F', b'F', _, _, _, _, b'W', b'E', b'B', b'P', ..] => Some(ImageKind::Webp),
+        [b'B', b'M', ..] if magic.len() >= 26 => Some(ImageKind::Bmp),
         _ => None,
     }
 }
@@ -117,15 +120,19 @@ pub(crate) fn is_animated_png(bytes: &[u8]) -> bool {
 
 /// Keeps a small image as it is; fits a large one into the limits; turns what models do not take into PNG.
 pub(crate) fn prepare(bytes: &[u8], kind: ImageKind) -> Result<Prepared, ImageProblem> {
-    let image = decode(bytes, kind)?;
-    let (width, height) = (image.width(), image.height());
+    let (image, orientation) = decode(bytes, kind)?;
+    let (mut width, mut height) = (image.width(), image.height());
+    if is_on_its_side(orientation) {
+        (width, height) = (height, width);
+    }
     let small = width.max(height) <= MAX_SIDE && base64_len(bytes.len()) < MAX_BASE64;
     if small && kind != ImageKind::Bmp {
         return Ok(Prepared { kind, hints: Vec::new(), base64: STANDARD.encode(bytes) });
     }
-    let mut shown = match width.max(height) > MAX_SIDE {
-        true => image.resize(MAX_SIDE, MAX_SIDE, FilterType::Lanczos3),
-        false => image,
+    let image = upright(plain(image), orientation);
+    let mut shown = match width.max(height) {
+        most if most > MAX_SIDE => resized(&image, within(width, most), within(height, most)),
+        _ => image,
     };
     loop {
         if let Some((to, encoded)) = encode(&shown) {
@@ -148,12 +155,82 @@ pub(crate) fn prepare(bytes: &[u8], kind: ImageKind) -> Result<Prepared, ImagePr
             return Err(ImageProblem::TooLarge);
         }
         let less = |side: u32| (side * 3 / 4).max(1);
-        shown = shown.resize_exact(less(shown.width()), less(shown.height()), FilterType::Lanczos3);
+        shown = resized(&shown, less(shown.width()), less(shown.height()));
     }
 }
 
+/// A side of an image whose longer one becomes [`MAX_SIDE`].
+fn within(side: u32, longer: u32) -> u32 {
+    let exact = (u64::from(side) * u64::from(MAX_SIDE) * 2 + u64::from(longer)) / (u64::from(longer) * 2);
+    u32::try_from(exact).unwrap_or(MAX_SIDE).max(1)
+}
+
+/// Eight bits for each of one, three or four channels, as the image will be encoded: what is done to it is compiled for
+/// these three, and not for all ten that there are.
+fn plain(image: DynamicImage) -> DynamicImage {
+    let color = image.color();
+    if color.has_alpha() {
+        image.into_rgba8().into()
+    } else if color.has_color() {
+        image.into_rgb8().into()
+    } else {
+        image.into_luma8().into()
+    }
+}
+
+fn resized(image: &DynamicImage, width: u32, height: u32) -> DynamicImage {
+    let filter = FilterType::Lanczos3;
+    match image {
+        DynamicImage::ImageLuma8(image) => imageops::resize(image, width, height, filter).into(),
+        DynamicImage::ImageRgb8(image) => imageops::resize(image, width, height, filter).into(),
+        other => imageops::resize(&other.to_rgba8(), width, height, filter).into(),
+    }
+}
+
+fn is_on_its_side(orientation: Orientation) -> bool {
+    match orientation {
+        Orientation::Rotate90
+        | Orientation::Rotate270
+        | Orientation::Rotate90FlipH
+        | Orientation::Rotate270FlipH => true,
+        Orientation::NoTransforms
+        | Orientation::Rotate180
+        | Orientation::FlipHorizontal
+        | Orientation::FlipVertical => false,
+    }
+}
+
+fn upright(image: DynamicImage, orientation: Orientation) -> DynamicImage {
+    match image {
+        image if orientation == Orientation::NoTransforms => image,
+        DynamicImage::ImageLuma8(image) => turned(image, orientation).into(),
+        DynamicImage::ImageRgb8(image) => turned(image, orientation).into(),
+        other => turned(other.into_rgba8(), orientation).into(),
+    }
+}
+
+fn turned<P: Pixel<Subpixel = u8> + 'static>(
+    image: ImageBuffer<P, Vec<u8>>,
+    orientation: Orientation,
+) -> ImageBuffer<P, Vec<u8>> {
+    let mut turned = match orientation {
+        Orientation::Rotate90 | Orientation::Rotate90FlipH => imageops::rotate90(&image),
+        Orientation::Rotate270 | Orientation::Rotate270FlipH => imageops::rotate270(&image),
+        _ => image,
+    };
+    match orientation {
+        Orientation::Rotate180 => imageops::rotate180_in_place(&mut turned),
+        Orientation::FlipHorizontal | Orientation::Rotate90FlipH | Orientation::Rotate270FlipH => {
+            imageops::flip_horizontal_in_place(&mut turned);
+        }
+        Orientation::FlipVertical => imageops::flip_vertical_in_place(&mut turned),
+        Orientation::NoTransforms | Orientation::Rotate90 | Orientation::Rotate270 => {}
+    }
+    turned
+}
+
 /// All of it is decoded even when its bytes are kept: a provider refuses the whole request for a broken one.
-fn decode(bytes: &[u8], kind: ImageKind) -> Result<DynamicImage, ImageProblem> {
+fn decode(bytes: &[u8], kind: ImageKind) -> Result<(DynamicImage, Orientation), ImageProblem> {
     let mut limits = Limits::default();
     limits.max_image_width = Some(MAX_DECODED_SIDE);
     limits.max_image_height = Some(MAX_DECODED_SIDE);
@@ -164,12 +241,9 @@ fn decode(bytes: &[u8], kind: ImageKind) -> Result<DynamicImage, ImageProblem> {
     if decoder.total_bytes() > MAX_DECODED {
         return Err(ImageProblem::NotConverted);
     }
-    let orientation = decoder.orientation().ok();
-    let mut image = DynamicImage::from_decoder(decoder).map_err(|_| ImageProblem::NotConverted)?;
-    if let Some(orientation) = orientation {
-        image.apply_orientation(orientation);
-    }
-    Ok(image)
+    let orientation = decoder.orientation().unwrap_or(Orientation::NoTransforms);
+    let image = DynamicImage::from_decoder(decoder).map_err(|_| ImageProblem::NotConverted)?;
+    Ok((image, orientation))
 }
 
 /// As PNG, else as JPEG, whichever first is small enough.
@@ -266,6 +340,56 @@ mod tests {
                 "[Image: original 3000x30, displayed at 2000x20. Multiply coordinates by 1.50 to map to original image.]"
             ]
         );
+    }
+
+    #[test]
+    fn cameras_are_turned() {
+        let image = image::RgbaImage::from_fn(3, 2, |x, y| {
+            image::Rgba([x.to_le_bytes()[0], y.to_le_bytes()[0], 7, 200])
+        });
+        for image in [
+            DynamicImage::from(image.clone()),
+            DynamicImage::from(image.clone()).to_rgb8().into(),
+            DynamicImage::from(image).to_luma8().into(),
+        ] {
+            for orientation in (1..=8).map(|code| Orientation::from_exif(code).unwrap()) {
+                let mut expect = image.clone();
+                expect.apply_orientation(orientation);
+                let turned = upright(image.clone(), orientation);
+                assert_eq!(is_on_its_side(orientation), turned.width() == 2, "{orientation:?}");
+                assert_eq!(turned, expect, "{orientation:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn every_kind_of_pixel_is_fitted() {
+        let image = image::RgbaImage::from_fn(2500, 7, |x, y| {
+            image::Rgba([x.to_le_bytes()[0], y.to_le_bytes()[0], 7, 255])
+        });
+        let image = DynamicImage::from(image);
+        for image in [
+            image.to_luma8().into(),
+            image.to_luma16().into(),
+            image.to_luma_alpha8().into(),
+            image.to_luma_alpha16().into(),
+            image.to_rgb8().into(),
+            image.to_rgb16().into(),
+            image.to_rgba16().into(),
+            image,
+        ] {
+            let mut bytes = Vec::new();
+            image.write_to(&mut Cursor::new(&mut bytes), ImageFormat::Png).unwrap();
+            let prepared = prepare(&bytes, ImageKind::Png).unwrap();
+            let shown = image::load_from_memory(&STANDARD.decode(&prepared.base64).unwrap()).unwrap();
+            let expect = image.resize(MAX_SIDE, MAX_SIDE, FilterType::Lanczos3);
+            assert_eq!((shown.width(), shown.height()), (expect.width(), expect.height()));
+            assert_eq!(shown.color().has_alpha(), image.color().has_alpha());
+            for (shown, expect) in shown.to_rgba8().pixels().zip(expect.to_rgba8().pixels()) {
+                let near = shown.0.iter().zip(expect.0).all(|(a, b)| a.abs_diff(b) <= 1);
+                assert!(near, "{:?}: {shown:?} {expect:?}", image.color());
+            }
+        }
     }
 
     #[test]
