@@ -1,6 +1,6 @@
 //! What was read of a file goes into the store while more of it is read.
 
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use quipu_store::{Bulk, Commit, Portion, SessionQuery, Store, Window};
 use tokio::sync::mpsc;
@@ -103,5 +103,12 @@ pub(crate) async fn commit_all(
 pub(crate) async fn off_the_runtime<T: Send + 'static>(
     work: impl FnOnce() -> T + Send + 'static,
 ) -> Result<T, ArchiveError> {
-    tokio::task::spawn_blocking(work).await.map_err(|error| ArchiveError::Fault(error.to_string()))
+    // Behind a pointer, the task of the runtime is compiled once, not for each work.
+    let answer = Arc::new(Mutex::new(None));
+    let place = Arc::clone(&answer);
+    let work: Box<dyn FnOnce() + Send> =
+        Box::new(move || *place.lock().unwrap_or_else(PoisonError::into_inner) = Some(work()));
+    tokio::task::spawn_blocking(work).await.map_err(|error| ArchiveError::Fault(error.to_string()))?;
+    let answer = answer.lock().unwrap_or_else(PoisonError::into_inner).take();
+    answer.ok_or_else(|| ArchiveError::Fault("a piece of work left nothing".into()))
 }

@@ -50,7 +50,7 @@ use self::failure::{Failure, Outcome, Place};
 pub(crate) use self::file::system as system_error;
 pub use self::foreign::{ForeignDatabase, ForeignRows, ForeignValue};
 pub use self::mount::network_file_system;
-use self::readers::{Connect, Readers};
+use self::readers::{Connect, Readers, Untyped, in_transaction, untyped};
 pub use self::salvage::{Salvage, salvage};
 use self::writer::{Job, Left, Writer};
 use crate::{
@@ -233,6 +233,12 @@ impl SqliteStore {
         &self,
         work: impl FnOnce(&Connection) -> Outcome<T> + Send + 'static,
     ) -> Result<T, StoreError> {
+        let (work, answer) = untyped(work);
+        self.read_untyped(work).await?;
+        answer.take().ok_or_else(|| self.closed())
+    }
+
+    async fn read_untyped(&self, work: Untyped) -> Result<(), StoreError> {
         match &self.readers {
             Some(readers) => readers.read(work).await,
             None => self.writer()?.alone("read", work).await,
@@ -245,16 +251,10 @@ impl SqliteStore {
         count: usize,
         work: impl FnOnce(&Connection) -> Outcome<T> + Send + 'static,
     ) -> Result<T, StoreError> {
-        self.read(move |connection| {
-            if count < 4 {
-                return work(connection);
-            }
-            let transaction = connection.unchecked_transaction()?;
-            let found = work(&transaction)?;
-            transaction.commit()?;
-            Ok(found)
-        })
-        .await
+        let (work, answer) = untyped(work);
+        let work = if count < 4 { work } else { in_transaction(work) };
+        self.read_untyped(work).await?;
+        answer.take().ok_or_else(|| self.closed())
     }
 
     /// A read that wants the derived tables up to date.
@@ -262,24 +262,27 @@ impl SqliteStore {
         &self,
         work: impl FnOnce(&Connection) -> Outcome<T> + Send + 'static,
     ) -> Result<T, StoreError> {
+        let (work, answer) = untyped(work);
+        self.read_indexed_untyped(work).await?;
+        answer.take().ok_or_else(|| self.closed())
+    }
+
+    async fn read_indexed_untyped(&self, work: Untyped) -> Result<(), StoreError> {
         // Nearly always there is nothing to catch up with, so one visit to a reader is enough.
-        let attempt =
-            self.read(
-                move |connection| {
-                    if index::is_behind(connection)? { Ok(Err(work)) } else { work(connection).map(Ok) }
-                },
-            );
-        match attempt.await? {
-            Ok(found) => Ok(found),
-            Err(work) => {
-                match self.catch_up().await {
-                    // What is indexed is better than nothing while somebody else writes.
-                    Ok(()) | Err(StoreError::Busy { .. }) => {}
-                    Err(error) => return Err(error),
-                }
-                self.read(work).await
+        let attempt = self.read(move |connection| {
+            if index::is_behind(connection)? {
+                return Ok(Some(work));
             }
+            work(connection)?;
+            Ok(None)
+        });
+        let Some(work) = attempt.await? else { return Ok(()) };
+        match self.catch_up().await {
+            // What is indexed is better than nothing while somebody else writes.
+            Ok(()) | Err(StoreError::Busy { .. }) => {}
+            Err(error) => return Err(error),
         }
+        self.read_untyped(work).await
     }
 
     /// Indexes what other programs wrote since the last time, and what our commits left.
@@ -317,8 +320,14 @@ impl SqliteStore {
         &self,
         work: impl FnOnce(&Connection) -> Outcome<T> + Send + 'static,
     ) -> Result<T, StoreError> {
+        let (work, answer) = untyped(work);
+        self.read_deeds_untyped(work).await?;
+        answer.take().ok_or_else(|| self.closed())
+    }
+
+    async fn read_deeds_untyped(&self, work: Untyped) -> Result<(), StoreError> {
         self.deeds_for(SEARCH_PATIENCE).await?;
-        self.read(work).await
+        self.read_untyped(work).await
     }
 
     /// Adds what new nodes did for about so long; what another program holds up is left for later.

@@ -37,6 +37,41 @@ pub(super) struct Readers {
 /// How a reader makes its connection, now and after an error of the disk.
 pub(super) type Connect = Arc<dyn Fn() -> Outcome<Connection> + Send + Sync>;
 
+/// A read that leaves its answer where whoever asked looks for it. What happens until then is compiled once, not for each
+/// read: that would be a fortieth of the program.
+pub(super) type Untyped = Box<dyn FnOnce(&Connection) -> Outcome<()> + Send>;
+
+/// Where a read leaves its answer.
+pub(super) struct Answer<T>(Arc<Mutex<Option<T>>>);
+
+impl<T> Answer<T> {
+    pub(super) fn take(&self) -> Option<T> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).take()
+    }
+}
+
+pub(super) fn untyped<T: Send + 'static>(
+    work: impl FnOnce(&Connection) -> Outcome<T> + Send + 'static,
+) -> (Untyped, Answer<T>) {
+    let answer = Answer(Arc::default());
+    let place = Arc::clone(&answer.0);
+    let work = move |connection: &Connection| {
+        let found = work(connection)?;
+        *place.lock().unwrap_or_else(PoisonError::into_inner) = Some(found);
+        Ok(())
+    };
+    (Box::new(work), answer)
+}
+
+pub(super) fn in_transaction(work: Untyped) -> Untyped {
+    Box::new(move |connection| {
+        let transaction = connection.unchecked_transaction()?;
+        work(&transaction)?;
+        transaction.commit()?;
+        Ok(())
+    })
+}
+
 struct ReadConnection {
     connection: Option<Connection>,
     connect: Connect,
@@ -79,10 +114,7 @@ impl Readers {
     }
 
     /// Runs a read on one of the threads. Nobody waiting any more before it begins: it does not run.
-    pub(super) async fn read<T: Send + 'static>(
-        &self,
-        work: impl FnOnce(&Connection) -> Outcome<T> + Send + 'static,
-    ) -> Result<T, StoreError> {
+    pub(super) async fn read(&self, work: Untyped) -> Result<(), StoreError> {
         let permit = Arc::clone(&self.room).acquire_owned().await.map_err(|_| stopped(&self.place))?;
         let (answer, result) = oneshot::channel();
         let place = self.place.clone();
