@@ -123,18 +123,21 @@ fn has_std(root: &Path, target: &str) -> Result<bool> {
 /// Builds the release for the target, and gives back where cargo put the binary.
 fn build(root: &Path, target: &str, compiler: &str) -> Result<PathBuf> {
     println!("dist: building for {target}");
-    let upper = target.replace('-', "_").to_uppercase();
+    let name = target.replace('-', "_");
+    let upper = name.to_uppercase();
+    // What somebody else wants of it counts too.
+    let c_flags = std::env::var(format!("CFLAGS_{name}")).unwrap_or_default();
     let mut command = Command::new(env!("CARGO"));
     command
         .args(["build", "--release", "--locked", "--package", "quipu-cli", "--target", target])
         .args(["--message-format", "json-render-diagnostics"])
-        .env(format!("CC_{}", target.replace('-', "_")), compiler)
-        // The first is the default today, but no promise of the target's. The second packs what is moved at the start
-        // into a fortieth of its room; musl reads that since 1.2.4.
+        .env(format!("CC_{name}"), compiler)
+        // No panic goes through C: how to unwind its stack would be there for nothing.
         .env(
-            format!("CARGO_TARGET_{upper}_RUSTFLAGS"),
-            "-C target-feature=+crt-static -C link-arg=-Wl,-z,pack-relative-relocs",
-        );
+            format!("CFLAGS_{name}"),
+            format!("{c_flags} -fno-asynchronous-unwind-tables -fno-unwind-tables"),
+        )
+        .env("CARGO_ENCODED_RUSTFLAGS", rust_flags()?.join("\x1f"));
     if !target.starts_with(std::env::consts::ARCH) {
         command.env(format!("CARGO_TARGET_{upper}_LINKER"), compiler);
     }
@@ -149,6 +152,30 @@ fn build(root: &Path, target: &str, compiler: &str) -> Result<PathBuf> {
         .filter(|message| message["target"]["name"] == "quipu")
         .find_map(|message| message["executable"].as_str().map(PathBuf::from))
         .context("cargo named no binary quipu")
+}
+
+/// What the compiler is told of this binary alone.
+fn rust_flags() -> Result<Vec<String>> {
+    let mut flags = vec![
+        // The first is the default today, but no promise of the target's. The second packs what is moved at the start
+        // into a fortieth of its room; musl reads that since 1.2.4.
+        "-Ctarget-feature=+crt-static".to_owned(),
+        "-Clink-arg=-Wl,-z,pack-relative-relocs".to_owned(),
+    ];
+    // Messages of panics name files. Where they are on this machine is nobody's business, and takes room.
+    let home = match std::env::var_os("CARGO_HOME") {
+        Some(home) => PathBuf::from(home),
+        None => std::env::home_dir().context("there is no home directory")?.join(".cargo"),
+    };
+    let sources = home.join("registry").join("src");
+    let Ok(registries) = std::fs::read_dir(&sources) else { return Ok(flags) };
+    for registry in registries {
+        let registry = registry.with_context(|| format!("cannot read {}", sources.display()))?;
+        flags.push(format!("--remap-path-prefix={}=", registry.path().display()));
+    }
+    // The environment's order is no order: the same flags each time, or all is compiled anew.
+    flags.sort();
+    Ok(flags)
 }
 
 /// Copies the binary to `dist` in the target folder, with its checksum beside it as `sha256sum --check` reads it.
