@@ -148,7 +148,22 @@ async fn tree(
     let mut seqs = store.below(root, &ends).await?;
     drop(ends);
     let notes = beside(store, row, root, &seqs).await?;
-    let nodes = places(store, root, &mut seqs).await?;
+    let mut lines = Lines {
+        notes: notes.iter().map(|node| note_id(&node.id)).collect(),
+        noted: HashSet::new(),
+        place: 1,
+        last: None,
+        buffer: String::new(),
+    };
+    let written = if is_straight(store, row, root, seqs.len()).await? {
+        straight(store, &seqs, &mut lines, out).await?
+    } else {
+        0
+    };
+    let mut rest = seqs.split_off(written);
+    let nodes =
+        if written > 0 && rest.is_empty() { Vec::new() } else { places(store, root, &mut rest).await? };
+    seqs.append(&mut rest);
     let mut ours = Ours {
         store,
         file: &seqs,
@@ -156,13 +171,9 @@ async fn tree(
         waiting: nodes.iter().map(|(_, node, _)| *node).collect(),
         nodes: nodes.into(),
         ids: HashMap::new(),
-        place: 1,
-        last: None,
-        notes: notes.iter().map(|node| note_id(&node.id)).collect(),
-        noted: HashSet::new(),
+        lines,
     };
-    let mut line = String::new();
-    let mut reading = Reading::new(store, &seqs, ReadParts::All);
+    let mut reading = Reading::new(store, &seqs[written..], ReadParts::All);
     while let Some(Piece { nodes, mut objects, .. }) = reading.next().await? {
         objects.load_chunks(store, nodes.iter().map(|written| &written.node)).await?;
         for Written { node, follows, .. } in &nodes {
@@ -170,15 +181,84 @@ async fn tree(
             let n = place(&decoded.step).unwrap_or(0);
             ours.write_up_to(n, out).await?;
             let parent = node.record.parent.and_then(|parent| ours.line_of(&parent, follows.as_deref()));
-            line.clear();
-            write(&mut line, node, &decoded, parent);
-            out.entry(&line)?;
-            ours.place = n + 1;
-            ours.wrote(node.record.external_id.clone());
+            let line = ours.lines.of(node, &decoded, parent.map(str::to_owned).as_deref());
+            out.entry(line)?;
+            ours.lines.wrote(node.record.external_id.clone());
+            ours.lines.place = ours.lines.place.max(n + 1);
         }
     }
     ours.write_up_to(u64::MAX, out).await?;
     noted(notes, ours, out).await
+}
+
+/// How far a file is written.
+struct Lines {
+    /// The place of the next line.
+    place: u64,
+    /// The id of the last line.
+    last: Option<String>,
+    /// The ids that lines of notes beside the file would have, and those of them that it has already.
+    notes: HashSet<String>,
+    noted: HashSet<String>,
+    buffer: String,
+}
+
+impl Lines {
+    /// The line of a node that was read from a file.
+    fn of(&mut self, node: &Node, decoded: &Decoded, parent: Option<&str>) -> &str {
+        self.buffer.clear();
+        write(&mut self.buffer, node, decoded, parent);
+        &self.buffer
+    }
+
+    /// Notes the id of the line that was written last.
+    fn wrote(&mut self, id: Option<String>) {
+        if let Some(id) = id.as_ref().and_then(|id| self.notes.get(id)) {
+            self.noted.insert(id.clone());
+        }
+        self.last = id;
+    }
+}
+
+/// Whether as many nodes came of a file as it has entries: then they mostly were written in its order, and nothing of ours
+/// stands between them.
+async fn is_straight(
+    store: &dyn Store,
+    row: &SessionRow,
+    root: NodeId,
+    count: usize,
+) -> Result<bool, StoreError> {
+    let Some(last) = store.head(&main_ref(AGENT, &row.id)).await? else { return Ok(false) };
+    let ends: Vec<Node> = store.nodes(&[root, last]).await?.into_iter().flatten().collect();
+    let [first, last] = &ends[..] else { return Ok(false) };
+    let decoded = decode_nodes(store, std::slice::from_ref(last)).await?;
+    let places = decoded.first().and_then(|decoded| place(&decoded.step));
+    // The header of a file has no id.
+    Ok(first.record.external_id.is_none() && places == u64::try_from(count).ok())
+}
+
+/// Writes nodes for as long as they come in the order of the file, each in the place after the one before; how many those
+/// are. So most files are read once, and nothing is kept of their entries.
+async fn straight(
+    store: &dyn Store,
+    seqs: &[Seq],
+    lines: &mut Lines,
+    out: &mut Writer<'_>,
+) -> Result<usize, ArchiveError> {
+    let mut reading = Reading::new(store, seqs, ReadParts::All);
+    while let Some(Piece { nodes, mut objects, .. }) = reading.next().await? {
+        objects.load_chunks(store, nodes.iter().map(|written| &written.node)).await?;
+        for Written { seq, node, follows } in &nodes {
+            let decoded = decode(node, &objects);
+            if place(&decoded.step) != Some(lines.place) {
+                return Ok(seqs.partition_point(|before| before < seq));
+            }
+            out.entry(lines.of(node, &decoded, follows.as_deref()))?;
+            lines.wrote(node.record.external_id.clone());
+            lines.place += 1;
+        }
+    }
+    Ok(seqs.len())
 }
 
 /// Brings the nodes of a file into its order, and takes those of ours out, which are returned in theirs.
@@ -238,20 +318,14 @@ struct Ours<'a> {
     waiting: HashSet<NodeId>,
     /// The id of the last line of each that was.
     ids: HashMap<NodeId, Option<String>>,
-    /// The place of the next line.
-    place: u64,
-    /// The id of the last line.
-    last: Option<String>,
-    /// The ids that lines of notes beside the file would have, and those of them that it has already.
-    notes: HashSet<String>,
-    noted: HashSet<String>,
+    lines: Lines,
 }
 
 impl Ours<'_> {
     async fn write_up_to(&mut self, place: u64, out: &mut Writer<'_>) -> Result<(), ArchiveError> {
         let store = self.store;
         let mut lines = Vec::new();
-        while self.place < place
+        while self.lines.place < place
             && let Some((_, id, parent)) = self.nodes.front().copied()
             && parent.is_none_or(|parent| !self.waiting.contains(&parent))
         {
@@ -270,22 +344,14 @@ impl Ours<'_> {
                 chain.node(node, &decoded, &mut lines);
                 for line in lines.drain(..) {
                     out.entry(&line)?;
-                    self.place += 1;
-                    self.wrote(chain.last.clone());
+                    self.lines.place += 1;
+                    self.lines.wrote(chain.last.clone());
                 }
                 self.ids.insert(node.id, chain.last);
             }
             self.waiting.remove(&id);
         }
         Ok(())
-    }
-
-    /// Notes the id of the line that was written last.
-    fn wrote(&mut self, id: Option<String>) {
-        if let Some(id) = id.as_ref().and_then(|id| self.notes.get(id)) {
-            self.noted.insert(id.clone());
-        }
-        self.last = id;
     }
 
     /// The id of a node's last line, when it is `own` of those that are not ours.
@@ -341,11 +407,11 @@ async fn beside(
 
 /// Labels and names that were given beside a file, behind its last entry.
 async fn noted(notes: Vec<Node>, ours: Ours<'_>, out: &mut Writer<'_>) -> Result<(), ArchiveError> {
-    let mut chain = Chain { last: ours.last.clone(), ..Chain::default() };
+    let mut chain = Chain { last: ours.lines.last.clone(), ..Chain::default() };
     for node in notes {
         let id = note_id(&node.id);
         // Written to the file and read from there since.
-        if ours.noted.contains(&id) {
+        if ours.lines.noted.contains(&id) {
             continue;
         }
         for decoded in decode_nodes(ours.store, std::slice::from_ref(&node)).await? {
