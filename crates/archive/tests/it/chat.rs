@@ -278,6 +278,24 @@ fn a_log_of_changes() {
     assert_eq!((report.lost, report.read), (4, log.all().1.len() as u64 - 1), "{report:?}");
 }
 
+/// Each change leads deeper into what the one before it brought: what is too deep is told, and no stack is too small.
+#[test]
+fn changes_that_lead_ever_deeper() {
+    const STEP: usize = 100;
+    let value = format!("{}1{}", "{\"a\":".repeat(STEP), "}".repeat(STEP));
+    let mut text = format!(
+        "{}\n",
+        json!({ "kind": 0, "v": export(&[request(1, "Look.", &json!([{ "value": "Yes." }]), &json!({}))]) })
+    );
+    for n in 0..100 {
+        let path = vec!["\"a\""; n * STEP];
+        let path = std::iter::once("\"deep\"").chain(path).collect::<Vec<_>>().join(",");
+        text.push_str(&format!("{{\"kind\":1,\"k\":[{path}],\"v\":{value}}}\n"));
+    }
+    let report = archive().take(AGENT, "deep.jsonl", text);
+    assert_eq!((report.lost, report.added), (98, 2), "{report:?}");
+}
+
 #[test]
 fn files_that_are_not_as_they_should_be() {
     let archive = archive();

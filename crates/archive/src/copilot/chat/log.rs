@@ -11,6 +11,9 @@ use quipu_protocol::Json;
 pub(super) const START: &[u8] = b"{\"kind\":0";
 /// Places in lists beyond this are none.
 const LONGEST: usize = 1_000_000;
+/// Levels that a change may lead down. The parser bounds those of its value; together they bound what is written and dropped
+/// by recursion.
+const DEEPEST: usize = 128;
 
 /// A chat while its changes are applied.
 pub(super) struct Log {
@@ -42,6 +45,9 @@ impl Log {
             return Err("a change without a path");
         };
         let Some((last, before)) = path.split_last() else { return Err("a change without a path") };
+        if before.len() > DEEPEST {
+            return Err("a change that is too many levels deep");
+        }
         let is_requests = before.is_empty() && last == "requests";
         let mut at = &mut self.chat;
         for step in before {

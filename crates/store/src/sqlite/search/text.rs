@@ -3,7 +3,7 @@
 use std::io::Read as _;
 use std::rc::Rc;
 
-use quipu_dag::{Node, Value};
+use quipu_dag::{Node, Text, Value};
 use quipu_protocol::{BlobId, NodeId};
 use rusqlite::{Connection, MAIN_DB, OptionalExtension as _};
 
@@ -89,7 +89,7 @@ impl<'a> Reader<'a> {
                     let name = string(&value, "name");
                     push(&mut text, &name);
                     let arguments = value.get("arguments").unwrap_or(&Value::Null);
-                    strings(arguments, "", &mut |_, string| push(&mut text, string));
+                    strings(arguments, &mut |_, string| push(&mut text, string));
                     for path in paths(arguments) {
                         document.about.push_str(BETWEEN);
                         document.about.push_str(&path);
@@ -104,7 +104,7 @@ impl<'a> Reader<'a> {
                     }
                 }
                 ("tool_result", Content::Json(value)) => {
-                    strings(value.get("content").unwrap_or(&Value::Null), "", &mut |key, string| {
+                    strings(value.get("content").unwrap_or(&Value::Null), &mut |key, string| {
                         if key != "type" && key != "data" && key != "mimeType" {
                             push(&mut text, string);
                         }
@@ -116,7 +116,7 @@ impl<'a> Reader<'a> {
                     }
                 }
                 (_, Content::Json(Value::String(said))) => push(&mut text, &said.to_string_lossy()),
-                (_, Content::Json(value)) => strings(&value, "", &mut |key, string| {
+                (_, Content::Json(value)) => strings(&value, &mut |key, string| {
                     if is_said(key) {
                         push(&mut text, string);
                     }
@@ -137,7 +137,7 @@ impl<'a> Reader<'a> {
             let Some((kind, content)) = self.blob(part)? else { continue };
             match (kind.as_str(), content) {
                 ("tool_call", Content::Json(value)) => {
-                    strings(value.get("arguments").unwrap_or(&Value::Null), "", &mut |_, string| {
+                    strings(value.get("arguments").unwrap_or(&Value::Null), &mut |_, string| {
                         push_up_to(&mut text, string, INDEXED_SUBSTRINGS);
                     });
                 }
@@ -165,7 +165,7 @@ impl<'a> Reader<'a> {
                     push_up_to(&mut text, &said.to_string_lossy(), VECTOR_TEXT);
                 }
                 Some((kind, Content::Json(value @ Value::Object(_)))) if kind == "pi_meta" => {
-                    strings(&value, "", &mut |key, string| {
+                    strings(&value, &mut |key, string| {
                         if key == "summary" {
                             push_up_to(&mut text, string, VECTOR_TEXT);
                         }
@@ -295,25 +295,28 @@ fn is_said(key: &str) -> bool {
     )
 }
 
-/// Every string inside a value, with the name of the member that holds it.
-fn strings(value: &Value, key: &str, take: &mut impl FnMut(&str, &str)) {
-    // The parser limits the depth.
-    match value {
-        Value::String(text) => take(key, &text.to_string_lossy()),
-        Value::Array(items) => items.iter().for_each(|item| strings(item, key, take)),
-        Value::Object(members) => {
-            for (name, value) in members {
-                strings(value, &name.to_string_lossy(), take);
+/// Every string inside a value, with the name of the member that holds it. Depth costs heap and not stack.
+fn strings(value: &Value, take: &mut dyn FnMut(&str, &str)) {
+    let mut open: Vec<(Option<&Text>, &Value)> = vec![(None, value)];
+    while let Some((name, value)) = open.pop() {
+        match value {
+            Value::String(text) => {
+                take(&name.map_or("".into(), Text::to_string_lossy), &text.to_string_lossy());
             }
+            // The first is the next.
+            Value::Array(items) => open.extend(items.iter().rev().map(|item| (name, item))),
+            Value::Object(members) => {
+                open.extend(members.iter().rev().map(|(name, value)| (Some(name), value)));
+            }
+            Value::Null | Value::Bool(_) | Value::Number(_) => {}
         }
-        Value::Null | Value::Bool(_) | Value::Number(_) => {}
     }
 }
 
 /// What in the arguments of a call is a path, by the name of the member or by its looks.
 fn paths(arguments: &Value) -> Vec<String> {
     let mut paths = Vec::new();
-    strings(arguments, "", &mut |key, string| {
+    strings(arguments, &mut |key, string| {
         let key = key.to_ascii_lowercase();
         let named = key.contains("path") || key.contains("file");
         let is_path = string.len() <= LONGEST_PATH
@@ -396,4 +399,25 @@ pub(super) fn is_spaceless(c: char) -> bool {
     matches!(c,
         '\u{e00}'..='\u{eff}' | '\u{1000}'..='\u{109f}' | '\u{1780}'..='\u{17ff}' | '\u{2e80}'..='\u{a4cf}'
         | '\u{ac00}'..='\u{d7ff}' | '\u{f900}'..='\u{faff}' | '\u{20000}'..='\u{3ffff}')
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn strings_of_any_depth_come_in_order_on_a_small_stack() {
+        let depth = quipu_dag::MAX_DEPTH / 2 - 1;
+        let text = format!("{}\"in\"{}", "[{\"a\":".repeat(depth), "}]".repeat(depth));
+        let all = format!("{{\"b\":[\"1\",{{\"c\":\"2\"}},\"3\"],\"d\":{text},\"e\":\"4\"}}");
+        let found = std::thread::Builder::new().stack_size(512 << 10).spawn(move || {
+            let value = Value::parse(&all).unwrap();
+            let mut found = Vec::new();
+            strings(&value, &mut |name, text| found.push(format!("{name}={text}")));
+            // Its own end is by recursion.
+            std::mem::forget(value);
+            found
+        });
+        assert_eq!(found.unwrap().join().unwrap(), ["b=1", "c=2", "b=3", "a=in", "e=4"]);
+    }
 }
