@@ -177,12 +177,9 @@ fn write_entry(
     if !files.is_empty() {
         let mut names: Vec<String> =
             files.iter().take(FILES).map(|(path, _)| shown(path, &done.cwd)).collect();
-        if files.len() > FILES {
-            names.push(format!(
-                "and {} more (quipu files {})",
-                files.len() - FILES,
-                printable(done.session.as_str())
-            ));
+        let more = usize::try_from(done.changed_count).unwrap_or(usize::MAX).saturating_sub(names.len());
+        if more > 0 {
+            names.push(format!("and {more} more (quipu files {})", printable(done.session.as_str())));
         }
         writeln!(out, "  changed: {}", names.join(", "))?;
     }
@@ -219,6 +216,7 @@ fn json(entry: &LogEntry) -> serde_json::Value {
         "askedCount": done.asked_count,
         "tools": tools.collect::<Vec<_>>(),
         "changed": files.collect::<Vec<_>>(),
+        "changedCount": done.changed_count,
         "calls": tokens(|sum| sum.calls),
         "input": tokens(|sum| sum.input),
         "output": tokens(|sum| sum.output),

@@ -5,6 +5,8 @@ use quipu_transcript::DeedKind;
 
 /// Prompts of a session that [`Store::done`](crate::Store::done) gives at most.
 pub const ASKED: usize = 50;
+/// Files of a session that [`Store::done`](crate::Store::done) gives at most, by what was done to them: the last changed.
+pub const LOGGED: usize = 100;
 /// Files of one session that are given at most, the last touched first.
 pub const TOUCHED: usize = 10_000;
 /// Changes of one file that are given at most, the newest.
@@ -137,8 +139,10 @@ pub struct Done {
     pub asked_count: u64,
     /// Tools, by how often they were called.
     pub tools: Vec<ToolCount>,
-    /// Files that it changed, the last changed first.
+    /// Files that it changed, the newest [`LOGGED`], the last changed first.
     pub changed: Vec<Touched>,
+    /// How many files it changed.
+    pub changed_count: u64,
     /// What its model calls used.
     pub usage: Vec<UsageSum>,
 }

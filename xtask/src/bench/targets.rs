@@ -248,6 +248,12 @@ const TARGETS: &[Target] = &[
         asked: AtMost(100.0),
     },
     Target {
+        what: "log of all time among 1,000,000 nodes, ms",
+        over: "among 1,000,000 nodes, log of all time below a directory",
+        under: None,
+        asked: AtMost(100.0),
+    },
+    Target {
         what: "blame of a file among 1,000,000 nodes, ms",
         over: "among 1,000,000 nodes, blame of a file",
         under: None,

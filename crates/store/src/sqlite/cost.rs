@@ -10,8 +10,8 @@ use quipu_protocol::NodeId;
 use rusqlite::{Connection, params};
 
 use super::connect::Patience;
-use super::{actions, connect, forest, graph, index, lists, open_for_writing};
-use crate::{ActionQuery, OpenOptions, ReflogQuery, SessionQuery, SqliteStore, Until};
+use super::{actions, connect, deeds, forest, graph, index, lists, open_for_writing};
+use crate::{ActionQuery, DoneQuery, LOGGED, OpenOptions, ReflogQuery, SessionQuery, SqliteStore, Until};
 
 /// Nodes since the last compaction.
 const CHAIN: i64 = 400;
@@ -135,6 +135,45 @@ fn reads_cost_what_they_return() {
             steps(connection, |connection| work(connection, *nodes))
         });
         assert!(large <= small, "{name}: {small} steps at {} nodes, {large} at {}", sizes[0], sizes[1]);
+    }
+}
+
+#[test]
+fn what_was_done_at_any_time_costs_what_is_told_of_it() {
+    let dir = tempfile::tempdir().unwrap();
+    let queries = |limit| {
+        let query = |below: Option<&str>, agent: Option<&str>| DoneQuery {
+            below: below.map(str::to_owned),
+            since: 0,
+            agent: agent.map(str::to_owned),
+            limit,
+        };
+        [query(Some("p0"), None), query(None, None), query(None, Some("a"))]
+    };
+    let counts = [10_000_i64, 100_000].map(|nodes| {
+        let mut connection = make(&dir.path().join(format!("{nodes}.db")), nodes);
+        deeds::advance(&connection, 1).unwrap();
+        // Each session was asked something, and touched more files than are told.
+        connection
+            .execute_batch(
+                "BEGIN; INSERT INTO quipu_x_asked SELECT num, updated, num FROM quipu_x_session; \
+                 WITH RECURSIVE n(file) AS (SELECT 1 UNION ALL SELECT file + 1 FROM n WHERE file < 150) \
+                 INSERT INTO quipu_x_touch SELECT num, '/f' || file, 2, 1, updated, num FROM quipu_x_session, n \
+                 WHERE num % 2 = 1 AND num > (SELECT max(num) - 2000 FROM quipu_x_session); COMMIT",
+            )
+            .unwrap();
+        queries(3).map(|query| {
+            let work = |connection: &Connection| deeds::done(connection, &query).unwrap().found;
+            let found = work(&connection);
+            assert_eq!(found.len(), 3, "{query:?}");
+            assert!(found.iter().all(|one| one.asked_count == 1 && one.changed.len() <= LOGGED), "{found:?}");
+            assert!(found.iter().any(|one| (one.changed.len(), one.changed_count) == (LOGGED, 150)));
+            steps(&mut connection, work)
+        })
+    });
+    let [small, large] = counts;
+    for (small, large) in small.into_iter().zip(large) {
+        assert!(large <= small + small / 100, "{small} steps in 10,000 nodes, {large} in 100,000");
     }
 }
 

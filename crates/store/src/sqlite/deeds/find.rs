@@ -9,8 +9,8 @@ use super::super::spend::SLOT;
 use super::super::{graph, rows};
 use super::{behind, exists};
 use crate::{
-    ASKED, CHANGES, Done, DoneQuery, FileChange, Known, TOUCHED, ToolCount, Touched, UsageBy, UsageQuery,
-    UsageSum,
+    ASKED, CHANGES, Done, DoneQuery, FileChange, Known, LOGGED, TOUCHED, ToolCount, Touched, UsageBy,
+    UsageQuery, UsageSum,
 };
 
 /// The sums of a group, after its key and model.
@@ -134,66 +134,86 @@ pub(in crate::sqlite) fn changes(
     Ok(Known { found: changes.into_iter().map(|(_, change)| change).collect(), behind })
 }
 
-/// What sessions did since then, the last changed first.
+/// What sessions did since then, the last changed first. Of those that are not given only the index is read.
 pub(in crate::sqlite) fn done(connection: &Connection, query: &DoneQuery) -> Outcome<Known<Vec<Done>>> {
     let behind = behind(connection)?;
     if !exists(connection)? {
         return Ok(Known { found: Vec::new(), behind });
     }
     let below = query.below.as_deref().filter(|below| *below != "/");
-    // A condition that may be absent would keep SQLite from its index.
-    let condition = match below {
-        // A range: all names that begin with the directory and a slash.
-        Some(_) => "(s.project = ?2 OR (s.project >= ?2 || '/' AND s.project < ?2 || '0'))",
-        None => "?2 IS NULL",
-    };
-    let mut statement = connection.prepare_cached(&format!(
-        "SELECT s.num, s.id, s.agent, s.project, r.node_id, s.updated, coalesce((SELECT m.text FROM quipu_x_mark m \
-         WHERE m.session = s.num AND m.kind = 2 ORDER BY m.at DESC, m.seq DESC LIMIT 1), '') FROM quipu_x_session s \
-         JOIN refs r ON r.name = s.ref WHERE s.updated >= ?1 AND {condition} AND (?3 IS NULL OR s.agent = ?3) \
-         ORDER BY s.updated DESC, s.num DESC LIMIT ?4"
-    ))?;
-    let limit = i64::try_from(query.limit).unwrap_or(i64::MAX);
-    let mut found = statement.query(params![query.since, below, query.agent, limit])?;
-    let mut sessions = Vec::new();
-    while let Some(row) = found.next()? {
-        let Some(head) = rows::node_id(row, 4)? else { continue };
-        let num: i64 = row.get(0)?;
-        let session = Done {
-            session: row.get::<_, String>(1)?.into(),
-            agent: row.get(2)?,
-            cwd: row.get(3)?,
-            called: row.get(6)?,
-            head,
-            updated: row.get(5)?,
-            asked: asked(connection, num, query.since)?,
-            asked_count: connection
-                .prepare_cached("SELECT count(*) FROM quipu_x_asked WHERE session = ?1 AND at >= ?2")?
-                .query_row([num, query.since], |row| row.get::<_, i64>(0))?
-                .unsigned_abs(),
-            tools: tools(connection, num, query.since)?,
-            changed: {
-                let mut statement = connection.prepare_cached(
-                    "SELECT path, deed, times, at, seq FROM quipu_x_touch WHERE session = ?1 AND deed > 1 AND at >= ?2 \
-                     ORDER BY at DESC, path, deed LIMIT ?3",
-                )?;
-                let mut found = statement.query(params![num, query.since, TOUCHED as i64])?;
-                files(connection, &mut found)?
-            },
-            usage: connection
-                .prepare_cached(&format!(
-                    "SELECT '', {SUMS} FROM quipu_x_use u WHERE u.session = ?1 AND u.slot >= ?2 \
-                     GROUP BY u.model, u.priced ORDER BY 4 DESC"
-                ))?
-                .query_map([num, query.since.div_euclid(SLOT)], sum)?
-                .collect::<Result<_, _>>()?,
-        };
-        // A label or an import's note alone is nothing that was done.
-        if session.asked_count > 0 || !session.tools.is_empty() || !session.usage.is_empty() {
-            sessions.push(session);
+    let mut newest = connection.prepare_cached(match below {
+        // Two ranges of one index: the directory, and all names that begin with it and a slash.
+        Some(_) => {
+            "SELECT num, updated FROM quipu_x_session WHERE project = ?2 AND updated >= ?1 UNION ALL \
+             SELECT num, updated FROM quipu_x_session WHERE project >= ?2 || '/' AND project < ?2 || '0' AND updated >= ?1 \
+             ORDER BY 2 DESC, 1 DESC"
         }
+        None => {
+            "SELECT num, updated FROM quipu_x_session WHERE updated >= ?1 AND ?2 IS NULL ORDER BY updated DESC, num DESC"
+        }
+    })?;
+    let mut found = newest.query(params![query.since, below])?;
+    let mut sessions = Vec::new();
+    while sessions.len() < query.limit
+        && let Some(row) = found.next()?
+    {
+        sessions.extend(done_by(connection, row.get(0)?, query)?);
     }
     Ok(Known { found: sessions, behind })
+}
+
+/// What one session did; `None` when that is nothing, it is another program's than is asked for, or it was removed.
+fn done_by(connection: &Connection, num: i64, query: &DoneQuery) -> Outcome<Option<Done>> {
+    let since = query.since;
+    let mut statement = connection.prepare_cached(
+        "SELECT s.id, s.agent, s.project, r.node_id, s.updated, coalesce((SELECT m.text FROM quipu_x_mark m \
+         WHERE m.session = s.num AND m.kind = 2 ORDER BY m.at DESC, m.seq DESC LIMIT 1), '') FROM quipu_x_session s \
+         JOIN refs r ON r.name = s.ref WHERE s.num = ?1 AND (?2 IS NULL OR s.agent = ?2)",
+    )?;
+    let mut found = statement.query(params![num, query.agent])?;
+    let Some(row) = found.next()? else { return Ok(None) };
+    let Some(head) = rows::node_id(row, 3)? else { return Ok(None) };
+    let asked_count = connection
+        .prepare_cached("SELECT count(*) FROM quipu_x_asked WHERE session = ?1 AND at >= ?2")?
+        .query_row([num, since], |row| row.get::<_, i64>(0))?
+        .unsigned_abs();
+    let tools = tools(connection, num, since)?;
+    let usage: Vec<UsageSum> = connection
+        .prepare_cached(&format!(
+            "SELECT '', {SUMS} FROM quipu_x_use u WHERE u.session = ?1 AND u.slot >= ?2 \
+             GROUP BY u.model, u.priced ORDER BY 4 DESC"
+        ))?
+        .query_map([num, since.div_euclid(SLOT)], sum)?
+        .collect::<Result<_, _>>()?;
+    // A label or an import's note alone is nothing that was done.
+    if asked_count == 0 && tools.is_empty() && usage.is_empty() {
+        return Ok(None);
+    }
+    let changed_count = connection
+        .prepare_cached(
+            "SELECT count(DISTINCT path) FROM quipu_x_touch WHERE session = ?1 AND deed > 1 AND at >= ?2",
+        )?
+        .query_row([num, since], |row| row.get::<_, i64>(0))?
+        .unsigned_abs();
+    let mut touched = connection.prepare_cached(
+        "SELECT path, deed, times, at, seq FROM quipu_x_touch WHERE session = ?1 AND deed > 1 AND at >= ?2 \
+         ORDER BY at DESC, path, deed LIMIT ?3",
+    )?;
+    let changed = files(connection, &mut touched.query(params![num, since, LOGGED as i64])?)?;
+    Ok(Some(Done {
+        session: row.get::<_, String>(0)?.into(),
+        agent: row.get(1)?,
+        cwd: row.get(2)?,
+        called: row.get(5)?,
+        head,
+        updated: row.get(4)?,
+        asked: asked(connection, num, since)?,
+        asked_count,
+        tools,
+        changed,
+        changed_count,
+        usage,
+    }))
 }
 
 /// What the user said, the oldest first.
