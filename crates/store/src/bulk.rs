@@ -390,9 +390,10 @@ impl Spool {
         Ok((blobs, weight))
     }
 
-    /// Nodes, and what comes with them.
+    /// Nodes, and what comes with them. Refs by their names, or each would change another page.
     fn into_rest(self) -> (SpooledNodes, Commit) {
-        let Self { file, dir, blobs, nodes, rest, .. } = self;
+        let Self { file, dir, blobs, nodes, mut rest, .. } = self;
+        rest.moves.sort_by(|a, b| a.name.cmp(&b.name));
         let range = 0..nodes.len();
         (SpooledNodes { all: Arc::new(Waiting { file, dir, nodes, blobs }), range }, rest)
     }
