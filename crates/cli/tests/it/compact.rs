@@ -116,6 +116,8 @@ fn settings_that_make_no_sense_are_told() {
 enum When {
     /// The model was asked and has not answered.
     Asked,
+    /// It answered the first of two calls, and was asked again.
+    AskedAgain,
     /// It answers; the summary is being kept, or was.
     Answering,
     /// The summary is kept and told.
@@ -135,6 +137,8 @@ fn killed_at_any_moment_of_a_compaction_nothing_is_lost() {
         (true, When::Answering),
         (true, When::Kept),
         (false, When::Asked),
+        // A turn is cut: what is before it and its beginning are summed up apart.
+        (false, When::AskedAgain),
         (false, When::Answering),
         (false, When::Answering),
     ] {
@@ -143,7 +147,9 @@ fn killed_at_any_moment_of_a_compaction_nothing_is_lost() {
         let gated = quipu_testkit::Reply::sse("").then_gate(&gate).then(notes.stream());
         // The second answer fills the window, for those who look at it.
         let full = Answer::new().text(&long).usage(199_000, 500, 0, 0).reply();
-        let mut world = World::new(answers(&[&long]).into_iter().chain([full, gated]));
+        let first = (when == When::AskedAgain).then(|| Answer::new().text("At first.").reply());
+        let script = answers(&[&long]).into_iter().chain([full]).chain(first).chain([gated]);
+        let mut world = World::new(script);
         small(&world);
         world.run(&["-p", "one"]).ok();
         world.run(&["-p", "-c", "two"]).ok();
@@ -153,7 +159,7 @@ fn killed_at_any_moment_of_a_compaction_nothing_is_lost() {
             world.start(&["-p", "-c", "--mode", "json", "three"])
         };
         runtime.block_on(gate.reached());
-        if when != When::Asked {
+        if !matches!(when, When::Asked | When::AskedAgain) {
             gate.open();
         }
         if when == When::Kept {
@@ -185,7 +191,7 @@ fn killed_at_any_moment_of_a_compaction_nothing_is_lost() {
             |nodes: &[serde_json::Value]| nodes.iter().filter(|node| node["compaction"].is_object()).count();
         compacted[usize::from(manual)] += kept(&before);
         match when {
-            When::Asked => {
+            When::Asked | When::AskedAgain => {
                 assert_eq!(kept(&before), 0, "{context}");
                 let open = after
                     .iter()

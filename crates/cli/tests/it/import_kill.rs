@@ -1,4 +1,8 @@
-//! An import that is killed at any point goes on from there: what is in the store at the end is what one import alone gives.
+//! An import that is killed at any point, finds no room, or is not alone, goes on when it is run again: what is in the store at
+//! the end is what one import alone gives.
+
+#[path = "../../../archive/tests/it/zips.rs"]
+mod zips;
 
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
@@ -81,8 +85,46 @@ fn files(world: &World) -> Vec<(&'static str, PathBuf)> {
         })
         .collect();
     let chat = json!({ "responderUsername": "x", "requests": requests });
+    let chats = json!(chats.collect::<Vec<_>>()).to_string();
+    // An answer at the end might still be written.
+    let records = (0..=MESSAGES).map(|at| {
+        let is_prompt = is_prompt(at) || at == MESSAGES;
+        let (role, content) = if is_prompt { ("user", json!(format!("text {at}"))) } else { ("assistant", json!([{ "type": "text", "text": format!("text {at}") }])) };
+        let message = json!({ "id": format!("m{at}"), "role": role, "model": "x", "content": content, "stop_reason": "end_turn" });
+        json!({ "type": role, "uuid": format!("n{at}"), "parentUuid": before(at), "sessionId": "0199cccc-0000-7000-8000-000000000009", "cwd": "/p",
+            "timestamp": iso(at), "version": "2.1.0", "message": message })
+    });
+    let meta = json!({ "id": "0199bbbb", "timestamp": iso(0), "cwd": "/p" });
+    let meta = json!({ "timestamp": iso(0), "ordinal": 0, "type": "session_meta", "payload": meta });
+    let items = std::iter::once(meta).chain((0..=MESSAGES).map(|at| {
+        let (role, kind) = if is_prompt(at) || at == MESSAGES { ("user", "input_text") } else { ("assistant", "output_text") };
+        let message = json!({ "type": "message", "role": role, "content": [{ "type": kind, "text": format!("text {at}") }] });
+        json!({ "timestamp": iso(at), "ordinal": at + 1, "type": "response_item", "payload": message })
+    }));
     vec![
-        ("chatgpt", world.file("conversations.json", json!(chats.collect::<Vec<_>>()).to_string())),
+        ("chatgpt", world.file("conversations.json", &chats)),
+        (
+            "claude-code",
+            world.file("0199cccc-0000-7000-8000-000000000009.jsonl", lines(&records.collect::<Vec<_>>())),
+        ),
+        (
+            "codex",
+            world.file("rollout-2026-01-02T03-00-00-0199bbbb.jsonl", lines(&items.collect::<Vec<_>>())),
+        ),
+        ("opencode", storage(world)),
+        (
+            "chatgpt",
+            world.file(
+                "export.zip",
+                zips::zip(
+                    &[
+                        zips::deflated("conversations.json", chats.as_bytes()),
+                        zips::stored("user.json", b"{}"),
+                    ],
+                    false,
+                ),
+            ),
+        ),
         ("claude-ai", world.file("said.json", json!(said.collect::<Vec<_>>()).to_string())),
         ("gemini-takeout", world.file("MyActivity.json", json!(activity.collect::<Vec<_>>()).to_string())),
         ("gemini-cli", world.file("session-log.jsonl", lines(&log.collect::<Vec<_>>()))),
@@ -90,6 +132,35 @@ fn files(world: &World) -> Vec<(&'static str, PathBuf)> {
         ("openclaw", world.file("claws.jsonl", lines(&claws.collect::<Vec<_>>()))),
         ("vscode-chat", world.file("chat.json", chat.to_string())),
     ]
+}
+
+/// The files of an agent that keeps one for each session, message and part.
+fn storage(world: &World) -> PathBuf {
+    let write = |path: String, value: &Value| {
+        let path = world.path(&format!("work/storage/{path}.json"));
+        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+        std::fs::write(path, value.to_string()).unwrap();
+    };
+    for first in (0..MESSAGES).step_by(1_250) {
+        let session = format!("ses_{first}");
+        let at = |at: usize| json!({ "created": (BEGIN + at) * 1_000 });
+        write(
+            format!("session/p/{session}"),
+            &json!({ "id": session, "directory": "/p", "title": "A title", "version": "1.0.0", "time": at(first) }),
+        );
+        for n in first..first + 1_250 {
+            let (message, part) = (format!("msg_{n:05}"), format!("prt_{n:05}"));
+            write(
+                format!("message/{session}/{message}"),
+                &json!({ "id": message, "sessionID": session, "role": "user", "time": at(n) }),
+            );
+            write(
+                format!("part/{message}/{part}"),
+                &json!({ "id": part, "sessionID": session, "messageID": message, "type": "text", "text": format!("text {n}") }),
+            );
+        }
+    }
+    world.path("work/storage")
 }
 
 /// Every ref with its node, and all nodes, of a store.
@@ -121,11 +192,12 @@ fn killed_at_any_point_each_import_goes_on() {
             files.remove(0);
         }
         let name = file.to_str().unwrap();
-        let whole = world.path(&format!("tmp/{agent}-whole.db"));
+        let packed = if name.ends_with(".zip") { "-packed" } else { "" };
+        let whole = world.path(&format!("tmp/{agent}{packed}-whole.db"));
         let begun = Instant::now();
         world.run(&["import", agent, name, "--store", whole.to_str().unwrap()]).ok();
         let took = begun.elapsed();
-        let store = world.path(&format!("tmp/{agent}.db"));
+        let store = world.path(&format!("tmp/{agent}{packed}.db"));
         let args = ["import", agent, name, "--store", store.to_str().unwrap()];
         for part in 1..=3 {
             let mut running = world.start(&args);
@@ -140,9 +212,68 @@ fn killed_at_any_point_each_import_goes_on() {
         world.run(&args).ok();
         assert_eq!(all(&store), all(&whole), "{agent}");
         assert!(all(&whole).1.len() >= MESSAGES, "{agent}");
-        if agent == "chatgpt" {
+        if name.ends_with(".zip") {
             graph = Some(("playfilo", whole));
         }
     }
     assert!(killed > 8, "the imports were over before they could be killed");
+}
+
+/// A sum of a report over several.
+fn sum(reports: &[Value], name: &str) -> u64 {
+    reports.iter().filter_map(|report| report[name].as_u64()).sum()
+}
+
+/// A file of each way in which sessions come, one of them with many branches: each end has a ref.
+fn few(world: &World) -> Vec<(&'static str, PathBuf)> {
+    let entries = (0..MESSAGES).map(|at| match at {
+        0 => user("n0", "", "text"),
+        at => user(&format!("n{at}"), &format!("n{}", if at % 5 == 0 { at / 2 } else { at - 1 }), "text"),
+    });
+    let entries: Vec<Value> = std::iter::once(header(world, "branches")).chain(entries).collect();
+    let mut files = files(world);
+    files.retain(|(agent, file)| {
+        ["claude-code", "opencode"].contains(agent) || file.extension().is_some_and(|end| end == "zip")
+    });
+    files.push(("pi", world.file("branches.jsonl", lines(&entries))));
+    files
+}
+
+#[test]
+fn two_imports_at_once_give_what_one_gives() {
+    let world = World::new([]);
+    world.unchecked();
+    for (agent, file) in few(&world) {
+        let name = file.to_str().unwrap();
+        let [whole, store] = ["one", "two"].map(|which| world.path(&format!("tmp/{agent}-{which}.db")));
+        world.run(&["import", agent, name, "--store", whole.to_str().unwrap()]).ok();
+        let args = ["import", agent, name, "--json", "--store", store.to_str().unwrap()];
+        for reports in [world.start(&args), world.start(&args)].map(|one| one.wait().ok().json_lines()) {
+            assert_eq!(sum(&reports, "changed") + sum(&reports, "lost"), 0, "{agent}: {reports:?}");
+        }
+        assert_eq!(all(&store), all(&whole), "{agent}");
+        let again = world.run(&args).ok().json_lines();
+        assert_eq!(sum(&again, "added"), 0, "{agent}: {again:?}");
+    }
+}
+
+#[test]
+fn where_there_is_no_room_an_import_says_so_and_goes_on_when_there_is() {
+    let world = World::new([]);
+    world.unchecked();
+    for (agent, file) in few(&world) {
+        let name = file.to_str().unwrap();
+        let [whole, store] = ["whole", "full"].map(|which| world.path(&format!("tmp/{agent}-{which}.db")));
+        world.run(&["import", agent, name, "--store", whole.to_str().unwrap()]).ok();
+        let args = ["import", agent, name, "--store", store.to_str().unwrap()];
+        // A file may have so many blocks of 512 bytes.
+        let mut command = world.command("sh");
+        command
+            .args(["-c", "trap '' XFSZ; ulimit -f 600; exec \"$0\" \"$@\""])
+            .arg(&world.program)
+            .args(args);
+        Running::start(command).wait().fails(4, &["room"]);
+        world.run(&args).ok();
+        assert_eq!(all(&store), all(&whole), "{agent}");
+    }
 }
