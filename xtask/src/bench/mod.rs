@@ -21,6 +21,7 @@ mod server;
 mod sessions;
 mod targets;
 mod terminal;
+mod terminal_session;
 mod version;
 mod wires;
 
@@ -39,6 +40,7 @@ const BENCHMARKS: &[Benchmark] = &[
     agent::TURNS,
     agent::DELTAS,
     terminal::BENCHMARK,
+    terminal_session::BENCHMARK,
     sessions::RESUME,
     open::BENCHMARK,
     sessions::LIST,
@@ -219,7 +221,7 @@ pub(crate) fn run(arguments: &[String]) -> Result<bool> {
     let arguments = parse(arguments)?;
     if arguments.list {
         for benchmark in BENCHMARKS {
-            println!("{:<12} {}", benchmark.name, benchmark.about);
+            println!("{:<16} {}", benchmark.name, benchmark.about);
         }
         return Ok(true);
     }

@@ -1,5 +1,6 @@
 //! A program on a pseudo-terminal: what it is told, and what it writes, each piece with the time at which it came.
 
+use std::collections::BTreeMap;
 use std::os::fd::{AsFd as _, OwnedFd};
 use std::process::{Child, Command, Stdio};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
@@ -36,6 +37,8 @@ pub(super) struct Pty {
     last: String,
     /// Bytes that it wrote.
     pub(super) bytes: usize,
+    /// When the last of them that were taken came.
+    pub(super) last_ns: u64,
 }
 
 impl Pty {
@@ -77,6 +80,7 @@ impl Pty {
             seen: Visible::default(),
             last: String::new(),
             bytes: 0,
+            last_ns: started_ns,
         })
     }
 
@@ -96,6 +100,7 @@ impl Pty {
         match self.pieces.recv_timeout(limit) {
             Ok((at, piece)) => {
                 self.bytes += piece.len();
+                self.last_ns = at;
                 let text = self.seen.text(&piece);
                 self.last.push_str(&text);
                 if self.last.len() > 8_000 {
@@ -143,14 +148,14 @@ impl Drop for Pty {
 }
 
 /// What the processes of a group have used.
-#[derive(Debug, Clone, Copy, Default)]
+#[derive(Debug, Clone, Default)]
 pub(super) struct Usage {
     /// Milliseconds of user and system time.
     pub(super) cpu_ms: f64,
-    /// How often a thread gave the processor up or lost it.
-    pub(super) switches: f64,
-    /// Resident memory, MiB.
-    pub(super) memory_mib: f64,
+    /// How often each thread gave the processor up or lost it.
+    switches: BTreeMap<u64, f64>,
+    /// Resident memory, MB.
+    pub(super) memory_mb: f64,
 }
 
 impl Usage {
@@ -169,14 +174,23 @@ impl Usage {
                 |index: usize| fields.get(index).and_then(|field| field.parse::<f64>().ok()).unwrap_or(0.0);
             // Hundredths of a second, on every Linux that there is.
             usage.cpu_ms += (ticks(11) + ticks(12)) * 10.0;
-            usage.memory_mib += number_after(&read("status"), "VmRSS:") / 1024.0;
+            usage.memory_mb += number_after(&read("status"), "VmRSS:") * 1.024 / 1_000.0;
             for thread in std::fs::read_dir(process.path().join("task")).into_iter().flatten().flatten() {
                 let status = std::fs::read_to_string(thread.path().join("status")).unwrap_or_default();
-                usage.switches += number_after(&status, "voluntary_ctxt_switches:");
-                usage.switches += number_after(&status, "nonvoluntary_ctxt_switches:");
+                let number = thread.file_name().to_str().and_then(|name| name.parse().ok()).unwrap_or(0);
+                let switches = number_after(&status, "voluntary_ctxt_switches:")
+                    + number_after(&status, "nonvoluntary_ctxt_switches:");
+                usage.switches.insert(number, switches);
             }
         }
         usage
+    }
+
+    /// Context switches of all threads since `before`; of one that has ended since, the one with which it did.
+    pub(super) fn switches_since(&self, before: &Self) -> f64 {
+        let ended = before.switches.keys().filter(|thread| !self.switches.contains_key(thread));
+        let switched = |(thread, now): (&u64, &f64)| now - before.switches.get(thread).unwrap_or(&0.0);
+        self.switches.iter().map(switched).sum::<f64>() + ended.count() as f64
     }
 }
 
@@ -261,7 +275,19 @@ mod tests {
         assert!(pty.until("ready", Duration::from_secs(20))? >= pty.started_ns);
         pty.types("typed\n")?;
         pty.until("got typed", Duration::from_secs(20))?;
-        assert!(pty.bytes > 10 && pty.usage().memory_mib > 0.0 && pty.usage().switches > 0.0);
+        let usage = pty.usage();
+        assert!(pty.bytes > 10 && usage.memory_mb > 0.0 && usage.switches_since(&Usage::default()) > 0.0);
         Ok(())
+    }
+
+    #[test]
+    fn switches_of_threads_that_stay_come_and_go() {
+        let usage = |switches: &[(u64, f64)]| Usage {
+            switches: switches.iter().copied().collect(),
+            ..Usage::default()
+        };
+        let (before, after) = (usage(&[(1, 10.0), (2, 500.0)]), usage(&[(1, 12.0), (3, 4.0)]));
+        assert_eq!(after.switches_since(&before), 2.0 + 4.0 + 1.0);
+        assert_eq!(before.switches_since(&before), 0.0);
     }
 }

@@ -41,7 +41,7 @@ const MOST_ENTRIES: usize = 31 * 86_400_000 / STEP_MS;
 const DAY_MS: usize = 1_767_225_600_000;
 const MONTH: &str = "2026-01";
 /// Longer sessions are measured for ours alone: another program would need minutes for each run.
-const MOST_FOR_PEERS: usize = 100_000;
+pub(super) const MOST_FOR_PEERS: usize = 100_000;
 
 const MEASURED: &[Contender] = &[Contender::Quipu, Contender::Pi];
 const OURS: &[Contender] = &[Contender::Quipu];
@@ -230,7 +230,7 @@ fn list(context: &Context) -> Result<Vec<Row>> {
 }
 
 /// Gives a stage its sessions, and the last file that was written for it.
-fn put(context: &Context, stage: &Stage<'_>, sessions: &[Session]) -> Result<PathBuf> {
+pub(super) fn put(context: &Context, stage: &Stage<'_>, sessions: &[Session]) -> Result<PathBuf> {
     let project = stage.project().canonicalize()?;
     let folder = match stage.who {
         Contender::Quipu | Contender::QuipuOpen => stage.settings().join("import"),
@@ -268,6 +268,14 @@ pub(super) struct Session {
 impl Session {
     pub(super) fn id(self) -> String {
         format!("019b7700-0000-7000-8000-{:012x}", self.number)
+    }
+
+    /// The last whole word of its last message, which no other of the last messages has.
+    pub(super) fn last_word(self) -> String {
+        let said = self.message(self.entries.saturating_sub(1));
+        let text = said["content"][0]["text"].as_str().unwrap_or_default();
+        // What it ends with may be a part of a word.
+        text.rsplit(' ').nth(1).unwrap_or_default().to_owned()
     }
 
     pub(super) fn write(self, project: &Path, file: &Path) -> Result<()> {
@@ -407,6 +415,11 @@ mod tests {
             assert_eq!(compactions.last().map(|last| lines.len() - 1 - last), Some(TAIL));
         }
         assert!(lines(100)?.iter().all(|line| line["type"] != "compaction"));
+        let word = Session { number: 1, entries: 1_000 }.last_word();
+        let lines = lines(1_000)?;
+        let (last, before) = lines.split_last().context("no lines")?;
+        assert!(word.len() == 6 && last.to_string().contains(&word));
+        assert!(!before.iter().rev().take(TAIL).any(|line| line.to_string().contains(&word)), "{word}");
         Ok(())
     }
 

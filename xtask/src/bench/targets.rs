@@ -103,7 +103,22 @@ const TARGETS: &[Target] = &[
     ),
     alone("Escape to the closed connection, ms", "terminal, Escape to the closed connection", Below(5.0)),
     alone("context switches of an idle terminal", "terminal, context switches while idle", AtMost(2.0)),
-    alone("memory after a reply on a terminal, MiB", "terminal, memory after a reply", Below(40.0)),
+    alone(
+        "context switches of an idle terminal after a reply",
+        "terminal, context switches while idle after a reply",
+        AtMost(2.0),
+    ),
+    alone("memory after a reply on a terminal, MB", "terminal, memory after a reply", Below(40.0)),
+    alone(
+        "session of 100,000 entries on a terminal, ms to its last words",
+        "session of 100,000 entries on a terminal, start to its last words",
+        AtMost(50.0),
+    ),
+    alone(
+        "key in the tree of 100,000 entries, ms",
+        "session of 100,000 entries on a terminal, `/tree`, key to rows, 99th percentile",
+        Below(16.0),
+    ),
     ratio(
         "resume 100,000 entries, first request sooner than Pi",
         "resume 100,000 entries (Pi), start to first request",

@@ -18,7 +18,7 @@ pub(super) const BENCHMARK: Benchmark =
 /// Deltas of a streamed reply for each second.
 const RATE: u64 = 2_000;
 /// Nothing takes longer but a program that hangs.
-const LIMIT: Duration = Duration::from_secs(60);
+pub(super) const LIMIT: Duration = Duration::from_secs(60);
 /// What is seen when a reply is over, and what ends the text.
 const END: &str = "THEEND";
 /// What is typed at the start until it is seen.
@@ -37,10 +37,11 @@ fn run(context: &Context) -> Result<Vec<Row>> {
             ("key to echo, idle, median", "ms"),
             ("key to echo, idle, 99th percentile", "ms"),
             ("context switches while idle", ""),
-            ("memory, idle", "MiB"),
+            ("memory, idle", "MB"),
             ("bytes for a character of a reply", "B"),
             ("processor for a reply", "ms"),
-            ("memory after a reply", "MiB"),
+            ("memory after a reply", "MB"),
+            ("context switches while idle after a reply", ""),
             ("key to echo, streaming, median", "ms"),
             ("key to echo, streaming, 99th percentile", "ms"),
             ("key to echo, first fifth of a reply, median", "ms"),
@@ -55,7 +56,7 @@ fn run(context: &Context) -> Result<Vec<Row>> {
         let mut pty = Pty::start(&mut stage.interactive()?)?;
         start(&mut pty)?;
         let mut keys = Keys::default();
-        let idle = (0..100).map(|_| keys.press(&mut pty)).collect::<Result<Vec<f64>>>()?;
+        let idle = (0..200).map(|_| keys.press(&mut pty)).collect::<Result<Vec<f64>>>()?;
         clear(&mut pty)?;
 
         let before = pty.usage();
@@ -70,6 +71,15 @@ fn run(context: &Context) -> Result<Vec<Row>> {
         pty.settle(Duration::from_millis(300))?;
         let bytes = pty.bytes - bytes;
         let after = pty.usage();
+        // What is left of a reply may not keep it awake, either. For ours alone, for it takes long.
+        let awake = if stage.who.is_peer() {
+            None
+        } else {
+            pty.settle(Duration::from_secs(1))?;
+            let before = pty.usage();
+            drain(&mut pty, Duration::from_secs(seconds))?;
+            Some(pty.usage().switches_since(&before))
+        };
 
         let served = ask(stage, &mut pty, &reply.0)?;
         drain(&mut pty, Duration::from_millis(100))?;
@@ -77,6 +87,8 @@ fn run(context: &Context) -> Result<Vec<Row>> {
         let replied = || served.replied_ns.load(std::sync::atomic::Ordering::Relaxed) > 0;
         while !replied() {
             streaming.push(keys.press(&mut pty)?);
+            // Taken back, so that the prompt is as long at the end of the reply as at its start.
+            pty.types("\x7f")?;
             let next = Instant::now() + BETWEEN_KEYS;
             while Instant::now() < next && !replied() {
                 pty.next(next.saturating_duration_since(Instant::now()))?;
@@ -105,11 +117,12 @@ fn run(context: &Context) -> Result<Vec<Row>> {
             Some(milliseconds(usable)),
             percentile(&idle, 0.5),
             percentile(&idle, 0.99),
-            Some(rested.switches - before.switches),
-            Some(rested.memory_mib),
+            Some(rested.switches_since(&before)),
+            Some(rested.memory_mb),
             Some(bytes as f64 / reply.1 as f64),
             Some(after.cpu_ms - rested.cpu_ms),
-            Some(after.memory_mib),
+            Some(after.memory_mb),
+            awake,
             percentile(&streaming, 0.5),
             percentile(&streaming, 0.99),
             percentile(&streaming[..fifth], 0.5),
@@ -141,18 +154,18 @@ fn start(pty: &mut Pty) -> Result<(u64, u64)> {
 }
 
 /// Empties the editor.
-fn clear(pty: &mut Pty) -> Result<()> {
+pub(super) fn clear(pty: &mut Pty) -> Result<()> {
     pty.types("\x15")?;
     pty.settle(Duration::from_millis(200))
 }
 
 /// Characters that no program shows by itself, each only once.
 #[derive(Default)]
-struct Keys(usize);
+pub(super) struct Keys(usize);
 
 impl Keys {
     /// Presses the next, and waits until it is seen; milliseconds.
-    fn press(&mut self, pty: &mut Pty) -> Result<f64> {
+    pub(super) fn press(&mut self, pty: &mut Pty) -> Result<f64> {
         // Letters of one column, Latin and Cyrillic.
         let letters = (0x100..0x250).chain(0x410..0x482);
         let character = letters.cycle().nth(self.0).and_then(char::from_u32).unwrap_or('a');
@@ -191,7 +204,7 @@ fn ask(stage: &Stage<'_>, pty: &mut Pty, reply: &Reply) -> Result<Served> {
 }
 
 /// Takes what comes for so long.
-fn drain(pty: &mut Pty, time: Duration) -> Result<()> {
+pub(super) fn drain(pty: &mut Pty, time: Duration) -> Result<()> {
     let end = Instant::now() + time;
     loop {
         let left = end.saturating_duration_since(Instant::now());
@@ -203,15 +216,30 @@ fn drain(pty: &mut Pty, time: Duration) -> Result<()> {
 }
 
 #[expect(clippy::cast_precision_loss, reason = "nanoseconds of minutes")]
-fn milliseconds(nanoseconds: u64) -> f64 {
+pub(super) fn milliseconds(nanoseconds: u64) -> f64 {
     nanoseconds as f64 / 1e6
 }
 
-fn percentile(values: &[f64], part: f64) -> Option<f64> {
+/// The smallest of these values that so large a part of them does not exceed.
+pub(super) fn percentile(values: &[f64], part: f64) -> Option<f64> {
     let mut sorted = values.to_vec();
     sorted.sort_by(f64::total_cmp);
     #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a part of a length")]
     #[expect(clippy::cast_precision_loss, reason = "a few hundred")]
-    let index = (sorted.len() as f64 * part) as usize;
-    sorted.get(index.min(sorted.len().saturating_sub(1))).copied()
+    let rank = (sorted.len() as f64 * part).ceil() as usize;
+    sorted.get(rank.saturating_sub(1)).copied()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn of_a_hundred_values_one_may_be_above_the_99th_percentile() {
+        let values: Vec<f64> = (1..=100).rev().map(f64::from).collect();
+        assert_eq!(percentile(&values, 0.99), Some(99.0));
+        assert_eq!(percentile(&values, 0.5), Some(50.0));
+        assert_eq!(percentile(&values[..3], 0.5), Some(99.0));
+        assert_eq!(percentile(&[], 0.5), None);
+    }
 }
