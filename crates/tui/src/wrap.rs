@@ -6,7 +6,9 @@ use unicode_segmentation::UnicodeSegmentation as _;
 /// A cluster of a line, with what breaking needs to know.
 struct Piece<'line> {
     text: &'line str,
-    style: Style,
+    /// The span that it is of, and where it begins there.
+    span: usize,
+    from: usize,
     width: usize,
 }
 
@@ -30,13 +32,16 @@ pub fn wrap(line: &Line, columns: usize, indent: usize) -> Vec<Line> {
     }
     // A wide character has to fit beside it.
     let indent = if indent * 2 > columns || columns < indent + 2 { 0 } else { indent };
-    let pieces: Vec<Piece<'_>> = line
-        .spans
-        .iter()
-        .flat_map(|span| {
-            span.text.graphemes(true).map(|text| Piece { text, style: span.style, width: crate::width(text) })
-        })
-        .collect();
+    let mut pieces = Vec::with_capacity(line.spans.iter().map(|span| span.text.len()).sum());
+    for (index, span) in line.spans.iter().enumerate() {
+        let mut push = |from: usize, text, width| pieces.push(Piece { text, span: index, from, width });
+        if span.text.is_ascii() {
+            // Each is a character by itself, and finding that out again takes ten times as long.
+            (0..span.text.len()).for_each(|at| push(at, &span.text[at..=at], 1));
+        } else {
+            span.text.grapheme_indices(true).for_each(|(at, text)| push(at, text, crate::width(text)));
+        }
+    }
     let mut lines = Vec::new();
     let mut start = 0;
     while start < pieces.len() {
@@ -46,10 +51,14 @@ pub fn wrap(line: &Line, columns: usize, indent: usize) -> Vec<Line> {
         if !lines.is_empty() && indent > 0 {
             broken.push(" ".repeat(indent), Style::default());
         }
-        for piece in &pieces[start..end] {
+        // What is of one span stands together there.
+        for part in pieces[start..end].chunk_by(|one, next| one.span == next.span) {
+            let (first, last) = (&part[0], &part[part.len() - 1]);
+            let Span { text, style } = &line.spans[first.span];
+            let text = &text[first.from..last.from + last.text.len()];
             match broken.spans.last_mut() {
-                Some(Span { text, style }) if *style == piece.style => text.push_str(piece.text),
-                _ => broken.push(piece.text, piece.style),
+                Some(before) if before.style == *style => before.text.push_str(text),
+                _ => broken.push(text, *style),
             }
         }
         lines.push(broken);
