@@ -68,6 +68,10 @@ static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 /// File descriptors that a run needs at least.
 const DESCRIPTORS: usize = 32;
 
+/// Steps of tasks between two looks at what files and the terminal have to say: by default it is 61, and a model that
+/// floods would keep a key waiting for all of them.
+const TURNS: u32 = 8;
+
 /// Whether there are enough file descriptors to begin with: parts of the runtime cannot say so when there are not.
 fn descriptors() -> std::io::Result<()> {
     let first = std::fs::File::open("/")?;
@@ -83,7 +87,8 @@ fn main() -> ExitCode {
         ));
         return ExitCode::FAILURE;
     }
-    let runtime = match tokio::runtime::Builder::new_current_thread().enable_all().build() {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().event_interval(TURNS).build();
+    let runtime = match runtime {
         Ok(runtime) => runtime,
         Err(error) => {
             print::note(format!("quipu: the runtime could not start: {error}"));

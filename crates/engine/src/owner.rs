@@ -6,10 +6,10 @@ use std::time::Duration;
 
 use quipu_store::{Owner, RefName, Store, StoreError};
 
-/// How long a lease lasts without renewal.
-const TTL: Duration = Duration::from_secs(60);
-/// How often it is renewed.
-pub(crate) const RENEW: Duration = Duration::from_secs(20);
+/// How long a lease lasts without renewal. Within one machine it ends with its process; the time is for other machines.
+const TTL: Duration = Duration::from_secs(300);
+/// How often it is renewed. Seldom, for each time wakes up a process at rest.
+pub(crate) const RENEW: Duration = Duration::from_secs(100);
 
 /// The lease that a session task holds.
 pub(crate) struct Lease {
