@@ -20,8 +20,12 @@ use crate::{DraftFile, Screen, SentFile, Size, TerminalEvent, Theme, osc, view};
 
 /// Between two frames while something streams.
 const FRAME: Duration = Duration::from_millis(16);
+/// Between two looks at the time while something is under way.
+const TICK: Duration = Duration::from_secs(1);
 /// Events that are taken before keys are looked at.
 const TOGETHER: usize = 256;
+/// So many at once, and the next are not left to wait for a frame: the session holds up a model that is further ahead.
+const FLOOD: usize = 64;
 /// How long a session may take to end.
 const END: Duration = Duration::from_secs(8);
 
@@ -74,6 +78,8 @@ struct Run {
     up: mpsc::UnboundedSender<Up>,
     shell: Option<AbortHandle>,
     draft: Option<DraftFile>,
+    /// What is written is not in that file yet.
+    unsaved: bool,
     sent: SentFile,
     directory: PathBuf,
     finder: Option<crate::FileFinder>,
@@ -82,6 +88,8 @@ struct Run {
     left: Option<Left>,
     drawn: Instant,
     dirty: bool,
+    /// So many events came at once that more are there already.
+    floods: bool,
 }
 
 /// Shows a session until somebody leaves. The terminal is as it was before, however that is.
@@ -125,6 +133,7 @@ pub async fn run(begin: Begin) -> io::Result<Left> {
         up,
         shell: None,
         draft,
+        unsaved: false,
         sent,
         directory: begin.directory,
         finder: None,
@@ -132,25 +141,37 @@ pub async fn run(begin: Begin) -> io::Result<Left> {
         left: None,
         drawn: Instant::now(),
         dirty: false,
+        floods: false,
     };
     for note in notes {
         run.take(Input::Got(Got::Kept(Ok(note))));
     }
     run.draw();
     run.open(begin.open);
-    let mut tick = tokio::time::interval(Duration::from_secs(1));
-    tick.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+    // Not an interval, whose next tick would wake the process up once more when nothing is under way.
+    let mut tick = tokio::time::Instant::now();
     while run.left.is_none() {
+        // After it was shown: a key never waits for a disk.
+        if std::mem::take(&mut run.unsaved) {
+            run.keep_draft();
+        }
         if std::mem::take(&mut run.suspends) {
             run.suspend().await;
         }
         let frame = FRAME.saturating_sub(run.drawn.elapsed());
         let (dirty, working) = (run.dirty, run.state.is_working());
+        // What streams in is taken a frame at a time, unless there is so much that it would be held up.
+        let rests = dirty && !run.floods && !frame.is_zero();
         tokio::select! {
             biased;
             incoming = run.tty.next() => match incoming {
                 Incoming::Event(event) => {
                     run.key(event);
+                    // A terminal that does not say what is pasted sends it as many keys: they are shown and kept once.
+                    while run.left.is_none() && !run.suspends {
+                        let Some(event) = run.tty.more() else { break };
+                        run.key(event);
+                    }
                     run.draw();
                 }
                 Incoming::Written => run.draw(),
@@ -163,21 +184,19 @@ pub async fn run(begin: Begin) -> io::Result<Left> {
                 run.up(up);
                 run.draw();
             }
-            event = next(&mut run.events) => {
+            event = next(&mut run.events), if !rests => {
                 run.event(event);
-                let mut count = 0;
-                while count < TOGETHER && run.events.is_some() {
-                    let Some(event) = next(&mut run.events).now_or_never() else { break };
-                    run.event(event);
-                    count += 1;
-                }
-                run.dirty = true;
+                run.events();
                 if run.drawn.elapsed() >= FRAME {
                     run.draw();
                 }
             }
-            () = tokio::time::sleep(frame), if dirty => run.draw(),
-            _ = tick.tick(), if working => {
+            () = tokio::time::sleep(frame), if dirty => {
+                run.events();
+                run.draw();
+            }
+            () = tokio::time::sleep_until(tick), if working => {
+                tick = tokio::time::Instant::now() + TICK;
                 run.take(Input::Tick);
                 run.draw();
             }
@@ -210,6 +229,18 @@ impl Run {
             TerminalEvent::Focus(focused) => self.take(Input::Focus(focused)),
             TerminalEvent::Background(_) | TerminalEvent::Answer(_) => {}
         }
+    }
+
+    /// Takes the events that are there, up to so many.
+    fn events(&mut self) {
+        let mut count = 0;
+        while count < TOGETHER && self.events.is_some() {
+            let Some(event) = next(&mut self.events).now_or_never() else { break };
+            self.event(event);
+            count += 1;
+        }
+        self.floods = count >= FLOOD;
+        self.dirty = true;
     }
 
     fn event(&mut self, event: Option<Arc<Envelope>>) {
@@ -395,7 +426,7 @@ impl Run {
             },
             Effect::Notify(text) => self.tty.write(osc::notify(&text)),
             Effect::Complete(id, query) => self.complete(id, query),
-            Effect::Draft => self.keep_draft(),
+            Effect::Draft => self.unsaved = true,
             Effect::Sent(text) => {
                 let sent = self.sent.clone();
                 self.tasks.spawn_blocking(move || {
@@ -449,6 +480,7 @@ impl Run {
         let Some(file) = &mut self.draft else { return };
         if let Err(error) = file.save(&self.state.draft()) {
             self.state.warn(&format!("What is written here is not kept: {error}"));
+            self.dirty = true;
         }
     }
 

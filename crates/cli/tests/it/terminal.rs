@@ -473,6 +473,17 @@ fn a_draft_survives_a_kill() {
     terminal.shows("test-1");
     terminal.types("half a thou");
     terminal.shows("half a thou");
+    // It is kept as soon as it is shown.
+    let drafts = world.path("home/.quipu/drafts");
+    let kept = || {
+        let files = std::fs::read_dir(&drafts).into_iter().flatten().flatten();
+        files.flat_map(|file| std::fs::read_to_string(file.path())).any(|text| text.contains("half a thou"))
+    };
+    let until = Instant::now() + LIMIT;
+    while !kept() {
+        assert!(Instant::now() < until, "no draft is kept");
+        std::thread::yield_now();
+    }
     terminal.signal(Signal::SIGKILL);
     terminal.child.wait().unwrap();
     let mut terminal = Terminal::open(&world, &[]);

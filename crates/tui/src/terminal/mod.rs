@@ -175,13 +175,19 @@ impl Terminal {
         self.writer.written().await
     }
 
+    /// What came together with the last event.
+    pub fn more(&mut self) -> Option<TerminalEvent> {
+        let event = self.events.pop_front();
+        if event == Some(TerminalEvent::Answer(Answer::Attributes)) {
+            self.asked = false;
+        }
+        event
+    }
+
     /// What comes next. Nothing is lost when this is dropped before it is there.
     pub async fn next(&mut self) -> Incoming {
         loop {
-            if let Some(event) = self.events.pop_front() {
-                if event == TerminalEvent::Answer(Answer::Attributes) {
-                    self.asked = false;
-                }
+            if let Some(event) = self.more() {
                 return Incoming::Event(event);
             }
             if self.closed {
