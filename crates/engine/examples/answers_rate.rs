@@ -15,8 +15,8 @@ use quipu::protocol::{
     StopReason, Thinking, ToolCall, ToolResultMessage, UnixMs, Usage,
 };
 use quipu::store::{
-    Action, Commit, DoneQuery, OpenOptions, RefMove, RefName, Resolved, Scope, SqliteStore, Store, UsageBy,
-    UsageQuery,
+    Action, Commit, DoneQuery, OpenOptions, RefMove, RefName, Resolved, Scope, SqliteStore, Store, Until,
+    UsageBy, UsageQuery,
 };
 use quipu::{Engine, Sealer};
 use quipu_dag::{Node, NodeRecord};
@@ -35,6 +35,8 @@ const LOOKS: usize = 200;
 const FORKED: usize = 20;
 /// Nodes of the second branch; the first one has as many more than half of the session.
 const BRANCH: usize = 240;
+/// Nodes of one long lineage.
+const DEEP: usize = 100_000;
 /// Different files.
 const FILES: usize = 500;
 /// Milliseconds between two nodes.
@@ -206,7 +208,45 @@ async fn measure(path: &Path, nodes: usize, times: usize) -> Outcome<()> {
     })
     .await?;
     moves(store.clone(), nodes).await?;
-    looks(&store, path, nodes).await
+    looks(&store, path, nodes).await?;
+    deep(&store, nodes, times).await
+}
+
+/// The last session grows to many nodes; its lineage is read from its end to its root.
+async fn deep(store: &SqliteStore, nodes: usize, times: usize) -> Outcome<()> {
+    let mut parent = numbered(store, nodes - 1).await?;
+    let mut batch = Commit::default();
+    // No second session begins within it.
+    for n in (nodes..).filter(|n| n % SESSION != 0).take(DEEP) {
+        let at = BEGAN + i64::try_from(n)? * BETWEEN;
+        let encoded = quipu_transcript::encode(&entry(n, at)?, &StepInfo::default());
+        let record = NodeRecord {
+            parent: Some(parent),
+            role: encoded.role,
+            parts: encoded.blobs.iter().map(|blob| blob.id).collect(),
+            timestamp: at,
+            external_id: Some(format!("n{n}")),
+            system_prompt: None,
+        };
+        let node = Node::new(record, None, None);
+        parent = node.id;
+        batch.blobs.extend(encoded.blobs);
+        batch.nodes.push(node);
+        if batch.nodes.len() == BATCH {
+            store.commit(std::mem::take(&mut batch)).await?;
+        }
+    }
+    store.commit(batch).await?;
+    // What was written is indexed before it is read.
+    store.sessions(quipu::store::SessionQuery { limit: Some(1), ..Default::default() }).await?;
+    time("a lineage of 100,000 nodes, with its rows", times, async || {
+        let lineage = store.lineage(parent, Until::Root).await?;
+        if lineage.len() < DEEP {
+            return Err("the lineage is too short".into());
+        }
+        Ok(lineage)
+    })
+    .await
 }
 
 /// A node by its number.

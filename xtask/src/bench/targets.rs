@@ -245,6 +245,48 @@ const TARGETS: &[Target] = &[
         asked: AtMost(20.0),
     },
     Target {
+        what: "life among 1,000,000 nodes, 99th percentile, ms",
+        over: "among 1,000,000 nodes, life, 99th percentile",
+        under: None,
+        asked: AtMost(10.0),
+    },
+    Target {
+        what: "recall among 1,000,000 nodes, 99th percentile, ms",
+        over: "among 1,000,000 nodes, recall, 99th percentile",
+        under: None,
+        asked: AtMost(10.0),
+    },
+    Target {
+        what: "trace among 1,000,000 nodes, 99th percentile, ms",
+        over: "among 1,000,000 nodes, trace, 99th percentile",
+        under: None,
+        asked: AtMost(10.0),
+    },
+    Target {
+        what: "diff among 1,000,000 nodes, 99th percentile, ms",
+        over: "among 1,000,000 nodes, diff, sides of 239 nodes, 99th percentile",
+        under: None,
+        asked: AtMost(10.0),
+    },
+    Target {
+        what: "open and first life among 1,000,000 nodes, 99th percentile, ms",
+        over: "among 1,000,000 nodes, open and first life, 99th percentile",
+        under: None,
+        asked: AtMost(20.0),
+    },
+    Target {
+        what: "a lineage of 100,000 among 1,000,000 nodes, ms",
+        over: "among 1,000,000 nodes, a lineage of 100,000 nodes, with its rows",
+        under: None,
+        asked: AtMost(100.0),
+    },
+    Target {
+        what: "what changed among 50,000 files, ms",
+        over: "what changed among 50000 files: two",
+        under: None,
+        asked: AtMost(100.0),
+    },
+    Target {
         what: "usage among 1,000,000 nodes, ms",
         over: "among 1,000,000 nodes, usage by session",
         under: None,
