@@ -653,6 +653,10 @@ pub(crate) struct DoctorArgs {
     /// `settings.json` says. Files cannot be put back to what was dropped.
     #[arg(long, conflicts_with = "repair")]
     pub(crate) prune: bool,
+    /// Write the file of the store anew, without the room that is free in it. Needs as much room again meanwhile; who else
+    /// writes waits.
+    #[arg(long, conflicts_with = "repair")]
+    pub(crate) shrink: bool,
     #[command(flatten)]
     pub(crate) out: OutArgs,
 }

@@ -13,6 +13,9 @@ use crate::exit::{Exit, Failure};
 use crate::print::{Paint, dollars, printable};
 use crate::setup::{Place, env};
 
+/// Free bytes of the store that are worth a word.
+const FREE: u64 = 1 << 20;
+
 #[derive(Serialize)]
 struct Finding {
     what: &'static str,
@@ -44,6 +47,12 @@ pub(crate) async fn run(args: &DoctorArgs) -> Result<(), Failure> {
         found.push(match prune(&place).await {
             Ok((state, detail)) => Finding { what: "prune", state, detail },
             Err(error) => Finding { what: "prune", state: State::Bad, detail: error.to_string() },
+        });
+    }
+    if args.shrink {
+        found.push(match shrink(&place).await {
+            Ok((state, detail)) => Finding { what: "shrink", state, detail },
+            Err(error) => Finding { what: "shrink", state: State::Bad, detail: error.to_string() },
         });
     }
     found.extend(store(&place).await);
@@ -211,7 +220,7 @@ async fn prune(place: &Place) -> Result<(State, String), StoreError> {
     }
     let store = SqliteStore::open(&place.store, &quipu_store::OpenOptions::default())?;
     let most = crate::setup::file_settings(place).store_bytes;
-    let done = store.drop_files(most).await?;
+    let done = store.drop_files(most, &crate::setup::dropping).await?;
     let detail = crate::setup::dropped(&done);
     Ok(match done.left <= most {
         true => (State::Good, detail),
@@ -226,6 +235,16 @@ async fn prune(place: &Place) -> Result<(State, String), StoreError> {
             )
         }
     })
+}
+
+/// Gives back what is free in the file of the store.
+async fn shrink(place: &Place) -> Result<(State, String), StoreError> {
+    if is_absent(place) {
+        return Ok((State::Note, format!("there is no {}", place.store.display())));
+    }
+    let store = SqliteStore::open(&place.store, &quipu_store::OpenOptions::default())?;
+    let smaller = store.shrink().await?;
+    Ok((State::Good, format!("the file of the store is {} KiB smaller", smaller / 1024)))
 }
 
 /// What happened, where the damaged file is, and what was lost.
@@ -293,7 +312,7 @@ async fn store(place: &Place) -> Vec<Finding> {
         Ok(report) => report,
         Err(error) => return bad(error.to_string()),
     };
-    let detail = format!(
+    let mut detail = format!(
         "{}: {} sessions, {} nodes, {} blobs, {} KiB; {} open steps, {} waiting messages",
         place.store.display(),
         report.sessions,
@@ -303,6 +322,12 @@ async fn store(place: &Place) -> Vec<Finding> {
         report.open_steps,
         report.inbox
     );
+    if report.free_bytes >= FREE && report.free_bytes >= report.file_bytes / 4 {
+        detail.push_str(&format!(
+            "; {} KiB are free, and used again before it grows: `quipu doctor --shrink` gives them back",
+            report.free_bytes / 1024
+        ));
+    }
     let state = if is_sound(&report) { State::Good } else { State::Bad };
     let mut found = vec![Finding { what: "store", state, detail }];
     let most = crate::setup::file_settings(place).store_bytes;

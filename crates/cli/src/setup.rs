@@ -10,8 +10,8 @@ use quipu::{
 use quipu_protocol::{Epoch, Input, Model, ModelErrorKind, NodeId, Thinking, Trouble, UnixMs};
 use quipu_providers::{Selection, Settings, Warning};
 use quipu_store::{
-    DroppedFiles, FoundBy, OpenOptions, SearchIndex, SessionQuery, SessionRow, SqliteStore, Store,
-    Upkeep as _,
+    DroppedFiles, DroppingFiles, FoundBy, OpenOptions, SearchIndex, SessionQuery, SessionRow, SqliteStore,
+    Store, Upkeep as _,
 };
 
 use crate::args::{StoreArg, Task};
@@ -423,7 +423,8 @@ pub(crate) async fn make_room(place: &Place, task: &Task) {
         return;
     }
     let done = async {
-        SqliteStore::open(&place.store, &OpenOptions::default())?.drop_files_when_due(files.store_bytes).await
+        let store = SqliteStore::open(&place.store, &OpenOptions::default())?;
+        store.drop_files_when_due(files.store_bytes, &dropping).await
     };
     match done.await {
         Ok(Some(done)) if done.states > 0 => {
@@ -432,6 +433,22 @@ pub(crate) async fn make_room(place: &Place, task: &Task) {
         Ok(_) => {}
         Err(error) => note(format!("warning: old states of files could not be dropped: {error}")),
     }
+}
+
+/// How far dropping is, on a terminal: a line that is written over by the next.
+pub(crate) fn dropping(at: DroppingFiles) {
+    use std::io::{IsTerminal as _, Write as _};
+    let mut out = std::io::stderr();
+    if !out.is_terminal() {
+        return;
+    }
+    let DroppingFiles { done, of } = at;
+    let line = if done < of {
+        format!("making room: {done} of {of} old states of files are dropped ")
+    } else {
+        String::new()
+    };
+    drop(write!(out, "\r\x1b[K{line}").and_then(|()| out.flush()));
 }
 
 /// What was dropped, for people.

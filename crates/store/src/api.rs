@@ -17,8 +17,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::{
     Done, DoneQuery, DroppedFiles, Extent, FileChange, Found, Known, Label, Landmark, LoggedMove, Meeting,
-    OpenJump, Piece, ReadParts, ReflogQuery, SearchQuery, Seq, SpooledNodes, StoreError, Touched, Unindexed,
-    UsageQuery, UsageSum,
+    OpenJump, Piece, ReadParts, ReflogQuery, SearchQuery, Seq, SpooledNodes, StoreError, TellDropping,
+    Touched, Unindexed, UsageQuery, UsageSum,
 };
 
 /// What every operation returns. Runs on any executor: the work is done by threads of the store.
@@ -200,10 +200,17 @@ pub trait Upkeep: Send + Sync + 'static {
 
     /// Drops states of files that tools changed, the oldest first, until those that are left take no more than `most`
     /// bytes: [`DroppedFiles`] says which stay. Errors: `ReadOnly`, `Full`, `Busy`.
-    fn drop_files(&self, most: u64) -> Fut<'_, DroppedFiles>;
+    fn drop_files<'a>(&'a self, most: u64, tell: TellDropping<'a>) -> Fut<'a, DroppedFiles>;
 
     /// The same when the whole store has become larger than `most`, at most once a day, whoever asks; else `None`.
-    fn drop_files_when_due(&self, most: u64) -> Fut<'_, Option<DroppedFiles>>;
+    fn drop_files_when_due<'a>(&'a self, most: u64, tell: TellDropping<'a>) -> Fut<'a, Option<DroppedFiles>>;
+
+    /// Writes the file anew, without what is free in it; gives by how many bytes it is smaller then. Needs as much room
+    /// again meanwhile, and nobody else can write. While others read, it gets smaller later.
+    ///
+    /// # Errors
+    /// `ReadOnly`, `Full`, `Busy`; nothing is changed then.
+    fn shrink(&self) -> Fut<'_, u64>;
 
     /// Writes a consistent copy to a new file, mode 0600.
     ///
@@ -761,6 +768,8 @@ pub struct Report {
     pub salvaged: Option<UnixMs>,
     /// Bytes of the file.
     pub file_bytes: u64,
+    /// Bytes among them that nothing stands in: used again before the file grows.
+    pub free_bytes: u64,
     /// Bytes of its write-ahead log.
     pub wal_bytes: u64,
     /// How many problems there are.

@@ -2,7 +2,8 @@
 
 /// States of files that were dropped. What an open step or jump needs stays, and of each file of each session what its last
 /// change names, so more can be left than was asked for. Each transaction tells of itself in the action log
-/// (`QUIPU_DROP_FILES`). The file does not get smaller by it: its room is used again.
+/// (`QUIPU_DROP_FILES`). The file does not get smaller by it: its room is used again, or given back by
+/// [`Upkeep::shrink`](crate::Upkeep::shrink).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct DroppedFiles {
     /// How many.
@@ -12,3 +13,15 @@ pub struct DroppedFiles {
     /// Bytes that states of files take now; 0 where it is not said.
     pub left: u64,
 }
+
+/// How far it is, told before each transaction and after the last.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct DroppingFiles {
+    /// States that were dropped by now.
+    pub done: u64,
+    /// How many it will be, as far as that is known.
+    pub of: u64,
+}
+
+/// Who is told how far it is.
+pub type TellDropping<'a> = &'a (dyn Fn(DroppingFiles) + Send + Sync);

@@ -75,6 +75,8 @@ mod permissions;
 #[cfg(test)]
 mod print;
 #[cfg(test)]
+mod prune;
+#[cfg(test)]
 mod record;
 #[cfg(test)]
 mod repair;

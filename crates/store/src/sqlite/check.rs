@@ -9,7 +9,7 @@ use rusqlite::{Connection, OptionalExtension as _, params};
 
 use super::chunks::{self, Recent};
 use super::failure::{Failure, Outcome, Place};
-use super::{file, retain, rows, search};
+use super::{file, retain, rows, search, shrink};
 use crate::{Problem, ProblemKind, Report};
 
 /// Problems that are told; the others are counted.
@@ -20,6 +20,7 @@ const PAGE: i64 = 500;
 pub(super) fn check(connection: &Connection, place: &Place) -> Outcome<Report> {
     let mut report = Report {
         file_bytes: file::size(&place.path),
+        free_bytes: shrink::free(connection)?,
         wal_bytes: file::size(&file::beside(&place.path, "-wal")),
         ..Report::default()
     };

@@ -175,14 +175,15 @@ fn base_of(header: &[u8]) -> Option<ChunkId> {
 /// Bytes that a chunk takes, its own, and what it is the difference to; `None` when it is not there.
 pub(super) fn kept(connection: &Connection, id: &ChunkId) -> Outcome<Option<(u64, u64, Option<ChunkId>)>> {
     let mut statement = connection.prepare_cached(
-        "SELECT codec, length(bytes), size, coalesce(substr(bytes, 1, 33), x'') FROM quipu_chunk WHERE hash = ?1",
+        "SELECT codec, length(bytes), size, CASE codec WHEN ?2 THEN substr(bytes, 1, 33) ELSE x'' END \
+         FROM quipu_chunk WHERE hash = ?1",
     )?;
     let read = |row: &rusqlite::Row<'_>| {
         let (codec, bytes, size): (i64, i64, i64) = (row.get(0)?, row.get(1)?, row.get(2)?);
         let header: Vec<u8> = row.get(3)?;
         Ok((bytes.unsigned_abs(), size.unsigned_abs(), base_of(&header).filter(|_| codec == DELTA)))
     };
-    Ok(statement.query_row([id.0], read).optional()?)
+    Ok(statement.query_row(params![id.0, DELTA], read).optional()?)
 }
 
 /// Removes the row of a chunk; gives its bytes as they were kept.
@@ -363,12 +364,12 @@ fn encode_difference(
     Some(Encoded { id, codec: DELTA, size, bytes: row })
 }
 
-/// Codec and first bytes of a chunk.
+/// Codec of a chunk, and the first bytes of a difference: of others, which may be large, none are read.
 fn head(connection: &Connection, id: &ChunkId) -> Outcome<Option<(i64, Vec<u8>)>> {
     let mut statement = connection.prepare_cached(
-        "SELECT codec, coalesce(substr(bytes, 1, 49), x'') FROM quipu_chunk WHERE hash = ?1",
+        "SELECT codec, CASE codec WHEN ?2 THEN substr(bytes, 1, 49) ELSE x'' END FROM quipu_chunk WHERE hash = ?1",
     )?;
-    Ok(statement.query_row([id.0], |row| Ok((row.get(0)?, row.get(1)?))).optional()?)
+    Ok(statement.query_row(params![id.0, DELTA], |row| Ok((row.get(0)?, row.get(1)?))).optional()?)
 }
 
 /// Bytes of a chunk, checked against its id; of one in pieces, only the pieces that the range touches.

@@ -26,6 +26,7 @@ mod salvage;
 mod schema;
 mod search;
 mod setting;
+mod shrink;
 mod spend;
 mod vectors;
 mod watch;
@@ -57,8 +58,8 @@ use crate::{
     ActionQuery, Commit, Derived, Done, DoneQuery, DroppedFiles, Durability, Edge, Extent, Fence, FileChange,
     Found, Fut, Head, Known, Label, Landmark, LoggedAction, LoggedMove, Meeting, Owner, Pending, Piece,
     QUERY_LIMIT, ReadParts, RebuildBegun, RebuildLeft, RefName, ReflogQuery, Report, Resolved, Scope,
-    SearchQuery, Seq, SessionQuery, SessionRow, Spelling, SpooledNodes, Store, StoreError, Touched,
-    Unindexed, Until, Upkeep, UsageQuery, UsageSum,
+    SearchQuery, Seq, SessionQuery, SessionRow, Spelling, SpooledNodes, Store, StoreError, TellDropping,
+    Touched, Unindexed, Until, Upkeep, UsageQuery, UsageSum,
 };
 
 /// Readers beside the writer.
@@ -691,12 +692,16 @@ impl Upkeep for SqliteStore {
         })
     }
 
-    fn drop_files(&self, most: u64) -> Fut<'_, DroppedFiles> {
-        Box::pin(self.drop_files_beyond(most))
+    fn drop_files<'a>(&'a self, most: u64, tell: TellDropping<'a>) -> Fut<'a, DroppedFiles> {
+        Box::pin(self.drop_files_beyond(most, tell))
     }
 
-    fn drop_files_when_due(&self, most: u64) -> Fut<'_, Option<DroppedFiles>> {
-        Box::pin(self.drop_files_daily(most))
+    fn drop_files_when_due<'a>(&'a self, most: u64, tell: TellDropping<'a>) -> Fut<'a, Option<DroppedFiles>> {
+        Box::pin(self.drop_files_daily(most, tell))
+    }
+
+    fn shrink(&self) -> Fut<'_, u64> {
+        Box::pin(async move { self.writer()?.alone("shrink", shrink::shrink).await })
     }
 
     fn backup<'a>(&'a self, to: &'a Path) -> Fut<'a, ()> {

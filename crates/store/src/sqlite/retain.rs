@@ -12,7 +12,7 @@ use rusqlite::{Connection, OptionalExtension as _, params};
 
 use super::failure::Outcome;
 use super::{SqliteStore, chunks, file, rows};
-use crate::{DroppedFiles, Durability, StoreError};
+use crate::{DroppedFiles, DroppingFiles, Durability, StoreError, TellDropping};
 
 /// Under which key of `quipu_meta` it stands what was dropped so far.
 const MARK: &str = "files.dropped";
@@ -273,17 +273,25 @@ fn begin_day(connection: &Connection) -> Outcome<bool> {
 }
 
 impl SqliteStore {
-    pub(super) async fn drop_files_daily(&self, most: u64) -> Result<Option<DroppedFiles>, StoreError> {
+    pub(super) async fn drop_files_daily(
+        &self,
+        most: u64,
+        tell: TellDropping<'_>,
+    ) -> Result<Option<DroppedFiles>, StoreError> {
         if self.is_read_only() || file::size(&self.place.path) <= most {
             return Ok(None);
         }
         if !self.work(Durability::Process, begin_day).await? {
             return Ok(None);
         }
-        self.drop_files_beyond(most).await.map(Some)
+        self.drop_files_beyond(most, tell).await.map(Some)
     }
 
-    pub(super) async fn drop_files_beyond(&self, most: u64) -> Result<DroppedFiles, StoreError> {
+    pub(super) async fn drop_files_beyond(
+        &self,
+        most: u64,
+        tell: TellDropping<'_>,
+    ) -> Result<DroppedFiles, StoreError> {
         let mut done = DroppedFiles::default();
         for _ in 0..ROUNDS {
             // The sessions of nodes stand in derived tables.
@@ -304,8 +312,9 @@ impl SqliteStore {
             if goes.is_empty() {
                 return Ok(done);
             }
-            let mut some = 0;
+            let (mut some, of) = (0, done.states + goes.len() as u64);
             for step in goes.chunks(STEP) {
+                tell(DroppingFiles { done: done.states, of });
                 let (step, kept) = (step.to_vec(), others.clone());
                 let mut mine = std::mem::take(&mut states);
                 let work = move |connection: &Connection| {
@@ -316,6 +325,7 @@ impl SqliteStore {
                 states = back;
                 (done.states, done.bytes, some) = (done.states + count, done.bytes + bytes, some + count);
             }
+            tell(DroppingFiles { done: done.states, of: done.states });
             if some == 0 {
                 return Ok(done);
             }

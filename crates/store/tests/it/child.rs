@@ -74,6 +74,7 @@ async fn child() {
         "until killed" => until_killed(&path).await,
         "bulk until killed" => crate::bulk::until_killed(&path).await,
         "windows" => crate::bulk::windows(&path).await,
+        "drop until killed" => crate::retain::drops(&path).await,
         "search until killed" => crate::search::until_killed(&path).await,
         "open" => drop(open(&path)),
         "limit" => crate::faults::under_a_limit(&path).await,

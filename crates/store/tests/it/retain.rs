@@ -1,6 +1,10 @@
 //! Old states of files are dropped, and nothing else.
 
-use std::sync::Arc;
+use std::io::{BufRead as _, BufReader, Write as _};
+use std::path::Path;
+use std::process::Stdio;
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
 
 use quipu_dag::{Node, NodeRecord};
 use quipu_protocol::{
@@ -8,11 +12,12 @@ use quipu_protocol::{
     UserMessage,
 };
 use quipu_store::{
-    ActionQuery, Commit, DroppedFiles, NewChunk, Op, OpenJump, RefMove, RefName, SqliteStore, Step, StepCall,
-    StepState, Store, StoreError, Upkeep as _,
+    ActionQuery, Commit, DroppedFiles, DroppingFiles, NewChunk, Op, OpenJump, RefMove, RefName, SqliteStore,
+    Step, StepCall, StepState, Store, StoreError, Until, Upkeep as _,
 };
 use quipu_transcript::encode;
 
+use crate::child::command;
 use crate::support::*;
 
 /// Bytes that hardly shrink; those of one file in a row are alike.
@@ -121,11 +126,11 @@ async fn the_oldest_states_go_and_what_is_needed_stays() {
 
     let before = store.check().await.unwrap();
     assert_eq!(before.file_states, 2 * (VERSIONS as u64 + 1));
-    let all = store.drop_files(before.file_state_bytes).await.unwrap();
+    let all = store.drop_files(before.file_state_bytes, &|_| {}).await.unwrap();
     assert_eq!(all, DroppedFiles { states: 0, bytes: 0, left: before.file_state_bytes });
 
     let most = before.file_state_bytes / 2;
-    let done = store.drop_files(most).await.unwrap();
+    let done = store.drop_files(most, &|_| {}).await.unwrap();
     assert!(done.states > 10 && done.left <= most, "{done:?} {most}");
     let report = store.check().await.unwrap();
     assert_eq!(report.problems, []);
@@ -140,7 +145,7 @@ async fn the_oldest_states_go_and_what_is_needed_stays() {
     assert!(first < VERSIONS - 5, "the newest stay: {kept:?}");
 
     // Whatever may be, the last change of each file stays.
-    let done = store.drop_files(0).await.unwrap();
+    let done = store.drop_files(0, &|_| {}).await.unwrap();
     assert!(done.left > 0);
     for file in 0..2 {
         assert!(is_kept(&store, file, VERSIONS).await && is_kept(&store, file, VERSIONS - 1).await);
@@ -150,7 +155,7 @@ async fn the_oldest_states_go_and_what_is_needed_stays() {
     assert_eq!(store.check().await.unwrap().problems, []);
     let query = ActionQuery { kinds: vec!["QUIPU_DROP_FILES".into()], ..ActionQuery::default() };
     assert!(store.actions(query).await.unwrap().len() >= 2, "each is logged");
-    assert_eq!(store.drop_files(0).await.unwrap().states, 0);
+    assert_eq!(store.drop_files(0, &|_| {}).await.unwrap().states, 0);
 
     // What was dropped can come again, also for another process that knew it.
     let other = open(&path);
@@ -171,7 +176,7 @@ async fn while_one_writes_another_drops_and_nothing_breaks() {
     let dropping = tokio::spawn(async move {
         let mut dropped = 0;
         for _ in 0..20 {
-            dropped += other.drop_files(0).await.unwrap().states;
+            dropped += other.drop_files(0, &|_| {}).await.unwrap().states;
         }
         dropped
     });
@@ -191,4 +196,112 @@ async fn while_one_writes_another_drops_and_nothing_breaks() {
     assert!(is_kept(&store, 0, 40).await && is_kept(&store, 0, 39).await);
     dropping.await.unwrap();
     assert_eq!(store.check().await.unwrap().problems, []);
+}
+
+/// States of one file in a row, and more of them than one transaction drops.
+async fn many_states(store: &SqliteStore, count: usize) {
+    let session = SessionId::from("s1");
+    let (mut head, mut all) = start(&session);
+    for version in 0..count {
+        let (id, commit) = change(head, &session, version % 3, version / 3);
+        let (moved, before) = (commit.moves[0].clone(), all.moves.pop().unwrap());
+        all.moves.push(RefMove { expect: before.expect, ..moved });
+        all.blobs.extend(commit.blobs);
+        all.chunks.extend(commit.chunks);
+        all.nodes.extend(commit.nodes);
+        head = id;
+        if version % 100 == 99 {
+            let next = RefMove::swap(RefName::session(&session), Some(head), head, "append");
+            let done = std::mem::replace(&mut all, Commit { moves: vec![next], ..Commit::default() });
+            store.commit(done).await.unwrap();
+        }
+    }
+    store.commit(all).await.unwrap();
+}
+
+/// What a child does that is killed meanwhile.
+pub(crate) async fn drops(path: &Path) {
+    let out = Mutex::new(std::io::stdout());
+    let tell = |at: DroppingFiles| {
+        let mut out = out.lock().unwrap();
+        writeln!(out, "\ndropped {} of {}", at.done, at.of).unwrap();
+        out.flush().unwrap();
+    };
+    open(path).drop_files(0, &tell).await.unwrap();
+}
+
+#[tokio::test]
+async fn killed_at_any_point_it_goes_on_where_it_was() {
+    const STATES: usize = 2_400;
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("quipu.db");
+    let whole = {
+        let store = open(&path);
+        many_states(&store, STATES).await;
+        store.check().await.unwrap().file_states
+    };
+    let copy = dir.path().join("copy.db");
+    std::fs::copy(&path, &copy).unwrap();
+    let told = Mutex::new(Vec::new());
+    let done = open(&copy).drop_files(0, &|at| told.lock().unwrap().push((at.done, at.of))).await.unwrap();
+    let mut told = told.into_inner().unwrap();
+    assert!(told.is_sorted() && told.len() > 5, "{told:?}");
+    assert_eq!(told.pop(), Some((done.states, done.states)));
+    let left = open(&copy).check().await.unwrap();
+    assert_eq!((left.problems.len(), left.file_states + done.states), (0, whole));
+
+    let mut stood = whole;
+    let mut kills = 0;
+    for round in 0_u64.. {
+        let mut child = command("drop until killed", &path).stdout(Stdio::piped()).spawn().unwrap();
+        let mut lines = BufReader::new(child.stdout.take().unwrap()).lines().map_while(Result::ok);
+        // So many transactions on, and then somewhere in the next.
+        let found = lines
+            .by_ref()
+            .filter(|line| line.starts_with("dropped "))
+            .nth(usize::try_from(round % 3).unwrap());
+        let until = Instant::now() + Duration::from_micros(round * 7_919 % 20_000);
+        while Instant::now() < until {
+            std::hint::spin_loop();
+        }
+        child.kill().unwrap();
+        child.wait().unwrap();
+        kills += u32::from(found.is_some());
+        let report = open(&path).check().await.unwrap();
+        assert_eq!(report.problems, [], "round {round}");
+        assert!(report.file_states <= stood, "round {round}");
+        assert_eq!(report.file_states + report.dropped_files.states, whole, "what is gone was counted");
+        stood = report.file_states;
+        if stood == left.file_states {
+            break;
+        }
+    }
+    assert!(kills > 1, "{kills}");
+    assert_eq!(open(&path).drop_files(0, &|_| {}).await.unwrap().states, 0);
+    let report = open(&path).check().await.unwrap();
+    assert_eq!((report.file_states, report.file_state_bytes), (left.file_states, left.file_state_bytes));
+}
+
+#[tokio::test]
+async fn the_file_gets_smaller_when_it_is_written_anew() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("quipu.db");
+    let (store, other) = (open(&path), open(&path));
+    many_states(&store, 300).await;
+    let head = store.head(&RefName::session(&SessionId::from("s1"))).await.unwrap().unwrap();
+    let nodes = store.lineage(head, Until::Root).await.unwrap();
+    store.drop_files(0, &|_| {}).await.unwrap();
+    let before = store.check().await.unwrap();
+    let smaller = store.shrink().await.unwrap();
+    assert!(smaller > 0 && smaller >= before.free_bytes, "{smaller} {}", before.free_bytes);
+    let after = store.check().await.unwrap();
+    assert_eq!((after.problems.len(), after.free_bytes, after.nodes), (0, 0, before.nodes));
+    for store in [&store, &other] {
+        assert_eq!(store.lineage(head, Until::Root).await.unwrap(), nodes);
+    }
+    // Whoever had it open goes on.
+    let (id, commit) = change(head, &SessionId::from("s1"), 7, 0);
+    other.commit(commit).await.unwrap();
+    assert!(is_kept(&store, 7, 1).await, "{id}");
+    assert_eq!(other.check().await.unwrap().problems, []);
 }
