@@ -3,8 +3,8 @@
 
 use std::path::PathBuf;
 
-use quipu::{Engine, IdentitySettings, identity_text, read_identity};
-use quipu_protocol::Epoch;
+use quipu::{Engine, IdentitySettings, identity_hash, identity_text, read_identity};
+use quipu_protocol::{BlobId, Epoch};
 
 use crate::args::Task;
 use crate::confirm::asked;
@@ -12,7 +12,16 @@ use crate::exit::Failure;
 use crate::print::{note, printable};
 use crate::setup::Place;
 
-/// The text for a session; `None` keeps that of one that goes on. `last` is how such a one stands.
+/// What goes into the options of a session.
+#[derive(Default)]
+pub(crate) struct Chosen {
+    /// The text; `None` keeps that of a session that goes on.
+    pub(crate) text: Option<String>,
+    /// Another text that is not wanted.
+    pub(crate) declined: Option<BlobId>,
+}
+
+/// The text for a session. `last` is how one stands that goes on.
 ///
 /// # Errors
 /// For a new session, when the file that the settings name cannot be used.
@@ -21,8 +30,8 @@ pub(crate) async fn chosen(
     engine: &Engine,
     task: &Task,
     last: Option<&Epoch>,
-) -> Result<Option<String>, Failure> {
-    let Some(path) = file(place) else { return Ok(None) };
+) -> Result<Chosen, Failure> {
+    let Some(path) = file(place) else { return Ok(Chosen::default()) };
     let Some(last) = last else {
         let wanted = read_identity(&path);
         let why = |error| {
@@ -31,20 +40,22 @@ pub(crate) async fn chosen(
                 place.home.join("settings.json").display()
             ))
         };
-        return wanted.map(Some).map_err(why);
+        let text = wanted.map(Some).map_err(why)?;
+        return Ok(Chosen { text, declined: None });
     };
     // One that began without goes on without.
-    let Some(old) = identity_text(&**engine.store(), last).await? else { return Ok(None) };
+    let Some(old) = identity_text(&**engine.store(), last).await? else { return Ok(Chosen::default()) };
     let keeps = "the session goes on with the text that it began with";
     let new = match read_identity(&path) {
         Ok(text) => engine.sealer().seal(&text).into_owned(),
         Err(error) => {
             note(format!("warning: {}; {keeps}", printable(&error.to_string())));
-            return Ok(None);
+            return Ok(Chosen::default());
         }
     };
-    if new == old {
-        return Ok(None);
+    let hash = identity_hash(engine.sealer(), &new);
+    if new == old || last.declined == Some(hash) {
+        return Ok(Chosen::default());
     }
     let shown = printable(&path.display().to_string());
     note(format!("{shown} is not what it was when this session began:"));
@@ -55,11 +66,11 @@ pub(crate) async fn chosen(
     // Who answers by events has no terminal here.
     let answer = if task.ask_on_stdin { None } else { asked("Go on with the new text?")? };
     match answer {
-        Some(true) => Ok(Some(new)),
-        Some(false) => Ok(None),
+        Some(true) => Ok(Chosen { text: Some(new), declined: None }),
+        Some(false) => Ok(Chosen { text: None, declined: Some(hash) }),
         None => {
             note(format!("Nobody is here to be asked, so {keeps}. A new session begins with the new one."));
-            Ok(None)
+            Ok(Chosen::default())
         }
     }
 }

@@ -356,7 +356,8 @@ pub(crate) async fn prepare(
     // its directory.
     let ours = *ours && last.is_none_or(|epoch| epoch.system.is_some() || !epoch.tools.is_empty());
     options.system = system(place, task, cwd, last.is_some() && ours && !moved)?;
-    options.identity = crate::identity::chosen(place, engine, task, last.filter(|_| ours)).await?;
+    let identity = crate::identity::chosen(place, engine, task, last.filter(|_| ours)).await?;
+    (options.identity, options.declined_identity) = (identity.text, identity.declined);
     options.thinking = thinking;
     options.max_tokens = last.and_then(|epoch| epoch.max_tokens);
     let (permissions, record) = crate::permissions::of_task(place, task, cwd)?;

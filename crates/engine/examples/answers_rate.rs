@@ -60,6 +60,7 @@ fn entry(n: usize, at: UnixMs) -> Outcome<Entry> {
                 thinking: Thinking::Off,
                 system: None,
                 identity: None,
+                declined: None,
                 tools: Vec::new(),
                 max_tokens: None,
                 prune: false,

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use quipu_dag::Blob;
-use quipu_protocol::{Entry, Epoch, Model, NodeId, SessionId, SessionStart, Thinking, Trouble};
+use quipu_protocol::{BlobId, Entry, Epoch, Model, NodeId, SessionId, SessionStart, Thinking, Trouble};
 use quipu_providers::Provider;
 use quipu_seal::Sealer;
 use quipu_store::{RefName, SessionQuery, SessionRow, Store, StoreError};
@@ -135,6 +135,9 @@ pub struct SessionOptions {
     /// A text of the user's own that stands before the system prompt (after sealing). It is recorded with the session.
     /// `None` keeps that of a session that is resumed, and is none for a new one; an empty one takes it away.
     pub identity: Option<String>,
+    /// The [`identity_hash`](crate::identity_hash) of a text that somebody did not want in the place of the one that a
+    /// session goes on with; recorded, so that nobody is asked again.
+    pub declined_identity: Option<BlobId>,
     /// The tools, in the order in which the model sees them. Names of 1 to 64 letters, digits, `_` and `-`, no
     /// two the same.
     pub tools: Vec<Arc<dyn Tool>>,
@@ -181,6 +184,7 @@ impl SessionOptions {
             max_tokens: None,
             system: Some(system),
             identity: None,
+            declined_identity: None,
             tools: quipu_tools::builtin(),
             policy: Arc::new(AllowAll),
             limits: Limits::default(),
@@ -526,12 +530,15 @@ impl Engine {
     fn epoch(&self, options: &SessionOptions, toolbox: &Toolbox, past: Option<&Past>) -> (Epoch, Prompt) {
         let (identity, system) = (options.identity.as_deref(), options.system.as_deref());
         let prompt = Prompt::of(&self.sealer, identity, system, past.map(|past| &past.prompt));
+        let identity = prompt.identity.as_ref().map(|blob| blob.id);
+        let before = past.map(|past| &past.epoch).filter(|before| before.identity == identity);
         let epoch = Epoch {
             provider: options.model.provider.clone(),
             model: options.model.id.clone(),
             thinking: options.thinking,
             system: prompt.system.as_ref().map(|blob| blob.id),
-            identity: prompt.identity.as_ref().map(|blob| blob.id),
+            identity,
+            declined: before.and_then(|before| options.declined_identity.or(before.declined)),
             tools: toolbox.specs().to_vec(),
             max_tokens: options.max_tokens,
             prune: options.prune.enabled,

@@ -6,7 +6,7 @@ use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 
 use quipu_dag::Blob;
-use quipu_protocol::Epoch;
+use quipu_protocol::{BlobId, Epoch};
 use quipu_seal::Sealer;
 use quipu_store::Store;
 
@@ -80,6 +80,11 @@ pub fn read_identity(path: &Path) -> Result<String, IdentityError> {
 pub async fn identity_text(store: &dyn Store, epoch: &Epoch) -> Result<Option<String>, OpenError> {
     let Some(identity) = epoch.identity else { return Ok(None) };
     Ok(store.blobs(&[identity]).await?.into_iter().flatten().next().map(|blob| system_text(&blob)))
+}
+
+/// What stands in an epoch for an identity text, sealed or not.
+pub fn identity_hash(sealer: &Sealer, text: &str) -> BlobId {
+    system_blob(&sealer.seal(text)).id
 }
 
 /// What stands before the messages: blobs of type `system_prompt`.

@@ -61,7 +61,9 @@ pub use files::{
 };
 pub use follower::{Committed, Follower};
 pub use html::{HtmlEntry, html_entry, html_text};
-pub use identity::{IDENTITY_LIMIT, IdentityError, IdentitySettings, identity_text, read_identity};
+pub use identity::{
+    IDENTITY_LIMIT, IdentityError, IdentitySettings, identity_hash, identity_text, read_identity,
+};
 pub use log::{Ended, LogEntry, log};
 pub use machine::{CompactionSettings, Limits, PruneSettings, Refused};
 pub use markdown::{MarkdownEntry, markdown_entry, markdown_inline};

@@ -59,6 +59,9 @@ pub struct Epoch {
     /// The text of a person's own that `system` begins with, by itself: a blob of type `system_prompt`; `None` for none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub identity: Option<BlobId>,
+    /// The hash that another such text would have, which a person did not want instead: nobody is asked again.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub declined: Option<BlobId>,
     /// The tools, as declared to the model.
     #[serde(default)]
     pub tools: Vec<ToolSpec>,

@@ -148,6 +148,7 @@ fn start(session: &SessionId, n: usize) -> Entry {
             thinking: Thinking::Off,
             system: None,
             identity: None,
+            declined: None,
             tools: Vec::new(),
             max_tokens: None,
             prune: false,

@@ -197,7 +197,7 @@ fn session_value(session: &SessionStart, draft: &mut Draft) -> Canonical {
 }
 
 fn epoch_value(epoch: &Epoch, draft: &mut Draft) -> Canonical {
-    let Epoch { provider, model, thinking, system, identity, tools, max_tokens, prune } = epoch;
+    let Epoch { provider, model, thinking, system, identity, declined, tools, max_tokens, prune } = epoch;
     for blob in [system, identity].into_iter().flatten() {
         draft.refer(blob.0);
     }
@@ -216,6 +216,7 @@ fn epoch_value(epoch: &Epoch, draft: &mut Draft) -> Canonical {
     ];
     fields.extend(system.as_ref().map(|system| ("system", plain(system))));
     fields.extend(identity.as_ref().map(|identity| ("identity", plain(identity))));
+    fields.extend(declined.as_ref().map(|declined| ("declined", plain(declined))));
     fields.extend(max_tokens.as_ref().map(|limit| ("maxTokens", plain(limit))));
     fields.extend(prune.then_some(("prune", Canonical::from(true))));
     members(fields)

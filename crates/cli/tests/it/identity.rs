@@ -42,7 +42,7 @@ async fn recorded(world: &World) -> Option<String> {
 
 #[tokio::test]
 async fn a_session_goes_on_with_the_text_that_it_began_with_unless_a_person_wants_the_new_one() {
-    let world = world("me.md", 7);
+    let world = world("me.md", 9);
     write(&world, "\u{feff}I am Ada.\nI am brief.\n\n");
     world.run(&["-p", "one"]).ok();
     let began = system(&world);
@@ -65,10 +65,17 @@ async fn a_session_goes_on_with_the_text_that_it_began_with_unless_a_person_want
     let (code, seen) = on_terminal(&world, &["-p", "-c", "four"], "n\n", 100);
     assert!(code == Some(0) && seen.contains("Go on with the new text? [y/N]"), "{seen}");
     assert_eq!(system(&world), began);
-    let (code, seen) = on_terminal(&world, &["-p", "-c", "five"], "y\n", 100);
-    assert_eq!(code, Some(0), "{seen}");
-    assert_eq!(system(&world), began.replace("Ada", "Eve"));
-    assert_eq!(recorded(&world).await.as_deref(), Some("I am Eve.\nI am brief."));
+    // That holds for this text, and is not asked again; another one is.
+    let (code, seen) = on_terminal(&world, &["-p", "-c", "five"], "", 100);
+    assert!(code == Some(0) && !seen.contains("me.md"), "{seen}");
+    assert!(!world.run(&["-p", "-c", "more"]).ok().err.contains("me.md"));
+    assert_eq!(system(&world), began);
+    write(&world, "I am Eve.\nI am bold.\n");
+    let (code, seen) = on_terminal(&world, &["-p", "-c", "and more"], "y\n", 100);
+    assert!(code == Some(0) && seen.contains("Go on with the new text? [y/N]"), "{seen}");
+    let now = began.replace("Ada", "Eve").replace("I am brief", "I am bold");
+    assert_eq!(system(&world), now);
+    assert_eq!(recorded(&world).await.as_deref(), Some("I am Eve.\nI am bold."));
 
     // That is what it goes on with now; also where the file is gone, or no longer named.
     std::fs::remove_file(world.path("home/.quipu/me.md")).unwrap();
@@ -78,10 +85,10 @@ async fn a_session_goes_on_with_the_text_that_it_began_with_unless_a_person_want
         "{}",
         ran.err
     );
-    assert_eq!(system(&world), began.replace("Ada", "Eve"));
+    assert_eq!(system(&world), now);
     std::fs::remove_file(world.path("home/.quipu/settings.json")).unwrap();
     world.run(&["-p", "-c", "seven"]).ok();
-    assert_eq!(system(&world), began.replace("Ada", "Eve"));
+    assert_eq!(system(&world), now);
 
     let told = world.run(&["context", "--json"]).ok().json();
     let part =

@@ -84,6 +84,7 @@ pub(crate) fn session_start(session: &SessionId, cwd: &str, parent: Option<Sessi
             thinking: Thinking::Off,
             system: None,
             identity: None,
+            declined: None,
             tools: Vec::new(),
             max_tokens: None,
             prune: false,

@@ -281,17 +281,10 @@ fn epoch() -> BoxedStrategy<Epoch> {
     });
     let thinking = select(vec![Thinking::Off, Thinking::Medium, Thinking::Max]);
     let blob = || option::of(any::<[u8; 32]>().prop_map(BlobId));
-    let prompt = (blob(), blob());
+    let prompt = (blob(), blob(), blob());
     (text(), text(), thinking, prompt, vec(tool, 0..3), option::of(number()), any::<bool>())
-        .prop_map(|(provider, model, thinking, (system, identity), tools, max_tokens, prune)| Epoch {
-            provider,
-            model,
-            thinking,
-            system,
-            identity,
-            tools,
-            max_tokens,
-            prune,
+        .prop_map(|(provider, model, thinking, (system, identity, declined), tools, max_tokens, prune)| {
+            Epoch { provider, model, thinking, system, identity, declined, tools, max_tokens, prune }
         })
         .boxed()
 }
