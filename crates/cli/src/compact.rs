@@ -46,7 +46,8 @@ pub(crate) async fn run(args: &CompactArgs) -> Result<(), Failure> {
 async fn undo(place: &Place, task: &Task, here: &std::path::Path) -> Result<(), Failure> {
     let Some(row) = setup::existing_session(place, task, here).await? else { return Err(no_session()) };
     let engine = place.engine(place.store().await?, &place.settings())?;
-    let node = engine.undo_compaction(&row.id).await?;
+    let (node, problems) = engine.undo_compaction(&row.id).await?;
+    crate::put_back::warn(&problems);
     Ok(writeln!(std::io::stdout(), "{node}")?)
 }
 

@@ -59,6 +59,7 @@ impl From<quipu::OpenError> for Failure {
     fn from(error: quipu::OpenError) -> Self {
         let exit = match &error {
             quipu::OpenError::Store(_) | quipu::OpenError::Broken { .. } => Exit::Store,
+            quipu::OpenError::Unsettled { .. } => Exit::Failed,
             quipu::OpenError::NoSuchSession(_)
             | quipu::OpenError::NoSuchNode(_)
             | quipu::OpenError::Incomplete { .. }

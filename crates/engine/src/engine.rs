@@ -16,7 +16,7 @@ use crate::call::Caller;
 use crate::clock::{Clock, SystemClock, fresh_id};
 use crate::commit::Committer;
 use crate::early::{EarlyCall, settle_early};
-use crate::files::{FileSettings, Keeper};
+use crate::files::{FileSettings, Keeper, Settled};
 use crate::follower::Follower;
 use crate::identity::Prompt;
 use crate::machine::{CompactionSettings, Draft, Limits, Machine, Prefix, PruneSettings, Start};
@@ -72,7 +72,22 @@ pub enum OpenError {
         /// What is wrong.
         why: String,
     },
+    /// Files of an earlier move cannot take their places, so the session is not moved again.
+    #[error(
+        "session `{session}` stays where it is, because files of an earlier move of it are not in their places: {why}; \
+         make that possible, and the next try brings it to its end"
+    )]
+    Unsettled {
+        /// The session.
+        session: SessionId,
+        /// Which, and why.
+        why: String,
+    },
 }
+
+/// People are told this when a session goes on though its files could not be settled.
+const NOT_SETTLED: &str = "Files of an earlier jump are not all in their places; that is tried again when the session is \
+                           opened the next time.";
 
 /// A store and what all sessions over it share. Cheap to clone.
 ///
@@ -328,7 +343,9 @@ impl Engine {
         let toolbox = self.toolbox(&options, Some(&past))?;
         let mut troubles = Vec::new();
         if mine {
-            troubles.extend(self.settle_files(id).await?.into_iter().map(Trouble::Note));
+            let Settled { mut told, waits } = self.settle_files(id).await?;
+            told.extend(waits.then(|| NOT_SETTLED.to_owned()));
+            troubles.extend(told.into_iter().map(Trouble::Note));
             let mut committer = self.committer(&past, past.epoch.clone(), Prompt::default());
             troubles.extend(
                 recover(&*self.store, &mut committer, id, &mut past, &self.sealer, self.clock.now()).await?,

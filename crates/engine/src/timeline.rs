@@ -7,8 +7,8 @@ use quipu_store::{
     Commit, Durability, Expect, LoggedMove, RefMove, RefName, ReflogQuery, SessionRow, Until, decode_nodes,
 };
 
-use crate::engine::Engine;
-use crate::files::{FilePlan, RestoreFiles, is_restored};
+use crate::engine::{Engine, OpenError};
+use crate::files::{FilePlan, RestoreFiles, Settled, is_restored};
 use crate::identity::Prompt;
 use crate::owner::alone;
 use crate::resume::{read_past, recover};
@@ -277,9 +277,12 @@ impl Engine {
         &self,
         session: &SessionId,
         name: &RefName,
-    ) -> Result<(Option<NodeId>, Vec<String>), ChangeError> {
+    ) -> Result<(Option<NodeId>, Vec<String>), OpenError> {
         let store = self.store();
-        let told = self.settle_files(session).await?;
+        let Settled { told, waits } = self.settle_files(session).await?;
+        if waits {
+            return Err(OpenError::Unsettled { session: session.clone(), why: told.join("; ") });
+        }
         let Some(head) = store.head(name).await? else { return Ok((None, told)) };
         if store.pending(session).await?.steps.is_empty() {
             return Ok((Some(head), told));

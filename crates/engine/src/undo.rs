@@ -42,23 +42,26 @@ impl From<StoreError> for UndoError {
 
 impl Engine {
     /// Undoes the compaction that a session ends with, by moving its ref to the node before it: the next request has
-    /// the whole context again. The compaction stays in the graph. Gives the node where the session stands now.
+    /// the whole context again. The compaction stays in the graph. Gives the node where the session stands now, and what
+    /// people should know of files that an interrupted move left on their way: they are brought to their places first.
     ///
     /// # Errors
-    /// `Busy`; `NotCompacted`; `WentOn` when the session does not end with a compaction; `Open` with `NoSuchSession`
-    /// or `Store`.
-    pub async fn undo_compaction(&self, session: &SessionId) -> Result<NodeId, UndoError> {
+    /// `Busy`; `NotCompacted`; `WentOn` when the session does not end with a compaction; `Open` with `NoSuchSession`,
+    /// `Broken` or `Store`.
+    pub async fn undo_compaction(&self, session: &SessionId) -> Result<(NodeId, Vec<String>), UndoError> {
         let store = self.store();
         let name = RefName::session(session);
-        let Some(head) = store.head(&name).await? else {
+        if store.head(&name).await?.is_none() {
             return Err(OpenError::NoSuchSession(session.to_string()).into());
-        };
+        }
         let busy = || UndoError::Busy(session.clone());
-        alone(store, &name, busy, self.go_back(session, &name, head)).await
+        alone(store, &name, busy, self.go_back(session, &name)).await
     }
 
-    async fn go_back(&self, session: &SessionId, name: &RefName, head: NodeId) -> Result<NodeId, UndoError> {
+    async fn go_back(&self, session: &SessionId, name: &RefName) -> Result<(NodeId, Vec<String>), UndoError> {
         let store = self.store();
+        let (head, told) = self.close_open_steps(session, name).await?;
+        let Some(head) = head else { return Err(OpenError::NoSuchSession(session.to_string()).into()) };
         let nodes = store.lineage(head, Until::Checkpoint).await?;
         let Some(first) = nodes.first() else { return Err(UndoError::NotCompacted(session.clone())) };
         let decoded = decode_nodes(&**store, std::slice::from_ref(first)).await?;
@@ -81,6 +84,6 @@ impl Engine {
             Commit { moves, actions: vec![action], durability: Durability::Power, ..Commit::default() };
         self.publish(&mut commit, session, Some(head), before, "undo compaction").await?;
         store.commit(commit).await?;
-        Ok(before)
+        Ok((before, told))
     }
 }

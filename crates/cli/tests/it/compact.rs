@@ -1,7 +1,9 @@
 //! `quipu compact`, and contexts that are compacted by themselves.
 
+use quipu::protocol::{Json, SessionId};
+use quipu::store::{Commit, Op, OpenJump, OpenOptions, SqliteStore, Store};
 use quipu_testkit::Answer;
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::support::{World, messages, wire_text};
 
@@ -82,6 +84,39 @@ fn undone_the_next_request_is_the_one_that_would_have_been_sent() {
         bodies.push(text.replace(&*world.path("").to_string_lossy(), "/"));
     }
     assert_eq!(bodies[0], bodies[1]);
+}
+
+/// A process that died while it put files back leaves a row; undoing a compaction brings it to its end, as any other move.
+#[tokio::test]
+async fn files_that_are_on_their_way_take_their_places_first() {
+    let long = "word ".repeat(400);
+    let world = World::new(answers(&[&long, &long, "In short."]));
+    small(&world);
+    world.run(&["-p", "one"]).ok();
+    world.run(&["-p", "-c", "two"]).ok();
+    world.run(&["compact"]).ok();
+    let session = SessionId::from(world.sessions()[0]["id"].as_str().unwrap());
+    let (work, link) = (world.path("work"), |target: &str| json!({ "kind": "link", "target": target }));
+    world.file("way", "by hand");
+    let change =
+        |path: &str, after: Value| json!({ "path": path, "before": { "kind": "absent" }, "after": after });
+    let steps = json!([
+        { "at": work.join("new"), "staged": work.join(".quipu-1.tmp"), "change": change("new", link("a")) },
+        { "at": work.join("way"), "staged": work.join(".quipu-2.tmp"), "change": change("way", link("a")) },
+    ]);
+    let plan = Json::from(&json!({ "files": { "root": work, "steps": steps } }));
+    let jump = OpenJump { stage: "moved".into(), plan };
+    let ops = vec![Op::JumpPut { session: session.clone(), jump }];
+    {
+        let store = SqliteStore::open(&world.store(), &OpenOptions::default()).unwrap();
+        store.commit(Commit { ops, ..Commit::default() }).await.unwrap();
+    }
+    let ran = world.run(&["compact", "--undo"]).ok();
+    assert!(ran.err.contains("way: somebody changed it meanwhile, so it was left as it is"), "{}", ran.err);
+    assert_eq!(std::fs::read_link(work.join("new")).unwrap(), std::path::Path::new("a"));
+    assert_eq!(std::fs::read(work.join("way")).unwrap(), b"by hand");
+    let store = SqliteStore::open(&world.store(), &OpenOptions::default()).unwrap();
+    assert_eq!(store.pending(&session).await.unwrap().jump, None);
 }
 
 #[test]

@@ -20,7 +20,7 @@ pub use travel::{JumpedWithFiles, RestoreFiles};
 pub(crate) use keep::{Begun, CallPlace, Keeper, Left, after_a_crash};
 pub(crate) use merged::Brought;
 pub(crate) use plan::{Ground, is_restored, restored, restored_entry};
-pub(crate) use restore::InFlight;
+pub(crate) use restore::{InFlight, Settled};
 
 /// What is kept of the files that tools change.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -357,8 +357,17 @@ fn size_of(state: &FileState) -> u64 {
     }
 }
 
-/// Takes back, or brings to its end, what a process left that died while files were put back. Tells what somebody
-/// should know. The rest of the row, if there is any, stays.
+/// What became of files that a process left on their way.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(crate) struct Settled {
+    /// What somebody should know.
+    pub(crate) told: Vec<String>,
+    /// Some cannot take their places now; the row of the session still says so.
+    pub(crate) waits: bool,
+}
+
+/// Takes back, or brings to its end, what a process left that died while files were put back. The rest of the row, if
+/// there is any, stays.
 ///
 /// # Errors
 /// Those of the store.
@@ -366,13 +375,13 @@ pub(crate) async fn settle(
     store: &dyn Store,
     sealer: &Arc<Sealer>,
     session: &SessionId,
-) -> Result<Vec<String>, StoreError> {
+) -> Result<Settled, StoreError> {
     #[derive(Deserialize)]
     struct Plan {
         files: Flight,
     }
-    let Some(jump) = store.pending(session).await?.jump else { return Ok(Vec::new()) };
-    let Ok(Plan { files: flight }) = jump.plan.read() else { return Ok(Vec::new()) };
+    let Some(jump) = store.pending(session).await?.jump else { return Ok(Settled::default()) };
+    let Ok(Plan { files: flight }) = jump.plan.read() else { return Ok(Settled::default()) };
     let mut told = Vec::new();
     if jump.stage == STAGING {
         flight.unstage().await;
@@ -381,10 +390,9 @@ pub(crate) async fn settle(
         let done = problems.iter().all(|problem| problem.is_final);
         told.extend(problems.into_iter().map(|problem| problem.what));
         if !done {
-            told.push("Files of an earlier jump are not all in their places; that is tried again when the session is opened the next time.".into());
-            return Ok(told);
+            return Ok(Settled { told, waits: true });
         }
     }
     put(store, session, awaited(&jump).map(waits)).await?;
-    Ok(told)
+    Ok(Settled { told, waits: false })
 }

@@ -68,7 +68,9 @@ impl World {
     }
 
     async fn settle(&self) -> Vec<String> {
-        settle(&self.store, &self.sealer, &self.session).await.unwrap()
+        let settled = settle(&self.store, &self.sealer, &self.session).await.unwrap();
+        assert!(!settled.waits);
+        settled.told
     }
 
     /// The commit that moves the ref.

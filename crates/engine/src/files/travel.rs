@@ -7,7 +7,7 @@ use quipu_workspace::{Access, AccessRules, file_key};
 
 use super::FileSettings;
 use super::plan::{FilePlan, Ground};
-use super::restore::{FilesError, InFlight, settle};
+use super::restore::{FilesError, InFlight, Settled, settle};
 use crate::engine::{Engine, SessionOptions};
 use crate::jump::{Stand, stand};
 use crate::sessions::ChangeError;
@@ -122,10 +122,7 @@ impl Engine {
     }
 
     /// Takes back, or brings to its end, what a process left that died while it put files back.
-    pub(crate) async fn settle_files(
-        &self,
-        session: &SessionId,
-    ) -> Result<Vec<String>, quipu_store::StoreError> {
+    pub(crate) async fn settle_files(&self, session: &SessionId) -> Result<Settled, quipu_store::StoreError> {
         settle(&**self.store(), self.sealer(), session).await
     }
 }

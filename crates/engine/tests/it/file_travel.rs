@@ -182,6 +182,40 @@ async fn what_was_left_of_files_is_told_by_whoever_moves_the_session_next() {
     story.world.check().await;
 }
 
+/// While something is in the way of such a file, the session is not moved, or what it leaves would never be settled.
+#[tokio::test]
+async fn a_session_whose_files_cannot_take_their_places_is_not_moved_before_they_can() {
+    let story = Story::of(&three_runs(), |_| {}).await;
+    let (engine, store, cwd) = (&story.world.engine, &story.world.store, story.world.cwd());
+    let first = story.places[0].0;
+    let id = engine.session_to_jump(first).await.unwrap();
+    std::fs::write(cwd.join("in-the-way"), "").unwrap();
+    let at = cwd.join("in-the-way/link");
+    let change = json!({
+        "path": "in-the-way/link", "before": { "kind": "absent" }, "after": { "kind": "link", "target": "a" },
+    });
+    let steps = json!([{ "at": at, "staged": cwd.join(".quipu-1.tmp"), "change": change }]);
+    let plan = Json::from(&json!({ "files": { "root": cwd, "steps": steps } }));
+    let ops = vec![Op::JumpPut { session: id.clone(), jump: OpenJump { stage: "moved".into(), plan } }];
+    store.commit(Commit { ops, ..Commit::default() }).await.unwrap();
+    let before = story.now();
+    let refused = |error: ChangeError| {
+        let text = error.to_string();
+        assert!(text.contains("in-the-way/link") && text.contains("stays where it is"), "{text}");
+    };
+    refused(engine.undo_along(&id, 1, Some(&RestoreFiles::default())).await.unwrap_err());
+    refused(engine.tobe_along(first, "Look.", None).await.unwrap_err());
+    refused(engine.jump_with_files(first, None, &RestoreFiles::default()).await.unwrap_err());
+    let changed = difference(&before, &story.now());
+    assert!(changed.iter().all(|path| path == ".quipu-1.tmp"), "{changed:?}");
+    std::fs::remove_file(cwd.join("in-the-way")).unwrap();
+    engine.undo(&id, 1).await.unwrap();
+    assert_eq!(std::fs::read_link(&at).unwrap(), Path::new("a"));
+    assert!(!cwd.join(".quipu-1.tmp").exists());
+    engine.redo(&id, 1).await.unwrap();
+    story.world.check().await;
+}
+
 /// What the settings say of how much is kept holds for what is put back, too.
 #[tokio::test]
 async fn what_is_replaced_is_kept_up_to_the_limit_that_is_set() {
