@@ -208,6 +208,7 @@ impl Committer {
         let mut batch = Commit {
             durability: if plan.power { Durability::Power } else { Durability::Process },
             ops: plan.ops.iter().map(|op| store_op(&plan.session, op)).collect(),
+            chunks: plan.ops.iter().flat_map(states_of).cloned().collect(),
             ..Commit::default()
         };
         let mut last = self.last;
@@ -227,7 +228,7 @@ impl Committer {
             let draft = match draft {
                 Some(draft) if flight.is_some() && is_restored(&draft.entry) => {
                     let entry = stood.map_or_else(|| draft.entry.clone(), |from| restored_entry(from).into());
-                    put_back = Draft { entry, step: draft.step.clone() };
+                    put_back = Draft { entry, ..draft.clone() };
                     &put_back
                 }
                 Some(draft) => draft,
@@ -311,6 +312,7 @@ impl Committer {
         batch
             .chunks
             .extend(encoded.chunks.into_iter().map(|(id, bytes)| NewChunk::Full { id, bytes: bytes.into() }));
+        batch.chunks.extend(draft.states.iter().cloned());
         Node::new(record, config, None)
     }
 }
@@ -361,6 +363,18 @@ fn store_op(session: &SessionId, op: &PlanOp) -> Op {
             Op::RunRemove { session: other.as_ref().unwrap_or(session).clone(), run: run.clone() }
         }
         PlanOp::Arrive => Op::JumpRemove { session: session.clone() },
+    }
+}
+
+/// States of files that a finished call names.
+fn states_of(op: &PlanOp) -> &[NewChunk] {
+    match op {
+        PlanOp::Keep { done, .. } => &done.states,
+        PlanOp::Put { .. }
+        | PlanOp::Take { .. }
+        | PlanOp::Announce { .. }
+        | PlanOp::Forget { .. }
+        | PlanOp::Arrive => &[],
     }
 }
 

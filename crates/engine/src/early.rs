@@ -314,7 +314,7 @@ pub(crate) fn early_drafts(steps: &[Step], made: Option<&CallRecord>, head: Opti
         let record = CallRecord { head: head.unwrap_or(record.head), ..record };
         let json =
             serde_json::json!({ "type": "custom", "customType": "quipu.early", "data": { "error": WHY } });
-        Draft { entry: Arc::new(Entry::Meta(Json::from(&json))), step: step_of(Some(run), vec![record]) }
+        Draft::of(Entry::Meta(Json::from(&json)), step_of(Some(run), vec![record]))
     };
     lost.map(draft).collect()
 }

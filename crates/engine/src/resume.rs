@@ -435,10 +435,8 @@ fn result_draft(call: &ToolCall, step: Option<&Step>, now: UnixMs) -> Draft {
         Some(kept) => (kept.result, Some(kept.started), Some(kept.duration_ms), kept.files),
         None => (interrupted_result(call, now), None, None, Vec::new()),
     };
-    Draft {
-        entry: Arc::new(Entry::Message(Message::ToolResult(result))),
-        step: StepInfo { run, started, duration_ms, files, ..StepInfo::default() },
-    }
+    let step = StepInfo { run, started, duration_ms, files, ..StepInfo::default() };
+    Draft::of(Entry::Message(Message::ToolResult(result)), step)
 }
 
 fn interrupted_result(call: &ToolCall, now: UnixMs) -> ToolResultMessage {
@@ -466,10 +464,8 @@ fn unanswered_draft(run: RunId, record: CallRecord, summary: Option<Calls>, now:
     const WHY: &str = "the process ended before the answer arrived; it may have been sent and charged";
     if let Some(Calls { usage, mut records }) = summary {
         records.push(record);
-        return Draft {
-            entry: Arc::new(Entry::Meta(json_of_nothing(Some(WHY), &usage))),
-            step: step_of(Some(run), records),
-        };
+        let entry = Entry::Meta(json_of_nothing(Some(WHY), &usage));
+        return Draft::of(entry, step_of(Some(run), records));
     }
     let answer = AssistantMessage {
         api: record.api.clone(),
@@ -482,5 +478,5 @@ fn unanswered_draft(run: RunId, record: CallRecord, summary: Option<Calls>, now:
     };
     let step =
         StepInfo { run: Some(run), started: Some(record.started), call: Some(record), ..StepInfo::default() };
-    Draft { entry: Arc::new(Entry::Message(Message::Assistant(answer))), step }
+    Draft::of(Entry::Message(Message::Assistant(answer)), step)
 }

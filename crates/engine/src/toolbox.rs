@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use futures_util::FutureExt as _;
 use quipu_protocol::{Content, FileChange, Json, RunId, ToolCall, ToolResultMessage, ToolSpec, Trouble};
 use quipu_seal::Sealer;
-use quipu_store::StoreError;
+use quipu_store::{NewChunk, StoreError};
 use quipu_tools::{Invocation, Preparation, Tool, ToolContext, ToolOutput, Touches};
 use quipu_workspace::{Access, Reach, Want};
 use tokio::sync::mpsc;
@@ -130,14 +130,22 @@ impl Toolbox {
         (prepared, preparation)
     }
 
-    /// What a tool gets ready, and a look at the workspace that a command may change.
+    /// What a tool gets ready, and a look at what the call may change.
     fn with_a_look_ahead(&self, own: Option<Preparation>, touches: &Touches) -> Option<Preparation> {
-        let Some(keeper) = self.keeper.clone().filter(|_| *touches == Touches::Anything) else { return own };
+        let Some(keeper) = self.keeper.clone() else { return own };
+        let look: Preparation = match touches {
+            Touches::Anything => Box::new(move || keeper.ahead()),
+            Touches::Writes(paths) => {
+                let (paths, access) = (paths.clone(), self.parts.policy.access());
+                Box::new(move || keeper.ahead_of(&paths, &access))
+            }
+            Touches::Nothing | Touches::Reads(_) => return own,
+        };
         Some(Box::new(move || {
             if let Some(own) = own {
                 own();
             }
-            keeper.ahead();
+            look();
         }))
     }
 
@@ -213,10 +221,13 @@ impl Toolbox {
     ) -> Input {
         let started = self.parts.clock.now();
         let watch = Instant::now();
-        let mut files = Vec::new();
+        let (mut files, mut states) = (Vec::new(), Vec::new());
         let (output, leaving) = match self.departs(&call) {
             Some(trip) => trip.begin().await,
-            None => (self.output(&place, slot, &call, cancel, outputs, &mut files).await, None),
+            None => {
+                let changes = (&mut files, &mut states);
+                (self.output(&place, slot, &call, cancel, outputs, changes).await, None)
+            }
         };
         let ToolOutput { mut content, details, is_error, terminate } = limited(output);
         seal_content(&mut content, &self.parts.sealer);
@@ -234,6 +245,7 @@ impl Toolbox {
             started,
             duration_ms: u64::try_from(watch.elapsed().as_millis()).unwrap_or(u64::MAX),
             files,
+            states,
             terminate,
             leaving,
         };
@@ -255,7 +267,7 @@ impl Toolbox {
         call: &ToolCall,
         cancel: CancellationToken,
         outputs: mpsc::Sender<Input>,
-        files: &mut Vec<FileChange>,
+        (files, states): (&mut Vec<FileChange>, &mut Vec<NewChunk>),
     ) -> ToolOutput {
         let Some(tool) = self.tools.get(&call.name) else {
             return ToolOutput::error(format!("Tool {} not found", call.name));
@@ -291,10 +303,10 @@ impl Toolbox {
             () = overdue => ToolOutput::error("Operation aborted (the tool did not stop in time and was dropped)"),
         };
         if let (Some(keeper), Some(begun)) = (&self.keeper, begun) {
-            *files = if begun.is_command {
-                let (files, told) = keeper.after_command(place).await;
+            (*files, *states) = if begun.is_command {
+                let (files, states, told) = keeper.after_command(place).await;
                 tell(&people, told).await;
-                files
+                (files, states)
             } else {
                 keeper.after(place, begun, &cx.access).await
             };

@@ -102,6 +102,13 @@ const TARGETS: &[Target] = &[
         AtLeast(10.0),
     ),
     alone("Escape to the closed connection, ms", "terminal, Escape to the closed connection", Below(5.0)),
+    alone("keeping a file of 256 KiB around an edit, ms", "what it costs to keep 256 KiB", AtMost(1.0)),
+    alone(
+        "found among 50,000 files: nothing changed, ms",
+        "what changed among 50,000 files: nothing",
+        AtMost(100.0),
+    ),
+    alone("found among 50,000 files: two changed, ms", "what changed among 50,000 files: two", AtMost(100.0)),
     alone("context switches of an idle terminal", "terminal, context switches while idle", AtMost(2.0)),
     alone(
         "context switches of an idle terminal after a reply",

@@ -25,6 +25,7 @@ pub(crate) struct Keeper {
     root: PathBuf,
     settings: FileSettings,
     spent: Mutex<Spent>,
+    seen: Mutex<Seen>,
     watch: Watch,
 }
 
@@ -33,7 +34,32 @@ pub(crate) struct Keeper {
 struct Spent {
     run: Option<RunId>,
     bytes: u64,
-    have: HashSet<ChunkId>,
+    counted: HashSet<ChunkId>,
+}
+
+/// Files as they were when they were looked at last: whoever changes one once changes it again.
+#[derive(Default)]
+struct Seen {
+    files: HashMap<PathBuf, Found>,
+    bytes: usize,
+}
+
+/// Bytes of files that are remembered at most.
+const REMEMBERED: usize = 8 << 20;
+
+impl Seen {
+    fn put(&mut self, at: PathBuf, found: Found) {
+        let size = |found: &Found| found.bytes.as_ref().map_or(0, |bytes| bytes.len());
+        if size(&found) > REMEMBERED / 4 {
+            return;
+        }
+        if self.bytes + size(&found) > REMEMBERED {
+            *self = Self::default();
+        }
+        self.bytes += size(&found);
+        let before = self.files.insert(at, found);
+        self.bytes -= before.as_ref().map_or(0, size);
+    }
 }
 
 /// Where a call stands in the table of steps.
@@ -46,7 +72,7 @@ pub(crate) struct CallPlace {
 /// Files as they were before a call.
 #[derive(Default)]
 pub(crate) struct Begun {
-    files: Vec<(Watched, Option<Arc<[u8]>>)>,
+    files: Vec<(Watched, Found)>,
     /// It is a command, which may change anything.
     pub(crate) is_command: bool,
 }
@@ -108,7 +134,8 @@ impl Keeper {
     ) -> Self {
         let root = file_key(cwd);
         let watch = Watch::new(&root, settings.file_bytes, settings.run_bytes);
-        Self { store, sealer, root, settings, spent: Mutex::default(), watch }
+        let (spent, seen) = (Mutex::default(), Mutex::default());
+        Self { store, sealer, root, settings, spent, seen, watch }
     }
 
     fn spent(&self, run: &RunId) -> MutexGuard<'_, Spent> {
@@ -123,20 +150,45 @@ impl Keeper {
     fn chunk(&self, run: &RunId, found: &mut Found, base: Option<(ChunkId, &Arc<[u8]>)>) -> Option<NewChunk> {
         let (id, bytes) = (found.state.content()?, found.bytes.clone()?);
         let mut spent = self.spent(run);
-        if spent.have.contains(&id) {
-            return None;
+        if !spent.counted.contains(&id) {
+            let new = base.map_or(bytes.len(), |(_, base)| delta(base, &bytes).middle.len()) as u64;
+            if spent.bytes.saturating_add(new) > self.settings.run_bytes {
+                found.dropped(Unknown::TooLarge);
+                return None;
+            }
+            spent.bytes += new;
+            spent.counted.insert(id);
         }
-        let new = base.map_or(bytes.len(), |(_, base)| delta(base, &bytes).middle.len()) as u64;
-        if spent.bytes.saturating_add(new) > self.settings.run_bytes {
-            found.dropped(Unknown::TooLarge);
-            return None;
-        }
-        spent.bytes += new;
-        spent.have.insert(id);
+        // What the store has already costs it one question; what was counted may not have come there.
         Some(match base {
             Some((base, _)) => NewChunk::Delta { id, base, bytes },
             None => NewChunk::Plain { id, bytes },
         })
+    }
+
+    /// What is at a path now.
+    fn look(&self, at: &Path, before: Option<&Found>, access: &Access) -> Found {
+        let captured = access.capture(at, self.settings.file_bytes);
+        let found = match before {
+            Some(before) => Found::again(captured, Some(before), &self.sealer),
+            None => {
+                let seen = self.seen().files.get(at).cloned();
+                Found::again(captured, seen.as_ref(), &self.sealer)
+            }
+        };
+        self.seen().put(at.to_path_buf(), found.clone());
+        found
+    }
+
+    fn seen(&self) -> MutexGuard<'_, Seen> {
+        self.seen.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// A call may be about to change these files: looks at them ahead, so that little is to be done when it begins. Blocks.
+    pub(crate) fn ahead_of(&self, paths: &[PathBuf], access: &Access) {
+        for at in paths {
+            self.look(at, None, access);
+        }
     }
 
     /// Looks at these files, which the call may change, and keeps what they are.
@@ -156,9 +208,9 @@ impl Keeper {
             for at in paths {
                 // What has no name that can be written down can be put back by nobody.
                 let Some(path) = named(&keeper.root, &at) else { continue };
-                let mut found = Found::of(access.capture(&at, keeper.settings.file_bytes), &keeper.sealer);
+                let mut found = keeper.look(&at, None, &access);
                 chunks.extend(keeper.chunk(&run, &mut found, None));
-                files.push((Watched { at, path, before: found.state }, found.bytes));
+                files.push((Watched { at, path, before: found.state.clone() }, found));
             }
             (files, chunks)
         };
@@ -206,11 +258,11 @@ impl Keeper {
         self.watch.ahead(&self.sealer);
     }
 
-    /// What a command changed, kept; and what is to be told of it.
+    /// What a command changed, with the states that are to be stored with it; and what is to be told of it.
     pub(crate) async fn after_command(
         self: &Arc<Self>,
         place: &CallPlace,
-    ) -> (Vec<FileChange>, Option<String>) {
+    ) -> (Vec<FileChange>, Vec<NewChunk>, Option<String>) {
         let (keeper, run) = (self.clone(), place.run.clone());
         let look = move || {
             let Changed { changes, more } = keeper.watch.after(&keeper.sealer);
@@ -225,7 +277,7 @@ impl Keeper {
             (found, chunks, more)
         };
         let Ok((changes, chunks, more)) = tokio::task::spawn_blocking(look).await else {
-            return (Vec::new(), None);
+            return (Vec::new(), Vec::new(), None);
         };
         let told = (more > 0).then(|| {
             format!(
@@ -233,38 +285,37 @@ impl Keeper {
                 more + MOST_CHANGES
             )
         });
-        (store_states(&*self.store, changes, chunks).await, told)
+        (changes, chunks, told)
     }
 
-    /// What the call changed, kept.
+    /// What the call changed, with the states that are to be stored with it.
     pub(crate) async fn after(
         self: &Arc<Self>,
         place: &CallPlace,
         begun: Begun,
         access: &Access,
-    ) -> Vec<FileChange> {
+    ) -> (Vec<FileChange>, Vec<NewChunk>) {
         let (keeper, access, run) = (self.clone(), access.clone(), place.run.clone());
         let look = move || {
             let (mut changes, mut chunks) = (Vec::new(), Vec::new());
             for (Watched { at, path, before }, old) in begun.files {
-                let mut found = Found::of(access.capture(&at, keeper.settings.file_bytes), &keeper.sealer);
+                let mut found = keeper.look(&at, Some(&old), &access);
                 // Two states that are not known are taken for one only where nothing can be done about either.
                 if found.state == before {
                     continue;
                 }
-                let base = before.content().zip(old.as_ref());
+                let base = before.content().zip(old.bytes.as_ref());
                 chunks.extend(keeper.chunk(&run, &mut found, base));
                 changes.push(FileChange { path, before, after: found.state });
             }
             (changes, chunks)
         };
-        let Ok((changes, chunks)) = tokio::task::spawn_blocking(look).await else { return Vec::new() };
-        store_states(&*self.store, changes, chunks).await
+        tokio::task::spawn_blocking(look).await.unwrap_or_default()
     }
 }
 
-/// Keeps the states after a call. What the store does not take is told as not kept; that the disk is full, or whatever
-/// it is, is told with the result, which is stored next.
+/// Keeps the states after an interrupted call. What the store does not take is told as not kept; that the disk is full,
+/// or whatever it is, is told with the result, which is stored next.
 async fn store_states(
     store: &dyn Store,
     mut changes: Vec<FileChange>,

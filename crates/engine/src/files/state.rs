@@ -42,6 +42,18 @@ impl Found {
         }
     }
 
+    /// What was found where this was found before: the same bytes are neither searched nor hashed again.
+    pub(crate) fn again(captured: Captured, before: Option<&Self>, sealer: &Sealer) -> Self {
+        let known = before.and_then(|before| Some((before.state.content()?, before.bytes.as_ref()?)));
+        match (captured, known) {
+            (Captured::File { mode, bytes }, Some((content, old))) if **old == *bytes => {
+                let state = FileState::File { mode, size: bytes.len() as u64, content };
+                Self { state, bytes: Some(old.clone()) }
+            }
+            (captured, _) => Self::of(captured, sealer),
+        }
+    }
+
     /// The same without its bytes.
     pub(crate) fn dropped(&mut self, why: Unknown) {
         if let FileState::File { size, .. } = self.state {

@@ -144,6 +144,7 @@ pub(super) fn refusal(id: &CallId, name: &str, text: String, now: UnixMs) -> Don
         started: now,
         duration_ms: 0,
         files: Vec::new(),
+        states: Vec::new(),
         terminate: false,
         leaving: None,
     }

@@ -328,7 +328,7 @@ impl Machine {
                 compacting.nothing = Some(result);
                 let step = step_of(Some(run.id.clone()), made.records);
                 let ops = vec![PlanOp::Forget { run: run.id.clone(), session: None }];
-                let draft = Draft { entry: Arc::new(Entry::Meta(data)), step };
+                let draft = Draft::of(Entry::Meta(data), step);
                 return self.commit(Tag::Compacted, vec![draft], ops, false);
             }
         };
@@ -361,7 +361,7 @@ impl Machine {
         if let Some(measured) = self.measured().and_then(|measured| Json::of(&measured).ok()) {
             step.extra.insert(MEASURED.into(), measured);
         }
-        let draft = Draft { entry: Arc::new(Entry::Compaction(compaction)), step };
+        let draft = Draft::of(Entry::Compaction(compaction), step);
         self.commit(Tag::Compacted, vec![draft], vec![PlanOp::Forget { run: id, session: None }], true);
     }
 

@@ -156,7 +156,7 @@ impl Machine {
                 jumping.usage = Some(made.usage);
                 let note = compaction_note(&text, None, &[], &place.files, most);
                 let entry = branch_summary(&note, jumping.from, &place.files, &made.usage);
-                (Draft { entry: Arc::new(Entry::Meta(entry)), step: step_of(Some(run), made.records) }, None)
+                (Draft::of(Entry::Meta(entry), step_of(Some(run), made.records)), None)
             }
             Err(none) => {
                 let NoSummary { why, made } = *none;
@@ -168,7 +168,7 @@ impl Machine {
                 }
                 // That calls were made and paid for is kept where the session stands.
                 let step = step_of(Some(run), made.records);
-                (Draft { entry: Arc::new(Entry::Meta(data)), step }, Some(result))
+                (Draft::of(Entry::Meta(data), step), Some(result))
             }
         };
         match nothing {

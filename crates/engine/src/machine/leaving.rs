@@ -106,7 +106,7 @@ impl Machine {
         if let Some(files) = &leaving.files {
             // The node that it came from is known when it is written.
             let (entry, step) = restored(head, files);
-            drafts.push(Draft { entry: Arc::new(entry), step });
+            drafts.push(Draft::of(entry, step));
         }
         drafts.push(user_draft(Said::from(leaving.carryover.as_str()), self.now));
         let carries = Some(leaving.log.clone());

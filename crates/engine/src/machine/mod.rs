@@ -470,7 +470,7 @@ impl Machine {
         if attempt > 1 {
             self.emit(Event::RetryEnded { ok: error.is_none() });
         }
-        let draft = Draft { entry: Arc::new(Entry::Message(answer.clone())), step };
+        let draft = Draft::of(Entry::Message(answer.clone()), step);
         if let Some(run) = &mut self.run {
             let answer = Arc::new(answer);
             let calls = calls.clone();

@@ -9,6 +9,7 @@ use quipu_protocol::{
     Trouble, UnixMs,
 };
 use quipu_providers::{CallEnd, CallEvent};
+use quipu_store::NewChunk;
 use quipu_tools::Touches;
 
 use super::{Leaving, NoSummary, Place, Stretch, Summary};
@@ -135,6 +136,8 @@ pub(crate) struct Done {
     pub(crate) duration_ms: u64,
     /// What it did to files.
     pub(crate) files: Vec<FileChange>,
+    /// Their states, stored with the result.
+    pub(crate) states: Vec<NewChunk>,
     pub(crate) terminate: bool,
     /// Where it takes the session.
     pub(crate) leaving: Option<Box<Leaving>>,
@@ -150,7 +153,8 @@ impl Done {
             files: self.files.clone(),
             ..StepInfo::default()
         };
-        Draft { entry: Arc::new(Entry::Message(Message::ToolResult(self.result.clone()))), step }
+        let entry = Arc::new(Entry::Message(Message::ToolResult(self.result.clone())));
+        Draft { entry, step, states: self.states.clone() }
     }
 }
 
@@ -212,11 +216,17 @@ pub(crate) enum Tag {
 pub(crate) struct Draft {
     pub(crate) entry: Arc<Entry>,
     pub(crate) step: StepInfo,
+    /// States of files that the step names and that are not in the store yet.
+    pub(crate) states: Vec<NewChunk>,
 }
 
 impl Draft {
     pub(crate) fn new(entry: Entry) -> Self {
-        Self { entry: Arc::new(entry), step: StepInfo::default() }
+        Self::of(entry, StepInfo::default())
+    }
+
+    pub(crate) fn of(entry: Entry, step: StepInfo) -> Self {
+        Self { entry: Arc::new(entry), step, states: Vec::new() }
     }
 }
 

@@ -306,6 +306,64 @@ async fn whichever_commit_fails_the_session_goes_on_and_no_result_is_lost() {
     }
 }
 
+/// A session whose model writes files, over a store of which one commit fails: whether it did, and how many commits it was
+/// asked for.
+async fn writing(after: usize, enabled: bool, dir: &Path) -> (bool, usize) {
+    let write =
+        |path: &str, content: &str| ("write", json!({ "path": path, "content": content.repeat(500) }));
+    let mut world = World::with([
+        call(&[write("a", "one"), write("b", "one"), write("a", "two")]),
+        call(&[write("a", "three")]),
+        say("finished"),
+        say("finished"),
+        say("finished"),
+    ]);
+    world.tools = quipu::builtin();
+    std::fs::write(world.cwd().join("a"), "before").unwrap();
+    let store = failing(&world.store, after, 1, errors()[0].clone());
+    world.engine = engine_over(store.clone(), dir);
+    let mut options = world.options();
+    options.files.enabled = enabled;
+    let live = world.create_with(options).await;
+    if live.session.prompt("go").await.is_ok() {
+        live.settled(1).await;
+    }
+    let commits = after - store.after.load(Ordering::SeqCst);
+    let failed = store.failed.load(Ordering::SeqCst);
+    store.times.store(0, Ordering::SeqCst);
+    live.run("next").await;
+    let head = live.session.view().head.unwrap();
+    let nodes = world.store.lineage(head, Until::Root).await.unwrap();
+    let decoded = quipu_store::decode_nodes(&*world.store, &nodes).await.unwrap();
+    let mut states = 0;
+    for change in decoded.iter().flat_map(|one| &one.step.files) {
+        for content in [&change.before, &change.after].into_iter().filter_map(|state| state.content()) {
+            world.store.chunk(content, 0..u64::MAX).await.unwrap();
+            states += 1;
+        }
+    }
+    assert!(failed || states == if enabled { 7 } else { 0 }, "{after}: {states}");
+    live.finish().await;
+    world.engine = engine_over(world.store.clone(), dir);
+    drop(store);
+    world.check().await;
+    (failed, commits)
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn states_of_files_come_with_the_result_that_names_them() {
+    let dir = crate::support::scratch();
+    // Of each call, only what was there before it is stored by itself.
+    let (_, without) = writing(1_000, false, dir.path()).await;
+    let (_, with) = writing(1_000, true, dir.path()).await;
+    assert_eq!(with, without + 4);
+    let mut after = 0;
+    while writing(after, true, dir.path()).await.0 {
+        after += 1;
+    }
+    assert_eq!(after, with, "each of them failed once");
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_queued_message_that_could_not_be_stored_is_refused() {
     let gate = crate::support::Gate::new();
