@@ -2,12 +2,13 @@
 //!
 //! Git's own directories are left out, and what `.gitignore` files say: neither is walked into. No file is opened. A look
 //! after another one asks for each file again, since nothing else tells that somebody wrote to it; names are read only
-//! where the time of a directory says that they changed.
+//! where the time of a directory says that they changed. Many directories are looked into by several threads.
 
 mod ignore;
 mod index;
 #[cfg(test)]
 mod tests;
+mod together;
 mod walk;
 
 use std::collections::HashMap;
@@ -236,26 +237,22 @@ pub fn scan(root: &Path, index: Option<&GitIndex>, before: Option<&Files>) -> Re
     let rules = Rules { sources: ignore::sources(root), index: index.map(GitIndex::stamp) };
     let before = before.filter(|before| before.rules == rules);
     let ignored = Ignored::above(&rules.sources);
-    let mut files = Files { directories: HashMap::new(), rules };
-    let mut tasks = vec![Task { path: PathBuf::new(), ignored, only_tracked: false, same_rules: true }];
-    let mut seen = 0;
-    while let Some(task) = tasks.pop() {
+    let first = Task { path: PathBuf::new(), ignored, only_tracked: false, same_rules: true };
+    let look = |task: &Task| {
         let known = before.filter(|_| task.same_rules).and_then(|before| before.directories.get(&task.path));
-        let Some(found) = look_into(root, &top, &task, index, known) else { continue };
-        seen += found.seen;
-        if seen > MOST_ENTRIES {
-            return Err(ScanError::TooMany);
-        }
+        let found = look_into(root, &top, task, index, known)?;
         let same_rules = known.is_some_and(|known| known.patterns == found.patterns);
-        tasks.extend(found.below.iter().map(|below| Task {
+        let below = found.below.iter().map(|below| Task {
             path: task.path.join(found.os_name(below)),
             ignored: found.ignored.clone(),
             only_tracked: below.value,
             same_rules,
-        }));
-        files.directories.insert(task.path, found);
-    }
-    Ok(files)
+        });
+        let below: Vec<Task> = below.collect();
+        Some((found, below))
+    };
+    let directories = together::walk(first, &look).ok_or(ScanError::TooMany)?;
+    Ok(Files { directories, rules })
 }
 
 fn look_into(
