@@ -8,8 +8,8 @@ use serde_json::json;
 
 use crate::support::*;
 
-/// The files below the working directory.
-fn tree(world: &World) -> BTreeMap<String, (u32, Vec<u8>)> {
+/// The files below the working directory, with their modes.
+pub(crate) fn tree(world: &World) -> BTreeMap<String, (u32, Vec<u8>)> {
     let (root, mut found) = (world.path("work"), BTreeMap::new());
     let mut left = vec![root.clone()];
     while let Some(directory) = left.pop() {

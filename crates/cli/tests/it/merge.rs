@@ -157,3 +157,64 @@ fn what_was_merged_goes_on_on_both_wires() {
         ["user", "assistant", "user", "assistant", "user", "assistant", "user", "assistant", "user"]
     );
 }
+
+const FILES: usize = 120;
+
+/// How many of the files hold this text.
+fn with(world: &World, text: &str) -> usize {
+    let at = |at: &usize| world.path(&format!("work/f{at}"));
+    (1..=FILES).filter(|file| std::fs::read_to_string(at(file)).is_ok_and(|found| found == text)).count()
+}
+
+/// Files that wait beside their targets.
+fn staged(world: &World) -> usize {
+    let entries = std::fs::read_dir(world.path("work")).unwrap();
+    entries.filter(|entry| entry.as_ref().unwrap().file_name().to_string_lossy().ends_with(".tmp")).count()
+}
+
+#[test]
+fn killed_anywhere_it_is_made_with_its_files_or_not_at_all() {
+    let writes = |text: &str| bash("c1", &format!("for at in $(seq {FILES}); do printf {text} > f$at; done"));
+    let mut world = World::new([writes("one"), says("One."), writes("two"), says("Two.")]);
+    world.run(&["-p", "first"]).ok();
+    let first = world.sessions()[0].clone();
+    let (ours, at) = (first["id"].as_str().unwrap().to_owned(), first["head"].as_str().unwrap());
+    world.run(&["-p", "--fork", at, "second"]).ok();
+    let second = world.sessions()[0].clone();
+    let (theirs, end) = (second["id"].as_str().unwrap().to_owned(), second["head"].as_str().unwrap());
+    world.run(&["undo", &theirs, "--files", "--yes"]).ok();
+    assert_eq!(with(&world, "one"), FILES);
+    let (mut stayed, mut merged) = (0, 0);
+    // Moments that can be seen from outside: so many files are staged; so many of them have taken their places.
+    for (waits, placed) in [(1, 0), (FILES / 2, 0), (FILES, 0), (0, 1), (0, FILES / 2), (0, FILES - 1)] {
+        let stood = head(&world, &ours);
+        let mut running = world.start(&["merge", end, "--into", &ours, "--files", "--yes"]);
+        loop {
+            let ended = running.child.try_wait().unwrap().is_some();
+            let reached = if placed > 0 { with(&world, "two") >= placed } else { staged(&world) >= waits };
+            if ended || reached {
+                break;
+            }
+        }
+        running.child.kill().unwrap();
+        drop(running.wait());
+        let is_merged = head(&world, &ours) != stood;
+
+        // The next start settles it.
+        world.another_server([says("On I go.")]);
+        let ran = world.run(&["-p", "--session", &ours, "on"]).ok();
+        assert!(!ran.err.contains("warning"), "{}", ran.err);
+        let said: Vec<String> = messages(world.requests().last().unwrap()).iter().map(wire_text).collect();
+        let told = said.concat().matches("What another branch came to").count();
+        assert_eq!((staged(&world), told), (0, usize::from(is_merged)), "{waits} {placed}: {said:?}");
+        let text = if is_merged { "two" } else { "one" };
+        assert_eq!(with(&world, text), FILES, "{waits} {placed}");
+        let steps = if is_merged { "2" } else { "1" };
+        world.run(&["undo", &ours, "--steps", steps, "--files", "--yes"]).ok();
+        assert_eq!(with(&world, "one"), FILES, "{waits} {placed}");
+        (stayed, merged) = if is_merged { (stayed, merged + 1) } else { (stayed + 1, merged) };
+    }
+    assert!(stayed > 0 && merged > 0, "{stayed} {merged}");
+    let doctor = world.run(&["doctor", "--json"]).ok().json();
+    assert_eq!(doctor["healthy"], true, "{doctor}");
+}

@@ -1,10 +1,16 @@
 //! Files go along with `tobe`, `undo` and `redo`.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
+use quipu::protocol::{Json, Model, NodeId, SessionId};
+use quipu::store::{OpenOptions, RefName, SqliteStore, Store as _, Until};
+use quipu::{ChangeError, Engine, MergeSide, RestoreFiles, Script, ScriptStep, Sealer, SessionOptions};
+use quipu_dag::Node;
 use quipu_testkit::{Answer, Reply};
 use serde_json::json;
 
+use crate::branch_files::tree;
 use crate::support::*;
 
 fn write(path: &str, content: &str) -> Reply {
@@ -108,4 +114,137 @@ fn many_moves_undone_by_another_process_give_equal_files() {
     assert_eq!(Some(&files(&world)), states.last());
     world.run(&["undo", "--files", "--yes", "--steps", &steps]).ok();
     assert_eq!(files(&world), states[0]);
+}
+
+/// An engine of this process over the world's store.
+struct Moves {
+    engine: Engine,
+    options: SessionOptions,
+    session: Option<SessionId>,
+    /// A message to itself waits for its answer.
+    waits: bool,
+}
+
+impl Moves {
+    fn new(world: &World) -> Self {
+        let store = Arc::new(SqliteStore::open(&world.store(), &OpenOptions::default()).unwrap());
+        let engine = Engine::new(store, Arc::new(Sealer::new([0; 32])), world.path("tmp"));
+        let (model, script) = (Arc::new(Model::default()), Arc::new(Script::new(Vec::new())));
+        let options = SessionOptions::new(world.path("work"), model, script);
+        Self { engine, options, session: None, waits: false }
+    }
+
+    /// A turn in which the model makes this call.
+    async fn turn(&mut self, tool: &str, arguments: serde_json::Value) {
+        let text = |text: &str| ScriptStep { text: text.into(), ..ScriptStep::default() };
+        let call = ScriptStep { calls: vec![(tool.into(), Json::from(&arguments))], ..ScriptStep::default() };
+        let mut steps = vec![call, text("Done.")];
+        if std::mem::take(&mut self.waits) {
+            steps.insert(0, text("I see."));
+        }
+        let options = SessionOptions { provider: Arc::new(Script::new(steps)), ..self.options.clone() };
+        let session = match &self.session {
+            Some(id) => self.engine.open(id, options).await.unwrap().session,
+            None => self.engine.create(options).await.unwrap(),
+        };
+        session.ask("Go on.").await.unwrap();
+        self.session = Some(session.view().session);
+        session.shutdown().await;
+    }
+
+    fn of(self, session: &SessionId) -> Self {
+        Self { session: Some(session.clone()), ..self }
+    }
+
+    async fn head(&self) -> NodeId {
+        let name = RefName::session(self.session.as_ref().unwrap());
+        self.engine.store().head(&name).await.unwrap().unwrap()
+    }
+}
+
+/// The messages up to a node.
+async fn said(world: &World, at: NodeId) -> Vec<NodeId> {
+    let store = SqliteStore::open(&world.store(), &OpenOptions::default()).unwrap();
+    let nodes = store.lineage(at, Until::Root).await.unwrap();
+    let is_said = |node: &&Node| ["user", "assistant", "toolResult"].contains(&node.record.role.as_str());
+    nodes.iter().filter(is_said).map(|node| node.id).collect()
+}
+
+#[tokio::test]
+async fn a_hundred_random_moves_and_a_hundred_undos_by_another_process_give_the_first_state_and_equal_files()
+{
+    const MOVES: usize = 100;
+    let world = World::new([]);
+    world.file("mine", "not an agent's\n");
+    let mut moves = Moves::new(&world);
+    moves.turn("write", json!({ "path": "a", "content": "begin\n" })).await;
+    let id = moves.session.clone().unwrap();
+    let (mut heads, mut states) = (vec![moves.head().await], vec![tree(&world)]);
+    let mut legal = heads.clone();
+    let how = RestoreFiles { overwrite: true, ..RestoreFiles::default() };
+    let mut seed = 5_u64;
+    let mut kinds = [0; 4];
+    let mut at = 0;
+    while heads.len() <= MOVES {
+        at += 1;
+        seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        let (kind, which) =
+            (usize::try_from((seed >> 33) % 8).unwrap(), usize::try_from(seed >> 40).unwrap());
+        let (old, file) = (heads[which % heads.len()], ["a", "b", "d/c", "d/e/f"][which % 4]);
+        let kind = match kind {
+            0 => {
+                moves.engine.jump_with_files(old, None, &how).await.unwrap();
+                moves.waits = false;
+                0
+            }
+            1 => {
+                let target = legal[which % legal.len()];
+                moves.engine.tobe_with_files(target, "Look again.", &how).await.unwrap();
+                moves.waits = true;
+                1
+            }
+            2 => {
+                let merged =
+                    moves.engine.merge_along(old, &id, "", Some(MergeSide::Theirs), Some(&how)).await;
+                match merged {
+                    Ok(_) | Err(ChangeError::NothingToMerge { .. }) => 2,
+                    Err(error) => panic!("{error}"),
+                }
+            }
+            3 => {
+                let command =
+                    format!("mkdir -p d/e; chmod 600 a; rm -f {file}; mv b d/moved; printf {at} > new-{at}");
+                moves.turn("bash", json!({ "command": command })).await;
+                3
+            }
+            _ => {
+                moves.turn("write", json!({ "path": file, "content": format!("{at}\n") })).await;
+                legal.push(moves.head().await);
+                3
+            }
+        };
+        // Going where it stands is no step.
+        let now = moves.head().await;
+        if heads.last() != Some(&now) {
+            heads.push(now);
+            states.push(tree(&world));
+            kinds[kind] += 1;
+        }
+    }
+    assert!(kinds.iter().all(|kind| *kind > 3), "{kinds:?}");
+    drop(moves);
+
+    for (undone, state) in states.iter().rev().enumerate().step_by(20).skip(1) {
+        let steps = world.run(&["undo", id.as_str(), "--steps", "20", "--files", "--yes", "--json"]).ok();
+        assert_eq!(steps.json_lines().len(), 20);
+        assert_eq!(&tree(&world), state, "{undone} undone");
+    }
+    assert_eq!(tree(&world), states[0]);
+    // What is said there is the first turn, and nothing else.
+    let stands = said(&world, Moves::new(&world).of(&id).head().await).await;
+    assert_eq!(stands, said(&world, heads[0]).await);
+    world.run(&["redo", id.as_str(), "--steps", "100", "--files", "--yes"]).ok();
+    assert_eq!(tree(&world), states[MOVES]);
+    world.run(&["undo", id.as_str(), "--steps", "100", "--files", "--yes"]).ok();
+    assert_eq!(tree(&world), states[0]);
 }
