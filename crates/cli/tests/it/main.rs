@@ -72,7 +72,8 @@ mod network;
 mod peers;
 #[cfg(test)]
 mod permissions;
-#[cfg(all(test, target_os = "linux"))]
+#[cfg(test)]
+#[cfg(target_os = "linux")]
 mod preview;
 #[cfg(test)]
 mod print;

