@@ -1,7 +1,7 @@
 //! What a view is made of: lines of styled text, as wide as they may be.
 
 use unicode_segmentation::UnicodeSegmentation as _;
-use unicode_width::UnicodeWidthStr as _;
+use unicode_width::{UnicodeWidthChar as _, UnicodeWidthStr as _};
 
 /// A colour. What a terminal cannot show is brought down to what it can when it is written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -101,6 +101,11 @@ pub fn width(text: &str) -> usize {
         return text.len();
     }
     text.graphemes(true).map(|cluster| cluster.width().min(2)).sum()
+}
+
+/// Whether a character takes two columns, as those of Chinese, Japanese and Korean do.
+pub(crate) fn is_wide(character: char) -> bool {
+    character.width() == Some(2)
 }
 
 #[cfg(test)]

@@ -93,7 +93,9 @@ fn may_break(pieces: &[Piece<'_>], at: usize) -> bool {
     if before.is_space() || after.is_space() {
         return true;
     }
-    if before.width > 1 || after.width > 1 {
+    // A cluster of narrow characters may be wide as well, in the midst of a word.
+    let wide = |piece: &Piece<'_>| piece.width > 1 && piece.text.starts_with(crate::line::is_wide);
+    if wide(before) || wide(after) {
         // Not before what closes.
         return !matches!(
             after.text,
@@ -117,6 +119,7 @@ mod tests {
     fn breaks() {
         for (text, columns, indent, expected) in [
             ("", 5, 0, &[""] as &[&str]),
+            ("ab दुनिया", 7, 0, &["ab", "दुनिया"]),
             ("one two three", 7, 0, &["one two", "three"]),
             ("one two three", 8, 2, &["one two", "  three"]),
             ("one    two", 5, 0, &["one", "two"]),

@@ -10,7 +10,9 @@ use crate::{Line, Theme};
 /// A model call that failed for good.
 #[must_use]
 pub fn model_error(error: &ModelError, columns: usize, theme: &Theme) -> Vec<Line> {
-    let status = error.status.map_or(String::new(), |status| format!(" (HTTP {status})"));
+    let status = error.status.map(|status| status.to_string());
+    let status = status.filter(|status| !error.message.contains(status.as_str()));
+    let status = status.map_or(String::new(), |status| format!(" (HTTP {status})"));
     let mut lines = beside("! ", theme.error, &format!("{}{status}", error.message), theme.error, columns);
     let wait = error
         .retry_after
@@ -25,39 +27,24 @@ pub fn model_error(error: &ModelError, columns: usize, theme: &Theme) -> Vec<Lin
     lines
 }
 
+/// What can be done here; what to look at is in the message itself.
 fn what_to_do(kind: ModelErrorKind) -> &'static str {
     match kind {
-        ModelErrorKind::NoCredential => {
-            "Give a key with /login, or choose a model on this machine with /model."
+        ModelErrorKind::NoCredential => "/login keeps a key; /model chooses another model.",
+        ModelErrorKind::Auth => "/login takes another key; /model chooses another model.",
+        ModelErrorKind::Quota | ModelErrorKind::UnknownModel => "/model chooses another model.",
+        ModelErrorKind::RateLimited | ModelErrorKind::Overloaded | ModelErrorKind::Server => {
+            "What was said is kept: say \"go on\" in a while, or choose another model with /model."
         }
-        ModelErrorKind::Auth => {
-            "The key was refused: give another with /login, or choose another model with /model."
-        }
-        ModelErrorKind::Quota => {
-            "Nothing is left to spend there: add credit, or choose another model with /model."
-        }
-        ModelErrorKind::RateLimited => {
-            "Too many requests: wait a little and send again, or choose another model with /model."
-        }
-        ModelErrorKind::Overloaded | ModelErrorKind::Server => {
-            "The provider has trouble: send again in a while, or choose another model with /model."
-        }
-        ModelErrorKind::Network => "No connection: look at the network and the proxy, then send again.",
-        ModelErrorKind::Timeout | ModelErrorKind::StreamEnded => "The answer broke off: send again to go on.",
-        ModelErrorKind::Malformed => {
-            "That was no answer of a model: look at the provider's address, and what stands between."
-        }
-        ModelErrorKind::TooLarge => "The answer was too large: ask for less at a time.",
-        ModelErrorKind::ContextOverflow => {
-            "The conversation is too long for the model: /compact sums it up, /tree goes back."
-        }
+        ModelErrorKind::Network => "What was said is kept: say \"go on\" once the network is there.",
+        ModelErrorKind::Timeout | ModelErrorKind::StreamEnded => "What was said is kept: say \"go on\".",
+        ModelErrorKind::Malformed => "`baseUrl` in models.json says where the provider is.",
+        ModelErrorKind::TooLarge => "Ask for less at a time.",
+        ModelErrorKind::ContextOverflow => "/compact sums the conversation up; /tree goes back in it.",
         ModelErrorKind::InvalidRequest => {
-            "The provider refuses what was sent: /tree goes back to before it, /model changes the model."
+            "/tree goes back to before what is refused; /model chooses another model."
         }
-        ModelErrorKind::UnknownModel => "The provider does not know the model: choose another with /model.",
-        ModelErrorKind::Refused => {
-            "The provider declined to answer: say it in other words, or go back with /tree."
-        }
+        ModelErrorKind::Refused => "Say it in other words, or go back with /tree.",
         ModelErrorKind::Aborted => "",
         ModelErrorKind::Departed => "The conversation left what the script or the recording knows.",
     }
@@ -66,7 +53,13 @@ fn what_to_do(kind: ModelErrorKind) -> &'static str {
 /// A call that will be made again.
 #[must_use]
 pub fn retry(attempt: u32, delay: Duration, error: &ModelError, columns: usize, theme: &Theme) -> Vec<Line> {
-    let text = format!("{}. Attempt {attempt} in {}.", error.message.trim_end_matches('.'), duration(delay));
+    let seconds = Duration::from_secs(delay.as_millis().div_ceil(1_000).try_into().unwrap_or(u64::MAX));
+    let when = match seconds.as_secs() {
+        0 => "now".to_owned(),
+        few @ 1..10 => format!("in {few}s"),
+        _ => format!("in {}", duration(seconds)),
+    };
+    let text = format!("{}. Attempt {attempt} {when}.", error.message.trim_end_matches('.'));
     beside("! ", theme.warning, &text, theme.warning, columns)
 }
 

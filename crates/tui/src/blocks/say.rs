@@ -2,7 +2,7 @@
 
 use quipu_protocol::{Compaction, CompactionReason, CompactionResult};
 
-use super::text::{beside, count, dollars, plural};
+use super::text::{beside, count, dollars, one_line, plural};
 use crate::{Line, Markdown, Role, Theme, markdown};
 
 /// What the user said.
@@ -21,16 +21,19 @@ pub fn images(images: usize, columns: usize, theme: &Theme) -> Vec<Line> {
     }
 }
 
-/// What the model thought: folded, one line that says how much there is.
+/// What the model thought: folded, one line with its beginning.
 #[must_use]
 pub fn thinking(text: &str, folded: bool, columns: usize, theme: &Theme) -> Vec<Line> {
     let text = text.trim();
     if folded || text.is_empty() {
-        let said = match text.lines().filter(|line| !line.trim().is_empty()).count() {
-            0 => "Thought, and did not say what".to_owned(),
-            lines => format!("Thought ({})", plural(lines, "line")),
-        };
-        return beside("", theme.thinking, &said, theme.thinking, columns);
+        if text.is_empty() {
+            return beside("", theme.thinking, "Thought, and did not say what", theme.thinking, columns);
+        }
+        let begins = text.lines().next().unwrap_or_default().replace("**", "");
+        let begins = begins.trim_matches(['#', ' ', '*']);
+        let more = if text.lines().nth(1).is_some() { " …" } else { "" };
+        let said = one_line(&format!("Thought: {begins}{more}"), columns);
+        return vec![Line::styled(said, theme.thinking)];
     }
     let mut markdown = Markdown::of(Role::Thinking);
     markdown.push(text);

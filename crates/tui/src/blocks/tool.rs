@@ -221,18 +221,20 @@ impl<'a> Call<'a> {
             return first(lines, view.folded.then_some(FOLDED_COMMAND), beyond, columns, theme);
         }
         let mut line = Line::styled(one_line(view.name, 64), theme.tool);
-        let mut rest = match &self.path {
+        let rest = match &self.path {
             Some(path) => format!("{path}{}", self.part),
             None if matches!(view.arguments.trim(), "" | "{}") => String::new(),
             None => view.arguments.to_owned(),
         };
-        if let Some(changed) = self.change.as_ref().map(Diff::changed) {
-            rest.push_str(&format!(" (+{} -{})", changed.added, changed.removed));
-        }
-        let room = columns.saturating_sub(line.width());
+        let changed = self.change.as_ref().map(Diff::changed);
+        let counts =
+            changed.map_or(String::new(), |changed| format!(" (+{} -{})", changed.added, changed.removed));
+        // How much changed is seen also where the path is long.
+        let room = columns.saturating_sub(line.width() + counts.len());
         if !rest.is_empty() && room > 1 {
             line.push(format!(" {}", one_line(&rest, room - 1)), theme.text);
         }
+        line.push(counts, theme.text);
         vec![cut(&line, columns)]
     }
 

@@ -98,6 +98,57 @@ fn languages() {
     check("", "fn x", "code‹fn x›");
 }
 
+/// A few lines of every language that there is.
+const SAMPLES: &[(&str, &str)] = &[
+    ("rust", "async fn f<T: Copy>(x: &[u8]) -> Result<T, E> { x?; Self::NEW } // c"),
+    ("python", "async def f(*a, b=None):\n    yield from g(0x1F) if not b else lambda: True  # c"),
+    ("typescript", "export default class A<T> extends B { private x?: number = 1n; } /* c */"),
+    ("jsx", "const a = <div className=\"x\">{y ?? null}</div>; // c"),
+    ("go", "type T struct { a int `json:\"a\"` }\nfor i := range 10 { defer f() } // c"),
+    ("c", "static const char *s = \"a\\n\"; /* c */ if (x != NULL) return 0xFFu;"),
+    ("cpp", "template<typename T> auto f(T&& x) noexcept -> decltype(x) { return nullptr; } // c"),
+    ("java", "@Override public final String f(int x) throws E { return \"a\" + 1L; } // c"),
+    ("kotlin", "data class A(val x: Int = 1) { fun f() = when (x) { 1 -> \"a$x\"; else -> null } } // c"),
+    ("swift", "guard let x = y as? String else { return nil } // c"),
+    ("csharp", "public async Task<int> F() => await G($\"a {x}\") ?? 1; // c"),
+    ("scala", "case class A(x: Int) extends B { def f = x match { case 1 => \"a\" } } // c"),
+    ("dart", "Future<void> f() async { final x = 'a $y'; await g(); } // c"),
+    ("zig", "pub fn main() !void { const x: u8 = undefined; try f(); } // c"),
+    ("php", "<?php function f(?int $x): string { return \"a $x\" . 'b'; } // c"),
+    ("ruby", "def f(x) = puts \"a #{x}\" unless x.nil? # c\n:symbol"),
+    ("elixir", "defmodule A do\n  def f(x), do: IO.puts(\"a #{x}\") # c\nend"),
+    ("perl", "my $x = shift; print \"a $x\\n\" unless defined $x; # c"),
+    ("shell", "for f in *.txt; do echo \"${f%.txt}\" | wc -l; done # c"),
+    ("powershell", "function F($x) { if ($x -eq 1) { Write-Host \"a $x\" } } # c"),
+    ("sql", "CREATE TABLE t (a INTEGER NOT NULL DEFAULT 1, b TEXT); /* c */"),
+    ("xml", "<?xml version=\"1.0\"?><a b='c'>&lt;<!-- d --></a>"),
+    ("scss", "$a: #fff; .b { color: rgba(0, 0, 0, .5); &:hover { top: 1px } } // c"),
+    ("jsonc", "{ \"a\": [-1.5e3, false] } // c"),
+    ("yaml", "a: &x [1, true]\nb: *x # c\nc: |\n  text"),
+    ("ini", "[section]\nkey = value ; c"),
+    ("dockerfile", "FROM rust:1 AS build\nCOPY --from=a /x /y\nENV A=1 # c"),
+    ("makefile", "CC := gcc\nall: a.o # c\n\t$(CC) -o $@ $^"),
+    ("cmake", "set(X \"a\") # c"),
+    ("lua", "local function f(x) return x ~= nil and \"a\" or 1 end -- c"),
+    ("haskell", "main :: IO ()\nmain = do { let x = 1; print (Just x) } -- c"),
+    ("nix", "{ pkgs ? import <nixpkgs> {} }: with pkgs; mkShell { a = \"x${y}\"; } # c"),
+    ("diff", "--- a\n+++ b\n@@ -1,2 +1,2 @@\n-old\n+new"),
+    ("markdown", "# Heading\n- *a* `b` [c](d)\n> quote"),
+];
+
+#[test]
+fn every_language_has_a_sample() {
+    let mut out = String::new();
+    for (language, code) in SAMPLES {
+        out.push_str(&format!("── {language}\n{}\n", roles(language, code)));
+    }
+    insta::assert_snapshot!("samples", out);
+    for language in LANGUAGES {
+        let has = |(name, _): &&(&str, &str)| language.names.split(' ').any(|known| known == *name);
+        assert!(SAMPLES.iter().any(|sample| has(&sample)), "{} has no sample", language.names);
+    }
+}
+
 #[test]
 fn a_string_ends_with_its_line() {
     check("js", "a = \"b\nc", "a = s‹\"b›\nc");

@@ -6,6 +6,8 @@ use crate::{Line, Role, Style, Theme, wrap};
 
 /// Columns between two of a table.
 const BETWEEN: usize = 3;
+/// Columns from which on a word in a table may be broken.
+const LONG_WORD: usize = 12;
 
 /// Lays a piece out. No line is wider than `columns`, but those of code: where such a line ends is for the reader to
 /// see, and for whoever copies it.
@@ -132,12 +134,13 @@ fn paragraph(runs: &[Run], columns: usize, theme: &Theme) -> Vec<Line> {
     lines
 }
 
-/// How wide each column is within so much room; `None` when there is no room for a table.
-fn widths(shape: &Shape, room: usize) -> Option<Vec<usize>> {
-    let count = shape.widths.len();
+/// How wide each column is within so much room; `None` when there is no room for a table, or words would be torn.
+fn widths(shape: &Shape, room: usize, theme: &Theme) -> Option<Vec<usize>> {
+    let wanted = if theme.code == Style::default() { &shape.marked } else { &shape.widths };
+    let count = wanted.len();
     let room = room.checked_sub(BETWEEN * (count - 1)).filter(|room| *room >= 4 * count)?;
-    let mut widest = shape.widths.iter().copied().max().unwrap_or(0);
-    let needed = |widest: usize| shape.widths.iter().map(|width| (*width).min(widest)).sum::<usize>();
+    let mut widest = wanted.iter().copied().max().unwrap_or(0);
+    let needed = |widest: usize| wanted.iter().map(|width| (*width).min(widest)).sum::<usize>();
     if needed(widest) > room {
         // The most that fits when no column is wider; found by halving.
         let (mut fits, mut not) = (1, widest);
@@ -147,20 +150,21 @@ fn widths(shape: &Shape, room: usize) -> Option<Vec<usize>> {
         }
         widest = fits;
     }
-    let mut widths: Vec<usize> = shape.widths.iter().map(|width| (*width).min(widest)).collect();
+    let mut widths: Vec<usize> = wanted.iter().map(|width| (*width).min(widest)).collect();
     // What the halving left over goes to the columns that want it.
     let mut left = room - widths.iter().sum::<usize>().min(room);
-    for (width, wanted) in widths.iter_mut().zip(&shape.widths) {
+    for (width, wanted) in widths.iter_mut().zip(wanted) {
         let more = left.min(wanted.saturating_sub(*width)).min(1);
         *width += more;
         left -= more;
     }
-    Some(widths)
+    let breaks = |(width, word): (&usize, &usize)| *width < (*word).min(LONG_WORD);
+    (!widths.iter().zip(&shape.words).any(breaks)).then_some(widths)
 }
 
 fn header(shape: &Shape, cells: &Cells, room: usize, theme: &Theme) -> Vec<Line> {
     // Without room for columns each cell says which one it is of.
-    let Some(widths) = widths(shape, room) else { return Vec::new() };
+    let Some(widths) = widths(shape, room, theme) else { return Vec::new() };
     let mut bold = cells.clone();
     bold.iter_mut().flatten().for_each(|run| run.bold = true);
     let mut lines = columns(shape, &bold, &widths, theme);
@@ -170,7 +174,7 @@ fn header(shape: &Shape, cells: &Cells, room: usize, theme: &Theme) -> Vec<Line>
 }
 
 fn row(shape: &Shape, cells: &Cells, room: usize, theme: &Theme) -> Vec<Line> {
-    if let Some(widths) = widths(shape, room) {
+    if let Some(widths) = widths(shape, room, theme) {
         return columns(shape, cells, &widths, theme);
     }
     let mut lines = vec![Line::styled("─".repeat(room.min(8)), theme.border)];

@@ -2,6 +2,7 @@
 
 use super::inline::inline;
 use super::piece::Run;
+use crate::line::is_wide;
 use crate::{Role, width};
 
 /// Rows, and bytes of them, after which the widths of the columns are settled: what follows is laid out as it comes.
@@ -27,6 +28,10 @@ pub(super) struct Shape {
     pub(super) sides: Vec<Side>,
     /// Of each column, as the widest of its cells needs it.
     pub(super) widths: Vec<usize>,
+    /// The same where code stands between marks, for want of colour.
+    pub(super) marked: Vec<usize>,
+    /// Of each column, how wide its longest word is.
+    pub(super) words: Vec<usize>,
     /// What the columns are called, without styles.
     pub(super) names: Vec<String>,
 }
@@ -48,9 +53,9 @@ impl Table {
         if cells.len() != sides.len() || sides.len() > COLUMNS || !header.contains('|') {
             return None;
         }
-        let widths = vec![1; sides.len()];
-        let mut table =
-            Self { shape: Shape { sides, widths, names: Vec::new() }, rows: Vec::new(), bytes: 0 };
+        let (widths, marked, words) = (vec![1; sides.len()], vec![1; sides.len()], vec![1; sides.len()]);
+        let shape = Shape { sides, widths, marked, words, names: Vec::new() };
+        let mut table = Self { shape, rows: Vec::new(), bytes: 0 };
         table.push(header, role);
         table.shape.names = table.rows.iter().flatten().map(|cell| text(cell)).collect();
         Some(table)
@@ -59,8 +64,15 @@ impl Table {
     /// Adds a row.
     pub(super) fn push(&mut self, line: &str, role: Role) {
         let cells = cells(line, self.shape.sides.len(), role);
-        for (widest, cell) in self.shape.widths.iter_mut().zip(&cells) {
-            *widest = text(cell).split('\n').map(width).max().unwrap_or(0).max(*widest);
+        for (at, cell) in cells.iter().enumerate() {
+            let text = text(cell);
+            let marks = 2 * cell.iter().filter(|run| run.role == Role::Code).count();
+            let wide = text.split('\n').map(width).max().unwrap_or(0);
+            let word = text.split_whitespace().map(unbroken).max().unwrap_or(0);
+            let shape = &mut self.shape;
+            shape.widths[at] = shape.widths[at].max(wide);
+            shape.marked[at] = shape.marked[at].max(wide + marks);
+            shape.words[at] = shape.words[at].max(word);
         }
         self.bytes += line.len();
         self.rows.push(cells);
@@ -70,6 +82,11 @@ impl Table {
     pub(super) fn is_settled(&self) -> bool {
         self.rows.len() > SETTLED_ROWS || self.bytes > SETTLED_BYTES
     }
+}
+
+/// How wide a word is that should not be broken; wide characters may be parted anywhere.
+fn unbroken(word: &str) -> usize {
+    if word.chars().any(is_wide) { 2 } else { width(word) }
 }
 
 /// A row as so many cells.

@@ -55,7 +55,7 @@ fn readable(lines: &[Line]) -> String {
 
 /// The block at every width: without styles, in the dark theme, and in the theme without colour.
 #[track_caller]
-fn check(name: &str, block: impl Fn(usize, &Theme) -> Vec<Line>) {
+pub(crate) fn check(name: &str, block: impl Fn(usize, &Theme) -> Vec<Line>) {
     let mut out = String::new();
     for columns in WIDTHS {
         let plain = block(columns, &Theme::plain());
@@ -348,6 +348,66 @@ fn errors() {
         }
         lines
     });
+}
+
+#[test]
+fn every_failure_of_a_model_says_what_to_do() {
+    use ModelErrorKind as K;
+    let said = [
+        (K::NoCredential, None, "There is no credential for one."),
+        (K::Auth, Some(401), "host answered 401: invalid key. Check the credential of this provider."),
+        (K::Quota, Some(402), "host answered 402: no credit."),
+        (K::RateLimited, Some(429), "host answered 429: slow down. Given up after 4 attempts."),
+        (K::Overloaded, Some(529), "host answered 529: overloaded."),
+        (K::Server, Some(500), "host answered 500: oh."),
+        (K::Network, None, "host could not be reached."),
+        (K::Timeout, None, "host said nothing for 300 s."),
+        (K::StreamEnded, None, "The answer ended too early."),
+        (K::Malformed, Some(200), "host sent an HTML page."),
+        (K::TooLarge, None, "The answer is larger than 64 MiB."),
+        (K::ContextOverflow, Some(400), "host answered 400: the prompt is too long."),
+        (K::InvalidRequest, Some(422), "host answered 422: bad."),
+        (K::UnknownModel, Some(404), "host answered 404: no such model."),
+        (K::Refused, None, "The provider declined."),
+        (K::Aborted, None, "Stopped."),
+        (K::Departed, None, "The recording has no answer to this."),
+    ];
+    check("model_errors", |columns, theme| {
+        let mut lines = Vec::new();
+        for (kind, status, message) in said {
+            let mut error = ModelError::new(kind, message);
+            error.status = status;
+            lines.extend(blocks::model_error(&error, columns, theme));
+        }
+        for delay in [0, 1, 2_400, 61_000] {
+            let error = ModelError::new(K::RateLimited, "host answered 429: slow down.");
+            lines.extend(blocks::retry(2, Duration::from_millis(delay), &error, columns, theme));
+        }
+        lines
+    });
+}
+
+#[test]
+fn a_long_change_is_folded_and_counted() {
+    let side = |word: &str| (1..=30).map(|n| format!("let {word}{n} = {n};\\n")).collect::<String>();
+    let path = "crates/a/very/long/path/to/a/file/that/is/edited.rs";
+    let arguments = format!(
+        r#"{{"path":"{path}","edits":[{{"oldText":"{}","newText":"{}"}}]}}"#,
+        side("old"),
+        side("new")
+    );
+    let done = result("Successfully replaced 1 block(s).", None, false);
+    let state = ToolState::Done { result: &done, took: None };
+    check("edit_long", |columns, theme| {
+        let lines = tool("edit", &arguments, state, true, columns, theme);
+        if columns >= 20 {
+            assert!(lines[0].text().ends_with("(+30 -30)"), "{:?}", lines[0].text());
+            assert!(lines.last().unwrap().text().ends_with("lines more"));
+        }
+        lines
+    });
+    let whole = tool("edit", &arguments, state, false, 80, &Theme::plain());
+    assert_eq!(whole.len(), 61, "unfolded it is all there");
 }
 
 #[test]
