@@ -377,7 +377,7 @@ pub(crate) struct BlameArgs {
 
 #[derive(Debug, Args)]
 pub(crate) struct OpenArgs {
-    /// The node: its hash or the beginning of it, `HEAD`, `ext:ID`; of a session its last one.
+    /// The node: its hash or the beginning of it, a bookmark, `HEAD`, `ext:ID`; of a session its last one.
     #[arg(value_name = "NODE")]
     pub(crate) node: String,
     #[command(flatten)]
@@ -425,7 +425,8 @@ pub(crate) struct FilesArgs {
 
 #[derive(Debug, Args)]
 pub(crate) struct ShowArgs {
-    /// A node (its hash or the beginning of it, `HEAD`, `ext:ID`) or a session (its id or the beginning of it).
+    /// A node (its hash or the beginning of it, a bookmark, `HEAD`, `ext:ID`), or a session (its id, its name,
+    /// or the beginning of its id).
     /// Without it: the newest session of this directory.
     #[arg(value_name = "NODE|SESSION")]
     pub(crate) what: Option<String>,
@@ -450,7 +451,7 @@ pub(crate) struct TreeArgs {
 
 #[derive(Debug, Args)]
 pub(crate) struct ForkArgs {
-    /// A node (its hash or the beginning of it, `ext:ID`), or a session for its last one.
+    /// A node (its hash or the beginning of it, a bookmark, `ext:ID`), or a session for its last one.
     #[arg(value_name = "NODE|SESSION")]
     pub(crate) what: String,
     /// The new session works in this directory, and not where the other one does.
@@ -462,7 +463,7 @@ pub(crate) struct ForkArgs {
 
 #[derive(Debug, Args)]
 pub(crate) struct BranchArgs {
-    /// The node: its hash or the beginning of it, or `ext:ID`. Its session goes there.
+    /// The node: its hash or the beginning of it, a bookmark, or `ext:ID`. Its session goes there.
     #[arg(value_name = "NODE")]
     pub(crate) node: String,
     /// Let the model sum up what is left behind, and go on with that in view.
@@ -513,7 +514,7 @@ pub(crate) struct CloneArgs {
 
 #[derive(Debug, Args)]
 pub(crate) struct LabelArgs {
-    /// The node: its hash or the beginning of it, or `ext:ID`.
+    /// The node: its hash or the beginning of it, a bookmark, or `ext:ID`.
     #[arg(value_name = "NODE")]
     pub(crate) node: String,
     /// The label, at most 200 characters. Nothing clears it.
@@ -549,7 +550,7 @@ pub(crate) struct RmArgs {
 
 #[derive(Debug, Args)]
 pub(crate) struct CompactArgs {
-    /// The session: its id, or the beginning of it. Without it: the newest of this directory.
+    /// The session: its id, its name, or the beginning of its id. Without it: the newest of this directory.
     #[arg(value_name = "SESSION")]
     pub(crate) session: Option<String>,
     /// What the summary should look at above all.
@@ -566,7 +567,7 @@ pub(crate) struct CompactArgs {
 
 #[derive(Debug, Args)]
 pub(crate) struct ContextArgs {
-    /// The session: its id, or the beginning of it. Without it: the newest of this directory.
+    /// The session: its id, its name, or the beginning of its id. Without it: the newest of this directory.
     #[arg(value_name = "SESSION")]
     pub(crate) session: Option<String>,
     #[command(flatten)]
@@ -583,7 +584,7 @@ pub(crate) struct ModelsArgs {
     /// Also models without a credential, and those whose wire is not spoken yet.
     #[arg(long)]
     pub(crate) all: bool,
-    /// One JSON object a line.
+    /// For programs: as JSON, one object a line where there are several.
     #[arg(long)]
     pub(crate) json: bool,
 }
@@ -593,7 +594,7 @@ pub(crate) struct ModelsArgs {
 pub(crate) struct AuthArgs {
     #[command(subcommand)]
     pub(crate) action: Option<AuthAction>,
-    /// One JSON object a line.
+    /// For programs: as JSON, one object a line where there are several.
     #[arg(long)]
     pub(crate) json: bool,
 }
@@ -602,12 +603,12 @@ pub(crate) struct AuthArgs {
 pub(crate) enum AuthAction {
     /// Store a key for a provider; it is read from stdin.
     Set {
-        /// The provider.
+        /// The provider, as `quipu auth` calls it.
         provider: String,
     },
     /// Forget the stored key of a provider.
     Remove {
-        /// The provider.
+        /// The provider, as `quipu auth` calls it.
         provider: String,
     },
 }
@@ -617,7 +618,7 @@ pub(crate) enum AuthAction {
 pub(crate) struct PermissionsArgs {
     #[command(subcommand)]
     pub(crate) action: Option<PermissionsAction>,
-    /// One JSON object a line.
+    /// For programs: as JSON, one object a line where there are several.
     #[arg(long)]
     pub(crate) json: bool,
 }
@@ -700,7 +701,7 @@ pub(crate) struct ImportArgs {
     #[arg(value_name = "PATH")]
     pub(crate) path: Option<PathBuf>,
     /// Do not ask.
-    #[arg(long)]
+    #[arg(long, short)]
     pub(crate) yes: bool,
     /// Only say what would be done.
     #[arg(long)]
@@ -717,8 +718,8 @@ pub(crate) struct ExportArgs {
     /// What to write.
     #[arg(long, value_enum)]
     pub(crate) format: ExportFormat,
-    /// The session: its id, or the beginning of it.
-    #[arg(value_name = "ID")]
+    /// The session: its id, its name, or the beginning of its id.
+    #[arg(value_name = "SESSION")]
     pub(crate) id: String,
     /// Write to this new file, and not to stdout.
     #[arg(short, long, value_name = "FILE")]

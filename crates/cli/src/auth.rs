@@ -2,10 +2,11 @@
 
 use std::io::{IsTerminal as _, Read as _, Write as _};
 
-use quipu_providers::AuthFile;
+use nix::sys::termios::{LocalFlags, SetArg, tcgetattr, tcsetattr};
+use quipu_providers::{AuthFile, nearest};
 
 use crate::args::{AuthAction, AuthArgs, StoreArg};
-use crate::exit::Failure;
+use crate::exit::{Exit, Failure};
 use crate::print::{Paint, note, printable};
 use crate::setup::Place;
 
@@ -61,24 +62,81 @@ fn list(place: &Place, json: bool) -> Result<(), Failure> {
 }
 
 fn set(place: &Place, provider: &str) -> Result<(), Failure> {
-    if !place.settings().providers().contains(&provider) {
+    let settings = place.settings();
+    if !settings.providers().contains(&provider) {
+        let near = nearest(provider, settings.providers().into_iter().map(str::to_owned));
+        let near =
+            near.first().map_or(String::new(), |near| format!("; did you mean `{}`?", printable(near)));
         return Err(Failure::usage(format!(
-            "there is no provider `{}`; `quipu auth` lists them, and models.json in {} can add one",
+            "there is no provider `{}`{near}; `quipu auth` lists them, and models.json in {} can add one",
             printable(provider),
             place.home.display()
         )));
     }
-    if std::io::stdin().is_terminal() {
-        note("Paste the key and end with Enter, then Ctrl-D (it is shown as you paste it):");
-    }
     let mut key = String::new();
-    std::io::stdin().lock().take(KEY_LIMIT + 1).read_to_string(&mut key)?;
+    if std::io::stdin().is_terminal() {
+        note(format!("The key for {}, which is not shown; Enter ends it:", printable(provider)));
+        key = typed()?;
+    } else {
+        std::io::stdin().lock().take(KEY_LIMIT + 1).read_to_string(&mut key)?;
+    }
     let key = key.trim();
     if key.is_empty() || key.len() as u64 > KEY_LIMIT || key.contains(char::is_whitespace) {
         return Err(Failure::usage("that is no key: it must be one word of at most 16 KiB, on stdin"));
     }
     let file = AuthFile::new(&place.home);
     file.set_key(provider, key).map_err(Failure::failed)?;
-    note(format!("Stored in {}.", file.path().display()));
+    note(format!("Stored in {}, which you alone can read. It was not checked.", file.path().display()));
     Ok(())
+}
+
+/// A line of the terminal that it does not show. Ctrl-C and Ctrl-D leave, with the terminal as it was.
+fn typed() -> Result<String, Failure> {
+    let stdin = std::io::stdin();
+    let before = tcgetattr(&stdin).map_err(std::io::Error::from)?;
+    let mut hidden = before.clone();
+    // Without signals and lines of its own: whatever is pressed, the terminal is put back.
+    hidden.local_flags.remove(LocalFlags::ECHO | LocalFlags::ICANON | LocalFlags::ISIG);
+    tcsetattr(&stdin, SetArg::TCSAFLUSH, &hidden).map_err(std::io::Error::from)?;
+    let line = hidden_line(&mut stdin.lock());
+    tcsetattr(&stdin, SetArg::TCSADRAIN, &before).map_err(std::io::Error::from)?;
+    line?.ok_or_else(|| Failure::new(Exit::Interrupted, "no key was stored"))
+}
+
+/// The bytes up to Enter, what was erased left out; `None` when somebody left.
+fn hidden_line(input: &mut impl std::io::Read) -> std::io::Result<Option<String>> {
+    let mut line = String::new();
+    for byte in input.bytes() {
+        match byte? {
+            b'\r' | b'\n' => return Ok(Some(line)),
+            0x03 | 0x1c => return Ok(None),
+            0x04 => return Ok(Some(line).filter(|line| !line.is_empty())),
+            0x08 | 0x7f => drop(line.pop()),
+            0x15 => line.clear(),
+            byte if line.len() as u64 <= KEY_LIMIT => line.push(char::from(byte)),
+            _ => {}
+        }
+    }
+    Ok(Some(line).filter(|line| !line.is_empty()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_line_that_is_not_shown() {
+        let check = |typed: &str, expect: Option<&str>| {
+            let line = hidden_line(&mut typed.as_bytes()).unwrap();
+            assert_eq!(line.as_deref(), expect, "{typed:?}");
+        };
+        check("key\rmore", Some("key"));
+        check("kex\u{7f}y\n", Some("key"));
+        check("wrong\u{15}key\n", Some("key"));
+        check("key\u{4}", Some("key"));
+        check("key", Some("key"));
+        check("key\u{3}", None);
+        check("\u{4}", None);
+        check("", None);
+    }
 }

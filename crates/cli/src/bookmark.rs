@@ -23,7 +23,7 @@ pub(crate) struct BookmarkArgs {
     /// Take the name away. The node stays.
     #[arg(long, requires = "name")]
     rm: bool,
-    /// One JSON object a line.
+    /// For programs: as JSON, one object a line where there are several.
     #[arg(long)]
     json: bool,
     #[command(flatten)]

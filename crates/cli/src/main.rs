@@ -109,6 +109,33 @@ fn main() -> ExitCode {
     }
 }
 
+/// What others call commands of ours.
+const ELSEWHERE: [(&str, &str); 6] = [
+    ("login", "auth set PROVIDER"),
+    ("logout", "auth remove PROVIDER"),
+    ("resume", "-c"),
+    ("continue", "-c"),
+    ("list", "sessions"),
+    ("version", "--version"),
+];
+
+/// Refuses a task that is one word and nothing else, and looks like a command: it would cost money.
+fn meant(word: &str) -> Result<(), Failure> {
+    let elsewhere = ELSEWHERE.iter().find(|(theirs, _)| *theirs == word).map(|(_, ours)| (*ours).to_owned());
+    let near = || {
+        let all = Cli::command();
+        let names = all.get_subcommands().map(|command| command.get_name().to_owned());
+        quipu_providers::nearest(word, names).into_iter().next()
+    };
+    match elsewhere.or_else(|| (word.len() > 3).then(near).flatten()) {
+        Some(ours) => Err(Failure::usage(format!(
+            "there is no command `{0}`; did you mean `quipu {ours}`? A task of this one word: quipu -p {0}",
+            print::printable(word)
+        ))),
+        None => Ok(()),
+    }
+}
+
 async fn dispatch(cli: &Cli) -> Result<(), Failure> {
     // With a handler, a write beyond the limit on file sizes is an error that we can tell; without, it kills us.
     drop(tokio::signal::unix::signal(SignalKind::from_raw(nix::sys::signal::Signal::SIGXFSZ as i32)));
@@ -148,15 +175,16 @@ async fn dispatch(cli: &Cli) -> Result<(), Failure> {
         Some(Cmd::Import(args)) => import::run(args).await,
         Some(Cmd::Export(args)) => export::run(args).await,
         None if cli.task.print || cli.task.replay.is_some() || !cli.task.messages.is_empty() => {
+            if let (2, [word]) = (std::env::args_os().len(), cli.task.messages.as_slice()) {
+                meant(word)?;
+            }
             run::run(&cli.task).await
         }
         None if terminal::is_there(&cli.task) => terminal::run(&cli.task).await,
-        None => {
-            let help = Cli::command().render_help();
-            print::note(help.to_string());
-            Err(Failure::usage(
-                "say what to do: `quipu -p \"…\"`, or `quipu demo` to see it work without a key",
-            ))
-        }
+        None => Err(Failure::usage(format!(
+            "{}: say what to do with `quipu -p \"…\"` (what is piped in comes first); `quipu demo` shows it at work without \
+             a key, `quipu --help` lists everything",
+            terminal::why_not(&cli.task)
+        ))),
     }
 }

@@ -23,7 +23,7 @@ pub(crate) struct MergeArgs {
     #[arg(long, value_name = "SESSION")]
     into: Option<String>,
     /// Words of your own for the model, before what the branch came to.
-    #[arg(long, value_name = "TEXT", default_value = "")]
+    #[arg(long, value_name = "TEXT", default_value = "", hide_default_value = true)]
     note: String,
     /// Where both sides changed a file: that of the session that is merged into is to be kept.
     #[arg(long, conflicts_with = "theirs")]
@@ -33,7 +33,7 @@ pub(crate) struct MergeArgs {
     theirs: bool,
     #[command(flatten)]
     along: FilesAlong,
-    /// One JSON object.
+    /// For programs: as JSON, one object.
     #[arg(long)]
     json: bool,
     #[command(flatten)]

@@ -55,6 +55,9 @@ pub(crate) fn run(args: &ModelsArgs) -> Result<(), Failure> {
         writeln!(out, "{}  {limits}, {price}{}", paint.bold(&name), paint.dim(why))?;
     }
     out.flush()?;
+    if !args.json && hidden > 0 && settings.default_model().is_none() {
+        note("No model can be used yet: `quipu auth set PROVIDER` keeps a key, `quipu demo` needs none.");
+    }
     if !args.json && hidden > 0 {
         note(format!(
             "{hidden} more without a credential or on a wire that is not spoken yet: quipu models --all"

@@ -21,7 +21,13 @@ pub(crate) fn hold(on: bool) -> Vec<String> {
 /// Whether it was held back.
 fn is_held(text: &str) -> bool {
     let mut held = HELD.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
-    held.as_mut().map(|held| held.push(text.trim().to_owned())).is_some()
+    let Some(held) = held.as_mut() else { return false };
+    // The files of the user's are read more than once; what is wrong in them is told once.
+    let text = text.trim();
+    if !held.iter().any(|told| told == text) {
+        held.push(text.to_owned());
+    }
+    true
 }
 
 /// A line for people, on stderr.

@@ -15,7 +15,7 @@ use crate::put_back::{self, Words};
 
 #[derive(Debug, Args)]
 pub(crate) struct TobeArgs {
-    /// The node to go on from: its hash or the beginning of it, a bookmark, ext:ID. Its session goes there; below a node
+    /// The node to go on from: its hash or the beginning of it, a bookmark, or `ext:ID`. Its session goes there; below a node
     /// that another program wrote, a new session begins.
     #[arg(value_name = "NODE")]
     node: String,
@@ -24,7 +24,7 @@ pub(crate) struct TobeArgs {
     message: Vec<String>,
     #[command(flatten)]
     along: FilesAlong,
-    /// One JSON object.
+    /// For programs: as JSON, one object.
     #[arg(long)]
     json: bool,
     #[command(flatten)]

@@ -17,7 +17,7 @@ use crate::setup::{Place, current_dir, session_named};
 
 #[derive(Debug, Args)]
 pub(crate) struct StepArgs {
-    /// The session: its id, the beginning of it, or its name; also one that was removed, or is gone because that was
+    /// The session: its id, its name, or the beginning of its id; also one that was removed, or is gone because that was
     /// undone. The newest of this directory without it.
     #[arg(value_name = "SESSION")]
     session: Option<String>,
@@ -26,7 +26,7 @@ pub(crate) struct StepArgs {
     steps: u32,
     #[command(flatten)]
     along: FilesAlong,
-    /// One JSON object for each step.
+    /// For programs: as JSON, one object for each step.
     #[arg(long)]
     json: bool,
     #[command(flatten)]

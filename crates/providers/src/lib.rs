@@ -44,6 +44,6 @@ pub use embed::{
 pub use local::LocalServer;
 pub use openai::OpenAiCompletions;
 pub use provider::*;
-pub use select::{FindError, Selection};
+pub use select::{FindError, Selection, nearest};
 pub use settings::{Settings, Warning, is_supported};
 pub use thinking::{ThinkingBudgets, clamp_level, level_name, levels, parse_level};

@@ -199,6 +199,15 @@ impl Settings {
             None => self.models(),
         };
         let slash = pattern.contains('/');
+        if let (None, Some((wanted, id))) = (provider, pattern.split_once('/')) {
+            // A provider whose name is wrong, with a model that it has.
+            let named = nearest(wanted, self.providers().into_iter().map(str::to_owned)).into_iter();
+            let whole = named.filter_map(|named| Some(full(&*self.best(self.models_of(&named), id)?)));
+            let whole: Vec<_> = whole.collect();
+            if !whole.is_empty() {
+                return whole;
+            }
+        }
         let mut found =
             nearest(pattern, models.iter().map(|model| if slash { full(model) } else { model.id.clone() }));
         if !slash {
@@ -230,8 +239,8 @@ fn is_alias(id: &str) -> bool {
     id.ends_with("-latest") || !date
 }
 
-/// At most three of `known` that are close to `wanted`, nearest first.
-fn nearest(wanted: &str, known: impl Iterator<Item = String>) -> Vec<String> {
+/// At most three of `known` that are close to `wanted`, nearest first: a third of its characters differs at most.
+pub fn nearest(wanted: &str, known: impl Iterator<Item = String>) -> Vec<String> {
     let wanted: Vec<char> = wanted.to_lowercase().chars().take(100).collect();
     let limit = wanted.len().div_ceil(3);
     let mut near: Vec<_> = known

@@ -22,8 +22,8 @@ pub(crate) enum NodeFilter {
 
 #[derive(Debug, Args)]
 pub(crate) struct LifeArgs {
-    /// A node (its hash or the beginning of it, `ext:ID`), or a session for its last one. Without it: the newest session
-    /// of this directory; on a terminal, where there are several, you are asked which.
+    /// A node (its hash or the beginning of it, a bookmark, `ext:ID`), or a session for its last one. Without it: the
+    /// newest session of this directory; on a terminal, where there are several, you are asked which.
     #[arg(value_name = "NODE|SESSION")]
     pub(crate) what: Option<String>,
     /// Nodes before it.
@@ -50,7 +50,7 @@ pub(crate) struct LifeArgs {
 
 #[derive(Debug, Args)]
 pub(crate) struct RecallArgs {
-    /// A node (its hash or the beginning of it, `HEAD`, `ext:ID`), or a session for its last one.
+    /// A node (its hash or the beginning of it, a bookmark, `HEAD`, `ext:ID`), or a session for its last one.
     #[arg(value_name = "NODE|SESSION")]
     pub(crate) what: String,
     /// Characters to show in all, at most 50,000.
@@ -109,8 +109,8 @@ pub(crate) enum RowScope {
 
 #[derive(Debug, Args)]
 pub(crate) struct TraceArgs {
-    /// A node (its hash or the beginning of it, `ext:ID`), or a session for its last one. Without it: the newest session
-    /// of this directory; on a terminal, where there are several, you are asked which.
+    /// A node (its hash or the beginning of it, a bookmark, `ext:ID`), or a session for its last one. Without it: the
+    /// newest session of this directory; on a terminal, where there are several, you are asked which.
     #[arg(value_name = "NODE|SESSION")]
     pub(crate) what: Option<String>,
     /// Which rows are shown.
@@ -128,7 +128,7 @@ pub(crate) struct TraceArgs {
 
 #[derive(Debug, Args)]
 pub(crate) struct DiffArgs {
-    /// A node (its hash or the beginning of it, `ext:ID`), or a session for its last one.
+    /// A node (its hash or the beginning of it, a bookmark, `ext:ID`), or a session for its last one.
     #[arg(value_name = "A")]
     pub(crate) a: String,
     /// Another one.
