@@ -104,7 +104,7 @@ fn typed() -> Result<String, Failure> {
 }
 
 /// The bytes up to Enter, what was erased left out; `None` when somebody left.
-fn hidden_line(input: &mut impl std::io::Read) -> std::io::Result<Option<String>> {
+fn hidden_line(input: &mut impl std::io::BufRead) -> std::io::Result<Option<String>> {
     let mut line = String::new();
     for byte in input.bytes() {
         match byte? {

@@ -1,6 +1,7 @@
 //! `quipu` without arguments: the terminal.
 
 mod host;
+mod keys;
 mod looks;
 mod rows;
 
@@ -23,6 +24,19 @@ pub(crate) fn is_there(task: &Task) -> bool {
         && task.record.is_none()
         && !task.ask_on_stdin
         && env("TERM").is_none_or(|term| term != "dumb")
+}
+
+/// Why there is none, or none is wanted.
+pub(crate) fn why_not(task: &Task) -> &'static str {
+    if task.mode != Mode::Text || task.record.is_some() || task.ask_on_stdin {
+        "there is no task"
+    } else if !std::io::stdin().is_terminal() {
+        "stdin is no terminal, and there is no task"
+    } else if !std::io::stdout().is_terminal() {
+        "stdout is no terminal, and there is no task"
+    } else {
+        "TERM says that this terminal is a dumb one, and there is no task"
+    }
 }
 
 pub(crate) async fn run(task: &Task) -> Result<(), Failure> {

@@ -111,6 +111,13 @@ impl Settings {
         self
     }
 
+    /// The same, but a call that fails is not made again.
+    #[must_use]
+    pub fn without_retries(mut self) -> Self {
+        self.options.max_retries = 0;
+        self
+    }
+
     /// Ids of all providers: those of the catalogue in its order, then those of `models.json`.
     pub fn providers(&self) -> Vec<&str> {
         let known = catalogue::providers().iter().map(|(id, _)| id.as_str());
@@ -157,6 +164,12 @@ impl Settings {
         (!offers.is_empty()).then(|| format!("{}.", offers.join("; ")))
     }
 
+    /// Where [`Settings::local_servers`] looks, for people: names and ports.
+    pub fn local_places(&self) -> Vec<String> {
+        let free = self.places.iter().filter(|place| self.place(&place.id).is_some());
+        free.map(|place| format!("{} ({})", place.name, place.port().unwrap_or_default())).collect()
+    }
+
     fn found_local(&self) -> &[LocalServer] {
         self.local.get_or_init(|| {
             let free = self.places.iter().filter(|place| self.place(&place.id).is_some());
@@ -185,6 +198,20 @@ impl Settings {
                 models.iter().find(|model| Some(model.id.as_str()) == wanted && self.is_available(model));
             default.or_else(|| models.iter().find(|model| self.is_available(model))).cloned()
         })
+    }
+
+    /// The model of a provider to use when only that is named, credential or not: its default, or else its first one
+    /// whose wire we speak.
+    pub fn default_of(&self, provider: &str) -> Option<Arc<Model>> {
+        let spoken = || self.models_of(provider).iter().filter(|model| is_supported(model));
+        let wanted = catalogue::provider(provider).and_then(|row| row.default.as_deref());
+        spoken().find(|model| Some(model.id.as_str()) == wanted).or_else(|| spoken().next()).cloned()
+    }
+
+    /// Variables of the environment from which the provider's credential is taken, the usual one first.
+    pub fn credential_variables(&self, provider: &str) -> Vec<String> {
+        let row = catalogue::provider(provider).into_iter().flat_map(|row| row.env.iter().rev());
+        row.map(|env| env.name.clone()).collect()
     }
 
     /// Whether the model can be called: its wire is one that we speak, and there is a credential or none is

@@ -48,6 +48,8 @@ pub enum Does {
     Login,
     /// Take in sessions of other agents.
     Import,
+    /// See it work.
+    Demo,
     /// The last answer goes to the clipboard.
     Copy,
     /// This table, and the keys.
@@ -130,6 +132,7 @@ pub const COMMANDS: &[SlashCommand] = &[
     command("settings", "", "settings.json in your editor", Does::Settings),
     command("login", "[PROVIDER]", "keep a key for a provider", Does::Login),
     command("import", "", "take in sessions of other agents", Does::Import),
+    command("demo", "", "see a whole task done by a scripted model", Does::Demo),
     command("quit", "", "leave; the session is kept", Does::Quit),
 ];
 
@@ -143,6 +146,31 @@ pub(crate) fn parse(line: &str) -> Option<Result<(&'static SlashCommand, &str), 
     }
     let found = COMMANDS.iter().find(|command| command.name == name);
     Some(found.map(|command| (command, arguments.trim())).ok_or(name))
+}
+
+/// The command that was perhaps meant: one that begins so, or that differs by two letters at most.
+pub(crate) fn nearest(name: &str) -> Option<&'static str> {
+    let begins = COMMANDS.iter().find(|command| command.name.starts_with(name));
+    let near = || {
+        let far = |command: &&SlashCommand| distance(name.as_bytes(), command.name.as_bytes());
+        COMMANDS.iter().min_by_key(far).filter(|command| far(command) <= 2.min(name.len() / 2))
+    };
+    begins.or_else(near).map(|command| command.name)
+}
+
+/// How many letters are to be put in, taken out or changed to make one name of another.
+fn distance(one: &[u8], other: &[u8]) -> usize {
+    let mut row: Vec<usize> = (0..=other.len()).collect();
+    for (at, letter) in one.iter().enumerate() {
+        let mut diagonal = row[0];
+        row[0] = at + 1;
+        for (place, theirs) in other.iter().enumerate() {
+            let changed = diagonal + usize::from(letter != theirs);
+            diagonal = row[place + 1];
+            row[place + 1] = changed.min(diagonal + 1).min(row[place] + 1);
+        }
+    }
+    row[other.len()]
 }
 
 /// Words of a line as a shell would have them, as far as quotes go.
@@ -194,6 +222,21 @@ mod tests {
             assert_eq!(parse(line), None, "{line}");
         }
         assert_eq!(parse("/nothing here"), Some(Err("nothing")));
+    }
+
+    #[test]
+    fn what_was_meant() {
+        for (name, expect) in [
+            ("lgin", Some("login")),
+            ("modle", Some("model")),
+            ("comp", Some("compact")),
+            ("xyz", None),
+            ("x", None),
+            ("helpme", Some("help")),
+        ] {
+            assert_eq!(nearest(name), expect, "{name}");
+        }
+        assert_eq!(nearest(&"a".repeat(10_000)), None);
     }
 
     #[test]

@@ -50,11 +50,15 @@ pub trait Host: Send + Sync + 'static {
     /// Runs a line of the user's in the shell, in the directory of the session; what it prints. Dropped: killed.
     fn shell(&self, line: String) -> Doing<ShellDone>;
 
-    /// Providers for which a key can be kept: id, and where one is from already.
-    fn providers(&self) -> Doing<Vec<(String, Option<String>)>>;
+    /// Model servers that listen on this machine, and where they were looked for. May take a second or two.
+    fn local_servers(&self) -> Doing<LocalServers>;
 
-    /// Asks the provider whether it takes the key, and keeps it where it does; what to say of it.
-    fn keep_key(&self, provider: String, key: String) -> Doing<String>;
+    /// Providers for which a key can be kept.
+    fn providers(&self) -> Doing<Vec<ProviderItem>>;
+
+    /// Asks the provider whether it takes the key, and keeps it where it does. Keeps it at once when it is to be kept
+    /// `unasked`. Dropped: nothing is kept.
+    fn keep_key(&self, provider: String, key: String, unasked: bool) -> Doing<Kept>;
 
     /// The file of the user's settings.
     fn settings_path(&self) -> std::path::PathBuf;
@@ -117,15 +121,59 @@ pub struct Opened {
 /// Why no session was opened.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum NotOpened {
-    /// No model can be used. With servers that were found on this machine: what to call them, provider and model.
+    /// The model cannot be used, or none.
     NoModel {
-        /// What was found.
-        local: Vec<(String, String, String)>,
         /// Why, in one line.
         why: String,
+        /// Whether others could be.
+        others: bool,
     },
     /// Anything else, for people.
     Failed(String),
+}
+
+/// Model servers on this machine.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct LocalServers {
+    /// Those that listen.
+    pub found: Vec<LocalServer>,
+    /// Where they were looked for, for people: names and ports.
+    pub looked_for: Vec<String>,
+}
+
+/// A model server that listens on this machine.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct LocalServer {
+    /// What it is called.
+    pub name: String,
+    /// Host and port.
+    pub address: String,
+    /// The provider's id.
+    pub provider: String,
+    /// Ids of its models; never empty.
+    pub models: Vec<String>,
+}
+
+/// A provider for which a key can be kept.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct ProviderItem {
+    /// Its id.
+    pub id: String,
+    /// Where a key is from already.
+    pub source: Option<String>,
+    /// Variables of the environment that a key is taken from, the usual one first.
+    pub variables: Vec<String>,
+}
+
+/// What became of a key.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Kept {
+    /// It is stored; what to say of it.
+    Stored(String),
+    /// The provider refuses it, in these words. It is not stored.
+    Refused(String),
+    /// Whether the provider takes it could not be found out, and why. It is not stored.
+    Unknown(String),
 }
 
 /// An answer to a question of permission.
@@ -139,6 +187,33 @@ pub enum Choice {
     Always,
     /// No.
     No,
+}
+
+impl Choice {
+    /// All of them, in the order in which they are offered.
+    pub const ALL: [Self; 4] = [Self::Once, Self::Session, Self::Always, Self::No];
+
+    /// The letter that gives this answer.
+    #[must_use]
+    pub fn letter(self) -> char {
+        match self {
+            Self::Once => 'y',
+            Self::Session => 's',
+            Self::Always => 'a',
+            Self::No => 'n',
+        }
+    }
+
+    /// What it means.
+    #[must_use]
+    pub fn meaning(self) -> &'static str {
+        match self {
+            Self::Once => "this time",
+            Self::Session => "in this session",
+            Self::Always => "in this directory, for good",
+            Self::No => "no",
+        }
+    }
 }
 
 /// A session in a list.

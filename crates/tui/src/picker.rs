@@ -61,6 +61,15 @@ impl<T: Clone> Picker<T> {
         self
     }
 
+    /// Puts more rows before the others. The chosen row stays the chosen one.
+    pub fn prepend(&mut self, rows: Vec<PickerRow<T>>) {
+        let chosen = self.shown.get(self.at).map(|row| row + rows.len());
+        self.rows.splice(0..0, rows);
+        self.keys.clear();
+        self.look(false);
+        self.at = self.shown.iter().position(|row| Some(*row) == chosen).unwrap_or(0);
+    }
+
     /// What is typed so far.
     pub fn filter(&self) -> &str {
         &self.filter
@@ -235,6 +244,18 @@ mod tests {
         assert!(picker.is_empty());
         assert_eq!(picker.on_key(KeyCode::Enter.into()), Picked::Open);
         assert_eq!(picker.on_key(KeyCode::Escape.into()), Picked::Cancelled);
+    }
+
+    #[test]
+    fn rows_that_come_later_do_not_move_what_is_chosen() {
+        let mut picker = many(10);
+        picker.on_key(KeyCode::Down.into());
+        picker.prepend(vec![PickerRow::new(77, "Row of late", "even"), PickerRow::new(78, "Another", "")]);
+        assert_eq!((picker.chosen().map(|row| row.value), picker.len()), (Some(1), 12));
+        type_in(&mut picker, "row even");
+        assert_eq!((picker.chosen().map(|row| row.value), picker.len()), (Some(77), 6));
+        picker.prepend(vec![PickerRow::new(79, "Row, the latest", "even")]);
+        assert_eq!((picker.chosen().map(|row| row.value), picker.len()), (Some(77), 7));
     }
 
     #[test]

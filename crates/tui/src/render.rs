@@ -245,11 +245,44 @@ pub(crate) fn entry(
     }
 }
 
-/// A name and what it is.
-pub(crate) fn pair(name: &str, what: &str, theme: &Theme) -> Line {
-    let mut line = Line::styled(format!("  {name:26}"), theme.command);
-    line.push(format!(" {what}"), theme.muted);
-    line
+/// Headings, and below each names beside what they are; on a narrow screen above it.
+pub(crate) fn sections(
+    sections: &[(&str, Vec<(String, String)>)],
+    columns: usize,
+    theme: &Theme,
+) -> Vec<Line> {
+    let widest = sections.iter().flat_map(|(_, rows)| rows).map(|(name, _)| crate::width(name)).max();
+    let names = widest.unwrap_or(0).min(columns * 2 / 5).max(1);
+    let mut lines = Vec::new();
+    for (title, rows) in sections {
+        lines.push(Line::default());
+        lines.extend(plain(title, columns, theme.heading, usize::MAX));
+        for (name, what) in rows {
+            if columns < 60 {
+                lines.extend(behind("  ", theme.command, name, theme.command, columns));
+                lines.extend(behind("    ", theme.muted, what, theme.muted, columns));
+                continue;
+            }
+            let mut left = plain(name, names, theme.command, usize::MAX).into_iter();
+            let mut right = plain(what, columns - names - 4, theme.muted, usize::MAX).into_iter();
+            loop {
+                let (name, what) = (left.next(), right.next());
+                if name.is_none() && what.is_none() {
+                    break;
+                }
+                let name = name.unwrap_or_default();
+                let gap = names - name.width().min(names) + 2;
+                let mut line = Line::styled("  ", theme.command);
+                line.spans.extend(name.spans);
+                if let Some(what) = what {
+                    line.push(" ".repeat(gap), theme.muted);
+                    line.spans.extend(what.spans);
+                }
+                lines.push(line);
+            }
+        }
+    }
+    lines
 }
 
 /// How long ago something was, for people.

@@ -77,6 +77,8 @@ struct Run {
     tasks: JoinSet<()>,
     up: mpsc::UnboundedSender<Up>,
     shell: Option<AbortHandle>,
+    /// A provider that is asked about a key.
+    checking: Option<AbortHandle>,
     draft: Option<DraftFile>,
     /// What is written is not in that file yet.
     unsaved: bool,
@@ -132,6 +134,7 @@ pub async fn run(begin: Begin) -> io::Result<Left> {
         tasks: JoinSet::new(),
         up,
         shell: None,
+        checking: None,
         draft,
         unsaved: false,
         sent,
@@ -144,7 +147,7 @@ pub async fn run(begin: Begin) -> io::Result<Left> {
         floods: false,
     };
     for note in notes {
-        run.take(Input::Got(Got::Kept(Ok(note))));
+        run.take(Input::Note(note));
     }
     run.draw();
     run.open(begin.open);
@@ -394,11 +397,18 @@ impl Run {
                     self.take(Input::Got(Got::Shell(Ok(done))));
                 }
             }
-            Effect::Providers => {
-                self.begin(async move { Input::Got(Got::Providers(host.providers().await)) });
+            Effect::LocalServers => {
+                self.begin(async move { Input::Got(Got::LocalServers(host.local_servers().await)) });
             }
-            Effect::KeepKey(provider, key) => {
-                self.begin(async move { Input::Got(Got::Kept(host.keep_key(provider, key).await)) });
+            Effect::Providers(wanted) => {
+                self.begin(async move { Input::Got(Got::Providers(host.providers().await, wanted)) });
+            }
+            Effect::KeepKey(provider, key) => self.keep_key(provider, key, false),
+            Effect::KeepUnchecked(provider, key) => self.keep_key(provider, key, true),
+            Effect::StopChecking => {
+                if let Some(checking) = self.checking.take() {
+                    checking.abort();
+                }
             }
             Effect::Foreground(words) => {
                 let words: Vec<&str> = words.iter().map(String::as_str).collect();
@@ -448,6 +458,14 @@ impl Run {
                 self.left = Some(Left::Quit(said));
             }
         }
+    }
+
+    fn keep_key(&mut self, provider: String, key: String, unasked: bool) {
+        let host = self.host.clone();
+        self.checking = Some(self.begin(async move {
+            let kept = host.keep_key(provider.clone(), key.clone(), unasked).await;
+            Input::Got(Got::Kept(provider, key, kept))
+        }));
     }
 
     /// Looks for what may be meant.
@@ -562,7 +580,8 @@ fn editor() -> Result<std::process::Command, String> {
     let named = ["VISUAL", "EDITOR"]
         .iter()
         .find_map(|name| std::env::var(name).ok().filter(|it| !it.trim().is_empty()));
-    let named = named.ok_or("neither VISUAL nor EDITOR names an editor")?;
+    let named = named
+        .ok_or("neither VISUAL nor EDITOR names one: set one in the shell, such as `export EDITOR=nano`")?;
     let mut command = std::process::Command::new("sh");
     command.args(["-c", &format!("{named} \"$1\""), "sh"]);
     Ok(command)

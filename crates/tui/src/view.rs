@@ -1,7 +1,6 @@
 //! What is seen below the scrollback. Pure.
 
 use crate::blocks::{self, AskView, ShellView, StatusView};
-use crate::host::Choice;
 use crate::picker::{cut, one_line};
 use crate::render;
 use crate::state::{State, level_name, room};
@@ -80,15 +79,8 @@ fn asks(state: &State, columns: usize) -> Vec<Line> {
     let Some((ask, choices)) = state.asks.front() else { return Vec::new() };
     let theme = &state.theme;
     let alt = if state.editor.is_empty() { "" } else { "Alt+" };
-    let keys: Vec<(String, &str)> = choices
-        .iter()
-        .map(|choice| match choice {
-            Choice::Once => (format!("{alt}y"), "this time"),
-            Choice::Session => (format!("{alt}s"), "in this session"),
-            Choice::Always => (format!("{alt}a"), "in this directory, for good"),
-            Choice::No => (format!("{alt}n"), "no"),
-        })
-        .collect();
+    let keys: Vec<(String, &str)> =
+        choices.iter().map(|choice| (format!("{alt}{}", choice.letter()), choice.meaning())).collect();
     let keys: Vec<(&str, &str)> = keys.iter().map(|(key, meaning)| (key.as_str(), *meaning)).collect();
     let view = AskView {
         ask,
@@ -120,6 +112,10 @@ fn queue(state: &State, columns: usize) -> Vec<Line> {
         lines.truncate(6);
         lines.push(Line::styled(format!("  … {over} more"), theme.muted));
     }
+    if state.unready && !state.waiting.is_empty() {
+        let hint = "  until a model can be used: /login keeps a key, /model lists what there is";
+        lines.push(Line::styled(cut(hint, columns), theme.muted));
+    }
     if !(steering.is_empty() && follow_up.is_empty()) {
         let hint = format!("  {} takes the last one back", state.bindings.hint(crate::Action::Dequeue));
         lines.push(Line::styled(cut(&hint, columns), theme.muted));
@@ -133,25 +129,29 @@ fn working(state: &State, columns: usize) -> Vec<Line> {
     let mut text = String::new();
     if state.opening {
         text.push_str("opening the session …");
-    } else if let Some(busy) = state.busy.as_ref().or(state.working.as_ref()) {
+    } else if let Some(busy) = state.busy.as_ref().or(state.working.as_ref()).or(state.checking.as_ref()) {
         let took = state.now.saturating_sub(busy.since).max(0);
         let wheel = WHEEL[usize::try_from(took / 1_000).unwrap_or(0) % WHEEL.len()];
-        text.push_str(&format!(
-            "{wheel} {} · {}",
-            busy.what,
-            blocks::duration(render::span(took / 1_000 * 1_000))
-        ));
         let stop = state.bindings.hint(crate::Action::Interrupt);
-        text.push_str(&format!(" · {stop} stops it"));
+        text.push_str(&format!("{wheel} {} · {} · {stop} stops it", clean(&busy.what), seconds(took)));
     }
     let mut lines = Vec::new();
     if let Some(retry) = &state.retry {
-        lines.extend(blocks::retry(retry.0, retry.1, &retry.2, columns, theme));
+        let left = render::span(retry.1.saturating_sub(state.now));
+        lines.extend(blocks::retry(retry.0, left, &retry.2, columns, theme));
     }
     if !text.is_empty() {
         lines.push(Line::styled(cut(&text, columns), theme.accent));
     }
     lines
+}
+
+/// A time that passed, in whole seconds.
+fn seconds(milliseconds: i64) -> String {
+    match milliseconds / 1_000 {
+        seconds @ 0..10 => format!("{seconds}s"),
+        _ => blocks::duration(render::span(milliseconds)),
+    }
 }
 
 /// The last line.

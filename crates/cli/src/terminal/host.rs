@@ -4,13 +4,14 @@ use std::path::PathBuf;
 use std::pin::Pin;
 use std::process::Stdio;
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Duration;
 
-use quipu::{Engine, Opened, SessionOptions};
-use quipu_protocol::{Answer, Ask, Model, NodeId, Outcome, SessionId, Thinking, Trouble};
-use quipu_providers::{AuthFile, is_supported, levels};
-use quipu_store::{SessionQuery, SqliteStore, Store, Until, decode_nodes};
-use quipu_tui::{Choice, Doing, Host, NotOpened, Open, Printed, SessionItem, ShellDone, TreeRow, Which};
+use quipu::Opened;
+use quipu_protocol::{Answer, Ask, Model, NodeId, SessionId, Thinking, Trouble};
+use quipu_providers::{is_supported, levels};
+use quipu_store::{SessionQuery, Store, Until, decode_nodes};
+use quipu_tui::{
+    Choice, Doing, Host, Kept, NotOpened, Open, Printed, ProviderItem, SessionItem, ShellDone, TreeRow, Which,
+};
 use quipu_workspace::{OutputBuffer, OutputLimits, ProcessRegistry, ShellCommand, ShellEnd, run_shell};
 use tokio_util::sync::CancellationToken;
 
@@ -26,8 +27,6 @@ const TAIL: usize = 60;
 const PRINTED: usize = 1 << 20;
 /// Sessions that are listed at most.
 const LISTED: usize = 100_000;
-/// How long a provider may take to say what it thinks of a key.
-const CHECK: Duration = Duration::from_secs(20);
 
 /// The program around a terminal.
 pub(super) struct Surroundings(Arc<Inner>);
@@ -115,26 +114,17 @@ impl Inner {
 
     async fn open(&self, open: Open) -> Result<quipu_tui::Opened, NotOpened> {
         let task = self.task_of(&open);
+        let settings = self.place.settings();
+        let others = settings.default_model().is_some();
         let failed = |failure: Failure| match failure.exit {
-            Exit::Credential => NotOpened::NoModel { local: Vec::new(), why: failure.message },
+            Exit::Credential => NotOpened::NoModel { why: failure.message, others },
             _ => NotOpened::Failed(failure.message),
         };
-        let settings = self.place.settings();
         let asks_for_none = task.model.model.is_none() && task.model.provider.is_none();
         let goes_on = task.session.is_some() || task.fork.is_some() || task.resume;
-        if settings.default_model().is_none() && asks_for_none && !goes_on && task.replay.is_none() {
-            let local = settings.local_servers().iter().flat_map(|server| {
-                let name = |model: &Arc<Model>| {
-                    (
-                        format!("{} on {}: {}", server.name, server.address, model.id),
-                        server.id.clone(),
-                        model.id.clone(),
-                    )
-                };
-                server.models.iter().take(5).map(name)
-            });
-            let why = "No credential is known, so no model can be asked.".to_owned();
-            return Err(NotOpened::NoModel { local: local.collect(), why });
+        if !others && asks_for_none && !goes_on && task.replay.is_none() {
+            let why = "No model can be used yet: no provider's key is known.".to_owned();
+            return Err(NotOpened::NoModel { why, others });
         }
         let replay = match &task.replay {
             Some(path) => {
@@ -166,7 +156,9 @@ impl Inner {
             now.model = open.model.or(now.model.take());
             now.thinking = open.thinking.or(now.thinking);
         }
-        troubles.splice(..0, hold(true).into_iter().map(Trouble::Note));
+        let told =
+            |text: String| Trouble::Note(text.strip_prefix("warning: ").map_or(text.clone(), str::to_owned));
+        troubles.splice(..0, hold(true).into_iter().map(told));
         Ok(quipu_tui::Opened {
             session: Arc::new(session),
             troubles,
@@ -364,21 +356,43 @@ impl Host for Surroundings {
         })
     }
 
-    fn providers(&self) -> Doing<Vec<(String, Option<String>)>> {
+    fn local_servers(&self) -> Doing<quipu_tui::LocalServers> {
+        self.doing(|inner| async move {
+            let look = move || {
+                let settings = inner.place.settings();
+                let found = settings.local_servers().iter().map(|server| quipu_tui::LocalServer {
+                    name: server.name.clone(),
+                    address: server.address.clone(),
+                    provider: server.id.clone(),
+                    models: server.models.iter().map(|model| model.id.clone()).collect(),
+                });
+                quipu_tui::LocalServers { found: found.collect(), looked_for: settings.local_places() }
+            };
+            tokio::task::spawn_blocking(look).await.map_err(Failure::failed)
+        })
+    }
+
+    fn providers(&self) -> Doing<Vec<ProviderItem>> {
         self.doing(|inner| async move {
             let list = move || {
                 let settings = inner.place.settings();
                 let spoken =
                     |provider: &&str| settings.models_of(provider).iter().any(|model| is_supported(model));
-                let one = |provider: &str| (provider.to_owned(), settings.credential_source(provider));
+                let one = |provider: &str| ProviderItem {
+                    id: provider.to_owned(),
+                    source: settings.credential_source(provider),
+                    variables: settings.credential_variables(provider),
+                };
                 settings.providers().into_iter().filter(spoken).map(one).collect()
             };
             tokio::task::spawn_blocking(list).await.map_err(Failure::failed)
         })
     }
 
-    fn keep_key(&self, provider: String, key: String) -> Doing<String> {
-        self.doing(|inner| async move { keep_key(&inner.place, &provider, &key).await })
+    fn keep_key(&self, provider: String, key: String, unasked: bool) -> Doing<Kept> {
+        self.doing(
+            move |inner| async move { super::keys::keep(&inner.place, &provider, &key, unasked).await },
+        )
     }
 
     fn settings_path(&self) -> PathBuf {
@@ -404,54 +418,6 @@ impl Host for Surroundings {
             Some(branch) => branch.to_owned(),
             None => text.get(..8)?.to_owned(),
         })
-    }
-}
-
-/// Asks the provider one word with the key, and keeps it unless it is refused.
-async fn keep_key(place: &Place, provider: &str, key: &str) -> Result<String, Failure> {
-    if key.is_empty() || key.len() > 16 << 10 || key.contains(char::is_whitespace) {
-        return Err(Failure::usage("that is no key: it must be one word of at most 16 KiB"));
-    }
-    let settings = place.settings();
-    if !settings.providers().contains(&provider) {
-        return Err(Failure::usage(format!("there is no provider `{provider}`")));
-    }
-    let model = settings.models_of(provider).iter().find(|model| is_supported(model)).cloned();
-    let model = model.ok_or_else(|| Failure::usage(format!("no model of `{provider}` can be asked")))?;
-    let caller = settings.provider_for(&model, Some(key)).map_err(Failure::failed)?;
-    let engine = place.engine(Arc::new(SqliteStore::in_memory()?), &settings)?;
-    let refused = asked(&engine, model, caller, &place.home).await;
-    let told = match refused {
-        Ok(()) => "it works",
-        Err(Some(why)) => return Err(Failure::failed(why)),
-        Err(None) => "whether it works could not be found out",
-    };
-    let file = AuthFile::new(&place.home);
-    file.set_key(provider, key).map_err(Failure::failed)?;
-    Ok(format!("The key for {provider} is stored in {}; {told}", file.path().display()))
-}
-
-/// Whether a provider answers; `Some` where it refuses the key, and with what words.
-async fn asked(
-    engine: &Engine,
-    model: Arc<Model>,
-    provider: Arc<dyn quipu::Provider>,
-    cwd: &std::path::Path,
-) -> Result<(), Option<String>> {
-    let mut options = SessionOptions::new(cwd, model, provider);
-    (options.system, options.tools, options.max_tokens) = (None, Vec::new(), Some(16));
-    let session = engine.create(options).await.map_err(|_| None)?;
-    let answer = tokio::time::timeout(CHECK, session.ask("Say yes.")).await;
-    match answer {
-        Ok(Ok((Outcome::Done, _))) => Ok(()),
-        Ok(Ok((Outcome::Failed(error), _))) => {
-            let auth = matches!(
-                error.kind,
-                quipu_protocol::ModelErrorKind::Auth | quipu_protocol::ModelErrorKind::NoCredential
-            );
-            Err(auth.then_some(error.message))
-        }
-        _ => Err(None),
     }
 }
 

@@ -41,6 +41,8 @@ mod exports;
 #[cfg(test)]
 mod faults;
 #[cfg(test)]
+mod first_run;
+#[cfg(test)]
 mod forest;
 #[cfg(test)]
 mod gone;

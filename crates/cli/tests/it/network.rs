@@ -140,7 +140,8 @@ fn servers_on_this_machine_are_reached_directly_unless_told() {
     // Nor are those asked through a proxy that nobody has set up.
     let list = json!({ "object": "list", "data": [{ "id": "small:1b" }] }).to_string();
     let server = FakeServer::start([Reply::new(200, "application/json", list)]);
-    let servers = json!({ "ollama": format!("{}/v1", server.url()), "llama.cpp": null, "lmstudio": null });
+    let servers = json!({ "ollama": format!("{}/v1", server.url()), "llama.cpp": null, "lmstudio": null,
+        "vllm": null, "sglang": null, "jan": null, "koboldcpp": null, "docker": null });
     let world = World::new([]);
     std::fs::remove_file(world.path("home/.quipu/models.json")).unwrap();
     let settings = json!({ "localServers": servers }).to_string();

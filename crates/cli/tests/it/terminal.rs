@@ -12,29 +12,29 @@ use nix::sys::termios::{Termios, tcgetattr};
 use quipu_testkit::{Answer, Gate, Reply};
 use serde_json::json;
 
-use crate::support::{KEY, World, bash, messages, mode, reached, wire_text};
+use crate::support::{World, bash, messages, reached, wire_text};
 
 /// A terminal that shows nothing new for so long hangs.
 const LIMIT: Duration = Duration::from_secs(60);
 
 /// The program on a terminal of its own.
-struct Terminal {
+pub(crate) struct Terminal {
     child: Child,
     ours: File,
     theirs: std::os::fd::OwnedFd,
     pieces: Receiver<Vec<u8>>,
     screen: vt100::Parser,
     /// All that was written.
-    bytes: Vec<u8>,
+    pub(crate) bytes: Vec<u8>,
     before: Termios,
 }
 
 impl Terminal {
-    fn open(world: &World, args: &[&str]) -> Self {
+    pub(crate) fn open(world: &World, args: &[&str]) -> Self {
         Self::sized(world, args, 100, 30)
     }
 
-    fn sized(world: &World, args: &[&str], columns: u16, rows: u16) -> Self {
+    pub(crate) fn sized(world: &World, args: &[&str], columns: u16, rows: u16) -> Self {
         let size = nix::pty::Winsize { ws_row: rows, ws_col: columns, ws_xpixel: 0, ws_ypixel: 0 };
         let ends = nix::pty::openpty(&size, None).unwrap();
         let (ours, theirs) = (File::from(ends.master), ends.slave);
@@ -60,13 +60,13 @@ impl Terminal {
         Self { child, ours, theirs, pieces, screen, bytes: Vec::new(), before }
     }
 
-    fn types(&mut self, text: &str) {
+    pub(crate) fn types(&mut self, text: &str) {
         self.ours.write_all(text.as_bytes()).unwrap();
     }
 
     /// Takes what comes until `holds` holds for what is seen.
     #[track_caller]
-    fn until(&mut self, what: &str, holds: impl Fn(&str) -> bool) {
+    pub(crate) fn until(&mut self, what: &str, holds: impl Fn(&str) -> bool) {
         let until = Instant::now() + LIMIT;
         loop {
             let shown = self.screen.screen().contents();
@@ -87,7 +87,7 @@ impl Terminal {
     }
 
     #[track_caller]
-    fn shows(&mut self, part: &str) {
+    pub(crate) fn shows(&mut self, part: &str) {
         self.until(part, |shown| shown.contains(part));
     }
 
@@ -100,7 +100,7 @@ impl Terminal {
     }
 
     #[track_caller]
-    fn hides(&mut self, part: &str) {
+    pub(crate) fn hides(&mut self, part: &str) {
         self.until(&format!("the end of {part}"), |shown| !shown.contains(part));
     }
 
@@ -122,7 +122,7 @@ impl Terminal {
 
     /// Waits for its end; the terminal must be as it was.
     #[track_caller]
-    fn ends(&mut self) -> Option<i32> {
+    pub(crate) fn ends(&mut self) -> Option<i32> {
         let until = Instant::now() + LIMIT;
         let status = loop {
             // It may have more to say than a terminal holds.
@@ -165,9 +165,9 @@ fn cells(count: u16) -> std::num::NonZero<u16> {
 const ENTER: &str = "\r";
 const ALT_ENTER: &str = "\u{1b}\r";
 const ALT_UP: &str = "\u{1b}[1;3A";
-const ESCAPE: &str = "\u{1b}";
+pub(crate) const ESCAPE: &str = "\u{1b}";
 const CTRL_C: &str = "\u{3}";
-const CTRL_D: &str = "\u{4}";
+pub(crate) const CTRL_D: &str = "\u{4}";
 const CTRL_L: &str = "\u{c}";
 const SHIFT_TAB: &str = "\u{1b}[Z";
 
@@ -224,7 +224,16 @@ fn it_goes_on_with_a_session_and_leaves_in_three_ways() {
 #[test]
 fn without_a_terminal_it_says_what_to_do() {
     let world = World::new([]);
-    world.run(&[]).fails(2, &["say what to do", "quipu -p"]);
+    let ran = world.run(&[]).fails(2, &["stdin is no terminal", "say what to do", "quipu -p", "quipu demo"]);
+    assert!(ran.err.lines().count() < 4, "{}", ran.err);
+    // A command that was mistyped, or that others have, is no task.
+    for (word, meant) in
+        [("sesions", "quipu sessions"), ("login", "quipu auth set"), ("serach", "quipu search")]
+    {
+        world.run(&[word]).fails(2, &["there is no command", meant, "quipu -p"]);
+    }
+    world.run(&["auth", "set", "antropic"]).fails(2, &["did you mean `anthropic`?"]);
+    world.run(&["-p", "--model", "anthropc/claude", "x"]).fails(2, &["Did you mean anthropic/claude"]);
 }
 
 #[test]
@@ -552,38 +561,4 @@ fn a_session_that_is_open_elsewhere_says_so() {
     first.types(CTRL_D);
     assert_eq!(first.ends(), Some(0));
     assert_eq!(world.sessions().len(), 2);
-}
-
-#[test]
-fn without_a_key_it_says_what_can_be_done_and_takes_one() {
-    let mut world = World::new([says("yes")]);
-    std::fs::remove_file(world.path("home/.quipu/models.json")).unwrap();
-    let mut terminal = Terminal::open(&world, &[]);
-    terminal.shows("No model can be used yet");
-    terminal.shows("Take in sessions of other agents");
-    terminal.types("demo\r");
-    terminal.until("the demo", |shown| shown.contains("quipu show") || shown.contains("session"));
-    terminal.types(CTRL_D);
-    assert_eq!(terminal.ends(), Some(0));
-    // A provider without a key of its own, on this machine.
-    let url = world.server.url();
-    let own = json!({ "id": "test-1", "api": "anthropic-messages", "contextWindow": 200_000 });
-    let file = json!({ "providers": { "keyless": {
-        "baseUrl": url, "apiKey": "$NO_SUCH_KEY_IS_SET", "api": "anthropic-messages", "models": [own] } } });
-    std::fs::write(world.path("home/.quipu/models.json"), file.to_string()).unwrap();
-    let mut terminal = Terminal::open(&world, &[]);
-    terminal.shows("No model can be used yet");
-    terminal.types("keep a key\r");
-    terminal.shows("A key for");
-    terminal.types("keyless\r");
-    terminal.shows("Key for keyless");
-    terminal.types(&format!("{KEY}\r"));
-    terminal.shows("it works");
-    terminal.shows("test-1");
-    terminal.types(CTRL_D);
-    assert_eq!(terminal.ends(), Some(0));
-    assert!(!String::from_utf8_lossy(&terminal.bytes).contains(KEY), "the key was shown");
-    assert_eq!(mode(&world.path("home/.quipu/auth.json")), 0o600);
-    world.unchecked();
-    world.another_server([]);
 }

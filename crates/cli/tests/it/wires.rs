@@ -143,7 +143,8 @@ fn a_server_on_this_machine_is_offered_and_used() {
         list(),
         chat().text("Still small.").reply(),
     ]);
-    let settings = json!({ "localServers": { "ollama": format!("{}/v1", server.url()), "llama.cpp": null, "lmstudio": null } });
+    let settings = json!({ "localServers": { "ollama": format!("{}/v1", server.url()), "llama.cpp": null, "lmstudio": null,
+        "vllm": null, "sglang": null, "jan": null, "koboldcpp": null, "docker": null } });
     std::fs::write(world.path("home/.quipu/settings.json"), settings.to_string()).unwrap();
     let address = server.url().replace("http://", "");
     world.run(&["-p", "hello"]).fails(3, &["Ollama", &address, "--model ollama/small:1b", "quipu auth set"]);

@@ -399,7 +399,8 @@ fn lists(ids: &[&str]) -> quipu_testkit::FakeServer {
 fn a_server_that_listens_is_offered_when_nothing_else_can_be_used() {
     let server = lists(&["qwen3:8b", "other"]);
     let url = format!("{}/v1", server.url());
-    let file = serde_json::json!({ "localServers": { "ollama": url, "llama.cpp": null, "lmstudio": null } });
+    let file = serde_json::json!({ "localServers": { "ollama": url, "llama.cpp": null, "lmstudio": null,
+        "vllm": null, "sglang": null, "jan": null, "koboldcpp": null, "docker": null } });
     let home = Home::new(&[("settings.json", &file.to_string())]);
     let settings = home.settings(&[]);
     let [found] = settings.local_servers() else { panic!("{:?}", settings.local_servers()) };

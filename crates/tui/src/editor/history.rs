@@ -21,6 +21,12 @@ impl History {
         self.shown = None;
     }
 
+    /// The newest first, each text once.
+    pub(super) fn sent(&self) -> impl Iterator<Item = &str> {
+        let mut seen = std::collections::HashSet::new();
+        self.sent.iter().rev().map(String::as_str).filter(move |text| seen.insert(*text))
+    }
+
     /// One more, unless it is the same as the last.
     pub(super) fn push(&mut self, text: &str) {
         self.shown = None;

@@ -223,6 +223,11 @@ impl Editor {
         self.history.load(sent);
     }
 
+    /// What was sent, the newest first, each text once.
+    pub fn sent(&self) -> impl Iterator<Item = &str> {
+        self.history.sent()
+    }
+
     /// How much room there is: rows are laid out for so many columns, and a page is so many rows. A view of another
     /// width is right as well, but is laid out as a whole each time.
     pub fn resize(&mut self, size: crate::Size) {

@@ -120,7 +120,7 @@ const SAMPLES: &[(&str, &str)] = &[
     ("perl", "my $x = shift; print \"a $x\\n\" unless defined $x; # c"),
     ("shell", "for f in *.txt; do echo \"${f%.txt}\" | wc -l; done # c"),
     ("powershell", "function F($x) { if ($x -eq 1) { Write-Host \"a $x\" } } # c"),
-    ("sql", "CREATE TABLE t (a INTEGER NOT NULL DEFAULT 1, b TEXT); /* c */"),
+    ("sql", "Alter Table t Add Column a Integer Not Null Default 1; /* c */"),
     ("xml", "<?xml version=\"1.0\"?><a b='c'>&lt;<!-- d --></a>"),
     ("scss", "$a: #fff; .b { color: rgba(0, 0, 0, .5); &:hover { top: 1px } } // c"),
     ("jsonc", "{ \"a\": [-1.5e3, false] } // c"),

@@ -116,13 +116,15 @@ impl Bindings {
                 match value.as_str() {
                     Some("vi") => vi = true,
                     Some("emacs") => vi = false,
-                    _ => tell(line, format!("{MODE:?} is \"emacs\" or \"vi\"")),
+                    _ => {
+                        tell(line, format!("{MODE:?} is \"emacs\" or \"vi\", not {value}; emacs' keys hold"));
+                    }
                 }
                 continue;
             }
             let Some(at) = ACTIONS.iter().position(|info| info.id == id) else {
                 let near = nearest(&id).map_or_else(String::new, |near| format!("; {near:?} is one"));
-                tell(line, format!("there is no action {id:?}{near}"));
+                tell(line, format!("there is no action {id:?}{near}; it is left out"));
                 continue;
             };
             let info = &ACTIONS[at];
@@ -142,12 +144,13 @@ impl Bindings {
                 }
             };
             let mut own = Vec::new();
+            let meant = !names.is_empty();
             for name in names {
                 let line = finder.line(&name);
                 let key = match parse_key(&name) {
                     Ok(key) => key,
                     Err(why) => {
-                        tell(line, format!("{id:?} has no key {name:?}: {why}"));
+                        tell(line, format!("{id:?} cannot have the key {name:?}: {why}; it is left out"));
                         continue;
                     }
                 };
@@ -172,6 +175,10 @@ impl Bindings {
                         own.push(key);
                     }
                 }
+            }
+            if meant && own.is_empty() {
+                tell(line, format!("{id:?} would have no key then, so its default holds"));
+                continue;
             }
             keys[at] = Some(own);
         }
@@ -256,7 +263,7 @@ mod tests {
         assert_eq!(action(Scope::App, "ctrl+q"), Some(Action::Exit));
         assert_eq!(action(Scope::App, "ctrl+d"), None);
         assert_eq!(bindings.keys(Action::ExternalEditor), []);
-        assert_eq!(bindings.hint(Action::Redo), "ctrl+g");
+        assert_eq!(bindings.hint(Action::Redo), "Ctrl+G");
     }
 
     #[test]
@@ -271,8 +278,14 @@ mod tests {
         check("{\n\"cursorUp\": \"up\"}", &[(2, "\"tui.editor.cursorUp\" is one")]);
         check("{\"app.nothing\": 1}", &[(1, "no action")]);
         check("{\n\n\"app.exit\":\n[\"ctrl+q\",\n\"hyper+q\"]}", &[(5, "hyper")]);
+        check("{\n\"app.exit\":\n\"crtl+q\"}", &[(3, "left out"), (2, "its default holds")]);
+        let (bindings, _) = Bindings::read("{\"app.exit\": \"crtl+q\"}");
+        assert_eq!(bindings.hint(Action::Exit), "Ctrl+D");
         check("{\"app.exit\": 7}", &[(1, "a key or a list")]);
-        check("{\"app.exit\": \"f5\",\n\"app.clear\": \"f5\"}", &[(2, "app.exit")]);
+        check(
+            "{\"app.exit\": \"f5\",\n\"app.clear\": \"f5\"}",
+            &[(2, "\"app.exit\" already"), (2, "default holds")],
+        );
         check("{\"app.exit\": \"f5\",\n\"app.exit\": \"f6\"}", &[(2, "twice")]);
         check("{\n\"app.exit\": \"f5\",,}", &[(2, "default keys hold")]);
         check("{\n\"tui.editor.mode\": \"nano\"}", &[(2, "\"vi\"")]);
@@ -289,7 +302,7 @@ mod tests {
         std::fs::write(&path, "{\n\"tui.editor.mode\": \"vi\", \"x\": 1}").unwrap();
         let (bindings, told) = Bindings::load(&path);
         assert!(bindings.vi());
-        assert_eq!(told, [format!("{}:2: there is no action \"x\"", path.display())]);
+        assert_eq!(told, [format!("{}:2: there is no action \"x\"; it is left out", path.display())]);
         std::fs::write(&path, b"\xff").unwrap();
         assert!(Bindings::load(&path).1[0].contains("default keys hold"));
         std::fs::remove_file(&path).unwrap();
@@ -324,7 +337,14 @@ mod tests {
         let help = bindings.with_vi(true).help();
         let titles: Vec<&str> = help.iter().map(|section| section.title).collect();
         assert_eq!(titles, ["Everywhere", "Writing", "vi", "Written", "Lists", "Tree"]);
-        assert!(help[0].rows.iter().any(|(keys, help)| keys == "f5" && *help == Action::Exit.info().help));
-        assert!(!help[0].rows.iter().any(|(_, help)| *help == Action::Clear.info().help));
+        let row = |action: Action| {
+            let mut rows = help.iter().flat_map(|section| &section.rows);
+            rows.find(|(_, help)| *help == action.info().help).map(|(keys, _)| keys.as_str())
+        };
+        assert_eq!((row(Action::Exit), row(Action::Clear)), (Some("F5"), Some("(app.clear)")));
+        assert_eq!(row(Action::ToolsExpand), Some("Ctrl+T, Ctrl+O"), "what does the same stands together");
+        for info in ACTIONS {
+            assert!(row(info.action).is_some(), "{} is not in the help", info.id);
+        }
     }
 }

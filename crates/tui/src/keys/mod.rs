@@ -8,7 +8,7 @@ use std::collections::HashMap;
 
 use crate::{Key, KeyCode};
 pub use file::BindingTrouble;
-pub use names::{key_name, parse_key};
+pub use names::{key_label, key_name, parse_key};
 pub use table::{ACTIONS, Action};
 
 /// Where an action holds. A key may do one thing in each.
@@ -69,7 +69,8 @@ impl Action {
 pub struct HelpSection {
     /// Its heading.
     pub title: &'static str,
-    /// Keys, as they are written, and what they do. Actions without keys have none here.
+    /// Keys, as people write them, and what they do; where there is none, the action's name in brackets. Actions of the
+    /// same help share a row.
     pub rows: Vec<(String, &'static str)>,
 }
 
@@ -113,10 +114,10 @@ impl Bindings {
         self.keys.get(action as usize).map_or(&[], Vec::as_slice)
     }
 
-    /// The first key of an action as it is written; empty when it has none.
+    /// The first key of an action as people write it; where it has none, the action's name.
     #[must_use]
     pub fn hint(&self, action: Action) -> String {
-        self.keys(action).first().map_or_else(String::new, |key| key_name(*key))
+        self.keys(action).first().map_or_else(|| action.info().id.to_owned(), |key| key_label(*key))
     }
 
     /// Whether a key is the action's.
@@ -171,14 +172,17 @@ impl Bindings {
     }
 
     fn rows(&self, scope: Scope) -> Vec<(String, &'static str)> {
-        let of_scope = ACTIONS.iter().filter(|info| info.scope == scope);
-        of_scope
-            .map(|info| {
-                let keys: Vec<String> = self.keys(info.action).iter().map(|key| key_name(*key)).collect();
-                (keys.join(", "), info.help)
-            })
-            .filter(|(keys, _)| !keys.is_empty())
-            .collect()
+        let mut rows: Vec<(String, &'static str)> = Vec::new();
+        for info in ACTIONS.iter().filter(|info| info.scope == scope) {
+            let keys: Vec<String> = self.keys(info.action).iter().map(|key| key_label(*key)).collect();
+            // Its name, by which it can be given one.
+            let keys = if keys.is_empty() { format!("({})", info.id) } else { keys.join(", ") };
+            match rows.iter_mut().find(|(_, help)| *help == info.help) {
+                Some((row, _)) => *row = format!("{row}, {keys}"),
+                None => rows.push((keys, info.help)),
+            }
+        }
+        rows
     }
 }
 
@@ -192,7 +196,7 @@ const WRITTEN: &[(&str, &str)] = &[
 
 /// Vi's own keys.
 const VI: &[(&str, &str)] = &[
-    ("escape", "From inserting to commands"),
+    ("Escape", "From inserting to commands"),
     ("i a I A o O", "Insert: here, behind, at the line's beginning, its end, below, above"),
     ("h j k l w b e W B E 0 ^ $ gg G", "Move, with a count"),
     ("f F t T ; ,", "To a character of the line"),
@@ -201,7 +205,7 @@ const VI: &[(&str, &str)] = &[
     ("x X s S D C Y J ~ r", "Edit characters and lines"),
     ("p P", "Put behind, before"),
     ("v V", "Mark characters, lines"),
-    ("u ctrl+r .", "Take back, do again, repeat"),
+    ("u Ctrl+R .", "Take back, do again, repeat"),
 ];
 
 /// Whether a key writes a character, and which.

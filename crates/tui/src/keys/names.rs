@@ -23,7 +23,7 @@ const NAMED: &[(&str, KeyCode)] = &[
 ];
 
 /// Reads the name of a key: `ctrl+`, `alt+` and `shift+` in any order, and a character or a name. Names of keys and
-/// modifiers may be in any case; a letter in upper case is one with shift.
+/// modifiers may be in any case, as may letters with `ctrl+` or `alt+`; another letter in upper case is one with shift.
 ///
 /// # Errors
 /// What is wrong with it, in words.
@@ -62,6 +62,10 @@ pub fn parse_key(name: &str) -> Result<Key, String> {
             return Err(format!("name the character that shift and {one:?} write instead"));
         }
         code = KeyCode::Char(one.to_uppercase().next().unwrap_or(one));
+    } else if let KeyCode::Char(one) = code
+        && (modifiers.control || modifiers.alt)
+    {
+        code = KeyCode::Char(one.to_lowercase().next().unwrap_or(one));
     }
     Ok(Key { code, modifiers })
 }
@@ -96,6 +100,23 @@ pub fn key_name(key: Key) -> String {
     name
 }
 
+/// A key as people write it, which [`parse_key`] reads as well: `Ctrl+C`, `PageUp`, `?`.
+#[must_use]
+pub fn key_label(key: Key) -> String {
+    let name = key_name(key);
+    let alone = name.chars().count() == 1;
+    let capital = |part: &str| {
+        let mut letters = part.chars();
+        letters.next().map_or_else(String::new, |first| first.to_uppercase().chain(letters).collect())
+    };
+    match name.strip_suffix('+') {
+        _ if alone => name,
+        // The key is the plus itself.
+        Some(held) => format!("{}+", held.split('+').map(capital).collect::<Vec<_>>().join("+")),
+        None => name.split('+').map(capital).collect::<Vec<_>>().join("+"),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -111,7 +132,8 @@ mod tests {
         check("Alt+Ctrl+LEFT", "ctrl+alt+left");
         check("shift+l", "L");
         check("shift+ctrl+p", "ctrl+shift+p");
-        check("ctrl+P", "ctrl+shift+p");
+        check("ctrl+P", "ctrl+p");
+        check("Ctrl+Shift+P", "ctrl+shift+p");
         check("+", "+");
         check("ctrl++", "ctrl++");
         check("ctrl+alt+]", "ctrl+alt+]");
@@ -119,6 +141,21 @@ mod tests {
         check("shift+F12", "shift+f12");
         check("space", "space");
         check("ä", "ä");
+        let label = |name: &str| key_label(parse_key(name).unwrap());
+        for (name, expect) in [
+            ("ctrl+c", "Ctrl+C"),
+            ("alt+<", "Alt+<"),
+            ("ctrl++", "Ctrl++"),
+            ("+", "+"),
+            ("l", "l"),
+            ("shift+l", "L"),
+            ("ctrl+pageUp", "Ctrl+PageUp"),
+            ("f5", "F5"),
+            ("ctrl+shift+p", "Ctrl+Shift+P"),
+        ] {
+            assert_eq!(label(name), expect);
+            assert_eq!(parse_key(expect), parse_key(name));
+        }
         for bad in ["", "ctrl+", "hyper+a", "ctrl+ctrl+a", "f13", "f0", "nokey", "shift+1", "\u{1}", "alt+ "]
         {
             assert!(parse_key(bad).is_err(), "{bad:?}");

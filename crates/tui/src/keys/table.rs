@@ -63,18 +63,19 @@ actions! {
         SelectCancel "tui.select.cancel" ["escape", "ctrl+c"] "Take none";
     }
     App {
-        Interrupt "app.interrupt" ["escape"] "Stop what is under way; twice: go back in the session";
+        Interrupt "app.interrupt" ["escape"] "Stop what is under way; when nothing is, twice: the tree";
         Clear "app.clear" ["ctrl+c"] "Empty the editor; again: leave";
         Exit "app.exit" ["ctrl+d"] "Leave, when the editor is empty";
         Suspend "app.suspend" ["ctrl+z"] "Stop, until the shell says to go on";
         FollowUp "app.message.followUp" ["alt+enter"] "Send when the work is done";
         Dequeue "app.message.dequeue" ["alt+up"] "Take what waits back into the editor";
         ThinkingCycle "app.thinking.cycle" ["shift+tab"] "The next level of thinking";
-        ThinkingToggle "app.thinking.toggle" ["ctrl+t"] "Show thinking, or fold it";
-        ToolsExpand "app.tools.expand" ["ctrl+o"] "Show what tools printed, or fold it";
+        ThinkingToggle "app.thinking.toggle" ["ctrl+t"] "Show thinking and output in full from now on, or fold them";
+        ToolsExpand "app.tools.expand" ["ctrl+o"] "Show thinking and output in full from now on, or fold them";
         ModelSelect "app.model.select" ["ctrl+l"] "Choose a model";
         ModelNext "app.model.cycleForward" ["ctrl+p"] "The next model";
         ModelPrevious "app.model.cycleBackward" ["ctrl+shift+p"] "The model before";
+        HistorySearch "app.history.search" ["ctrl+r"] "Look through what was sent before";
         ExternalEditor "app.editor.external" ["ctrl+g"] "Write in $VISUAL or $EDITOR";
         PasteImage "app.clipboard.pasteImage" ["ctrl+v"] "Put the path of the image on the clipboard";
         Copy "app.message.copy" ["ctrl+x"] "Copy the last answer";

@@ -116,7 +116,8 @@ impl State {
                 ));
             }
             Event::RetryScheduled { attempt, delay, error } => {
-                self.retry = Some((*attempt, *delay, error.clone()));
+                let delay = i64::try_from(delay.as_millis()).unwrap_or(i64::MAX);
+                self.retry = Some((*attempt, at.saturating_add(delay), error.clone()));
             }
             Event::RetryEnded { .. } => self.retry = None,
             Event::Trouble(trouble) => self.trouble(trouble),

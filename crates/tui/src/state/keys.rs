@@ -6,6 +6,7 @@ use super::{Effect, Going, Overlay, Purpose, State};
 use crate::editor::{EditorEffect, EditorOutcome};
 use crate::host::{Choice, Open, Which};
 use crate::keys::{Action, Scope};
+use crate::picker::{Picker, PickerRow};
 use crate::{Key, KeyCode};
 
 /// A letter answers a question that stood there so long, in milliseconds: what was typed before it came does not.
@@ -64,6 +65,7 @@ impl State {
                 self.hint = Some(format!("What comes from now on is shown {how}"));
             }
             Action::ModelSelect | Action::ModelNext | Action::ModelPrevious => effects.push(Effect::Models),
+            Action::HistorySearch => self.search_history(),
             Action::ExternalEditor => effects.push(Effect::Edit(self.editor.text())),
             Action::Copy => self.copy(effects),
             Action::NewSession => self.open(Open { which: Which::New, ..Open::default() }, effects),
@@ -112,7 +114,8 @@ impl State {
             };
             if self.shell.is_some() {
                 self.editor.set_text(text);
-                self.hint = Some("A command runs already; Escape stops it".into());
+                let stop = self.bindings.hint(Action::Interrupt);
+                self.hint = Some(format!("A command runs already; {stop} stops it"));
             } else if !line.is_empty() {
                 self.shell = Some((line.to_owned(), hidden, self.now));
                 effects.push(Effect::Shell(line.to_owned()));
@@ -123,7 +126,8 @@ impl State {
             Some(Ok((command, arguments))) => self.slash(command, arguments, effects),
             Some(Err(name)) if !trimmed.contains('\n') => {
                 self.editor.set_text(text);
-                self.hint = Some(format!("There is no /{name}; /help lists the commands"));
+                let near = crate::commands::nearest(name).map_or(String::new(), |near| format!(" /{near}?"));
+                self.hint = Some(format!("There is no /{name}.{near} /help lists the commands"));
             }
             _ => self.say(trimmed.to_owned(), when, effects),
         }
@@ -144,13 +148,41 @@ impl State {
             }
             return;
         }
+        if self.checking.is_some() {
+            return self.stop_checking(effects);
+        }
         if !self.waiting.is_empty() {
             let texts: Vec<String> = self.waiting.drain(..).map(|(_, text, _)| text).collect();
             self.editor.set_text(&texts.join("\n\n"));
+            return effects.push(Effect::Draft);
+        }
+        if !(self.queue.0.is_empty() && self.queue.1.is_empty()) {
+            // A run that failed left it.
+            return effects.push(Effect::Send(Command::Unqueue { items: Vec::new() }, Purpose::TakeBack));
+        }
+        if !self.editor.is_empty() {
             return;
         }
-        if self.editor.is_empty() {
-            self.hint = Some("/tree goes back to an earlier point; Ctrl-D leaves".into());
+        if self.escaped_at.take().is_some_and(|at| self.now.saturating_sub(at) < TWICE) {
+            return self.tree(effects);
+        }
+        self.escaped_at = Some(self.now);
+        let key = |action| self.bindings.hint(action);
+        self.hint = Some(format!(
+            "{} again: back to an earlier point; {} leaves",
+            key(Action::Interrupt),
+            key(Action::Exit)
+        ));
+    }
+
+    /// What was sent, the newest first, to be looked through.
+    fn search_history(&mut self) {
+        let rows: Vec<PickerRow<String>> =
+            self.editor.sent().map(|text| PickerRow::new(text.to_owned(), text.trim(), "")).collect();
+        if rows.is_empty() {
+            self.hint = Some("Nothing was sent yet".into());
+        } else {
+            self.show(Overlay::Sent(Picker::new("Sent before", rows)));
         }
     }
 
@@ -164,10 +196,12 @@ impl State {
             return self.leave(effects);
         }
         self.left_at = Some(self.now);
+        let key = |action| self.bindings.hint(action);
+        let leaves = format!("{} again leaves", key(Action::Clear));
         self.hint = Some(if self.working.is_some() {
-            "Escape stops the agent; Ctrl-C again leaves".into()
+            format!("{} stops the agent; {leaves}", key(Action::Interrupt))
         } else {
-            "Ctrl-C again leaves".into()
+            leaves
         });
     }
 
@@ -197,12 +231,19 @@ impl State {
         if key.modifiers.control || (plain && !self.editor.is_empty()) {
             return false;
         }
-        let letter = match key.code {
+        let choice = match key.code {
             KeyCode::Char(letter) if plain && !seen => {
                 // It was typed before the question could be read.
-                return "ysanYSAN".contains(letter);
+                let letter = letter.to_ascii_lowercase();
+                return Choice::ALL.iter().any(|choice| choice.letter() == letter);
             }
-            KeyCode::Char(letter) => letter,
+            KeyCode::Char(letter) => {
+                let letter = letter.to_ascii_lowercase();
+                let Some(choice) = Choice::ALL.into_iter().find(|choice| choice.letter() == letter) else {
+                    return false;
+                };
+                choice
+            }
             KeyCode::Up => {
                 self.choice = self.choice.checked_sub(1).unwrap_or(choices.len().saturating_sub(1));
                 return true;
@@ -211,20 +252,8 @@ impl State {
                 self.choice = (self.choice + 1) % choices.len().max(1);
                 return true;
             }
-            KeyCode::Enter if plain && seen => match choices.get(self.choice) {
-                Some(Choice::Once) => 'y',
-                Some(Choice::Session) => 's',
-                Some(Choice::Always) => 'a',
-                Some(Choice::No) | None => 'n',
-            },
+            KeyCode::Enter if plain && seen => choices.get(self.choice).copied().unwrap_or(Choice::No),
             KeyCode::Enter => return plain,
-            _ => return false,
-        };
-        let choice = match letter.to_ascii_lowercase() {
-            'y' => Choice::Once,
-            's' => Choice::Session,
-            'a' => Choice::Always,
-            'n' => Choice::No,
             _ => return false,
         };
         if !choices.contains(&choice) {
@@ -239,10 +268,18 @@ impl State {
     }
 
     fn on_overlay_key(&mut self, key: Key, effects: &mut Vec<Effect>) {
+        // As in a shell, the key that looks for what was sent goes on to the one before.
+        let searching = matches!(self.overlay, Some(Overlay::Sent(_)));
+        let key = if searching && self.bindings.is(Action::HistorySearch, key) {
+            Key::from(KeyCode::Down)
+        } else {
+            key
+        };
         let Some(key) = self.bindings.as_default(&[Scope::Tree, Scope::Select], key) else { return };
         let Some(overlay) = self.overlay.take() else { return };
         match overlay.on_key(key, self.size) {
             Going::Open(overlay) => self.overlay = Some(overlay),
+            Going::Closed if self.unready => self.tell_first(),
             Going::Closed => {}
             Going::Chosen(chosen) => self.chosen(chosen, effects),
             Going::Both(overlay, effect) => {

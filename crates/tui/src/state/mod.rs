@@ -1,6 +1,7 @@
 //! What the terminal knows, and how it changes. Pure: time comes in, and what is to be done goes out.
 
 mod events;
+mod first;
 mod item;
 mod keys;
 mod opening;
@@ -17,7 +18,10 @@ use quipu_protocol::{
 };
 
 use crate::editor::{Candidate, CommandWord, Draft, Editor, EditorEffect, Query};
-use crate::host::{Choice, NotOpened, Open, Opened, Printed, SessionItem, ShellDone, TreeRow};
+use crate::host::{
+    Choice, Kept, LocalServers, NotOpened, Open, Opened, Printed, ProviderItem, SessionItem, ShellDone,
+    TreeRow,
+};
 use crate::keys::Bindings;
 use crate::{Key, Line, Size, Theme};
 
@@ -52,6 +56,8 @@ pub enum Input {
     Opened(Box<Result<Opened, NotOpened>>),
     /// The session has ended by itself.
     Ended,
+    /// Something is to be told.
+    Note(String),
     /// What was asked of the host.
     Got(Got),
     /// What may be meant, for the question of this number; whether more may come.
@@ -96,10 +102,12 @@ pub enum Got {
     Moved(Vec<String>, Result<Printed, String>),
     /// A line of the shell is done.
     Shell(Result<ShellDone, String>),
-    /// Providers.
-    Providers(Result<Vec<(String, Option<String>)>, String>),
-    /// What became of a key.
-    Kept(Result<String, String>),
+    /// Servers on this machine.
+    LocalServers(Result<LocalServers, String>),
+    /// Providers; with the one that a key is for, if that was said.
+    Providers(Result<Vec<ProviderItem>, String>, String),
+    /// What became of a provider's key.
+    Kept(String, String, Result<Kept, String>),
 }
 
 /// What is to be done.
@@ -133,10 +141,16 @@ pub enum Effect {
     Shell(String),
     /// Stop it.
     StopShell,
-    /// Providers.
-    Providers,
-    /// Check and keep a key.
+    /// As it says.
+    LocalServers,
+    /// Providers, for a key for the one of this name.
+    Providers(String),
+    /// Check a provider's key and keep it.
     KeepKey(String, String),
+    /// Keep a provider's key unchecked.
+    KeepUnchecked(String, String),
+    /// Stop checking a key: it is not kept.
+    StopChecking,
     /// Let a command of the program have the terminal.
     Foreground(Vec<String>),
     /// Let the user's editor have the terminal, for this text.
@@ -213,8 +227,10 @@ pub struct State {
     pub(crate) working: Option<Working>,
     /// The context is being summed up, or the session goes to another node.
     pub(crate) busy: Option<Working>,
-    /// The next try of a call: when, and why.
-    pub(crate) retry: Option<(u32, std::time::Duration, quipu_protocol::ModelError)>,
+    /// A provider is asked whether it takes a key.
+    pub(crate) checking: Option<Working>,
+    /// The next try of a call: which, when, and why.
+    pub(crate) retry: Option<(u32, UnixMs, quipu_protocol::ModelError)>,
     /// Said before the session was open, in order.
     pub(crate) waiting: Vec<(Said, String, quipu_protocol::When)>,
     /// The session is being opened.
@@ -233,6 +249,8 @@ pub struct State {
     pub(crate) hint: Option<String>,
     /// When Ctrl-C was pressed on an empty editor.
     left_at: Option<UnixMs>,
+    /// When Escape was.
+    escaped_at: Option<UnixMs>,
     last_answer: String,
     pub(crate) unfolded: bool,
     focused: bool,
@@ -267,6 +285,7 @@ impl State {
             overlay: None,
             working: None,
             busy: None,
+            checking: None,
             retry: None,
             waiting: Vec::new(),
             opening: true,
@@ -277,6 +296,7 @@ impl State {
             told: Vec::new(),
             hint: None,
             left_at: None,
+            escaped_at: None,
             last_answer: String::new(),
             unfolded: false,
             focused: true,
@@ -321,6 +341,7 @@ impl State {
                 self.working = None;
                 self.busy = None;
             }
+            Input::Note(text) => self.note(&text),
             Input::Got(got) => self.on_got(got, &mut effects),
             Input::Offered(id, candidates, more) => {
                 for effect in self.editor.offer(id, candidates, more) {
@@ -346,7 +367,7 @@ impl State {
 
     /// Whether something is under way whose time is shown.
     pub fn is_working(&self) -> bool {
-        self.working.is_some() || self.busy.is_some() || self.shell.is_some()
+        self.working.is_some() || self.busy.is_some() || self.shell.is_some() || self.checking.is_some()
     }
 
     /// Says something beside the matter until the next key.

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use quipu_protocol::{Entry, Message, Model};
 
-use super::overlay::{First, Overlay};
+use super::Overlay;
 use super::{Effect, Got, Purpose, State};
 use crate::host::{NotOpened, Open, Opened, Printed, SessionItem, ShellDone, Which};
 use crate::navigator::Navigator;
@@ -23,7 +23,7 @@ impl State {
         self.asks.clear();
         let opened = match result {
             Ok(opened) => opened,
-            Err(NotOpened::NoModel { local, why }) => return self.without_model(&local, &why),
+            Err(NotOpened::NoModel { why, others }) => return self.without_model(&why, others, effects),
             Err(NotOpened::Failed(error)) => {
                 self.error("The session could not be opened.", &error);
                 self.resting.clear();
@@ -97,37 +97,6 @@ impl State {
         self.ready(lines);
     }
 
-    /// What can be done without a model.
-    fn without_model(&mut self, local: &[(String, String, String)], why: &str) {
-        self.unready = true;
-        self.note("Welcome to Quipu. No model can be used yet");
-        self.note(why);
-        let mut rows: Vec<PickerRow<First>> = local
-            .iter()
-            .map(|(what, provider, model)| {
-                PickerRow::new(First::Local(provider.clone(), model.clone()), what.clone(), "on this machine")
-            })
-            .collect();
-        rows.push(PickerRow::new(
-            First::Key,
-            "Keep a key for a provider",
-            "it is checked, and stored for you alone",
-        ));
-        rows.push(PickerRow::new(
-            First::Demo,
-            "See it work: quipu demo",
-            "a whole task with a scripted model, without a key",
-        ));
-        rows.push(PickerRow::new(First::Import, "Take in sessions of other agents", "they stay as they are"));
-        rows.push(PickerRow::new(
-            First::Search,
-            "Search what was said and done",
-            "in all sessions that are here",
-        ));
-        rows.push(PickerRow::new(First::Quit, "Leave", ""));
-        self.show(Overlay::First(Picker::new("What now?", rows)));
-    }
-
     /// What was said and could not be sent.
     fn give_back(&mut self) {
         let mut texts: Vec<String> = self.waiting.drain(..).map(|(_, text, _)| text).collect();
@@ -159,17 +128,8 @@ impl State {
                 let rows = said.into_iter().map(|(node, text)| PickerRow::new(node, text, "")).collect();
                 self.show(Overlay::Said(Picker::new("A new session from before", rows)));
             }
-            Got::Providers(Ok(providers)) => {
-                let row = |(id, source): (String, Option<String>)| {
-                    PickerRow::new(
-                        id.clone(),
-                        id,
-                        source.map_or(String::new(), |source| format!("has one: {source}")),
-                    )
-                };
-                let rows = providers.into_iter().map(row).collect();
-                self.show(Overlay::Providers(Picker::new("A key for", rows)));
-            }
+            Got::LocalServers(Ok(servers)) => self.on_local_servers(&servers),
+            Got::Providers(Ok(providers), wanted) => self.on_providers(providers, &wanted),
             Got::Printed(what, Ok(printed)) => self.printed(&what, &printed),
             Got::Made(Ok(printed)) if printed.ok => {
                 let json = serde_json::from_str::<serde_json::Value>(&printed.out).ok();
@@ -184,29 +144,15 @@ impl State {
             Got::Made(Ok(printed)) => self.error("It was not made.", &printed.err),
             Got::Moved(run, result) => self.moved(&run, result, effects),
             Got::Shell(result) => self.shell_done(result),
-            Got::Kept(Ok(text)) => {
-                self.hint = None;
-                self.note(&text);
-                if self.unready || self.standing.session.is_none() {
-                    self.unready = false;
-                    self.opening = true;
-                    effects.push(Effect::Open(Open::default()));
-                }
-            }
-            Got::Kept(Err(error)) => {
-                self.hint = None;
-                self.error("The key was not kept.", &error);
-                if self.unready {
-                    effects.push(Effect::Providers);
-                }
-            }
+            Got::Kept(provider, key, kept) => self.on_kept(provider, key, kept, effects),
             Got::Models(Err(error))
             | Got::Sessions(Err(error), _)
             | Got::Tree(Err(error))
             | Got::Unfolded(_, Err(error))
             | Got::Preview(_, Err(error))
             | Got::Said(Err(error))
-            | Got::Providers(Err(error))
+            | Got::LocalServers(Err(error))
+            | Got::Providers(Err(error), _)
             | Got::Printed(_, Err(error))
             | Got::Made(Err(error)) => self.error("That did not work.", &error),
         }
@@ -260,7 +206,7 @@ impl State {
         lines.extend(render::plain(printed.err.trim_end(), columns, style, usize::MAX));
         self.ready(lines);
         if self.unready && self.overlay.is_none() {
-            self.note("`/login` keeps a key; `/help` lists what else can be done");
+            self.tell_first();
         }
     }
 

@@ -27,6 +27,10 @@ pub(crate) enum Overlay {
     First(Picker<First>),
     /// A provider for a key.
     Providers(Picker<String>),
+    /// What to do with a provider's key that could not be checked.
+    Unchecked(Picker<Unchecked>, String, String),
+    /// Something that was sent before.
+    Sent(Picker<String>),
     /// One line.
     Line(Asked),
 }
@@ -67,11 +71,24 @@ pub(crate) enum Way {
     Fork,
 }
 
+/// What to do with a key that could not be checked.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Unchecked {
+    /// Keep it.
+    Keep,
+    /// Ask the provider again.
+    Again,
+    /// Forget it.
+    Forget,
+}
+
 /// What can be done without a model.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum First {
-    /// A server on this machine.
+    /// A model of a server on this machine: provider and model.
     Local(String, String),
+    /// Another model.
+    Model,
     /// Keep a key.
     Key,
     /// See it work.
@@ -95,6 +112,10 @@ pub(crate) enum Chosen {
     Way(Way, NodeId),
     First(First),
     Provider(String),
+    /// What to do with a provider's key.
+    Unchecked(Unchecked, String, String),
+    /// Something that was sent before.
+    Sent(String),
     Line(Wanted, String),
     /// A node wants a label.
     Label(NodeId, String),
@@ -134,6 +155,12 @@ impl Overlay {
             }
             Self::First(picker) => picked(picker, key, Self::First, Chosen::First),
             Self::Providers(picker) => picked(picker, key, Self::Providers, Chosen::Provider),
+            Self::Unchecked(mut picker, provider, secret) => match picker.on_key(key) {
+                Picked::Open => Going::Open(Self::Unchecked(picker, provider, secret)),
+                Picked::Chosen(how) => Going::Chosen(Chosen::Unchecked(how, provider, secret)),
+                Picked::Cancelled => Going::Chosen(Chosen::Unchecked(Unchecked::Forget, provider, secret)),
+            },
+            Self::Sent(picker) => picked(picker, key, Self::Sent, Chosen::Sent),
             Self::Tree(mut navigator) => match navigator.on_key(key, size) {
                 Navigated::Open => Going::Open(Self::Tree(navigator)),
                 Navigated::Closed => Going::Closed,
@@ -167,6 +194,8 @@ impl Overlay {
             Self::Way(picker, _) => picker.paste(text),
             Self::First(picker) => picker.paste(text),
             Self::Providers(picker) => picker.paste(text),
+            Self::Unchecked(picker, ..) => picker.paste(text),
+            Self::Sent(picker) => picker.paste(text),
             Self::Tree(navigator) => navigator.paste(text),
             Self::Line(asked) => {
                 asked.text.extend(text.chars().filter(|letter| !letter.is_control()).take(16 << 10));
@@ -183,6 +212,8 @@ impl Overlay {
             Self::Way(picker, _) => picker.view(size, theme),
             Self::First(picker) => picker.view(size, theme),
             Self::Providers(picker) => picker.view(size, theme),
+            Self::Unchecked(picker, ..) => picker.view(size, theme),
+            Self::Sent(picker) => picker.view(size, theme),
             Self::Tree(navigator) => navigator.view(size, theme),
             Self::Line(asked) => {
                 let columns = size.columns;

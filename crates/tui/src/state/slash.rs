@@ -2,12 +2,13 @@
 
 use quipu_protocol::{Command, NodeId, Summarize, Thinking};
 
-use super::overlay::{Asked, Chosen, First, Wanted, Way};
+use super::overlay::{Asked, Chosen, Wanted, Way};
 use super::{Effect, Overlay, Purpose, State};
 use crate::commands::{COMMANDS, Does, Report, SlashCommand, words};
-use crate::host::{Open, Which};
+use crate::host::{Choice, Open, Which};
+use crate::keys::Action;
 use crate::picker::{Picker, PickerRow};
-use crate::{Line, render};
+use crate::render;
 
 /// Levels of thinking by name.
 const LEVELS: [(Thinking, &str); 7] = [
@@ -83,8 +84,8 @@ impl State {
             },
             Does::Thinking => self.thinking(arguments, effects),
             Does::Settings => effects.push(Effect::EditSettings),
-            Does::Login if arguments.is_empty() => effects.push(Effect::Providers),
-            Does::Login => self.ask_key(arguments.to_owned()),
+            Does::Login => effects.push(Effect::Providers(arguments.to_owned())),
+            Does::Demo => self.demo(effects),
             Does::Import => effects.push(Effect::Foreground(vec!["import".into()])),
             Does::Report(report) => {
                 let mut run = vec![command.name.to_owned()];
@@ -139,11 +140,15 @@ impl State {
         effects.push(Effect::Make(vec!["fork".into(), node, "--json".into()]));
     }
 
+    fn refuse(&mut self) {
+        let stop = self.bindings.hint(Action::Interrupt);
+        self.hint = Some(format!("The agent is working; {stop} stops it"));
+    }
+
     /// Opens a session, when nothing is under way in this one.
     pub(super) fn open(&mut self, open: Open, effects: &mut Vec<Effect>) {
         if self.working.is_some() || self.busy.is_some() {
-            self.hint = Some("The agent is working; Escape stops it".into());
-            return;
+            return self.refuse();
         }
         if self.opening {
             // One after the other: the one that is being opened must not be left behind.
@@ -213,8 +218,7 @@ impl State {
     /// Runs a command on the session at rest.
     pub(super) fn at_rest(&mut self, run: Vec<String>, effects: &mut Vec<Effect>) {
         if self.working.is_some() || self.busy.is_some() {
-            self.hint = Some("The agent is working; Escape stops it".into());
-            return;
+            return self.refuse();
         }
         if self.opening {
             self.resting.push_back(run);
@@ -224,33 +228,31 @@ impl State {
         effects.push(Effect::AtRest(run));
     }
 
-    pub(super) fn ask_key(&mut self, provider: String) {
-        self.show(Overlay::Line(Asked {
-            title: format!("Key for {provider} (it is not shown)"),
-            text: String::new(),
-            secret: true,
-            purpose: Wanted::Key(provider),
-        }));
-    }
-
-    /// The keys and the commands.
+    /// The keys and the commands, from the tables that the program goes by.
     pub(super) fn help(&mut self) {
         let theme = &self.theme;
-        let mut lines = vec![Line::default()];
+        let mut sections: Vec<(&str, Vec<(String, String)>)> = Vec::new();
         for section in self.bindings.help() {
-            lines.push(Line::styled(section.title, theme.heading));
-            for (keys, what) in section.rows {
-                lines.push(render::pair(&keys, what, theme));
-            }
-            lines.push(Line::default());
+            let rows = section.rows.into_iter().map(|(keys, what)| (keys, what.to_owned()));
+            sections.push((section.title, rows.collect()));
         }
-        lines.push(Line::styled("Commands", theme.heading));
-        for command in COMMANDS {
+        let answers = Choice::ALL.map(|choice| {
+            let letter = choice.letter();
+            (format!("{letter}, Alt+{}", letter.to_ascii_uppercase()), capital(choice.meaning()))
+        });
+        sections.push(("Questions of permission", answers.to_vec()));
+        let commands = COMMANDS.iter().map(|command| {
             let name = format!("/{} {}", command.name, command.arguments);
-            lines.push(render::pair(name.trim_end(), command.help, theme));
-        }
-        lines.push(Line::styled("Session files: docs/terminal.md", theme.muted));
-        lines.pop();
+            (name.trim_end().to_owned(), capital(command.help))
+        });
+        sections.push(("Commands", commands.collect()));
+        let files = [
+            ("keybindings.json", "Keys, by the names that docs/keys.md lists"),
+            ("themes/NAME.json", "Colours; \"theme\" in settings.json names one"),
+        ];
+        let files = files.map(|(name, what)| (name.to_owned(), what.to_owned()));
+        sections.push(("Files in $QUIPU_HOME, ~/.quipu without it", files.to_vec()));
+        let lines = render::sections(&sections, self.size.columns, theme);
         self.ready(lines);
     }
 
@@ -281,6 +283,11 @@ impl State {
             Chosen::Way(way, node) => self.go(way, node, effects),
             Chosen::First(first) => self.first(first, effects),
             Chosen::Provider(provider) => self.ask_key(provider),
+            Chosen::Unchecked(what, provider, key) => self.unchecked(what, provider, key, effects),
+            Chosen::Sent(text) => {
+                self.editor.set_text(&text);
+                effects.push(Effect::Draft);
+            }
             Chosen::Label(node, label) => self.show(Overlay::Line(Asked {
                 title: format!("Label of {}", node.short()),
                 text: label,
@@ -289,9 +296,9 @@ impl State {
             })),
             Chosen::Line(wanted, text) => match wanted {
                 Wanted::Key(provider) if !text.trim().is_empty() => {
-                    self.hint = Some(format!("Asking {provider} whether it takes the key …"));
-                    effects.push(Effect::KeepKey(provider, text.trim().to_owned()));
+                    self.check_key(provider, text.trim().to_owned(), effects);
                 }
+                Wanted::Key(_) if self.unready => self.tell_first(),
                 Wanted::Key(_) => {}
                 Wanted::Label(node) => {
                     let mut run = vec!["label".to_owned(), "--".into(), node.to_string()];
@@ -327,23 +334,12 @@ impl State {
     fn jump(&mut self, to: NodeId, summary: Option<Summarize>, effects: &mut Vec<Effect>) {
         effects.push(Effect::Send(Command::Jump { to, summary, label: None }, Purpose::Else));
     }
+}
 
-    fn first(&mut self, first: First, effects: &mut Vec<Effect>) {
-        match first {
-            First::Local(provider, id) => {
-                self.opening = true;
-                self.unready = false;
-                effects.push(Effect::Open(Open { model: Some((provider, id)), ..Open::default() }));
-            }
-            First::Key => effects.push(Effect::Providers),
-            First::Demo => effects.push(Effect::Command(vec!["demo".into()])),
-            First::Import => effects.push(Effect::Foreground(vec!["import".into()])),
-            First::Search => {
-                self.editor.set_text("/search ");
-            }
-            First::Quit => self.leave(effects),
-        }
-    }
+/// With its first letter in upper case.
+fn capital(text: &str) -> String {
+    let mut letters = text.chars();
+    letters.next().map_or_else(String::new, |first| first.to_uppercase().chain(letters).collect())
 }
 
 fn short(session: &str) -> &str {

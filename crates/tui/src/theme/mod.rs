@@ -226,8 +226,10 @@ impl Theme {
         let known = BUILT_IN.map(|(name, _)| format!("`{name}`")).join(", ");
         let plain = |c: char| c.is_ascii_alphanumeric() || c == '-' || c == '_';
         if name.is_empty() || name.len() > 64 || !name.chars().all(plain) {
-            let text =
-                format!("the theme {name:?} is neither {known} nor a name of letters, digits, `-` and `_`");
+            let text = format!(
+                "the theme {name:?} is neither {known} nor a name of letters, digits, `-` and `_`; the terminal's own \
+                 counts"
+            );
             return (own(), vec![text]);
         }
         let file = format!("themes/{name}.json");
@@ -238,9 +240,12 @@ impl Theme {
                     problems.iter().map(|problem| format!("{file}:{}: {}", problem.line, problem.message));
                 (theme, told.collect())
             }
-            Err(error) => {
-                (own(), vec![format!("{file}: {error}; themes that are there without a file: {known}")])
-            }
+            Err(error) => (
+                own(),
+                vec![format!(
+                    "{file}: {error}; the terminal's own theme counts. Without a file there are {known}"
+                )],
+            ),
         }
     }
 
@@ -255,13 +260,20 @@ impl Theme {
         let mut problems = Vec::new();
         let mut told = |line, message| problems.push(ThemeProblem { line, message });
         if text.len() > THEME_LIMIT {
-            told(1, format!("a theme has at most {THEME_LIMIT} bytes, this has {}", text.len()));
+            told(
+                1,
+                format!(
+                    "not read, so the theme `dark` counts: a theme has at most {THEME_LIMIT} bytes, this has more"
+                ),
+            );
             return (Self::dark(), problems);
         }
         let members = match serde_json::from_str::<Members<'_>>(text) {
             Ok(members) => members.0,
             Err(error) => {
-                told(error.line().max(1), format!("not a JSON object: {error}"));
+                let why = error.to_string();
+                let why = why.split(" at line ").next().unwrap_or_default();
+                told(error.line().max(1), format!("not a JSON object, so the theme `dark` counts: {why}"));
                 return (Self::dark(), problems);
             }
         };
@@ -301,7 +313,8 @@ impl Theme {
                 other => told(
                     line_of(value),
                     format!(
-                        "`{other}` is no member of a theme; members are `name`, `base`, `colors`, `roles`"
+                        "`{other}` is no member of a theme and is left out; members are `name`, `base`, `colors`, \
+                         `roles`"
                     ),
                 ),
             }
@@ -313,7 +326,10 @@ impl Theme {
                 Some(base) => theme = base,
                 None => {
                     let names = BUILT_IN.map(|(name, _)| format!("`{name}`")).join(", ");
-                    told(line_of(value), format!("`base` is {names}, not {}", value.get()));
+                    told(
+                        line_of(value),
+                        format!("`base` is {names} or `none`, not {}; `dark` counts", value.get()),
+                    );
                     theme = Self::dark();
                 }
             },
@@ -321,16 +337,22 @@ impl Theme {
         }
         for (name, value) in roles {
             let Some(role) = Role::ALL.iter().find(|role| role.name() == name) else {
-                told(line_of(value), format!("no role is called `{name}`{}", nearest(&name)));
+                told(line_of(value), format!("no role is called `{name}`{}; it is left out", nearest(&name)));
                 continue;
             };
             match serde_json::from_str::<String>(value.get()) {
                 Ok(text) => match style(&text, &colors) {
                     Ok(style) => *theme.style_mut(*role) = style,
-                    Err(word) => told(line_of(value), not_a_color(&word)),
+                    Err(word) => {
+                        let text = format!("{}; the base's style of `{name}` counts", not_a_color(&word));
+                        told(line_of(value), text);
+                    }
                 },
                 Err(_) => {
-                    told(line_of(value), format!("the style of `{name}` is a text such as \"bold #ffaf00\""));
+                    let text = format!(
+                        "the style of `{name}` is a text such as \"bold #ffaf00\"; that of the base counts"
+                    );
+                    told(line_of(value), text);
                 }
             }
         }

@@ -4,11 +4,17 @@
 #[cfg(test)]
 mod blocks;
 #[cfg(test)]
+mod first;
+#[cfg(test)]
 mod glass;
 #[cfg(test)]
 mod input;
 #[cfg(test)]
 mod kept;
+#[cfg(test)]
+mod keys;
+#[cfg(test)]
+mod prose;
 #[cfg(test)]
 mod screen;
 #[cfg(test)]

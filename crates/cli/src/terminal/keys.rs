@@ -1,0 +1,82 @@
+//! Keys: the provider is asked whether it takes one, then it is stored.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use quipu::{Engine, Provider, SessionOptions};
+use quipu_protocol::{Model, ModelErrorKind, Outcome};
+use quipu_providers::AuthFile;
+use quipu_store::SqliteStore;
+use quipu_tui::Kept;
+
+use crate::exit::Failure;
+use crate::setup::Place;
+
+/// How long a provider may take to say what it thinks of a key.
+const CHECK: Duration = Duration::from_secs(20);
+
+/// What a provider thinks of a key.
+enum Thinks {
+    /// It takes it; with what it complains of all the same.
+    Takes(Option<String>),
+    /// It refuses it, in these words.
+    Refuses(String),
+    /// That could not be found out, and why.
+    Unknown(String),
+}
+
+/// Asks the provider one word with the key, and stores it where that is answered, or where it is to be kept `unasked`.
+pub(super) async fn keep(place: &Place, provider: &str, key: &str, unasked: bool) -> Result<Kept, Failure> {
+    if key.is_empty() || key.len() > 16 << 10 || key.contains(char::is_whitespace) {
+        return Err(Failure::usage("that is no key: it must be one word of at most 16 KiB"));
+    }
+    let settings = place.settings().without_retries();
+    if !settings.providers().contains(&provider) {
+        return Err(Failure::usage(format!("there is no provider `{provider}`")));
+    }
+    let told = if unasked {
+        "It was not checked.".to_owned()
+    } else {
+        let model = settings.default_of(provider);
+        let model = model.ok_or_else(|| Failure::usage(format!("no model of `{provider}` can be asked")))?;
+        let caller = settings.provider_for(&model, Some(key)).map_err(Failure::failed)?;
+        let engine = place.engine(Arc::new(SqliteStore::in_memory()?), &settings)?;
+        match ask(&engine, model, caller, &place.home).await {
+            Thinks::Takes(None) => "It works.".to_owned(),
+            Thinks::Takes(Some(but)) => format!("It is taken, but: {but}"),
+            Thinks::Refuses(why) => return Ok(Kept::Refused(why)),
+            Thinks::Unknown(why) => return Ok(Kept::Unknown(why)),
+        }
+    };
+    let file = AuthFile::new(&place.home);
+    file.set_key(provider, key).map_err(Failure::failed)?;
+    let path = file.path().display();
+    Ok(Kept::Stored(format!("The key for {provider} is stored in {path}, which you alone can read. {told}")))
+}
+
+/// Asks for one word.
+async fn ask(
+    engine: &Engine,
+    model: Arc<Model>,
+    provider: Arc<dyn Provider>,
+    cwd: &std::path::Path,
+) -> Thinks {
+    let mut options = SessionOptions::new(cwd, model, provider);
+    (options.system, options.tools, options.max_tokens) = (None, Vec::new(), Some(16));
+    let session = match engine.create(options).await {
+        Ok(session) => session,
+        Err(error) => return Thinks::Unknown(error.to_string()),
+    };
+    let error = match tokio::time::timeout(CHECK, session.ask("Say yes.")).await {
+        Err(_) => return Thinks::Unknown(format!("it did not answer within {} seconds", CHECK.as_secs())),
+        Ok(Err(error)) => return Thinks::Unknown(error.to_string()),
+        Ok(Ok((Outcome::Failed(error), _))) => error,
+        Ok(Ok(_)) => return Thinks::Takes(None),
+    };
+    match error.kind {
+        ModelErrorKind::Auth | ModelErrorKind::NoCredential => Thinks::Refuses(error.message),
+        // Whose key it is was known before this was said.
+        ModelErrorKind::Quota | ModelErrorKind::RateLimited => Thinks::Takes(Some(error.message)),
+        _ => Thinks::Unknown(error.message),
+    }
+}

@@ -1,0 +1,196 @@
+//! What is seen before there is a model, and what was sent before: states and what they show.
+
+use std::fmt::Write as _;
+
+use quipu_tui::editor::Editor;
+use quipu_tui::{
+    Bindings, Effect, Got, Input, Kept, Key, KeyCode, LocalServer, LocalServers, Modifiers, NotOpened,
+    ProviderItem, Size, State, Theme, view,
+};
+
+fn state(columns: usize) -> State {
+    State::new(Size { columns, rows: 24 }, Theme::plain(), Bindings::default(), Editor::default(), 0)
+}
+
+fn key(state: &mut State, code: KeyCode) -> Vec<Effect> {
+    state.on(Input::Key(Key::from(code)), 0)
+}
+
+fn types(state: &mut State, text: &str) {
+    for letter in text.chars() {
+        key(state, KeyCode::Char(letter));
+    }
+}
+
+fn without_model(state: &mut State, others: bool) -> Vec<Effect> {
+    let why = "No model can be used yet: no provider's key is known.".into();
+    state.on(Input::Opened(Box::new(Err(NotOpened::NoModel { why, others }))), 0)
+}
+
+/// What was printed since, and the live part.
+fn shown(state: &mut State, columns: usize) -> String {
+    let mut out = String::new();
+    let printed = state.take_printed();
+    let frame = view(state, Size { columns, rows: 24 });
+    for line in printed.iter().chain(&frame.lines) {
+        assert!(line.width() <= columns, "{columns}: {}", line.text());
+        writeln!(out, "{}", line.text().trim_end()).unwrap();
+    }
+    out
+}
+
+fn servers() -> LocalServers {
+    let found = vec![LocalServer {
+        name: "Ollama".into(),
+        address: "127.0.0.1:11434".into(),
+        provider: "ollama".into(),
+        models: (1..=9).map(|size| format!("qwen3:{size}b")).collect(),
+    }];
+    LocalServers { found, looked_for: vec!["Ollama (11434)".into(), "vLLM (8000)".into()] }
+}
+
+#[test]
+fn the_first_run() {
+    let mut out = String::new();
+    for columns in [20, 40, 80, 120] {
+        let mut state = state(columns);
+        let effects = without_model(&mut state, false);
+        assert!(matches!(effects.as_slice(), [Effect::LocalServers]), "{effects:?}");
+        writeln!(out, "══ {columns}\n{}", shown(&mut state, columns)).unwrap();
+        state.on(Input::Got(Got::LocalServers(Ok(servers()))), 0);
+        writeln!(out, "── servers\n{}", shown(&mut state, columns)).unwrap();
+        key(&mut state, KeyCode::Escape);
+        types(&mut state, "hello");
+        key(&mut state, KeyCode::Enter);
+        writeln!(out, "── said\n{}", shown(&mut state, columns)).unwrap();
+    }
+    insta::assert_snapshot!("first_run", out);
+}
+
+#[test]
+fn a_server_that_is_found_late_does_not_change_what_enter_takes() {
+    let mut state = state(80);
+    without_model(&mut state, false);
+    state.on(Input::Got(Got::LocalServers(Ok(servers()))), 0);
+    let effects = key(&mut state, KeyCode::Enter);
+    assert!(matches!(effects.as_slice(), [Effect::Providers(wanted)] if wanted.is_empty()), "{effects:?}");
+    // Where others can be used, nobody looks for servers, and nobody is welcomed.
+    let effects = without_model(&mut state, true);
+    assert!(effects.is_empty(), "{effects:?}");
+    let text = shown(&mut state, 80);
+    assert!(!text.contains("Welcome") || text.matches("Welcome").count() == 1, "{text}");
+    assert!(text.contains("Choose another model"), "{text}");
+}
+
+#[test]
+fn a_key_is_asked_about_until_somebody_stops() {
+    let mut state = state(80);
+    without_model(&mut state, false);
+    let provider = ProviderItem { id: "one".into(), source: None, variables: vec!["ONE_API_KEY".into()] };
+    state.on(Input::Got(Got::Providers(Ok(vec![provider.clone()]), String::new())), 0);
+    assert!(shown(&mut state, 80).contains("also from ONE_API_KEY"));
+    key(&mut state, KeyCode::Enter);
+    types(&mut state, "secret");
+    let text = shown(&mut state, 80);
+    assert!(text.contains("Key for one") && !text.contains("secret"), "{text}");
+    let effects = key(&mut state, KeyCode::Enter);
+    assert!(
+        matches!(effects.as_slice(), [Effect::KeepKey(provider, key)] if provider == "one" && key == "secret")
+    );
+    assert!(state.is_working());
+    state.on(Input::Tick, 3_000);
+    assert!(shown(&mut state, 80).contains("asking one whether it takes the key · 3s · Escape stops it"));
+    let effects = key(&mut state, KeyCode::Escape);
+    assert!(matches!(effects.as_slice(), [Effect::StopChecking]), "{effects:?}");
+    let text = shown(&mut state, 80);
+    assert!(text.contains("The key was not kept.") && text.contains("What now?"), "{text}");
+    // What came of it all the same is not asked about again.
+    let unknown = Got::Kept("one".into(), "secret".into(), Ok(Kept::Unknown("late".into())));
+    assert!(state.on(Input::Got(unknown), 0).is_empty());
+    assert!(!shown(&mut state, 80).contains("late"));
+}
+
+#[test]
+fn what_a_key_may_come_to() {
+    let check = |kept: Result<Kept, String>, expect: &[&str]| {
+        let mut state = state(80);
+        without_model(&mut state, false);
+        state.on(
+            Input::Got(Got::Providers(
+                Ok(vec![ProviderItem { id: "one".into(), ..ProviderItem::default() }]),
+                "one".into(),
+            )),
+            0,
+        );
+        types(&mut state, "k");
+        key(&mut state, KeyCode::Enter);
+        state.on(Input::Got(Got::Kept("one".into(), "k".into(), kept)), 0);
+        let text = shown(&mut state, 80);
+        for part in expect {
+            assert!(text.contains(part), "{part}: {text}");
+        }
+    };
+    check(Ok(Kept::Stored("Stored.".into())), &["Stored.", "opening the session"]);
+    check(Ok(Kept::Refused("no such key".into())), &["one refuses the key", "no such key", "Key for one"]);
+    check(
+        Ok(Kept::Unknown("nobody there".into())),
+        &[
+            "could not be found out",
+            "nobody there",
+            "Ask again",
+            "Keep the key all the same",
+            "Do not keep it",
+        ],
+    );
+    check(Err("the disk is full".into()), &["The key was not kept.", "the disk is full", "What now?"]);
+}
+
+#[test]
+fn what_was_sent_is_looked_through() {
+    let control = |letter| Key {
+        code: KeyCode::Char(letter),
+        modifiers: Modifiers { control: true, ..Modifiers::default() },
+    };
+    let mut state = state(80);
+    state.on(Input::Key(control('r')), 0);
+    assert!(shown(&mut state, 80).contains("Nothing was sent yet"));
+    let mut editor = Editor::default();
+    editor.set_history(vec![
+        "fix the parser".into(),
+        "run the tests".into(),
+        "fix the printer\nand say so".into(),
+        "run the tests".into(),
+    ]);
+    let mut state =
+        State::new(Size { columns: 80, rows: 24 }, Theme::plain(), Bindings::default(), editor, 0);
+    types(&mut state, "half a thought");
+    state.on(Input::Key(control('r')), 0);
+    let text = shown(&mut state, 80);
+    assert!(text.contains("› run the tests") && text.contains("1 of 3"), "{text}");
+    types(&mut state, "fix");
+    assert!(shown(&mut state, 80).contains("› fix the printer"));
+    // Again: the one before.
+    state.on(Input::Key(control('r')), 0);
+    assert!(shown(&mut state, 80).contains("› fix the parser"));
+    key(&mut state, KeyCode::Up);
+    let effects = key(&mut state, KeyCode::Enter);
+    assert!(matches!(effects.as_slice(), [Effect::Draft]), "{effects:?}");
+    assert!(shown(&mut state, 80).contains("fix the printer\nand say so"));
+    // What was being written is a step of undo away.
+    let undo =
+        Key { code: KeyCode::Char('-'), modifiers: Modifiers { control: true, ..Modifiers::default() } };
+    state.on(Input::Key(undo), 0);
+    assert!(shown(&mut state, 80).contains("half a thought"));
+}
+
+#[test]
+fn a_wrong_name_of_a_command_is_told_with_what_was_meant() {
+    let mut state = state(80);
+    types(&mut state, "/modle x");
+    key(&mut state, KeyCode::Enter);
+    let text = shown(&mut state, 80);
+    assert!(
+        text.contains("There is no /modle. /model? /help lists the commands") && text.contains("/modle x"),
+        "{text}"
+    );
+}
