@@ -1,5 +1,6 @@
 //! The `quipu` command: arguments, wiring, exit codes. What a session does is the engine's business.
 
+mod another;
 mod args;
 mod ask;
 mod auth;

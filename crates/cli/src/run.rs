@@ -197,6 +197,7 @@ pub(crate) fn refused(error: Refused) -> Failure {
         | Refused::NothingToContinue
         | Refused::NothingToCompact
         | Refused::NotInSession(_)
+        | Refused::NoSuchModel(_)
         | Refused::LabelTooLong(_) => Exit::Usage,
         Refused::Busy | Refused::NoSuchAsk | Refused::QueueFull | Refused::Behind | Refused::Closed => {
             Exit::Failed
@@ -426,6 +427,16 @@ impl Text {
             Event::JumpStarted { to } => {
                 self.close()?;
                 note_in(Paint::dim, format!("• going to {} …", to.short()));
+                Ok(())
+            }
+            Event::Changed { model, thinking, .. } => {
+                self.close()?;
+                let level = quipu_protocol::Json::of(thinking).unwrap_or_default();
+                let level = level.get().trim_matches('"');
+                note_in(
+                    Paint::dim,
+                    format!("• goes on with {}/{}, thinking {level}", model.provider, model.id),
+                );
                 Ok(())
             }
             Event::ContextPruned { results, tokens_before, tokens_after, node } => {

@@ -14,6 +14,7 @@ use quipu_store::{
     Store, Upkeep as _,
 };
 
+use crate::another::Known;
 use crate::args::{StoreArg, Task};
 use crate::budget::Budget;
 use crate::early;
@@ -352,6 +353,12 @@ pub(crate) async fn prepare(
         }
     };
     let mut options = SessionOptions::new(cwd.clone(), model, provider);
+    // What is recorded or replayed has one model.
+    if task.record.is_none() && task.replay.is_none() {
+        let key = task.model.api_key.clone().map(|key| (options.model.provider.clone(), key));
+        let (home, sealer) = (place.home.clone(), engine.sealer().clone());
+        options.models = Some(Arc::new(Known { home, sealer, key }));
+    }
     // What another program began has no prompt of ours, nor has a fork of it that said nothing yet; and a prompt names
     // its directory.
     let ours = *ours && last.is_none_or(|epoch| epoch.system.is_some() || !epoch.tools.is_empty());
@@ -569,7 +576,11 @@ pub(crate) async fn session_named(store: &dyn Store, what: &str) -> Result<Sessi
     best.cloned().ok_or_else(|| Failure::usage(format!("there is no session {session} any more")))
 }
 
-async fn find_session(store: &dyn Store, task: &Task, here: &Path) -> Result<Option<SessionRow>, Failure> {
+pub(crate) async fn find_session(
+    store: &dyn Store,
+    task: &Task,
+    here: &Path,
+) -> Result<Option<SessionRow>, Failure> {
     let query = if task.resume {
         SessionQuery {
             cwd: Some(here.to_string_lossy().into_owned()),

@@ -44,6 +44,11 @@ impl Bodies {
         provider.encode_next(request, &mut self.memory)
     }
 
+    /// Another provider writes the bodies from here on.
+    pub(crate) fn written_otherwise(&mut self) {
+        self.memory = Memory::default();
+    }
+
     /// The SHA-256 of a request's tools.
     pub(crate) fn tools(&mut self, tools: &Arc<[ToolSpec]>) -> ChunkId {
         match &self.tools {

@@ -25,7 +25,7 @@ const GRACE: Duration = Duration::from_secs(5);
 
 /// What a session needs to make model calls.
 pub(crate) struct Caller {
-    pub(crate) provider: Arc<dyn Provider>,
+    pub(crate) provider: CarriedBy,
     pub(crate) store: Arc<dyn Store>,
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) sealer: Arc<Sealer>,
@@ -36,6 +36,15 @@ pub(crate) struct Caller {
     pub(crate) ledger: Option<Arc<dyn Store>>,
     /// The body of the call before this one: the next one is kept as the difference to it.
     pub(crate) bodies: Mutex<Bodies>,
+}
+
+/// What carries requests; another model may have another one.
+pub(crate) struct CarriedBy(Mutex<Arc<dyn Provider>>);
+
+impl From<Arc<dyn Provider>> for CarriedBy {
+    fn from(provider: Arc<dyn Provider>) -> Self {
+        Self(Mutex::new(provider))
+    }
 }
 
 /// A call to make.
@@ -203,6 +212,7 @@ impl Caller {
             events: tx,
             cancel: order.cancel.clone(),
         };
+        let provider = self.provider();
         let send = async {
             let overdue = async {
                 order.cancel.cancelled().await;
@@ -210,7 +220,7 @@ impl Caller {
             };
             tokio::select! {
                 biased;
-                end = self.provider.send(call) => end,
+                end = provider.send(call) => end,
                 () = overdue => {
                     let text = "aborted; the model's adapter did not stop in time and was dropped";
                     failure(&order.request, self.clock.now(), ModelError::new(ModelErrorKind::Aborted, text))
@@ -252,12 +262,13 @@ impl Caller {
     fn record(&self, asked: &Asked<'_>, batch: &mut Commit) -> Result<Recorded, ModelError> {
         let Asked { session, run, head, system, request, summary } = *asked;
         let mut bodies = self.bodies();
-        let body = bodies.make(&*self.provider, request)?;
+        let provider = self.provider();
+        let body = bodies.make(&*provider, request)?;
         let record = CallRecord {
             api: request.model.api.clone(),
             provider: request.model.provider.clone(),
             model: request.model.id.clone(),
-            local: self.provider.is_local(),
+            local: provider.is_local(),
             projection: quipu_transcript::PROJECTION,
             head,
             system,
@@ -279,6 +290,17 @@ impl Caller {
     /// The record is in the store.
     fn kept(&self, recorded: &Recorded) {
         self.bodies().kept(&recorded.body);
+    }
+
+    fn provider(&self) -> Arc<dyn Provider> {
+        // Nothing can break down while it is held.
+        self.provider.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Requests that are made from now on are carried by this.
+    pub(crate) fn carried_by(&self, provider: Arc<dyn Provider>) {
+        *self.provider.0.lock().unwrap_or_else(PoisonError::into_inner) = provider;
+        self.bodies().written_otherwise();
     }
 
     fn bodies(&self) -> MutexGuard<'_, Bodies> {

@@ -201,6 +201,9 @@ impl Committer {
             self.opened = None;
         }
         self.last = last;
+        if let Some(epoch) = plan.drafts.iter().rev().find_map(|draft| begun(&draft.entry)) {
+            self.epoch = epoch.clone();
+        }
         Ok((nodes, recorded))
     }
 
@@ -214,9 +217,10 @@ impl Committer {
         let mut last = self.last;
         let mut nodes = Vec::with_capacity(plan.leaves.len() + plan.drafts.len());
         let mut stood = plan.expect;
+        let mut epoch = &self.epoch;
         for draft in &plan.leaves {
             last = self.clock.now().max(last.saturating_add(1));
-            let node = self.node(draft, stood, last, &mut batch);
+            let node = self.node(draft, epoch, stood, last, &mut batch);
             stood = Some(node.id);
             nodes.push(node.id);
             batch.nodes.push(node);
@@ -224,6 +228,7 @@ impl Committer {
         let mut parent = plan.parent;
         let label = plan.jump.as_ref().and_then(|leap| leap.label.as_deref());
         for draft in plan.drafts.iter().map(Some).chain(label.map(|_| None)) {
+            let begins = draft.and_then(|draft| begun(&draft.entry));
             let (labels, put_back);
             let draft = match draft {
                 Some(draft) if flight.is_some() && is_restored(&draft.entry) => {
@@ -240,7 +245,8 @@ impl Committer {
                 }
             };
             last = self.clock.now().max(last.saturating_add(1));
-            let node = self.node(draft, parent, last, &mut batch);
+            let node = self.node(draft, epoch, parent, last, &mut batch);
+            epoch = begins.unwrap_or(epoch);
             parent = Some(node.id);
             nodes.push(node.id);
             batch.nodes.push(node);
@@ -284,13 +290,16 @@ impl Committer {
         (batch, nodes, last)
     }
 
-    fn node(&self, draft: &Draft, parent: Option<NodeId>, timestamp: UnixMs, batch: &mut Commit) -> Node {
+    fn node(
+        &self,
+        draft: &Draft,
+        epoch: &Epoch,
+        parent: Option<NodeId>,
+        timestamp: UnixMs,
+        batch: &mut Commit,
+    ) -> Node {
         let encoded = quipu_transcript::encode(&draft.entry, &draft.step);
-        let epoch = match &*draft.entry {
-            Entry::Session(start) => &start.epoch,
-            Entry::Epoch(epoch) => epoch,
-            Entry::Message(_) | Entry::Compaction(_) | Entry::Meta(_) => &self.epoch,
-        };
+        let epoch = begun(&draft.entry).unwrap_or(epoch);
         let record = NodeRecord {
             parent,
             role: encoded.role,
@@ -314,6 +323,15 @@ impl Committer {
             .extend(encoded.chunks.into_iter().map(|(id, bytes)| NewChunk::Full { id, bytes: bytes.into() }));
         batch.chunks.extend(draft.states.iter().cloned());
         Node::new(record, config, None)
+    }
+}
+
+/// The epoch that an entry begins.
+fn begun(entry: &Entry) -> Option<&Epoch> {
+    match entry {
+        Entry::Session(start) => Some(&start.epoch),
+        Entry::Epoch(epoch) => Some(epoch),
+        Entry::Message(_) | Entry::Compaction(_) | Entry::Meta(_) => None,
     }
 }
 

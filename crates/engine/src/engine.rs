@@ -20,6 +20,7 @@ use crate::files::{FileSettings, Keeper, Settled};
 use crate::follower::Follower;
 use crate::identity::Prompt;
 use crate::machine::{CompactionSettings, Draft, Limits, Machine, Prefix, PruneSettings, Start};
+use crate::models::Models;
 use crate::owner::{Got, Lease};
 use crate::policy::{AllowAll, Policy};
 use crate::resume::{Past, epoch_of, read_past, recover};
@@ -175,6 +176,8 @@ pub struct SessionOptions {
     /// Whether the model can look at the graph, and go to earlier points of its session. Off by default. A tool of `tools`
     /// with the name of one of ours takes its place.
     pub travel: TravelSettings,
+    /// Models that the session may go on with instead of `model` while it is open; `None` for no others.
+    pub models: Option<Arc<dyn Models>>,
     /// Told of every commit of the session.
     pub follower: Option<Arc<dyn Follower>>,
     /// The first call of a new session with this `id`, begun before.
@@ -209,6 +212,7 @@ impl SessionOptions {
             history: HistorySettings::default(),
             files: FileSettings::default(),
             travel: TravelSettings::default(),
+            models: None,
             follower: None,
             early: None,
             ask_deadline: Duration::from_secs(600),
@@ -534,7 +538,7 @@ impl Engine {
             cwd: options.cwd.clone(),
             spill_dir: self.spill_dir.clone(),
             env: self.env.clone(),
-            sees_images: options.model.sees_images(),
+            sees_images: options.model.sees_images().into(),
         };
         let keeper = options
             .files
@@ -588,7 +592,7 @@ impl Engine {
         }
         let early = options.early.map(|early| early as Arc<dyn Provider>);
         let caller = Caller {
-            provider: early.unwrap_or(options.provider),
+            provider: early.unwrap_or(options.provider).into(),
             store: self.store.clone(),
             clock: self.clock.clone(),
             sealer: self.sealer.clone(),
@@ -626,6 +630,7 @@ impl Engine {
             clock: self.clock.clone(),
             lease,
             follower: options.follower,
+            models: options.models,
         })
     }
 }

@@ -27,6 +27,7 @@ mod machine;
 mod markdown;
 mod meaning;
 mod merge;
+mod models;
 mod owner;
 mod permissions;
 mod places;
@@ -71,6 +72,7 @@ pub use meaning::{
     FoundByMeaning, MeaningError, MeaningIndexed, RANK_OFFSET, index_meaning, search_by_meaning,
 };
 pub use merge::{Merge, MergeSide, Merged};
+pub use models::Models;
 pub use permissions::{Grant, PermissionMode, PermissionRules, Permissions, TravelRule};
 pub use places::Places;
 pub use policy::{AllowAll, Decision, Policy, Proposal};

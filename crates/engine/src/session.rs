@@ -2,14 +2,15 @@
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use futures_util::future::{FutureExt as _, select_all};
 use quipu_protocol::{
-    Ack, Answer, AskId, Command, Envelope, Event, Input as Said, Message, NodeId, Outcome, Part, RunId,
-    Summarize, When,
+    Ack, Answer, AskId, Command, Envelope, Event, Input as Said, Message, Model, NodeId, Outcome, Part,
+    RunId, Setting, Summarize, When,
 };
-use quipu_providers::CallEvent;
+use quipu_providers::{CallEvent, Provider};
 use quipu_seal::Sealer;
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::task::{JoinHandle, JoinSet};
@@ -22,6 +23,7 @@ use crate::files::CallPlace;
 use crate::follower::{Follower, follow};
 use crate::jump::look;
 use crate::machine::{Calls, Effect, Fresh, Input, Machine, NoSummary, Refused, ReplyId, step_key};
+use crate::models::Models;
 use crate::owner::Lease;
 use crate::sessions::clean;
 use crate::subscribe::{Delivery, Events, Subscriber, View};
@@ -42,10 +44,15 @@ pub(crate) struct Parts {
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) lease: Arc<Lease>,
     pub(crate) follower: Option<Arc<dyn Follower>>,
+    pub(crate) models: Option<Arc<dyn Models>>,
 }
 
+/// A model, and what carries requests to it.
+type Found = (Arc<Model>, Arc<dyn Provider>);
+
 enum Mail {
-    Command(Command, oneshot::Sender<Result<Ack, Refused>>),
+    /// With the model that the command names, and what carries requests to it.
+    Command(Command, Option<Found>, oneshot::Sender<Result<Ack, Refused>>),
     Subscribe(Subscriber, oneshot::Sender<View>),
 }
 
@@ -89,6 +96,9 @@ pub struct Session {
     view: watch::Receiver<View>,
     cwd: std::path::PathBuf,
     sealer: Arc<Sealer>,
+    models: Others,
+    /// Who holds it puts the next command into the mailbox.
+    order: tokio::sync::Mutex<()>,
     task: Option<JoinHandle<()>>,
     stop: CancellationToken,
 }
@@ -102,8 +112,9 @@ impl Session {
         let stop = CancellationToken::new();
         let cwd = parts.toolbox.parts.cwd.clone();
         let sealer = parts.toolbox.parts.sealer.clone();
+        let models = Others(parts.models.clone());
         let task = tokio::spawn(Task::new(parts, inbox, view_tx, stop.clone()).serve());
-        Self { mail, view, cwd, sealer, task: Some(task), stop }
+        Self { mail, view, cwd, sealer, models, order: Default::default(), task: Some(task), stop }
     }
 
     /// Sends a command. Resolves when it is accepted and durable, not when it is done.
@@ -132,10 +143,23 @@ impl Session {
             | Command::Continue
             | Command::Unqueue { .. }
             | Command::Abort(_)
+            | Command::Set(_)
             | Command::Close => {}
         }
+        // What is said after another model was chosen is said to that one, though it takes a while to find.
+        let turn = match &command {
+            Command::Abort(_) | Command::Answer { .. } | Command::Close => None,
+            _ => Some(self.order.lock().await),
+        };
+        let found = match &command {
+            Command::Set(Setting::Model { provider, id }) => {
+                Some(self.models.find(provider, id).await.map_err(Refused::NoSuchModel)?)
+            }
+            _ => None,
+        };
         let (reply, answer) = oneshot::channel();
-        self.mail.send(Mail::Command(command, reply)).await.map_err(|_| Refused::Closed)?;
+        self.mail.send(Mail::Command(command, found, reply)).await.map_err(|_| Refused::Closed)?;
+        drop(turn);
         answer.await.unwrap_or(Err(Refused::Closed))
     }
 
@@ -196,6 +220,15 @@ impl Session {
         label: Option<String>,
     ) -> Result<Ack, Refused> {
         self.send(Command::Jump { to, summary, label }).await
+    }
+
+    /// Goes on with another model, or another level of thinking, from the next request on; at any time. Acknowledged when that
+    /// is recorded: at once where nothing is under way, else between two turns or at the end of what is.
+    ///
+    /// # Errors
+    /// `NoSuchModel`; `Behind`; `Store`; `Closed`.
+    pub async fn set(&self, setting: Setting) -> Result<Ack, Refused> {
+        self.send(Command::Set(setting)).await
     }
 
     /// Listens to events from now on; the view is how things stood before the first of them.
@@ -277,6 +310,28 @@ impl Drop for Session {
     }
 }
 
+/// The models that the session may go on with.
+#[derive(Clone)]
+struct Others(Option<Arc<dyn Models>>);
+
+impl std::fmt::Debug for Others {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_tuple("Others").field(&self.0.is_some()).finish()
+    }
+}
+
+impl Others {
+    async fn find(&self, provider: &str, id: &str) -> Result<Found, String> {
+        let Some(models) = self.0.clone() else {
+            return Err("this session knows no other models".into());
+        };
+        let (provider, id) = (provider.to_owned(), id.to_owned());
+        // It may read files, and run a command that knows a key.
+        let found = tokio::task::spawn_blocking(move || models.find(&provider, &id)).await;
+        found.unwrap_or_else(|error| Err(format!("the model could not be looked up: {error}")))
+    }
+}
+
 fn view_of(machine: &Machine) -> View {
     View {
         session: machine.session().clone(),
@@ -311,6 +366,8 @@ struct Task {
     seq: u64,
     call: Option<CancellationToken>,
     tools: HashMap<usize, CancellationToken>,
+    /// Models that were chosen and are not used yet.
+    chosen: Vec<Found>,
     /// The deadlines of open questions.
     asks: HashMap<AskId, CancellationToken>,
     root: CancellationToken,
@@ -360,6 +417,7 @@ impl Task {
             seq: 0,
             call: None,
             tools: HashMap::new(),
+            chosen: Vec::new(),
             asks: HashMap::new(),
             root,
             view,
@@ -475,16 +533,20 @@ impl Task {
                 | Command::Compact { .. }
                 | Command::Jump { .. }
                 | Command::Continue
+                | Command::Set(_)
                 | Command::Unqueue { .. },
+                _,
                 reply,
             ) if self.subscribers.iter().any(Subscriber::is_stuck) => {
                 drop(reply.send(Err(Refused::Behind)));
             }
-            Mail::Command(command, reply) => {
+            Mail::Command(command, found, reply) => {
                 self.next_reply += 1;
                 let id = ReplyId(self.next_reply);
                 self.replies.insert(id, reply);
-                let fresh = Fresh { run: fresh_id().into(), item: fresh_id().into() };
+                let model = found.as_ref().map(|(model, _)| model.clone());
+                self.chosen.extend(found);
+                let fresh = Fresh { run: fresh_id().into(), item: fresh_id().into(), model };
                 self.take(Input::Command { command, reply: id, fresh });
             }
         }
@@ -607,6 +669,15 @@ impl Task {
                     let result = toolbox.clear(&run).await;
                     drop(input.send(Input::Cleared { run, result }).await);
                 });
+            }
+            Effect::UseModel(model) => {
+                self.toolbox.parts.sees_images.store(model.sees_images(), Ordering::Relaxed);
+                let chosen = self.chosen.iter().position(|(chosen, _)| Arc::ptr_eq(chosen, &model));
+                // Those that were chosen before it are not used any more.
+                let provider = chosen.and_then(|at| self.chosen.drain(..=at).next_back());
+                if let Some((_, provider)) = provider {
+                    self.caller.carried_by(provider);
+                }
             }
             Effect::CancelCall => {
                 if let Some(call) = &self.call {

@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -99,7 +100,7 @@ impl Toolbox {
             spill_dir: self.parts.spill_dir.clone(),
             progress,
             cancel,
-            sees_images: self.parts.sees_images,
+            sees_images: self.parts.sees_images.load(Ordering::Relaxed),
             access,
             sandbox: self.parts.policy.sandbox(),
         }
@@ -405,5 +406,6 @@ pub(crate) struct ToolboxParts {
     pub(crate) cwd: PathBuf,
     pub(crate) spill_dir: PathBuf,
     pub(crate) env: Arc<[(String, Option<String>)]>,
-    pub(crate) sees_images: bool,
+    /// Changes with the model.
+    pub(crate) sees_images: AtomicBool,
 }

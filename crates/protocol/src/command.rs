@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
-use crate::{AskId, CallId, Content, ItemId, NodeId, RunId};
+use crate::{AskId, CallId, Content, ItemId, NodeId, RunId, Thinking};
 
 /// What a front asks of a session. Accepted commands are durable before they are acknowledged.
 #[derive(Debug, Clone, PartialEq)]
@@ -47,8 +47,25 @@ pub enum Command {
         /// A label for that summary, or for the new place when there is none: one line, at most 200 characters.
         label: Option<String>,
     },
+    /// Change how the session goes on from its next request on. Acknowledged when that is recorded: at once where nothing
+    /// is under way, else between two turns or at the end of what is.
+    Set(Setting),
     /// End the session task. What runs is aborted first.
     Close,
+}
+
+/// What of a session can be changed while it is open.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Setting {
+    /// The model that answers. How hard it thinks stays, as far as the model has that level.
+    Model {
+        /// Its provider's id.
+        provider: String,
+        /// Its id.
+        id: String,
+    },
+    /// How hard the model thinks: the level, or the nearest one that the model has.
+    Thinking(Thinking),
 }
 
 /// How something is to be summed up.

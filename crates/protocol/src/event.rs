@@ -4,8 +4,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::{
-    Answer, Ask, AskId, CallId, Compaction, CompactionReason, Input, ItemId, Json, Message, MessageId,
-    ModelError, NodeId, RunId, SessionId, ToolResultMessage, UnixMs, Usage,
+    Answer, Ask, AskId, CallId, Compaction, CompactionReason, Input, ItemId, Json, Message, MessageId, Model,
+    ModelError, NodeId, RunId, SessionId, Thinking, ToolResultMessage, UnixMs, Usage,
 };
 
 /// An event with its place in the session's stream.
@@ -149,6 +149,15 @@ pub enum Event {
         tokens_before: u64,
         /// Tokens of the context after it, estimated.
         tokens_after: u64,
+    },
+    /// The session goes on with this model and this level from its next request on. Never within a turn.
+    Changed {
+        /// The node that records it; `None` where the session has none yet, and begins so.
+        node: Option<NodeId>,
+        /// The model.
+        model: Arc<Model>,
+        /// How hard it thinks.
+        thinking: Thinking,
     },
     /// The provider will be called again with the same bytes.
     RetryScheduled {

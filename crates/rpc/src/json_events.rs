@@ -188,6 +188,13 @@ impl JsonEvents {
                 estimated_tokens_after: *tokens_after,
             }
             .write(),
+            Event::Changed { node, model, thinking } => Line::QuipuChanged {
+                provider: &model.provider,
+                model_id: &model.id,
+                thinking_level: *thinking,
+                node: *node,
+            }
+            .write(),
             Event::RetryScheduled { attempt, delay, error } => {
                 // Pi counts retries, we count attempts.
                 let attempt = attempt.saturating_sub(1);

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use quipu_protocol::{
     CallId, Compaction, CompactionReason, Content, Input, Json, Jumped, Message, ModelError, NodeId,
-    SessionId, ToolResultMessage, Usage,
+    SessionId, Thinking, ToolResultMessage, Usage,
 };
 use serde::Serialize;
 
@@ -129,6 +129,13 @@ pub(crate) enum Line<'a> {
         results: u64,
         tokens_before: u64,
         estimated_tokens_after: u64,
+    },
+    QuipuChanged {
+        provider: &'a str,
+        model_id: &'a str,
+        thinking_level: Thinking,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        node: Option<NodeId>,
     },
     QuipuTrouble(TroubleLine<'a>),
     QuipuLagged {

@@ -159,6 +159,13 @@ impl EventLaws {
                 law(self.turn.is_some() && !self.compacting, "results are left out before a call")?;
                 law(self.messages.is_empty() && self.tools.is_empty(), "nothing else is open meanwhile")?;
             }
+            Event::Changed { .. } => {
+                let idle = self.messages.is_empty() && self.tools.is_empty() && self.turn.is_none();
+                law(
+                    idle && !self.jumping && !self.compacting,
+                    "a session goes on otherwise from between two turns",
+                )?;
+            }
             Event::QueueChanged { .. }
             | Event::RetryScheduled { .. }
             | Event::RetryEnded { .. }

@@ -35,6 +35,7 @@ impl Machine {
                 match self.run.as_mut().map(|run| &mut run.phase) {
                     Some(Phase::Compacting(compacting)) => compacting.said = true,
                     Some(Phase::Jumping(jumping)) => jumping.said = true,
+                    Some(Phase::Changing(recording)) => recording.said = true,
                     _ => {}
                 }
                 let item = Waiting { id: fresh.item, session: self.session.clone(), input };
@@ -48,6 +49,7 @@ impl Machine {
             Command::Compact { focus } => self.compact(focus, reply, fresh.run),
             Command::Jump { to, summary, label } => self.jump(to, summary, label, reply, fresh.run),
             Command::Continue => self.go_on(reply, fresh.run),
+            Command::Set(setting) => self.set(&setting, fresh.model, reply, fresh.run),
             Command::Unqueue { items } => {
                 let mut taken = Vec::new();
                 for (queue, list) in
@@ -216,6 +218,7 @@ impl Machine {
             | Tag::Jumped
             | Tag::Left
             | Tag::Pruned
+            | Tag::Changed
             | Tag::Closing => {}
         }
         self.stop_if_closing();
@@ -235,7 +238,7 @@ impl Machine {
         run.aborting = true;
         match &mut run.phase {
             // The commit under way decides; what follows it sees `aborting`.
-            Phase::Saying | Phase::Results(_) | Phase::Leaving(_) => {}
+            Phase::Saying | Phase::Results(_) | Phase::Leaving(_) | Phase::Changing(_) => {}
             Phase::Answered(answered) => {
                 // No call will run, so how the checking ends does not matter.
                 answered.waiting = false;

@@ -55,7 +55,10 @@ impl Machine {
             Tag::Start { .. } | Tag::Between => true,
             Tag::Results => {
                 let goes_on = matches!(&run.phase, Phase::Results(batch) if !batch.terminates());
-                goes_on && self.steering.is_empty() && self.limits.reached(run).is_none()
+                goes_on
+                    && self.changing.is_none()
+                    && self.steering.is_empty()
+                    && self.limits.reached(run).is_none()
             }
             Tag::Queue { .. }
             | Tag::Unqueue { .. }
@@ -65,6 +68,7 @@ impl Machine {
             | Tag::Jumped
             | Tag::Left
             | Tag::Pruned
+            | Tag::Changed
             | Tag::Closing
             | Tag::Unsent { .. } => false,
         }
@@ -221,7 +225,7 @@ impl Machine {
             // Said when it was met first; the steps of the store still tell that it is open.
             return self.stop_if_closing();
         }
-        if let Tag::Start { .. } | Tag::Between | Tag::Pruned = tag {
+        if let Tag::Start { .. } | Tag::Between | Tag::Pruned | Tag::Changed = tag {
             // The sender still has what was said, what was queued is queued again, and requests hold what they held.
             plan.drafts.truncate(plan.carried);
         }
@@ -247,6 +251,9 @@ impl Machine {
             return self.settle();
         }
         self.unsaved = plan.drafts;
+        if let Tag::Changed = tag {
+            return self.change_failed(text);
+        }
         let Some(run) = &mut self.run else { return };
         let turn = run.turn;
         if let Phase::Jumping(_) = &run.phase {
@@ -283,7 +290,8 @@ impl Machine {
             | Phase::Tools(_)
             | Phase::Compacting(_)
             | Phase::Jumping(_)
-            | Phase::Leaving(_) => {}
+            | Phase::Leaving(_)
+            | Phase::Changing(_) => {}
         }
         self.end_run(Outcome::StoreFailed(text));
     }
@@ -320,6 +328,7 @@ impl Machine {
             Tag::Compacted => self.compaction_kept(plan, nodes),
             Tag::Jumped => self.jump_kept(plan, nodes),
             Tag::Pruned => self.prune_kept(plan, nodes),
+            Tag::Changed => self.change_kept(nodes),
             Tag::Closing => self.stop_if_closing(),
             Tag::Left | Tag::Queue { .. } | Tag::Unqueue { .. } | Tag::Result { .. } | Tag::Unsent { .. } => {
             }

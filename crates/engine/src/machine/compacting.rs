@@ -211,6 +211,7 @@ impl Machine {
         match self.run.as_ref().map(|run| &run.phase) {
             Some(Phase::Compacting(one)) => one.reason == CompactionReason::Manual,
             Some(Phase::Jumping(_)) => true,
+            Some(Phase::Changing(recording)) => recording.is_alone(),
             Some(
                 Phase::Saying
                 | Phase::Calling { .. }

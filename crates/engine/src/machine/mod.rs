@@ -5,6 +5,7 @@
 //! order of events can be tested.
 
 mod batch;
+mod changing;
 mod commands;
 mod commits;
 mod compacting;
@@ -30,6 +31,7 @@ use quipu_transcript::{Measure, Projector, Prune, counts, message_of, sent_token
 
 pub(crate) use batch::step_key;
 use batch::{Batch, Early, Slot, State, Subject, refusal};
+use changing::{Changing, Recording};
 use compacting::Compacting;
 pub use compacting::CompactionSettings;
 pub(crate) use compacting::{
@@ -133,6 +135,8 @@ enum Phase {
     Jumping(Box<Jumping>),
     /// A call takes the session to another node.
     Leaving(Box<Departing>),
+    /// Another model, or another level of thinking, is being recorded.
+    Changing(Box<Recording>),
 }
 
 struct Answered {
@@ -191,6 +195,8 @@ pub(crate) struct Machine {
     drained: Option<(Queue, Waiting)>,
     askers: usize,
     waits: bool,
+    /// What is to be changed as soon as no turn is under way.
+    changing: Option<Changing>,
     limits: Limits,
     ask_deadline: Duration,
     counter: u64,
@@ -234,6 +240,7 @@ impl Machine {
             drained: None,
             askers: 0,
             waits: start.waits,
+            changing: None,
             limits: start.limits,
             ask_deadline: start.ask_deadline,
             counter: 0,
@@ -708,6 +715,9 @@ impl Machine {
         if let Some(limit) = self.limits.reached(run) {
             return self.end_run(Outcome::Limit(limit));
         }
+        if self.record_change(Some(went)) {
+            return;
+        }
         let from = if self.steering.is_empty() && !matches!(went, Went::On) {
             Queue::FollowUp
         } else {
@@ -747,11 +757,6 @@ impl Machine {
         self.emit(Event::RunEnded { outcome });
         self.run = None;
         self.settle();
-    }
-
-    fn settle(&mut self) {
-        self.emit(Event::Settled);
-        self.stop_if_closing();
     }
 
     /// The session ends when nothing runs and no command waits for the store.

@@ -5,7 +5,7 @@ use std::collections::{HashMap, VecDeque};
 use proptest::prelude::*;
 use quipu_protocol::{
     Answer, AskId, Command, Content, Delta, FileChange, FileState, Input as Said, Json, ModelError, Part,
-    SessionStart, Summarize, ToolResultMessage, Unknown, Usage, When,
+    SessionStart, Setting, Summarize, ToolResultMessage, Unknown, Usage, When,
 };
 use quipu_testkit::events::EventLaws;
 use quipu_tools::Touches;
@@ -24,6 +24,7 @@ enum Move {
     Compact,
     AbortCompaction,
     Jump(u8, bool),
+    Set(u8),
     Look,
     Answer(u8, bool),
     Commit(u8),
@@ -53,6 +54,7 @@ fn moves() -> impl Strategy<Value = Vec<Move>> {
         1 => Just(Move::Compact),
         1 => Just(Move::AbortCompaction),
         2 => (any::<u8>(), any::<bool>()).prop_map(|(which, sums)| Move::Jump(which, sums)),
+        2 => any::<u8>().prop_map(Move::Set),
         6 => Just(Move::Look),
         2 => (any::<u8>(), any::<bool>()).prop_map(|(which, yes)| Move::Answer(which, yes)),
         12 => any::<u8>().prop_map(Move::Commit),
@@ -233,7 +235,21 @@ impl World {
     fn command(&mut self, command: Command) {
         let reply = ReplyId(self.sent);
         self.replies.insert(reply.0, 0);
-        let fresh = Fresh { run: format!("r{}", self.sent).into(), item: format!("i{}", self.sent).into() };
+        let model = match &command {
+            Command::Set(Setting::Model { id, .. }) if id != "none" => {
+                let (id, context_window) = (id.clone(), 48);
+                Some(Arc::new(Model {
+                    id,
+                    api: "a".into(),
+                    provider: "p".into(),
+                    context_window,
+                    ..Model::default()
+                }))
+            }
+            _ => None,
+        };
+        let fresh =
+            Fresh { run: format!("r{}", self.sent).into(), item: format!("i{}", self.sent).into(), model };
         self.give(Input::Command { command, reply, fresh });
     }
 
@@ -268,6 +284,16 @@ impl World {
                 let spent = self.spent.get(&run).copied().unwrap_or_default();
                 assert!(spent < MAX_COST, "nothing is asked when the money is spent");
                 quipu_transcript::check_conversation(&request.messages).unwrap();
+                let told = self.lineage(head).into_iter().rev().find_map(|(_, entry)| match entry {
+                    Entry::Epoch(epoch) => Some(epoch.model),
+                    Entry::Session(start) => Some(start.epoch.model),
+                    _ => None,
+                });
+                let asked = request.model.id.clone();
+                assert!(
+                    told.is_none_or(|told| told == asked || told.is_empty()),
+                    "who is asked stands before it"
+                );
                 if let Some(foreseen) = self.foreseen.take() {
                     assert!(Arc::ptr_eq(&foreseen, &request), "what was foreseen is not made again");
                 }
@@ -307,7 +333,7 @@ impl World {
                     call.cancelled = true;
                 }
             }
-            Effect::CancelTool { .. } => {}
+            Effect::CancelTool { .. } | Effect::UseModel(_) => {}
             Effect::Clear { run } => {
                 assert!(
                     self.clear.is_none()
@@ -681,6 +707,14 @@ impl World {
                 let summary = sums.then(Summarize::default);
                 let label = which.is_multiple_of(5).then(|| "here".to_owned());
                 self.command(Command::Jump { to: to.unwrap_or(NodeId([9; 32])), summary, label });
+            }
+            Move::Set(which) => {
+                let id = ["m", "n", "o", "none"][usize::from(which) % 4].to_owned();
+                let setting = match which.is_multiple_of(5) {
+                    true => Setting::Thinking(quipu_protocol::Thinking::High),
+                    false => Setting::Model { provider: "p".into(), id },
+                };
+                self.command(Command::Set(setting));
             }
             Move::Look => self.look(),
             Move::AbortCompaction => self.command(Command::Abort(Part::Compaction)),

@@ -41,6 +41,9 @@ pub enum Refused {
     /// A label is too long.
     #[error("a label has at most {NAME_LIMIT} characters, and this one has {0}")]
     LabelTooLong(usize),
+    /// The model cannot be asked.
+    #[error("{0}")]
+    NoSuchModel(String),
     /// No such question is open.
     #[error("that question is not open any more")]
     NoSuchAsk,
@@ -63,6 +66,8 @@ pub enum Refused {
 pub(crate) struct Fresh {
     pub(crate) run: RunId,
     pub(crate) item: ItemId,
+    /// The model that the command names, as it was found outside.
+    pub(crate) model: Option<Arc<Model>>,
 }
 
 /// What the machine is told.
@@ -205,6 +210,8 @@ pub(crate) enum Tag {
     Left,
     /// That results are left out from here on.
     Pruned,
+    /// Another model, or another level of thinking.
+    Changed,
     /// Before the session ends: what an earlier commit could not keep.
     Closing,
     /// The record of a request that is not sent after all is taken back.
@@ -380,6 +387,8 @@ pub(crate) enum Effect {
     Clear {
         run: RunId,
     },
+    /// Requests go to the model that was chosen last from now on.
+    UseModel(Arc<Model>),
     CancelCall,
     CancelTool {
         slot: usize,

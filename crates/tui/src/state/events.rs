@@ -31,10 +31,12 @@ impl State {
                 self.ended(outcome);
             }
             Event::Settled => {
+                // A change of the model is no work.
+                let worked = self.working.is_some() || self.busy.is_some();
                 let since = self.working.take().map_or(at, |working| working.since);
                 self.busy = None;
                 self.retry = None;
-                if at.saturating_sub(since) >= LONG || !self.focused {
+                if worked && (at.saturating_sub(since) >= LONG || !self.focused) {
                     effects.push(Effect::Notify("The agent is done.".into()));
                 }
                 if let Some(open) = self.pending.take() {
@@ -114,6 +116,11 @@ impl State {
                 self.note(&format!(
                     "{results} old results left out: {tokens_before} tokens before, about {tokens_after} after"
                 ));
+            }
+            Event::Changed { node, model, thinking } => {
+                self.standing.head = node.or(self.standing.head);
+                self.standing.model = Some(model.clone());
+                self.standing.thinking = *thinking;
             }
             Event::RetryScheduled { attempt, delay, error } => {
                 let delay = i64::try_from(delay.as_millis()).unwrap_or(i64::MAX);

@@ -1,0 +1,168 @@
+//! Another model, or another level of thinking: a commit of its own between two turns, or while nothing is under way. Until
+//! it is kept, all is as it was.
+
+use std::sync::Arc;
+
+use quipu_protocol::{Ack, Entry, Epoch, Event, Model, NodeId, RunId, SessionStart, Setting, Thinking};
+use quipu_providers::clamp_level;
+
+use super::{Draft, Effect, Machine, Phase, Prefix, Refused, ReplyId, Run, Tag, Went};
+
+/// What is to be changed, and who waits for it.
+pub(super) struct Changing {
+    model: Option<Arc<Model>>,
+    thinking: Option<Thinking>,
+    replies: Vec<ReplyId>,
+    /// Its run, where no other is under way when it is recorded.
+    run: RunId,
+}
+
+/// A change that is being recorded.
+pub(super) struct Recording {
+    prefix: Prefix,
+    replies: Vec<ReplyId>,
+    /// How the turn before it went; `None` where it belongs to no run.
+    went: Option<Went>,
+    /// Somebody said something that is to be answered afterwards, although no run is under way.
+    pub(super) said: bool,
+}
+
+impl Recording {
+    /// Whether it belongs to no run.
+    pub(super) fn is_alone(&self) -> bool {
+        self.went.is_none()
+    }
+}
+
+impl Machine {
+    /// Somebody asks for it, at any time. `found` is the model that the setting names.
+    pub(super) fn set(&mut self, setting: &Setting, found: Option<Arc<Model>>, reply: ReplyId, run: RunId) {
+        let none = || Changing { model: None, thinking: None, replies: Vec::new(), run };
+        match (setting, found) {
+            (Setting::Model { .. }, Some(model)) => {
+                self.changing.get_or_insert_with(none).model = Some(model);
+            }
+            (Setting::Model { provider, id }, None) => {
+                let why = format!("there is no model {provider}/{id} for this session");
+                return self.out.push(Effect::Reply(reply, Err(Refused::NoSuchModel(why))));
+            }
+            (Setting::Thinking(level), _) => {
+                self.changing.get_or_insert_with(none).thinking = Some(*level);
+            }
+        }
+        if let Some(changing) = &mut self.changing {
+            changing.replies.push(reply);
+        }
+        if self.run.is_none() {
+            self.record_change(None);
+        }
+    }
+
+    /// Begins to record what is to be changed; whether there is anything to wait for.
+    pub(super) fn record_change(&mut self, went: Option<Went>) -> bool {
+        let Some(Changing { model, thinking, replies, run }) = self.changing.take() else { return false };
+        let model = model.unwrap_or_else(|| self.prefix.model.clone());
+        let epoch = Epoch {
+            provider: model.provider.clone(),
+            model: model.id.clone(),
+            thinking: clamp_level(&model, thinking.unwrap_or(self.prefix.epoch.thinking)),
+            ..self.prefix.epoch.clone()
+        };
+        if epoch == self.prefix.epoch {
+            self.answer_all(replies, &Ok(Ack::Handled));
+            return false;
+        }
+        let prefix = Prefix { model, epoch, ..self.prefix.clone() };
+        if !self.has_ref {
+            // It begins so.
+            for draft in &mut self.unsaved {
+                if let Entry::Session(start) = &*draft.entry {
+                    let epoch = prefix.epoch.clone();
+                    draft.entry = Arc::new(Entry::Session(SessionStart { epoch, ..start.clone() }));
+                }
+            }
+            self.change(prefix, None);
+            self.answer_all(replies, &Ok(Ack::Handled));
+            return false;
+        }
+        // What was said last comes before it.
+        if self.unsaved.iter().any(|draft| matches!(&*draft.entry, Entry::Message(_))) {
+            let why = "what was said last could not be stored yet; say something here first";
+            self.answer_all(replies, &Err(Refused::Store(why.into())));
+            return false;
+        }
+        let draft = Draft::new(Entry::Epoch(prefix.epoch.clone()));
+        let (alone, said) = (went.is_none(), self.arriving > 0);
+        let phase = Phase::Changing(Box::new(Recording { prefix, replies, went, said }));
+        match self.run.as_mut().filter(|_| !alone) {
+            Some(run) => run.phase = phase,
+            None => self.run = Some(Run { phase, ..Run::new(run) }),
+        }
+        self.commit(Tag::Changed, vec![draft], Vec::new(), true);
+        true
+    }
+
+    /// It is recorded.
+    pub(super) fn change_kept(&mut self, nodes: &[NodeId]) {
+        let Some(recording) = self.recorded() else { return };
+        let Recording { prefix, replies, went, said } = recording;
+        self.change(prefix, nodes.last().copied());
+        self.answer_all(replies, &Ok(Ack::Handled));
+        self.after_change(went, said);
+    }
+
+    /// It could not be recorded: all stays as it was.
+    pub(super) fn change_failed(&mut self, text: String) {
+        let Some(recording) = self.recorded() else { return };
+        self.answer_all(recording.replies, &Err(Refused::Store(text)));
+        self.after_change(recording.went, recording.said);
+    }
+
+    /// Whoever waits for a change is told that there will be none.
+    pub(super) fn change_nothing(&mut self, why: &Refused) {
+        if let Some(changing) = self.changing.take() {
+            self.answer_all(changing.replies, &Err(why.clone()));
+        }
+    }
+
+    /// Nothing is under way any more, unless something is still to be changed.
+    pub(super) fn settle(&mut self) {
+        if self.closing.is_some() {
+            self.change_nothing(&Refused::Closed);
+        } else if self.record_change(None) {
+            return;
+        }
+        self.emit(Event::Settled);
+        self.stop_if_closing();
+    }
+
+    fn recorded(&mut self) -> Option<Recording> {
+        let run = self.run.as_mut()?;
+        match std::mem::replace(&mut run.phase, Phase::Saying) {
+            Phase::Changing(recording) => Some(*recording),
+            phase => {
+                run.phase = phase;
+                None
+            }
+        }
+    }
+
+    fn change(&mut self, prefix: Prefix, node: Option<NodeId>) {
+        let (model, thinking) = (prefix.model.clone(), prefix.epoch.thinking);
+        self.prefix = prefix;
+        self.out.push(Effect::UseModel(model.clone()));
+        self.emit(Event::Changed { node, model, thinking });
+    }
+
+    fn answer_all(&mut self, replies: Vec<ReplyId>, answer: &Result<Ack, Refused>) {
+        self.out.extend(replies.into_iter().map(|reply| Effect::Reply(reply, answer.clone())));
+    }
+
+    fn after_change(&mut self, went: Option<Went>, said: bool) {
+        let aborting = self.run.as_ref().is_some_and(|run| run.aborting);
+        match went {
+            Some(went) => self.after_turn(went),
+            None => self.answer_what_was_said(said && !aborting),
+        }
+    }
+}
