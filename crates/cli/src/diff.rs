@@ -3,6 +3,7 @@
 use std::io::Write as _;
 
 use quipu::{BranchDiff, BranchSide};
+use quipu_protocol::NodeId;
 use quipu_store::{Store, StoreError};
 use quipu_transcript::DeedKind;
 use unicode_width::UnicodeWidthStr as _;
@@ -14,8 +15,8 @@ use crate::pick::{spot, store_of, vanished};
 use crate::print::{Paint, dollars, one_line, printable, width};
 use crate::setup::Place;
 
-/// Columns of each side, from which on both stand side by side.
-const BESIDE: usize = 48;
+/// Columns from which on both stand side by side.
+const BESIDE: usize = 80;
 
 pub(crate) async fn run(args: &DiffArgs) -> Result<(), Failure> {
     let place = Place::find(&args.out.store)?;
@@ -23,11 +24,7 @@ pub(crate) async fn run(args: &DiffArgs) -> Result<(), Failure> {
     let store: &dyn Store = &*store;
     let a = spot(store, Some(&args.a), false).await?;
     let b = spot(store, Some(&args.b), false).await?;
-    let diff = match quipu::branch_diff(store, a.node, b.node).await {
-        Ok(diff) => diff,
-        Err(StoreError::Missing { .. }) => return Err(vanished(a.node)),
-        Err(error) => return Err(error.into()),
-    };
+    let diff = between(store, a.node, b.node).await?;
     if args.out.json {
         let mut out = std::io::stdout().lock();
         let value = serde_json::json!({
@@ -41,6 +38,23 @@ pub(crate) async fn run(args: &DiffArgs) -> Result<(), Failure> {
     page(drawn(&diff, width(), Paint::stdout()).as_bytes())
 }
 
+async fn between(store: &dyn Store, a: NodeId, b: NodeId) -> Result<BranchDiff, Failure> {
+    quipu::branch_diff(store, a, b).await.map_err(|error| match error {
+        StoreError::Missing { .. } => vanished(a),
+        error => error.into(),
+    })
+}
+
+/// Two branches in lines of so many columns.
+pub(crate) async fn compared(
+    store: &dyn Store,
+    a: NodeId,
+    b: NodeId,
+    columns: usize,
+) -> Result<String, Failure> {
+    Ok(drawn(&between(store, a, b).await?, columns, Paint::none()))
+}
+
 /// Side by side where there is room, else one below the other.
 fn drawn(diff: &BranchDiff, columns: usize, paint: Paint) -> String {
     let mut text = match diff.ancestor {
@@ -49,7 +63,7 @@ fn drawn(diff: &BranchDiff, columns: usize, paint: Paint) -> String {
     };
     let [a, b] = &diff.sides;
     let room = (columns.saturating_sub(3)) / 2;
-    if room < BESIDE {
+    if columns < BESIDE {
         for (name, side) in [("A", a), ("B", b)] {
             for (at, line) in lines(name, side).iter().enumerate() {
                 let line = one_line_of(line, columns);
@@ -89,14 +103,12 @@ fn lines(name: &str, side: &BranchSide) -> Vec<String> {
     let mut lines = vec![
         format!("{name}  {}{session}", side.node.short()),
         format!(
-            "{}{more}, {} asked, {}, {} tokens in, {} out, {}",
+            "{}{more}, {} asked, {}",
             counted(side.nodes, "node"),
             side.asked,
-            counted(side.answers, "answer"),
-            side.input,
-            side.output,
-            dollars(side.cost)
+            counted(side.answers, "answer")
         ),
+        format!("{} tokens in, {} out, {}", side.input, side.output, dollars(side.cost)),
     ];
     let mut section = |title: &str, content: Vec<String>| {
         if !content.is_empty() {
@@ -138,7 +150,7 @@ fn done(kind: DeedKind) -> &'static str {
 }
 
 fn side_json(side: &BranchSide) -> serde_json::Value {
-    let nodes = |found: &[(quipu_protocol::NodeId, String)]| {
+    let nodes = |found: &[(NodeId, String)]| {
         let nodes = found.iter().map(|(node, text)| serde_json::json!({ "node": node, "text": text }));
         nodes.collect::<Vec<_>>()
     };

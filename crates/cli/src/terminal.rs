@@ -1,5 +1,6 @@
 //! `quipu` without arguments: the terminal.
 
+mod arguments;
 mod host;
 mod keys;
 mod looks;

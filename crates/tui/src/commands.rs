@@ -11,6 +11,8 @@ pub struct SlashCommand {
     pub help: &'static str,
     /// What it does.
     pub does: Does,
+    /// Whether what may follow is known, and offered.
+    pub completes: bool,
 }
 
 /// What a slash command does.
@@ -36,7 +38,7 @@ pub enum Does {
     Model,
     /// How hard it thinks.
     Thinking,
-    /// The user's settings, in an editor.
+    /// The user's settings: one of them, or all in an editor.
     Settings,
     /// A word for where the session stands.
     Label,
@@ -81,32 +83,37 @@ const fn command(
     help: &'static str,
     does: Does,
 ) -> SlashCommand {
-    SlashCommand { name, arguments, help, does }
+    SlashCommand { name, arguments, help, does, completes: false }
+}
+
+/// One whose arguments are offered.
+const fn offers(name: &'static str, arguments: &'static str, help: &'static str, does: Does) -> SlashCommand {
+    SlashCommand { completes: true, ..command(name, arguments, help, does) }
 }
 
 /// All of them, in the order in which they are listed.
 pub const COMMANDS: &[SlashCommand] = &[
     command("help", "", "the keys and the commands", Does::Help),
     command("tree", "", "walk the session: fold, search, filter, label, go there", Does::Tree),
-    command("resume", "[WORDS]", "go on with another session of any directory or agent", Does::Resume),
+    offers("resume", "[WORDS]", "go on with another session of any directory or agent", Does::Resume),
     command("new", "", "begin a new session", Does::New),
-    command("fork", "[NODE]", "a new session from before a message of yours", Does::Fork),
+    offers("fork", "[NODE]", "a new session from before a message of yours", Does::Fork),
     command("clone", "", "a new session with the same past", Does::Clone),
     command("undo", "[STEPS]", "take back what moved the session last: a jump, a turn", Does::Undo),
     command("redo", "[STEPS]", "do again what was undone", Does::Redo),
-    command(
+    offers(
         "bookmark",
         "[NAME]",
         "name the node that the session stands at; list the names",
         Does::Report(Report::Bookmark),
     ),
-    command("label", "[TEXT]", "label the node that the session stands at", Does::Label),
+    offers("label", "[TEXT]", "label the node that the session stands at", Does::Label),
     command("name", "[TEXT]", "name the session", Does::Name),
     command("search", "WORDS", "find what was said and done, in all sessions", Does::Report(Report::AsSaid)),
-    command("recall", "[NODE]", "a node in full, with what was said before it", Does::Report(Report::Node)),
-    command("life", "[NODE]", "the graph around a node", Does::Report(Report::Node)),
-    command("diff", "A [B]", "what two branches did since they parted", Does::Report(Report::Diff)),
-    command("usage", "[OPTIONS]", "tokens and cost", Does::Report(Report::AsSaid)),
+    offers("recall", "[NODE]", "a node in full, with what was said before it", Does::Report(Report::Node)),
+    offers("life", "[NODE]", "the graph around a node", Does::Report(Report::Node)),
+    offers("diff", "A [B]", "what two branches did since they parted", Does::Report(Report::Diff)),
+    offers("usage", "[OPTIONS]", "tokens and cost", Does::Report(Report::AsSaid)),
     command(
         "context",
         "",
@@ -114,24 +121,24 @@ pub const COMMANDS: &[SlashCommand] = &[
         Does::Report(Report::Session),
     ),
     command("compact", "[FOCUS]", "sum the context up, except for its end", Does::Compact),
-    command("model", "[NAME]", "another model from the next turn on", Does::Model),
-    command("thinking", "[LEVEL]", "how hard the model thinks", Does::Thinking),
-    command(
+    offers("model", "[NAME]", "another model from the next turn on", Does::Model),
+    offers("thinking", "[LEVEL]", "how hard the model thinks", Does::Thinking),
+    offers(
         "permissions",
         "[ACTION]",
         "what tools may do here; change or revoke it",
         Does::Report(Report::AsSaid),
     ),
-    command(
+    offers(
         "export",
         "[FORMAT] [FILE]",
         "write the session: markdown, html, json or pi",
         Does::Report(Report::Export),
     ),
     command("copy", "", "the last answer to the clipboard", Does::Copy),
-    command("settings", "", "settings.json in your editor", Does::Settings),
-    command("login", "[PROVIDER]", "keep a key for a provider", Does::Login),
-    command("import", "", "take in sessions of other agents", Does::Import),
+    offers("settings", "[NAME VALUE]", "what holds by default; settings.json in your editor", Does::Settings),
+    offers("login", "[PROVIDER]", "keep a key for a provider", Does::Login),
+    offers("import", "[AGENT]", "take in sessions of other agents", Does::Import),
     command("demo", "", "see a whole task done by a scripted model", Does::Demo),
     command("quit", "", "leave; the session is kept", Does::Quit),
 ];

@@ -256,7 +256,7 @@ impl Fitting {
         ranked.sort_unstable();
         let candidate = |Reverse((_, _, Reverse(place))): &Reverse<Rank>| {
             let name = names.get(*place);
-            Candidate { text: name.to_owned(), detail: String::new(), matched: fuzzy.matched(name) }
+            Candidate { text: name.to_owned(), matched: fuzzy.matched(name), ..Candidate::default() }
         };
         ranked.into_iter().map(candidate).collect()
     }

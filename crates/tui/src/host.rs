@@ -8,6 +8,8 @@ use std::sync::Arc;
 use quipu::Session;
 use quipu_protocol::{Answer, Ask, Entry, Model, NodeId, SessionId, Thinking, Trouble, UnixMs};
 
+use crate::editor::Candidate;
+
 /// Something that is being done; the error is for people, in one line or a few.
 pub type Doing<T> = Pin<Box<dyn Future<Output = Result<T, String>> + Send>>;
 
@@ -16,6 +18,10 @@ pub trait Host: Send + Sync + 'static {
     /// Opens a session. One that is at work in another process is gone on with as a branch, which
     /// [`Trouble::Branched`] says.
     fn open(&self, open: Open) -> Pin<Box<dyn Future<Output = Result<Opened, NotOpened>> + Send>>;
+
+    /// The end of the session that would be opened, before it is: opening may have to read all that the model is told.
+    /// `None` for a new one, and for one that is not known without opening it.
+    fn glimpse(&self, open: &Open) -> Doing<Option<Glimpse>>;
 
     /// What may be answered to a question, the first of them by default.
     fn choices(&self, ask: &Ask) -> Vec<Choice>;
@@ -32,8 +38,8 @@ pub trait Host: Send + Sync + 'static {
     /// All sessions, the last changed first.
     fn sessions(&self) -> Doing<Vec<SessionItem>>;
 
-    /// A session as a tree, the oldest first; `wider` for those of all others.
-    fn tree(&self, session: SessionId) -> Doing<Vec<TreeRow>>;
+    /// A session as a tree, the oldest first; or sessions, each a row with those that went on from it below it.
+    fn tree(&self, reach: Reach) -> Doing<Vec<TreeRow>>;
 
     /// The nodes of a [`TreeRow`] that stands for many.
     fn unfold(&self, below: NodeId, depth: u64, count: u64, level: usize) -> Doing<Vec<TreeRow>>;
@@ -43,6 +49,15 @@ pub trait Host: Send + Sync + 'static {
 
     /// What a node says, for a preview.
     fn preview(&self, node: NodeId) -> Doing<String>;
+
+    /// What two branches did since they parted, each named by the node that it ends in, in lines of so many columns.
+    fn compare(&self, a: NodeId, b: NodeId, columns: usize) -> Doing<String>;
+
+    /// What may follow a command of the terminal, for a session that stands at this node.
+    fn arguments(&self, command: String, head: Option<NodeId>) -> Doing<Vec<Candidate>>;
+
+    /// Keeps a setting of the user: its name and its value, in one line; what to say of it.
+    fn set(&self, setting: String) -> Doing<String>;
 
     /// Runs a command of the program as on its command line; what it prints.
     fn command(&self, arguments: Vec<String>) -> Doing<Printed>;
@@ -93,6 +108,17 @@ pub enum Which {
     Session(SessionId),
 }
 
+/// The end of a session.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct Glimpse {
+    /// Its name; empty for none.
+    pub name: String,
+    /// Its last entries, the oldest first.
+    pub tail: Vec<(NodeId, Entry)>,
+    /// How many stand before them.
+    pub earlier: u64,
+}
+
 /// A session that was opened.
 #[derive(Debug)]
 pub struct Opened {
@@ -106,16 +132,12 @@ pub struct Opened {
     pub thinking: Thinking,
     /// Levels that the model has.
     pub levels: Vec<Thinking>,
-    /// Its name; empty for none.
-    pub name: String,
     /// Its directory, for people.
     pub directory: String,
     /// What tools may do, in a word.
     pub permissions: String,
-    /// Its last entries, the oldest first.
-    pub tail: Vec<(NodeId, Entry)>,
-    /// How many stand before them.
-    pub earlier: u64,
+    /// Its end.
+    pub end: Glimpse,
 }
 
 /// Why no session was opened.
@@ -235,6 +257,17 @@ pub struct SessionItem {
     pub cost: f64,
 }
 
+/// How far a navigator reaches.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Reach {
+    /// This session.
+    Session(SessionId),
+    /// The sessions of the directory.
+    Project,
+    /// The sessions of all directories and agents.
+    All,
+}
+
 /// What a row of a tree is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum TreeKind {
@@ -280,6 +313,8 @@ pub struct TreeRow {
     pub head: bool,
     /// Of a session: which.
     pub session: Option<SessionId>,
+    /// Of a node: the session that it is shown for, where that is not the one that is open.
+    pub of: Option<SessionId>,
 }
 
 /// What a command printed.

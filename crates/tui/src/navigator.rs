@@ -4,7 +4,7 @@ use std::collections::HashSet;
 
 use quipu_protocol::{NodeId, SessionId};
 
-use crate::host::{TreeKind, TreeRow};
+use crate::host::{Reach, TreeKind, TreeRow};
 use crate::picker::{cut, one_line};
 use crate::{Key, KeyCode, Line, Size, Style, Theme, clean, width};
 
@@ -56,13 +56,17 @@ pub(crate) enum Navigated {
     Open,
     Closed,
     Go(NodeId),
+    /// A node of another session.
+    Elsewhere(NodeId, SessionId),
     Session(SessionId),
+    /// The nodes of a session are wanted below its row.
+    Nodes(SessionId),
     /// With the label that it has.
     Label(NodeId, String),
     Unfold(TreeRow),
     Preview(NodeId),
-    /// All sessions.
-    Wider,
+    Compare(NodeId, NodeId),
+    Wider(Reach),
 }
 
 /// The navigator.
@@ -78,11 +82,18 @@ pub(crate) struct Navigator {
     /// Beginnings of branches that are folded.
     folded: HashSet<NodeId>,
     preview: Option<(NodeId, String)>,
+    reach: Reach,
+    /// The session that is open.
+    home: SessionId,
+    /// Sessions whose nodes stand below them.
+    opened: HashSet<SessionId>,
+    /// The end of one branch, while the other is looked for.
+    marked: Option<NodeId>,
 }
 
 impl Navigator {
     /// Rows, the oldest first; where the session stands is chosen.
-    pub(crate) fn new(rows: Vec<TreeRow>) -> Self {
+    pub(crate) fn new(rows: Vec<TreeRow>, reach: Reach, home: SessionId) -> Self {
         let keys = rows.iter().map(key).collect();
         let mut navigator = Self {
             rows,
@@ -93,25 +104,51 @@ impl Navigator {
             query: String::new(),
             folded: HashSet::new(),
             preview: None,
+            reach,
+            home,
+            opened: HashSet::new(),
+            marked: None,
         };
         navigator.show(None);
-        if let Some(place) = navigator.shown.iter().position(|row| navigator.rows[*row].head) {
+        let is_here = |row: &TreeRow| row.head || row.session.as_ref() == Some(&navigator.home);
+        if let Some(place) = navigator.shown.iter().position(|row| is_here(&navigator.rows[*row])) {
             navigator.at = place;
         }
         navigator
     }
 
     /// The rows that a row stood for.
-    pub(crate) fn unfold(&mut self, below: NodeId, rows: Vec<TreeRow>) {
+    pub(crate) fn unfold(&mut self, below: NodeId, mut rows: Vec<TreeRow>) {
         let place = self
             .rows
             .iter()
             .position(|row| matches!(row.kind, TreeKind::Folded { below: of, .. } if of == below));
         let Some(place) = place else { return };
         let chosen = rows.first().map(|row| row.node);
+        let of = &self.rows[place].of;
+        rows.iter_mut().for_each(|row| row.of.clone_from(of));
         self.keys.splice(place..=place, rows.iter().map(key));
         self.rows.splice(place..=place, rows);
         self.show(chosen);
+    }
+
+    /// The nodes of a session, to stand below its row.
+    pub(crate) fn open(&mut self, session: &SessionId, mut rows: Vec<TreeRow>) {
+        let place = self.rows.iter().position(|row| row.session.as_ref() == Some(session));
+        let Some(place) = place.filter(|_| self.opened.insert(session.clone())) else { return };
+        let level = self.rows[place].level + 1;
+        let of = Some(session).filter(|session| **session != self.home);
+        for row in &mut rows {
+            row.level += level;
+            row.of = of.cloned();
+        }
+        if let Some(first) = rows.first_mut() {
+            first.starts = true;
+        }
+        let chosen = self.rows[place].node;
+        self.keys.splice(place + 1..place + 1, rows.iter().map(key));
+        self.rows.splice(place + 1..place + 1, rows);
+        self.show(Some(chosen));
     }
 
     /// What a node says.
@@ -170,6 +207,9 @@ impl Navigator {
                     Some(row) if matches!(row.kind, TreeKind::Folded { .. }) => {
                         Navigated::Unfold(row.clone())
                     }
+                    Some(TreeRow { of: Some(session), node, .. }) => {
+                        Navigated::Elsewhere(*node, session.clone())
+                    }
                     Some(row) => Navigated::Go(row.node),
                     None => Navigated::Open,
                 };
@@ -184,6 +224,9 @@ impl Navigator {
                 if let Some(row) = self.chosen() {
                     if matches!(row.kind, TreeKind::Folded { .. }) {
                         return Navigated::Unfold(row.clone());
+                    }
+                    if let Some(session) = row.session.as_ref().filter(|it| !self.opened.contains(*it)) {
+                        return Navigated::Nodes(session.clone());
                     }
                     let node = row.node;
                     self.folded.remove(&node);
@@ -201,7 +244,21 @@ impl Navigator {
                     return Navigated::Label(row.node, row.label.clone());
                 }
             }
-            (KeyCode::Char('a'), true, _) => return Navigated::Wider,
+            (KeyCode::Char('a'), true, _) => {
+                return Navigated::Wider(match self.reach {
+                    Reach::Session(_) => Reach::Project,
+                    Reach::Project => Reach::All,
+                    Reach::All => Reach::Session(self.home.clone()),
+                });
+            }
+            (KeyCode::Char('d'), _, true) => {
+                let chosen = self.chosen().map(|row| row.node);
+                match (self.marked.take(), chosen) {
+                    (Some(a), Some(b)) if a != b => return Navigated::Compare(a, b),
+                    (None, Some(a)) => self.marked = Some(a),
+                    _ => {}
+                }
+            }
             (KeyCode::Char(' '), false, false) if self.query.is_empty() => {
                 if self.preview.take().is_none()
                     && let Some(row) = self.chosen()
@@ -240,7 +297,12 @@ impl Navigator {
     pub(crate) fn view(&self, size: Size, theme: &Theme) -> Vec<Line> {
         let columns = size.columns;
         let rows = size.rows;
-        let mut title = Line::styled("Tree", theme.heading);
+        let name = match self.reach {
+            Reach::Session(_) => "Tree",
+            Reach::Project => "Sessions of this directory",
+            Reach::All => "All sessions",
+        };
+        let mut title = Line::styled(name, theme.heading);
         title.push(format!("  {}", self.filter.name()), theme.accent);
         let query =
             if self.query.is_empty() { "type to search".to_owned() } else { clean(&self.query).into_owned() };
@@ -258,7 +320,8 @@ impl Navigator {
             }
         }
         if self.shown.is_empty() {
-            lines.push(Line::styled("  nothing matches; Tab shows more", theme.muted));
+            let text = "  nothing matches in what is read so far; Tab shows more, /search looks everywhere";
+            lines.push(Line::styled(cut(text, columns), theme.muted));
         }
         if let Some(text) = preview {
             let inner = if beside { columns - tree_columns - 3 } else { columns };
@@ -278,8 +341,12 @@ impl Navigator {
                 lines.extend(shown.into_iter().take(below));
             }
         }
-        let help =
-            "Enter go · ←→ fold · Space preview · Tab filter · Alt+L label · Ctrl+A all sessions · Esc";
+        let help = match self.marked {
+            Some(_) => "Alt+D on another branch compares both; on the same row it is left",
+            None => {
+                "Enter go · ←→ fold · Space preview · Tab filter · Alt+L label · Alt+D compare · Ctrl+A wider · Esc"
+            }
+        };
         lines.push(Line::styled(cut(help, columns), theme.muted));
         lines
     }
@@ -307,6 +374,9 @@ impl Navigator {
         if row.head {
             marks.push(" ◂ here", theme.accent);
         }
+        if self.marked == Some(row.node) {
+            marks.push(" ◆ compared", theme.accent);
+        }
         let left = columns.saturating_sub(line.width() + marks.width());
         line.push(cut(&clean(&one_line(&row.text)), left), style);
         line.spans.extend(marks.spans);
@@ -319,4 +389,123 @@ impl Navigator {
 
 fn key(row: &TreeRow) -> String {
     format!("{} {}", row.text, row.label).to_lowercase()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Modifiers;
+
+    const SIZE: Size = Size { columns: 80, rows: 12 };
+
+    fn row(at: u8, level: usize, starts: bool, kind: TreeKind) -> TreeRow {
+        TreeRow {
+            node: NodeId([at; 32]),
+            kind,
+            level,
+            starts,
+            text: format!("row {at}"),
+            label: String::new(),
+            head: false,
+            session: None,
+            of: None,
+        }
+    }
+
+    fn session(at: u8, id: &str) -> TreeRow {
+        TreeRow { session: Some(id.into()), ..row(at, 0, false, TreeKind::Session) }
+    }
+
+    fn all_sessions() -> Navigator {
+        Navigator::new(
+            vec![session(1, "one"), session(2, "home"), session(3, "three")],
+            Reach::All,
+            "home".into(),
+        )
+    }
+
+    fn press(navigator: &mut Navigator, key: KeyCode) -> Navigated {
+        navigator.on_key(key.into(), SIZE)
+    }
+
+    fn shown(navigator: &Navigator) -> Vec<String> {
+        navigator.shown.iter().map(|row| navigator.rows[*row].text.clone()).collect()
+    }
+
+    #[test]
+    fn nodes_of_a_session_stand_below_its_row_and_are_told_apart_from_those_at_home() {
+        let mut navigator = all_sessions();
+        assert_eq!(navigator.chosen().map(|row| row.node), Some(NodeId([2; 32])), "where the session is");
+        press(&mut navigator, KeyCode::Down);
+        assert_eq!(press(&mut navigator, KeyCode::Right), Navigated::Nodes("three".into()));
+        let nodes = vec![
+            row(10, 0, false, TreeKind::User),
+            row(11, 1, true, TreeKind::Assistant),
+            row(12, 0, false, TreeKind::Assistant),
+        ];
+        navigator.open(&"three".into(), nodes.clone());
+        navigator.open(&"three".into(), nodes);
+        assert_eq!(shown(&navigator), ["row 1", "row 2", "row 3", "row 10", "row 11", "row 12"]);
+        press(&mut navigator, KeyCode::Down);
+        let elsewhere = Navigated::Elsewhere(NodeId([10; 32]), "three".into());
+        assert_eq!(press(&mut navigator, KeyCode::Enter), elsewhere);
+        // Folded as a branch is, and opened again without reading it.
+        press(&mut navigator, KeyCode::Left);
+        assert_eq!(shown(&navigator), ["row 1", "row 2", "row 3", "row 10"]);
+        assert_eq!(press(&mut navigator, KeyCode::Right), Navigated::Open);
+        assert_eq!(shown(&navigator).len(), 6);
+        // At home a node is gone to.
+        press(&mut navigator, KeyCode::Home);
+        press(&mut navigator, KeyCode::Down);
+        assert_eq!(press(&mut navigator, KeyCode::Right), Navigated::Nodes("home".into()));
+        navigator.open(&"home".into(), vec![row(20, 0, false, TreeKind::User)]);
+        press(&mut navigator, KeyCode::Down);
+        assert_eq!(press(&mut navigator, KeyCode::Enter), Navigated::Go(NodeId([20; 32])));
+    }
+
+    #[test]
+    fn one_key_reaches_further_and_back() {
+        let modifiers = Modifiers { control: true, ..Modifiers::default() };
+        let key = Key { code: KeyCode::Char('a'), modifiers };
+        for (from, to) in [
+            (Reach::Session("home".into()), Reach::Project),
+            (Reach::Project, Reach::All),
+            (Reach::All, Reach::Session("home".into())),
+        ] {
+            let mut navigator = Navigator::new(vec![session(2, "home")], from, "home".into());
+            assert_eq!(navigator.on_key(key, SIZE), Navigated::Wider(to));
+        }
+    }
+
+    #[test]
+    fn a_branch_is_marked_and_compared_with_another() {
+        let mut navigator = all_sessions();
+        let modifiers = Modifiers { alt: true, ..Modifiers::default() };
+        let key = Key { code: KeyCode::Char('d'), modifiers };
+        assert_eq!(navigator.on_key(key, SIZE), Navigated::Open);
+        assert_eq!(navigator.on_key(key, SIZE), Navigated::Open, "the same row leaves it");
+        assert_eq!(navigator.marked, None);
+        navigator.on_key(key, SIZE);
+        press(&mut navigator, KeyCode::Down);
+        assert_eq!(navigator.on_key(key, SIZE), Navigated::Compare(NodeId([2; 32]), NodeId([3; 32])));
+    }
+
+    #[test]
+    fn a_large_tree_moves_and_narrows_as_a_small_one() {
+        let row = |at: u32| {
+            let mut node = [0; 32];
+            node[..4].copy_from_slice(&at.to_le_bytes());
+            TreeRow { node: NodeId(node), text: format!("row {at}"), ..row(0, 0, false, TreeKind::User) }
+        };
+        let mut navigator = Navigator::new((0..100_000).map(row).collect(), Reach::All, "home".into());
+        for key in [KeyCode::End, KeyCode::PageUp, KeyCode::Home, KeyCode::Down] {
+            press(&mut navigator, key);
+            let lines = navigator.view(SIZE, &Theme::dark());
+            assert!(lines.len() <= SIZE.rows && lines.iter().any(|line| line.text().starts_with('›')));
+        }
+        for letter in "99999".chars() {
+            press(&mut navigator, KeyCode::Char(letter));
+        }
+        assert_eq!(shown(&navigator), ["row 99999"]);
+    }
 }

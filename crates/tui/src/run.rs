@@ -256,6 +256,9 @@ impl Run {
             let choices = self.host.choices(ask);
             self.take(Input::Asked(ask.clone(), choices));
         }
+        if let Event::Changed { model, .. } = &envelope.event {
+            self.take(Input::Levels(self.host.levels(model)));
+        }
         let settled = matches!(envelope.event, Event::Settled);
         self.take(Input::Event(envelope));
         if settled {
@@ -317,8 +320,17 @@ impl Run {
     fn open(&mut self, open: Open) {
         let (host, up, old) = (self.host.clone(), self.up.clone(), self.close());
         self.tasks.spawn(async move {
-            end(old).await;
-            let opened = match host.open(open).await {
+            let glimpsed = async {
+                if let Ok(Some(glimpse)) = host.glimpse(&open).await {
+                    drop(up.send(Up::Input(Box::new(Input::Glimpsed(glimpse)))));
+                }
+            };
+            let opened = async {
+                end(old).await;
+                host.open(open.clone()).await
+            };
+            let ((), opened) = tokio::join!(glimpsed, opened);
+            let opened = match opened {
                 Ok(opened) => match opened.session.subscribe_and_answer(Delivery::Lossless).await {
                     Ok((_, events)) => Ok((opened, events)),
                     Err(error) => Err(NotOpened::Failed(error.to_string())),
@@ -352,12 +364,40 @@ impl Run {
                 let (answer, told) = host.decide(&ask, choice, reason);
                 self.take(Input::Decided(ask.id.clone(), answer, told));
             }
-            Effect::Models => drop(self.begin(async move { Input::Got(Got::Models(host.models().await)) })),
+            Effect::Models(choice) => {
+                self.begin(async move { Input::Got(Got::Models(host.models().await, choice)) });
+            }
             Effect::Sessions(filter) => {
                 self.begin(async move { Input::Got(Got::Sessions(host.sessions().await, filter)) });
             }
-            Effect::Tree(session) => {
-                self.begin(async move { Input::Got(Got::Tree(host.tree(session).await)) });
+            Effect::Tree(reach, below) => {
+                self.begin(async move {
+                    let rows = host.tree(reach.clone()).await;
+                    Input::Got(Got::Tree(reach, rows, below))
+                });
+            }
+            Effect::Compare(a, b) => {
+                let columns = self.screen.size().columns;
+                self.begin(async move { Input::Got(Got::Compared(host.compare(a, b, columns).await)) });
+            }
+            Effect::Foresee(node) => {
+                let words = ["branch", &node.to_string(), "--files", "--dry-run"].map(str::to_owned);
+                self.begin(async move { Input::Got(Got::Foreseen(node, host.command(words.into()).await)) });
+            }
+            Effect::Settings => {
+                self.begin(async move {
+                    Input::Got(Got::Settings(host.arguments("settings".into(), None).await))
+                });
+            }
+            Effect::KeepSetting(setting) => {
+                self.begin(async move { Input::Got(Got::Set(host.set(setting).await)) });
+            }
+            Effect::Arguments(id, command, head) => {
+                self.begin(async move {
+                    // Where nothing can be offered, what is written counts.
+                    let offered = host.arguments(command, head).await.unwrap_or_default();
+                    Input::Offered(id, offered, false)
+                });
             }
             Effect::Unfold(row) => {
                 if let crate::TreeKind::Folded { below, depth, count } = row.kind {
@@ -428,7 +468,10 @@ impl Run {
                     editor.arg(path);
                     self.lend(editor)
                 });
-                self.take(Input::Edited(result.map(|()| None)));
+                self.take(match result {
+                    Ok(()) => Input::Got(Got::Set(Ok("The settings hold from here on".into()))),
+                    Err(error) => Input::Edited(Err(error)),
+                });
             }
             Effect::Copy(text) => match osc::clipboard(&text) {
                 Some(bytes) => self.tty.write(bytes),

@@ -5,12 +5,14 @@ use std::pin::Pin;
 use std::process::Stdio;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use quipu::Opened;
-use quipu_protocol::{Answer, Ask, Model, NodeId, SessionId, Thinking, Trouble};
+use quipu::{Engine, Opened, SessionOptions};
+use quipu_protocol::{Answer, Ask, Model, NodeId, Outcome, SessionId, Thinking, Trouble};
 use quipu_providers::{is_supported, levels};
-use quipu_store::{SessionQuery, Store, Until, decode_nodes};
+use quipu_store::{SessionQuery, SqliteStore, Store, Until, decode_nodes};
+use quipu_tui::editor::Candidate;
 use quipu_tui::{
-    Choice, Doing, Host, Kept, NotOpened, Open, Printed, ProviderItem, SessionItem, ShellDone, TreeRow, Which,
+    Choice, Doing, Glimpse, Host, Kept, NotOpened, Open, Printed, ProviderItem, Reach, SessionItem, ShellDone,
+    TreeRow, Which,
 };
 use quipu_workspace::{OutputBuffer, OutputLimits, ProcessRegistry, ShellCommand, ShellEnd, run_shell};
 use tokio_util::sync::CancellationToken;
@@ -140,7 +142,7 @@ impl Inner {
         let view = session.view();
         let read = match view.head {
             Some(head) => tail(&*store, &view.session, head).await.map_err(failed)?,
-            None => Tail::default(),
+            None => Glimpse::default(),
         };
         let mode = match permissions.mode() {
             quipu::PermissionMode::Ask => "asks",
@@ -165,11 +167,9 @@ impl Inner {
             levels: levels(&model),
             model,
             thinking,
-            name: read.name,
             directory,
             permissions: mode.to_owned(),
-            tail: read.entries,
-            earlier: read.earlier,
+            end: read,
         })
     }
 
@@ -187,24 +187,16 @@ impl Inner {
     }
 }
 
-/// The end of a session.
-#[derive(Default)]
-struct Tail {
-    entries: Vec<(NodeId, quipu_protocol::Entry)>,
-    earlier: u64,
-    name: String,
-}
-
-async fn tail(store: &dyn Store, session: &SessionId, head: NodeId) -> Result<Tail, Failure> {
+async fn tail(store: &dyn Store, session: &SessionId, head: NodeId) -> Result<Glimpse, Failure> {
     let nodes = store.lineage(head, Until::Count(TAIL)).await?;
     let decoded = decode_nodes(store, &nodes).await?;
     let query = SessionQuery { id: Some(session.clone()), limit: Some(1), ..SessionQuery::default() };
     let row = store.sessions(query).await?.into_iter().next();
     let all = row.as_ref().map_or(0, |row| row.entries + 1);
     let cut = nodes.len() == TAIL;
-    Ok(Tail {
+    Ok(Glimpse {
         earlier: if cut { all.saturating_sub(TAIL as u64) } else { 0 },
-        entries: nodes.iter().zip(decoded).map(|(node, decoded)| (node.id, decoded.entry)).collect(),
+        tail: nodes.iter().zip(decoded).map(|(node, decoded)| (node.id, decoded.entry)).collect(),
         name: row.map_or_else(String::new, |row| row.called),
     })
 }
@@ -213,6 +205,23 @@ impl Host for Surroundings {
     fn open(&self, open: Open) -> Pin<Box<dyn Future<Output = Result<quipu_tui::Opened, NotOpened>> + Send>> {
         let inner = self.0.clone();
         Box::pin(async move { inner.open(open).await })
+    }
+
+    fn glimpse(&self, open: &Open) -> Doing<Option<Glimpse>> {
+        let task = self.0.task_of(open);
+        self.doing(|inner| async move {
+            let named = task.session.as_ref();
+            let told = (task.resume || named.is_some()) && task.fork.is_none() && task.cwd.is_none();
+            if !told || task.no_session || named.is_some_and(|what| crate::session_file::is_file(what)) {
+                return Ok(None);
+            }
+            let Some(store) = inner.store()? else { return Ok(None) };
+            let row = crate::setup::find_session(&*store, &task, &inner.here).await?;
+            match row.and_then(|row| Some((row.id, row.head?))) {
+                Some((session, head)) => tail(&*store, &session, head).await.map(Some),
+                None => Ok(None),
+            }
+        })
     }
 
     fn choices(&self, ask: &Ask) -> Vec<Choice> {
@@ -279,10 +288,15 @@ impl Host for Surroundings {
         })
     }
 
-    fn tree(&self, session: SessionId) -> Doing<Vec<TreeRow>> {
+    fn tree(&self, reach: Reach) -> Doing<Vec<TreeRow>> {
         self.doing(|inner| async move {
             let Some(store) = inner.store()? else { return Ok(Vec::new()) };
-            super::rows::tree(&*store, &session).await
+            let cwd = match reach {
+                Reach::Session(session) => return super::rows::tree(&*store, &session).await,
+                Reach::Project => Some(inner.now().cwd.display().to_string()),
+                Reach::All => None,
+            };
+            super::rows::sessions(&*store, cwd, LISTED).await
         })
     }
 
@@ -308,6 +322,33 @@ impl Host for Surroundings {
             text.truncate(64 << 10);
             Ok(String::from_utf8_lossy(&text).into_owned())
         })
+    }
+
+    fn compare(&self, a: NodeId, b: NodeId, columns: usize) -> Doing<String> {
+        self.doing(move |inner| async move {
+            let Some(store) = inner.store()? else { return Ok(String::new()) };
+            crate::diff::compared(&*store, a, b, columns).await
+        })
+    }
+
+    fn arguments(&self, command: String, head: Option<NodeId>) -> Doing<Vec<Candidate>> {
+        let models = (command == "model").then(|| self.models());
+        self.doing(move |inner| async move {
+            if let Some(models) = models {
+                let models = models.await.map_err(Failure::failed)?;
+                return Ok(models.iter().map(|model| super::arguments::model(model)).collect());
+            }
+            let place = &inner.place;
+            if let Some(known) = super::arguments::known(place, &command) {
+                return Ok(known);
+            }
+            let Some(store) = inner.store()? else { return Ok(Vec::new()) };
+            super::arguments::stored(&*store, &command, head).await
+        })
+    }
+
+    fn set(&self, setting: String) -> Doing<String> {
+        self.doing(move |inner| async move { super::arguments::set(&inner.place, &setting) })
     }
 
     fn command(&self, words: Vec<String>) -> Doing<Printed> {

@@ -1,12 +1,14 @@
 //! Rows of a session's tree for the terminal.
 
+use std::collections::HashMap;
+
 use quipu::{TreeItem, TreeQuery, session_tree};
 use quipu_protocol::{Entry, Message, NodeId, SessionId};
 use quipu_store::{SessionQuery, Store, Until, decode_nodes};
 use quipu_tui::{TreeKind, TreeRow};
 
 use crate::exit::Failure;
-use crate::print::{Paint, one_line};
+use crate::print::{Paint, ago, one_line};
 use crate::tree::nodes_of;
 
 /// Nodes that are read together.
@@ -60,10 +62,65 @@ pub(super) async fn tree(store: &dyn Store, session: &SessionId) -> Result<Vec<T
                         label: String::new(),
                         head: false,
                         session: Some(row.id.clone()).filter(|_| row.head.is_some()),
+                        of: None,
                     });
                 }
             }
         }
+    }
+    Ok(rows)
+}
+
+/// Sessions as rows, the last changed last; those that went on from another one below it.
+pub(super) async fn sessions(
+    store: &dyn Store,
+    cwd: Option<String>,
+    most: usize,
+) -> Result<Vec<TreeRow>, Failure> {
+    let all = cwd.is_none();
+    let query = SessionQuery { cwd, limit: Some(most), ..SessionQuery::default() };
+    let mut found = store.sessions(query).await?;
+    found.retain(|row| row.head.is_some());
+    found.reverse();
+    let places: HashMap<SessionId, usize> =
+        found.iter().enumerate().map(|(at, row)| (row.id.clone(), at)).collect();
+    let mut below: HashMap<Option<usize>, Vec<usize>> = HashMap::new();
+    for (at, row) in found.iter().enumerate() {
+        // One that is its own is broken, and stands by itself.
+        let parent = row.parent.as_ref().and_then(|parent| places.get(parent)).copied();
+        below.entry(parent.filter(|parent| *parent != at)).or_default().push(at);
+    }
+    let now = crate::setup::now();
+    let mut rows = Vec::with_capacity(found.len());
+    let mut stack: Vec<(usize, usize)> = Vec::new();
+    let push = |stack: &mut Vec<(usize, usize)>, at: Option<Vec<usize>>, level: usize| {
+        stack.extend(at.unwrap_or_default().into_iter().rev().map(|at| (at, level)));
+    };
+    push(&mut stack, below.remove(&None), 0);
+    while let Some((at, level)) = stack.pop() {
+        let row = &found[at];
+        let title = if row.called.is_empty() { &row.title } else { &row.called };
+        let agent = if row.agent == quipu::AGENT { "" } else { &row.agent };
+        let mut text = one_line(title, WIDTH);
+        for more in [agent, if all { &row.cwd } else { "" }] {
+            if !more.is_empty() {
+                text.push_str(" · ");
+                text.push_str(&one_line(more, WIDTH));
+            }
+        }
+        text.push_str(&format!(" · {} nodes, {}", row.entries + 1, ago(now, row.updated)));
+        rows.push(TreeRow {
+            node: row.base,
+            kind: TreeKind::Session,
+            level,
+            starts: level > 0,
+            text,
+            label: String::new(),
+            head: false,
+            session: Some(row.id.clone()),
+            of: None,
+        });
+        push(&mut stack, below.remove(&Some(at)), level + 1);
     }
     Ok(rows)
 }
@@ -118,6 +175,7 @@ fn folded(below: NodeId, depth: u64, count: u64, level: usize) -> TreeRow {
         label: String::new(),
         head: false,
         session: None,
+        of: None,
     }
 }
 
@@ -134,5 +192,15 @@ fn of(node: NodeId, entry: &Entry) -> TreeRow {
         }
     };
     let text = crate::tree::preview(entry, Paint::none(), WIDTH);
-    TreeRow { node, kind, level: 0, starts: false, text, label: String::new(), head: false, session: None }
+    TreeRow {
+        node,
+        kind,
+        level: 0,
+        starts: false,
+        text,
+        label: String::new(),
+        head: false,
+        session: None,
+        of: None,
+    }
 }

@@ -47,6 +47,8 @@ mod forest;
 #[cfg(test)]
 mod gone;
 #[cfg(test)]
+mod graph;
+#[cfg(test)]
 mod hash;
 #[cfg(test)]
 mod identity;
@@ -93,6 +95,8 @@ mod servers;
 mod session_file;
 #[cfg(test)]
 mod signals;
+#[cfg(test)]
+mod slash;
 #[cfg(test)]
 mod support;
 #[cfg(test)]

@@ -19,7 +19,7 @@ const LIMIT: Duration = Duration::from_secs(60);
 
 /// The program on a terminal of its own.
 pub(crate) struct Terminal {
-    child: Child,
+    pub(crate) child: Child,
     ours: File,
     theirs: std::os::fd::OwnedFd,
     pieces: Receiver<Vec<u8>>,
@@ -35,12 +35,19 @@ impl Terminal {
     }
 
     pub(crate) fn sized(world: &World, args: &[&str], columns: u16, rows: u16) -> Self {
+        Self::with(world.quipu(args), columns, rows)
+    }
+
+    /// Starts the program as this command would.
+    pub(crate) fn with(mut command: std::process::Command, columns: u16, rows: u16) -> Self {
+        use std::os::unix::process::CommandExt as _;
         let size = nix::pty::Winsize { ws_row: rows, ws_col: columns, ws_xpixel: 0, ws_ypixel: 0 };
         let ends = nix::pty::openpty(&size, None).unwrap();
         let (ours, theirs) = (File::from(ends.master), ends.slave);
         let before = tcgetattr(&theirs).unwrap();
-        let mut command = world.quipu(args);
         command.env("TERM", "xterm-256color");
+        // Who stops itself stops its group, as a shell would have it.
+        command.process_group(0);
         command
             .stdin(theirs.try_clone().unwrap())
             .stdout(theirs.try_clone().unwrap())
@@ -93,7 +100,7 @@ impl Terminal {
 
     /// Waits until nothing is under way behind this text.
     #[track_caller]
-    fn settles(&mut self, part: &str) {
+    pub(crate) fn settles(&mut self, part: &str) {
         self.until(&format!("the end of {part}"), |shown| {
             shown.contains(part) && !shown.contains("stops it")
         });
@@ -104,7 +111,19 @@ impl Terminal {
         self.until(&format!("the end of {part}"), |shown| !shown.contains(part));
     }
 
-    fn signal(&self, signal: Signal) {
+    /// What is seen now.
+    pub(crate) fn seen(&self) -> String {
+        self.screen.screen().contents()
+    }
+
+    /// Whether the terminal is as it was before.
+    pub(crate) fn is_restored(&self) -> bool {
+        let after = tcgetattr(self.theirs.as_fd()).unwrap();
+        (after.local_flags, after.input_flags, after.output_flags)
+            == (self.before.local_flags, self.before.input_flags, self.before.output_flags)
+    }
+
+    pub(crate) fn signal(&self, signal: Signal) {
         nix::sys::signal::kill(nix::unistd::Pid::from_raw(self.child.id().cast_signed()), signal).unwrap();
     }
 
@@ -137,10 +156,7 @@ impl Terminal {
                 panic!("it does not end:\n{}", self.screen.screen().contents());
             }
         };
-        let after = tcgetattr(self.theirs.as_fd()).unwrap();
-        assert_eq!(after.local_flags, self.before.local_flags);
-        assert_eq!(after.input_flags, self.before.input_flags);
-        assert_eq!(after.output_flags, self.before.output_flags);
+        assert!(self.is_restored(), "the terminal is not as it was");
         let written = String::from_utf8_lossy(&self.bytes);
         assert!(
             !written.contains("\u{1b}[3J") && !written.contains("\u{1b}[2J"),
@@ -162,21 +178,21 @@ fn cells(count: u16) -> std::num::NonZero<u16> {
     std::num::NonZero::new(count).unwrap()
 }
 
-const ENTER: &str = "\r";
-const ALT_ENTER: &str = "\u{1b}\r";
-const ALT_UP: &str = "\u{1b}[1;3A";
+pub(crate) const ENTER: &str = "\r";
+pub(crate) const ALT_ENTER: &str = "\u{1b}\r";
+pub(crate) const ALT_UP: &str = "\u{1b}[1;3A";
 pub(crate) const ESCAPE: &str = "\u{1b}";
-const CTRL_C: &str = "\u{3}";
+pub(crate) const CTRL_C: &str = "\u{3}";
 pub(crate) const CTRL_D: &str = "\u{4}";
-const CTRL_L: &str = "\u{c}";
-const SHIFT_TAB: &str = "\u{1b}[Z";
+pub(crate) const CTRL_L: &str = "\u{c}";
+pub(crate) const SHIFT_TAB: &str = "\u{1b}[Z";
 
-fn says(text: &str) -> Reply {
+pub(crate) fn says(text: &str) -> Reply {
     Answer::new().text(text).reply()
 }
 
 /// An answer that stops behind its text until the gate is opened.
-fn held(text: &str, gate: &Gate) -> Reply {
+pub(crate) fn held(text: &str, gate: &Gate) -> Reply {
     let answer = Answer::new().text(text);
     let begun = answer.unfinished();
     let rest = answer.stream()[begun.len()..].to_owned();

@@ -27,6 +27,8 @@ pub struct CommandWord {
 pub struct Candidate {
     /// What is shown, and written when it is chosen. A path that ends with a slash is a directory, and goes on.
     pub text: String,
+    /// Of what follows a command: what is written instead; empty for the text.
+    pub written: String,
     /// Shown behind it; may be empty.
     pub detail: String,
     /// Which characters of the text were looked for, in order.
@@ -154,7 +156,8 @@ impl Editor {
         let Some(popup) = self.popup.take() else { return Vec::new() };
         let Some(chosen) = popup.chosen() else { return Vec::new() };
         let goes_on = chosen.text.ends_with('/') && matches!(popup.kind, Kind::Files | Kind::Paths);
-        let mut text = self.written_as(popup.kind, &chosen.text);
+        let meant = if chosen.written.is_empty() { &chosen.text } else { &chosen.written };
+        let mut text = self.written_as(popup.kind, meant);
         let behind = self.buffer.text()[popup.range.end..].starts_with(' ');
         let wants_space = match popup.kind {
             Kind::Command | Kind::Files => !goes_on,
@@ -392,5 +395,5 @@ fn candidate(command: &CommandWord) -> Candidate {
         "" => command.help.clone(),
         arguments => format!("{arguments}  {}", command.help),
     };
-    Candidate { text: command.name.clone(), detail, matched: Vec::new() }
+    Candidate { text: command.name.clone(), detail, ..Candidate::default() }
 }

@@ -91,6 +91,7 @@ actions! {
         TreePreview "app.tree.preview" ["space"] "Show the whole node beside the tree";
         TreeFilter "app.tree.filter.cycleForward" ["tab"] "The next filter";
         TreeLabel "app.tree.editLabel" ["alt+l", "ctrl+l"] "Label it";
-        TreeWider "app.tree.wider" ["ctrl+a"] "The sessions of all directories and agents";
+        TreeCompare "app.tree.compare" ["alt+d"] "Mark a branch; on another one, compare both";
+        TreeWider "app.tree.wider" ["ctrl+a"] "The sessions of this directory; then those of all directories and agents";
     }
 }

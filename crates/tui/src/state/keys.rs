@@ -1,10 +1,11 @@
 //! Keys: what a picker, a question or the editor does with them.
 
-use quipu_protocol::{Command, Part, When};
+use quipu_protocol::{Command, Part, Thinking, When};
 
-use super::{Effect, Going, Overlay, Purpose, State};
-use crate::editor::{EditorEffect, EditorOutcome};
-use crate::host::{Choice, Open, Which};
+use super::slash::level_name;
+use super::{Effect, Going, ModelChoice, Overlay, Purpose, State};
+use crate::editor::{Candidate, EditorEffect, EditorOutcome, Query};
+use crate::host::{Choice, Reach};
 use crate::keys::{Action, Scope};
 use crate::picker::{Picker, PickerRow};
 use crate::{Key, KeyCode};
@@ -30,12 +31,16 @@ impl State {
             EditorOutcome::Submit(text) => self.submit(&text, When::Steer, effects),
             EditorOutcome::Handled(wanted) => {
                 for effect in wanted {
-                    effects.push(match effect {
+                    let effect = match effect {
                         EditorEffect::EditExternally(text) => Effect::Edit(text),
                         EditorEffect::Copy(text) => Effect::Copy(text),
                         EditorEffect::PasteImage => Effect::PasteImage,
-                        EditorEffect::Complete { id, query } => Effect::Complete(id, query),
-                    });
+                        EditorEffect::Complete { id, query } => {
+                            self.complete(id, query, effects);
+                            continue;
+                        }
+                    };
+                    effects.push(effect);
                 }
                 effects.push(Effect::Draft);
             }
@@ -64,11 +69,13 @@ impl State {
                 let how = if self.unfolded { "in full" } else { "folded" };
                 self.hint = Some(format!("What comes from now on is shown {how}"));
             }
-            Action::ModelSelect | Action::ModelNext | Action::ModelPrevious => effects.push(Effect::Models),
+            Action::ModelSelect => effects.push(Effect::Models(ModelChoice::List)),
+            Action::ModelNext => effects.push(Effect::Models(ModelChoice::Next)),
+            Action::ModelPrevious => effects.push(Effect::Models(ModelChoice::Previous)),
             Action::HistorySearch => self.search_history(),
             Action::ExternalEditor => effects.push(Effect::Edit(self.editor.text())),
             Action::Copy => self.copy(effects),
-            Action::NewSession => self.open(Open { which: Which::New, ..Open::default() }, effects),
+            Action::NewSession => self.begin_anew(effects),
             Action::Tree => self.tree(effects),
             Action::Fork => self.fork("", effects),
             Action::Resume => effects.push(Effect::Sessions(String::new())),
@@ -291,9 +298,23 @@ impl State {
 
     pub(super) fn tree(&mut self, effects: &mut Vec<Effect>) {
         match &self.standing.session {
-            Some(session) if self.standing.head.is_some() => effects.push(Effect::Tree(session.clone())),
+            Some(session) if self.standing.head.is_some() => {
+                effects.push(Effect::Tree(Reach::Session(session.clone()), false));
+            }
             _ => self.hint = Some("Nothing was said in this session yet".into()),
         }
+    }
+
+    /// Finds what may be meant: here, where all that may follow is known, else outside.
+    pub(super) fn complete(&mut self, id: u64, query: Query, effects: &mut Vec<Effect>) {
+        let Query::Argument { command } = query else { return effects.push(Effect::Complete(id, query)) };
+        if command != "thinking" {
+            return effects.push(Effect::Arguments(id, command, self.standing.head));
+        }
+        let level = |level: &Thinking| Candidate { text: level_name(*level).into(), ..Candidate::default() };
+        let levels = self.standing.levels.iter().map(level).collect();
+        // Nothing is asked for in what is shown as it is typed.
+        drop(self.editor.offer(id, levels, false));
     }
 
     /// Shows a picker, a navigator or a question.

@@ -14,13 +14,13 @@ use std::sync::Arc;
 use quipu::Refused;
 use quipu_protocol::{
     Ack, Answer, Ask, AskId, CallId, Command, Envelope, Input as Said, Model, NodeId, Queued, SessionId,
-    Thinking, UnixMs,
+    Setting, Thinking, UnixMs,
 };
 
 use crate::editor::{Candidate, CommandWord, Draft, Editor, EditorEffect, Query};
 use crate::host::{
-    Choice, Kept, LocalServers, NotOpened, Open, Opened, Printed, ProviderItem, SessionItem, ShellDone,
-    TreeRow,
+    Choice, Glimpse, Kept, LocalServers, NotOpened, Open, Opened, Printed, ProviderItem, Reach, SessionItem,
+    ShellDone, TreeRow,
 };
 use crate::keys::Bindings;
 use crate::{Key, Line, Size, Theme};
@@ -48,10 +48,14 @@ pub enum Input {
     Asked(Arc<Ask>, Vec<Choice>),
     /// The repository is on this branch.
     Branch(Option<String>),
+    /// Levels of thinking that the model has which answers from now on.
+    Levels(Vec<Thinking>),
     /// What an answer to a question came to, and what is to be told of it.
     Decided(AskId, Answer, Option<String>),
     /// A command was taken, or not.
     Sent(Purpose, Result<Ack, Refused>),
+    /// The end of the session that is being opened.
+    Glimpsed(Glimpse),
     /// A session was opened, or not.
     Opened(Box<Result<Opened, NotOpened>>),
     /// The session has ended by itself.
@@ -75,6 +79,8 @@ pub enum Purpose {
     Say(String),
     /// What waited is taken back into the editor.
     TakeBack,
+    /// The session is to go on with another model or level.
+    Set,
     /// Nothing more is to be done.
     Else,
 }
@@ -82,16 +88,24 @@ pub enum Purpose {
 /// What the host answered.
 #[derive(Debug)]
 pub enum Got {
-    /// Models.
-    Models(Result<Vec<Arc<Model>>, String>),
+    /// Models, and what they are wanted for.
+    Models(Result<Vec<Arc<Model>>, String>, ModelChoice),
     /// Sessions; with what to filter them by at first.
     Sessions(Result<Vec<SessionItem>, String>, String),
-    /// A tree.
-    Tree(Result<Vec<TreeRow>, String>),
+    /// A tree; whether it is to stand below the row of its session.
+    Tree(Reach, Result<Vec<TreeRow>, String>, bool),
     /// Rows in place of one that stood for many.
     Unfolded(NodeId, Result<Vec<TreeRow>, String>),
     /// What a node says.
     Preview(NodeId, Result<String, String>),
+    /// What two branches did.
+    Compared(Result<String, String>),
+    /// What going to a node would do to files.
+    Foreseen(NodeId, Result<Printed, String>),
+    /// Settings that can be made.
+    Settings(Result<Vec<Candidate>, String>),
+    /// A setting was kept, or not.
+    Set(Result<String, String>),
     /// What the user said.
     Said(Result<Vec<(NodeId, String)>, String>),
     /// What a command printed; the words say which.
@@ -110,6 +124,17 @@ pub enum Got {
     Kept(String, String, Result<Kept, String>),
 }
 
+/// What models are wanted for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ModelChoice {
+    /// To choose from.
+    List,
+    /// The one after the one that answers.
+    Next,
+    /// The one before it.
+    Previous,
+}
+
 /// What is to be done.
 #[derive(Debug)]
 pub enum Effect {
@@ -120,15 +145,23 @@ pub enum Effect {
     /// Decide on a question.
     Answer(Arc<Ask>, Choice, Option<String>),
     /// Ask the host; the answer comes back.
-    Models,
+    Models(ModelChoice),
     /// As it says; the words filter them at first.
     Sessions(String),
-    /// As it says.
-    Tree(SessionId),
+    /// As it says; whether it is to stand below the row of its session.
+    Tree(Reach, bool),
     /// As it says.
     Unfold(TreeRow),
     /// As it says.
     Preview(NodeId),
+    /// As it says.
+    Compare(NodeId, NodeId),
+    /// What going to this node would do to files.
+    Foresee(NodeId),
+    /// Settings that can be made.
+    Settings,
+    /// Keep a setting.
+    KeepSetting(String),
     /// Messages of the user before this node.
     Said(NodeId),
     /// Run a command of the program: what it prints comes back.
@@ -165,6 +198,8 @@ pub enum Effect {
     Notify(String),
     /// Find what may be meant.
     Complete(u64, Query),
+    /// Find what may follow a command.
+    Arguments(u64, String, Option<NodeId>),
     /// Keep what is being written: it is another text now.
     Draft,
     /// Keep what was sent.
@@ -211,6 +246,8 @@ pub struct State {
     pub(crate) standing: Standing,
     /// What is not printed yet, in the order in which it will be.
     pub(crate) items: VecDeque<Item>,
+    /// The last node of a session that is printed and not open yet.
+    glimpsed: Option<NodeId>,
     /// Finished lines that nobody took yet.
     printed: Vec<Line>,
     /// Calls whose results were shown.
@@ -237,8 +274,12 @@ pub struct State {
     pub(crate) opening: bool,
     /// No session can be opened: there is no model.
     pub(crate) unready: bool,
-    /// What the session is to be opened with once nothing is under way.
+    /// What is to be opened instead of what is being opened.
     pending: Option<Open>,
+    /// What is to be changed in the session once it is open.
+    settings: Vec<Setting>,
+    /// The model and the level that were chosen last, until the session has them.
+    wanted: (Option<(String, String)>, Option<Thinking>),
     /// Commands for the session at rest that were given while it was opened, in order.
     resting: VecDeque<Vec<String>>,
     /// A line of the shell that runs.
@@ -265,7 +306,7 @@ impl State {
             name: command.name.into(),
             arguments: command.arguments.into(),
             help: command.help.into(),
-            completes: false,
+            completes: command.completes,
         };
         editor.set_commands(crate::COMMANDS.iter().map(word).collect());
         Self {
@@ -275,6 +316,7 @@ impl State {
             editor,
             standing: Standing::default(),
             items: VecDeque::new(),
+            glimpsed: None,
             printed: Vec::new(),
             shown: HashSet::new(),
             queue: (Vec::new(), Vec::new()),
@@ -291,6 +333,8 @@ impl State {
             opening: true,
             unready: false,
             pending: None,
+            settings: Vec::new(),
+            wanted: (None, None),
             resting: VecDeque::new(),
             shell: None,
             told: Vec::new(),
@@ -326,6 +370,7 @@ impl State {
                 self.asks.push_back((ask, choices));
             }
             Input::Branch(branch) => self.standing.branch = branch,
+            Input::Levels(levels) => self.standing.levels = levels,
             Input::Decided(ask, answer, told) => {
                 if let Some(told) = told {
                     self.note(&told);
@@ -333,6 +378,7 @@ impl State {
                 effects.push(Effect::Send(Command::Answer { ask, answer }, Purpose::Else));
             }
             Input::Sent(purpose, result) => self.on_sent(purpose, result, &mut effects),
+            Input::Glimpsed(end) => self.on_glimpse(&end),
             Input::Opened(result) => self.on_opened(*result, &mut effects),
             Input::Ended => {
                 if !self.opening {
@@ -346,7 +392,7 @@ impl State {
             Input::Offered(id, candidates, more) => {
                 for effect in self.editor.offer(id, candidates, more) {
                     if let EditorEffect::Complete { id, query } = effect {
-                        effects.push(Effect::Complete(id, query));
+                        self.complete(id, query, &mut effects);
                     }
                 }
             }
@@ -410,6 +456,13 @@ impl State {
                 if !texts.is_empty() {
                     self.editor.set_text(&texts.join("\n\n"));
                     effects.push(Effect::Draft);
+                }
+            }
+            (Purpose::Set, result) => {
+                self.wanted = (None, None);
+                if let Err(refused) = result {
+                    self.hint = None;
+                    self.error("The session goes on as before.", &refused.to_string());
                 }
             }
             (Purpose::Say(text), Err(refused)) => {

@@ -4,11 +4,13 @@ use std::sync::Arc;
 
 use quipu_protocol::{Entry, Message, Model};
 
-use super::Overlay;
-use super::{Effect, Got, Purpose, State};
-use crate::host::{NotOpened, Open, Opened, Printed, SessionItem, ShellDone, Which};
+use super::overlay::Overlay;
+use super::{Effect, Got, ModelChoice, Purpose, State};
+use crate::editor::Candidate;
+use crate::host::{Glimpse, NotOpened, Open, Opened, Printed, Reach, SessionItem, ShellDone, Which};
 use crate::navigator::Navigator;
 use crate::picker::{Picker, PickerRow};
+use crate::reader::Reader;
 use crate::{Line, render};
 
 /// Bytes of what a line of the shell printed that the model is told at most.
@@ -28,28 +30,39 @@ impl State {
                 self.error("The session could not be opened.", &error);
                 self.resting.clear();
                 self.pending = None;
+                self.settings.clear();
+                self.glimpsed = None;
                 self.give_back();
                 self.unready = self.standing.session.is_none();
                 return;
             }
         };
         self.unready = false;
+        self.wanted = (None, None);
         let view = opened.session.view();
         let same = self.standing.session.as_ref() == Some(&view.session) && self.standing.head == view.head;
+        let seen = self.glimpsed.take();
         if !same {
-            self.standing.context = None;
             self.standing.usage = Default::default();
         }
         self.standing.session = Some(view.session);
         self.standing.head = view.head;
-        self.standing.name = opened.name;
+        self.standing.name = opened.end.name;
         self.standing.directory = opened.directory;
         self.standing.permissions = opened.permissions;
         self.standing.levels = opened.levels;
         self.standing.thinking = opened.thinking;
         self.standing.model = Some(opened.model);
-        if !same && !opened.tail.is_empty() {
-            self.tail(&opened.tail, opened.earlier);
+        let tail = opened.end.tail;
+        let begun = tail.iter().position(|(node, _)| Some(*node) == seen);
+        match begun {
+            // What was left open is brought to an end behind what was seen.
+            Some(at) => self.tail(&tail[at + 1..], 0),
+            None if same => {}
+            None => {
+                self.standing.context = None;
+                self.tail(&tail, opened.end.earlier);
+            }
         }
         for trouble in &opened.troubles {
             self.trouble(trouble);
@@ -61,20 +74,45 @@ impl State {
         if let Some(open) = self.pending.take() {
             return self.open(open, effects);
         }
+        for setting in std::mem::take(&mut self.settings) {
+            effects.push(Effect::Send(quipu_protocol::Command::Set(setting), Purpose::Set));
+        }
+        self.say_what_waits(effects);
+    }
+
+    fn say_what_waits(&mut self, effects: &mut Vec<Effect>) {
         for (input, text, when) in std::mem::take(&mut self.waiting) {
             let command = quipu_protocol::Command::Prompt { input, when };
             effects.push(Effect::Send(command, Purpose::Say(text)));
         }
     }
 
+    /// The end of a session that is being opened is seen at once.
+    pub(super) fn on_glimpse(&mut self, end: &Glimpse) {
+        let last = end.tail.last().map(|(node, _)| *node);
+        // One that is open already was seen.
+        if !self.opening || self.glimpsed.is_some() || last.is_none() || last == self.standing.head {
+            return;
+        }
+        self.glimpsed = last;
+        self.standing.name.clone_from(&end.name);
+        self.standing.context = None;
+        self.tail(&end.tail, end.earlier);
+    }
+
     /// The end of what was said before.
     fn tail(&mut self, tail: &[(quipu_protocol::NodeId, Entry)], earlier: u64) {
+        if tail.is_empty() {
+            return;
+        }
         let columns = self.size.columns;
         let mut lines = Vec::new();
         if earlier > 0 {
             lines.push(Line::default());
             lines.push(Line::styled(
-                format!("… {earlier} entries before these: /tree walks them, /export writes them all"),
+                format!(
+                    "… {earlier} earlier entries: /tree walks them, /export html writes them all to read"
+                ),
                 self.theme.muted,
             ));
         }
@@ -111,9 +149,44 @@ impl State {
 
     pub(super) fn on_got(&mut self, got: Got, effects: &mut Vec<Effect>) {
         match got {
-            Got::Models(Ok(models)) => self.models(models),
-            Got::Sessions(Ok(sessions), filter) => self.sessions(sessions, &filter),
-            Got::Tree(Ok(rows)) => self.show(Overlay::Tree(Box::new(Navigator::new(rows)))),
+            Got::Models(Ok(models), ModelChoice::List) => self.models(models),
+            Got::Models(Ok(models), choice) => self.cycle(&models, choice, effects),
+            Got::Sessions(Ok(sessions), filter) => self.sessions(sessions, &filter, effects),
+            Got::Tree(Reach::Session(session), Ok(rows), true) => {
+                if let Some(Overlay::Tree(navigator)) = &mut self.overlay {
+                    navigator.open(&session, rows);
+                }
+            }
+            Got::Tree(reach, Ok(rows), _) => {
+                if let Some(home) = self.standing.session.clone() {
+                    self.show(Overlay::Tree(Box::new(Navigator::new(rows, reach, home))));
+                }
+            }
+            Got::Compared(Ok(text)) => {
+                self.overlay = match self.overlay.take() {
+                    Some(Overlay::Tree(navigator)) => {
+                        let help = "↑↓ scroll · Escape goes back to the tree";
+                        Some(Overlay::Compared(Reader::new("Two branches", text, help), navigator))
+                    }
+                    other => other,
+                };
+            }
+            Got::Foreseen(node, Ok(printed)) if printed.ok => {
+                let help =
+                    "Enter goes there · o also where what is in a file (!) would be lost · Escape stays";
+                let text = format!("{}{}", printed.out, printed.err);
+                self.show(Overlay::Foreseen(Reader::new("What would become of files", text, help), node));
+            }
+            Got::Foreseen(_, Ok(printed)) => self.error("That did not work.", &printed.err),
+            Got::Settings(Ok(settings)) => {
+                let row = |one: Candidate| {
+                    let written = if one.written.is_empty() { one.text.clone() } else { one.written };
+                    PickerRow::new(written, one.text, one.detail)
+                };
+                let mut rows = vec![PickerRow::new(String::new(), "settings.json in your editor", "")];
+                rows.extend(settings.into_iter().map(row));
+                self.show(Overlay::Settings(Picker::new("Settings", rows)));
+            }
             Got::Unfolded(below, Ok(rows)) => {
                 if let Some(Overlay::Tree(navigator)) = &mut self.overlay {
                     navigator.unfold(below, rows);
@@ -139,22 +212,39 @@ impl State {
                     self.editor.set_text(said);
                     effects.push(Effect::Draft);
                 }
+                self.opening = false;
                 self.open(Open { which: Which::Session(id.into()), ..Open::default() }, effects);
             }
-            Got::Made(Ok(printed)) => self.error("It was not made.", &printed.err),
+            Got::Made(result) => {
+                let why = result.map_or_else(|error| error, |printed| printed.err);
+                self.error("It was not made.", &why);
+                self.opening = false;
+                self.say_what_waits(effects);
+            }
             Got::Moved(run, result) => self.moved(&run, result, effects),
             Got::Shell(result) => self.shell_done(result),
             Got::Kept(provider, key, kept) => self.on_kept(provider, key, kept, effects),
-            Got::Models(Err(error))
+            Got::Set(Ok(text)) => {
+                self.note(&text);
+                // It holds for what is opened from now on.
+                if !self.opening && !self.unready && self.working.is_none() && self.busy.is_none() {
+                    self.opening = true;
+                    effects.push(Effect::Open(self.again()));
+                }
+            }
+            Got::Models(Err(error), _)
+            | Got::Set(Err(error))
             | Got::Sessions(Err(error), _)
-            | Got::Tree(Err(error))
+            | Got::Tree(_, Err(error), _)
+            | Got::Compared(Err(error))
+            | Got::Foreseen(_, Err(error))
+            | Got::Settings(Err(error))
             | Got::Unfolded(_, Err(error))
             | Got::Preview(_, Err(error))
             | Got::Said(Err(error))
             | Got::LocalServers(Err(error))
             | Got::Providers(Err(error), _)
-            | Got::Printed(_, Err(error))
-            | Got::Made(Err(error)) => self.error("That did not work.", &error),
+            | Got::Printed(_, Err(error)) => self.error("That did not work.", &error),
         }
     }
 
@@ -174,7 +264,11 @@ impl State {
         self.show(Overlay::Models(Picker::new("Model", rows).starting_at(at.unwrap_or(0))));
     }
 
-    fn sessions(&mut self, sessions: Vec<SessionItem>, filter: &str) {
+    fn sessions(&mut self, sessions: Vec<SessionItem>, filter: &str, effects: &mut Vec<Effect>) {
+        if let Some(named) = sessions.iter().find(|item| item.id.as_str() == filter) {
+            let which = Which::Session(named.id.clone());
+            return self.open(Open { which, ..Open::default() }, effects);
+        }
         let here = &self.standing.directory;
         let now = self.now;
         let rows = sessions
@@ -192,6 +286,10 @@ impl State {
         let mut picker = Picker::new("Go on with", rows);
         if !filter.is_empty() {
             picker.paste(filter);
+            if let (1, Some(only)) = (picker.len(), picker.chosen()) {
+                let which = Which::Session(only.value.clone());
+                return self.open(Open { which, ..Open::default() }, effects);
+            }
         }
         self.show(Overlay::Sessions(picker));
     }

@@ -5,8 +5,10 @@ use std::sync::Arc;
 use quipu_protocol::{Model, NodeId, SessionId, Thinking};
 
 use super::Effect;
+use crate::host::Reach;
 use crate::navigator::{Navigated, Navigator};
 use crate::picker::{Picked, Picker, cut};
+use crate::reader::Reader;
 use crate::{Key, KeyCode, Line, Size, Style, Theme, clean};
 
 /// What is open.
@@ -31,6 +33,12 @@ pub(crate) enum Overlay {
     Unchecked(Picker<Unchecked>, String, String),
     /// Something that was sent before.
     Sent(Picker<String>),
+    /// A setting of the user.
+    Settings(Picker<String>),
+    /// What two branches did; behind it the tree.
+    Compared(Reader, Box<Navigator>),
+    /// What going to a node would do to files.
+    Foreseen(Reader, NodeId),
     /// One line.
     Line(Asked),
 }
@@ -57,7 +65,7 @@ pub(crate) enum Wanted {
 }
 
 /// How to go to a node.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Way {
     /// The conversation alone.
     Plain,
@@ -69,6 +77,8 @@ pub(crate) enum Way {
     Files,
     /// In a new session.
     Fork,
+    /// The session that it is of, where that stands.
+    Session(SessionId),
 }
 
 /// What to do with a key that could not be checked.
@@ -110,6 +120,11 @@ pub(crate) enum Chosen {
     /// A node of the navigator.
     Node(NodeId),
     Way(Way, NodeId),
+    /// A node of another session.
+    Elsewhere(NodeId, SessionId),
+    /// Go there with the files; also where what is in them would be lost.
+    Files(NodeId, bool),
+    Setting(String),
     First(First),
     Provider(String),
     /// What to do with a provider's key.
@@ -169,7 +184,29 @@ impl Overlay {
                 Navigated::Label(node, label) => Going::Chosen(Chosen::Label(node, label)),
                 Navigated::Unfold(row) => Going::Both(Self::Tree(navigator), Effect::Unfold(row)),
                 Navigated::Preview(node) => Going::Both(Self::Tree(navigator), Effect::Preview(node)),
-                Navigated::Wider => Going::Both(Self::Tree(navigator), Effect::Sessions(String::new())),
+                Navigated::Elsewhere(node, session) => Going::Chosen(Chosen::Elsewhere(node, session)),
+                Navigated::Nodes(session) => {
+                    Going::Both(Self::Tree(navigator), Effect::Tree(Reach::Session(session), true))
+                }
+                Navigated::Compare(a, b) => Going::Both(Self::Tree(navigator), Effect::Compare(a, b)),
+                Navigated::Wider(reach) => Going::Both(Self::Tree(navigator), Effect::Tree(reach, false)),
+            },
+            Self::Settings(picker) => picked(picker, key, Self::Settings, Chosen::Setting),
+            Self::Compared(mut reader, navigator) => match key.code {
+                KeyCode::Escape | KeyCode::Enter => Going::Open(Self::Tree(navigator)),
+                _ => {
+                    reader.on_key(key, size);
+                    Going::Open(Self::Compared(reader, navigator))
+                }
+            },
+            Self::Foreseen(mut reader, node) => match key.code {
+                KeyCode::Enter => Going::Chosen(Chosen::Files(node, false)),
+                KeyCode::Char('o') => Going::Chosen(Chosen::Files(node, true)),
+                KeyCode::Escape => Going::Closed,
+                _ => {
+                    reader.on_key(key, size);
+                    Going::Open(Self::Foreseen(reader, node))
+                }
             },
             Self::Line(mut asked) => {
                 match (key.code, key.modifiers.control, key.modifiers.alt) {
@@ -193,10 +230,11 @@ impl Overlay {
             Self::Said(picker) => picker.paste(text),
             Self::Way(picker, _) => picker.paste(text),
             Self::First(picker) => picker.paste(text),
-            Self::Providers(picker) => picker.paste(text),
+            Self::Providers(picker) | Self::Settings(picker) => picker.paste(text),
             Self::Unchecked(picker, ..) => picker.paste(text),
             Self::Sent(picker) => picker.paste(text),
             Self::Tree(navigator) => navigator.paste(text),
+            Self::Compared(..) | Self::Foreseen(..) => {}
             Self::Line(asked) => {
                 asked.text.extend(text.chars().filter(|letter| !letter.is_control()).take(16 << 10));
             }
@@ -211,9 +249,10 @@ impl Overlay {
             Self::Said(picker) => picker.view(size, theme),
             Self::Way(picker, _) => picker.view(size, theme),
             Self::First(picker) => picker.view(size, theme),
-            Self::Providers(picker) => picker.view(size, theme),
+            Self::Providers(picker) | Self::Settings(picker) => picker.view(size, theme),
             Self::Unchecked(picker, ..) => picker.view(size, theme),
             Self::Sent(picker) => picker.view(size, theme),
+            Self::Compared(reader, _) | Self::Foreseen(reader, _) => reader.view(size, theme),
             Self::Tree(navigator) => navigator.view(size, theme),
             Self::Line(asked) => {
                 let columns = size.columns;

@@ -1,9 +1,9 @@
 //! What commands with a slash do, and what was chosen.
 
-use quipu_protocol::{Command, NodeId, Summarize, Thinking};
+use quipu_protocol::{Command, NodeId, Setting, Summarize, Thinking};
 
 use super::overlay::{Asked, Chosen, Wanted, Way};
-use super::{Effect, Overlay, Purpose, State};
+use super::{Effect, ModelChoice, Overlay, Purpose, State};
 use crate::commands::{COMMANDS, Does, Report, SlashCommand, words};
 use crate::host::{Choice, Open, Which};
 use crate::keys::Action;
@@ -37,10 +37,10 @@ impl State {
             Does::Copy => self.copy(effects),
             Does::Tree => self.tree(effects),
             Does::Resume => effects.push(Effect::Sessions(arguments.to_owned())),
-            Does::New => self.open(Open { which: Which::New, ..Open::default() }, effects),
+            Does::New => self.begin_anew(effects),
             Does::Fork => self.fork(arguments, effects),
             Does::Clone => match (session, head) {
-                (Some(session), Some(_)) => effects.push(Effect::Make(vec!["clone".into(), session])),
+                (Some(session), Some(_)) => self.make(vec!["clone".into(), session], effects),
                 _ => nothing(self),
             },
             Does::Undo | Does::Redo | Does::Name => match (session, head) {
@@ -75,18 +75,22 @@ impl State {
                 let focus = Some(arguments.to_owned()).filter(|focus| !focus.is_empty());
                 effects.push(Effect::Send(Command::Compact { focus }, Purpose::Else));
             }
-            Does::Model if arguments.is_empty() => effects.push(Effect::Models),
+            Does::Model if arguments.is_empty() => effects.push(Effect::Models(ModelChoice::List)),
             Does::Model => match arguments.split_once('/') {
                 Some((provider, id)) => {
                     self.switch(Some((provider.to_owned(), id.to_owned())), None, effects);
                 }
-                None => effects.push(Effect::Models),
+                None => effects.push(Effect::Models(ModelChoice::List)),
             },
             Does::Thinking => self.thinking(arguments, effects),
-            Does::Settings => effects.push(Effect::EditSettings),
+            Does::Settings if arguments.is_empty() => effects.push(Effect::Settings),
+            Does::Settings => effects.push(Effect::KeepSetting(arguments.to_owned())),
             Does::Login => effects.push(Effect::Providers(arguments.to_owned())),
             Does::Demo => self.demo(effects),
-            Does::Import => effects.push(Effect::Foreground(vec!["import".into()])),
+            Does::Import => {
+                let run = std::iter::once("import".to_owned()).chain(words(arguments));
+                effects.push(Effect::Foreground(run.collect()));
+            }
             Does::Report(report) => {
                 let mut run = vec![command.name.to_owned()];
                 let said = words(arguments);
@@ -137,7 +141,17 @@ impl State {
     }
 
     fn fork_from(&mut self, node: String, effects: &mut Vec<Effect>) {
-        effects.push(Effect::Make(vec!["fork".into(), node, "--json".into()]));
+        self.make(vec!["fork".into(), node, "--json".into()], effects);
+    }
+
+    /// Makes a session and goes on with it; what is said meanwhile is said there.
+    fn make(&mut self, run: Vec<String>, effects: &mut Vec<Effect>) {
+        if self.working.is_some() || self.busy.is_some() || self.opening {
+            self.hint = Some("The agent is working; Escape stops it".into());
+            return;
+        }
+        self.opening = true;
+        effects.push(Effect::Make(run));
     }
 
     fn refuse(&mut self) {
@@ -170,25 +184,63 @@ impl State {
         Open { which, thinking: model.is_some().then_some(self.standing.thinking), model }
     }
 
-    /// Another model or level, now or as soon as nothing is under way.
-    fn switch(
+    /// A new session with the same model and level.
+    pub(super) fn begin_anew(&mut self, effects: &mut Vec<Effect>) {
+        self.open(Open { which: Which::New, ..self.again() }, effects);
+    }
+
+    /// Another model or level, from the next request on.
+    pub(super) fn switch(
         &mut self,
         model: Option<(String, String)>,
         thinking: Option<Thinking>,
         effects: &mut Vec<Effect>,
     ) {
-        let mut open = self.pending.take().unwrap_or_else(|| self.again());
-        open.model = model.or(open.model);
-        open.thinking = thinking.or(open.thinking);
-        if self.working.is_some() || self.busy.is_some() {
-            self.hint = Some("From the end of this run on".into());
-            self.pending = Some(open);
-        } else if self.opening {
-            self.pending = Some(open);
-        } else {
+        if self.unready && !self.opening {
             self.opening = true;
-            effects.push(Effect::Open(open));
+            return effects.push(Effect::Open(Open { model, thinking, ..Open::default() }));
         }
+        let setting =
+            |(provider, id): &(String, String)| Setting::Model { provider: provider.clone(), id: id.clone() };
+        let settings = model.iter().map(setting).chain(thinking.map(Setting::Thinking));
+        if self.opening {
+            self.settings.extend(settings);
+        } else {
+            effects.extend(settings.map(|setting| Effect::Send(Command::Set(setting), Purpose::Set)));
+        }
+        self.wanted = (model.or(self.wanted.0.take()), thinking.or(self.wanted.1));
+        if self.working.is_some() {
+            self.hint = Some("From the next turn on".into());
+        }
+    }
+
+    /// The model after the one that answers, or before it.
+    pub(super) fn cycle(
+        &mut self,
+        models: &[std::sync::Arc<quipu_protocol::Model>],
+        choice: ModelChoice,
+        effects: &mut Vec<Effect>,
+    ) {
+        if models.len() < 2 {
+            self.hint = Some("There is no other model; `/login` keeps a key for more".into());
+            return;
+        }
+        let now = self.standing.model.as_ref();
+        let (provider, id) = match (&self.wanted.0, now) {
+            (Some((provider, id)), _) => (provider.as_str(), id.as_str()),
+            (None, Some(model)) => (model.provider.as_str(), model.id.as_str()),
+            (None, None) => ("", ""),
+        };
+        let at = models.iter().position(|model| model.provider == provider && model.id == id);
+        let next = match (at, choice) {
+            (Some(at), ModelChoice::Previous) => (at + models.len() - 1) % models.len(),
+            (Some(at), _) => (at + 1) % models.len(),
+            (None, _) => 0,
+        };
+        let model = (models[next].provider.clone(), models[next].id.clone());
+        let told = format!("Model: {}/{}", model.0, model.1);
+        self.switch(Some(model), None, effects);
+        self.hint = Some(told);
     }
 
     pub(super) fn next_thinking(&mut self, effects: &mut Vec<Effect>) {
@@ -197,10 +249,9 @@ impl State {
             self.hint = Some("This model has one level of thinking".into());
             return;
         }
-        let now = self.pending.as_ref().and_then(|open| open.thinking).unwrap_or(self.standing.thinking);
+        let now = self.wanted.1.unwrap_or(self.standing.thinking);
         let at = levels.iter().position(|level| *level == now).map_or(0, |at| at + 1);
         let next = levels[at % levels.len()];
-        self.standing.thinking = next;
         self.switch(None, Some(next), effects);
         self.hint = Some(format!("Thinking: {}", level_name(next)));
     }
@@ -280,7 +331,32 @@ impl State {
                 ];
                 self.show(Overlay::Way(Picker::new(format!("Node {}", node.short()), rows), node));
             }
+            Chosen::Elsewhere(node, session) => {
+                let title = format!("Node {} of another session", node.short());
+                let rows = vec![
+                    PickerRow::new(Way::Fork, "A new session from there", "that one stays as it is"),
+                    PickerRow::new(Way::Session(session), "Go on with that session", "where it stands"),
+                ];
+                self.show(Overlay::Way(Picker::new(title, rows), node));
+            }
             Chosen::Way(way, node) => self.go(way, node, effects),
+            Chosen::Files(node, overwrite) => {
+                let mut run = vec![
+                    "branch".into(),
+                    node.to_string(),
+                    "--files".into(),
+                    "--yes".into(),
+                    "--json".into(),
+                ];
+                run.extend(overwrite.then(|| "--overwrite".to_owned()));
+                self.at_rest(run, effects);
+            }
+            Chosen::Setting(setting) if setting.is_empty() => effects.push(Effect::EditSettings),
+            // A value is still to be written.
+            Chosen::Setting(setting) if !setting.contains(' ') => {
+                self.editor.set_text(&format!("/settings {setting} "));
+            }
+            Chosen::Setting(setting) => effects.push(Effect::KeepSetting(setting)),
             Chosen::First(first) => self.first(first, effects),
             Chosen::Provider(provider) => self.ask_key(provider),
             Chosen::Unchecked(what, provider, key) => self.unchecked(what, provider, key, effects),
@@ -323,10 +399,8 @@ impl State {
                 secret: false,
                 purpose: Wanted::Focus(node),
             })),
-            Way::Files => self.at_rest(
-                vec!["branch".into(), node.to_string(), "--files".into(), "--yes".into(), "--json".into()],
-                effects,
-            ),
+            Way::Files => effects.push(Effect::Foresee(node)),
+            Way::Session(session) => self.chosen(Chosen::Session(session), effects),
             Way::Fork => self.fork_from(node.to_string(), effects),
         }
     }

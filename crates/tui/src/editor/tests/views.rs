@@ -58,6 +58,7 @@ fn chips_and_lists_are_drawn() {
         text: text.into(),
         detail: "2 KB".into(),
         matched: vec![4, 5, 6, 7],
+        ..Candidate::default()
     });
     bench.editor.offer(id, candidates.into(), false);
     bench.press("down");
