@@ -31,6 +31,10 @@ pub(crate) struct KeptResult {
     pub(crate) files: Vec<FileChange>,
 }
 
+/// In the table of steps, the key of a line that the user runs in the shell; its run has no other step. No call of a
+/// model has it: those name their place.
+pub(crate) const SHELL: &str = "shell";
+
 /// A plan on its way to the store.
 pub(crate) struct Job {
     pub(crate) tag: Tag,
@@ -381,6 +385,15 @@ fn store_op(session: &SessionId, op: &PlanOp) -> Op {
             Op::RunRemove { session: other.as_ref().unwrap_or(session).clone(), run: run.clone() }
         }
         PlanOp::Arrive => Op::JumpRemove { session: session.clone() },
+        PlanOp::Shell { session: other, run, shell, done } => Op::StepPut {
+            session: other.as_ref().unwrap_or(session).clone(),
+            step: Step {
+                run: run.clone(),
+                call: StepCall::Tool(SHELL.into()),
+                state: if *done { StepState::Done } else { StepState::Running },
+                data: serde_json::to_vec(shell).ok(),
+            },
+        },
     }
 }
 

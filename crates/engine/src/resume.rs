@@ -3,8 +3,9 @@
 use std::sync::Arc;
 
 use quipu_protocol::{
-    AssistantMessage, CallId, CallRecord, Checkpoint, ChunkId, Compaction, Content, Entry, Epoch, Message,
-    NodeId, RunId, SessionId, StepInfo, StopReason, ToolCall, ToolResultMessage, Trouble, UnixMs,
+    AssistantMessage, BashExecutionMessage, CallId, CallRecord, Checkpoint, ChunkId, Compaction, Content,
+    Entry, Epoch, Message, NodeId, RunId, SessionId, StepInfo, StopReason, ToolCall, ToolResultMessage,
+    Trouble, UnixMs,
 };
 use quipu_seal::Sealer;
 use quipu_store::{
@@ -16,7 +17,7 @@ use quipu_transcript::{
 };
 use serde::Deserialize;
 
-use crate::commit::{Committer, KeptResult};
+use crate::commit::{Committer, KeptResult, SHELL};
 use crate::early::early_drafts;
 use crate::engine::OpenError;
 use crate::files::{Left, after_a_crash};
@@ -358,6 +359,10 @@ pub(crate) async fn recover(
     for (draft, left) in drafts.iter_mut().zip(left) {
         draft.step.files.extend(left);
     }
+    for (draft, command) in pending.steps.iter().filter_map(|step| shell_draft(step, now)) {
+        drafts.push(draft);
+        interrupted.extend(command.map(|command| (format!("!{command}"), CallId::from(SHELL))));
+    }
     let early = early_drafts(&pending.steps, sent.as_ref().map(|(_, record, _)| record), past.head);
     let model_call = sent.is_some() || !early.is_empty();
     drafts.extend(sent.map(|(run, record, summary)| unanswered_draft(run, record, summary, now)));
@@ -437,6 +442,27 @@ fn result_draft(call: &ToolCall, step: Option<&Step>, now: UnixMs) -> Draft {
     };
     let step = StepInfo { run, started, duration_ms, files, ..StepInfo::default() };
     Draft::of(Entry::Message(Message::ToolResult(result)), step)
+}
+
+/// A line that the user ran in the shell, from its row; with the line when it was not known to have ended.
+fn shell_draft(step: &Step, now: UnixMs) -> Option<(Draft, Option<String>)> {
+    let StepCall::Tool(key) = &step.call else { return None };
+    if key.as_str() != SHELL {
+        return None;
+    }
+    let mut shell: BashExecutionMessage = serde_json::from_slice(step.data.as_deref()?).ok()?;
+    let mut info = StepInfo { run: Some(step.run.clone()), ..StepInfo::default() };
+    let mut interrupted = None;
+    if step.state != StepState::Done {
+        info.started = Some(shell.timestamp);
+        shell.timestamp = now;
+        shell.output = "[The program that ran this ended before it did. What it printed is not known, nor whether it took \
+             effect; check before repeating it.]"
+            .into();
+        interrupted = Some(shell.command.clone());
+    }
+    let entry = Arc::new(Entry::Message(Message::BashExecution(shell)));
+    Some((Draft { entry, step: info }, interrupted))
 }
 
 fn interrupted_result(call: &ToolCall, now: UnixMs) -> ToolResultMessage {

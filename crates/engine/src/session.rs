@@ -138,6 +138,12 @@ impl Session {
                     *label = Some(text).filter(|text| !text.is_empty());
                 }
             }
+            Command::ShellBegins { line, .. } => *line = self.sealer.seal(line).into_owned(),
+            Command::ShellEnds { shell, .. } => {
+                for text in [&mut shell.command, &mut shell.output] {
+                    *text = self.sealer.seal(text).into_owned();
+                }
+            }
             Command::Answer { .. }
             | Command::Compact { focus: None }
             | Command::Continue

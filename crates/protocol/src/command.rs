@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
-use crate::{AskId, CallId, Content, ItemId, NodeId, RunId, Thinking};
+use crate::{AskId, BashExecutionMessage, CallId, Content, ItemId, NodeId, RunId, Thinking};
 
 /// What a front asks of a session. Accepted commands are durable before they are acknowledged.
 #[derive(Debug, Clone, PartialEq)]
@@ -50,6 +50,22 @@ pub enum Command {
     /// Change how the session goes on from its next request on. Acknowledged when that is recorded: at once where nothing
     /// is under way, else between two turns or at the end of what is.
     Set(Setting),
+    /// The user is about to run a line in the shell by hand. Word of it is kept before it begins, so that it is not
+    /// forgotten when the program ends before the line does. Acknowledged as started, with the run that ends it.
+    ShellBegins {
+        /// The line.
+        line: String,
+        /// Whether the model must not see it.
+        hidden: bool,
+    },
+    /// The line of that run is done: it becomes a node of the conversation, at once when nothing else is under way, else
+    /// at the end of what is.
+    ShellEnds {
+        /// What [`Command::ShellBegins`] was acknowledged with.
+        run: RunId,
+        /// What came of it.
+        shell: BashExecutionMessage,
+    },
     /// End the session task. What runs is aborted first.
     Close,
 }

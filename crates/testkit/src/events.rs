@@ -66,7 +66,11 @@ impl EventLaws {
                 self.settled = true;
             }
             Event::MessageStarted { id, message, .. } => {
-                law(self.turn.is_some(), "a message begins in a turn")?;
+                let by_hand = matches!(**message, Message::BashExecution(_)) && !self.running;
+                law(
+                    self.turn.is_some() || by_hand,
+                    "a message begins in a turn, or is what the user ran beside the runs",
+                )?;
                 law(!self.ended.contains(id.as_str()), "a message id is used once")?;
                 let new = self.messages.insert(id.to_string(), Vec::new()).is_none();
                 law(new, "a message begins once")?;

@@ -133,6 +133,7 @@ impl Machine {
             return;
         }
         self.emit(Event::Settled);
+        self.note_what_ran();
         self.stop_if_closing();
     }
 

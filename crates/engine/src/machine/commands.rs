@@ -93,6 +93,8 @@ impl Machine {
                 self.out.push(Effect::Reply(reply, result));
                 self.answer(&ask, Some(answer));
             }
+            Command::ShellBegins { line, hidden } => self.shell_begins(line, hidden, reply, fresh.run),
+            Command::ShellEnds { run, shell } => self.shell_ends(run, shell, reply, fresh.run),
             Command::Close => {
                 self.closing = Some(reply);
                 if self.run.is_some() {
@@ -167,8 +169,10 @@ impl Machine {
                     self.out.push(Effect::Reply(reply, Ok(Ack::Queued(id.clone()))));
                     self.queue_changed();
                     // The run ended while the item was being stored: it is what comes next.
-                    if self.run.is_none() && self.closing.is_none() {
-                        self.start_queued(id.as_str().into());
+                    match self.run.as_mut().map(|run| &mut run.phase) {
+                        None if self.closing.is_none() => self.start_queued(id.as_str().into()),
+                        Some(Phase::Noting(noting)) => noting.said = true,
+                        _ => {}
                     }
                 }
             },
@@ -210,6 +214,8 @@ impl Machine {
                     self.owed.push(PlanOp::Forget { run, session: Some(session) });
                 }
             }
+            Tag::ShellBegins { reply, session, run } => self.shell_begun(reply, session, run, result),
+            Tag::ShellEnds { reply, ran } => self.shell_ended(reply, *ran, result),
             Tag::Start { .. }
             | Tag::Assistant
             | Tag::Results
@@ -219,6 +225,7 @@ impl Machine {
             | Tag::Left
             | Tag::Pruned
             | Tag::Changed
+            | Tag::Noted { .. }
             | Tag::Closing => {}
         }
         self.stop_if_closing();
@@ -238,7 +245,11 @@ impl Machine {
         run.aborting = true;
         match &mut run.phase {
             // The commit under way decides; what follows it sees `aborting`.
-            Phase::Saying | Phase::Results(_) | Phase::Leaving(_) | Phase::Changing(_) => {}
+            Phase::Saying
+            | Phase::Results(_)
+            | Phase::Leaving(_)
+            | Phase::Changing(_)
+            | Phase::Noting(_) => {}
             Phase::Answered(answered) => {
                 // No call will run, so how the checking ends does not matter.
                 answered.waiting = false;

@@ -70,6 +70,9 @@ impl Machine {
             | Tag::Pruned
             | Tag::Changed
             | Tag::Closing
+            | Tag::ShellBegins { .. }
+            | Tag::ShellEnds { .. }
+            | Tag::Noted { .. }
             | Tag::Unsent { .. } => false,
         }
     }
@@ -84,7 +87,13 @@ impl Machine {
     }
 
     pub(super) fn committed(&mut self, tag: Tag, result: Result<Vec<NodeId>, CommitError>) {
-        if let Tag::Queue { .. } | Tag::Unqueue { .. } | Tag::Result { .. } | Tag::Unsent { .. } = tag {
+        if let Tag::Queue { .. }
+        | Tag::Unqueue { .. }
+        | Tag::Result { .. }
+        | Tag::ShellBegins { .. }
+        | Tag::ShellEnds { .. }
+        | Tag::Unsent { .. } = tag
+        {
             return self.side_committed(tag, result.map(|_| ()));
         }
         let Some(plan) = self.committing.take() else { return };
@@ -157,7 +166,11 @@ impl Machine {
         plan.ops.retain(|op| match op {
             PlanOp::Put { .. } => false,
             PlanOp::Take { item, .. } => !moves.contains(item),
-            PlanOp::Announce { .. } | PlanOp::Keep { .. } | PlanOp::Forget { .. } | PlanOp::Arrive => true,
+            PlanOp::Announce { .. }
+            | PlanOp::Keep { .. }
+            | PlanOp::Forget { .. }
+            | PlanOp::Shell { .. }
+            | PlanOp::Arrive => true,
         });
         for (queue, list) in [(Queue::Steering, &self.steering), (Queue::FollowUp, &self.follow_up)] {
             for item in list {
@@ -210,7 +223,11 @@ impl Machine {
                 Some(PlanOp::Forget { run, session: other.or_else(|| Some(session.clone())) })
             }
             PlanOp::Arrive => Some(PlanOp::Arrive),
-            PlanOp::Put { .. } | PlanOp::Take { .. } | PlanOp::Announce { .. } | PlanOp::Keep { .. } => None,
+            PlanOp::Put { .. }
+            | PlanOp::Take { .. }
+            | PlanOp::Announce { .. }
+            | PlanOp::Shell { .. }
+            | PlanOp::Keep { .. } => None,
         }));
         if let Tag::Left = tag {
             return self.not_left(plan, text);
@@ -254,6 +271,9 @@ impl Machine {
         if let Tag::Changed = tag {
             return self.change_failed(text);
         }
+        if let Tag::Noted { reply, .. } = tag {
+            return self.not_noted(*reply, text);
+        }
         let Some(run) = &mut self.run else { return };
         let turn = run.turn;
         if let Phase::Jumping(_) = &run.phase {
@@ -290,6 +310,7 @@ impl Machine {
             | Phase::Tools(_)
             | Phase::Compacting(_)
             | Phase::Jumping(_)
+            | Phase::Noting(_)
             | Phase::Leaving(_)
             | Phase::Changing(_) => {}
         }
@@ -330,8 +351,14 @@ impl Machine {
             Tag::Pruned => self.prune_kept(plan, nodes),
             Tag::Changed => self.change_kept(nodes),
             Tag::Closing => self.stop_if_closing(),
-            Tag::Left | Tag::Queue { .. } | Tag::Unqueue { .. } | Tag::Result { .. } | Tag::Unsent { .. } => {
-            }
+            Tag::Noted { reply, begins } => self.noted(*reply, begins.clone(), plan, nodes),
+            Tag::Left
+            | Tag::Queue { .. }
+            | Tag::Unqueue { .. }
+            | Tag::Result { .. }
+            | Tag::ShellBegins { .. }
+            | Tag::ShellEnds { .. }
+            | Tag::Unsent { .. } => {}
         }
     }
 

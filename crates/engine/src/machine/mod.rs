@@ -13,6 +13,7 @@ mod jumping;
 mod leaving;
 mod limits;
 mod pruning;
+mod shell;
 #[cfg(test)]
 mod tests;
 mod types;
@@ -44,6 +45,7 @@ pub(crate) use leaving::Leaving;
 pub use limits::Limits;
 pub use pruning::PruneSettings;
 pub(crate) use pruning::{Left, MEASURED};
+use shell::{Noting, Shells};
 pub use types::Refused;
 pub(crate) use types::*;
 
@@ -137,6 +139,8 @@ enum Phase {
     Leaving(Box<Departing>),
     /// Another model, or another level of thinking, is being recorded.
     Changing(Box<Recording>),
+    /// What the user ran in the shell becomes nodes.
+    Noting(Noting),
 }
 
 struct Answered {
@@ -193,6 +197,7 @@ pub(crate) struct Machine {
     moved: Vec<(quipu_protocol::ItemId, SessionId)>,
     /// The queued item that the commit under way takes.
     drained: Option<(Queue, Waiting)>,
+    shells: Shells,
     askers: usize,
     waits: bool,
     /// What is to be changed as soon as no turn is under way.
@@ -238,6 +243,7 @@ impl Machine {
             next: None,
             moved: Vec::new(),
             drained: None,
+            shells: Shells::default(),
             askers: 0,
             waits: start.waits,
             changing: None,

@@ -33,6 +33,7 @@ enum Move {
     Tool(u8),
     Askers(bool),
     Expire(u8),
+    Shell(bool),
 }
 
 fn a_change() -> FileChange {
@@ -63,6 +64,7 @@ fn moves() -> impl Strategy<Value = Vec<Move>> {
         8 => any::<u8>().prop_map(Move::Tool),
         1 => any::<bool>().prop_map(Move::Askers),
         1 => any::<u8>().prop_map(Move::Expire),
+        2 => any::<bool>().prop_map(Move::Shell),
     ];
     prop::collection::vec(one, 0..120)
 }
@@ -100,6 +102,10 @@ struct World {
     touches: HashMap<(RunId, usize), Touches>,
     asks: Vec<AskId>,
     replies: HashMap<u64, u32>,
+    /// Commands that begin a line in the shell, lines that run there, and how many were done.
+    begins: std::collections::HashSet<u64>,
+    shells: Vec<RunId>,
+    ran: u64,
     sent: u64,
     nodes: u64,
     /// What is durable: where each session's ref stands.
@@ -209,6 +215,9 @@ impl World {
             touches: HashMap::new(),
             asks: Vec::new(),
             replies: HashMap::new(),
+            begins: Default::default(),
+            shells: Vec::new(),
+            ran: 0,
             sent: 0,
             nodes: 0,
             refs: HashMap::new(),
@@ -261,12 +270,22 @@ impl World {
                 }
                 self.laws.take(&event).unwrap();
             }
-            Effect::Reply(id, _) => *self.replies.get_mut(&id.0).expect("a reply to a command") += 1,
+            Effect::Reply(id, result) => {
+                *self.replies.get_mut(&id.0).expect("a reply to a command") += 1;
+                if let (Ok(quipu_protocol::Ack::Started(run)), true) = (result, self.begins.remove(&id.0)) {
+                    self.shells.push(run);
+                }
+            }
             Effect::Commit { tag, plan, next } => {
                 let records = next.as_ref().and_then(|_| self.machine.run().cloned());
                 if !matches!(
                     tag,
-                    Tag::Queue { .. } | Tag::Unqueue { .. } | Tag::Result { .. } | Tag::Unsent { .. }
+                    Tag::Queue { .. }
+                        | Tag::Unqueue { .. }
+                        | Tag::Result { .. }
+                        | Tag::Unsent { .. }
+                        | Tag::ShellBegins { .. }
+                        | Tag::ShellEnds { .. }
                 ) {
                     self.foreseen = next;
                 }
@@ -390,6 +409,10 @@ impl World {
                     self.steps.retain(|(of, other, _)| of != session || other != run);
                 }
                 PlanOp::Arrive => drop(self.waits.remove(&plan.session)),
+                PlanOp::Shell { session, run, .. } => {
+                    let session = session.as_ref().unwrap_or(&plan.session);
+                    self.steps.insert((session.clone(), run.clone(), "shell".into()));
+                }
             }
         }
         let summed = |draft: &&Draft| {
@@ -728,12 +751,37 @@ impl World {
             Move::Prepare(choice) => self.prepare(choice),
             Move::Tool(choice) => self.tool(choice),
             Move::Askers(some) => self.give(Input::Askers(usize::from(some))),
+            Move::Shell(true) => {
+                self.begins.insert(self.sent);
+                self.command(Command::ShellBegins {
+                    line: format!("ls {}", self.sent),
+                    hidden: self.sent.is_multiple_of(3),
+                });
+            }
+            Move::Shell(false) => self.shell_ends(),
             Move::Expire(which) => {
                 if let Some(ask) = self.asks.get(usize::from(which) % self.asks.len().max(1)).cloned() {
                     self.give(Input::AskExpired { ask });
                 }
             }
         }
+    }
+
+    /// A line that was begun in the shell is done.
+    fn shell_ends(&mut self) {
+        let Some(run) = self.shells.pop() else { return };
+        self.ran += 1;
+        let shell = quipu_protocol::BashExecutionMessage {
+            command: format!("ls {run}"),
+            output: "ok".into(),
+            exit_code: Some(0),
+            cancelled: false,
+            truncated: false,
+            full_output_path: None,
+            exclude_from_context: None,
+            timestamp: 0,
+        };
+        self.command(Command::ShellEnds { run, shell });
     }
 
     /// Answers everything that is open until nothing is.
@@ -752,6 +800,8 @@ impl World {
                 self.tool(0);
             } else if let Some(ask) = self.asks.first().cloned() {
                 self.give(Input::AskExpired { ask });
+            } else if !self.shells.is_empty() && self.stopped == 0 {
+                self.shell_ends();
             } else {
                 return;
             }
@@ -848,6 +898,9 @@ proptest! {
         prop_assert!(!world.waits.contains(world.machine.session()));
         prop_assert!(world.steps.is_empty(), "steps that are nodes are rows no more: {:?}", world.steps);
         prop_assert_eq!(world.summaries.0, world.summaries.1, "each summary that was paid for is told");
+        let is_shell = |entry: &Entry| matches!(entry, Entry::Message(Message::BashExecution(_)));
+        let by_hand = world.tree.values().filter(|(_, entry)| is_shell(entry));
+        prop_assert_eq!(by_hand.count() as u64, world.ran, "what was run by hand is a node, once");
         world.is_as_resumed();
         // And wherever it goes from here.
         for (which, sums) in jumps {
@@ -872,7 +925,10 @@ proptest! {
         prop_assert_eq!(world.stopped, 1);
         prop_assert!(world.replies.values().all(|count| *count == 1), "each command is answered once: {:?}", world.replies);
         let said = world.machine.unsaved.iter().any(|draft| matches!(&*draft.entry, Entry::Message(_)));
+        // What still runs by hand is ended by whoever opens the session next.
+        world.steps.retain(|(_, _, key)| key != "shell");
         prop_assert!(!said && world.steps.is_empty(), "what an earlier commit could not keep is kept: {:?}", world.steps);
+        prop_assert!(world.machine.shells.is_empty(), "what was run by hand is a node");
     }
 }
 
@@ -881,7 +937,7 @@ proptest! {
 fn some_orders_of_events_take_the_session_elsewhere() {
     let mut runner = proptest::test_runner::TestRunner::deterministic();
     let mut departures = 0;
-    for _ in 0..200 {
+    for _ in 0..800 {
         let tree = moves().new_tree(&mut runner).unwrap();
         let mut world = World::new();
         for (at, next) in proptest::strategy::ValueTree::current(&tree).into_iter().enumerate() {

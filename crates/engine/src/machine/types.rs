@@ -4,9 +4,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use quipu_protocol::{
-    Ack, AskId, CallRecord, Command, Entry, Event, FileChange, Input as Said, ItemId, Json, Message, Model,
-    ModelRequest, NodeId, Outcome, RunId, SessionId, StepInfo, Thinking, ToolCall, ToolResultMessage,
-    Trouble, UnixMs,
+    Ack, AskId, BashExecutionMessage, CallRecord, Command, Entry, Event, FileChange, Input as Said, ItemId,
+    Json, Message, Model, ModelRequest, NodeId, Outcome, RunId, SessionId, StepInfo, Thinking, ToolCall,
+    ToolResultMessage, Trouble, UnixMs,
 };
 use quipu_providers::{CallEnd, CallEvent};
 use quipu_store::NewChunk;
@@ -216,6 +216,20 @@ pub(crate) enum Tag {
     Closing,
     /// The record of a request that is not sent after all is taken back.
     Unsent { session: SessionId, run: RunId },
+    /// A line of the user's begins in the shell, beside all else.
+    ShellBegins { reply: ReplyId, session: SessionId, run: RunId },
+    /// One is done while something is under way: kept until it can be a node.
+    ShellEnds { reply: ReplyId, ran: Box<Ran> },
+    /// Lines of the shell become nodes, or one begins before the session has a name.
+    Noted { reply: Option<ReplyId>, begins: Option<RunId> },
+}
+
+/// A line that the user ran in the shell, done, and no node yet.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Ran {
+    pub(crate) draft: Draft,
+    /// Removes its row.
+    pub(crate) forget: PlanOp,
 }
 
 /// An entry to commit.
@@ -268,6 +282,14 @@ pub(crate) enum PlanOp {
     },
     /// The message to itself, with which the session went elsewhere, is answered.
     Arrive,
+    /// A line of the user's in the shell: about to run, or done.
+    Shell {
+        /// Whose row it is.
+        session: Option<SessionId>,
+        run: RunId,
+        shell: Box<BashExecutionMessage>,
+        done: bool,
+    },
 }
 
 impl PlanOp {
@@ -279,6 +301,7 @@ impl PlanOp {
             | Self::Announce { .. }
             | Self::Keep { .. }
             | Self::Forget { .. }
+            | Self::Shell { .. }
             | Self::Arrive => None,
         }
     }

@@ -7,6 +7,8 @@ mod abort;
 #[cfg(test)]
 mod budget;
 #[cfg(test)]
+mod by_hand;
+#[cfg(test)]
 mod changing;
 #[cfg(test)]
 mod compact;
