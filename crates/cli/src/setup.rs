@@ -148,7 +148,7 @@ impl Place {
 
     /// The key that makes the ids of sealed secrets: made once, kept for ever. Without a place to keep it, one
     /// for this process.
-    fn seal_key(&self) -> Result<[u8; 32], Failure> {
+    pub(crate) fn seal_key(&self) -> Result<[u8; 32], Failure> {
         let path = self.home.join("seal.key");
         quipu::seal_key(&path).map_err(|error| {
             Failure::failed(format!(

@@ -1,6 +1,7 @@
 //! `quipu` without arguments: the terminal.
 
 mod arguments;
+mod by_hand;
 mod host;
 mod keys;
 mod looks;
@@ -46,25 +47,31 @@ pub(crate) async fn run(task: &Task) -> Result<(), Failure> {
     let (home, directory) = (place.home.clone(), here.clone());
     let abilities = Abilities::of_this_process();
     let (theme, mut notes) = looks::theme(&place, abilities.depth);
+    let sealer = Arc::new(quipu::Sealer::new(place.seal_key()?));
     hold(true);
     let flag = place.store_flag();
     let (bindings, problems) = Bindings::load(&home.join("keybindings.json"));
     notes.extend(problems);
     let begin = Begin {
-        host: Arc::new(host::Surroundings::new(place, task, here)),
+        host: Arc::new(host::Surroundings::new(place, task, here, sealer.clone())),
         theme,
         bindings,
         abilities,
         home,
+        sealer,
         directory,
         open: Open::default(),
         notes,
     };
-    let left = quipu_tui::run(begin).await;
+    let ended = quipu_tui::run(begin).await;
     for text in hold(false) {
         note(text);
     }
-    match left? {
+    let quipu_tui::Ended { left, told } = ended?;
+    for text in told {
+        note(text);
+    }
+    match left {
         Left::Quit(Some(session)) => {
             note(format!("`quipu --session {session}{flag}` goes on with it."));
             Ok(())

@@ -6,11 +6,12 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use nix::fcntl::Flock;
+use quipu::Sealer;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
 
 use crate::editor::Draft;
-use crate::kept;
+use crate::kept::{self, Syncer};
 
 /// Processes that may keep drafts of one directory at a time.
 const SLOTS: usize = 16;
@@ -31,7 +32,8 @@ struct Kept<'a> {
 /// working directory. A lock beside it says that it is somebody's; what a process leaves that ended in whatever way
 /// is taken over by the next one in the same directory.
 ///
-/// It outlives the process, not a loss of power.
+/// What was saved outlives the process. It is brought to the disk beside that, so a loss of power costs the last
+/// moments. Secrets in it are replaced, as in the store.
 #[derive(Debug)]
 pub struct DraftFile {
     path: PathBuf,
@@ -39,6 +41,8 @@ pub struct DraftFile {
     directory: String,
     /// Held as long as this is.
     _lock: Flock<File>,
+    sealer: Arc<Sealer>,
+    syncer: Syncer,
     there: bool,
     /// Pastes that have files, and the names of those.
     pastes: Vec<(Arc<str>, String)>,
@@ -52,7 +56,7 @@ impl DraftFile {
     /// # Errors
     /// No place can be made, or 16 processes have one. A draft that cannot be read is put aside as `..unreadable`,
     /// and the place is taken without it.
-    pub fn claim(home: &Path, directory: &Path) -> io::Result<(Self, Option<Draft>)> {
+    pub fn claim(home: &Path, directory: &Path, sealer: &Arc<Sealer>) -> io::Result<(Self, Option<Draft>)> {
         let drafts = home.join("drafts");
         kept::make_directory(&drafts)?;
         let hash = Sha256::digest(directory.as_os_str().as_encoded_bytes());
@@ -74,6 +78,8 @@ impl DraftFile {
                 lock_path,
                 directory: directory.display().to_string(),
                 _lock: lock,
+                sealer: sealer.clone(),
+                syncer: Syncer::default(),
                 there: false,
                 pastes: Vec::new(),
                 named: 0,
@@ -88,17 +94,17 @@ impl DraftFile {
     /// Keeps a draft in the place of the last one, in one step; an empty one is removed.
     ///
     /// # Errors
-    /// It cannot be written; the last one is still there.
+    /// It cannot be written, and the last one is still there; or an earlier one could not be brought to the disk.
     pub fn save(&mut self, draft: &Draft) -> io::Result<()> {
         if draft.is_empty() {
             return self.remove();
         }
         let draft = draft.without_pastes(|content| self.keep(content))?;
-        let draft = std::borrow::Cow::Owned(draft);
+        let draft = std::borrow::Cow::Owned(draft.sealed(|text| self.sealer.seal(text).into_owned()));
         let bytes = serde_json::to_vec(&Kept { version: 1, directory: self.directory.clone(), draft })?;
         kept::replace(&self.path, &bytes, false)?;
         self.there = true;
-        Ok(())
+        self.syncer.sync(&self.path)
     }
 
     /// The name of the file of a paste; none for a short one.
@@ -111,8 +117,10 @@ impl DraftFile {
         }
         self.named += 1;
         let name = format!("paste-{}", self.named);
-        kept::replace(&self.path.with_extension(&name), content.as_bytes(), false)?;
+        let path = self.path.with_extension(&name);
+        kept::replace(&path, self.sealer.seal(content).as_bytes(), false)?;
         self.pastes.push((content.clone(), name.clone()));
+        self.syncer.sync(&path)?;
         Ok(Some(name))
     }
 
@@ -191,6 +199,10 @@ mod tests {
     use crate::editor::Editor;
     use std::os::unix::fs::MetadataExt as _;
 
+    fn sealer() -> Arc<Sealer> {
+        Arc::new(Sealer::new([7; 32]))
+    }
+
     fn draft(text: &str) -> Draft {
         let mut editor = Editor::default();
         editor.set_text(text);
@@ -200,7 +212,7 @@ mod tests {
     #[test]
     fn a_draft_is_there_for_the_next_process_alone() {
         let home = tempfile::tempdir().unwrap();
-        let claim = |directory: &str| DraftFile::claim(home.path(), Path::new(directory)).unwrap();
+        let claim = |directory: &str| DraftFile::claim(home.path(), Path::new(directory), &sealer()).unwrap();
         let (mut first, none) = claim("/a");
         assert_eq!(none, None);
         first.save(&draft("first")).unwrap();
@@ -228,14 +240,14 @@ mod tests {
         editor.insert("before  after");
         let long = "line\n".repeat(100_000);
         editor.paste(&long);
-        let (mut file, _) = DraftFile::claim(home.path(), Path::new("/a")).unwrap();
+        let (mut file, _) = DraftFile::claim(home.path(), Path::new("/a"), &sealer()).unwrap();
         file.save(&editor.draft()).unwrap();
         let size = |file: &DraftFile| file.path.metadata().unwrap().len();
         assert!(size(&file) < 1_000, "what a key writes does not grow with a paste");
         editor.insert("x");
         file.save(&editor.draft()).unwrap();
         drop(file);
-        let (mut file, found) = DraftFile::claim(home.path(), Path::new("/a")).unwrap();
+        let (mut file, found) = DraftFile::claim(home.path(), Path::new("/a"), &sealer()).unwrap();
         let mut other = Editor::default();
         other.restore(&found.unwrap());
         assert_eq!(other.text(), editor.text());
@@ -243,7 +255,7 @@ mod tests {
         other.paste(&"other\n".repeat(10_000));
         file.save(&other.draft()).unwrap();
         drop(file);
-        let (mut file, found) = DraftFile::claim(home.path(), Path::new("/a")).unwrap();
+        let (mut file, found) = DraftFile::claim(home.path(), Path::new("/a"), &sealer()).unwrap();
         assert_eq!(found, Some(other.draft()));
         file.remove().unwrap();
         drop(file);
@@ -253,14 +265,45 @@ mod tests {
     #[test]
     fn what_is_no_draft_is_put_aside() {
         let home = tempfile::tempdir().unwrap();
-        let (mut file, _) = DraftFile::claim(home.path(), Path::new("/a")).unwrap();
+        let (mut file, _) = DraftFile::claim(home.path(), Path::new("/a"), &sealer()).unwrap();
         file.save(&draft("x")).unwrap();
         let path = file.path.clone();
         drop(file);
         std::fs::write(&path, "{\"version\":1,\"dra").unwrap();
-        let (file, found) = DraftFile::claim(home.path(), Path::new("/a")).unwrap();
+        let (file, found) = DraftFile::claim(home.path(), Path::new("/a"), &sealer()).unwrap();
         assert_eq!(found, None);
         assert!(path.with_extension("unreadable").exists());
         drop(file);
+    }
+
+    #[test]
+    fn secrets_are_replaced_wherever_the_cursor_stands() {
+        const SECRET: &str = "ghp_Zk3vQ9xT1mB7cR5nW8yL2dF6hJ4pS0aGuE1o";
+        let home = tempfile::tempdir().unwrap();
+        let sealer = sealer();
+        sealer.know("credential", "correct horse battery");
+        let claim = || DraftFile::claim(home.path(), Path::new("/a"), &sealer).unwrap();
+        let (mut file, _) = claim();
+        let mut editor = Editor::default();
+        editor.insert(&format!("use {SECRET} or correct horse battery"));
+        editor.paste(&format!("{SECRET}\n").repeat(30));
+        editor.paste(&format!("{SECRET} ").repeat(1_000));
+        let left = crate::Key::from(crate::KeyCode::Left);
+        for _ in 0..60 {
+            file.save(&editor.draft()).unwrap();
+            for found in std::fs::read_dir(home.path().join("drafts")).unwrap() {
+                let text = std::fs::read_to_string(found.unwrap().path()).unwrap();
+                assert!(!text.contains("Zk3vQ9xT1mB7cR5n") && !text.contains("correct horse"), "{text}");
+                // In two parts, with the cursor between.
+                assert!(!text.contains("0aGuE1o"), "{text}");
+            }
+            editor.on_key(left, &crate::Bindings::default());
+        }
+        drop(file);
+        let (_file, found) = claim();
+        let mut other = Editor::default();
+        other.restore(&found.unwrap());
+        assert!(other.text().starts_with("use [REDACTED:github-token:"), "{}", other.text());
+        assert!(other.text().matches("[REDACTED:").count() > 1_000);
     }
 }

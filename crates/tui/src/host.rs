@@ -7,11 +7,15 @@ use std::sync::Arc;
 
 use quipu::Session;
 use quipu_protocol::{Answer, Ask, Entry, Model, NodeId, SessionId, Thinking, Trouble, UnixMs};
+use tokio::sync::oneshot;
 
 use crate::editor::Candidate;
 
 /// Something that is being done; the error is for people, in one line or a few.
 pub type Doing<T> = Pin<Box<dyn Future<Output = Result<T, String>> + Send>>;
+
+/// Hears what is printed.
+pub type Tell = Box<dyn Fn(&str) + Send + Sync>;
 
 /// The terminal's surroundings.
 pub trait Host: Send + Sync + 'static {
@@ -62,8 +66,10 @@ pub trait Host: Send + Sync + 'static {
     /// Runs a command of the program as on its command line; what it prints.
     fn command(&self, arguments: Vec<String>) -> Doing<Printed>;
 
-    /// Runs a line of the user's in the shell, in the directory of the session; what it prints. Dropped: killed.
-    fn shell(&self, line: String) -> Doing<ShellDone>;
+    /// Runs a line of the user's in the shell, in the directory of the session; what it prints, also when it was ended
+    /// by `stop`, which being dropped does as well. `tell` hears the end of what it prints meanwhile, a few times a
+    /// second. Dropped: killed.
+    fn shell(&self, line: String, stop: oneshot::Receiver<()>, tell: Tell) -> Doing<ShellDone>;
 
     /// Model servers that listen on this machine, and where they were looked for. May take a second or two.
     fn local_servers(&self) -> Doing<LocalServers>;
@@ -337,4 +343,6 @@ pub struct ShellDone {
     pub code: Option<i32>,
     /// Whether something of the output is left out.
     pub cut: bool,
+    /// Where all of it is, when it is long.
+    pub path: Option<String>,
 }

@@ -167,7 +167,7 @@ pub(crate) fn shell(
         exit_code: done.code,
         cancelled: done.code.is_none(),
         hidden,
-        full_output_path: None,
+        full_output_path: done.path.as_deref(),
         folded: !unfolded,
     };
     apart(blocks::shell(&view, columns, theme))
@@ -202,7 +202,12 @@ pub(crate) fn message(message: &Message, unfolded: bool, columns: usize, theme: 
             tool(&result.tool_name, &Json::object(), result, 0, unfolded, columns, theme)
         }
         Message::BashExecution(run) => {
-            let done = ShellDone { output: run.output.clone(), code: run.exit_code, cut: run.truncated };
+            let done = ShellDone {
+                output: run.output.clone(),
+                code: run.exit_code,
+                cut: run.truncated,
+                path: run.full_output_path.clone(),
+            };
             let hidden = run.exclude_from_context == Some(true);
             shell(&run.command, &done, hidden, unfolded, columns, theme)
         }

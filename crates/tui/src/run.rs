@@ -1,21 +1,23 @@
 //! Terminal, state and session brought together: the only place that waits.
 
 use std::io;
+use std::panic::AssertUnwindSafe;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use futures_util::FutureExt as _;
-use quipu::{Clock as _, Delivery, Events, Refused, Session, SystemClock};
+use quipu::{Clock as _, Delivery, Events, Refused, Sealer, Session, SystemClock};
 use quipu_protocol::{Command, Envelope, Event, SessionId};
-use tokio::sync::mpsc;
-use tokio::task::{AbortHandle, JoinSet};
+use tokio::sync::{mpsc, oneshot};
+use tokio::task::JoinSet;
 
 use crate::editor::{Editor, Query};
 use crate::host::{Host, NotOpened, Open, Opened};
+use crate::keeper::Keeper;
 use crate::keys::Bindings;
-use crate::state::{Effect, Got, Input, State};
-use crate::terminal::{Abilities, End, Incoming, Terminal};
+use crate::state::{Effect, Got, Input, Purpose, State};
+use crate::terminal::{Abilities, End, Incoming, Terminal, take_panics};
 use crate::{DraftFile, Screen, SentFile, Size, TerminalEvent, Theme, osc, view};
 
 /// Between two frames while something streams.
@@ -41,6 +43,8 @@ pub struct Begin {
     pub abilities: Abilities,
     /// The home of Quipu, where what is written and sent is kept.
     pub home: PathBuf,
+    /// Replaces secrets in that.
+    pub sealer: Arc<Sealer>,
     /// The directory that it was called in.
     pub directory: PathBuf,
     /// Which session.
@@ -60,9 +64,20 @@ pub enum Left {
     Gone,
 }
 
+/// How it ended.
+#[derive(Debug)]
+pub struct Ended {
+    /// How it was left.
+    pub left: Left,
+    /// What is to be told now that the terminal is as it was.
+    pub told: Vec<String>,
+}
+
 /// What comes from what was begun.
 enum Up {
     Input(Box<Input>),
+    /// The program that had the terminal is done; and what came of it.
+    Back(Box<Input>),
     /// A session, and its events.
     Opened(Result<(Opened, Events), NotOpened>),
 }
@@ -75,18 +90,23 @@ struct Run {
     session: Option<Arc<Session>>,
     events: Option<Events>,
     tasks: JoinSet<()>,
+    /// What is on its way into the session: the end waits for it.
+    keeping: JoinSet<()>,
+    /// Bounded by what was begun: what comes often says the latest, and is taken as it comes.
     up: mpsc::UnboundedSender<Up>,
-    shell: Option<AbortHandle>,
+    /// Ends the line that runs in the shell.
+    shell: Option<oneshot::Sender<()>>,
     /// A provider that is asked about a key.
     checking: Option<AbortHandle>,
-    draft: Option<DraftFile>,
-    /// What is written is not in that file yet.
+    keeper: Keeper,
+    /// What is written is not kept yet.
     unsaved: bool,
-    sent: SentFile,
     directory: PathBuf,
     finder: Option<crate::FileFinder>,
     /// The process is to stop.
     suspends: bool,
+    /// Another program has the terminal.
+    lent: bool,
     left: Option<Left>,
     drawn: Instant,
     dirty: bool,
@@ -98,17 +118,17 @@ struct Run {
 ///
 /// # Errors
 /// When the terminal cannot be used.
-pub async fn run(begin: Begin) -> io::Result<Left> {
+pub async fn run(begin: Begin) -> io::Result<Ended> {
     let mut notes = begin.notes;
     let mut editor = Editor::default();
-    let sent = SentFile::new(&begin.home);
+    let sent = SentFile::new(&begin.home, &begin.sealer);
     match sent.load() {
         Ok(texts) => editor.set_history(texts),
         Err(error) => {
             notes.push(format!("What was sent before is not known: {}: {error}", sent.path().display()));
         }
     }
-    let draft = match DraftFile::claim(&begin.home, &begin.directory) {
+    let draft = match DraftFile::claim(&begin.home, &begin.directory, &begin.sealer) {
         Ok((file, draft)) => {
             if let Some(draft) = draft {
                 editor.restore(&draft);
@@ -122,6 +142,11 @@ pub async fn run(begin: Begin) -> io::Result<Left> {
     };
     let tty = Terminal::open(begin.abilities)?;
     let (up, mut ups) = mpsc::unbounded_channel();
+    let tell = up.clone();
+    let keeper = Keeper::new(draft, sent, move |text| {
+        // Nobody listens at the end.
+        drop(tell.send(Up::Input(Box::new(Input::Note(text)))));
+    })?;
     let now = SystemClock.now();
     let size_now = tty.size();
     let mut run = Run {
@@ -132,15 +157,16 @@ pub async fn run(begin: Begin) -> io::Result<Left> {
         session: None,
         events: None,
         tasks: JoinSet::new(),
+        keeping: JoinSet::new(),
         up,
         shell: None,
         checking: None,
-        draft,
+        keeper,
         unsaved: false,
-        sent,
         directory: begin.directory,
         finder: None,
         suspends: false,
+        lent: false,
         left: None,
         drawn: Instant::now(),
         dirty: false,
@@ -162,16 +188,19 @@ pub async fn run(begin: Begin) -> io::Result<Left> {
             run.suspend().await;
         }
         let frame = FRAME.saturating_sub(run.drawn.elapsed());
-        let (dirty, working) = (run.dirty, run.state.is_working());
+        // What the terminal has not taken yet is waited for, not asked for.
+        let dirty = run.dirty && !run.lent && !run.tty.busy();
+        let working = run.state.is_working() && !run.lent;
+        let has_terminal = !run.lent;
         // What streams in is taken a frame at a time, unless there is so much that it would be held up.
         let rests = dirty && !run.floods && !frame.is_zero();
         tokio::select! {
             biased;
-            incoming = run.tty.next() => match incoming {
+            incoming = run.tty.next(), if has_terminal => match incoming {
                 Incoming::Event(event) => {
                     run.key(event);
                     // A terminal that does not say what is pasted sends it as many keys: they are shown and kept once.
-                    while run.left.is_none() && !run.suspends {
+                    while run.left.is_none() && !run.suspends && !run.lent {
                         let Some(event) = run.tty.more() else { break };
                         run.key(event);
                     }
@@ -203,10 +232,11 @@ pub async fn run(begin: Begin) -> io::Result<Left> {
                 run.take(Input::Tick);
                 run.draw();
             }
-            Some(_) = run.tasks.join_next() => {}
+            Some(done) = run.tasks.join_next() => run.done(done),
+            Some(done) = run.keeping.join_next() => run.done(done),
         }
     }
-    run.end().await
+    run.end(ups).await
 }
 
 /// The next event of the session that is open.
@@ -262,17 +292,41 @@ impl Run {
         let settled = matches!(envelope.event, Event::Settled);
         self.take(Input::Event(envelope));
         if settled {
-            self.take(Input::Branch(self.host.git_branch()));
+            self.ask_branch();
+        }
+    }
+
+    /// Files of repositories may be where reading takes long.
+    fn ask_branch(&mut self) {
+        let host = self.host.clone();
+        let work = tokio::task::spawn_blocking(move || host.git_branch());
+        self.begin(async move { Input::Branch(work.await.unwrap_or_default()) });
+    }
+
+    /// Something that was begun is done. What failed inside is said, for nothing else will come of it.
+    fn done(&mut self, done: Result<(), tokio::task::JoinError>) {
+        if done.is_err_and(|error| error.is_panic()) {
+            let panics = take_panics().join("\n");
+            self.take(Input::Note(format!("The program failed inside, which is a bug of it: {panics}")));
         }
     }
 
     fn up(&mut self, up: Up) {
         match up {
             Up::Input(input) => self.take(*input),
+            Up::Back(input) => {
+                self.lent = false;
+                if self.tty.enter().is_err() {
+                    self.left = Some(Left::Gone);
+                }
+                self.take(*input);
+                self.unsaved = true;
+                self.resize(self.tty.size());
+            }
             Up::Opened(Ok((opened, events))) => {
                 self.session = Some(opened.session.clone());
                 self.events = Some(events);
-                self.take(Input::Branch(self.host.git_branch()));
+                self.ask_branch();
                 self.take(Input::Opened(Box::new(Ok(opened))));
             }
             Up::Opened(Err(error)) => self.take(Input::Opened(Box::new(Err(error)))),
@@ -282,7 +336,7 @@ impl Run {
     /// Draws, unless the terminal still has to take what was drawn before: it is drawn when it has.
     fn draw(&mut self) {
         self.drawn = Instant::now();
-        self.dirty = self.tty.busy();
+        self.dirty = self.lent || self.tty.busy();
         if self.dirty {
             return;
         }
@@ -308,12 +362,43 @@ impl Run {
     }
 
     /// Does something beside; what comes of it is an input.
-    fn begin(&mut self, work: impl Future<Output = Input> + Send + 'static) -> AbortHandle {
+    fn begin(&mut self, work: impl Future<Output = Input> + Send + 'static) {
         let up = self.up.clone();
         self.tasks.spawn(async move {
             // Nobody listens at the end.
             drop(up.send(Up::Input(Box::new(work.await))));
-        })
+        });
+    }
+
+    /// Sends a command. It is given to the session here, so that commands come there in their order; its answer is
+    /// waited for beside.
+    fn send(&mut self, command: Command, purpose: Purpose) {
+        let (session, up) = (self.session.clone(), self.up.clone());
+        let mut sending = Box::pin(async move {
+            let result = match session {
+                Some(session) => session.send(command).await,
+                None => Err(Refused::Closed),
+            };
+            drop(up.send(Up::Input(Box::new(Input::Sent(purpose, result)))));
+        });
+        if (&mut sending).now_or_never().is_none() {
+            self.keeping.spawn(sending);
+        }
+    }
+
+    fn run_shell(&mut self, id: u64, line: String, hidden: bool) {
+        let (stop, stopped) = oneshot::channel();
+        self.shell = Some(stop);
+        let (host, session, up, told) =
+            (self.host.clone(), self.session.clone(), self.up.clone(), self.up.clone());
+        let tell = Box::new(move |tail: &str| {
+            drop(told.send(Up::Input(Box::new(Input::ShellOutput(id, tail.into())))));
+        });
+        self.keeping.spawn(async move {
+            let now = || SystemClock.now();
+            let ran = crate::shell::by_hand(host, session, (line, hidden), stopped, tell, now).await;
+            drop(up.send(Up::Input(Box::new(Input::Got(Got::Shell(id, ran))))));
+        });
     }
 
     /// Opens a session; the one that is open ends first.
@@ -327,10 +412,10 @@ impl Run {
             };
             let opened = async {
                 end(old).await;
-                host.open(open.clone()).await
+                AssertUnwindSafe(host.open(open.clone())).catch_unwind().await
             };
-            let ((), opened) = tokio::join!(glimpsed, opened);
-            let opened = match opened {
+            let ((), found) = tokio::join!(glimpsed, opened);
+            let opened = match found.unwrap_or_else(|_| Err(NotOpened::Failed(take_panics().join("\n")))) {
                 Ok(opened) => match opened.session.subscribe_and_answer(Delivery::Lossless).await {
                     Ok((_, events)) => Ok((opened, events)),
                     Err(error) => Err(NotOpened::Failed(error.to_string())),
@@ -349,16 +434,7 @@ impl Run {
     fn carry_out(&mut self, effect: Effect) {
         let host = self.host.clone();
         match effect {
-            Effect::Send(command, purpose) => {
-                let session = self.session.clone();
-                self.begin(async move {
-                    let result = match session {
-                        Some(session) => session.send(command).await,
-                        None => Err(Refused::Closed),
-                    };
-                    Input::Sent(purpose, result)
-                });
-            }
+            Effect::Send(command, purpose) => self.send(command, purpose),
             Effect::Open(open) => self.open(open),
             Effect::Answer(ask, choice, reason) => {
                 let (answer, told) = host.decide(&ask, choice, reason);
@@ -410,7 +486,7 @@ impl Run {
                 self.begin(async move { Input::Got(Got::Preview(node, host.preview(node).await)) });
             }
             Effect::Said(head) => {
-                drop(self.begin(async move { Input::Got(Got::Said(host.said(head).await)) }));
+                self.begin(async move { Input::Got(Got::Said(host.said(head).await)) });
             }
             Effect::Command(words) => {
                 let what = words.join(" ");
@@ -426,17 +502,9 @@ impl Run {
                     Input::Got(Got::Moved(words.clone(), host.command(words).await))
                 });
             }
-            Effect::Shell(line) => {
-                let handle = self.begin(async move { Input::Got(Got::Shell(host.shell(line).await)) });
-                self.shell = Some(handle);
-            }
-            Effect::StopShell => {
-                if let Some(shell) = self.shell.take() {
-                    shell.abort();
-                    let done = crate::ShellDone::default();
-                    self.take(Input::Got(Got::Shell(Ok(done))));
-                }
-            }
+            Effect::Shell(id, line, hidden) => self.run_shell(id, line, hidden),
+            // What it printed comes as when it ends by itself.
+            Effect::StopShell => drop(self.shell.take()),
             Effect::LocalServers => {
                 self.begin(async move { Input::Got(Got::LocalServers(host.local_servers().await)) });
             }
@@ -452,27 +520,19 @@ impl Run {
             }
             Effect::Foreground(words) => {
                 let words: Vec<&str> = words.iter().map(String::as_str).collect();
-                let result = self.lend(host.program(&words));
-                if let Err(error) = result {
-                    self.take(Input::Edited(Err(error)));
+                self.lend(host.program(&words), |ended| Input::Edited(ended.map(|()| None)));
+            }
+            Effect::Edit(text) => self.edit(&text),
+            Effect::EditSettings => match editor() {
+                Ok(mut editor) => {
+                    editor.arg(host.settings_path());
+                    self.lend(editor, |ended| match ended {
+                        Ok(()) => Input::Got(Got::Set(Ok("The settings hold from here on".into()))),
+                        Err(error) => Input::Edited(Err(error)),
+                    });
                 }
-            }
-            Effect::Edit(text) => {
-                let result = self.edit(&text);
-                self.take(Input::Edited(result));
-                self.keep_draft();
-            }
-            Effect::EditSettings => {
-                let path = host.settings_path();
-                let result = editor().and_then(|mut editor| {
-                    editor.arg(path);
-                    self.lend(editor)
-                });
-                self.take(match result {
-                    Ok(()) => Input::Got(Got::Set(Ok("The settings hold from here on".into()))),
-                    Err(error) => Input::Edited(Err(error)),
-                });
-            }
+                Err(error) => self.take(Input::Edited(Err(error))),
+            },
             Effect::Copy(text) => match osc::clipboard(&text) {
                 Some(bytes) => self.tty.write(bytes),
                 None => self.state.warn("That is too long for the clipboard"),
@@ -480,13 +540,7 @@ impl Run {
             Effect::Notify(text) => self.tty.write(osc::notify(&text)),
             Effect::Complete(id, query) => self.complete(id, query),
             Effect::Draft => self.unsaved = true,
-            Effect::Sent(text) => {
-                let sent = self.sent.clone();
-                self.tasks.spawn_blocking(move || {
-                    // It is sent all the same.
-                    drop(sent.append(&text));
-                });
-            }
+            Effect::Sent(text) => self.keeper.sent(text),
             Effect::PasteImage => {
                 let directory = std::env::temp_dir();
                 let work = tokio::task::spawn_blocking(move || crate::clipboard_image(&directory));
@@ -538,39 +592,52 @@ impl Run {
     }
 
     fn keep_draft(&mut self) {
-        let Some(file) = &mut self.draft else { return };
-        if let Err(error) = file.save(&self.state.draft()) {
-            self.state.warn(&format!("What is written here is not kept: {error}"));
-            self.dirty = true;
+        if let Some(told) = self.keeper.draft(&self.state.draft()) {
+            self.take(Input::Note(told));
         }
     }
 
-    /// Lets another program have the terminal until it ends.
-    fn lend(&mut self, mut program: std::process::Command) -> Result<(), String> {
+    /// Lets another program have the terminal until it ends; what comes of that is an input. Everything else goes on
+    /// meanwhile.
+    fn lend(
+        &mut self,
+        program: std::process::Command,
+        then: impl FnOnce(Result<(), String>) -> Input + Send + 'static,
+    ) {
         let bytes = self.screen.finish();
         self.tty.write(bytes);
         self.tty.leave();
-        let status = program.status();
-        if self.tty.enter().is_err() {
-            self.left = Some(Left::Gone);
-        }
+        self.lent = true;
         let name = program.get_program().to_string_lossy().into_owned();
-        match status {
-            Ok(status) if status.success() => Ok(()),
-            Ok(status) => Err(format!("{name} ended with {status}")),
-            Err(error) => Err(format!("{name}: {error}")),
-        }
+        let mut program = tokio::process::Command::from(program);
+        program.kill_on_drop(true);
+        let up = self.up.clone();
+        self.tasks.spawn(async move {
+            let ended = match program.status().await {
+                Ok(status) if status.success() => Ok(()),
+                Ok(status) => Err(format!("{name} ended with {status}")),
+                Err(error) => Err(format!("{name}: {error}")),
+            };
+            drop(up.send(Up::Back(Box::new(then(ended)))));
+        });
     }
 
-    /// What the user's editor makes of a text.
-    fn edit(&mut self, text: &str) -> Result<Option<String>, String> {
+    /// Lets the user's editor have a text.
+    fn edit(&mut self, text: &str) {
         let failed = |error: io::Error| format!("the text could not be given to an editor: {error}");
-        let mut file = tempfile::Builder::new().prefix("quipu-").suffix(".md").tempfile().map_err(failed)?;
-        io::Write::write_all(&mut file, text.as_bytes()).map_err(failed)?;
-        let mut editor = editor()?;
+        let file = tempfile::Builder::new().prefix("quipu-").suffix(".md").tempfile();
+        let written =
+            file.and_then(|mut file| io::Write::write_all(&mut file, text.as_bytes()).map(|()| file));
+        let (file, mut editor) = match (written.map_err(failed), editor()) {
+            (Ok(file), Ok(editor)) => (file, editor),
+            (Err(error), _) | (_, Err(error)) => return self.take(Input::Edited(Err(error))),
+        };
         editor.arg(file.path());
-        self.lend(editor)?;
-        std::fs::read_to_string(file.path()).map(Some).map_err(failed)
+        self.lend(editor, move |ended| {
+            let text = ended.and_then(|()| std::fs::read(file.path()).map_err(failed));
+            // What is no text in it is shown as such, and the rest is not lost.
+            Input::Edited(text.map(|bytes| Some(String::from_utf8_lossy(&bytes).into_owned())))
+        });
     }
 
     /// Stops until the shell says to go on.
@@ -584,19 +651,39 @@ impl Run {
     }
 
     /// Leaves: the terminal first, for what runs may take a while to end.
-    async fn end(mut self) -> io::Result<Left> {
+    async fn end(mut self, mut ups: mpsc::UnboundedReceiver<Up>) -> io::Result<Ended> {
         let left = self.left.take().unwrap_or(Left::Gone);
-        self.screen.print(&self.state.take_printed());
-        self.screen.draw(&crate::Frame::default());
-        let mut bytes = self.screen.take();
-        bytes.extend(self.screen.finish());
-        self.tty.write(bytes);
-        self.tty.leave();
-        self.keep_draft();
+        if !self.lent {
+            self.screen.print(&self.state.take_printed());
+            self.screen.draw(&crate::Frame::default());
+            let mut bytes = self.screen.take();
+            bytes.extend(self.screen.finish());
+            self.tty.write(bytes);
+            self.tty.leave();
+        }
+        // What was said and what a line printed is in the store then. The answers are taken once more.
+        drop(self.shell.take());
+        let keeping = async { while self.keeping.join_next().await.is_some() {} };
+        drop(tokio::time::timeout(END, keeping).await);
+        let mut opened = None;
+        while let Ok(up) = ups.try_recv() {
+            match up {
+                Up::Input(input) if matches!(*input, Input::Sent(..) | Input::Note(_)) => {
+                    // Nothing is begun any more.
+                    drop(self.state.on(*input, SystemClock.now()));
+                }
+                Up::Opened(Ok((session, _))) => opened = Some(session.session),
+                Up::Input(_) | Up::Back(_) | Up::Opened(Err(_)) => {}
+            }
+        }
+        let mut told: Vec<String> = self.keeper.draft(&self.state.draft()).into_iter().collect();
         let old = self.close();
         self.tasks.shutdown().await;
         end(old).await;
-        Ok(left)
+        end(opened).await;
+        self.keeper.finish().await;
+        told.extend(take_panics());
+        Ok(Ended { left, told })
     }
 }
 

@@ -4,7 +4,9 @@ use std::fs::File;
 use std::io::{self, Read as _, Seek as _, SeekFrom, Write as _};
 use std::os::unix::fs::FileExt as _;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
+use quipu::Sealer;
 use serde::{Deserialize, Serialize};
 
 use crate::kept;
@@ -23,17 +25,19 @@ struct Row<'a> {
     text: std::borrow::Cow<'a, str>,
 }
 
-/// `history.jsonl` in the home of Quipu (0600): one JSON object a line, `{"text": ..}`, the newest last.
+/// `history.jsonl` in the home of Quipu (0600): one JSON object a line, `{"text": ..}`, the newest last. Secrets in the
+/// texts are replaced, as in the store.
 #[derive(Debug, Clone)]
 pub struct SentFile {
     path: PathBuf,
+    sealer: Arc<Sealer>,
 }
 
 impl SentFile {
     /// The file in a home directory.
     #[must_use]
-    pub fn new(home: &Path) -> Self {
-        Self { path: home.join("history.jsonl") }
+    pub fn new(home: &Path, sealer: &Arc<Sealer>) -> Self {
+        Self { path: home.join("history.jsonl"), sealer: sealer.clone() }
     }
 
     /// Where it is.
@@ -70,7 +74,7 @@ impl SentFile {
         }
         let Some(mut file) = kept::lock(&self.path, true)? else { return Ok(()) };
         let size = file.metadata()?.len();
-        let mut line = serde_json::to_vec(&Row { text: text.into() })?;
+        let mut line = serde_json::to_vec(&Row { text: self.sealer.seal(text) })?;
         line.push(b'\n');
         if size > 0 {
             let mut last = vec![0; line.len().min(usize::try_from(size).unwrap_or(usize::MAX))];
@@ -141,10 +145,23 @@ mod tests {
     use super::*;
     use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
 
+    fn sealer() -> Arc<Sealer> {
+        Arc::new(Sealer::new([7; 32]))
+    }
+
+    #[test]
+    fn secrets_are_replaced() {
+        let home = tempfile::tempdir().unwrap();
+        let file = SentFile::new(home.path(), &sealer());
+        file.append("use ghp_Zk3vQ9xT1mB7cR5nW8yL2dF6hJ4pS0aGuE1o").unwrap();
+        let text = std::fs::read_to_string(file.path()).unwrap();
+        assert!(text.contains("use [REDACTED:github-token:") && !text.contains("Zk3"), "{text}");
+    }
+
     #[test]
     fn texts_come_back_in_order() {
         let home = tempfile::tempdir().unwrap();
-        let file = SentFile::new(&home.path().join("new"));
+        let file = SentFile::new(&home.path().join("new"), &sealer());
         assert_eq!(file.load().unwrap(), Vec::<String>::new());
         for text in ["one", "two\nlines \u{1}", "two\nlines \u{1}", " ", "one", "\"one\"}", "}"] {
             file.append(text).unwrap();
@@ -157,7 +174,7 @@ mod tests {
     #[test]
     fn a_line_cut_short_hides_nothing() {
         let home = tempfile::tempdir().unwrap();
-        let file = SentFile::new(home.path());
+        let file = SentFile::new(home.path(), &sealer());
         std::fs::write(file.path(), "{\"text\":\"one\"}\nnonsense\n\n{\"text\":\"tw").unwrap();
         std::fs::set_permissions(file.path(), std::fs::Permissions::from_mode(0o644)).unwrap();
         file.append("three").unwrap();
@@ -170,7 +187,7 @@ mod tests {
     #[test]
     fn what_is_no_file_is_refused() {
         let home = tempfile::tempdir().unwrap();
-        let file = SentFile::new(home.path());
+        let file = SentFile::new(home.path(), &sealer());
         nix::unistd::mkfifo(file.path(), nix::sys::stat::Mode::S_IRWXU).unwrap();
         assert!(file.load().is_err());
         assert!(file.append("x").is_err());
@@ -179,7 +196,7 @@ mod tests {
     #[test]
     fn it_is_made_shorter_and_nobody_loses_a_line() {
         let home = tempfile::tempdir().unwrap();
-        let file = SentFile::new(home.path());
+        let file = SentFile::new(home.path(), &sealer());
         let old = format!("{{\"text\":\"{}\"}}\n", "x".repeat(8_000));
         let many = usize::try_from(MOST).unwrap() / old.len();
         std::fs::write(file.path(), old.repeat(many)).unwrap();

@@ -45,15 +45,15 @@ pub fn view(state: &State, size: Size) -> Frame {
         let lines = item.live(columns, room.max(1), theme, state.now);
         live.extend(lines);
     }
-    if let Some((line, hidden, since)) = &state.shell {
+    if let Some(shell) = &state.shell {
         live.extend(blocks::shell(
             &ShellView {
-                command: line,
-                output: "",
-                running: Some(render::span(state.now.saturating_sub(*since))),
+                command: &shell.line,
+                output: &shell.tail,
+                running: Some(render::span(state.now.saturating_sub(shell.since))),
                 exit_code: None,
                 cancelled: false,
-                hidden: *hidden,
+                hidden: shell.hidden,
                 full_output_path: None,
                 folded: true,
             },

@@ -5,17 +5,17 @@ use std::pin::Pin;
 use std::process::Stdio;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use quipu::{Engine, Opened, SessionOptions};
+use quipu::{Engine, Opened, Sealer, SessionOptions};
 use quipu_protocol::{Answer, Ask, Model, NodeId, Outcome, SessionId, Thinking, Trouble};
 use quipu_providers::{is_supported, levels};
 use quipu_store::{SessionQuery, SqliteStore, Store, Until, decode_nodes};
 use quipu_tui::editor::Candidate;
 use quipu_tui::{
     Choice, Doing, Glimpse, Host, Kept, NotOpened, Open, Printed, ProviderItem, Reach, SessionItem, ShellDone,
-    TreeRow, Which,
+    Tell, TreeRow, Which,
 };
-use quipu_workspace::{OutputBuffer, OutputLimits, ProcessRegistry, ShellCommand, ShellEnd, run_shell};
-use tokio_util::sync::CancellationToken;
+use quipu_workspace::ProcessRegistry;
+use tokio::sync::oneshot;
 
 use crate::args::{Task, ThinkingArg};
 use crate::ask::Desk;
@@ -39,6 +39,8 @@ struct Inner {
     here: PathBuf,
     now: Mutex<Now>,
     registry: Arc<ProcessRegistry>,
+    /// Seals what is kept of the editor.
+    sealer: Arc<Sealer>,
 }
 
 /// What goes with the session that is open.
@@ -53,10 +55,10 @@ struct Now {
 }
 
 impl Surroundings {
-    pub(super) fn new(place: Place, task: &Task, here: PathBuf) -> Self {
+    pub(super) fn new(place: Place, task: &Task, here: PathBuf, sealer: Arc<Sealer>) -> Self {
         let now = Now { cwd: here.clone(), ..Now::default() };
         let (now, registry) = (Mutex::new(now), Arc::new(ProcessRegistry::new()));
-        Self(Arc::new(Inner { place, task: task.clone(), here, now, registry }))
+        Self(Arc::new(Inner { place, task: task.clone(), here, now, registry, sealer }))
     }
 
     /// Does something with what is inside.
@@ -122,6 +124,9 @@ impl Inner {
             Exit::Credential => NotOpened::NoModel { why: failure.message, others },
             _ => NotOpened::Failed(failure.message),
         };
+        for (_, secret) in settings.secrets() {
+            self.sealer.know("credential", &secret);
+        }
         let asks_for_none = task.model.model.is_none() && task.model.provider.is_none();
         let goes_on = task.session.is_some() || task.fork.is_some() || task.resume;
         if !others && asks_for_none && !goes_on && task.replay.is_none() {
@@ -370,30 +375,10 @@ impl Host for Surroundings {
         })
     }
 
-    fn shell(&self, line: String) -> Doing<ShellDone> {
+    fn shell(&self, line: String, stop: oneshot::Receiver<()>, tell: Tell) -> Doing<ShellDone> {
         self.doing(|inner| async move {
-            let children = inner.place.settings().env_keys().into_iter().map(|name| (name, None));
-            let env: Vec<(String, Option<String>)> = children.collect();
             let cwd = inner.now().cwd.clone();
-            let limits = OutputLimits { lines: u64::MAX, bytes: 1 << 20, spill_bytes: 0 };
-            let mut output = OutputBuffer::new(limits, &inner.place.home.join("outputs"));
-            let shell = ShellCommand {
-                owner: "user",
-                command: &line,
-                cwd: &cwd,
-                env: &env,
-                timeout: None,
-                sandbox: None,
-            };
-            let cancel = CancellationToken::new();
-            let end = run_shell(shell, &inner.registry, &cancel, &mut output, &|_| {}).await;
-            let code = match end.map_err(Failure::failed)? {
-                ShellEnd::Exited(code) => Some(code),
-                ShellEnd::Signalled(signal) => Some(128 + signal),
-                ShellEnd::TimedOut | ShellEnd::Cancelled => None,
-            };
-            let text = output.tail().to_owned();
-            Ok(ShellDone { cut: output.bytes() > text.len() as u64, output: text, code })
+            super::by_hand::run(&inner.place, &inner.registry, &cwd, &line, stop, &tell).await
         })
     }
 
@@ -448,12 +433,12 @@ impl Host for Surroundings {
         let cwd = self.0.now().cwd.clone();
         let git = cwd.ancestors().map(|dir| dir.join(".git")).find(|git| git.exists())?;
         let head = if git.is_file() {
-            let text = std::fs::read_to_string(&git).ok()?;
+            let text = small(&git)?;
             cwd.join(text.trim().strip_prefix("gitdir: ")?).join("HEAD")
         } else {
             git.join("HEAD")
         };
-        let text = std::fs::read_to_string(head).ok()?;
+        let text = small(&head)?;
         let text = text.trim();
         Some(match text.strip_prefix("ref: refs/heads/") {
             Some(branch) => branch.to_owned(),

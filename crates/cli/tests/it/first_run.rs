@@ -6,7 +6,7 @@ use quipu_testkit::{Answer, FakeServer, Reply};
 use serde_json::json;
 
 use crate::support::{KEY, World, mode};
-use crate::terminal::{CTRL_D, ESCAPE, Terminal};
+use crate::pty::{CTRL_D, ESCAPE, Terminal};
 
 /// A world in which no model can be used, and no server is looked for but these.
 fn world(replies: impl IntoIterator<Item = Reply>, servers: &serde_json::Value) -> World {

@@ -5,7 +5,7 @@ use serde_json::json;
 
 use crate::archive::{ID, conversation, lines};
 use crate::support::*;
-use crate::terminal::{CTRL_C, CTRL_D, ENTER, ESCAPE, Terminal, says};
+use crate::pty::{CTRL_C, CTRL_D, ENTER, ESCAPE, Terminal, says};
 
 const ALT_D: &str = "\u{1b}d";
 const ALT_L: &str = "\u{1b}l";

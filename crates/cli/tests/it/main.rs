@@ -84,6 +84,8 @@ mod print;
 #[cfg(test)]
 mod prune;
 #[cfg(test)]
+mod pty;
+#[cfg(test)]
 mod record;
 #[cfg(test)]
 mod repair;
@@ -101,6 +103,16 @@ mod slash;
 mod support;
 #[cfg(test)]
 mod terminal;
+#[cfg(test)]
+mod terminal_kept;
+#[cfg(test)]
+mod terminal_picture;
+#[cfg(test)]
+mod terminal_rough;
+#[cfg(test)]
+mod terminal_shell;
+#[cfg(test)]
+mod tmux;
 #[cfg(test)]
 mod tobe;
 #[cfg(test)]

@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 
 use crate::archive::{ID, conversation, lines};
 use crate::support::*;
-use crate::terminal::{CTRL_C, CTRL_D, ENTER, ESCAPE, Terminal, held, says};
+use crate::pty::{CTRL_C, CTRL_D, ENTER, ESCAPE, Terminal, held, says};
 
 const CTRL_G: &str = "\u{7}";
 const CTRL_P: &str = "\u{10}";

@@ -1,203 +1,11 @@
 //! `quipu` without arguments on a terminal: the real program on a pseudo-terminal, against the fake server.
 
-use std::fs::File;
-use std::io::{Read as _, Write as _};
-use std::os::fd::AsFd as _;
-use std::process::Child;
-use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
-use std::time::{Duration, Instant};
-
 use nix::sys::signal::Signal;
-use nix::sys::termios::{Termios, tcgetattr};
 use quipu_testkit::{Answer, Gate, Reply};
 use serde_json::json;
 
+use crate::pty::{ALT_ENTER, ALT_UP, CTRL_C, CTRL_D, CTRL_L, ENTER, ESCAPE, SHIFT_TAB, Terminal, held, says};
 use crate::support::{World, bash, messages, reached, wire_text};
-
-/// A terminal that shows nothing new for so long hangs.
-const LIMIT: Duration = Duration::from_secs(60);
-
-/// The program on a terminal of its own.
-pub(crate) struct Terminal {
-    pub(crate) child: Child,
-    ours: File,
-    theirs: std::os::fd::OwnedFd,
-    pieces: Receiver<Vec<u8>>,
-    screen: vt100::Parser,
-    /// All that was written.
-    pub(crate) bytes: Vec<u8>,
-    before: Termios,
-}
-
-impl Terminal {
-    pub(crate) fn open(world: &World, args: &[&str]) -> Self {
-        Self::sized(world, args, 100, 30)
-    }
-
-    pub(crate) fn sized(world: &World, args: &[&str], columns: u16, rows: u16) -> Self {
-        Self::with(world.quipu(args), columns, rows)
-    }
-
-    /// Starts the program as this command would.
-    pub(crate) fn with(mut command: std::process::Command, columns: u16, rows: u16) -> Self {
-        use std::os::unix::process::CommandExt as _;
-        let size = nix::pty::Winsize { ws_row: rows, ws_col: columns, ws_xpixel: 0, ws_ypixel: 0 };
-        let ends = nix::pty::openpty(&size, None).unwrap();
-        let (ours, theirs) = (File::from(ends.master), ends.slave);
-        let before = tcgetattr(&theirs).unwrap();
-        command.env("TERM", "xterm-256color");
-        // Who stops itself stops its group, as a shell would have it.
-        command.process_group(0);
-        command
-            .stdin(theirs.try_clone().unwrap())
-            .stdout(theirs.try_clone().unwrap())
-            .stderr(theirs.try_clone().unwrap());
-        let child = command.spawn().unwrap();
-        let (tx, pieces) = channel();
-        let mut reads = ours.try_clone().unwrap();
-        std::thread::spawn(move || {
-            let mut piece = vec![0; 64 << 10];
-            while let Ok(count) = reads.read(&mut piece) {
-                if count == 0 || tx.send(piece[..count].to_vec()).is_err() {
-                    return;
-                }
-            }
-        });
-        let screen = vt100::Parser::new(cells(rows), cells(columns), 10_000);
-        Self { child, ours, theirs, pieces, screen, bytes: Vec::new(), before }
-    }
-
-    pub(crate) fn types(&mut self, text: &str) {
-        self.ours.write_all(text.as_bytes()).unwrap();
-    }
-
-    /// Takes what comes until `holds` holds for what is seen.
-    #[track_caller]
-    pub(crate) fn until(&mut self, what: &str, holds: impl Fn(&str) -> bool) {
-        let until = Instant::now() + LIMIT;
-        loop {
-            let shown = self.screen.screen().contents();
-            if holds(&shown) {
-                return;
-            }
-            match self.pieces.recv_timeout(until.saturating_duration_since(Instant::now())) {
-                Ok(piece) => {
-                    self.screen.process(&piece);
-                    self.bytes.extend_from_slice(&piece);
-                }
-                Err(RecvTimeoutError::Timeout | RecvTimeoutError::Disconnected) => {
-                    self.child.kill().ok();
-                    panic!("{what} was not seen:\n{shown}");
-                }
-            }
-        }
-    }
-
-    #[track_caller]
-    pub(crate) fn shows(&mut self, part: &str) {
-        self.until(part, |shown| shown.contains(part));
-    }
-
-    /// Waits until nothing is under way behind this text.
-    #[track_caller]
-    pub(crate) fn settles(&mut self, part: &str) {
-        self.until(&format!("the end of {part}"), |shown| {
-            shown.contains(part) && !shown.contains("stops it")
-        });
-    }
-
-    #[track_caller]
-    pub(crate) fn hides(&mut self, part: &str) {
-        self.until(&format!("the end of {part}"), |shown| !shown.contains(part));
-    }
-
-    /// What is seen now.
-    pub(crate) fn seen(&self) -> String {
-        self.screen.screen().contents()
-    }
-
-    /// Whether the terminal is as it was before.
-    pub(crate) fn is_restored(&self) -> bool {
-        let after = tcgetattr(self.theirs.as_fd()).unwrap();
-        (after.local_flags, after.input_flags, after.output_flags)
-            == (self.before.local_flags, self.before.input_flags, self.before.output_flags)
-    }
-
-    pub(crate) fn signal(&self, signal: Signal) {
-        nix::sys::signal::kill(nix::unistd::Pid::from_raw(self.child.id().cast_signed()), signal).unwrap();
-    }
-
-    fn resize(&mut self, columns: u16, rows: u16) {
-        let done = std::process::Command::new("sh")
-            .args(["-c", &format!("stty cols {columns} rows {rows}")])
-            .stdin(self.theirs.try_clone().unwrap())
-            .status()
-            .unwrap();
-        assert!(done.success());
-        self.screen.screen_mut().set_size(cells(rows), cells(columns));
-        // The kernel tells the terminal's foreground group, which this child is not in.
-        self.signal(Signal::SIGWINCH);
-    }
-
-    /// Waits for its end; the terminal must be as it was.
-    #[track_caller]
-    pub(crate) fn ends(&mut self) -> Option<i32> {
-        let until = Instant::now() + LIMIT;
-        let status = loop {
-            // It may have more to say than a terminal holds.
-            if let Ok(piece) = self.pieces.recv_timeout(Duration::from_millis(20)) {
-                self.screen.process(&piece);
-                self.bytes.extend_from_slice(&piece);
-            } else if let Some(status) = self.child.try_wait().unwrap() {
-                break status;
-            }
-            if Instant::now() > until {
-                self.child.kill().ok();
-                panic!("it does not end:\n{}", self.screen.screen().contents());
-            }
-        };
-        assert!(self.is_restored(), "the terminal is not as it was");
-        let written = String::from_utf8_lossy(&self.bytes);
-        assert!(
-            !written.contains("\u{1b}[3J") && !written.contains("\u{1b}[2J"),
-            "the scrollback was cleared"
-        );
-        status.code()
-    }
-}
-
-impl Drop for Terminal {
-    fn drop(&mut self) {
-        // It is gone, mostly.
-        self.child.kill().ok();
-        self.child.wait().ok();
-    }
-}
-
-fn cells(count: u16) -> std::num::NonZero<u16> {
-    std::num::NonZero::new(count).unwrap()
-}
-
-pub(crate) const ENTER: &str = "\r";
-pub(crate) const ALT_ENTER: &str = "\u{1b}\r";
-pub(crate) const ALT_UP: &str = "\u{1b}[1;3A";
-pub(crate) const ESCAPE: &str = "\u{1b}";
-pub(crate) const CTRL_C: &str = "\u{3}";
-pub(crate) const CTRL_D: &str = "\u{4}";
-pub(crate) const CTRL_L: &str = "\u{c}";
-pub(crate) const SHIFT_TAB: &str = "\u{1b}[Z";
-
-pub(crate) fn says(text: &str) -> Reply {
-    Answer::new().text(text).reply()
-}
-
-/// An answer that stops behind its text until the gate is opened.
-pub(crate) fn held(text: &str, gate: &Gate) -> Reply {
-    let answer = Answer::new().text(text);
-    let begun = answer.unfinished();
-    let rest = answer.stream()[begun.len()..].to_owned();
-    Reply::sse(begun).then_gate(gate).then(rest)
-}
 
 #[test]
 fn a_conversation() {
@@ -416,13 +224,14 @@ fn the_users_own_commands_run_and_the_model_is_told_of_those_that_are_not_hidden
     terminal.shows("test-1");
     terminal.types("!echo seen-$((40+2))\r");
     terminal.shows("seen-42");
+    terminal.hides("running");
     terminal.types("!!echo hidden-$((40+3))\r");
     terminal.shows("hidden-43");
     terminal.types("what was it?\r");
     terminal.shows("I see.");
     terminal.types(CTRL_D);
     assert_eq!(terminal.ends(), Some(0));
-    let said = wire_text(&messages(&world.requests()[0])[0]);
+    let said: String = messages(&world.requests()[0]).iter().map(wire_text).collect();
     assert!(said.contains("seen-42") && said.contains("what was it?") && !said.contains("hidden"), "{said}");
 }
 
@@ -499,16 +308,7 @@ fn a_draft_survives_a_kill() {
     terminal.types("half a thou");
     terminal.shows("half a thou");
     // It is kept as soon as it is shown.
-    let drafts = world.path("home/.quipu/drafts");
-    let kept = || {
-        let files = std::fs::read_dir(&drafts).into_iter().flatten().flatten();
-        files.flat_map(|file| std::fs::read_to_string(file.path())).any(|text| text.contains("half a thou"))
-    };
-    let until = Instant::now() + LIMIT;
-    while !kept() {
-        assert!(Instant::now() < until, "no draft is kept");
-        std::thread::yield_now();
-    }
+    terminal.keeps(&world, "half a thou");
     terminal.signal(Signal::SIGKILL);
     terminal.child.wait().unwrap();
     let mut terminal = Terminal::open(&world, &[]);

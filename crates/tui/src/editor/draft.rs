@@ -46,6 +46,33 @@ impl Draft {
         Ok(Self { before: parts(&self.before)?, after: parts(&self.after)? })
     }
 
+    /// The same with secrets replaced: `seal` gives a text without. Where the cursor stands inside of one, it is behind
+    /// it then.
+    pub(crate) fn sealed(&self, seal: impl Fn(&str) -> String) -> Self {
+        let part = |part: &Part| match part {
+            Part::Text(text) => Part::Text(seal(text)),
+            Part::Paste(content) => Part::Paste(seal(content).into()),
+            Part::Kept(name) => Part::Kept(name.clone()),
+        };
+        let mut before: Vec<Part> = self.before.iter().map(part).collect();
+        let mut after: Vec<Part> = self.after.iter().map(part).collect();
+        if let (Some(Part::Text(left)), Some(Part::Text(right))) = (before.last_mut(), after.first()) {
+            let whole = format!("{left}{right}");
+            let sealed = seal(&whole);
+            if sealed != whole {
+                *left = sealed;
+                after.remove(0);
+            }
+        }
+        Self { before, after }
+    }
+
+    /// The same behind a text.
+    pub(crate) fn behind(mut self, text: String) -> Self {
+        self.before.insert(0, Part::Text(text));
+        self
+    }
+
     /// The same with pastes that were kept elsewhere; one that `find` does not have stays a name.
     pub(crate) fn with_pastes(mut self, mut find: impl FnMut(&str) -> Option<Arc<str>>) -> Self {
         for part in self.before.iter_mut().chain(&mut self.after) {

@@ -39,7 +39,9 @@ impl State {
                 if worked && (at.saturating_sub(since) >= LONG || !self.focused) {
                     effects.push(Effect::Notify("The agent is done.".into()));
                 }
-                if let Some(open) = self.pending.take() {
+                if self.shell.is_none()
+                    && let Some(open) = self.pending.take()
+                {
                     self.open(open, effects);
                 }
             }
@@ -181,6 +183,8 @@ impl State {
                 }
             }
             Message::ToolResult(result) if self.shown.contains(&result.tool_call_id) => {}
+            // Printed when it was done.
+            Message::BashExecution(_) => {}
             message => {
                 let lines = render::message(message, self.unfolded, columns, &self.theme);
                 self.ready(lines);

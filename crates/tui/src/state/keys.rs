@@ -119,15 +119,7 @@ impl State {
                 Some(line) => (line.trim(), true),
                 None => (line.trim(), false),
             };
-            if self.shell.is_some() {
-                self.editor.set_text(text);
-                let stop = self.bindings.hint(Action::Interrupt);
-                self.hint = Some(format!("A command runs already; {stop} stops it"));
-            } else if !line.is_empty() {
-                self.shell = Some((line.to_owned(), hidden, self.now));
-                effects.push(Effect::Shell(line.to_owned()));
-            }
-            return;
+            return self.run_shell(text, line, hidden, effects);
         }
         match crate::commands::parse(trimmed) {
             Some(Ok((command, arguments))) => self.slash(command, arguments, effects),
@@ -143,7 +135,7 @@ impl State {
     /// Escape: what runs is stopped, and what waits comes back.
     fn on_escape(&mut self, effects: &mut Vec<Effect>) {
         if self.shell.is_some() && self.working.is_none() {
-            return effects.push(Effect::StopShell);
+            return self.stop_shell(effects);
         }
         if self.busy.is_some() {
             return effects.push(Effect::Send(Command::Abort(Part::Compaction), Purpose::Else));
@@ -159,8 +151,7 @@ impl State {
             return self.stop_checking(effects);
         }
         if !self.waiting.is_empty() {
-            let texts: Vec<String> = self.waiting.drain(..).map(|(_, text, _)| text).collect();
-            self.editor.set_text(&texts.join("\n\n"));
+            self.give_back();
             return effects.push(Effect::Draft);
         }
         if !(self.queue.0.is_empty() && self.queue.1.is_empty()) {

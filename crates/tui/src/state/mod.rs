@@ -6,6 +6,7 @@ mod item;
 mod keys;
 mod opening;
 mod overlay;
+mod shell;
 mod slash;
 
 use std::collections::{HashSet, VecDeque};
@@ -17,16 +18,17 @@ use quipu_protocol::{
     Setting, Thinking, UnixMs,
 };
 
-use crate::editor::{Candidate, CommandWord, Draft, Editor, EditorEffect, Query};
+use crate::editor::{Candidate, CommandWord, Editor, EditorEffect, Query};
 use crate::host::{
     Choice, Glimpse, Kept, LocalServers, NotOpened, Open, Opened, Printed, ProviderItem, Reach, SessionItem,
-    ShellDone, TreeRow,
+    TreeRow,
 };
 use crate::keys::Bindings;
-use crate::{Key, Line, Size, Theme};
+use crate::{Key, Line, ShellRan, Size, Theme};
 
 pub(crate) use item::{Item, Running};
 pub(crate) use overlay::{Going, Overlay};
+pub(crate) use shell::Shell;
 pub(crate) use slash::level_name;
 
 /// What happened.
@@ -62,6 +64,8 @@ pub enum Input {
     Ended,
     /// Something is to be told.
     Note(String),
+    /// The end of what the line of this number printed so far.
+    ShellOutput(u64, Arc<str>),
     /// What was asked of the host.
     Got(Got),
     /// What may be meant, for the question of this number; whether more may come.
@@ -114,8 +118,8 @@ pub enum Got {
     Made(Result<Printed, String>),
     /// A command that moves the session at rest was run.
     Moved(Vec<String>, Result<Printed, String>),
-    /// A line of the shell is done.
-    Shell(Result<ShellDone, String>),
+    /// The line of this number is done.
+    Shell(u64, ShellRan),
     /// Servers on this machine.
     LocalServers(Result<LocalServers, String>),
     /// Providers; with the one that a key is for, if that was said.
@@ -170,8 +174,8 @@ pub enum Effect {
     Make(Vec<String>),
     /// Run one on the session at rest: it is ended first and opened again.
     AtRest(Vec<String>),
-    /// Run a line in the shell.
-    Shell(String),
+    /// Run a line in the shell, of this number; whether the model must not see it.
+    Shell(u64, String, bool),
     /// Stop it.
     StopShell,
     /// As it says.
@@ -282,10 +286,11 @@ pub struct State {
     wanted: (Option<(String, String)>, Option<Thinking>),
     /// Commands for the session at rest that were given while it was opened, in order.
     resting: VecDeque<Vec<String>>,
-    /// A line of the shell that runs.
-    pub(crate) shell: Option<(String, bool, UnixMs)>,
-    /// What lines of the shell printed that the model is to be told with the next message.
-    pub(crate) told: Vec<String>,
+    /// A line of the shell that runs, and how many there were.
+    pub(crate) shell: Option<Shell>,
+    shells: u64,
+    /// Said, and not acknowledged yet.
+    unsent: VecDeque<String>,
     /// One line that goes with the next key.
     pub(crate) hint: Option<String>,
     /// When Ctrl-C was pressed on an empty editor.
@@ -337,7 +342,8 @@ impl State {
             wanted: (None, None),
             resting: VecDeque::new(),
             shell: None,
-            told: Vec::new(),
+            shells: 0,
+            unsent: VecDeque::new(),
             hint: None,
             left_at: None,
             escaped_at: None,
@@ -386,8 +392,10 @@ impl State {
                 }
                 self.working = None;
                 self.busy = None;
+                self.asks.clear();
             }
             Input::Note(text) => self.note(&text),
+            Input::ShellOutput(id, tail) => self.shell_output(id, tail),
             Input::Got(got) => self.on_got(got, &mut effects),
             Input::Offered(id, candidates, more) => {
                 for effect in self.editor.offer(id, candidates, more) {
@@ -421,31 +429,25 @@ impl State {
         self.hint = Some(text.to_owned());
     }
 
-    /// What is being written, to be kept.
-    pub fn draft(&self) -> Draft {
-        self.editor.draft()
-    }
-
     /// What is said to the model.
     fn say(&mut self, text: String, when: quipu_protocol::When, effects: &mut Vec<Effect>) {
-        let whole = if self.told.is_empty() {
-            text.clone()
-        } else {
-            let mut whole = self.told.join("\n\n");
-            whole.push_str("\n\n");
-            whole.push_str(&text);
-            whole
-        };
-        self.told.clear();
         if self.opening || self.unready || self.standing.session.is_none() {
-            self.waiting.push((whole.into(), text, when));
+            self.waiting.push((text.clone().into(), text, when));
         } else {
-            let command = Command::Prompt { input: whole.into(), when };
+            self.unsent.push_back(text.clone());
+            let command = Command::Prompt { input: text.clone().into(), when };
             effects.push(Effect::Send(command, Purpose::Say(text)));
         }
     }
 
     fn on_sent(&mut self, purpose: Purpose, result: Result<Ack, Refused>, effects: &mut Vec<Effect>) {
+        if let Purpose::Say(said) = &purpose {
+            // It is in the store now, or comes back into the editor.
+            if let Some(at) = self.unsent.iter().position(|text| text == said) {
+                self.unsent.remove(at);
+            }
+            effects.push(Effect::Draft);
+        }
         match (purpose, result) {
             (Purpose::TakeBack, Ok(Ack::Unqueued(inputs))) => {
                 let mut texts: Vec<String> = inputs.iter().map(text_of).collect();

@@ -7,14 +7,11 @@ use quipu_protocol::{Entry, Message, Model};
 use super::overlay::Overlay;
 use super::{Effect, Got, ModelChoice, Purpose, State};
 use crate::editor::Candidate;
-use crate::host::{Glimpse, NotOpened, Open, Opened, Printed, Reach, SessionItem, ShellDone, Which};
+use crate::host::{Glimpse, NotOpened, Open, Opened, Printed, Reach, SessionItem, Which};
 use crate::navigator::Navigator;
 use crate::picker::{Picker, PickerRow};
 use crate::reader::Reader;
 use crate::{Line, render};
-
-/// Bytes of what a line of the shell printed that the model is told at most.
-const TOLD: usize = 50_000;
 
 impl State {
     pub(super) fn on_opened(&mut self, result: Result<Opened, NotOpened>, effects: &mut Vec<Effect>) {
@@ -82,6 +79,7 @@ impl State {
 
     fn say_what_waits(&mut self, effects: &mut Vec<Effect>) {
         for (input, text, when) in std::mem::take(&mut self.waiting) {
+            self.unsent.push_back(text.clone());
             let command = quipu_protocol::Command::Prompt { input, when };
             effects.push(Effect::Send(command, Purpose::Say(text)));
         }
@@ -133,18 +131,6 @@ impl State {
             lines.extend(render::entry(entry, &calls, self.unfolded, columns, &self.theme));
         }
         self.ready(lines);
-    }
-
-    /// What was said and could not be sent.
-    fn give_back(&mut self) {
-        let mut texts: Vec<String> = self.waiting.drain(..).map(|(_, text, _)| text).collect();
-        let text = self.editor.text();
-        if !text.trim().is_empty() {
-            texts.push(text);
-        }
-        if !texts.is_empty() {
-            self.editor.set_text(&texts.join("\n\n"));
-        }
     }
 
     pub(super) fn on_got(&mut self, got: Got, effects: &mut Vec<Effect>) {
@@ -222,7 +208,7 @@ impl State {
                 self.say_what_waits(effects);
             }
             Got::Moved(run, result) => self.moved(&run, result, effects),
-            Got::Shell(result) => self.shell_done(result),
+            Got::Shell(id, ran) => self.shell_done(id, ran, effects),
             Got::Kept(provider, key, kept) => self.on_kept(provider, key, kept, effects),
             Got::Set(Ok(text)) => {
                 self.note(&text);
@@ -336,33 +322,5 @@ impl State {
         }
         self.opening = true;
         effects.push(Effect::Open(self.again()));
-    }
-
-    /// A line of the shell is done.
-    fn shell_done(&mut self, result: Result<ShellDone, String>) {
-        let Some((line, hidden, _)) = self.shell.take() else { return };
-        match result {
-            Ok(done) => {
-                let lines =
-                    render::shell(&line, &done, hidden, self.unfolded, self.size.columns, &self.theme);
-                self.ready(lines);
-                if !hidden {
-                    let mut output = done.output.as_str();
-                    if output.len() > TOLD {
-                        let from = (output.len() - TOLD..output.len())
-                            .find(|at| output.is_char_boundary(*at))
-                            .unwrap_or(output.len());
-                        output = output.get(from..).unwrap_or_default();
-                    }
-                    let ended = match done.code {
-                        Some(0) => String::new(),
-                        Some(code) => format!("\n(exit code {code})"),
-                        None => "\n(it was stopped)".into(),
-                    };
-                    self.told.push(format!("I ran `{line}`:\n```\n{}\n```{ended}", output.trim_end()));
-                }
-            }
-            Err(error) => self.error(&format!("`{line}` was not run."), &error),
-        }
     }
 }

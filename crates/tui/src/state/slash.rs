@@ -146,23 +146,21 @@ impl State {
 
     /// Makes a session and goes on with it; what is said meanwhile is said there.
     fn make(&mut self, run: Vec<String>, effects: &mut Vec<Effect>) {
-        if self.working.is_some() || self.busy.is_some() || self.opening {
-            self.hint = Some("The agent is working; Escape stops it".into());
+        if self.is_held() {
+            return;
+        }
+        if self.opening {
+            self.hint = Some("The session is being opened".into());
             return;
         }
         self.opening = true;
         effects.push(Effect::Make(run));
     }
 
-    fn refuse(&mut self) {
-        let stop = self.bindings.hint(Action::Interrupt);
-        self.hint = Some(format!("The agent is working; {stop} stops it"));
-    }
-
     /// Opens a session, when nothing is under way in this one.
     pub(super) fn open(&mut self, open: Open, effects: &mut Vec<Effect>) {
-        if self.working.is_some() || self.busy.is_some() {
-            return self.refuse();
+        if self.is_held() {
+            return;
         }
         if self.opening {
             // One after the other: the one that is being opened must not be left behind.
@@ -268,8 +266,8 @@ impl State {
 
     /// Runs a command on the session at rest.
     pub(super) fn at_rest(&mut self, run: Vec<String>, effects: &mut Vec<Effect>) {
-        if self.working.is_some() || self.busy.is_some() {
-            return self.refuse();
+        if self.is_held() {
+            return;
         }
         if self.opening {
             self.resting.push_back(run);

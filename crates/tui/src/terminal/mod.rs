@@ -12,6 +12,7 @@ pub use abilities::Abilities;
 pub use panics::take as take_panics;
 
 use crate::{Answer, Decoder, Size, TerminalEvent};
+use futures_util::FutureExt as _;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use rustix::process::Signal as Number;
@@ -28,6 +29,9 @@ use writer::Writer;
 
 /// How long a stop of the process may take to come about.
 const STOP_WAIT: Duration = Duration::from_millis(50);
+
+/// Pieces that are read before what they say is taken.
+const AT_ONCE: usize = 64;
 
 /// Bracketed paste, focus.
 const ENTER: &str = "\x1b[?2004h\x1b[?1004h";
@@ -199,10 +203,11 @@ impl Terminal {
                 ready = self.input.readable() => match ready {
                     Ok(mut ready) => {
                         match read(self.input.get_ref(), &mut self.decoder, &mut self.events) {
-                            Ok(true) => {}
-                            Ok(false) | Err(_) => self.closed = true,
+                            // What is left is read when this was taken.
+                            Ok(Read::More) => ready.retain_ready(),
+                            Ok(Read::All) => ready.clear_ready(),
+                            Ok(Read::End) | Err(_) => self.closed = true,
                         }
-                        ready.clear_ready();
                         self.deadline = self.decoder.wait().map(|wait| Instant::now() + wait);
                     }
                     Err(_) => self.closed = true,
@@ -261,6 +266,8 @@ impl Terminal {
         }
         self.set_up()?;
         self.entered = true;
+        // Ctrl-C was for the program that had the terminal.
+        while self.ends[1].recv().now_or_never().flatten().is_some() {}
         panics::hold();
         Ok(())
     }
@@ -307,20 +314,34 @@ impl Drop for Terminal {
     }
 }
 
-/// Reads what is there; `false` at the end.
-fn read(input: &OwnedFd, decoder: &mut Decoder, events: &mut VecDeque<TerminalEvent>) -> io::Result<bool> {
+/// What was read of a terminal.
+enum Read {
+    /// All that was there.
+    All,
+    /// Much, and there may be more.
+    More,
+    /// The end.
+    End,
+}
+
+/// Reads what is there.
+fn read(input: &OwnedFd, decoder: &mut Decoder, events: &mut VecDeque<TerminalEvent>) -> io::Result<Read> {
     let mut buffer = [0; 16 * 1_024];
-    // Asked each time, for a read of nothing would wait.
-    while ready(input)? {
+    // Whoever writes without end does not keep all else waiting.
+    for _ in 0..AT_ONCE {
+        // Asked each time, for a read of nothing would wait.
+        if !ready(input)? {
+            return Ok(Read::All);
+        }
         match rustix::io::read(input, &mut buffer) {
-            Ok(0) => return Ok(false),
+            Ok(0) => return Ok(Read::End),
             Ok(count) => events.extend(decoder.feed(&buffer[..count])),
             Err(Errno::INTR) => {}
-            Err(Errno::AGAIN) => return Ok(true),
+            Err(Errno::AGAIN) => return Ok(Read::All),
             Err(error) => return Err(error.into()),
         }
     }
-    Ok(true)
+    Ok(Read::More)
 }
 
 fn ready(input: &OwnedFd) -> io::Result<bool> {

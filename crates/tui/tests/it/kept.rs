@@ -3,7 +3,9 @@
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
+use std::sync::Arc;
 
+use quipu::Sealer;
 use quipu_tui::editor::Editor;
 use quipu_tui::{DraftFile, SentFile};
 
@@ -11,6 +13,10 @@ const HOME: &str = "QUIPU_TEST_KEPT_HOME";
 const WHO: &str = "QUIPU_TEST_KEPT_WHO";
 const DIRECTORY: &str = "/some/project";
 const TEXTS: usize = 40;
+
+fn sealer() -> Arc<Sealer> {
+    Arc::new(Sealer::new([7; 32]))
+}
 
 /// Runs one of the tests below in a process of its own, where it plays its part.
 fn start(part: &str, home: &Path, who: &str) -> Child {
@@ -34,7 +40,7 @@ fn wait_for(child: &mut Child, word: &str) {
 #[test]
 fn part_that_writes_a_draft() {
     let Some(home) = std::env::var_os(HOME) else { return };
-    let (mut file, found) = DraftFile::claim(Path::new(&home), Path::new(DIRECTORY)).unwrap();
+    let (mut file, found) = DraftFile::claim(Path::new(&home), Path::new(DIRECTORY), &sealer()).unwrap();
     assert_eq!(found, None);
     let mut editor = Editor::default();
     editor.insert(&std::env::var(WHO).unwrap());
@@ -54,7 +60,7 @@ fn drafts_survive_their_processes() {
             child
         })
         .into();
-    let claim = || DraftFile::claim(home.path(), Path::new(DIRECTORY)).unwrap();
+    let claim = || DraftFile::claim(home.path(), Path::new(DIRECTORY), &sealer()).unwrap();
     assert_eq!(claim().1, None, "both are at work");
     let mut found = Vec::new();
     let mut places = Vec::new();
@@ -80,7 +86,7 @@ fn part_that_adds_to_the_history() {
     let who = std::env::var(WHO).unwrap();
     println!("READY");
     std::io::stdin().lines().next();
-    let file = SentFile::new(Path::new(&home));
+    let file = SentFile::new(Path::new(&home), &sealer());
     for at in 0..TEXTS {
         file.append(&format!("{who} {at} {}", "long ".repeat(2_000))).unwrap();
     }
@@ -101,7 +107,7 @@ fn processes_add_to_the_history_at_once() {
     for child in &mut children {
         assert!(child.wait().unwrap().success());
     }
-    let texts = SentFile::new(home.path()).load().unwrap();
+    let texts = SentFile::new(home.path(), &sealer()).load().unwrap();
     for who in whose {
         let numbers: Vec<usize> = texts
             .iter()

@@ -1,0 +1,132 @@
+//! Who keeps what is written and sent. What cannot be kept is told once, and again when it can be; no key waits for it.
+
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::time::Duration;
+
+use tokio::sync::oneshot;
+
+use crate::editor::Draft;
+use crate::{DraftFile, SentFile};
+
+/// How long the end waits for what was sent to be kept: another process may hold the file.
+const LAST_WAIT: Duration = Duration::from_secs(2);
+
+/// Keeps the draft and the history.
+pub(crate) struct Keeper {
+    draft: Option<DraftFile>,
+    /// What was saved last could not be.
+    fails: bool,
+    /// Texts for the history, in order. As many as a person sends.
+    texts: Option<Sender<String>>,
+    done: oneshot::Receiver<()>,
+}
+
+impl Keeper {
+    /// `tell` tells a person something, from another thread.
+    pub(crate) fn new(
+        draft: Option<DraftFile>,
+        sent: SentFile,
+        tell: impl Fn(String) + Send + 'static,
+    ) -> std::io::Result<Self> {
+        let (texts, given) = channel();
+        let (end, done) = oneshot::channel();
+        std::thread::Builder::new().name("history".to_owned()).spawn(move || {
+            append(&sent, &given, &tell);
+            // Nobody may wait for it any more.
+            let _ended = end.send(());
+        })?;
+        Ok(Self { draft, fails: false, texts: Some(texts), done })
+    }
+
+    /// Keeps what is being written; what is to be told of that.
+    pub(crate) fn draft(&mut self, draft: &Draft) -> Option<String> {
+        let result = self.draft.as_mut()?.save(draft);
+        if self.fails && draft.is_empty() && result.is_ok() {
+            // That nothing is written says nothing of what will be.
+            return None;
+        }
+        let failed = std::mem::replace(&mut self.fails, result.is_err());
+        match result {
+            Err(error) if !failed => Some(format!(
+                "What is written here is not kept, so a crash would lose it: {error}. It is tried again with each key."
+            )),
+            Ok(()) if failed => Some("What is written here is kept again".to_owned()),
+            Err(_) | Ok(()) => None,
+        }
+    }
+
+    /// Keeps what was sent.
+    pub(crate) fn sent(&self, text: String) {
+        if let Some(texts) = &self.texts {
+            // The thread ends last.
+            drop(texts.send(text));
+        }
+    }
+
+    /// Waits for what was sent to be kept, and not for ever.
+    pub(crate) async fn finish(mut self) {
+        self.texts = None;
+        drop(tokio::time::timeout(LAST_WAIT, self.done).await);
+    }
+}
+
+fn append(file: &SentFile, texts: &Receiver<String>, tell: &dyn Fn(String)) {
+    let mut fails = false;
+    for text in texts {
+        let result = file.append(&text);
+        let failed = std::mem::replace(&mut fails, result.is_err());
+        match result {
+            Err(error) if !failed => {
+                tell(format!(
+                    "What is sent is not kept for the editor's history: {}: {error}",
+                    file.path().display()
+                ));
+            }
+            Ok(()) if failed => tell("What is sent is kept for the editor's history again".to_owned()),
+            Err(_) | Ok(()) => {}
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::editor::Editor;
+    use std::path::Path;
+    use std::sync::{Arc, Mutex};
+
+    #[test]
+    fn what_cannot_be_kept_is_told_once() {
+        let home = tempfile::tempdir().unwrap();
+        let sealer = Arc::new(quipu::Sealer::new([7; 32]));
+        let (draft, _) = DraftFile::claim(home.path(), Path::new("/a"), &sealer).unwrap();
+        let sent = SentFile::new(home.path(), &sealer);
+        let told: Arc<Mutex<Vec<String>>> = Arc::default();
+        let hears = told.clone();
+        let mut keeper =
+            Keeper::new(Some(draft), sent.clone(), move |text| hears.lock().unwrap().push(text)).unwrap();
+        let mut editor = Editor::default();
+        editor.insert("text");
+        // A file where a directory was; and a directory where a file is to be.
+        let drafts = home.path().join("drafts");
+        std::fs::rename(&drafts, home.path().join("away")).unwrap();
+        std::fs::write(&drafts, "").unwrap();
+        std::fs::create_dir(sent.path()).unwrap();
+        assert!(keeper.draft(&editor.draft()).unwrap().contains("not kept"));
+        assert_eq!(keeper.draft(&editor.draft()), None);
+        keeper.sent("one".into());
+        keeper.sent("two".into());
+        while told.lock().unwrap().is_empty() {
+            std::thread::yield_now();
+        }
+        std::fs::remove_file(&drafts).unwrap();
+        std::fs::rename(home.path().join("away"), &drafts).unwrap();
+        assert!(keeper.draft(&editor.draft()).unwrap().contains("kept again"));
+        assert_eq!(keeper.draft(&editor.draft()), None);
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
+        runtime.block_on(keeper.finish());
+        let told = told.lock().unwrap();
+        assert_eq!(told.len(), 1, "{told:?}");
+        assert!(told[0].contains("history.jsonl"));
+    }
+}
