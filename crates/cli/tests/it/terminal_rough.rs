@@ -85,9 +85,10 @@ fn the_smallest_window_has_all_of_it() {
     terminal.tells(b"\x1b]9;");
     terminal.types("\u{1b}y");
     terminal.tells(b"main");
-    for keys in ["/tree\r", ESCAPE, "/resume\r", ESCAPE, "/model\r", ESCAPE, "?", "@w", ESCAPE] {
-        terminal.types(keys);
-    }
+    terminal.types("/model\r");
+    terminal.shows("Model");
+    terminal.types(ESCAPE);
+    terminal.hides("Model");
     terminal.types(&format!("{CTRL_C}!echo tiny-$((40+2))\r"));
     terminal.tells(b"tiny-42");
     terminal.types(CTRL_D);
