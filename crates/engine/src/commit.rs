@@ -405,6 +405,7 @@ fn states_of(op: &PlanOp) -> &[NewChunk] {
         | PlanOp::Take { .. }
         | PlanOp::Announce { .. }
         | PlanOp::Forget { .. }
+        | PlanOp::Shell { .. }
         | PlanOp::Arrive => &[],
     }
 }

@@ -461,8 +461,7 @@ fn shell_draft(step: &Step, now: UnixMs) -> Option<(Draft, Option<String>)> {
             .into();
         interrupted = Some(shell.command.clone());
     }
-    let entry = Arc::new(Entry::Message(Message::BashExecution(shell)));
-    Some((Draft { entry, step: info }, interrupted))
+    Some((Draft::of(Entry::Message(Message::BashExecution(shell)), info), interrupted))
 }
 
 fn interrupted_result(call: &ToolCall, now: UnixMs) -> ToolResultMessage {

@@ -10,7 +10,7 @@ use futures_util::FutureExt as _;
 use quipu::{Clock as _, Delivery, Events, Refused, Sealer, Session, SystemClock};
 use quipu_protocol::{Command, Envelope, Event, SessionId};
 use tokio::sync::{mpsc, oneshot};
-use tokio::task::JoinSet;
+use tokio::task::{AbortHandle, JoinSet};
 
 use crate::editor::{Editor, Query};
 use crate::host::{Host, NotOpened, Open, Opened};
@@ -363,11 +363,15 @@ impl Run {
 
     /// Does something beside; what comes of it is an input.
     fn begin(&mut self, work: impl Future<Output = Input> + Send + 'static) {
+        self.begin_stoppable(work);
+    }
+
+    fn begin_stoppable(&mut self, work: impl Future<Output = Input> + Send + 'static) -> AbortHandle {
         let up = self.up.clone();
         self.tasks.spawn(async move {
             // Nobody listens at the end.
             drop(up.send(Up::Input(Box::new(work.await))));
-        });
+        })
     }
 
     /// Sends a command. It is given to the session here, so that commands come there in their order; its answer is
@@ -559,7 +563,7 @@ impl Run {
 
     fn keep_key(&mut self, provider: String, key: String, unasked: bool) {
         let host = self.host.clone();
-        self.checking = Some(self.begin(async move {
+        self.checking = Some(self.begin_stoppable(async move {
             let kept = host.keep_key(provider.clone(), key.clone(), unasked).await;
             Input::Got(Got::Kept(provider, key, kept))
         }));

@@ -5,14 +5,14 @@ use std::pin::Pin;
 use std::process::Stdio;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use quipu::{Engine, Opened, Sealer, SessionOptions};
-use quipu_protocol::{Answer, Ask, Model, NodeId, Outcome, SessionId, Thinking, Trouble};
+use quipu::{Opened, Sealer};
+use quipu_protocol::{Answer, Ask, Model, NodeId, SessionId, Thinking, Trouble};
 use quipu_providers::{is_supported, levels};
-use quipu_store::{SessionQuery, SqliteStore, Store, Until, decode_nodes};
+use quipu_store::{SessionQuery, Store, Until, decode_nodes};
 use quipu_tui::editor::Candidate;
 use quipu_tui::{
-    Choice, Doing, Glimpse, Host, Kept, NotOpened, Open, Printed, ProviderItem, Reach, SessionItem, ShellDone,
-    Tell, TreeRow, Which,
+    Choice, Doing, Glimpse, Host, Kept, NotOpened, Open, Printed, ProviderItem, Reach, SessionItem,
+    ShellDone, Tell, TreeRow, Which,
 };
 use quipu_workspace::ProcessRegistry;
 use tokio::sync::oneshot;
@@ -445,6 +445,14 @@ impl Host for Surroundings {
             None => text.get(..8)?.to_owned(),
         })
     }
+}
+
+/// A small text file of a repository, which may be anything.
+fn small(path: &std::path::Path) -> Option<String> {
+    let (file, _) = quipu_workspace::open_for_reading(path).ok()?;
+    let mut text = String::new();
+    std::io::Read::read_to_string(&mut std::io::Read::take(file, 4 << 10), &mut text).ok()?;
+    Some(text)
 }
 
 fn level_arg(level: Thinking) -> ThinkingArg {

@@ -5,8 +5,8 @@ use std::net::TcpListener;
 use quipu_testkit::{Answer, FakeServer, Reply};
 use serde_json::json;
 
-use crate::support::{KEY, World, mode};
 use crate::pty::{CTRL_D, ESCAPE, Terminal};
+use crate::support::{KEY, World, mode};
 
 /// A world in which no model can be used, and no server is looked for but these.
 fn world(replies: impl IntoIterator<Item = Reply>, servers: &serde_json::Value) -> World {

@@ -4,8 +4,8 @@ use quipu_testkit::{Answer, Reply};
 use serde_json::json;
 
 use crate::archive::{ID, conversation, lines};
-use crate::support::*;
 use crate::pty::{CTRL_C, CTRL_D, ENTER, ESCAPE, Terminal, says};
+use crate::support::*;
 
 const ALT_D: &str = "\u{1b}d";
 const ALT_L: &str = "\u{1b}l";

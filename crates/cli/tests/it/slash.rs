@@ -8,8 +8,8 @@ use quipu_testkit::Answer;
 use serde_json::{Value, json};
 
 use crate::archive::{ID, conversation, lines};
-use crate::support::*;
 use crate::pty::{CTRL_C, CTRL_D, ENTER, ESCAPE, Terminal, held, says};
+use crate::support::*;
 
 const CTRL_G: &str = "\u{7}";
 const CTRL_P: &str = "\u{10}";

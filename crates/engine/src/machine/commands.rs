@@ -107,7 +107,7 @@ impl Machine {
     }
 
     fn start(&mut self, input: Option<quipu_protocol::Input>, from: Queue, reply: ReplyId, run: RunId) {
-        let mut drafts: Vec<_> = input.map(|input| super::user_draft(input, self.now)).into_iter().collect();
+        let mut drafts: Vec<_> = input.map(|input| super::Draft::said(input, self.now)).into_iter().collect();
         let (queued, ops) = if self.waits { Default::default() } else { self.drain(from) };
         drafts.extend(queued);
         self.run = Some(Run::new(run));
@@ -245,11 +245,8 @@ impl Machine {
         run.aborting = true;
         match &mut run.phase {
             // The commit under way decides; what follows it sees `aborting`.
-            Phase::Saying
-            | Phase::Results(_)
-            | Phase::Leaving(_)
-            | Phase::Changing(_)
-            | Phase::Noting(_) => {}
+            Phase::Saying | Phase::Results(_) | Phase::Leaving(_) | Phase::Changing(_) | Phase::Noting(_) => {
+            }
             Phase::Answered(answered) => {
                 // No call will run, so how the checking ends does not matter.
                 answered.waiting = false;

@@ -7,9 +7,7 @@ use std::sync::Arc;
 use quipu_protocol::{Content, Entry, Event, Input as Said, Json, Message, NodeId, Outcome, RunId};
 
 use super::batch::{ABORTED, Batch, Slot, State, refusal};
-use super::{
-    Draft, Effect, Leap, Machine, Phase, Place, Plan, PlanOp, Run, Tag, message_of, shared, user_draft,
-};
+use super::{Draft, Effect, Leap, Machine, Phase, Place, Plan, PlanOp, Run, Tag, message_of, shared};
 use crate::files::{FilePlan, restored};
 
 /// Where a call takes its session, found before anything is given up.
@@ -108,7 +106,7 @@ impl Machine {
             let (entry, step) = restored(head, files);
             drafts.push(Draft::of(entry, step));
         }
-        drafts.push(user_draft(Said::from(leaving.carryover.as_str()), self.now));
+        drafts.push(Draft::said(Said::from(leaving.carryover.as_str()), self.now));
         let carries = Some(leaving.log.clone());
         let parent = Some(leaving.place.at);
         let forget = PlanOp::Forget { run: id.clone(), session: None };

@@ -751,7 +751,7 @@ impl Machine {
         }
         let item = queue.remove(0);
         let op = PlanOp::Take { session: item.session.clone(), item: item.id.clone() };
-        let draft = user_draft(item.input.clone(), self.now);
+        let draft = Draft::said(item.input.clone(), self.now);
         self.drained = Some((from, item));
         (vec![draft], vec![op])
     }
@@ -793,10 +793,4 @@ enum Went {
 
 fn shared(message: std::borrow::Cow<'_, Message>) -> Arc<Message> {
     Arc::new(message.into_owned())
-}
-
-fn user_draft(input: quipu_protocol::Input, now: UnixMs) -> Draft {
-    let message =
-        quipu_protocol::UserMessage { content: quipu_protocol::Body::Blocks(input.0), timestamp: now };
-    Draft::new(Entry::Message(Message::User(message)))
 }

@@ -97,7 +97,7 @@ impl Machine {
             duration_ms: started.and_then(|started| u64::try_from(self.now - started).ok()),
             ..StepInfo::default()
         };
-        let draft = Draft { entry: Entry::Message(Message::BashExecution(shell.clone())).into(), step };
+        let draft = Draft::of(Entry::Message(Message::BashExecution(shell.clone())), step);
         let forget = PlanOp::Forget { run: run.clone(), session: Some(session.clone()) };
         if self.run.is_none() {
             self.run = Some(Run { phase: Phase::Noting(Noting::default()), ..Run::new(fresh) });

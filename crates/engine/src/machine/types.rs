@@ -249,6 +249,13 @@ impl Draft {
     pub(crate) fn of(entry: Entry, step: StepInfo) -> Self {
         Self { entry: Arc::new(entry), step, states: Vec::new() }
     }
+
+    /// What the user says.
+    pub(crate) fn said(input: quipu_protocol::Input, now: UnixMs) -> Self {
+        let message =
+            quipu_protocol::UserMessage { content: quipu_protocol::Body::Blocks(input.0), timestamp: now };
+        Self::new(Entry::Message(quipu_protocol::Message::User(message)))
+    }
 }
 
 /// A change to the small operational tables, in the same transaction as the nodes.

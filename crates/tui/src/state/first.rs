@@ -1,7 +1,7 @@
 //! Before there is a model: what can be done, and keys.
 
 use super::overlay::{Asked, First, Overlay, Unchecked, Wanted};
-use super::{Effect, State, Working};
+use super::{Effect, ModelChoice, State, Working};
 use crate::host::{Kept, LocalServers, Open, ProviderItem};
 use crate::picker::{Picker, PickerRow};
 
@@ -86,7 +86,7 @@ impl State {
                 self.unready = false;
                 effects.push(Effect::Open(Open { model: Some((provider, id)), ..Open::default() }));
             }
-            First::Model => effects.push(Effect::Models),
+            First::Model => effects.push(Effect::Models(ModelChoice::List)),
             First::Key => effects.push(Effect::Providers(String::new())),
             First::Demo => self.demo(effects),
             First::Import => effects.push(Effect::Foreground(vec!["import".into()])),

@@ -6,7 +6,6 @@ use super::overlay::{Asked, Chosen, Wanted, Way};
 use super::{Effect, ModelChoice, Overlay, Purpose, State};
 use crate::commands::{COMMANDS, Does, Report, SlashCommand, words};
 use crate::host::{Choice, Open, Which};
-use crate::keys::Action;
 use crate::picker::{Picker, PickerRow};
 use crate::render;
 
