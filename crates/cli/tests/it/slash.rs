@@ -141,6 +141,7 @@ fn a_label_is_seen_in_the_tree_and_leads_back() {
     let world = answers(2);
     let mut terminal = after(&world, &["first"]);
     terminal.types("/label before the storm\r");
+    terminal.shows("is labelled");
     terminal.hides("opening the session");
     terminal.types("/tree\r");
     terminal.shows("[before the storm]");

@@ -34,7 +34,7 @@ fn scripts_of_the_world() {
          and back.\n\nThai: สวัสดีชาวโลก; Devanagari: नमस्ते दुनिया."
     );
     check("scripts", |columns, theme| markdown(&text, columns, theme));
-    let shown: String = markdown(&text, 120, &Theme::plain()).iter().map(|line| line.text()).collect();
+    let shown: String = markdown(&text, 120, &Theme::plain()).iter().map(quipu_tui::Line::text).collect();
     for part in [family, "e\u{301}", "שלום עולם", "नमस्ते"] {
         assert!(shown.contains(part), "{part} is not whole: {shown}");
     }
