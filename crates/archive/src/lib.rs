@@ -20,7 +20,6 @@ pub mod gemini;
 pub mod gemini_takeout;
 mod intake;
 mod json;
-mod ledger;
 mod lineages;
 mod lines;
 mod mended;

@@ -26,8 +26,6 @@ pub struct Seq(pub(crate) i64);
 /// Which parts of a node are read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ReadParts {
-    /// None: the node alone.
-    None,
     /// The last one, which mostly is our own.
     Last,
     /// All.
@@ -41,7 +39,7 @@ pub struct Written {
     pub seq: Seq,
     /// The node.
     pub node: Node,
-    /// The writer's own id of its parent; looked for with [`ReadParts::All`] only.
+    /// The writer's own id of its parent; not looked for with [`ReadParts::Last`].
     pub follows: Option<String>,
 }
 
