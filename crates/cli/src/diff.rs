@@ -16,7 +16,7 @@ use crate::print::{Paint, dollars, one_line, printable, width};
 use crate::setup::Place;
 
 /// Columns from which on both stand side by side.
-const BESIDE: usize = 80;
+const BESIDE: usize = 100;
 
 pub(crate) async fn run(args: &DiffArgs) -> Result<(), Failure> {
     let place = Place::find(&args.out.store)?;

@@ -56,13 +56,9 @@ impl Terminal {
     }
 
     /// Starts the program as this command would, in a group of its own: who stops itself stops that, as under a shell.
-    pub(crate) fn with(mut command: Command, columns: u16, rows: u16) -> Self {
+    pub(crate) fn start(mut command: Command, columns: u16, rows: u16) -> Self {
         use std::os::unix::process::CommandExt as _;
         command.process_group(0);
-        Self::start(command, columns, rows)
-    }
-
-    pub(crate) fn start(mut command: Command, columns: u16, rows: u16) -> Self {
         let size = nix::pty::Winsize { ws_row: rows, ws_col: columns, ws_xpixel: 0, ws_ypixel: 0 };
         let ends = nix::pty::openpty(&size, None).unwrap();
         // Copies that no other child inherits: a window is closed when its last one is.

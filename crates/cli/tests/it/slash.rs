@@ -240,7 +240,7 @@ fn with_editor(world: &World, script: &str, args: &[&str]) -> Terminal {
     set_mode(&path, 0o700);
     let mut command = world.quipu(args);
     command.env("EDITOR", &path);
-    Terminal::with(command, 100, 30)
+    Terminal::start(command, 100, 30)
 }
 
 #[test]
@@ -356,7 +356,7 @@ fn login_offers_providers_and_checks_the_key() {
     terminal.types(ENTER);
     terminal.shows("Key for testing");
     terminal.types(&format!("{KEY}\r"));
-    terminal.shows("it works");
+    terminal.shows("It works.");
     assert!(!contains(&terminal.bytes, KEY.as_bytes()), "the key was shown");
     leave(terminal);
     assert_eq!(mode(&world.path("home/.quipu/auth.json")), 0o600);
