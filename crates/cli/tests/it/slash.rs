@@ -1,5 +1,7 @@
 //! The commands of the terminal that begin with a slash, and the keys that are like them.
 
+use std::time::{Duration, Instant};
+
 use base64::Engine as _;
 use nix::sys::signal::Signal;
 use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
@@ -160,6 +162,11 @@ fn a_label_is_seen_in_the_tree_and_leads_back() {
 fn what_was_said_is_found_recalled_and_drawn() {
     let world = answers(2);
     let mut terminal = after(&world, &["tell me of quinces", "and of medlars"]);
+    // The index of the search follows what is said.
+    let until = Instant::now() + Duration::from_secs(60);
+    while !world.run(&["search", "quinces"]).text().contains("quinces") {
+        assert!(Instant::now() < until, "it is not indexed");
+    }
     terminal.types("/search quinces\r");
     terminal.until("what was found", |shown| shown.matches("quinces").count() >= 3);
     terminal.types("/recall\r");
