@@ -90,7 +90,7 @@ fn leave_tree(mut terminal: Terminal) {
 #[test]
 fn two_branches_are_compared_side_by_side_or_one_below_the_other() {
     let world = two_branches([]);
-    for (columns, beside) in [(100, true), (80, true), (79, false), (60, false)] {
+    for (columns, beside) in [(120, true), (100, true), (99, false), (60, false)] {
         let mut terminal = Terminal::sized(&world, &["-c"], columns, 40);
         terminal.shows("test-1");
         terminal.types("/tree\r");
