@@ -81,8 +81,11 @@ fn drawn(screen: &vt100::Screen) -> String {
             classes.extend(marks.iter().filter(|(is, _)| *is).map(|(_, class)| (*class).to_owned()));
             let (classes, text) =
                 (classes.join(" "), if cell.has_contents() { cell.contents() } else { " " });
+            // Whether a blank was written or passed over is not seen.
+            let blank = text == " " && back.is_none() && !cell.underline();
             match runs.last_mut() {
-                Some(run) if run.0 == classes && run.1 == back => run.3.push_str(text),
+                Some(run) if run.1 == back && (blank || run.0 == classes) => run.3.push_str(text),
+                _ if blank => runs.push((String::new(), None, column, text.to_owned())),
                 _ => runs.push((classes, back, column, text.to_owned())),
             }
         }
