@@ -68,6 +68,7 @@ async fn at_rest_it_is_recorded_at_once_and_the_next_request_goes_there() {
     live.run("a").await;
     assert_eq!(live.session.set(to_other()).await, Ok(Ack::Handled));
     let head = live.session.view().head.unwrap();
+    live.settled(2).await;
     assert_eq!(changes(&live).last().unwrap(), &(Some(head), "other-model".into(), Thinking::Off));
     let expect = ["session test-model", "user", "assistant", "epoch other-model Off"];
     assert_eq!(words(&world, head).await, expect);
@@ -154,6 +155,7 @@ async fn before_anything_is_said_the_session_begins_so() {
     // A level that the model does not have becomes one that it has.
     let expect =
         [(None, "other-model".to_owned(), Thinking::Off), (None, "other-model".into(), Thinking::High)];
+    live.until(2, |event| matches!(event, Event::Changed { .. })).await;
     assert_eq!(changes(&live), expect);
     live.run("a").await;
     let head = live.session.view().head.unwrap();
