@@ -18,6 +18,8 @@ use crate::intake::open_file;
 
 /// How long another program is given for the end of a line that it began.
 const PATIENCE: Duration = Duration::from_secs(1);
+/// How long a lock is waited for.
+const LOCKED: Duration = Duration::from_millis(500);
 
 /// Why lines were not written to a session file. They stand in the graph.
 #[derive(Debug, thiserror::Error)]
@@ -271,7 +273,7 @@ pub(super) fn find(path: &Path) -> Result<(Found, Option<u64>), ArchiveError> {
     if !meta.is_file() {
         return Err(no_file());
     }
-    match file.try_lock() {
+    match lock(&file) {
         Ok(()) => {}
         Err(TryLockError::WouldBlock) => return Err(ArchiveError::InUse { path }),
         Err(TryLockError::Error(source)) => return Err(fail("locked")(source)),
@@ -292,4 +294,16 @@ pub(super) fn find(path: &Path) -> Result<(Found, Option<u64>), ArchiveError> {
     let writer = new.try_clone().map_err(fail("opened"))?;
     let size = new.metadata().map_err(fail("read"))?.len();
     Ok((Found { path, file: new, writer: Some(writer), made, size }, Some(version)))
+}
+
+/// Locks the file. Who was killed holds the lock until the children that it was starting have begun, so it is waited
+/// for a moment.
+fn lock(file: &File) -> Result<(), TryLockError> {
+    let until = Instant::now() + LOCKED;
+    loop {
+        match file.try_lock() {
+            Err(TryLockError::WouldBlock) if Instant::now() < until => std::thread::sleep(LOCKED / 50),
+            done => return done,
+        }
+    }
 }
