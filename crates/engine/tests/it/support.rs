@@ -552,9 +552,18 @@ impl Live {
 
     /// Prompts and waits until everything settled; gives the outcome.
     pub(crate) async fn run(&self, text: &str) -> Outcome {
-        let before = self.events().iter().filter(|one| matches!(one.event, Event::Settled)).count();
+        let before = self.outcomes().len();
         self.session.prompt(text).await.unwrap();
-        self.settled(before + 1).await;
+        // What settled before may be told only now.
+        self.until(before + 1, |event| matches!(event, Event::RunEnded { .. })).await;
+        let mut log = self.log.clone();
+        let is_settled = |events: &Vec<Arc<Envelope>>| {
+            let last = |fits: fn(&Event) -> bool| events.iter().rposition(|one| fits(&one.event));
+            last(|event| matches!(event, Event::RunEnded { .. }))
+                < last(|event| matches!(event, Event::Settled))
+        };
+        let found = log.wait_for(is_settled).await;
+        assert!(found.is_ok(), "the session ended before it settled");
         self.outcomes().pop().unwrap()
     }
 
