@@ -7,7 +7,7 @@ use quipu::{Models, Provider, Sealer};
 use quipu_protocol::Model;
 use quipu_providers::{Selection, Settings};
 
-use crate::setup::env;
+use crate::setup::{env, seal_credentials};
 
 /// What the user's files say when another model is asked for.
 pub(crate) struct Known {
@@ -25,9 +25,7 @@ impl Models for Known {
         let Selection { model, .. } = found;
         let key = self.key.as_ref().filter(|(of, _)| *of == model.provider).map(|(_, key)| key.as_str());
         let carries = settings.provider_for(&model, key).map_err(|error| error.to_string())?;
-        for (_, secret) in settings.secrets() {
-            self.sealer.know("credential", &secret);
-        }
+        seal_credentials(&self.sealer, &settings);
         Ok((model, carries))
     }
 }

@@ -44,6 +44,13 @@ pub(crate) fn current_dir() -> Result<PathBuf, Failure> {
     })
 }
 
+/// Every credential that is known is replaced where something is stored.
+pub(crate) fn seal_credentials(sealer: &Sealer, settings: &Settings) {
+    for (_, secret) in settings.secrets() {
+        sealer.know("credential", &secret);
+    }
+}
+
 pub(crate) fn env(name: &str) -> Option<String> {
     std::env::var(name).ok().filter(|value| !value.is_empty())
 }
@@ -139,9 +146,7 @@ impl Place {
     /// An engine over `store`, which seals every credential that is known and keeps them from child processes.
     pub(crate) fn engine(&self, store: Arc<dyn Store>, settings: &Settings) -> Result<Engine, Failure> {
         let sealer = Arc::new(Sealer::new(self.seal_key()?));
-        for (_, secret) in settings.secrets() {
-            sealer.know("credential", &secret);
-        }
+        seal_credentials(&sealer, settings);
         let children = settings.env_keys().into_iter().map(|name| (name, None)).collect();
         Ok(Engine::new(store, sealer, self.home.join("outputs")).with_env(children))
     }

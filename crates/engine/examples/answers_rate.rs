@@ -117,29 +117,42 @@ fn text(n: usize) -> String {
     format!("fn thing_{n}() {{\n    let value_{n} = {n};\n    use_it(value_{n});\n}}\n")
 }
 
+/// Puts the n-th entry behind its parent, as it was written at such a place in time.
+fn put(
+    batch: &mut Commit,
+    parent: Option<NodeId>,
+    n: usize,
+    time: usize,
+    external_id: String,
+) -> Outcome<NodeId> {
+    let timestamp = BEGAN + i64::try_from(time)? * BETWEEN;
+    let encoded = quipu_transcript::encode(&entry(n, timestamp)?, &StepInfo::default());
+    let record = NodeRecord {
+        parent,
+        role: encoded.role,
+        parts: encoded.blobs.iter().map(|blob| blob.id).collect(),
+        timestamp,
+        external_id: Some(external_id),
+        system_prompt: None,
+    };
+    let node = Node::new(record, None, None);
+    let id = node.id;
+    batch.blobs.extend(encoded.blobs);
+    batch.nodes.push(node);
+    Ok(id)
+}
+
 async fn fill(store: &SqliteStore, nodes: usize) -> Outcome<()> {
     let mut parent = None;
     let mut batch = Commit::default();
     for n in 0..nodes {
-        let at = BEGAN + i64::try_from(n)? * BETWEEN;
-        let encoded = quipu_transcript::encode(&entry(n, at)?, &StepInfo::default());
-        let record = NodeRecord {
-            parent: parent.filter(|_| n % SESSION != 0),
-            role: encoded.role,
-            parts: encoded.blobs.iter().map(|blob| blob.id).collect(),
-            timestamp: at,
-            external_id: Some(format!("n{n}")),
-            system_prompt: None,
-        };
-        let node = Node::new(record, None, None);
-        parent = Some(node.id);
+        let node = put(&mut batch, parent.filter(|_| n % SESSION != 0), n, n, format!("n{n}"))?;
+        parent = Some(node);
         if n % SESSION == SESSION - 1 || n + 1 == nodes {
             let session = SessionId::from(format!("session-{}", n / SESSION));
             let agent = ["quipu", "pi", "other"][n / SESSION % 3];
-            batch.moves.push(RefMove::publish(RefName::of_agent(agent, &session), node.id, "bench"));
+            batch.moves.push(RefMove::publish(RefName::of_agent(agent, &session), node, "bench"));
         }
-        batch.blobs.extend(encoded.blobs);
-        batch.nodes.push(node);
         if batch.nodes.len() == BATCH || n + 1 == nodes {
             store.commit(std::mem::take(&mut batch)).await?;
         }
@@ -219,20 +232,7 @@ async fn deep(store: &SqliteStore, nodes: usize, times: usize) -> Outcome<()> {
     let mut batch = Commit::default();
     // No second session begins within it.
     for n in (nodes..).filter(|n| n % SESSION != 0).take(DEEP) {
-        let at = BEGAN + i64::try_from(n)? * BETWEEN;
-        let encoded = quipu_transcript::encode(&entry(n, at)?, &StepInfo::default());
-        let record = NodeRecord {
-            parent: Some(parent),
-            role: encoded.role,
-            parts: encoded.blobs.iter().map(|blob| blob.id).collect(),
-            timestamp: at,
-            external_id: Some(format!("n{n}")),
-            system_prompt: None,
-        };
-        let node = Node::new(record, None, None);
-        parent = node.id;
-        batch.blobs.extend(encoded.blobs);
-        batch.nodes.push(node);
+        parent = put(&mut batch, Some(parent), n, n, format!("n{n}"))?;
         if batch.nodes.len() == BATCH {
             store.commit(std::mem::take(&mut batch)).await?;
         }
@@ -267,20 +267,7 @@ async fn fork(store: &SqliteStore, nodes: usize) -> Outcome<Vec<(NodeId, NodeId)
         let from = numbered(store, first + SESSION - BRANCH).await?;
         let (mut parent, mut batch) = (from, Commit::default());
         for n in first + SESSION - BRANCH + 1..first + SESSION {
-            let at = BEGAN + i64::try_from(nodes + n)? * BETWEEN;
-            let encoded = quipu_transcript::encode(&entry(n, at)?, &StepInfo::default());
-            let record = NodeRecord {
-                parent: Some(parent),
-                role: encoded.role,
-                parts: encoded.blobs.iter().map(|blob| blob.id).collect(),
-                timestamp: at,
-                external_id: Some(format!("b{n}")),
-                system_prompt: None,
-            };
-            let node = Node::new(record, None, None);
-            parent = node.id;
-            batch.blobs.extend(encoded.blobs);
-            batch.nodes.push(node);
+            parent = put(&mut batch, Some(parent), n, nodes + n, format!("b{n}"))?;
         }
         let row = |kind: &str, from, to| Action {
             timestamp: BEGAN,

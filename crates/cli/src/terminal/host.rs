@@ -21,7 +21,7 @@ use crate::args::{Task, ThinkingArg};
 use crate::ask::Desk;
 use crate::exit::{Exit, Failure};
 use crate::print::hold;
-use crate::setup::{Place, Started};
+use crate::setup::{Place, Started, seal_credentials};
 
 /// Entries at the end of a session that are shown when it is opened.
 const TAIL: usize = 60;
@@ -124,9 +124,7 @@ impl Inner {
             Exit::Credential => NotOpened::NoModel { why: failure.message, others },
             _ => NotOpened::Failed(failure.message),
         };
-        for (_, secret) in settings.secrets() {
-            self.sealer.know("credential", &secret);
-        }
+        seal_credentials(&self.sealer, &settings);
         let asks_for_none = task.model.model.is_none() && task.model.provider.is_none();
         let goes_on = task.session.is_some() || task.fork.is_some() || task.resume;
         if !others && asks_for_none && !goes_on && task.replay.is_none() {

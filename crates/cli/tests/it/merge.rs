@@ -4,6 +4,7 @@ use quipu_testkit::{Answer, Reply, Wire};
 use serde_json::{Value, json};
 
 use crate::support::*;
+use crate::tobe_files::{FILES, staged, with, writes};
 
 fn write(path: &str, content: &str) -> Reply {
     call("c1", "write", &json!({ "path": path, "content": content }))
@@ -158,23 +159,8 @@ fn what_was_merged_goes_on_on_both_wires() {
     );
 }
 
-const FILES: usize = 120;
-
-/// How many of the files hold this text.
-fn with(world: &World, text: &str) -> usize {
-    let at = |at: &usize| world.path(&format!("work/f{at}"));
-    (1..=FILES).filter(|file| std::fs::read_to_string(at(file)).is_ok_and(|found| found == text)).count()
-}
-
-/// Files that wait beside their targets.
-fn staged(world: &World) -> usize {
-    let entries = std::fs::read_dir(world.path("work")).unwrap();
-    entries.filter(|entry| entry.as_ref().unwrap().file_name().to_string_lossy().ends_with(".tmp")).count()
-}
-
 #[test]
 fn killed_anywhere_it_is_made_with_its_files_or_not_at_all() {
-    let writes = |text: &str| bash("c1", &format!("for at in $(seq {FILES}); do printf {text} > f$at; done"));
     let mut world = World::new([writes("one"), says("One."), writes("two"), says("Two.")]);
     world.run(&["-p", "first"]).ok();
     let first = world.sessions()[0].clone();

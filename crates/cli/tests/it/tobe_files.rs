@@ -5,14 +5,14 @@ use serde_json::json;
 
 use crate::support::*;
 
-const FILES: usize = 120;
+pub(crate) const FILES: usize = 120;
 
 fn says(text: &str) -> Reply {
     Answer::new().text(text).reply()
 }
 
 /// Writes every file.
-fn writes(text: &str) -> Reply {
+pub(crate) fn writes(text: &str) -> Reply {
     let command = format!("for at in $(seq {FILES}); do printf {text} > f$at; done");
     bash("c1", &command)
 }
@@ -22,13 +22,13 @@ fn head(world: &World) -> String {
 }
 
 /// How many files hold this text.
-fn with(world: &World, text: &str) -> usize {
+pub(crate) fn with(world: &World, text: &str) -> usize {
     let at = |at: &usize| world.path(&format!("work/f{at}"));
     (1..=FILES).filter(|file| std::fs::read_to_string(at(file)).is_ok_and(|found| found == text)).count()
 }
 
 /// Files that wait beside their targets.
-fn staged(world: &World) -> usize {
+pub(crate) fn staged(world: &World) -> usize {
     let entries = std::fs::read_dir(world.path("work")).unwrap();
     entries.filter(|entry| entry.as_ref().unwrap().file_name().to_string_lossy().ends_with(".tmp")).count()
 }
