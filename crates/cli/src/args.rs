@@ -92,6 +92,10 @@ pub(crate) struct Task {
     /// Leave out AGENTS.md and its like.
     #[arg(long)]
     pub(crate) no_context_files: bool,
+    /// Without a task: for screen readers, lines and words in place of a screen that is drawn. Also by
+    /// QUIPU_SCREEN_READER=1, and by `screenReader` in settings.json.
+    #[arg(long)]
+    pub(crate) screen_reader: bool,
     /// The task. Words that begin with @ name files to include; piped stdin comes first.
     #[arg(value_name = "MESSAGE")]
     pub(crate) messages: Vec<String>,

@@ -25,7 +25,18 @@ pub(crate) fn is_there(task: &Task) -> bool {
         && task.mode == Mode::Text
         && task.record.is_none()
         && !task.ask_on_stdin
-        && env("TERM").is_none_or(|term| term != "dumb")
+}
+
+/// What says that nothing is to be drawn, if anything does: what was said for this time counts most.
+fn linear(place: &Place, task: &Task, abilities: Abilities) -> Option<&'static str> {
+    let setting = || place.settings_json().unwrap_or_default()["screenReader"] == true;
+    match env("QUIPU_SCREEN_READER").as_deref() {
+        _ if task.screen_reader => Some("--screen-reader"),
+        _ if abilities.linear => Some("TERM, which names a terminal that obeys nothing"),
+        Some("0") => None,
+        Some(_) => Some("QUIPU_SCREEN_READER"),
+        None => setting().then_some("screenReader in settings.json"),
+    }
 }
 
 /// Why there is none, or none is wanted.
@@ -45,9 +56,16 @@ pub(crate) async fn run(task: &Task) -> Result<(), Failure> {
     let place = Place::find(&task.store)?;
     let here = current_dir()?;
     let (home, directory) = (place.home.clone(), here.clone());
-    let abilities = Abilities::of_this_process();
-    let (theme, mut notes) = looks::theme(&place, abilities.depth);
     let sealer = Arc::new(quipu::Sealer::new(place.seal_key()?));
+    let mut abilities = Abilities::of_this_process();
+    let linear = linear(&place, task, abilities);
+    if linear.is_some() {
+        abilities = abilities.linear();
+    }
+    let looks::Looks { theme, adapts, abilities, problems: mut notes } = looks::looks(&place, abilities);
+    if let Some(by) = linear {
+        notes.insert(0, format!("Quipu, told in lines for screen readers, by {by}."));
+    }
     hold(true);
     let flag = place.store_flag();
     let (bindings, problems) = Bindings::load(&home.join("keybindings.json"));
@@ -57,6 +75,7 @@ pub(crate) async fn run(task: &Task) -> Result<(), Failure> {
         theme,
         bindings,
         abilities,
+        adapts,
         home,
         sealer,
         directory,

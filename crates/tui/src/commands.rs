@@ -54,6 +54,16 @@ pub enum Does {
     Demo,
     /// The last answer goes to the clipboard.
     Copy,
+    /// Something is sent when the work is done.
+    Later,
+    /// What waits last comes back.
+    Unqueue,
+    /// What was sent before, to choose from.
+    History,
+    /// What comes is shown in full, or folded.
+    Unfold,
+    /// The text is written in the user's editor.
+    Edit,
     /// This table, and the keys.
     Help,
     /// Leave.
@@ -135,6 +145,11 @@ pub const COMMANDS: &[SlashCommand] = &[
         "write the session: markdown, html, json or pi",
         Does::Report(Report::Export),
     ),
+    command("later", "TEXT", "send it when the work is done", Does::Later),
+    command("unqueue", "", "take back what waits last", Does::Unqueue),
+    command("history", "", "what you sent before, to take one of it", Does::History),
+    command("unfold", "", "show in full what comes from now on, or fold it", Does::Unfold),
+    command("edit", "[TEXT]", "write in your editor", Does::Edit),
     command("copy", "", "the last answer to the clipboard", Does::Copy),
     offers("settings", "[NAME VALUE]", "what holds by default; settings.json in your editor", Does::Settings),
     offers("login", "[PROVIDER]", "keep a key for a provider", Does::Login),

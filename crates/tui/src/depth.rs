@@ -16,10 +16,19 @@ pub enum Depth {
     Rgb,
 }
 
-/// Values of `TERM_PROGRAM` and beginnings of `TERM` that mean red, green and blue without `COLORTERM`.
+/// Values of `TERM_PROGRAM` and beginnings of `TERM` that mean red, green and blue without `COLORTERM`. All of them know
+/// links.
 const RGB_PROGRAMS: &[&str] = &["iTerm.app", "WezTerm", "ghostty", "vscode", "rio", "Hyper", "Tabby"];
 const RGB_TERMS: &[&str] =
     &["xterm-kitty", "xterm-ghostty", "alacritty", "wezterm", "foot", "contour", "rio"];
+
+/// Whether it is a terminal that is known to show all colours, and to know links.
+pub(crate) fn is_modern(variable: impl Fn(&str) -> Option<String>) -> bool {
+    let value = |name: &str| variable(name).unwrap_or_default();
+    RGB_TERMS.iter().any(|known| value("TERM").starts_with(known))
+        || RGB_PROGRAMS.contains(&value("TERM_PROGRAM").as_str())
+        || !value("WT_SESSION").is_empty()
+}
 
 impl Depth {
     /// What the environment says. `variable` gives the value of an environment variable.
@@ -34,9 +43,7 @@ impl Depth {
         }
         let names_rgb = matches!(value("COLORTERM").as_str(), "truecolor" | "24bit")
             || term.ends_with("-direct")
-            || RGB_TERMS.iter().any(|known| term.starts_with(known))
-            || RGB_PROGRAMS.contains(&value("TERM_PROGRAM").as_str())
-            || !value("WT_SESSION").is_empty();
+            || is_modern(&variable);
         // GNU screen hands COLORTERM of the terminal around it to programs, and drops what it does not understand.
         if names_rgb && value("STY").is_empty() {
             return Self::Rgb;

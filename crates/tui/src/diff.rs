@@ -140,10 +140,10 @@ fn row(line: &str) -> Option<Row> {
 
 fn draw(row: &Row, marked: &[(usize, usize)], digits: usize, columns: usize, theme: &Theme) -> Vec<Line> {
     let (sign, role, strong) = match row.sort {
-        Sort::Added => ("+ ", Role::Added, Role::AddedWord),
-        Sort::Removed => ("- ", Role::Removed, Role::RemovedWord),
-        Sort::Same => ("  ", Role::Context, Role::Context),
-        Sort::Fold => ("⋮ ", Role::LineNumber, Role::LineNumber),
+        Sort::Added => (theme.mark("+ ", "added: "), Role::Added, Role::AddedWord),
+        Sort::Removed => (theme.mark("- ", "removed: "), Role::Removed, Role::RemovedWord),
+        Sort::Same => (theme.mark("  ", ""), Role::Context, Role::Context),
+        Sort::Fold => (theme.mark("⋮ ", "…"), Role::LineNumber, Role::LineNumber),
     };
     let (style, strong) = (theme.style(role), theme.style(strong));
     let gutter = if digits > 0 { digits + 1 } else { 0 };

@@ -1,5 +1,8 @@
 //! What a view is made of: lines of styled text, as wide as they may be.
 
+use std::sync::Arc;
+
+use crate::Picture;
 use unicode_segmentation::UnicodeSegmentation as _;
 use unicode_width::{UnicodeWidthChar as _, UnicodeWidthStr as _};
 
@@ -36,6 +39,8 @@ pub struct Style {
     pub reverse: bool,
     /// With a line through it.
     pub strike: bool,
+    /// Where it leads, on terminals that know links.
+    pub link: crate::Link,
 }
 
 impl Style {
@@ -61,13 +66,15 @@ pub struct Span {
 pub struct Line {
     /// From left to right.
     pub spans: Vec<Span>,
+    /// Drawn from here on, in rows of its own, where the line is printed; nothing else stands in it then.
+    pub picture: Option<Arc<Picture>>,
 }
 
 impl Line {
     /// A line in one style.
     #[must_use]
     pub fn styled(text: impl Into<String>, style: Style) -> Self {
-        Self { spans: vec![Span { text: text.into(), style }] }
+        Self { spans: vec![Span { text: text.into(), style }], picture: None }
     }
 
     /// Adds a piece.

@@ -5,8 +5,8 @@ use std::collections::HashSet;
 use quipu_protocol::{NodeId, SessionId};
 
 use crate::host::{Reach, TreeKind, TreeRow};
-use crate::picker::{cut, one_line};
-use crate::{Key, KeyCode, Line, Size, Style, Theme, clean, width};
+use crate::picker::{TOGETHER, cut, numbered, one_line, pages, turned};
+use crate::{Key, KeyCode, Line, Modifiers, Size, Style, Theme, clean, width};
 
 /// Branches inside each other that are indented.
 const DEEPEST: usize = 8;
@@ -89,6 +89,8 @@ pub(crate) struct Navigator {
     opened: HashSet<SessionId>,
     /// The end of one branch, while the other is looked for.
     marked: Option<NodeId>,
+    /// The first row that is listed where rows have numbers.
+    from: usize,
 }
 
 impl Navigator {
@@ -108,12 +110,14 @@ impl Navigator {
             home,
             opened: HashSet::new(),
             marked: None,
+            from: 0,
         };
         navigator.show(None);
         let is_here = |row: &TreeRow| row.head || row.session.as_ref() == Some(&navigator.home);
         if let Some(place) = navigator.shown.iter().position(|row| is_here(&navigator.rows[*row])) {
             navigator.at = place;
         }
+        navigator.from = navigator.at.saturating_sub(TOGETHER - 1);
         navigator
     }
 
@@ -156,6 +160,14 @@ impl Navigator {
         self.preview = Some((node, text));
     }
 
+    fn name(&self) -> &'static str {
+        match self.reach {
+            Reach::Session(_) => "Tree",
+            Reach::Project => "Sessions of this directory",
+            Reach::All => "All sessions",
+        }
+    }
+
     fn chosen(&self) -> Option<&TreeRow> {
         self.shown.get(self.at).and_then(|row| self.rows.get(*row))
     }
@@ -185,6 +197,7 @@ impl Navigator {
         self.shown = shown;
         let place = chosen.and_then(|node| self.shown.iter().position(|row| self.rows[*row].node == node));
         self.at = place.unwrap_or(self.at).min(self.shown.len().saturating_sub(1));
+        self.from = self.at.saturating_sub(TOGETHER - 1);
     }
 
     pub(crate) fn paste(&mut self, text: &str) {
@@ -282,6 +295,81 @@ impl Navigator {
         }
     }
 
+    /// Where rows have numbers: takes words as they are typed on a line, and says which key they come to.
+    pub(crate) fn read(&mut self, words: &str) -> Option<Key> {
+        self.preview = None;
+        if turned(words, &mut self.from, self.shown.len()) {
+            return None;
+        }
+        let held = |letter, control, alt| Key {
+            code: KeyCode::Char(letter),
+            modifiers: Modifiers { control, alt, shift: false },
+        };
+        let (what, number) = words.split_once(' ').unwrap_or(("", words));
+        let key = match what {
+            "" => Some(KeyCode::Enter.into()),
+            "p" => Some(held(' ', false, false)),
+            "l" => Some(held('l', false, true)),
+            "o" => Some(KeyCode::Right.into()),
+            "c" => Some(held('d', false, true)),
+            _ => None,
+        };
+        if let (Some(key), Some(row)) = (key, numbered(number.trim(), self.from, self.shown.len())) {
+            self.at = row;
+            self.query.clear();
+            let node = self.chosen().map(|row| row.node);
+            self.show(node);
+            return Some(key);
+        }
+        match words {
+            "f" => return Some(KeyCode::Tab.into()),
+            "w" => return Some(held('a', true, false)),
+            _ => {}
+        }
+        self.query.clear();
+        self.paste(words);
+        None
+    }
+
+    /// The rows with numbers, to be heard; or what a node says.
+    pub(crate) fn spoken(&self) -> Vec<String> {
+        if let Some((node, text)) = &self.preview {
+            let mut lines = vec![format!("Node {}:", node.short())];
+            lines.extend(text.lines().take(200).map(str::to_owned));
+            return lines;
+        }
+        let with = if self.query.is_empty() { "" } else { " with " };
+        let (query, count) = (&self.query, self.shown.len());
+        let mut lines = vec![format!("{}, {}{with}{query}: {count} rows.", self.name(), self.filter.name())];
+        for (place, row) in self.shown.iter().skip(self.from).take(TOGETHER).enumerate() {
+            let Some(row) = self.rows.get(*row) else { continue };
+            let mut line = format!("{}. ", place + 1);
+            if row.level > 0 {
+                let begins = if row.starts { "begins: " } else { ": " };
+                line.push_str(&format!("branch {}{begins}", row.level));
+            }
+            line.push_str(&one_line(&row.text));
+            if !row.label.is_empty() {
+                line.push_str(&format!(", label {}", row.label));
+            }
+            line.push_str(if row.head { ", the session stands here" } else { "" });
+            line.push_str(if self.marked == Some(row.node) { ", to be compared" } else { "" });
+            lines.push(line);
+        }
+        if count == 0 {
+            lines.push("Nothing matches in what is read so far; /search looks everywhere.".to_owned());
+        }
+        lines.push(match self.marked {
+            Some(_) => "c and the number of another branch compares both; of the same row it is left.".to_owned(),
+            None => format!(
+                "A number goes there. With a letter before the number: p previews, l labels, o opens what is below, c \
+                 compares two branches. f lists other rows, w reaches further, words search{}; Enter alone leaves.",
+                pages(self.from, count)
+            ),
+        });
+        lines
+    }
+
     /// Folds the branch that the chosen row is in.
     fn fold(&mut self) {
         let Some(place) = self.shown.get(self.at).copied() else { return };
@@ -297,12 +385,7 @@ impl Navigator {
     pub(crate) fn view(&self, size: Size, theme: &Theme) -> Vec<Line> {
         let columns = size.columns;
         let rows = size.rows;
-        let name = match self.reach {
-            Reach::Session(_) => "Tree",
-            Reach::Project => "Sessions of this directory",
-            Reach::All => "All sessions",
-        };
-        let mut title = Line::styled(name, theme.heading);
+        let mut title = Line::styled(self.name(), theme.heading);
         title.push(format!("  {}", self.filter.name()), theme.accent);
         let query =
             if self.query.is_empty() { "type to search".to_owned() } else { clean(&self.query).into_owned() };

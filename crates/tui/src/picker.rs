@@ -37,66 +37,116 @@ pub enum Picked<T> {
 /// A list with a filter. All words of the filter have to be in a row, in any order; case does not matter.
 #[derive(Debug, Clone)]
 pub struct Picker<T> {
+    values: Vec<T>,
+    list: List,
+}
+
+/// A [`Picker`] without what its rows stand for.
+#[derive(Debug, Clone)]
+pub(crate) struct List {
     title: String,
-    rows: Vec<PickerRow<T>>,
+    /// Texts and details.
+    rows: Vec<(String, String)>,
     /// What is looked through, made when something is looked for first.
     keys: Vec<String>,
     filter: String,
     /// Rows that pass, in their order.
     shown: Vec<usize>,
     at: usize,
+    /// The first row that is listed where rows have numbers.
+    from: usize,
 }
 
 impl<T: Clone> Picker<T> {
     /// A list; its first row is the chosen one.
     pub fn new(title: impl Into<String>, rows: Vec<PickerRow<T>>) -> Self {
         let shown = (0..rows.len()).collect();
-        Self { title: title.into(), rows, keys: Vec::new(), filter: String::new(), shown, at: 0 }
+        let (values, rows) = rows.into_iter().map(|row| (row.value, (row.text, row.detail))).unzip();
+        let (keys, filter) = (Vec::new(), String::new());
+        Self { values, list: List { title: title.into(), rows, keys, filter, shown, at: 0, from: 0 } }
     }
 
     /// The same with another row chosen first.
     #[must_use]
     pub fn starting_at(mut self, row: usize) -> Self {
-        self.at = row.min(self.rows.len().saturating_sub(1));
+        self.list.at = row.min(self.values.len().saturating_sub(1));
         self
     }
 
     /// Puts more rows before the others. The chosen row stays the chosen one.
     pub fn prepend(&mut self, rows: Vec<PickerRow<T>>) {
-        let chosen = self.shown.get(self.at).map(|row| row + rows.len());
-        self.rows.splice(0..0, rows);
-        self.keys.clear();
-        self.look(false);
-        self.at = self.shown.iter().position(|row| Some(*row) == chosen).unwrap_or(0);
+        self.put(0, rows);
+    }
+
+    /// Puts more rows behind the others, whose numbers stay.
+    pub fn append(&mut self, rows: Vec<PickerRow<T>>) {
+        self.put(self.values.len(), rows);
+    }
+
+    fn put(&mut self, at: usize, rows: Vec<PickerRow<T>>) {
+        let (values, rows): (Vec<T>, Vec<_>) =
+            rows.into_iter().map(|row| (row.value, (row.text, row.detail))).unzip();
+        self.values.splice(at..at, values);
+        self.list.put(at, rows);
     }
 
     /// What is typed so far.
     pub fn filter(&self) -> &str {
-        &self.filter
+        &self.list.filter
     }
 
-    /// The row that Enter takes.
-    pub fn chosen(&self) -> Option<&PickerRow<T>> {
-        self.shown.get(self.at).and_then(|row| self.rows.get(*row))
+    /// What Enter takes.
+    pub fn chosen(&self) -> Option<&T> {
+        self.list.shown.get(self.list.at).and_then(|row| self.values.get(*row))
     }
 
     /// How many rows pass.
     pub fn len(&self) -> usize {
-        self.shown.len()
+        self.list.shown.len()
     }
 
     /// Whether none does.
     pub fn is_empty(&self) -> bool {
-        self.shown.is_empty()
+        self.list.shown.is_empty()
     }
 
     /// A key: letters filter, arrows and pages move, Enter takes, Escape leaves.
     pub fn on_key(&mut self, key: Key) -> Picked<T> {
+        match self.list.on_key(key) {
+            Picked::Open => Picked::Open,
+            Picked::Chosen(row) => {
+                self.values.get(row).map_or(Picked::Open, |value| Picked::Chosen(value.clone()))
+            }
+            Picked::Cancelled => Picked::Cancelled,
+        }
+    }
+
+    /// Text that was pasted is typed.
+    pub fn paste(&mut self, text: &str) {
+        self.list.paste(text);
+    }
+
+    /// At most `size.rows` lines: the title with the filter, then rows around the chosen one.
+    pub fn view(&self, size: Size, theme: &Theme) -> Vec<Line> {
+        self.list.view(size, theme)
+    }
+
+    pub(crate) fn list(&self) -> &List {
+        &self.list
+    }
+
+    pub(crate) fn list_mut(&mut self) -> &mut List {
+        &mut self.list
+    }
+}
+
+impl List {
+    fn on_key(&mut self, key: Key) -> Picked<usize> {
         let page = 10;
         let last = self.shown.len().saturating_sub(1);
         match (key.code, key.modifiers.control, key.modifiers.alt) {
             (KeyCode::Enter, ..) => {
-                return self.chosen().map_or(Picked::Open, |row| Picked::Chosen(row.value.clone()));
+                return self.shown.get(self.at).map_or(Picked::Open, |row| Picked::Chosen(*row));
             }
             (KeyCode::Escape, ..) | (KeyCode::Char('c'), true, _) => return Picked::Cancelled,
             (KeyCode::Up, ..) | (KeyCode::Char('p'), true, _) => {
@@ -126,16 +176,26 @@ impl<T: Clone> Picker<T> {
         Picked::Open
     }
 
-    /// Text that was pasted is typed.
-    pub fn paste(&mut self, text: &str) {
+    pub(crate) fn paste(&mut self, text: &str) {
         self.filter.extend(text.chars().filter(|letter| !letter.is_control()).take(200));
         self.look(false);
+    }
+
+    /// More rows; the chosen one stays the chosen one, and those that are listed are listed.
+    fn put(&mut self, at: usize, rows: Vec<(String, String)>) {
+        let further = if at == 0 { rows.len() } else { 0 };
+        let (from, chosen) = (self.from, self.shown.get(self.at).map(|row| row + further));
+        self.rows.splice(at..at, rows);
+        self.keys.clear();
+        self.look(false);
+        self.at = self.shown.iter().position(|row| Some(*row) == chosen).unwrap_or(0);
+        self.from = from;
     }
 
     /// Finds the rows that pass; `narrower` when the filter only grew.
     fn look(&mut self, narrower: bool) {
         if self.keys.is_empty() {
-            let key = |row: &PickerRow<T>| format!("{} {}", row.text, row.detail).to_lowercase();
+            let key = |(text, detail): &(String, String)| format!("{text} {detail}").to_lowercase();
             self.keys = self.rows.iter().map(key).collect();
         }
         let filter = self.filter.to_lowercase();
@@ -149,11 +209,41 @@ impl<T: Clone> Picker<T> {
         } else {
             self.shown = (0..self.rows.len()).filter(|row| passes(row)).collect();
         }
-        self.at = 0;
+        (self.at, self.from) = (0, 0);
     }
 
-    /// At most `size.rows` lines: the title with the filter, then rows around the chosen one.
-    pub fn view(&self, size: Size, theme: &Theme) -> Vec<Line> {
+    /// Where rows have numbers: takes words as they are typed on a line, and says which key they come to.
+    pub(crate) fn read(&mut self, words: &str) -> Option<Key> {
+        if turned(words, &mut self.from, self.shown.len()) {
+            return None;
+        }
+        if let Some(row) = numbered(words, self.from, self.shown.len()) {
+            self.at = row;
+            return Some(KeyCode::Enter.into());
+        }
+        self.filter.clear();
+        self.paste(words);
+        None
+    }
+
+    /// The rows with numbers, to be heard.
+    pub(crate) fn spoken(&self) -> Vec<String> {
+        let filter = if self.filter.is_empty() { "" } else { " with " };
+        let mut lines =
+            vec![format!("{}{filter}{}: {} to choose from.", self.title, self.filter, self.shown.len())];
+        for (place, row) in self.shown.iter().skip(self.from).take(TOGETHER).enumerate() {
+            let Some((text, detail)) = self.rows.get(*row) else { continue };
+            let between = if detail.is_empty() { "" } else { ", " };
+            lines.push(format!("{}. {}{between}{}", place + 1, one_line(text), one_line(detail)));
+        }
+        lines.push(format!(
+            "A number takes one, words narrow the list{}; Enter alone leaves it.",
+            pages(self.from, self.shown.len())
+        ));
+        lines
+    }
+
+    pub(crate) fn view(&self, size: Size, theme: &Theme) -> Vec<Line> {
         let columns = size.columns;
         let room = size.rows.saturating_sub(2).max(1);
         let mut title = Line::styled(cut(&clean(&self.title), columns / 2), theme.heading);
@@ -166,15 +256,15 @@ impl<T: Clone> Picker<T> {
         let mut lines = vec![title];
         let top = self.at.saturating_sub(room / 2).min(self.shown.len().saturating_sub(room));
         for (place, row) in self.shown.iter().enumerate().skip(top).take(room) {
-            let Some(row) = self.rows.get(*row) else { continue };
+            let Some((text, detail)) = self.rows.get(*row) else { continue };
             let chosen = place == self.at;
             let mut line = Line::styled(if chosen { "› " } else { "  " }, theme.accent);
             let style = if chosen { theme.accent } else { Style::default() };
-            let text = cut(&clean(&one_line(&row.text)), columns.saturating_sub(2));
+            let text = cut(&clean(&one_line(text)), columns.saturating_sub(2));
             let left = columns.saturating_sub(2 + width(&text) + 2);
             line.push(text, style);
-            if !row.detail.is_empty() && left > 3 {
-                line.push(format!("  {}", cut(&clean(&one_line(&row.detail)), left)), theme.muted);
+            if !detail.is_empty() && left > 3 {
+                line.push(format!("  {}", cut(&clean(&one_line(detail)), left)), theme.muted);
             }
             lines.push(line);
         }
@@ -185,6 +275,38 @@ impl<T: Clone> Picker<T> {
         lines.push(Line::styled(cut(&count, columns), theme.muted));
         lines
     }
+}
+
+/// Rows that are listed together where they have numbers.
+pub(crate) const TOGETHER: usize = 20;
+
+/// Turns to other rows, where the words ask for that.
+pub(crate) fn turned(words: &str, from: &mut usize, count: usize) -> bool {
+    match words {
+        "+" if *from + TOGETHER < count => *from += TOGETHER,
+        "-" => *from = from.saturating_sub(TOGETHER),
+        "+" => {}
+        _ => return false,
+    }
+    true
+}
+
+/// The row that a number stands for.
+pub(crate) fn numbered(words: &str, from: usize, count: usize) -> Option<usize> {
+    let number = words.parse::<usize>().ok().filter(|number| (1..=TOGETHER).contains(number))?;
+    Some(from + number - 1).filter(|row| *row < count)
+}
+
+/// How to turn to other rows, where there are any.
+pub(crate) fn pages(from: usize, count: usize) -> String {
+    let mut text = String::new();
+    if from + TOGETHER < count {
+        text.push_str(&format!(", + lists the next of {} more", count - from - TOGETHER));
+    }
+    if from > 0 {
+        text.push_str(", - those before");
+    }
+    text
 }
 
 /// The first line, shortened before it is laid out: a row may be a whole file.
@@ -251,11 +373,23 @@ mod tests {
         let mut picker = many(10);
         picker.on_key(KeyCode::Down.into());
         picker.prepend(vec![PickerRow::new(77, "Row of late", "even"), PickerRow::new(78, "Another", "")]);
-        assert_eq!((picker.chosen().map(|row| row.value), picker.len()), (Some(1), 12));
+        assert_eq!((picker.chosen().copied(), picker.len()), (Some(1), 12));
         type_in(&mut picker, "row even");
-        assert_eq!((picker.chosen().map(|row| row.value), picker.len()), (Some(77), 6));
+        assert_eq!((picker.chosen().copied(), picker.len()), (Some(77), 6));
         picker.prepend(vec![PickerRow::new(79, "Row, the latest", "even")]);
-        assert_eq!((picker.chosen().map(|row| row.value), picker.len()), (Some(77), 7));
+        assert_eq!((picker.chosen().copied(), picker.len()), (Some(77), 7));
+    }
+
+    #[test]
+    fn numbers_stay_with_their_rows() {
+        let mut picker = many(3);
+        picker.append(vec![PickerRow::new(77, "Row of late", "")]);
+        assert_eq!(picker.list().spoken()[0], "Rows: 4 to choose from.");
+        assert_eq!(picker.list_mut().read("2"), Some(KeyCode::Enter.into()));
+        assert_eq!(picker.on_key(KeyCode::Enter.into()), Picked::Chosen(1));
+        assert_eq!(picker.list_mut().read("late"), None);
+        assert_eq!(picker.list_mut().read("1"), Some(KeyCode::Enter.into()));
+        assert_eq!(picker.on_key(KeyCode::Enter.into()), Picked::Chosen(77));
     }
 
     #[test]
@@ -268,16 +402,16 @@ mod tests {
             assert!(lines.len() <= 8);
             assert_eq!(lines.iter().filter(|line| line.text().starts_with('›')).count(), 1);
         }
-        assert_eq!(picker.chosen().map(|row| row.value), Some(11));
+        assert_eq!(picker.chosen().copied(), Some(11));
     }
 
     #[test]
     fn it_moves_around_the_ends() {
         let mut picker = many(3);
         picker.on_key(KeyCode::Up.into());
-        assert_eq!(picker.chosen().map(|row| row.value), Some(2));
+        assert_eq!(picker.chosen().copied(), Some(2));
         picker.on_key(KeyCode::Down.into());
-        assert_eq!(picker.chosen().map(|row| row.value), Some(0));
+        assert_eq!(picker.chosen().copied(), Some(0));
     }
 
     #[test]

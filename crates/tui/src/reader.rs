@@ -33,6 +33,14 @@ impl Reader {
         self.top = top.min(last);
     }
 
+    /// All of it, to be heard, without how it is scrolled.
+    pub(crate) fn spoken(&self, then: &str) -> Vec<String> {
+        let mut lines = vec![format!("{}:", self.title)];
+        lines.extend(self.text.lines().map(str::to_owned));
+        lines.push(then.to_owned());
+        lines
+    }
+
     pub(crate) fn view(&self, size: Size, theme: &Theme) -> Vec<Line> {
         let room = size.rows.saturating_sub(2).max(1);
         let mut lines = vec![Line::styled(cut(self.title, size.columns), theme.heading)];

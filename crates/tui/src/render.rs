@@ -68,13 +68,13 @@ fn behind(mark: &str, mark_style: Style, text: &str, style: Style, columns: usiz
 
 /// A word from us.
 pub(crate) fn note(text: &str, columns: usize, theme: &Theme) -> Vec<Line> {
-    behind("· ", theme.muted, text, theme.muted, columns)
+    behind(theme.mark("· ", ""), theme.muted, text, theme.muted, columns)
 }
 
 /// Something went wrong: what, and what to do.
 pub(crate) fn error(what: &str, why: &str, columns: usize, theme: &Theme) -> Vec<Line> {
     let mut lines = vec![Line::default()];
-    lines.extend(behind("✗ ", theme.error, what.trim(), theme.error, columns));
+    lines.extend(behind(theme.mark("✗ ", "Error: "), theme.error, what.trim(), theme.error, columns));
     lines.extend(behind("  ", theme.muted, why.trim(), theme.muted, columns));
     lines
 }
@@ -89,11 +89,19 @@ pub(crate) fn apart(block: Vec<Line>) -> Vec<Line> {
     lines
 }
 
+/// What stands before an answer: a gap, or who speaks.
+pub(crate) fn answers(theme: &Theme) -> Line {
+    if theme.spoken { Line::from("Agent:") } else { Line::default() }
+}
+
 /// What the user said.
 fn user(body: &Body, columns: usize, theme: &Theme) -> Vec<Line> {
     let mut lines = apart(blocks::user(&body.text(), columns, theme));
-    let images = body.blocks().iter().filter(|block| matches!(block, Content::Image(_))).count();
-    lines.extend(blocks::images(images, columns, theme));
+    for block in body.blocks().iter() {
+        if let Content::Image(image) = block {
+            lines.extend(blocks::image(image, columns, theme));
+        }
+    }
     lines
 }
 
@@ -173,6 +181,32 @@ pub(crate) fn shell(
     apart(blocks::shell(&view, columns, theme))
 }
 
+/// The same, to be heard while it runs: the line where it was not told yet, more of what it printed, how it ended.
+pub(crate) fn shell_more(
+    begun: Option<(&str, bool)>,
+    more: &str,
+    done: Option<&ShellDone>,
+    unfolded: bool,
+    columns: usize,
+    theme: &Theme,
+) -> Vec<Line> {
+    let (command, hidden) = begun.unwrap_or_default();
+    let view = ShellView {
+        command,
+        output: more,
+        running: done.is_none().then_some(Duration::ZERO),
+        exit_code: done.and_then(|done| done.code),
+        cancelled: done.is_some_and(|done| done.code.is_none()),
+        hidden,
+        full_output_path: done.and_then(|done| done.path.as_deref()),
+        folded: !unfolded,
+    };
+    if begun.is_some() {
+        return apart(blocks::shell(&view, columns, theme));
+    }
+    blocks::shell_more(&view, columns, theme)
+}
+
 /// Any message.
 pub(crate) fn message(message: &Message, unfolded: bool, columns: usize, theme: &Theme) -> Vec<Line> {
     match message {
@@ -184,7 +218,7 @@ pub(crate) fn message(message: &Message, unfolded: bool, columns: usize, theme: 
                     Content::Text(text) if !text.text.trim().is_empty() => {
                         let mut prose = Prose::default();
                         prose.push(&text.text);
-                        lines.push(Line::default());
+                        lines.push(answers(theme));
                         lines.extend(prose.all(columns, theme));
                     }
                     Content::Thinking(thought) => {
@@ -263,6 +297,10 @@ pub(crate) fn sections(
         lines.push(Line::default());
         lines.extend(plain(title, columns, theme.heading, usize::MAX));
         for (name, what) in rows {
+            if theme.spoken {
+                lines.extend(plain(&format!("{name}: {what}"), columns, theme.text, usize::MAX));
+                continue;
+            }
             if columns < 60 {
                 lines.extend(behind("  ", theme.command, name, theme.command, columns));
                 lines.extend(behind("    ", theme.muted, what, theme.muted, columns));

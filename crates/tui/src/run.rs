@@ -16,9 +16,10 @@ use crate::editor::{Editor, Query};
 use crate::host::{Host, NotOpened, Open, Opened};
 use crate::keeper::Keeper;
 use crate::keys::Bindings;
+use crate::screen::linear::Linear;
 use crate::state::{Effect, Got, Input, Purpose, State};
 use crate::terminal::{Abilities, End, Incoming, Terminal, take_panics};
-use crate::{DraftFile, Screen, SentFile, Size, TerminalEvent, Theme, osc, view};
+use crate::{Canvas, DraftFile, Links, Screen, SentFile, Size, TerminalEvent, Theme, osc, view};
 
 /// Between two frames while something streams.
 const FRAME: Duration = Duration::from_millis(16);
@@ -41,6 +42,8 @@ pub struct Begin {
     pub bindings: Bindings,
     /// What it can do.
     pub abilities: Abilities,
+    /// The theme goes by the colour behind text, where the terminal says that.
+    pub adapts: bool,
     /// The home of Quipu, where what is written and sent is kept.
     pub home: PathBuf,
     /// Replaces secrets in that.
@@ -86,6 +89,9 @@ struct Run {
     host: Arc<dyn Host>,
     tty: Terminal,
     screen: Screen,
+    /// In place of the screen, where nothing is drawn.
+    linear: Option<Linear>,
+    adapts: bool,
     state: State,
     session: Option<Arc<Session>>,
     events: Option<Events>,
@@ -149,11 +155,26 @@ pub async fn run(begin: Begin) -> io::Result<Ended> {
     })?;
     let now = SystemClock.now();
     let size_now = tty.size();
+    let mut theme = begin.theme;
+    theme.links = begin.abilities.links.then(Links::default);
+    theme.canvas = begin.abilities.graphics.map(|graphics| Canvas {
+        graphics,
+        cell: tty.cell(),
+        rows: size_now.rows / 2,
+    });
     let mut run = Run {
         host: begin.host,
         tty,
-        screen: Screen::new(size_now, begin.abilities.depth).reflows(begin.abilities.reflows),
-        state: State::new(size_now, begin.theme, begin.bindings, editor, now),
+        screen: Screen::new(size_now, begin.abilities.depth)
+            .reflows(begin.abilities.reflows)
+            .links(theme.links.clone()),
+        adapts: begin.adapts,
+        linear: begin.abilities.linear.then(Linear::default),
+        state: if begin.abilities.linear {
+            State::new(size_now, theme, begin.bindings, editor, now).linear()
+        } else {
+            State::new(size_now, theme, begin.bindings, editor, now)
+        },
         session: None,
         events: None,
         tasks: JoinSet::new(),
@@ -259,7 +280,22 @@ impl Run {
         match event {
             TerminalEvent::Key(key) => self.take(Input::Key(key)),
             TerminalEvent::Paste(text) => self.take(Input::Paste(text)),
+            TerminalEvent::Line(text) => {
+                self.linear.as_mut().map(Linear::entered);
+                self.take(Input::Line(text));
+            }
+            TerminalEvent::Interrupt => {
+                self.linear.as_mut().map(Linear::disturbed);
+                self.take(Input::Interrupt);
+            }
+            TerminalEvent::Finished => self.take(Input::Finished),
             TerminalEvent::Focus(focused) => self.take(Input::Focus(focused)),
+            TerminalEvent::Background([red, green, blue]) if self.adapts => {
+                // As bright as it is seen to be, in ten thousandths.
+                let [red, green, blue] = [red, green, blue].map(u32::from);
+                let light = 2_126 * red + 7_152 * green + 722 * blue > 10_000 * 127;
+                self.take(Input::Ground { light });
+            }
             TerminalEvent::Background(_) | TerminalEvent::Answer(_) => {}
         }
     }
@@ -324,6 +360,10 @@ impl Run {
                 self.resize(self.tty.size());
             }
             Up::Opened(Ok((opened, events))) => {
+                // Files of another machine are none of the one that the window is on.
+                if let Some(links) = self.state.links().filter(|_| !self.tty.abilities().remote) {
+                    links.set_directory(&opened.directory);
+                }
                 self.session = Some(opened.session.clone());
                 self.events = Some(events);
                 self.ask_branch();
@@ -341,10 +381,25 @@ impl Run {
             return;
         }
         let printed = self.state.take_printed();
-        self.screen.print(&printed);
-        self.screen.draw(&view(&self.state, self.screen.size()));
-        let bytes = self.screen.take();
+        let bytes = match &mut self.linear {
+            Some(linear) => {
+                if self.tty.hide(self.state.hides()).is_err() {
+                    self.left = Some(Left::Gone);
+                }
+                linear.write(&printed, self.state.prompt())
+            }
+            None => {
+                self.screen.print(&printed);
+                self.screen.draw(&view(&self.state, self.screen.size()));
+                self.screen.take()
+            }
+        };
         self.tty.write(bytes);
+    }
+
+    /// What leaves the terminal to others.
+    fn finish(&mut self) -> Vec<u8> {
+        self.linear.as_mut().map_or_else(|| self.screen.finish(), Linear::finish)
     }
 
     fn resize(&mut self, size: Size) {
@@ -356,7 +411,7 @@ impl Run {
     /// Others may have written.
     fn resumed(&mut self) {
         // Nothing of what is shown is known to be there.
-        drop(self.screen.finish());
+        drop(self.finish());
         self.resize(self.tty.size());
         self.draw();
     }
@@ -457,7 +512,9 @@ impl Run {
                 });
             }
             Effect::Compare(a, b) => {
-                let columns = self.screen.size().columns;
+                // Side by side is for the eye.
+                let most = if self.linear.is_some() { 79 } else { usize::MAX };
+                let columns = self.state.size.columns.min(most);
                 self.begin(async move { Input::Got(Got::Compared(host.compare(a, b, columns).await)) });
             }
             Effect::Foresee(node) => {
@@ -537,11 +594,19 @@ impl Run {
                 }
                 Err(error) => self.take(Input::Edited(Err(error))),
             },
+            Effect::Copy(_) if self.tty.abilities().dumb => {
+                self.state.warn("This terminal reaches no clipboard; /export writes the session to a file");
+            }
             Effect::Copy(text) => match osc::clipboard(&text) {
-                Some(bytes) => self.tty.write(bytes),
+                Some(bytes) => {
+                    self.tty.write(bytes);
+                    if self.linear.is_some() {
+                        self.state.warn("It was given to the terminal for the clipboard");
+                    }
+                }
                 None => self.state.warn("That is too long for the clipboard"),
             },
-            Effect::Notify(text) => self.tty.write(osc::notify(&text)),
+            Effect::Notify(text) => self.tty.write(osc::notify(&text, self.tty.abilities().notify)),
             Effect::Complete(id, query) => self.complete(id, query),
             Effect::Draft => self.unsaved = true,
             Effect::Sent(text) => self.keeper.sent(text),
@@ -608,7 +673,7 @@ impl Run {
         program: std::process::Command,
         then: impl FnOnce(Result<(), String>) -> Input + Send + 'static,
     ) {
-        let bytes = self.screen.finish();
+        let bytes = self.finish();
         self.tty.write(bytes);
         self.tty.leave();
         self.lent = true;
@@ -646,7 +711,7 @@ impl Run {
 
     /// Stops until the shell says to go on.
     async fn suspend(&mut self) {
-        let bytes = self.screen.finish();
+        let bytes = self.finish();
         self.tty.write(bytes);
         if self.tty.suspend().await.is_err() {
             self.left = Some(Left::Gone);
@@ -658,10 +723,16 @@ impl Run {
     async fn end(mut self, mut ups: mpsc::UnboundedReceiver<Up>) -> io::Result<Ended> {
         let left = self.left.take().unwrap_or(Left::Gone);
         if !self.lent {
-            self.screen.print(&self.state.take_printed());
-            self.screen.draw(&crate::Frame::default());
-            let mut bytes = self.screen.take();
-            bytes.extend(self.screen.finish());
+            let printed = self.state.take_printed();
+            let mut bytes = match &mut self.linear {
+                Some(linear) => linear.write(&printed, ""),
+                None => {
+                    self.screen.print(&printed);
+                    self.screen.draw(&crate::Frame::default());
+                    self.screen.take()
+                }
+            };
+            bytes.extend(self.finish());
             self.tty.write(bytes);
             self.tty.leave();
         }

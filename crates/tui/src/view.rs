@@ -74,20 +74,42 @@ pub fn view(state: &State, size: Size) -> Frame {
     Frame { lines, cursor: Some(cursor) }
 }
 
+/// What is under way, for who is told of it once.
+pub(crate) fn under_way(state: &State, columns: usize) -> Vec<Vec<Line>> {
+    let mut blocks: Vec<Vec<Line>> = queue(state, columns).into_iter().map(|line| vec![line]).collect();
+    let what = match (state.busy.as_ref().or(state.checking.as_ref()), &state.shell) {
+        _ if state.opening => Some("Opening the session.".to_owned()),
+        (Some(busy), _) => Some(format!("Working: {}.", clean(&busy.what))),
+        (None, Some(_)) => Some("Running your command.".to_owned()),
+        (None, None) => state.working.as_ref().map(|_| "Working.".to_owned()),
+    };
+    blocks.extend(what.map(|what| vec![Line::from(what.as_str())]));
+    blocks
+}
+
 /// The question that waits for an answer.
-fn asks(state: &State, columns: usize) -> Vec<Line> {
+pub(crate) fn asks(state: &State, columns: usize) -> Vec<Line> {
     let Some((ask, choices)) = state.asks.front() else { return Vec::new() };
     let theme = &state.theme;
+    if theme.spoken && state.reason.is_some() {
+        return vec![Line::from("Why not? The model is told. Enter alone gives no reason.")];
+    }
     let alt = if state.editor.is_empty() { "" } else { "Alt+" };
-    let keys: Vec<(String, &str)> =
-        choices.iter().map(|choice| (format!("{alt}{}", choice.letter()), choice.meaning())).collect();
+    let keys: Vec<(String, &str)> = choices
+        .iter()
+        .enumerate()
+        .map(|(at, choice)| {
+            let key = if theme.spoken { format!("{}.", at + 1) } else { format!("{alt}{}", choice.letter()) };
+            (key, choice.meaning())
+        })
+        .collect();
     let keys: Vec<(&str, &str)> = keys.iter().map(|(key, meaning)| (key.as_str(), *meaning)).collect();
     let view = AskView {
         ask,
         cwd: &state.standing.directory,
         choices: &keys,
-        selected: if state.editor.is_empty() { state.choice } else { usize::MAX },
-        waiting: state.asks.len().saturating_sub(1),
+        selected: if state.editor.is_empty() && !theme.spoken { state.choice } else { usize::MAX },
+        waiting: if theme.spoken { 0 } else { state.asks.len().saturating_sub(1) },
     };
     let mut lines = blocks::ask(&view, columns, theme);
     if let Some(reason) = &state.reason {
@@ -116,11 +138,17 @@ fn queue(state: &State, columns: usize) -> Vec<Line> {
         let hint = "  until a model can be used: /login keeps a key, /model lists what there is";
         lines.push(Line::styled(cut(hint, columns), theme.muted));
     }
-    if !(steering.is_empty() && follow_up.is_empty()) {
+    if !(theme.spoken || steering.is_empty() && follow_up.is_empty()) {
         let hint = format!("  {} takes the last one back", state.bindings.hint(crate::Action::Dequeue));
         lines.push(Line::styled(cut(&hint, columns), theme.muted));
     }
     lines
+}
+
+/// The next try of a call.
+pub(crate) fn retries(state: &State, columns: usize) -> Vec<Line> {
+    let Some((attempt, at, error)) = &state.retry else { return Vec::new() };
+    blocks::retry(*attempt, render::span(at.saturating_sub(state.now)), error, columns, &state.theme)
 }
 
 /// What is under way.
@@ -135,11 +163,7 @@ fn working(state: &State, columns: usize) -> Vec<Line> {
         let stop = state.bindings.hint(crate::Action::Interrupt);
         text.push_str(&format!("{wheel} {} · {} · {stop} stops it", clean(&busy.what), seconds(took)));
     }
-    let mut lines = Vec::new();
-    if let Some(retry) = &state.retry {
-        let left = render::span(retry.1.saturating_sub(state.now));
-        lines.extend(blocks::retry(retry.0, left, &retry.2, columns, theme));
-    }
+    let mut lines = retries(state, columns);
     if !text.is_empty() {
         lines.push(Line::styled(cut(&text, columns), theme.accent));
     }

@@ -3,16 +3,48 @@
 use std::fs::File;
 use std::io::{Error, ErrorKind, Read as _};
 
+use quipu_tui::osc::Notify;
+use quipu_tui::terminal::Abilities;
 use quipu_tui::{Depth, THEME_LIMIT, Theme};
 use serde_json::Value;
 
 use crate::setup::{Place, env};
 
-/// The theme to begin with, and what is wrong with it.
-pub(super) fn theme(place: &Place, depth: Depth) -> (Theme, Vec<String>) {
+/// How a terminal looks.
+pub(super) struct Looks {
+    pub(super) theme: Theme,
+    /// The theme goes by what is behind text.
+    pub(super) adapts: bool,
+    pub(super) abilities: Abilities,
+    /// What is wrong with the settings.
+    pub(super) problems: Vec<String>,
+}
+
+/// What the settings make of a terminal that can do this.
+pub(super) fn looks(place: &Place, mut abilities: Abilities) -> Looks {
     // A file that cannot be read is told of where its models are.
     let settings = place.settings_json().unwrap_or_default();
     let mut told = Vec::new();
+    let depth = abilities.depth;
+    let terminal = &settings["terminal"];
+    if let Some(links) = terminal["hyperlinks"].as_bool() {
+        abilities.links = links && !abilities.linear;
+    }
+    if terminal["showImages"] == false {
+        abilities.graphics = None;
+    }
+    match terminal["notify"].as_str() {
+        Some("off") => abilities.notify = Notify::Off,
+        Some("bell") => abilities.notify = Notify::Bell,
+        Some("osc9") if !abilities.linear => abilities.notify = Notify::Osc9,
+        Some("osc777") if !abilities.linear => abilities.notify = Notify::Osc777,
+        None if terminal["notify"].is_null() => {}
+        Some("auto" | "osc9" | "osc777") => {}
+        _ => told.push(
+            "`terminal.notify` in settings.json must be \"auto\", \"osc9\", \"osc777\", \"bell\" or \"off\""
+                .to_owned(),
+        ),
+    }
     let name = match settings.get("theme") {
         Some(Value::String(name)) => Some(name.as_str()),
         None | Some(Value::Null) => None,
@@ -33,5 +65,5 @@ pub(super) fn theme(place: &Place, depth: Depth) -> (Theme, Vec<String>) {
     };
     let (theme, problems) = Theme::choose(name, depth, env("COLORFGBG").as_deref(), read);
     told.extend(problems);
-    (theme, told)
+    Looks { theme, adapts: name.is_none() && depth > Depth::Ansi, abilities, problems: told }
 }

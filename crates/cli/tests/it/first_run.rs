@@ -9,7 +9,7 @@ use crate::pty::{CTRL_D, ESCAPE, Terminal};
 use crate::support::{KEY, World, mode};
 
 /// A world in which no model can be used, and no server is looked for but these.
-fn world(replies: impl IntoIterator<Item = Reply>, servers: &serde_json::Value) -> World {
+pub(crate) fn world(replies: impl IntoIterator<Item = Reply>, servers: &serde_json::Value) -> World {
     let world = World::new(replies);
     std::fs::remove_file(world.path("home/.quipu/models.json")).unwrap();
     let mut all = json!({ "ollama": null, "llama.cpp": null, "lmstudio": null, "vllm": null, "sglang": null,
@@ -21,7 +21,7 @@ fn world(replies: impl IntoIterator<Item = Reply>, servers: &serde_json::Value) 
 }
 
 /// A provider that has no key yet.
-fn keyless(world: &World, url: &str) {
+pub(crate) fn keyless(world: &World, url: &str) {
     let own = json!({ "id": "test-1", "api": "anthropic-messages", "contextWindow": 200_000 });
     let file = json!({ "providers": { "keyless": {
         "baseUrl": url, "apiKey": "$NO_SUCH_KEY_IS_SET", "api": "anthropic-messages", "models": [own] } } });

@@ -55,6 +55,19 @@ impl Terminal {
         Self::start(world.quipu(args), columns, rows)
     }
 
+    /// On a terminal that the environment says more of.
+    pub(crate) fn telling(
+        world: &World,
+        args: &[&str],
+        columns: u16,
+        rows: u16,
+        env: &[(&str, &str)],
+    ) -> Self {
+        let mut command = world.quipu(args);
+        command.envs(env.iter().copied());
+        Self::start(command, columns, rows)
+    }
+
     /// Starts the program as this command would, in a group of its own: who stops itself stops that, as under a shell.
     pub(crate) fn start(mut command: Command, columns: u16, rows: u16) -> Self {
         use std::os::unix::process::CommandExt as _;
@@ -131,6 +144,15 @@ impl Terminal {
                 }
             }
         }
+    }
+
+    /// Takes what comes next; `false` when that takes too long.
+    pub(crate) fn takes_more(&mut self) -> bool {
+        let piece = self.pieces.recv_timeout(LIMIT);
+        if let Ok(piece) = &piece {
+            self.takes(piece);
+        }
+        piece.is_ok()
     }
 
     #[track_caller]

@@ -1,5 +1,8 @@
 //! `quipu` without arguments on a terminal: the real program on a pseudo-terminal, against the fake server.
 
+mod linear;
+mod shown;
+
 use nix::sys::signal::Signal;
 use quipu_testkit::{Answer, Gate, Reply};
 use serde_json::json;

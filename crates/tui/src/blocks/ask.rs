@@ -28,8 +28,8 @@ const SUBJECT: usize = 12;
 pub fn ask(view: &AskView<'_>, columns: usize, theme: &Theme) -> Vec<Line> {
     let AskView { ask, cwd, choices, selected, waiting } = *view;
     let more = if waiting > 0 { format!(" ({waiting} more wait)") } else { String::new() };
-    let mut lines =
-        beside("? ", theme.ask, &format!("May `{}` {}?{more}", ask.tool, ask.question), theme.ask, columns);
+    let question = format!("May `{}` {}?{more}", ask.tool, ask.question);
+    let mut lines = beside(theme.mark("? ", "Needs an answer: "), theme.ask, &question, theme.ask, columns);
     let subject = beside("  ", theme.command, ask.subject.trim_end(), theme.command, columns);
     let hidden = subject.len().saturating_sub(SUBJECT);
     // The end matters as much as the beginning: that is where something unexpected would stand.
@@ -45,7 +45,7 @@ pub fn ask(view: &AskView<'_>, columns: usize, theme: &Theme) -> Vec<Line> {
     for (index, (key, meaning)) in choices.iter().enumerate() {
         let chosen = index == selected;
         let style = if chosen { theme.selection } else { theme.text };
-        let first = format!("{} {key}  ", if chosen { ">" } else { " " });
+        let first = format!("{} {key}  ", if chosen { ">" } else { theme.mark(" ", "") });
         lines.extend(beside(&first, style, meaning, style, columns));
     }
     lines
@@ -60,6 +60,8 @@ pub fn queue(steering: &[Queued], follow_up: &[Queued], columns: usize, theme: &
         line.push(text, theme.queue);
         cut(&line, columns)
     };
-    let steering = steering.iter().map(|item| ("next: ", item));
-    steering.chain(follow_up.iter().map(|item| ("then: ", item))).map(row).collect()
+    let steering = steering.iter().map(|item| (theme.mark("next: ", "Waits for the next turn: "), item));
+    let follow_up =
+        follow_up.iter().map(|item| (theme.mark("then: ", "Waits for the end of the work: "), item));
+    steering.chain(follow_up).map(row).collect()
 }

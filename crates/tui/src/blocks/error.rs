@@ -13,7 +13,8 @@ pub fn model_error(error: &ModelError, columns: usize, theme: &Theme) -> Vec<Lin
     let status = error.status.map(|status| status.to_string());
     let status = status.filter(|status| !error.message.contains(status.as_str()));
     let status = status.map_or(String::new(), |status| format!(" (HTTP {status})"));
-    let mut lines = beside("! ", theme.error, &format!("{}{status}", error.message), theme.error, columns);
+    let message = format!("{}{status}", error.message);
+    let mut lines = beside(theme.mark("! ", "Error: "), theme.error, &message, theme.error, columns);
     let wait = error
         .retry_after
         .map_or(String::new(), |wait| format!(" The server asks to wait {}.", duration(wait)));
@@ -60,7 +61,7 @@ pub fn retry(attempt: u32, delay: Duration, error: &ModelError, columns: usize, 
         _ => format!("in {}", duration(seconds)),
     };
     let text = format!("{}. Attempt {attempt} {when}.", error.message.trim_end_matches('.'));
-    beside("! ", theme.warning, &text, theme.warning, columns)
+    beside(theme.mark("! ", "Warning: "), theme.warning, &text, theme.warning, columns)
 }
 
 /// How a run ended; nothing when it was done.
@@ -85,7 +86,7 @@ pub fn outcome(outcome: &Outcome, columns: usize, theme: &Theme) -> Vec<Line> {
             "Make room or mend the store (`quipu doctor`), then say it again.",
         ),
     };
-    let mut lines = beside("! ", theme.error, &text, theme.error, columns);
+    let mut lines = beside(theme.mark("! ", "Error: "), theme.error, &text, theme.error, columns);
     lines.extend(beside("  ", theme.text, what, theme.text, columns));
     lines
 }
@@ -109,5 +110,5 @@ pub fn trouble(trouble: &Trouble, columns: usize, theme: &Theme) -> Vec<Line> {
         }
         Trouble::Note(note) => note.clone(),
     };
-    beside("! ", theme.warning, &text, theme.warning, columns)
+    beside(theme.mark("! ", "Warning: "), theme.warning, &text, theme.warning, columns)
 }

@@ -1,24 +1,25 @@
 //! What was said: by the user, by the model to itself, and by the engine about the conversation.
 
-use quipu_protocol::{Compaction, CompactionReason, CompactionResult};
+use std::sync::Arc;
+
+use quipu_protocol::{Compaction, CompactionReason, CompactionResult, ImageContent};
 
 use super::text::{beside, count, dollars, one_line, plural};
-use crate::{Line, Markdown, Role, Theme, markdown};
+use crate::{Line, Markdown, Role, Theme, markdown, pictures};
 
 /// What the user said.
 #[must_use]
 pub fn user(text: &str, columns: usize, theme: &Theme) -> Vec<Line> {
-    beside("> ", theme.accent, text.trim_end(), theme.user, columns)
+    beside(theme.mark("> ", "You: "), theme.accent, text.trim_end(), theme.user, columns)
 }
 
-/// Images that somebody showed, where they are not drawn.
+/// An image: its name, and the image itself where it can be drawn.
 #[must_use]
-pub fn images(images: usize, columns: usize, theme: &Theme) -> Vec<Line> {
-    if images == 0 {
-        Vec::new()
-    } else {
-        beside("", theme.muted, &format!("[{}]", plural(images, "image")), theme.muted, columns)
-    }
+pub fn image(image: &ImageContent, columns: usize, theme: &Theme) -> Vec<Line> {
+    let mut lines = beside("", theme.muted, &pictures::caption(image), theme.muted, columns);
+    let picture = theme.canvas.and_then(|canvas| pictures::picture(image, columns, canvas));
+    lines.extend(picture.map(|picture| Line { picture: Some(Arc::new(picture)), ..Line::default() }));
+    lines
 }
 
 /// What the model thought: folded, one line with its beginning.
@@ -63,7 +64,7 @@ pub fn compaction(result: &CompactionResult, folded: bool, columns: usize, theme
             beside("", theme.muted, "Not summed up: stopped. The context is as it was.", theme.muted, columns)
         }
         CompactionResult::Failed(why) => {
-            beside("! ", theme.error, &format!("Not summed up: {why}"), theme.error, columns)
+            beside(theme.mark("! ", ""), theme.error, &format!("Not summed up: {why}"), theme.error, columns)
         }
     }
 }
@@ -106,5 +107,5 @@ pub fn branch_summary(summary: &str, folded: bool, columns: usize, theme: &Theme
 /// A label at a place of the conversation.
 #[must_use]
 pub fn label(text: &str, columns: usize, theme: &Theme) -> Vec<Line> {
-    beside("# ", theme.label, text, theme.label, columns)
+    beside(theme.mark("# ", "Label: "), theme.label, text, theme.label, columns)
 }

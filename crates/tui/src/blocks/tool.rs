@@ -7,6 +7,7 @@ use serde::Deserialize;
 use serde_json::value::RawValue;
 
 use super::output::output;
+use super::say::image;
 use super::text::{beside, cut, duration, one_line, plural};
 use crate::diff::Diff;
 use crate::highlight::Highlighter;
@@ -108,15 +109,28 @@ pub fn tool(view: &ToolView<'_>, columns: usize, theme: &Theme) -> Vec<Line> {
 /// A command that the user runs, or ran.
 #[must_use]
 pub fn shell(view: &ShellView<'_>, columns: usize, theme: &Theme) -> Vec<Line> {
-    let mark = if view.hidden { "!! " } else { "! " };
+    let mark = theme.mark(if view.hidden { "!! " } else { "! " }, "Your command: ");
     let mut lines = beside(mark, theme.accent, view.command, theme.command, columns);
+    lines.extend(printed(view, false, columns, theme));
+    lines
+}
+
+/// More of one, for who is told it as it comes.
+pub(crate) fn shell_more(view: &ShellView<'_>, columns: usize, theme: &Theme) -> Vec<Line> {
+    printed(view, true, columns, theme)
+}
+
+/// What a command printed, and how it ended; `told` when something of it was told before.
+fn printed(view: &ShellView<'_>, told: bool, columns: usize, theme: &Theme) -> Vec<Line> {
     let room = body_room(columns);
-    let rows = (view.folded || view.running.is_some()).then_some(FOLDED);
+    let rows = (view.folded || view.running.is_some() && !theme.spoken).then_some(FOLDED);
     let mut body = output(view.output, rows, room, theme);
     let (text, style) = match (view.running, view.exit_code) {
+        // Its time is told now and then.
+        (Some(_), _) if theme.spoken => (String::new(), theme.muted),
         (Some(time), _) => (format!("running, {}", duration(time)), theme.muted),
         (None, _) if view.cancelled => ("stopped".into(), theme.warning),
-        (None, Some(0)) => (if body.is_empty() { "no output" } else { "" }.into(), theme.muted),
+        (None, Some(0)) => (if body.is_empty() && !told { "no output" } else { "" }.into(), theme.muted),
         (None, Some(code)) => (format!("exit code {code}"), theme.error),
         (None, None) => ("killed".into(), theme.error),
     };
@@ -126,8 +140,7 @@ pub fn shell(view: &ShellView<'_>, columns: usize, theme: &Theme) -> Vec<Line> {
     if let Some(path) = view.full_output_path {
         body.extend(beside("", theme.muted, &format!("all of it: {path}"), theme.muted, room));
     }
-    lines.extend(indented(body, columns));
-    lines
+    indented(body, columns)
 }
 
 /// Columns for what stands below a title.
@@ -217,10 +230,12 @@ impl<'a> Call<'a> {
             let command = command.trim_end();
             let near = if view.folded { command.floor_char_boundary(WRITING) } else { command.len() };
             let beyond = command[near..].matches('\n').count();
-            let lines = beside("$ ", theme.accent, &command[..near], theme.command, columns);
+            let lines =
+                beside(theme.mark("$ ", "Command: "), theme.accent, &command[..near], theme.command, columns);
             return first(lines, view.folded.then_some(FOLDED_COMMAND), beyond, columns, theme);
         }
-        let mut line = Line::styled(one_line(view.name, 64), theme.tool);
+        let name = format!("{}{}", theme.mark("", "Tool: "), one_line(view.name, 64));
+        let mut line = Line::styled(name, theme.tool);
         let rest = match &self.path {
             Some(path) => format!("{path}{}", self.part),
             None if matches!(view.arguments.trim(), "" | "{}") => String::new(),
@@ -231,8 +246,17 @@ impl<'a> Call<'a> {
             changed.map_or(String::new(), |changed| format!(" (+{} -{})", changed.added, changed.removed));
         // How much changed is seen also where the path is long.
         let room = columns.saturating_sub(line.width() + counts.len());
-        if !rest.is_empty() && room > 1 {
-            line.push(format!(" {}", one_line(&rest, room - 1)), theme.text);
+        let rest = one_line(&rest, room.saturating_sub(1));
+        let linked =
+            self.path.as_ref().filter(|path| theme.links.is_some() && rest.starts_with(path.as_str()));
+        match linked {
+            _ if rest.is_empty() || room <= 1 => {}
+            Some(path) => {
+                line.push(" ", theme.text);
+                line.push(&rest[..path.len()], theme.file(theme.text, path));
+                line.push(&rest[path.len()..], theme.text);
+            }
+            None => line.push(format!(" {rest}"), theme.text),
         }
         line.push(counts, theme.text);
         vec![cut(&line, columns)]
@@ -260,7 +284,6 @@ impl<'a> Call<'a> {
         let view = self.view;
         let text: Vec<&str> = result.content.iter().filter_map(Content::as_text).collect();
         let text = text.join("\n");
-        let images = result.content.iter().filter(|content| matches!(content, Content::Image(_))).count();
         let rows = view.folded.then_some(FOLDED);
         let mut lines = match view.name {
             "bash" => output(&text, rows, room, theme),
@@ -276,14 +299,10 @@ impl<'a> Call<'a> {
             "read" => self.file(&text, None, room, theme),
             _ => output(&text, rows, room, theme),
         };
-        if images > 0 {
-            lines.extend(beside(
-                "",
-                theme.muted,
-                &format!("[{}]", plural(images, "image")),
-                theme.muted,
-                room,
-            ));
+        for content in &result.content {
+            if let Content::Image(shown) = content {
+                lines.extend(image(shown, room, theme));
+            }
         }
         if let Some(took) = took.filter(|took| *took >= Duration::from_secs(1)) {
             lines.extend(beside("", theme.muted, &format!("took {}", duration(took)), theme.muted, room));

@@ -260,6 +260,11 @@ impl Editor {
         text
     }
 
+    /// Something was sent that was not written here.
+    pub fn remember(&mut self, text: &str) {
+        self.history.push(text);
+    }
+
     fn submit(&mut self) -> EditorOutcome {
         EditorOutcome::Submit(self.take())
     }

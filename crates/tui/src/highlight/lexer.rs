@@ -45,6 +45,7 @@ impl<'a> Lexer<'a> {
                     bold: false,
                     italic: false,
                     strike: false,
+                    link: None,
                 });
             }
         }

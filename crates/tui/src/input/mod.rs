@@ -1,6 +1,9 @@
 //! What a terminal sends, made keys and other events: incremental, and linear in what comes.
 
+mod lines;
 mod sequence;
+
+pub(crate) use lines::Lines;
 
 use crate::{Key, KeyCode, Modifiers};
 use std::time::Duration;
@@ -13,6 +16,12 @@ pub enum TerminalEvent {
     /// Text was pasted. Its line breaks are line feeds; bytes that are no UTF-8 came as U+FFFD. Nothing else is
     /// changed: it may hold any control characters.
     Paste(String),
+    /// Lines that were typed, or pasted, where the kernel edits lines. Without the last line break.
+    Line(String),
+    /// What is under way shall stop: Ctrl-C, or Escape by itself in a line, where the kernel edits lines.
+    Interrupt,
+    /// Ctrl-D in an empty line, where the kernel edits lines.
+    Finished,
     /// The window is looked at now, or no longer.
     Focus(bool),
     /// The terminal's colour behind text, as it said when it was asked (`OSC 11`): red, green, blue.
@@ -65,6 +74,8 @@ pub struct Decoder {
     escaped: bool,
     /// What was held at the last flush was let wait once more.
     waited: bool,
+    /// What is held is the beginning of an answer whose rest comes late: what cannot be of it is not.
+    late: bool,
     remote: bool,
 }
 
@@ -122,6 +133,7 @@ impl Decoder {
     pub fn wait(&self) -> Option<Duration> {
         match self.state {
             State::Ground => None,
+            _ if self.late => None,
             State::Escape if !self.remote => Some(ESCAPE_WAIT),
             State::Paste if self.held.is_empty() => None,
             State::Paste => Some(PASTE_WAIT),
@@ -159,6 +171,11 @@ impl Decoder {
                 self.reset();
                 events.push(TerminalEvent::Key(with_alt(Key::from(KeyCode::Char(char::from(introducer))))));
             }
+            // No person begins like this, and the rest would be taken for text.
+            State::Text(b']') | State::TextEscape(b']') if self.waited && self.held.starts_with(b"11;") => {
+                self.late = true;
+            }
+            State::Csi if self.waited && self.held.first() == Some(&b'?') => self.late = true,
             _ if self.waited => self.reset(),
             _ => self.waited = true,
         }
@@ -170,10 +187,19 @@ impl Decoder {
         self.held.clear();
         self.escaped = false;
         self.waited = false;
+        self.late = false;
     }
 
     /// Takes a byte; `false` when it has to be offered again, for it ended what was before it and is no part of that.
     fn byte(&mut self, byte: u8, events: &mut Vec<TerminalEvent>) -> bool {
+        let answers = match self.state {
+            State::Csi => b"0123456789;$cuy".contains(&byte),
+            _ => byte.is_ascii_hexdigit() || b":;/rgba\x1b\x07\\".contains(&byte),
+        };
+        if self.late && !answers {
+            self.reset();
+            return false;
+        }
         match self.state {
             State::Ground => self.ground(byte, events),
             State::Utf8(length) => {

@@ -1,6 +1,8 @@
 //! Emphasis, code, links: what stands within a paragraph.
 
 use super::forms::{bare_url, entity, tag, target};
+use std::sync::Arc;
+
 use super::piece::Run;
 use crate::Role;
 
@@ -9,6 +11,8 @@ use crate::Role;
 struct Node {
     kind: Kind,
     text: String,
+    /// Where it leads.
+    link: Option<Arc<str>>,
 }
 
 #[derive(Debug)]
@@ -80,14 +84,14 @@ impl Reader<'_> {
     }
 
     fn node(&mut self, kind: Kind, text: impl Into<String>) {
-        self.nodes.push(Node { kind, text: text.into() });
+        self.nodes.push(Node { kind, text: text.into(), link: None });
         self.changes.push(Change::default());
     }
 
     fn plain(&mut self, text: &str) {
         let settled = self.nodes.len() <= self.settled;
         match self.nodes.last_mut() {
-            Some(Node { kind: Kind::Text, text: last }) if !settled => last.push_str(text),
+            Some(Node { kind: Kind::Text, text: last, .. }) if !settled => last.push_str(text),
             _ => self.node(Kind::Text, text),
         }
     }
@@ -119,7 +123,7 @@ impl Reader<'_> {
                 None => self.literal(1),
             },
             b'\n' => {
-                if let Some(Node { kind: Kind::Text, text }) = self.nodes.last_mut() {
+                if let Some(Node { kind: Kind::Text, text, .. }) = self.nodes.last_mut() {
                     text.truncate(text.trim_end_matches(' ').len());
                 }
                 self.plain("\n");
@@ -128,6 +132,7 @@ impl Reader<'_> {
             b'h' if self.begins_word() && bare_url(rest).is_some() => {
                 let length = bare_url(rest).unwrap_or(1);
                 self.node(Kind::Url, &rest[..length]);
+                self.leads(&rest[..length]);
                 self.at += length;
             }
             _ => {
@@ -143,6 +148,13 @@ impl Reader<'_> {
         let text = &self.text[self.at..self.at + length];
         self.plain(text);
         self.at += length;
+    }
+
+    /// Says where the last node leads.
+    fn leads(&mut self, target: &str) {
+        if let Some(node) = self.nodes.last_mut() {
+            node.link = Some(target.into());
+        }
     }
 
     fn begins_word(&self) -> bool {
@@ -213,9 +225,13 @@ impl Reader<'_> {
         self.changes[bracket.node].link += 1;
         self.changes[self.nodes.len()].link -= 1;
         if shown.is_empty() {
-            self.node(Kind::Url, url);
+            self.node(Kind::Url, url.as_str());
         } else if shown != url && Some(shown.as_str()) != url.strip_prefix("mailto:") {
             self.node(Kind::Url, format!(" ({url})"));
+        }
+        let link: Arc<str> = url.into();
+        for node in &mut self.nodes[bracket.node..] {
+            node.link.get_or_insert_with(|| link.clone());
         }
         self.settled = self.nodes.len();
         self.at += 1 + length;
@@ -244,7 +260,9 @@ impl Reader<'_> {
             });
             if !inner.contains([' ', '<', '\n']) && (scheme.is_some_and(is_scheme) || mail) {
                 let url = inner.to_owned();
+                let target = if mail && scheme.is_none() { format!("mailto:{inner}") } else { url.clone() };
                 self.node(Kind::Url, url);
+                self.leads(&target);
                 self.at += end + 1;
                 return;
             }
@@ -368,6 +386,7 @@ impl Reader<'_> {
             };
             let mut run = Run::new(&node.text, role);
             (run.bold, run.italic, run.strike) = (now.bold > 0, now.italic > 0, now.strike > 0);
+            run.link = node.link;
             Run::join(&mut runs, run);
         }
         runs

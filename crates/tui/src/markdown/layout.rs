@@ -90,6 +90,9 @@ fn style_of(run: &Run, theme: &Theme) -> Style {
         style = over(style, theme.emphasis);
     }
     style.strike |= run.strike;
+    if let (Some(links), Some(target)) = (&theme.links, &run.link) {
+        style.link = links.to(target);
+    }
     style
 }
 
@@ -105,6 +108,7 @@ fn over(style: Style, more: Style) -> Style {
         underline: style.underline | more.underline,
         reverse: style.reverse | more.reverse,
         strike: style.strike | more.strike,
+        link: style.link,
     }
 }
 
@@ -115,7 +119,7 @@ fn paragraph(runs: &[Run], columns: usize, theme: &Theme) -> Vec<Line> {
     for run in runs {
         let style = style_of(run, theme);
         let marked;
-        let text = if run.role == Role::Code && style == Style::default() {
+        let text = if run.role == Role::Code && style == (Style { link: style.link, ..Style::default() }) {
             marked = format!("`{}`", run.text);
             &marked
         } else {
@@ -134,8 +138,12 @@ fn paragraph(runs: &[Run], columns: usize, theme: &Theme) -> Vec<Line> {
     lines
 }
 
-/// How wide each column is within so much room; `None` when there is no room for a table, or words would be torn.
+/// How wide each column is within so much room; `None` when there is no room for a table, when words would be torn, or when
+/// nobody sees it.
 fn widths(shape: &Shape, room: usize, theme: &Theme) -> Option<Vec<usize>> {
+    if theme.spoken {
+        return None;
+    }
     let wanted = if theme.code == Style::default() { &shape.marked } else { &shape.widths };
     let count = wanted.len();
     let room = room.checked_sub(BETWEEN * (count - 1)).filter(|room| *room >= 4 * count)?;

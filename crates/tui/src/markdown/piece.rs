@@ -13,6 +13,8 @@ pub(crate) struct Run {
     pub(crate) bold: bool,
     pub(crate) italic: bool,
     pub(crate) strike: bool,
+    /// Where it leads.
+    pub(crate) link: Option<Arc<str>>,
 }
 
 impl Run {
@@ -22,12 +24,12 @@ impl Run {
             false => clean(text).into_owned(),
             true => text.split('\n').map(|line| clean(line)).collect::<Vec<_>>().join("\n"),
         };
-        Self { text, role, bold: false, italic: false, strike: false }
+        Self { text, role, bold: false, italic: false, strike: false, link: None }
     }
 
     fn looks_like(&self, other: &Self) -> bool {
-        (self.role, self.bold, self.italic, self.strike)
-            == (other.role, other.bold, other.italic, other.strike)
+        (self.role, self.bold, self.italic, self.strike, &self.link)
+            == (other.role, other.bold, other.italic, other.strike, &other.link)
     }
 
     /// Adds a run, to the one before where they look the same.

@@ -1,60 +1,100 @@
 //! The linear way, for screen readers and terminals that obey nothing: lines follow each other, nothing is ever changed
-//! or written over, and no escape sequence is sent. Of the live part only the line with the cursor is there, written on
-//! as it is typed.
+//! or written over, and no escape sequence is sent. What is typed is shown by the kernel, in the row of a prompt.
 
 use crate::Line;
-use unicode_segmentation::UnicodeSegmentation as _;
 
-/// What was written in the row that is not ended yet.
+/// What was written last.
 #[derive(Debug, Default)]
-pub(super) struct Linear {
-    open: String,
+pub(crate) struct Linear {
+    /// The prompt in the row that is not ended yet; empty where there is none.
+    open: &'static str,
+    /// The last line was empty.
+    blank: bool,
 }
 
 impl Linear {
-    /// The bytes for finished lines, and for the line that the cursor is in.
-    pub(super) fn write(&mut self, printed: &[Line], typed: Option<&Line>) -> Vec<u8> {
+    /// The bytes for finished lines, and for the prompt behind them; an empty one while nothing is asked for.
+    pub(crate) fn write(&mut self, printed: &[Line], prompt: &'static str) -> Vec<u8> {
         let mut out = String::new();
-        if !printed.is_empty() {
-            self.end(&mut out);
-        }
         for line in printed {
-            out.push_str(plain(line).trim_end());
-            out.push_str("\r\n");
-        }
-        // While there is no cursor, what is typed stays where it is.
-        let Some(typed) = typed else { return out.into_bytes() };
-        let typed = plain(typed);
-        if let Some(more) = typed.strip_prefix(&self.open) {
-            out.push_str(more);
-        } else if let Some(fewer) = self.open.strip_prefix(&typed) {
-            for cluster in fewer.graphemes(true) {
-                out.push_str(&"\x08 \x08".repeat(crate::width(cluster)));
+            let text = spoken(line);
+            let Some(text) = text else { continue };
+            if text.is_empty() && std::mem::replace(&mut self.blank, true) {
+                continue;
             }
-        } else {
+            self.blank = text.is_empty();
             self.end(&mut out);
-            out.push_str(&typed);
+            out.push_str(&text);
+            out.push('\n');
         }
-        self.open = typed;
+        if prompt != self.open {
+            self.end(&mut out);
+            out.push_str(prompt);
+            self.open = prompt;
+        }
         out.into_bytes()
     }
 
-    /// Ends the row that is open.
-    pub(super) fn finish(&mut self) -> Vec<u8> {
+    /// A line was typed: the kernel has ended the row.
+    pub(crate) fn entered(&mut self) {
+        self.open = "";
+        self.blank = false;
+    }
+
+    /// Something stands in the row that we did not write.
+    pub(crate) fn disturbed(&mut self) {
+        self.open = "^";
+    }
+
+    /// Ends the row that is open, for others to write.
+    pub(crate) fn finish(&mut self) -> Vec<u8> {
         let mut out = String::new();
         self.end(&mut out);
         out.into_bytes()
     }
 
     fn end(&mut self, out: &mut String) {
-        if !self.open.is_empty() {
-            out.push_str("\r\n");
-            self.open.clear();
+        if !std::mem::take(&mut self.open).is_empty() {
+            out.push('\n');
         }
     }
 }
 
-/// The text of a line, without anything that a terminal would obey.
-fn plain(line: &Line) -> String {
-    line.text().replace(char::is_control, "\u{fffd}")
+/// The text of a line, without anything that a terminal would obey and without frames; `None` for one that is nothing
+/// but a frame.
+fn spoken(line: &Line) -> Option<String> {
+    let frame = |letter: char| ('\u{2500}'..='\u{257f}').contains(&letter);
+    let text = line.text().replace(char::is_control, "\u{fffd}");
+    let framed = text.contains(frame);
+    let text = if framed { text.replace(frame, " ") } else { text };
+    let text = text.trim_end();
+    (!framed || !text.is_empty()).then(|| text.to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Style;
+
+    #[test]
+    fn nothing_moves() {
+        let mut linear = Linear::default();
+        let mut said = |lines: &[Line], prompt| String::from_utf8(linear.write(lines, prompt)).unwrap();
+        let bold = Line::styled("bold \x1b[2J", Style { bold: true, ..Style::default() });
+        assert_eq!(said(&[Line::default(), bold, Line::default(), Line::default()], "You: "), {
+            "\nbold \u{fffd}[2J\n\nYou: "
+        });
+        assert_eq!(said(&[], "You: "), "");
+        assert_eq!(said(&[Line::from("│ quoted  "), Line::from("──┼──")], "You: "), "\n  quoted\nYou: ");
+        assert_eq!(said(&[], ""), "\n");
+        assert_eq!(said(&[Line::from("wider than any screen ".repeat(9).as_str())], "").lines().count(), 1);
+        assert_eq!(said(&[], "Answer: "), "Answer: ");
+        linear.entered();
+        assert_eq!(linear.write(&[Line::from("taken")], ""), b"taken\n");
+        linear.disturbed();
+        assert_eq!(linear.write(&[Line::from("Stopped.")], ""), b"\nStopped.\n");
+        assert_eq!(linear.finish(), b"");
+        linear.write(&[], "You: ");
+        assert_eq!(linear.finish(), b"\n");
+    }
 }

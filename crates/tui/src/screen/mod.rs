@@ -5,12 +5,11 @@
 //! inside a synchronised update, so that terminals that know those never show a half-made screen.
 
 mod difference;
-mod linear;
+pub(crate) mod linear;
 mod pen;
 mod row;
 
-use crate::{Depth, Frame, Line, Size};
-use linear::Linear;
+use crate::{Depth, Frame, Line, Links, Picture, Size};
 use pen::Pen;
 use row::Row;
 use std::sync::Arc;
@@ -52,7 +51,6 @@ pub struct Screen {
     columns: usize,
     cursor_shown: bool,
     reflows: bool,
-    linear: Option<Linear>,
     /// The size changed since the terminal was told anything.
     resized: bool,
     changed: bool,
@@ -73,18 +71,9 @@ impl Screen {
             columns: size.columns,
             cursor_shown: true,
             reflows: true,
-            linear: None,
             resized: false,
             changed: false,
         }
-    }
-
-    /// For screen readers, and terminals that obey nothing: lines follow each other and no escape sequence is sent. Of the
-    /// live part only the line with the cursor is written, and on as it is typed.
-    #[must_use]
-    pub fn linear(mut self) -> Self {
-        self.linear = Some(Linear::default());
-        self
     }
 
     /// Whether the terminal lays out what it shows anew when its width changes, as most do, or cuts it off, as xterm
@@ -92,6 +81,13 @@ impl Screen {
     #[must_use]
     pub fn reflows(mut self, reflows: bool) -> Self {
         self.reflows = reflows;
+        self
+    }
+
+    /// The terminal knows links: it is told where texts lead.
+    #[must_use]
+    pub fn links(mut self, links: Option<Links>) -> Self {
+        self.pen.links = links;
         self
     }
 
@@ -104,12 +100,35 @@ impl Screen {
     /// Adds finished lines above the live part. They are the terminal's from then on.
     pub fn print(&mut self, lines: &[Line]) {
         for line in lines {
+            if let Some(picture) = &line.picture {
+                self.picture(picture);
+                continue;
+            }
             self.printed.push(line.clone());
             self.changed = true;
-            if self.printed.len() >= WAITING && self.linear.is_none() {
+            if self.printed.len() >= WAITING {
                 self.advance();
             }
         }
+    }
+
+    /// Adds rows and draws an image in them, while nothing of the live part stands there. One that the screen has no room
+    /// for is left out.
+    fn picture(&mut self, picture: &Picture) {
+        if picture.rows >= self.size.rows || picture.columns > self.size.columns {
+            return;
+        }
+        self.advance();
+        let (live, cursor) = (std::mem::take(&mut self.live), self.cursor.take());
+        self.printed = vec![Line::default(); picture.rows];
+        self.advance();
+        // Where terminals leave the cursor behind an image differs.
+        self.pen.out.extend_from_slice(b"\x1b7");
+        self.pen.control(picture.rows, 'A');
+        self.pen.out.push(b'\r');
+        self.pen.out.extend_from_slice(&picture.bytes);
+        self.pen.out.extend_from_slice(b"\x1b8");
+        (self.live, self.cursor, self.changed) = (live, cursor, true);
     }
 
     /// Shows another live part.
@@ -153,10 +172,6 @@ impl Screen {
     /// What the terminal is to be told since this was asked last. To be written whole before anything else is.
     #[must_use]
     pub fn take(&mut self) -> Vec<u8> {
-        if let Some(linear) = &mut self.linear {
-            let typed = self.cursor.and_then(|(line, _)| self.live.get(line)).map(|(line, _)| line);
-            return linear.write(&std::mem::take(&mut self.printed), typed);
-        }
         if self.changed {
             self.advance();
         }
@@ -187,12 +202,6 @@ impl Screen {
     /// What is drawn next begins there, or wherever they leave the cursor, at the beginning of a row.
     #[must_use]
     pub fn finish(&mut self) -> Vec<u8> {
-        if self.linear.is_some() {
-            let mut out = self.take();
-            out.extend(self.linear.iter_mut().flat_map(Linear::finish));
-            self.live.clear();
-            return out;
-        }
         if self.changed {
             self.advance();
         }

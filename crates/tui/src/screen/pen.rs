@@ -1,7 +1,7 @@
 //! Where a terminal's cursor stands and in which style it writes; moves and styles in as few bytes as there are.
 
 use super::row::Row;
-use crate::{Color, Depth, Style};
+use crate::{Color, Depth, Link, Links, Style};
 use std::io::Write as _;
 
 /// What a terminal is told, and what it is known to have come to by that.
@@ -14,6 +14,9 @@ pub(super) struct Pen {
     pub(super) column: Option<usize>,
     /// As it is on the terminal, after [`Depth::nearest`].
     style: Style,
+    /// Where what is written leads.
+    link: Link,
+    pub(super) links: Option<Links>,
     depth: Depth,
     /// Whether anything but text at the cursor was written.
     pub(super) jumped: bool,
@@ -21,7 +24,16 @@ pub(super) struct Pen {
 
 impl Pen {
     pub(super) fn new(depth: Depth) -> Self {
-        Self { out: Vec::new(), row: 0, column: Some(0), style: Style::default(), depth, jumped: false }
+        Self {
+            out: Vec::new(),
+            row: 0,
+            column: Some(0),
+            style: Style::default(),
+            link: Link::default(),
+            links: None,
+            depth,
+            jumped: false,
+        }
     }
 
     /// A control sequence with one number, which is left out where it is 1.
@@ -103,10 +115,20 @@ impl Pen {
         }
     }
 
+    /// Begins a link, or ends the one before.
+    fn lead(&mut self, link: Link) {
+        let Some(links) = self.links.as_ref().filter(|_| link != self.link) else { return };
+        let address = links.address(link);
+        let _written = write!(self.out, "\x1b]8;;{}\x1b\\", address.as_deref().unwrap_or_default());
+        self.link = link;
+    }
+
     fn style(&mut self, style: Style) {
+        self.lead(style.link);
         let style = Style {
             foreground: self.depth.nearest(style.foreground),
             background: self.depth.nearest(style.background),
+            link: Link::default(),
             ..style
         };
         if style == self.style {

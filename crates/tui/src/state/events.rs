@@ -19,6 +19,7 @@ impl State {
         }
         match &envelope.event {
             Event::RunStarted => {
+                self.linear.iter_mut().for_each(|linear| linear.sent = false);
                 self.working = Some(Working { since: at, what: "waiting for the model".into() });
             }
             Event::TurnStarted { .. } => {
@@ -33,10 +34,13 @@ impl State {
             Event::Settled => {
                 // A change of the model is no work.
                 let worked = self.working.is_some() || self.busy.is_some();
+                self.linear.iter_mut().for_each(|linear| linear.sent = false);
                 let since = self.working.take().map_or(at, |working| working.since);
                 self.busy = None;
                 self.retry = None;
-                if worked && (at.saturating_sub(since) >= LONG || !self.focused) {
+                // Of one that does not say, somebody may have looked away when it took long.
+                let away = self.focused.map_or(at.saturating_sub(since) >= LONG, |focused| !focused);
+                if worked && away {
                     effects.push(Effect::Notify("The agent is done.".into()));
                 }
                 if self.shell.is_none()
@@ -123,6 +127,7 @@ impl State {
                 self.standing.head = node.or(self.standing.head);
                 self.standing.model = Some(model.clone());
                 self.standing.thinking = *thinking;
+                self.tell_model();
             }
             Event::RetryScheduled { attempt, delay, error } => {
                 let delay = i64::try_from(delay.as_millis()).unwrap_or(i64::MAX);
@@ -185,6 +190,7 @@ impl State {
             Message::ToolResult(result) if self.shown.contains(&result.tool_call_id) => {}
             // Printed when it was done.
             Message::BashExecution(_) => {}
+            Message::User(said) if self.was_typed(&said.content.text()) => {}
             message => {
                 let lines = render::message(message, self.unfolded, columns, &self.theme);
                 self.ready(lines);

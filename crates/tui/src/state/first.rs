@@ -68,7 +68,8 @@ impl State {
             }
         }
         if let Some(Overlay::First(picker)) = &mut self.overlay {
-            return picker.prepend(rows);
+            // A number that was heard stays with its row.
+            return if self.linear.is_some() { picker.append(rows) } else { picker.prepend(rows) };
         }
         for server in &servers.found {
             let model = server.models.first().map_or("", String::as_str);
@@ -90,6 +91,9 @@ impl State {
             First::Key => effects.push(Effect::Providers(String::new())),
             First::Demo => self.demo(effects),
             First::Import => effects.push(Effect::Foreground(vec!["import".into()])),
+            First::Search if self.linear.is_some() => {
+                self.hint = Some("/search and words finds what was said and done.".into());
+            }
             First::Search => self.editor.set_text("/search "),
             First::Quit => self.leave(effects),
         }

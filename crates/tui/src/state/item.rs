@@ -213,7 +213,7 @@ impl Answering {
                         if *ended { prose.all(columns, theme) } else { prose.finished(columns, theme) };
                     // A gap before its first line.
                     if !lines.is_empty() && !std::mem::replace(begun, true) {
-                        out.push(Line::default());
+                        out.push(render::answers(theme));
                     }
                     out.extend(lines);
                     if !*ended {

@@ -52,7 +52,7 @@ impl State {
         }
     }
 
-    fn on_action(&mut self, action: Action, effects: &mut Vec<Effect>) {
+    pub(super) fn on_action(&mut self, action: Action, effects: &mut Vec<Effect>) {
         match action {
             Action::Interrupt => self.on_escape(effects),
             Action::Clear => self.on_clear(effects),
@@ -85,7 +85,7 @@ impl State {
     }
 
     /// What waits last comes back into the editor.
-    fn take_back(&mut self, effects: &mut Vec<Effect>) {
+    pub(super) fn take_back(&mut self, effects: &mut Vec<Effect>) {
         let (steering, follow_up) = &self.queue;
         match follow_up.last().or(steering.last()) {
             Some(item) => {
@@ -107,7 +107,7 @@ impl State {
     }
 
     /// Enter: a command, a line of the shell, or something for the model. What cannot be done now is written again.
-    fn submit(&mut self, text: &str, when: When, effects: &mut Vec<Effect>) {
+    pub(super) fn submit(&mut self, text: &str, when: When, effects: &mut Vec<Effect>) {
         let trimmed = text.trim();
         if trimmed.is_empty() {
             return;
@@ -133,7 +133,7 @@ impl State {
     }
 
     /// Escape: what runs is stopped, and what waits comes back.
-    fn on_escape(&mut self, effects: &mut Vec<Effect>) {
+    pub(super) fn on_escape(&mut self, effects: &mut Vec<Effect>) {
         if self.shell.is_some() && self.working.is_none() {
             return self.stop_shell(effects);
         }
@@ -165,7 +165,7 @@ impl State {
             return self.tree(effects);
         }
         self.escaped_at = Some(self.now);
-        let key = |action| self.bindings.hint(action);
+        let key = |action| self.key_of(action);
         self.hint = Some(format!(
             "{} again: back to an earlier point; {} leaves",
             key(Action::Interrupt),
@@ -174,7 +174,7 @@ impl State {
     }
 
     /// What was sent, the newest first, to be looked through.
-    fn search_history(&mut self) {
+    pub(super) fn search_history(&mut self) {
         let rows: Vec<PickerRow<String>> =
             self.editor.sent().map(|text| PickerRow::new(text.to_owned(), text.trim(), "")).collect();
         if rows.is_empty() {
@@ -185,7 +185,7 @@ impl State {
     }
 
     /// Ctrl-C: empties the editor; on an empty one, twice leaves.
-    fn on_clear(&mut self, effects: &mut Vec<Effect>) {
+    pub(super) fn on_clear(&mut self, effects: &mut Vec<Effect>) {
         if !self.editor.is_empty() {
             self.editor.set_text("");
             return effects.push(Effect::Draft);
@@ -194,10 +194,9 @@ impl State {
             return self.leave(effects);
         }
         self.left_at = Some(self.now);
-        let key = |action| self.bindings.hint(action);
-        let leaves = format!("{} again leaves", key(Action::Clear));
-        self.hint = Some(if self.working.is_some() {
-            format!("{} stops the agent; {leaves}", key(Action::Interrupt))
+        let leaves = format!("{} again leaves", self.key_of(Action::Clear));
+        self.hint = Some(if self.is_working() {
+            format!("{} stops the agent; {leaves}", self.key_of(Action::Interrupt))
         } else {
             leaves
         });
@@ -275,6 +274,10 @@ impl State {
         };
         let Some(key) = self.bindings.as_default(&[Scope::Tree, Scope::Select], key) else { return };
         let Some(overlay) = self.overlay.take() else { return };
+        self.on_overlay(overlay, key, effects);
+    }
+
+    pub(super) fn on_overlay(&mut self, overlay: Overlay, key: Key, effects: &mut Vec<Effect>) {
         match overlay.on_key(key, self.size) {
             Going::Open(overlay) => self.overlay = Some(overlay),
             Going::Closed if self.unready => self.tell_first(),

@@ -4,6 +4,7 @@ mod events;
 mod first;
 mod item;
 mod keys;
+mod linear;
 mod opening;
 mod overlay;
 mod shell;
@@ -38,6 +39,17 @@ pub enum Input {
     Key(Key),
     /// Text that was pasted.
     Paste(String),
+    /// Lines, where the kernel edits them.
+    Line(String),
+    /// What is under way shall stop.
+    Interrupt,
+    /// Nothing more is typed.
+    Finished,
+    /// What is behind text is light, or dark: the built-in theme that fits counts.
+    Ground {
+        /// As above.
+        light: bool,
+    },
     /// The terminal has another size.
     Resize(Size),
     /// The terminal is looked at, or not any more.
@@ -299,7 +311,9 @@ pub struct State {
     escaped_at: Option<UnixMs>,
     last_answer: String,
     pub(crate) unfolded: bool,
-    focused: bool,
+    /// Nothing while the terminal has not said.
+    focused: Option<bool>,
+    pub(crate) linear: Option<Box<linear::Linear>>,
     pub(crate) now: UnixMs,
 }
 
@@ -349,7 +363,8 @@ impl State {
             escaped_at: None,
             last_answer: String::new(),
             unfolded: false,
-            focused: true,
+            focused: None,
+            linear: None,
             now,
         }
     }
@@ -361,15 +376,28 @@ impl State {
         match input {
             Input::Key(key) => self.on_key(key, &mut effects),
             Input::Paste(text) => self.on_paste(&text, &mut effects),
+            Input::Line(text) => self.on_line(&text, &mut effects),
+            Input::Interrupt => self.on_interrupt(&mut effects),
+            Input::Ground { light } => {
+                let theme = if light { Theme::light() } else { Theme::dark() };
+                let (links, canvas) = (self.theme.links.take(), self.theme.canvas);
+                self.theme = Theme { links, canvas, ..theme };
+            }
+            Input::Finished => self.leave(&mut effects),
             Input::Resize(size) => {
-                self.size = size;
+                self.size = self.room_of(size);
+                if let Some(canvas) = &mut self.theme.canvas {
+                    canvas.rows = size.rows / 2;
+                }
                 self.editor.resize(room(size));
             }
-            Input::Focus(focused) => self.focused = focused,
+            Input::Focus(focused) => self.focused = Some(focused),
             Input::Tick => {}
             Input::Event(envelope) => self.on_event(&envelope, &mut effects),
             Input::Asked(ask, choices) => {
-                effects.push(Effect::Notify(format!("May {} run?", ask.tool)));
+                if self.focused != Some(true) {
+                    effects.push(Effect::Notify(format!("May {} run?", ask.tool)));
+                }
                 if self.asks.is_empty() {
                     (self.asked_at, self.choice) = (now, 0);
                 }
@@ -397,6 +425,7 @@ impl State {
             Input::Note(text) => self.note(&text),
             Input::ShellOutput(id, tail) => self.shell_output(id, tail),
             Input::Got(got) => self.on_got(got, &mut effects),
+            Input::Offered(linear::OFFERED, candidates, _) => self.on_offered(candidates),
             Input::Offered(id, candidates, more) => {
                 for effect in self.editor.offer(id, candidates, more) {
                     if let EditorEffect::Complete { id, query } = effect {
@@ -411,7 +440,13 @@ impl State {
             Input::Edited(Err(error)) => self.error("The editor could not be used.", &error),
         }
         self.settle();
+        self.tell();
         effects
+    }
+
+    /// Where its links lead.
+    pub fn links(&self) -> Option<&crate::Links> {
+        self.theme.links.as_ref()
     }
 
     /// Lines that are finished: to be printed once.
@@ -427,6 +462,7 @@ impl State {
     /// Says something beside the matter until the next key.
     pub(crate) fn warn(&mut self, text: &str) {
         self.hint = Some(text.to_owned());
+        self.tell();
     }
 
     /// What is said to the model.
@@ -437,6 +473,7 @@ impl State {
             self.unsent.push_back(text.clone());
             let command = Command::Prompt { input: text.clone().into(), when };
             effects.push(Effect::Send(command, Purpose::Say(text)));
+            self.linear.iter_mut().for_each(|linear| linear.sent = true);
         }
     }
 
@@ -468,6 +505,7 @@ impl State {
                 }
             }
             (Purpose::Say(text), Err(refused)) => {
+                self.linear.iter_mut().for_each(|linear| linear.sent = false);
                 let now = self.editor.text();
                 let both = if now.trim().is_empty() { text } else { format!("{text}\n\n{now}") };
                 self.editor.set_text(&both);
@@ -481,6 +519,13 @@ impl State {
     /// Prints what is finished at the front.
     fn settle(&mut self) {
         let columns = self.size.columns;
+        if self.linear.is_some() {
+            // Nobody sees what waits behind something else.
+            for item in &mut self.items {
+                item.print(columns, &self.theme, self.unfolded, &mut self.printed);
+            }
+            return self.items.retain(|item| !item.is_done());
+        }
         while let Some(item) = self.items.front_mut() {
             item.print(columns, &self.theme, self.unfolded, &mut self.printed);
             if !item.is_done() {

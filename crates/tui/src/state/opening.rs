@@ -61,6 +61,7 @@ impl State {
                 self.tail(&tail, opened.end.earlier);
             }
         }
+        self.tell_standing();
         for trouble in &opened.troubles {
             self.trouble(trouble);
         }
@@ -79,6 +80,7 @@ impl State {
 
     fn say_what_waits(&mut self, effects: &mut Vec<Effect>) {
         for (input, text, when) in std::mem::take(&mut self.waiting) {
+            self.linear.iter_mut().for_each(|linear| linear.sent = true);
             self.unsent.push_back(text.clone());
             let command = quipu_protocol::Command::Prompt { input, when };
             effects.push(Effect::Send(command, Purpose::Say(text)));
@@ -105,6 +107,8 @@ impl State {
         }
         let columns = self.size.columns;
         let mut lines = Vec::new();
+        // Those of before are only named.
+        let canvas = self.theme.canvas.take();
         if earlier > 0 {
             lines.push(Line::default());
             lines.push(Line::styled(
@@ -130,6 +134,7 @@ impl State {
             }
             lines.extend(render::entry(entry, &calls, self.unfolded, columns, &self.theme));
         }
+        self.theme.canvas = canvas;
         self.ready(lines);
     }
 
@@ -273,7 +278,7 @@ impl State {
         if !filter.is_empty() {
             picker.paste(filter);
             if let (1, Some(only)) = (picker.len(), picker.chosen()) {
-                let which = Which::Session(only.value.clone());
+                let which = Which::Session(only.clone());
                 return self.open(Open { which, ..Open::default() }, effects);
             }
         }

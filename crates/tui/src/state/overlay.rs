@@ -7,7 +7,7 @@ use quipu_protocol::{Model, NodeId, SessionId, Thinking};
 use super::Effect;
 use crate::host::Reach;
 use crate::navigator::{Navigated, Navigator};
-use crate::picker::{Picked, Picker, cut};
+use crate::picker::{List, Picked, Picker, cut};
 use crate::reader::Reader;
 use crate::{Key, KeyCode, Line, Size, Style, Theme, clean};
 
@@ -33,6 +33,8 @@ pub(crate) enum Overlay {
     Unchecked(Picker<Unchecked>, String, String),
     /// Something that was sent before.
     Sent(Picker<String>),
+    /// A command with what may follow it.
+    Offered(Picker<String>),
     /// A setting of the user.
     Settings(Picker<String>),
     /// What two branches did; behind it the tree.
@@ -129,7 +131,7 @@ pub(crate) enum Chosen {
     Provider(String),
     /// What to do with a provider's key.
     Unchecked(Unchecked, String, String),
-    /// Something that was sent before.
+    /// Something that was sent before, or a whole command.
     Sent(String),
     Line(Wanted, String),
     /// A node wants a label.
@@ -176,6 +178,7 @@ impl Overlay {
                 Picked::Cancelled => Going::Chosen(Chosen::Unchecked(Unchecked::Forget, provider, secret)),
             },
             Self::Sent(picker) => picked(picker, key, Self::Sent, Chosen::Sent),
+            Self::Offered(picker) => picked(picker, key, Self::Offered, Chosen::Sent),
             Self::Tree(mut navigator) => match navigator.on_key(key, size) {
                 Navigated::Open => Going::Open(Self::Tree(navigator)),
                 Navigated::Closed => Going::Closed,
@@ -224,34 +227,96 @@ impl Overlay {
 
     pub(crate) fn paste(&mut self, text: &str) {
         match self {
-            Self::Models(picker) => picker.paste(text),
-            Self::Levels(picker) => picker.paste(text),
-            Self::Sessions(picker) => picker.paste(text),
-            Self::Said(picker) => picker.paste(text),
-            Self::Way(picker, _) => picker.paste(text),
-            Self::First(picker) => picker.paste(text),
-            Self::Providers(picker) | Self::Settings(picker) => picker.paste(text),
-            Self::Unchecked(picker, ..) => picker.paste(text),
-            Self::Sent(picker) => picker.paste(text),
             Self::Tree(navigator) => navigator.paste(text),
-            Self::Compared(..) | Self::Foreseen(..) => {}
             Self::Line(asked) => {
                 asked.text.extend(text.chars().filter(|letter| !letter.is_control()).take(16 << 10));
             }
+            _ => drop(self.list_mut().map(|list| list.paste(text))),
+        }
+    }
+
+    fn list(&self) -> Option<&List> {
+        Some(match self {
+            Self::Models(picker) => picker.list(),
+            Self::Levels(picker) => picker.list(),
+            Self::Sessions(picker) => picker.list(),
+            Self::Said(picker) => picker.list(),
+            Self::Way(picker, _) => picker.list(),
+            Self::First(picker) => picker.list(),
+            Self::Providers(picker) | Self::Settings(picker) | Self::Sent(picker) | Self::Offered(picker) => {
+                picker.list()
+            }
+            Self::Unchecked(picker, ..) => picker.list(),
+            Self::Tree(_) | Self::Line(_) | Self::Compared(..) | Self::Foreseen(..) => return None,
+        })
+    }
+
+    fn list_mut(&mut self) -> Option<&mut List> {
+        Some(match self {
+            Self::Models(picker) => picker.list_mut(),
+            Self::Levels(picker) => picker.list_mut(),
+            Self::Sessions(picker) => picker.list_mut(),
+            Self::Said(picker) => picker.list_mut(),
+            Self::Way(picker, _) => picker.list_mut(),
+            Self::First(picker) => picker.list_mut(),
+            Self::Providers(picker) | Self::Settings(picker) | Self::Sent(picker) | Self::Offered(picker) => {
+                picker.list_mut()
+            }
+            Self::Unchecked(picker, ..) => picker.list_mut(),
+            Self::Tree(_) | Self::Line(_) | Self::Compared(..) | Self::Foreseen(..) => return None,
+        })
+    }
+
+    /// Takes a line that was typed, and says which key it comes to.
+    pub(crate) fn read(&mut self, text: &str) -> Option<Key> {
+        let words = text.trim();
+        match self {
+            Self::Line(asked) if !words.is_empty() || matches!(asked.purpose, Wanted::Focus(_)) => {
+                asked.text.clear();
+                self.paste(words);
+                Some(KeyCode::Enter.into())
+            }
+            _ if words.is_empty() => Some(self.leaves()),
+            Self::Tree(navigator) => navigator.read(words),
+            Self::Compared(..) => Some(self.leaves()),
+            Self::Foreseen(..) => match words.to_lowercase().as_str() {
+                "y" | "yes" => Some(KeyCode::Enter.into()),
+                "o" => Some(KeyCode::Char('o').into()),
+                "n" | "no" => Some(self.leaves()),
+                _ => None,
+            },
+            _ => self.list_mut().and_then(|list| list.read(words)),
+        }
+    }
+
+    /// The key that leaves it.
+    pub(crate) fn leaves(&self) -> Key {
+        match self {
+            Self::Compared(..) | Self::Foreseen(..) => KeyCode::Escape.into(),
+            _ => Key {
+                code: KeyCode::Char('c'),
+                modifiers: crate::Modifiers { control: true, ..crate::Modifiers::default() },
+            },
+        }
+    }
+
+    /// What is to be heard of it.
+    pub(crate) fn spoken(&self) -> Vec<String> {
+        match self {
+            Self::Tree(navigator) => navigator.spoken(),
+            Self::Compared(reader, _) => reader.spoken("Enter goes back to the tree."),
+            Self::Foreseen(reader, _) => reader
+                .spoken("y goes there, o also where what is in a file (!) would be lost; Enter alone stays."),
+            Self::Line(Asked { title, purpose: Wanted::Focus(_), .. }) => {
+                vec![format!("{title} Enter alone leaves that to the model.")]
+            }
+            Self::Line(asked) => vec![format!("{}. Enter alone leaves.", asked.title)],
+            _ => self.list().map(List::spoken).unwrap_or_default(),
         }
     }
 
     pub(crate) fn view(&self, size: Size, theme: &Theme) -> Vec<Line> {
         match self {
-            Self::Models(picker) => picker.view(size, theme),
-            Self::Levels(picker) => picker.view(size, theme),
-            Self::Sessions(picker) => picker.view(size, theme),
-            Self::Said(picker) => picker.view(size, theme),
-            Self::Way(picker, _) => picker.view(size, theme),
-            Self::First(picker) => picker.view(size, theme),
-            Self::Providers(picker) | Self::Settings(picker) => picker.view(size, theme),
-            Self::Unchecked(picker, ..) => picker.view(size, theme),
-            Self::Sent(picker) => picker.view(size, theme),
             Self::Compared(reader, _) | Self::Foreseen(reader, _) => reader.view(size, theme),
             Self::Tree(navigator) => navigator.view(size, theme),
             Self::Line(asked) => {
@@ -269,6 +334,7 @@ impl Overlay {
                     Line::styled(cut("Enter takes it, Escape leaves", columns), theme.muted),
                 ]
             }
+            _ => self.list().map(|list| list.view(size, theme)).unwrap_or_default(),
         }
     }
 }

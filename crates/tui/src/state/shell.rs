@@ -28,7 +28,7 @@ impl State {
         }
         if self.shell.is_some() || self.opening {
             self.editor.set_text(text);
-            let stop = self.bindings.hint(Action::Interrupt);
+            let stop = self.key_of(Action::Interrupt);
             self.hint = Some(match self.opening {
                 true => "The session is being opened".into(),
                 false => format!("A command runs; {stop} stops it"),
@@ -43,8 +43,10 @@ impl State {
 
     /// More of what a line prints.
     pub(super) fn shell_output(&mut self, of: u64, tail: Arc<str>) {
-        if let Some(shell) = self.shell.as_mut().filter(|shell| shell.id == of) {
+        if let Some(mut shell) = self.shell.take_if(|shell| shell.id == of) {
+            self.tell_shell(&shell, &tail, None);
             shell.tail = tail;
+            self.shell = Some(shell);
         }
     }
 
@@ -63,6 +65,7 @@ impl State {
     pub(super) fn shell_done(&mut self, of: u64, ran: ShellRan, effects: &mut Vec<Effect>) {
         let Some(shell) = self.shell.take_if(|shell| shell.id == of) else { return };
         match ran.done {
+            Ok(done) if self.linear.is_some() => self.tell_shell(&shell, &done.output, Some(&done)),
             Ok(done) => {
                 let (columns, theme) = (self.size.columns, &self.theme);
                 let lines = render::shell(&shell.line, &done, shell.hidden, self.unfolded, columns, theme);
@@ -84,7 +87,7 @@ impl State {
 
     /// Whether the session is to be left alone, which is said.
     pub(super) fn is_held(&mut self) -> bool {
-        let stop = self.bindings.hint(Action::Interrupt);
+        let stop = self.key_of(Action::Interrupt);
         if self.working.is_some() || self.busy.is_some() {
             self.hint = Some(format!("The agent is working; {stop} stops it"));
         } else if self.shell.is_some() {

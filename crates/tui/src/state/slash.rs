@@ -1,6 +1,6 @@
 //! What commands with a slash do, and what was chosen.
 
-use quipu_protocol::{Command, NodeId, Setting, Summarize, Thinking};
+use quipu_protocol::{Command, NodeId, Setting, Summarize, Thinking, When};
 
 use super::overlay::{Asked, Chosen, Wanted, Way};
 use super::{Effect, ModelChoice, Overlay, Purpose, State};
@@ -34,6 +34,13 @@ impl State {
             Does::Help => self.help(),
             Does::Quit => self.leave(effects),
             Does::Copy => self.copy(effects),
+            Does::Later if arguments.is_empty() => self.hint = Some("/later and what is to be sent".into()),
+            Does::Later => self.say(arguments.to_owned(), When::FollowUp, effects),
+            Does::Unqueue => self.take_back(effects),
+            Does::History => self.search_history(),
+            Does::Unfold => self.on_action(crate::Action::ToolsExpand, effects),
+            Does::Edit if arguments.is_empty() => effects.push(Effect::Edit(self.editor.text())),
+            Does::Edit => effects.push(Effect::Edit(arguments.to_owned())),
             Does::Tree => self.tree(effects),
             Does::Resume => effects.push(Effect::Sessions(arguments.to_owned())),
             Does::New => self.begin_anew(effects),
@@ -127,7 +134,9 @@ impl State {
             self.hint = Some("There is no answer yet".into());
         } else {
             effects.push(Effect::Copy(self.last_answer.clone()));
-            self.hint = Some("The last answer is on the clipboard".into());
+            // Where nothing can be seen of it, whoever does it says so.
+            self.hint =
+                Some("The last answer is on the clipboard".into()).filter(|_: &String| self.linear.is_none());
         }
     }
 
@@ -253,7 +262,7 @@ impl State {
         self.hint = Some(format!("Thinking: {}", level_name(next)));
     }
 
-    fn thinking(&mut self, arguments: &str, effects: &mut Vec<Effect>) {
+    pub(super) fn thinking(&mut self, arguments: &str, effects: &mut Vec<Effect>) {
         if let Some((level, _)) = LEVELS.iter().find(|(_, name)| *name == arguments) {
             return self.switch(None, Some(*level), effects);
         }
@@ -280,13 +289,18 @@ impl State {
     pub(super) fn help(&mut self) {
         let theme = &self.theme;
         let mut sections: Vec<(&str, Vec<(String, String)>)> = Vec::new();
-        for section in self.bindings.help() {
+        if self.linear.is_some() {
+            sections.push(("What is typed", super::linear::help()));
+        }
+        for section in self.bindings.help().into_iter().filter(|_| self.linear.is_none()) {
             let rows = section.rows.into_iter().map(|(keys, what)| (keys, what.to_owned()));
             sections.push((section.title, rows.collect()));
         }
         let answers = Choice::ALL.map(|choice| {
             let letter = choice.letter();
-            (format!("{letter}, Alt+{}", letter.to_ascii_uppercase()), capital(choice.meaning()))
+            let alt = format!(", Alt+{}", letter.to_ascii_uppercase());
+            let alt = if self.linear.is_some() { "" } else { alt.as_str() };
+            (format!("{letter}{alt}"), capital(choice.meaning()))
         });
         sections.push(("Questions of permission", answers.to_vec()));
         let commands = COMMANDS.iter().map(|command| {
@@ -350,6 +364,9 @@ impl State {
             }
             Chosen::Setting(setting) if setting.is_empty() => effects.push(Effect::EditSettings),
             // A value is still to be written.
+            Chosen::Setting(setting) if !setting.contains(' ') && self.linear.is_some() => {
+                self.hint = Some(format!("/settings {setting} and a value sets it."));
+            }
             Chosen::Setting(setting) if !setting.contains(' ') => {
                 self.editor.set_text(&format!("/settings {setting} "));
             }

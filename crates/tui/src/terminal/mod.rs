@@ -11,12 +11,16 @@ mod writer;
 pub use abilities::Abilities;
 pub use panics::take as take_panics;
 
+use crate::input::Lines;
 use crate::{Answer, Decoder, Size, TerminalEvent};
 use futures_util::FutureExt as _;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use rustix::process::Signal as Number;
-use rustix::termios::{OptionalActions, QueueSelector, Termios, tcflush, tcgetattr, tcgetwinsize, tcsetattr};
+use rustix::termios::{
+    InputModes, LocalModes, OptionalActions, QueueSelector, Termios, tcflush, tcgetattr, tcgetwinsize,
+    tcsetattr,
+};
 use std::collections::VecDeque;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
@@ -68,7 +72,38 @@ pub enum End {
     Signal(i32),
 }
 
-/// A terminal in raw mode; as it was before, once this is dropped.
+/// What was typed.
+#[derive(Debug)]
+enum Typed {
+    Keys(Decoder),
+    /// The kernel edits lines.
+    Lines(Lines),
+}
+
+impl Typed {
+    fn feed(&mut self, bytes: &[u8]) -> Vec<TerminalEvent> {
+        match self {
+            Self::Keys(decoder) => decoder.feed(bytes),
+            Self::Lines(lines) => lines.feed(bytes),
+        }
+    }
+
+    fn wait(&self) -> Option<Duration> {
+        match self {
+            Self::Keys(decoder) => decoder.wait(),
+            Self::Lines(lines) => lines.wait(),
+        }
+    }
+
+    fn flush(&mut self) -> Vec<TerminalEvent> {
+        match self {
+            Self::Keys(decoder) => decoder.flush(),
+            Self::Lines(lines) => lines.flush(),
+        }
+    }
+}
+
+/// A terminal in raw mode, or one whose lines the kernel edits; as it was before, once this is dropped.
 #[derive(Debug)]
 pub struct Terminal {
     input: AsyncFd<OwnedFd>,
@@ -77,10 +112,12 @@ pub struct Terminal {
     /// As it was.
     saved: Termios,
     entered: bool,
+    /// What is typed is not shown, where the kernel shows it.
+    hidden: bool,
     /// It was asked what it is, and did not answer yet.
     asked: bool,
     size: Size,
-    decoder: Decoder,
+    decoder: Typed,
     /// When what the decoder holds back is no longer waited for.
     deadline: Option<Instant>,
     events: VecDeque<TerminalEvent>,
@@ -124,7 +161,12 @@ impl Terminal {
             entered: false,
             asked: false,
             size,
-            decoder: if abilities.remote { Decoder::remote() } else { Decoder::default() },
+            decoder: match abilities {
+                Abilities { linear: true, .. } => Typed::Lines(Lines::default()),
+                Abilities { remote: true, .. } => Typed::Keys(Decoder::remote()),
+                _ => Typed::Keys(Decoder::default()),
+            },
+            hidden: false,
             deadline: None,
             events: VecDeque::new(),
             waited_for: false,
@@ -155,6 +197,22 @@ impl Terminal {
     #[must_use]
     pub fn size(&self) -> Size {
         self.size
+    }
+
+    /// Width and height of a cell in pixels, as it says, or as is usual.
+    #[must_use]
+    pub fn cell(&self) -> (u32, u32) {
+        match tcgetwinsize(self.input.get_ref()) {
+            Ok(size)
+                if size.ws_xpixel >= size.ws_col
+                    && size.ws_ypixel >= size.ws_row
+                    && size.ws_col > 0
+                    && size.ws_row > 0 =>
+            {
+                (u32::from(size.ws_xpixel / size.ws_col), u32::from(size.ws_ypixel / size.ws_row))
+            }
+            _ => (8, 16),
+        }
     }
 
     /// Writes bytes, in the background and in order.
@@ -206,6 +264,14 @@ impl Terminal {
                             // What is left is read when this was taken.
                             Ok(Read::More) => ready.retain_ready(),
                             Ok(Read::All) => ready.clear_ready(),
+                            // The end of a text is no end of the terminal.
+                            Ok(Read::End) if self.abilities.linear && !hung_up(self.input.get_ref()) => {
+                                if self.decoder.wait().is_some() {
+                                    self.events.extend(self.decoder.flush());
+                                }
+                                self.events.push_back(TerminalEvent::Finished);
+                                ready.retain_ready();
+                            }
                             Ok(Read::End) | Err(_) => self.closed = true,
                         }
                         self.deadline = self.decoder.wait().map(|wait| Instant::now() + wait);
@@ -235,7 +301,11 @@ impl Terminal {
                     return Incoming::Resumed;
                 }
                 _ = terminate.recv() => return Incoming::End(End::Signal(Number::TERM.as_raw())),
-                _ = interrupt.recv() => return Incoming::End(End::Signal(Number::INT.as_raw())),
+                _ = interrupt.recv() => return if self.abilities.linear {
+                    Incoming::Event(TerminalEvent::Interrupt)
+                } else {
+                    Incoming::End(End::Signal(Number::INT.as_raw()))
+                },
                 _ = hang_up.recv() => return Incoming::End(End::Signal(Number::HUP.as_raw())),
             }
         }
@@ -256,6 +326,17 @@ impl Terminal {
         Ok(())
     }
 
+    /// Whether the kernel shows what is typed, where it edits lines.
+    ///
+    /// # Errors
+    /// The terminal is gone.
+    pub fn hide(&mut self, hidden: bool) -> io::Result<()> {
+        if std::mem::replace(&mut self.hidden, hidden) == hidden || !self.entered {
+            return Ok(());
+        }
+        self.set_up()
+    }
+
     /// Puts it into raw mode, after [`Terminal::leave`].
     ///
     /// # Errors
@@ -273,12 +354,20 @@ impl Terminal {
     }
 
     fn set_up(&mut self) -> io::Result<()> {
-        let mut raw = self.saved.clone();
-        raw.make_raw();
-        tcsetattr(self.input.get_ref(), OptionalActions::Now, &raw)?;
-        if !self.abilities.dumb {
-            self.write(ENTER.as_bytes().to_vec());
+        let mut modes = self.saved.clone();
+        if self.abilities.linear {
+            // Whether what is typed is shown is left as it is: Emacs shows it itself.
+            modes.local_modes |= LocalModes::ICANON | LocalModes::ISIG;
+            modes.input_modes |= InputModes::ICRNL;
+            if self.hidden && modes.local_modes.contains(LocalModes::ECHO) {
+                modes.local_modes.remove(LocalModes::ECHO);
+                modes.local_modes |= LocalModes::ECHONL;
+            }
+            return Ok(tcsetattr(self.input.get_ref(), OptionalActions::Now, &modes)?);
         }
+        modes.make_raw();
+        tcsetattr(self.input.get_ref(), OptionalActions::Now, &modes)?;
+        self.write(ENTER.as_bytes().to_vec());
         if self.abilities.private {
             self.write(ENTER_KEYBOARD.as_bytes().to_vec());
         }
@@ -294,7 +383,7 @@ impl Terminal {
         if self.abilities.private {
             self.write(LEAVE_KEYBOARD.as_bytes().to_vec());
         }
-        if !self.abilities.dumb {
+        if !self.abilities.linear {
             self.write(LEAVE.as_bytes().to_vec());
         }
         self.writer.settle();
@@ -325,7 +414,7 @@ enum Read {
 }
 
 /// Reads what is there.
-fn read(input: &OwnedFd, decoder: &mut Decoder, events: &mut VecDeque<TerminalEvent>) -> io::Result<Read> {
+fn read(input: &OwnedFd, decoder: &mut Typed, events: &mut VecDeque<TerminalEvent>) -> io::Result<Read> {
     let mut buffer = [0; 16 * 1_024];
     // Whoever writes without end does not keep all else waiting.
     for _ in 0..AT_ONCE {
@@ -342,6 +431,12 @@ fn read(input: &OwnedFd, decoder: &mut Decoder, events: &mut VecDeque<TerminalEv
         }
     }
     Ok(Read::More)
+}
+
+fn hung_up(input: &OwnedFd) -> bool {
+    let mut polled = [PollFd::from_borrowed_fd(input.as_fd(), PollFlags::IN)];
+    poll(&mut polled, Some(&Timespec::default())).is_err()
+        || polled[0].revents().intersects(PollFlags::HUP | PollFlags::ERR)
 }
 
 fn ready(input: &OwnedFd) -> io::Result<bool> {

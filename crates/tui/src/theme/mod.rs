@@ -39,7 +39,15 @@ macro_rules! roles {
 
         /// A style for each [`Role`].
         #[derive(Debug, Clone, PartialEq, Eq, Default)]
-        pub struct Theme { $($(#[doc = $what])* pub $field: Style,)* }
+        pub struct Theme {
+            $($(#[doc = $what])* pub $field: Style,)*
+            /// Words stand where marks would: for who hears the text. No file says this.
+            pub spoken: bool,
+            /// Where links lead; nothing on terminals that know none.
+            pub links: Option<crate::Links>,
+            /// What images are drawn on; nothing where they are only named.
+            pub canvas: Option<crate::Canvas>,
+        }
 
         impl Theme {
             /// The style of a role.
@@ -186,6 +194,24 @@ impl Theme {
     #[must_use]
     pub fn plain() -> Self {
         Self::built_in("plain").unwrap_or_default()
+    }
+
+    /// Without any style, and with words for marks.
+    #[must_use]
+    pub fn spoken() -> Self {
+        Self { spoken: true, ..Self::default() }
+    }
+
+    /// A style that leads to a file, where the terminal knows links.
+    #[must_use]
+    pub fn file(&self, style: Style, path: &str) -> Style {
+        Style { link: self.links.as_ref().map_or(style.link, |links| links.file(path)), ..style }
+    }
+
+    /// What stands before a text: a mark for the eye, or words for the ear.
+    #[must_use]
+    pub fn mark<'a>(&self, mark: &'a str, words: &'a str) -> &'a str {
+        if self.spoken { words } else { mark }
     }
 
     /// The names of the themes that are built in.

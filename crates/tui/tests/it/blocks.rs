@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use proptest::prelude::*;
 use quipu_protocol::{
-    Ask, Compaction, CompactionReason, CompactionResult, Content, Cost, Json, Limit, ModelError,
-    ModelErrorKind, NodeId, Outcome, Queued, ToolResultMessage, Trouble, Usage,
+    Ask, Compaction, CompactionReason, CompactionResult, Content, Cost, ImageContent, Json, Limit,
+    ModelError, ModelErrorKind, NodeId, Outcome, Queued, ToolResultMessage, Trouble, Usage,
 };
 use quipu_tui::blocks::{self, AskView, ShellView, StatusView, ToolState, ToolView};
 use quipu_tui::{Color, Line, Style, Theme, markdown};
@@ -64,6 +64,10 @@ pub(crate) fn check(name: &str, block: impl Fn(usize, &Theme) -> Vec<Line>) {
             writeln!(out, "{}", line.text()).unwrap();
             assert!(line.width() <= columns, "{name} at {columns}: {:?}", line.text());
         }
+    }
+    writeln!(out, "══ in words").unwrap();
+    for line in block(80, &Theme::spoken()) {
+        writeln!(out, "{}", line.text()).unwrap();
     }
     writeln!(out, "══ styles: dark\n{}", readable(&block(40, &Theme::dark()))).unwrap();
     writeln!(out, "══ styles: plain\n{}", readable(&block(40, &Theme::plain()))).unwrap();
@@ -154,7 +158,11 @@ fn what_the_user_said() {
             columns,
             theme,
         );
-        lines.extend(blocks::images(2, columns, theme));
+        let png = "iVBORw0KGgoAAAANSUhEUgAAAyAAAAJYCAYAAACadoJw";
+        for data in [png, "bm8gaW1hZ2U="] {
+            let image = ImageContent { data: data.into(), mime_type: "image/\u{1b}[2Jpng".into() };
+            lines.extend(blocks::image(&image, columns, theme));
+        }
         lines
     });
 }

@@ -128,6 +128,30 @@ fn keys_as_terminals_send_them() {
 }
 
 #[test]
+fn an_answer_that_comes_late_is_never_text() {
+    let light = TerminalEvent::Background([255; 3]);
+    let attributes = TerminalEvent::Answer(Answer::Attributes);
+    let hello = || ["h", "e", "l", "l", "o"].map(key).to_vec();
+    for (before, after, expected) in [
+        ("\x1b]11;rgb:ffff/ff", "ff/ffff\x1b\\x", vec![light.clone(), key("x")]),
+        ("\x1b]11;rgb:ffff/ffff/ffff\x1b", "\\x", vec![light, key("x")]),
+        ("\x1b[?62;", "1cx", vec![attributes, key("x")]),
+        // The rest never came: what is typed then is text.
+        ("\x1b]11;rgb:ffff/ff", "hello", hello()),
+        ("\x1b[?62;", "hello", hello()),
+        // What is no answer is dropped as ever.
+        ("\x1b]52;c;aGk", "hello", hello()),
+    ] {
+        let mut decoder = Decoder::remote();
+        assert_eq!(decoder.feed(before.as_bytes()), []);
+        while decoder.wait().is_some() {
+            assert_eq!(decoder.flush(), []);
+        }
+        assert_eq!(decoder.feed(after.as_bytes()), expected, "{before:?} {after:?}");
+    }
+}
+
+#[test]
 fn other_events() {
     let answer = TerminalEvent::Answer;
     for (bytes, expected) in [

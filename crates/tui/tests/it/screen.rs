@@ -2,7 +2,9 @@
 
 use crate::glass::{Glass, reference_rows};
 use proptest::prelude::*;
-use quipu_tui::{Color, Depth, Frame, Line, Screen, Size, Style};
+use quipu_protocol::ImageContent;
+use quipu_tui::{Canvas, Color, Depth, Frame, Graphics, Line, Links, Screen, Size, Style, Theme, blocks};
+use std::fmt::Write as _;
 
 fn size(columns: usize, rows: usize) -> Size {
     Size { columns, rows }
@@ -223,24 +225,61 @@ fn no_more_colours_than_the_terminal_has() {
 }
 
 #[test]
-fn the_linear_way_moves_nothing() {
-    let mut screen = Screen::new(size(20, 6), Depth::Rgb).linear();
-    let said = |screen: &mut Screen| String::from_utf8(screen.take()).unwrap();
-    screen.print(&[Line::styled("bold \x1b[2J", Style { bold: true, ..Style::default() })]);
-    screen.draw(&frame(&["status", "> he", "─────"], Some((1, 4))));
-    assert_eq!(said(&mut screen), "bold \u{fffd}[2J\r\n> he");
-    screen.draw(&frame(&["another status", "> hello日", "─────"], Some((1, 7))));
-    assert_eq!(said(&mut screen), "llo日");
-    screen.draw(&frame(&["> hell"], Some((0, 6))));
-    assert_eq!(said(&mut screen), "\x08 \x08\x08 \x08\x08 \x08");
-    screen.print(&[Line::from("an answer that is wider than the screen"), Line::from("")]);
-    screen.resize(size(1, 1));
-    assert_eq!(said(&mut screen), "\r\nan answer that is wider than the screen\r\n\r\n> hell");
-    screen.draw(&frame(&["(y/n) "], None));
-    assert_eq!(said(&mut screen), "");
-    screen.draw(&frame(&["> other"], Some((0, 7))));
-    assert_eq!(said(&mut screen), "\r\n> other");
-    assert_eq!(String::from_utf8(screen.finish()).unwrap(), "\r\n");
+fn an_image_stands_in_rows_of_its_own_among_finished_lines() {
+    let data = "iVBORw0KGgoAAAANSUhEUgAAAyAAAAJYCAYAAACadoJw".to_owned();
+    let image = ImageContent { data, mime_type: "image/png".into() };
+    let mut seen = String::new();
+    for (columns, rows) in [(20, 8), (40, 12), (80, 24), (120, 40)] {
+        for graphics in [Graphics::Kitty, Graphics::Iterm2] {
+            let theme =
+                Theme { canvas: Some(Canvas { graphics, cell: (10, 20), rows: rows / 2 }), ..Theme::plain() };
+            let mut screen = Screen::new(size(columns, rows), Depth::Rgb);
+            let mut glass = Glass::new(size(columns, rows));
+            screen.draw(&frame(&["working", "> hello"], Some((1, 7))));
+            glass.write(&screen.take());
+            screen.print(&[Line::from("before")]);
+            screen.print(&blocks::image(&image, columns, &theme));
+            screen.print(&[Line::from("behind")]);
+            screen.draw(&frame(&["working", "> hello"], Some((1, 7))));
+            let bytes = screen.take();
+            glass.write(&bytes);
+            let text = String::from_utf8_lossy(&bytes);
+            let drawn = text.split("\x1b7\x1b[").nth(1).and_then(|rest| rest.split("\x1b8").next());
+            let up = drawn.and_then(|rest| rest.split('A').next()).map(|up| up.parse::<usize>().unwrap_or(1));
+            let shown = glass.texts();
+            let behind = shown.iter().position(|line| line == "behind").unwrap();
+            let said = shown[..behind].iter().rposition(|line| !line.is_empty()).unwrap();
+            assert!(shown[said].ends_with("33 B]"), "{columns} {shown:?}");
+            assert_eq!(Some(behind - said - 1), up, "{columns} {shown:?}");
+            assert_eq!(&shown[behind + 1..behind + 3], ["working", "> hello"], "{columns}");
+            writeln!(seen, "══ {columns} by {rows}, {graphics:?}: {up:?} rows\n{}", shown.join("\n"))
+                .unwrap();
+        }
+    }
+    insta::assert_snapshot!("images", seen);
+}
+
+#[test]
+fn links_are_begun_and_ended() {
+    let links = Links::default();
+    let link = links.to("https://example.org/");
+    let mut line = Line::from("see ");
+    line.push("a long page", Style { link, underline: true, ..Style::default() });
+    line.push(" now", Style::default());
+    for (columns, known, expected) in [
+        (40, true, "see \x1b]8;;https://example.org/\x1b\\\x1b[4ma long page\x1b]8;;\x1b\\\x1b[m now"),
+        (8, true, "\x1b]8;;https://example.org/\x1b\\\x1b[4ma long page\x1b]8;;\x1b\\\x1b[m now"),
+        (40, false, "see \x1b[4ma long page\x1b[m now"),
+    ] {
+        let mut screen = Screen::new(size(columns, 6), Depth::Rgb).links(known.then(|| links.clone()));
+        screen.print(&[line.clone()]);
+        screen.draw(&frame(&["> "], Some((0, 2))));
+        let bytes = String::from_utf8(screen.take()).unwrap();
+        assert!(bytes.contains(expected), "{columns}: {bytes:?}");
+        let mut glass = Glass::new(size(columns, 6));
+        glass.write(bytes.as_bytes());
+        assert!(glass.texts().concat().contains("long page"), "{:?}", glass.texts());
+    }
 }
 
 #[test]
@@ -285,6 +324,7 @@ fn styles() -> impl Strategy<Value = Style> {
             underline,
             reverse,
             strike: false,
+            link: quipu_tui::Link::default(),
         },
     )
 }

@@ -1,0 +1,428 @@
+//! The linear way: what is typed comes as lines, and what others see change is told in words, once.
+
+use quipu_protocol::{AskId, UnixMs, When};
+
+use super::{Effect, Overlay, Shell, State, level_name};
+use crate::editor::Candidate;
+use crate::host::Choice;
+use crate::keys::Action;
+use crate::picker::{Picker, PickerRow};
+use crate::{Key, Line, ShellDone, Size, clean, render, view};
+
+/// A line answers a question that stood there so long, in milliseconds: what was typed before it came does not.
+const SEEN: i64 = 400;
+/// After so many milliseconds without a word it is said that the work goes on.
+const QUIET: i64 = 15_000;
+/// Names the question what may follow a command; the editor, which asks as well, does not come so far.
+pub(super) const OFFERED: u64 = u64::MAX;
+/// Bytes of what was told that are looked for to find where it goes on.
+const SAME: usize = 512;
+/// Columns that lines have at least: what is narrower is broken by the terminal.
+const NARROWEST: usize = 40;
+
+/// What was told, so that it is told once.
+#[derive(Debug, Default)]
+pub(crate) struct Linear {
+    /// What was under way.
+    told: Vec<Vec<Line>>,
+    /// The next try of a call: which, and when.
+    retried: Option<(u32, UnixMs)>,
+    /// Of the line of this number, what it printed and was told.
+    output: Option<(u64, String)>,
+    /// The command whose arguments are looked for.
+    offering: String,
+    /// The question, and whether its reason was asked for.
+    asked: Option<(AskId, bool)>,
+    listed: Vec<String>,
+    /// What the editor held.
+    draft: String,
+    /// A text whose end is not there yet.
+    begun: String,
+    /// What was said at the prompt, where it can be read already.
+    said: Option<String>,
+    /// Something was sent, and nothing came of it yet.
+    pub(super) sent: bool,
+    /// When something was told last.
+    at: UnixMs,
+}
+
+impl State {
+    /// The same for who hears it, or for a terminal that nothing is drawn on.
+    #[must_use]
+    pub fn linear(mut self) -> Self {
+        self.linear = Some(Box::default());
+        self.theme = crate::Theme::spoken();
+        self.size = self.room_of(self.size);
+        self
+    }
+
+    /// The size that lines are made for.
+    pub(super) fn room_of(&self, size: Size) -> Size {
+        let narrowest = if self.linear.is_some() { NARROWEST } else { 0 };
+        Size { columns: size.columns.max(narrowest), ..size }
+    }
+
+    /// What stands before what is typed; empty while nothing is asked for.
+    pub fn prompt(&self) -> &'static str {
+        let begun = self.linear.as_ref().is_some_and(|linear| !linear.begun.is_empty());
+        let sent = self.linear.as_ref().is_some_and(|linear| linear.sent);
+        match &self.overlay {
+            Some(Overlay::Line(asked)) if asked.secret => "Key: ",
+            Some(Overlay::Line(_)) => "Text: ",
+            Some(Overlay::Foreseen(..)) => "Answer: ",
+            Some(_) => "Choose: ",
+            None if begun => "More: ",
+            None if self.reason.is_some() => "Reason: ",
+            None if !self.asks.is_empty() => "Answer: ",
+            None if self.opening || sent || self.is_working() => "",
+            None => "You: ",
+        }
+    }
+
+    /// Whether what is typed must not be seen.
+    pub fn hides(&self) -> bool {
+        matches!(&self.overlay, Some(Overlay::Line(asked)) if asked.secret)
+    }
+
+    /// Lines that were typed; several, when they were pasted.
+    pub(super) fn on_line(&mut self, text: &str, effects: &mut Vec<Effect>) {
+        let Some(linear) = &mut self.linear else { return };
+        linear.listed.clear();
+        if let Some(mut overlay) = self.overlay.take() {
+            let key = overlay.read(&text.replace('\n', " "));
+            self.overlay = Some(overlay);
+            if let Some(key) = key {
+                self.press(key, effects);
+            }
+            return;
+        }
+        if text.contains('\n') {
+            linear.begun.push_str(text);
+            linear.begun.push('\n');
+            let count = linear.begun.lines().count();
+            self.hint = Some(format!("{count} lines are held. Enter sends them, Ctrl-C drops them."));
+            return;
+        }
+        if linear.begun.is_empty() && !self.asks.is_empty() && self.on_ask_line(text, effects) {
+            return;
+        }
+        let Some(linear) = &mut self.linear else { return };
+        if let Some(line) = text.strip_suffix('\\') {
+            linear.begun.push_str(line);
+            return linear.begun.push('\n');
+        }
+        linear.begun.push_str(text);
+        let text = std::mem::take(&mut linear.begun);
+        if let Some(Ok((command, "?"))) = crate::commands::parse(text.trim())
+            && command.completes
+        {
+            return self.offer_arguments(command.name, effects);
+        }
+        let command = text.starts_with('/');
+        let text = match text.trim() {
+            "" => self.editor.take(),
+            "?" => return self.help(),
+            "/history" => text,
+            said => {
+                self.editor.remember(said);
+                text
+            }
+        };
+        if !command {
+            self.editor.set_text("");
+        }
+        if !self.is_working()
+            && let Some(linear) = &mut self.linear
+        {
+            linear.said = Some(text.trim().to_owned());
+        }
+        self.submit(text.trim_end(), When::Steer, effects);
+    }
+
+    /// Whether the line was for the question.
+    fn on_ask_line(&mut self, text: &str, effects: &mut Vec<Effect>) -> bool {
+        let Some((ask, choices)) = self.asks.front() else { return false };
+        let text = text.trim();
+        if self.reason.take().is_some() {
+            let reason = Some(text.to_owned()).filter(|reason| !reason.is_empty());
+            effects.push(Effect::Answer(ask.clone(), Choice::No, reason));
+            return true;
+        }
+        let (word, rest) = text.split_once(char::is_whitespace).unwrap_or((text, ""));
+        let word = word.trim_end_matches(['.', ',', ':', ')']).to_lowercase();
+        let said = match word.as_str() {
+            "y" | "yes" => Some(Choice::Once),
+            "s" => Some(Choice::Session),
+            "a" => Some(Choice::Always),
+            "n" | "no" => Some(Choice::No),
+            word => word.parse::<usize>().ok().and_then(|at| choices.get(at.wrapping_sub(1)).copied()),
+        };
+        // More words are a message, unless they say why not.
+        let said = said.filter(|said| choices.contains(said) && (rest.is_empty() || *said == Choice::No));
+        let Some(choice) = said else {
+            if let Some(linear) = self.linear.as_mut().filter(|_| text.is_empty()) {
+                linear.asked = None;
+                return true;
+            }
+            self.hint = Some("That is said to the agent; the question still waits for a number.".into());
+            return false;
+        };
+        if self.now.saturating_sub(self.asked_at) < SEEN {
+            self.hint = Some("That came before the question could be read: answer again.".into());
+        } else if choice == Choice::No && rest.is_empty() {
+            self.reason = Some(String::new());
+        } else {
+            let reason = Some(rest.trim().to_owned()).filter(|reason| !reason.is_empty());
+            effects.push(Effect::Answer(ask.clone(), choice, reason));
+        }
+        true
+    }
+
+    /// Ctrl-C.
+    pub(super) fn on_interrupt(&mut self, effects: &mut Vec<Effect>) {
+        let begun = self.linear.as_mut().map(|linear| std::mem::take(&mut linear.begun)).unwrap_or_default();
+        if !begun.is_empty() {
+            self.hint = Some("What was held is dropped.".into());
+        } else if let Some(overlay) = self.overlay.take() {
+            let key = overlay.leaves();
+            self.on_overlay(overlay, key, effects);
+        } else if self.reason.take().is_none() {
+            let queued = !(self.queue.0.is_empty() && self.queue.1.is_empty());
+            if self.is_working() || queued || !self.waiting.is_empty() {
+                self.on_escape(effects);
+            } else {
+                self.on_clear(effects);
+            }
+        }
+    }
+
+    fn press(&mut self, key: Key, effects: &mut Vec<Effect>) {
+        let Some(overlay) = self.overlay.take() else { return };
+        self.on_overlay(overlay, key, effects);
+    }
+
+    /// Whether it can be read already, for it was typed at the prompt.
+    pub(super) fn was_typed(&mut self, text: &str) -> bool {
+        self.linear.as_mut().is_some_and(|linear| linear.said.take().is_some_and(|said| said == text.trim()))
+    }
+
+    /// What may follow a command, to choose from.
+    fn offer_arguments(&mut self, command: &str, effects: &mut Vec<Effect>) {
+        if let Some(linear) = &mut self.linear {
+            command.clone_into(&mut linear.offering);
+        }
+        if command == "thinking" {
+            return self.thinking("", effects);
+        }
+        effects.push(Effect::Arguments(OFFERED, command.to_owned(), self.standing.head));
+    }
+
+    /// What was offered; nothing is sent by taking it.
+    pub(super) fn on_offered(&mut self, candidates: Vec<Candidate>) {
+        let Some(linear) = &mut self.linear else { return };
+        let command = std::mem::take(&mut linear.offering);
+        if candidates.is_empty() {
+            self.hint = Some(format!("Nothing is offered for /{command}; /help says what may follow it."));
+            return;
+        }
+        let row = |one: Candidate| {
+            let written = if one.written.is_empty() { &one.text } else { &one.written };
+            PickerRow::new(format!("/{command} {written}"), one.text, one.detail)
+        };
+        let rows = candidates.into_iter().map(row).collect();
+        self.show(Overlay::Offered(Picker::new(format!("/{command}"), rows)));
+    }
+
+    /// What a line of the shell printed since that was told last, by whole lines; all of it when it is done.
+    pub(super) fn tell_shell(&mut self, shell: &Shell, output: &str, done: Option<&ShellDone>) {
+        let Some(linear) = &mut self.linear else { return };
+        let told = linear.output.take().filter(|(id, _)| *id == shell.id).map(|(_, told)| told);
+        let from = behind(told.as_deref().unwrap_or_default(), output);
+        let whole = output[from..].rfind('\n').map_or(from, |at| from + at + 1);
+        let to = if done.is_some() { output.len() } else { whole };
+        let more = &output[from..to];
+        if done.is_none() {
+            if told.is_none() && more.is_empty() {
+                return;
+            }
+            linear.output = Some((shell.id, output[..to].to_owned()));
+        }
+        let columns = self.size.columns;
+        let begun = told.is_none().then_some((shell.line.as_str(), shell.hidden));
+        let lines = render::shell_more(begun, more, done, self.unfolded, columns, &self.theme);
+        self.ready(lines);
+    }
+
+    /// How a session stands that was opened.
+    pub(super) fn tell_standing(&mut self) {
+        let standing = &self.standing;
+        let Some(model) = self.model_in_words() else { return };
+        let mut text = format!("Session open. {model}");
+        text.push_str(&format!(", permissions {}, directory {}", standing.permissions, standing.directory));
+        if !standing.name.is_empty() {
+            text.push_str(&format!(", name {}", standing.name));
+        }
+        self.note(&format!("{text}. /help says what can be done."));
+    }
+
+    /// Which model answers from now on.
+    pub(super) fn tell_model(&mut self) {
+        if let Some(model) = self.model_in_words() {
+            self.note(&format!("{model}."));
+        }
+    }
+
+    fn model_in_words(&self) -> Option<String> {
+        let model = self.standing.model.as_ref().filter(|_| self.linear.is_some())?;
+        let mut text = format!("Model {}", model.id);
+        if self.standing.levels.len() > 1 {
+            text.push_str(&format!(", thinking {}", level_name(self.standing.thinking)));
+        }
+        Some(text)
+    }
+
+    /// Tells what others see.
+    pub(super) fn tell(&mut self) {
+        let Some(mut linear) = self.linear.take() else { return };
+        let columns = self.size.columns;
+        let mut lines = Vec::new();
+        if let Some(hint) = self.hint.take() {
+            lines.extend(render::note(&hint, columns, &self.theme));
+        }
+        let retried = self.retry.as_ref().map(|retry| (retry.0, retry.1));
+        if retried != linear.retried {
+            lines.extend(view::retries(self, columns));
+            linear.retried = retried;
+        }
+        let under_way = view::under_way(self, columns);
+        lines.extend(under_way.iter().filter(|block| !linear.told.contains(block)).flatten().cloned());
+        linear.told = under_way;
+        let asked = self.asks.front().map(|(ask, _)| (ask.id.clone(), self.reason.is_some()));
+        if asked != linear.asked {
+            lines.extend(view::asks(self, columns));
+            linear.asked = asked;
+        }
+        let listed = self.overlay.as_ref().map(Overlay::spoken).unwrap_or_default();
+        if listed != linear.listed {
+            lines.extend(listed.iter().map(|line| Line::from(&*clean(line))));
+            linear.listed = listed;
+        }
+        let draft = self.editor.text();
+        if draft != linear.draft {
+            if !draft.is_empty() {
+                let text = format!("Not sent: {draft}\nEnter alone sends it, /edit changes it.");
+                lines.extend(render::plain(&text, columns, self.theme.text, usize::MAX));
+            }
+            linear.draft = draft;
+        }
+        self.printed.append(&mut lines);
+        if !self.printed.is_empty() || !self.is_working() {
+            linear.at = self.now;
+        } else if let Some((what, since)) = self.goes_on()
+            && self.now.saturating_sub(linear.at) >= QUIET
+            && self.asks.is_empty()
+        {
+            linear.at = self.now;
+            let took = crate::blocks::duration(render::span(self.now.saturating_sub(since)));
+            let text = format!("Still {what}, {took}.");
+            self.printed.extend(render::note(&text, columns, &self.theme));
+        }
+        self.linear = Some(linear);
+    }
+
+    /// What is under way, and since when.
+    fn goes_on(&self) -> Option<(&str, UnixMs)> {
+        let working = self.busy.as_ref().or(self.working.as_ref()).or(self.checking.as_ref());
+        let working = working.map(|working| (working.what.as_str(), working.since));
+        working.or(self.shell.as_ref().map(|shell| ("running your command", shell.since)))
+    }
+
+    /// What does something, to be said in a hint: the kernel knows no other keys where it edits lines.
+    pub(super) fn key_of(&self, action: Action) -> String {
+        match action {
+            Action::Interrupt | Action::Clear if self.linear.is_some() => "Ctrl-C".to_owned(),
+            Action::Exit if self.linear.is_some() => "Ctrl-D".to_owned(),
+            _ => self.bindings.hint(action),
+        }
+    }
+}
+
+/// Where a text goes on behind what was told of it. It is the end of what there was, so what was told may have gone from
+/// its beginning.
+fn behind(told: &str, text: &str) -> usize {
+    if text.starts_with(told) {
+        return told.len();
+    }
+    let end = &told[told.ceil_char_boundary(told.len().saturating_sub(SAME))..];
+    text.rfind(end).map_or(0, |at| at + end.len())
+}
+
+/// The keys and words that hold here.
+pub(super) fn help() -> Vec<(String, String)> {
+    let rows = [
+        ("Enter", "sends the line; while the agent works it steers"),
+        ("a backslash at the end", "the text goes on in the next line"),
+        ("a number", "answers a question, or takes a row of a list"),
+        ("Ctrl-C, or Escape and Enter", "stops what is under way; twice with nothing under way: leaves"),
+        ("Ctrl-D in an empty line", "leaves"),
+        ("Ctrl-R", "the terminal shows again what is being typed"),
+        ("!LINE, !!LINE", "runs a line in the shell; of the second the model is not told"),
+        ("a command, a space and ?", "lists what may follow it"),
+    ];
+    rows.map(|(keys, what)| (keys.to_owned(), what.to_owned())).to_vec()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use quipu_protocol::{Envelope, Event};
+
+    use super::*;
+    use crate::state::Input;
+    use crate::{Bindings, Theme};
+
+    #[test]
+    fn what_was_told_is_found_again_in_an_end() {
+        let long = "x".repeat(SAME);
+        for (told, text, expected) in [
+            ("", "a\nb", "a\nb"),
+            ("a\n", "a\nb", "b"),
+            ("a\nb\n", "b\nc\n", "b\nc\n"),
+            ("c\nd\n", "0\nc\nd\ne", "e"),
+            (&format!("gone\n{long}\n"), &format!("{long}\nnew"), "new"),
+            ("quite other", "text", "text"),
+        ] {
+            assert_eq!(&text[behind(told, text)..], expected, "{told:?}");
+        }
+    }
+
+    #[test]
+    fn that_work_goes_on_is_said_now_and_then() {
+        let mut state = State::new(
+            Size::default(),
+            Theme::plain(),
+            Bindings::default(),
+            crate::editor::Editor::default(),
+            0,
+        )
+        .linear();
+        let mut said = |input, now| {
+            state.on(input, now);
+            state.take_printed().iter().map(Line::text).collect::<Vec<_>>()
+        };
+        let envelope =
+            Envelope { seq: 1, session: "s".to_owned().into(), run: None, at: 0, event: Event::RunStarted };
+        let none: [&str; 0] = [];
+        assert_eq!(said(Input::Note("a note".into()), 0), ["a note", "Opening the session."]);
+        assert_eq!(said(Input::Event(Arc::new(envelope)), 0), none);
+        assert_eq!(said(Input::Tick, QUIET - 1), none);
+        assert_eq!(said(Input::Tick, QUIET), ["Still waiting for the model, 15s."]);
+        assert_eq!(said(Input::Tick, QUIET + 1), none);
+        assert_eq!(said(Input::Line("/nothing".into()), QUIET + 2).len(), 3);
+        assert_eq!(said(Input::Tick, 2 * QUIET), none);
+        assert_eq!(said(Input::Tick, 2 * QUIET + 2), ["Still waiting for the model, 30s."]);
+        assert_eq!(said(Input::Resize(Size { columns: 1, rows: 1 }), 2 * QUIET + 2), none);
+        assert_eq!(said(Input::Note("a word of more".into()), 2 * QUIET + 3), ["a word of more"]);
+    }
+}
