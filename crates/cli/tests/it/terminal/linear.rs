@@ -246,7 +246,7 @@ fn without_a_key_one_is_taken_and_not_shown() {
     let world = first_run::world([says("yes")], &json!({}));
     first_run::keyless(&world, &world.server.url());
     let mut terminal = Terminal::dumb(&world, &[]);
-    terminal.hears(0, "No model can be used yet");
+    terminal.hears(0, "There is no credential for keyless");
     terminal.hears(0, "What now?: ");
     terminal.line("keep a key", "1. Keep a key for a provider");
     terminal.line("1", "A key for: ");
