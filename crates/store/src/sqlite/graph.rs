@@ -4,108 +4,169 @@ use std::collections::HashSet;
 
 use quipu_dag::Node;
 use quipu_protocol::{NodeId, SessionId};
-use rusqlite::{Connection, OptionalExtension as _, params};
+use rusqlite::{Connection, OptionalExtension as _, Rows, params};
 
 use super::failure::{Failure, Outcome};
-use super::index::{self, Position, kind, position};
+use super::index::{self, Position, position};
 use super::rows;
 use crate::{Edge, Until};
+
+/// Rows of others that are passed by before the index is asked where the parent is.
+const BESIDE: usize = 4;
+/// Nodes that the index leads to in one go where they lie apart.
+const APART: usize = 1_024;
+/// Nodes that room is made for at once.
+const ROOM: usize = 1 << 17;
 
 /// The nodes from `until` to `from`, oldest first.
 pub(super) fn lineage(connection: &Connection, from: &NodeId, until: Until) -> Outcome<Vec<Node>> {
     if until == Until::Count(0) {
         return Ok(Vec::new());
     }
-    let mut nodes: Vec<Node> = Vec::new();
+    let mut walk = Walk { until, nodes: Vec::new() };
     let mut seen = HashSet::new();
     let mut next = Some(*from);
     // The newest nodes may not be indexed yet; from the first that is, the index leads on.
     let mut by_index = true;
     while let Some(id) = next.filter(|id| seen.insert(*id)) {
-        let rest = match until {
-            Until::Count(most) => Until::Count(most - nodes.len()),
-            Until::Root | Until::Node(_) | Until::Checkpoint => until,
-        };
         if by_index && let Some(start) = position(connection, &id)? {
-            if let Some(found) = indexed_lineage(connection, (id, start), from, rest)? {
-                nodes.extend(found);
-                nodes.reverse();
-                return Ok(nodes);
+            let before = walk.nodes.len();
+            if walk.by_index(connection, (id, start), from)? {
+                return Ok(walk.oldest_first());
             }
+            walk.nodes.truncate(before);
             by_index = false;
         }
         let Some(node) = rows::find_node(connection, &id)? else {
-            if nodes.is_empty() {
+            if walk.nodes.is_empty() {
                 return Err(Failure::Missing(format!("node {}", id.short())));
             }
             break;
         };
         next = node.record.parent;
-        let stops = match rest {
-            Until::Root => false,
-            Until::Node(end) => id == end,
-            Until::Count(most) => most == 1,
-            Until::Checkpoint => node.record.role == "compactionSummary",
-        };
-        nodes.push(node);
-        if stops {
-            nodes.reverse();
-            return Ok(nodes);
+        if walk.take(node) {
+            return Ok(walk.oldest_first());
         }
     }
     if let Until::Node(end) = until {
         return Err(not_an_ancestor(&end, from));
     }
-    nodes.reverse();
-    Ok(nodes)
+    Ok(walk.oldest_first())
 }
 
-/// From an indexed node on, newest first; `None` when the index does not hold these nodes. `asked` is the node of
-/// the whole walk, for errors.
-fn indexed_lineage(
-    connection: &Connection,
-    (from, start): (NodeId, Position),
-    asked: &NodeId,
+/// A lineage, on the way to its root.
+struct Walk {
     until: Until,
-) -> Outcome<Option<Vec<Node>>> {
-    let (mut count, mut stop, mut stop_kind) = (i64::MAX, -1, -1);
-    match until {
-        Until::Root => {}
-        Until::Count(most) => count = i64::try_from(most).unwrap_or(i64::MAX),
-        Until::Checkpoint => stop_kind = kind::CHECKPOINT,
-        Until::Node(id) => {
-            let Some(end) = position(connection, &id)? else { return Ok(None) };
+    /// The newest first.
+    nodes: Vec<Node>,
+}
+
+/// Where a walk is.
+struct Place {
+    /// The row that was taken last.
+    seq: i64,
+    /// The node that comes next.
+    next: NodeId,
+}
+
+impl Walk {
+    fn oldest_first(mut self) -> Vec<Node> {
+        self.nodes.reverse();
+        self.nodes
+    }
+
+    /// Takes a node; says whether it is the last.
+    fn take(&mut self, node: Node) -> bool {
+        let is_last = match self.until {
+            Until::Root => false,
+            Until::Node(end) => node.id == end,
+            Until::Count(most) => self.nodes.len() + 1 == most,
+            Until::Checkpoint => node.record.role == "compactionSummary",
+        };
+        self.nodes.push(node);
+        is_last
+    }
+
+    /// From an indexed node on; `false` when the index does not lead to the end. `asked` is the node of the whole walk,
+    /// for errors.
+    ///
+    /// Mostly a node was written right after its parent. So rows are read one after the other, and where the next ones
+    /// are others', the index leads on.
+    fn by_index(
+        &mut self,
+        connection: &Connection,
+        (from, start): (NodeId, Position),
+        asked: &NodeId,
+    ) -> Outcome<bool> {
+        if let Until::Node(id) = self.until {
+            let Some(end) = position(connection, &id)? else { return Ok(false) };
             if ancestor_at(connection, start, end.depth)?.is_none_or(|found| found.seq != end.seq) {
                 return Err(not_an_ancestor(&id, asked));
             }
-            stop = end.seq;
+        }
+        let above = usize::try_from(start.depth).unwrap_or(usize::MAX).saturating_add(1);
+        // More than these would be a circle in rows that somebody else wrote.
+        let most = self.nodes.len().saturating_add(above);
+        match self.until {
+            Until::Root => self.nodes.reserve(above.min(ROOM)),
+            Until::Count(count) => self.nodes.reserve((count - self.nodes.len()).min(above).min(ROOM)),
+            Until::Node(_) | Until::Checkpoint => {}
+        }
+        let mut beside = connection.prepare_cached(&format!(
+            "SELECT {}, n.rowid FROM nodes n WHERE n.rowid < ?1 ORDER BY n.rowid DESC",
+            rows::NODE
+        ))?;
+        let mut apart = connection.prepare_cached(&format!(
+            "WITH RECURSIVE up(seq, parent, n) AS ( \
+               SELECT seq, parent, 0 FROM quipu_x_node WHERE seq = ?1 \
+               UNION ALL \
+               SELECT x.seq, x.parent, up.n + 1 FROM up JOIN quipu_x_node x ON x.seq = up.parent WHERE up.n < ?2) \
+             SELECT {}, n.rowid FROM up CROSS JOIN nodes n ON n.rowid = up.seq WHERE up.n > 0",
+            rows::NODE
+        ))?;
+        let mut place = Place { seq: start.seq.saturating_add(1), next: from };
+        let mut leap = 1;
+        loop {
+            let before = self.nodes.len();
+            if let Some(ended) = self.along(&mut beside.query([place.seq])?, BESIDE, &mut place)? {
+                return Ok(ended);
+            }
+            // Of many sessions that grow side by side, hardly a node lies beside its parent.
+            leap = if self.nodes.len() - before > BESIDE { 1 } else { (4 * leap).min(APART) };
+            let before = self.nodes.len();
+            let limit = i64::try_from(leap).unwrap_or(i64::MAX);
+            if let Some(ended) = self.along(&mut apart.query(params![place.seq, limit])?, 1, &mut place)? {
+                return Ok(ended);
+            }
+            if self.nodes.len() == before || self.nodes.len() > most {
+                return Ok(false);
+            }
         }
     }
-    // One more than can be, so that a circle in rows that somebody else wrote ends, and shows.
-    count = count.min(start.depth.saturating_add(2));
-    let mut statement = connection.prepare_cached(&format!(
-        "WITH RECURSIVE up(seq, parent, kind, n) AS ( \
-           SELECT seq, parent, kind, 1 FROM quipu_x_node WHERE seq = ?1 \
-           UNION ALL \
-           SELECT x.seq, x.parent, x.kind, up.n + 1 FROM up JOIN quipu_x_node x ON x.seq = up.parent \
-           WHERE up.n < ?2 AND up.seq <> ?3 AND up.kind <> ?4) \
-         SELECT {} FROM up CROSS JOIN nodes n ON n.rowid = up.seq",
-        rows::NODE
-    ))?;
-    let mut found = statement.query(params![start.seq, count, stop, stop_kind])?;
-    let mut nodes: Vec<Node> = Vec::new();
-    while let Some(row) = found.next()? {
-        let Some(node) = rows::node(row)? else { return Ok(None) };
-        // The links of the nodes themselves are the truth; the index only finds them faster.
-        if nodes.last().is_some_and(|below| below.record.parent != Some(node.id)) {
-            return Ok(None);
+
+    /// Takes rows, each the parent of the one before, until so many in turn are not, or no more are wanted: then says
+    /// whether the walk is at its end. The links of the nodes themselves are the truth; the index only finds them faster.
+    fn along(&mut self, found: &mut Rows<'_>, patience: usize, place: &mut Place) -> Outcome<Option<bool>> {
+        let mut passed = 0;
+        while passed < patience
+            && let Some(row) = found.next()?
+        {
+            if rows::node_id(row, 0)? != Some(place.next) {
+                passed += 1;
+                continue;
+            }
+            passed = 0;
+            let node = rows::node_of(row, place.next)?;
+            place.seq = row.get(9)?;
+            let parent = node.record.parent;
+            if self.take(node) {
+                return Ok(Some(true));
+            }
+            let Some(parent) = parent else { return Ok(Some(!matches!(self.until, Until::Node(_)))) };
+            place.next = parent;
         }
-        if i64::try_from(nodes.len()).unwrap_or(i64::MAX) > start.depth {
-            return Ok(None);
-        }
-        nodes.push(node);
+        Ok(None)
     }
-    Ok(nodes.first().is_some_and(|node| node.id == from).then_some(nodes))
 }
 
 fn not_an_ancestor(id: &NodeId, of: &NodeId) -> Failure {

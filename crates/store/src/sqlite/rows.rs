@@ -44,7 +44,11 @@ pub(super) fn node_id(row: &Row<'_>, column: usize) -> rusqlite::Result<Option<N
 
 /// A node; `None` when its id is not a hash.
 pub(super) fn node(row: &Row<'_>) -> rusqlite::Result<Option<Node>> {
-    let Some(id) = node_id(row, 0)? else { return Ok(None) };
+    node_id(row, 0)?.map(|id| node_of(row, id)).transpose()
+}
+
+/// The node of a row whose id was read.
+pub(super) fn node_of(row: &Row<'_>, id: NodeId) -> rusqlite::Result<Node> {
     let owned = |column| text(row, column).map(|text| text.map(Cow::into_owned));
     let record = NodeRecord {
         parent: node_id(row, 1)?,
@@ -54,7 +58,7 @@ pub(super) fn node(row: &Row<'_>) -> rusqlite::Result<Option<Node>> {
         external_id: owned(8)?,
         system_prompt: text(row, 7)?.and_then(|text| text.parse().ok()),
     };
-    Ok(Some(Node { id, record, config: owned(5)?, thought_signatures: owned(6)? }))
+    Ok(Node { id, record, config: owned(5)?, thought_signatures: owned(6)? })
 }
 
 /// The parts of a node that are hashes.

@@ -41,6 +41,7 @@ async fn conform(store: &dyn Store) {
     refused_commits_leave_nothing(store).await;
     many_at_once(store).await;
     walks(store).await;
+    walks_side_by_side(store).await;
     in_order_of_writing(store).await;
     names(store).await;
     action_log(store).await;
@@ -269,6 +270,47 @@ async fn many_at_once(store: &dyn Store) {
         match result {
             Ok(()) => assert!(kept),
             Err(error) => assert_eq!(error, StoreError::Conflict { name: "refs/none".into(), found: None }),
+        }
+    }
+}
+
+/// So many lineages that grow in turn: their nodes lie apart, in groups, or beside each other.
+async fn walks_side_by_side(store: &dyn Store) {
+    for (lineages, together, length) in [(1, 1, 200), (3, 1, 40), (7, 1, 300), (7, 40, 200)] {
+        let mut all: Vec<Vec<NodeId>> = vec![Vec::new(); lineages];
+        let mut commit = Commit::default();
+        while all.iter().any(|nodes| nodes.len() < length) {
+            for (n, nodes) in all.iter_mut().enumerate() {
+                for _ in 0..together {
+                    let text = format!("{lineages} lineages, {together} together: {n} {}", nodes.len());
+                    let (node, blob) = text_node(nodes.last().copied(), "user", &text, T);
+                    nodes.push(node.id);
+                    commit.blobs.push(blob);
+                    commit.nodes.push(node);
+                }
+            }
+        }
+        store.commit(commit).await.unwrap();
+        for indexed in [false, true] {
+            for nodes in &all {
+                let (end, far) = (nodes[nodes.len() - 1], nodes.len() / 3);
+                for (until, from) in [
+                    (Until::Root, 0),
+                    (Until::Checkpoint, 0),
+                    (Until::Node(nodes[far]), far),
+                    (Until::Count(far), nodes.len() - far),
+                ] {
+                    let found = store.lineage(end, until).await.unwrap();
+                    let found: Vec<NodeId> = found.iter().map(|node| node.id).collect();
+                    assert!(
+                        found == nodes[from..],
+                        "{lineages} {together} {indexed} {until:?}: {}",
+                        found.len()
+                    );
+                }
+            }
+            // Whoever asks for this has all nodes indexed first.
+            store.ancestor(all[0][0], 0).await.unwrap();
         }
     }
 }
