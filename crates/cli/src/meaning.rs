@@ -10,7 +10,7 @@ use quipu_providers::EmbedderSettings;
 use quipu_store::{Found, SearchQuery, SqliteStore, StoreError};
 
 use crate::exit::{Exit, Failure};
-use crate::print::{dollars, note};
+use crate::print::dollars;
 use crate::setup::Place;
 
 /// How long a search makes vectors of what is new.
@@ -118,22 +118,24 @@ impl Compared {
     }
 
     /// For people: what was made, what it cost, and what is missing.
-    pub(crate) fn tell(&self) {
+    pub(crate) fn told(&self) -> Vec<String> {
+        let mut told = Vec::new();
         if self.indexed.vectors > 0 {
-            note(format!("{} vectors were made.", self.indexed.vectors));
+            told.push(format!("{} vectors were made.", self.indexed.vectors));
         }
         if self.usage.input > 0 {
             let cost = match self.usage.cost.total {
                 cost if cost > 0.0 => format!(", {}", dollars(cost)),
                 _ => String::new(),
             };
-            note(format!("{} tokens were read for it{cost}.", self.usage.input));
+            told.push(format!("{} tokens were read for it{cost}.", self.usage.input));
         }
         if self.left > 0 {
-            note(format!(
+            told.push(format!(
                 "What was said in {} nodes was not compared by its meaning yet; --wait does that first.",
                 self.left
             ));
         }
+        told
     }
 }

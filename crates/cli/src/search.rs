@@ -51,6 +51,7 @@ pub(crate) async fn run(args: &SearchArgs) -> Result<(), Failure> {
             writeln!(out, "{}", hit_json(hit, row))?;
         }
         let mut end = end_json(&found);
+        end["told"] = told(args, &found, compared.as_ref()).into();
         if let Some(compared) = &compared {
             end["meaning"] = compared.json();
         }
@@ -61,7 +62,7 @@ pub(crate) async fn run(args: &SearchArgs) -> Result<(), Failure> {
     out.flush()?;
     drop(out);
     if !args.out.json {
-        tell(args, &found, compared.as_ref());
+        told(args, &found, compared.as_ref()).iter().for_each(note);
     }
     Ok(())
 }
@@ -264,32 +265,34 @@ fn context(excerpt: &Excerpt, paint: Paint) -> String {
 }
 
 /// What people should know of what they see.
-fn tell(args: &SearchArgs, found: &Found, compared: Option<&Compared>) {
+fn told(args: &SearchArgs, found: &Found, compared: Option<&Compared>) -> Vec<String> {
+    let mut told = Vec::new();
     if found.hits.is_empty() && !args.words.is_empty() {
-        note("Nothing was found.");
+        told.push("Nothing was found.".to_owned());
     }
-    if let Some(compared) = compared {
-        compared.tell();
-    }
+    told.extend(compared.map(Compared::told).unwrap_or_default());
     let Unindexed { words, substrings } = found.behind;
     if words > 0 {
-        note(format!(
+        told.push(format!(
             "The newest {words} nodes are not indexed yet and were not searched; --wait does that first."
         ));
     } else if substrings > 0 && !args.exact {
-        note(format!(
+        told.push(format!(
             "Parts of words are not indexed yet in the newest {substrings} nodes; --wait does that first."
         ));
     }
     if !found.too_short.is_empty() && !args.exact {
-        note("Only whole words were looked for: parts of words need three characters.");
+        told.push("Only whole words were looked for: parts of words need three characters.".into());
     }
     if found.cut {
-        note("There was too much to look through: older hits may be missing. Say more, or narrow it.");
+        told.push(
+            "There was too much to look through: older hits may be missing. Say more, or narrow it.".into(),
+        );
     }
     if args.best && found.hits.len() >= args.limit && args.limit > 0 {
-        note(format!("The best of the newest {RANKED}."));
+        told.push(format!("The best of the newest {RANKED}."));
     }
+    told
 }
 
 /// A hit as a program reads it. Times in milliseconds since the epoch, marks in bytes of the text.
@@ -301,7 +304,7 @@ fn hit_json(hit: &Hit, row: Option<&SessionRow>) -> serde_json::Value {
         "session": hit.session,
         "agent": row.map(|row| &row.agent),
         "cwd": row.map(|row| &row.cwd),
-        "title": row.map(|row| &row.title),
+        "title": row.map(|row| if row.called.is_empty() { &row.title } else { &row.called }),
         "removed": row.map(|row| row.head.is_none()),
         "role": hit.role,
         "tool": hit.tool,

@@ -44,6 +44,8 @@ pub enum Does {
     Label,
     /// A name for the session.
     Name,
+    /// Find something in all sessions, to choose from.
+    Search,
     /// What the command of the same name prints.
     Report(Report),
     /// A credential.
@@ -68,6 +70,19 @@ pub enum Does {
     Help,
     /// Leave.
     Quit,
+}
+
+impl Does {
+    /// Whether what it comes to depends on the session that is open.
+    pub(crate) fn is_of_the_session(self) -> bool {
+        match self {
+            Self::Tree | Self::Fork | Self::Clone | Self::Undo | Self::Redo | Self::Label | Self::Name => {
+                true
+            }
+            Self::Report(report) => report != Report::AsSaid,
+            _ => false,
+        }
+    }
 }
 
 /// What a command of the same name needs to know of where we are.
@@ -109,8 +124,8 @@ pub const COMMANDS: &[SlashCommand] = &[
     command("new", "", "begin a new session", Does::New),
     offers("fork", "[NODE]", "a new session from before a message of yours", Does::Fork),
     command("clone", "", "a new session with the same past", Does::Clone),
-    command("undo", "[STEPS]", "take back what moved the session last: a jump, a turn", Does::Undo),
-    command("redo", "[STEPS]", "do again what was undone", Does::Redo),
+    offers("undo", "[STEPS]", "take back what moved the session last: a jump, a turn", Does::Undo),
+    offers("redo", "[STEPS]", "do again what was undone", Does::Redo),
     offers(
         "bookmark",
         "[NAME]",
@@ -119,7 +134,7 @@ pub const COMMANDS: &[SlashCommand] = &[
     ),
     offers("label", "[TEXT]", "label the node that the session stands at", Does::Label),
     command("name", "[TEXT]", "name the session", Does::Name),
-    command("search", "WORDS", "find what was said and done, in all sessions", Does::Report(Report::AsSaid)),
+    command("search", "[WORDS]", "find what was said and done, in all sessions", Does::Search),
     offers("recall", "[NODE]", "a node in full, with what was said before it", Does::Report(Report::Node)),
     offers("life", "[NODE]", "the graph around a node", Does::Report(Report::Node)),
     offers("diff", "A [B]", "what two branches did since they parted", Does::Report(Report::Diff)),

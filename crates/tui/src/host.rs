@@ -48,6 +48,10 @@ pub trait Host: Send + Sync + 'static {
     /// The nodes of a [`TreeRow`] that stands for many.
     fn unfold(&self, below: NodeId, depth: u64, count: u64, level: usize) -> Doing<Vec<TreeRow>>;
 
+    /// Where words are found in all sessions, in the order in which they are to be listed; words are those of the
+    /// program's command, options among them.
+    fn search(&self, words: Vec<String>) -> Doing<FoundItems>;
+
     /// Messages of the user that lead to a node, the newest first, a few thousand at most.
     fn said(&self, head: NodeId) -> Doing<Vec<(NodeId, String)>>;
 
@@ -261,6 +265,28 @@ pub struct SessionItem {
     pub entries: u64,
     /// US dollars.
     pub cost: f64,
+}
+
+/// What a search came to.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct FoundItems {
+    /// What was found.
+    pub found: Vec<FoundItem>,
+    /// What is to be known of the search, in lines: such as that not all is indexed yet.
+    pub told: Vec<String>,
+}
+
+/// A node in which words were found.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct FoundItem {
+    /// The node.
+    pub node: NodeId,
+    /// Its session; `None` where it is in none that stands.
+    pub session: Option<SessionId>,
+    /// Who said or did it, and what stands around the words, in one line.
+    pub text: String,
+    /// Its session, for people.
+    pub detail: String,
 }
 
 /// How far a navigator reaches.

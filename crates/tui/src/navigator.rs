@@ -452,7 +452,7 @@ impl Navigator {
         };
         let mut marks = Line::default();
         if !row.label.is_empty() {
-            marks.push(format!(" [{}]", cut(&clean(&row.label), 30)), theme.label);
+            marks.push(format!(" [{}]", cut(&clean(&row.label), 30.min(columns / 3))), theme.label);
         }
         if row.head {
             marks.push(" ◂ here", theme.accent);

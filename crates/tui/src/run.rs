@@ -546,6 +546,10 @@ impl Run {
             Effect::Preview(node) => {
                 self.begin(async move { Input::Got(Got::Preview(node, host.preview(node).await)) });
             }
+            Effect::Search(words) => {
+                let said = crate::commands::words(&words);
+                self.begin(async move { Input::Got(Got::Found(host.search(said).await, words)) });
+            }
             Effect::Said(head) => {
                 self.begin(async move { Input::Got(Got::Said(host.said(head).await)) });
             }

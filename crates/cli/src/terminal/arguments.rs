@@ -1,20 +1,24 @@
 //! What may follow the commands of the terminal, and the settings that it keeps.
 
+use std::collections::HashMap;
 use std::io::Write as _;
 
+use quipu::{Engine, TimeStep};
 use quipu_protocol::{Model, NodeId};
 use quipu_store::{SessionQuery, Store};
 use quipu_tui::editor::Candidate;
 use serde_json::Value;
 
 use crate::exit::Failure;
-use crate::print::{ago, one_line};
+use crate::print::{Paint, ago, one_line};
 use crate::setup::{Place, now};
 
 /// Columns of a row's text.
 const WIDTH: usize = 60;
 /// Sessions, messages and labels that are offered at most.
 const OFFERED: usize = 500;
+/// Steps of undo and redo that are offered.
+const STEPS: usize = 20;
 
 /// A setting: its name, the values that it may have (none for a number), and what it is for.
 type Setting = (&'static str, &'static [&'static str], &'static str);
@@ -148,6 +152,39 @@ pub(super) fn set(place: &Place, setting: &str) -> Result<String, Failure> {
     file.as_file().sync_all()?;
     file.persist(&path).map_err(|error| error.error)?;
     Ok(told)
+}
+
+/// Steps back or forward, by number: what each is, and what the session stands at then.
+pub(super) async fn steps(
+    engine: &Engine,
+    command: &str,
+    head: Option<NodeId>,
+) -> Result<Vec<Candidate>, Failure> {
+    let Some(head) = head else { return Ok(Vec::new()) };
+    let store = &**engine.store();
+    let Some(session) = store.sessions_of(&[head]).await?.into_iter().flatten().next() else {
+        return Ok(Vec::new());
+    };
+    let steps = match command {
+        "undo" => engine.undoable(&session, STEPS).await?,
+        _ => engine.redoable(&session, STEPS).await?,
+    };
+    let ends: Vec<NodeId> = steps.iter().filter_map(|step| step.to).collect();
+    let nodes: Vec<_> = store.nodes(&ends).await?.into_iter().flatten().collect();
+    let decoded = quipu_store::decode_nodes(store, &nodes).await?;
+    let says: HashMap<NodeId, String> = nodes
+        .iter()
+        .zip(decoded)
+        .map(|(node, decoded)| (node.id, crate::tree::preview(&decoded.entry, Paint::none(), WIDTH)))
+        .collect();
+    let row = |(at, step): (usize, &TimeStep)| {
+        let end = match step.to {
+            Some(to) => format!("to {} {}", to.short(), says.get(&to).map_or("", String::as_str)),
+            None => "the session is not there then".to_owned(),
+        };
+        offered((at + 1).to_string(), String::new(), format!("{}, {end}", step.what))
+    };
+    Ok(steps.iter().enumerate().map(row).collect())
 }
 
 /// What may follow that is in the store.

@@ -310,6 +310,19 @@ impl Host for Surroundings {
         })
     }
 
+    fn search(&self, mut words: Vec<String>) -> Doing<quipu_tui::FoundItems> {
+        words.retain(|word| word != "--json");
+        words.splice(..0, ["search".to_owned(), "--json".to_owned()]);
+        let printed = self.command(words);
+        Box::pin(async move {
+            let printed = printed.await?;
+            match printed.ok {
+                true => Ok(super::found::items(&printed.out, crate::setup::now())),
+                false => Err(printed.err),
+            }
+        })
+    }
+
     fn said(&self, head: NodeId) -> Doing<Vec<(NodeId, String)>> {
         self.doing(move |inner| async move {
             let Some(store) = inner.store()? else { return Ok(Vec::new()) };
@@ -346,6 +359,10 @@ impl Host for Surroundings {
                 return Ok(known);
             }
             let Some(store) = inner.store()? else { return Ok(Vec::new()) };
+            if let "undo" | "redo" = command.as_str() {
+                let engine = place.engine(store, &place.settings())?;
+                return super::arguments::steps(&engine, &command, head).await;
+            }
             super::arguments::stored(&*store, &command, head).await
         })
     }

@@ -97,7 +97,12 @@ fn clone_goes_on_with_the_same_past() {
 fn undo_and_redo_take_steps() {
     let world = answers(4);
     let mut terminal = after(&world, &["one", "two", "three"]);
-    terminal.types("/undo 2\r");
+    terminal.types("/undo ");
+    terminal.until("the steps", |shown| {
+        ["› 1", "Answer 2.", "Answer 1."].iter().all(|words| shown.contains(words))
+            && shown.contains("turn, to ")
+    });
+    terminal.types("2\r");
     terminal.shows("takes that back");
     terminal.hides("opening the session");
     terminal.types("/redo\r");
@@ -167,9 +172,32 @@ fn what_was_said_is_found_recalled_and_drawn() {
     while !world.run(&["search", "quinces"]).text().contains("quinces") {
         assert!(Instant::now() < until, "it is not indexed");
     }
+    // What is found is read here, or gone on from.
     terminal.types("/search quinces\r");
-    terminal.until("what was found", |shown| shown.matches("quinces").count() >= 3);
-    terminal.types("/recall\r");
+    terminal.shows("Found for quinces");
+    terminal.shows("user: tell me of quinces");
+    terminal.types(ENTER);
+    terminal.shows("Read it here");
+    terminal.types(ENTER);
+    terminal.until("the node in full", |shown| shown.contains("/recall ") && shown.contains("quinces"));
+    terminal.types("/search --role user tell\r");
+    terminal.shows("user: tell me of quinces");
+    terminal.types("qui\r");
+    terminal.types("a new session\r");
+    terminal.until("the text in the editor", |shown| shown.contains("\ntell me of quinces\n"));
+    terminal.hides("opening the session");
+    terminal.types("\u{3}/search nothing-like-it\r");
+    terminal.shows("Nothing was found.");
+    terminal.types("/search --no-such-flag x\r");
+    terminal.shows("--no-such-flag");
+    terminal.types("/search\r");
+    terminal.shows("What was said or done?");
+    terminal.types("medlars\r");
+    terminal.shows("user: and of medlars");
+    terminal.types(ENTER);
+    terminal.shows("Go on with that session");
+    // What is asked of a session while it is opened is answered of that one.
+    terminal.types("go on\r/recall\r");
     terminal.until("the node in full", |shown| {
         shown.contains("/recall ") && shown.matches("Answer 2.").count() >= 2
     });

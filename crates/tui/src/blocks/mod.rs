@@ -16,6 +16,7 @@ pub use error::{model_error, outcome, retry, trouble};
 pub use output::output;
 pub use say::{branch_summary, compacting, compaction, image, label, thinking, user};
 pub use status::{StatusView, status};
+pub(crate) use text::cut;
 pub use text::{bytes, count, dollars, duration, home};
 pub(crate) use tool::shell_more;
 pub use tool::{ShellView, ToolState, ToolView, shell, tool};

@@ -122,7 +122,7 @@ pub(super) fn one_line(text: &str, columns: usize) -> String {
 }
 
 /// A line cut to so many columns, `…` at its end when something is missing.
-pub(super) fn cut(line: &Line, columns: usize) -> Line {
+pub(crate) fn cut(line: &Line, columns: usize) -> Line {
     if line.width() <= columns {
         return line.clone();
     }

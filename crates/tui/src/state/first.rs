@@ -91,10 +91,7 @@ impl State {
             First::Key => effects.push(Effect::Providers(String::new())),
             First::Demo => self.demo(effects),
             First::Import => effects.push(Effect::Foreground(vec!["import".into()])),
-            First::Search if self.linear.is_some() => {
-                self.hint = Some("/search and words finds what was said and done.".into());
-            }
-            First::Search => self.editor.set_text("/search "),
+            First::Search => self.ask_words(),
             First::Quit => self.leave(effects),
         }
     }

@@ -7,6 +7,8 @@ mod keys;
 mod linear;
 mod opening;
 mod overlay;
+#[cfg(test)]
+mod overlay_tests;
 mod shell;
 mod slash;
 
@@ -21,8 +23,8 @@ use quipu_protocol::{
 
 use crate::editor::{Candidate, CommandWord, Editor, EditorEffect, Query};
 use crate::host::{
-    Choice, Glimpse, Kept, LocalServers, NotOpened, Open, Opened, Printed, ProviderItem, Reach, SessionItem,
-    TreeRow,
+    Choice, FoundItems, Glimpse, Kept, LocalServers, NotOpened, Open, Opened, Printed, ProviderItem, Reach,
+    SessionItem, TreeRow,
 };
 use crate::keys::Bindings;
 use crate::{Key, Line, ShellRan, Size, Theme};
@@ -122,6 +124,8 @@ pub enum Got {
     Settings(Result<Vec<Candidate>, String>),
     /// A setting was kept, or not.
     Set(Result<String, String>),
+    /// What was found, and the words.
+    Found(Result<FoundItems, String>, String),
     /// What the user said.
     Said(Result<Vec<(NodeId, String)>, String>),
     /// What a command printed; the words say which.
@@ -178,6 +182,8 @@ pub enum Effect {
     Settings,
     /// Keep a setting.
     KeepSetting(String),
+    /// Look for words in all sessions.
+    Search(String),
     /// Messages of the user before this node.
     Said(NodeId),
     /// Run a command of the program: what it prints comes back.
@@ -298,6 +304,8 @@ pub struct State {
     wanted: (Option<(String, String)>, Option<Thinking>),
     /// Commands for the session at rest that were given while it was opened, in order.
     resting: VecDeque<Vec<String>>,
+    /// The same, of the terminal's own commands; with what follows them.
+    held: VecDeque<(crate::SlashCommand, String)>,
     /// A line of the shell that runs, and how many there were.
     pub(crate) shell: Option<Shell>,
     shells: u64,
@@ -355,6 +363,7 @@ impl State {
             settings: Vec::new(),
             wanted: (None, None),
             resting: VecDeque::new(),
+            held: VecDeque::new(),
             shell: None,
             shells: 0,
             unsent: VecDeque::new(),

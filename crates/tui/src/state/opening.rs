@@ -7,7 +7,9 @@ use quipu_protocol::{Entry, Message, Model};
 use super::overlay::Overlay;
 use super::{Effect, Got, ModelChoice, Purpose, State};
 use crate::editor::Candidate;
-use crate::host::{Glimpse, NotOpened, Open, Opened, Printed, Reach, SessionItem, Which};
+use crate::host::{
+    FoundItem, FoundItems, Glimpse, NotOpened, Open, Opened, Printed, Reach, SessionItem, Which,
+};
 use crate::navigator::Navigator;
 use crate::picker::{Picker, PickerRow};
 use crate::reader::Reader;
@@ -26,6 +28,7 @@ impl State {
             Err(NotOpened::Failed(error)) => {
                 self.error("The session could not be opened.", &error);
                 self.resting.clear();
+                self.held.clear();
                 self.pending = None;
                 self.settings.clear();
                 self.glimpsed = None;
@@ -71,6 +74,12 @@ impl State {
         }
         if let Some(open) = self.pending.take() {
             return self.open(open, effects);
+        }
+        while let Some((command, arguments)) = self.held.pop_front() {
+            self.slash(&command, &arguments, effects);
+            if self.opening {
+                return;
+            }
         }
         for setting in std::mem::take(&mut self.settings) {
             effects.push(Effect::Send(quipu_protocol::Command::Set(setting), Purpose::Set));
@@ -188,6 +197,7 @@ impl State {
                     navigator.previewed(node, text);
                 }
             }
+            Got::Found(Ok(found), words) => self.found(found, &words),
             Got::Said(Ok(said)) => {
                 let rows = said.into_iter().map(|(node, text)| PickerRow::new(node, text, "")).collect();
                 self.show(Overlay::Said(Picker::new("A new session from before", rows)));
@@ -232,6 +242,7 @@ impl State {
             | Got::Settings(Err(error))
             | Got::Unfolded(_, Err(error))
             | Got::Preview(_, Err(error))
+            | Got::Found(Err(error), _)
             | Got::Said(Err(error))
             | Got::LocalServers(Err(error))
             | Got::Providers(Err(error), _)
@@ -283,6 +294,17 @@ impl State {
             }
         }
         self.show(Overlay::Sessions(picker));
+    }
+
+    fn found(&mut self, items: FoundItems, words: &str) {
+        for line in &items.told {
+            self.note(line);
+        }
+        let row = |item: FoundItem| PickerRow::new((item.node, item.session), item.text, item.detail);
+        let rows: Vec<_> = items.found.into_iter().map(row).collect();
+        if !rows.is_empty() {
+            self.show(Overlay::Found(Picker::new(format!("Found for {words}"), rows)));
+        }
     }
 
     /// What a command printed.

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use quipu_protocol::{Model, NodeId, SessionId, Thinking};
 
 use super::Effect;
+use crate::blocks::cut as cut_line;
 use crate::host::Reach;
 use crate::navigator::{Navigated, Navigator};
 use crate::picker::{List, Picked, Picker, cut};
@@ -19,6 +20,8 @@ pub(crate) enum Overlay {
     Levels(Picker<Thinking>),
     /// A session.
     Sessions(Picker<SessionId>),
+    /// Something that was found.
+    Found(Picker<Hit>),
     /// A message of the user's to go on from.
     Said(Picker<NodeId>),
     /// The session as a tree.
@@ -64,11 +67,18 @@ pub(crate) enum Wanted {
     Label(NodeId),
     /// What a summary should look at.
     Focus(NodeId),
+    /// Words to look for in all sessions.
+    Search,
 }
+
+/// Something that was found: its node and that one's session.
+pub(crate) type Hit = (NodeId, Option<SessionId>);
 
 /// How to go to a node.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Way {
+    /// It is only printed.
+    Read,
     /// The conversation alone.
     Plain,
     /// What is left behind is summed up.
@@ -119,6 +129,7 @@ pub(crate) enum Chosen {
     Level(Thinking),
     Session(SessionId),
     Fork(NodeId),
+    Hit(Hit),
     /// A node of the navigator.
     Node(NodeId),
     Way(Way, NodeId),
@@ -166,6 +177,7 @@ impl Overlay {
             Self::Models(picker) => picked(picker, key, Self::Models, Chosen::Model),
             Self::Levels(picker) => picked(picker, key, Self::Levels, Chosen::Level),
             Self::Sessions(picker) => picked(picker, key, Self::Sessions, Chosen::Session),
+            Self::Found(picker) => picked(picker, key, Self::Found, Chosen::Hit),
             Self::Said(picker) => picked(picker, key, Self::Said, Chosen::Fork),
             Self::Way(picker, node) => {
                 picked(picker, key, |picker| Self::Way(picker, node), |way| Chosen::Way(way, node))
@@ -240,6 +252,7 @@ impl Overlay {
             Self::Models(picker) => picker.list(),
             Self::Levels(picker) => picker.list(),
             Self::Sessions(picker) => picker.list(),
+            Self::Found(picker) => picker.list(),
             Self::Said(picker) => picker.list(),
             Self::Way(picker, _) => picker.list(),
             Self::First(picker) => picker.list(),
@@ -256,6 +269,7 @@ impl Overlay {
             Self::Models(picker) => picker.list_mut(),
             Self::Levels(picker) => picker.list_mut(),
             Self::Sessions(picker) => picker.list_mut(),
+            Self::Found(picker) => picker.list_mut(),
             Self::Said(picker) => picker.list_mut(),
             Self::Way(picker, _) => picker.list_mut(),
             Self::First(picker) => picker.list_mut(),
@@ -315,7 +329,12 @@ impl Overlay {
         }
     }
 
+    /// No line is wider than the screen.
     pub(crate) fn view(&self, size: Size, theme: &Theme) -> Vec<Line> {
+        self.lines(size, theme).iter().map(|line| cut_line(line, size.columns)).collect()
+    }
+
+    fn lines(&self, size: Size, theme: &Theme) -> Vec<Line> {
         match self {
             Self::Compared(reader, _) | Self::Foreseen(reader, _) => reader.view(size, theme),
             Self::Tree(navigator) => navigator.view(size, theme),

@@ -1,6 +1,6 @@
 //! What commands with a slash do, and what was chosen.
 
-use quipu_protocol::{Command, NodeId, Setting, Summarize, Thinking, When};
+use quipu_protocol::{Command, NodeId, SessionId, Setting, Summarize, Thinking, When};
 
 use super::overlay::{Asked, Chosen, Wanted, Way};
 use super::{Effect, ModelChoice, Overlay, Purpose, State};
@@ -27,12 +27,19 @@ pub(crate) fn level_name(level: Thinking) -> &'static str {
 
 impl State {
     pub(super) fn slash(&mut self, command: &SlashCommand, arguments: &str, effects: &mut Vec<Effect>) {
+        if self.opening && command.does.is_of_the_session() {
+            // It is for the session that is being opened.
+            self.held.push_back((*command, arguments.to_owned()));
+            return;
+        }
         let session = self.standing.session.as_ref().map(|id| id.as_str().to_owned());
         let head = self.standing.head.map(|node| node.to_string());
         let nothing = |state: &mut Self| state.note("Nothing was said in this session yet");
         match command.does {
             Does::Help => self.help(),
             Does::Quit => self.leave(effects),
+            Does::Search if arguments.is_empty() => self.ask_words(),
+            Does::Search => effects.push(Effect::Search(arguments.to_owned())),
             Does::Copy => self.copy(effects),
             Does::Later if arguments.is_empty() => self.hint = Some("/later and what is to be sent".into()),
             Does::Later => self.say(arguments.to_owned(), When::FollowUp, effects),
@@ -328,6 +335,11 @@ impl State {
                 self.open(Open { which: Which::Session(id), ..Open::default() }, effects);
             }
             Chosen::Fork(node) => self.fork_from(node.to_string(), effects),
+            Chosen::Hit((node, session)) => {
+                let title = format!("Node {}", node.short());
+                let rows = self.ways_from(session);
+                self.show(Overlay::Way(Picker::new(title, rows), node));
+            }
             Chosen::Node(node) => {
                 let rows = vec![
                     PickerRow::new(Way::Plain, "Go there", "files stay as they are"),
@@ -395,6 +407,8 @@ impl State {
                     run.extend(Some(text).filter(|text| !text.trim().is_empty()));
                     self.at_rest(run, effects);
                 }
+                Wanted::Search if text.trim().is_empty() => {}
+                Wanted::Search => effects.push(Effect::Search(text)),
                 Wanted::Focus(node) => {
                     let focus = Some(text).filter(|text| !text.trim().is_empty());
                     self.jump(node, Some(Summarize { focus }), effects);
@@ -403,8 +417,34 @@ impl State {
         }
     }
 
+    pub(super) fn ask_words(&mut self) {
+        self.show(Overlay::Line(Asked {
+            title: "What was said or done?".into(),
+            text: String::new(),
+            secret: false,
+            purpose: Wanted::Search,
+        }));
+    }
+
+    /// What can be done with a node that was found, in this session or in another.
+    fn ways_from(&self, session: Option<SessionId>) -> Vec<PickerRow<Way>> {
+        let here = session.is_some() && session == self.standing.session;
+        let mut rows = vec![PickerRow::new(Way::Read, "Read it here", "with what was said before it")];
+        if here {
+            rows.push(PickerRow::new(Way::Plain, "Go there", "files stay as they are"));
+        }
+        let stays = if here { "this one stays as it is" } else { "that one stays as it is" };
+        rows.push(PickerRow::new(Way::Fork, "A new session from there", stays));
+        if let Some(session) = session.filter(|_| !here) {
+            let row = PickerRow::new(Way::Session(session), "Go on with that session", "where it stands");
+            rows.push(row);
+        }
+        rows
+    }
+
     fn go(&mut self, way: Way, node: NodeId, effects: &mut Vec<Effect>) {
         match way {
+            Way::Read => effects.push(Effect::Command(vec!["recall".into(), node.to_string()])),
             Way::Plain => self.jump(node, None, effects),
             Way::Summary => self.jump(node, Some(Summarize::default()), effects),
             Way::Focus => self.show(Overlay::Line(Asked {
