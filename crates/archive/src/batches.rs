@@ -10,6 +10,29 @@ use crate::{ArchiveError, ImportOptions, Progress};
 /// Files of fewer bytes are committed batch by batch: nothing is gained by gathering so few.
 const LARGE: u64 = 16 << 20;
 
+/// How much is committed together, about.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Most {
+    nodes: usize,
+    bytes: usize,
+}
+
+impl Most {
+    /// What suits a file of this size: a large one's batches are gathered, and several of them are there at once.
+    pub(crate) fn of(total: u64) -> Self {
+        if total < LARGE {
+            Self { nodes: 2_000, bytes: 4 << 20 }
+        } else {
+            Self { nodes: 500, bytes: 1 << 20 }
+        }
+    }
+
+    /// Whether a commit of so many bytes is enough.
+    pub(crate) fn is_reached(self, commit: &Commit, bytes: usize) -> bool {
+        commit.nodes.len() >= self.nodes || bytes >= self.bytes
+    }
+}
+
 /// What is to be committed together.
 pub(crate) struct Batch {
     pub(crate) commit: Commit,

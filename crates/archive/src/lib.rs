@@ -20,6 +20,7 @@ pub mod gemini;
 pub mod gemini_takeout;
 mod intake;
 mod json;
+mod ledger;
 mod lineages;
 mod lines;
 mod mended;

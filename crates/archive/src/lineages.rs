@@ -1,13 +1,11 @@
-//! All nodes of an imported session, read from the ends of its branches.
-
-use std::collections::HashSet;
+//! The nodes and refs of an imported session.
 
 use quipu_dag::Node;
 use quipu_protocol::{NodeId, SessionId};
-use quipu_store::{Head, RefName, Store, StoreError, Until};
+use quipu_store::{Head, Piece, ReadParts, RefName, Seq, Store, StoreError};
 
 /// Nodes that are read at once at most.
-const MOST: usize = 4_096;
+const MOST: usize = 2_000;
 
 /// The action that notes what was imported.
 pub(crate) const IMPORTED: &str = "QUIPU_IMPORT";
@@ -46,45 +44,18 @@ pub(crate) fn tip_ref(agent: &str, session: &SessionId, node: &NodeId) -> RefNam
     RefName::from(format!("{}/{node}", main_ref(agent, session)))
 }
 
-/// Calls `each` with every node below `root` that leads to one of `tips`, the tip from which it was met first and
-/// whether it is that tip, in no order; ends that do not come from `root` are left out. Reads each node once, and little
-/// more. Returns those of `tips` that had been met before, or are `root`.
-pub(crate) async fn walk(
+/// Calls `each` with the nodes in these places, in their order.
+pub(crate) async fn nodes_of(
     store: &dyn Store,
-    root: NodeId,
-    tips: impl IntoIterator<Item = NodeId>,
-    mut each: impl FnMut(Node, NodeId, bool),
-) -> Result<Vec<NodeId>, StoreError> {
-    let mut inner = Vec::new();
-    let mut seen = HashSet::from([root]);
-    for tip in tips {
-        let mut branch = Vec::new();
-        let mut from = Some(tip);
-        let mut count = 16;
-        let mut joined = false;
-        while let (Some(start), false) = (from, joined) {
-            from = None;
-            for node in store.lineage(start, Until::Count(count)).await?.into_iter().rev() {
-                if seen.contains(&node.id) {
-                    joined = true;
-                    break;
-                }
-                from = node.record.parent;
-                branch.push(node);
-            }
-            count = (count * 4).min(MOST);
-        }
-        if !joined {
-            continue;
-        }
-        if branch.is_empty() {
-            inner.push(tip);
-        }
-        for node in branch {
-            seen.insert(node.id);
-            let is_tip = node.id == tip;
-            each(node, tip, is_tip);
-        }
+    seqs: &[Seq],
+    mut each: impl FnMut(Node),
+) -> Result<(), StoreError> {
+    let mut seqs = seqs;
+    while !seqs.is_empty() {
+        let some = &seqs[..MOST.min(seqs.len())];
+        let Piece { read, nodes, .. } = store.written(some, ReadParts::None, usize::MAX).await?;
+        nodes.into_iter().for_each(|written| each(written.node));
+        seqs = &seqs[read.clamp(1, seqs.len())..];
     }
-    Ok(inner)
+    Ok(())
 }

@@ -159,9 +159,19 @@ impl<R: BufRead> Lines<R> {
         Self { reader, limit, buffer: Vec::new(), number: 0, offset: 0, objects: 0 }
     }
 
+    /// What comes after so many lines, bytes and lines that begin as an object does.
+    pub(crate) fn after(reader: R, limit: usize, number: u64, offset: u64, objects: u64) -> Self {
+        Self { number, offset, objects, ..Self::new(reader, limit) }
+    }
+
     /// Bytes read so far.
     pub(crate) fn offset(&self) -> u64 {
         self.offset
+    }
+
+    /// Lines read so far.
+    pub(crate) fn number(&self) -> u64 {
+        self.number
     }
 
     /// Counts the objects of lines to come from here.

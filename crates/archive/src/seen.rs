@@ -6,13 +6,16 @@ use std::io::Seek as _;
 use std::path::{Path, PathBuf};
 
 use quipu_protocol::{ChunkId, NodeId, SessionId, UnixMs};
-use quipu_store::{Action, ActionQuery, Commit, Store, StoreError};
+use quipu_store::{Action, ActionQuery, Commit, LoggedAction, Store, StoreError};
 use serde::{Deserialize, Serialize};
 
 use crate::batches::off_the_runtime;
 use crate::lineages::{IMPORTED, main_ref};
 use crate::stamp::{Stamp, hash_of_first};
 use crate::{ArchiveError, Report};
+
+/// Notes that are read at first, when what is new is looked for.
+const FEW: usize = 64;
 
 /// What an import noted of its file.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -40,6 +43,9 @@ pub(crate) struct Filed {
     /// The node of the last entry.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) last: Option<NodeId>,
+    /// Its lines, where what comes after them can be read without them; 0 when it cannot.
+    #[serde(default, skip_serializing_if = "is_nothing")]
+    pub(crate) lines: u64,
     /// The nodes up to which sessions of ours are written to it.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub(crate) written: BTreeMap<SessionId, NodeId>,
@@ -49,8 +55,8 @@ pub(crate) struct Filed {
 }
 
 #[expect(clippy::trivially_copy_pass_by_ref, reason = "as serde asks for it")]
-fn is_nothing(next: &u64) -> bool {
-    *next == 0
+fn is_nothing(count: &u64) -> bool {
+    *count == 0
 }
 
 impl Mark {
@@ -68,7 +74,11 @@ impl Mark {
 
 /// What was imported before, by file and agent. Read once for many files.
 #[derive(Debug, Default)]
-pub struct Seen(HashMap<PathBuf, Vec<Mark>>);
+pub struct Seen {
+    files: HashMap<PathBuf, Vec<Mark>>,
+    /// The number of the last note.
+    last: i64,
+}
 
 impl Seen {
     /// Reads what the store notes of earlier imports.
@@ -76,28 +86,57 @@ impl Seen {
     /// # Errors
     /// What the store says.
     pub async fn load(store: &dyn Store) -> Result<Self, StoreError> {
-        let mut seen: HashMap<PathBuf, Vec<Mark>> = HashMap::new();
-        // The newest comes first.
-        for mark in marks(store).await? {
-            let of_file = seen.entry(mark.path.clone()).or_default();
-            if of_file.iter().all(|other| other.format != mark.format) {
-                of_file.push(mark);
+        let mut seen = Self::default();
+        seen.catch_up(store).await?;
+        Ok(seen)
+    }
+
+    /// Reads what was noted since it was read last, and little more.
+    ///
+    /// # Errors
+    /// What the store says.
+    pub async fn catch_up(&mut self, store: &dyn Store) -> Result<(), StoreError> {
+        let mut query =
+            ActionQuery { kinds: vec![IMPORTED.into()], limit: Some(FEW), ..ActionQuery::default() };
+        let mut new: Vec<LoggedAction> = Vec::new();
+        loop {
+            // The newest comes first.
+            let mut found = store.actions(query.clone()).await?;
+            let is_all = found.len() < query.limit.unwrap_or_default();
+            let known = found.iter().position(|logged| logged.id <= self.last);
+            found.truncate(known.unwrap_or(found.len()));
+            query.before = found.last().map(|logged| logged.id);
+            query.limit = query.limit.map(|limit| limit.saturating_mul(8));
+            new.append(&mut found);
+            if is_all || known.is_some() {
+                break;
             }
         }
-        Ok(Self(seen))
+        self.last = new.first().map_or(self.last, |newest| newest.id);
+        for logged in new.into_iter().rev() {
+            let Some(mark) = mark_of(&logged) else { continue };
+            let of_file = self.files.entry(mark.path.clone()).or_default();
+            of_file.retain(|other| other.format != mark.format);
+            of_file.push(mark);
+        }
+        Ok(())
     }
 
     /// What the last import of a file noted.
     pub(crate) fn of(&self, agent: &str, path: &Path) -> Option<&Mark> {
-        self.0.get(path)?.iter().find(|mark| mark.format == agent)
+        self.files.get(path)?.iter().find(|mark| mark.format == agent)
     }
+}
+
+fn mark_of(logged: &LoggedAction) -> Option<Mark> {
+    serde_json::from_str(logged.action.metadata.as_deref()?).ok()
 }
 
 /// All that was noted, the newest first.
 pub(crate) async fn marks(store: &dyn Store) -> Result<impl Iterator<Item = Mark>, StoreError> {
     let query = ActionQuery { kinds: vec![IMPORTED.into()], ..ActionQuery::default() };
-    let logged = store.actions(query).await?.into_iter();
-    Ok(logged.filter_map(|logged| serde_json::from_str(&logged.action.metadata?).ok()))
+    let logged = store.actions(query).await?;
+    Ok(logged.into_iter().filter_map(|logged| mark_of(&logged)))
 }
 
 /// The report of a file that is as it was when it was imported last; `None` when it has to be read. It then stands at its

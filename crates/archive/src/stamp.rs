@@ -45,6 +45,11 @@ impl Stamp {
 
 /// The hash of the first bytes of a file.
 pub(crate) fn hash_of_first(mut file: File, bytes: u64) -> std::io::Result<ChunkId> {
+    sha_of_first(&mut file, bytes).map(|hash| ChunkId(hash.finalize().into()))
+}
+
+/// The same before it is finished. The file stands behind them then.
+pub(crate) fn sha_of_first(file: &mut File, bytes: u64) -> std::io::Result<Sha256> {
     file.rewind()?;
     let mut hash = Sha256::new();
     let mut first = file.take(bytes);
@@ -52,7 +57,7 @@ pub(crate) fn hash_of_first(mut file: File, bytes: u64) -> std::io::Result<Chunk
     let mut buffer = vec![0; 256 << 10];
     loop {
         match first.read(&mut buffer) {
-            Ok(0) => return Ok(ChunkId(hash.finalize().into())),
+            Ok(0) => return Ok(hash),
             Ok(read) => hash.update(&buffer[..read]),
             Err(error) if error.kind() == std::io::ErrorKind::Interrupted => {}
             Err(error) => return Err(error),

@@ -2,10 +2,14 @@
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 
+use std::io;
+use std::path::PathBuf;
+
 use quipu_dag::sha256;
 use quipu_protocol::NodeId;
 
-use crate::slots::Slots;
+use crate::ledger::{Ledger, Row};
+use crate::slots::{Slots, place};
 
 /// An id of an entry, in 16 bytes so that a million of them fit into memory: itself when it is short, else a part
 /// of its hash.
@@ -29,29 +33,22 @@ impl Key {
         }
         Self(key)
     }
+
+    pub(crate) fn bytes(&self) -> &[u8; 16] {
+        &self.0
+    }
+
+    pub(crate) fn from_bytes(bytes: [u8; 16]) -> Self {
+        Self(bytes)
+    }
 }
 
 /// An entry, by its number.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct At(u32);
-
-#[cfg(test)]
-impl At {
-    pub(crate) fn tried(number: u32) -> Self {
-        Self(number)
-    }
-}
+pub(crate) struct At(pub(crate) u32);
 
 /// The session itself, which no entry is.
 pub(crate) const ROOT: At = At(0);
-
-/// What is known of an entry: small, since there may be millions.
-#[derive(Debug, Clone, Copy)]
-struct Known {
-    node: NodeId,
-    /// Of the marks below.
-    marks: u8,
-}
 
 /// It was in the file, and not only in the store.
 const MET: u8 = 1;
@@ -63,13 +60,17 @@ const HELD: u8 = 4;
 /// The entries of a session that were placed, those of earlier imports included.
 pub(crate) struct Tree {
     /// The session first.
-    entries: Vec<Known>,
-    /// The last entry of each id.
+    entries: Ledger,
+    /// What is known of each, of the marks above.
+    marks: Vec<u8>,
+    /// The last entry of each id, but for those of `own`.
     slots: Slots,
     /// Entries of the store that share their id with another one of the store.
     twins: HashMap<Key, Twins>,
     /// Entries of the store without an id.
     nameless: HashMap<NodeId, At>,
+    /// Those of the store at which a ref stands, while the store's are taken in.
+    held: HashMap<NodeId, At>,
     /// Nodes of our own that are written to the file, by the ids of their lines, and those that nothing follows.
     own: HashMap<Key, At>,
     own_ends: Vec<NodeId>,
@@ -108,31 +109,55 @@ pub(crate) struct Turned {
 }
 
 impl Tree {
-    pub(crate) fn new(root: NodeId) -> Self {
-        Self {
-            entries: vec![Known { node: root, marks: 0 }],
+    /// `dir` is where a file may be that vanishes with the process.
+    pub(crate) fn new(root: NodeId, dir: Option<PathBuf>) -> Self {
+        let mut tree = Self {
+            entries: Ledger::new(dir),
+            marks: Vec::new(),
             slots: Slots::default(),
             twins: HashMap::new(),
             nameless: HashMap::new(),
+            held: HashMap::new(),
             own: HashMap::new(),
             own_ends: Vec::new(),
             followed: HashSet::new(),
             tips: 0,
             turned: Vec::new(),
             left: Vec::new(),
-        }
+        };
+        tree.push(root, None, 0);
+        tree
     }
 
-    /// Takes in a node of an earlier import.
-    pub(crate) fn stored(&mut self, node: NodeId, id: Option<&str>, is_tip: bool) {
-        let at = self.push(node, if is_tip { TIP | HELD } else { 0 });
-        self.tips += u64::from(is_tip);
-        let Some(id) = id else {
+    /// # Errors
+    /// What is known of the entries cannot be read any more: nothing that was placed since holds.
+    pub(crate) fn check(&self) -> io::Result<()> {
+        self.entries.check()
+    }
+
+    /// Takes in a node of an earlier import. Parents come before what follows them.
+    pub(crate) fn stored(&mut self, node: NodeId, parent: Option<NodeId>, id: Option<&str>, is_tip: bool) {
+        let key = id.map(Key::of);
+        let at = self.push(node, key, if is_tip { TIP | HELD } else { 0 });
+        if is_tip {
+            self.tips += 1;
+            self.held.insert(node, at);
+        }
+        // Its ref says that nothing follows it.
+        if let Some(parent) = parent
+            && let Some(before) = self.held.remove(&parent)
+        {
+            self.tips -= 1;
+            self.left.push(parent);
+            if let Some(marks) = self.marks_of(before) {
+                *marks &= !(TIP | HELD);
+            }
+        }
+        let Some(key) = key else {
             self.nameless.insert(node, at);
             return;
         };
-        let key = Key::of(id);
-        if let Some(other) = self.slots.insert(key, at) {
+        if let Some(other) = self.slots.insert(key, at, &self.entries) {
             let other = (self.node(other), other);
             let twins =
                 self.twins.entry(key).or_insert_with(|| Twins { left: BTreeMap::from([other]), changed: 0 });
@@ -150,16 +175,12 @@ impl Tree {
         is_tip: bool,
         is_end: bool,
     ) {
-        let at = match self.known(ROOT) {
+        let at = match self.entries.get(place(ROOT)) {
             Some(root) if root.node == node => ROOT,
-            _ => self.push(node, if is_tip { TIP | HELD } else { 0 }),
+            _ => self.push(node, None, if is_tip { TIP | HELD } else { 0 }),
         };
         self.tips += u64::from(is_tip);
-        for id in ids {
-            let key = Key::of(id);
-            self.own.insert(key, at);
-            self.slots.insert_new(key, at);
-        }
+        self.own.extend(ids.iter().map(|id| (Key::of(id), at)));
         self.followed.extend(parent);
         self.own_ends.extend(Some(node).filter(|_| is_end && !is_tip));
     }
@@ -167,10 +188,9 @@ impl Tree {
     /// The node of our own that a line of this id is; it is in the file now.
     pub(crate) fn meet_own(&mut self, key: Key) -> Option<NodeId> {
         let at = *self.own.get(&key)?;
-        if let Some(marks) = self.marks(at) {
+        if let Some(marks) = self.marks_of(at) {
             *marks |= MET;
         }
-        self.slots.insert(key, at);
         Some(self.node(at))
     }
 
@@ -184,45 +204,65 @@ impl Tree {
         self.find_met(Key::of(id)).is_some()
     }
 
-    /// Takes in refs of ends that are none: that of the session, when it has no entry, stands where it should.
+    /// Takes in refs of ends that are none: that of the session, when it has no entry, stands where it should. Nothing more
+    /// of the store comes.
     pub(crate) fn stored_inner(&mut self, refs: Vec<NodeId>) {
-        self.left = refs;
-        if let ([root], [left]) = (&mut self.entries[..], &self.left[..])
-            && root.node == *left
+        self.held = HashMap::new();
+        self.left.extend(refs);
+        if let ([marks], [left]) = (&mut self.marks[..], &self.left[..])
+            && self.entries.get(place(ROOT)).is_some_and(|root| root.node == *left)
         {
-            root.marks |= TIP | HELD;
+            *marks |= TIP | HELD;
             self.tips = 1;
             self.left.clear();
         }
     }
 
-    fn push(&mut self, node: NodeId, marks: u8) -> At {
+    /// Whether the store has so many entries and each under an id of its own, and nothing of ours: where a file has so many,
+    /// it has these.
+    pub(crate) fn is_plain(&self, count: u64) -> bool {
+        self.marks.len() as u64 == count.saturating_add(1)
+            && self.twins.is_empty()
+            && self.nameless.is_empty()
+            && self.own.is_empty()
+            && self.left.is_empty()
+    }
+
+    /// All that the store has stands in the file, before what is read of it.
+    pub(crate) fn meet_all(&mut self) {
+        for marks in self.marks.iter_mut().skip(1) {
+            *marks |= MET;
+        }
+    }
+
+    fn push(&mut self, node: NodeId, key: Option<Key>, marks: u8) -> At {
         // More lines than that are 40 GB; the last number is then shared, and what follows such an entry hangs elsewhere.
         let at = At(u32::try_from(self.entries.len()).unwrap_or(u32::MAX));
-        self.entries.push(Known { node, marks });
+        self.entries.push(Row { key: key.unwrap_or_else(|| Key::of("")), node });
+        self.marks.push(marks);
         at
     }
 
-    fn known(&self, at: At) -> Option<&Known> {
-        self.entries.get(usize::try_from(at.0).ok()?)
-    }
-
-    fn marks(&mut self, at: At) -> Option<&mut u8> {
-        self.entries.get_mut(usize::try_from(at.0).ok()?).map(|known| &mut known.marks)
+    fn marks_of(&mut self, at: At) -> Option<&mut u8> {
+        self.marks.get_mut(place(at))
     }
 
     pub(crate) fn node(&self, at: At) -> NodeId {
-        self.known(at).map_or(NodeId([0; 32]), |known| known.node)
+        self.entries.get(place(at)).map_or(NodeId([0; 32]), |row| row.node)
     }
 
     /// The last entry of an id.
     pub(crate) fn find(&self, key: Key) -> Option<At> {
-        self.slots.get(key)
+        // A line of ours is ours from where it stands on.
+        let own = self.own.get(&key).copied();
+        own.filter(|at| self.is_met(*at)).or_else(|| self.slots.get(key, &self.entries)).or(own)
     }
 
     /// The entry of an id, if the store has no second one of it.
     pub(crate) fn find_only(&self, key: Key) -> Option<At> {
-        self.find(key).filter(|_| !self.twins.contains_key(&key))
+        let is_twin = self.twins.contains_key(&key)
+            || (self.own.contains_key(&key) && self.slots.get(key, &self.entries).is_some());
+        self.find(key).filter(|_| !is_twin)
     }
 
     /// The last entry of an id, if the file had it before.
@@ -231,7 +271,7 @@ impl Tree {
     }
 
     fn is_met(&self, at: At) -> bool {
-        self.known(at).is_some_and(|known| known.marks & MET != 0)
+        self.marks.get(place(at)).is_some_and(|marks| marks & MET != 0)
     }
 
     /// Whether the store has this very entry; `None` is the key of those without an id.
@@ -258,7 +298,7 @@ impl Tree {
             if self.nameless.contains_key(&node) {
                 return Placed::Present;
             }
-            self.grow(node, parent);
+            self.grow(node, None, parent);
             return Placed::New;
         };
         let (placed, at) = match self.twins.get_mut(&key) {
@@ -281,16 +321,16 @@ impl Tree {
                 Some(_) | None => (Placed::New, None),
             },
         };
-        let at = at.unwrap_or_else(|| self.grow(node, parent));
-        if let Some(marks) = self.marks(at) {
+        let at = at.unwrap_or_else(|| self.grow(node, Some(key), parent));
+        if let Some(marks) = self.marks_of(at) {
             *marks |= MET;
         }
-        self.slots.insert(key, at);
+        self.slots.insert(key, at, &self.entries);
         placed
     }
 
-    fn grow(&mut self, node: NodeId, parent: At) -> At {
-        if let Some(marks) = self.marks(parent).filter(|marks| **marks & TIP != 0) {
+    fn grow(&mut self, node: NodeId, key: Option<Key>, parent: At) -> At {
+        if let Some(marks) = self.marks_of(parent).filter(|marks| **marks & TIP != 0) {
             *marks &= !TIP;
             if *marks & HELD != 0 {
                 self.turned.push(parent);
@@ -300,7 +340,7 @@ impl Tree {
         if !self.own_ends.is_empty() {
             self.followed.insert(self.node(parent));
         }
-        let at = self.push(node, TIP);
+        let at = self.push(node, key, TIP);
         self.turned.push(at);
         self.tips += 1;
         at
@@ -311,8 +351,9 @@ impl Tree {
         if self.own.is_empty() {
             return self.tips.max(1);
         }
-        let tips = self.entries.iter().filter(|known| known.marks & TIP != 0).map(|known| &known.node);
-        let ends = tips.chain(&self.own_ends).filter(|end| !self.followed.contains(end));
+        let tips = (0..).zip(&self.marks).filter(|(_, marks)| *marks & TIP != 0);
+        let tips = tips.map(|(at, _)| self.node(At(at)));
+        let ends = tips.chain(self.own_ends.iter().copied()).filter(|end| !self.followed.contains(end));
         ends.count().max(1) as u64
     }
 
@@ -320,7 +361,7 @@ impl Tree {
     pub(crate) fn close(&mut self) {
         if self.tips == 0 && self.own.is_empty() {
             self.tips = 1;
-            if let Some(marks) = self.marks(ROOT) {
+            if let Some(marks) = self.marks_of(ROOT) {
                 *marks |= TIP;
             }
             self.turned.push(ROOT);
@@ -332,7 +373,7 @@ impl Tree {
         let mut refs = Turned { arrive: Vec::new(), leave: std::mem::take(&mut self.left) };
         for at in std::mem::take(&mut self.turned) {
             let node = self.node(at);
-            let Some(marks) = self.marks(at) else { continue };
+            let Some(marks) = self.marks_of(at) else { continue };
             match (*marks & TIP != 0, *marks & HELD != 0) {
                 (true, false) => refs.arrive.push(node),
                 (false, true) => refs.leave.push(node),

@@ -42,7 +42,15 @@ pub(crate) async fn run(args: &ImportArgs) -> Result<(), Failure> {
     let opened = place.store().await?;
     let store: Arc<dyn Store> = opened.clone();
     let sealer = place.engine(store.clone(), &place.settings())?.sealer().clone();
-    let mut importer = Importer { store, sealer, args, sum: Sum::default(), failures: 0, follows: false };
+    let mut importer = Importer {
+        store,
+        sealer,
+        args,
+        seen: Seen::default(),
+        sum: Sum::default(),
+        failures: 0,
+        follows: false,
+    };
     let mut signals = Signals::new()?;
     let mut watch = Watch::default();
     for (dir, error) in work.iter().flat_map(|(_, kept)| &kept.unreadable) {
@@ -130,6 +138,8 @@ struct Importer<'a> {
     store: Arc<dyn Store>,
     sealer: Arc<Sealer>,
     args: &'a ImportArgs,
+    /// What was imported before.
+    seen: Seen,
     sum: Sum,
     failures: usize,
     /// Only what is new is told.
@@ -139,11 +149,11 @@ struct Importer<'a> {
 impl Importer<'_> {
     /// Imports files and tells of each; one that cannot be imported keeps none of the others from it.
     async fn import(&mut self, files: &[(&Agent, PathBuf)], watch: &mut Watch) -> Result<(), Failure> {
-        let seen = Seen::load(&*self.store).await?;
+        self.seen.catch_up(&*self.store).await?;
         for (agent, file) in files {
             let progress = progress(file);
             let options = ImportOptions { dry_run: self.args.dry_run, progress: &progress };
-            match agent.import(&self.store, &self.sealer, file, &seen, &options).await {
+            match agent.import(&self.store, &self.sealer, file, &self.seen, &options).await {
                 Ok(reports) => {
                     watch.imported(file, &reports);
                     for report in reports {

@@ -26,6 +26,8 @@ pub struct Seq(pub(crate) i64);
 /// Which parts of a node are read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ReadParts {
+    /// None: the node alone.
+    None,
     /// The last one, which mostly is our own.
     Last,
     /// All.
@@ -39,7 +41,7 @@ pub struct Written {
     pub seq: Seq,
     /// The node.
     pub node: Node,
-    /// The writer's own id of its parent; not looked for with [`ReadParts::Last`].
+    /// The writer's own id of its parent; looked for with [`ReadParts::All`] only.
     pub follows: Option<String>,
 }
 

@@ -19,7 +19,7 @@ use super::known::Known;
 use super::lines::End;
 use super::place::{Placed, Placer, Stop};
 use super::{DatabaseFormat, Format, Outline, SealedLines, Sessions};
-use crate::batches::{Batch, commit_all, off_the_runtime};
+use crate::batches::{Batch, Most, commit_all, off_the_runtime};
 use crate::lineages::main_ref;
 use crate::seen::{Mark, Seen, unchanged};
 use crate::stamp::Stamp;
@@ -218,7 +218,7 @@ impl One<'_> {
         let known = Known::load(&**self.store, self.agent, outline).await?;
         let (sender, batches) = mpsc::channel::<Batch>(2);
         let report = Report::new(path.to_owned(), outline.session.clone());
-        let mut placer = Placer::new(self.agent, report, known, sender);
+        let mut placer = Placer::new(self.agent, report, known, Most::of(total), sender);
         let reader = tokio::task::spawn_blocking(move || {
             let end = read(&mut placer)?;
             Ok::<_, Stop>((placer.end()?, end))

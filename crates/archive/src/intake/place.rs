@@ -8,15 +8,12 @@ use tokio::sync::mpsc;
 
 use super::known::{Known, Stored};
 use super::{Follows, Item, Start};
-use crate::batches::Batch;
+use crate::batches::{Batch, Most};
 use crate::built::{Built, Parts};
 use crate::lineages::tip_ref;
 use crate::tree::Key;
 use crate::{ProblemKind, Report};
 
-/// Nodes and bytes of one commit, about.
-const BATCH_NODES: usize = 2_000;
-const BATCH_BYTES: usize = 4 << 20;
 /// Bytes of items that wait for what they follow, about; beyond it they wait no longer.
 const WAITING_BYTES: usize = 64 << 20;
 
@@ -64,6 +61,7 @@ pub(crate) struct Placer {
     end: Option<(u64, NodeId)>,
     batch: Commit,
     batch_bytes: usize,
+    most: Most,
     batches: mpsc::Sender<Batch>,
     /// Whether something was left out that another import may find whole.
     unfinished: bool,
@@ -82,6 +80,7 @@ impl Placer {
         agent: &'static str,
         report: Report,
         known: Known,
+        most: Most,
         batches: mpsc::Sender<Batch>,
     ) -> Self {
         let held: HashMap<NodeId, SessionId> =
@@ -108,6 +107,7 @@ impl Placer {
             end: None,
             batch: Commit::default(),
             batch_bytes: 0,
+            most,
             batches,
             unfinished: false,
         }
@@ -193,7 +193,7 @@ impl Placer {
                     ready.extend(list.into_iter().rev());
                 }
             }
-            if self.batch.nodes.len() >= BATCH_NODES || self.batch_bytes >= BATCH_BYTES {
+            if self.most.is_reached(&self.batch, self.batch_bytes) {
                 self.send()?;
             }
         }

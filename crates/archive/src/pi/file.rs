@@ -209,7 +209,7 @@ impl SessionFile {
             return Ok(this);
         }
         let options = ImportOptions { dry_run: false, progress };
-        let taken = take(store, sealer, open_file(&this.path)?, &this.path, &options).await?;
+        let taken = take(store, sealer, open_file(&this.path)?, &this.path, None, &options).await?;
         let note = taken.whole.then(|| taken.mark()).filter(|note| seen.of(AGENT, &this.path) != Some(note));
         let head = move_main(&**store, &taken.report.session, taken.last, note).await?;
         this.session = Some(taken.report.session.clone());
@@ -396,7 +396,7 @@ impl SessionFile {
         sealer: &Arc<Sealer>,
     ) -> Result<Report, ArchiveError> {
         let options = ImportOptions { dry_run: false, progress: &|_| {} };
-        let taken = take(store, sealer, open_file(&self.path)?, &self.path, &options).await?;
+        let taken = take(store, sealer, open_file(&self.path)?, &self.path, None, &options).await?;
         move_main(&**store, &taken.report.session, taken.last, None).await?;
         self.size = taken.report.bytes;
         self.hash = Some(taken.hash);
@@ -539,8 +539,13 @@ impl SessionFile {
         };
         if let Some(hash) = self.hash.take() {
             let sha256 = ChunkId(hash.finalize().into());
-            let filed =
-                Filed { next: self.next, last: Some(last), written: self.written.clone(), notes: self.noted };
+            let filed = Filed {
+                next: self.next,
+                last: Some(last),
+                lines: 0,
+                written: self.written.clone(),
+                notes: self.noted,
+            };
             let mark = Mark { filed, ..Mark::new(AGENT, &self.path, session.clone(), self.size, sha256) };
             move_main(&**store, session, (self.next.saturating_sub(1), 0, last), Some(mark)).await?;
         }

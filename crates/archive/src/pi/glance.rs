@@ -107,7 +107,7 @@ pub(super) async fn end_of(
     });
     let Some((small, entries)) = cut.await? else { return Ok(None) };
     let options = ImportOptions { dry_run: false, progress: &|_| {} };
-    let taken = take(aside, sealer, small, path, &options).await?;
+    let taken = take(aside, sealer, small, path, None, &options).await?;
     let report = &taken.report;
     if report.added != entries || report.lost + report.repaired + report.changed > 0 || !taken.whole {
         return Ok(None);

@@ -2,7 +2,7 @@
 
 use std::collections::HashSet;
 use std::fs::File;
-use std::io::{BufReader, Read, Seek as _};
+use std::io::{BufReader, Read, Seek as _, SeekFrom};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -23,10 +23,10 @@ use crate::ahead::Ahead;
 pub(super) use crate::batches::off_the_runtime;
 use crate::batches::{Batch, commit_all};
 use crate::intake::open_file;
-use crate::lineages::{main_ref, tips, walk};
+use crate::lineages::{main_ref, nodes_of, tips};
 use crate::lines::{Hashing, Lines};
 use crate::seen::{Filed, Mark, Seen, marks, now, unchanged};
-use crate::stamp::{Stamp, hash_of_first};
+use crate::stamp::{Stamp, hash_of_first, sha_of_first};
 use crate::tree::Tree;
 use crate::{ArchiveError, Progress, Report};
 
@@ -67,7 +67,7 @@ pub async fn import(
     if let Some(report) = unchanged(&**store, mark, &file, options.dry_run).await? {
         return Ok(report);
     }
-    let taken = take(store, sealer, file, path, options).await?;
+    let taken = take(store, sealer, file, path, mark, options).await?;
     if options.dry_run {
         let mut report = taken.report;
         report.head = store.head(&main_ref(AGENT, &report.session)).await?;
@@ -90,6 +90,8 @@ pub(super) struct Taken {
     pub(super) last: (u64, UnixMs, NodeId),
     /// The place of the next entry.
     pub(super) next: u64,
+    /// Lines, where those to come can be read without them; else 0.
+    lines: u64,
     /// Of the bytes that were read.
     pub(super) hash: Sha256,
     /// Whether the last line has an end.
@@ -105,18 +107,20 @@ impl Taken {
         let sha256 = ChunkId(self.hash.clone().finalize().into());
         Mark {
             stamp: self.stamp,
-            filed: Filed { next: self.next, last: Some(self.last.2), ..Filed::default() },
+            filed: Filed { next: self.next, last: Some(self.last.2), lines: self.lines, ..Filed::default() },
             ..Mark::new(AGENT, &self.report.path, self.report.session.clone(), self.report.bytes, sha256)
         }
     }
 }
 
-/// Reads a file and puts what is new into the store.
+/// Reads a file and puts what is new into the store. Where `mark` says how far it was read, and it has only grown since, what
+/// was read is hashed and what came after it read.
 pub(super) async fn take(
     store: &Arc<dyn Store>,
     sealer: &Arc<Sealer>,
     file: File,
     path: &Path,
+    mark: Option<&Mark>,
     options: &ImportOptions<'_>,
 ) -> Result<Taken, ArchiveError> {
     let fail = |doing| move |source| ArchiveError::File { path: path.to_owned(), doing, source };
@@ -137,44 +141,35 @@ pub(super) async fn take(
             (Some(first), root)
         }
     };
-    let mut tree = Tree::new(root);
+    let mut tree = Tree::new(root, store.extent().await?.spool);
     if let Some(root) = &own.root {
         tree.ours(root.id, None, &ids_of(root), false, false);
     }
-    if store.nodes(&[root]).await?.into_iter().flatten().next().is_some() {
-        let heads: Vec<NodeId> =
-            tips(&**store, AGENT, &session).await?.into_iter().map(|head| head.node).collect();
-        let held: HashSet<NodeId> = heads.iter().copied().collect();
-        let ours: HashSet<NodeId> = own.ends.iter().copied().collect();
-        let all = own.ends.iter().copied().chain(heads);
-        let mut inner = walk(&**store, root, all, |node, tip, is_tip| {
-            if ours.contains(&tip) {
-                let held = is_tip && held.contains(&node.id);
-                tree.ours(node.id, node.record.parent, &ids_of(&node), held, is_tip);
-            } else {
-                tree.stored(node.id, node.record.external_id.as_deref(), is_tip);
-            }
-        })
-        .await?;
-        inner.retain(|tip| held.contains(tip) && !ours.contains(tip));
-        tree.stored_inner(inner);
+    stored(&**store, root, &session, &own, &mut tree).await?;
+    let mut report = Report::new(path.to_owned(), session.clone());
+    let (mut lines, mut before) = (begun.lines, None);
+    let mark = mark.filter(|mark| mark.session == session && mark.bytes < total && begun.header.version > 1);
+    if let Some(mark) = mark
+        && let Some(last) = last_of(&**store, mark, &tree).await?
+    {
+        let (same, known) = (again.try_clone().map_err(fail("read"))?, mark.clone());
+        if let Some(rest) = off_the_runtime(move || after(same, &known)).await?.map_err(fail("read"))? {
+            tree.meet_all();
+            (report.read, report.present, before) = (last.0, last.0, Some(last));
+            lines = FileLines { lines: rest, path: lines.path, skipped: Vec::new() };
+        }
     }
     let (sender, batches) = mpsc::channel::<Batch>(1);
     let maker =
         Maker { version: begun.header.version, session: session.clone(), sealer: Arc::clone(sealer), time };
-    let placer = Placer::new(Begin {
-        first,
-        maker,
-        report: Report::new(path.to_owned(), session.clone()),
-        tree,
-        file: begun.file,
-    });
-    let lines = begun.lines;
+    let placer = Placer::new(Begin { first, maker, report, tree, file: begun.file, total, last: before });
     let reader = tokio::task::spawn_blocking(move || placer.run(lines, Ahead::of(total), &sender));
     let committed = commit_all(&**store, batches, total, options).await;
     let done = reader.await.map_err(|error| ArchiveError::Fault(error.to_string()))?;
     committed?;
-    let Done { report, tree, last, hash, whole, next } = done?;
+    let can_go_on = begun.header.version > 1 && own.rows.is_empty();
+    let Done { report, tree, last, hash, whole, next, lines } = done?;
+    let lines = if can_go_on { lines } else { 0 };
     let after = Stamp::of(&again.metadata().map_err(fail("read"))?);
     let changed = || Err(ArchiveError::Changed { path: path.to_owned() });
     if report.bytes < total || after.bytes < report.bytes {
@@ -189,7 +184,70 @@ pub(super) async fn take(
         }
     }
     let stamp = settled.filter(|stamp| *stamp == after);
-    Ok(Taken { report, tree, root, last, next, hash, whole, stamp, own })
+    Ok(Taken { report, tree, root, last, next, lines, hash, whole, stamp, own })
+}
+
+/// Place, time and node of the last entry that was read of a file, if its entries are all that the store has of the session:
+/// then where those to come hang is known without reading it again.
+async fn last_of(
+    store: &dyn Store,
+    mark: &Mark,
+    tree: &Tree,
+) -> Result<Option<(u64, UnixMs, NodeId)>, StoreError> {
+    let Filed { next, last: Some(last), lines: 1.., .. } = mark.filed else { return Ok(None) };
+    let Some(count) = next.checked_sub(1).filter(|count| *count > 0 && tree.is_plain(*count)) else {
+        return Ok(None);
+    };
+    let last = store.nodes(&[last]).await?.into_iter().flatten().next();
+    Ok(last.map(|last| (count, last.record.timestamp, last.id)))
+}
+
+/// What comes after the lines that were read before; `None` when these are not as they were.
+fn after(mut file: File, mark: &Mark) -> std::io::Result<Option<Lines<BufReader<Hashing>>>> {
+    // Where those stand who read it from its beginning.
+    let at = file.stream_position()?;
+    let hash = sha_of_first(&mut file, mark.bytes)?;
+    if ChunkId(hash.clone().finalize().into()) != mark.sha256 {
+        file.seek(SeekFrom::Start(at))?;
+        return Ok(None);
+    }
+    let reader = BufReader::with_capacity(1 << 20, Hashing { file, hash, bytes: mark.bytes });
+    let Filed { next, lines, .. } = mark.filed;
+    Ok(Some(Lines::after(reader, LINE_LIMIT, lines, mark.bytes, next)))
+}
+
+/// Takes in what the store has of a session. Of its nodes one batch is held at a time.
+async fn stored(
+    store: &dyn Store,
+    root: NodeId,
+    session: &SessionId,
+    own: &Own,
+    tree: &mut Tree,
+) -> Result<(), StoreError> {
+    if store.nodes(&[root]).await?.into_iter().flatten().next().is_none() {
+        return Ok(());
+    }
+    let heads: Vec<NodeId> = tips(store, AGENT, session).await?.into_iter().map(|head| head.node).collect();
+    let held: HashSet<NodeId> = heads.iter().copied().collect();
+    let ends: HashSet<NodeId> = own.ends.iter().copied().collect();
+    let is_inner = |node: &NodeId| held.contains(node) && !ends.contains(node);
+    let mut inner: Vec<NodeId> = Some(root).filter(is_inner).into_iter().collect();
+    let ours = store.below(root, &own.ends).await?;
+    nodes_of(store, &ours, |node| {
+        let is_end = ends.contains(&node.id);
+        inner.extend(Some(node.id).filter(is_inner));
+        tree.ours(node.id, node.record.parent, &ids_of(&node), is_end && held.contains(&node.id), is_end);
+    })
+    .await?;
+    let mut others = store.below(root, &heads).await?;
+    others.retain(|seq| ours.binary_search(seq).is_err());
+    nodes_of(store, &others, |node| {
+        let id = node.record.external_id.as_deref();
+        tree.stored(node.id, node.record.parent, id, held.contains(&node.id));
+    })
+    .await?;
+    tree.stored_inner(inner);
+    Ok(())
 }
 
 /// The session's own ref: at the last entry of the longest file that was imported for it.

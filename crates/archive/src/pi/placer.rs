@@ -16,16 +16,12 @@ use super::entry::{Head, Line, Parent};
 use super::import::FileLines;
 use super::ready::{Made, Maker, Ready, What};
 use crate::ahead::{Ahead, ReadyLines};
-use crate::batches::Batch;
+use crate::batches::{Batch, Most};
 use crate::built::{Built, Parts};
 use crate::lineages::tip_ref;
 use crate::lines;
 use crate::tree::{At, Key, Placed, ROOT, Tree};
 use crate::{ArchiveError, ProblemKind, Report};
-
-/// Nodes and bytes of one commit, about.
-const BATCH_NODES: usize = 2_000;
-const BATCH_BYTES: usize = 4 << 20;
 
 /// What came of a file.
 pub(super) struct Done {
@@ -39,6 +35,7 @@ pub(super) struct Done {
     pub(super) whole: bool,
     /// Entries and the header: the place of the next one.
     pub(super) next: u64,
+    pub(super) lines: u64,
 }
 
 /// Lines to nodes, in the order of the file; entries whose parent has not come yet wait for it.
@@ -57,6 +54,7 @@ pub(super) struct Placer {
     waiting: HashMap<Key, Vec<usize>>,
     batch: Commit,
     batch_bytes: usize,
+    most: Most,
 }
 
 /// A line that waits for its parent: it is read again when that comes.
@@ -91,28 +89,34 @@ pub(super) struct Begin {
     pub(super) tree: Tree,
     /// To read lines again.
     pub(super) file: File,
+    /// Bytes of the file.
+    pub(super) total: u64,
+    /// Place, time and node of the last entry before what is read, where that is not the first.
+    pub(super) last: Option<(u64, UnixMs, NodeId)>,
 }
 
 impl Placer {
     pub(super) fn new(begin: Begin) -> Self {
-        let Begin { first, maker, report, tree, file } = begin;
+        let Begin { first, maker, report, tree, file, total, last } = begin;
         let root = tree.node(ROOT);
         let mut batch = Commit::default();
         if let Some(first) = first {
             first.add_to(&mut batch);
         }
+        let last = last.unwrap_or((0, maker.time, root));
         Self {
-            last: (0, maker.time, root),
+            last,
             maker,
             report,
             tree,
-            n: 1,
+            n: last.0 + 1,
             before: None,
             file,
             held: Vec::new(),
             waiting: HashMap::new(),
             batch,
             batch_bytes: 0,
+            most: Most::of(total),
         }
     }
 
@@ -129,12 +133,14 @@ impl Placer {
         }
         let fail = |source| ArchiveError::File { path: path.clone(), doing: "read", source };
         let mut whole = true;
+        let mut count = lines.number();
         self.report.bytes = lines.offset();
         let maker = self.maker.clone();
         let is_ahead = ahead.is_any();
         let mut lines = ReadyLines::new(lines, ahead, move |line| maker.make(line, is_ahead));
         while let Some(Made { place, problems, what }) = lines.next().map_err(fail)? {
             whole = place.ended;
+            count = place.number;
             self.report.bytes = place.end();
             for problem in problems {
                 self.report.problem(problem.line, problem.kind, &problem.detail);
@@ -146,7 +152,7 @@ impl Placer {
                 continue;
             }
             self.line(what, place).map_err(|error| error.told(&path))?;
-            if self.batch.nodes.len() >= BATCH_NODES || self.batch_bytes >= BATCH_BYTES {
+            if self.most.is_reached(&self.batch, self.batch_bytes) {
                 let Ok(()) = self.send(batches) else { break };
             }
         }
@@ -156,7 +162,8 @@ impl Placer {
         // Nobody receives any more when the store failed, which is told there.
         drop(self.send(batches));
         let hash = lines.into_inner().into_inner().hash;
-        Ok(Done { report: self.report, tree: self.tree, last: self.last, hash, whole, next: self.n })
+        let Self { report, tree, last, n: next, .. } = self;
+        Ok(Done { report, tree, last, hash, whole, next, lines: count })
     }
 
     fn send(&mut self, batches: &mpsc::Sender<Batch>) -> Result<(), Stopped> {
@@ -252,6 +259,7 @@ impl Placer {
             }
         };
         self.place(entry, parts, parent);
+        self.tree.check().map_err(Again::Io)?;
         self.release(key)
     }
 
@@ -348,7 +356,7 @@ impl Placer {
         let ready = self.maker.ready(json, held.number, held.n, self.before.as_deref());
         let line = Line::read(ready.text.get()).ok_or(Again::Changed)?;
         self.place(Entry { head: &line.head, ready: &ready, line: Some(&line) }, None, parent);
-        Ok(())
+        self.tree.check().map_err(Again::Io)
     }
 
     /// At the end of the file: what still waits follows nothing of it, or itself. What another file of this session
@@ -368,7 +376,7 @@ impl Placer {
                 }
                 self.place_held(held, elsewhere.unwrap_or(ROOT))?;
                 self.release(held.id)?;
-                if self.batch.nodes.len() >= BATCH_NODES || self.batch_bytes >= BATCH_BYTES {
+                if self.most.is_reached(&self.batch, self.batch_bytes) {
                     let Ok(()) = self.send(batches) else { return Ok(()) };
                 }
             }
@@ -418,8 +426,9 @@ mod tests {
         let (root, time) = (first.node.id, first.node.record.timestamp);
         let maker = Maker { version: header.version, session: header.session.clone(), sealer, time };
         let report = Report::new("file".into(), header.session);
-        let tree = Tree::new(root);
-        let placer = Placer::new(Begin { first: Some(first), maker, report, tree, file });
+        let tree = Tree::new(root, None);
+        let placer =
+            Placer::new(Begin { first: Some(first), maker, report, tree, file, total: 0, last: None });
         let (sender, mut batches) = mpsc::channel(1_000);
         let Done { report, last, next, whole, .. } = placer.run(lines, ahead, &sender).unwrap();
         let mut commits = Vec::new();

@@ -8,7 +8,7 @@ use quipu_store::{ActionQuery, OpenOptions, SqliteStore};
 use quipu_transcript::{context, message_of};
 use serde_json::json;
 
-use crate::support::{FIXTURES, SECRET, archive, block_on, entry, fixture, header, lines, user};
+use crate::support::{Archive, FIXTURES, SECRET, archive, block_on, entry, fixture, header, lines, user};
 
 #[test]
 fn importing_again_adds_nothing() {
@@ -73,6 +73,67 @@ fn a_grown_file_adds_what_is_new() {
     }
     whole.import_text("a.jsonl", &text);
     assert_eq!(grown.all(), whole.all());
+}
+
+/// What was read before is hashed and not read again, as long as it is as it was and the session has nothing else.
+#[test]
+fn a_file_that_only_grew_is_read_on() {
+    let archive = archive();
+    let mut text = lines(&[header("s"), user("n0", None, "none"), user("n1", Some("n0"), "first")]);
+    text.push_str("{ no JSON }\n");
+    assert_eq!(archive.import_text("a.jsonl", &text).lost, 1);
+    text.push_str(&lines(&[user("n2", Some("n1"), "second"), user("n3", Some("n0"), "third")]));
+    let report = archive.import_text("a.jsonl", &text);
+    // The line that holds nothing was not looked at again.
+    assert_eq!((report.read, report.present, report.added, report.lost), (4, 2, 2, 0));
+    assert_eq!((report.bytes, report.branches), (text.len() as u64, 2));
+    text.push_str("not this one either\n");
+    text.push_str(&lines(&[user("n5", Some("n4"), "before its parent"), user("n4", Some("n3"), "fourth")]));
+    text.push_str("{\"type\":\"custom\",\"id\":\"t\",\"parentId\":\"n5\"");
+    let report = archive.import_text("a.jsonl", &text);
+    assert_eq!((report.added, report.lost, report.branches), (2, 2, 2));
+    let told: Vec<u64> = report.problems.iter().map(|problem| problem.line).collect();
+    assert_eq!(told, [7, 10]);
+    // It has no end, so what comes next is read from the beginning.
+    text.push_str("}\n");
+    let report = archive.import_text("a.jsonl", &text);
+    assert_eq!((report.read, report.added, report.lost), (7, 1, 2));
+    let whole = whole_of(&text);
+    assert_eq!(archive.all(), whole.all());
+    assert_eq!(archive.export("s"), whole.export("s"));
+
+    // A change before that, as long as what was there, is found.
+    let mut edited = text.replace("first", "other");
+    edited.push_str(&lines(&[user("n6", Some("n5"), "sixth")]));
+    let report = archive.import_text("a.jsonl", &edited);
+    assert_eq!((report.changed, report.added, report.lost), (1, 1, 2));
+    // So is that another file has more of the session.
+    let more = lines(&[header("s"), user("n0", None, "none"), user("x", Some("n0"), "elsewhere")]);
+    assert_eq!(archive.import_text("b.jsonl", more).added, 1);
+    edited.push_str(&lines(&[user("n7", Some("x"), "on the other file's")]));
+    let report = archive.import_text("a.jsonl", &edited);
+    assert_eq!((report.changed, report.added, report.lost), (1, 1, 2));
+}
+
+fn whole_of(text: &str) -> Archive {
+    let whole = archive();
+    whole.import_text("a.jsonl", text);
+    whole
+}
+
+#[test]
+fn read_on_at_any_line_it_is_the_same() {
+    for name in &FIXTURES[1..] {
+        let text = fixture(name);
+        let whole = whole_of(&text);
+        let ends: Vec<usize> = text.match_indices('\n').map(|(at, _)| at + 1).collect();
+        let archive = archive();
+        for (count, end) in ends.iter().enumerate() {
+            let report = archive.import_text("a.jsonl", &text[..*end]);
+            assert_eq!((report.read, report.changed), (count as u64, 0), "{name} {count}");
+        }
+        assert_eq!(archive.all(), whole.all(), "{name}");
+    }
 }
 
 #[test]

@@ -109,7 +109,11 @@ pub(super) fn read(connection: &Connection, seqs: &[Seq], which: ReadParts, byte
     }
     let of = |written: &Written| {
         let parts = written.node.record.parts.clone();
-        let skipped = if which == ReadParts::Last { parts.len().saturating_sub(1) } else { 0 };
+        let skipped = match which {
+            ReadParts::None => parts.len(),
+            ReadParts::Last => parts.len().saturating_sub(1),
+            ReadParts::All => 0,
+        };
         parts.into_iter().skip(skipped)
     };
     let order: Vec<BlobId> = nodes.iter().flat_map(of).collect();

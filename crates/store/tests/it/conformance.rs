@@ -88,7 +88,12 @@ async fn by_place(store: &dyn Store, seqs: &[Seq], parts: ReadParts, bytes: usiz
             let found = store.nodes(&[written.node.id]).await.unwrap();
             assert_eq!(found, [Some(written.node.clone())]);
             let all = &written.node.record.parts;
-            let wanted = if parts == ReadParts::Last { &all[all.len() - 1..] } else { &all[..] };
+            let wanted = match parts {
+                ReadParts::None => &all[all.len()..],
+                ReadParts::Last => &all[all.len() - 1..],
+                ReadParts::All => &all[..],
+            };
+            assert!(parts != ReadParts::None || read_parts.iter().all(|part| objects.blob(part).is_none()));
             for (part, blob) in wanted.iter().zip(store.blobs(wanted).await.unwrap()) {
                 assert_eq!(objects.blob(part), blob.as_ref());
             }
@@ -143,7 +148,7 @@ async fn in_order_of_writing(store: &dyn Store) {
     assert!(matches!(missing, Err(StoreError::Missing { .. })), "{missing:?}");
     let mut expect = trunk.clone();
     expect.extend(&branch);
-    for parts in [ReadParts::All, ReadParts::Last] {
+    for parts in [ReadParts::All, ReadParts::Last, ReadParts::None] {
         for bytes in [usize::MAX, 900, 1] {
             let mut ids = by_place(store, &all, parts, bytes).await;
             let of_trunk = |id: &NodeId| trunk.contains(id);
