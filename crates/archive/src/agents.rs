@@ -1,5 +1,6 @@
 //! The agents whose sessions can be taken in: where each keeps them, and how they are read.
 
+use std::os::unix::fs::FileExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -350,15 +351,31 @@ impl Agent {
         seen: &Seen,
         options: &ImportOptions<'_>,
     ) -> Result<Vec<Report>, ArchiveError> {
-        match self.kind {
-            Kind::Pi => Ok(vec![pi::import(store, sealer, path, seen, options).await?]),
+        let done = match self.kind {
+            Kind::Pi => pi::import(store, sealer, path, seen, options).await.map(|report| vec![report]),
             Kind::Graph => playfilo::import(store, sealer, path, seen, options).await,
             Kind::Lines { format, .. } => intake::import(store, sealer, format, path, seen, options).await,
             Kind::Database { format, .. } | Kind::Export { format, .. } => {
                 intake::import_database(store, sealer, format, path, seen, options).await
             }
+        };
+        match done {
+            Err(ArchiveError::NotASession { .. } | ArchiveError::File { doing: "read", .. })
+                if is_wide(path) =>
+            {
+                let why = "it is UTF-16; write it as UTF-8 first (`iconv -f UTF-16 -t UTF-8`)";
+                Err(ArchiveError::NotASession { path: path.to_owned(), why })
+            }
+            done => done,
         }
     }
+}
+
+/// Whether a file begins as a text of UTF-16 does, with the mark of the encoding or a letter of ASCII.
+fn is_wide(path: &Path) -> bool {
+    let mut start = [0; 2];
+    let read = intake::open_file(path).is_ok_and(|file| file.read_exact_at(&mut start, 0).is_ok());
+    read && matches!(start, [0xff, 0xfe] | [0xfe, 0xff] | [1..=0x7f, 0] | [0, 1..=0x7f])
 }
 
 /// The databases of a directory, or the file itself.

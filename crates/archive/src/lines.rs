@@ -13,6 +13,14 @@ use crate::{Problem, ProblemKind};
 /// Bytes of one line at most; a longer one is left out and told.
 pub(crate) const LINE_LIMIT: usize = 128 << 20;
 
+/// Some programs begin a text of UTF-8 with this.
+const MARK: &[u8] = "\u{feff}".as_bytes();
+
+/// The beginning of a text, without that and without blanks.
+pub(crate) fn without_mark(start: &[u8]) -> &[u8] {
+    start.strip_prefix(MARK).unwrap_or(start).trim_ascii_start()
+}
+
 /// Where a line stands.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Place {
@@ -236,6 +244,12 @@ impl<R: BufRead> Lines<R> {
             return Ok(None);
         }
         self.number += 1;
+        let mark = buffer.get(start..).is_some_and(|line| offset == 0 && line.starts_with(MARK));
+        if mark {
+            buffer.drain(start..start + MARK.len());
+        }
+        let mark = if mark { MARK.len() as u64 } else { 0 };
+        let (offset, length) = (offset + mark, length - mark);
         let objects = self.objects;
         let is_object = buffer.get(start..).is_some_and(|line| line.trim_ascii_start().starts_with(b"{"));
         self.objects += u64::from(is_object);
@@ -246,6 +260,20 @@ impl<R: BufRead> Lines<R> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_mark_of_an_encoding_is_no_part_of_the_first_line() {
+        let text = "\u{feff}a\n\u{feff}b";
+        let mut lines = Lines::new(text.as_bytes(), 5);
+        let line = lines.next().unwrap().unwrap();
+        assert_eq!(
+            (line.bytes, line.place.offset, line.place.length, line.place.end()),
+            (&b"a"[..], 3, 1, 5)
+        );
+        assert!(!line.is_too_long());
+        let line = lines.next().unwrap().unwrap();
+        assert_eq!((line.bytes, line.place.offset), ("\u{feff}b".as_bytes(), 5));
+    }
 
     #[test]
     fn lines_in_any_split() {

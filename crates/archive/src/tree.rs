@@ -194,6 +194,23 @@ impl Tree {
         Some(self.node(at))
     }
 
+    /// Whether something follows this node of the session; `id` is its own.
+    pub(crate) fn is_followed(&self, id: Option<&str>, node: NodeId) -> bool {
+        let at = match id {
+            Some(id) => self.find(Key::of(id)),
+            None => self.nameless.get(&node).copied(),
+        };
+        at.is_some_and(|at| {
+            self.node(at) == node && self.marks.get(place(at)).is_some_and(|marks| marks & TIP == 0)
+        })
+    }
+
+    /// The nodes at which refs stand.
+    pub(crate) fn ends(&self) -> HashSet<NodeId> {
+        let held = (0..).zip(&self.marks).filter(|(_, marks)| *marks & HELD != 0);
+        held.map(|(at, _)| self.node(At(at))).collect()
+    }
+
     /// Whether a node stands in the file.
     pub(crate) fn stands(&self, id: &str, node: NodeId) -> bool {
         self.find_met(Key::of(id)).is_some_and(|at| self.node(at) == node)

@@ -164,6 +164,8 @@ impl Importer<'_> {
                     }
                 }
                 Err(error @ ArchiveError::Store(_)) => return Err(failed(error)),
+                // It is read again, as after any change.
+                Err(ArchiveError::Changed { .. }) if self.follows => {}
                 Err(error) => {
                     self.failures += 1;
                     if self.args.out.json {

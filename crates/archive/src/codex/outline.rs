@@ -12,7 +12,7 @@ use crate::intake::{LINE_LIMIT, Outline};
 use crate::json::Members;
 use crate::json::time_of;
 use crate::lineages::session_id;
-use crate::lines::{Lines, content_of};
+use crate::lines::{Lines, content_of, without_mark};
 
 /// What a file begins with that is one value, where that is in one line.
 pub(super) const DOCUMENT: &[u8] = b"{\"session\":";
@@ -99,7 +99,7 @@ pub(super) fn outline(file: &mut File, path: &Path) -> Result<Outline, ArchiveEr
 fn document(file: &File) -> std::io::Result<Option<Header>> {
     let mut bytes = Vec::new();
     content_of(file)?.take(LINE_LIMIT as u64 + 1).read_to_end(&mut bytes)?;
-    let text = String::from_utf8_lossy(&bytes);
+    let text = String::from_utf8_lossy(without_mark(&bytes));
     let whole = Members::of(text.trim_ascii()).filter(|_| bytes.len() <= LINE_LIMIT);
     Ok(whole.and_then(|whole| Header::of(whole.get("session")?)))
 }

@@ -17,6 +17,7 @@ use quipu_protocol::{ChunkId, UnixMs};
 use crate::intake::{Format, LINE_LIMIT, Outline};
 use crate::json::{Members, list};
 use crate::lineages::session_id;
+use crate::lines::without_mark;
 use crate::{ArchiveError, Found};
 
 /// What these sessions are called in the store.
@@ -96,8 +97,9 @@ fn outline(file: &mut File, path: &Path) -> Result<Outline, ArchiveError> {
     if bytes.len() > LINE_LIMIT {
         return Err(not("it is longer than 128 MiB"));
     }
-    let mut text = String::from_utf8_lossy(&bytes);
-    if bytes.trim_ascii_start().starts_with(log::START) {
+    let bytes = without_mark(&bytes);
+    let mut text = String::from_utf8_lossy(bytes);
+    if bytes.starts_with(log::START) {
         let mut log = log::Log::new();
         for line in text.lines() {
             // What is wrong with one is told when it is read.

@@ -10,7 +10,7 @@ use crate::ArchiveError;
 use crate::intake::{LINE_LIMIT, Outline};
 use crate::json::{Members, time_of};
 use crate::lineages::session_id;
-use crate::lines::Lines;
+use crate::lines::{Lines, without_mark};
 
 /// Lines that are looked at for a header.
 const BEFORE: u64 = 1_000;
@@ -62,7 +62,8 @@ impl Header {
         file.rewind()?;
         let mut text = Vec::new();
         file.take(LINE_LIMIT as u64).read_to_end(&mut text)?;
-        Ok(Members::of(String::from_utf8_lossy(&text).trim_ascii()).as_ref().and_then(Self::of))
+        let text = String::from_utf8_lossy(without_mark(&text));
+        Ok(Members::of(text.trim_ascii()).as_ref().and_then(Self::of))
     }
 }
 

@@ -1,6 +1,6 @@
 //! A file into the graph.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::fs::File;
 use std::io::Seek as _;
 use std::os::unix::fs::OpenOptionsExt as _;
@@ -11,7 +11,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use nix::fcntl::OFlag;
 use quipu_protocol::{ChunkId, NodeId, SessionId, UnixMs};
 use quipu_seal::Sealer;
-use quipu_store::{Commit, RefMove, Store, StoreError};
+use quipu_store::{Commit, Expect, RefMove, Store, StoreError};
 use sha2::{Digest as _, Sha256};
 use tokio::sync::mpsc;
 
@@ -20,9 +20,9 @@ use super::lines::End;
 use super::place::{Placed, Placer, Stop};
 use super::{DatabaseFormat, Format, Outline, SealedLines, Sessions};
 use crate::batches::{Batch, Most, commit_all, off_the_runtime};
-use crate::lineages::main_ref;
+use crate::lineages::{main_ref, tips};
 use crate::seen::{Mark, Seen, unchanged};
-use crate::stamp::Stamp;
+use crate::stamp::{Stamp, hash_of_first};
 use crate::{ArchiveError, ImportOptions, Progress, Report};
 
 /// Files that follow each other at most.
@@ -118,6 +118,22 @@ impl One<'_> {
             let (placed, end) = placed.await?;
             let session = placed.report.session.clone();
             let after = Stamp::of(&again.metadata().map_err(fail)?);
+            if let Some(end) = &end
+                && after != stamp
+            {
+                let (bytes, sha256, owned) = (end.bytes, end.sha256, path.clone());
+                let is_still_there = move || {
+                    let mut file = again;
+                    let is_same = hash_of_first(file.try_clone()?, bytes)? == sha256;
+                    file.rewind()?;
+                    let now = (format.outline)(&mut file, &owned);
+                    Ok::<_, std::io::Error>(is_same && now.is_ok_and(|now| now.is_like(&outline)))
+                };
+                // Mostly it has grown: then what was read is still there.
+                if after.bytes < stamp.bytes || !off_the_runtime(is_still_there).await?.map_err(fail)? {
+                    return Err(ArchiveError::Changed { path });
+                }
+            }
             let note =
                 end.filter(|end| end.whole && !placed.unfinished).map(|End { sha256, bytes, .. }| Mark {
                     stamp: settled.filter(|stamp| *stamp == after),
@@ -235,15 +251,39 @@ impl One<'_> {
 
     /// Moves the session's ref, and notes what was imported.
     async fn finish(&self, placed: Placed, note: Option<Mark>) -> Result<Report, ArchiveError> {
-        let Placed { mut report, last, nodes, .. } = placed;
+        let Placed { mut report, last, nodes, tips, .. } = placed;
         if self.options.dry_run {
             report.head = self.store.head(&main_ref(self.agent, &report.session)).await?;
             return Ok(report);
+        }
+        if report.added > 0 {
+            self.leave_inner(&report.session, &nodes, &tips).await?;
         }
         if let Some(last) = last {
             report.head = Some(self.move_main(&report.session, last, &nodes, note).await?);
         }
         Ok(report)
+    }
+
+    /// Removes refs of ends that are none. They come from another import of the session that is under way, or was stopped
+    /// while its last commit was.
+    async fn leave_inner(
+        &self,
+        session: &SessionId,
+        nodes: &HashSet<NodeId>,
+        ends: &HashMap<NodeId, SessionId>,
+    ) -> Result<(), ArchiveError> {
+        let mut batch = Commit::default();
+        for head in tips(&**self.store, self.agent, session).await? {
+            if nodes.contains(&head.node) && !ends.contains_key(&head.node) {
+                let (name, why) = (head.name, "import".into());
+                batch.moves.push(RefMove { name, expect: Expect::Any, to: None, fence: None, why });
+            }
+        }
+        if !batch.moves.is_empty() {
+            self.store.commit(batch).await?;
+        }
+        Ok(())
     }
 
     /// The session's own ref: at the last item of the file, unless the store has one that the file does not know and

@@ -10,7 +10,7 @@ use sha2::Digest as _;
 
 use super::{LINE_LIMIT, Placer, Stop};
 use crate::ahead::{Ahead, ReadyLines};
-use crate::lines::{Content, Hashing, Line, Lines, Place};
+use crate::lines::{Content, Hashing, Line, Lines, Place, without_mark};
 use crate::packed::{about, damage, is_packed};
 use crate::{Problem, ProblemKind};
 
@@ -114,14 +114,14 @@ impl SealedLines {
     /// Whether the file is one value on many lines, as programs write it for people. Asked before anything is read.
     pub(crate) fn is_document(&mut self) -> Result<bool, Stop> {
         let Some(lines) = &mut self.lines else { return Ok(false) };
-        let start = lines.peek().map_err(Stop::Io)?.trim_ascii_start();
+        let start = without_mark(lines.peek().map_err(Stop::Io)?);
         Ok(matches!(start, [b'{', b'\n' | b'\r', ..]))
     }
 
     /// Whether the file begins with these bytes. Asked before anything is read.
     pub(crate) fn begin_with(&mut self, start: &[u8]) -> Result<bool, Stop> {
         let Some(lines) = &mut self.lines else { return Ok(false) };
-        Ok(lines.peek().map_err(Stop::Io)?.trim_ascii_start().starts_with(start))
+        Ok(without_mark(lines.peek().map_err(Stop::Io)?).starts_with(start))
     }
 
     /// All that is left as one object; `None` when it is none, which is told.

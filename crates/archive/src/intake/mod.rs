@@ -90,6 +90,11 @@ impl Outline {
     pub(crate) fn alone(session: SessionId, idle: Duration) -> Self {
         Self { session, related: Vec::new(), first: None, before: Vec::new(), idle }
     }
+
+    /// Whether it is about the same, whenever it was written.
+    fn is_like(&self, other: &Self) -> bool {
+        (&self.session, &self.related, &self.first) == (&other.session, &other.related, &other.first)
+    }
 }
 
 /// A session, when its first item comes.

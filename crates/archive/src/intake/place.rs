@@ -72,6 +72,8 @@ pub(super) struct Placed {
     pub(super) report: Report,
     pub(super) last: Option<(UnixMs, NodeId)>,
     pub(super) nodes: HashSet<NodeId>,
+    /// Ends of branches, and whose they are.
+    pub(super) tips: HashMap<NodeId, SessionId>,
     pub(super) unfinished: bool,
 }
 
@@ -422,7 +424,7 @@ impl Placer {
         let Self { mut report, tips, last, nodes, unfinished, .. } = self;
         report.branches = tips.values().filter(|session| **session == report.session).count() as u64;
         let last = last.map(|(_, time, node)| (time, node));
-        Ok(Placed { report, last, nodes, unfinished })
+        Ok(Placed { report, last, nodes, tips, unfinished })
     }
 }
 

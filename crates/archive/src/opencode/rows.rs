@@ -48,12 +48,34 @@ fn text(value: &ForeignValue<'_>) -> Option<String> {
     value.text().map(std::borrow::Cow::into_owned)
 }
 
+/// The columns that are read. More may be there, and other tables.
+const TABLES: [(&str, &[&str]); 3] = [
+    ("session", &["id", "parent_id", "directory", "title", "version", "time_created"]),
+    ("message", &["id", "session_id", "time_created", "time_updated", "data"]),
+    ("part", &["id", "session_id", "message_id", "data"]),
+];
+
 impl Rows {
+    /// # Errors
+    /// It cannot be read, or its tables are others than those that are known.
     pub(super) fn open(path: &Path) -> io::Result<Self> {
-        match path.is_dir() {
-            true => Ok(Self::Files(path.to_owned())),
-            false => ForeignDatabase::open(path).map(Self::Database),
+        if path.is_dir() {
+            return Ok(Self::Files(path.to_owned()));
         }
+        let database = ForeignDatabase::open(path)?;
+        for (table, needed) in TABLES {
+            let have = database.columns(table)?;
+            let lacks = needed.iter().find(|needed| !have.iter().any(|column| column == *needed));
+            let what = match lacks {
+                None => continue,
+                Some(_) if have.is_empty() => format!("it has no table `{table}`"),
+                Some(column) => format!("its table `{table}` has no column `{column}`"),
+            };
+            return Err(io::Error::other(format!(
+                "{what}: no database of OpenCode's, or one of a version that is not known; a newer Quipu may read it"
+            )));
+        }
+        Ok(Self::Database(database))
     }
 
     /// All sessions, the oldest first.

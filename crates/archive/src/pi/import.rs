@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use quipu_protocol::{ChunkId, Json, NodeId, SessionId, UnixMs};
 use quipu_seal::Sealer;
-use quipu_store::{Commit, RefMove, Store, StoreError, decode_nodes};
+use quipu_store::{Commit, Expect, RefMove, Store, StoreError, decode_nodes};
 use sha2::{Digest as _, Sha256};
 use tokio::sync::mpsc;
 
@@ -183,6 +183,9 @@ pub(super) async fn take(
             return changed();
         }
     }
+    if report.added > 0 && !options.dry_run {
+        leave_inner(&**store, &session, &tree).await?;
+    }
     let stamp = settled.filter(|stamp| *stamp == after);
     Ok(Taken { report, tree, root, last, next, lines, hash, whole, stamp, own })
 }
@@ -248,6 +251,24 @@ async fn stored(
     .await?;
     tree.stored_inner(inner);
     Ok(())
+}
+
+/// Removes refs of ends that are none. They come from another import of the session that is under way, or was stopped while
+/// its last commit was.
+async fn leave_inner(store: &dyn Store, session: &SessionId, tree: &Tree) -> Result<(), StoreError> {
+    let ends = tree.ends();
+    let mut others = tips(store, AGENT, session).await?;
+    others.retain(|head| !ends.contains(&head.node));
+    let nodes: Vec<NodeId> = others.iter().map(|head| head.node).collect();
+    let mut batch = Commit::default();
+    for (head, node) in others.into_iter().zip(store.nodes(&nodes).await?) {
+        let id = node.and_then(|node| node.record.external_id);
+        if tree.is_followed(id.as_deref(), head.node) {
+            let (name, why) = (head.name, "import".into());
+            batch.moves.push(RefMove { name, expect: Expect::Any, to: None, fence: None, why });
+        }
+    }
+    if batch.moves.is_empty() { Ok(()) } else { store.commit(batch).await }
 }
 
 /// The session's own ref: at the last entry of the longest file that was imported for it.

@@ -75,7 +75,7 @@ impl Graph {
         let have = database.columns("nodes").map_err(fail)?;
         let has = |name: &&str| have.iter().any(|column| column == name);
         if !NEEDED.iter().all(has) {
-            let why = "its table `nodes` is not that of a version of Playfilo's that is known";
+            let why = "its table `nodes` is not that of a version of Playfilo's that is known; a newer Quipu may read it";
             return Err(ArchiveError::NotASession { path: path.to_owned(), why });
         }
         let columns = NEEDED.into_iter().chain(LATER.into_iter().filter(|name| has(name))).collect();

@@ -981,6 +981,25 @@ mod opencode {
         );
     }
 
+    /// With other words of the same length in the definitions of its tables.
+    #[test]
+    fn a_database_of_a_later_version() {
+        let archive = archive();
+        let with = |from: &str, to: &str| {
+            let mut bytes = fixture();
+            let at = bytes.windows(from.len()).position(|part| part == from.as_bytes()).unwrap();
+            bytes[at..at + to.len()].copy_from_slice(to.as_bytes());
+            archive.try_take(AGENT, &archive.file("opencode.db", bytes))
+        };
+        let told = with("parent_id text", "ancestors text").unwrap_err().to_string();
+        assert!(told.contains("its table `session` has no column `parent_id`"), "{told}");
+        assert!(told.contains("opencode.db") && told.contains("newer Quipu"), "{told}");
+        assert_eq!(archive.all(), (Vec::new(), Vec::new()));
+        // Columns that nobody reads may be others.
+        let reports = with("project_id text", "workspaces text").unwrap();
+        assert_eq!(reports.iter().map(|report| report.added).sum::<u64>(), 21);
+    }
+
     #[test]
     fn files_that_are_no_such_database() {
         let archive = archive();

@@ -66,6 +66,7 @@ fn law(bytes: &[u8]) -> Result<(), String> {
     }
     let text = String::from_utf8_lossy(bytes);
     let is_entry = |line: &&str| Json::parse(line).is_ok_and(|json| json.get().starts_with('{'));
+    let text = text.strip_prefix('\u{feff}').unwrap_or(&text);
     if text.split('\n').filter(is_entry).count() as u64 != 1 + report.read {
         return Err(format!("entries were dropped: {report:?}"));
     }

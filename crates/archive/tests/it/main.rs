@@ -12,6 +12,8 @@ mod copilot;
 #[cfg(test)]
 mod driver;
 #[cfg(test)]
+mod each_format;
+#[cfg(test)]
 mod export;
 #[cfg(test)]
 mod exports;

@@ -177,6 +177,34 @@ fn a_database_that_is_locked_is_told_and_the_rest_goes_on() {
     assert!(reports.iter().any(|report| report["session"] == "0199bbbb"), "{reports:?}");
     let told = reports.iter().find_map(|report| report["error"].as_str()).unwrap();
     assert!(told.contains("playfilo.db") && told.contains("locked"), "{told}");
+    assert!(told.contains("import it again when that is done"), "{told}");
     drop(file);
     assert!(world.run(&["import", "--yes"]).ok().text().contains("10 added"));
+}
+
+/// Beside one that can be read.
+#[test]
+fn a_database_of_a_later_version_is_told_and_the_rest_goes_on() {
+    let world = World::new([]);
+    world.unchecked();
+    graph(&world);
+    let place = world.path("home/.local/share/opencode");
+    std::fs::create_dir_all(&place).unwrap();
+    let known = std::fs::read(fixture("fixtures/hand-made.db")).unwrap();
+    let mut later = known.clone();
+    let at = later.windows(14).position(|part| part == b"parent_id text").unwrap();
+    later[at..at + 14].copy_from_slice(b"ancestors text");
+    std::fs::write(place.join("opencode-later.db"), later).unwrap();
+    std::fs::write(place.join("opencode.db"), known).unwrap();
+    let ran = world.run(&["import", "--yes"]);
+    assert_eq!(ran.status.code(), Some(1), "{}", ran.err);
+    for part in ["opencode-later.db could not be read: its table `session`", "`parent_id`", "a newer Quipu"] {
+        assert!(ran.err.contains(part), "{part}: {}", ran.err);
+    }
+    let text = ran.text();
+    assert!(text.contains("session ses_one") && text.contains("15 added"), "{text}");
+    assert!(text.contains("10 added"), "the graph: {text}");
+    // As it is after an update, or without it.
+    std::fs::remove_file(place.join("opencode-later.db")).unwrap();
+    world.run(&["import", "--yes"]).ok();
 }

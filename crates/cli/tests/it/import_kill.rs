@@ -4,6 +4,7 @@
 #[path = "../../../archive/tests/it/zips.rs"]
 mod zips;
 
+use std::io::Read as _;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
@@ -112,6 +113,7 @@ fn files(world: &World) -> Vec<(&'static str, PathBuf)> {
             world.file("rollout-2026-01-02T03-00-00-0199bbbb.jsonl", lines(&items.collect::<Vec<_>>())),
         ),
         ("opencode", storage(world)),
+        ("opencode", world.file("opencode.db", unpacked("fixtures/many.db.gz"))),
         (
             "chatgpt",
             world.file(
@@ -132,6 +134,13 @@ fn files(world: &World) -> Vec<(&'static str, PathBuf)> {
         ("openclaw", world.file("claws.jsonl", lines(&claws.collect::<Vec<_>>()))),
         ("vscode-chat", world.file("chat.json", chat.to_string())),
     ]
+}
+
+fn unpacked(name: &str) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    let packed = std::fs::read(crate::exports::fixture(name)).unwrap();
+    flate2::read::GzDecoder::new(&packed[..]).read_to_end(&mut bytes).unwrap();
+    bytes
 }
 
 /// The files of an agent that keeps one for each session, message and part.
@@ -192,12 +201,12 @@ fn killed_at_any_point_each_import_goes_on() {
             files.remove(0);
         }
         let name = file.to_str().unwrap();
-        let packed = if name.ends_with(".zip") { "-packed" } else { "" };
-        let whole = world.path(&format!("tmp/{agent}{packed}-whole.db"));
+        let kind = file.extension().and_then(|end| end.to_str()).unwrap_or_default();
+        let whole = world.path(&format!("tmp/{agent}-{kind}-whole.db"));
         let begun = Instant::now();
         world.run(&["import", agent, name, "--store", whole.to_str().unwrap()]).ok();
         let took = begun.elapsed();
-        let store = world.path(&format!("tmp/{agent}{packed}.db"));
+        let store = world.path(&format!("tmp/{agent}-{kind}.db"));
         let args = ["import", agent, name, "--store", store.to_str().unwrap()];
         for part in 1..=3 {
             let mut running = world.start(&args);
@@ -212,7 +221,7 @@ fn killed_at_any_point_each_import_goes_on() {
         world.run(&args).ok();
         assert_eq!(all(&store), all(&whole), "{agent}");
         assert!(all(&whole).1.len() >= MESSAGES, "{agent}");
-        if name.ends_with(".zip") {
+        if kind == "zip" {
             graph = Some(("playfilo", whole));
         }
     }
@@ -245,7 +254,9 @@ fn two_imports_at_once_give_what_one_gives() {
     world.unchecked();
     for (agent, file) in few(&world) {
         let name = file.to_str().unwrap();
-        let [whole, store] = ["one", "two"].map(|which| world.path(&format!("tmp/{agent}-{which}.db")));
+        let kind = file.extension().and_then(|end| end.to_str()).unwrap_or_default();
+        let [whole, store] =
+            ["one", "two"].map(|which| world.path(&format!("tmp/{agent}-{kind}-{which}.db")));
         world.run(&["import", agent, name, "--store", whole.to_str().unwrap()]).ok();
         let args = ["import", agent, name, "--json", "--store", store.to_str().unwrap()];
         for reports in [world.start(&args), world.start(&args)].map(|one| one.wait().ok().json_lines()) {
@@ -263,7 +274,9 @@ fn where_there_is_no_room_an_import_says_so_and_goes_on_when_there_is() {
     world.unchecked();
     for (agent, file) in few(&world) {
         let name = file.to_str().unwrap();
-        let [whole, store] = ["whole", "full"].map(|which| world.path(&format!("tmp/{agent}-{which}.db")));
+        let kind = file.extension().and_then(|end| end.to_str()).unwrap_or_default();
+        let [whole, store] =
+            ["whole", "full"].map(|which| world.path(&format!("tmp/{agent}-{kind}-{which}.db")));
         world.run(&["import", agent, name, "--store", whole.to_str().unwrap()]).ok();
         let args = ["import", agent, name, "--store", store.to_str().unwrap()];
         // A file may have so many blocks of 512 bytes.

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use rusqlite::limits::Limit;
 use rusqlite::types::ValueRef;
-use rusqlite::{Connection, OpenFlags};
+use rusqlite::{Connection, ErrorCode, OpenFlags};
 
 /// How long to wait for a program that holds the database.
 const PATIENCE: Duration = Duration::from_secs(2);
@@ -52,17 +52,17 @@ impl ForeignDatabase {
     /// It cannot be opened, is no database, or is held by another program.
     pub fn open(path: &Path) -> io::Result<Self> {
         let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX;
-        let connection = Connection::open_with_flags(path, flags).map_err(io::Error::other)?;
-        connection.busy_timeout(PATIENCE).map_err(io::Error::other)?;
-        connection.set_limit(Limit::SQLITE_LIMIT_LENGTH, VALUE_LIMIT).map_err(io::Error::other)?;
+        let connection = Connection::open_with_flags(path, flags).map_err(failed)?;
+        connection.busy_timeout(PATIENCE).map_err(failed)?;
+        connection.set_limit(Limit::SQLITE_LIMIT_LENGTH, VALUE_LIMIT).map_err(failed)?;
         // What stands in its schema is not ours to run.
-        connection.pragma_update(None, "trusted_schema", false).map_err(io::Error::other)?;
-        connection.pragma_update(None, "query_only", true).map_err(io::Error::other)?;
-        connection.execute_batch("BEGIN").map_err(io::Error::other)?;
+        connection.pragma_update(None, "trusted_schema", false).map_err(failed)?;
+        connection.pragma_update(None, "query_only", true).map_err(failed)?;
+        connection.execute_batch("BEGIN").map_err(failed)?;
         // The first read is what the rest is read beside.
         connection
             .query_row("SELECT count(*) FROM sqlite_schema", [], |row| row.get::<_, i64>(0))
-            .map_err(io::Error::other)?;
+            .map_err(failed)?;
         Ok(Self(connection))
     }
 
@@ -72,9 +72,9 @@ impl ForeignDatabase {
     /// The database is damaged.
     pub fn columns(&self, table: &str) -> io::Result<Vec<String>> {
         let mut statement =
-            self.0.prepare_cached("SELECT name FROM pragma_table_info(?1)").map_err(io::Error::other)?;
-        let names = statement.query_map([table], |row| row.get(0)).map_err(io::Error::other)?;
-        names.collect::<Result<_, _>>().map_err(io::Error::other)
+            self.0.prepare_cached("SELECT name FROM pragma_table_info(?1)").map_err(failed)?;
+        let names = statement.query_map([table], |row| row.get(0)).map_err(failed)?;
+        names.collect::<Result<_, _>>().map_err(failed)
     }
 
     /// Calls `each` with every row, until it says no.
@@ -94,16 +94,16 @@ impl ForeignDatabase {
         if !rows.order.is_empty() {
             query.push_str(&format!(" ORDER BY {}", list(rows.order)));
         }
-        let mut statement = self.0.prepare_cached(&query).map_err(io::Error::other)?;
+        let mut statement = self.0.prepare_cached(&query).map_err(failed)?;
         let mut found = match rows.only {
             Some((_, text)) => statement.query([text]),
             None => statement.query([]),
         }
-        .map_err(io::Error::other)?;
-        while let Some(row) = found.next().map_err(io::Error::other)? {
+        .map_err(failed)?;
+        while let Some(row) = found.next().map_err(failed)? {
             let mut values = Vec::with_capacity(rows.columns.len());
             for at in 0..rows.columns.len() {
-                values.push(match row.get_ref(at).map_err(io::Error::other)? {
+                values.push(match row.get_ref(at).map_err(failed)? {
                     ValueRef::Null => ForeignValue::Null,
                     ValueRef::Integer(number) => ForeignValue::Integer(number),
                     ValueRef::Real(number) => ForeignValue::Real(number),
@@ -135,6 +135,22 @@ impl ForeignValue<'_> {
             Self::Null | Self::Real(_) | Self::Text(_) | Self::Blob(_) => None,
         }
     }
+}
+
+/// What SQLite says, with what can be done about it.
+#[expect(clippy::needless_pass_by_value, reason = "as `map_err` gives it")]
+fn failed(error: rusqlite::Error) -> io::Error {
+    let advice = match error.sqlite_error_code() {
+        Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked) => {
+            "; another program holds it: import it again when that is done, or closed"
+        }
+        Some(ErrorCode::NotADatabase) => "; it is no SQLite database, or an encrypted one",
+        Some(ErrorCode::DatabaseCorrupt) => {
+            "; it is damaged: `sqlite3 FILE .recover` writes what is left of it, which can be imported then"
+        }
+        _ => "",
+    };
+    io::Error::other(format!("{error}{advice}"))
 }
 
 /// A name that stands for a column or a table and for nothing else; in double quotes SQLite would take one that is not
