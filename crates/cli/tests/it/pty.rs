@@ -133,7 +133,8 @@ impl Terminal {
         let until = Instant::now() + LIMIT;
         loop {
             let shown = self.screen.screen().contents();
-            if holds(&shown) {
+            // Nobody sees what stands there within an update.
+            if !self.watch.hidden && holds(&shown) {
                 return;
             }
             match self.pieces.recv_timeout(until.saturating_duration_since(Instant::now())) {

@@ -6,7 +6,7 @@ use base64::Engine as _;
 use nix::sys::signal::Signal;
 use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
 use nix::unistd::Pid;
-use quipu_testkit::Answer;
+use quipu_testkit::{Answer, Gate, Reply};
 use serde_json::{Value, json};
 
 use crate::archive::{ID, conversation, lines};
@@ -490,7 +490,7 @@ fn models_are_offered_cycled_and_recorded_where_they_begin() {
 
 #[test]
 fn a_model_that_is_chosen_while_it_works_answers_the_next_turn() {
-    let gate = quipu_testkit::Gate::new();
+    let gate = Gate::new();
     let world = World::new([held("Answer 1.", &gate), says("Answer 2.")]);
     let mut terminal = Terminal::open(&world, &[]);
     terminal.shows("test-1");
@@ -521,18 +521,24 @@ fn a_model_that_is_none_is_told_and_all_stays_as_it_is() {
 }
 
 #[test]
-fn compact_sums_up_with_a_focus() {
+fn compact_sums_up_with_a_focus_once_the_work_is_done() {
+    let gate = Gate::new();
+    let second = Answer::new().text(&"Answer 2. ".repeat(900));
     let world = World::new([
         says("Answer 1. ".repeat(900).as_str()),
-        says("Answer 2. ".repeat(900).as_str()),
+        Reply::sse("").then_gate(&gate).then(second.stream()),
         says("Notes."),
         says("Notes of the turn."),
         says("Answer 3."),
     ]);
     let text = json!({ "compaction": { "reserveTokens": 1000, "keepRecentTokens": 501 } }).to_string();
     std::fs::write(world.path("home/.quipu/settings.json"), text).unwrap();
-    let mut terminal = after(&world, &["one", "two"]);
+    let mut terminal = after(&world, &["one"]);
+    terminal.types("two\r");
+    reached(&gate);
     terminal.types("/compact the weather above all\r");
+    terminal.shows("The context is summed up when the work is done");
+    gate.open();
     terminal
         .until("the end of it", |shown| shown.contains("Context summed up") && !shown.contains("stops it"));
     leave(terminal);

@@ -48,6 +48,9 @@ impl State {
                 {
                     self.open(open, effects);
                 }
+                if !self.opening {
+                    self.do_held(effects);
+                }
             }
             Event::MessageStarted { id, message, attempt } => {
                 if let Message::Assistant(_) = &**message {

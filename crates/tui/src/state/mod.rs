@@ -304,7 +304,7 @@ pub struct State {
     wanted: (Option<(String, String)>, Option<Thinking>),
     /// Commands for the session at rest that were given while it was opened, in order.
     resting: VecDeque<Vec<String>>,
-    /// The same, of the terminal's own commands; with what follows them.
+    /// The terminal's own commands that wait until a session is open, or its work is done; with what follows them.
     held: VecDeque<(crate::SlashCommand, String)>,
     /// A line of the shell that runs, and how many there were.
     pub(crate) shell: Option<Shell>,

@@ -75,16 +75,24 @@ impl State {
         if let Some(open) = self.pending.take() {
             return self.open(open, effects);
         }
-        while let Some((command, arguments)) = self.held.pop_front() {
-            self.slash(&command, &arguments, effects);
-            if self.opening {
-                return;
-            }
+        if !self.do_held(effects) {
+            return;
         }
         for setting in std::mem::take(&mut self.settings) {
             effects.push(Effect::Send(quipu_protocol::Command::Set(setting), Purpose::Set));
         }
         self.say_what_waits(effects);
+    }
+
+    /// Does what was put off; `false` where that opens another session, for which the rest is.
+    pub(super) fn do_held(&mut self, effects: &mut Vec<Effect>) -> bool {
+        while let Some((command, arguments)) = self.held.pop_front() {
+            self.slash(&command, &arguments, effects);
+            if self.opening {
+                return false;
+            }
+        }
+        true
     }
 
     fn say_what_waits(&mut self, effects: &mut Vec<Effect>) {

@@ -84,6 +84,10 @@ impl State {
                 }
                 None => nothing(self),
             },
+            Does::Compact if self.working.is_some() || self.busy.is_some() => {
+                self.held.push_back((*command, arguments.to_owned()));
+                self.hint = Some("The context is summed up when the work is done".into());
+            }
             Does::Compact => {
                 let focus = Some(arguments.to_owned()).filter(|focus| !focus.is_empty());
                 effects.push(Effect::Send(Command::Compact { focus }, Purpose::Else));
