@@ -6,8 +6,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use quipu_tools::Touches;
 use quipu_workspace::{
-    Access, AccessRules, Cache, Network, Reach, Sandbox, SandboxSupport, Want, file_key, git_directories,
-    leads_through,
+    Access, AccessRules, Cache, FileKeys, Network, Reach, Sandbox, SandboxSupport, Want, file_key,
+    git_directories,
 };
 
 use crate::policy::{Decision, Policy, Proposal};
@@ -107,12 +107,17 @@ impl Permissions {
         let mut write = vec![cwd.clone()];
         write.extend(add_dirs);
         let wanted = write.iter().chain(&command_write).chain(caches.iter().map(|cache| &cache.path));
-        let all: Vec<PathBuf> = wanted.map(|path| file_key(path)).collect();
-        let is_fixed = |path: &Path| !leads_through(path, &all);
-        caches.retain(|cache| is_fixed(&cache.path));
-        caches.iter_mut().for_each(|cache| cache.path = file_key(&cache.path));
-        let listed = command_write.iter().filter(|path| is_fixed(path));
-        let mut commands: Vec<PathBuf> = write.iter().chain(listed).map(|path| file_key(path)).collect();
+        // Most are caches below one home.
+        let mut keys = FileKeys::default();
+        let all: Vec<PathBuf> = wanted.map(|path| keys.key(path)).collect();
+        caches.retain(|cache| !keys.leads_through(&cache.path, &all));
+        caches.iter_mut().for_each(|cache| cache.path = keys.key(&cache.path));
+        let mut commands: Vec<PathBuf> = write.iter().map(|path| keys.key(path)).collect();
+        for path in &command_write {
+            if !keys.leads_through(path, &all) {
+                commands.push(keys.key(path));
+            }
+        }
         let git: Vec<PathBuf> = write.iter().flat_map(|root| git_directories(root)).collect();
         commands.extend(git);
         let own = file_key(&own);

@@ -4,6 +4,8 @@ use std::ffi::{OsStr, OsString};
 use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 
+use crate::path::{FileKeys, LINKS};
+
 /// A directory or file in which programs keep what they can get again.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Cache {
@@ -134,32 +136,39 @@ impl Cache {
 /// Whether looking a path up passes through a directory that commands may `write` (true paths): then it leads where
 /// they choose. The last name is not asked: what may be written itself leads nowhere else.
 pub fn leads_through(path: &Path, write: &[PathBuf]) -> bool {
-    let names =
-        |path: &Path| path.components().map(|name| name.as_os_str().to_owned()).rev().collect::<Vec<_>>();
-    let mut at = PathBuf::from("/");
-    let mut rest: Vec<OsString> = names(path);
-    let mut links = 0;
-    while let Some(name) = rest.pop() {
-        if name == ".." {
-            at.pop();
-            continue;
-        }
-        let next = at.join(&name);
-        if next != at && write.iter().any(|root| at.starts_with(root)) {
-            return true;
-        }
-        match next.read_link() {
-            Ok(target) => {
-                links += 1;
-                if links > 40 {
-                    return true;
-                }
-                rest.extend(names(&target));
+    FileKeys::default().leads_through(path, write)
+}
+
+impl FileKeys {
+    /// What [`leads_through`] says.
+    pub fn leads_through(&mut self, path: &Path, write: &[PathBuf]) -> bool {
+        let names =
+            |path: &Path| path.components().map(|name| name.as_os_str().to_owned()).rev().collect::<Vec<_>>();
+        let mut at = PathBuf::from("/");
+        let mut rest: Vec<OsString> = names(path);
+        let mut links = 0;
+        while let Some(name) = rest.pop() {
+            if name == ".." {
+                at.pop();
+                continue;
             }
-            Err(_) => at = next,
+            let next = at.join(&name);
+            if next != at && write.iter().any(|root| at.starts_with(root)) {
+                return true;
+            }
+            match self.link(&next) {
+                Some(target) => {
+                    links += 1;
+                    if links > LINKS {
+                        return true;
+                    }
+                    rest.extend(names(&target));
+                }
+                None => at = next,
+            }
         }
+        false
     }
-    false
 }
 
 /// Whether a program is on the `PATH`, in a directory that commands cannot write to.
@@ -214,8 +223,11 @@ mod tests {
         symlink("../work", root.join("home/to-work")).unwrap();
         symlink("round", root.join("home/round")).unwrap();
         let write = [root.join("work"), root.join("home/.cache")];
-        let check =
-            |path: &str, expect| assert_eq!(leads_through(&root.join(path), &write), expect, "{path}");
+        let mut keys = FileKeys::default();
+        let mut check = |path: &str, expect| {
+            assert_eq!(leads_through(&root.join(path), &write), expect, "{path}");
+            assert_eq!(keys.leads_through(&root.join(path), &write), expect, "{path}");
+        };
         for path in
             ["home/.cache", "home/.npm", "home/new/er", "secret", "work", "home/to-work", "work/../secret"]
         {

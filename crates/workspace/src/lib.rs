@@ -36,7 +36,7 @@ pub use capture::Captured;
 pub use error::{FileError, FileKind};
 pub use open::{FileStamp, open_for_reading, read_whole};
 pub use output::{OutputBuffer, OutputLimits, SpillState};
-pub use path::{file_key, resolve, resolve_existing};
+pub use path::{FileKeys, file_key, resolve, resolve_existing};
 pub use read::{LineRange, ReadLimits, TextWindow, read_lines};
 pub use registry::ProcessRegistry;
 pub use restore::{Staged, can_change, place, remove, stage, staging_path};

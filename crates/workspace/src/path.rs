@@ -1,10 +1,14 @@
 //! Paths as models write them.
 
+use std::collections::HashMap;
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
-use std::path::{Path, PathBuf};
+use std::path::{Component, Path, PathBuf};
 
 use unicode_normalization::UnicodeNormalization;
+
+/// Symbolic links that are followed one after the other, as systems do.
+pub(crate) const LINKS: usize = 40;
 
 /// The absolute path that `raw` means for someone who stands in `cwd` (absolute).
 ///
@@ -81,10 +85,10 @@ pub fn file_key(path: &Path) -> PathBuf {
     path
 }
 
-/// Where a chain of symbolic links ends, whether or not anything is there. Follows at most 40, as systems do.
+/// Where a chain of symbolic links ends, whether or not anything is there.
 pub(crate) fn follow_links(path: &Path) -> PathBuf {
     let mut path = path.to_path_buf();
-    for _ in 0..40 {
+    for _ in 0..LINKS {
         let Ok(target) = path.read_link() else { break };
         path = match path.parent() {
             Some(parent) => parent.join(target),
@@ -92,6 +96,64 @@ pub(crate) fn follow_links(path: &Path) -> PathBuf {
         };
     }
     path
+}
+
+/// [`file_key`] and [`leads_through`](crate::leads_through) of many paths that mostly begin alike: each name of them is
+/// looked up once.
+#[derive(Debug, Default)]
+pub struct FileKeys {
+    /// Where symbolic links lead; nowhere for all else.
+    links: HashMap<PathBuf, Option<PathBuf>>,
+    /// Keys of directories.
+    directories: HashMap<PathBuf, PathBuf>,
+}
+
+impl FileKeys {
+    /// What [`file_key`] says.
+    pub fn key(&mut self, path: &Path) -> PathBuf {
+        // Elsewhere the spelling has a say.
+        let plain = |path: &Path| {
+            let names: PathBuf = path.components().filter(|part| *part != Component::ParentDir).collect();
+            path.is_absolute() && names.as_os_str() == path.as_os_str()
+        };
+        let mut end = path.to_path_buf();
+        for _ in 0..LINKS {
+            if !plain(&end) {
+                return file_key(path);
+            }
+            let Some(target) = self.link(&end) else { break };
+            end = end.parent().map_or(target.clone(), |parent| parent.join(target));
+        }
+        match (end.parent(), end.file_name()) {
+            (Some(parent), Some(name)) => self.directory(parent).join(name),
+            _ => end,
+        }
+    }
+
+    /// Of one that is no link itself, or is followed.
+    fn directory(&mut self, path: &Path) -> PathBuf {
+        let (Some(parent), Some(name)) = (path.parent(), path.file_name()) else { return path.to_path_buf() };
+        if let Some(known) = self.directories.get(path) {
+            return known.clone();
+        }
+        let below = self.directory(parent).join(name);
+        let key = match self.link(path) {
+            Some(_) => path.canonicalize().unwrap_or(below),
+            None => below,
+        };
+        self.directories.insert(path.to_path_buf(), key.clone());
+        key
+    }
+
+    /// Where a symbolic link leads.
+    pub(crate) fn link(&mut self, path: &Path) -> Option<PathBuf> {
+        if let Some(known) = self.links.get(path) {
+            return known.clone();
+        }
+        let target = path.read_link().ok();
+        self.links.insert(path.to_path_buf(), target.clone());
+        target
+    }
 }
 
 fn is_unicode_space(c: char) -> bool {
@@ -185,7 +247,15 @@ mod tests {
         std::os::unix::fs::symlink("real", cwd.join("dir")).unwrap();
         std::os::unix::fs::symlink("real/f", cwd.join("link")).unwrap();
         std::os::unix::fs::symlink("real/new", cwd.join("dangling")).unwrap();
-        let check = |path: &str, key: &str| assert_eq!(file_key(&cwd.join(path)), cwd.join(key), "{path}");
+        std::os::unix::fs::symlink("../real/down", cwd.join("real/down")).unwrap();
+        std::os::unix::fs::symlink("nowhere", cwd.join("lost")).unwrap();
+        let mut keys = FileKeys::default();
+        let mut check = |path: &str, key: &str| {
+            assert_eq!(file_key(&cwd.join(path)), cwd.join(key), "{path}");
+            for _ in 0..2 {
+                assert_eq!(keys.key(&cwd.join(path)), cwd.join(key), "{path}");
+            }
+        };
         check("real/f", "real/f");
         check("dir/f", "real/f");
         check("dir/../real/./f", "real/f");
@@ -193,5 +263,15 @@ mod tests {
         check("dangling", "real/new");
         check("dir/new", "real/new");
         check("dir/a/b/new", "real/a/b/new");
+        check("dir", "real");
+        check("dir/", "real");
+        check("dir/f/", "real/f");
+        check("dir/../dir/a/../b", "dir/../dir/a/../b");
+        check("real/down/x", "real/down/x");
+        check("lost/x", "lost/x");
+        check("lost", "nowhere");
+        for path in ["/", "/..", "", "a", "dir/../real"] {
+            assert_eq!(keys.key(Path::new(path)), file_key(Path::new(path)), "{path}");
+        }
     }
 }
