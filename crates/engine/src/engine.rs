@@ -302,11 +302,13 @@ impl Engine {
     pub async fn open(&self, id: &SessionId, options: SessionOptions) -> Result<Opened, OpenError> {
         let name = RefName::session(id);
         let lease = Arc::new(Lease::new(self.store.clone()));
-        if self.store.head(&name).await?.is_none() {
+        let Some(head) = self.store.head(&name).await? else {
             return self.open_imported(id, options).await;
-        }
-        let mine = lease.take(&name).await? == Got::Yes;
-        match self.open_leased(id, &name, options, lease.clone(), mine).await {
+        };
+        // The lease waits for the disk. Whoever held it until then may have gone on: that is seen afterwards.
+        let (got, past) = tokio::join!(lease.take(&name), read_past(&*self.store, id, head));
+        let mine = got? == Got::Yes;
+        match self.open_leased(id, &name, options, lease.clone(), mine, (head, past)).await {
             Ok(opened) => Ok(opened),
             Err(error) => {
                 // Or the next try would find the session held by this process.
@@ -339,11 +341,12 @@ impl Engine {
         options: SessionOptions,
         lease: Arc<Lease>,
         mine: bool,
+        (before, past): (NodeId, Result<Past, OpenError>),
     ) -> Result<Opened, OpenError> {
         let Some(head) = self.store.head(name).await? else {
             return Err(OpenError::NoSuchSession(id.to_string()));
         };
-        let mut past = read_past(&*self.store, id, head).await?;
+        let mut past = if head == before { past? } else { read_past(&*self.store, id, head).await? };
         let toolbox = self.toolbox(&options, Some(&past))?;
         let mut troubles = Vec::new();
         if mine {

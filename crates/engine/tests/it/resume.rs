@@ -156,7 +156,7 @@ async fn a_second_writer_is_told_and_gets_a_branch() {
 }
 
 /// What another program does to a session that is open here: it takes what waits and goes on.
-async fn go_on_elsewhere(store: &dyn Store, id: &SessionId) -> quipu::protocol::NodeId {
+pub(crate) async fn go_on_elsewhere(store: &dyn Store, id: &SessionId) -> quipu::protocol::NodeId {
     let name = RefName::session(id);
     let head = store.head(&name).await.unwrap().unwrap();
     let pending = store.pending(id).await.unwrap();
@@ -243,6 +243,28 @@ async fn who_loses_the_race_gets_a_branch_and_nothing_is_woven() {
         }
         world.check().await;
     }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_comes_while_the_lease_is_waited_for_is_read_too() {
+    let dir = crate::support::scratch();
+    let mut world = World::with([say("one"), say("two")]);
+    let live = world.create().await;
+    assert_eq!(live.run("first").await, Outcome::Done);
+    let id = live.id();
+    live.finish().await;
+    let store = crate::storage::failing(&world.store, usize::MAX, 0, crate::storage::errors()[0].clone());
+    *store.goes_on.lock().unwrap() = Some(id.clone());
+    world.engine = engine_over(store.clone(), dir.path());
+    let (live, troubles) = world.open(&id).await;
+    assert_eq!((live.id(), troubles), (id, vec![]));
+    assert_eq!(live.run("second").await, Outcome::Done);
+    let shown: Vec<String> = world.fake.last_messages().iter().map(text_of).collect();
+    assert!(shown.iter().any(|text| text.contains("from elsewhere")), "{shown:?}");
+    live.finish().await;
+    world.engine = engine_over(world.store.clone(), dir.path());
+    drop(store);
+    world.check().await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -35,6 +35,8 @@ pub(crate) struct Failing {
     read: AtomicUsize,
     /// Nodes and parts that are gone.
     pub(crate) gone: Mutex<HashSet<[u8; 32]>>,
+    /// The session that another program goes on with before the next lease is given.
+    pub(crate) goes_on: Mutex<Option<SessionId>>,
 }
 
 impl Failing {
@@ -177,7 +179,13 @@ impl Store for Failing {
         self.inner.done(query)
     }
     fn lease<'a>(&'a self, name: &'a RefName, owner: &'a Owner, ttl: Duration) -> Fut<'a, Fence> {
-        self.inner.lease(name, owner, ttl)
+        let goes_on = self.goes_on.lock().unwrap().take();
+        Box::pin(async move {
+            if let Some(session) = goes_on {
+                crate::resume::go_on_elsewhere(&*self.inner, &session).await;
+            }
+            self.inner.lease(name, owner, ttl).await
+        })
     }
     fn pending<'a>(&'a self, session: &'a SessionId) -> Fut<'a, Pending> {
         self.inner.pending(session)
@@ -213,6 +221,7 @@ pub(crate) fn failing(
         error: Mutex::new(error),
         read: 0.into(),
         gone: Mutex::default(),
+        goes_on: Mutex::default(),
     })
 }
 
