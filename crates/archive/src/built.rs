@@ -17,7 +17,7 @@ pub(crate) struct Parts {
 }
 
 /// What an item says, whatever it follows and whenever it was.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) struct Said([u8; 16]);
 
 impl Said {

@@ -1,6 +1,6 @@
 //! Items to nodes: each below what it follows, in whatever order they come.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeMap, HashMap, HashSet};
 
 use quipu_protocol::{Entry, Epoch, NodeId, SessionId, SessionStart, StepInfo, UnixMs};
 use quipu_store::{Commit, Expect, RefMove};
@@ -9,7 +9,7 @@ use tokio::sync::mpsc;
 use super::known::{Known, Stored};
 use super::{Follows, Item, Start};
 use crate::batches::{Batch, Most};
-use crate::built::{Built, Parts};
+use crate::built::{Built, Parts, Said};
 use crate::lineages::tip_ref;
 use crate::tree::Key;
 use crate::{ProblemKind, Report};
@@ -42,6 +42,8 @@ pub(crate) struct Placer {
     owners: Vec<Owner>,
     /// Items of this file, by their ids.
     met: HashMap<Key, NodeId>,
+    /// Of ids that several items have.
+    twins: HashMap<Key, Twins>,
     /// The same by other names for them.
     others: HashMap<Key, NodeId>,
     /// Their nodes.
@@ -65,6 +67,31 @@ pub(crate) struct Placer {
     batches: mpsc::Sender<Batch>,
     /// Whether something was left out that another import may find whole.
     unfinished: bool,
+}
+
+/// Items that have the id of another, and so have numbers, from 2 on.
+struct Twins {
+    said: HashMap<Said, (u64, NodeId)>,
+    /// Those of the store that did not come yet.
+    left: BTreeMap<u64, NodeId>,
+    next: u64,
+}
+
+impl Twins {
+    /// What the store has.
+    fn of(known: &Known, id: &str) -> Self {
+        let mut twins = Self { said: HashMap::new(), left: BTreeMap::new(), next: 2 };
+        while let Some(stored) = known.items.get(&numbered(id, twins.next)) {
+            twins.said.entry(stored.said).or_insert((twins.next, stored.node));
+            twins.left.insert(twins.next, stored.node);
+            twins.next += 1;
+        }
+        twins
+    }
+}
+
+fn numbered(id: &str, number: u64) -> Key {
+    Key::of(&format!("{id}~{number}"))
 }
 
 /// What came of a file.
@@ -98,6 +125,7 @@ impl Placer {
             known,
             owners: Vec::new(),
             met: HashMap::new(),
+            twins: HashMap::new(),
             others: HashMap::new(),
             nodes: HashSet::new(),
             tips,
@@ -226,12 +254,11 @@ impl Placer {
         let time = time.unwrap_or(base.time);
         let mut step = StepInfo { started, duration_ms, ..StepInfo::default() };
         step.extra.extend(kept.map(|kept| (self.agent.to_owned(), kept)));
-        let key = first_kept.map(|id| Key::of(&id));
+        let kept_from = first_kept.map(|id| Key::of(&id));
         // When it was imported, what it keeps may not have been there yet, or have been there already.
-        let mut kept = vec![key.and_then(|key| self.met.get(&key).copied())];
-        kept.extend(key.map(|key| self.find(key)));
+        let mut kept = vec![kept_from.and_then(|key| self.met.get(&key).copied())];
+        kept.extend(kept_from.map(|key| self.find(key)));
         kept.push(None);
-        let stored = self.known.items.get(&Key::of(&id)).map(|stored| stored.said);
         let mut built = kept.into_iter().map(|kept| {
             if let Entry::Compaction(compaction) = &mut entry {
                 compaction.first_kept = kept;
@@ -239,50 +266,58 @@ impl Placer {
             Parts::new(self.agent, &entry, &step)
         });
         let Some(mut parts) = built.next() else { return };
-        if key.is_some() && stored.is_some_and(|said| said != parts.said()) {
-            parts = built.find(|parts| Some(parts.said()) == stored).unwrap_or(parts);
+        let key = Key::of(&id);
+        let stored = self.known.items.get(&key).copied();
+        if kept_from.is_some() && stored.is_some_and(|stored| stored.said != parts.said()) {
+            parts =
+                built.find(|parts| stored.is_some_and(|stored| stored.said == parts.said())).unwrap_or(parts);
         }
         let said = parts.said();
         self.report.read += 1;
-        // The same item again in one file, or another one of the same id: those have numbers, from 2 on.
-        let mut own = id.clone();
-        let mut number = 2;
-        let node = loop {
-            let key = Key::of(&own);
-            let stored = self.known.items.get(&key).copied();
-            match (self.met.get(&key), stored) {
-                (Some(met), Some(stored)) if stored.said == said => {
+        let mut own = key;
+        let node = match stored {
+            None => self.grow(parts, said, parent, time, id, &session),
+            Some(stored) if stored.said == said => {
+                self.report.present += 1;
+                stored.node
+            }
+            // Another item of the id, or the same with another content.
+            Some(stored) => {
+                let twins = self.twins.entry(key).or_insert_with(|| Twins::of(&self.known, &id));
+                let is_second = self.met.contains_key(&key);
+                if is_second {
+                    self.report.problem(line, ProblemKind::DuplicateId, &id);
+                }
+                if let Some((number, node)) = twins.said.get(&said).copied() {
+                    twins.left.remove(&number);
                     self.report.present += 1;
-                    break *met;
-                }
-                (Some(_), _) => {
-                    if number == 2 {
-                        self.report.problem(line, ProblemKind::DuplicateId, &id);
+                    own = numbered(&id, number);
+                    node
+                } else if !is_second {
+                    self.report.problem(line, ProblemKind::Changed, &id);
+                    stored.node
+                } else if let Some((number, node)) = twins.left.pop_first() {
+                    let own_id = format!("{id}~{number}");
+                    self.report.problem(line, ProblemKind::Changed, &own_id);
+                    own = Key::of(&own_id);
+                    node
+                } else {
+                    while self.known.items.contains_key(&numbered(&id, twins.next)) {
+                        twins.next += 1;
                     }
-                    own = format!("{id}~{number}");
-                    number += 1;
-                }
-                (None, Some(stored)) => {
-                    if stored.said == said {
-                        self.report.present += 1;
-                    } else {
-                        self.report.problem(line, ProblemKind::Changed, &own);
+                    let number = twins.next;
+                    twins.next += 1;
+                    own = numbered(&id, number);
+                    let node = self.grow(parts, said, parent, time, format!("{id}~{number}"), &session);
+                    if let Some(twins) = self.twins.get_mut(&key) {
+                        twins.said.insert(said, (number, node));
                     }
-                    break stored.node;
-                }
-                (None, None) => {
-                    let built = parts.build(Some(parent), time, Some(own.clone()));
-                    let node = built.node.id;
-                    self.known.items.insert(key, Stored { node, said });
-                    self.add(built, &session);
-                    self.no_end(parent);
-                    self.report.added += 1;
-                    break node;
+                    node
                 }
             }
         };
-        for name in [&own, &id] {
-            self.met.insert(Key::of(name), node);
+        for name in [own, key] {
+            self.met.insert(name, node);
         }
         for name in &also {
             self.others.insert(Key::of(name), node);
@@ -296,6 +331,26 @@ impl Placer {
         if is_head && is_own && self.last.is_none_or(|(before, _, _)| before <= line) {
             self.last = Some((line, time, node));
         }
+    }
+
+    /// A node that the store does not have.
+    fn grow(
+        &mut self,
+        parts: Parts,
+        said: Said,
+        parent: NodeId,
+        time: UnixMs,
+        id: String,
+        session: &SessionId,
+    ) -> NodeId {
+        let key = Key::of(&id);
+        let built = parts.build(Some(parent), time, Some(id));
+        let node = built.node.id;
+        self.known.items.insert(key, Stored { node, said });
+        self.add(built, session);
+        self.no_end(parent);
+        self.report.added += 1;
+        node
     }
 
     fn add(&mut self, built: Built, session: &SessionId) {

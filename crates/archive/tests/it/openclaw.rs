@@ -222,3 +222,46 @@ impl Archive {
         })
     }
 }
+
+/// Whichever of them is placed first: what the first of an id follows is in no file, so it waits for the end.
+#[test]
+fn ids_that_come_twice_are_told_apart_by_what_they_say() {
+    let silent = |id: &str, text: &str| {
+        let mut entry = user(id, None, text);
+        entry.as_object_mut().unwrap().shift_remove("parentId");
+        entry
+    };
+    let text = lines(&[
+        header("s"),
+        user("r", Some("gone"), "1"),
+        silent("g", "2"),
+        silent("r", "3"),
+        silent("r", "4"),
+    ]);
+    let archive = archive();
+    let report = archive.take(AGENT, "a.jsonl", &text);
+    assert_eq!((report.added, report.lost), (4, 0), "{report:?}");
+    let before = archive.all();
+    let again = archive.take(AGENT, "b.jsonl", &text);
+    assert_eq!((again.added, again.present, again.changed), (0, 4, 0), "{again:?}");
+    assert_eq!(archive.all(), before);
+    // Two of them were edited: what the store has of them stays.
+    let edited = text.replace("\"3\"", "\"5\"").replace("\"4\"", "\"6\"");
+    let report = archive.take(AGENT, "c.jsonl", edited);
+    assert_eq!((report.added, report.present, report.changed), (0, 2, 2), "{report:?}");
+    assert_eq!(archive.all().1, before.1);
+}
+
+/// None is looked for among all the others.
+#[test]
+fn thousands_of_entries_of_one_id() {
+    let archive = archive();
+    let mut text = lines(&[header("s")]);
+    for n in 0..6_000 {
+        text.push_str(&format!("{}\n", user("same", None, &format!("{n}"))));
+    }
+    let report = archive.take(AGENT, "a.jsonl", &text);
+    assert_eq!((report.added, report.repaired, report.branches), (6_000, 5_999, 6_000));
+    let again = archive.take(AGENT, "b.jsonl", &text);
+    assert_eq!((again.added, again.present, again.changed), (0, 6_000, 0));
+}
