@@ -1,6 +1,6 @@
 //! `quipu doctor`: is this machine healthy. Exit 0 unless something is broken; a missing key is not.
 
-use std::io::{IsTerminal as _, Write as _};
+use std::io::Write as _;
 
 use quipu_store::{
     Derived, ProblemKind, RebuildBegun, RebuildLeft, Report, Salvage, SqliteStore, StoreError, Upkeep as _,
@@ -10,7 +10,7 @@ use serde::Serialize;
 use crate::args::{DoctorArgs, RebuildArg};
 use crate::budget::Budget;
 use crate::exit::{Exit, Failure};
-use crate::print::{Paint, dollars, printable};
+use crate::print::{Paint, Progress, dollars, printable};
 use crate::setup::{Place, env};
 
 /// Free bytes of the store that are worth a word.
@@ -182,7 +182,7 @@ async fn rebuild(place: &Place, what: RebuildArg) -> Result<(State, String), Sto
         RebuildArg::All => (Derived::All, "all tables that are made from the graph"),
     };
     let begun = store.begin_rebuild(derived).await?;
-    let shown = std::io::stderr().is_terminal();
+    let progress = Progress::new();
     let mut first: Option<RebuildLeft> = None;
     loop {
         let left = store.go_on_with_rebuild().await?;
@@ -190,22 +190,16 @@ async fn rebuild(place: &Place, what: RebuildArg) -> Result<(State, String), Sto
             break;
         }
         let all = *first.get_or_insert(left);
-        if shown {
-            let done = |left: u64, all: u64| 100 - (100 * left).checked_div(all).unwrap_or(0).min(100);
-            // A line that is written over by the next.
-            drop(write!(
-                std::io::stderr().lock(),
-                "\rmaking anew: sessions {} %, deeds {} %, words {} %, parts of words {} % ",
-                done(left.graph, all.graph),
-                done(left.deeds, all.deeds),
-                done(left.words, all.words),
-                done(left.substrings, all.substrings)
-            ));
-        }
+        let done = |left: u64, all: u64| 100 - (100 * left).checked_div(all).unwrap_or(0).min(100);
+        progress.show(&format!(
+            "making anew: sessions {} %, deeds {} %, words {} %, parts of words {} %",
+            done(left.graph, all.graph),
+            done(left.deeds, all.deeds),
+            done(left.words, all.words),
+            done(left.substrings, all.substrings)
+        ));
     }
-    if shown && first.is_some() {
-        drop(write!(std::io::stderr().lock(), "\r\x1b[K"));
-    }
+    drop(progress);
     let how = match begun {
         RebuildBegun::Anew => "were made anew",
         RebuildBegun::GoesOn => "were made anew, from where an earlier rebuild was stopped",
@@ -220,7 +214,7 @@ async fn prune(place: &Place) -> Result<(State, String), StoreError> {
     }
     let store = SqliteStore::open(&place.store, &quipu_store::OpenOptions::default())?;
     let most = crate::setup::file_settings(place).store_bytes;
-    let done = store.drop_files(most, &crate::setup::dropping).await?;
+    let done = store.drop_files(most, &crate::setup::dropping()).await?;
     let detail = crate::setup::dropped(&done);
     Ok(match done.left <= most {
         true => (State::Good, detail),

@@ -13,7 +13,7 @@ use quipu_store::Store;
 
 use crate::args::ImportArgs;
 use crate::exit::Failure;
-use crate::print::{Paint, note, printable};
+use crate::print::{Paint, Progress as ProgressLine, note, printable};
 use crate::run::Signals;
 use crate::setup::Place;
 use crate::watch::Watch;
@@ -342,27 +342,26 @@ pub(crate) fn progress(file: &Path) -> impl Fn(Progress) + Sync {
 struct Meter<'a> {
     file: &'a Path,
     begun: Instant,
-    is_terminal: bool,
+    line: ProgressLine,
     /// When it was shown last, and at which byte.
     shown: Mutex<Option<(Instant, u64)>>,
 }
 
 impl<'a> Meter<'a> {
     fn new(file: &'a Path) -> Self {
-        let is_terminal = std::io::stderr().is_terminal();
-        Self { file, begun: Instant::now(), is_terminal, shown: Mutex::new(None) }
+        Self { file, begun: Instant::now(), line: ProgressLine::new(), shown: Mutex::new(None) }
     }
 
     fn show(&self, at: Progress) {
         let mut shown = self.shown.lock().unwrap_or_else(PoisonError::into_inner);
         let (last, stored) = shown.unwrap_or((self.begun, 0));
-        let due = if self.is_terminal { last.elapsed() >= TOLD } else { at.stored / STEP > stored / STEP };
+        let due = if self.line.is_seen() { last.elapsed() >= TOLD } else { at.stored / STEP > stored / STEP };
         if !due || at.stored >= at.total {
             return;
         }
         *shown = Some((Instant::now(), at.stored));
         let file = self.file.display();
-        if !self.is_terminal {
+        if !self.line.is_seen() {
             note(format!("{file}: {} of {} MiB, {} entries", at.stored >> 20, at.total >> 20, at.entries));
             return;
         }
@@ -375,20 +374,7 @@ impl<'a> Meter<'a> {
             _ => String::new(),
         };
         let (stored, total) = (percent(at.stored), at.total >> 20);
-        let line = printable(&format!("{ahead}{stored} % stored of {total} MiB, {rate:.0} MB/s: {file}"));
-        // One line at most, or what it leaves behind could not be cleared.
-        let line: String = line.chars().take(78).collect();
-        // A terminal that is gone cannot be told so.
-        drop(write!(std::io::stderr().lock(), "\r\x1b[K{line}"));
-    }
-}
-
-impl Drop for Meter<'_> {
-    fn drop(&mut self) {
-        let shown = self.shown.get_mut().unwrap_or_else(PoisonError::into_inner);
-        if self.is_terminal && shown.is_some() {
-            drop(write!(std::io::stderr().lock(), "\r\x1b[K"));
-        }
+        self.line.show(&format!("{ahead}{stored} % stored of {total} MiB, {rate:.0} MB/s: {file}"));
     }
 }
 

@@ -1,6 +1,5 @@
 //! `quipu search --meaning`: what makes the vectors, and what it took.
 
-use std::io::{IsTerminal as _, Write as _};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -10,7 +9,7 @@ use quipu_providers::EmbedderSettings;
 use quipu_store::{Found, SearchQuery, SqliteStore, StoreError};
 
 use crate::exit::{Exit, Failure};
-use crate::print::dollars;
+use crate::print::{Progress, dollars};
 use crate::setup::Place;
 
 /// How long a search makes vectors of what is new.
@@ -80,18 +79,15 @@ impl Meaning {
         wait: bool,
     ) -> Result<(Found, Compared), Failure> {
         let (embedder, sealer) = (&*self.embedder, self.engine.sealer());
-        let shown = wait && std::io::stderr().is_terminal();
-        let told = |left| {
-            if shown {
-                // A line that is written over by the next.
-                drop(write!(std::io::stderr().lock(), "\rvectors: {left} nodes left \x1b[K"));
+        let progress = wait.then(Progress::new);
+        let told = |left: u64| {
+            if let Some(progress) = &progress {
+                progress.show(&format!("vectors: {left} nodes left"));
             }
         };
         let patience = (!wait).then_some(PATIENCE);
         let indexed = quipu::index_meaning(store, embedder, sealer, patience, told).await;
-        if shown {
-            drop(write!(std::io::stderr().lock(), "\r\x1b[K"));
-        }
+        drop(progress);
         let indexed = match indexed {
             // What has vectors can be compared all the same.
             Err(MeaningError::Store(StoreError::ReadOnly { .. })) => MeaningIndexed::default(),

@@ -1,7 +1,8 @@
 //! Writing to people and to programs.
 
-use std::io::Write;
+use std::io::{IsTerminal as _, Write};
 use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use quipu_protocol::UnixMs;
@@ -28,6 +29,57 @@ fn is_held(text: &str) -> bool {
         held.push(text.to_owned());
     }
     true
+}
+
+/// How far something is: a line on stderr that the next one replaces, where that is a terminal that obeys. Nothing is left
+/// of it in the end.
+pub(crate) struct Progress {
+    shows: bool,
+    /// Something stands there.
+    stands: AtomicBool,
+}
+
+impl Progress {
+    pub(crate) fn new() -> Self {
+        let obeys = std::env::var_os("TERM").is_none_or(|term| term != "dumb");
+        // Nobody else draws on it.
+        let free = HELD.lock().unwrap_or_else(std::sync::PoisonError::into_inner).is_none();
+        let shows = std::io::stderr().is_terminal() && obeys && free;
+        Self { shows, stands: AtomicBool::new(false) }
+    }
+
+    /// Whether anybody sees it.
+    pub(crate) fn is_seen(&self) -> bool {
+        self.shows
+    }
+
+    /// Shows a line in the place of the one before, cut to one row: what is longer could not be cleared.
+    pub(crate) fn show(&self, line: &str) {
+        if self.shows {
+            let terminal = terminal_size::terminal_size_of(std::io::stderr());
+            let columns = terminal.map_or(80, |(width, _)| usize::from(width.0));
+            self.stands.store(true, Ordering::Relaxed);
+            self.write(&one_line(line, columns.saturating_sub(1)));
+        }
+    }
+
+    /// Takes the line away.
+    pub(crate) fn clear(&self) {
+        if self.stands.swap(false, Ordering::Relaxed) {
+            self.write("");
+        }
+    }
+
+    fn write(&self, line: &str) {
+        // A terminal that is gone cannot be told so.
+        drop(write!(std::io::stderr().lock(), "\r\x1b[K{line}"));
+    }
+}
+
+impl Drop for Progress {
+    fn drop(&mut self) {
+        self.clear();
+    }
 }
 
 /// A line for people, on stderr.

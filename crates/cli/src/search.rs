@@ -1,6 +1,6 @@
 //! `quipu search`: what was said and done, in every session of the store.
 
-use std::io::{IsTerminal as _, Write as _};
+use std::io::Write as _;
 use std::path::Path;
 
 use quipu_protocol::{SessionId, UnixMs};
@@ -12,7 +12,7 @@ use quipu_store::{
 use crate::args::SearchArgs;
 use crate::exit::Failure;
 use crate::meaning::{Compared, Meaning};
-use crate::print::{Paint, ago, note, one_line, printable};
+use crate::print::{Paint, Progress, ago, note, one_line, printable};
 use crate::setup::{Place, now};
 use crate::show;
 
@@ -137,20 +137,14 @@ pub(crate) fn instant(flag: &str, text: &str, now: UnixMs) -> Result<UnixMs, Fai
 
 /// Indexes all that is not, and tells how far it is. Ended by Ctrl-C, it goes on from there the next time.
 pub(crate) async fn finish_index(store: &SqliteStore) -> Result<(), Failure> {
-    let shown = std::io::stderr().is_terminal();
+    let progress = Progress::new();
     let mut left = store.index().await?;
     let all = left;
     while left != Unindexed::default() {
-        if shown {
-            let done = |left: u64, all: u64| 100 - (100 * left).checked_div(all).unwrap_or(0).min(100);
-            let (words, parts) = (done(left.words, all.words), done(left.substrings, all.substrings));
-            // A line that is written over by the next.
-            drop(write!(std::io::stderr().lock(), "\rindexing: words {words} %, parts of words {parts} % "));
-        }
+        let done = |left: u64, all: u64| 100 - (100 * left).checked_div(all).unwrap_or(0).min(100);
+        let (words, parts) = (done(left.words, all.words), done(left.substrings, all.substrings));
+        progress.show(&format!("indexing: words {words} %, parts of words {parts} %"));
         left = store.index().await?;
-    }
-    if shown && all != Unindexed::default() {
-        drop(write!(std::io::stderr().lock(), "\r\x1b[K"));
     }
     Ok(())
 }

@@ -20,7 +20,7 @@ use crate::budget::Budget;
 use crate::early;
 use crate::exit::{Exit, Failure};
 use crate::permissions::Record;
-use crate::print::note;
+use crate::print::{Progress, note};
 use crate::session_file::{self, Begun, Mirror};
 
 /// The user's files.
@@ -437,7 +437,7 @@ pub(crate) async fn make_room(place: &Place, task: &Task) {
     }
     let done = async {
         let store = SqliteStore::open(&place.store, &OpenOptions::default())?;
-        store.drop_files_when_due(files.store_bytes, &dropping).await
+        store.drop_files_when_due(files.store_bytes, &dropping()).await
     };
     match done.await {
         Ok(Some(done)) if done.states > 0 => {
@@ -448,20 +448,16 @@ pub(crate) async fn make_room(place: &Place, task: &Task) {
     }
 }
 
-/// How far dropping is, on a terminal: a line that is written over by the next.
-pub(crate) fn dropping(at: DroppingFiles) {
-    use std::io::{IsTerminal as _, Write as _};
-    let mut out = std::io::stderr();
-    if !out.is_terminal() {
-        return;
+/// How far dropping is.
+pub(crate) fn dropping() -> impl Fn(DroppingFiles) + Send + Sync + 'static {
+    let progress = Progress::new();
+    move |DroppingFiles { done, of }| {
+        if done < of {
+            progress.show(&format!("making room: {done} of {of} old states of files are dropped"));
+        } else {
+            progress.clear();
+        }
     }
-    let DroppingFiles { done, of } = at;
-    let line = if done < of {
-        format!("making room: {done} of {of} old states of files are dropped ")
-    } else {
-        String::new()
-    };
-    drop(write!(out, "\r\x1b[K{line}").and_then(|()| out.flush()));
 }
 
 /// What was dropped, for people.
