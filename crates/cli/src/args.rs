@@ -54,6 +54,9 @@ pub(crate) struct Task {
     /// With --session or --fork: go on in this directory, in a new session when that of the other one is another.
     #[arg(long, value_name = "DIR", value_parser = directory)]
     pub(crate) cwd: Option<PathBuf>,
+    /// What is asked while a session is opened is answered here; `None` where it is asked on the terminal.
+    #[arg(skip)]
+    pub(crate) answers: Option<Vec<(quipu_tui::Question, bool)>>,
     /// Keep nothing on disk.
     #[arg(long, conflicts_with = "store")]
     pub(crate) no_session: bool,

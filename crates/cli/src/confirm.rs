@@ -2,6 +2,9 @@
 
 use std::io::{BufRead as _, IsTerminal as _};
 
+use quipu_tui::Question;
+
+use crate::args::Task;
 use crate::exit::Failure;
 use crate::print::note;
 
@@ -18,6 +21,18 @@ pub(crate) fn asked(question: &str) -> Result<Option<bool>, Failure> {
     let mut answer = String::new();
     std::io::stdin().lock().read_line(&mut answer)?;
     Ok(Some(matches!(answer.trim().to_lowercase().as_str(), "y" | "yes")))
+}
+
+/// What a person says to a question that comes up while a session is opened; `None` where nobody is there to be asked.
+///
+/// # Errors
+/// When the terminal cannot be read; and where somebody draws on it who is to ask instead.
+pub(crate) fn asked_to_open(task: &Task, question: Question, text: &str) -> Result<Option<bool>, Failure> {
+    let Some(answers) = &task.answers else { return asked(text) };
+    match answers.iter().find(|(answered, _)| *answered == question) {
+        Some((_, yes)) => Ok(Some(*yes)),
+        None => Err(Failure::asks(question, text)),
+    }
 }
 
 /// Whether a person says yes. Without one it is refused: `what` is done only when that is confirmed.

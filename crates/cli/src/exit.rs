@@ -28,11 +28,13 @@ impl From<Exit> for ExitCode {
 pub(crate) struct Failure {
     pub(crate) exit: Exit,
     pub(crate) message: String,
+    /// What has to be answered first, where whoever called can ask: see [`crate::args::Task::answers`].
+    pub(crate) asks: Option<quipu_tui::Question>,
 }
 
 impl Failure {
     pub(crate) fn new(exit: Exit, message: impl fmt::Display) -> Self {
-        Self { exit, message: message.to_string() }
+        Self { exit, message: message.to_string(), asks: None }
     }
 
     pub(crate) fn usage(message: impl fmt::Display) -> Self {
@@ -45,7 +47,12 @@ impl Failure {
 
     /// Leaves without a word: stdout is closed, as `head` does.
     pub(crate) fn silent(exit: Exit) -> Self {
-        Self { exit, message: String::new() }
+        Self { exit, message: String::new(), asks: None }
+    }
+
+    /// Nothing is done before this is answered.
+    pub(crate) fn asks(question: quipu_tui::Question, message: impl fmt::Display) -> Self {
+        Self { asks: Some(question), ..Self::usage(message) }
     }
 }
 

@@ -1,12 +1,13 @@
 //! Sessions whose directory is not there any more.
 
 use std::collections::HashMap;
-use std::io::{BufRead as _, IsTerminal as _};
 use std::path::{Path, PathBuf};
 
 use quipu_store::{SessionQuery, SessionRow, Store};
+use quipu_tui::Question;
 
 use crate::args::{Mode, Task};
+use crate::confirm::asked_to_open;
 use crate::exit::Failure;
 use crate::print::{note, one_line, printable};
 use crate::setup::Place;
@@ -17,15 +18,9 @@ const LOOKED_AT: usize = 50;
 /// Where a session goes on whose directory is gone: here, when the person at the terminal says so.
 pub(crate) fn instead(place: &Place, task: &Task, row: &SessionRow, here: &Path) -> Result<PathBuf, Failure> {
     let (what, flag) = (told(row), place.store_flag());
-    let can_ask =
-        task.mode == Mode::Text && std::io::stdin().is_terminal() && std::io::stderr().is_terminal();
-    if can_ask {
-        note(format!("{what}. Go on with it in {}, as a session of its own? [y/N]", here.display()));
-        let mut answer = String::new();
-        std::io::stdin().lock().read_line(&mut answer)?;
-        if matches!(answer.trim().to_lowercase().as_str(), "y" | "yes") {
-            return Ok(here.to_owned());
-        }
+    let question = format!("{what}. Go on with it in {}, as a session of its own?", here.display());
+    if task.mode == Mode::Text && asked_to_open(task, Question::Here, &question)? == Some(true) {
+        return Ok(here.to_owned());
     }
     let file = task.session.as_deref().filter(|what| crate::session_file::is_file(what));
     Err(Failure::usage(format!(

@@ -5,9 +5,10 @@ use std::path::PathBuf;
 
 use quipu::{Engine, IdentitySettings, identity_hash, identity_text, read_identity};
 use quipu_protocol::{BlobId, Epoch};
+use quipu_tui::Question;
 
 use crate::args::Task;
-use crate::confirm::asked;
+use crate::confirm::{asked, asked_to_open};
 use crate::exit::Failure;
 use crate::print::{note, printable};
 use crate::setup::Place;
@@ -58,13 +59,19 @@ pub(crate) async fn chosen(
         return Ok(Chosen::default());
     }
     let shown = printable(&path.display().to_string());
-    note(format!("{shown} is not what it was when this session began:"));
-    note(match quipu_tools::changed_lines(&old, &new) {
+    let told = match quipu_tools::changed_lines(&old, &new) {
         Some(lines) => printable(&lines),
         None => "(the changes are too many to be shown)".into(),
-    });
-    // Who answers by events has no terminal here.
-    let answer = if task.ask_on_stdin { None } else { asked("Go on with the new text?")? };
+    };
+    let told = format!("{shown} is not what it was when this session began:\n{told}");
+    let question = "Go on with the new text?";
+    let answer = if task.answers.is_some() {
+        asked_to_open(task, Question::NewText, &format!("{told}\n{question}"))?
+    } else {
+        note(told);
+        // Who answers by events has no terminal here.
+        if task.ask_on_stdin { None } else { asked(question)? }
+    };
     match answer {
         Some(true) => Ok(Chosen { text: Some(new), declined: None }),
         Some(false) => Ok(Chosen { text: None, declined: Some(hash) }),

@@ -101,7 +101,7 @@ fn main() -> ExitCode {
     runtime.shutdown_timeout(std::time::Duration::from_millis(200));
     match result {
         Ok(()) => ExitCode::SUCCESS,
-        Err(Failure { exit, message }) => {
+        Err(Failure { exit, message, .. }) => {
             if !message.is_empty() {
                 print::note(format!("quipu: {message}"));
             }

@@ -2,6 +2,7 @@
 
 mod arguments;
 mod by_hand;
+mod cycled;
 mod found;
 mod host;
 mod keys;

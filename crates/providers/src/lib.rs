@@ -23,6 +23,7 @@ pub mod net;
 pub mod openai;
 mod prepare;
 mod provider;
+mod scope;
 mod select;
 mod settings;
 mod settings_file;

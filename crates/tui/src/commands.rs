@@ -76,9 +76,14 @@ impl Does {
     /// Whether what it comes to depends on the session that is open.
     pub(crate) fn is_of_the_session(self) -> bool {
         match self {
-            Self::Tree | Self::Fork | Self::Clone | Self::Undo | Self::Redo | Self::Label | Self::Name => {
-                true
-            }
+            Self::Tree
+            | Self::Fork
+            | Self::Clone
+            | Self::Undo
+            | Self::Redo
+            | Self::Compact
+            | Self::Label
+            | Self::Name => true,
             Self::Report(report) => report != Report::AsSaid,
             _ => false,
         }

@@ -14,6 +14,12 @@ use crate::editor::Candidate;
 /// Something that is being done; the error is for people, in one line or a few.
 pub type Doing<T> = Pin<Box<dyn Future<Output = Result<T, String>> + Send>>;
 
+/// An answer that is being taken, and what is to be told of it.
+pub type Deciding = Pin<Box<dyn Future<Output = (Answer, Option<String>)> + Send>>;
+
+/// A model that is gone through, with the level of thinking that the user wants with it.
+pub type Cycled = (Arc<Model>, Option<Thinking>);
+
 /// Hears what is printed.
 pub type Tell = Box<dyn Fn(&str) + Send + Sync>;
 
@@ -30,11 +36,15 @@ pub trait Host: Send + Sync + 'static {
     /// What may be answered to a question, the first of them by default.
     fn choices(&self, ask: &Ask) -> Vec<Choice>;
 
-    /// What an answer comes to: grants are taken, and kept where that is wanted. With what is to be told.
-    fn decide(&self, ask: &Ask, choice: Choice, reason: Option<String>) -> (Answer, Option<String>);
+    /// What an answer comes to: grants are taken, and kept where that is wanted, before it is there. With what is to be
+    /// told.
+    fn decide(&self, ask: Arc<Ask>, choice: Choice, reason: Option<String>) -> Deciding;
 
     /// Models that can be called.
     fn models(&self) -> Doing<Vec<Arc<Model>>>;
+
+    /// Models that the keys for the next one and the one before go through.
+    fn cycled(&self) -> Doing<Vec<Cycled>>;
 
     /// Levels of thinking that a model has, in order.
     fn levels(&self, model: &Model) -> Vec<Thinking>;
@@ -42,8 +52,9 @@ pub trait Host: Send + Sync + 'static {
     /// All sessions, the last changed first.
     fn sessions(&self) -> Doing<Vec<SessionItem>>;
 
-    /// A session as a tree, the oldest first; or sessions, each a row with those that went on from it below it.
-    fn tree(&self, reach: Reach) -> Doing<Vec<TreeRow>>;
+    /// A session as a tree, the oldest first, behind what it went on from unless it is to stand `below` its own row; or
+    /// sessions, each a row with those that went on from it below it.
+    fn tree(&self, reach: Reach, below: bool) -> Doing<Vec<TreeRow>>;
 
     /// The nodes of a [`TreeRow`] that stands for many.
     fn unfold(&self, below: NodeId, depth: u64, count: u64, level: usize) -> Doing<Vec<TreeRow>>;
@@ -104,6 +115,17 @@ pub struct Open {
     pub model: Option<(String, String)>,
     /// Another level of thinking.
     pub thinking: Option<Thinking>,
+    /// What was asked while it was opened before, and answered.
+    pub answers: Vec<(Question, bool)>,
+}
+
+/// What must be known before a session can be opened.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Question {
+    /// Its directory is gone: does it go on here, as a session of its own?
+    Here,
+    /// The user's text before the system prompt is another one now: does it go on with that?
+    NewText,
 }
 
 /// Which session.
@@ -160,6 +182,8 @@ pub enum NotOpened {
         /// Whether others could be.
         others: bool,
     },
+    /// This has to be answered first, in words for people; then it is opened again with the answer.
+    Asks(Box<Open>, Question, String),
     /// Anything else, for people.
     Failed(String),
 }
@@ -233,6 +257,17 @@ impl Choice {
             Self::Session => 's',
             Self::Always => 'a',
             Self::No => 'n',
+        }
+    }
+
+    /// What it means, in a word.
+    #[must_use]
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::Once => "once",
+            Self::Session => "session",
+            Self::Always => "always",
+            Self::No => "no",
         }
     }
 

@@ -128,12 +128,15 @@ impl Navigator {
             .iter()
             .position(|row| matches!(row.kind, TreeKind::Folded { below: of, .. } if of == below));
         let Some(place) = place else { return };
-        let chosen = rows.first().map(|row| row.node);
         let of = &self.rows[place].of;
         rows.iter_mut().for_each(|row| row.of.clone_from(of));
         self.keys.splice(place..=place, rows.iter().map(key));
         self.rows.splice(place..=place, rows);
-        self.show(chosen);
+        self.show(None);
+        // The row of a session is named by the same node as its first one.
+        let first = self.shown.iter().position(|row| *row >= place);
+        self.at = first.unwrap_or(self.at);
+        self.from = self.at.saturating_sub(TOGETHER - 1);
     }
 
     /// The nodes of a session, to stand below its row.

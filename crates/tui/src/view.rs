@@ -1,6 +1,7 @@
 //! What is seen below the scrollback. Pure.
 
 use crate::blocks::{self, AskView, ShellView, StatusView};
+use crate::host::Choice;
 use crate::picker::{cut, one_line};
 use crate::render;
 use crate::state::{State, level_name, room};
@@ -35,10 +36,19 @@ pub fn view(state: &State, size: Size) -> Frame {
     below.push(Line::styled(format!("{mode}{}", "─".repeat(columns - crate::width(&mode))), border));
     below.extend(state.editor.popup(Size { columns, rows: 8.min(rows / 2) }, theme));
     below.push(status);
-    let mut middle = Vec::new();
-    middle.extend(asks(state, columns));
-    middle.extend(queue(state, columns));
-    middle.extend(working(state, columns));
+    let mut middle = asks(state, columns);
+    let asked = !middle.is_empty();
+    // With the empty line before it.
+    let left = rows.checked_sub(below.len() + middle.len() + 1);
+    if asked
+        && left.is_none()
+        && let Some(frame) = cramped(state, Size { columns, rows })
+    {
+        return frame;
+    }
+    let others = queue(state, columns).into_iter().chain(working(state, columns));
+    // A question goes before them.
+    middle.extend(others.take(if asked { left.unwrap_or(0) } else { usize::MAX }));
     let mut room = rows.saturating_sub(below.len() + middle.len() + 1);
     let mut live = Vec::new();
     for item in &state.items {
@@ -89,35 +99,61 @@ pub(crate) fn under_way(state: &State, columns: usize) -> Vec<Vec<Line>> {
 
 /// The question that waits for an answer.
 pub(crate) fn asks(state: &State, columns: usize) -> Vec<Line> {
-    let Some((ask, choices)) = state.asks.front() else { return Vec::new() };
-    let theme = &state.theme;
-    if theme.spoken && state.reason.is_some() {
+    if state.theme.spoken && state.reason.is_some() {
         return vec![Line::from("Why not? The model is told. Enter alone gives no reason.")];
     }
-    let alt = if state.editor.is_empty() { "" } else { "Alt+" };
-    let keys: Vec<(String, &str)> = choices
-        .iter()
-        .enumerate()
-        .map(|(at, choice)| {
-            let key = if theme.spoken { format!("{}.", at + 1) } else { format!("{alt}{}", choice.letter()) };
-            (key, choice.meaning())
-        })
-        .collect();
-    let keys: Vec<(&str, &str)> = keys.iter().map(|(key, meaning)| (key.as_str(), *meaning)).collect();
-    let view = AskView {
-        ask,
-        cwd: &state.standing.directory,
-        choices: &keys,
-        selected: if state.editor.is_empty() && !theme.spoken { state.choice } else { usize::MAX },
-        waiting: if theme.spoken { 0 } else { state.asks.len().saturating_sub(1) },
-    };
-    let mut lines = blocks::ask(&view, columns, theme);
+    let theme = &state.theme;
+    let mut lines =
+        asked(state, Choice::meaning, |view| blocks::ask(view, columns, theme)).unwrap_or_default();
     if let Some(reason) = &state.reason {
         let text = format!("  No, because: {}▏", clean(reason));
         lines.push(Line::styled(cut(&text, columns), theme.ask));
         lines.push(Line::styled(cut("  Enter says no, Escape goes back", columns), theme.muted));
     }
     lines
+}
+
+/// The question, with the keys that answer it in such words, as `shown` shows it.
+fn asked(
+    state: &State,
+    words: impl Fn(Choice) -> &'static str,
+    shown: impl FnOnce(&AskView<'_>) -> Vec<Line>,
+) -> Option<Vec<Line>> {
+    let (ask, choices) = state.asks.front()?;
+    let spoken = state.theme.spoken;
+    let alt = if state.editor.is_empty() { "" } else { "Alt+" };
+    let keys: Vec<(String, &str)> = choices
+        .iter()
+        .enumerate()
+        .map(|(at, choice)| {
+            let key = if spoken { format!("{}.", at + 1) } else { format!("{alt}{}", choice.letter()) };
+            (key, words(*choice))
+        })
+        .collect();
+    let keys: Vec<(&str, &str)> = keys.iter().map(|(key, meaning)| (key.as_str(), *meaning)).collect();
+    Some(shown(&AskView {
+        ask,
+        cwd: &state.standing.directory,
+        choices: &keys,
+        selected: if state.editor.is_empty() && !spoken { state.choice } else { usize::MAX },
+        waiting: if spoken { 0 } else { state.asks.len().saturating_sub(1) },
+    }))
+}
+
+/// A question that has no room beside all else: what it is about and its keys, and a row of what is written.
+fn cramped(state: &State, size: Size) -> Option<Frame> {
+    let Size { columns, rows } = size;
+    let (theme, reason) = (&state.theme, state.reason.as_deref());
+    let writes = usize::from(rows > 2);
+    let show = |view: &AskView<'_>| blocks::small_ask(view, reason, columns, rows - writes, theme);
+    let mut lines = asked(state, Choice::word, show)?;
+    let (text, cursor) = state.editor.view(Size { columns, rows: 1 }, theme);
+    if writes == 0 {
+        return Some(Frame { lines, cursor: None });
+    }
+    let cursor = Some((lines.len() + cursor.0, cursor.1));
+    lines.extend(text);
+    Some(Frame { lines, cursor })
 }
 
 /// What waits.

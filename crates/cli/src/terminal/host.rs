@@ -11,8 +11,8 @@ use quipu_providers::{is_supported, levels};
 use quipu_store::{SessionQuery, Store, Until, decode_nodes};
 use quipu_tui::editor::Candidate;
 use quipu_tui::{
-    Choice, Doing, Glimpse, Host, Kept, NotOpened, Open, Printed, ProviderItem, Reach, SessionItem,
-    ShellDone, Tell, TreeRow, Which,
+    Choice, Cycled, Deciding, Doing, Glimpse, Host, Kept, NotOpened, Open, Printed, ProviderItem, Reach,
+    SessionItem, ShellDone, Tell, TreeRow, Which,
 };
 use quipu_workspace::ProcessRegistry;
 use tokio::sync::oneshot;
@@ -48,6 +48,8 @@ struct Inner {
 struct Now {
     store: Option<Arc<dyn Store>>,
     desk: Option<Arc<Desk>>,
+    /// Where the session stood when it was opened.
+    from: Option<NodeId>,
     cwd: PathBuf,
     /// The model that was chosen last, for sessions that have none.
     model: Option<(String, String)>,
@@ -89,6 +91,7 @@ impl Inner {
     /// The task that opens a session.
     fn task_of(&self, open: &Open) -> Task {
         let mut task = self.task.clone();
+        task.answers = Some(open.answers.clone());
         let now = self.now();
         let mut model = open.model.clone();
         let mut thinking = open.thinking;
@@ -120,9 +123,10 @@ impl Inner {
         let task = self.task_of(&open);
         let settings = self.place.settings();
         let others = settings.default_model().is_some();
-        let failed = |failure: Failure| match failure.exit {
-            Exit::Credential => NotOpened::NoModel { why: failure.message, others },
-            _ => NotOpened::Failed(failure.message),
+        let failed = |failure: Failure| match (failure.asks, failure.exit) {
+            (Some(question), _) => NotOpened::Asks(Box::new(open.clone()), question, failure.message),
+            (None, Exit::Credential) => NotOpened::NoModel { why: failure.message, others },
+            (None, _) => NotOpened::Failed(failure.message),
         };
         seal_credentials(&self.sealer, &settings);
         let asks_for_none = task.model.model.is_none() && task.model.provider.is_none();
@@ -156,6 +160,7 @@ impl Inner {
         {
             let mut now = self.now();
             now.cwd = session.cwd().to_owned();
+            now.from = view.head;
             now.store = Some(store);
             now.desk = Some(Arc::new(Desk::new(permissions, Some(record).filter(|_| !task.no_session))));
             now.model = open.model.or(now.model.take());
@@ -240,7 +245,7 @@ impl Host for Surroundings {
             .collect()
     }
 
-    fn decide(&self, ask: &Ask, choice: Choice, reason: Option<String>) -> (Answer, Option<String>) {
+    fn decide(&self, ask: Arc<Ask>, choice: Choice, reason: Option<String>) -> Deciding {
         let choice = match choice {
             Choice::Once => quipu_rpc::Choice::Once,
             Choice::Session => quipu_rpc::Choice::Session,
@@ -248,10 +253,16 @@ impl Host for Surroundings {
             Choice::No => quipu_rpc::Choice::No,
         };
         let desk = self.0.now().desk.clone();
-        let answer =
-            desk.and_then(|desk| desk.take(ask, choice, reason)).unwrap_or(Answer::Deny { reason: None });
-        let told = hold(true).join("\n");
-        (answer, Some(told).filter(|told| !told.is_empty()))
+        let work = tokio::task::spawn_blocking(move || {
+            let answer = desk.and_then(|desk| desk.take(&ask, choice, reason));
+            let told = hold(true).join("\n");
+            (answer, Some(told).filter(|told| !told.is_empty()))
+        });
+        Box::pin(async move {
+            let (answer, told) =
+                work.await.unwrap_or_else(|error| (None, Some(format!("The answer was not taken: {error}"))));
+            (answer.unwrap_or(Answer::Deny { reason: None }), told)
+        })
     }
 
     fn models(&self) -> Doing<Vec<Arc<Model>>> {
@@ -266,6 +277,22 @@ impl Host for Surroundings {
                 models
             };
             tokio::task::spawn_blocking(models).await.map_err(Failure::failed)
+        })
+    }
+
+    fn cycled(&self) -> Doing<Vec<Cycled>> {
+        let all = self.models();
+        self.doing(|inner| async move {
+            match super::cycled::patterns(&inner.place)? {
+                Some(patterns) => {
+                    let choose = move || super::cycled::named(&inner.place.settings(), &patterns);
+                    tokio::task::spawn_blocking(choose).await.map_err(Failure::failed)?
+                }
+                None => {
+                    let models = all.await.map_err(Failure::failed)?;
+                    Ok(models.into_iter().map(|model| (model, None)).collect())
+                }
+            }
         })
     }
 
@@ -291,11 +318,14 @@ impl Host for Surroundings {
         })
     }
 
-    fn tree(&self, reach: Reach) -> Doing<Vec<TreeRow>> {
-        self.doing(|inner| async move {
+    fn tree(&self, reach: Reach, below: bool) -> Doing<Vec<TreeRow>> {
+        self.doing(move |inner| async move {
             let Some(store) = inner.store()? else { return Ok(Vec::new()) };
             let cwd = match reach {
-                Reach::Session(session) => return super::rows::tree(&*store, &session).await,
+                Reach::Session(session) => {
+                    let from = inner.now().from;
+                    return super::rows::tree(&*store, &session, from, !below).await;
+                }
                 Reach::Project => Some(inner.now().cwd.display().to_string()),
                 Reach::All => None,
             };

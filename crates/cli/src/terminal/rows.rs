@@ -3,8 +3,10 @@
 use std::collections::HashMap;
 
 use quipu::{TreeItem, TreeQuery, session_tree};
+use quipu_dag::Node;
 use quipu_protocol::{Entry, Message, NodeId, SessionId};
 use quipu_store::{SessionQuery, Store, Until, decode_nodes};
+use quipu_transcript::Decoded;
 use quipu_tui::{TreeKind, TreeRow};
 
 use crate::exit::Failure;
@@ -21,16 +23,37 @@ const MOST: usize = 2_000;
 const UNFOLDED: u64 = 1_000;
 /// Nodes that are looked through for what the user said.
 const SOUGHT: usize = 5_000;
+/// Nodes that are shown of what a session was forked from; the others can be opened.
+const BEFORE: u64 = 30;
+/// Forks of forks that are looked at.
+const GENERATIONS: usize = 100;
 /// Columns of a row at most.
 const WIDTH: usize = 300;
 
-/// A session as rows, the oldest first.
-pub(super) async fn tree(store: &dyn Store, session: &SessionId) -> Result<Vec<TreeRow>, Failure> {
+/// A session as rows, the oldest first; behind what it was forked from, where that is wanted. One that is not stored yet
+/// goes on `from` a node.
+pub(super) async fn tree(
+    store: &dyn Store,
+    session: &SessionId,
+    from: Option<NodeId>,
+    with_past: bool,
+) -> Result<Vec<TreeRow>, Failure> {
     let query = SessionQuery { id: Some(session.clone()), limit: Some(1), ..SessionQuery::default() };
-    let Some(row) = store.sessions(query).await?.into_iter().next() else { return Ok(Vec::new()) };
+    let Some(row) = store.sessions(query).await?.into_iter().next() else {
+        let Some(from) = from else { return Ok(Vec::new()) };
+        let mut rows = past(store, from, RECENT).await?;
+        rows.last_mut().into_iter().for_each(|row| row.head = true);
+        return Ok(rows);
+    };
     let query = TreeQuery { recent: RECENT, most: MOST, ..TreeQuery::default() };
     let tree = session_tree(store, &row, &query).await?;
-    let mut rows = Vec::with_capacity(tree.lines.len());
+    let mut rows = Vec::new();
+    let base = store.nodes(&[row.base]).await?.into_iter().flatten().next();
+    if let Some(at) = base.filter(|_| with_past).and_then(|base| base.record.parent) {
+        rows = past(store, at, BEFORE).await?;
+        rows.push(heading(row.base, "this session, which goes on from there".to_owned()));
+    }
+    rows.reserve(tree.lines.len());
     for lines in tree.lines.chunks(TOGETHER) {
         let found = nodes_of(store, lines).await?;
         for line in lines {
@@ -44,7 +67,7 @@ pub(super) async fn tree(store: &dyn Store, session: &SessionId) -> Result<Vec<T
                         starts,
                         label,
                         head: *id == tree.head,
-                        ..of(*id, &decoded.entry)
+                        ..of_node(*id, &decoded.entry)
                     });
                 }
                 TreeItem::Folded { below, depth, count } => {
@@ -69,6 +92,73 @@ pub(super) async fn tree(store: &dyn Store, session: &SessionId) -> Result<Vec<T
         }
     }
     Ok(rows)
+}
+
+/// What leads to a node that a session goes on from: the sessions that it is from, the oldest first, and their nodes up to
+/// where others went on from them. So many of the last nodes are shown.
+async fn past(store: &dyn Store, mut at: NodeId, mut shown: u64) -> Result<Vec<TreeRow>, Failure> {
+    let mut stretches = Vec::new();
+    for _ in 0..GENERATIONS {
+        let of = store.sessions_of(&[at]).await?.into_iter().flatten().next();
+        let row = match of {
+            Some(id) => {
+                let query = SessionQuery { id: Some(id), limit: Some(1), ..SessionQuery::default() };
+                store.sessions(query).await?.into_iter().next()
+            }
+            None => None,
+        };
+        let open = row.as_ref().filter(|row| row.head.is_some()).map(|row| row.id.clone());
+        let asked = [at, row.as_ref().map_or(at, |row| row.base)];
+        let mut met = store.meetings(at, &asked).await?.into_iter();
+        let Some(end) = met.next().flatten() else { break };
+        // A session that does not lead there says nothing of where it begins.
+        let first = met.next().flatten().filter(|met| met.apart.is_none() && row.is_some());
+        let depth = first.as_ref().map_or(0, |met| met.depth);
+        let count = end.depth + 1 - depth;
+        let left = if count <= shown + 1 { 0 } else { count - shown };
+        let nodes = match usize::try_from(count - left) {
+            Ok(0) | Err(_) => Vec::new(),
+            Ok(count) => store.lineage(at, Until::Count(count)).await?,
+        };
+        let decoded = decode_nodes(store, &nodes).await?;
+        let mut rows = Vec::new();
+        if let Some(row) = &row {
+            let title = if row.called.is_empty() { &row.title } else { &row.called };
+            let gone = if row.head.is_none() { " (removed)" } else { "" };
+            let text = format!("forked from session{gone}: {}", one_line(title, WIDTH));
+            rows.push(TreeRow { session: open.clone(), ..heading(row.base, text) });
+        }
+        if left > 0 {
+            let below = nodes.first().map_or(at, |first| first.id);
+            rows.push(TreeRow { of: open.clone(), ..folded(below, depth, left, 0) });
+        }
+        let node = |(node, decoded): (&Node, &Decoded)| TreeRow {
+            of: open.clone(),
+            ..of_node(node.id, &decoded.entry)
+        };
+        rows.extend(nodes.iter().zip(&decoded).map(node));
+        stretches.push(rows);
+        let base = row.filter(|_| first.is_some()).map(|row| row.base);
+        let before = store.nodes(base.as_slice()).await?.into_iter().flatten().next();
+        let Some(parent) = before.and_then(|base| base.record.parent) else { break };
+        (at, shown) = (parent, shown.saturating_sub(count - left));
+    }
+    Ok(stretches.into_iter().rev().flatten().collect())
+}
+
+/// The row of a session.
+fn heading(node: NodeId, text: String) -> TreeRow {
+    TreeRow {
+        node,
+        kind: TreeKind::Session,
+        level: 0,
+        starts: false,
+        text,
+        label: String::new(),
+        head: false,
+        session: None,
+        of: None,
+    }
 }
 
 /// Sessions as rows, the last changed last; those that went on from another one below it.
@@ -144,7 +234,10 @@ pub(super) async fn unfold(
         rows.push(folded(first.id, depth, left, level));
     }
     rows.extend(
-        nodes.iter().zip(&decoded).map(|(node, decoded)| TreeRow { level, ..of(node.id, &decoded.entry) }),
+        nodes
+            .iter()
+            .zip(&decoded)
+            .map(|(node, decoded)| TreeRow { level, ..of_node(node.id, &decoded.entry) }),
     );
     Ok(rows)
 }
@@ -179,7 +272,7 @@ fn folded(below: NodeId, depth: u64, count: u64, level: usize) -> TreeRow {
     }
 }
 
-fn of(node: NodeId, entry: &Entry) -> TreeRow {
+fn of_node(node: NodeId, entry: &Entry) -> TreeRow {
     let kind = match entry {
         Entry::Message(Message::User(_) | Message::Custom(_) | Message::BashExecution(_)) => TreeKind::User,
         Entry::Message(Message::Assistant(_)) => TreeKind::Assistant,

@@ -61,7 +61,9 @@ fn without_a_key_it_says_what_can_be_done_with_the_words_to_type() {
     terminal.types("\u{3}/lgin x\r");
     terminal.shows("There is no /lgin. /login?");
     terminal.types("\u{3}/demo\r");
+    terminal.shows("The demo runs");
     terminal.until("the demo", |shown| shown.contains("quipu show") || shown.contains("session "));
+    terminal.hides("The demo runs");
     leave(&mut terminal);
 }
 

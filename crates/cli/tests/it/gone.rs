@@ -14,7 +14,7 @@ fn said(world: &World) -> Vec<String> {
 }
 
 /// A session of a directory that was removed then.
-fn in_a_directory_that_is_gone(world: &World) -> String {
+pub(crate) fn in_a_directory_that_is_gone(world: &World) -> String {
     let gone = world.path("gone");
     std::fs::create_dir(&gone).unwrap();
     let mut command = world.quipu(&["-p", "a"]);

@@ -104,6 +104,8 @@ mod support;
 #[cfg(test)]
 mod terminal;
 #[cfg(test)]
+mod terminal_graph;
+#[cfg(test)]
 mod terminal_kept;
 #[cfg(test)]
 mod terminal_picture;

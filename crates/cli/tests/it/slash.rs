@@ -21,7 +21,7 @@ const DOWN: &str = "\u{1b}[B";
 const TAB: &str = "\t";
 
 /// A terminal in which these were said and answered.
-fn after(world: &World, said: &[&str]) -> Terminal {
+pub(crate) fn after(world: &World, said: &[&str]) -> Terminal {
     let mut terminal = Terminal::open(world, &[]);
     terminal.shows("test-1");
     for (at, text) in said.iter().enumerate() {
@@ -31,11 +31,11 @@ fn after(world: &World, said: &[&str]) -> Terminal {
     terminal
 }
 
-fn answers(count: usize) -> World {
+pub(crate) fn answers(count: usize) -> World {
     World::new((1..=count).map(|at| says(&format!("Answer {at}."))))
 }
 
-fn leave(mut terminal: Terminal) {
+pub(crate) fn leave(mut terminal: Terminal) {
     // A list, the text, and then the terminal.
     terminal.types(&format!("{CTRL_C}{CTRL_C}{CTRL_D}"));
     assert_eq!(terminal.ends(), Some(0));
@@ -269,7 +269,7 @@ fn copy_puts_the_last_answer_on_the_clipboard() {
 }
 
 /// The command with an editor that is this script.
-fn with_editor(world: &World, script: &str, args: &[&str]) -> Terminal {
+pub(crate) fn with_editor(world: &World, script: &str, args: &[&str]) -> Terminal {
     let path = world.path("editor.sh");
     std::fs::write(&path, format!("#!/bin/sh\n{script}\n")).unwrap();
     set_mode(&path, 0o700);
@@ -486,6 +486,88 @@ fn models_are_offered_cycled_and_recorded_where_they_begin() {
         "assistant",
     ];
     assert_eq!(kinds, expect);
+}
+
+#[test]
+fn the_keys_for_the_next_model_go_through_those_that_the_setting_names() {
+    let world = answers(2);
+    let enabled = |names: Value| {
+        let text = json!({ "retry": { "baseDelayMs": 1 }, "enabledModels": names }).to_string();
+        std::fs::write(world.path("home/.quipu/settings.json"), text).unwrap();
+    };
+    enabled(json!(["testing/think*:high", "nobody", "test-1"]));
+    let mut terminal = after(&world, &["one"]);
+    terminal.types(CTRL_P);
+    terminal.shows("Model: testing/thinker, thinking high");
+    terminal.types(CTRL_P);
+    terminal.shows("Model: testing/test-1");
+    // The order of the setting, from its end to its beginning.
+    terminal.types(CTRL_P);
+    terminal.shows("Model: testing/thinker");
+    terminal.types("two\r");
+    terminal.settles("Answer 2.");
+    enabled(json!(["thinker"]));
+    terminal.types(CTRL_P);
+    terminal.shows("There is no other model");
+    enabled(json!(["nobody/*"]));
+    terminal.types(CTRL_P);
+    terminal.shows("names no model that can be asked: nobody/*");
+    enabled(json!("thinker"));
+    terminal.types(CTRL_P);
+    terminal.shows("must be a list of names");
+    leave(terminal);
+    assert_eq!(world.requests()[1].json()["model"], "thinker");
+}
+
+#[test]
+fn diff_offers_branches_and_compares_with_where_the_session_stands() {
+    let world = answers(3);
+    let mut terminal = after(&world, &["one", "two"]);
+    terminal.types("/undo\r");
+    terminal.shows("takes that back");
+    terminal.hides("opening the session");
+    terminal.types("three\r");
+    terminal.settles("Answer 3.");
+    terminal.types("/diff branch");
+    terminal.shows("› branch that ends with");
+    // The newest end is where it stands; the one behind it is what was taken back.
+    terminal.types(DOWN);
+    terminal.until("the other branch", |shown| {
+        shown
+            .lines()
+            .skip_while(|line| !line.contains("branch that ends"))
+            .nth(1)
+            .is_some_and(|line| line.contains('›'))
+    });
+    terminal.types(ENTER);
+    terminal.until("both", |shown| {
+        shown.split_once("/diff ").is_some_and(|(_, below)| below.contains("two") && below.contains("three"))
+    });
+    leave(terminal);
+}
+
+#[test]
+fn life_and_import_offer_what_may_follow() {
+    let world = answers(2);
+    world.file("session.jsonl", lines(&conversation(&world, ID)));
+    let mut terminal = after(&world, &["about quinces", "about medlars"]);
+    terminal.types("/life quin");
+    terminal.shows("› about quinces");
+    terminal.types(ENTER);
+    terminal.until("the graph", |shown| {
+        shown.split_once("/life ").is_some_and(|(_, below)| below.contains("about quinces"))
+    });
+    terminal.types("/import p");
+    terminal.shows("› pi");
+    // What is taken can be gone on with.
+    terminal.types(TAB);
+    terminal.until("the agent", |shown| shown.lines().any(|line| line.trim_end() == "/import pi"));
+    terminal.types(" session.jsonl\r");
+    terminal.until("the end of it", |shown| {
+        shown.split_once("9 added").is_some_and(|(_, after)| after.contains("test-1"))
+    });
+    leave(terminal);
+    assert_eq!(world.sessions().len(), 2);
 }
 
 #[test]

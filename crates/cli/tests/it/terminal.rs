@@ -3,6 +3,7 @@
 mod linear;
 mod shown;
 
+use nix::fcntl::{Flock, FlockArg};
 use nix::sys::signal::Signal;
 use quipu_testkit::{Answer, Gate, Reply};
 use serde_json::json;
@@ -127,6 +128,50 @@ fn it_asks_before_a_command_runs() {
     assert_eq!(terminal.ends(), Some(0));
     assert!(wire_text(&messages(&world.requests()[1])[2]).contains("asked-and-run"));
     assert!(terminal.bytes.windows(4).any(|part| part == b"\x1b]9;"), "nobody was told");
+}
+
+#[test]
+fn on_a_screen_with_hardly_any_room_a_question_shows_the_command_and_the_keys() {
+    let world = World::new([bash("c1", "echo tiny-and-run"), says("It ran.")]);
+    let mut terminal = Terminal::sized(&world, &["--permissions", "ask"], 20, 5);
+    terminal.shows("test-1");
+    terminal.types("run it\r");
+    terminal.shows("echo tiny-and-run");
+    terminal.shows(">y s a n");
+    // What is written meanwhile is seen as well, and the keys that answer then.
+    terminal.types("wait");
+    terminal.shows("Alt+ y s a n");
+    let shown = terminal.seen();
+    assert!(shown.contains("echo tiny-and-run") && shown.contains("\nwait"), "{shown}");
+    terminal.types("\u{1b}y");
+    // Above the screen, mostly.
+    terminal.tells(b"It ran.");
+    terminal.types(&format!("{CTRL_C}{CTRL_D}"));
+    assert_eq!(terminal.ends(), Some(0));
+    assert!(wire_text(&messages(&world.requests()[1])[2]).contains("tiny-and-run"));
+}
+
+#[test]
+fn keys_do_not_wait_for_what_an_answer_writes_and_the_command_does() {
+    let world = World::new([bash("c1", "touch ran"), says("It ran.")]);
+    let mut terminal = Terminal::open(&world, &["--permissions", "ask"]);
+    terminal.shows("test-1");
+    terminal.types("run it\r");
+    terminal.shows("May `bash`");
+    let lock = std::fs::File::create(world.path("home/.quipu/permissions.lock")).unwrap();
+    let held = Flock::lock(lock, FlockArg::LockExclusive).unwrap();
+    terminal.types("\u{1b}a");
+    terminal.hides("May `bash`");
+    terminal.types("meanwhile");
+    terminal.shows("meanwhile");
+    assert!(!world.path("work/ran").exists(), "it was not allowed yet");
+    held.unlock().unwrap();
+    terminal.shows("It ran.");
+    assert!(world.path("work/ran").exists());
+    terminal.shows("lists and revokes");
+    terminal.types(&format!("{CTRL_C}{CTRL_D}"));
+    assert_eq!(terminal.ends(), Some(0));
+    assert!(world.run(&["permissions", "list"]).ok().text().contains("touch ran"));
 }
 
 #[test]

@@ -247,3 +247,28 @@ fn what_was_said_in_one_breath_comes_in_its_order() {
     let said: Vec<String> = said.iter().filter(|one| one["role"] == "user").map(wire_text).collect();
     assert_eq!(said, ["begin", "one", "two", "three", "four", "five", "six"]);
 }
+
+#[test]
+fn a_signal_ends_an_editor_as_well_and_what_it_wrote_is_the_draft() {
+    for (ignores, signal, code) in
+        [("", Signal::SIGTERM, 143), ("", Signal::SIGHUP, 129), ("trap '' TERM", Signal::SIGTERM, 143)]
+    {
+        let world = World::new([]);
+        let script = format!(
+            "{ignores}\nprintf ' and saved' >> \"$1\"; stty -echo; echo it-waits; exec tail -f /dev/null"
+        );
+        let mut terminal = crate::slash::with_editor(&world, &script, &[]);
+        terminal.shows("test-1");
+        terminal.types("begun");
+        terminal.shows("begun");
+        terminal.types("\u{7}");
+        terminal.shows("it-waits");
+        terminal.signal(signal);
+        // And leaves the terminal as it was.
+        assert_eq!(terminal.ends(), Some(code));
+        let mut terminal = Terminal::open(&world, &[]);
+        terminal.shows("begun and saved");
+        terminal.types(&format!("{CTRL_C}{CTRL_D}"));
+        assert_eq!(terminal.ends(), Some(0));
+    }
+}

@@ -1,9 +1,10 @@
 //! What waits for the user, and what of theirs waits.
 
 use quipu_protocol::{Ask, Queued};
+use unicode_segmentation::UnicodeSegmentation as _;
 
 use super::text::{beside, cut, one_line, plural};
-use crate::{Line, Theme};
+use crate::{Line, Theme, clean};
 
 /// A question of permission.
 #[derive(Debug, Clone, Copy)]
@@ -49,6 +50,115 @@ pub fn ask(view: &AskView<'_>, columns: usize, theme: &Theme) -> Vec<Line> {
         lines.extend(beside(&first, style, meaning, style, columns));
     }
     lines
+}
+
+/// A question of permission where there is no room for all of it: what would happen, as much of it as fits, and the keys.
+/// Takes `rows` rows at most, one at least; a `reason` that is written stands in the place of the keys.
+#[must_use]
+pub fn small_ask(
+    view: &AskView<'_>,
+    reason: Option<&str>,
+    columns: usize,
+    rows: usize,
+    theme: &Theme,
+) -> Vec<Line> {
+    let AskView { ask, choices, selected, waiting, .. } = *view;
+    let keys = match reason {
+        Some(reason) => {
+            let reason = clean(reason).replace(char::is_control, " ");
+            // The end is where it is written.
+            let room = columns.saturating_sub("No: ▏".chars().count());
+            let start = reason
+                .char_indices()
+                .rev()
+                .map(|(at, _)| at)
+                .take_while(|at| crate::width(&reason[*at..]) <= room);
+            let start = start.last().unwrap_or(reason.len());
+            Line::styled(format!("No: {}▏", &reason[start..]), theme.ask)
+        }
+        None => {
+            let row = |gap: &str, words: bool| {
+                let mut line = Line::default();
+                for (index, (key, meaning)) in choices.iter().enumerate() {
+                    let style = if index == selected { theme.selection } else { theme.text };
+                    let mark = if index == selected { ">" } else { "" };
+                    let word = if words { format!(" {meaning}") } else { String::new() };
+                    line.push(if index > 0 { gap } else { "" }, theme.muted);
+                    line.push(format!("{mark}{key}{word}"), style);
+                }
+                line
+            };
+            let all = [row(" · ", true), row(" ", true), row(" ", false)];
+            let fits = all.into_iter().find(|line| line.width() <= columns);
+            fits.unwrap_or_else(|| {
+                // What goes with each key goes with all of them.
+                let held = choices.iter().all(|(key, _)| key.starts_with("Alt+"));
+                let keys: Vec<&str> = choices.iter().map(|(key, _)| key.trim_start_matches("Alt+")).collect();
+                let held = if held { "Alt+ " } else { "" };
+                Line::styled(format!("{held}{}", keys.join(" ")), theme.text)
+            })
+        }
+    };
+    let more = if waiting > 0 { format!(" (+{waiting})") } else { String::new() };
+    let question = super::text::one_line(&format!("? {} {}{more}", ask.tool, ask.question), columns);
+    let question = Line::styled(question, theme.ask);
+    let subject = broken(ask.subject.trim_end(), columns, theme);
+    if rows < 2 {
+        // What is left of the row beside the keys.
+        let left = columns.saturating_sub(keys.width() + 1);
+        let mut line = subject.first().map_or_else(Line::default, |line| cut(line, left));
+        if left < 2 {
+            return vec![cut(&keys, columns)];
+        }
+        if subject.len() > 1 && line.width() < left {
+            line.push("…", theme.warning);
+        }
+        line.push(" ", theme.text);
+        line.spans.extend(keys.spans);
+        return vec![line];
+    }
+    let mut room = rows - 1;
+    let mut lines = Vec::new();
+    if room > 1 {
+        lines.push(question);
+        room -= 1;
+    }
+    let hidden = subject.len().saturating_sub(room);
+    if hidden == 0 {
+        lines.extend(subject);
+    } else if room == 1 {
+        let mut line = cut(&subject[0], columns.saturating_sub(2));
+        line.push(" …", theme.warning);
+        lines.push(line);
+    } else {
+        // The end matters as much as the beginning.
+        let end = usize::from(room > 2);
+        lines.extend_from_slice(&subject[..room - 1 - end]);
+        lines.push(Line::styled(format!("… {} not shown", plural(hidden + 1, "line")), theme.warning));
+        lines.extend_from_slice(&subject[subject.len() - end..]);
+    }
+    lines.push(keys);
+    lines.iter().map(|line| cut(line, columns)).collect()
+}
+
+/// A text in rows that are broken where they are full: more of it is seen than when words stay whole.
+fn broken(text: &str, columns: usize, theme: &Theme) -> Vec<Line> {
+    let mut rows = Vec::new();
+    for line in text.lines() {
+        let line = clean(line);
+        let (mut row, mut wide) = (String::new(), 0);
+        for cluster in line.graphemes(true) {
+            let columns_of = crate::width(cluster);
+            if wide + columns_of > columns && !row.is_empty() {
+                rows.push(Line::styled(std::mem::take(&mut row), theme.command));
+                wide = 0;
+            }
+            row.push_str(cluster);
+            wide += columns_of;
+        }
+        rows.push(Line::styled(row, theme.command));
+    }
+    rows
 }
 
 /// What waits to be said: first what the model gets after the current turn, then what it gets at the end.

@@ -92,11 +92,11 @@ impl State {
                 self.doing("waiting for your answer");
             }
             Event::AskClosed { ask, .. } => {
-                if self.asks.front().is_some_and(|(open, _)| open.id == *ask) {
-                    self.reason = None;
-                }
+                let first = self.asks.front().is_some_and(|(open, _)| open.id == *ask);
                 self.asks.retain(|(open, _)| open.id != *ask);
-                self.asked_at = self.now;
+                if first {
+                    self.next_ask();
+                }
             }
             Event::QueueChanged { steering, follow_up } => {
                 self.queue = (steering.clone(), follow_up.clone());

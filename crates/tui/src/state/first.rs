@@ -1,12 +1,15 @@
 //! Before there is a model: what can be done, and keys.
 
 use super::overlay::{Asked, First, Overlay, Unchecked, Wanted};
-use super::{Effect, ModelChoice, State, Working};
+use super::{Effect, State, Working};
 use crate::host::{Kept, LocalServers, Open, ProviderItem};
 use crate::picker::{Picker, PickerRow};
 
 /// Models of one server that are offered; `/model` has all.
 const OFFERED: usize = 5;
+
+/// Said while it runs.
+const DEMO: &str = "The demo runs …";
 
 impl State {
     /// What can be done without a model; `others` could be used.
@@ -85,9 +88,9 @@ impl State {
             First::Local(provider, id) => {
                 self.opening = true;
                 self.unready = false;
-                effects.push(Effect::Open(Open { model: Some((provider, id)), ..Open::default() }));
+                effects.push(Effect::Open(Open { model: Some((provider, id)), ..self.latest.clone() }));
             }
-            First::Model => effects.push(Effect::Models(ModelChoice::List)),
+            First::Model => effects.push(Effect::Models),
             First::Key => effects.push(Effect::Providers(String::new())),
             First::Demo => self.demo(effects),
             First::Import => effects.push(Effect::Foreground(vec!["import".into()])),
@@ -97,8 +100,13 @@ impl State {
     }
 
     pub(super) fn demo(&mut self, effects: &mut Vec<Effect>) {
-        self.hint = Some("The demo runs …".into());
+        self.hint = Some(DEMO.into());
         effects.push(Effect::Command(vec!["demo".into()]));
+    }
+
+    /// The demo has ended.
+    pub(super) fn demo_ended(&mut self) {
+        drop(self.hint.take_if(|hint| hint == DEMO));
     }
 
     /// Providers for a key, to choose from; or the key itself, where it is said whose it is.
@@ -172,7 +180,7 @@ impl State {
                     self.overlay = None;
                     self.unready = false;
                     self.opening = true;
-                    effects.push(Effect::Open(Open::default()));
+                    effects.push(Effect::Open(self.latest.clone()));
                 } else {
                     self.note(&format!("/model {provider} lists what can be asked with it."));
                 }

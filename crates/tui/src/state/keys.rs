@@ -69,15 +69,15 @@ impl State {
                 let how = if self.unfolded { "in full" } else { "folded" };
                 self.hint = Some(format!("What comes from now on is shown {how}"));
             }
-            Action::ModelSelect => effects.push(Effect::Models(ModelChoice::List)),
-            Action::ModelNext => effects.push(Effect::Models(ModelChoice::Next)),
-            Action::ModelPrevious => effects.push(Effect::Models(ModelChoice::Previous)),
+            Action::ModelSelect => effects.push(Effect::Models),
+            Action::ModelNext => effects.push(Effect::Cycle(ModelChoice::Next)),
+            Action::ModelPrevious => effects.push(Effect::Cycle(ModelChoice::Previous)),
             Action::HistorySearch => self.search_history(),
             Action::ExternalEditor => effects.push(Effect::Edit(self.editor.text())),
             Action::Copy => self.copy(effects),
             Action::NewSession => self.begin_anew(effects),
             Action::Tree => self.tree(effects),
-            Action::Fork => self.fork("", effects),
+            Action::Fork => self.run_command("fork", effects),
             Action::Resume => effects.push(Effect::Sessions(String::new())),
             Action::Help => self.help(),
             _ => {}
@@ -150,6 +150,7 @@ impl State {
         if self.checking.is_some() {
             return self.stop_checking(effects);
         }
+        self.held.clear();
         if !self.waiting.is_empty() {
             self.give_back();
             return effects.push(Effect::Draft);
@@ -208,13 +209,12 @@ impl State {
 
     /// Whether the key was for the question.
     fn on_ask_key(&mut self, key: Key, effects: &mut Vec<Effect>) -> bool {
-        let Some((ask, choices)) = self.asks.front() else { return false };
+        let Some((_, choices)) = self.asks.front() else { return false };
         if let Some(reason) = &mut self.reason {
             match (key.code, key.modifiers.control, key.modifiers.alt) {
                 (KeyCode::Enter, ..) => {
                     let reason = Some(reason.trim().to_owned()).filter(|reason| !reason.is_empty());
-                    effects.push(Effect::Answer(ask.clone(), Choice::No, reason));
-                    self.reason = None;
+                    self.answer(Choice::No, reason, effects);
                 }
                 (KeyCode::Escape, ..) => self.reason = None,
                 (KeyCode::Backspace, ..) => drop(reason.pop()),
@@ -260,8 +260,21 @@ impl State {
             self.reason = Some(String::new());
             return true;
         }
-        effects.push(Effect::Answer(ask.clone(), choice, None));
+        self.answer(choice, None, effects);
         true
+    }
+
+    /// Answers the question that is asked first; the next one has its time to be read.
+    pub(super) fn answer(&mut self, choice: Choice, reason: Option<String>, effects: &mut Vec<Effect>) {
+        if let Some((ask, _)) = self.asks.pop_front() {
+            effects.push(Effect::Answer(ask, choice, reason));
+        }
+        self.next_ask();
+    }
+
+    /// Another question is asked first.
+    pub(super) fn next_ask(&mut self) {
+        (self.reason, self.choice, self.asked_at) = (None, 0, self.now);
     }
 
     fn on_overlay_key(&mut self, key: Key, effects: &mut Vec<Effect>) {
@@ -291,6 +304,9 @@ impl State {
     }
 
     pub(super) fn tree(&mut self, effects: &mut Vec<Effect>) {
+        if self.opening {
+            return self.run_command("tree", effects);
+        }
         match &self.standing.session {
             Some(session) if self.standing.head.is_some() => {
                 effects.push(Effect::Tree(Reach::Session(session.clone()), false));

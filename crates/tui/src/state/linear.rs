@@ -141,11 +141,11 @@ impl State {
 
     /// Whether the line was for the question.
     fn on_ask_line(&mut self, text: &str, effects: &mut Vec<Effect>) -> bool {
-        let Some((ask, choices)) = self.asks.front() else { return false };
+        let Some((_, choices)) = self.asks.front() else { return false };
         let text = text.trim();
         if self.reason.take().is_some() {
             let reason = Some(text.to_owned()).filter(|reason| !reason.is_empty());
-            effects.push(Effect::Answer(ask.clone(), Choice::No, reason));
+            self.answer(Choice::No, reason, effects);
             return true;
         }
         let (word, rest) = text.split_once(char::is_whitespace).unwrap_or((text, ""));
@@ -173,7 +173,7 @@ impl State {
             self.reason = Some(String::new());
         } else {
             let reason = Some(rest.trim().to_owned()).filter(|reason| !reason.is_empty());
-            effects.push(Effect::Answer(ask.clone(), choice, reason));
+            self.answer(choice, reason, effects);
         }
         true
     }

@@ -5,10 +5,10 @@ use std::sync::Arc;
 use quipu_protocol::{Entry, Message, Model};
 
 use super::overlay::Overlay;
-use super::{Effect, Got, ModelChoice, Purpose, State};
+use super::{Effect, Got, Purpose, State};
 use crate::editor::Candidate;
 use crate::host::{
-    FoundItem, FoundItems, Glimpse, NotOpened, Open, Opened, Printed, Reach, SessionItem, Which,
+    FoundItem, FoundItems, Glimpse, NotOpened, Open, Opened, Printed, Question, Reach, SessionItem, Which,
 };
 use crate::navigator::Navigator;
 use crate::picker::{Picker, PickerRow};
@@ -25,19 +25,13 @@ impl State {
         let opened = match result {
             Ok(opened) => opened,
             Err(NotOpened::NoModel { why, others }) => return self.without_model(&why, others, effects),
+            Err(NotOpened::Asks(open, question, text)) => return self.ask_to_open(open, question, &text),
             Err(NotOpened::Failed(error)) => {
                 self.error("The session could not be opened.", &error);
-                self.resting.clear();
-                self.held.clear();
-                self.pending = None;
-                self.settings.clear();
-                self.glimpsed = None;
-                self.give_back();
-                self.unready = self.standing.session.is_none();
-                return;
+                return self.not_opened(effects);
             }
         };
-        self.unready = false;
+        (self.unready, self.returns) = (false, false);
         self.wanted = (None, None);
         let view = opened.session.view();
         let same = self.standing.session.as_ref() == Some(&view.session) && self.standing.head == view.head;
@@ -93,6 +87,67 @@ impl State {
             }
         }
         true
+    }
+
+    /// A session is not opened: what waited for it comes back, and the one before it is opened again.
+    fn not_opened(&mut self, effects: &mut Vec<Effect>) {
+        self.resting.clear();
+        self.held.clear();
+        self.pending = None;
+        self.settings.clear();
+        self.glimpsed = None;
+        self.give_back();
+        self.unready = self.standing.session.is_none();
+        // Once: it may be what cannot be opened.
+        if !self.unready && !std::mem::replace(&mut self.returns, true) {
+            self.note("The session before it is opened again.");
+            self.opening = true;
+            effects.push(Effect::Open(self.again()));
+        }
+    }
+
+    /// Asks what must be known before a session can be opened.
+    fn ask_to_open(&mut self, open: Box<Open>, question: Question, text: &str) {
+        self.note(text);
+        let row = |yes, text: &str, detail: &str| PickerRow::new(yes, text, detail);
+        let (title, rows) = match question {
+            Question::Here => (
+                "Go on with it here?",
+                vec![
+                    row(true, "Go on with it here", "as a session of its own"),
+                    row(false, "Leave it", "/resume opens another"),
+                ],
+            ),
+            Question::NewText => (
+                "Go on with the new text?",
+                vec![
+                    row(false, "Keep the text that it began with", "this one is not asked about again"),
+                    row(true, "Take the new text", "what the model is told is sent anew"),
+                ],
+            ),
+        };
+        self.show(Overlay::Opening(Picker::new(title, rows), question, open));
+    }
+
+    /// Opens a session with what is known now, or does not.
+    pub(super) fn open_with(
+        &mut self,
+        yes: Option<bool>,
+        question: Question,
+        mut open: Open,
+        effects: &mut Vec<Effect>,
+    ) {
+        match (yes, question) {
+            (None, _) | (Some(false), Question::Here) => {
+                self.note("It was not opened.");
+                self.not_opened(effects);
+            }
+            (Some(yes), _) => {
+                open.answers.push((question, yes));
+                self.opening = true;
+                effects.push(Effect::Open(open));
+            }
+        }
     }
 
     fn say_what_waits(&mut self, effects: &mut Vec<Effect>) {
@@ -156,9 +211,14 @@ impl State {
     }
 
     pub(super) fn on_got(&mut self, got: Got, effects: &mut Vec<Effect>) {
+        if let Got::Printed(what, _) = &got
+            && what == "demo"
+        {
+            self.demo_ended();
+        }
         match got {
-            Got::Models(Ok(models), ModelChoice::List) => self.models(models),
-            Got::Models(Ok(models), choice) => self.cycle(&models, choice, effects),
+            Got::Models(Ok(models)) => self.models(models),
+            Got::Cycled(Ok(models), choice) => self.cycle(&models, choice, effects),
             Got::Sessions(Ok(sessions), filter) => self.sessions(sessions, &filter, effects),
             Got::Tree(Reach::Session(session), Ok(rows), true) => {
                 if let Some(Overlay::Tree(navigator)) = &mut self.overlay {
@@ -241,7 +301,8 @@ impl State {
                     effects.push(Effect::Open(self.again()));
                 }
             }
-            Got::Models(Err(error), _)
+            Got::Models(Err(error))
+            | Got::Cycled(Err(error), _)
             | Got::Set(Err(error))
             | Got::Sessions(Err(error), _)
             | Got::Tree(_, Err(error), _)

@@ -6,7 +6,7 @@ use quipu_protocol::{Model, NodeId, SessionId, Thinking};
 
 use super::Effect;
 use crate::blocks::cut as cut_line;
-use crate::host::Reach;
+use crate::host::{Open, Question, Reach};
 use crate::navigator::{Navigated, Navigator};
 use crate::picker::{List, Picked, Picker, cut};
 use crate::reader::Reader;
@@ -44,6 +44,8 @@ pub(crate) enum Overlay {
     Compared(Reader, Box<Navigator>),
     /// What going to a node would do to files.
     Foreseen(Reader, NodeId),
+    /// What must be known before a session can be opened.
+    Opening(Picker<bool>, Question, Box<Open>),
     /// One line.
     Line(Asked),
 }
@@ -138,6 +140,8 @@ pub(crate) enum Chosen {
     /// Go there with the files; also where what is in them would be lost.
     Files(NodeId, bool),
     Setting(String),
+    /// What must be known before a session can be opened; nothing where it shall not be.
+    Opening(Option<bool>, Question, Box<Open>),
     First(First),
     Provider(String),
     /// What to do with a provider's key.
@@ -188,6 +192,11 @@ impl Overlay {
                 Picked::Open => Going::Open(Self::Unchecked(picker, provider, secret)),
                 Picked::Chosen(how) => Going::Chosen(Chosen::Unchecked(how, provider, secret)),
                 Picked::Cancelled => Going::Chosen(Chosen::Unchecked(Unchecked::Forget, provider, secret)),
+            },
+            Self::Opening(mut picker, question, open) => match picker.on_key(key) {
+                Picked::Open => Going::Open(Self::Opening(picker, question, open)),
+                Picked::Chosen(yes) => Going::Chosen(Chosen::Opening(Some(yes), question, open)),
+                Picked::Cancelled => Going::Chosen(Chosen::Opening(None, question, open)),
             },
             Self::Sent(picker) => picked(picker, key, Self::Sent, Chosen::Sent),
             Self::Offered(picker) => picked(picker, key, Self::Offered, Chosen::Sent),
@@ -260,6 +269,7 @@ impl Overlay {
                 picker.list()
             }
             Self::Unchecked(picker, ..) => picker.list(),
+            Self::Opening(picker, ..) => picker.list(),
             Self::Tree(_) | Self::Line(_) | Self::Compared(..) | Self::Foreseen(..) => return None,
         })
     }
@@ -277,6 +287,7 @@ impl Overlay {
                 picker.list_mut()
             }
             Self::Unchecked(picker, ..) => picker.list_mut(),
+            Self::Opening(picker, ..) => picker.list_mut(),
             Self::Tree(_) | Self::Line(_) | Self::Compared(..) | Self::Foreseen(..) => return None,
         })
     }

@@ -5,7 +5,7 @@ use quipu_protocol::{Command, NodeId, SessionId, Setting, Summarize, Thinking, W
 use super::overlay::{Asked, Chosen, Wanted, Way};
 use super::{Effect, ModelChoice, Overlay, Purpose, State};
 use crate::commands::{COMMANDS, Does, Report, SlashCommand, words};
-use crate::host::{Choice, Open, Which};
+use crate::host::{Choice, Cycled, Open, Which};
 use crate::picker::{Picker, PickerRow};
 use crate::render;
 
@@ -29,6 +29,7 @@ impl State {
     pub(super) fn slash(&mut self, command: &SlashCommand, arguments: &str, effects: &mut Vec<Effect>) {
         if self.opening && command.does.is_of_the_session() {
             // It is for the session that is being opened.
+            self.hint = Some(format!("The session is being opened; /{} follows", command.name));
             self.held.push_back((*command, arguments.to_owned()));
             return;
         }
@@ -92,12 +93,12 @@ impl State {
                 let focus = Some(arguments.to_owned()).filter(|focus| !focus.is_empty());
                 effects.push(Effect::Send(Command::Compact { focus }, Purpose::Else));
             }
-            Does::Model if arguments.is_empty() => effects.push(Effect::Models(ModelChoice::List)),
+            Does::Model if arguments.is_empty() => effects.push(Effect::Models),
             Does::Model => match arguments.split_once('/') {
                 Some((provider, id)) => {
                     self.switch(Some((provider.to_owned(), id.to_owned())), None, effects);
                 }
-                None => effects.push(Effect::Models(ModelChoice::List)),
+                None => effects.push(Effect::Models),
             },
             Does::Thinking => self.thinking(arguments, effects),
             Does::Settings if arguments.is_empty() => effects.push(Effect::Settings),
@@ -133,10 +134,23 @@ impl State {
                         run.extend(said);
                         run.push(head);
                     }
+                    (Report::Diff, ..) if said.is_empty() => {
+                        self.hint = Some(
+                            "/diff A compares it with where the session stands, /diff A B two others".into(),
+                        );
+                        return;
+                    }
                     (Report::Diff, ..) => run.extend(said),
                 }
                 effects.push(Effect::Command(run));
             }
+        }
+    }
+
+    /// A command by its name alone.
+    pub(super) fn run_command(&mut self, name: &str, effects: &mut Vec<Effect>) {
+        if let Some(command) = COMMANDS.iter().find(|command| command.name == name) {
+            self.slash(command, "", effects);
         }
     }
 
@@ -198,7 +212,8 @@ impl State {
         };
         let model = self.standing.model.as_ref();
         let model = model.map(|model| (model.provider.clone(), model.id.clone()));
-        Open { which, thinking: model.is_some().then_some(self.standing.thinking), model }
+        let thinking = model.is_some().then_some(self.standing.thinking);
+        Open { which, model, thinking, ..Open::default() }
     }
 
     /// A new session with the same model and level.
@@ -215,7 +230,7 @@ impl State {
     ) {
         if self.unready && !self.opening {
             self.opening = true;
-            return effects.push(Effect::Open(Open { model, thinking, ..Open::default() }));
+            return effects.push(Effect::Open(Open { model, thinking, ..self.latest.clone() }));
         }
         let setting =
             |(provider, id): &(String, String)| Setting::Model { provider: provider.clone(), id: id.clone() };
@@ -232,31 +247,28 @@ impl State {
     }
 
     /// The model after the one that answers, or before it.
-    pub(super) fn cycle(
-        &mut self,
-        models: &[std::sync::Arc<quipu_protocol::Model>],
-        choice: ModelChoice,
-        effects: &mut Vec<Effect>,
-    ) {
-        if models.len() < 2 {
-            self.hint = Some("There is no other model; `/login` keeps a key for more".into());
-            return;
-        }
+    pub(super) fn cycle(&mut self, models: &[Cycled], choice: ModelChoice, effects: &mut Vec<Effect>) {
         let now = self.standing.model.as_ref();
         let (provider, id) = match (&self.wanted.0, now) {
             (Some((provider, id)), _) => (provider.as_str(), id.as_str()),
             (None, Some(model)) => (model.provider.as_str(), model.id.as_str()),
             (None, None) => ("", ""),
         };
-        let at = models.iter().position(|model| model.provider == provider && model.id == id);
+        let at = models.iter().position(|(model, _)| model.provider == provider && model.id == id);
+        if models.len() < 1 + usize::from(at.is_some()) {
+            self.hint = Some("There is no other model; `/login` keeps a key for more".into());
+            return;
+        }
         let next = match (at, choice) {
             (Some(at), ModelChoice::Previous) => (at + models.len() - 1) % models.len(),
             (Some(at), _) => (at + 1) % models.len(),
             (None, _) => 0,
         };
-        let model = (models[next].provider.clone(), models[next].id.clone());
-        let told = format!("Model: {}/{}", model.0, model.1);
-        self.switch(Some(model), None, effects);
+        let (model, thinking) = &models[next];
+        let model = (model.provider.clone(), model.id.clone());
+        let level = thinking.map_or(String::new(), |level| format!(", thinking {}", level_name(level)));
+        let told = format!("Model: {}/{}{level}", model.0, model.1);
+        self.switch(Some(model), *thinking, effects);
         self.hint = Some(told);
     }
 
@@ -387,6 +399,7 @@ impl State {
                 self.editor.set_text(&format!("/settings {setting} "));
             }
             Chosen::Setting(setting) => effects.push(Effect::KeepSetting(setting)),
+            Chosen::Opening(yes, question, open) => self.open_with(yes, question, *open, effects),
             Chosen::First(first) => self.first(first, effects),
             Chosen::Provider(provider) => self.ask_key(provider),
             Chosen::Unchecked(what, provider, key) => self.unchecked(what, provider, key, effects),

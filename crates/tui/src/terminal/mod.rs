@@ -311,6 +311,22 @@ impl Terminal {
         }
     }
 
+    /// Waits until the process is asked to end, while another program has the terminal: SIGTERM or SIGHUP, for SIGINT is
+    /// for that program.
+    pub async fn asked_to_end(&mut self) -> End {
+        let [terminate, _, hang_up] = &mut self.ends;
+        tokio::select! {
+            _ = terminate.recv() => End::Signal(Number::TERM.as_raw()),
+            _ = hang_up.recv() => End::Signal(Number::HUP.as_raw()),
+        }
+    }
+
+    /// Its modes as they were before, whatever another program that had it left.
+    pub fn restore(&self) {
+        // One that is gone needs nothing.
+        let _restored = tcsetattr(self.input.get_ref(), OptionalActions::Now, &self.saved);
+    }
+
     /// Stops the process, as Ctrl-Z does in other programs, and returns when it goes on. The terminal is the shell's
     /// meanwhile. Afterwards nothing of the live part is known to be there.
     ///
@@ -391,8 +407,7 @@ impl Terminal {
             // Its answer would be taken for something typed.
             let _flushed = tcflush(self.input.get_ref(), QueueSelector::IFlush);
         }
-        // One that is gone needs nothing.
-        let _restored = tcsetattr(self.input.get_ref(), OptionalActions::Now, &self.saved);
+        self.restore();
         panics::release();
     }
 }

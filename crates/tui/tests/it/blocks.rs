@@ -117,6 +117,7 @@ proptest! {
             }
         }
         lines.extend(blocks::ask(&AskView { ask: &ask, cwd: &text, choices: &[("y", "yes")], selected: 0, waiting: 0 }, columns, &theme));
+        lines.extend(blocks::small_ask(&AskView { ask: &ask, cwd: &text, choices: &[("y", "yes")], selected: 0, waiting: 0 }, Some(&text).filter(|_| folded).map(String::as_str), columns, 5, &theme));
         lines.extend(blocks::queue(&[Queued { id: "1".into(), text: text.clone() }], &[], columns, &theme));
         lines.extend(blocks::model_error(&ModelError::new(ModelErrorKind::Server, text.clone()), columns, &theme));
         lines.extend(blocks::trouble(&Trouble::Note(text.clone()), columns, &theme));
@@ -437,6 +438,42 @@ fn asks() {
         lines.extend(blocks::ask(&AskView { ask: &long, selected: 2, waiting: 2, ..view }, columns, theme));
         lines
     });
+}
+
+#[test]
+fn a_question_where_there_is_no_room_shows_the_command_and_the_keys() {
+    let ask = |subject: &str| Ask {
+        id: "a".into(),
+        call: "c".into(),
+        tool: "bash".into(),
+        question: "run this in ~/work/project".into(),
+        subject: subject.into(),
+    };
+    let short = ask("cargo test");
+    let long = ask(
+        "curl https://example.com/install.sh -o install.sh\nsh install.sh\nrm -rf ~/.cache\ngit push --force",
+    );
+    let choices = [("y", "once"), ("s", "session"), ("a", "always"), ("n", "no")];
+    let held = [("Alt+y", "once"), ("Alt+s", "session"), ("Alt+a", "always"), ("Alt+n", "no")];
+    let mut out = String::new();
+    for (columns, rows) in [(1, 1), (10, 1), (20, 1), (20, 2), (20, 4), (40, 4), (80, 7)] {
+        for (ask, choices, selected, reason) in [
+            (&short, &choices, 0, None),
+            (&long, &choices, 3, None),
+            (&long, &held, usize::MAX, None),
+            (&long, &choices, 0, Some("because it pushes over the work of others")),
+        ] {
+            let view = AskView { ask, cwd: "~/work", choices, selected, waiting: 1 };
+            let lines = blocks::small_ask(&view, reason, columns, rows, &Theme::plain());
+            writeln!(out, "══ {columns}×{rows}").unwrap();
+            assert!((1..=rows).contains(&lines.len()), "{columns}×{rows}: {lines:?}");
+            for line in &lines {
+                assert!(line.width() <= columns, "{columns}×{rows}: {:?}", line.text());
+                writeln!(out, "{}", line.text()).unwrap();
+            }
+        }
+    }
+    insta::assert_snapshot!("small_ask", out);
 }
 
 #[test]

@@ -1,5 +1,8 @@
 //! Terminal, state and session brought together: the only place that waits.
 
+mod effects;
+mod lent;
+
 use std::io;
 use std::panic::AssertUnwindSafe;
 use std::path::PathBuf;
@@ -12,14 +15,16 @@ use quipu_protocol::{Command, Envelope, Event, SessionId};
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::{AbortHandle, JoinSet};
 
-use crate::editor::{Editor, Query};
+use crate::editor::Editor;
 use crate::host::{Host, NotOpened, Open, Opened};
 use crate::keeper::Keeper;
 use crate::keys::Bindings;
 use crate::screen::linear::Linear;
-use crate::state::{Effect, Got, Input, Purpose, State};
+use crate::state::{Got, Input, Purpose, State};
 use crate::terminal::{Abilities, End, Incoming, Terminal, take_panics};
-use crate::{Canvas, DraftFile, Links, Screen, SentFile, Size, TerminalEvent, Theme, osc, view};
+use crate::{Canvas, DraftFile, Links, Screen, SentFile, Size, TerminalEvent, Theme, view};
+
+use lent::Lent;
 
 /// Between two frames while something streams.
 const FRAME: Duration = Duration::from_millis(16);
@@ -112,7 +117,7 @@ struct Run {
     /// The process is to stop.
     suspends: bool,
     /// Another program has the terminal.
-    lent: bool,
+    lent: Option<Lent>,
     left: Option<Left>,
     drawn: Instant,
     dirty: bool,
@@ -187,7 +192,7 @@ pub async fn run(begin: Begin) -> io::Result<Ended> {
         directory: begin.directory,
         finder: None,
         suspends: false,
-        lent: false,
+        lent: None,
         left: None,
         drawn: Instant::now(),
         dirty: false,
@@ -210,18 +215,18 @@ pub async fn run(begin: Begin) -> io::Result<Ended> {
         }
         let frame = FRAME.saturating_sub(run.drawn.elapsed());
         // What the terminal has not taken yet is waited for, not asked for.
-        let dirty = run.dirty && !run.lent && !run.tty.busy();
-        let working = run.state.is_working() && !run.lent;
-        let has_terminal = !run.lent;
+        let dirty = run.dirty && run.lent.is_none() && !run.tty.busy();
+        let working = run.state.is_working() && run.lent.is_none();
+        let is_lent = run.lent.is_some();
         // What streams in is taken a frame at a time, unless there is so much that it would be held up.
         let rests = dirty && !run.floods && !frame.is_zero();
         tokio::select! {
             biased;
-            incoming = run.tty.next(), if has_terminal => match incoming {
+            incoming = lent::next(&mut run.tty, is_lent) => match incoming {
                 Incoming::Event(event) => {
                     run.key(event);
                     // A terminal that does not say what is pasted sends it as many keys: they are shown and kept once.
-                    while run.left.is_none() && !run.suspends && !run.lent {
+                    while run.left.is_none() && !run.suspends && run.lent.is_none() {
                         let Some(event) = run.tty.more() else { break };
                         run.key(event);
                     }
@@ -351,7 +356,7 @@ impl Run {
         match up {
             Up::Input(input) => self.take(*input),
             Up::Back(input) => {
-                self.lent = false;
+                self.lent = None;
                 if self.tty.enter().is_err() {
                     self.left = Some(Left::Gone);
                 }
@@ -376,7 +381,7 @@ impl Run {
     /// Draws, unless the terminal still has to take what was drawn before: it is drawn when it has.
     fn draw(&mut self) {
         self.drawn = Instant::now();
-        self.dirty = self.lent || self.tty.busy();
+        self.dirty = self.lent.is_some() || self.tty.busy();
         if self.dirty {
             return;
         }
@@ -490,243 +495,18 @@ impl Run {
         self.session.take()
     }
 
-    fn carry_out(&mut self, effect: Effect) {
-        let host = self.host.clone();
-        match effect {
-            Effect::Send(command, purpose) => self.send(command, purpose),
-            Effect::Open(open) => self.open(open),
-            Effect::Answer(ask, choice, reason) => {
-                let (answer, told) = host.decide(&ask, choice, reason);
-                self.take(Input::Decided(ask.id.clone(), answer, told));
-            }
-            Effect::Models(choice) => {
-                self.begin(async move { Input::Got(Got::Models(host.models().await, choice)) });
-            }
-            Effect::Sessions(filter) => {
-                self.begin(async move { Input::Got(Got::Sessions(host.sessions().await, filter)) });
-            }
-            Effect::Tree(reach, below) => {
-                self.begin(async move {
-                    let rows = host.tree(reach.clone()).await;
-                    Input::Got(Got::Tree(reach, rows, below))
-                });
-            }
-            Effect::Compare(a, b) => {
-                // Side by side is for the eye.
-                let most = if self.linear.is_some() { 79 } else { usize::MAX };
-                let columns = self.state.size.columns.min(most);
-                self.begin(async move { Input::Got(Got::Compared(host.compare(a, b, columns).await)) });
-            }
-            Effect::Foresee(node) => {
-                let words = ["branch", &node.to_string(), "--files", "--dry-run"].map(str::to_owned);
-                self.begin(async move { Input::Got(Got::Foreseen(node, host.command(words.into()).await)) });
-            }
-            Effect::Settings => {
-                self.begin(async move {
-                    Input::Got(Got::Settings(host.arguments("settings".into(), None).await))
-                });
-            }
-            Effect::KeepSetting(setting) => {
-                self.begin(async move { Input::Got(Got::Set(host.set(setting).await)) });
-            }
-            Effect::Arguments(id, command, head) => {
-                self.begin(async move {
-                    // Where nothing can be offered, what is written counts.
-                    let offered = host.arguments(command, head).await.unwrap_or_default();
-                    Input::Offered(id, offered, false)
-                });
-            }
-            Effect::Unfold(row) => {
-                if let crate::TreeKind::Folded { below, depth, count } = row.kind {
-                    self.begin(async move {
-                        Input::Got(Got::Unfolded(below, host.unfold(below, depth, count, row.level).await))
-                    });
-                }
-            }
-            Effect::Preview(node) => {
-                self.begin(async move { Input::Got(Got::Preview(node, host.preview(node).await)) });
-            }
-            Effect::Search(words) => {
-                let said = crate::commands::words(&words);
-                self.begin(async move { Input::Got(Got::Found(host.search(said).await, words)) });
-            }
-            Effect::Said(head) => {
-                self.begin(async move { Input::Got(Got::Said(host.said(head).await)) });
-            }
-            Effect::Command(words) => {
-                let what = words.join(" ");
-                self.begin(async move { Input::Got(Got::Printed(what, host.command(words).await)) });
-            }
-            Effect::Make(words) => {
-                self.begin(async move { Input::Got(Got::Made(host.command(words).await)) });
-            }
-            Effect::AtRest(words) => {
-                let old = self.close();
-                self.begin(async move {
-                    end(old).await;
-                    Input::Got(Got::Moved(words.clone(), host.command(words).await))
-                });
-            }
-            Effect::Shell(id, line, hidden) => self.run_shell(id, line, hidden),
-            // What it printed comes as when it ends by itself.
-            Effect::StopShell => drop(self.shell.take()),
-            Effect::LocalServers => {
-                self.begin(async move { Input::Got(Got::LocalServers(host.local_servers().await)) });
-            }
-            Effect::Providers(wanted) => {
-                self.begin(async move { Input::Got(Got::Providers(host.providers().await, wanted)) });
-            }
-            Effect::KeepKey(provider, key) => self.keep_key(provider, key, false),
-            Effect::KeepUnchecked(provider, key) => self.keep_key(provider, key, true),
-            Effect::StopChecking => {
-                if let Some(checking) = self.checking.take() {
-                    checking.abort();
-                }
-            }
-            Effect::Foreground(words) => {
-                let words: Vec<&str> = words.iter().map(String::as_str).collect();
-                self.lend(host.program(&words), |ended| Input::Edited(ended.map(|()| None)));
-            }
-            Effect::Edit(text) => self.edit(&text),
-            Effect::EditSettings => match editor() {
-                Ok(mut editor) => {
-                    editor.arg(host.settings_path());
-                    self.lend(editor, |ended| match ended {
-                        Ok(()) => Input::Got(Got::Set(Ok("The settings hold from here on".into()))),
-                        Err(error) => Input::Edited(Err(error)),
-                    });
-                }
-                Err(error) => self.take(Input::Edited(Err(error))),
-            },
-            Effect::Copy(_) if self.tty.abilities().dumb => {
-                self.state.warn("This terminal reaches no clipboard; /export writes the session to a file");
-            }
-            Effect::Copy(text) => match osc::clipboard(&text) {
-                Some(bytes) => {
-                    self.tty.write(bytes);
-                    if self.linear.is_some() {
-                        self.state.warn("It was given to the terminal for the clipboard");
-                    }
-                }
-                None => self.state.warn("That is too long for the clipboard"),
-            },
-            Effect::Notify(text) => self.tty.write(osc::notify(&text, self.tty.abilities().notify)),
-            Effect::Complete(id, query) => self.complete(id, query),
-            Effect::Draft => self.unsaved = true,
-            Effect::Sent(text) => self.keeper.sent(text),
-            Effect::PasteImage => {
-                let directory = std::env::temp_dir();
-                let work = tokio::task::spawn_blocking(move || crate::clipboard_image(&directory));
-                self.begin(async move {
-                    Input::Image(work.await.map_err(|error| error.to_string()).and_then(|found| found))
-                });
-            }
-            Effect::Suspend => self.suspends = true,
-            Effect::Leave => {
-                let session = self.session.as_ref().map(|session| session.view());
-                let said = session.filter(|view| view.head.is_some()).map(|view| view.session);
-                self.left = Some(Left::Quit(said));
-            }
-        }
-    }
-
-    fn keep_key(&mut self, provider: String, key: String, unasked: bool) {
-        let host = self.host.clone();
-        self.checking = Some(self.begin_stoppable(async move {
-            let kept = host.keep_key(provider.clone(), key.clone(), unasked).await;
-            Input::Got(Got::Kept(provider, key, kept))
-        }));
-    }
-
-    /// Looks for what may be meant.
-    fn complete(&mut self, id: u64, query: Query) {
-        match query {
-            Query::Files { text, fresh } => {
-                if self.finder.is_none() {
-                    let up = self.up.clone();
-                    let found = move |found: crate::FoundFiles| {
-                        let input = Input::Offered(found.id, found.files, found.more);
-                        drop(up.send(Up::Input(Box::new(input))));
-                    };
-                    self.finder = crate::FileFinder::new(&self.directory, found).ok();
-                }
-                if let Some(finder) = &self.finder {
-                    finder.find(id, &text, fresh);
-                }
-            }
-            Query::Paths { text } => {
-                let (base, home) = (self.directory.clone(), std::env::var_os("HOME").map(PathBuf::from));
-                let work =
-                    tokio::task::spawn_blocking(move || crate::complete_path(&base, home.as_deref(), &text));
-                self.begin(async move { Input::Offered(id, work.await.unwrap_or_default(), false) });
-            }
-            Query::Argument { .. } => self.take(Input::Offered(id, Vec::new(), false)),
-        }
-    }
-
     fn keep_draft(&mut self) {
         if let Some(told) = self.keeper.draft(&self.state.draft()) {
             self.take(Input::Note(told));
         }
     }
 
-    /// Lets another program have the terminal until it ends; what comes of that is an input. Everything else goes on
-    /// meanwhile.
-    fn lend(
-        &mut self,
-        program: std::process::Command,
-        then: impl FnOnce(Result<(), String>) -> Input + Send + 'static,
-    ) {
-        let bytes = self.finish();
-        self.tty.write(bytes);
-        self.tty.leave();
-        self.lent = true;
-        let name = program.get_program().to_string_lossy().into_owned();
-        let mut program = tokio::process::Command::from(program);
-        program.kill_on_drop(true);
-        let up = self.up.clone();
-        self.tasks.spawn(async move {
-            let ended = match program.status().await {
-                Ok(status) if status.success() => Ok(()),
-                Ok(status) => Err(format!("{name} ended with {status}")),
-                Err(error) => Err(format!("{name}: {error}")),
-            };
-            drop(up.send(Up::Back(Box::new(then(ended)))));
-        });
-    }
-
-    /// Lets the user's editor have a text.
-    fn edit(&mut self, text: &str) {
-        let failed = |error: io::Error| format!("the text could not be given to an editor: {error}");
-        let file = tempfile::Builder::new().prefix("quipu-").suffix(".md").tempfile();
-        let written =
-            file.and_then(|mut file| io::Write::write_all(&mut file, text.as_bytes()).map(|()| file));
-        let (file, mut editor) = match (written.map_err(failed), editor()) {
-            (Ok(file), Ok(editor)) => (file, editor),
-            (Err(error), _) | (_, Err(error)) => return self.take(Input::Edited(Err(error))),
-        };
-        editor.arg(file.path());
-        self.lend(editor, move |ended| {
-            let text = ended.and_then(|()| std::fs::read(file.path()).map_err(failed));
-            // What is no text in it is shown as such, and the rest is not lost.
-            Input::Edited(text.map(|bytes| Some(String::from_utf8_lossy(&bytes).into_owned())))
-        });
-    }
-
-    /// Stops until the shell says to go on.
-    async fn suspend(&mut self) {
-        let bytes = self.finish();
-        self.tty.write(bytes);
-        if self.tty.suspend().await.is_err() {
-            self.left = Some(Left::Gone);
-        }
-        self.resize(self.tty.size());
-    }
-
     /// Leaves: the terminal first, for what runs may take a while to end.
     async fn end(mut self, mut ups: mpsc::UnboundedReceiver<Up>) -> io::Result<Ended> {
         let left = self.left.take().unwrap_or(Left::Gone);
-        if !self.lent {
+        if let Some(lent) = self.lent.take() {
+            self.take_back(&lent, &left, &mut ups).await;
+        } else {
             let printed = self.state.take_printed();
             let mut bytes = match &mut self.linear {
                 Some(linear) => linear.write(&printed, ""),
@@ -782,16 +562,4 @@ async fn end(session: Option<Arc<Session>>) {
     };
     // One that does not end in time is stopped as a crash would.
     drop(tokio::time::timeout(END, close).await);
-}
-
-/// The user's editor, which may be a command with arguments.
-fn editor() -> Result<std::process::Command, String> {
-    let named = ["VISUAL", "EDITOR"]
-        .iter()
-        .find_map(|name| std::env::var(name).ok().filter(|it| !it.trim().is_empty()));
-    let named = named
-        .ok_or("neither VISUAL nor EDITOR names one: set one in the shell, such as `export EDITOR=nano`")?;
-    let mut command = std::process::Command::new("sh");
-    command.args(["-c", &format!("{named} \"$1\""), "sh"]);
-    Ok(command)
 }

@@ -1,0 +1,144 @@
+//! Other programs that have the terminal: the user's editor, a command of ours, the shell.
+
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use quipu::{Clock as _, SystemClock};
+use rustix::process::{Pid, Signal, kill_process};
+use tokio::sync::mpsc;
+
+use super::{Left, Run, Up};
+use crate::state::Input;
+use crate::terminal::{Incoming, Terminal};
+
+/// How long a program may take to end when we are asked to, and again when it is killed.
+const LAST: Duration = Duration::from_secs(2);
+
+/// A program that has the terminal.
+pub(super) struct Lent {
+    /// Its process; `None` where there is none.
+    process: Option<Pid>,
+    /// It is asked to end with us: what it has written counts however it ends.
+    ends: Arc<AtomicBool>,
+}
+
+/// What comes next of a terminal; of one that another program has, only that we are to end.
+pub(super) async fn next(terminal: &mut Terminal, is_lent: bool) -> Incoming {
+    if is_lent { Incoming::End(terminal.asked_to_end().await) } else { terminal.next().await }
+}
+
+impl Run {
+    /// Lets another program have the terminal until it ends; what comes of that is an input. Everything else goes on
+    /// meanwhile.
+    pub(super) fn lend(
+        &mut self,
+        program: std::process::Command,
+        then: impl FnOnce(Result<(), String>, bool) -> Input + Send + 'static,
+    ) {
+        let bytes = self.finish();
+        self.tty.write(bytes);
+        self.tty.leave();
+        let name = program.get_program().to_string_lossy().into_owned();
+        let mut program = tokio::process::Command::from(program);
+        let child = program.kill_on_drop(true).spawn();
+        let id = child.as_ref().ok().and_then(tokio::process::Child::id);
+        let ends = Arc::new(AtomicBool::new(false));
+        let process = id.and_then(|id| Pid::from_raw(id.cast_signed()));
+        self.lent = Some(Lent { process, ends: ends.clone() });
+        let up = self.up.clone();
+        self.tasks.spawn(async move {
+            let status = match child {
+                Ok(mut child) => child.wait().await,
+                Err(error) => Err(error),
+            };
+            let ended = match status {
+                Ok(status) if status.success() => Ok(()),
+                Ok(status) => Err(format!("{name} ended with {status}")),
+                Err(error) => Err(format!("{name}: {error}")),
+            };
+            drop(up.send(Up::Back(Box::new(then(ended, ends.load(Ordering::Relaxed))))));
+        });
+    }
+
+    /// We are to end: so is the program that has the terminal. What it left of a text is the draft.
+    pub(super) async fn take_back(
+        &mut self,
+        lent: &Lent,
+        left: &Left,
+        ups: &mut mpsc::UnboundedReceiver<Up>,
+    ) {
+        lent.ends.store(true, Ordering::Relaxed);
+        let asked = match left {
+            Left::Signal(number) => Signal::from_named_raw(*number).unwrap_or(Signal::TERM),
+            Left::Quit(_) | Left::Gone => Signal::HUP,
+        };
+        for signal in [asked, Signal::KILL] {
+            // One that has ended meanwhile says so below.
+            let _asked = lent.process.map(|process| kill_process(process, signal));
+            let back = async {
+                while let Some(up) = ups.recv().await {
+                    match up {
+                        Up::Back(input) => return self.settled(*input),
+                        Up::Input(input) if matches!(*input, Input::Sent(..) | Input::Note(_)) => {
+                            self.settled(*input);
+                        }
+                        Up::Opened(Ok((opened, _))) => self.session = Some(opened.session),
+                        Up::Input(_) | Up::Opened(Err(_)) => {}
+                    }
+                }
+            };
+            if tokio::time::timeout(LAST, back).await.is_ok() {
+                break;
+            }
+        }
+        self.tty.restore();
+    }
+
+    /// Takes something at the end: nothing is begun any more.
+    fn settled(&mut self, input: Input) {
+        drop(self.state.on(input, SystemClock.now()));
+    }
+
+    /// Lets the user's editor have a text.
+    pub(super) fn edit(&mut self, text: &str) {
+        let failed = |error: io::Error| format!("the text could not be given to an editor: {error}");
+        let file = tempfile::Builder::new().prefix("quipu-").suffix(".md").tempfile();
+        let written =
+            file.and_then(|mut file| io::Write::write_all(&mut file, text.as_bytes()).map(|()| file));
+        let (file, mut editor) = match (written.map_err(failed), editor()) {
+            (Ok(file), Ok(editor)) => (file, editor),
+            (Err(error), _) | (_, Err(error)) => return self.take(Input::Edited(Err(error))),
+        };
+        editor.arg(file.path());
+        self.lend(editor, move |ended, ends_with_us| {
+            let ended = if ends_with_us { Ok(()) } else { ended };
+            let text = ended.and_then(|()| std::fs::read(file.path()).map_err(failed));
+            // What is no text in it is shown as such, and the rest is not lost.
+            Input::Edited(text.map(|bytes| Some(String::from_utf8_lossy(&bytes).into_owned())))
+        });
+    }
+
+    /// Stops until the shell says to go on.
+    pub(super) async fn suspend(&mut self) {
+        let bytes = self.finish();
+        self.tty.write(bytes);
+        if self.tty.suspend().await.is_err() {
+            self.left = Some(Left::Gone);
+        }
+        self.resize(self.tty.size());
+    }
+}
+
+/// The user's editor, which may be a command with arguments.
+pub(super) fn editor() -> Result<std::process::Command, String> {
+    let named = ["VISUAL", "EDITOR"]
+        .iter()
+        .find_map(|name| std::env::var(name).ok().filter(|it| !it.trim().is_empty()));
+    let named = named
+        .ok_or("neither VISUAL nor EDITOR names one: set one in the shell, such as `export EDITOR=nano`")?;
+    let mut command = std::process::Command::new("sh");
+    command.args(["-c", &format!("{named} \"$1\""), "sh"]);
+    Ok(command)
+}
