@@ -15,6 +15,10 @@ use crate::{Edge, Until};
 const BESIDE: usize = 4;
 /// Nodes that the index leads to in one go where they lie apart.
 const APART: usize = 1_024;
+/// Nodes from which on a lineage is read by two connections at once: less takes longer to share than to do.
+const LONG: i64 = 4_096;
+/// The newest nodes that may be passed by for one that is indexed.
+const NEWEST: usize = 256;
 /// Nodes that room is made for at once.
 const ROOM: usize = 1 << 17;
 
@@ -52,6 +56,26 @@ pub(super) fn lineage(connection: &Connection, from: &NodeId, until: Until) -> O
         return Err(not_an_ancestor(&end, from));
     }
     Ok(walk.oldest_first())
+}
+
+/// The node in the middle of a long lineage, and its parent; `None` of one that is short, or is not indexed.
+pub(super) fn middle(connection: &Connection, of: &NodeId) -> Outcome<Option<[NodeId; 2]>> {
+    let mut newest = *of;
+    for _ in 0..NEWEST {
+        if let Some(start) = position(connection, &newest)? {
+            if start.depth < LONG {
+                return Ok(None);
+            }
+            let Some(middle) = ancestor_at(connection, start, start.depth / 2)? else { return Ok(None) };
+            let (node, parent) = (id_of(connection, middle.seq)?, id_of(connection, middle.parent)?);
+            return Ok(node.zip(parent).map(<[NodeId; 2]>::from));
+        }
+        let Some(parent) = rows::find_node(connection, &newest)?.and_then(|node| node.record.parent) else {
+            return Ok(None);
+        };
+        newest = parent;
+    }
+    Ok(None)
 }
 
 /// A lineage, on the way to its root.

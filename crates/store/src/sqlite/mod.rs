@@ -258,6 +258,23 @@ impl SqliteStore {
         answer.take().ok_or_else(|| self.closed())
     }
 
+    /// A long lineage, read from its end and from its middle at once; `None` of a short one, and where that fails: what
+    /// is wrong is told by a read of the whole.
+    async fn lineage_in_halves(&self, from: NodeId) -> Option<Vec<Node>> {
+        self.readers.as_ref()?;
+        let found = self.read(move |connection| graph::middle(connection, &from)).await;
+        let [middle, parent] = found.ok()??;
+        let older = self.read(move |connection| graph::lineage(connection, &parent, Until::Root));
+        let newer = self.read(move |connection| graph::lineage(connection, &from, Until::Node(middle)));
+        let (mut nodes, newer) = tokio::try_join!(older, newer).ok()?;
+        // The index says where the middle is; whether it is, the nodes themselves.
+        if newer.first().is_none_or(|first| first.record.parent != Some(parent)) {
+            return None;
+        }
+        nodes.extend(newer);
+        Some(nodes)
+    }
+
     /// A read that wants the derived tables up to date.
     async fn read_indexed<T: Send + 'static>(
         &self,
@@ -524,7 +541,14 @@ impl Store for SqliteStore {
     }
 
     fn lineage(&self, from: NodeId, until: Until) -> Fut<'_, Vec<Node>> {
-        Box::pin(self.read(move |connection| graph::lineage(connection, &from, until)))
+        Box::pin(async move {
+            if until == Until::Root
+                && let Some(nodes) = self.lineage_in_halves(from).await
+            {
+                return Ok(nodes);
+            }
+            self.read(move |connection| graph::lineage(connection, &from, until)).await
+        })
     }
 
     fn ancestor(&self, of: NodeId, depth: u32) -> Fut<'_, Option<NodeId>> {

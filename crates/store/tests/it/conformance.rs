@@ -281,7 +281,7 @@ async fn many_at_once(store: &dyn Store) {
 
 /// So many lineages that grow in turn: their nodes lie apart, in groups, or beside each other.
 async fn walks_side_by_side(store: &dyn Store) {
-    for (lineages, together, length) in [(1, 1, 200), (3, 1, 40), (7, 1, 300), (7, 40, 200)] {
+    for (lineages, together, length) in [(1, 1, 4_200), (3, 1, 40), (7, 1, 300), (7, 40, 200)] {
         let mut all: Vec<Vec<NodeId>> = vec![Vec::new(); lineages];
         let mut commit = Commit::default();
         while all.iter().any(|nodes| nodes.len() < length) {
