@@ -2,7 +2,9 @@
 
 use std::path::Path;
 
-use nix::sys::signal::Signal;
+use nix::errno::Errno;
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
 use quipu_testkit::{Gate, Reply};
 
 use crate::pty::{ALT_ENTER, ALT_UP, CTRL_C, CTRL_D, ENTER, Terminal, UP, held, says};
@@ -255,7 +257,7 @@ fn a_signal_ends_an_editor_as_well_and_what_it_wrote_is_the_draft() {
     {
         let world = World::new([]);
         let script = format!(
-            "{ignores}\nprintf ' and saved' >> \"$1\"; stty -echo; echo it-waits; exec tail -f /dev/null"
+            "{ignores}\nprintf ' and saved' >> \"$1\"; stty -echo; echo $$ > pid; echo it-waits; exec tail -f /dev/null"
         );
         let mut terminal = crate::slash::with_editor(&world, &script, &[]);
         terminal.shows("test-1");
@@ -266,6 +268,8 @@ fn a_signal_ends_an_editor_as_well_and_what_it_wrote_is_the_draft() {
         terminal.signal(signal);
         // And leaves the terminal as it was.
         assert_eq!(terminal.ends(), Some(code));
+        let editor = std::fs::read_to_string(world.path("work/pid")).unwrap().trim().parse().unwrap();
+        assert_eq!(kill(Pid::from_raw(editor), None), Err(Errno::ESRCH), "the editor goes on");
         let mut terminal = Terminal::open(&world, &[]);
         terminal.shows("begun and saved");
         terminal.types(&format!("{CTRL_C}{CTRL_D}"));

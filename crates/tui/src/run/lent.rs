@@ -139,6 +139,9 @@ pub(super) fn editor() -> Result<std::process::Command, String> {
     let named = named
         .ok_or("neither VISUAL nor EDITOR names one: set one in the shell, such as `export EDITOR=nano`")?;
     let mut command = std::process::Command::new("sh");
-    command.args(["-c", &format!("{named} \"$1\""), "sh"]);
+    // In place of the shell, so that a signal reaches it; words that set a variable first are the shell's own.
+    let sets = named.split_whitespace().next().is_some_and(|word| word.contains('='));
+    let exec = if sets { "" } else { "exec " };
+    command.args(["-c", &format!("{exec}{named} \"$1\""), "sh"]);
     Ok(command)
 }
