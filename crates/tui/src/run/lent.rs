@@ -139,9 +139,27 @@ pub(super) fn editor() -> Result<std::process::Command, String> {
     let named = named
         .ok_or("neither VISUAL nor EDITOR names one: set one in the shell, such as `export EDITOR=nano`")?;
     let mut command = std::process::Command::new("sh");
-    // In place of the shell, so that a signal reaches it; words that set a variable first are the shell's own.
-    let sets = named.split_whitespace().next().is_some_and(|word| word.contains('='));
-    let exec = if sets { "" } else { "exec " };
-    command.args(["-c", &format!("{exec}{named} \"$1\""), "sh"]);
+    command.args(["-c", &line(&named), "sh"]);
     Ok(command)
+}
+
+/// The shell's line for an editor and its first argument. The shell becomes the editor where it can, so that a signal for
+/// it reaches that; not where words set a variable first, or the line is more than one command.
+fn line(named: &str) -> String {
+    let sets = named.split_whitespace().next().is_some_and(|first| first.contains('='));
+    let becomes = !sets && !named.contains(['&', ';', '|', '(', ')', '<', '>', '\n']);
+    format!("{}{named} \"$1\"", if becomes { "exec " } else { "" })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::line;
+
+    #[test]
+    fn the_shell_becomes_the_editor_where_that_is_one_command() {
+        assert_eq!(line("vim"), "exec vim \"$1\"");
+        assert_eq!(line("'/opt/my editor' --wait"), "exec '/opt/my editor' --wait \"$1\"");
+        assert_eq!(line("TERM=xterm vim"), "TERM=xterm vim \"$1\"");
+        assert_eq!(line("echo hi; vim"), "echo hi; vim \"$1\"");
+    }
 }
