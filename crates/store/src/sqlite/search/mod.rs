@@ -31,6 +31,11 @@ INSERT INTO quipu_x_words (quipu_x_words, rank) VALUES ('automerge', 8);
 INSERT INTO quipu_x_parts (quipu_x_parts, rank) VALUES ('automerge', 8);
 ";
 const NAMES: [&str; 4] = ["quipu_x_search", "quipu_x_late", "quipu_x_words", "quipu_x_parts"];
+/// Nodes after a cursor, as [`rows::node`] reads them but for what says nothing, and the numbers of their sessions.
+const UNINDEXED: &str = "
+SELECT n.id, n.parent_id, n.role, n.parts_list, n.timestamp, NULL, NULL, NULL, NULL, n.rowid, x.session
+FROM nodes n LEFT JOIN quipu_x_node x ON x.seq = n.rowid
+WHERE n.rowid > ?1 AND n.rowid <= ?2 ORDER BY n.rowid LIMIT ?3";
 /// Nodes of one step at most: those without text cost little, but not nothing.
 const STEP_NODES: usize = 2_000;
 /// Of those that were placed late, which are removed from the index first.
@@ -159,10 +164,7 @@ fn try_advance(connection: &Connection, step: Step) -> Outcome<bool> {
         Kind::Words => "INSERT INTO quipu_x_words (rowid, text, about) VALUES (?1, ?2, ?3)",
         Kind::Substrings => "INSERT INTO quipu_x_parts (rowid, text) VALUES (?1, ?2)",
     })?;
-    let mut statement = connection.prepare_cached(&format!(
-        "SELECT {}, n.rowid FROM nodes n WHERE n.rowid > ?1 AND n.rowid <= ?2 ORDER BY n.rowid LIMIT ?3",
-        rows::NODE
-    ))?;
+    let mut statement = connection.prepare_cached(UNINDEXED)?;
     let mut found = statement.query(params![from, until, STEP_NODES as i64])?;
     let (mut last, mut nodes, mut bytes) = (from, 0, 0);
     let most = match kind {
@@ -177,7 +179,7 @@ fn try_advance(connection: &Connection, step: Step) -> Outcome<bool> {
         let Some(node) = rows::node(row)? else { continue };
         match kind {
             Kind::Words => {
-                let Document { text, about, .. } = reader.words(&node, last)?;
+                let Document { text, about, .. } = reader.words(&node, row.get(10)?)?;
                 if !text.is_empty() {
                     put.execute(params![last, text, about])?;
                     bytes += text.len();
@@ -215,7 +217,12 @@ fn add_late(connection: &Connection, reader: &mut Reader<'_>) -> Outcome<bool> {
             continue;
         }
         let Some(node) = rows::node_at(connection, seq)? else { continue };
-        let Document { text, about, .. } = reader.words(&node, seq)?;
+        let session = connection
+            .prepare_cached("SELECT session FROM quipu_x_node WHERE seq = ?1")?
+            .query_row([seq], |row| row.get(0))
+            .optional()?
+            .flatten();
+        let Document { text, about, .. } = reader.words(&node, session)?;
         if !text.is_empty() {
             connection
                 .prepare_cached(

@@ -1,11 +1,13 @@
 //! What a node says, as text to index and to show.
 
+use std::cell::RefCell;
+use std::collections::HashMap;
 use std::io::Read as _;
 use std::rc::Rc;
 
 use quipu_dag::{Node, Text, Value};
 use quipu_protocol::{BlobId, NodeId};
-use rusqlite::{Connection, MAIN_DB, OptionalExtension as _};
+use rusqlite::{CachedStatement, Connection, MAIN_DB, OptionalExtension as _};
 
 use super::super::failure::Outcome;
 use super::super::rows;
@@ -24,6 +26,11 @@ const MOST_PATHS: usize = 64;
 const MOST_RESULTS: usize = 64;
 /// Between two paths, so that no phrase goes over both.
 const BETWEEN: &str = " qz ";
+/// Finds a blob. Types are compared one by one: of a list in parentheses SQLite makes a table, for each blob anew.
+const FIND: &str = "SELECT rowid, type, CASE type WHEN 'quipu' THEN NULL WHEN 'system_prompt' THEN NULL WHEN 'image' THEN NULL \
+     ELSE iif(octet_length(content) > ?2, 1, content) END FROM blobs WHERE hash = ?1";
+/// Bytes of a tool's name or the like at most, for its tag to be remembered.
+const SHORT: usize = 64;
 
 /// What is indexed of a node.
 #[derive(Default)]
@@ -42,28 +49,33 @@ type Calls = Rc<Vec<(String, Vec<String>)>>;
 /// Reads nodes; knows what the last ones had in common.
 pub(in crate::sqlite) struct Reader<'a> {
     connection: &'a Connection,
+    /// Finds a blob: at hand, for most of the time goes into it.
+    find: RefCell<Option<CachedStatement<'a>>>,
     session: Option<(i64, String)>,
-    calls: Option<(NodeId, Calls)>,
+    /// Of the last node that had some, with its role.
+    calls: Option<(NodeId, String, Calls)>,
+    /// Words for properties that came before.
+    tags: HashMap<(char, String), String>,
 }
 
 impl<'a> Reader<'a> {
     pub(in crate::sqlite) fn new(connection: &'a Connection) -> Self {
-        Self { connection, session: None, calls: None }
+        Self { connection, find: RefCell::new(None), session: None, calls: None, tags: HashMap::new() }
     }
 
     /// What is indexed by words.
-    pub(super) fn words(&mut self, node: &Node, seq: i64) -> Outcome<Document> {
+    pub(super) fn words(&mut self, node: &Node, session: Option<i64>) -> Outcome<Document> {
         let mut document = self.text(node)?;
         if document.text.is_empty() {
             return Ok(document);
         }
-        let mut about = tag('r', &node.record.role);
-        if let Some(session) = self.session_tags(seq)? {
+        let mut about = self.tag('r', &node.record.role);
+        if let Some(session) = self.session_tags(session)? {
             about.push_str(session);
         }
         if let Some(tool) = &document.tool {
             about.push(' ');
-            about.push_str(&tag('t', tool));
+            about.push_str(&self.tag('t', tool));
         }
         // Other tools of the same answer, and all paths.
         about.push_str(&document.about);
@@ -74,12 +86,22 @@ impl<'a> Reader<'a> {
         Ok(document)
     }
 
+    fn tag(&mut self, kind: char, value: &str) -> String {
+        if value.len() > SHORT {
+            return tag(kind, value);
+        }
+        self.tags.entry((kind, value.to_owned())).or_insert_with(|| tag(kind, value)).clone()
+    }
+
     /// What a node says, without tags of its place.
     pub(super) fn text(&mut self, node: &Node) -> Outcome<Document> {
         let mut document = Document::default();
         let mut text = String::new();
+        let mut calls = Vec::new();
+        let mut is_whole = true;
         for part in &node.record.parts {
             if text.len() >= INDEXED_WORDS {
+                is_whole = false;
                 break;
             }
             let Some((kind, content)) = self.blob(part)? else { continue };
@@ -90,15 +112,17 @@ impl<'a> Reader<'a> {
                     push(&mut text, &name);
                     let arguments = value.get("arguments").unwrap_or(&Value::Null);
                     strings(arguments, &mut |_, string| push(&mut text, string));
-                    for path in paths(arguments) {
+                    let paths = paths(arguments);
+                    for path in &paths {
                         document.about.push_str(BETWEEN);
-                        document.about.push_str(&path);
+                        document.about.push_str(path);
                     }
+                    calls.push((string(&value, "id"), paths));
                     match &document.tool {
                         None => document.tool = Some(name),
                         Some(first) if *first != name => {
                             document.about.push(' ');
-                            document.about.push_str(&tag('t', &name));
+                            document.about.push_str(&self.tag('t', &name));
                         }
                         Some(_) => {}
                     }
@@ -124,6 +148,10 @@ impl<'a> Reader<'a> {
             }
         }
         document.text = text;
+        if is_whole && !calls.is_empty() {
+            // Their results come next.
+            self.calls = Some((node.id, node.record.role.clone(), Rc::new(calls)));
+        }
         Ok(document)
     }
 
@@ -177,14 +205,8 @@ impl<'a> Reader<'a> {
         Ok(text)
     }
 
-    /// The agent and the directory of the node's session.
-    fn session_tags(&mut self, seq: i64) -> Outcome<Option<&str>> {
-        let session: Option<i64> = self
-            .connection
-            .prepare_cached("SELECT session FROM quipu_x_node WHERE seq = ?1")?
-            .query_row([seq], |row| row.get(0))
-            .optional()?
-            .flatten();
+    /// The agent and the directory of a session, by its number.
+    fn session_tags(&mut self, session: Option<i64>) -> Outcome<Option<&str>> {
         let Some(session) = session else { return Ok(None) };
         if self.session.as_ref().is_none_or(|(known, _)| *known != session) {
             let found: Option<(String, String)> = self
@@ -205,7 +227,9 @@ impl<'a> Reader<'a> {
         let mut next = result.record.parent;
         for _ in 0..MOST_RESULTS {
             let Some(id) = next else { break };
-            if self.calls.as_ref().is_none_or(|(known, _)| *known != id) {
+            let is_known =
+                |(known, role, _): &(NodeId, String, Calls)| *known == id && *role != result.record.role;
+            if !self.calls.as_ref().is_some_and(is_known) {
                 let Some(node) = rows::find_node(self.connection, &id)? else { break };
                 if node.record.role == result.record.role {
                     next = node.record.parent;
@@ -220,9 +244,9 @@ impl<'a> Reader<'a> {
                         calls.push((string(&value, "id"), paths(arguments)));
                     }
                 }
-                self.calls = Some((id, Rc::new(calls)));
+                self.calls = Some((id, node.record.role, Rc::new(calls)));
             }
-            let calls = self.calls.as_ref().map(|(_, calls)| Rc::clone(calls)).unwrap_or_default();
+            let calls = self.calls.as_ref().map(|(_, _, calls)| Rc::clone(calls)).unwrap_or_default();
             return Ok(calls
                 .iter()
                 .find(|(id, _)| id == call)
@@ -234,10 +258,11 @@ impl<'a> Reader<'a> {
 
     /// A blob that says something; `None` for others.
     fn blob(&self, id: &BlobId) -> Outcome<Option<(String, Content)>> {
-        let mut statement = self.connection.prepare_cached(
-            "SELECT rowid, type, iif(type IN ('quipu', 'system_prompt', 'image'), NULL, \
-             iif(octet_length(content) > ?2, 1, content)) FROM blobs WHERE hash = ?1",
-        )?;
+        let mut find = self.find.borrow_mut();
+        let statement = match &mut *find {
+            Some(statement) => statement,
+            none => none.insert(self.connection.prepare_cached(FIND)?),
+        };
         let mut found = statement.query(rusqlite::params![id.to_string(), WHOLE])?;
         let Some(row) = found.next()? else { return Ok(None) };
         let kind = rows::text(row, 1)?.unwrap_or_default().into_owned();
