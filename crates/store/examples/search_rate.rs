@@ -8,13 +8,15 @@
 use std::error::Error;
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
-use std::time::Instant;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
 
 use quipu_dag::{Blob, Node, NodeRecord};
 use quipu_protocol::{Entry, Epoch, SessionId, SessionStart, StepInfo, Thinking};
 use quipu_store::{
     Commit, Matching, OpenOptions, Order, RefMove, RefName, SearchQuery, SqliteStore, Store, Unindexed,
-    Upkeep,
+    Upkeep, UsageBy, UsageQuery,
 };
 
 type Outcome<T> = Result<T, Box<dyn Error>>;
@@ -265,26 +267,30 @@ fn main() -> Outcome<()> {
 async fn index(store: &SqliteStore, file: &Path, bytes: usize) -> Outcome<()> {
     #[expect(clippy::cast_precision_loss, reason = "megabytes")]
     let megabytes = bytes as f64 / 1e6;
-    // Whatever else is derived is made first, and the log is in the file.
-    store.sessions(quipu_store::SessionQuery { limit: Some(1), ..Default::default() }).await?;
+    // Whatever else is derived is made first: what was done, which comes with the index, is none of it.
+    let usage = UsageQuery { by: UsageBy::Session, since: None, until: None };
+    while store.usage(usage.clone()).await?.behind > 0 {}
     // What was indexed meanwhile does not count.
     let connection = rusqlite::Connection::open(file)?;
     for table in ["quipu_x_search", "quipu_x_late", "quipu_x_words", "quipu_x_parts"] {
         connection.execute_batch(&format!("DROP TABLE IF EXISTS {table}"))?;
     }
-    drop(connection);
     let before = size(file)?;
     let (began, clock) = (processor(), Instant::now());
-    let mut words = None;
-    let mut left = Unindexed { words: 1, substrings: 1 };
-    while left != Unindexed::default() {
-        left = store.index().await?;
-        if left.words == 0 && words.is_none() {
-            words = Some((processor() - began, clock.elapsed().as_secs_f64()));
+    let mark = move || (processor() - began, clock.elapsed().as_secs_f64());
+    // The parts of words come after the words: when those are all there, only the table tells.
+    let over = Arc::new(AtomicBool::new(false));
+    let is_over = Arc::clone(&over);
+    let looks = std::thread::spawn(move || {
+        while !is_over.load(Ordering::Relaxed) && !has_all_words(&connection) {
+            std::thread::sleep(Duration::from_millis(2));
         }
-    }
-    let all = (processor() - began, clock.elapsed().as_secs_f64());
-    let words = words.unwrap_or(all);
+        mark()
+    });
+    while store.index().await? != Unindexed::default() {}
+    let all = mark();
+    over.store(true, Ordering::Relaxed);
+    let words = looks.join().map_err(|_| "the thread that looks has fallen")?;
     row("text", "MB", &[megabytes]);
     row("words indexed, by processor time", "MB/s", &[megabytes / words.0]);
     row("words indexed, by the clock", "MB/s", &[megabytes / words.1]);
@@ -293,6 +299,13 @@ async fn index(store: &SqliteStore, file: &Path, bytes: usize) -> Outcome<()> {
     #[expect(clippy::cast_precision_loss, reason = "a share")]
     row("size of the indexes", "% of text", &[(after - before) as f64 * 100.0 / bytes as f64]);
     Ok(())
+}
+
+/// Whether the words of all nodes are in the index.
+fn has_all_words(connection: &rusqlite::Connection) -> bool {
+    let reached = "SELECT seq >= (SELECT max(rowid) FROM nodes) FROM quipu_x_search WHERE kind = 1";
+    // The table is not there before the first step.
+    connection.query_row(reached, [], |row| row.get(0)).unwrap_or(false)
 }
 
 async fn measure(file: &Path, nodes: usize, queries: usize) -> Outcome<()> {
