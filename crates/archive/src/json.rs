@@ -36,21 +36,40 @@ impl<'a> Members<'a> {
 
     /// The object without these members.
     pub(crate) fn without(&self, names: &[&str]) -> Json {
-        let mut out = String::with_capacity(256);
+        let length = self.0.iter().map(|(name, value)| name.len() + value.get().len() + 4);
+        let mut out = String::with_capacity(length.sum::<usize>() + 2);
         out.push('{');
         for (name, value) in &self.0 {
             if !names.contains(&name.as_ref()) {
                 if out.len() > 1 {
                     out.push(',');
                 }
-                out.push_str(&quipu_dag::quoted(name));
+                match name {
+                    // It stands like this in the text that it was read from.
+                    Cow::Borrowed(name) => out.extend(["\"", name, "\""]),
+                    Cow::Owned(name) => out.push_str(&quipu_dag::quoted(name)),
+                }
                 out.push(':');
                 out.push_str(value.get());
             }
         }
         out.push('}');
-        Json::parse(&out).unwrap_or_default()
+        Json::known(out)
     }
+}
+
+/// The list of these values.
+pub(crate) fn list_of(values: &[Json]) -> String {
+    let mut out = String::with_capacity(values.iter().map(|value| value.get().len() + 1).sum::<usize>() + 2);
+    out.push('[');
+    for (at, value) in values.iter().enumerate() {
+        if at > 0 {
+            out.push(',');
+        }
+        out.push_str(value.get());
+    }
+    out.push(']');
+    out
 }
 
 /// A JSON string as text; `None` for any other value, and for half of a surrogate pair.

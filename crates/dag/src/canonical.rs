@@ -32,7 +32,53 @@ pub fn canonical(value: &Value) -> String {
 
 /// Whether a JSON text is canonical already, so that reading and writing it again changes no byte.
 pub fn is_canonical(text: &str) -> bool {
-    Value::parse(text).is_ok_and(|value| canonical(&value) == text)
+    !is_disordered(text.as_bytes()) && Value::parse(text).is_ok_and(|value| canonical(&value) == text)
+}
+
+/// Whether it shows without reading the values that a text is not canonical: white space between them, or names that
+/// are not in order. Most of what other programs write is known by its second name.
+fn is_disordered(text: &[u8]) -> bool {
+    // The last name of each object that is open; empty where there is none that can be compared.
+    let mut open: Vec<&[u8]> = Vec::new();
+    let mut at = 0;
+    while let Some(byte) = text.get(at) {
+        at += 1;
+        match byte {
+            b' ' | b'\t' | b'\n' | b'\r' => return true,
+            b'{' | b'[' => open.push(&[]),
+            b'}' | b']' => {
+                open.pop();
+            }
+            b'"' => {
+                let start = at;
+                loop {
+                    at += plain(&text[at.min(text.len())..]);
+                    match text.get(at) {
+                        Some(b'\\') => at += 2,
+                        Some(b'"') => break,
+                        // Not JSON.
+                        Some(_) | None => return true,
+                    }
+                }
+                let name = &text[start..at];
+                at += 1;
+                if text.get(at) != Some(&b':') {
+                    continue;
+                }
+                let Some(last) = open.last_mut() else { return true };
+                // Numbers come first, and escapes and what is not ASCII may sort otherwise than their bytes.
+                let is_plain = name.first().is_some_and(|first| !first.is_ascii_digit())
+                    && name.iter().all(|byte| byte.is_ascii() && *byte != b'\\');
+                let name = if is_plain { name } else { &[] };
+                if !name.is_empty() && !last.is_empty() && name <= *last {
+                    return true;
+                }
+                *last = name;
+            }
+            _ => {}
+        }
+    }
+    false
 }
 
 // An array or object that is being written: no recursion, so that depth costs heap and not stack.
@@ -155,7 +201,9 @@ fn write_text(out: &mut String, text: &Text) {
 }
 
 pub(crate) fn write_str(out: &mut String, text: &str) {
-    out.reserve(text.len() + 2);
+    // Most of what is escaped takes one byte more; to grow would copy all that is there.
+    let escaped = text.bytes().filter(|byte| is_special(*byte)).count();
+    out.reserve(text.len() + escaped + 2);
     out.push('"');
     write_escaped(out, text);
     out.push('"');
@@ -170,15 +218,19 @@ pub fn quoted(text: &str) -> String {
 
 /// How many bytes come before the first that a string of JSON cannot hold as it is.
 pub(crate) fn plain(bytes: &[u8]) -> usize {
-    let special = |byte: u8| byte < 0x20 || byte == b'"' || byte == b'\\';
     let (chunks, _) = bytes.as_chunks::<32>();
     // Without a way out in the middle, a chunk is looked at all at once.
     let skipped = 32
         * chunks
             .iter()
-            .take_while(|chunk| !chunk.iter().fold(false, |any, byte| any | special(*byte)))
+            .take_while(|chunk| !chunk.iter().fold(false, |any, byte| any | is_special(*byte)))
             .count();
-    skipped + bytes[skipped..].iter().take_while(|byte| !special(**byte)).count()
+    skipped + bytes[skipped..].iter().take_while(|byte| !is_special(**byte)).count()
+}
+
+/// Whether a string of JSON cannot hold a byte as it is.
+fn is_special(byte: u8) -> bool {
+    byte < 0x20 || byte == b'"' || byte == b'\\'
 }
 
 fn write_escaped(out: &mut String, text: &str) {
@@ -213,6 +265,28 @@ fn push_unit(out: &mut String, unit: u16) {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_is_out_of_order_shows_at_once() {
+        let check = |text: &str, disordered: bool| {
+            assert_eq!(is_disordered(text.as_bytes()), disordered, "{text}");
+            assert!(!disordered || Value::parse(text).map(|value| canonical(&value)).as_deref() != Ok(text));
+        };
+        check(r#"{"a":[{"c":1},{"b":2}],"b":{"z":{},"é":"x: y"}}"#, false);
+        check(r#"{"a\"b":" ","B":1}"#, false);
+        check(r#"{"9":1,"10":2,"a":3}"#, false);
+        check(r#"{"b":1,"a":2}"#, true);
+        check(r#"[{"a":{"y":0,"x":0}}]"#, true);
+        check(r#"{"a":1,"a":1}"#, true);
+        check(r#"{"a": 1}"#, true);
+        check("[1,\n2]", true);
+        check(r#"{"a":"open"#, true);
+        check(r#""a\"#, true);
+        // What only reading tells.
+        check(r#"{"a":1.0}"#, false);
+        check(r#"{"é":1,"a":2}"#, false);
+        assert!(!is_canonical(r#"{"a":1.0}"#) && !is_canonical(r#"{"é":1,"a":2}"#));
+    }
 
     #[test]
     fn what_is_escaped_is_found_at_every_place() {

@@ -41,8 +41,10 @@ impl Canonical {
     }
 
     pub(crate) fn list(items: impl IntoIterator<Item = Canonical>) -> Self {
-        let mut out = String::from("[");
-        for item in items {
+        let items: Vec<Canonical> = items.into_iter().collect();
+        let mut out = String::with_capacity(items.iter().map(|item| item.0.len() + 1).sum::<usize>() + 2);
+        out.push('[');
+        for item in &items {
             if out.len() > 1 {
                 out.push(',');
             }

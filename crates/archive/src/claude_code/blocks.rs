@@ -16,7 +16,7 @@ pub(super) fn list(content: &str) -> Option<Vec<&str>> {
 
 /// One block. What is of no known shape is kept whole.
 pub(super) fn content(block: &str) -> Content {
-    known(block).unwrap_or_else(|| Content::Other(Json::parse(block).unwrap_or_default()))
+    known(block).unwrap_or_else(|| Content::Other(Json::known(block)))
 }
 
 fn known(block: &str) -> Option<Content> {
@@ -45,7 +45,7 @@ fn known(block: &str) -> Option<Content> {
         "tool_use" => Content::ToolCall(ToolCall {
             id: members.string("id")?.into_owned().into(),
             name: members.string("name")?.into_owned(),
-            arguments: Json::parse(members.get("input").unwrap_or("{}")).ok()?,
+            arguments: Json::known(members.get("input").unwrap_or("{}")),
             thought_signature: None,
             namespace: None,
         }),

@@ -9,7 +9,7 @@ use super::blocks;
 use super::outline::Copies;
 use super::record::{Record, answer};
 use crate::intake::{Follows, Item, Outline, Placer, REST, SealedLines, Start, Stop, Text, WHOLE};
-use crate::json::Members;
+use crate::json::{Members, list_of};
 use crate::tree::Key;
 
 /// Answers that are open at once at most; the oldest is closed.
@@ -247,7 +247,7 @@ impl Reader<'_> {
         }
         for block in list {
             if !blocks::is_all(block) {
-                open.more.extend(Json::parse(block));
+                open.more.push(Json::known(block));
             }
             let content = blocks::content(block);
             if let (true, Content::Text(text)) = (is_error, &content) {
@@ -287,13 +287,11 @@ impl Reader<'_> {
             answer.stop_reason = StopReason::ToolUse;
         }
         item.entry = Entry::Message(Message::Assistant(answer));
-        #[derive(serde::Serialize)]
-        struct Kept {
-            records: Vec<Json>,
-            #[serde(skip_serializing_if = "Vec::is_empty")]
-            blocks: Vec<Json>,
-        }
-        item.kept = Json::of(&Kept { records, blocks: more }).ok();
+        let records = list_of(&records);
+        item.kept = Some(Json::known(match more.is_empty() {
+            true => ["{\"records\":", &records, "}"].concat(),
+            false => ["{\"records\":", &records, ",\"blocks\":", &list_of(&more), "}"].concat(),
+        }));
         self.out.item(item)?;
         for (json, line) in results {
             let record = Record::of(json.get(), line);
@@ -338,7 +336,7 @@ impl Reader<'_> {
             return self.other(record, uuid);
         }
         let details = match results.len() {
-            1 => record.members.get("toolUseResult").and_then(|text| Json::parse(text).ok()),
+            1 => record.members.get("toolUseResult").map(Json::known),
             _ => None,
         };
         let mut rest = Some(record.rest(if details.is_some() { &["toolUseResult"] } else { &[] }));
@@ -364,7 +362,7 @@ impl Reader<'_> {
             }
             item.kept = match rest.take() {
                 Some(rest) => Some(rest),
-                None if !blocks::is_all(text) => Json::parse(text).ok(),
+                None if !blocks::is_all(text) => Some(Json::known(*text)),
                 None => None,
             };
             before = Some(id);

@@ -13,7 +13,7 @@ use super::outline::{DOCUMENT, Header};
 use super::said;
 use crate::ProblemKind;
 use crate::intake::{Follows, Item, Outline, Placer, REST, SealedLines, Start, Stop, Text, WHOLE};
-use crate::json::{Members, list, text_of, time_of};
+use crate::json::{Members, list, list_of, text_of, time_of};
 use crate::tree::Key;
 
 /// Items of answers that wait at most, before an answer counts as whole.
@@ -236,11 +236,7 @@ impl Reader<'_> {
             stop_reason: if has_calls { StopReason::ToolUse } else { StopReason::Stop },
             ..answer
         }));
-        #[derive(serde::Serialize)]
-        struct Kept {
-            records: Vec<Json>,
-        }
-        item.kept = Json::of(&Kept { records }).ok();
+        item.kept = Some(Json::known(["{\"records\":", &list_of(&records), "}"].concat()));
         self.send(item)?;
         after.into_iter().try_for_each(|item| self.send(item))
     }

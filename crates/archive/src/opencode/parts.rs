@@ -48,7 +48,7 @@ impl<'a> Part<'a> {
                 Some(Content::ToolCall(ToolCall {
                     id: self.call()?,
                     name: self.members.string("tool").unwrap_or_default().into_owned(),
-                    arguments: state.get("input").and_then(|text| Json::parse(text).ok()).unwrap_or_default(),
+                    arguments: state.get("input").map(Json::known).unwrap_or_default(),
                     thought_signature: None,
                     namespace: None,
                 }))
@@ -99,7 +99,7 @@ impl<'a> Part<'a> {
             tool_call_id: self.call()?,
             tool_name: self.members.string("tool").unwrap_or_default().into_owned(),
             content,
-            details: metadata.and_then(|data| Json::parse(data).ok()),
+            details: metadata.map(Json::known),
             usage: None,
             is_error: failed || exit.is_some_and(|code| code != 0),
             timestamp: ended.unwrap_or(timestamp),

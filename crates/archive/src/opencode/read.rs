@@ -14,7 +14,7 @@ use quipu_seal::Sealer;
 use super::parts::{Part, usage};
 use super::rows::{Row, Rows};
 use crate::intake::{Follows, Item, Outline, Placer, REST, Sessions, Start, Stop};
-use crate::json::{Members, text_of};
+use crate::json::{Members, list_of, text_of};
 use crate::lineages::session_id;
 use crate::{ArchiveError, ProblemKind, Report};
 
@@ -354,7 +354,7 @@ impl Reader<'_> {
             };
             let mut item = Item::new(own, entry, line);
             let all: Vec<Json> = step.iter().map(|part| part.rest()).collect();
-            item.kept = kept_of(members, &["tokens", "cost", "modelID", "providerID", "parentID"], all);
+            item.kept = kept_of(members, &["tokens", "cost", "modelID", "providerID", "parentID"], &all);
             self.send(item, head.time)?;
             for part in step.iter().filter(|part| part.kind == "tool") {
                 let Some((result, started, took)) = part.result(head.time) else { continue };
@@ -389,14 +389,10 @@ impl Reader<'_> {
 
 /// What a message and its parts say that no entry has.
 fn kept(members: &Members<'_>, without: &[&str], parts: &[Part<'_>]) -> Option<Json> {
-    kept_of(members, without, parts.iter().map(Part::rest).collect())
+    kept_of(members, without, &parts.iter().map(Part::rest).collect::<Vec<_>>())
 }
 
-fn kept_of(members: &Members<'_>, without: &[&str], parts: Vec<Json>) -> Option<Json> {
-    #[derive(serde::Serialize)]
-    struct Kept {
-        message: Json,
-        parts: Vec<Json>,
-    }
-    Json::of(&Kept { message: members.without(without), parts }).ok()
+fn kept_of(members: &Members<'_>, without: &[&str], parts: &[Json]) -> Option<Json> {
+    let (message, parts) = (members.without(without), list_of(parts));
+    Some(Json::known(["{\"message\":", message.get(), ",\"parts\":", &parts, "}"].concat()))
 }
