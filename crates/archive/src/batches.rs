@@ -3,7 +3,7 @@
 use std::sync::{Arc, Mutex, PoisonError};
 
 use quipu_store::{Bulk, Commit, Portion, SessionQuery, Store, Window};
-use tokio::sync::mpsc;
+use tokio::sync::{mpsc, watch};
 
 use crate::{ArchiveError, ImportOptions, Progress};
 
@@ -46,11 +46,23 @@ pub(crate) struct Batch {
 /// first, so that as many keys as possible fall on each page of an index.
 pub(crate) async fn commit_all(
     store: &dyn Store,
-    mut batches: mpsc::Receiver<Batch>,
+    batches: mpsc::Receiver<Batch>,
     total: u64,
     options: &ImportOptions<'_>,
 ) -> Result<(), ArchiveError> {
-    let at = Mutex::new(Progress { bytes: 0, stored: 0, total, entries: 0 });
+    commit_after(0, store, batches, total, &watch::Sender::new(0), options).await
+}
+
+/// The same after the first bytes of a file. `committed` is told how many batches are.
+pub(crate) async fn commit_after(
+    begun: u64,
+    store: &dyn Store,
+    mut batches: mpsc::Receiver<Batch>,
+    total: u64,
+    committed: &watch::Sender<u64>,
+    options: &ImportOptions<'_>,
+) -> Result<(), ArchiveError> {
+    let at = Mutex::new(Progress { bytes: begun, stored: begun, total, entries: 0 });
     let tell = |change: &dyn Fn(&mut Progress)| {
         let mut at = at.lock().unwrap_or_else(PoisonError::into_inner);
         change(&mut at);
@@ -65,19 +77,21 @@ pub(crate) async fn commit_all(
                 store.commit(batch.commit).await?;
             }
             tell(&|at| (at.bytes, at.stored, at.entries) = (batch.bytes, batch.bytes, batch.entries));
+            committed.send_modify(|count| *count += 1);
         }
         return Ok(());
     }
     // One window is written while the next one is gathered, and no more: each takes memory.
-    let (full, mut windows) = mpsc::channel::<(Window, u64)>(1);
+    let (full, mut windows) = mpsc::channel::<(Window, u64, u64)>(1);
     let gather = async {
         let mut bulk = Bulk::new(store.extent().await?);
-        let mut bytes = 0;
+        let (mut bytes, mut count) = (begun, 0);
         // Room first, so that no third one is begun while two are there.
         while let Ok(room) = full.reserve().await {
             let window = loop {
                 let Some(batch) = batches.recv().await else { break bulk.end() };
                 bytes = batch.bytes;
+                count += 1;
                 tell(&|at| (at.bytes, at.entries) = (batch.bytes, batch.entries));
                 let added;
                 (bulk, added) = off_the_runtime(move || {
@@ -90,7 +104,7 @@ pub(crate) async fn commit_all(
                 }
             };
             match window {
-                Some(window) => room.send((window, bytes)),
+                Some(window) => room.send((window, bytes, count)),
                 None => break,
             }
         }
@@ -102,8 +116,8 @@ pub(crate) async fn commit_all(
         piece.map(|piece| (window, piece))
     };
     let write = async {
-        let mut before = 0;
-        while let Some((window, bytes)) = windows.recv().await {
+        let mut before = begun;
+        while let Some((window, bytes, count)) = windows.recv().await {
             let (mut window, mut piece) = off_the_runtime(move || next(window)).await??;
             while let Some(Portion { commit, done }) = piece {
                 let (committed, following) =
@@ -114,6 +128,7 @@ pub(crate) async fn commit_all(
                 tell(&|at| at.stored = stored);
             }
             before = bytes;
+            committed.send_replace(count);
         }
         Ok(())
     };

@@ -7,7 +7,7 @@
 //! in which they came, and the refs with the last of them. Blobs and nodes that no ref leads to yet are all that a crash
 //! between two of them leaves.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 use std::fs::File;
 use std::io;
 use std::ops::Range;
@@ -67,7 +67,7 @@ pub struct Bulk {
 /// Commits that were gathered.
 #[derive(Debug)]
 pub struct Window {
-    whole: Option<Commit>,
+    whole: VecDeque<Commit>,
     spool: Option<Spool>,
     /// Blobs that were given back, when they are in order.
     given: Option<usize>,
@@ -103,13 +103,12 @@ impl Bulk {
         if let Some(open) = &mut self.open {
             open.add(commit)?;
         } else if self.spool.is_none() || most < FEWEST_NODES {
-            return Ok(Some(Window::of(Some(commit), None)));
+            return Ok(Some(Window::of([commit], None)));
         } else if let Some(first) = self.first.take() {
             let Some(mut open) = self.spool.as_deref().and_then(|dir| Spool::begin(dir, most)) else {
                 // No file can be made there: as if there were no such place.
                 self.spool = None;
-                self.first = Some(commit);
-                return Ok(Some(Window::of(Some(first), None)));
+                return Ok(Some(Window::of([first, commit], None)));
             };
             open.add(first)?;
             open.add(commit)?;
@@ -130,8 +129,8 @@ impl Bulk {
 }
 
 impl Window {
-    fn of(whole: Option<Commit>, spool: Option<Spool>) -> Self {
-        Self { whole, spool, given: None, nodes: None, done: 0, weight: 0 }
+    fn of(whole: impl IntoIterator<Item = Commit>, spool: Option<Spool>) -> Self {
+        Self { whole: whole.into_iter().collect(), spool, given: None, nodes: None, done: 0, weight: 0 }
     }
 
     /// The next commit; `None` when all were given. Blocks.
@@ -139,8 +138,9 @@ impl Window {
     /// # Errors
     /// `Io`: the file could not be read.
     pub fn piece(&mut self) -> Result<Option<Portion>, StoreError> {
-        if let Some(commit) = self.whole.take() {
-            return Ok(Some(Portion { commit, done: if self.spool.is_some() { 0 } else { DONE } }));
+        if let Some(commit) = self.whole.pop_front() {
+            let is_last = self.spool.is_none() && self.whole.is_empty();
+            return Ok(Some(Portion { commit, done: if is_last { DONE } else { 0 } }));
         }
         if let Some(spool) = &mut self.spool {
             let given = match self.given {

@@ -222,10 +222,6 @@ impl Sessions for Conversations {
         self.list.bytes()
     }
 
-    fn session_bytes(&self) -> u64 {
-        self.now.as_ref().map_or(0, |(json, _)| json.get().len() as u64)
-    }
-
     fn end(&mut self) -> Option<Report> {
         Some(self.list.end())
     }

@@ -269,10 +269,6 @@ impl Sessions for Days {
         self.list.bytes()
     }
 
-    fn session_bytes(&self) -> u64 {
-        self.now.iter().map(|activity| activity.size as u64).sum()
-    }
-
     fn end(&mut self) -> Option<Report> {
         Some(self.list.end())
     }

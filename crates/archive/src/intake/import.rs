@@ -11,19 +11,19 @@ use std::sync::{Arc, Mutex, PoisonError};
 use nix::fcntl::OFlag;
 use quipu_protocol::{ChunkId, NodeId, SessionId, UnixMs};
 use quipu_seal::Sealer;
-use quipu_store::{Commit, Expect, RefMove, Store, StoreError};
+use quipu_store::{Commit, Expect, RefMove, SessionQuery, Store, StoreError};
 use sha2::{Digest as _, Sha256};
-use tokio::sync::mpsc;
+use tokio::sync::{mpsc, watch};
 
 use super::known::Known;
 use super::lines::End;
-use super::place::{Placed, Placer, Stop};
+use super::place::{Before, Placed, Placer, Stop};
 use super::{DatabaseFormat, Format, Outline, SealedLines, Sessions};
-use crate::batches::{Batch, Most, commit_all, off_the_runtime};
+use crate::batches::{Batch, Most, commit_after, commit_all, off_the_runtime};
 use crate::lineages::{main_ref, tips};
 use crate::seen::{Mark, Seen, unchanged};
 use crate::stamp::{Stamp, hash_of_first};
-use crate::{ArchiveError, ImportOptions, Progress, Report};
+use crate::{ArchiveError, ImportOptions, Report};
 
 /// Files that follow each other at most.
 const DEEPEST: usize = 64;
@@ -179,35 +179,81 @@ impl One<'_> {
             0 => bytes,
             total => total,
         };
+        let mut stored = Stored::load(&**self.store).await?;
         let mut reports: Vec<Report> = Vec::new();
-        let mut before = 0;
-        let mut whole = true;
-        while let Some(outline) = next {
-            let (own, sealer) = (Arc::clone(&sessions), Arc::clone(self.sealer));
-            let size = lock(&sessions).session_bytes();
-            let progress = |at: Progress| {
-                let (bytes, stored) = (before + at.bytes, before + at.stored);
-                (self.options.progress)(Progress { bytes, stored, total, ..at });
+        let (mut before, mut whole) = (Before::default(), true);
+        while next.is_some() {
+            // Sessions are read one after the other while those before them are committed, up to one that needs to see
+            // what the store has of them.
+            let begun = Before { batches: 0, ..before };
+            let (sender, batches) = mpsc::channel::<Batch>(2);
+            let (ended, mut placed) = mpsc::unbounded_channel::<Placed>();
+            let (count, mut committed) = watch::channel(0);
+            let commit = async {
+                // Who waits for it hears when it ends.
+                let count = count;
+                commit_after(begun.bytes, &**self.store, batches, total, &count, self.options).await
             };
-            let options = ImportOptions { progress: &progress, ..*self.options };
-            let read = move |placer: &mut Placer| lock(&own).read(&sealer, placer);
-            let (placed, ()) = self.place(path, &outline, size, &options, read).await?;
-            before += placed.report.bytes;
-            whole &= !placed.unfinished;
-            let own = Arc::clone(&sessions);
-            next = off_the_runtime(move || lock(&own).next()).await??;
-            let mut note = None;
-            if next.is_none() {
-                let rest = lock(&sessions).end();
-                whole &= rest.as_ref().is_none_or(|rest| rest.lost == 0);
-                let session = placed.report.session.clone();
-                let mark = Mark::new(self.agent, path, session, bytes, sha256);
-                note = whole.then_some(mark);
-                reports.push(self.finish(placed, note).await?);
-                reports.extend(rest);
-                break;
+            let mut last: Option<Placed> = None;
+            let read = async {
+                let (sender, ended) = (sender, ended);
+                let mut at = begun;
+                let mut underway: HashSet<SessionId> = HashSet::new();
+                while let Some(outline) = next.take() {
+                    let is_apart = outline.related.is_empty() && outline.first.is_none();
+                    if !underway.is_empty() && (!is_apart || underway.contains(&outline.session)) {
+                        next = Some(outline);
+                        break;
+                    }
+                    let known = match is_apart && !stored.has(&outline.session) {
+                        true => Known::default(),
+                        false => Known::load(&**self.store, self.agent, &outline).await?,
+                    };
+                    let report = Report::new(path.to_owned(), outline.session);
+                    let mut placer =
+                        Placer::new(self.agent, report, known, Most::of(total), at, sender.clone());
+                    let (own, sealer) = (Arc::clone(&sessions), Arc::clone(self.sealer));
+                    let one = off_the_runtime(move || {
+                        lock(&own).read(&sealer, &mut placer)?;
+                        Ok((placer.end()?, lock(&own).next()))
+                    });
+                    let (one, following) = one.await?.map_err(|stop| stopped(path, stop))?;
+                    at = one.before;
+                    whole &= !one.unfinished;
+                    underway.extend(one.sessions.iter().cloned());
+                    stored.0.extend(one.sessions.iter().cloned());
+                    if let Some(done) = last.replace(one) {
+                        // What finishes it ends early only where the store fails, which is told there.
+                        drop(ended.send(done));
+                    }
+                    next = following?;
+                }
+                before = at;
+                Ok::<_, ArchiveError>(())
+            };
+            let finish = async {
+                let mut reports = Vec::new();
+                while let Some(done) = placed.recv().await {
+                    if committed.wait_for(|count| *count >= done.before.batches).await.is_err() {
+                        break;
+                    }
+                    reports.push(self.finish(done, None).await?);
+                }
+                Ok::<_, ArchiveError>(reports)
+            };
+            let (read, done, finished) = tokio::join!(read, commit, finish);
+            done?;
+            reports.extend(finished?);
+            let is_end = read.is_ok() && next.is_none();
+            let rest = if is_end { lock(&sessions).end() } else { None };
+            whole &= rest.as_ref().is_none_or(|rest| rest.lost == 0);
+            if let Some(last) = last {
+                let session = last.report.session.clone();
+                let note = Mark::new(self.agent, path, session, bytes, sha256);
+                reports.push(self.finish(last, (is_end && whole).then_some(note)).await?);
             }
-            reports.push(self.finish(placed, note).await?);
+            read?;
+            reports.extend(rest);
         }
         if reports.is_empty()
             && let Some(rest) = lock(&sessions).end()
@@ -234,7 +280,7 @@ impl One<'_> {
         let known = Known::load(&**self.store, self.agent, outline).await?;
         let (sender, batches) = mpsc::channel::<Batch>(2);
         let report = Report::new(path.to_owned(), outline.session.clone());
-        let mut placer = Placer::new(self.agent, report, known, Most::of(total), sender);
+        let mut placer = Placer::new(self.agent, report, known, Most::of(total), Before::default(), sender);
         let reader = tokio::task::spawn_blocking(move || {
             let end = read(&mut placer)?;
             Ok::<_, Stop>((placer.end()?, end))
@@ -242,11 +288,7 @@ impl One<'_> {
         let committed = commit_all(&**self.store, batches, total, options).await;
         let done = reader.await.map_err(|error| ArchiveError::Fault(error.to_string()))?;
         committed?;
-        match done {
-            Ok(done) => Ok(done),
-            Err(Stop::Io(source)) => Err(ArchiveError::File { path: path.to_owned(), doing: "read", source }),
-            Err(Stop::Closed) => Err(ArchiveError::Fault("nobody took what was read".into())),
-        }
+        done.map_err(|stop| stopped(path, stop))
     }
 
     /// Moves the session's ref, and notes what was imported.
@@ -324,6 +366,27 @@ impl One<'_> {
                 Err(error) => return Err(error.into()),
             }
         }
+    }
+}
+
+/// Sessions of the store, and those that they go on from.
+struct Stored(HashSet<SessionId>);
+
+impl Stored {
+    async fn load(store: &dyn Store) -> Result<Self, StoreError> {
+        let rows = store.sessions(SessionQuery::default()).await?;
+        Ok(Self(rows.into_iter().flat_map(|row| std::iter::once(row.id).chain(row.parent)).collect()))
+    }
+
+    fn has(&self, session: &SessionId) -> bool {
+        self.0.contains(session)
+    }
+}
+
+fn stopped(path: &Path, stop: Stop) -> ArchiveError {
+    match stop {
+        Stop::Io(source) => ArchiveError::File { path: path.to_owned(), doing: "read", source },
+        Stop::Closed => ArchiveError::Fault("nobody took what was read".into()),
     }
 }
 

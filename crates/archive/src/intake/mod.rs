@@ -63,9 +63,6 @@ pub(crate) trait Sessions: Send {
     /// Bytes of all of them, about; 0 where that is not known.
     fn bytes(&self) -> u64;
 
-    /// Bytes of the one that is next read.
-    fn session_bytes(&self) -> u64;
-
     /// At the end: what is to be told of the file beside its sessions.
     fn end(&mut self) -> Option<Report>;
 }

@@ -65,6 +65,7 @@ pub(crate) struct Placer {
     batch_bytes: usize,
     most: Most,
     batches: mpsc::Sender<Batch>,
+    before: Before,
     /// Whether something was left out that another import may find whole.
     unfinished: bool,
 }
@@ -94,9 +95,21 @@ fn numbered(id: &str, number: u64) -> Key {
     Key::of(&format!("{id}~{number}"))
 }
 
-/// What came of a file.
+/// What went to the store before, of other sessions of the same file.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct Before {
+    pub(super) bytes: u64,
+    pub(super) entries: u64,
+    pub(super) batches: u64,
+}
+
+/// What came of a file, or of one session of it.
 pub(super) struct Placed {
     pub(super) report: Report,
+    /// What has gone to the store with it.
+    pub(super) before: Before,
+    /// The sessions that it holds items of, and those that they go on from.
+    pub(super) sessions: Vec<SessionId>,
     pub(super) last: Option<(UnixMs, NodeId)>,
     pub(super) nodes: HashSet<NodeId>,
     /// Ends of branches, and whose they are.
@@ -110,6 +123,7 @@ impl Placer {
         report: Report,
         known: Known,
         most: Most,
+        before: Before,
         batches: mpsc::Sender<Batch>,
     ) -> Self {
         let held: HashMap<NodeId, SessionId> =
@@ -139,6 +153,7 @@ impl Placer {
             batch_bytes: 0,
             most,
             batches,
+            before,
             unfinished: false,
         }
     }
@@ -425,7 +440,9 @@ impl Placer {
         self.batch_bytes = 0;
         let mut commit = std::mem::take(&mut self.batch);
         commit.moves = self.moves();
-        let batch = Batch { commit, bytes: self.report.bytes, entries: self.report.read };
+        self.before.batches += 1;
+        let Before { bytes, entries, .. } = self.before;
+        let batch = Batch { commit, bytes: bytes + self.report.bytes, entries: entries + self.report.read };
         self.batches.blocking_send(batch).map_err(|_| Stop::Closed)
     }
 
@@ -476,10 +493,14 @@ impl Placer {
     pub(super) fn end(mut self) -> Result<Placed, Stop> {
         self.place_waiting()?;
         self.send()?;
-        let Self { mut report, tips, last, nodes, unfinished, .. } = self;
+        let Self { mut report, tips, last, nodes, unfinished, mut before, owners, .. } = self;
         report.branches = tips.values().filter(|session| **session == report.session).count() as u64;
         let last = last.map(|(_, time, node)| (time, node));
-        Ok(Placed { report, last, nodes, tips, unfinished })
+        (before.bytes, before.entries) = (before.bytes + report.bytes, before.entries + report.read);
+        let sessions = owners.into_iter().map(|owner| owner.start);
+        let sessions =
+            sessions.flat_map(|start| std::iter::once(start.session).chain(start.parent)).collect();
+        Ok(Placed { report, before, sessions, last, nodes, tips, unfinished })
     }
 }
 

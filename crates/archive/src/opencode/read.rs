@@ -132,10 +132,6 @@ impl Sessions for Database {
         self.bytes
     }
 
-    fn session_bytes(&self) -> u64 {
-        self.bytes
-    }
-
     fn end(&mut self) -> Option<Report> {
         None
     }

@@ -1000,6 +1000,31 @@ mod opencode {
         assert_eq!(reports.iter().map(|report| report.added).sum::<u64>(), 21);
     }
 
+    /// Sessions of one file are read while those before them are committed.
+    #[test]
+    fn sessions_that_come_at_once_are_what_they_are_one_by_one() {
+        let (at_once, one_by_one) = (archive(), archive());
+        at_once.try_take(AGENT, &files(&at_once)).unwrap();
+        let root = files(&one_by_one);
+        let folders = std::fs::read_dir(root.join("session")).unwrap().map(|folder| folder.unwrap().path());
+        let files = folders.flat_map(|folder| std::fs::read_dir(folder).unwrap());
+        let mut sessions: Vec<(i64, std::path::PathBuf, String)> = files
+            .map(|file| {
+                let path = file.unwrap().path();
+                let text = std::fs::read_to_string(&path).unwrap();
+                std::fs::remove_file(&path).unwrap();
+                let value: Value = serde_json::from_str(&text).unwrap();
+                (value["time"]["created"].as_i64().unwrap(), path, text)
+            })
+            .collect();
+        sessions.sort();
+        for (_, path, text) in sessions {
+            std::fs::write(path, text).unwrap();
+            one_by_one.try_take(AGENT, &root).unwrap();
+        }
+        assert_eq!(one_by_one.all(), at_once.all());
+    }
+
     #[test]
     fn files_that_are_no_such_database() {
         let archive = archive();
