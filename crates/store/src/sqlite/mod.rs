@@ -68,7 +68,7 @@ const READERS: usize = 2;
 const INDEX_BATCH: usize = 10_000;
 
 /// Text that is indexed in one transaction when somebody waits for it.
-const SEARCH_STEP: search::Step = search::Step { words: 1 << 20, substrings: 256 << 10 };
+const SEARCH_STEP: search::Step = search::Step { words: 2 << 20, substrings: 256 << 10, nodes: 8_000 };
 /// How long a search waits for the index.
 const SEARCH_PATIENCE: Duration = Duration::from_millis(1_000);
 /// Nodes whose deeds are added in one transaction when somebody waits for it.

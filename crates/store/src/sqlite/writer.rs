@@ -49,7 +49,7 @@ const UNSEARCHED: Duration = Duration::from_millis(600);
 /// Nodes whose deeds are added in one transaction in a quiet moment.
 const DEEDS_STEP: usize = 200;
 /// Text that is indexed at once, in quiet moments: a commit that comes meanwhile waits for no more than this.
-const SEARCH_STEP: search::Step = search::Step { words: 128 << 10, substrings: 32 << 10 };
+const SEARCH_STEP: search::Step = search::Step { words: 128 << 10, substrings: 32 << 10, nodes: 2_000 };
 
 /// How often another process's commits are looked for, while somebody waits for them.
 const WATCH: Duration = Duration::from_millis(200);

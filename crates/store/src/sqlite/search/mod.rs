@@ -29,6 +29,7 @@ CREATE VIRTUAL TABLE IF NOT EXISTS quipu_x_words USING fts5(text, about, content
 CREATE VIRTUAL TABLE IF NOT EXISTS quipu_x_parts USING fts5(text, content='', contentless_delete=1, detail=none, tokenize='trigram');
 INSERT INTO quipu_x_words (quipu_x_words, rank) VALUES ('automerge', 8);
 INSERT INTO quipu_x_parts (quipu_x_parts, rank) VALUES ('automerge', 8);
+INSERT INTO quipu_x_words (quipu_x_words, rank) VALUES ('hashsize', 4194304);
 ";
 const NAMES: [&str; 4] = ["quipu_x_search", "quipu_x_late", "quipu_x_words", "quipu_x_parts"];
 /// Nodes after a cursor, as [`rows::node`] reads them but for what says nothing, and the numbers of their sessions.
@@ -36,8 +37,8 @@ const UNINDEXED: &str = "
 SELECT n.id, n.parent_id, n.role, n.parts_list, n.timestamp, NULL, NULL, NULL, NULL, n.rowid, x.session
 FROM nodes n LEFT JOIN quipu_x_node x ON x.seq = n.rowid
 WHERE n.rowid > ?1 AND n.rowid <= ?2 ORDER BY n.rowid LIMIT ?3";
-/// Nodes of one step at most: those without text cost little, but not nothing.
-const STEP_NODES: usize = 2_000;
+/// Nodes that get their places before a step.
+const PLACED: usize = 2_000;
 /// Of those that were placed late, which are removed from the index first.
 const STEP_LATE: usize = 200;
 
@@ -55,6 +56,8 @@ pub(super) struct Step {
     pub(super) words: usize,
     /// Bytes of text by substrings, which take about five times as long.
     pub(super) substrings: usize,
+    /// Nodes at most: those without text cost little, but not nothing.
+    pub(super) nodes: usize,
 }
 
 /// Whether anything was ever indexed here.
@@ -144,7 +147,7 @@ pub(super) fn is_damage(failure: &Failure) -> bool {
 fn try_advance(connection: &Connection, step: Step) -> Outcome<bool> {
     // Only what has its place: a session's name and directory are part of what is indexed.
     if index::is_behind(connection)? {
-        index::advance_or_renew(connection, STEP_NODES)?;
+        index::advance_or_renew(connection, PLACED)?;
     }
     let until = index::cursor(connection)?;
     if !exists(connection)? {
@@ -165,7 +168,7 @@ fn try_advance(connection: &Connection, step: Step) -> Outcome<bool> {
         Kind::Substrings => "INSERT INTO quipu_x_parts (rowid, text) VALUES (?1, ?2)",
     })?;
     let mut statement = connection.prepare_cached(UNINDEXED)?;
-    let mut found = statement.query(params![from, until, STEP_NODES as i64])?;
+    let mut found = statement.query(params![from, until, i64::try_from(step.nodes).unwrap_or(i64::MAX)])?;
     let (mut last, mut nodes, mut bytes) = (from, 0, 0);
     let most = match kind {
         Kind::Words => step.words,
@@ -196,7 +199,7 @@ fn try_advance(connection: &Connection, step: Step) -> Outcome<bool> {
     }
     drop(found);
     // To the end when nothing was left, or rows that are gone would be counted for ever.
-    let last = if bytes < most && nodes < STEP_NODES { until } else { last };
+    let last = if bytes < most && nodes < step.nodes { until } else { last };
     connection
         .prepare_cached("UPDATE quipu_x_search SET seq = ?2 WHERE kind = ?1")?
         .execute(params![kind as i64, last])?;
