@@ -25,6 +25,9 @@ type Projects = Vec<(String, u64)>;
 /// What the names of exports, or of what is in them, end in.
 const EXPORTED: &[&str] = &["zip", "json", "html"];
 
+/// Why a text of UTF-16 is not read.
+const WIDE: &str = "it is UTF-16; write it as UTF-8 first (`iconv -f UTF-16 -t UTF-8`)";
+
 /// An agent whose sessions can be taken in.
 #[derive(Clone, Copy)]
 pub struct Agent {
@@ -246,6 +249,16 @@ impl Agent {
         Ok(work)
     }
 
+    /// Why a file is no export, where it can be told without knowing whose it might be.
+    pub fn export_fault(path: &Path) -> Option<ArchiveError> {
+        let path = path.to_owned();
+        if is_wide(&path) {
+            return Some(ArchiveError::NotASession { path, why: WIDE });
+        }
+        let source = export::fault(&path)?;
+        Some(ArchiveError::File { path, doing: "read", source })
+    }
+
     /// Whether a file of a folder may be one of it, by its name.
     fn is_called_export(&self, file: &Path) -> bool {
         let Kind::Export { is_main, .. } = self.kind else { return false };
@@ -360,11 +373,10 @@ impl Agent {
             }
         };
         match done {
-            Err(ArchiveError::NotASession { .. } | ArchiveError::File { doing: "read", .. })
-                if is_wide(path) =>
+            Err(ArchiveError::NotASession { path, .. } | ArchiveError::File { path, doing: "read", .. })
+                if is_wide(&path) =>
             {
-                let why = "it is UTF-16; write it as UTF-8 first (`iconv -f UTF-16 -t UTF-8`)";
-                Err(ArchiveError::NotASession { path: path.to_owned(), why })
+                Err(ArchiveError::NotASession { path, why: WIDE })
             }
             done => done,
         }

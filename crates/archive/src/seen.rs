@@ -1,9 +1,10 @@
 //! What was imported before, by file, and whether a file is as it was then.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::fs::File;
 use std::io::Seek as _;
 use std::path::{Path, PathBuf};
+use std::sync::{Mutex, PoisonError};
 
 use quipu_protocol::{ChunkId, NodeId, SessionId, UnixMs};
 use quipu_store::{Action, ActionQuery, Commit, LoggedAction, Store, StoreError};
@@ -11,11 +12,15 @@ use serde::{Deserialize, Serialize};
 
 use crate::batches::off_the_runtime;
 use crate::lineages::{IMPORTED, main_ref};
+use crate::pi::Going;
 use crate::stamp::{Stamp, hash_of_first};
 use crate::{ArchiveError, Report};
 
 /// Notes that are read at first, when what is new is looked for.
 const FEW: usize = 64;
+
+/// Files of which it is kept in memory how far they were read.
+const FOLLOWED: usize = 8;
 
 /// What an import noted of its file.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -78,6 +83,17 @@ pub struct Seen {
     files: HashMap<PathBuf, Vec<Mark>>,
     /// The number of the last note.
     last: i64,
+    followed: Option<Followed>,
+}
+
+/// Files that are followed, those that grew last at the end.
+#[derive(Default)]
+struct Followed(Mutex<VecDeque<(PathBuf, Going)>>);
+
+impl std::fmt::Debug for Followed {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Followed")
+    }
 }
 
 impl Seen {
@@ -120,6 +136,32 @@ impl Seen {
             of_file.push(mark);
         }
         Ok(())
+    }
+
+    /// From now on files are imported as they grow: of those that grew last, how far they were read is kept in memory, so that what
+    /// is appended can be read alone. Up to 8 of them, some 50 bytes for each entry.
+    pub fn follow(&mut self) {
+        self.followed.get_or_insert_default();
+    }
+
+    pub(crate) fn follows(&self) -> bool {
+        self.followed.is_some()
+    }
+
+    /// What is in memory of a file.
+    pub(crate) fn take_going(&self, path: &Path) -> Option<Going> {
+        let mut followed = self.followed.as_ref()?.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let at = followed.iter().position(|(other, _)| other == path)?;
+        followed.remove(at).map(|(_, going)| going)
+    }
+
+    pub(crate) fn keep_going(&self, path: &Path, going: Going) {
+        let Some(followed) = &self.followed else { return };
+        let mut followed = followed.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if followed.len() >= FOLLOWED {
+            followed.pop_front();
+        }
+        followed.push_back((path.to_owned(), going));
     }
 
     /// What the last import of a file noted.

@@ -37,6 +37,11 @@ impl Stamp {
         }
     }
 
+    /// Whether it is of the same file, whatever was written to it.
+    pub(crate) fn is_same_file(&self, other: &Self) -> bool {
+        (self.device, self.inode) == (other.device, other.inode)
+    }
+
     /// The stamp, if a change after `now` would show.
     pub(crate) fn settled(self, now: UnixMs) -> Option<Self> {
         (now.saturating_sub(self.changed / 1_000_000) >= SETTLED).then_some(self)

@@ -54,7 +54,7 @@ pub(crate) async fn run(args: &ImportArgs) -> Result<(), Failure> {
     let mut signals = Signals::new()?;
     let mut watch = Watch::default();
     for (dir, error) in work.iter().flat_map(|(_, kept)| &kept.unreadable) {
-        note(format!("{} could not be read: {error}", dir.display()));
+        note(format!("{} could not be read: {error}{}", dir.display(), advice(error)));
         importer.failures += 1;
     }
     let files =
@@ -107,6 +107,7 @@ pub(crate) async fn run(args: &ImportArgs) -> Result<(), Failure> {
 /// Imports what changes, and what comes, for as long as nothing fails that a later try would not mend.
 async fn follow(importer: &mut Importer<'_>, watch: &mut Watch, asked: &Asked) -> Result<(), Failure> {
     importer.follows = true;
+    importer.seen.follow();
     loop {
         tokio::time::sleep(Watch::POLL).await;
         let work = match asked {
@@ -168,15 +169,31 @@ impl Importer<'_> {
                 Err(ArchiveError::Changed { .. }) if self.follows => {}
                 Err(error) => {
                     self.failures += 1;
+                    let advice = match &error {
+                        ArchiveError::File { source, .. } => advice(source),
+                        _ => "",
+                    };
+                    let told = format!("{error}{advice}");
                     if self.args.out.json {
-                        let line = serde_json::json!({ "path": file, "error": error.to_string() });
+                        let line = serde_json::json!({ "path": file, "error": told });
                         writeln!(std::io::stdout().lock(), "{line}")?;
                     }
-                    note(error.to_string());
+                    note(told);
                 }
             }
         }
         Ok(())
+    }
+}
+
+/// What to do about what could not be read.
+fn advice(error: &std::io::Error) -> &'static str {
+    use std::io::ErrorKind::{NotFound, PermissionDenied};
+    match error.kind() {
+        PermissionDenied => "; let this user read it, and import it again",
+        NotFound => "; it was moved or removed, or is a link that leads nowhere",
+        _ if error.raw_os_error() == Some(nix::libc::ELOOP) => "; it is a link that leads back to itself",
+        _ => "",
     }
 }
 
@@ -222,8 +239,12 @@ fn names() -> String {
 fn exports(path: &Path) -> Result<Vec<(&'static Agent, Kept)>, Failure> {
     let work = Agent::exports(path).map_err(failed)?;
     if work.is_empty() {
+        if let Some(error) = Agent::export_fault(path) {
+            return Err(failed(error));
+        }
+        let what = if path.is_dir() { "holds" } else { "is" };
         return Err(Failure::usage(format!(
-            "{} is no export of an account that is known; name the agent before it, one of {}",
+            "{} {what} no export of an account that is known; name the agent before it, one of {}",
             path.display(),
             names()
         )));

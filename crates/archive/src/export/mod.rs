@@ -256,6 +256,12 @@ pub(crate) fn time_of_number(text: &str) -> Option<UnixMs> {
     (ms < 2.5e14).then(|| ms.round() as UnixMs)
 }
 
+/// Why a file that begins as an archive cannot be read as one.
+pub(crate) fn fault(path: &Path) -> Option<io::Error> {
+    let file = crate::intake::open_file(path).ok().filter(zip::is_zip)?;
+    zip::Zip::open(file).err()
+}
+
 /// How the files begin that hold conversations: of an archive each of them, else the file itself; none where that cannot be read.
 pub(crate) fn starts(path: &Path, is_main: fn(&str) -> bool) -> Vec<String> {
     /// Bytes that tell what a file is.

@@ -320,7 +320,10 @@ impl Read for Unpacked {
             return Err(damaged("more comes out of it than the archive says"));
         }
         if self.done > FREE && self.done / RATIO > self.packed.packed {
-            return Err(damaged("it is more than 200 times as large as what it is packed to"));
+            return Err(damaged(
+                "it is more than 200 times as large as what it is packed to; if that is right, unpack the archive, and import \
+                 the folder",
+            ));
         }
         if self.all.fetch_add(read as u64, Ordering::Relaxed) > TOTAL {
             return Err(damaged("more than 1 TiB comes out of the archive"));

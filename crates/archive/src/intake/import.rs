@@ -396,7 +396,10 @@ pub(crate) fn open_file(path: &Path) -> Result<File, ArchiveError> {
     let flags = (OFlag::O_NONBLOCK | OFlag::O_NOCTTY).bits();
     let file = File::options().read(true).custom_flags(flags).open(path).map_err(fail)?;
     if !file.metadata().map_err(fail)?.is_file() {
-        return Err(ArchiveError::NotASession { path: path.to_owned(), why: "it is no regular file" });
+        return Err(ArchiveError::NotASession {
+            path: path.to_owned(),
+            why: "it is no regular file, but a directory, a pipe or a device",
+        });
     }
     Ok(file)
 }

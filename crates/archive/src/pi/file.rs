@@ -19,7 +19,7 @@ use super::chain::{Chain, header_line, ids_of, note_id, references, settings_at}
 use super::disk::{Job, Unwritten, find, is_same, last_line};
 use super::entry::place;
 use super::export::notes;
-use super::import::{ImportOptions, Taken, hash_of, move_main, off_the_runtime, take};
+use super::import::{Before, ImportOptions, Taken, hash_of, move_main, off_the_runtime, take};
 use super::own::{Own, began, file_under, unbegun};
 use super::{AGENT, VERSION, glance};
 use crate::intake::open_file;
@@ -209,7 +209,8 @@ impl SessionFile {
             return Ok(this);
         }
         let options = ImportOptions { dry_run: false, progress };
-        let taken = take(store, sealer, open_file(&this.path)?, &this.path, None, &options).await?;
+        let taken =
+            take(store, sealer, open_file(&this.path)?, &this.path, Before::default(), &options).await?;
         let note = taken.whole.then(|| taken.mark()).filter(|note| seen.of(AGENT, &this.path) != Some(note));
         let head = move_main(&**store, &taken.report.session, taken.last, note).await?;
         this.session = Some(taken.report.session.clone());
@@ -396,7 +397,8 @@ impl SessionFile {
         sealer: &Arc<Sealer>,
     ) -> Result<Report, ArchiveError> {
         let options = ImportOptions { dry_run: false, progress: &|_| {} };
-        let taken = take(store, sealer, open_file(&self.path)?, &self.path, None, &options).await?;
+        let taken =
+            take(store, sealer, open_file(&self.path)?, &self.path, Before::default(), &options).await?;
         move_main(&**store, &taken.report.session, taken.last, None).await?;
         self.size = taken.report.bytes;
         self.hash = Some(taken.hash);

@@ -19,7 +19,7 @@ use quipu_seal::Sealer;
 use quipu_store::Store;
 
 use super::header::Header;
-use super::import::{ImportOptions, move_main, take};
+use super::import::{Before, ImportOptions, move_main, take};
 use super::{LINE_LIMIT, VERSION};
 use crate::ArchiveError;
 use crate::ahead::{Ahead, ReadyLines};
@@ -107,7 +107,7 @@ pub(super) async fn end_of(
     });
     let Some((small, entries)) = cut.await? else { return Ok(None) };
     let options = ImportOptions { dry_run: false, progress: &|_| {} };
-    let taken = take(aside, sealer, small, path, None, &options).await?;
+    let taken = take(aside, sealer, small, path, Before::default(), &options).await?;
     let report = &taken.report;
     if report.added != entries || report.lost + report.repaired + report.changed > 0 || !taken.whole {
         return Ok(None);

@@ -14,6 +14,7 @@ use tokio::sync::mpsc;
 
 use super::chain::ids_of;
 use super::entry;
+use super::going::{Going, tail_of};
 use super::header::Header;
 use super::own::Own;
 use super::placer::{Begin, Done, Placer};
@@ -67,7 +68,8 @@ pub async fn import(
     if let Some(report) = unchanged(&**store, mark, &file, options.dry_run).await? {
         return Ok(report);
     }
-    let taken = take(store, sealer, file, path, mark, options).await?;
+    let before = Before { mark, going: seen.take_going(path), follow: seen.follows() && !options.dry_run };
+    let taken = take(store, sealer, file, path, before, options).await?;
     if options.dry_run {
         let mut report = taken.report;
         report.head = store.head(&main_ref(AGENT, &report.session)).await?;
@@ -77,7 +79,26 @@ pub async fn import(
     let head = move_main(&**store, &taken.report.session, taken.last, note).await?;
     let mut report = taken.report;
     report.head = Some(head);
+    if let Some(tail) = taken.tail {
+        let Taken { tree, hash, lines, next, last, file, .. } = taken;
+        let session = report.session.clone();
+        seen.keep_going(
+            path,
+            Going { file, session, tree, hash, bytes: report.bytes, lines, next, last, tail },
+        );
+    }
     Ok(report)
+}
+
+/// What is known of a file before it is read.
+#[derive(Default)]
+pub(super) struct Before<'a> {
+    /// What its last import noted.
+    mark: Option<&'a Mark>,
+    /// What is in memory of it.
+    going: Option<Going>,
+    /// Whether to keep that.
+    follow: bool,
 }
 
 /// A file that was read, whose entries are in the store.
@@ -92,6 +113,10 @@ pub(super) struct Taken {
     pub(super) next: u64,
     /// Lines, where those to come can be read without them; else 0.
     lines: u64,
+    /// Of the last bytes, where the file is followed and what comes to it can be read without them.
+    tail: Option<ChunkId>,
+    /// What the system said of it.
+    file: Stamp,
     /// Of the bytes that were read.
     pub(super) hash: Sha256,
     /// Whether the last line has an end.
@@ -113,16 +138,17 @@ impl Taken {
     }
 }
 
-/// Reads a file and puts what is new into the store. Where `mark` says how far it was read, and it has only grown since, what
-/// was read is hashed and what came after it read.
+/// Reads a file and puts what is new into the store. Where a note says how far it was read, and it has only grown since, what
+/// was read is hashed and what came after it read; where it is in memory how far, what came after it alone.
 pub(super) async fn take(
     store: &Arc<dyn Store>,
     sealer: &Arc<Sealer>,
     file: File,
     path: &Path,
-    mark: Option<&Mark>,
+    before: Before<'_>,
     options: &ImportOptions<'_>,
 ) -> Result<Taken, ArchiveError> {
+    let Before { mark, going, follow } = before;
     let fail = |doing| move |source| ArchiveError::File { path: path.to_owned(), doing, source };
     let stamp = Stamp::of(&file.metadata().map_err(fail("read"))?);
     let settled = stamp.settled(now());
@@ -141,35 +167,50 @@ pub(super) async fn take(
             (Some(first), root)
         }
     };
-    let mut tree = Tree::new(root, store.extent().await?.spool);
-    if let Some(root) = &own.root {
-        tree.ours(root.id, None, &ids_of(root), false, false);
-    }
-    stored(&**store, root, &session, &own, &mut tree).await?;
     let mut report = Report::new(path.to_owned(), session.clone());
-    let (mut lines, mut before) = (begun.lines, None);
-    let mark = mark.filter(|mark| mark.session == session && mark.bytes < total && begun.header.version > 1);
-    if let Some(mark) = mark
-        && let Some(last) = last_of(&**store, mark, &tree).await?
-    {
-        let (same, known) = (again.try_clone().map_err(fail("read"))?, mark.clone());
-        if let Some(rest) = off_the_runtime(move || after(same, &known)).await?.map_err(fail("read"))? {
-            tree.meet_all();
-            (report.read, report.present, before) = (last.0, last.0, Some(last));
-            lines = FileLines { lines: rest, path: lines.path, skipped: Vec::new() };
+    let (mut lines, mut last) = (begun.lines, None);
+    let can_go_on = begun.header.version > 1 && own.rows.is_empty();
+    let going = match going.filter(|going| can_go_on && going.is_of(&stamp, &session)) {
+        Some(going) => going.checked(&**store, again.try_clone().map_err(fail("read"))?).await?,
+        None => None,
+    };
+    let went_on = going.is_some();
+    let tree = if let Some((going, rest)) = going {
+        (report.read, report.present, last) = (going.last.0, going.last.0, Some(going.last));
+        lines = FileLines { lines: rest, path: lines.path, skipped: Vec::new() };
+        going.tree
+    } else {
+        let mut tree = Tree::new(root, store.extent().await?.spool);
+        if let Some(root) = &own.root {
+            tree.ours(root.id, None, &ids_of(root), false, false);
         }
-    }
+        stored(&**store, root, &session, &own, &mut tree).await?;
+        let mark =
+            mark.filter(|mark| mark.session == session && mark.bytes < total && begun.header.version > 1);
+        if let Some(mark) = mark
+            && let Some(before) = last_of(&**store, mark, &tree).await?
+        {
+            let (same, known) = (again.try_clone().map_err(fail("read"))?, mark.clone());
+            if let Some(rest) = off_the_runtime(move || after(same, &known)).await?.map_err(fail("read"))? {
+                tree.meet_all();
+                (report.read, report.present, last) = (before.0, before.0, Some(before));
+                lines = FileLines { lines: rest, path: lines.path, skipped: Vec::new() };
+            }
+        }
+        tree
+    };
     let (sender, batches) = mpsc::channel::<Batch>(1);
     let maker =
         Maker { version: begun.header.version, session: session.clone(), sealer: Arc::clone(sealer), time };
-    let placer = Placer::new(Begin { first, maker, report, tree, file: begun.file, total, last: before });
+    let placer = Placer::new(Begin { first, maker, report, tree, file: begun.file, total, last });
     let reader = tokio::task::spawn_blocking(move || placer.run(lines, Ahead::of(total), &sender));
     let committed = commit_all(&**store, batches, total, options).await;
     let done = reader.await.map_err(|error| ArchiveError::Fault(error.to_string()))?;
     committed?;
-    let can_go_on = begun.header.version > 1 && own.rows.is_empty();
     let Done { report, tree, last, hash, whole, next, lines } = done?;
     let lines = if can_go_on { lines } else { 0 };
+    let keeps = follow && whole && can_go_on;
+    let end = again.try_clone().map_err(fail("read"))?;
     let after = Stamp::of(&again.metadata().map_err(fail("read"))?);
     let changed = || Err(ArchiveError::Changed { path: path.to_owned() });
     if report.bytes < total || after.bytes < report.bytes {
@@ -186,8 +227,9 @@ pub(super) async fn take(
     if report.added > 0 && !options.dry_run {
         leave_inner(&**store, &session, &tree).await?;
     }
-    let stamp = settled.filter(|stamp| *stamp == after);
-    Ok(Taken { report, tree, root, last, next, lines, hash, whole, stamp, own })
+    let tail = if keeps { Some(tail_of(&end, report.bytes).map_err(fail("read"))?) } else { None };
+    let (file, stamp) = (stamp, settled.filter(|stamp| *stamp == after && !went_on));
+    Ok(Taken { report, tree, root, last, next, lines, tail, file, hash, whole, stamp, own })
 }
 
 /// Place, time and node of the last entry that was read of a file, if its entries are all that the store has of the session:

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use quipu_archive::{ProblemKind, pi};
+use quipu_archive::{ProblemKind, Report, Seen, pi};
 use quipu_protocol::{Compaction, Entry, Message};
 use quipu_store::{ActionQuery, OpenOptions, SqliteStore};
 use quipu_transcript::{context, message_of};
@@ -119,6 +119,59 @@ fn whole_of(text: &str) -> Archive {
     let whole = archive();
     whole.import_text("a.jsonl", text);
     whole
+}
+
+/// Whatever becomes of a file that is followed, it is what an import of its own takes.
+#[test]
+fn a_file_that_is_followed() {
+    let (followed, alone) = (archive(), archive());
+    let mut seen = Seen::default();
+    seen.follow();
+    let mut import = |name: &str, text: &str| {
+        let path = followed.file(name, text);
+        let report = block_on(async {
+            seen.catch_up(&*followed.store).await.unwrap();
+            let options = pi::ImportOptions { dry_run: false, progress: &|_| {} };
+            pi::import(&followed.store, &followed.sealer, &path, &seen, &options).await.unwrap()
+        });
+        let expect = alone.import_text(name, text);
+        let counts =
+            |report: &Report| (report.read, report.added, report.present, report.changed, report.branches);
+        assert_eq!(counts(&report), counts(&expect), "{report:?} {expect:?}");
+        assert_eq!(followed.all(), alone.all());
+    };
+    let mut text = lines(&[header("s"), user("n0", None, "none"), user("n1", Some("n0"), "first")]);
+    import("a.jsonl", &text);
+    // Branches, an entry before its parent, one of an id that was there, and lines that are none.
+    for more in [
+        vec![user("n2", Some("n1"), "second")],
+        vec![user("n3", Some("n0"), "third"), user("n5", Some("n4"), "before its parent")],
+        vec![user("n4", Some("n3"), "fourth"), user("n2", Some("n4"), "again")],
+        vec![user("n6", Some("n2"), "on the last of them"), user("n7", Some("nobody"), "alone")],
+    ] {
+        text.push_str(&lines(&more));
+        text.push_str("no JSON\n");
+        import("a.jsonl", &text);
+    }
+    // A line in two pieces.
+    let line = lines(&[user("n8", Some("n6"), "eighth")]);
+    for part in [&line[..30], &line[30..]] {
+        text.push_str(part);
+        import("a.jsonl", &text);
+    }
+    // Another file of the session, of which it knows nothing.
+    import("b.jsonl", &lines(&[header("s"), user("n0", None, "none"), user("x", Some("n0"), "elsewhere")]));
+    text.push_str(&lines(&[user("n9", Some("n8"), "ninth"), user("y", Some("x"), "on the other's")]));
+    import("a.jsonl", &text);
+    // Edited near its end while it grew, then shorter, then longer again.
+    let mut edited = text.replace("eighth", "edited");
+    edited.push_str(&lines(&[user("n10", Some("n9"), "tenth")]));
+    import("a.jsonl", &edited);
+    import("a.jsonl", &text[..400]);
+    edited.push_str(&lines(&[user("n11", Some("n10"), "eleventh")]));
+    import("a.jsonl", &edited);
+    // Another session under its name.
+    import("a.jsonl", &edited.replace("\"s\"", "\"t\""));
 }
 
 #[test]

@@ -200,6 +200,70 @@ fn each_file_has_its_report() {
     assert!(ran.err.contains("there are no sessions in"), "{}", ran.err);
 }
 
+/// Each with its reason and what to do; the rest goes on, and running again finishes.
+#[test]
+fn what_cannot_be_read_is_told_with_what_to_do() {
+    use std::os::unix::fs::symlink;
+    let world = World::unprivileged([]);
+    world.unchecked();
+    let dir = world.path("work/in");
+    std::fs::create_dir_all(dir.join("closed")).unwrap();
+    let good = lines(&conversation(&world, ID));
+    let wide: Vec<u8> = good.encode_utf16().flat_map(u16::to_le_bytes).collect();
+    for (name, content) in [("good.jsonl", good.as_bytes()), ("wide.jsonl", &wide), ("empty.jsonl", b"")] {
+        std::fs::write(dir.join(name), content).unwrap();
+    }
+    std::fs::write(dir.join("mine.jsonl"), lines(&conversation(&world, "mine"))).unwrap();
+    std::fs::write(dir.join("closed/x.jsonl"), lines(&conversation(&world, "closed"))).unwrap();
+    let closed = ["mine.jsonl", "closed"].map(|name| dir.join(name));
+    closed.iter().for_each(|path| set_mode(path, 0));
+    nix::unistd::mkfifo(&dir.join("pipe.jsonl"), nix::sys::stat::Mode::S_IRWXU).unwrap();
+    set_mode(&dir.join("pipe.jsonl"), 0o644);
+    for (to, from) in
+        [("b.jsonl", "a.jsonl"), ("a.jsonl", "b.jsonl"), (".", "itself"), ("gone", "none.jsonl")]
+    {
+        symlink(to, dir.join(from)).unwrap();
+    }
+    let ran = world.run(&["import", "pi", "in", "--json"]);
+    assert_eq!(ran.status.code(), Some(1));
+    let reports = ran.json_lines();
+    let added: Vec<&Value> = reports.iter().filter(|report| report["added"].is_u64()).collect();
+    assert!(added.len() == 1 && added[0]["added"] == 9, "{reports:?}");
+    for (name, reason, advice) in [
+        ("a.jsonl", "symbolic links", "leads back to itself"),
+        ("b.jsonl", "symbolic links", "leads back to itself"),
+        ("none.jsonl", "could not be opened", "a link that leads nowhere"),
+        ("mine.jsonl", "Permission denied", "let this user read it"),
+        ("pipe.jsonl", "no regular file", "a pipe"),
+        ("wide.jsonl", "UTF-16", "iconv"),
+        ("empty.jsonl", "it is empty", ""),
+    ] {
+        let report =
+            reports.iter().find(|report| report["path"].as_str().is_some_and(|path| path.ends_with(name)));
+        let told = report.and_then(|report| report["error"].as_str()).unwrap();
+        assert!([name, reason, advice].iter().all(|part| told.contains(part)), "{name}: {told}");
+    }
+    assert!(ran.err.contains("in/closed could not be read: Permission denied"), "{}", ran.err);
+    assert!(ran.err.contains("8 files or directories could not be imported"), "{}", ran.err);
+
+    closed.iter().for_each(|path| set_mode(path, 0o755));
+    for name in ["a.jsonl", "b.jsonl", "none.jsonl", "pipe.jsonl", "wide.jsonl", "empty.jsonl"] {
+        std::fs::remove_file(dir.join(name)).unwrap();
+    }
+    let reports = world.run(&["import", "pi", "in", "--json"]).ok().json_lines();
+    let added: u64 = reports.iter().filter_map(|report| report["added"].as_u64()).sum();
+    assert_eq!((reports.len(), added), (3, 18), "{reports:?}");
+
+    // What is named as an export, and is none.
+    let part = world.file("part.zip", b"PK\x03\x04and no end");
+    let told = world.run(&["import", part.to_str().unwrap()]);
+    assert!(told.err.contains("part.zip could not be read: it has no end"), "{}", told.err);
+    let wide = world.file("wide.json", wide);
+    assert!(world.run(&["import", wide.to_str().unwrap()]).err.contains("iconv"));
+    std::fs::create_dir(world.path("work/nothing")).unwrap();
+    assert!(world.run(&["import", "nothing"]).err.contains("nothing holds no export"));
+}
+
 #[test]
 fn the_other_agents_places_are_known() {
     let world = World::new([]);

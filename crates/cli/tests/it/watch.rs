@@ -152,3 +152,46 @@ fn nothing_there_yet_is_no_reason_not_to_watch() {
     watch.wait();
     world.run(&["import", "pi", "--watch", "--dry-run"]).fails(2, &["--dry-run"]);
 }
+
+/// Bytes that a process has asked the system for.
+#[cfg(target_os = "linux")]
+fn read_by(running: &Running) -> u64 {
+    let told = std::fs::read_to_string(format!("/proc/{}/io", running.pid())).unwrap();
+    told.lines().find_map(|line| line.strip_prefix("rchar: ")).unwrap().parse().unwrap()
+}
+
+/// Of a file that grows what was read is not read again.
+#[cfg(target_os = "linux")]
+#[test]
+fn what_was_read_is_left_alone() {
+    let world = World::new([]);
+    world.unchecked();
+    let text = "words of some length ".repeat(600);
+    let mut entries = vec![header(&world, ID), user("n0", "", &text)];
+    entries.extend((1..1_200).map(|n| user(&format!("n{n}"), &format!("n{}", n - 1), &text)));
+    let file = world.file("s.jsonl", lines(&entries));
+    let size = std::fs::metadata(&file).unwrap().len();
+    assert!(size > 14_000_000, "{size}");
+    let mut watch = world.start(&["import", "pi", file.to_str().unwrap(), "--watch", "--json"]);
+    assert_eq!(next(&mut watch)["added"], 1_200);
+    watch.says("comes in as they write it");
+    let mut before = "n1199".to_owned();
+    let mut read = Vec::new();
+    for round in 0..4 {
+        let id = format!("m{round}");
+        let begun = read_by(&watch);
+        append(&file, &lines(&[user(&id, &before, "more")]));
+        assert_eq!(next(&mut watch)["added"], 1);
+        read.push(read_by(&watch) - begun);
+        before = id;
+    }
+    // Where the first goes on is told by the hash of what stands before it.
+    assert!(read[1..].iter().all(|read| *read < size / 3), "{read:?}");
+    watch.signal(Signal::SIGINT);
+    watch.wait();
+    let report = world.run(&["import", "pi", file.to_str().unwrap(), "--json"]).ok().json_lines().remove(0);
+    assert_eq!(
+        (&report["unchanged"], &report["bytes"]),
+        (&json!(true), &json!(std::fs::metadata(&file).unwrap().len()))
+    );
+}

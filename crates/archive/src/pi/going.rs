@@ -1,0 +1,85 @@
+//! A session file that is followed: what is known of it stays in memory, and of what is appended nothing else is read.
+
+use std::collections::HashSet;
+use std::fs::File;
+use std::io::{self, BufReader, Seek as _, SeekFrom};
+use std::os::unix::fs::FileExt as _;
+
+use quipu_protocol::{ChunkId, NodeId, SessionId, UnixMs};
+use quipu_store::Store;
+use sha2::Sha256;
+
+use super::import::off_the_runtime;
+use super::{AGENT, LINE_LIMIT};
+use crate::ArchiveError;
+use crate::lineages::tips;
+use crate::lines::{Hashing, Lines};
+use crate::stamp::Stamp;
+use crate::tree::Tree;
+
+/// Bytes before its end that must be as they were.
+const TAIL: u64 = 64 << 10;
+
+/// How far a file was read, and where its entries hang.
+pub(crate) struct Going {
+    /// What the system said of it.
+    pub(super) file: Stamp,
+    pub(super) session: SessionId,
+    pub(super) tree: Tree,
+    /// Of all that was read.
+    pub(super) hash: Sha256,
+    pub(super) bytes: u64,
+    pub(super) lines: u64,
+    /// The place of the next entry.
+    pub(super) next: u64,
+    /// Place, time and node of the last one.
+    pub(super) last: (u64, UnixMs, NodeId),
+    /// Of the last bytes.
+    pub(super) tail: ChunkId,
+}
+
+/// What comes after what was read.
+type Rest = Lines<BufReader<Hashing>>;
+
+impl Going {
+    /// Whether it is of this file, which became longer, and this session.
+    pub(super) fn is_of(&self, now: &Stamp, session: &SessionId) -> bool {
+        self.file.is_same_file(now) && self.bytes < now.bytes && self.session == *session
+    }
+
+    /// Itself, and what to read, when the file ends there as it did and the store has nothing else of the session. What was
+    /// changed further before in the file shows in its hash, which the next import of its own compares.
+    pub(super) async fn checked(
+        self,
+        store: &dyn Store,
+        file: File,
+    ) -> Result<Option<(Self, Rest)>, ArchiveError> {
+        let ends = tips(store, AGENT, &self.session).await?.into_iter().map(|head| head.node);
+        if ends.collect::<HashSet<_>>() != self.tree.ends() {
+            return Ok(None);
+        }
+        let (bytes, hash, tail) = (self.bytes, self.hash.clone(), self.tail);
+        let behind = move || {
+            let mut file = file;
+            if tail_of(&file, bytes)? != tail {
+                // It stands where those go on who read all of it.
+                return Ok(None);
+            }
+            file.seek(SeekFrom::Start(bytes))?;
+            Ok::<_, io::Error>(Some(file))
+        };
+        // What cannot be read is told by who reads all of it.
+        let Ok(Some(file)) = off_the_runtime(behind).await? else { return Ok(None) };
+        let reader = BufReader::with_capacity(1 << 20, Hashing { file, hash, bytes });
+        let lines = Lines::after(reader, LINE_LIMIT, self.lines, bytes, self.next);
+        Ok(Some((self, lines)))
+    }
+}
+
+/// The hash of the last of so many bytes of a file.
+pub(super) fn tail_of(file: &File, bytes: u64) -> io::Result<ChunkId> {
+    let length = bytes.min(TAIL);
+    let mut tail = vec![0; usize::try_from(length).unwrap_or_default()];
+    file.read_exact_at(&mut tail, bytes - length)?;
+    Ok(ChunkId(quipu_dag::sha256(&tail)))
+}
