@@ -26,8 +26,8 @@ const PART: u64 = 4;
 const MOST_NODES: u64 = 80_000;
 /// Nodes of one commit at most: they fall on all pages of three indexes, and other programs cannot write meanwhile.
 const COMMIT_NODES: usize = 27_000;
-/// With fewer, commits are passed on as they come.
-const FEWEST_NODES: u64 = 4_000;
+/// Nodes of a window at least, but for the last one: what a commit costs beside them is little then.
+const FEWEST_NODES: u64 = 2_000;
 /// Bytes of a window at most.
 const MOST_BYTES: u64 = 256 << 20;
 /// Bytes of a window that stay in memory at most, about: chunks, refs.
@@ -98,11 +98,11 @@ impl Bulk {
     /// # Errors
     /// `Full`, `Io`: the file could not be written.
     pub fn add(&mut self, commit: Commit) -> Result<Option<Window>, StoreError> {
-        let most = (self.nodes / PART).min(MOST_NODES);
+        let most = (self.nodes / PART).clamp(FEWEST_NODES, MOST_NODES);
         self.nodes += commit.nodes.len() as u64;
         if let Some(open) = &mut self.open {
             open.add(commit)?;
-        } else if self.spool.is_none() || most < FEWEST_NODES {
+        } else if self.spool.is_none() {
             return Ok(Some(Window::of([commit], None)));
         } else if let Some(first) = self.first.take() {
             let Some(mut open) = self.spool.as_deref().and_then(|dir| Spool::begin(dir, most)) else {

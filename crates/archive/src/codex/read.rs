@@ -350,7 +350,8 @@ impl Reader<'_> {
             return Some(payload);
         }
         let outer = line.without(&["payload"]);
-        let outer = outer.get().trim_end_matches('}');
+        let outer = outer.get();
+        let outer = outer.strip_suffix('}').unwrap_or(outer);
         let comma = if outer.len() > 1 { "," } else { "" };
         Json::parse(&format!("{outer}{comma}\"payload\":{payload}}}")).ok()
     }

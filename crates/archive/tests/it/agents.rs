@@ -707,6 +707,19 @@ mod codex {
     }
 
     #[test]
+    fn what_stands_around_a_record_is_kept_with_it() {
+        let [one, other] = [1, 2].map(|trace| {
+            let archive = archive();
+            let mut records = conversation();
+            let said = records.iter().position(|record| record["ordinal"] == 19).unwrap();
+            records[said]["trace"] = json!({ "within": { "it": trace } });
+            assert_eq!(archive.take(AGENT, &name(A), lines(&records)).lost, 0);
+            archive.all().1
+        });
+        assert_ne!(one, other);
+    }
+
+    #[test]
     fn older_files() {
         let archive = archive();
         let report = archive.take(AGENT, &name(A), lines(&older()));
