@@ -25,7 +25,7 @@ fn pi_files() -> Vec<(String, String)> {
         let name = path.file_name().unwrap().to_str().unwrap().to_owned();
         if name.ends_with(".jsonl") {
             files.push((name, String::from_utf8(bytes).unwrap()));
-        } else if let Some(name) = name.strip_suffix(".gz") {
+        } else if let Some(name) = name.strip_suffix(".gz").filter(|name| name.ends_with(".jsonl")) {
             let mut text = String::new();
             flate2::read::GzDecoder::new(bytes.as_slice()).read_to_string(&mut text).unwrap();
             files.push((name.to_owned(), text));
