@@ -15,6 +15,7 @@ use crate::support::*;
 
 const CTRL_G: &str = "\u{7}";
 const CTRL_P: &str = "\u{10}";
+const CTRL_V: &str = "\u{16}";
 const CTRL_X: &str = "\u{18}";
 const CTRL_Z: &str = "\u{1a}";
 const DOWN: &str = "\u{1b}[B";
@@ -641,4 +642,38 @@ fn what_is_offered_is_chosen_with_arrows_and_taken_with_tab() {
     terminal.types(TAB);
     terminal.shows("/export html");
     leave(terminal);
+}
+
+#[test]
+fn the_image_on_the_clipboard_becomes_a_file_whose_path_is_written() {
+    use std::os::unix::ffi::OsStrExt as _;
+
+    let world = answers(1);
+    let image = b"\x89PNG\r\n\x1a\nand so on";
+    std::fs::write(world.path("image"), image).unwrap();
+    let programs = world.path("programs");
+    std::fs::create_dir(&programs).unwrap();
+    let program = programs.join("wl-paste");
+    std::fs::write(&program, format!("#!/bin/sh\nexec cat '{}'\n", world.path("image").display())).unwrap();
+    set_mode(&program, 0o755);
+    let path = std::env::join_paths(
+        std::iter::once(programs).chain(std::env::split_paths(&std::env::var_os("PATH").unwrap())),
+    )
+    .unwrap();
+    let mut command = world.quipu(&[]);
+    command.env("PATH", &path).env("WAYLAND_DISPLAY", "wayland-0").env("TMPDIR", world.path("work"));
+    let mut terminal = Terminal::start(command, 200, 24);
+    terminal.shows("test-1");
+    terminal.types("see ");
+    terminal.shows("see");
+    terminal.types(CTRL_V);
+    terminal.shows(".png");
+    terminal.types(ENTER);
+    terminal.settles("Answer 1.");
+    leave(terminal);
+    let said = said(&world, 0).remove(0);
+    let file = std::path::Path::new(said.strip_prefix("see ").unwrap());
+    assert!(file.as_os_str().as_bytes().ends_with(b".png"), "{said}");
+    assert_eq!(std::fs::read(file).unwrap(), image);
+    assert_eq!(mode(file), 0o600);
 }

@@ -5,11 +5,13 @@ use std::fmt::Write as _;
 use quipu_protocol::{NodeId, SessionId};
 
 use super::overlay::{Asked, Overlay, Wanted, Way};
+use super::{Effect, Input, State};
+use crate::editor::Editor;
 use crate::host::{Reach, TreeKind, TreeRow};
 use crate::navigator::Navigator;
 use crate::picker::{Picker, PickerRow};
 use crate::reader::Reader;
-use crate::{Key, KeyCode, Modifiers, Size, Theme};
+use crate::{Bindings, Key, KeyCode, Modifiers, Size, Theme};
 
 const WIDTHS: [usize; 4] = [20, 40, 80, 120];
 
@@ -182,4 +184,20 @@ fn a_line_that_is_asked_for() {
         .join("── not secret\n");
     assert_eq!(out.matches("sk-not-a-key").count(), WIDTHS.len(), "{out}");
     insta::assert_snapshot!(out);
+}
+
+#[test]
+fn escape_twice_leads_to_the_tree() {
+    for (apart, leads) in [(1, true), (1_999, true), (2_000, false)] {
+        let size = Size { columns: 80, rows: 24 };
+        let mut state = State::new(size, Theme::plain(), Bindings::default(), Editor::default(), 0);
+        (state.standing.session, state.standing.head) = (Some("one".into()), Some(node(1)));
+        state.opening = false;
+        let escape = || Input::Key(KeyCode::Escape.into());
+        assert!(state.on(escape(), 10_000).is_empty());
+        assert!(state.hint.as_ref().is_some_and(|hint| hint.contains("again")), "{:?}", state.hint);
+        let effects = state.on(escape(), 10_000 + apart);
+        let tree = matches!(effects.as_slice(), [Effect::Tree(Reach::Session(session), false)] if session.as_str() == "one");
+        assert_eq!(tree, leads, "{apart} ms apart: {effects:?}");
+    }
 }
