@@ -15,6 +15,9 @@ use crate::print::{Paint, ago, dollars, iso, one_line, printable, took};
 use crate::setup::{Place, current_dir, now, session_named};
 use crate::tree;
 
+/// Columns of what somebody named, where it is told: it may be of any length.
+const WIDTH: usize = 100;
+
 pub(crate) async fn run(args: &ShowArgs) -> Result<(), Failure> {
     let place = Place::find(&args.out.store)?;
     let Some(store) = place.store_to_read()? else {
@@ -114,7 +117,7 @@ pub(crate) async fn resolve(
         Resolved::None => Err(Failure::usage(format!(
             "`{}` is no node and no session here: give a session's id, a node's hash, or at least their first four \
              characters (`quipu sessions --all`)",
-            printable(what)
+            one_line(what, WIDTH)
         ))),
         Resolved::Many(found) => {
             let mut list = Vec::with_capacity(found.len());
@@ -123,7 +126,7 @@ pub(crate) async fn resolve(
             }
             Err(Failure::usage(format!(
                 "`{}` could be any of these; say more:\n{}",
-                printable(what),
+                one_line(what, WIDTH),
                 list.join("\n")
             )))
         }

@@ -35,6 +35,9 @@ fn a_name_stands_wherever_a_node_is_named() {
     assert_eq!(world.run(&["show", "good state", "--json"]).ok().json()["id"], *second);
     world.run(&["bookmark", "--rm", "good state"]).ok();
     world.run(&["show", "good state"]).fails(2, &["is no node and no session"]);
+    // Of a name without end the beginning is told.
+    let told = world.run(&["recall", &"a".repeat(70_000)]).fails(2, &["is no node and no session"]);
+    assert!(told.err.len() < 500, "{} bytes", told.err.len());
     world.run(&["bookmark", "--rm", "good state"]).fails(2, &["there is no bookmark `good state`"]);
 
     world.run(&["bookmark", " \u{1} "]).fails(2, &["1 to 256 bytes"]);
