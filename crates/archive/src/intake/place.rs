@@ -16,6 +16,8 @@ use crate::{ProblemKind, Report};
 
 /// Bytes of items that wait for what they follow, about; beyond it they wait no longer.
 const WAITING_BYTES: usize = 64 << 20;
+/// Entries of one id among which the one is looked for that another entry meant.
+const MOST_TWINS: u64 = 64;
 
 /// Why a reader stops before the end.
 #[derive(Debug)]
@@ -269,24 +271,12 @@ impl Placer {
         let time = time.unwrap_or(base.time);
         let mut step = StepInfo { started, duration_ms, ..StepInfo::default() };
         step.extra.extend(kept.map(|kept| (self.agent.to_owned(), kept)));
-        let kept_from = first_kept.map(|id| Key::of(&id));
-        // When it was imported, what it keeps may not have been there yet, or have been there already.
-        let mut kept = vec![kept_from.and_then(|key| self.met.get(&key).copied())];
-        kept.extend(kept_from.map(|key| self.find(key)));
-        kept.push(None);
-        let mut built = kept.into_iter().map(|kept| {
-            if let Entry::Compaction(compaction) = &mut entry {
-                compaction.first_kept = kept;
-            }
-            Parts::new(self.agent, &entry, &step)
-        });
-        let Some(mut parts) = built.next() else { return };
         let key = Key::of(&id);
         let stored = self.known.items.get(&key).copied();
-        if kept_from.is_some() && stored.is_some_and(|stored| stored.said != parts.said()) {
-            parts =
-                built.find(|parts| stored.is_some_and(|stored| stored.said == parts.said())).unwrap_or(parts);
-        }
+        let parts = match &first_kept {
+            None => Parts::new(self.agent, &entry, &step),
+            Some(kept) => self.parts_kept_from(kept, &id, &mut entry, &step),
+        };
         let said = parts.said();
         self.report.read += 1;
         let mut own = key;
@@ -346,6 +336,33 @@ impl Placer {
         if is_head && is_own && self.last.is_none_or(|(before, _, _)| before <= line) {
             self.last = Some((line, time, node));
         }
+    }
+
+    /// What an entry says that may keep what was said from another one on: as it stands in the store, if it does. When
+    /// it was imported, what it keeps may not have been there yet, or have been there already, or it was another one of
+    /// that id.
+    fn parts_kept_from(&mut self, kept: &str, id: &str, entry: &mut Entry, step: &StepInfo) -> Parts {
+        let agent = self.agent;
+        let mut parts = |kept: Option<NodeId>| {
+            if let Entry::Compaction(compaction) = entry {
+                compaction.first_kept = kept;
+            }
+            Parts::new(agent, entry, step)
+        };
+        let (kept_key, key) = (Key::of(kept), Key::of(id));
+        let first = parts(self.met.get(&kept_key).copied());
+        let Some(stored) = self.known.items.get(&key) else { return first };
+        let own = self.twins.entry(key).or_insert_with(|| Twins::of(&self.known, id));
+        let is_there = |said: Said| stored.said == said || own.said.contains_key(&said);
+        if is_there(first.said()) {
+            return first;
+        }
+        let other = self.others.get(&kept_key).copied();
+        let numbers = (2..MOST_TWINS).map(|number| numbered(kept, number));
+        let known = std::iter::once(kept_key).chain(numbers).map_while(|key| self.known.items.get(&key));
+        let nodes = other.into_iter().chain(known.map(|stored| stored.node));
+        let mut others = std::iter::once(None).chain(nodes.map(Some)).map(parts);
+        others.find(|parts| is_there(parts.said())).unwrap_or(first)
     }
 
     /// A node that the store does not have.
