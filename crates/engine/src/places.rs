@@ -131,14 +131,15 @@ fn replace_path(text: &str, path: &str, by: impl Fn(&str) -> Option<(usize, &'st
     out
 }
 
-/// Whether a path can begin behind this: not in the middle of another one, except behind a flag such as `-I`.
+/// Whether a path can begin behind this: not in the middle of another one or of what stands for one, except behind a
+/// flag such as `-I`.
 fn begins(before: &str) -> bool {
     if before.ends_with('⟧') {
         return false;
     }
     let word = before.trim_end_matches(in_name);
     let last = &before[word.len()..];
-    last.is_empty() || (last.starts_with('-') && !word.ends_with('/'))
+    last.is_empty() || (last.starts_with('-') && !word.ends_with(['/', '⟧']))
 }
 
 /// Whether a path can end before this. A full stop belongs to the sentence unless a name goes on behind it.
@@ -326,6 +327,7 @@ mod tests {
             "⟦workspace⟧ ⟦workspace⟧/a '⟦workspace⟧' -I⟦workspace⟧/x file://⟦workspace⟧.",
         );
         check("/usr/src /srcs /src.old /a-/src", "/usr/src /srcs /src.old /a-/src");
+        check("0s-/src 0s -I/src", "⟦duration⟧-/src ⟦duration⟧ -I⟦workspace⟧");
         check("/home/me/x /home/meg", "⟦home⟧/x /home/meg");
         check("/tmp/tmp.AbC/x /var/tmp/y /tmp /tmp/", "⟦tmp⟧/x ⟦tmp⟧ /tmp /tmp/");
         check("/tmp/quipu-AbC/tmp.XyZ/x /tmp/quipu-AbC/ /tmp/quipu-AbC", "⟦tmp⟧/x ⟦tmp⟧/ ⟦tmp⟧");
