@@ -26,6 +26,16 @@ impl Bench {
 
     /// Runs the script; gives back whether it passed, its output, and what cargo was asked, a line each.
     fn run(&self, fails: &str, hangs: &str) -> Result<(bool, String, String), Box<dyn Error>> {
+        self.run_with(&[], fails, hangs)
+    }
+
+    /// [`Self::run`] with more in the environment.
+    fn run_with(
+        &self,
+        environment: &[(&str, &str)],
+        fails: &str,
+        hangs: &str,
+    ) -> Result<(bool, String, String), Box<dyn Error>> {
         let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
         let asked = self.0.join("asked");
         std::fs::write(&asked, "")?;
@@ -38,6 +48,7 @@ impl Bench {
             .env("FAILS", fails)
             .env("HANGS", hangs)
             .env_remove("QUIPU_FULL")
+            .envs(environment.iter().copied())
             .output()?;
         let text = String::from_utf8(output.stdout)?;
         Ok((output.status.success(), text, std::fs::read_to_string(&asked)?))
@@ -60,7 +71,6 @@ fn every_step_runs_in_order() -> Result<(), Box<dyn Error>> {
         [
             "fetch --locked",
             "test --workspace",
-            "test --workspace --tests fuzz_",
             "fmt --all --check",
             "clippy --workspace --all-targets -- -D warnings",
             "doc --workspace --lib --no-deps",
@@ -71,7 +81,16 @@ fn every_step_runs_in_order() -> Result<(), Box<dyn Error>> {
         ]
     );
     assert!(output.contains("=== tests: cargo test --workspace (limit "), "{output}");
-    assert!(output.contains("=== fuzz: env QUIPU_FUZZ_SECONDS=5 cargo test "), "{output}");
+    Ok(())
+}
+
+#[test]
+fn the_long_run_looks_for_new_inputs() -> Result<(), Box<dyn Error>> {
+    let environment = [("QUIPU_FULL", "1"), ("PROPTEST_RNG_SEED", "7")];
+    let (passed, output, asked) = Bench::new("full")?.run_with(&environment, "nothing", "nothing")?;
+    assert!(passed && asked.contains("test --workspace --tests fuzz_\n"), "{asked}{output}");
+    assert!(output.contains("=== fuzz: env QUIPU_FUZZ_SECONDS=400 cargo test "), "{output}");
+    assert!(output.contains("PROPTEST_RNG_SEED=7\n"), "{output}");
     Ok(())
 }
 

@@ -1,14 +1,16 @@
-//! The fuzzing driver: bolero gives a law the files of a corpus, what damage makes of them, and what an engine that
-//! sees the coverage thinks of.
+//! The fuzzing driver: a law is tried on the files of a corpus and on what damage makes of them: the same damage in each
+//! run, so that a failure is of the change and not of the day; and where time is given to look for new inputs, what
+//! bolero thinks of, by chance or with an engine that sees the coverage.
 //!
 //! Targets include this file by its path, so that crates whose tests need nothing of the test kit stay free of it.
 
 use std::fmt;
 use std::ops::Bound;
-use std::panic::RefUnwindSafe;
+use std::panic::{AssertUnwindSafe, RefUnwindSafe, catch_unwind, resume_unwind};
 use std::path::{Path, PathBuf};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
+use bolero::generator::bolero_generator::driver::{ByteSliceDriver, Options};
 use bolero::{
     BorrowedInput, ByteSliceGenerator, DefaultEngine, Driver, EngineKind, RunPhase, TestTarget,
     ValueGenerator,
@@ -20,6 +22,10 @@ const MAX_INPUT: usize = 64 << 10;
 const MAX_SHOWN: usize = 4_000;
 /// How long a failing input is made smaller.
 const SHRINK_TIME: Duration = Duration::from_secs(5);
+/// How long the damage that is the same in each run is done. Only the number of inputs depends on it.
+const SAME_TIME: Duration = Duration::from_secs(2);
+/// Bytes that say which damage is done.
+const DAMAGE_BYTES: usize = 4 << 10;
 
 /// What `bolero::check!()` makes: it knows the test that it stands in.
 pub(crate) type Target = TestTarget<ByteSliceGenerator, DefaultEngine, BorrowedInput>;
@@ -60,6 +66,20 @@ impl ValueGenerator for Damage<'_> {
 }
 
 impl Damage<'_> {
+    /// The damage that a number stands for.
+    fn of_seed(&self, seed: u64) -> Option<Input> {
+        // SplitMix64.
+        let mut state = seed.wrapping_mul(0xd1b5_4a32_d192_ed03);
+        let words = std::iter::repeat_with(|| {
+            state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
+            let z = (state ^ (state >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+            let z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+            (z ^ (z >> 31)).to_le_bytes()
+        });
+        let bytes: Vec<u8> = words.take(DAMAGE_BYTES / 8).flatten().collect();
+        self.damaged(&mut ByteSliceDriver::new(&bytes[..], &Options::default())).map(Input)
+    }
+
     /// One file of the corpus, or nothing.
     fn input<D: Driver>(&self, driver: &mut D) -> Option<&[u8]> {
         let file = below(driver, self.corpus.len() + 1)?;
@@ -249,20 +269,19 @@ fn corpus(folders: &[&str]) -> Vec<(PathBuf, Vec<u8>)> {
     files
 }
 
-/// How long bolero looks for new inputs. Only their number depends on it.
-fn seconds() -> Duration {
-    let Ok(text) = std::env::var("QUIPU_FUZZ_SECONDS") else { return Duration::from_secs(2) };
+/// How long bolero looks for new inputs; not at all unless it is said.
+fn seconds() -> Option<Duration> {
+    let text = std::env::var("QUIPU_FUZZ_SECONDS").ok()?;
     let seconds: Option<f64> = text.parse().ok();
-    seconds
-        .and_then(|seconds| Duration::try_from_secs_f64(seconds).ok())
-        .unwrap_or_else(|| panic!("QUIPU_FUZZ_SECONDS is {text:?}, which is no number of seconds"))
+    let time = seconds.and_then(|seconds| Duration::try_from_secs_f64(seconds).ok());
+    Some(time.unwrap_or_else(|| panic!("QUIPU_FUZZ_SECONDS is {text:?}, which is no number of seconds")))
 }
 
-/// Tries `law` on every file in `folders` (below the crate's `tests`), then on what bolero makes of them until the
-/// time is over. `words` are what the format is made of.
+/// Tries `law` on every file in `folders` (below the crate's `tests`), on damage that is the same in each run, and on
+/// what bolero makes of them as long as `QUIPU_FUZZ_SECONDS` says. `words` are what the format is made of.
 ///
-/// Panics with a small input that breaks the law, which it also leaves as a file: moved to the corpus, it is tried
-/// for ever.
+/// Panics with an input that breaks the law (bolero makes it small), which it also leaves as a file: moved to the
+/// corpus, it is tried for ever.
 pub(crate) fn run(
     target: Target,
     name: &str,
@@ -278,7 +297,19 @@ pub(crate) fn run(
         }
     }
     let damage = Damage { corpus: &corpus, words };
-    let target = target.with_generator(damage).with_test_time(seconds()).with_shrink_time(SHRINK_TIME);
+    let end = Instant::now() + SAME_TIME;
+    for input in (0..).map_while(|seed| damage.of_seed(seed)).take_while(|_| Instant::now() < end) {
+        match catch_unwind(AssertUnwindSafe(|| law(&input.0))) {
+            Ok(Ok(())) => {}
+            Ok(Err(why)) => panic!("{name}: {why}\n{input:?}\n{}", keep(name, &input.0)),
+            Err(panic) => {
+                eprintln!("{name}: {input:?}\n{}", keep(name, &input.0));
+                resume_unwind(panic);
+            }
+        }
+    }
+    let Some(time) = seconds() else { return };
+    let target = target.with_generator(damage).with_test_time(time).with_shrink_time(SHRINK_TIME);
     target.for_each(|input: &Input| {
         // The small input is tried once more before bolero reports it. The law itself may panic.
         let last = bolero::with_context(|context| context.run_phase == RunPhase::Failure) == Some(true);
