@@ -384,6 +384,23 @@ pub struct TreeRow {
     pub of: Option<SessionId>,
 }
 
+impl TreeRow {
+    /// A row of the outermost level that is only what it is and says.
+    pub fn new(node: NodeId, kind: TreeKind, text: impl Into<String>) -> Self {
+        Self {
+            node,
+            kind,
+            level: 0,
+            starts: false,
+            text: text.into(),
+            label: String::new(),
+            head: false,
+            session: None,
+            of: None,
+        }
+    }
+}
+
 /// What a command printed.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Printed {

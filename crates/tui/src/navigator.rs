@@ -485,17 +485,7 @@ mod tests {
     const SIZE: Size = Size { columns: 80, rows: 12 };
 
     fn row(at: u8, level: usize, starts: bool, kind: TreeKind) -> TreeRow {
-        TreeRow {
-            node: NodeId([at; 32]),
-            kind,
-            level,
-            starts,
-            text: format!("row {at}"),
-            label: String::new(),
-            head: false,
-            session: None,
-            of: None,
-        }
+        TreeRow { level, starts, ..TreeRow::new(NodeId([at; 32]), kind, format!("row {at}")) }
     }
 
     fn session(at: u8, id: &str) -> TreeRow {

@@ -51,7 +51,8 @@ pub(super) async fn tree(
     let base = store.nodes(&[row.base]).await?.into_iter().flatten().next();
     if let Some(at) = base.filter(|_| with_past).and_then(|base| base.record.parent) {
         rows = past(store, at, BEFORE).await?;
-        rows.push(heading(row.base, "this session, which goes on from there".to_owned()));
+        let text = "this session, which goes on from there";
+        rows.push(TreeRow::new(row.base, TreeKind::Session, text));
     }
     rows.reserve(tree.lines.len());
     for lines in tree.lines.chunks(TOGETHER) {
@@ -76,16 +77,14 @@ pub(super) async fn tree(
                 TreeItem::Session(row) => {
                     let title = if row.called.is_empty() { &row.title } else { &row.called };
                     let gone = if row.head.is_none() { " (removed)" } else { "" };
+                    let text =
+                        format!("session, {} nodes{gone}: {}", row.entries + 1, one_line(title, WIDTH));
+                    let session = Some(row.id.clone()).filter(|_| row.head.is_some());
                     rows.push(TreeRow {
-                        node: row.base,
-                        kind: TreeKind::Session,
                         level,
                         starts,
-                        text: format!("session, {} nodes{gone}: {}", row.entries + 1, one_line(title, WIDTH)),
-                        label: String::new(),
-                        head: false,
-                        session: Some(row.id.clone()).filter(|_| row.head.is_some()),
-                        of: None,
+                        session,
+                        ..TreeRow::new(row.base, TreeKind::Session, text)
                     });
                 }
             }
@@ -126,7 +125,7 @@ async fn past(store: &dyn Store, mut at: NodeId, mut shown: u64) -> Result<Vec<T
             let title = if row.called.is_empty() { &row.title } else { &row.called };
             let gone = if row.head.is_none() { " (removed)" } else { "" };
             let text = format!("forked from session{gone}: {}", one_line(title, WIDTH));
-            rows.push(TreeRow { session: open.clone(), ..heading(row.base, text) });
+            rows.push(TreeRow { session: open.clone(), ..TreeRow::new(row.base, TreeKind::Session, text) });
         }
         if left > 0 {
             let below = nodes.first().map_or(at, |first| first.id);
@@ -144,21 +143,6 @@ async fn past(store: &dyn Store, mut at: NodeId, mut shown: u64) -> Result<Vec<T
         (at, shown) = (parent, shown.saturating_sub(count - left));
     }
     Ok(stretches.into_iter().rev().flatten().collect())
-}
-
-/// The row of a session.
-fn heading(node: NodeId, text: String) -> TreeRow {
-    TreeRow {
-        node,
-        kind: TreeKind::Session,
-        level: 0,
-        starts: false,
-        text,
-        label: String::new(),
-        head: false,
-        session: None,
-        of: None,
-    }
 }
 
 /// Sessions as rows, the last changed last; those that went on from another one below it.
@@ -200,15 +184,10 @@ pub(super) async fn sessions(
         }
         text.push_str(&format!(" · {} nodes, {}", row.entries + 1, ago(now, row.updated)));
         rows.push(TreeRow {
-            node: row.base,
-            kind: TreeKind::Session,
             level,
             starts: level > 0,
-            text,
-            label: String::new(),
-            head: false,
             session: Some(row.id.clone()),
-            of: None,
+            ..TreeRow::new(row.base, TreeKind::Session, text)
         });
         push(&mut stack, below.remove(&Some(at)), level + 1);
     }
@@ -259,17 +238,8 @@ pub(super) async fn said(store: &dyn Store, head: NodeId) -> Result<Vec<(NodeId,
 
 /// The row of nodes that are not shown one by one.
 fn folded(below: NodeId, depth: u64, count: u64, level: usize) -> TreeRow {
-    TreeRow {
-        node: below,
-        kind: TreeKind::Folded { below, depth, count },
-        level,
-        starts: false,
-        text: format!("⋮ {count} more; → shows them"),
-        label: String::new(),
-        head: false,
-        session: None,
-        of: None,
-    }
+    let kind = TreeKind::Folded { below, depth, count };
+    TreeRow { level, ..TreeRow::new(below, kind, format!("⋮ {count} more; → shows them")) }
 }
 
 fn of_node(node: NodeId, entry: &Entry) -> TreeRow {
@@ -284,16 +254,5 @@ fn of_node(node: NodeId, entry: &Entry) -> TreeRow {
             TreeKind::Other
         }
     };
-    let text = crate::tree::preview(entry, Paint::none(), WIDTH);
-    TreeRow {
-        node,
-        kind,
-        level: 0,
-        starts: false,
-        text,
-        label: String::new(),
-        head: false,
-        session: None,
-        of: None,
-    }
+    TreeRow::new(node, kind, crate::tree::preview(entry, Paint::none(), WIDTH))
 }

@@ -35,6 +35,13 @@ pub struct Candidate {
     pub matched: Vec<u32>,
 }
 
+impl Candidate {
+    /// What is written when it is chosen.
+    pub(crate) fn meant(&self) -> &str {
+        if self.written.is_empty() { &self.text } else { &self.written }
+    }
+}
+
 /// What candidates are wanted for.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Query {
@@ -156,8 +163,7 @@ impl Editor {
         let Some(popup) = self.popup.take() else { return Vec::new() };
         let Some(chosen) = popup.chosen() else { return Vec::new() };
         let goes_on = chosen.text.ends_with('/') && matches!(popup.kind, Kind::Files | Kind::Paths);
-        let meant = if chosen.written.is_empty() { &chosen.text } else { &chosen.written };
-        let mut text = self.written_as(popup.kind, meant);
+        let mut text = self.written_as(popup.kind, chosen.meant());
         let behind = self.buffer.text()[popup.range.end..].starts_with(' ');
         let wants_space = match popup.kind {
             Kind::Command | Kind::Files => !goes_on,

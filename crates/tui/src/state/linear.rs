@@ -225,10 +225,8 @@ impl State {
             self.hint = Some(format!("Nothing is offered for /{command}; /help says what may follow it."));
             return;
         }
-        let row = |one: Candidate| {
-            let written = if one.written.is_empty() { &one.text } else { &one.written };
-            PickerRow::new(format!("/{command} {written}"), one.text, one.detail)
-        };
+        let row =
+            |one: Candidate| PickerRow::new(format!("/{command} {}", one.meant()), one.text, one.detail);
         let rows = candidates.into_iter().map(row).collect();
         self.show(Overlay::Offered(Picker::new(format!("/{command}"), rows)));
     }

@@ -247,10 +247,7 @@ impl State {
             }
             Got::Foreseen(_, Ok(printed)) => self.error("That did not work.", &printed.err),
             Got::Settings(Ok(settings)) => {
-                let row = |one: Candidate| {
-                    let written = if one.written.is_empty() { one.text.clone() } else { one.written };
-                    PickerRow::new(written, one.text, one.detail)
-                };
+                let row = |one: Candidate| PickerRow::new(one.meant().to_owned(), one.text, one.detail);
                 let mut rows = vec![PickerRow::new(String::new(), "settings.json in your editor", "")];
                 rows.extend(settings.into_iter().map(row));
                 self.show(Overlay::Settings(Picker::new("Settings", rows)));

@@ -118,15 +118,12 @@ fn the_ways_to_a_node() {
 
 fn row(at: u8, level: usize, starts: bool, kind: TreeKind, text: &str) -> TreeRow {
     TreeRow {
-        node: node(at),
-        kind,
         level,
         starts,
-        text: text.into(),
         label: if at == 2 { "before the rewrite".into() } else { String::new() },
         head: at == 6,
         session: (kind == TreeKind::Session).then(|| format!("s{at}").into()),
-        of: None,
+        ..TreeRow::new(node(at), kind, text)
     }
 }
 
