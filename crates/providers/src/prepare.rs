@@ -238,12 +238,44 @@ pub(crate) fn arguments(arguments: &Json) -> Json {
     Json::from(serde_json::json!({ "INVALID_JSON": text }))
 }
 
-/// `json` without halves of surrogate pairs, which servers refuse.
+/// `json` without halves of surrogate pairs and without numbers that are beyond a double, which servers refuse.
 pub(crate) fn sendable(json: &Json) -> Json {
-    match without_lone_surrogates(json.get()) {
+    let whole = without_lone_surrogates(json.get());
+    match within_doubles(&whole).map_or(whole, Cow::Owned) {
         Cow::Borrowed(_) => json.clone(),
         Cow::Owned(text) => Json::parse(&text).unwrap_or_else(|_| json.clone()),
     }
+}
+
+/// A JSON text with the greatest double for each number beyond it, if there is one.
+fn within_doubles(json: &str) -> Option<String> {
+    let mut out = String::new();
+    let mut copied = 0;
+    let mut rest = json;
+    while let Some(at) = rest.find(|c: char| c == '"' || c == '-' || c.is_ascii_digit()) {
+        rest = &rest[at..];
+        let length = if rest.starts_with('"') {
+            let mut escaped = false;
+            let end = rest.bytes().skip(1).position(|byte| {
+                let end = byte == b'"' && !escaped;
+                escaped = byte == b'\\' && !escaped;
+                end
+            });
+            end.map_or(rest.len(), |end| end + 2)
+        } else {
+            let in_number = |byte: u8| matches!(byte, b'0'..=b'9' | b'.' | b'e' | b'E' | b'+' | b'-');
+            rest.bytes().position(|byte| !in_number(byte)).unwrap_or(rest.len())
+        };
+        let (found, after) = rest.split_at(length);
+        if found.parse().is_ok_and(f64::is_infinite) {
+            let start = json.len() - rest.len();
+            out.push_str(&json[copied..start]);
+            out.push_str(&format!("{:e}", if found.starts_with('-') { f64::MIN } else { f64::MAX }));
+            copied = start + length;
+        }
+        rest = after;
+    }
+    (copied > 0).then(|| out + &json[copied..])
 }
 
 /// How deep the arrays and objects of a JSON text nest.
@@ -281,4 +313,22 @@ pub(crate) fn nothing_to_send() -> ModelError {
 
 fn invalid(message: impl Into<String>) -> ModelError {
     ModelError::new(ModelErrorKind::InvalidRequest, message)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_beyond_a_double_become_the_greatest() {
+        let sent = |json: &str| sendable(&Json::parse(json).unwrap()).get().to_owned();
+        let long = "1".repeat(400);
+        assert_eq!(
+            sent(&format!(r#"{{"a":[-1e999,{long}.5, 1e9 ],"1e999\"":"é1e999","b":1E+999}}"#)),
+            r#"{"a":[-1.7976931348623157e308,1.7976931348623157e308, 1e9 ],"1e999\"":"é1e999","b":1.7976931348623157e308}"#
+        );
+        for same in [r#"{"a":1e308,"b":0.1e-999,"c":-0}"#, r#""\\""#, "12", "null"] {
+            assert_eq!(sent(same), same);
+        }
+    }
 }
