@@ -34,6 +34,9 @@ pub struct Report {
     pub repaired: u64,
     /// Lines that hold no entry.
     pub lost: u64,
+    /// Of those, what may be whole when the file is imported again: a last line without its end, an answer that may still
+    /// be written.
+    pub pending: u64,
     /// Lines that were passed by because nothing is in them that is not elsewhere too, by kind.
     pub skipped: BTreeMap<String, u64>,
     /// Entries in which a secret was sealed.
@@ -59,6 +62,7 @@ impl Report {
             changed: 0,
             repaired: 0,
             lost: 0,
+            pending: 0,
             skipped: BTreeMap::new(),
             sealed: 0,
             branches: 0,
@@ -75,8 +79,14 @@ impl Report {
         *self.skipped.entry(kind.chars().take(100).collect()).or_default() += 1;
     }
 
+    /// Whether something of the file cannot be taken, now or by importing it again as it is.
+    pub fn left_out(&self) -> bool {
+        self.lost > self.pending
+    }
+
     /// Counts a problem and, among the first, keeps it.
     pub(crate) fn problem(&mut self, line: u64, kind: ProblemKind, detail: &str) {
+        self.pending += u64::from(matches!(kind, ProblemKind::Torn | ProblemKind::Unfinished));
         match kind {
             ProblemKind::Malformed
             | ProblemKind::Torn

@@ -12,7 +12,7 @@ use quipu_seal::Sealer;
 use quipu_store::Store;
 
 use crate::args::ImportArgs;
-use crate::exit::Failure;
+use crate::exit::{Exit, Failure};
 use crate::print::{Paint, Progress as ProgressLine, note, printable};
 use crate::run::Signals;
 use crate::setup::Place;
@@ -29,8 +29,11 @@ pub(crate) async fn run(args: &ImportArgs) -> Result<(), Failure> {
     let place = Place::find(&args.out.store)?;
     let asked = Asked::of(args)?;
     let work = match &asked {
-        Asked::Agent(agent, path) => vec![(*agent, files_of(agent, path.as_deref(), args)?)],
-        Asked::Exports(path) => exports(path)?,
+        Asked::Agent(agent, path) => {
+            let path = path.as_deref();
+            vec![(*agent, files_of(agent, path, args).inspect_err(|failure| in_json(path, failure, args))?)]
+        }
+        Asked::Exports(path) => exports(path).inspect_err(|failure| in_json(Some(path), failure, args))?,
         Asked::All => {
             let work = all();
             if !shown_and_wanted(&work, args)? {
@@ -49,13 +52,13 @@ pub(crate) async fn run(args: &ImportArgs) -> Result<(), Failure> {
         seen: Seen::default(),
         sum: Sum::default(),
         failures: 0,
+        left_out: 0,
         follows: false,
     };
     let mut signals = Signals::new()?;
     let mut watch = Watch::default();
     for (dir, error) in work.iter().flat_map(|(_, kept)| &kept.unreadable) {
-        note(format!("{} could not be read: {error}{}", dir.display(), advice(error)));
-        importer.failures += 1;
+        importer.failed(dir, format!("{} could not be read: {error}{}", dir.display(), advice(error)))?;
     }
     let files =
         work.iter().flat_map(|(agent, kept)| kept.files.iter().map(move |file| (*agent, file.clone())));
@@ -97,11 +100,7 @@ pub(crate) async fn run(args: &ImportArgs) -> Result<(), Failure> {
             failed = follow(&mut importer, &mut watch, &asked) => return failed,
         }
     }
-    match importer.failures {
-        0 => Ok(()),
-        1 => Err(Failure::failed("1 file or directory could not be imported")),
-        count => Err(Failure::failed(format!("{count} files or directories could not be imported"))),
-    }
+    importer.end()
 }
 
 /// Imports what changes, and what comes, for as long as nothing fails that a later try would not mend.
@@ -128,6 +127,15 @@ async fn follow(importer: &mut Importer<'_>, watch: &mut Watch, asked: &Asked) -
     }
 }
 
+/// Tells programs of a path that could not be read, as of any file.
+fn in_json(path: Option<&Path>, failure: &Failure, args: &ImportArgs) {
+    if let Some(path) = path.filter(|_| args.out.json && failure.exit == Exit::Failed) {
+        let line = serde_json::json!({ "path": path, "error": failure.message });
+        // Who does not listen any more is told by the exit code.
+        drop(writeln!(std::io::stdout().lock(), "{line}"));
+    }
+}
+
 /// What all agents keep on this machine.
 fn all() -> Vec<(&'static Agent, Kept)> {
     let mut work: Vec<_> = AGENTS.iter().map(|agent| (agent, agent.detect(&variable))).collect();
@@ -142,12 +150,41 @@ struct Importer<'a> {
     /// What was imported before.
     seen: Seen,
     sum: Sum,
+    /// Files and directories of which nothing could be taken.
     failures: usize,
+    /// Files of which something could not.
+    left_out: usize,
     /// Only what is new is told.
     follows: bool,
 }
 
 impl Importer<'_> {
+    /// Tells of a file or a directory that could not be imported.
+    fn failed(&mut self, path: &Path, told: String) -> Result<(), Failure> {
+        self.failures += 1;
+        if self.args.out.json {
+            let line = serde_json::json!({ "path": path, "error": told });
+            writeln!(std::io::stdout().lock(), "{line}")?;
+        }
+        note(told);
+        Ok(())
+    }
+
+    /// Whether all could be taken.
+    fn end(&self) -> Result<(), Failure> {
+        let count = |count: usize, one: &str, many: &str| match count {
+            0 => None,
+            1 => Some(format!("1 {one}")),
+            count => Some(format!("{count} {many}")),
+        };
+        let failures = count(self.failures, "file or directory", "files or directories")
+            .map(|what| format!("{what} could not be imported"));
+        let left_out = count(self.left_out, "file", "files")
+            .map(|what| format!("something in {what} could not be taken"));
+        let told: Vec<String> = failures.into_iter().chain(left_out).collect();
+        if told.is_empty() { Ok(()) } else { Err(Failure::failed(told.join("; "))) }
+    }
+
     /// Imports files and tells of each; one that cannot be imported keeps none of the others from it.
     async fn import(&mut self, files: &[(&Agent, PathBuf)], watch: &mut Watch) -> Result<(), Failure> {
         self.seen.catch_up(&*self.store).await?;
@@ -157,6 +194,7 @@ impl Importer<'_> {
             match agent.import(&self.store, &self.sealer, file, &self.seen, &options).await {
                 Ok(reports) => {
                     watch.imported(file, &reports);
+                    self.left_out += usize::from(reports.iter().any(Report::left_out));
                     for report in reports {
                         self.sum.add(&report);
                         if report.added > 0 || !self.follows {
@@ -168,17 +206,11 @@ impl Importer<'_> {
                 // It is read again, as after any change.
                 Err(ArchiveError::Changed { .. }) if self.follows => {}
                 Err(error) => {
-                    self.failures += 1;
                     let advice = match &error {
                         ArchiveError::File { source, .. } => advice(source),
                         _ => "",
                     };
-                    let told = format!("{error}{advice}");
-                    if self.args.out.json {
-                        let line = serde_json::json!({ "path": file, "error": told });
-                        writeln!(std::io::stdout().lock(), "{line}")?;
-                    }
-                    note(told);
+                    self.failed(file, format!("{error}{advice}"))?;
                 }
             }
         }

@@ -59,10 +59,10 @@ impl Watch {
         is_due
     }
 
-    /// The file was imported; what could not be is tried again.
+    /// The file was imported; what was not whole yet is tried again.
     pub(crate) fn imported(&mut self, file: &Path, reports: &[Report]) {
         if let Some(watched) = self.files.get_mut(file) {
-            watched.unfinished = reports.iter().any(|report| report.lost > 0);
+            watched.unfinished = reports.iter().any(|report| report.pending > 0);
         }
     }
 }

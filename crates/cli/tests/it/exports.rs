@@ -36,8 +36,10 @@ fn conversations_of_exports_go_on_on_both_wires() {
     ];
     let world = two_wires(sessions.len());
     for (path, session, ..) in &sessions {
-        let ran = world.run(&["import", fixture(path).to_str().unwrap(), "--json"]).ok();
+        let ran = world.run(&["import", fixture(path).to_str().unwrap(), "--json"]);
         let reports = ran.json_lines();
+        let lost = reports.iter().any(|report| report["lost"] != 0);
+        assert_eq!(ran.status.code(), Some(i32::from(lost)), "{reports:?}");
         assert!(reports.iter().any(|report| report["session"] == *session), "{reports:?}");
         assert_eq!(reports.last().unwrap()["session"], "", "{reports:?}");
     }
@@ -96,7 +98,9 @@ fn a_folder_may_hold_exports_of_several_services() {
     put("takeout.zip", "it/__fuzz__/gemini_takeout_files/corpus/takeout.zip");
     std::fs::write(world.path("work/all/conversations.json"), "[{\"about\":\"something else\"}]").unwrap();
     std::fs::write(world.path("work/all/torn.zip"), "PK\x03\x04").unwrap();
-    let reports = world.run(&["import", "all", "--json"]).ok().json_lines();
+    // Two of them hold what is no conversation.
+    let ran = world.run(&["import", "all", "--json"]).fails(1, &["something in 2 files could not be taken"]);
+    let reports = ran.json_lines();
     let wholes: Vec<&str> = reports
         .iter()
         .filter(|report| report["session"] == "")
@@ -113,7 +117,8 @@ fn a_folder_may_hold_exports_of_several_services() {
     let unchanged = |report: &serde_json::Value| report["unchanged"] == true || report["added"] == 0;
     assert_eq!(ran.json_lines().len(), 1, "{}", ran.text());
     assert!(ran.json_lines().iter().all(unchanged), "{}", ran.text());
-    let again = world.run(&["import", "all", "--json"]).ok().json_lines();
+    // What says that it is an entry, and is none, is told each time.
+    let again = world.run(&["import", "all", "--json"]).fails(1, &["something in 1 file "]).json_lines();
     assert!(again.iter().all(unchanged), "{again:?}");
 }
 

@@ -228,6 +228,44 @@ fn killed_at_any_point_each_import_goes_on() {
     assert!(killed > 8, "the imports were over before they could be killed");
 }
 
+/// The rest is taken in, and programs find in the reports what was not.
+#[test]
+fn what_could_not_be_taken_is_told_by_the_exit_code() {
+    let world = World::new([]);
+    world.unchecked();
+    let whole = lines(&[header(&world, "whole"), user("n0", "", "Whole.")]);
+    // Bytes that look like nothing, a last line that is being written, and a line that is none.
+    let torn = format!("{}{{\"type\":", whole.replace("whole", "torn"));
+    let none = whole.replace("whole", "none").replace("Whole.", "No JSON: \u{1}");
+    let message = json!({ "id": "a", "author": { "role": "user" }, "create_time": BEGIN, "content": { "content_type": "text", "parts": ["Look."] } });
+    let chat = json!({ "id": "chat", "create_time": BEGIN, "mapping": { "a": { "id": "a", "parent": null, "message": message } } });
+    let bomb = format!("[{chat},{}{chat}]", " ".repeat(64 << 20));
+    let bomb = zips::zip(&[zips::deflated("conversations.json", bomb.as_bytes())], false);
+    assert!(bomb.len() < 1 << 20, "{}", bomb.len());
+    for (agent, name, content, code, lost, pending) in [
+        ("pi", "whole.jsonl", whole.as_bytes(), 0, 0, 0),
+        ("pi", "torn.jsonl", torn.as_bytes(), 0, 1, 1),
+        ("pi", "none.jsonl", none.as_bytes(), 1, 1, 0),
+        ("chatgpt", "bomb.zip", &bomb, 1, 1, 0),
+    ] {
+        let file = world.file(name, content);
+        let args = ["import", agent, file.to_str().unwrap()];
+        let ran = world.run(&[&args[..], &["--dry-run", "--json"]].concat()).exits(code);
+        assert_eq!(sum(&ran.json_lines(), "lost"), lost, "{name}");
+        let ran = world.run(&[&args[..], &["--json"]].concat()).exits(code);
+        let reports = ran.json_lines();
+        assert_eq!((sum(&reports, "lost"), sum(&reports, "pending")), (lost, pending), "{name}: {reports:?}");
+        assert!(code == 0 || ran.message().contains("something in 1 file could not be taken"), "{}", ran.err);
+    }
+    // As a line each, whether a file or what it is in cannot be read.
+    for (agent, name) in [("pi", "nowhere"), ("codex", "whole.jsonl")] {
+        let ran = world.run(&["import", agent, name, "--json"]).exits(1);
+        let told = ran.json_lines();
+        assert!(told.len() == 1 && told[0]["error"].as_str().unwrap().contains(name), "{told:?}");
+        assert!(told[0]["path"].as_str().unwrap().ends_with(name), "{told:?}");
+    }
+}
+
 /// A sum of a report over several.
 fn sum(reports: &[Value], name: &str) -> u64 {
     reports.iter().filter_map(|report| report[name].as_u64()).sum()
