@@ -197,6 +197,10 @@ impl<R: BufRead> Lines<R> {
         self.reader.fill_buf()
     }
 
+    pub(crate) fn inner(&self) -> &R {
+        &self.reader
+    }
+
     /// What it read from.
     pub(crate) fn into_inner(self) -> R {
         self.reader

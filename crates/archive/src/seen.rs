@@ -11,6 +11,7 @@ use quipu_store::{Action, ActionQuery, Commit, LoggedAction, Store, StoreError};
 use serde::{Deserialize, Serialize};
 
 use crate::batches::off_the_runtime;
+use crate::intake;
 use crate::lineages::{IMPORTED, main_ref};
 use crate::pi::Going;
 use crate::stamp::{Stamp, hash_of_first};
@@ -83,16 +84,40 @@ pub struct Seen {
     files: HashMap<PathBuf, Vec<Mark>>,
     /// The number of the last note.
     last: i64,
-    followed: Option<Followed>,
+    follows: bool,
+    followed: Followed<Going>,
+    /// Those of other agents than Pi.
+    others: Followed<intake::Going>,
 }
 
 /// Files that are followed, those that grew last at the end.
-#[derive(Default)]
-struct Followed(Mutex<VecDeque<(PathBuf, Going)>>);
+struct Followed<T>(Mutex<VecDeque<(PathBuf, T)>>);
 
-impl std::fmt::Debug for Followed {
+impl<T> Default for Followed<T> {
+    fn default() -> Self {
+        Self(Mutex::default())
+    }
+}
+
+impl<T> std::fmt::Debug for Followed<T> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str("Followed")
+    }
+}
+
+impl<T> Followed<T> {
+    fn take(&self, path: &Path) -> Option<T> {
+        let mut followed = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let at = followed.iter().position(|(other, _)| other == path)?;
+        followed.remove(at).map(|(_, going)| going)
+    }
+
+    fn keep(&self, path: &Path, going: T) {
+        let mut followed = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if followed.len() >= FOLLOWED {
+            followed.pop_front();
+        }
+        followed.push_back((path.to_owned(), going));
     }
 }
 
@@ -139,29 +164,31 @@ impl Seen {
     }
 
     /// From now on files are imported as they grow: of those that grew last, how far they were read is kept in memory, so that what
-    /// is appended can be read alone. Up to 8 of them, some 50 bytes for each entry.
+    /// is appended can be read alone. Up to 8 of Pi's, some 50 bytes for each entry, and 8 of others, some 500.
     pub fn follow(&mut self) {
-        self.followed.get_or_insert_default();
+        self.follows = true;
     }
 
     pub(crate) fn follows(&self) -> bool {
-        self.followed.is_some()
+        self.follows
     }
 
     /// What is in memory of a file.
     pub(crate) fn take_going(&self, path: &Path) -> Option<Going> {
-        let mut followed = self.followed.as_ref()?.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let at = followed.iter().position(|(other, _)| other == path)?;
-        followed.remove(at).map(|(_, going)| going)
+        self.followed.take(path)
     }
 
     pub(crate) fn keep_going(&self, path: &Path, going: Going) {
-        let Some(followed) = &self.followed else { return };
-        let mut followed = followed.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if followed.len() >= FOLLOWED {
-            followed.pop_front();
-        }
-        followed.push_back((path.to_owned(), going));
+        self.followed.keep(path, going);
+    }
+
+    /// The same of the files of lines of other agents.
+    pub(crate) fn take_lines(&self, path: &Path) -> Option<intake::Going> {
+        self.others.take(path)
+    }
+
+    pub(crate) fn keep_lines(&self, path: &Path, going: intake::Going) {
+        self.others.keep(path, going);
     }
 
     /// What the last import of a file noted.

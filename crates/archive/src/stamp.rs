@@ -2,7 +2,7 @@
 
 use std::fs::{File, Metadata};
 use std::io::{Read as _, Seek as _};
-use std::os::unix::fs::MetadataExt as _;
+use std::os::unix::fs::{FileExt as _, MetadataExt as _};
 
 use quipu_protocol::{ChunkId, UnixMs};
 use serde::{Deserialize, Serialize};
@@ -11,6 +11,9 @@ use sha2::{Digest as _, Sha256};
 /// A file that was changed later than this before it was read, in milliseconds, may be changed again within the same tick
 /// of the system's clock: its stamp is not kept.
 const SETTLED: UnixMs = 2_000;
+
+/// Bytes before the end of what was read of a file that must be as they were, or all of it is read again.
+const TAIL: u64 = 64 << 10;
 
 /// What the system says of a file. Nobody writes to a file without changing one of these, if the clock is not set back: the
 /// last is the time of any change, which no program can choose.
@@ -57,17 +60,31 @@ pub(crate) fn hash_of_first(mut file: File, bytes: u64) -> std::io::Result<Chunk
 pub(crate) fn sha_of_first(file: &mut File, bytes: u64) -> std::io::Result<Sha256> {
     file.rewind()?;
     let mut hash = Sha256::new();
-    let mut first = file.take(bytes);
+    sha_of_next(file, bytes, &mut hash)?;
+    Ok(hash)
+}
+
+/// Adds the next bytes of a file to a hash. The file stands behind them then.
+pub(crate) fn sha_of_next(file: &mut File, bytes: u64, hash: &mut Sha256) -> std::io::Result<()> {
+    let mut next = file.take(bytes);
     // Small enough to stay near the processor.
     let mut buffer = vec![0; 256 << 10];
     loop {
-        match first.read(&mut buffer) {
-            Ok(0) => return Ok(hash),
+        match next.read(&mut buffer) {
+            Ok(0) => return Ok(()),
             Ok(read) => hash.update(&buffer[..read]),
             Err(error) if error.kind() == std::io::ErrorKind::Interrupted => {}
             Err(error) => return Err(error),
         }
     }
+}
+
+/// The hash of the last of so many bytes of a file, 64 KiB at most.
+pub(crate) fn tail_of(file: &File, bytes: u64) -> std::io::Result<ChunkId> {
+    let length = bytes.min(TAIL);
+    let mut tail = vec![0; usize::try_from(length).unwrap_or_default()];
+    file.read_exact_at(&mut tail, bytes - length)?;
+    Ok(ChunkId(quipu_dag::sha256(&tail)))
 }
 
 #[cfg(test)]

@@ -14,6 +14,9 @@ use crate::json::time_of;
 use crate::lineages::session_id;
 use crate::lines::Lines;
 
+/// What a line has that says which session it was written for.
+const REQUESTED: &[u8] = b"\"requestSessionId\":\"";
+
 pub(super) fn outline(file: &mut File, path: &Path) -> Result<Outline, ArchiveError> {
     let fail = |source| ArchiveError::File { path: path.to_owned(), doing: "read", source };
     let copies = Copies::of(file, path)?;
@@ -29,7 +32,7 @@ pub(super) fn outline(file: &mut File, path: &Path) -> Result<Outline, ArchiveEr
 }
 
 /// Which lines of a file were copied from other sessions.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(super) struct Copies {
     pub(super) session: SessionId,
     /// Of a file of a subagent: the session that started it.
@@ -53,7 +56,7 @@ impl Copies {
         let mut first = None;
         let mut own_from = None;
         let mut runs: Vec<(u64, String)> = Vec::new();
-        let requested = memmem::Finder::new("\"requestSessionId\":\"");
+        let requested = memmem::Finder::new(REQUESTED);
         let mut empty = true;
         while let Some(line) = lines.next().map_err(fail)? {
             empty &= line.bytes.trim_ascii().is_empty();
@@ -98,6 +101,17 @@ impl Copies {
         let runs: Vec<_> =
             runs.filter(|(_, owner)| *owner != session && Some(owner) != parent.as_ref()).collect();
         Ok(Self { session, parent, first, runs, own_from })
+    }
+
+    /// Whether the file with one more line says the same.
+    pub(super) fn are_same_with(&self, line: &[u8]) -> bool {
+        if memmem::find(line, REQUESTED).is_none() {
+            return true;
+        }
+        let text = String::from_utf8_lossy(line);
+        let owner = Members::of(text.trim_ascii())
+            .and_then(|members| members.string("requestSessionId").map(|owner| session_id(&owner)));
+        owner.is_none_or(|owner| owner == self.session || Some(&owner) == self.parent.as_ref())
     }
 
     /// Whose a record is.

@@ -8,7 +8,8 @@ use quipu_protocol::{AssistantMessage, Content, Entry, Json, Message, StopReason
 use super::blocks;
 use super::outline::Copies;
 use super::record::{Record, answer};
-use crate::intake::{Follows, Item, Outline, Placer, REST, SealedLines, Start, Stop, Text, WHOLE};
+use crate::intake::{Done, Follows, Item, Outline, Placer, REST, Reading, SealedLines, Skip, Start, Stop};
+use crate::intake::{Text, WHOLE, run};
 use crate::json::{Members, list_of};
 use crate::tree::Key;
 
@@ -27,13 +28,13 @@ const BOOKKEEPING: [&str; 9] = [
     "attribution-snapshot",
 ];
 
-pub(super) fn read(lines: &mut SealedLines, outline: &Outline, out: &mut Placer) -> Result<(), Stop> {
+pub(super) fn read(lines: &mut SealedLines, outline: &Outline, out: Placer) -> Result<Done, Stop> {
     let path = out.report.path.clone();
     // The outline was made of the same file; what has changed since then is a new look.
     let copies = std::fs::File::open(&path).map_err(Stop::Io).and_then(|mut file| {
         Copies::of(&mut file, &path).map_err(|error| Stop::Io(std::io::Error::other(error.to_string())))
     })?;
-    let mut reader = Reader {
+    let reader = Reader {
         copies,
         out,
         groups: Vec::new(),
@@ -46,10 +47,7 @@ pub(super) fn read(lines: &mut SealedLines, outline: &Outline, out: &mut Placer)
         preserved: None,
         cwd: String::new(),
     };
-    while let Some(text) = lines.next(reader.out, skipped)? {
-        reader.line(&text)?;
-    }
-    reader.end(outline.idle)
+    run(reader, lines, outline.idle)
 }
 
 /// Lines that hold the whole context again, told by their first bytes: they are not even parsed.
@@ -64,6 +62,7 @@ fn skipped(line: &[u8]) -> Option<&'static str> {
 }
 
 /// An answer whose records may still be coming.
+#[derive(Clone)]
 struct Open {
     /// What its records have in common.
     key: Key,
@@ -80,14 +79,16 @@ struct Open {
 }
 
 /// An answer and what follows it.
+#[derive(Clone)]
 struct Group {
     /// The last of the results so far, else the answer.
     tail: String,
 }
 
-struct Reader<'a> {
+#[derive(Clone)]
+struct Reader {
     copies: Copies,
-    out: &'a mut Placer,
+    out: Placer,
     groups: Vec<Group>,
     /// The answer that a record is a block or a result of.
     group_of: HashMap<Key, usize>,
@@ -104,7 +105,13 @@ struct Reader<'a> {
     cwd: String,
 }
 
-impl Reader<'_> {
+impl Reading for Reader {
+    const SKIP: Skip = skipped;
+
+    fn out(&mut self) -> &mut Placer {
+        &mut self.out
+    }
+
     fn line(&mut self, text: &Text) -> Result<(), Stop> {
         let record = Record::of(text.json.get(), text.number);
         if let Some(cwd) = record.members.string("cwd").filter(|_| self.cwd.is_empty()) {
@@ -143,6 +150,18 @@ impl Reader<'_> {
         }
     }
 
+    fn end(mut self, idle: Duration) -> Result<Placer, Stop> {
+        self.close_all(idle)?;
+        Ok(self.out)
+    }
+
+    /// Lines that were copied from another session say whose those before them are.
+    fn can_go_on(&self, line: &[u8]) -> bool {
+        self.copies.are_same_with(line)
+    }
+}
+
+impl Reader {
     /// A record that is no part of the tree.
     fn without_id(&mut self, record: &Record<'_>, json: &Json) {
         if BOOKKEEPING.contains(&record.kind.as_ref()) || record.kind.starts_with("api-request") {
@@ -406,7 +425,7 @@ impl Reader<'_> {
         self.out.item(item)
     }
 
-    fn end(mut self, idle: Duration) -> Result<(), Stop> {
+    fn close_all(&mut self, idle: Duration) -> Result<(), Stop> {
         while let Some(open) = self.open.first() {
             let looks_whole = open.is_ended || !open.results.is_empty();
             if idle >= REST || looks_whole && idle >= WHOLE {

@@ -9,6 +9,7 @@ use crate::intake::Item;
 use crate::json::{Members, text_of};
 
 /// An answer whose records may still be coming, and what waits for it.
+#[derive(Clone)]
 pub(super) struct Open {
     pub(super) item: Item,
     pub(super) answer: AssistantMessage,

@@ -12,14 +12,15 @@ use super::answer::{self, Open};
 use super::outline::{DOCUMENT, Header};
 use super::said;
 use crate::ProblemKind;
-use crate::intake::{Follows, Item, Outline, Placer, REST, SealedLines, Start, Stop, Text, WHOLE};
+use crate::intake::{Done, Follows, Item, Outline, Placer, REST, Reading, SealedLines, Start, Stop, Text};
+use crate::intake::{WHOLE, run};
 use crate::json::{Members, list, list_of, text_of, time_of};
 use crate::tree::Key;
 
 /// Items of answers that wait at most, before an answer counts as whole.
 const WAITING: usize = 1_000;
 
-pub(super) fn read(lines: &mut SealedLines, outline: &Outline, out: &mut Placer) -> Result<(), Stop> {
+pub(super) fn read(lines: &mut SealedLines, outline: &Outline, out: Placer) -> Result<Done, Stop> {
     let mut reader = Reader {
         out,
         session: outline.session.clone(),
@@ -38,23 +39,21 @@ pub(super) fn read(lines: &mut SealedLines, outline: &Outline, out: &mut Placer)
     };
     if lines.is_document()? || lines.begin_with(DOCUMENT)? {
         // The header and all records in one value, as the first versions wrote them.
-        let Some(whole) = lines.document(reader.out)? else { return Ok(()) };
+        let Some(whole) = lines.document(&mut reader.out)? else { return Ok(Done::whole(reader.out)) };
         let members = Members::of(whole.json.get()).unwrap_or_else(|| Members(Vec::new()));
         let records = members.get("session").into_iter().chain(list(members.get("items").unwrap_or("[]")));
         for (at, record) in records.enumerate() {
             let json = Json::parse(record).unwrap_or_default();
-            reader.line(&Text { json, number: at as u64 + 1 })?;
+            reader.line(&Text { json, number: at as u64 + 1, ended: true })?;
         }
-        return reader.end(outline.idle);
+        return reader.end(outline.idle).map(Done::whole);
     }
-    while let Some(text) = lines.next(reader.out, |_| None)? {
-        reader.line(&text)?;
-    }
-    reader.end(outline.idle)
+    run(reader, lines, outline.idle)
 }
 
-struct Reader<'a> {
-    out: &'a mut Placer,
+#[derive(Clone)]
+struct Reader {
+    out: Placer,
     session: SessionId,
     header: Option<Header>,
     owner: usize,
@@ -91,7 +90,11 @@ struct Record<'a> {
     line: u64,
 }
 
-impl Reader<'_> {
+impl Reading for Reader {
+    fn out(&mut self) -> &mut Placer {
+        &mut self.out
+    }
+
     fn line(&mut self, text: &Text) -> Result<(), Stop> {
         let json = text.json.get();
         let members = Members::of(json).unwrap_or_else(|| Members(Vec::new()));
@@ -128,6 +131,18 @@ impl Reader<'_> {
         self.record(&record)
     }
 
+    fn end(mut self, idle: Duration) -> Result<Placer, Stop> {
+        // Calls that have results were whole.
+        let is_whole = |open: &Open| idle >= REST || idle >= WHOLE && open.after.iter().any(is_result);
+        if let Some(open) = self.open.take_if(|open| !is_whole(open)) {
+            self.out.unfinished(open.item.line, "");
+        }
+        self.close()?;
+        Ok(self.out)
+    }
+}
+
+impl Reader {
     fn begin(&mut self, header: Header, json: &Json) {
         let start = Start {
             session: self.session.clone(),
@@ -515,15 +530,6 @@ impl Reader<'_> {
         let mut item = self.item(record, entry);
         item.kept = self.rest(record, &["message"]);
         self.put(item)
-    }
-
-    fn end(mut self, idle: Duration) -> Result<(), Stop> {
-        // Calls that have results were whole.
-        let is_whole = |open: &Open| idle >= REST || idle >= WHOLE && open.after.iter().any(is_result);
-        if let Some(open) = self.open.take_if(|open| !is_whole(open)) {
-            self.out.unfinished(open.item.line, "");
-        }
-        self.close()
     }
 }
 

@@ -1,12 +1,15 @@
 //! Events in the order of the file to items.
 
 use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::Duration;
 
 use quipu_protocol::{Entry, Json, Message, SessionId, StopReason, UnixMs};
+use quipu_seal::Sealer;
 
 use super::event::Event;
 use super::outline::{self, Header};
-use crate::intake::{Follows, Item, Outline, Placer, SealedLines, Start, Stop, Text};
+use crate::intake::{Done, Follows, Item, Outline, Placer, Reading, SealedLines, Start, Stop, Text, run};
 use crate::json::Members;
 use crate::tree::Key;
 
@@ -23,10 +26,10 @@ const BOOKKEEPING: [&str; 7] = [
     "session.idle",
 ];
 
-pub(super) fn read(lines: &mut SealedLines, outline: &Outline, out: &mut Placer) -> Result<(), Stop> {
-    let name = outline::name(&out.report.path).map(|name| lines.seal(&name));
-    let mut reader = Reader {
+pub(super) fn read(lines: &mut SealedLines, outline: &Outline, out: Placer) -> Result<Done, Stop> {
+    let reader = Reader {
         out,
+        sealer: Arc::clone(lines.sealer()),
         session: outline.session.clone(),
         header: None,
         owner: None,
@@ -37,20 +40,20 @@ pub(super) fn read(lines: &mut SealedLines, outline: &Outline, out: &mut Placer)
         records: HashMap::new(),
         calls: HashMap::new(),
     };
-    while let Some(text) = lines.next(reader.out, |_| None)? {
-        reader.line(&text)?;
-    }
-    reader.end(name)
+    run(reader, lines, outline.idle)
 }
 
 /// A call whose result is to come.
+#[derive(Clone)]
 struct Call {
     name: String,
     started: Option<UnixMs>,
 }
 
-struct Reader<'a> {
-    out: &'a mut Placer,
+#[derive(Clone)]
+struct Reader {
+    out: Placer,
+    sealer: Arc<Sealer>,
     session: SessionId,
     header: Option<(Header, Json)>,
     owner: Option<usize>,
@@ -66,7 +69,11 @@ struct Reader<'a> {
     calls: HashMap<Key, Call>,
 }
 
-impl Reader<'_> {
+impl Reading for Reader {
+    fn out(&mut self) -> &mut Placer {
+        &mut self.out
+    }
+
     fn line(&mut self, text: &Text) -> Result<(), Stop> {
         let event = Event::of(text.json.get());
         if self.header.is_none()
@@ -178,6 +185,17 @@ impl Reader<'_> {
         }
     }
 
+    fn end(mut self, _: Duration) -> Result<Placer, Stop> {
+        self.out.settle()?;
+        if let Some(owner) = self.owner {
+            self.out.begin_at_end(owner);
+            self.name(owner)?;
+        }
+        Ok(self.out)
+    }
+}
+
+impl Reader {
     /// An event that becomes no node: what follows it follows what came before.
     fn passed(&mut self, event: &Event<'_>) {
         if let Some(id) = event.id.as_deref() {
@@ -273,11 +291,10 @@ impl Reader<'_> {
         *self.owner.insert(owner)
     }
 
-    fn end(self, name: Option<String>) -> Result<(), Stop> {
-        self.out.settle()?;
-        let Some(owner) = self.owner else { return Ok(()) };
-        self.out.begin_at_end(owner);
-        let Some(name) = name else { return Ok(()) };
+    /// What the user called it.
+    fn name(&mut self, owner: usize) -> Result<(), Stop> {
+        let Some(name) = outline::name(&self.out.report.path) else { return Ok(()) };
+        let name = self.sealer.seal(&name);
         let text = format!("{{\"type\":\"session_info\",\"name\":{}}}", quipu_dag::quoted(&name));
         let mut hash = quipu_protocol::ChunkId(quipu_dag::sha256(name.as_bytes())).to_string();
         hash.truncate(16);

@@ -1,29 +1,38 @@
 //! The log of a session to items.
 
 use std::collections::{HashMap, HashSet};
+use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::Duration;
 
 use quipu_protocol::{
     AssistantMessage, Body, Compaction, Content, Entry, Json, Message as Said, SessionId, StopReason, UnixMs,
     UserMessage,
 };
+use quipu_seal::Sealer;
 
 use super::message::Message;
 use super::outline::{self, Header};
-use crate::intake::{Follows, Item, Outline, Placer, REST, SealedLines, Start, Stop, Text};
+use crate::intake::run;
+use crate::intake::{Done, Follows, Item, Outline, Placer, REST, Reading, SealedLines, Start, Stop, Text};
 use crate::json::{Members, list};
 use crate::lineages::session_id;
 use crate::tree::Key;
 
-/// Bytes of messages that are held at most, since a later line may say more of them.
-const HELD: usize = 64 << 20;
+/// Messages that are held, since a later line may say more of them: at most so many, or so many bytes.
+const HELD: usize = 512;
+const HELD_BYTES: usize = 4 << 20;
+/// Bytes that are held for want of a header, which says what the session is.
+const HEADLESS: usize = 64 << 20;
 
-pub(super) fn read(lines: &mut SealedLines, outline: &Outline, out: &mut Placer) -> Result<(), Stop> {
+pub(super) fn read(lines: &mut SealedLines, outline: &Outline, out: Placer) -> Result<Done, Stop> {
     let path = out.report.path.clone();
     let parent = outline::parent(&path).map(|parent| session_id(&lines.seal(&parent)));
     let start = Start { session: outline.session.clone(), cwd: String::new(), time: 0, parent, kept: None };
     let mut log = Log {
         out,
+        path,
+        sealer: Arc::clone(lines.sealer()),
         session: outline.session.clone(),
         start,
         owner: None,
@@ -39,24 +48,19 @@ pub(super) fn read(lines: &mut SealedLines, outline: &Outline, out: &mut Placer)
         answered: HashSet::new(),
         beside: Vec::new(),
     };
-    let directory = |header: &Header, lines: &SealedLines| {
-        lines.seal(&outline::directory(&path, header.project.as_deref()).unwrap_or_default())
-    };
     if lines.is_document()? {
-        if let Some(text) = lines.document(log.out)? {
-            log.line(&text, |header| directory(header, lines))?;
+        if let Some(text) = lines.document(&mut log.out)? {
+            log.line(&text)?;
         }
-    } else {
-        while let Some(text) = lines.next(log.out, |_| None)? {
-            log.line(&text, |header| directory(header, lines))?;
-        }
+        return log.end(outline.idle).map(Done::whole);
     }
-    log.end(outline.idle)
+    run(log, lines, outline.idle)
 }
 
 /// A message, in the version that says most.
+#[derive(Clone)]
 struct Held {
-    id: String,
+    id: Arc<str>,
     /// `None` once it was sent.
     json: Option<Json>,
     score: [usize; 5],
@@ -66,9 +70,11 @@ struct Held {
     before: Option<usize>,
     means: Means,
     /// The node that it became.
-    node: Option<String>,
+    node: Option<Arc<str>>,
     /// What the message after it follows.
-    tail: Option<String>,
+    tail: Option<Arc<str>>,
+    /// The time of that.
+    time: Option<UnixMs>,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -80,14 +86,17 @@ enum Means {
     Summary(Option<usize>),
 }
 
-struct Log<'a> {
-    out: &'a mut Placer,
+#[derive(Clone)]
+struct Log {
+    out: Placer,
+    path: PathBuf,
+    sealer: Arc<Sealer>,
     session: SessionId,
     start: Start,
     owner: Option<usize>,
     /// In the order in which they first came: what one follows came before it.
     messages: Vec<Held>,
-    places: HashMap<String, usize>,
+    places: HashMap<Key, usize>,
     /// The conversation as it stands.
     order: Vec<usize>,
     /// The same to ask.
@@ -106,12 +115,16 @@ struct Log<'a> {
     beside: Vec<(Entry, Json, u64)>,
 }
 
-impl Log<'_> {
-    fn line(&mut self, text: &Text, directory: impl Fn(&Header) -> String) -> Result<(), Stop> {
+impl Reading for Log {
+    fn out(&mut self) -> &mut Placer {
+        &mut self.out
+    }
+
+    fn line(&mut self, text: &Text) -> Result<(), Stop> {
         let members = Members::of(text.json.get()).unwrap_or_else(|| Members(Vec::new()));
         if let Some(back) = members.string("$rewindTo") {
             self.open = None;
-            let at = self.places.get(back.as_ref());
+            let at = self.places.get(&Key::of(&back));
             let at = at.copied().filter(|at| self.inside.contains(at));
             while let Some(last) = self.order.pop() {
                 self.inside.remove(&last);
@@ -124,7 +137,8 @@ impl Log<'_> {
             self.patch(&patch, text.number);
         } else if let Some(header) = Header::of(&members) {
             if self.start.kept.is_none() {
-                self.start.cwd = directory(&header);
+                let directory = outline::directory(&self.path, header.project.as_deref());
+                self.start.cwd = self.sealer.seal(&directory.unwrap_or_default()).into_owned();
                 self.start.time = header.time.unwrap_or_default();
                 self.start.kept = Some(header.kept);
             } else {
@@ -149,12 +163,22 @@ impl Log<'_> {
         } else {
             self.beside.push((verbatim(&members, text.json.get()), text.json.clone(), text.number));
         }
-        if self.bytes > HELD {
-            self.send(self.messages.len().saturating_sub(1), false)?;
+        let held = self.messages.len() - self.sent;
+        if (held > HELD || self.bytes > HELD_BYTES) && (self.start.kept.is_some() || self.bytes > HEADLESS) {
+            // Of the newest, lines to come are the likeliest to say more.
+            let rest = if self.bytes > HELD_BYTES { 1 } else { HELD / 2 };
+            self.send(self.messages.len().saturating_sub(rest))?;
         }
         Ok(())
     }
 
+    fn end(mut self, idle: Duration) -> Result<Placer, Stop> {
+        self.send_all(idle)?;
+        Ok(self.out)
+    }
+}
+
+impl Log {
     /// A message on a line of its own.
     fn message(&mut self, text: &str, line: u64) {
         let message = Message::of(text);
@@ -163,7 +187,7 @@ impl Log<'_> {
             self.beside.push((entry, Json::parse(text).unwrap_or_default(), line));
             return;
         };
-        let at = match self.places.get(id.as_ref()).copied() {
+        let at = match self.places.get(&Key::of(&id)).copied() {
             Some(at) => {
                 let score = message.score();
                 if score >= self.messages[at].score {
@@ -188,7 +212,7 @@ impl Log<'_> {
 
     /// A message that comes for the first time.
     fn add(&mut self, message: &Message<'_>, text: &str, line: u64, before: Option<usize>) -> Option<usize> {
-        let id = message.members.string("id")?.into_owned();
+        let id: Arc<str> = message.members.string("id")?.into();
         let is_preamble = message.is_preamble();
         let json = Json::parse(text).ok()?;
         if is_preamble && std::mem::replace(&mut self.has_preamble, true) {
@@ -201,7 +225,7 @@ impl Log<'_> {
         }
         let at = self.messages.len();
         self.bytes += text.len();
-        self.places.insert(id.clone(), at);
+        self.places.insert(Key::of(&id), at);
         self.messages.push(Held {
             id,
             json: Some(json),
@@ -211,6 +235,7 @@ impl Log<'_> {
             means: if is_preamble { Means::Preamble } else { Means::Message },
             node: None,
             tail: None,
+            time: None,
         });
         Some(at)
     }
@@ -261,7 +286,7 @@ impl Log<'_> {
                 self.beside.push((entry, Json::parse(text).unwrap_or_default(), line));
                 continue;
             };
-            let at = match self.places.get(id.as_ref()).copied() {
+            let at = match self.places.get(&Key::of(&id)).copied() {
                 Some(at) => {
                     let score = message.score();
                     if score > self.messages[at].score {
@@ -303,17 +328,18 @@ impl Log<'_> {
         }
     }
 
-    /// Sends the messages before this one, at the end of the file or before it.
-    fn send(&mut self, to: usize, is_end: bool) -> Result<(), Stop> {
+    /// Sends the messages before this one.
+    fn send(&mut self, to: usize) -> Result<(), Stop> {
         for at in self.sent..to {
             let held = &mut self.messages[at];
             let Some(json) = held.json.take() else { continue };
             let (id, line, means) = (held.id.clone(), held.line, held.means);
             let before = held.before.and_then(|before| self.messages[before].tail.clone());
-            let is_head = !is_end || self.inside.contains(&at);
-            let mut chain = Chain { follows: before, line, is_head, node: None };
+            let is_head = self.inside.contains(&at);
+            let mut chain = Chain { follows: before, line, is_head, node: None, time: None };
             self.one(&id, json.get(), means, &mut chain)?;
-            (self.messages[at].node, self.messages[at].tail) = (chain.node, chain.follows);
+            let held = &mut self.messages[at];
+            (held.node, held.tail, held.time) = (chain.node, chain.follows, chain.time);
         }
         self.sent = self.sent.max(to);
         self.bytes = self.messages[self.sent..]
@@ -347,7 +373,8 @@ impl Log<'_> {
                 let summary = message.summary().unwrap_or_default();
                 let mut item =
                     item(id, Entry::Compaction(Compaction { summary, timestamp, ..Compaction::default() }));
-                item.first_kept = first.and_then(|first| self.messages[first].node.clone());
+                item.first_kept =
+                    first.and_then(|first| Some(self.messages[first].node.as_deref()?.to_owned()));
                 item.kept = kept(&without, Vec::new());
                 self.put(item, chain)
             }
@@ -427,16 +454,16 @@ impl Log<'_> {
             }
         };
         (item.owner, item.is_head) = (owner, chain.is_head);
-        let next = item.id.clone();
-        item.follows = match chain.follows.replace(next.clone()) {
-            Some(before) => Follows::Item(before),
+        let next: Arc<str> = item.id.as_str().into();
+        item.follows = match chain.follows.replace(Arc::clone(&next)) {
+            Some(before) => Follows::Item(before.as_ref().to_owned()),
             None => Follows::Nothing,
         };
-        chain.node = Some(next);
+        (chain.node, chain.time) = (Some(next), item.time);
         self.out.item(item)
     }
 
-    fn end(mut self, idle: Duration) -> Result<(), Stop> {
+    fn send_all(&mut self, idle: Duration) -> Result<(), Stop> {
         let mut to = self.messages.len();
         if let Some(open) = self.open.filter(|open| idle < REST && open + 1 == to) {
             // Its calls come with their results, however long those take.
@@ -454,9 +481,13 @@ impl Log<'_> {
             }
             return Ok(());
         }
-        self.send(to, true)?;
+        self.send(to)?;
         self.out.settle()?;
         let Some(owner) = self.owner else { return Ok(()) };
+        let stands = (0..to).rev().find(|at| self.inside.contains(at));
+        let stands = stands.and_then(|at| self.messages.get(at));
+        let stands = stands.and_then(|held| Some((held.line, held.time, held.tail.as_deref()?)));
+        self.out.stand_at(owner, stands);
         self.out.begin_at_end(owner);
         let time = self.out.began(owner);
         let mut follows = Follows::Nothing;
@@ -480,11 +511,12 @@ impl Log<'_> {
 /// Where the nodes of a message stand.
 struct Chain {
     /// What the next of them follows.
-    follows: Option<String>,
+    follows: Option<Arc<str>>,
     line: u64,
     is_head: bool,
     /// The last of them.
-    node: Option<String>,
+    node: Option<Arc<str>>,
+    time: Option<UnixMs>,
 }
 
 /// A record that is no message of the conversation, whole.

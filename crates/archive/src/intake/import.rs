@@ -1,5 +1,7 @@
 //! A file into the graph.
 
+mod again;
+
 use std::collections::{HashMap, HashSet};
 use std::fs::File;
 use std::io::Seek as _;
@@ -15,10 +17,11 @@ use quipu_store::{Commit, Expect, RefMove, SessionQuery, Store, StoreError};
 use sha2::{Digest as _, Sha256};
 use tokio::sync::{mpsc, watch};
 
+use self::again::Taken;
+use super::follow::At;
 use super::known::Known;
-use super::lines::End;
 use super::place::{Before, Placed, Placer, Stop};
-use super::{DatabaseFormat, Format, Outline, SealedLines, Sessions};
+use super::{DatabaseFormat, Format, SealedLines, Sessions};
 use crate::batches::{Batch, Most, commit_after, commit_all, off_the_runtime};
 use crate::lineages::{main_ref, tips};
 use crate::seen::{Mark, Seen, unchanged};
@@ -86,6 +89,13 @@ impl One<'_> {
             }
             let fail = |source| ArchiveError::File { path: path.clone(), doing: "read", source };
             let stamp = Stamp::of(&file.metadata().map_err(fail)?);
+            if let Some(going) = self.seen.take_lines(&path)
+                && let Some(report) = self.go_on(going, &path, &file, stamp, mark).await?
+            {
+                reports.push(report);
+                return Ok(());
+            }
+            (&file).rewind().map_err(fail)?;
             let settled = stamp.settled(crate::seen::now());
             let (total, again) = (stamp.bytes, file.try_clone().map_err(fail)?);
             let outline = format.outline;
@@ -108,20 +118,25 @@ impl One<'_> {
                 }
             }
             let mut lines = SealedLines::new(file, total, Arc::clone(self.sealer));
+            if self.is_followed() {
+                lines.keep();
+            }
             let total = lines.total();
             let read = format.read;
             let about = outline.clone();
-            let placed = self.place(&path, &outline, total, self.options, move |placer| {
-                read(&mut lines, &about, placer)?;
-                Ok(Some(lines.end()))
+            let known = Known::load(&**self.store, self.agent, &outline).await?;
+            let (agent, report) = (self.agent, Report::new(path.clone(), outline.session.clone()));
+            let taken = self.place(&path, total, move |sender| {
+                let placer = Placer::new(agent, report, known, Most::of(total), Before::default(), sender);
+                let done = read(&mut lines, &about, placer)?;
+                Taken::of(done, lines)
             });
-            let (placed, end) = placed.await?;
-            let session = placed.report.session.clone();
+            let taken = taken.await?;
+            let kept = again.try_clone().map_err(fail)?;
             let after = Stamp::of(&again.metadata().map_err(fail)?);
-            if let Some(end) = &end
-                && after != stamp
-            {
-                let (bytes, sha256, owned) = (end.bytes, end.sha256, path.clone());
+            if after != stamp {
+                let (bytes, sha256, owned) = (taken.end.bytes, taken.end.sha256(), path.clone());
+                let outline = outline.clone();
                 let is_still_there = move || {
                     let mut file = again;
                     let is_same = hash_of_first(file.try_clone()?, bytes)? == sha256;
@@ -134,13 +149,9 @@ impl One<'_> {
                     return Err(ArchiveError::Changed { path });
                 }
             }
-            let note =
-                end.filter(|end| end.whole && !placed.unfinished).map(|End { sha256, bytes, .. }| Mark {
-                    stamp: settled.filter(|stamp| *stamp == after),
-                    ..Mark::new(self.agent, &path, session, bytes, sha256)
-                });
-            let note = note.filter(|note| mark != Some(note));
-            reports.push(self.finish(placed, note).await?);
+            let settled = settled.filter(|stamp| *stamp == after);
+            reports
+                .push(self.end(taken, &path, (kept, stamp), (At::default(), outline), mark, settled).await?);
             Ok(())
         })
     }
@@ -269,23 +280,15 @@ impl One<'_> {
     }
 
     /// Reads one session and commits its nodes.
-    async fn place<R: Send + 'static>(
+    async fn place(
         &self,
         path: &Path,
-        outline: &Outline,
         total: u64,
-        options: &ImportOptions<'_>,
-        read: impl FnOnce(&mut Placer) -> Result<R, Stop> + Send + 'static,
-    ) -> Result<(Placed, R), ArchiveError> {
-        let known = Known::load(&**self.store, self.agent, outline).await?;
+        read: impl FnOnce(mpsc::Sender<Batch>) -> Result<Taken, Stop> + Send + 'static,
+    ) -> Result<Taken, ArchiveError> {
         let (sender, batches) = mpsc::channel::<Batch>(2);
-        let report = Report::new(path.to_owned(), outline.session.clone());
-        let mut placer = Placer::new(self.agent, report, known, Most::of(total), Before::default(), sender);
-        let reader = tokio::task::spawn_blocking(move || {
-            let end = read(&mut placer)?;
-            Ok::<_, Stop>((placer.end()?, end))
-        });
-        let committed = commit_all(&**self.store, batches, total, options).await;
+        let reader = tokio::task::spawn_blocking(move || read(sender));
+        let committed = commit_all(&**self.store, batches, total, self.options).await;
         let done = reader.await.map_err(|error| ArchiveError::Fault(error.to_string()))?;
         committed?;
         done.map_err(|stop| stopped(path, stop))

@@ -28,11 +28,30 @@ pub(super) struct Known {
     pub(super) bases: HashMap<SessionId, (NodeId, Option<NodeId>)>,
     /// The ends of branches, and whose they are.
     pub(super) tips: Vec<(SessionId, NodeId)>,
+    /// All nodes that were looked at.
+    seen: HashSet<NodeId>,
+    /// Those at which others were looked at before.
+    met: HashSet<NodeId>,
 }
 
 impl Known {
     pub(super) async fn load(store: &dyn Store, agent: &str, outline: &Outline) -> Result<Self, StoreError> {
         let mut known = Self::default();
+        known.catch_up(store, agent, outline).await?;
+        Ok(known)
+    }
+
+    /// Takes in what came since. `false` where an end that was known has gone and nothing follows it: then what was known holds no
+    /// more.
+    pub(super) async fn catch_up(
+        &mut self,
+        store: &dyn Store,
+        agent: &str,
+        outline: &Outline,
+    ) -> Result<bool, StoreError> {
+        let before = std::mem::take(&mut self.tips);
+        self.met.clear();
+        self.bases.clear();
         let mut sessions: Vec<SessionId> = vec![outline.session.clone()];
         sessions.extend(outline.related.iter().cloned());
         if let Some(first) = &outline.first {
@@ -44,7 +63,6 @@ impl Known {
             };
             sessions.extend(candidates.into_iter().filter_map(|candidate| candidate.session));
         }
-        let mut seen = HashSet::new();
         // Those whose forks count: this one and what comes of it. The forks of others share nothing that they do not have.
         let mut own = HashSet::from([outline.session.clone()]);
         let mut at = 0;
@@ -66,29 +84,31 @@ impl Known {
             }
             let Some(row) = rows.into_iter().find(|row| row.agent == agent) else { continue };
             let base = store.nodes(&[row.base]).await?.into_iter().flatten().next();
-            known.bases.insert(session.clone(), (row.base, base.and_then(|base| base.record.parent)));
+            self.bases.insert(session.clone(), (row.base, base.and_then(|base| base.record.parent)));
             // What it was forked from holds items that its file repeats.
             sessions.extend(row.parent);
             for head in lineages::tips(store, agent, &session).await? {
-                known.tips.push((session.clone(), head.node));
-                known.walk(store, head.node, &mut seen).await?;
+                self.tips.push((session.clone(), head.node));
+                self.walk(store, head.node).await?;
             }
         }
-        Ok(known)
+        let now: HashSet<NodeId> = self.tips.iter().map(|(_, node)| *node).collect();
+        Ok(before.iter().all(|(_, node)| now.contains(node) || self.met.contains(node)))
+    }
+
+    /// These are in the store now.
+    pub(super) fn add(&mut self, nodes: &HashSet<NodeId>) {
+        self.seen.extend(nodes);
     }
 
     /// Takes in what leads to `tip`. Each node is read once, and few more.
-    async fn walk(
-        &mut self,
-        store: &dyn Store,
-        tip: NodeId,
-        seen: &mut HashSet<NodeId>,
-    ) -> Result<(), StoreError> {
+    async fn walk(&mut self, store: &dyn Store, tip: NodeId) -> Result<(), StoreError> {
         let mut from = Some(tip);
         let mut count = 16;
-        while let Some(start) = from.take().filter(|start| !seen.contains(start)) {
+        while let Some(start) = from.take().filter(|start| !self.seen.contains(start)) {
             for node in store.lineage(start, Until::Count(count)).await?.into_iter().rev() {
-                if !seen.insert(node.id) {
+                if !self.seen.insert(node.id) {
+                    self.met.insert(node.id);
                     return Ok(());
                 }
                 from = node.record.parent;

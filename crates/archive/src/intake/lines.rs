@@ -6,8 +6,9 @@ use std::sync::Arc;
 
 use quipu_protocol::{ChunkId, Json};
 use quipu_seal::Sealer;
-use sha2::Digest as _;
+use sha2::{Digest as _, Sha256};
 
+use super::follow::At;
 use super::{LINE_LIMIT, Placer, Stop};
 use crate::ahead::{Ahead, ReadyLines};
 use crate::lines::{Content, Hashing, Line, Lines, Place, without_mark};
@@ -20,6 +21,8 @@ pub(crate) struct Text {
     pub(crate) json: Json,
     /// From 1.
     pub(crate) number: u64,
+    /// Whether the line has its end; only the last may not.
+    pub(crate) ended: bool,
 }
 
 /// Looks at the bytes of a line and names those that nobody needs.
@@ -48,11 +51,17 @@ pub(crate) struct SealedLines {
     number: u64,
     /// Whether the last line had its end.
     whole: bool,
+    /// Bytes and lines up to the last that had one.
+    ended: (u64, u64),
+    /// Whether it is kept in memory how far the file was read.
+    is_kept: bool,
 }
 
 /// What was read of a file.
 pub(super) struct End {
-    pub(super) sha256: ChunkId,
+    pub(super) hash: Sha256,
+    /// Bytes and lines up to the last line that has its end.
+    pub(super) ended: (u64, u64),
     /// Of the file as it lies there, packed where it is.
     pub(super) bytes: u64,
     /// Whether that is all, and ends with a whole line.
@@ -65,7 +74,32 @@ impl SealedLines {
         let total = if is_packed(&file) { about(total) } else { total };
         let reader = BufReader::with_capacity(1 << 20, Content::of(file));
         let lines = Some(Lines::new(reader, LINE_LIMIT));
-        Self { lines, ready: None, ahead: Ahead::of(total), total, sealer, number: 0, whole: true }
+        let (ahead, ended) = (Ahead::of(total), (0, 0));
+        Self { lines, ready: None, ahead, total, sealer, number: 0, whole: true, ended, is_kept: false }
+    }
+
+    /// Reads on from a place, at which `file` stands; about `total` bytes are left.
+    pub(super) fn after(at: &At, file: File, total: u64, sealer: Arc<Sealer>) -> Self {
+        let content = Content::Plain(Hashing { file, hash: at.hash.clone(), bytes: at.bytes });
+        let reader = BufReader::with_capacity(64 << 10, content);
+        let lines = Some(Lines::after(reader, LINE_LIMIT, at.number, at.bytes, 0));
+        let (number, ended) = (at.number, (at.bytes, at.number));
+        let ahead = Ahead::of(total);
+        Self { lines, ready: None, ahead, total, sealer, number, whole: true, ended, is_kept: true }
+    }
+
+    /// From now on it is kept in memory how far the file was read.
+    pub(super) fn keep(&mut self) {
+        self.is_kept = self.lines.as_ref().is_some_and(Lines::is_plain);
+    }
+
+    pub(super) fn is_kept(&self) -> bool {
+        self.is_kept
+    }
+
+    /// What seals.
+    pub(crate) fn sealer(&self) -> &Arc<Sealer> {
+        &self.sealer
     }
 
     /// Bytes of all lines, about.
@@ -89,6 +123,9 @@ impl SealedLines {
             };
             self.number = place.number;
             self.whole = place.ended;
+            if place.ended {
+                self.ended = (place.end(), place.number);
+            }
             out.report.bytes = place.end();
             if let Some(kind) = skipped {
                 out.report.skip(kind);
@@ -98,7 +135,7 @@ impl SealedLines {
             }
             if let Some((json, was_sealed)) = json {
                 out.report.sealed += u64::from(was_sealed);
-                return Ok(Some(Text { json, number: place.number }));
+                return Ok(Some(Text { json, number: place.number, ended: place.ended }));
             }
         }
     }
@@ -170,7 +207,7 @@ impl SealedLines {
         let json = without_space(&json);
         let sealed = self.sealer.seal_json(&json);
         out.report.sealed += u64::from(sealed != json);
-        Ok(Some(Text { json: sealed, number: 1 }))
+        Ok(Some(Text { json: sealed, number: 1, ended: true }))
     }
 
     /// A text from elsewhere, with its secrets sealed.
@@ -182,7 +219,20 @@ impl SealedLines {
         let reader = self.lines.map(Lines::into_inner).or_else(|| self.ready.map(ReadyLines::into_inner));
         let file = reader.map(|reader| reader.into_inner().into_inner());
         let (hash, bytes) = file.map(|Hashing { hash, bytes, .. }| (hash, bytes)).unwrap_or_default();
-        End { sha256: ChunkId(hash.finalize().into()), bytes, whole: self.whole }
+        End { hash, ended: self.ended, bytes, whole: self.whole }
+    }
+}
+
+impl End {
+    pub(super) fn sha256(&self) -> ChunkId {
+        ChunkId(self.hash.clone().finalize().into())
+    }
+}
+
+impl Lines<Reader> {
+    /// Whether the file is not packed.
+    fn is_plain(&self) -> bool {
+        matches!(self.inner().get_ref(), Content::Plain(_))
     }
 }
 

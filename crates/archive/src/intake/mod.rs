@@ -10,6 +10,7 @@
 //!   items begin.
 //! - Nothing goes by uncounted: what is no item is counted by kind.
 
+mod follow;
 mod import;
 mod known;
 mod lines;
@@ -21,8 +22,9 @@ use std::time::Duration;
 
 use quipu_protocol::{Entry, Json, SessionId, UnixMs};
 
+pub(crate) use follow::{Done, Going, Reading, run};
 pub(crate) use import::{import, import_database, open_file, stamp};
-pub(crate) use lines::{SealedLines, Text, without_space};
+pub(crate) use lines::{SealedLines, Skip, Text, without_space};
 pub(crate) use place::{Placer, Stop};
 
 use crate::{ArchiveError, Report};
@@ -41,7 +43,7 @@ pub(crate) struct Format {
     /// A first look at a file, before anything is placed.
     pub(crate) outline: fn(&mut File, &Path) -> Result<Outline, ArchiveError>,
     /// Reads the file from its beginning to its end.
-    pub(crate) read: fn(&mut SealedLines, &Outline, &mut Placer) -> Result<(), Stop>,
+    pub(crate) read: fn(&mut SealedLines, &Outline, Placer) -> Result<Done, Stop>,
 }
 
 /// How a file is read that holds many sessions: a database, or the export of an account.

@@ -1,5 +1,7 @@
 //! Items to nodes: each below what it follows, in whatever order they come.
 
+mod again;
+
 use std::collections::{BTreeMap, HashMap, HashSet};
 
 use quipu_protocol::{Entry, Epoch, NodeId, SessionId, SessionStart, StepInfo, UnixMs};
@@ -29,6 +31,7 @@ pub(crate) enum Stop {
 }
 
 /// A session and its first node.
+#[derive(Clone)]
 struct Owner {
     start: Start,
     base: Option<NodeId>,
@@ -128,25 +131,18 @@ impl Placer {
         before: Before,
         batches: mpsc::Sender<Batch>,
     ) -> Self {
-        let held: HashMap<NodeId, SessionId> =
-            known.tips.iter().map(|(session, node)| (*node, session.clone())).collect();
-        // Another session may have begun at an end meanwhile.
-        let inner: HashSet<NodeId> = known.bases.values().filter_map(|(_, below)| *below).collect();
-        let tips = held.iter().filter(|(node, _)| !inner.contains(*node));
-        let tips: HashMap<NodeId, SessionId> = tips.map(|(node, session)| (*node, session.clone())).collect();
-        let turned = held.keys().filter(|node| !tips.contains_key(*node)).copied().collect();
-        Self {
+        let mut placer = Self {
             agent,
             report,
-            known,
+            known: Known::default(),
             owners: Vec::new(),
             met: HashMap::new(),
             twins: HashMap::new(),
             others: HashMap::new(),
             nodes: HashSet::new(),
-            tips,
-            held,
-            turned,
+            tips: HashMap::new(),
+            held: HashMap::new(),
+            turned: Vec::new(),
             waiting: HashMap::new(),
             waiting_bytes: 0,
             last: None,
@@ -157,7 +153,20 @@ impl Placer {
             batches,
             before,
             unfinished: false,
-        }
+        };
+        placer.take_up(known);
+        placer
+    }
+
+    /// What the store has, before anything comes.
+    fn take_up(&mut self, known: Known) {
+        self.held = known.tips.iter().map(|(session, node)| (*node, session.clone())).collect();
+        // Another session may have begun at an end meanwhile.
+        let inner: HashSet<NodeId> = known.bases.values().filter_map(|(_, below)| *below).collect();
+        let tips = self.held.iter().filter(|(node, _)| !inner.contains(*node));
+        self.tips = tips.map(|(node, session)| (*node, session.clone())).collect();
+        self.turned = self.held.keys().filter(|node| !self.tips.contains_key(*node)).copied().collect();
+        self.known = known;
     }
 
     /// Tells of a session; items name it by the number that is returned.
@@ -189,6 +198,14 @@ impl Placer {
             self.nodes.insert(base.node);
             self.last = Some((u64::MAX, base.time, base.node));
         }
+    }
+
+    /// The file's own session stands at this item, given with its line and time, whatever came after it; at none where none is left.
+    pub(crate) fn stand_at(&mut self, owner: usize, item: Option<(u64, Option<UnixMs>, &str)>) {
+        let began = self.began(owner);
+        self.last = item.and_then(|(line, time, id)| {
+            self.find(Key::of(id)).map(|node| (line, time.unwrap_or(began), node))
+        });
     }
 
     /// When a session began.
@@ -507,17 +524,26 @@ impl Placer {
     }
 
     /// The end of the file.
-    pub(super) fn end(mut self) -> Result<Placed, Stop> {
+    pub(super) fn end(self) -> Result<Placed, Stop> {
+        Ok(self.end_with_known()?.0)
+    }
+
+    /// The same, with what the store has then, unless several items had one id: what each of them is, is made out with all of
+    /// them.
+    pub(super) fn end_with_known(mut self) -> Result<(Placed, Option<Known>), Stop> {
         self.place_waiting()?;
         self.send()?;
-        let Self { mut report, tips, last, nodes, unfinished, mut before, owners, .. } = self;
+        let Self { mut report, tips, last, nodes, unfinished, mut before, owners, mut known, twins, .. } =
+            self;
+        let is_plain = twins.values().all(|twins| twins.said.is_empty());
+        known.tips = tips.iter().map(|(node, session)| (session.clone(), *node)).collect();
         report.branches = tips.values().filter(|session| **session == report.session).count() as u64;
         let last = last.map(|(_, time, node)| (time, node));
         (before.bytes, before.entries) = (before.bytes + report.bytes, before.entries + report.read);
         let sessions = owners.into_iter().map(|owner| owner.start);
         let sessions =
             sessions.flat_map(|start| std::iter::once(start.session).chain(start.parent)).collect();
-        Ok(Placed { report, before, sessions, last, nodes, tips, unfinished })
+        Ok((Placed { report, before, sessions, last, nodes, tips, unfinished }, is_plain.then_some(known)))
     }
 }
 

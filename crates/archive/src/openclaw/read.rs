@@ -1,13 +1,16 @@
 //! Lines to items.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
 
 use quipu_protocol::{Content, Entry, Json, Message, SessionId, UnixMs};
+use quipu_seal::Sealer;
 
 use super::outline::session_of;
 use super::put_aside;
 use crate::ProblemKind;
-use crate::intake::{Follows, Item, Outline, Placer, SealedLines, Start, Stop, Text};
+use crate::intake::{Done, Follows, Item, Outline, Placer, Reading, SealedLines, Start, Stop, Text, run};
 use crate::json::{Members, time_of};
 use crate::lineages::session_id;
 use crate::pi::{Header, Line, Parent, made_id, migrated};
@@ -18,18 +21,18 @@ const INDEX_LIMIT: u64 = 64 << 20;
 /// Members of a row of `sessions.json` that name a session, the best first.
 const NAMES: [&str; 5] = ["label", "displayName", "subject", "groupChannel", "space"];
 
-pub(super) fn read(lines: &mut SealedLines, outline: &Outline, out: &mut Placer) -> Result<(), Stop> {
+pub(super) fn read(lines: &mut SealedLines, outline: &Outline, out: Placer) -> Result<Done, Stop> {
     let path = out.report.path.clone();
-    let mut reader =
-        Reader { out, session: outline.session.clone(), begun: None, n: 0, last: Follows::Nothing };
-    while let Some(text) = lines.next(reader.out, |_| None)? {
-        reader.line(&text, &path)?;
-    }
-    reader.end(lines, &path)
+    let (session, sealer) = (outline.session.clone(), Arc::clone(lines.sealer()));
+    let reader = Reader { out, path, sealer, session, begun: None, n: 0, last: Follows::Nothing };
+    run(reader, lines, outline.idle)
 }
 
-struct Reader<'a> {
-    out: &'a mut Placer,
+#[derive(Clone)]
+struct Reader {
+    out: Placer,
+    path: PathBuf,
+    sealer: Arc<Sealer>,
     session: SessionId,
     begun: Option<Begun>,
     /// The place of the next entry, the header's being 0.
@@ -45,11 +48,15 @@ struct Begun {
     time: UnixMs,
 }
 
-impl Reader<'_> {
-    fn line(&mut self, text: &Text, path: &Path) -> Result<(), Stop> {
+impl Reading for Reader {
+    fn out(&mut self) -> &mut Placer {
+        &mut self.out
+    }
+
+    fn line(&mut self, text: &Text) -> Result<(), Stop> {
         let Some(begun) = self.begun else {
-            match session_of(text.json.get(), path) {
-                Some(_) => self.begin(&text.json, path),
+            match session_of(text.json.get(), &self.path) {
+                Some(_) => self.begin(&text.json),
                 None => self.out.report.problem(text.number, ProblemKind::NotAnEntry, "before the header"),
             }
             return Ok(());
@@ -109,11 +116,21 @@ impl Reader<'_> {
         self.out.item(item)
     }
 
-    fn begin(&mut self, header: &Json, path: &Path) {
+    fn end(mut self, _: Duration) -> Result<Placer, Stop> {
+        self.out.settle()?;
+        if let Some(begun) = self.begun {
+            self.tell_beside(begun)?;
+        }
+        Ok(self.out)
+    }
+}
+
+impl Reader {
+    fn begin(&mut self, header: &Json) {
         let Some(members) = Members::of(header.get()) else { return };
         let text = |name: &str| members.string(name).unwrap_or_default().into_owned();
         let time = time_of(&text("timestamp")).unwrap_or_default();
-        let agent = agent_of(path).map(|agent| format!("\"agent\":{},", quipu_dag::quoted(agent)));
+        let agent = agent_of(&self.path).map(|agent| format!("\"agent\":{},", quipu_dag::quoted(agent)));
         let parent = text("parentSession");
         let parent = parent.rsplit(['/', '\\']).next().unwrap_or_default();
         // Its file, or its id.
@@ -132,18 +149,16 @@ impl Reader<'_> {
     }
 
     /// What stands beside the entries: how the session is called, and whether it was put aside.
-    fn end(&mut self, lines: &SealedLines, path: &Path) -> Result<(), Stop> {
-        self.out.settle()?;
-        let Some(begun) = self.begun else { return Ok(()) };
-        let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
+    fn tell_beside(&mut self, begun: Begun) -> Result<(), Stop> {
+        let name = self.path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
         if let Some((reason, when)) = put_aside(name) {
             let (reason, when) = (quipu_dag::quoted(reason), quipu_dag::quoted(when));
             self.beside(begun, &format!("{{\"type\":\"archived\",\"reason\":{reason},\"at\":{when}}}"))?;
         }
-        match called(path, &self.session) {
+        match called(&self.path, &self.session) {
             Ok(Some((key, name))) => {
-                let key = quipu_dag::quoted(&lines.seal(&key));
-                let text = match name.map(|name| quipu_dag::quoted(&lines.seal(&name))) {
+                let key = quipu_dag::quoted(&self.sealer.seal(&key));
+                let text = match name.map(|name| quipu_dag::quoted(&self.sealer.seal(&name))) {
                     Some(name) => format!("{{\"type\":\"session_info\",\"name\":{name},\"key\":{key}}}"),
                     None => format!("{{\"type\":\"session_key\",\"key\":{key}}}"),
                 };

@@ -3,7 +3,6 @@
 use std::collections::HashSet;
 use std::fs::File;
 use std::io::{self, BufReader, Seek as _, SeekFrom};
-use std::os::unix::fs::FileExt as _;
 
 use quipu_protocol::{ChunkId, NodeId, SessionId, UnixMs};
 use quipu_store::Store;
@@ -14,11 +13,8 @@ use super::{AGENT, LINE_LIMIT};
 use crate::ArchiveError;
 use crate::lineages::tips;
 use crate::lines::{Hashing, Lines};
-use crate::stamp::Stamp;
+use crate::stamp::{Stamp, tail_of};
 use crate::tree::Tree;
-
-/// Bytes before its end that must be as they were.
-const TAIL: u64 = 64 << 10;
 
 /// How far a file was read, and where its entries hang.
 pub(crate) struct Going {
@@ -74,12 +70,4 @@ impl Going {
         let lines = Lines::after(reader, LINE_LIMIT, self.lines, bytes, self.next);
         Ok(Some((self, lines)))
     }
-}
-
-/// The hash of the last of so many bytes of a file.
-pub(super) fn tail_of(file: &File, bytes: u64) -> io::Result<ChunkId> {
-    let length = bytes.min(TAIL);
-    let mut tail = vec![0; usize::try_from(length).unwrap_or_default()];
-    file.read_exact_at(&mut tail, bytes - length)?;
-    Ok(ChunkId(quipu_dag::sha256(&tail)))
 }

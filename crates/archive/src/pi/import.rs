@@ -14,7 +14,7 @@ use tokio::sync::mpsc;
 
 use super::chain::ids_of;
 use super::entry;
-use super::going::{Going, tail_of};
+use super::going::Going;
 use super::header::Header;
 use super::own::Own;
 use super::placer::{Begin, Done, Placer};
@@ -27,7 +27,7 @@ use crate::intake::open_file;
 use crate::lineages::{main_ref, nodes_of, tips};
 use crate::lines::{Hashing, Lines};
 use crate::seen::{Filed, Mark, Seen, marks, now, unchanged};
-use crate::stamp::{Stamp, hash_of_first, sha_of_first};
+use crate::stamp::{Stamp, sha_of_first, sha_of_next, tail_of};
 use crate::tree::Tree;
 use crate::{ArchiveError, Progress, Report};
 
@@ -174,7 +174,9 @@ pub(super) async fn take(
         Some(going) => going.checked(&**store, again.try_clone().map_err(fail("read"))?).await?,
         None => None,
     };
-    let went_on = going.is_some();
+    // Of a file that is followed what was read before is not read again.
+    let from = going.as_ref().map(|(going, _)| (going.bytes, going.hash.clone()));
+    let went_on = from.is_some();
     let tree = if let Some((going, rest)) = going {
         (report.read, report.present, last) = (going.last.0, going.last.0, Some(going.last));
         lines = FileLines { lines: rest, path: lines.path, skipped: Vec::new() };
@@ -219,8 +221,14 @@ pub(super) async fn take(
     if after != stamp {
         // Mostly it has grown: then what was read is still there.
         let bytes = report.bytes;
-        let now = off_the_runtime(move || hash_of_first(again, bytes)).await?.map_err(fail("read"))?;
-        if now != ChunkId(hash.clone().finalize().into()) {
+        let now = move || {
+            let mut file = again;
+            let (from, mut hash) = from.unwrap_or_default();
+            file.seek(SeekFrom::Start(from))?;
+            sha_of_next(&mut file, bytes - from, &mut hash)?;
+            Ok::<_, std::io::Error>(hash.finalize())
+        };
+        if off_the_runtime(now).await?.map_err(fail("read"))? != hash.clone().finalize() {
             return changed();
         }
     }

@@ -18,6 +18,8 @@ mod export;
 #[cfg(test)]
 mod exports;
 #[cfg(test)]
+mod follow;
+#[cfg(test)]
 mod fuzz;
 #[cfg(test)]
 mod gemini;

@@ -124,7 +124,10 @@ fn every_agents_session_goes_on_with_its_own_model_on_both_wires() {
             }
             std::fs::write(&file, text).unwrap();
         }
-        let reports = world.run(&["import", case.agent, file.to_str().unwrap(), "--json"]).ok().json_lines();
+        let ran = world.run(&["import", case.agent, file.to_str().unwrap(), "--json"]);
+        let reports = ran.json_lines();
+        let is_lost = reports.iter().any(|report| report["lost"].as_u64() > report["pending"].as_u64());
+        assert_eq!(ran.status.code(), Some(i32::from(is_lost)), "{}: {reports:?}", case.agent);
         let found = reports.iter().find_map(|report| {
             report["session"].as_str().filter(|id| !id.is_empty() && id.starts_with(case.session))
         });

@@ -105,9 +105,9 @@ fn usage_is_the_sum_of_what_the_files_say() {
     let (lines, ..) = used(&world, &["--by", "agent"]);
     assert_eq!((lines.len(), &lines[0]["agent"]), (1, &json!("pi")));
 
-    // Seven different messages of a quarter of a dollar each, one in two steps; a fork shares two more.
+    // Seven different messages of a quarter of a dollar each, one in two steps; a fork shares two more. A row holds no JSON.
     let database = fixtures().join("fixtures/hand-made.db");
-    world.run(&["import", "opencode", database.to_str().unwrap()]).ok();
+    world.run(&["import", "opencode", database.to_str().unwrap()]).exits(1);
     let (lines, ..) = used(&world, &["--by", "agent"]);
     let theirs = lines.iter().find(|line| line["agent"] == "opencode").unwrap();
     same_cents(theirs["cost"].as_f64().unwrap(), 7.0 * 0.25);

@@ -195,3 +195,88 @@ fn what_was_read_is_left_alone() {
         (&json!(true), &json!(std::fs::metadata(&file).unwrap().len()))
     );
 }
+
+/// Five files of lines, each of a few hundred entries, and what makes the next of them.
+#[cfg(target_os = "linux")]
+type Next = fn(usize, &str) -> Value;
+
+#[cfg(target_os = "linux")]
+fn others(world: &World) -> [(&'static str, &'static str, Option<Value>, Next); 5] {
+    const TIME: &str = "2026-01-02T03:04:05.000Z";
+    fn before(at: usize) -> Value {
+        at.checked_sub(1).map_or(Value::Null, |before| json!(format!("n{before}")))
+    }
+    let record: Next = |at, text| {
+        json!({ "type": "user", "uuid": format!("n{at}"), "parentUuid": before(at), "timestamp": TIME, "cwd": "/p",
+            "sessionId": "0199cccc-0000-7000-8000-000000000009", "message": { "role": "user", "content": text } })
+    };
+    let item: Next = |at, text| {
+        let content = json!([{ "type": "input_text", "text": text }]);
+        json!({ "timestamp": TIME, "ordinal": at + 1, "type": "response_item",
+            "payload": { "type": "message", "role": "user", "content": content } })
+    };
+    let message: Next = |at, text| json!({ "id": format!("n{at}"), "timestamp": TIME, "type": "user", "content": [{ "text": text }] });
+    let event: Next = |at, text| {
+        let parent = if at == 0 { json!("start") } else { before(at) };
+        json!({ "type": "user.message", "data": { "content": text }, "id": format!("n{at}"), "timestamp": TIME, "parentId": parent })
+    };
+    let entry: Next = |at, text| match at {
+        0 => user("n0", "", text),
+        at => user(&format!("n{at}"), &format!("n{}", at - 1), text),
+    };
+    let meta = json!({ "id": "0199bbbb", "timestamp": TIME, "cwd": "/p" });
+    let meta = json!({ "timestamp": TIME, "ordinal": 0, "type": "session_meta", "payload": meta });
+    let log = json!({ "sessionId": "log", "projectHash": "h", "startTime": TIME, "kind": "main" });
+    let start = json!({ "sessionId": "events", "context": { "cwd": "/p" } });
+    let start =
+        json!({ "type": "session.start", "data": start, "id": "start", "timestamp": TIME, "parentId": null });
+    [
+        ("claude-code", "0199cccc-0000-7000-8000-000000000009.jsonl", None, record),
+        ("codex", "rollout-2026-01-02T03-00-00-0199bbbb.jsonl", Some(meta), item),
+        ("gemini-cli", "session-log.jsonl", Some(log), message),
+        ("copilot-cli", "events.jsonl", Some(start), event),
+        ("openclaw", "claws.jsonl", Some(header(world, "claws")), entry),
+    ]
+}
+
+/// The same of the files of every agent that writes lines.
+#[cfg(target_os = "linux")]
+#[test]
+fn of_no_file_of_lines_what_was_read_is_read_again() {
+    let world = World::new([]);
+    world.unchecked();
+    let text = "words of some length ".repeat(600);
+    for (agent, name, head, next_line) in others(&world) {
+        let mut entries: Vec<Value> = head.into_iter().collect();
+        entries.extend((0..600).map(|at| next_line(at, &text)));
+        let file = world.file(name, lines(&entries));
+        let size = std::fs::metadata(&file).unwrap().len();
+        assert!(size > 7_000_000, "{size}");
+        let mut watch = world.start(&["import", agent, file.to_str().unwrap(), "--watch", "--json"]);
+        assert_eq!(next(&mut watch)["added"], 600, "{agent}");
+        watch.says("comes in as they write it");
+        let mut read = Vec::new();
+        for at in 600..604 {
+            let begun = read_by(&watch);
+            append(&file, &lines(&[next_line(at, "more")]));
+            let report = next(&mut watch);
+            assert_eq!((&report["added"], &report["present"]), (&json!(1), &json!(at)), "{agent}");
+            read.push(read_by(&watch) - begun);
+        }
+        // The first reads all of it, and keeps in memory where it was. The store reads for itself now and then.
+        let least = read[1..].iter().min().unwrap();
+        assert!(
+            *least < size / 16 && read[1..].iter().all(|read| *read < size / 2),
+            "{agent}: {size} {read:?}"
+        );
+        watch.signal(Signal::SIGINT);
+        watch.wait();
+        let report =
+            world.run(&["import", agent, file.to_str().unwrap(), "--json"]).ok().json_lines().remove(0);
+        assert_eq!(
+            (&report["unchanged"], &report["bytes"]),
+            (&json!(true), &json!(std::fs::metadata(&file).unwrap().len())),
+            "{agent}"
+        );
+    }
+}

@@ -12,11 +12,16 @@ use super::log::{self, Log};
 use super::parts::{self, Part, Round, Tool};
 use super::{Header, directory};
 use crate::ProblemKind;
-use crate::intake::{Follows, Item, Outline, Placer, REST, SealedLines, Start, Stop};
+use crate::intake::{Done, Follows, Item, Outline, Placer, REST, SealedLines, Start, Stop};
 use crate::json::{Members, list, text_of};
 use crate::tree::Key;
 
-pub(super) fn read(lines: &mut SealedLines, outline: &Outline, out: &mut Placer) -> Result<(), Stop> {
+pub(super) fn read(lines: &mut SealedLines, outline: &Outline, mut out: Placer) -> Result<Done, Stop> {
+    whole(lines, outline, &mut out)?;
+    Ok(Done::whole(out))
+}
+
+fn whole(lines: &mut SealedLines, outline: &Outline, out: &mut Placer) -> Result<(), Stop> {
     let Some(json) = value(lines, out)? else { return Ok(()) };
     let chat = Members::of(json.get()).unwrap_or_else(|| Members(Vec::new()));
     let header = Header::of(&chat);
