@@ -42,6 +42,14 @@ pub(crate) struct Batch {
     pub(crate) entries: u64,
 }
 
+/// What becomes of a window.
+enum Piece {
+    /// To be committed, and how many bytes of the file are in the store then.
+    Commit(Commit, u64),
+    /// So many batches are committed.
+    End(u64),
+}
+
 /// Commits batches in the order in which they come. `total` is the size of the file; a large one's batches are gathered
 /// first, so that as many keys as possible fall on each page of an index.
 pub(crate) async fn commit_all(
@@ -111,28 +119,44 @@ pub(crate) async fn commit_after(
         drop(full);
         Ok::<_, ArchiveError>(())
     };
-    let next = |mut window: Window| {
-        let piece = window.piece();
-        piece.map(|piece| (window, piece))
-    };
-    let write = async {
+    // A commit is made ready while the one before it is written, also that of the next window: what a window begins with
+    // takes a while to be put in order.
+    let (ready, mut pieces) = mpsc::channel::<Piece>(1);
+    let prepare = async {
         let mut before = begun;
-        while let Some((window, bytes, count)) = windows.recv().await {
-            let (mut window, mut piece) = off_the_runtime(move || next(window)).await??;
-            while let Some(Portion { commit, done }) = piece {
-                let (committed, following) =
-                    tokio::join!(store.commit(commit), off_the_runtime(move || next(window)));
-                committed?;
-                (window, piece) = following??;
-                let stored = before + (bytes - before).saturating_mul(done) / 1_000;
-                tell(&|at| at.stored = stored);
+        while let Some((mut window, bytes, count)) = windows.recv().await {
+            // Room first: of two that wait, each would take memory.
+            while let Ok(room) = ready.reserve().await {
+                let piece;
+                (window, piece) = off_the_runtime(move || {
+                    let piece = window.piece();
+                    (window, piece)
+                })
+                .await?;
+                let Some(Portion { commit, done }) = piece? else {
+                    room.send(Piece::End(count));
+                    break;
+                };
+                room.send(Piece::Commit(commit, before + (bytes - before).saturating_mul(done) / 1_000));
             }
             before = bytes;
-            committed.send_replace(count);
+        }
+        drop(ready);
+        Ok::<_, ArchiveError>(())
+    };
+    let write = async {
+        while let Some(piece) = pieces.recv().await {
+            match piece {
+                Piece::Commit(commit, stored) => {
+                    store.commit(commit).await?;
+                    tell(&|at| at.stored = stored);
+                }
+                Piece::End(count) => drop(committed.send_replace(count)),
+            }
         }
         Ok(())
     };
-    tokio::try_join!(gather, write)?;
+    tokio::try_join!(gather, prepare, write)?;
     // Rows that the last window left to be derived: or whoever reads next would wait for them.
     store.sessions(SessionQuery { limit: Some(1), ..SessionQuery::default() }).await?;
     Ok(())

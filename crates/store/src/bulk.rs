@@ -18,6 +18,7 @@ use std::sync::Arc;
 use quipu_dag::{Blob, Node, NodeRecord};
 use quipu_protocol::{BlobId, NodeId};
 
+use crate::sqlite::Told;
 use crate::{Commit, Expect, NewChunk, RefMove, RefName, StoreError};
 
 /// A window is this part of the store's nodes: so many keys fall on each page of an index that holds about 50.
@@ -258,6 +259,11 @@ impl Spool {
 
     fn add(&mut self, commit: Commit) -> Result<(), StoreError> {
         let Commit { blobs, chunks, nodes, spooled, moves, actions, ops, durability } = commit;
+        // What answers cost is at hand here; the writer would have to read it again.
+        let own: HashMap<&BlobId, &Blob> =
+            blobs.iter().filter(|blob| blob.kind == "quipu").map(|blob| (&blob.id, blob)).collect();
+        let told = |node: &Node| Told::of(node, own.get(node.record.parts.last()?)?);
+        let told: Vec<Option<Told>> = nodes.iter().map(told).collect();
         for blob in blobs {
             let kind = match self.kinds.iter().position(|kind| *kind == blob.kind) {
                 Some(kind) => kind,
@@ -271,14 +277,14 @@ impl Spool {
             self.weight += kept.weight();
             self.blobs.push(kept);
         }
-        for node in &nodes {
-            self.add_node(node)?;
+        for (node, told) in nodes.iter().zip(told) {
+            self.add_node(node, told)?;
         }
         if let Some(spooled) = spooled {
             // Of another window, whose blobs are committed.
             for first in (0..spooled.count()).step_by(AT_ONCE) {
-                for node in &spooled.nodes_from(first)? {
-                    self.add_node(node)?;
+                for (node, told) in spooled.nodes_from(first)? {
+                    self.add_node(&node, told)?;
                 }
             }
         }
@@ -303,9 +309,9 @@ impl Spool {
         Ok(())
     }
 
-    fn add_node(&mut self, node: &Node) -> Result<(), StoreError> {
+    fn add_node(&mut self, node: &Node, told: Option<Told>) -> Result<(), StoreError> {
         let mut bytes = Vec::with_capacity(512);
-        write_node(&mut bytes, node);
+        write_node(&mut bytes, node, told);
         let place = self.put(&bytes)?;
         self.nodes.push(place);
         self.weight += NODE_COST;
@@ -420,7 +426,7 @@ impl SpooledNodes {
     }
 
     /// A few thousand of them, in the order in which they came; none after the last.
-    pub(crate) fn nodes_from(&self, first: usize) -> Result<Vec<Node>, StoreError> {
+    pub(crate) fn nodes_from(&self, first: usize) -> Result<Vec<(Node, Option<Told>)>, StoreError> {
         let Waiting { file, dir, nodes, .. } = &*self.all;
         let nodes = self.range.clone().skip(first).take(AT_ONCE).filter_map(|at| nodes.get(at));
         nodes
@@ -452,8 +458,9 @@ const HAS_EXTERNAL_ID: u8 = 2;
 const HAS_SYSTEM_PROMPT: u8 = 4;
 const HAS_CONFIG: u8 = 8;
 const HAS_SIGNATURES: u8 = 16;
+const HAS_TOLD: u8 = 32;
 
-fn write_node(out: &mut Vec<u8>, node: &Node) {
+fn write_node(out: &mut Vec<u8>, node: &Node, told: Option<Told>) {
     let Node { id, record, config, thought_signatures } = node;
     let NodeRecord { parent, role, parts, timestamp, external_id, system_prompt } = record;
     let mut has = 0;
@@ -463,12 +470,18 @@ fn write_node(out: &mut Vec<u8>, node: &Node) {
         (system_prompt.is_some(), HAS_SYSTEM_PROMPT),
         (config.is_some(), HAS_CONFIG),
         (thought_signatures.is_some(), HAS_SIGNATURES),
+        (told.is_some(), HAS_TOLD),
     ] {
         has |= if there { mark } else { 0 };
     }
     out.push(has);
     out.extend_from_slice(&id.0);
     out.extend_from_slice(&timestamp.to_le_bytes());
+    if let Some(Told { cost, charged, says }) = told {
+        out.extend_from_slice(&cost.to_le_bytes());
+        out.extend([u8::from(charged), u8::from(says.is_some())]);
+        out.extend_from_slice(&says.unwrap_or_default().to_le_bytes());
+    }
     out.extend(parent.iter().flat_map(|id| id.0));
     out.extend(system_prompt.iter().flat_map(|id| id.0));
     out.extend_from_slice(&(parts.len() as u64).to_le_bytes());
@@ -481,12 +494,19 @@ fn write_node(out: &mut Vec<u8>, node: &Node) {
 }
 
 /// `None` when these are not the bytes of a node.
-fn read_node(bytes: &[u8]) -> Option<Node> {
+fn read_node(bytes: &[u8]) -> Option<(Node, Option<Told>)> {
     let mut bytes = bytes;
     let has = take::<1>(&mut bytes)?[0];
     let has = |mark| has & mark != 0;
     let id = NodeId(take(&mut bytes)?);
     let timestamp = i64::from_le_bytes(take(&mut bytes)?);
+    let mut told = None;
+    if has(HAS_TOLD) {
+        let cost = i64::from_le_bytes(take(&mut bytes)?);
+        let [charged, says] = take(&mut bytes)?;
+        let said = i64::from_le_bytes(take(&mut bytes)?);
+        told = Some(Told { cost, charged: charged != 0, says: (says != 0).then_some(said) });
+    }
     let parent = if has(HAS_PARENT) { Some(NodeId(take(&mut bytes)?)) } else { None };
     let system_prompt = if has(HAS_SYSTEM_PROMPT) { Some(BlobId(take(&mut bytes)?)) } else { None };
     let count = u64::from_le_bytes(take(&mut bytes)?);
@@ -505,7 +525,7 @@ fn read_node(bytes: &[u8]) -> Option<Node> {
     let config = text(has(HAS_CONFIG))?;
     let thought_signatures = text(has(HAS_SIGNATURES))?;
     let record = NodeRecord { parent, role, parts, timestamp, external_id, system_prompt };
-    Some(Node { id, record, config, thought_signatures })
+    Some((Node { id, record, config, thought_signatures }, told))
 }
 
 fn take<const N: usize>(bytes: &mut &[u8]) -> Option<[u8; N]> {

@@ -8,6 +8,7 @@ use rusqlite::{Connection, OptionalExtension as _, params};
 
 use super::chunks::{self, Encoded};
 use super::failure::{Failure, Outcome};
+use super::index::Told;
 use super::rows;
 use crate::{
     Action, BLOB_LIMIT, Commit, Expect, Fence, Op, Owner, RefMove, RefName, SpooledNodes, StepCall,
@@ -101,15 +102,25 @@ pub(super) fn log_moves(connection: &Connection, moves: &[Moved], writer: &str) 
     Ok(())
 }
 
-/// Applies a commit: objects before the refs that stand at them. The moves of refs are for [`log_moves`].
-pub(super) fn apply(connection: &Connection, commit: &Commit, chunks: &[Encoded]) -> Outcome<Vec<Moved>> {
+/// What a commit left to be written.
+#[derive(Default)]
+pub(super) struct Applied {
+    /// For [`log_moves`].
+    pub(super) moves: Vec<Moved>,
+    /// What nodes mean, for the index.
+    pub(super) told: Vec<(NodeId, Told)>,
+}
+
+/// Applies a commit: objects before the refs that stand at them.
+pub(super) fn apply(connection: &Connection, commit: &Commit, chunks: &[Encoded]) -> Outcome<Applied> {
     insert_blobs(connection, &commit.blobs)?;
     chunks::insert(connection, chunks, &commit.chunks)?;
     let new: HashSet<&BlobId> = commit.blobs.iter().map(|blob| &blob.id).collect();
     insert_nodes(connection, &commit.nodes, |blob| new.contains(blob))?;
-    if let Some(spooled) = &commit.spooled {
-        insert_spooled(connection, spooled)?;
-    }
+    let told = match &commit.spooled {
+        Some(spooled) => insert_spooled(connection, spooled)?,
+        None => Vec::new(),
+    };
     for action in &commit.actions {
         log(connection, action)?;
     }
@@ -123,7 +134,7 @@ pub(super) fn apply(connection: &Connection, commit: &Commit, chunks: &[Encoded]
     for op in &commit.ops {
         operate(connection, op)?;
     }
-    Ok(moves)
+    Ok(Applied { moves, told })
 }
 
 fn insert_blobs(connection: &Connection, blobs: &[Blob]) -> Outcome<()> {
@@ -154,14 +165,16 @@ pub(super) fn check_spooled(connection: &Connection, spooled: &SpooledNodes) -> 
     Ok(())
 }
 
-fn insert_spooled(connection: &Connection, spooled: &SpooledNodes) -> Outcome<()> {
+fn insert_spooled(connection: &Connection, spooled: &SpooledNodes) -> Outcome<Vec<(NodeId, Told)>> {
+    let mut all_told = Vec::new();
     let mut first = 0;
     loop {
-        let nodes = spooled.nodes_from(first)?;
+        let (nodes, told): (Vec<Node>, Vec<Option<Told>>) = spooled.nodes_from(first)?.into_iter().unzip();
         if nodes.is_empty() {
-            return Ok(());
+            return Ok(all_told);
         }
         insert_nodes(connection, &nodes, |blob| spooled.has_blob(blob))?;
+        all_told.extend(nodes.iter().zip(told).filter_map(|(node, told)| Some((node.id, told?))));
         first += nodes.len();
     }
 }

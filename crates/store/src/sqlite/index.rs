@@ -73,7 +73,12 @@ pub(super) fn cursor(connection: &Connection) -> Outcome<i64> {
 
 /// Indexes up to `limit` nodes after the cursor; says whether more may be left. Within the caller's transaction.
 pub(super) fn advance(connection: &Connection, limit: usize) -> Outcome<bool> {
-    let mut indexer = Indexer::new(connection)?;
+    advance_knowing(connection, limit, &HashMap::new())
+}
+
+/// The same, where what some of the nodes mean is known.
+fn advance_knowing(connection: &Connection, limit: usize, told: &HashMap<NodeId, Told>) -> Outcome<bool> {
+    let mut indexer = Indexer::new(connection, told)?;
     let from = cursor(connection)?;
     let mut last = from;
     let mut taken = 0;
@@ -103,7 +108,16 @@ pub(super) fn advance(connection: &Connection, limit: usize) -> Outcome<bool> {
 /// [`advance`] for connections that write. Derived tables that are damaged must not stand in the way of commits:
 /// they are made anew, from the first node on.
 pub(super) fn advance_or_renew(connection: &Connection, limit: usize) -> Outcome<bool> {
-    match advance(connection, limit) {
+    advance_or_renew_knowing(connection, limit, &HashMap::new())
+}
+
+/// The same, where what some of the nodes mean is known.
+pub(super) fn advance_or_renew_knowing(
+    connection: &Connection,
+    limit: usize,
+    told: &HashMap<NodeId, Told>,
+) -> Outcome<bool> {
+    match advance_knowing(connection, limit, told) {
         Err(failure) if failure.is_of_data() => {
             super::schema::reset_derived(connection)?;
             advance(connection, limit)
@@ -123,10 +137,11 @@ struct Indexer<'a> {
     placed: HashMap<NodeId, Position>,
     looked_up: HashMap<i64, Position>,
     marks: Marks,
+    told: &'a HashMap<NodeId, Told>,
 }
 
 impl<'a> Indexer<'a> {
-    fn new(connection: &'a Connection) -> Outcome<Self> {
+    fn new(connection: &'a Connection, told: &'a HashMap<NodeId, Told>) -> Outcome<Self> {
         let waiting = connection
             .prepare_cached("SELECT EXISTS (SELECT 1 FROM quipu_x_wait)")?
             .query_row([], |row| row.get(0))?;
@@ -141,6 +156,7 @@ impl<'a> Indexer<'a> {
             placed: HashMap::new(),
             looked_up: HashMap::new(),
             marks: Marks::default(),
+            told,
         })
     }
 
@@ -320,15 +336,7 @@ impl<'a> Indexer<'a> {
 
     /// What the tables need to know of a node. Content is read only where it can matter.
     fn meaning(&self, node: &Node, session: Option<i64>) -> Outcome<Meaning> {
-        let mut meaning = Meaning {
-            kind: kind::OTHER,
-            cost: 0,
-            charged: false,
-            title: None,
-            start: None,
-            given: None,
-            says: None,
-        };
+        let mut meaning = Meaning::of_kind(kind::OTHER);
         let read = match node.record.role.as_str() {
             "user" => {
                 meaning.kind = kind::USER;
@@ -355,6 +363,9 @@ impl<'a> Indexer<'a> {
         if !read {
             return Ok(meaning);
         }
+        if let Some(Told { cost, charged, says }) = self.told.get(&node.id).copied() {
+            return Ok(Meaning { cost, charged, says, ..meaning });
+        }
         let Some(own) = node.record.parts.last() else { return Ok(meaning) };
         let Some(own) = rows::find_blob(self.connection, own)?.filter(|blob| blob.kind == "quipu") else {
             // Only our nodes begin sessions or tell their cost; a title may come from anyone.
@@ -367,7 +378,7 @@ impl<'a> Indexer<'a> {
     }
 
     /// Of answers and summaries, only our own part: what they cost stands there.
-    fn read(&self, node: &Node, own: Option<Blob>, mut meaning: Meaning) -> Outcome<Meaning> {
+    fn read(&self, node: &Node, own: Option<Blob>, meaning: Meaning) -> Outcome<Meaning> {
         let mut blobs = HashMap::new();
         for part in &node.record.parts {
             if !matches!(meaning.kind, kind::ASSISTANT | kind::CHECKPOINT)
@@ -378,7 +389,28 @@ impl<'a> Indexer<'a> {
             }
         }
         blobs.extend(own.map(|own| (own.id, own)));
-        let decoded = decode(node, &Parts(blobs));
+        Ok(meaning.and_what_stands_in(node, &Parts(blobs)))
+    }
+
+    fn lacks_title(&self, num: i64) -> Outcome<bool> {
+        let titled: Option<Option<i64>> = self
+            .connection
+            .prepare_cached("SELECT titled FROM quipu_x_session WHERE num = ?1")?
+            .query_row([num], |row| row.get(0))
+            .optional()?;
+        // A node that waited can come before the one that gave the title.
+        Ok(titled.is_some_and(|titled| titled.is_none() || self.waiting))
+    }
+}
+
+impl Meaning {
+    fn of_kind(kind: i64) -> Self {
+        Self { kind, cost: 0, charged: false, title: None, start: None, given: None, says: None }
+    }
+
+    fn and_what_stands_in(self, node: &Node, parts: &dyn Lookup) -> Self {
+        let mut meaning = self;
+        let decoded = decode(node, parts);
         meaning.charged = decoded.step.call.is_some();
         meaning.says = super::setting::of(&decoded.entry);
         match decoded.entry {
@@ -408,17 +440,7 @@ impl<'a> Indexer<'a> {
             }
             Entry::Message(_) => {}
         }
-        Ok(meaning)
-    }
-
-    fn lacks_title(&self, num: i64) -> Outcome<bool> {
-        let titled: Option<Option<i64>> = self
-            .connection
-            .prepare_cached("SELECT titled FROM quipu_x_session WHERE num = ?1")?
-            .query_row([num], |row| row.get(0))
-            .optional()?;
-        // A node that waited can come before the one that gave the title.
-        Ok(titled.is_some_and(|titled| titled.is_none() || self.waiting))
+        meaning
     }
 }
 
@@ -448,6 +470,48 @@ struct Meaning {
     given: Option<Given>,
     /// What it says of the session's settings.
     says: Option<i64>,
+}
+
+/// What an answer or a summary means to the tables, known before it is stored.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Told {
+    /// In billionths of a US dollar.
+    pub(crate) cost: i64,
+    /// Whether a call of ours gave it.
+    pub(crate) charged: bool,
+    /// What it says of the session's settings.
+    pub(crate) says: Option<i64>,
+}
+
+impl Told {
+    /// What a node says whose last part is `own`; `None` where that alone does not tell.
+    pub(crate) fn of(node: &Node, own: &Blob) -> Option<Self> {
+        let kind = match node.record.role.as_str() {
+            "assistant" => kind::ASSISTANT,
+            "compactionSummary" => kind::CHECKPOINT,
+            _ => return None,
+        };
+        if own.kind != "quipu" || node.record.parts.last() != Some(&own.id) {
+            return None;
+        }
+        let meaning = Meaning::of_kind(kind).and_what_stands_in(node, &Own(own));
+        let Meaning { cost, charged, says, .. } = meaning;
+        let is_all = meaning.kind == kind && meaning.title.is_none() && meaning.given.is_none();
+        (is_all && meaning.start.is_none()).then_some(Self { cost, charged, says })
+    }
+}
+
+/// Our own part of a node.
+struct Own<'a>(&'a Blob);
+
+impl Lookup for Own<'_> {
+    fn blob(&self, id: &BlobId) -> Option<&Blob> {
+        Some(self.0).filter(|own| own.id == *id)
+    }
+
+    fn chunk(&self, _: &ChunkId) -> Option<&[u8]> {
+        None
+    }
 }
 
 /// The parts of a node; chunks are not read.

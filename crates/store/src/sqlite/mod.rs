@@ -45,11 +45,12 @@ use tokio::sync::oneshot;
 
 pub use self::chunks::{Delta, delta};
 use self::chunks::{Encoded, Recent};
-use self::commit::Moved;
+use self::commit::Applied;
 use self::connect::Patience;
 use self::failure::{Failure, Outcome, Place};
 pub(crate) use self::file::system as system_error;
 pub use self::foreign::{ForeignDatabase, ForeignRows, ForeignValue};
+pub(crate) use self::index::Told;
 pub use self::mount::network_file_system;
 use self::readers::{Connect, Readers, Untyped, in_transaction, untyped};
 pub use self::salvage::{Salvage, salvage};
@@ -75,6 +76,11 @@ const SEARCH_PATIENCE: Duration = Duration::from_millis(1_000);
 const DEEDS_STEP: usize = 2_000;
 /// How long one call indexes, about.
 const INDEX_PATIENCE: Duration = Duration::from_millis(250);
+
+/// Blobs of a commit after which the log may have become long.
+const LARGE: usize = 500;
+/// Pages of the log that are copied into the file at once, while more are written.
+const LOG_STEP: i64 = 4_000;
 
 /// How a store is opened.
 #[derive(Debug, Clone)]
@@ -405,6 +411,16 @@ fn open_for_writing(path: &Path, patience: &Patience) -> Outcome<Connection> {
     Ok(connection)
 }
 
+/// Copies what is in the log into the file, where that is much. Others may write meanwhile.
+fn copy_much(connection: &Connection) -> Outcome<()> {
+    let pages = |row: &rusqlite::Row<'_>| Ok((row.get::<_, i64>(1)?, row.get::<_, i64>(2)?));
+    let (log, copied) = connection.query_row("PRAGMA wal_checkpoint(NOOP)", [], pages)?;
+    if log - copied >= LOG_STEP {
+        connection.query_row("PRAGMA wal_checkpoint(PASSIVE)", [], |_| Ok(()))?;
+    }
+    Ok(())
+}
+
 fn read_only_failure() -> Failure {
     let code = rusqlite::ffi::Error::new(rusqlite::ffi::SQLITE_READONLY);
     Failure::Sql(rusqlite::Error::SqliteFailure(code, None))
@@ -458,7 +474,7 @@ impl<T: Send, F: FnMut(&Connection) -> Outcome<T> + Send> Job for Work<T, F> {
 struct CommitJob {
     commit: Commit,
     chunks: Vec<Encoded>,
-    moves: Vec<Moved>,
+    applied: Applied,
     answer: oneshot::Sender<Result<(), StoreError>>,
 }
 
@@ -476,13 +492,14 @@ impl Job for CommitJob {
     }
 
     fn run(&mut self, connection: &Connection) -> Outcome<()> {
-        self.moves = commit::apply(connection, &self.commit, &self.chunks)?;
+        self.applied = commit::apply(connection, &self.commit, &self.chunks)?;
         Ok(())
     }
 
     fn left(&mut self) -> Left {
         let spooled = self.commit.spooled.as_ref().map_or(0, SpooledNodes::count);
-        Left { nodes: self.commit.nodes.len() + spooled, moves: std::mem::take(&mut self.moves) }
+        let Applied { moves, told } = std::mem::take(&mut self.applied);
+        Left { nodes: self.commit.nodes.len() + spooled, moves, told: told.into_iter().collect() }
     }
 
     fn finish(self: Box<Self>, result: Result<(), StoreError>) {
@@ -496,9 +513,15 @@ impl Store for SqliteStore {
             let writer = self.writer()?;
             commit::check_limits(&batch)?;
             let (answer, result) = oneshot::channel();
-            let job = CommitJob { commit: batch, chunks: Vec::new(), moves: Vec::new(), answer };
+            let is_large = batch.spooled.is_some() || batch.blobs.len() >= LARGE;
+            let job = CommitJob { commit: batch, chunks: Vec::new(), applied: Applied::default(), answer };
             writer.submit(Box::new(job)).await?;
-            result.await.map_err(|_| self.closed())?
+            let done = result.await.map_err(|_| self.closed())?;
+            if let (true, Some(readers)) = (is_large && done.is_ok(), &self.readers) {
+                // Beside the commits to come, which would else wait for it when the log is full.
+                readers.beside(Box::new(copy_much));
+            }
+            done
         })
     }
 

@@ -4,6 +4,7 @@
 //! transaction; each piece of work stands in a savepoint of its own, so that one which is refused does not take
 //! the others with it. Work that was queued is finished, whether or not anybody still waits for it.
 
+use std::collections::HashMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -11,6 +12,7 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, TryRecvError, channel}
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
+use quipu_protocol::NodeId;
 use rusqlite::Connection;
 use rusqlite::config::DbConfig;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot, watch};
@@ -19,6 +21,7 @@ use super::chunks::Recent;
 use super::commit::{self, Moved};
 use super::connect::{self, Patience};
 use super::failure::{Failure, Outcome, Place};
+use super::index::Told;
 use super::watch::{Lost, Names, Watch};
 use super::{SearchIndex, Work, deeds, file, index, search};
 use crate::{Durability, StoreError, Unindexed};
@@ -78,12 +81,15 @@ pub(super) struct Left {
     pub(super) nodes: usize,
     /// For the log of refs.
     pub(super) moves: Vec<Moved>,
+    /// What some of the nodes mean, which else is read again.
+    pub(super) told: HashMap<NodeId, Told>,
 }
 
 impl Left {
     fn join(&mut self, other: Self) {
         self.nodes += other.nodes;
         self.moves.extend(other.moves);
+        self.told.extend(other.told);
     }
 }
 
@@ -626,15 +632,18 @@ fn transact(
     }
     let waiting = left.nodes + new.nodes;
     // A very large one is not made longer by them: those after it take their share.
+    left.told.extend(new.told);
     let step = if idle { INDEX_IDLE } else { waiting.clamp(INDEX_STEP, INDEX_MOST) };
     let more = guarded(place, "index", || {
         commit::log_moves(connection, &left.moves, name)?;
         commit::log_moves(connection, &new.moves, name)?;
         // What a large commit brought is at hand now; later it would be read from the file again.
-        index::advance_or_renew(connection, step)
+        index::advance_or_renew_knowing(connection, step, &left.told)
     })?;
     sql("COMMIT")?;
-    *left = Left { nodes: if more { LAG.max(waiting.saturating_sub(step)) } else { 0 }, moves: Vec::new() };
+    let told = if more { std::mem::take(&mut left.told) } else { HashMap::new() };
+    *left =
+        Left { nodes: if more { LAG.max(waiting.saturating_sub(step)) } else { 0 }, moves: Vec::new(), told };
     Ok(results)
 }
 
