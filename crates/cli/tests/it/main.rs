@@ -69,6 +69,8 @@ mod machine;
 #[cfg(test)]
 mod meaning;
 #[cfg(test)]
+mod memory;
+#[cfg(test)]
 mod merge;
 #[cfg(test)]
 mod network;
