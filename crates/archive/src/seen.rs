@@ -88,6 +88,8 @@ pub struct Seen {
     followed: Followed<Going>,
     /// Those of other agents than Pi.
     others: Followed<intake::Going>,
+    /// Databases.
+    databases: Followed<intake::Remembered>,
 }
 
 /// Files that are followed, those that grew last at the end.
@@ -189,6 +191,15 @@ impl Seen {
 
     pub(crate) fn keep_lines(&self, path: &Path, going: intake::Going) {
         self.others.keep(path, going);
+    }
+
+    /// What is remembered of a database.
+    pub(crate) fn take_database(&self, path: &Path) -> Option<intake::Remembered> {
+        self.databases.take(path)
+    }
+
+    pub(crate) fn keep_database(&self, path: &Path, remembered: intake::Remembered) {
+        self.databases.keep(path, remembered);
     }
 
     /// What the last import of a file noted.

@@ -177,8 +177,9 @@ impl One<'_> {
         }
         let owned = path.to_owned();
         let open = format.open;
+        let remembered = if self.is_followed() { self.seen.take_database(path) } else { None };
         let (sessions, mut next) = off_the_runtime(move || {
-            let mut sessions = open(&owned)?;
+            let mut sessions = open(&owned, remembered)?;
             let next = sessions.next()?;
             Ok::<_, ArchiveError>((Arc::new(Mutex::new(sessions)), next))
         })
@@ -193,6 +194,7 @@ impl One<'_> {
         let mut stored = Stored::load(&**self.store).await?;
         let mut reports: Vec<Report> = Vec::new();
         let (mut before, mut whole) = (Before::default(), true);
+        let mut unfinished: HashSet<SessionId> = HashSet::new();
         while next.is_some() {
             // Sessions are read one after the other while those before them are committed, up to one that needs to see
             // what the store has of them.
@@ -231,6 +233,9 @@ impl One<'_> {
                     let (one, following) = one.await?.map_err(|stop| stopped(path, stop))?;
                     at = one.before;
                     whole &= !one.unfinished;
+                    if one.unfinished {
+                        unfinished.insert(one.report.session.clone());
+                    }
                     underway.extend(one.sessions.iter().cloned());
                     stored.0.extend(one.sessions.iter().cloned());
                     if let Some(done) = last.replace(one) {
@@ -261,7 +266,10 @@ impl One<'_> {
             if let Some(last) = last {
                 let session = last.report.session.clone();
                 let note = Mark::new(self.agent, path, session, bytes, sha256);
-                reports.push(self.finish(last, (is_end && whole).then_some(note)).await?);
+                reports.push(
+                    self.finish(last, (is_end && whole && !lock(&sessions).is_part()).then_some(note))
+                        .await?,
+                );
             }
             read?;
             reports.extend(rest);
@@ -275,6 +283,11 @@ impl One<'_> {
                 return Err(fail(std::io::Error::other(what)));
             }
             reports.push(rest);
+        }
+        if self.is_followed()
+            && let Some(remembered) = lock(&sessions).remember(&unfinished)
+        {
+            self.seen.keep_database(path, remembered);
         }
         Ok(reports)
     }

@@ -16,6 +16,7 @@ mod known;
 mod lines;
 mod place;
 
+use std::collections::HashSet;
 use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -50,9 +51,15 @@ pub(crate) struct Format {
 pub(crate) struct DatabaseFormat {
     /// What its sessions are called in the store.
     pub(crate) agent: &'static str,
-    /// Opens the file.
-    pub(crate) open: fn(&Path) -> Result<Box<dyn Sessions>, ArchiveError>,
+    /// Opens the file, with what was remembered of it when it is followed.
+    pub(crate) open: fn(&Path, Option<Remembered>) -> Opened,
 }
+
+/// A file of many sessions.
+pub(crate) type Opened = Result<Box<dyn Sessions>, ArchiveError>;
+
+/// What a format remembers of a file of many sessions, to read only those that have changed.
+pub(crate) type Remembered = Box<dyn std::any::Any + Send>;
 
 /// The sessions of such a file, those that others go on from first.
 pub(crate) trait Sessions: Send {
@@ -67,6 +74,17 @@ pub(crate) trait Sessions: Send {
 
     /// At the end: what is to be told of the file beside its sessions.
     fn end(&mut self) -> Option<Report>;
+
+    /// After that, when all was stored: what is to be remembered of it. Those of `unfinished` were not whole.
+    fn remember(&mut self, unfinished: &HashSet<SessionId>) -> Option<Remembered> {
+        let _ = unfinished;
+        None
+    }
+
+    /// Whether sessions were left out that have not changed.
+    fn is_part(&self) -> bool {
+        false
+    }
 }
 
 /// What a file is about.

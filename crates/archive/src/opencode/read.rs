@@ -1,6 +1,6 @@
 //! Rows to items.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::io;
 use std::path::Path;
 use std::time::Duration;
@@ -13,7 +13,7 @@ use quipu_seal::Sealer;
 
 use super::parts::{Part, usage};
 use super::rows::{Row, Rows};
-use crate::intake::{Follows, Item, Outline, Placer, REST, Sessions, Start, Stop};
+use crate::intake::{Follows, Item, Opened, Outline, Placer, REST, Remembered, Sessions, Start, Stop};
 use crate::json::{Members, list_of, text_of};
 use crate::lineages::session_id;
 use crate::{ArchiveError, ProblemKind, Report};
@@ -40,19 +40,63 @@ struct One {
 struct Database {
     rows: Rows,
     sessions: Vec<One>,
-    /// Those that were read or are read now.
+    /// Those that are to be read.
+    due: Vec<usize>,
+    /// How many of them were read or are read now.
     begun: usize,
     bytes: u64,
     now: UnixMs,
+    /// The time of the newest row, where rows have one.
+    newest: Option<UnixMs>,
 }
 
-pub(super) fn open(path: &Path) -> Result<Box<dyn Sessions>, ArchiveError> {
+/// What is remembered of a database that is followed.
+struct Known {
+    sessions: Vec<One>,
+    newest: UnixMs,
+    /// Sessions whose last answer was not whole.
+    unfinished: HashSet<SessionId>,
+}
+
+impl Known {
+    /// Whether a session is as it was.
+    fn has(&self, at: usize, row: &Row, written: &HashSet<String>) -> bool {
+        self.sessions.get(at).is_some_and(|one| one.row == *row)
+            && !written.contains(&row.id)
+            && !self.unfinished.contains(&session_id(&row.id))
+    }
+}
+
+pub(super) fn open(path: &Path, known: Option<Remembered>) -> Opened {
     let fail = |source| ArchiveError::File { path: path.to_owned(), doing: "read", source };
     let rows = Rows::open(path).map_err(fail)?;
+    let listed = rows.sessions().map_err(fail)?;
+    let known = known.and_then(|known| known.downcast::<Known>().ok());
+    // Those that were there stand where they stood.
+    let known = known.filter(|known| {
+        known.sessions.len() <= listed.len()
+            && known.sessions.iter().zip(&listed).all(|(one, row)| one.row.id == row.id)
+    });
+    let newest = rows.newest();
+    let written = newest.as_ref().zip(known.as_ref()).and_then(|(newest, known)| newest.since(known.newest));
+    let mut known = known.zip(written);
+    let mut due = Vec::new();
     let mut all: Vec<One> = Vec::new();
     // The first message that has a time and a role: what begins with it may be a copy.
     let mut begins: HashMap<(UnixMs, String), Vec<usize>> = HashMap::new();
-    for row in rows.sessions().map_err(fail)? {
+    for (at, row) in listed.into_iter().enumerate() {
+        if let Some((known, written)) = &mut known
+            && known.has(at, &row, written)
+        {
+            let One { heads, copied, .. } = &mut known.sessions[at];
+            let (heads, copied) = (std::mem::take(heads), std::mem::take(copied));
+            if let Some(first) = heads.first() {
+                begins.entry((first.time, first.role.clone())).or_default().push(at);
+            }
+            all.push(One { row, heads, copied });
+            continue;
+        }
+        due.push(at);
         let heads = heads(&rows, &row.id).map_err(fail)?;
         let mut copied = Vec::new();
         if let Some(first) = heads.first() {
@@ -75,7 +119,15 @@ pub(super) fn open(path: &Path) -> Result<Box<dyn Sessions>, ArchiveError> {
     let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
     let now = UnixMs::try_from(now.as_millis()).unwrap_or(UnixMs::MAX);
     let bytes = if path.is_dir() { 0 } else { std::fs::metadata(path).map_err(fail)?.len() };
-    Ok(Box::new(Database { rows, sessions: all, begun: 0, bytes, now }))
+    Ok(Box::new(Database {
+        rows,
+        sessions: all,
+        due,
+        begun: 0,
+        bytes,
+        now,
+        newest: newest.map(|newest| newest.time()),
+    }))
 }
 
 /// The messages at the beginning that another session has as well, as they are called there.
@@ -119,7 +171,9 @@ fn sealed(text: &str, sealer: &Sealer, out: &mut Placer) -> Option<Json> {
 
 impl Sessions for Database {
     fn next(&mut self) -> Result<Option<Outline>, ArchiveError> {
-        let Some(one) = self.sessions.get(self.begun) else { return Ok(None) };
+        let Some(one) = self.due.get(self.begun).and_then(|at| self.sessions.get(*at)) else {
+            return Ok(None);
+        };
         self.begun += 1;
         let mut related: Vec<SessionId> =
             one.copied.iter().map(|(from, _)| session_id(&self.sessions[*from].row.id)).collect();
@@ -136,8 +190,18 @@ impl Sessions for Database {
         None
     }
 
+    fn remember(&mut self, unfinished: &HashSet<SessionId>) -> Option<Remembered> {
+        let (sessions, unfinished) = (std::mem::take(&mut self.sessions), unfinished.clone());
+        Some(Box::new(Known { sessions, newest: self.newest?, unfinished }))
+    }
+
+    fn is_part(&self) -> bool {
+        self.due.len() < self.sessions.len()
+    }
+
     fn read(&mut self, sealer: &Sealer, out: &mut Placer) -> Result<(), Stop> {
-        let Some(one) = self.begun.checked_sub(1).and_then(|at| self.sessions.get(at)) else { return Ok(()) };
+        let at = self.begun.checked_sub(1).and_then(|at| self.due.get(at));
+        let Some(one) = at.and_then(|at| self.sessions.get(*at)) else { return Ok(()) };
         let mut parts = self.rows.parts(&one.row.id).map_err(Stop::Io)?;
         let messages = self.rows.messages(&one.row.id, usize::MAX).map_err(Stop::Io)?;
         let messages = messages.into_iter().map(|message| (message.updated, message.data));

@@ -1,6 +1,6 @@
 //! Sessions, messages and parts as they are stored: rows of the database, or the files that earlier versions wrote, one for each.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::fs::File;
 use std::io::{self, Read as _};
 use std::os::unix::fs::OpenOptionsExt as _;
@@ -13,7 +13,11 @@ use quipu_store::{ForeignDatabase, ForeignRows, ForeignValue};
 use crate::intake::{LINE_LIMIT, without_space};
 use crate::json::Members;
 
+/// Rows of each table that are looked at to find what was written since.
+const NEWEST: u32 = 2_000;
+
 /// A session.
+#[derive(PartialEq, Eq)]
 pub(super) struct Row {
     pub(super) id: String,
     pub(super) parent: Option<String>,
@@ -30,6 +34,25 @@ pub(super) struct Stored {
     pub(super) updated: UnixMs,
     /// All that it says beside its parts, as JSON, where it is some.
     pub(super) data: String,
+}
+
+/// The sessions of the messages and of the parts that were added last, and when each of those rows was written.
+pub(super) struct Newest([Vec<(String, UnixMs)>; 2]);
+
+impl Newest {
+    /// When the last of them was.
+    pub(super) fn time(&self) -> UnixMs {
+        self.0.iter().flatten().map(|(_, updated)| *updated).max().unwrap_or_default()
+    }
+
+    /// The sessions of those that were written then or later; `None` when there may be others before them.
+    pub(super) fn since(&self, time: UnixMs) -> Option<HashSet<String>> {
+        let is_all = |rows: &Vec<(String, UnixMs)>| {
+            rows.len() < NEWEST as usize || rows.iter().any(|(_, updated)| *updated < time)
+        };
+        let written = self.0.iter().flatten().filter(|(_, updated)| *updated >= time);
+        self.0.iter().all(is_all).then(|| written.map(|(session, _)| session.clone()).collect())
+    }
 }
 
 /// Where they are stored.
@@ -116,6 +139,23 @@ impl Rows {
             true
         })?;
         Ok(found)
+    }
+
+    /// The rows that were added last; `None` where they do not say when they were written. Nothing else is read.
+    pub(super) fn newest(&self) -> Option<Newest> {
+        let Self::Database(database) = self else { return None };
+        let mut tables = [Vec::new(), Vec::new()];
+        for (table, found) in ["message", "part"].into_iter().zip(&mut tables) {
+            let columns = ["session_id", "time_updated"];
+            let read = database.newest(table, &columns, NEWEST, &mut |row| {
+                if let [session, updated] = row {
+                    found.push((text(session).unwrap_or_default(), updated.integer().unwrap_or_default()));
+                }
+                true
+            });
+            read.ok()?;
+        }
+        Some(Newest(tables))
     }
 
     /// The messages of a session by id, so many at most.

@@ -35,12 +35,16 @@ impl Both {
     }
 
     fn follow(&mut self, path: &Path) -> Report {
+        self.follow_all(path).pop().unwrap()
+    }
+
+    fn follow_all(&mut self, path: &Path) -> Vec<Report> {
         block_on(async {
             self.seen.catch_up(&*self.followed.store).await.unwrap();
             let options = ImportOptions { dry_run: false, progress: &|_| {} };
             let Archive { store, sealer, .. } = &self.followed;
             let agent = Agent::named(self.agent).unwrap();
-            agent.import(store, sealer, path, &self.seen, &options).await.unwrap().pop().unwrap()
+            agent.import(store, sealer, path, &self.seen, &options).await.unwrap()
         })
     }
 
@@ -278,4 +282,34 @@ fn what_the_store_has_no_more_is_read_again() {
         both.import(&text);
         assert_eq!(both.followed.rows().len(), 1, "{}", format.agent);
     }
+}
+
+/// Of a database only the sessions that were written to, begun or renamed.
+#[test]
+fn of_a_database_only_sessions_that_changed_are_read() {
+    let [first, later] = ["hand-made.db", "hand-made-later.db"].map(|name| {
+        std::fs::read(Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures").join(name)).unwrap()
+    });
+    let mut both = Both::new("opencode", "opencode.db");
+    let mut import = |bytes: &[u8], age: u64| {
+        let age = Duration::from_secs(age);
+        let path = Both::write(&both.followed, "opencode.db", bytes, age);
+        let reports = both.follow_all(&path);
+        let alone = Both::write(&both.alone, "opencode.db", bytes, age);
+        both.alone.try_take("opencode", &alone).unwrap();
+        assert_eq!(both.followed.all(), both.alone.all());
+        let sessions = reports.iter().map(|report| report.session.as_str().to_owned());
+        (sessions.collect::<Vec<_>>(), reports.iter().map(|report| report.added).sum::<u64>())
+    };
+    let (sessions, added) = import(&first, 50);
+    assert_eq!(sessions.len(), 5);
+    assert!(added > 15, "{added}");
+    // Written to, with nothing new: what has the time of the newest row may be new.
+    let (sessions, added) = import(&first, 40);
+    assert_eq!((sessions.join(" ").as_str(), added), ("ses_four", 0));
+    let (sessions, added) = import(&later, 30);
+    assert_eq!((sessions.join(" ").as_str(), added), ("ses_three ses_four ses_six", 4));
+    // Another one under its name: all of it is read.
+    let (sessions, added) = import(&first, 20);
+    assert_eq!((sessions.len(), added), (5, 0));
 }

@@ -94,7 +94,32 @@ impl ForeignDatabase {
         if !rows.order.is_empty() {
             query.push_str(&format!(" ORDER BY {}", list(rows.order)));
         }
-        let mut statement = self.0.prepare_cached(&query).map_err(failed)?;
+        self.each(&query, rows, each)
+    }
+
+    /// Calls `each` with the rows that were added last, so many at most and the newest first. Nothing but them is read.
+    ///
+    /// # Errors
+    /// The same, or the rows of the table have no numbers.
+    pub fn newest(
+        &self,
+        table: &str,
+        columns: &[&str],
+        most: u32,
+        each: &mut dyn FnMut(&[ForeignValue<'_>]) -> bool,
+    ) -> io::Result<()> {
+        let list = columns.iter().map(|name| quoted(name)).collect::<Vec<_>>().join(", ");
+        let query = format!("SELECT {list} FROM {} ORDER BY rowid DESC LIMIT {most}", quoted(table));
+        self.each(&query, ForeignRows { table, columns, only: None, order: &[] }, each)
+    }
+
+    fn each(
+        &self,
+        query: &str,
+        rows: ForeignRows<'_>,
+        each: &mut dyn FnMut(&[ForeignValue<'_>]) -> bool,
+    ) -> io::Result<()> {
+        let mut statement = self.0.prepare_cached(query).map_err(failed)?;
         let mut found = match rows.only {
             Some((_, text)) => statement.query([text]),
             None => statement.query([]),
@@ -191,6 +216,14 @@ mod tests {
         let later = ForeignDatabase::open(&path).unwrap();
         assert_eq!(names(&later, Some(("name", "c"))).unwrap(), ["c Some(3)"]);
         assert!(names(&later, Some(("no such column", "c"))).is_err());
+        let mut newest = Vec::new();
+        later
+            .newest("t", &["name"], 2, &mut |row| {
+                newest.push(row[0].text().unwrap_or_default().into_owned());
+                true
+            })
+            .unwrap();
+        assert_eq!(newest, ["c", "a"]);
         assert_eq!(later.columns("t").unwrap(), ["name", "n"]);
         assert_eq!(later.columns("no such table").unwrap(), [""; 0]);
         assert!(later.0.execute_batch("DELETE FROM t").is_err());
