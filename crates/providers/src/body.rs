@@ -98,6 +98,8 @@ pub(crate) struct Growing<S> {
     /// What the wire remembers where the writing goes on.
     state: S,
     out: BytesMut,
+    /// One message: written here first, since each quote and comma would be a copy of its own into the body.
+    message: Vec<u8>,
     wrote: bool,
     /// The body before, and what came behind the place in it.
     before: Option<(ChunkId, usize, Vec<u8>)>,
@@ -125,7 +127,8 @@ impl Memory {
             let mut out = body.try_into_mut().unwrap_or_else(|body| BytesMut::from(&body[..place.at]));
             out.truncate(place.at);
             let before = Some((id, place.at, tail));
-            return Ok(Growing { wrote: place.wrote, state: *state, head, place, messages, out, before });
+            let (wrote, message) = (place.wrote, Vec::new());
+            return Ok(Growing { wrote, state: *state, head, place, messages, out, message, before });
         }
         let mut out = Vec::new();
         write(&mut out).map_err(|error| no_form(&error))?;
@@ -141,7 +144,8 @@ impl Memory {
         let place = Place { at: out.len(), taken: 0, wrote: false, hash };
         let state = S::default();
         let out = BytesMut::from(&out[..]);
-        Ok(Growing { head, place, messages: Vec::new(), state, out, wrote: false, before: None })
+        let (messages, message) = (Vec::new(), Vec::new());
+        Ok(Growing { head, place, messages, state, out, message, wrote: false, before: None })
     }
 }
 
@@ -166,7 +170,10 @@ impl<S: Default + Send + 'static> Growing<S> {
         if std::mem::replace(&mut self.wrote, true) {
             self.out.put_u8(b',');
         }
-        serde_json::to_writer((&mut self.out).writer(), message).map_err(|error| no_form(&error))
+        self.message.clear();
+        serde_json::to_writer(&mut self.message, message).map_err(|error| no_form(&error))?;
+        self.out.extend_from_slice(&self.message);
+        Ok(())
     }
 
     /// What was written so far, for the messages up to `last`, stands in every longer conversation.
