@@ -214,9 +214,17 @@ pub(crate) async fn open(
     replay: Option<Arc<Replay>>,
     prompt: Option<&Input>,
 ) -> Result<Started, Failure> {
+    let store: Arc<dyn Store> = if task.no_session {
+        Arc::new(SqliteStore::in_memory()?)
+    } else {
+        let store = place.store().await?;
+        // What is gone on with is read; meanwhile there is more to do here.
+        if task.resume || task.session.is_some() || task.fork.is_some() {
+            store.warm_up();
+        }
+        store
+    };
     let settings = place.settings();
-    let store: Arc<dyn Store> =
-        if task.no_session { Arc::new(SqliteStore::in_memory()?) } else { place.store().await? };
     let engine = place.engine(store.clone(), &settings)?;
     let named_file = task.session.as_ref().filter(|what| session_file::is_file(what));
     let mut early = None;
@@ -262,6 +270,10 @@ pub(crate) async fn open(
         (Some(begun), None) => begun.below,
         (None, _) => None,
     };
+    if let (Some(SessionRow { id, head: Some(head), .. }), None, None, None) = (&resumed, fork, below, &moved)
+    {
+        engine.read_ahead(id, *head);
+    }
     let last = match (&resumed, fork.or(below)) {
         (_, Some(node)) => Some(quipu::epoch_at(&*store, node).await?),
         (Some(row), None) => quipu::last_epoch(&*store, row).await?,

@@ -1,7 +1,7 @@
 //! The engine: a store, a place for settings, and the sessions that are made over them.
 
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use quipu_dag::Blob;
@@ -10,6 +10,7 @@ use quipu_providers::Provider;
 use quipu_seal::Sealer;
 use quipu_store::{RefName, SessionQuery, SessionRow, Store, StoreError};
 use quipu_tools::Tool;
+use tokio_util::task::AbortOnDropHandle;
 
 use crate::bodies::Bodies;
 use crate::call::Caller;
@@ -130,6 +131,14 @@ pub struct Engine {
     clock: Arc<dyn Clock>,
     spill_dir: PathBuf,
     env: Arc<[(String, Option<String>)]>,
+    ahead: Arc<Mutex<Option<Ahead>>>,
+}
+
+/// A session that is read before it is opened.
+struct Ahead {
+    session: SessionId,
+    head: NodeId,
+    past: AbortOnDropHandle<Result<Past, OpenError>>,
 }
 
 /// What a session is made of.
@@ -233,7 +242,8 @@ pub struct Opened {
 impl Engine {
     /// An engine over a store. Long outputs of tools are spilled to files in `spill_dir`, made when needed.
     pub fn new(store: Arc<dyn Store>, sealer: Arc<Sealer>, spill_dir: impl Into<PathBuf>) -> Self {
-        Self { store, sealer, clock: Arc::new(SystemClock), spill_dir: spill_dir.into(), env: Arc::new([]) }
+        let (clock, env) = (Arc::new(SystemClock), Arc::new([]));
+        Self { store, sealer, clock, spill_dir: spill_dir.into(), env, ahead: Arc::default() }
     }
 
     /// Reads the time from another clock.
@@ -254,7 +264,7 @@ impl Engine {
     /// The same engine over another store.
     #[must_use]
     pub fn over(&self, store: Arc<dyn Store>) -> Self {
-        Self { store, ..self.clone() }
+        Self { store, ahead: Arc::default(), ..self.clone() }
     }
 
     /// The store.
@@ -306,7 +316,7 @@ impl Engine {
             return self.open_imported(id, options).await;
         };
         // The lease waits for the disk. Whoever held it until then may have gone on: that is seen afterwards.
-        let (got, past) = tokio::join!(lease.take(&name), read_past(&*self.store, id, head));
+        let (got, past) = tokio::join!(lease.take(&name), self.past_of(id, head));
         let mine = got? == Got::Yes;
         match self.open_leased(id, &name, options, lease.clone(), mine, (head, past)).await {
             Ok(opened) => Ok(opened),
@@ -318,6 +328,30 @@ impl Engine {
         }
     }
 
+    /// Begins to read a session that will be opened soon and stands at `head`, beside what is done until then.
+    /// [`open`](Self::open) takes what was read if it still stands there. Must be called within a Tokio runtime.
+    pub fn read_ahead(&self, id: &SessionId, head: NodeId) {
+        let (store, session) = (self.store.clone(), id.clone());
+        let read = async move { read_past(&*store, &session, head).await };
+        let past = AbortOnDropHandle::new(tokio::spawn(read));
+        *self.ahead() = Some(Ahead { session: id.clone(), head, past });
+    }
+
+    fn ahead(&self) -> MutexGuard<'_, Option<Ahead>> {
+        // Nothing can break down while it is held.
+        self.ahead.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    async fn past_of(&self, id: &SessionId, head: NodeId) -> Result<Past, OpenError> {
+        let ahead = self.ahead().take();
+        if let Some(ahead) = ahead.filter(|ahead| ahead.session == *id && ahead.head == head)
+            && let Ok(past) = ahead.past.await
+        {
+            return past;
+        }
+        read_past(&*self.store, id, head).await
+    }
+
     async fn open_imported(&self, id: &SessionId, options: SessionOptions) -> Result<Opened, OpenError> {
         let query = SessionQuery { id: Some(id.clone()), limit: Some(1), ..SessionQuery::default() };
         let row = self.store.sessions(query).await?.into_iter().next();
@@ -325,7 +359,7 @@ impl Engine {
             return Err(OpenError::NoSuchSession(id.to_string()));
         };
         // Calls without a result are no reason to refuse: nobody will ever answer them.
-        let past = read_past(&*self.store, id, head).await?;
+        let past = self.past_of(id, head).await?;
         let Opened { session, .. } = self.begin_below(past, SessionOptions { id: None, ..options }).await?;
         let note = format!(
             "session {id} was written by another program ({agent}) and stays as it is; this goes on from it as session {}",
@@ -593,6 +627,8 @@ impl Engine {
         if let Some(ground) = toolbox.ground() {
             committer.with_files(ground);
         }
+        // The first body is kept as a difference to the last.
+        past.last_body.into_iter().for_each(|base| self.store.will_build_on(base));
         let early = options.early.map(|early| early as Arc<dyn Provider>);
         let caller = Caller {
             provider: early.unwrap_or(options.provider).into(),

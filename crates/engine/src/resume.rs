@@ -1,15 +1,16 @@
 //! A session read back, and what a dead process left open brought to an end.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 
 use quipu_protocol::{
-    AssistantMessage, BashExecutionMessage, CallId, CallRecord, Checkpoint, ChunkId, Compaction, Content,
-    Entry, Epoch, Message, NodeId, RunId, SessionId, StepInfo, StopReason, ToolCall, ToolResultMessage,
-    Trouble, UnixMs,
+    AssistantMessage, BashExecutionMessage, Body, CallId, CallRecord, Checkpoint, ChunkId, Compaction,
+    Content, Entry, Epoch, Message, NodeId, RunId, SessionId, StepInfo, StopReason, ToolCall,
+    ToolResultMessage, Trouble, UnixMs, UserMessage,
 };
 use quipu_seal::Sealer;
 use quipu_store::{
-    Commit, Durability, Op, Step, StepCall, StepState, Store, StoreError, Until, decode_nodes,
+    Commit, Durability, Op, Step, StepCall, StepState, Store, StoreError, Until, decode_all, decode_nodes,
 };
 use quipu_transcript::{
     COMPACTION, ContextEdits, Decoded, Measure, Prune, SettingChanges, context, counts, message_of,
@@ -59,7 +60,7 @@ pub(crate) struct Past {
 }
 
 pub(crate) async fn read_past(store: &dyn Store, id: &SessionId, head: NodeId) -> Result<Past, OpenError> {
-    let (lineage, mut steps) = read_context(store, head).await?;
+    let (mut lineage, mut steps) = read_context(store, head).await?;
     let mut past = Past { head: Some(head), has_ref: true, last_time: steps.last_time, ..Past::default() };
     for (at, (_, entry)) in lineage.iter().enumerate() {
         match entry {
@@ -114,12 +115,19 @@ pub(crate) async fn read_past(store: &dyn Store, id: &SessionId, head: NodeId) -
     }
     let edits = ContextEdits::of(lineage.iter().map(|(_, entry)| entry));
     let mut compacted = None;
-    for at in context(&lineage) {
-        let (node, entry) = &lineage[at];
+    let shown = context(&lineage);
+    past.messages.reserve(shown.len());
+    for at in shown {
+        let (node, entry) = &mut lineage[at];
         if let Entry::Meta(json) = entry {
             past.prunes.extend(Prune::of_entry(json).map(|prune| (past.messages.len(), prune)));
         }
-        let message = message_of(entry).and_then(|message| edits.apply(steps.ids[at].as_deref(), message));
+        let message = match &mut *entry {
+            // Each place is shown once, so that the message need not be copied.
+            Entry::Message(message) => Some(Cow::Owned(std::mem::replace(message, nothing_said()))),
+            entry => message_of(entry),
+        };
+        let message = message.and_then(|message| edits.apply(steps.ids[at].as_deref(), message));
         let Some(message) = message else { continue };
         past.messages.push(Arc::new(message.into_owned()));
         if let Entry::Compaction(compaction) = entry {
@@ -145,6 +153,11 @@ pub(crate) async fn read_past(store: &dyn Store, id: &SessionId, head: NodeId) -
     Ok(past)
 }
 
+/// What stands where a message was taken out.
+fn nothing_said() -> Message {
+    Message::User(UserMessage { content: Body::Text(String::new()), timestamp: 0 })
+}
+
 /// How the steps of a lineage went, beside their entries.
 struct Steps {
     infos: Vec<StepInfo>,
@@ -156,33 +169,38 @@ struct Steps {
 /// The end of a lineage, root first: from its last checkpoint, or from what the compaction there keeps, and no
 /// further back.
 async fn read_context(store: &dyn Store, head: NodeId) -> Result<(Vec<(NodeId, Entry)>, Steps), OpenError> {
-    let mut nodes = store.lineage(head, Until::Checkpoint).await?;
+    let nodes = store.lineage(head, Until::Checkpoint).await?;
     let last_time = nodes.last().map_or(0, |node| node.record.timestamp);
-    let mut decoded = decode_nodes(store, &nodes).await?;
-    let last = decoded.iter().rev().find_map(|one| match &one.entry {
+    let parent = nodes.first().and_then(|first| first.record.parent);
+    let after = decode_all(store, nodes).await?;
+    let last = after.iter().rev().find_map(|(_, one)| match &one.entry {
         // What it holds itself needs no node.
         Entry::Compaction(compaction) => {
             Some(compaction.first_kept.filter(|_| compaction.retained_tail.is_none()))
         }
         Entry::Message(_) | Entry::Session(_) | Entry::Epoch(_) | Entry::Meta(_) => None,
     });
+    let mut before = Vec::new();
     if let Some(Some(first)) = last
-        && let Some(parent) = nodes.first().and_then(|first| first.record.parent)
-        && nodes.iter().all(|node| node.id != first)
+        && let Some(parent) = parent
+        && after.iter().all(|(node, _)| node.id != first)
     {
-        let before = match store.lineage(parent, Until::Node(first)).await {
+        let nodes = match store.lineage(parent, Until::Node(first)).await {
             // It points nowhere, so all that there is counts as kept.
             Err(StoreError::Missing { .. }) => store.lineage(parent, Until::Root).await?,
-            before => before?,
+            nodes => nodes?,
         };
-        decoded.splice(..0, decode_nodes(store, &before).await?);
-        nodes.splice(..0, before);
+        before = decode_all(store, nodes).await?;
     }
-    let (entries, infos): (Vec<Entry>, Vec<StepInfo>) =
-        decoded.into_iter().map(|Decoded { entry, step }| (entry, step)).unzip();
-    let lineage = nodes.iter().map(|node| node.id).zip(entries).collect();
-    let ids = nodes.into_iter().map(|node| node.record.external_id).collect();
-    Ok((lineage, Steps { infos, ids, last_time }))
+    let count = before.len() + after.len();
+    let mut lineage = Vec::with_capacity(count);
+    let mut steps = Steps { infos: Vec::with_capacity(count), ids: Vec::with_capacity(count), last_time };
+    for (node, Decoded { entry, step }) in before.into_iter().chain(after) {
+        lineage.push((node.id, entry));
+        steps.infos.push(step);
+        steps.ids.push(node.record.external_id);
+    }
+    Ok((lineage, steps))
 }
 
 /// Answers that are read for the model that they name.

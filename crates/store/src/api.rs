@@ -13,6 +13,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use quipu_dag::{Blob, Node};
 use quipu_protocol::{BlobId, CallId, ChunkId, ItemId, Json, NodeId, RunId, SessionId, UnixMs};
+use quipu_transcript::Decoded;
 use serde::{Deserialize, Serialize};
 
 use crate::{
@@ -75,6 +76,12 @@ pub trait Store: Send + Sync + 'static {
     /// # Errors
     /// `Missing` when `from` is not there, or `Until::Node` names a node that is not one of its ancestors.
     fn lineage(&self, from: NodeId, until: Until) -> Fut<'_, Vec<Node>>;
+
+    /// The nodes with what each means, in this order. A part that is missing or damaged leaves a gap.
+    fn decoded(&self, nodes: Vec<Node>) -> Fut<'_, Vec<(Node, Decoded)>>;
+
+    /// Says that a difference to this chunk will be written soon, so that it can be read before.
+    fn will_build_on(&self, base: ChunkId);
 
     /// The node on the lineage of `of` that has `depth` nodes before it: 0 is the root. `None` when the lineage
     /// is shorter or `of` is not there.

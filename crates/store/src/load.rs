@@ -97,9 +97,7 @@ impl Objects {
     /// # Errors
     /// What the store says.
     pub async fn of(store: &dyn Store, nodes: &[Node]) -> Result<Self, StoreError> {
-        let mut seen = HashSet::new();
-        let ids: Vec<BlobId> =
-            nodes.iter().flat_map(|node| &node.record.parts).copied().filter(|id| seen.insert(*id)).collect();
+        let ids = parts_of(nodes);
         let (some, rest) = ids.split_at(if ids.len() < MANY { ids.len() } else { ids.len() / 2 });
         let (some, rest) = tokio::try_join!(store.blobs(some), store.blobs(rest))?;
         let blobs = some.into_iter().chain(rest).flatten().map(|blob| (blob.id, blob)).collect();
@@ -117,6 +115,20 @@ impl Objects {
         store: &dyn Store,
         nodes: impl IntoIterator<Item = &Node>,
     ) -> Result<(), StoreError> {
+        for id in self.chunks_to_load(nodes) {
+            match store.chunk(id, 0..u64::MAX).await {
+                Ok(bytes) => self.put_chunk(id, bytes),
+                // A damaged image leaves a gap like one that is gone; `check` tells of it.
+                Err(StoreError::Missing { .. } | StoreError::Corrupt { .. }) => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(())
+    }
+
+    /// The chunks that `nodes` refer to, each once; those that are here are left out.
+    pub(crate) fn chunks_to_load<'a>(&self, nodes: impl IntoIterator<Item = &'a Node>) -> Vec<ChunkId> {
+        let mut found = Vec::new();
         for node in nodes {
             // Most nodes refer to none: seen without taking their own part apart.
             let own = node.record.parts.last().and_then(|part| self.blobs.get(part));
@@ -124,20 +136,16 @@ impl Objects {
                 continue;
             }
             for id in chunks_of(node, self) {
-                if self.chunks.contains_key(&id) {
-                    continue;
-                }
-                match store.chunk(id, 0..u64::MAX).await {
-                    Ok(bytes) => {
-                        self.chunks.insert(id, bytes);
-                    }
-                    // A damaged image leaves a gap like one that is gone; `check` tells of it.
-                    Err(StoreError::Missing { .. } | StoreError::Corrupt { .. }) => {}
-                    Err(error) => return Err(error),
+                if !self.chunks.contains_key(&id) && !found.contains(&id) {
+                    found.push(id);
                 }
             }
         }
-        Ok(())
+        found
+    }
+
+    pub(crate) fn put_chunk(&mut self, id: ChunkId, bytes: Vec<u8>) {
+        self.chunks.insert(id, bytes);
     }
 }
 
@@ -158,4 +166,26 @@ impl Lookup for Objects {
 pub async fn decode_nodes(store: &dyn Store, nodes: &[Node]) -> Result<Vec<Decoded>, StoreError> {
     let objects = Objects::of(store, nodes).await?;
     Ok(nodes.iter().map(|node| decode(node, &objects)).collect())
+}
+
+/// The same of nodes that are given away and come back with it: what many of them mean is read and made out by two
+/// connections at once.
+///
+/// # Errors
+/// What the store says.
+pub async fn decode_all(store: &dyn Store, mut nodes: Vec<Node>) -> Result<Vec<(Node, Decoded)>, StoreError> {
+    let parts: usize = nodes.iter().map(|node| node.record.parts.len()).sum();
+    if parts < MANY {
+        return store.decoded(nodes).await;
+    }
+    let newer = nodes.split_off(nodes.len() / 2);
+    let (mut decoded, newer) = tokio::try_join!(store.decoded(nodes), store.decoded(newer))?;
+    decoded.extend(newer);
+    Ok(decoded)
+}
+
+/// The parts of some nodes, each once.
+pub(crate) fn parts_of(nodes: &[Node]) -> Vec<BlobId> {
+    let mut seen: HashSet<BlobId, ByHash> = HashSet::default();
+    nodes.iter().flat_map(|node| &node.record.parts).copied().filter(|id| seen.insert(*id)).collect()
 }

@@ -155,6 +155,36 @@ async fn a_second_writer_is_told_and_gets_a_branch() {
     world.check().await;
 }
 
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_was_read_ahead_is_taken_where_the_session_still_stands_there() {
+    let world = World::with([say("one"), say("two"), say("three"), say("four"), say("five")]);
+    let mut ids = Vec::new();
+    for text in ["a", "b"] {
+        let live = world.create().await;
+        assert_eq!(live.run(text).await, Outcome::Done);
+        ids.push(live.id());
+        live.finish().await;
+    }
+    let [a, b] = [&ids[0], &ids[1]];
+    let head = async |id| world.store.head(&RefName::session(id)).await.unwrap().unwrap();
+    let asked = async |id: &SessionId| {
+        let opened = world.engine.open(id, world.options()).await.unwrap();
+        assert_eq!(opened.session.ask("on").await.unwrap().0, Outcome::Done);
+        opened.session.shutdown().await;
+        let said: Vec<String> = world.fake.last_messages().iter().map(text_of).collect();
+        said
+    };
+    world.engine.read_ahead(a, head(a).await);
+    assert_eq!(asked(a).await, ["a", "one", "on"]);
+    // Another session was meant, and one that went on meanwhile.
+    world.engine.read_ahead(a, head(a).await);
+    assert_eq!(asked(b).await, ["b", "two", "on"]);
+    world.engine.read_ahead(b, head(b).await);
+    go_on_elsewhere(&*world.store, b).await;
+    assert_eq!(asked(b).await, ["b", "two", "on", "four", "from elsewhere", "on"]);
+    world.check().await;
+}
+
 /// What another program does to a session that is open here: it takes what waits and goes on.
 pub(crate) async fn go_on_elsewhere(store: &dyn Store, id: &SessionId) -> quipu::protocol::NodeId {
     let name = RefName::session(id);

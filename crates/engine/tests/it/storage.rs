@@ -18,6 +18,7 @@ use quipu::store::{
 };
 use quipu::{Refused, ToolOutput};
 use quipu_dag::{Blob, Node, NodeRecord};
+use quipu_transcript::Decoded;
 use serde_json::json;
 
 use crate::support::{World, call, engine_over, say, tool};
@@ -107,6 +108,15 @@ impl Store for Failing {
             }
             Ok(self.count(nodes))
         })
+    }
+    fn decoded(&self, nodes: Vec<Node>) -> Fut<'_, Vec<(Node, Decoded)>> {
+        Box::pin(async move {
+            let decoded = quipu_store::decode_nodes(self, &nodes).await?;
+            Ok(nodes.into_iter().zip(decoded).collect())
+        })
+    }
+    fn will_build_on(&self, base: ChunkId) {
+        self.inner.will_build_on(base);
     }
     fn ancestor(&self, of: NodeId, depth: u32) -> Fut<'_, Option<NodeId>> {
         self.inner.ancestor(of, depth)

@@ -137,6 +137,17 @@ pub(super) fn encode(
     Ok(rows)
 }
 
+/// Reads a chunk that a difference will be made to. One that cannot be read is met again then.
+pub(super) fn read_base(connection: &Connection, id: ChunkId, recent: &mut Recent) {
+    if recent.get(&id).is_none()
+        && let Ok(bytes) = read(connection, id, 0..u64::MAX)
+    {
+        recent.put(id, &bytes.into());
+    }
+    // What compresses is made as well.
+    COMPRESS.with_borrow_mut(Compress::reset);
+}
+
 /// Writes the rows that were made for these chunks.
 pub(super) fn insert(connection: &Connection, rows: &[Encoded], chunks: &[NewChunk]) -> Outcome<()> {
     write(connection, rows)?;

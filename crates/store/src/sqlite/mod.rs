@@ -40,6 +40,7 @@ use std::time::{Duration, Instant};
 
 use quipu_dag::{Blob, Node};
 use quipu_protocol::{BlobId, ChunkId, NodeId, SessionId, UnixMs};
+use quipu_transcript::Decoded;
 use rusqlite::Connection;
 use tokio::sync::oneshot;
 
@@ -230,6 +231,13 @@ impl SqliteStore {
             .spawn(Some(first))
             .map_err(|error| file::system(&place.path, "start a thread for", &error))?;
         Ok(Self { readers: Some(readers), writer: None, place })
+    }
+
+    /// Makes the connections that read, beside the caller: for who will read much soon.
+    pub fn warm_up(&self) {
+        if let Some(readers) = &self.readers {
+            readers.warm_up();
+        }
     }
 
     fn writer(&self) -> Result<&Writer, StoreError> {
@@ -572,6 +580,16 @@ impl Store for SqliteStore {
             }
             self.read(move |connection| graph::lineage(connection, &from, until)).await
         })
+    }
+
+    fn decoded(&self, nodes: Vec<Node>) -> Fut<'_, Vec<(Node, Decoded)>> {
+        Box::pin(self.read_many(nodes.len(), move |connection| written::decoded(connection, nodes)))
+    }
+
+    fn will_build_on(&self, base: ChunkId) {
+        if let Some(writer) = &self.writer {
+            writer.will_build_on(base);
+        }
     }
 
     fn ancestor(&self, of: NodeId, depth: u32) -> Fut<'_, Option<NodeId>> {

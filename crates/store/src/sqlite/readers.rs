@@ -92,15 +92,33 @@ impl Readers {
         }
     }
 
+    /// Starts all threads that there may be, each of which makes its connection at once.
+    pub(super) fn warm_up(&self) {
+        // One that cannot be started is tried again, and told, when there is something to read; so is a connection.
+        while self.threads.lock().unwrap_or_else(PoisonError::into_inner).len() < self.most {
+            if self.start(None, true).is_err() {
+                return;
+            }
+        }
+    }
+
     /// Starts one more thread, if there may be one more.
     pub(super) fn spawn(&self, connection: Option<Connection>) -> io::Result<()> {
+        self.start(connection, false)
+    }
+
+    fn start(&self, connection: Option<Connection>, connects: bool) -> io::Result<()> {
         let mut threads = self.threads.lock().unwrap_or_else(PoisonError::into_inner);
         if threads.len() == self.most {
             return Ok(());
         }
         let mut own = ReadConnection { connection, connect: Arc::clone(&self.connect) };
         let queue = Arc::clone(&self.queue);
+        let place = self.place.clone();
         let serve = move || {
+            if connects {
+                own.connection(&place).ok();
+            }
             loop {
                 // One thread waits here at a time, the others for the lock.
                 let next = queue.lock().unwrap_or_else(PoisonError::into_inner).recv();

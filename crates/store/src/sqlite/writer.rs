@@ -12,12 +12,12 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, TryRecvError, channel}
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use quipu_protocol::NodeId;
+use quipu_protocol::{ChunkId, NodeId};
 use rusqlite::Connection;
 use rusqlite::config::DbConfig;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot, watch};
 
-use super::chunks::Recent;
+use super::chunks::{self, Recent};
 use super::commit::{self, Moved};
 use super::connect::{self, Patience};
 use super::failure::{Failure, Outcome, Place};
@@ -99,6 +99,8 @@ pub(super) type Alone = Box<dyn FnOnce(Result<&Connection, StoreError>) + Send>;
 enum Task {
     Job(Box<dyn Job>, OwnedSemaphorePermit),
     Alone(Alone, OwnedSemaphorePermit),
+    /// A difference to this chunk will come.
+    Base(ChunkId),
     /// Somebody began to wait for changes.
     Wake,
 }
@@ -186,6 +188,12 @@ impl Writer {
         changes
     }
 
+    /// Reads a chunk before the difference to it comes.
+    pub(super) fn will_build_on(&self, base: ChunkId) {
+        // Without it, the chunk is read when it is needed.
+        self.send(Task::Base(base)).ok();
+    }
+
     async fn permit(&self) -> Result<OwnedSemaphorePermit, StoreError> {
         Arc::clone(&self.room).acquire_owned().await.map_err(|_| stopped(&self.place))
     }
@@ -267,6 +275,7 @@ impl State {
             };
             match task {
                 Task::Wake => {}
+                Task::Base(id) => self.read_base(id),
                 Task::Alone(work, permit) => {
                     self.write_left();
                     let place = self.place.clone();
@@ -283,7 +292,7 @@ impl State {
                         match queue.try_recv() {
                             Ok(Task::Job(job, permit)) => group.push((job, permit)),
                             Ok(Task::Wake) => {}
-                            Ok(task @ Task::Alone(..)) => {
+                            Ok(task @ (Task::Alone(..) | Task::Base(_))) => {
                                 next = Some(task);
                                 break;
                             }
@@ -419,6 +428,14 @@ impl State {
             job.finish(result);
             drop(permit);
         }
+    }
+
+    fn read_base(&mut self, id: ChunkId) {
+        let mut recent = std::mem::take(&mut self.recent);
+        if let Ok(connection) = self.connection() {
+            chunks::read_base(connection, id, &mut recent);
+        }
+        self.recent = recent;
     }
 
     fn prepare(&mut self, job: &mut Box<dyn Job>) -> Result<(), StoreError> {

@@ -4,15 +4,17 @@
 use std::borrow::Cow;
 use std::collections::{BinaryHeap, HashMap, HashSet};
 
-use quipu_dag::Blob;
+use quipu_dag::{Blob, Node};
 use quipu_protocol::{BlobId, NodeId};
+use quipu_transcript::{Decoded, decode};
 use rusqlite::{CachedStatement, Connection, OptionalExtension as _, Row, params};
 
+use super::chunks;
 use super::failure::{Failure, Outcome};
 use super::graph::ancestor_at;
 use super::index::{at, position};
 use super::rows;
-use crate::load::ByHash;
+use crate::load::{ByHash, parts_of};
 use crate::{Objects, Piece, ReadParts, Seq, Written};
 
 /// Rows that are passed by, rather than looked up anew where the next that is wanted lies.
@@ -199,6 +201,25 @@ pub(super) fn blobs(connection: &Connection, ids: &[BlobId]) -> Outcome<Vec<Opti
         _ => blobs.get(id).cloned(),
     });
     Ok(found.collect())
+}
+
+/// What each node means.
+pub(super) fn decoded(connection: &Connection, nodes: Vec<Node>) -> Outcome<Vec<(Node, Decoded)>> {
+    let blobs = blobs(connection, &parts_of(&nodes))?;
+    let mut objects = Objects::of_blobs(blobs.into_iter().flatten().map(|blob| (blob.id, blob)).collect());
+    for id in objects.chunks_to_load(&nodes) {
+        match chunks::read(connection, id, 0..u64::MAX) {
+            Ok(bytes) => objects.put_chunk(id, bytes),
+            // A damaged image leaves a gap like one that is gone; `check` tells of it.
+            Err(Failure::Missing(_) | Failure::Corrupt(_)) => {}
+            Err(error) => return Err(error),
+        }
+    }
+    let mean = |node| {
+        let decoded = decode(&node, &objects);
+        (node, decoded)
+    };
+    Ok(nodes.into_iter().map(mean).collect())
 }
 
 /// Blobs as they are found.

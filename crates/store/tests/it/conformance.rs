@@ -11,11 +11,12 @@ use quipu_protocol::{
 use quipu_store::{
     Action, ActionQuery, Commit, Expect, Fence, FoundBy, InboxItem, NewChunk, Op, OpenJump, Owner, Piece,
     ReadParts, RefMove, RefName, ReflogQuery, Resolved, Scope, Seq, SessionQuery, Spelling, SqliteStore,
-    Step, StepCall, StepState, Store, StoreError, Until, Upkeep, decode_nodes,
+    Step, StepCall, StepState, Store, StoreError, Until, Upkeep, decode_all, decode_nodes,
 };
 
 use quipu_transcript::Lookup as _;
 
+use crate::retain::image;
 use crate::support::*;
 
 #[tokio::test]
@@ -51,6 +52,7 @@ async fn conform(store: &dyn Store) {
     leases(store).await;
     chunks(store).await;
     differences(store).await;
+    meanings(store).await;
     limits(store).await;
     changes(store).await;
 }
@@ -807,6 +809,56 @@ async fn differences(store: &dyn Store) {
     let chunk = |base| NewChunk::Delta { id, base, bytes: Arc::from(other.clone()) };
     store.commit(Commit { chunks: vec![chunk(id), chunk(base.0)], ..Commit::default() }).await.unwrap();
     assert!(store.chunk(id, 0..u64::MAX).await.unwrap() == other);
+}
+
+async fn meanings(store: &dyn Store) {
+    // Enough for two connections, with images in both halves.
+    let entries: Vec<Entry> = (0..200)
+        .map(
+            |n| if n % 50 == 7 { image(&noise(n as u64, 300)) } else { user(&format!("meaning {n}"), T + n) },
+        )
+        .collect();
+    let mut parent = None;
+    for (entry, at) in entries.iter().zip(T + 2_000..) {
+        let (id, commit) = entry_commit(parent, entry, at);
+        store.commit(commit).await.unwrap();
+        parent = Some(id);
+    }
+    let nodes = store.lineage(parent.unwrap(), Until::Root).await.unwrap();
+    let together = decode_all(store, nodes.clone()).await.unwrap();
+    let read: Vec<&Entry> = together.iter().map(|(_, decoded)| &decoded.entry).collect();
+    assert_eq!(read, entries.iter().collect::<Vec<_>>());
+    assert!(together.iter().map(|(node, _)| node).eq(&nodes));
+    let some = decode_all(store, nodes[..3].to_vec()).await.unwrap();
+    assert_eq!(some, together[..3]);
+    assert!(decode_all(store, Vec::new()).await.unwrap().is_empty());
+}
+
+#[tokio::test]
+async fn what_is_foreseen_changes_nothing() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("quipu.db");
+    let bodies: [Vec<u8>; 3] = std::array::from_fn(|n| [noise(1, 9_000), noise(2 + n as u64, 40)].concat());
+    let put = |n: usize, base| {
+        let chunk = NewChunk::Delta { id: chunk_id(&bodies[n]), base, bytes: Arc::from(&bodies[n][..]) };
+        Commit { chunks: vec![chunk], ..Commit::default() }
+    };
+    for n in 0..bodies.len() {
+        let store = open(&path);
+        store.warm_up();
+        let base = chunk_id(&bodies[n.saturating_sub(1)]);
+        store.will_build_on(base);
+        store.commit(put(n, base)).await.unwrap();
+        for body in &bodies[..=n] {
+            assert!(store.chunk(chunk_id(body), 0..u64::MAX).await.unwrap() == *body, "{n}");
+        }
+    }
+    // Kept as what they add, though each process met the one before only as foreseen.
+    let rows = rusqlite::Connection::open(&path).unwrap();
+    let sizes: i64 = rows
+        .query_row("SELECT count(*) FROM quipu_chunk WHERE length(bytes) < 200", [], |row| row.get(0))
+        .unwrap();
+    assert_eq!(sizes, 2);
 }
 
 async fn limits(store: &dyn Store) {

@@ -63,7 +63,7 @@ fn change(parent: NodeId, session: &SessionId, file: usize, version: usize) -> (
 }
 
 /// A message with an image of these bytes, whose number is a multiple of three.
-fn image(bytes: &[u8]) -> Entry {
+pub(crate) fn image(bytes: &[u8]) -> Entry {
     const LETTERS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
     let mut data = String::new();
     for three in bytes.chunks_exact(3) {
