@@ -56,7 +56,7 @@ mod work;
 
 use std::process::ExitCode;
 
-use clap::{CommandFactory as _, Parser as _};
+use clap::CommandFactory as _;
 use tokio::signal::unix::SignalKind;
 
 use args::{Cli, Cmd};
@@ -80,7 +80,7 @@ fn descriptors() -> std::io::Result<()> {
 }
 
 fn main() -> ExitCode {
-    let cli = Cli::parse();
+    let cli = args::parse();
     if let Err(error) = descriptors() {
         print::note(format!(
             "quipu: files cannot be opened: {error}; it needs {DESCRIPTORS} file descriptors and more for tools, so \
