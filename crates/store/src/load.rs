@@ -11,6 +11,8 @@ use crate::{Store, StoreError};
 
 /// Blobs from which on a read is one for two connections: less takes longer to share than to do.
 const MANY: usize = 256;
+/// Nodes that are made out in one read.
+const PIECE: usize = 1_024;
 
 /// The blobs and chunks of some nodes, in memory.
 #[derive(Debug, Default)]
@@ -169,18 +171,22 @@ pub async fn decode_nodes(store: &dyn Store, nodes: &[Node]) -> Result<Vec<Decod
 }
 
 /// The same of nodes that are given away and come back with it: what many of them mean is read and made out by two
-/// connections at once.
+/// connections at once, in pieces that let other reads come between.
 ///
 /// # Errors
 /// What the store says.
-pub async fn decode_all(store: &dyn Store, mut nodes: Vec<Node>) -> Result<Vec<(Node, Decoded)>, StoreError> {
-    let parts: usize = nodes.iter().map(|node| node.record.parts.len()).sum();
+pub async fn decode_all(store: &dyn Store, nodes: Vec<Node>) -> Result<Vec<(Node, Decoded)>, StoreError> {
+    let (count, parts) = (nodes.len(), nodes.iter().map(|node| node.record.parts.len()).sum::<usize>());
     if parts < MANY {
         return store.decoded(nodes).await;
     }
-    let newer = nodes.split_off(nodes.len() / 2);
-    let (mut decoded, newer) = tokio::try_join!(store.decoded(nodes), store.decoded(newer))?;
-    decoded.extend(newer);
+    let mut nodes = nodes.into_iter();
+    let mut piece = || nodes.by_ref().take(count.div_ceil(2).min(PIECE)).collect();
+    let mut decoded = Vec::with_capacity(count);
+    while decoded.len() < count {
+        let (older, newer) = tokio::try_join!(store.decoded(piece()), store.decoded(piece()))?;
+        decoded.extend(older.into_iter().chain(newer));
+    }
     Ok(decoded)
 }
 

@@ -812,18 +812,19 @@ async fn differences(store: &dyn Store) {
 }
 
 async fn meanings(store: &dyn Store) {
-    // Enough for two connections, with images in both halves.
-    let entries: Vec<Entry> = (0..200)
-        .map(
-            |n| if n % 50 == 7 { image(&noise(n as u64, 300)) } else { user(&format!("meaning {n}"), T + n) },
-        )
-        .collect();
-    let mut parent = None;
+    // Enough for several pieces, with images in each.
+    let said = |n: i64| user(&format!("meaning {n}"), T + n);
+    let entry = |n: i64| if n % 500 == 7 { image(&noise(n.unsigned_abs(), 300)) } else { said(n) };
+    let entries: Vec<Entry> = (0..2_500).map(entry).collect();
+    let (mut parent, mut all) = (None, Commit::default());
     for (entry, at) in entries.iter().zip(T + 2_000..) {
         let (id, commit) = entry_commit(parent, entry, at);
-        store.commit(commit).await.unwrap();
+        all.blobs.extend(commit.blobs);
+        all.chunks.extend(commit.chunks);
+        all.nodes.extend(commit.nodes);
         parent = Some(id);
     }
+    store.commit(all).await.unwrap();
     let nodes = store.lineage(parent.unwrap(), Until::Root).await.unwrap();
     let together = decode_all(store, nodes.clone()).await.unwrap();
     let read: Vec<&Entry> = together.iter().map(|(_, decoded)| &decoded.entry).collect();
