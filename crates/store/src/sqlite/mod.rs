@@ -35,7 +35,7 @@ mod written;
 
 use std::ops::Range;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use quipu_dag::{Blob, Node};
@@ -55,6 +55,7 @@ pub(crate) use self::index::Told;
 pub use self::mount::network_file_system;
 use self::readers::{Connect, Readers, Untyped, in_transaction, untyped};
 pub use self::salvage::{Salvage, salvage};
+use self::search::Ahead;
 use self::writer::{Job, Left, Writer};
 use crate::{
     ActionQuery, Commit, Derived, Done, DoneQuery, DroppedFiles, Durability, Edge, Extent, Fence, FileChange,
@@ -70,7 +71,8 @@ const READERS: usize = 2;
 const INDEX_BATCH: usize = 10_000;
 
 /// Text that is indexed in one transaction when somebody waits for it.
-const SEARCH_STEP: search::Step = search::Step { words: 2 << 20, substrings: 256 << 10, nodes: 8_000 };
+const SEARCH_STEP: search::Step =
+    search::Step { words: 2 << 20, substrings: 256 << 10, nodes: 8_000, ahead: 16 << 20 };
 /// How long a search waits for the index.
 const SEARCH_PATIENCE: Duration = Duration::from_millis(1_000);
 /// Nodes whose deeds are added in one transaction when somebody waits for it.
@@ -126,6 +128,8 @@ pub struct SqliteStore {
     /// `None` when the file cannot be written.
     writer: Option<Writer>,
     place: Place,
+    /// Of whoever indexes until all is done, call by call.
+    ahead: Arc<Mutex<Ahead>>,
 }
 
 impl std::fmt::Debug for SqliteStore {
@@ -174,7 +178,7 @@ impl SqliteStore {
             options.search_index,
         )
         .map_err(|error| file::system(&place.path, "start a thread for", &error))?;
-        Ok(Self { readers: None, writer: Some(writer), place })
+        Ok(Self { readers: None, writer: Some(writer), place, ahead: Arc::default() })
     }
 
     /// The file, with its directory resolved; `:memory:` for none.
@@ -209,7 +213,7 @@ impl SqliteStore {
         let name = options.writer.as_str().into();
         let writer = Writer::start(connection, place.clone(), patience, false, name, options.search_index)
             .map_err(|error| file::system(&place.path, "start a thread for", &error))?;
-        Ok(Self { readers: Some(readers), writer: Some(writer), place })
+        Ok(Self { readers: Some(readers), writer: Some(writer), place, ahead: Arc::default() })
     }
 
     fn start_read_only(place: Place, patience: Patience) -> Result<Self, StoreError> {
@@ -230,7 +234,7 @@ impl SqliteStore {
         readers
             .spawn(Some(first))
             .map_err(|error| file::system(&place.path, "start a thread for", &error))?;
-        Ok(Self { readers: Some(readers), writer: None, place })
+        Ok(Self { readers: Some(readers), writer: None, place, ahead: Arc::default() })
     }
 
     /// Makes the connections that read, beside the caller: for who will read much soon.
@@ -328,7 +332,7 @@ impl SqliteStore {
     }
 
     /// Makes the text of new nodes searchable for about so long; what another program holds up is left for later.
-    async fn index_for(&self, patience: Duration) -> Result<(), StoreError> {
+    async fn index_for(&self, patience: Duration, ahead: &Arc<Mutex<Ahead>>) -> Result<(), StoreError> {
         if self.is_read_only() || self.read(search::unindexed).await? == Unindexed::default() {
             return Ok(());
         }
@@ -337,8 +341,14 @@ impl SqliteStore {
             if self.read(index::is_behind).await? {
                 self.catch_up().await?;
             }
-            let step = |connection: &Connection| search::advance(connection, SEARCH_STEP);
-            while self.work(Durability::Process, step).await? && began.elapsed() < patience {}
+            let step = || {
+                let ahead = Arc::clone(ahead);
+                move |connection: &Connection| {
+                    let mut ahead = ahead.lock().unwrap_or_else(PoisonError::into_inner);
+                    search::advance(connection, SEARCH_STEP, &mut ahead)
+                }
+            };
+            while self.work(Durability::Process, step()).await? && began.elapsed() < patience {}
             Ok(())
         };
         match done.await {
@@ -668,7 +678,7 @@ impl Store for SqliteStore {
                 return Err(StoreError::TooLarge { what: "a search".to_owned(), size, limit });
             }
             // What was committed just now is found; of much, as much as there is time for.
-            self.index_for(SEARCH_PATIENCE).await?;
+            self.index_for(SEARCH_PATIENCE, &Arc::default()).await?;
             self.read(move |connection| search::find(connection, &query)).await
         })
     }
@@ -749,7 +759,7 @@ impl Upkeep for SqliteStore {
     fn index(&self) -> Fut<'_, Unindexed> {
         Box::pin(async move {
             self.deeds_for(INDEX_PATIENCE).await?;
-            self.index_for(INDEX_PATIENCE).await?;
+            self.index_for(INDEX_PATIENCE, &self.ahead).await?;
             if self.is_read_only() {
                 return Ok(Unindexed::default());
             }

@@ -3,6 +3,8 @@
 //! The rows that are done are one stretch, (low, high]: it grows upward with new nodes and downward with older ones. A
 //! vector is kept as whole numbers from -127 to 127, in the direction of the one that was given.
 
+use std::sync::Arc;
+
 use quipu_protocol::NodeId;
 use rusqlite::{Connection, OptionalExtension as _, params};
 
@@ -65,7 +67,7 @@ fn left(connection: &Connection, (low, high): (i64, i64), floor: i64) -> Outcome
 fn without(connection: &Connection, model: &str, most: usize) -> Outcome<Unembedded> {
     let before = done(connection, model)?;
     let (mut reach, floor) = stretch(connection, model)?;
-    let reader = Reader::new(connection);
+    let mut reader = Reader::new(connection);
     let mut batch = Unembedded { before, ..Unembedded::default() };
     let up = "n.rowid > ?1 ORDER BY n.rowid LIMIT ?2";
     let down = "n.rowid <= ?1 AND n.rowid > ?3 ORDER BY n.rowid DESC LIMIT ?2";
@@ -240,7 +242,7 @@ impl Vectors for SqliteStore {
         let (model, vector) = (model.to_owned(), packed(vector));
         Box::pin(async move {
             // The conditions are looked up in the index.
-            self.index_for(super::SEARCH_PATIENCE).await?;
+            self.index_for(super::SEARCH_PATIENCE, &Arc::default()).await?;
             self.read(move |connection| nearest(connection, &query, &model, &vector)).await
         })
     }

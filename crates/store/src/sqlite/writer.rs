@@ -22,8 +22,9 @@ use super::commit::{self, Moved};
 use super::connect::{self, Patience};
 use super::failure::{Failure, Outcome, Place};
 use super::index::Told;
+use super::search::{self, Ahead};
 use super::watch::{Lost, Names, Watch};
-use super::{SearchIndex, Work, deeds, file, index, search};
+use super::{SearchIndex, Work, deeds, file, index};
 use crate::{Durability, StoreError, Unindexed};
 
 /// Pieces of work that may wait for the writer; more callers wait before they queue.
@@ -52,7 +53,8 @@ const UNSEARCHED: Duration = Duration::from_millis(600);
 /// Nodes whose deeds are added in one transaction in a quiet moment.
 const DEEDS_STEP: usize = 200;
 /// Text that is indexed at once, in quiet moments: a commit that comes meanwhile waits for no more than this.
-const SEARCH_STEP: search::Step = search::Step { words: 128 << 10, substrings: 32 << 10, nodes: 2_000 };
+const SEARCH_STEP: search::Step =
+    search::Step { words: 128 << 10, substrings: 32 << 10, nodes: 2_000, ahead: 192 << 10 };
 
 /// How often another process's commits are looked for, while somebody waits for them.
 const WATCH: Duration = Duration::from_millis(200);
@@ -543,7 +545,8 @@ impl State {
         self.patience.set(self.place.busy.min(Duration::from_millis(200)));
         let step = |connection: &Connection| {
             // They cost little beside the text, and are asked for more often.
-            Ok(deeds::advance(connection, DEEDS_STEP)? || search::advance(connection, SEARCH_STEP)?)
+            Ok(deeds::advance(connection, DEEDS_STEP)?
+                || search::advance(connection, SEARCH_STEP, &mut Ahead::default())?)
         };
         let (mut job, mut answer) = Work::new(Durability::Process, self.place.clone(), step);
         let result = self.attempt([&mut job].into_iter()).and_then(one);

@@ -449,6 +449,53 @@ async fn it_follows_commits_in_quiet_moments() {
     assert_eq!(found, 1);
 }
 
+/// What nodes say is read many nodes at once: one text in several nodes, long ones, and those of one answer are all there.
+#[tokio::test]
+async fn texts_that_are_read_ahead_stand_under_each_of_their_nodes() {
+    let dir = tempfile::tempdir().unwrap();
+    let asked = OpenOptions { search_index: SearchIndex::Asked, ..options() };
+    let store = SqliteStore::open(&dir.path().join("quipu.db"), &asked).unwrap();
+    let nodes: usize = 400;
+    let mut batch = Commit::default();
+    let mut parent = None;
+    for n in 0..nodes {
+        let mut texts = vec![format!("word{n}")];
+        match n % 40 {
+            3 => texts.push("fellow\n```\nlet fel_low = 1;\n```".to_owned()),
+            7 => texts.push(format!("{} end{n}", "filler ".repeat(12_000))),
+            _ => {}
+        }
+        let blobs: Vec<Blob> = texts.iter().map(|text| Blob::text(text)).collect();
+        let record = NodeRecord {
+            parent,
+            role: "user".to_owned(),
+            parts: blobs.iter().map(|blob| blob.id).collect(),
+            timestamp: T + n as i64,
+            external_id: None,
+            system_prompt: None,
+        };
+        let node = Node::new(record, None, None);
+        parent = Some(node.id);
+        batch.blobs.extend(blobs);
+        batch.nodes.push(node);
+    }
+    let ids: Vec<NodeId> = batch.nodes.iter().map(|node| node.id).collect();
+    store.commit(batch).await.unwrap();
+    while store.index().await.unwrap() != Unindexed::default() {}
+    let found = async |query: SearchQuery| -> Vec<NodeId> {
+        let found = store.search(SearchQuery { limit: nodes, ..query }).await.unwrap();
+        found.hits.iter().map(|hit| hit.node).collect()
+    };
+    for (n, id) in ids.iter().enumerate() {
+        assert_eq!(found(whole(&format!("word{n}"))).await, [*id], "{n}");
+    }
+    let every_40th = |from: usize| -> Vec<NodeId> { ids[from..].iter().step_by(40).rev().copied().collect() };
+    assert_eq!(found(whole("fellow")).await, every_40th(3));
+    assert_eq!(found(part("l_lo")).await, every_40th(3));
+    assert_eq!(found(whole("filler")).await, every_40th(7));
+    assert_eq!(found(whole("end47")).await, [ids[47]]);
+}
+
 /// A derived table that is damaged is made anew, and no commit fails for it.
 #[tokio::test]
 async fn a_damaged_index_is_made_anew() {

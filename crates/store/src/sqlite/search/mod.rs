@@ -4,6 +4,7 @@
 //! cursor, which moves in the transaction that adds to the table. They are made when there is something to index
 //! first, so that a new store has none, and are added to in quiet moments, never by a commit.
 
+mod ahead;
 mod find;
 mod mark;
 mod query;
@@ -12,6 +13,7 @@ mod text;
 use rusqlite::{Connection, OptionalExtension as _, params};
 use sha2::{Digest as _, Sha256};
 
+pub(super) use self::ahead::Ahead;
 pub(super) use self::find::{allowed, find, near};
 use self::text::Document;
 pub(super) use self::text::Reader;
@@ -58,6 +60,8 @@ pub(super) struct Step {
     pub(super) substrings: usize,
     /// Nodes at most: those without text cost little, but not nothing.
     pub(super) nodes: usize,
+    /// Bytes of blobs that are read at once, for this transaction and those after it.
+    pub(super) ahead: usize,
 }
 
 /// Whether anything was ever indexed here.
@@ -122,12 +126,12 @@ pub(super) fn placed_late(connection: &Connection, seq: i64) -> Outcome<()> {
 }
 
 /// Indexes a little more, words before substrings; says whether there is more to do. Within the caller's transaction.
-/// Tables that are damaged are made anew.
-pub(super) fn advance(connection: &Connection, step: Step) -> Outcome<bool> {
-    match try_advance(connection, step) {
+/// Tables that are damaged are made anew. `ahead` is what the step before read of what comes now.
+pub(super) fn advance(connection: &Connection, step: Step, ahead: &mut Ahead) -> Outcome<bool> {
+    match try_advance(connection, step, ahead) {
         Err(failure) if is_damage(&failure) => {
             reset(connection)?;
-            try_advance(connection, step)
+            try_advance(connection, step, ahead)
         }
         other => other,
     }
@@ -144,7 +148,7 @@ pub(super) fn is_damage(failure: &Failure) -> bool {
     virtual_table || failure.is_of_data()
 }
 
-fn try_advance(connection: &Connection, step: Step) -> Outcome<bool> {
+fn try_advance(connection: &Connection, step: Step, ahead: &mut Ahead) -> Outcome<bool> {
     // Only what has its place: a session's name and directory are part of what is indexed.
     if index::is_behind(connection)? {
         index::advance_or_renew(connection, PLACED)?;
@@ -161,8 +165,10 @@ fn try_advance(connection: &Connection, step: Step) -> Outcome<bool> {
     let kind = if cursor(connection, Kind::Words)? < until { Kind::Words } else { Kind::Substrings };
     let from = cursor(connection, kind)?;
     if from >= until {
+        *ahead = Ahead::default();
         return Ok(more_late || index::is_behind(connection)?);
     }
+    reader.ahead = std::mem::take(ahead);
     let mut put = connection.prepare_cached(match kind {
         Kind::Words => "INSERT INTO quipu_x_words (rowid, text, about) VALUES (?1, ?2, ?3)",
         Kind::Substrings => "INSERT INTO quipu_x_parts (rowid, text) VALUES (?1, ?2)",
@@ -180,6 +186,7 @@ fn try_advance(connection: &Connection, step: Step) -> Outcome<bool> {
         last = row.get(9)?;
         nodes += 1;
         let Some(node) = rows::node(row)? else { continue };
+        reader.ahead.reach(connection, kind, last, until, step.ahead)?;
         match kind {
             Kind::Words => {
                 let Document { text, about, .. } = reader.words(&node, row.get(10)?)?;
@@ -198,6 +205,7 @@ fn try_advance(connection: &Connection, step: Step) -> Outcome<bool> {
         }
     }
     drop(found);
+    *ahead = reader.ahead;
     // To the end when nothing was left, or rows that are gone would be counted for ever.
     let last = if bytes < most && nodes < step.nodes { until } else { last };
     connection

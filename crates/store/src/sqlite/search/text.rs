@@ -1,17 +1,18 @@
 //! What a node says, as text to index and to show.
 
-use std::cell::RefCell;
 use std::collections::HashMap;
 use std::io::Read as _;
 use std::rc::Rc;
 
 use quipu_dag::{Node, Text, Value};
 use quipu_protocol::{BlobId, NodeId};
+use rusqlite::types::ValueRef;
 use rusqlite::{CachedStatement, Connection, MAIN_DB, OptionalExtension as _};
 
 use super::super::failure::Outcome;
 use super::super::rows;
-use super::tag;
+use super::ahead::{Ahead, FIND, Type};
+use super::{Kind, tag};
 use crate::{INDEXED_SUBSTRINGS, INDEXED_WORDS, VECTOR_TEXT};
 
 /// Bytes of a blob that is read as JSON at most. Of a larger one only the beginning is read, as it stands.
@@ -26,9 +27,6 @@ const MOST_PATHS: usize = 64;
 const MOST_RESULTS: usize = 64;
 /// Between two paths, so that no phrase goes over both.
 const BETWEEN: &str = " qz ";
-/// Finds a blob. Types are compared one by one: of a list in parentheses SQLite makes a table, for each blob anew.
-const FIND: &str = "SELECT rowid, type, CASE type WHEN 'quipu' THEN NULL WHEN 'system_prompt' THEN NULL WHEN 'image' THEN NULL \
-     ELSE iif(octet_length(content) > ?2, 1, content) END FROM blobs WHERE hash = ?1";
 /// Bytes of a tool's name or the like at most, for its tag to be remembered.
 const SHORT: usize = 64;
 
@@ -50,7 +48,9 @@ type Calls = Rc<Vec<(String, Vec<String>)>>;
 pub(in crate::sqlite) struct Reader<'a> {
     connection: &'a Connection,
     /// Finds a blob: at hand, for most of the time goes into it.
-    find: RefCell<Option<CachedStatement<'a>>>,
+    find: Option<CachedStatement<'a>>,
+    /// Blobs that were read before their turn.
+    pub(super) ahead: Ahead,
     session: Option<(i64, String)>,
     /// Of the last node that had some, with its role.
     calls: Option<(NodeId, String, Calls)>,
@@ -60,7 +60,14 @@ pub(in crate::sqlite) struct Reader<'a> {
 
 impl<'a> Reader<'a> {
     pub(in crate::sqlite) fn new(connection: &'a Connection) -> Self {
-        Self { connection, find: RefCell::new(None), session: None, calls: None, tags: HashMap::new() }
+        Self {
+            connection,
+            find: None,
+            ahead: Ahead::default(),
+            session: None,
+            calls: None,
+            tags: HashMap::new(),
+        }
     }
 
     /// What is indexed by words.
@@ -104,10 +111,10 @@ impl<'a> Reader<'a> {
                 is_whole = false;
                 break;
             }
-            let Some((kind, content)) = self.blob(part)? else { continue };
-            match (kind.as_str(), content) {
+            let Some((kind, content)) = self.blob(part, Kind::Words)? else { continue };
+            match (kind, content) {
                 (_, Content::Raw(raw)) => push(&mut text, &raw),
-                ("tool_call", Content::Json(value)) => {
+                (Type::ToolCall, Content::Json(value)) => {
                     let name = string(&value, "name");
                     push(&mut text, &name);
                     let arguments = value.get("arguments").unwrap_or(&Value::Null);
@@ -127,7 +134,7 @@ impl<'a> Reader<'a> {
                         Some(_) => {}
                     }
                 }
-                ("tool_result", Content::Json(value)) => {
+                (Type::ToolResult, Content::Json(value)) => {
                     strings(value.get("content").unwrap_or(&Value::Null), &mut |key, string| {
                         if key != "type" && key != "data" && key != "mimeType" {
                             push(&mut text, string);
@@ -156,21 +163,21 @@ impl<'a> Reader<'a> {
     }
 
     /// What is indexed by substrings: paths, arguments of tools, and blocks of code.
-    pub(super) fn parts(&self, node: &Node) -> Outcome<String> {
+    pub(super) fn parts(&mut self, node: &Node) -> Outcome<String> {
         let mut text = String::new();
         for part in &node.record.parts {
             if text.len() >= INDEXED_SUBSTRINGS {
                 break;
             }
-            let Some((kind, content)) = self.blob(part)? else { continue };
-            match (kind.as_str(), content) {
-                ("tool_call", Content::Json(value)) => {
+            let Some((kind, content)) = self.blob(part, Kind::Substrings)? else { continue };
+            match (kind, content) {
+                (Type::ToolCall, Content::Json(value)) => {
                     strings(value.get("arguments").unwrap_or(&Value::Null), &mut |_, string| {
                         push_up_to(&mut text, string, INDEXED_SUBSTRINGS);
                     });
                 }
-                ("tool_call", Content::Raw(raw)) => push_up_to(&mut text, &raw, INDEXED_SUBSTRINGS),
-                ("text", Content::Json(Value::String(said))) => {
+                (Type::ToolCall, Content::Raw(raw)) => push_up_to(&mut text, &raw, INDEXED_SUBSTRINGS),
+                (Type::Text, Content::Json(Value::String(said))) => {
                     for code in blocks_of_code(&said.to_string_lossy()) {
                         push_up_to(&mut text, code, INDEXED_SUBSTRINGS);
                     }
@@ -182,17 +189,17 @@ impl<'a> Reader<'a> {
     }
 
     /// What somebody said in a node: text and summaries, without thinking, calls and results.
-    pub(in crate::sqlite) fn said(&self, node: &Node) -> Outcome<String> {
+    pub(in crate::sqlite) fn said(&mut self, node: &Node) -> Outcome<String> {
         let mut text = String::new();
         for part in &node.record.parts {
             if text.len() >= VECTOR_TEXT {
                 break;
             }
-            match self.blob(part)? {
-                Some((kind, Content::Json(Value::String(said)))) if kind == "text" => {
+            match self.blob(part, Kind::Words)? {
+                Some((Type::Text, Content::Json(Value::String(said)))) => {
                     push_up_to(&mut text, &said.to_string_lossy(), VECTOR_TEXT);
                 }
-                Some((kind, Content::Json(value @ Value::Object(_)))) if kind == "pi_meta" => {
+                Some((Type::Meta, Content::Json(value @ Value::Object(_)))) => {
                     strings(&value, &mut |key, string| {
                         if key == "summary" {
                             push_up_to(&mut text, string, VECTOR_TEXT);
@@ -237,9 +244,7 @@ impl<'a> Reader<'a> {
                 }
                 let mut calls = Vec::new();
                 for part in &node.record.parts {
-                    if let Some((kind, Content::Json(value))) = self.blob(part)?
-                        && kind == "tool_call"
-                    {
+                    if let Some((Type::ToolCall, Content::Json(value))) = self.blob(part, Kind::Words)? {
                         let arguments = value.get("arguments").unwrap_or(&Value::Null);
                         calls.push((string(&value, "id"), paths(arguments)));
                     }
@@ -257,25 +262,22 @@ impl<'a> Reader<'a> {
     }
 
     /// A blob that says something; `None` for others.
-    fn blob(&self, id: &BlobId) -> Outcome<Option<(String, Content)>> {
-        let mut find = self.find.borrow_mut();
-        let statement = match &mut *find {
+    fn blob(&mut self, id: &BlobId, kind: Kind) -> Outcome<Option<(Type, Content)>> {
+        if let Some(blob) = self.ahead.take(id) {
+            return Ok(blob.map(|(of, content)| (of, Content::of(&content))));
+        }
+        let statement = match &mut self.find {
             Some(statement) => statement,
             none => none.insert(self.connection.prepare_cached(FIND)?),
         };
-        let mut found = statement.query(rusqlite::params![id.to_string(), WHOLE])?;
+        let mut found =
+            statement.query(rusqlite::params![id.to_string(), WHOLE, kind == Kind::Substrings])?;
         let Some(row) = found.next()? else { return Ok(None) };
-        let kind = rows::text(row, 1)?.unwrap_or_default().into_owned();
+        let kind = Type::of(&rows::text(row, 1)?.unwrap_or_default());
         match row.get_ref(2)? {
-            rusqlite::types::ValueRef::Null => return Ok(None),
-            rusqlite::types::ValueRef::Integer(_) => {}
-            _ => {
-                let content = rows::text(row, 2)?.unwrap_or_default();
-                // What is no JSON was written by somebody else and still says something.
-                let content =
-                    Value::parse(&content).map_or_else(|_| Content::Raw(content.into_owned()), Content::Json);
-                return Ok(Some((kind, content)));
-            }
+            ValueRef::Null => return Ok(None),
+            ValueRef::Integer(_) => {}
+            _ => return Ok(Some((kind, Content::of(&rows::text(row, 2)?.unwrap_or_default())))),
         }
         let rowid: i64 = row.get(0)?;
         let mut bytes = Vec::new();
@@ -290,6 +292,13 @@ enum Content {
     Json(Value),
     /// Text that could not be read as JSON, or the beginning of one that is too long.
     Raw(String),
+}
+
+impl Content {
+    fn of(content: &str) -> Self {
+        // What is no JSON was written by somebody else and still says something.
+        Value::parse(content).map_or_else(|_| Self::Raw(content.to_owned()), Self::Json)
+    }
 }
 
 /// JSON as text, near enough: line ends and quotes are what they stand for.
@@ -388,6 +397,10 @@ fn push_up_to(text: &mut String, more: &str, limit: usize) {
     let more = &more[..more.floor_char_boundary(limit - text.len().min(limit))];
     let is_data =
         |byte: &u8| byte.is_ascii_alphanumeric() || matches!(byte, b'+' | b'/' | b'=' | b'_' | b'-');
+    if more.len() <= LONGEST_RUN {
+        text.push_str(more);
+        return;
+    }
     let (mut from, mut at) = (0, 0);
     let bytes = more.as_bytes();
     while at < bytes.len() {
