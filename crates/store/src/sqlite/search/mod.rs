@@ -31,7 +31,7 @@ CREATE VIRTUAL TABLE IF NOT EXISTS quipu_x_words USING fts5(text, about, content
 CREATE VIRTUAL TABLE IF NOT EXISTS quipu_x_parts USING fts5(text, content='', contentless_delete=1, detail=none, tokenize='trigram');
 INSERT INTO quipu_x_words (quipu_x_words, rank) VALUES ('automerge', 8);
 INSERT INTO quipu_x_parts (quipu_x_parts, rank) VALUES ('automerge', 8);
-INSERT INTO quipu_x_words (quipu_x_words, rank) VALUES ('hashsize', 4194304);
+INSERT INTO quipu_x_words (quipu_x_words, rank) VALUES ('hashsize', 8388608);
 ";
 const NAMES: [&str; 4] = ["quipu_x_search", "quipu_x_late", "quipu_x_words", "quipu_x_parts"];
 /// Nodes after a cursor, as [`rows::node`] reads them but for what says nothing, and the numbers of their sessions.
