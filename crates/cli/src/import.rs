@@ -55,6 +55,10 @@ pub(crate) async fn run(args: &ImportArgs) -> Result<(), Failure> {
         left_out: 0,
         follows: false,
     };
+    if args.watch {
+        // What is being written now is not read twice.
+        importer.seen.follow();
+    }
     let mut signals = Signals::new()?;
     let mut watch = Watch::default();
     for (dir, error) in work.iter().flat_map(|(_, kept)| &kept.unreadable) {
@@ -106,7 +110,6 @@ pub(crate) async fn run(args: &ImportArgs) -> Result<(), Failure> {
 /// Imports what changes, and what comes, for as long as nothing fails that a later try would not mend.
 async fn follow(importer: &mut Importer<'_>, watch: &mut Watch, asked: &Asked) -> Result<(), Failure> {
     importer.follows = true;
-    importer.seen.follow();
     loop {
         tokio::time::sleep(Watch::POLL).await;
         let work = match asked {

@@ -9,6 +9,7 @@ use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 use nix::fcntl::OFlag;
 use quipu_protocol::{ChunkId, NodeId, SessionId, UnixMs};
@@ -27,6 +28,9 @@ use crate::lineages::{main_ref, tips};
 use crate::seen::{Mark, Seen, unchanged};
 use crate::stamp::{Stamp, hash_of_first};
 use crate::{ArchiveError, ImportOptions, Report};
+
+/// A file that nobody has written to for so long is not followed before somebody does.
+const LIVE: Duration = Duration::from_secs(3_600);
 
 /// Files that follow each other at most.
 const DEEPEST: usize = 64;
@@ -118,7 +122,7 @@ impl One<'_> {
                 }
             }
             let mut lines = SealedLines::new(file, total, Arc::clone(self.sealer));
-            if self.is_followed() {
+            if self.is_followed() && outline.idle < LIVE {
                 lines.keep();
             }
             let total = lines.total();

@@ -53,7 +53,7 @@ impl Both {
     fn import(&mut self, text: impl AsRef<[u8]>) -> Report {
         let text = text.as_ref();
         // Now and then nobody has written to it for long: then answers that look unfinished are whole.
-        let age = Duration::from_secs([0, 3, 3_600][self.rounds as usize % 3]);
+        let age = Duration::from_secs([0, 3, 1_800][self.rounds as usize % 3]);
         self.rounds += 1;
         let path = Self::write(&self.followed, &self.name, text, age);
         let report = self.follow(&path);
