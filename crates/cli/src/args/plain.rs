@@ -22,8 +22,11 @@ pub(crate) fn parse() -> Cli {
 
 /// `None` where there may be a command, or something to tell: that knows all commands.
 fn plain(words: &[OsString]) -> Option<Cli> {
-    // Behind a flag there is no command, only a task.
-    if words.get(1).is_some_and(|word| !word.as_encoded_bytes().starts_with(b"-")) {
+    // Behind a flag there is no command, only a task; behind these, only something to tell.
+    let telling = ["-h", "--help", "-V", "--version"];
+    if words.get(1).is_some_and(|word| {
+        !word.as_encoded_bytes().starts_with(b"-") || telling.iter().any(|flag| word == flag)
+    }) {
         return None;
     }
     let Plain { task } = Plain::try_parse_from(words).ok()?;
