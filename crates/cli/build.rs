@@ -1,21 +1,32 @@
-//! Compiles what the static program copies and compares bytes with.
+//! Compiles what the static program has of its own: copies and comparisons of bytes, a setting of its allocator.
+
+use std::env;
+
+/// Linked before the C library, which has the like.
+const MEMORY: &str = "native/memory.c";
+const ALLOCATOR: &str = "native/allocator.c";
 
 fn main() {
-    const SOURCE: &str = "native/memory.c";
-    println!("cargo::rerun-if-changed={SOURCE}");
-    let cfg = |name: &str| std::env::var(format!("CARGO_CFG_TARGET_{name}")).unwrap_or_default();
-    // musl has better ones for other processors, glibc for all.
-    if cfg("ENV") != "musl" || cfg("ARCH") != "x86_64" {
+    for source in [MEMORY, ALLOCATOR] {
+        println!("cargo::rerun-if-changed={source}");
+    }
+    let cfg = |name: &str| env::var(format!("CARGO_CFG_TARGET_{name}")).unwrap_or_default();
+    if cfg("ENV") != "musl" {
         return;
     }
-    // A library of the command's own comes before the C library.
-    cc::Build::new()
-        .file(SOURCE)
-        .opt_level(2)
-        .warnings_into_errors(true)
-        // Or it would see in these functions what they are to do, and have them call themselves.
-        .flag("-ffreestanding")
-        .flag("-fno-builtin")
-        .flag("-fno-tree-loop-distribute-patterns")
-        .compile("quipu_memory");
+    let mut build = cc::Build::new();
+    build.opt_level(2).warnings_into_errors(true);
+    // Where mimalloc's headers are, by the build script of the crate that brings it.
+    let mut allocator = build.clone();
+    allocator.file(ALLOCATOR).includes(env::var_os("DEP_MIMALLOC_INCLUDE_DIR"));
+    // Nothing calls it, so in a library it would be left out.
+    for object in allocator.compile_intermediates() {
+        println!("cargo::rustc-link-arg-bins={}", object.display());
+    }
+    // musl has better ones for other processors.
+    if cfg("ARCH") == "x86_64" {
+        // Or the compiler would see in these functions what they are to do, and have them call themselves.
+        let flags = ["-ffreestanding", "-fno-builtin", "-fno-tree-loop-distribute-patterns"];
+        build.file(MEMORY).flags(flags).compile("quipu_memory");
+    }
 }
