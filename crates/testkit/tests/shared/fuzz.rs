@@ -6,7 +6,7 @@
 
 use std::fmt;
 use std::ops::Bound;
-use std::panic::{AssertUnwindSafe, RefUnwindSafe, catch_unwind, resume_unwind};
+use std::panic::{AssertUnwindSafe, RefUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
@@ -302,10 +302,8 @@ pub(crate) fn run(
         match catch_unwind(AssertUnwindSafe(|| law(&input.0))) {
             Ok(Ok(())) => {}
             Ok(Err(why)) => panic!("{name}: {why}\n{input:?}\n{}", keep(name, &input.0)),
-            Err(panic) => {
-                eprintln!("{name}: {input:?}\n{}", keep(name, &input.0));
-                resume_unwind(panic);
-            }
+            // Which panic, it has told already.
+            Err(_) => panic!("{name}: a panic on {input:?}\n{}", keep(name, &input.0)),
         }
     }
     let Some(time) = seconds() else { return };
