@@ -60,43 +60,39 @@ static inline void copy_128(unsigned char *to, const unsigned char *from, size_t
   }
 }
 
+typedef struct {
+  wide a, b, c, d;
+} block;
+
+static inline block load_64(const unsigned char *from) {
+  return (block){LOAD(wide, from), LOAD(wide, from + 16), LOAD(wide, from + 32), LOAD(wide, from + 48)};
+}
+
+static inline void store_64(unsigned char *to, block bytes) {
+  STORE(wide, to, bytes.a);
+  STORE(wide, to + 16, bytes.b);
+  STORE(wide, to + 32, bytes.c);
+  STORE(wide, to + 48, bytes.d);
+}
+
 // More than 128 bytes, the lower ones first. Where the places overlap, `to` lies below.
 static void copy_up(unsigned char *to, const unsigned char *from, size_t length) {
   unsigned char *end = to + length - 64;
-  const unsigned char *last = from + length - 64;
-  wide w = LOAD(wide, last), x = LOAD(wide, last + 16), y = LOAD(wide, last + 32), z = LOAD(wide, last + 48);
-  for (unsigned char *at = to; at < end; at += 64, from += 64) {
-    wide a = LOAD(wide, from), b = LOAD(wide, from + 16), c = LOAD(wide, from + 32), d = LOAD(wide, from + 48);
-    STORE(wide, at, a);
-    STORE(wide, at + 16, b);
-    STORE(wide, at + 32, c);
-    STORE(wide, at + 48, d);
-  }
-  STORE(wide, end, w);
-  STORE(wide, end + 16, x);
-  STORE(wide, end + 32, y);
-  STORE(wide, end + 48, z);
+  block last = load_64(from + length - 64);
+  for (unsigned char *at = to; at < end; at += 64, from += 64) store_64(at, load_64(from));
+  store_64(end, last);
 }
 
 // More than 128 bytes, the upper ones first. Where the places overlap, `to` lies above.
 static void copy_down(unsigned char *to, const unsigned char *from, size_t length) {
-  wide a = LOAD(wide, from), b = LOAD(wide, from + 16), c = LOAD(wide, from + 32), d = LOAD(wide, from + 48);
-  unsigned char *at = to + length;
+  block first = load_64(from);
   const unsigned char *source = from + length;
-  while (at > to + 64) {
+  for (unsigned char *at = to + length; at > to + 64;) {
     at -= 64;
     source -= 64;
-    wide w = LOAD(wide, source), x = LOAD(wide, source + 16);
-    wide y = LOAD(wide, source + 32), z = LOAD(wide, source + 48);
-    STORE(wide, at, w);
-    STORE(wide, at + 16, x);
-    STORE(wide, at + 32, y);
-    STORE(wide, at + 48, z);
+    store_64(at, load_64(source));
   }
-  STORE(wide, to, a);
-  STORE(wide, to + 16, b);
-  STORE(wide, to + 32, c);
-  STORE(wide, to + 48, d);
+  store_64(to, first);
 }
 
 void *NAME(memcpy)(void *restrict to, const void *restrict from, size_t length) {
