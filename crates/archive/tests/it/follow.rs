@@ -227,10 +227,11 @@ fn what_becomes_of_a_file() {
         is_read_whole(&both.import(&text[..text.len() - 10]));
         edited.push_str(&format.some(17..18));
         is_read_whole(&both.import(&edited));
-        // Another file under its name.
+        // Another file under its name: made while the first is there, or the system may give it the same number.
         let path = both.followed.dir.path().join(name);
-        std::fs::remove_file(&path).unwrap();
-        std::fs::write(path.with_extension("other"), "").unwrap();
+        let other = path.with_extension("other");
+        std::fs::write(&other, "").unwrap();
+        std::fs::rename(other, &path).unwrap();
         edited.push_str(&format.some(18..19));
         is_read_whole(&both.import(&edited));
         edited.push_str(&format.some(19..20));
