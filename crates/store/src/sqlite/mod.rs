@@ -80,7 +80,7 @@ const DEEDS_STEP: usize = 2_000;
 /// How long one call indexes, about.
 const INDEX_PATIENCE: Duration = Duration::from_millis(250);
 
-/// Blobs of a commit after which the log may have become long.
+/// Blobs of a large commit: it stands in a transaction of its own, and the log may have become long after it.
 const LARGE: usize = 500;
 /// Pages of the log that are copied into the file at once, while more are written.
 const LOG_STEP: i64 = 4_000;
@@ -501,6 +501,10 @@ impl Job for CommitJob {
         self.commit.durability
     }
 
+    fn is_large(&self) -> bool {
+        self.commit.spooled.is_some() || self.commit.blobs.len() >= LARGE
+    }
+
     fn prepare(&mut self, connection: &Connection, recent: &mut Recent) -> Outcome<()> {
         if let Some(spooled) = &self.commit.spooled {
             commit::check_spooled(connection, spooled)?;
@@ -531,8 +535,8 @@ impl Store for SqliteStore {
             let writer = self.writer()?;
             commit::check_limits(&batch)?;
             let (answer, result) = oneshot::channel();
-            let is_large = batch.spooled.is_some() || batch.blobs.len() >= LARGE;
             let job = CommitJob { commit: batch, chunks: Vec::new(), applied: Applied::default(), answer };
+            let is_large = job.is_large();
             writer.submit(Box::new(job)).await?;
             let done = result.await.map_err(|_| self.closed())?;
             if let (true, Some(readers)) = (is_large && done.is_ok(), &self.readers) {

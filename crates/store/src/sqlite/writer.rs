@@ -2,7 +2,8 @@
 //!
 //! It owns the only connection that may write. It takes everything that is queued and commits it as one
 //! transaction; each piece of work stands in a savepoint of its own, so that one which is refused does not take
-//! the others with it. Work that was queued is finished, whether or not anybody still waits for it.
+//! the others with it. A large one is a transaction by itself: SQLite keeps in memory how each page was before a
+//! savepoint. Work that was queued is finished, whether or not anybody still waits for it.
 
 use std::collections::HashMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -63,6 +64,10 @@ const WATCH: Duration = Duration::from_millis(200);
 pub(super) trait Job: Send {
     /// What it must survive.
     fn durability(&self) -> Durability;
+    /// Whether it changes thousands of pages: then it is committed by itself.
+    fn is_large(&self) -> bool {
+        false
+    }
     /// What takes time and needs no lock.
     fn prepare(&mut self, connection: &Connection, recent: &mut Recent) -> Outcome<()>;
     /// The work.
@@ -289,9 +294,14 @@ impl State {
                     drop(permit);
                 }
                 Task::Job(job, permit) => {
+                    let most = if job.is_large() { 1 } else { QUEUE };
                     let mut group = vec![(job, permit)];
-                    while group.len() < QUEUE {
+                    while group.len() < most {
                         match queue.try_recv() {
+                            Ok(Task::Job(job, permit)) if job.is_large() => {
+                                next = Some(Task::Job(job, permit));
+                                break;
+                            }
                             Ok(Task::Job(job, permit)) => group.push((job, permit)),
                             Ok(Task::Wake) => {}
                             Ok(task @ (Task::Alone(..) | Task::Base(_))) => {
@@ -712,3 +722,6 @@ pub(super) fn stopped(place: &Place) -> StoreError {
         detail: "the store was closed".to_owned(),
     }
 }
+
+#[cfg(test)]
+mod tests;
