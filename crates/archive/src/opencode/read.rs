@@ -1,7 +1,6 @@
 //! Rows to items.
 
-use std::collections::{HashMap, HashSet};
-use std::io;
+use std::collections::HashSet;
 use std::path::Path;
 use std::time::Duration;
 
@@ -11,8 +10,9 @@ use quipu_protocol::{
 };
 use quipu_seal::Sealer;
 
+use super::forks::{Begins, One, role};
 use super::parts::{Part, usage};
-use super::rows::{Row, Rows};
+use super::rows::{Row, Rows, Stored};
 use crate::intake::{Follows, Item, Opened, Outline, Placer, REST, Remembered, Sessions, Start, Stop};
 use crate::json::{Members, list_of, text_of};
 use crate::lineages::session_id;
@@ -20,22 +20,6 @@ use crate::{ArchiveError, ProblemKind, Report};
 
 /// What titles begin with that nobody gave.
 const UNTITLED: [&str; 2] = ["New session - ", "Child session - "];
-
-/// A message, without what it says.
-#[derive(Debug, Clone, PartialEq, Eq)]
-struct Head {
-    id: String,
-    time: UnixMs,
-    role: String,
-}
-
-/// A session, and where it comes from.
-struct One {
-    row: Row,
-    heads: Vec<Head>,
-    /// Of the messages that it repeats: whose they are (a place among the sessions), and their ids there.
-    copied: Vec<(usize, String)>,
-}
 
 struct Database {
     rows: Rows,
@@ -82,39 +66,22 @@ pub(super) fn open(path: &Path, known: Option<Remembered>) -> Opened {
     let mut known = known.zip(written);
     let mut due = Vec::new();
     let mut all: Vec<One> = Vec::new();
-    // The first message that has a time and a role: what begins with it may be a copy.
-    let mut begins: HashMap<(UnixMs, String), Vec<usize>> = HashMap::new();
+    let mut begins = Begins::new();
     for (at, row) in listed.into_iter().enumerate() {
         if let Some((known, written)) = &mut known
             && known.has(at, &row, written)
         {
-            let One { heads, copied, .. } = &mut known.sessions[at];
-            let (heads, copied) = (std::mem::take(heads), std::mem::take(copied));
-            if let Some(first) = heads.first() {
-                begins.entry((first.time, first.role.clone())).or_default().push(at);
+            let One { copied, marks, .. } = &mut known.sessions[at];
+            let (copied, marks) = (*copied, std::mem::take(marks));
+            if let Some(first) = marks.first() {
+                begins.entry(*first).or_default().push(at);
             }
-            all.push(One { row, heads, copied });
+            all.push(One { row, copied, marks });
             continue;
         }
         due.push(at);
-        let heads = heads(&rows, &row.id).map_err(fail)?;
-        let mut copied = Vec::new();
-        if let Some(first) = heads.first() {
-            let same = begins.entry((first.time, first.role.clone())).or_default();
-            // Of several the one that it shares most with; of equal ones the oldest.
-            for from in same.iter().rev() {
-                let shared = shared(&all, *from, &heads);
-                if shared.len() >= copied.len() {
-                    copied = shared;
-                }
-            }
-            same.push(all.len());
-        }
-        if let Some(from) = copied.last().map(|(from, _)| *from) {
-            let count = alike(&rows, &all[from].row.id, &row.id, copied.len()).map_err(fail)?;
-            copied.truncate(count);
-        }
-        all.push(One { row, heads, copied });
+        let one = One::of(row, &rows, &mut all, &mut begins).map_err(fail)?;
+        all.push(one);
     }
     let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
     let now = UnixMs::try_from(now.as_millis()).unwrap_or(UnixMs::MAX);
@@ -128,37 +95,6 @@ pub(super) fn open(path: &Path, known: Option<Remembered>) -> Opened {
         now,
         newest: newest.map(|newest| newest.time()),
     }))
-}
-
-/// The messages at the beginning that another session has as well, as they are called there.
-fn shared(all: &[One], from: usize, heads: &[Head]) -> Vec<(usize, String)> {
-    let Some(one) = all.get(from) else { return Vec::new() };
-    let same = |(theirs, ours): &(&Head, &Head)| theirs.time == ours.time && theirs.role == ours.role;
-    let count = one.heads.iter().zip(heads).take_while(same).count();
-    let own = one.heads.iter().enumerate().skip(one.copied.len()).map(|(_, head)| (from, head.id.clone()));
-    one.copied.iter().cloned().chain(own).take(count).collect()
-}
-
-/// How many of the first messages of two sessions say the same.
-fn alike(rows: &Rows, one: &str, other: &str, most: usize) -> io::Result<usize> {
-    let said = |session: &str| -> io::Result<Vec<(Json, Vec<String>)>> {
-        let mut parts = rows.parts(session)?;
-        let messages = rows.messages(session, most)?.into_iter().map(|message| {
-            let data = Members::of(&message.data).map(|data| data.without(&["parentID", "summary"]));
-            (data.unwrap_or_default(), parts.remove(&message.id).unwrap_or_default())
-        });
-        Ok(messages.collect())
-    };
-    let (one, other) = (said(one)?, said(other)?);
-    Ok(one.iter().zip(&other).take(most).take_while(|(one, other)| one == other).count())
-}
-
-fn heads(rows: &Rows, session: &str) -> io::Result<Vec<Head>> {
-    let head = |message: super::rows::Stored| {
-        let role = Members::of(&message.data).and_then(|data| Some(data.string("role")?.into_owned()));
-        Head { id: message.id, time: message.created, role: role.unwrap_or_default() }
-    };
-    Ok(rows.messages(session, usize::MAX)?.into_iter().map(head).collect())
 }
 
 /// A text of a row as sealed JSON; `None` when it is none.
@@ -175,10 +111,8 @@ impl Sessions for Database {
             return Ok(None);
         };
         self.begun += 1;
-        let mut related: Vec<SessionId> =
-            one.copied.iter().map(|(from, _)| session_id(&self.sessions[*from].row.id)).collect();
-        related.dedup();
-        let session = session_id(&one.row.id);
+        let related = one.origins(&self.sessions).iter().map(|(from, _)| from.session()).collect();
+        let session = one.session();
         Ok(Some(Outline { related, ..Outline::alone(session, Duration::ZERO) }))
     }
 
@@ -203,49 +137,48 @@ impl Sessions for Database {
         let at = self.begun.checked_sub(1).and_then(|at| self.due.get(at));
         let Some(one) = at.and_then(|at| self.sessions.get(*at)) else { return Ok(()) };
         let mut parts = self.rows.parts(&one.row.id).map_err(Stop::Io)?;
-        let messages = self.rows.messages(&one.row.id, usize::MAX).map_err(Stop::Io)?;
-        let messages = messages.into_iter().map(|message| (message.updated, message.data));
-        let parent = match one.copied.last() {
-            Some((from, _)) => Some(session_id(&self.sessions[*from].row.id)),
-            None => one.row.parent.as_deref().map(session_id),
-        };
-        let own = out.session(start(&one.row, parent, sealer));
+        let messages = self.rows.messages(&one.row.id, None).map_err(Stop::Io)?;
+        let repeated = one.repeated(&self.sessions, &self.rows).map_err(Stop::Io)?;
+        let own = out.session(start(&one.row, one.parent(&self.sessions), sealer));
         let mut reader = Reader { out, last: Follows::Nothing, owner: own };
-        for (index, (head, (updated, data))) in one.heads.iter().zip(messages).enumerate() {
+        for (index, Stored { id, created, updated, data }) in messages.into_iter().enumerate() {
             let line = index as u64 + 1;
             reader.out.report.bytes += data.len() as u64;
             let Some(json) = sealed(&data, sealer, reader.out) else {
-                reader.out.report.problem(line, ProblemKind::Malformed, &head.id);
+                reader.out.report.problem(line, ProblemKind::Malformed, &id);
                 continue;
             };
             let mut texts = Vec::new();
-            for part in parts.remove(&head.id).unwrap_or_default() {
+            for part in parts.remove(&id).unwrap_or_default() {
                 reader.out.report.bytes += part.len() as u64;
                 match sealed(&part, sealer, reader.out) {
                     Some(json) => texts.push(json),
-                    None => reader.out.report.problem(line, ProblemKind::Malformed, &head.id),
+                    None => reader.out.report.problem(line, ProblemKind::Malformed, &id),
                 }
             }
-            let (owner, id) = match one.copied.get(index) {
+            let (owner, id) = match repeated.get(index) {
                 Some((from, id)) => {
-                    let row = &self.sessions[*from].row;
-                    let parent = self.sessions[*from].copied.last();
-                    let parent = parent.map(|(from, _)| session_id(&self.sessions[*from].row.id));
-                    let parent = parent.or_else(|| row.parent.as_deref().map(session_id));
-                    (reader.out.session(start(row, parent, sealer)), id.clone())
+                    (reader.out.session(start(&from.row, from.parent(&self.sessions), sealer)), id.clone())
                 }
-                None => (own, head.id.clone()),
+                None => (own, id),
             };
             reader.owner = owner;
+            let head = Head { time: created, role: role(&data) };
             let idle = self.now.saturating_sub(updated);
             let is_rest = Duration::from_millis(u64::try_from(idle).unwrap_or(0)) >= REST;
-            if !reader.message(&id, head, line, &json, &texts, is_rest)? {
+            if !reader.message(&id, &head, line, &json, &texts, is_rest)? {
                 break;
             }
         }
         reader.owner = own;
         reader.title(&one.row, sealer)
     }
+}
+
+/// When a message was sent, and by whom.
+struct Head {
+    time: UnixMs,
+    role: String,
 }
 
 fn start(row: &Row, parent: Option<SessionId>, sealer: &Sealer) -> Start {

@@ -122,6 +122,7 @@ impl Rows {
             columns: &["id", "parent_id", "directory", "title", "version", "time_created"],
             only: None,
             order: &["time_created", "id"],
+            most: None,
         };
         database.rows(rows, &mut |row| {
             if let [id, parent, directory, title, version, time] = row
@@ -158,8 +159,8 @@ impl Rows {
         Some(Newest(tables))
     }
 
-    /// The messages of a session by id, so many at most.
-    pub(super) fn messages(&self, session: &str, most: usize) -> io::Result<Vec<Stored>> {
+    /// The messages of a session by id: the first of them, so many at most, or all.
+    pub(super) fn messages(&self, session: &str, most: Option<usize>) -> io::Result<Vec<Stored>> {
         let mut found = Vec::new();
         let database = match self {
             Self::Database(database) => database,
@@ -169,7 +170,7 @@ impl Rows {
                     .iter()
                     .filter_map(|folder| inside(folder, session))
                     .flat_map(|folder| json_files(&folder))
-                    .take(most)
+                    .take(most.unwrap_or(usize::MAX))
                 {
                     let data = read(&file);
                     let members = Members::of(&data);
@@ -192,6 +193,7 @@ impl Rows {
             columns: &["id", "time_created", "time_updated", "data"],
             only: Some(("session_id", session)),
             order: &["id"],
+            most,
         };
         database.rows(rows, &mut |row| {
             if let [id, created, updated, data] = row
@@ -200,7 +202,7 @@ impl Rows {
                 let [created, updated] = [created, updated].map(|time| time.integer().unwrap_or_default());
                 found.push(Stored { id, created, updated, data: text(data).unwrap_or_default() });
             }
-            found.len() < most
+            true
         })?;
         Ok(found)
     }
@@ -211,7 +213,7 @@ impl Rows {
         let database = match self {
             Self::Database(database) => database,
             Self::Files(root) => {
-                for message in self.messages(session, usize::MAX)? {
+                for message in self.messages(session, None)? {
                     let older = inside(&root.join("session/part"), session);
                     let folders = [Some(root.join("part")), older];
                     let files = folders
@@ -237,6 +239,7 @@ impl Rows {
             columns: &["message_id", "data"],
             only: Some(("session_id", session)),
             order: &["message_id", "id"],
+            most: None,
         };
         database.rows(rows, &mut |row| {
             if let [message, data] = row

@@ -42,7 +42,13 @@ pub(super) struct Graph {
 /// Names of refs, and where they stand.
 pub(super) fn refs(database: &ForeignDatabase) -> io::Result<Vec<(String, String)>> {
     let mut found = Vec::new();
-    let rows = ForeignRows { table: "refs", columns: &["name", "node_id"], only: None, order: &["name"] };
+    let rows = ForeignRows {
+        table: "refs",
+        columns: &["name", "node_id"],
+        only: None,
+        order: &["name"],
+        most: None,
+    };
     database.rows(rows, &mut |row| {
         if let [name, node] = row
             && let (Some(name), Some(node)) = (name.text(), node.text())
@@ -80,8 +86,13 @@ impl Graph {
         }
         let columns = NEEDED.into_iter().chain(LATER.into_iter().filter(|name| has(name))).collect();
         let mut nodes: Vec<(NodeId, Option<NodeId>)> = Vec::new();
-        let rows =
-            ForeignRows { table: "nodes", columns: &["id", "parent_id"], only: None, order: &["timestamp"] };
+        let rows = ForeignRows {
+            table: "nodes",
+            columns: &["id", "parent_id"],
+            only: None,
+            order: &["timestamp"],
+            most: None,
+        };
         database
             .rows(rows, &mut |row| {
                 let id = |value: &ForeignValue<'_>| value.text().and_then(|text| text.parse::<NodeId>().ok());
@@ -117,7 +128,8 @@ impl Graph {
     pub(super) fn actions(&self) -> io::Result<u64> {
         let mut count = 0;
         if self.database.columns("action_log")?.iter().any(|column| column == "id") {
-            let rows = ForeignRows { table: "action_log", columns: &["id"], only: None, order: &[] };
+            let rows =
+                ForeignRows { table: "action_log", columns: &["id"], only: None, order: &[], most: None };
             self.database.rows(rows, &mut |_| {
                 count += 1;
                 true
@@ -164,8 +176,13 @@ impl Graph {
     fn row(&self, id: NodeId) -> io::Result<Option<(Node, bool)>> {
         let mut found = None;
         let own = id.to_string();
-        let rows =
-            ForeignRows { table: "nodes", columns: &self.columns, only: Some(("id", &own)), order: &[] };
+        let rows = ForeignRows {
+            table: "nodes",
+            columns: &self.columns,
+            only: Some(("id", &own)),
+            order: &[],
+            most: None,
+        };
         self.database.rows(rows, &mut |row| {
             let of = |name: &str| self.columns.iter().position(|column| *column == name).map(|at| &row[at]);
             let text_of = |name: &str| of(name).and_then(text);
@@ -249,6 +266,7 @@ impl Graph {
             columns: &["type", "content"],
             only: Some(("hash", &own)),
             order: &[],
+            most: None,
         };
         self.database.rows(rows, &mut |row| {
             found = row[0]

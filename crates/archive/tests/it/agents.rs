@@ -915,7 +915,7 @@ mod opencode {
             file.set_modified(std::time::UNIX_EPOCH).unwrap();
         };
         let rows = |table: &str, columns: &[&str], each: &dyn Fn(&[String])| {
-            let rows = ForeignRows { table, columns, only: None, order: &[] };
+            let rows = ForeignRows { table, columns, only: None, order: &[], most: None };
             database
                 .rows(rows, &mut |row| {
                     let value = |one: &quipu_store::ForeignValue<'_>| match one.integer() {

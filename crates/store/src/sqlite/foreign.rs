@@ -28,6 +28,8 @@ pub struct ForeignRows<'a> {
     pub only: Option<(&'a str, &'a str)>,
     /// The columns by which they are ordered.
     pub order: &'a [&'a str],
+    /// The first of them, so many at most; `None` for all.
+    pub most: Option<usize>,
 }
 
 /// A value of a row.
@@ -94,6 +96,9 @@ impl ForeignDatabase {
         if !rows.order.is_empty() {
             query.push_str(&format!(" ORDER BY {}", list(rows.order)));
         }
+        if let Some(most) = rows.most {
+            query.push_str(&format!(" LIMIT {most}"));
+        }
         self.each(&query, rows, each)
     }
 
@@ -110,7 +115,7 @@ impl ForeignDatabase {
     ) -> io::Result<()> {
         let list = columns.iter().map(|name| quoted(name)).collect::<Vec<_>>().join(", ");
         let query = format!("SELECT {list} FROM {} ORDER BY rowid DESC LIMIT {most}", quoted(table));
-        self.each(&query, ForeignRows { table, columns, only: None, order: &[] }, each)
+        self.each(&query, ForeignRows { table, columns, only: None, order: &[], most: None }, each)
     }
 
     fn each(
@@ -190,7 +195,7 @@ mod tests {
 
     fn names(database: &ForeignDatabase, only: Option<(&str, &str)>) -> io::Result<Vec<String>> {
         let mut names = Vec::new();
-        let rows = ForeignRows { table: "t", columns: &["name", "n"], only, order: &["n"] };
+        let rows = ForeignRows { table: "t", columns: &["name", "n"], only, order: &["n"], most: None };
         database.rows(rows, &mut |row| {
             names.push(format!("{} {:?}", row[0].text().unwrap_or_default(), row[1].integer()));
             true
@@ -216,6 +221,15 @@ mod tests {
         let later = ForeignDatabase::open(&path).unwrap();
         assert_eq!(names(&later, Some(("name", "c"))).unwrap(), ["c Some(3)"]);
         assert!(names(&later, Some(("no such column", "c"))).is_err());
+        let mut first = Vec::new();
+        let rows = ForeignRows { table: "t", columns: &["n"], only: None, order: &["n"], most: Some(2) };
+        later
+            .rows(rows, &mut |row| {
+                first.push(row[0].integer());
+                true
+            })
+            .unwrap();
+        assert_eq!(first, [Some(1), Some(2)]);
         let mut newest = Vec::new();
         later
             .newest("t", &["name"], 2, &mut |row| {

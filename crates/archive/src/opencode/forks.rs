@@ -1,0 +1,142 @@
+//! Which sessions begin with messages of another one. Of a session that begins as no other does, only that is kept in memory; of
+//! the others 8 bytes for each message.
+
+use std::collections::HashMap;
+use std::hash::{DefaultHasher, Hash as _, Hasher as _};
+use std::io;
+
+use quipu_protocol::{Json, SessionId, UnixMs};
+
+use super::rows::{Row, Rows, Stored};
+use crate::json::Members;
+use crate::lineages::session_id;
+
+/// A session, and where it comes from.
+pub(super) struct One {
+    pub(super) row: Row,
+    pub(super) copied: Option<Copied>,
+    /// Its messages, each by its [`mark`]: the first, or all where another session begins with the same one.
+    pub(super) marks: Vec<u64>,
+}
+
+/// The messages that a session repeats at its beginning: so many, of which the last is another one's own (a place among
+/// the sessions). Those before it may be what the other repeats.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Copied {
+    from: usize,
+    count: usize,
+}
+
+/// Sessions, by the mark of their first message.
+pub(super) type Begins = HashMap<u64, Vec<usize>>;
+
+impl One {
+    /// A session that comes after all others.
+    pub(super) fn of(row: Row, rows: &Rows, all: &mut [Self], begins: &mut Begins) -> io::Result<Self> {
+        let at = all.len();
+        let mut one = Self { marks: marks(rows, &row, Some(1))?, row, copied: None };
+        let Some(first) = one.marks.first() else { return Ok(one) };
+        let same = begins.entry(*first).or_default();
+        if !same.is_empty() {
+            one.marks = marks(rows, &one.row, None)?;
+        }
+        // Of several the one that it shares most with; of equal ones the oldest.
+        let mut most = Copied { from: 0, count: 0 };
+        for from in same.iter().rev() {
+            let other = &mut all[*from];
+            if other.marks.len() == 1 {
+                other.marks = marks(rows, &other.row, None)?;
+            }
+            let alike = one.marks.iter().zip(&other.marks).take_while(|(own, other)| own == other);
+            let count = alike.count();
+            if count >= most.count {
+                most = Copied { from: *from, count };
+            }
+        }
+        same.push(at);
+        if let Some(copied) = most.owned(all) {
+            let count = alike(rows, &all[copied.from].row, &one.row, copied.count)?;
+            one.copied = Copied { count, ..copied }.owned(all);
+        }
+        Ok(one)
+    }
+
+    /// What it is called in the store.
+    pub(super) fn session(&self) -> SessionId {
+        session_id(&self.row.id)
+    }
+
+    /// What it comes from.
+    pub(super) fn parent(&self, all: &[Self]) -> Option<SessionId> {
+        match self.copied {
+            Some(Copied { from, .. }) => Some(all[from].session()),
+            None => self.row.parent.as_deref().map(session_id),
+        }
+    }
+
+    /// The sessions whose own messages it repeats, in the order of the messages, each with which of its messages those are.
+    pub(super) fn origins<'a>(&self, all: &'a [Self]) -> Vec<(&'a Self, std::ops::Range<usize>)> {
+        let mut origins = Vec::new();
+        let mut copied = self.copied;
+        while let Some(Copied { from, count }) = copied {
+            let other = &all[from];
+            copied = other.copied.map(|before| Copied { count: before.count.min(count), ..before });
+            origins.push((other, copied.map_or(0, |before| before.count)..count));
+        }
+        origins.reverse();
+        origins
+    }
+
+    /// The messages that it repeats: whose they are, and their ids there.
+    pub(super) fn repeated<'a>(&self, all: &'a [Self], rows: &Rows) -> io::Result<Vec<(&'a Self, String)>> {
+        let mut repeated = Vec::new();
+        for (from, own) in self.origins(all) {
+            let messages = rows.messages(&from.row.id, Some(own.end))?.into_iter().skip(own.start);
+            repeated.extend(messages.map(|message| (from, message.id)));
+        }
+        Ok(repeated)
+    }
+}
+
+impl Copied {
+    /// From the session whose own the last of the messages is; `None` where there are none.
+    fn owned(mut self, all: &[One]) -> Option<Self> {
+        while let Some(before) = all.get(self.from)?.copied.filter(|before| before.count >= self.count) {
+            self.from = before.from;
+        }
+        (self.count > 0).then_some(self)
+    }
+}
+
+/// The first messages of a session, so many at most, or all.
+fn marks(rows: &Rows, session: &Row, most: Option<usize>) -> io::Result<Vec<u64>> {
+    let messages = rows.messages(&session.id, most)?;
+    Ok(messages.iter().map(|Stored { created, data, .. }| mark(*created, &role(data))).collect())
+}
+
+/// Differs where time or role do. Where it does not, what the messages say is compared.
+fn mark(time: UnixMs, role: &str) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    (time, role).hash(&mut hasher);
+    hasher.finish()
+}
+
+/// Whose message it is.
+pub(super) fn role(data: &str) -> String {
+    let role = Members::of(data).and_then(|data| Some(data.string("role")?.into_owned()));
+    role.unwrap_or_default()
+}
+
+/// How many of the first messages of two sessions say the same.
+fn alike(rows: &Rows, one: &Row, other: &Row, most: usize) -> io::Result<usize> {
+    let said = |session: &Row| -> io::Result<Vec<(Json, Vec<String>)>> {
+        let mut parts = rows.parts(&session.id)?;
+        let messages = rows.messages(&session.id, Some(most))?.into_iter().map(|message| {
+            let data = Members::of(&message.data).map(|data| data.without(&["parentID", "summary"]));
+            (data.unwrap_or_default(), parts.remove(&message.id).unwrap_or_default())
+        });
+        Ok(messages.collect())
+    };
+    let (one, other) = (said(one)?, said(other)?);
+    Ok(one.iter().zip(&other).take(most).take_while(|(one, other)| one == other).count())
+}
