@@ -25,7 +25,7 @@ pub use moves::*;
 pub use retention::*;
 pub use search::*;
 pub use sqlite::{
-    Delta, ForeignDatabase, ForeignRows, ForeignValue, OpenOptions, Salvage, SearchIndex, SqliteStore, delta,
-    network_file_system, salvage,
+    Delta, ForeignCursor, ForeignDatabase, ForeignRows, ForeignValue, OpenOptions, Salvage, SearchIndex,
+    SqliteStore, delta, network_file_system, salvage,
 };
 pub use vectors::*;

@@ -30,6 +30,12 @@ pub(crate) enum Stop {
     Io(std::io::Error),
 }
 
+impl From<std::io::Error> for Stop {
+    fn from(error: std::io::Error) -> Self {
+        Self::Io(error)
+    }
+}
+
 /// A session and its first node.
 #[derive(Clone)]
 struct Owner {

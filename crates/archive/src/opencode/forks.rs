@@ -5,9 +5,10 @@ use std::collections::HashMap;
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::io;
 
-use quipu_protocol::{Json, SessionId, UnixMs};
+use quipu_protocol::{SessionId, UnixMs};
+use sha2::{Digest as _, Sha256};
 
-use super::rows::{Row, Rows, Stored};
+use super::rows::{Row, Rows};
 use crate::json::Members;
 use crate::lineages::session_id;
 
@@ -91,8 +92,13 @@ impl One {
     pub(super) fn repeated<'a>(&self, all: &'a [Self], rows: &Rows) -> io::Result<Vec<(&'a Self, String)>> {
         let mut repeated = Vec::new();
         for (from, own) in self.origins(all) {
-            let messages = rows.messages(&from.row.id, Some(own.end))?.into_iter().skip(own.start);
-            repeated.extend(messages.map(|message| (from, message.id)));
+            let mut at = 0;
+            rows.messages(&from.row.id, Some(own.end), |message| {
+                if at >= own.start {
+                    repeated.push((from, message.id));
+                }
+                at += 1;
+            })?;
         }
         Ok(repeated)
     }
@@ -110,8 +116,9 @@ impl Copied {
 
 /// The first messages of a session, so many at most, or all.
 fn marks(rows: &Rows, session: &Row, most: Option<usize>) -> io::Result<Vec<u64>> {
-    let messages = rows.messages(&session.id, most)?;
-    Ok(messages.iter().map(|Stored { created, data, .. }| mark(*created, &role(data))).collect())
+    let mut marks = Vec::new();
+    rows.messages(&session.id, most, |message| marks.push(mark(message.created, &role(&message.data))))?;
+    Ok(marks)
 }
 
 /// Differs where time or role do. Where it does not, what the messages say is compared.
@@ -129,14 +136,22 @@ pub(super) fn role(data: &str) -> String {
 
 /// How many of the first messages of two sessions say the same.
 fn alike(rows: &Rows, one: &Row, other: &Row, most: usize) -> io::Result<usize> {
-    let said = |session: &Row| -> io::Result<Vec<(Json, Vec<String>)>> {
-        let mut parts = rows.parts(&session.id)?;
-        let messages = rows.messages(&session.id, Some(most))?.into_iter().map(|message| {
+    let said = |session: &Row| -> io::Result<Vec<[u8; 32]>> {
+        let mut said = Vec::new();
+        rows.conversation(&session.id, |message, parts| {
             let data = Members::of(&message.data).map(|data| data.without(&["parentID", "summary"]));
-            (data.unwrap_or_default(), parts.remove(&message.id).unwrap_or_default())
-        });
-        Ok(messages.collect())
+            let mut hash = Sha256::new();
+            for text in
+                std::iter::once(data.unwrap_or_default().get()).chain(parts.iter().map(|part| &**part))
+            {
+                hash.update((text.len() as u64).to_le_bytes());
+                hash.update(text);
+            }
+            said.push(hash.finalize().into());
+            Ok::<_, io::Error>(said.len() < most)
+        })?;
+        Ok(said)
     };
     let (one, other) = (said(one)?, said(other)?);
-    Ok(one.iter().zip(&other).take(most).take_while(|(one, other)| one == other).count())
+    Ok(one.iter().zip(&other).take_while(|(one, other)| one == other).count())
 }

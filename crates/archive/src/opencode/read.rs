@@ -136,29 +136,32 @@ impl Sessions for Database {
     fn read(&mut self, sealer: &Sealer, out: &mut Placer) -> Result<(), Stop> {
         let at = self.begun.checked_sub(1).and_then(|at| self.due.get(at));
         let Some(one) = at.and_then(|at| self.sessions.get(*at)) else { return Ok(()) };
-        let mut parts = self.rows.parts(&one.row.id).map_err(Stop::Io)?;
-        let messages = self.rows.messages(&one.row.id, None).map_err(Stop::Io)?;
         let repeated = one.repeated(&self.sessions, &self.rows).map_err(Stop::Io)?;
         let own = out.session(start(&one.row, one.parent(&self.sessions), sealer));
         let mut reader = Reader { out, last: Follows::Nothing, owner: own };
-        for (index, Stored { id, created, updated, data }) in messages.into_iter().enumerate() {
-            let line = index as u64 + 1;
+        let mut line = 0;
+        self.rows.conversation(&one.row.id, |message, parts| {
+            let Stored { id, created, updated, data } = message;
+            let again = repeated.get(line);
+            line += 1;
+            let line = line as u64;
             reader.out.report.bytes += data.len() as u64;
             let Some(json) = sealed(&data, sealer, reader.out) else {
                 reader.out.report.problem(line, ProblemKind::Malformed, &id);
-                continue;
+                return Ok(true);
             };
             let mut texts = Vec::new();
-            for part in parts.remove(&id).unwrap_or_default() {
+            for part in parts {
                 reader.out.report.bytes += part.len() as u64;
                 match sealed(&part, sealer, reader.out) {
                     Some(json) => texts.push(json),
                     None => reader.out.report.problem(line, ProblemKind::Malformed, &id),
                 }
             }
-            let (owner, id) = match repeated.get(index) {
+            let (owner, id) = match again {
                 Some((from, id)) => {
-                    (reader.out.session(start(&from.row, from.parent(&self.sessions), sealer)), id.clone())
+                    let start = start(&from.row, from.parent(&self.sessions), sealer);
+                    (reader.out.session(start), id.clone())
                 }
                 None => (own, id),
             };
@@ -166,10 +169,8 @@ impl Sessions for Database {
             let head = Head { time: created, role: role(&data) };
             let idle = self.now.saturating_sub(updated);
             let is_rest = Duration::from_millis(u64::try_from(idle).unwrap_or(0)) >= REST;
-            if !reader.message(&id, &head, line, &json, &texts, is_rest)? {
-                break;
-            }
-        }
+            reader.message(&id, &head, line, &json, &texts, is_rest)
+        })?;
         reader.owner = own;
         reader.title(&one.row, sealer)
     }

@@ -1,6 +1,7 @@
 //! Sessions, messages and parts as they are stored: rows of the database, or the files that earlier versions wrote, one for each.
 
-use std::collections::{HashMap, HashSet};
+use std::cmp::Ordering;
+use std::collections::HashSet;
 use std::fs::File;
 use std::io::{self, Read as _};
 use std::os::unix::fs::OpenOptionsExt as _;
@@ -8,7 +9,7 @@ use std::path::{Path, PathBuf};
 
 use nix::fcntl::OFlag;
 use quipu_protocol::{Json, UnixMs};
-use quipu_store::{ForeignDatabase, ForeignRows, ForeignValue};
+use quipu_store::{ForeignCursor, ForeignDatabase, ForeignRows, ForeignValue};
 
 use crate::intake::{LINE_LIMIT, without_space};
 use crate::json::Members;
@@ -159,98 +160,178 @@ impl Rows {
         Some(Newest(tables))
     }
 
-    /// The messages of a session by id: the first of them, so many at most, or all.
-    pub(super) fn messages(&self, session: &str, most: Option<usize>) -> io::Result<Vec<Stored>> {
-        let mut found = Vec::new();
-        let database = match self {
-            Self::Database(database) => database,
+    /// Calls `each` with the messages of a session by id: with the first, so many at most, or with all.
+    pub(super) fn messages(
+        &self,
+        session: &str,
+        most: Option<usize>,
+        mut each: impl FnMut(Stored),
+    ) -> io::Result<()> {
+        match self {
+            Self::Database(database) => {
+                database.rows(ForeignRows { most, ..messages_of(session) }, &mut |row| {
+                    stored(row).into_iter().for_each(&mut each);
+                    true
+                })
+            }
             Self::Files(root) => {
-                let folders = [root.join("message"), root.join("session/message")];
-                for file in folders
-                    .iter()
-                    .filter_map(|folder| inside(folder, session))
-                    .flat_map(|folder| json_files(&folder))
-                    .take(most.unwrap_or(usize::MAX))
-                {
-                    let data = read(&file);
-                    let members = Members::of(&data);
-                    let time = members.as_ref().and_then(|members| Members::of(members.get("time")?));
-                    let created = time.and_then(|time| time.get("created")?.parse().ok());
-                    found.push(Stored {
-                        id: stem(&file),
-                        created: created.unwrap_or_default(),
-                        updated: written(&file),
-                        data: members.map_or(data.clone(), |members| {
-                            members.without(&["id", "sessionID"]).to_string()
-                        }),
-                    });
-                }
-                return Ok(found);
+                let files = message_files(root, session).into_iter().take(most.unwrap_or(usize::MAX));
+                files.map(|file| message(&file)).for_each(each);
+                Ok(())
             }
-        };
-        let rows = ForeignRows {
-            table: "message",
-            columns: &["id", "time_created", "time_updated", "data"],
-            only: Some(("session_id", session)),
-            order: &["id"],
-            most,
-        };
-        database.rows(rows, &mut |row| {
-            if let [id, created, updated, data] = row
-                && let Some(id) = text(id)
-            {
-                let [created, updated] = [created, updated].map(|time| time.integer().unwrap_or_default());
-                found.push(Stored { id, created, updated, data: text(data).unwrap_or_default() });
-            }
-            true
-        })?;
-        Ok(found)
+        }
     }
 
-    /// The parts of all messages of a session by message, as they stand.
-    pub(super) fn parts(&self, session: &str) -> io::Result<HashMap<String, Vec<String>>> {
-        let mut parts: HashMap<String, Vec<String>> = HashMap::new();
+    /// Calls `each` with the messages of a session by id and the parts of each as they stand, until it says no. None but these
+    /// are in memory.
+    pub(super) fn conversation<E: From<io::Error>>(
+        &self,
+        session: &str,
+        mut each: impl FnMut(Stored, Vec<String>) -> Result<bool, E>,
+    ) -> Result<(), E> {
         let database = match self {
             Self::Database(database) => database,
             Self::Files(root) => {
-                for message in self.messages(session, None)? {
-                    let older = inside(&root.join("session/part"), session);
-                    let folders = [Some(root.join("part")), older];
-                    let files = folders
-                        .into_iter()
-                        .flatten()
-                        .filter_map(|folder| inside(&folder, &message.id))
-                        .flat_map(|folder| json_files(&folder));
-                    let list = files.map(|file| {
-                        let data = read(&file);
-                        let members = Members::of(&data);
-                        let own = members
-                            .map(|members| members.without(&["id", "messageID", "sessionID"]).to_string());
-                        own.unwrap_or(data)
-                    });
-                    let list = list.collect();
-                    parts.insert(message.id, list);
+                for file in message_files(root, session) {
+                    let message = message(&file);
+                    let parts = part_files(root, session, &message.id);
+                    if !each(message, parts.iter().map(|file| part(file)).collect())? {
+                        break;
+                    }
                 }
-                return Ok(parts);
+                return Ok(());
             }
         };
-        let rows = ForeignRows {
+        let parts = ForeignRows {
             table: "part",
             columns: &["message_id", "data"],
             only: Some(("session_id", session)),
             order: &["message_id", "id"],
             most: None,
         };
-        database.rows(rows, &mut |row| {
-            if let [message, data] = row
-                && let (Some(message), Some(data)) = (text(message), text(data))
-            {
-                parts.entry(message).or_default().push(data);
-            }
-            true
-        })?;
-        Ok(parts)
+        database.walk(messages_of(session), |messages| {
+            database.walk(parts, |parts| {
+                let mut parts = Parts { parts, next: None, last: None };
+                while let Some(row) = messages.read()? {
+                    let Some(message) = stored(&row) else { continue };
+                    let ForeignValue::Text(id) = row[0] else { continue };
+                    if !each(message, parts.of(id)?)? {
+                        break;
+                    }
+                }
+                Ok(())
+            })?
+        })?
     }
+}
+
+/// The columns of a message that [`stored`] reads.
+fn messages_of(session: &str) -> ForeignRows<'_> {
+    ForeignRows {
+        table: "message",
+        columns: &["id", "time_created", "time_updated", "data"],
+        only: Some(("session_id", session)),
+        order: &["id"],
+        most: None,
+    }
+}
+
+fn stored(row: &[ForeignValue<'_>]) -> Option<Stored> {
+    let [id, created, updated, data] = row else { return None };
+    let [created, updated] = [created, updated].map(|time| time.integer().unwrap_or_default());
+    Some(Stored { id: text(id)?, created, updated, data: text(data).unwrap_or_default() })
+}
+
+/// The parts of a session, in the order of their messages.
+struct Parts<'a, 'b> {
+    parts: &'a mut ForeignCursor<'b>,
+    /// What was read last, of a message to come.
+    next: Option<(Vec<u8>, String)>,
+    /// The message that was asked for last.
+    last: Option<Vec<u8>>,
+}
+
+impl Parts<'_, '_> {
+    /// Those of a message, which comes after those that were asked for before.
+    fn of(&mut self, message: &[u8]) -> io::Result<Vec<String>> {
+        let before = self.last.replace(message.to_vec());
+        let is_behind = |id: &[u8]| before.as_ref().is_some_and(|before| id <= &**before);
+        if before.as_ref().is_some_and(|before| message < &**before) {
+            return Err(disorder());
+        }
+        let mut own = Vec::new();
+        while let Some((of, data)) = self.next()? {
+            match (*of).cmp(message) {
+                Ordering::Less if is_behind(&of) => return Err(disorder()),
+                // Of a message that is not there.
+                Ordering::Less => {}
+                Ordering::Equal => own.push(data),
+                Ordering::Greater => {
+                    self.next = Some((of, data));
+                    break;
+                }
+            }
+        }
+        Ok(own)
+    }
+
+    fn next(&mut self) -> io::Result<Option<(Vec<u8>, String)>> {
+        if self.next.is_some() {
+            return Ok(self.next.take());
+        }
+        while let Some(row) = self.parts.read()? {
+            if let [ForeignValue::Text(message), data] = &row[..]
+                && let Some(data) = text(data)
+            {
+                return Ok(Some((message.to_vec(), data)));
+            }
+        }
+        Ok(None)
+    }
+}
+
+fn disorder() -> io::Error {
+    io::Error::other(
+        "its rows are not in the order of their ids: the database is damaged; `sqlite3 FILE .recover` writes what is left of \
+         it, which can be imported then",
+    )
+}
+
+/// The files of a session's messages, by name.
+fn message_files(root: &Path, session: &str) -> Vec<PathBuf> {
+    let folders = [root.join("message"), root.join("session/message")];
+    folders
+        .iter()
+        .filter_map(|folder| inside(folder, session))
+        .flat_map(|folder| json_files(&folder))
+        .collect()
+}
+
+fn message(file: &Path) -> Stored {
+    let data = read(file);
+    let members = Members::of(&data);
+    let time = members.as_ref().and_then(|members| Members::of(members.get("time")?));
+    let created = time.and_then(|time| time.get("created")?.parse().ok());
+    Stored {
+        id: stem(file),
+        created: created.unwrap_or_default(),
+        updated: written(file),
+        data: members.map_or(data.clone(), |members| members.without(&["id", "sessionID"]).to_string()),
+    }
+}
+
+/// The files of a message's parts, by name.
+fn part_files(root: &Path, session: &str, message: &str) -> Vec<PathBuf> {
+    let older = inside(&root.join("session/part"), session);
+    let folders = [Some(root.join("part")), older].into_iter().flatten();
+    folders.filter_map(|folder| inside(&folder, message)).flat_map(|folder| json_files(&folder)).collect()
+}
+
+fn part(file: &Path) -> String {
+    let data = read(file);
+    let own =
+        Members::of(&data).map(|members| members.without(&["id", "messageID", "sessionID"]).to_string());
+    own.unwrap_or(data)
 }
 
 /// What a folder has, by name; nothing where there is none.

@@ -994,6 +994,63 @@ mod opencode {
         );
     }
 
+    /// Messages of sessions, each by its time and what it says; those of one time are by the same person.
+    #[test]
+    fn forks_of_forks_share_what_they_repeat() {
+        let archive = archive();
+        let root = archive.dir.path().join("opencode/storage");
+        let write = |path: String, value: Value| {
+            let path = root.join(path);
+            std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+            std::fs::write(path, value.to_string()).unwrap();
+        };
+        let session = |name: &str, at: i64, said: &[(i64, &str)]| {
+            let id = format!("ses_{name}");
+            let row = json!({ "id": id, "directory": "/p", "time": { "created": at } });
+            write(format!("session/global/{id}.json"), row);
+            for (number, (time, text)) in said.iter().enumerate() {
+                let message = format!("msg_{name}{number}");
+                write(
+                    format!("message/{id}/{message}.json"),
+                    json!({ "role": "user", "time": { "created": time } }),
+                );
+                let part = json!({ "type": "text", "text": text });
+                write(format!("part/{message}/prt_{name}{number}.json"), part);
+            }
+        };
+        session("a", 1, &[(1, "one"), (2, "two"), (3, "three"), (4, "four")]);
+        session("b", 2, &[(1, "one"), (2, "two"), (5, "five"), (6, "six")]);
+        // What the second repeats is the first's.
+        session("c", 3, &[(1, "one"), (2, "two"), (5, "five"), (7, "seven")]);
+        session("d", 4, &[(1, "one"), (2, "two"), (8, "eight")]);
+        // The times of the first, and other words from the second message on.
+        session("e", 5, &[(1, "one"), (2, "other"), (3, "three")]);
+        // Nothing is shared with a session that begins otherwise.
+        session("f", 6, &[(1, "another"), (2, "two")]);
+        session("g", 7, &[(9, "one"), (2, "two")]);
+        let reports = archive.try_take(AGENT, &root).unwrap();
+        let told: Vec<_> =
+            reports.iter().map(|report| (report.session.as_str(), report.added, report.present)).collect();
+        assert_eq!(
+            told,
+            [
+                ("ses_a", 4, 0),
+                ("ses_b", 2, 2),
+                ("ses_c", 1, 3),
+                ("ses_d", 1, 2),
+                ("ses_e", 2, 1),
+                ("ses_f", 2, 0),
+                ("ses_g", 2, 0),
+            ]
+        );
+        let parents = ["a", "b", "c", "d", "e", "f", "g"].map(|name| {
+            let parent = archive.row(&format!("ses_{name}")).parent;
+            parent.map(|parent| parent.to_string()).unwrap_or_default()
+        });
+        assert_eq!(parents, ["", "ses_a", "ses_b", "ses_a", "ses_a", "", ""]);
+        assert_eq!(shorts(&archive.messages("ses_c")), ["u one", "u two", "u five", "u seven"]);
+    }
+
     /// With other words of the same length in the definitions of its tables.
     #[test]
     fn a_database_of_a_later_version() {

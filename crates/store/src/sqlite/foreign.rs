@@ -32,6 +32,12 @@ pub struct ForeignRows<'a> {
     pub most: Option<usize>,
 }
 
+/// Rows, one after the other.
+pub struct ForeignCursor<'a> {
+    rows: rusqlite::Rows<'a>,
+    columns: usize,
+}
+
 /// A value of a row.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum ForeignValue<'a> {
@@ -88,6 +94,25 @@ impl ForeignDatabase {
         rows: ForeignRows<'_>,
         each: &mut dyn FnMut(&[ForeignValue<'_>]) -> bool,
     ) -> io::Result<()> {
+        self.walk(rows, |cursor| {
+            while let Some(row) = cursor.read()? {
+                if !each(&row) {
+                    break;
+                }
+            }
+            Ok(())
+        })?
+    }
+
+    /// Gives `work` the rows, one after the other: those of two tables at once where one walk is within another.
+    ///
+    /// # Errors
+    /// There is no such table or column, or the database is damaged.
+    pub fn walk<T>(
+        &self,
+        rows: ForeignRows<'_>,
+        work: impl FnOnce(&mut ForeignCursor<'_>) -> T,
+    ) -> io::Result<T> {
         let list = |names: &[&str]| names.iter().map(|name| quoted(name)).collect::<Vec<_>>().join(", ");
         let mut query = format!("SELECT {} FROM {}", list(rows.columns), quoted(rows.table));
         if let Some((column, _)) = rows.only {
@@ -99,7 +124,7 @@ impl ForeignDatabase {
         if let Some(most) = rows.most {
             query.push_str(&format!(" LIMIT {most}"));
         }
-        self.each(&query, rows, each)
+        self.ask(&query, rows, work)
     }
 
     /// Calls `each` with the rows that were added last, so many at most and the newest first. Nothing but them is read.
@@ -115,37 +140,49 @@ impl ForeignDatabase {
     ) -> io::Result<()> {
         let list = columns.iter().map(|name| quoted(name)).collect::<Vec<_>>().join(", ");
         let query = format!("SELECT {list} FROM {} ORDER BY rowid DESC LIMIT {most}", quoted(table));
-        self.each(&query, ForeignRows { table, columns, only: None, order: &[], most: None }, each)
+        let rows = ForeignRows { table, columns, only: None, order: &[], most: None };
+        self.ask(&query, rows, |cursor| {
+            while let Some(row) = cursor.read()? {
+                if !each(&row) {
+                    break;
+                }
+            }
+            Ok(())
+        })?
     }
 
-    fn each(
+    fn ask<T>(
         &self,
         query: &str,
         rows: ForeignRows<'_>,
-        each: &mut dyn FnMut(&[ForeignValue<'_>]) -> bool,
-    ) -> io::Result<()> {
+        work: impl FnOnce(&mut ForeignCursor<'_>) -> T,
+    ) -> io::Result<T> {
         let mut statement = self.0.prepare_cached(query).map_err(failed)?;
-        let mut found = match rows.only {
+        let found = match rows.only {
             Some((_, text)) => statement.query([text]),
             None => statement.query([]),
-        }
-        .map_err(failed)?;
-        while let Some(row) = found.next().map_err(failed)? {
-            let mut values = Vec::with_capacity(rows.columns.len());
-            for at in 0..rows.columns.len() {
-                values.push(match row.get_ref(at).map_err(failed)? {
-                    ValueRef::Null => ForeignValue::Null,
-                    ValueRef::Integer(number) => ForeignValue::Integer(number),
-                    ValueRef::Real(number) => ForeignValue::Real(number),
-                    ValueRef::Text(text) => ForeignValue::Text(text),
-                    ValueRef::Blob(bytes) => ForeignValue::Blob(bytes),
-                });
-            }
-            if !each(&values) {
-                break;
-            }
-        }
-        Ok(())
+        };
+        Ok(work(&mut ForeignCursor { rows: found.map_err(failed)?, columns: rows.columns.len() }))
+    }
+}
+
+impl ForeignCursor<'_> {
+    /// The next row; `None` after the last.
+    ///
+    /// # Errors
+    /// The database is damaged.
+    pub fn read(&mut self) -> io::Result<Option<Vec<ForeignValue<'_>>>> {
+        let Some(row) = self.rows.next().map_err(failed)? else { return Ok(None) };
+        let value = |at: usize| {
+            Ok(match row.get_ref(at).map_err(failed)? {
+                ValueRef::Null => ForeignValue::Null,
+                ValueRef::Integer(number) => ForeignValue::Integer(number),
+                ValueRef::Real(number) => ForeignValue::Real(number),
+                ValueRef::Text(text) => ForeignValue::Text(text),
+                ValueRef::Blob(bytes) => ForeignValue::Blob(bytes),
+            })
+        };
+        (0..self.columns).map(value).collect::<io::Result<_>>().map(Some)
     }
 }
 

@@ -50,7 +50,7 @@ use self::commit::Applied;
 use self::connect::Patience;
 use self::failure::{Failure, Outcome, Place};
 pub(crate) use self::file::system as system_error;
-pub use self::foreign::{ForeignDatabase, ForeignRows, ForeignValue};
+pub use self::foreign::{ForeignCursor, ForeignDatabase, ForeignRows, ForeignValue};
 pub(crate) use self::index::Told;
 pub use self::mount::network_file_system;
 use self::readers::{Connect, Readers, Untyped, in_transaction, untyped};
