@@ -1,8 +1,9 @@
 //! A file into the graph.
 
 mod again;
+mod refs;
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashSet;
 use std::fs::File;
 use std::io::Seek as _;
 use std::os::unix::fs::OpenOptionsExt as _;
@@ -12,9 +13,9 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use nix::fcntl::OFlag;
-use quipu_protocol::{ChunkId, NodeId, SessionId, UnixMs};
+use quipu_protocol::{ChunkId, SessionId};
 use quipu_seal::Sealer;
-use quipu_store::{Commit, Expect, RefMove, SessionQuery, Store, StoreError};
+use quipu_store::{SessionQuery, Store, StoreError};
 use sha2::{Digest as _, Sha256};
 use tokio::sync::{mpsc, watch};
 
@@ -24,13 +25,16 @@ use super::known::Known;
 use super::place::{Before, Placed, Placer, Stop};
 use super::{DatabaseFormat, Format, SealedLines, Sessions};
 use crate::batches::{Batch, Most, commit_after, commit_all, off_the_runtime};
-use crate::lineages::{main_ref, tips};
+use crate::lineages::main_ref;
 use crate::seen::{Mark, Seen, unchanged};
 use crate::stamp::{Stamp, hash_of_first};
 use crate::{ArchiveError, ImportOptions, Report};
 
 /// A file that nobody has written to for so long is not followed before somebody does.
 const LIVE: Duration = Duration::from_secs(3_600);
+
+/// Sessions of one file whose refs are moved together at most.
+const TOGETHER: usize = 256;
 
 /// Files that follow each other at most.
 const DEEPEST: usize = 64;
@@ -252,12 +256,25 @@ impl One<'_> {
                 Ok::<_, ArchiveError>(())
             };
             let finish = async {
-                let mut reports = Vec::new();
-                while let Some(done) = placed.recv().await {
-                    if committed.wait_for(|count| *count >= done.before.batches).await.is_err() {
-                        break;
+                let (mut reports, mut later) = (Vec::new(), None);
+                loop {
+                    let done = if later.is_some() { later.take() } else { placed.recv().await };
+                    let Some(done) = done else { break };
+                    let batches = match committed.wait_for(|count| *count >= done.before.batches).await {
+                        Ok(count) => *count,
+                        Err(_) => break,
+                    };
+                    let mut all = vec![done];
+                    while all.len() < TOGETHER
+                        && let Ok(done) = placed.try_recv()
+                    {
+                        if done.before.batches > batches {
+                            later = Some(done);
+                            break;
+                        }
+                        all.push(done);
                     }
-                    reports.push(self.finish(done, None).await?);
+                    reports.extend(self.finish_all(all).await?);
                 }
                 Ok::<_, ArchiveError>(reports)
             };
@@ -309,83 +326,6 @@ impl One<'_> {
         let done = reader.await.map_err(|error| ArchiveError::Fault(error.to_string()))?;
         committed?;
         done.map_err(|stop| stopped(path, stop))
-    }
-
-    /// Moves the session's ref, and notes what was imported.
-    async fn finish(&self, placed: Placed, note: Option<Mark>) -> Result<Report, ArchiveError> {
-        let Placed { mut report, last, nodes, tips, .. } = placed;
-        if self.options.dry_run {
-            report.head = self.store.head(&main_ref(self.agent, &report.session)).await?;
-            return Ok(report);
-        }
-        if report.added > 0 {
-            self.leave_inner(&report.session, &nodes, &tips).await?;
-        }
-        if let Some(last) = last {
-            report.head = Some(self.move_main(&report.session, last, &nodes, note).await?);
-        }
-        Ok(report)
-    }
-
-    /// Removes refs of ends that are none. They come from another import of the session that is under way, or was stopped
-    /// while its last commit was.
-    async fn leave_inner(
-        &self,
-        session: &SessionId,
-        nodes: &HashSet<NodeId>,
-        ends: &HashMap<NodeId, SessionId>,
-    ) -> Result<(), ArchiveError> {
-        let mut batch = Commit::default();
-        for head in tips(&**self.store, self.agent, session).await? {
-            if nodes.contains(&head.node) && !ends.contains_key(&head.node) {
-                let (name, why) = (head.name, "import".into());
-                batch.moves.push(RefMove { name, expect: Expect::Any, to: None, fence: None, why });
-            }
-        }
-        if !batch.moves.is_empty() {
-            self.store.commit(batch).await?;
-        }
-        Ok(())
-    }
-
-    /// The session's own ref: at the last item of the file, unless the store has one that the file does not know and
-    /// that is later.
-    async fn move_main(
-        &self,
-        session: &SessionId,
-        last: (UnixMs, NodeId),
-        nodes: &HashSet<NodeId>,
-        note: Option<Mark>,
-    ) -> Result<NodeId, ArchiveError> {
-        let name = main_ref(self.agent, session);
-        loop {
-            let found = self.store.head(&name).await?;
-            let current = match found.filter(|node| !nodes.contains(node)) {
-                None => None,
-                Some(node) => {
-                    let nodes = self.store.nodes(&[node]).await?;
-                    nodes.into_iter().flatten().next().map(|node| (node.record.timestamp, node.id))
-                }
-            };
-            let head = current.filter(|current| *current > last).unwrap_or(last).1;
-            let stays = found == Some(head);
-            if stays && note.is_none() {
-                return Ok(head);
-            }
-            let mut batch = Commit::default();
-            if !stays {
-                batch.moves.push(RefMove::swap(name.clone(), found, head, "import"));
-            }
-            if let Some(note) = &note {
-                batch.actions.push(note.action(found, Some(head)));
-            }
-            match self.store.commit(batch).await {
-                Ok(()) => return Ok(head),
-                // Another import was faster: whose item is later is looked at again.
-                Err(StoreError::Conflict { .. }) => {}
-                Err(error) => return Err(error.into()),
-            }
-        }
     }
 }
 

@@ -1095,6 +1095,25 @@ mod opencode {
         assert_eq!(one_by_one.all(), at_once.all());
     }
 
+    /// Whoever comes second to a ref looks again where it stands.
+    #[test]
+    fn two_imports_at_the_same_time_are_as_one() {
+        let (alone, twice) = (archive(), archive());
+        alone.try_take(AGENT, &files(&alone)).unwrap();
+        let root = files(&twice);
+        let agent = Agent::named(AGENT).unwrap();
+        let seen = Seen::default();
+        let options = ImportOptions { dry_run: false, progress: &|_| {} };
+        let import = || agent.import(&twice.store, &twice.sealer, &root, &seen, &options);
+        let (one, other) = block_on(async { tokio::join!(import(), import()) });
+        let stands = |reports: Vec<Report>| {
+            let heads = reports.into_iter().map(|report| (report.session, report.head));
+            heads.collect::<Vec<_>>()
+        };
+        assert_eq!(stands(one.unwrap()), stands(other.unwrap()));
+        assert_eq!(twice.all(), alone.all());
+    }
+
     #[test]
     fn files_that_are_no_such_database() {
         let archive = archive();
