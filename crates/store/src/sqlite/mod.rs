@@ -72,7 +72,7 @@ const INDEX_BATCH: usize = 10_000;
 
 /// Text that is indexed in one transaction when somebody waits for it.
 const SEARCH_STEP: search::Step =
-    search::Step { words: 4 << 20, substrings: 256 << 10, nodes: 16_000, ahead: 8 << 20 };
+    search::Step { words: 4 << 20, substrings: 256 << 10, nodes: 16_000, ahead: 16 << 20 };
 /// How long a search waits for the index.
 const SEARCH_PATIENCE: Duration = Duration::from_millis(1_000);
 /// Nodes whose deeds are added in one transaction when somebody waits for it.
