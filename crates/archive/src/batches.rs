@@ -15,21 +15,29 @@ const LARGE: u64 = 16 << 20;
 pub(crate) struct Most {
     nodes: usize,
     bytes: usize,
+    /// Nodes of the next one: the first are few, so that writing begins at once.
+    now: usize,
 }
 
 impl Most {
     /// What suits a file of this size: a large one's batches are gathered, and several of them are there at once.
     pub(crate) fn of(total: u64) -> Self {
         if total < LARGE {
-            Self { nodes: 2_000, bytes: 4 << 20 }
+            Self { nodes: 2_000, bytes: 4 << 20, now: 500 }
         } else {
-            Self { nodes: 500, bytes: 1 << 20 }
+            Self { nodes: 500, bytes: 1 << 20, now: 500 }
         }
+    }
+
+    /// After so many batches of a file.
+    pub(crate) fn after(self, batches: u64) -> Self {
+        let doublings = u32::try_from(batches.min(8)).unwrap_or_default();
+        Self { now: self.now.saturating_mul(1 << doublings).min(self.nodes), ..self }
     }
 
     /// Whether a commit of so many bytes is enough.
     pub(crate) fn is_reached(self, commit: &Commit, bytes: usize) -> bool {
-        commit.nodes.len() >= self.nodes || bytes >= self.bytes
+        commit.nodes.len() >= self.now || bytes >= self.bytes
     }
 }
 

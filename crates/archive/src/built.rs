@@ -2,18 +2,20 @@
 
 use quipu_dag::{Node, NodeRecord, quoted, sha256};
 use quipu_protocol::{BlobId, Entry, Message, NodeId, StepInfo, UnixMs};
-use quipu_store::{Commit, NewChunk};
+use quipu_store::{Commit, NewChunk, Told};
 use quipu_transcript::Encoded;
 
 pub(crate) struct Built {
     pub(crate) node: Node,
     parts: Encoded,
+    told: Option<Told>,
 }
 
 /// The parts of a node that has no place yet.
 pub(crate) struct Parts {
     parts: Encoded,
     config: Option<String>,
+    told: Option<Told>,
 }
 
 /// What an item says, whatever it follows and whenever it was.
@@ -45,7 +47,7 @@ impl Parts {
             )),
             _ => None,
         };
-        Self { parts: quipu_transcript::encode(entry, step), config }
+        Self { parts: quipu_transcript::encode(entry, step), config, told: Told::of(entry, step) }
     }
 
     pub(crate) fn said(&self) -> Said {
@@ -67,7 +69,7 @@ impl Parts {
             external_id,
             system_prompt: None,
         };
-        Built { node: Node::new(record, self.config, None), parts: self.parts }
+        Built { node: Node::new(record, self.config, None), parts: self.parts, told: self.told }
     }
 }
 
@@ -82,6 +84,7 @@ impl Built {
         batch.blobs.extend(self.parts.blobs);
         let chunks = self.parts.chunks.into_iter();
         batch.chunks.extend(chunks.map(|(id, bytes)| NewChunk::Full { id, bytes: bytes.into() }));
+        batch.told.extend(self.told.map(|told| (self.node.id, told)));
         batch.nodes.push(self.node);
     }
 }

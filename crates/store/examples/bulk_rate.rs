@@ -1,9 +1,11 @@
 //! How fast the rows of a store go into an empty one by a bare loop of plain statements: what an import is measured by.
 //!
-//! `bulk_rate STORE DIRECTORY RUNS` reads the blobs and nodes of STORE in the order in which they were written and puts
-//! them into a new file in DIRECTORY, 2,000 nodes and their blobs a transaction, with the connection's settings that
-//! the store's writer has. Only the writing is timed: no text is read, made or hashed, and no derived row written. Prints
-//! `{"what": .., "unit": "s", "samples": [..]}`. `cargo xtask bench import` runs it.
+//! `bulk_rate STORE DIRECTORY RUNS` reads the rows of STORE in the order in which they were written and puts them into a
+//! new file in DIRECTORY, 2,000 nodes and their blobs a transaction, with the connection's settings that the store's
+//! writer has. Only the writing is timed: no text is read, made, sealed or hashed. Prints two rows
+//! `{"what": .., "unit": "s", "samples": [..]}`: `statements` are all that leave the file as the import left it, the rows of
+//! every table and the last copy of the log into it; `blobs and nodes` only those two tables, the log being left.
+//! `cargo xtask bench import` runs it.
 
 use std::error::Error;
 use std::path::{Path, PathBuf};
@@ -11,12 +13,12 @@ use std::time::{Duration, Instant};
 
 use quipu_store::{OpenOptions, SqliteStore};
 use rusqlite::types::Value;
-use rusqlite::{Connection, OpenFlags, params_from_iter};
+use rusqlite::{Connection, OpenFlags, Row, Statement, params_from_iter};
 
 type Outcome<T> = Result<T, Box<dyn Error>>;
 
 /// Nodes of one transaction.
-const NODES: usize = 2_000;
+const NODES: i64 = 2_000;
 
 #[expect(clippy::print_stdout, reason = "the numbers are this program's output")]
 fn main() -> Outcome<()> {
@@ -24,17 +26,20 @@ fn main() -> Outcome<()> {
     let [store, directory, runs] = arguments.as_slice() else {
         return Err("usage: bulk_rate STORE DIRECTORY RUNS".into());
     };
-    let mut samples = Vec::new();
-    for run in 0..runs.parse::<usize>()? {
-        let file = Scratch(Path::new(directory).join(format!("bulk-rate-{}-{run}.db", std::process::id())));
-        samples.push(copy(Path::new(store), &file.0)?.as_secs_f64());
+    for (what, all) in [("statements", true), ("blobs and nodes", false)] {
+        let mut samples = Vec::new();
+        for run in 0..runs.parse::<usize>()? {
+            let file =
+                Scratch(Path::new(directory).join(format!("bulk-rate-{}-{run}.db", std::process::id())));
+            samples.push(copy(Path::new(store), &file.0, all)?.as_secs_f64());
+        }
+        println!("{}", serde_json::json!({ "what": what, "unit": "s", "samples": samples }));
     }
-    println!("{}", serde_json::json!({ "what": "bare statements", "unit": "s", "samples": samples }));
     Ok(())
 }
 
 /// How long the statements took.
-fn copy(from: &Path, to: &Path) -> Outcome<Duration> {
+fn copy(from: &Path, to: &Path, all: bool) -> Outcome<Duration> {
     // The tables are the store's own.
     drop(SqliteStore::open(to, &OpenOptions::default())?);
     let from = Connection::open_with_flags(from, OpenFlags::SQLITE_OPEN_READ_ONLY)?;
@@ -43,50 +48,117 @@ fn copy(from: &Path, to: &Path) -> Outcome<Duration> {
         "PRAGMA journal_mode = WAL; PRAGMA synchronous = NORMAL; PRAGMA cache_size = -32000; \
          PRAGMA wal_autocheckpoint = 16000; PRAGMA journal_size_limit = 67108864",
     )?;
-    let mut nodes = from.prepare(
-        "SELECT id, parent_id, role, parts_list, timestamp, config_json, thought_signatures, system_prompt_hash, \
-         external_id FROM nodes ORDER BY rowid",
-    )?;
-    let mut nodes = nodes.query([])?;
-    let mut blobs = from.prepare("SELECT hash, type, content FROM blobs ORDER BY rowid")?;
-    let mut blobs = blobs.query([])?;
-    let mut count_of_blobs = from.prepare("SELECT count(*) FROM json_each(?1)")?;
-    let mut put_blob = to.prepare("INSERT OR IGNORE INTO blobs (hash, type, content) VALUES (?1, ?2, ?3)")?;
-    let mut put_node = to.prepare(
-        "INSERT OR IGNORE INTO nodes (id, parent_id, role, parts_list, timestamp, config_json, thought_signatures, \
-         system_prompt_hash, external_id) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9)",
-    )?;
     let mut took = Duration::ZERO;
-    loop {
-        let mut node_rows = Vec::with_capacity(NODES);
-        let mut blob_rows = Vec::with_capacity(3 * NODES);
-        while node_rows.len() < NODES
-            && let Some(row) = nodes.next()?
-        {
-            let row = (0..9).map(|column| row.get(column)).collect::<Result<Vec<Value>, _>>()?;
-            let parts: u32 = count_of_blobs.query_row([&row[3]], |row| row.get(0))?;
-            node_rows.push(row);
-            // Those that nodes share were there before, so this is at least as many as are new.
-            for _ in 0..parts {
-                if let Some(row) = blobs.next()? {
-                    blob_rows.push((0..3).map(|column| row.get(column)).collect::<Result<Vec<Value>, _>>()?);
-                }
+    {
+        let mut nodes = Rows::of(&from, &to, "nodes")?;
+        let mut blobs = Rows::of(&from, &to, "blobs")?;
+        let mut places = if all { Some(Rows::of(&from, &to, "quipu_x_node")?) } else { None };
+        let mut count_of_blobs = from.prepare("SELECT count(*) FROM json_each(?1)")?;
+        loop {
+            let node_rows = nodes.next(NODES)?;
+            let mut parts: u32 = 0;
+            for row in &node_rows {
+                parts += count_of_blobs.query_row([&row[PARTS]], |row| row.get::<_, u32>(0))?;
             }
+            // Those that nodes share were there before, so this is at least as many as are new.
+            let blob_rows = blobs.next(if node_rows.is_empty() { i64::MAX } else { parts.into() })?;
+            let place_rows = places.as_mut().map_or(Ok(Vec::new()), |places| places.next(NODES))?;
+            if node_rows.is_empty() && blob_rows.is_empty() {
+                break;
+            }
+            let begun = Instant::now();
+            to.execute_batch("BEGIN IMMEDIATE")?;
+            put_all(&mut blobs.put, &blob_rows)?;
+            put_all(&mut nodes.put, &node_rows)?;
+            if let Some(places) = &mut places {
+                put_all(&mut places.put, &place_rows)?;
+            }
+            to.execute_batch("COMMIT")?;
+            took += begun.elapsed();
         }
-        if node_rows.is_empty() && blob_rows.is_empty() {
-            return Ok(took);
-        }
-        let begun = Instant::now();
-        to.execute_batch("BEGIN IMMEDIATE")?;
-        for row in &blob_rows {
-            put_blob.execute(params_from_iter(row))?;
-        }
-        for row in &node_rows {
-            put_node.execute(params_from_iter(row))?;
-        }
-        to.execute_batch("COMMIT")?;
-        took += begun.elapsed();
     }
+    if !all {
+        return Ok(took);
+    }
+    let mut tables = from.prepare(
+        "SELECT name FROM sqlite_master WHERE type = 'table' AND sql NOT LIKE 'CREATE VIRTUAL%' \
+         AND name NOT IN ('blobs', 'nodes', 'quipu_x_node', 'sqlite_sequence')",
+    )?;
+    let tables = tables.query_map([], |row| row.get(0))?.collect::<Result<Vec<String>, _>>()?;
+    for table in tables {
+        // What was made later is not the import's.
+        if !to.table_exists(None, table.as_str())? {
+            continue;
+        }
+        let (columns, mut put) = columns_of(&to, &table)?;
+        let mut rows = from.prepare(&format!("SELECT {} FROM {table}", columns.join(", ")))?;
+        let mut rows = rows.query([])?;
+        let mut read = Vec::new();
+        while let Some(row) = rows.next()? {
+            read.push(values(row, columns.len())?);
+        }
+        if !read.is_empty() {
+            let begun = Instant::now();
+            to.execute_batch("BEGIN IMMEDIATE")?;
+            put_all(&mut put, &read)?;
+            to.execute_batch("COMMIT")?;
+            took += begun.elapsed();
+        }
+    }
+    let begun = Instant::now();
+    to.close().map_err(|(_, error)| error)?;
+    Ok(took + begun.elapsed())
+}
+
+/// The column `parts_list` of `nodes`.
+const PARTS: usize = 3;
+
+/// The rows of a table in the order of their numbers, and the statement that puts them into another file.
+struct Rows<'a> {
+    from: Statement<'a>,
+    put: Statement<'a>,
+    columns: usize,
+    /// The number of the last one that was read.
+    last: i64,
+}
+
+impl<'a> Rows<'a> {
+    fn of(from: &'a Connection, to: &'a Connection, table: &str) -> Outcome<Self> {
+        let (columns, put) = columns_of(to, table)?;
+        let list = columns.join(", ");
+        let from = from.prepare(&format!(
+            "SELECT {list}, rowid FROM {table} WHERE rowid > ?1 ORDER BY rowid LIMIT ?2"
+        ))?;
+        Ok(Self { from, put, columns: columns.len(), last: i64::MIN })
+    }
+
+    fn next(&mut self, most: i64) -> Outcome<Vec<Vec<Value>>> {
+        let mut found = self.from.query([self.last, most])?;
+        let mut rows = Vec::new();
+        while let Some(row) = found.next()? {
+            rows.push(values(row, self.columns)?);
+            self.last = row.get(self.columns)?;
+        }
+        Ok(rows)
+    }
+}
+
+fn columns_of<'a>(to: &'a Connection, table: &str) -> Outcome<(Vec<String>, Statement<'a>)> {
+    let mut columns = to.prepare("SELECT name FROM pragma_table_info(?1)")?;
+    let columns = columns.query_map([table], |row| row.get(0))?.collect::<Result<Vec<String>, _>>()?;
+    let (list, places) = (columns.join(", "), vec!["?"; columns.len()].join(", "));
+    // Rows of the other tables may be there from the start.
+    let or = if matches!(table, "blobs" | "nodes") { "IGNORE" } else { "REPLACE" };
+    let put = to.prepare(&format!("INSERT OR {or} INTO {table} ({list}) VALUES ({places})"))?;
+    Ok((columns, put))
+}
+
+fn values(row: &Row<'_>, columns: usize) -> rusqlite::Result<Vec<Value>> {
+    (0..columns).map(|column| row.get(column)).collect()
+}
+
+fn put_all(put: &mut Statement<'_>, rows: &[Vec<Value>]) -> rusqlite::Result<()> {
+    rows.iter().try_for_each(|row| put.execute(params_from_iter(row)).map(|_| ()))
 }
 
 /// A database that is removed with its companions.

@@ -18,7 +18,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::{
     Done, DoneQuery, DroppedFiles, Extent, FileChange, Found, Known, Label, Landmark, LoggedMove, Meeting,
-    OpenJump, Piece, ReadParts, ReflogQuery, SearchQuery, Seq, SpooledNodes, StoreError, TellDropping,
+    OpenJump, Piece, ReadParts, ReflogQuery, SearchQuery, Seq, SpooledNodes, StoreError, TellDropping, Told,
     Touched, Unindexed, UsageQuery, UsageSum,
 };
 
@@ -235,6 +235,8 @@ pub struct Commit {
     pub chunks: Vec<NewChunk>,
     /// Nodes, parents before children. Their parents and parts must be in the store or in this commit.
     pub nodes: Vec<Node>,
+    /// What some of these nodes say, so that it need not be read again.
+    pub told: Vec<(NodeId, Told)>,
     /// More nodes, of the window of a [`Bulk`](crate::Bulk), whose blobs are in the store.
     pub spooled: Option<SpooledNodes>,
     /// Refs that move.

@@ -7,19 +7,19 @@
 //! in which they came, and the refs with the last of them. Blobs and nodes that no ref leads to yet are all that a crash
 //! between two of them leaves.
 
+use std::borrow::Cow;
 use std::collections::{HashMap, VecDeque};
 use std::fs::File;
 use std::io;
 use std::ops::Range;
 use std::os::unix::fs::FileExt as _;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use quipu_dag::{Blob, Node, NodeRecord};
 use quipu_protocol::{BlobId, NodeId};
 
-use crate::sqlite::Told;
-use crate::{Commit, Expect, NewChunk, RefMove, RefName, StoreError};
+use crate::{Commit, Expect, NewChunk, RefMove, RefName, StoreError, Told};
 
 /// A window is this part of the store's nodes: so many keys fall on each page of an index that holds about 50.
 const PART: u64 = 4;
@@ -38,12 +38,17 @@ const PIECE_BYTES: usize = 2 << 20;
 const PIECE_BLOBS: usize = 4_000;
 /// Nodes that are read back at once.
 const AT_ONCE: usize = 2_000;
-/// What is written to the file at once.
-const BUFFER: usize = 1 << 20;
+/// What is written to the file at once; a window that is smaller stays in memory.
+const BUFFER: usize = 4 << 20;
+/// Bytes of nodes that are read from the file at once, about.
+const RUN: u64 = 256 << 10;
 /// What a node costs beside its text, in bytes of text: for telling how far a window is.
 const NODE_COST: u64 = 700;
 /// All of a window.
 const DONE: u64 = 1_000;
+
+/// Device and number of a file.
+pub(crate) type FileId = (u64, u64);
 
 /// How much a store holds, and where there is room for what is on its way to it.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -70,9 +75,9 @@ pub struct Bulk {
 pub struct Window {
     whole: VecDeque<Commit>,
     spool: Option<Spool>,
-    /// Blobs that were given back, when they are in order.
-    given: Option<usize>,
-    /// Nodes that follow the blobs, and what comes with the last of them.
+    /// When the blobs are in order: how many were given back, and what comes with the last of the nodes.
+    blobs: Option<(Arc<Waiting>, usize, Commit)>,
+    /// Nodes that follow the blobs.
     nodes: Option<(SpooledNodes, Commit)>,
     /// Weight of what was given back, and of all.
     done: u64,
@@ -131,7 +136,7 @@ impl Bulk {
 
 impl Window {
     fn of(whole: impl IntoIterator<Item = Commit>, spool: Option<Spool>) -> Self {
-        Self { whole: whole.into_iter().collect(), spool, given: None, nodes: None, done: 0, weight: 0 }
+        Self { whole: whole.into_iter().collect(), spool, blobs: None, nodes: None, done: 0, weight: 0 }
     }
 
     /// The next commit; `None` when all were given. Blocks.
@@ -143,23 +148,24 @@ impl Window {
             let is_last = self.spool.is_none() && self.whole.is_empty();
             return Ok(Some(Portion { commit, done: if is_last { DONE } else { 0 } }));
         }
-        if let Some(spool) = &mut self.spool {
-            let given = match self.given {
-                Some(given) => given,
-                None => {
-                    spool.put_in_order()?;
-                    self.weight = spool.weight;
-                    0
-                }
-            };
-            let (blobs, weight) = spool.blobs_from(given)?;
-            self.given = Some(given + blobs.len());
+        if let Some(spool) = self.spool.take() {
+            let (waiting, rest) = spool.put_in_order()?;
+            self.weight = waiting.weight();
+            self.blobs = Some((Arc::new(waiting), 0, rest));
+        }
+        if let Some((all, given, rest)) = self.blobs.take() {
+            let (blobs, weight) = all.blobs_from(given)?;
             self.done += weight;
-            if !blobs.is_empty() {
+            if blobs.is_empty() {
+                let range = 0..all.nodes.len();
+                self.nodes = Some((SpooledNodes { all, range }, rest));
+            } else {
                 let done = self.done.saturating_mul(DONE) / self.weight.max(1);
-                return Ok(Some(Portion { commit: Commit { blobs, ..Commit::default() }, done }));
+                // No nodes, but what they need.
+                let spooled = Some(SpooledNodes { all: Arc::clone(&all), range: 0..0 });
+                self.blobs = Some((all, given + blobs.len(), rest));
+                return Ok(Some(Portion { commit: Commit { blobs, spooled, ..Commit::default() }, done }));
             }
-            self.nodes = self.spool.take().map(Spool::into_rest);
         }
         let Some((mut nodes, mut rest)) = self.nodes.take() else { return Ok(None) };
         let all = nodes.range.end;
@@ -189,19 +195,31 @@ pub struct SpooledNodes {
     range: Range<usize>,
 }
 
-/// What is left of a window when its blobs are committed.
+/// What a window brings, in order.
 #[derive(Debug)]
 struct Waiting {
+    bytes: Bytes,
+    kinds: Vec<String>,
+    /// The blobs by their hashes.
+    blobs: Vec<Kept>,
+    /// Where each node stands, and how long it is.
+    nodes: Vec<(u64, u32)>,
+    /// The file into which blobs were committed, and how many.
+    stored: Mutex<Option<(FileId, usize)>>,
+}
+
+/// What was put one behind the other: in a file, or in memory where it is not much.
+#[derive(Debug)]
+struct Bytes {
     file: File,
     /// For messages.
     dir: PathBuf,
-    /// Where each node stands, and how long it is.
-    nodes: Vec<(u64, u32)>,
-    /// The blobs that came with them, by their hashes.
-    blobs: Vec<Kept>,
+    /// Bytes in the file, without those that follow in `buffer`.
+    written: u64,
+    buffer: Vec<u8>,
 }
 
-/// A blob in the file.
+/// A blob that waits.
 #[derive(Debug)]
 struct Kept {
     id: BlobId,
@@ -214,12 +232,7 @@ struct Kept {
 /// A window that is being gathered.
 #[derive(Debug)]
 struct Spool {
-    file: File,
-    /// For messages.
-    dir: PathBuf,
-    /// Bytes in the file, without those that wait in `buffer`.
-    written: u64,
-    buffer: Vec<u8>,
+    bytes: Bytes,
     blobs: Vec<Kept>,
     kinds: Vec<String>,
     /// Where each node stands, and how long it is.
@@ -230,16 +243,13 @@ struct Spool {
     /// Where the last move of a ref stands that goes wherever the ref is.
     moves: HashMap<RefName, usize>,
     most: u64,
-    weight: u64,
 }
 
 impl Spool {
     fn begin(dir: &Path, most: u64) -> Option<Self> {
+        let file = tempfile::tempfile_in(dir).ok()?;
         Some(Self {
-            file: tempfile::tempfile_in(dir).ok()?,
-            dir: dir.to_owned(),
-            written: 0,
-            buffer: Vec::new(),
+            bytes: Bytes { file, dir: dir.to_owned(), written: 0, buffer: Vec::new() },
             blobs: Vec::new(),
             kinds: Vec::new(),
             nodes: Vec::new(),
@@ -247,23 +257,16 @@ impl Spool {
             held: 0,
             moves: HashMap::new(),
             most,
-            weight: 0,
         })
     }
 
     fn is_full(&self) -> bool {
-        self.nodes.len() as u64 >= self.most
-            || self.written + self.buffer.len() as u64 >= MOST_BYTES
-            || self.held >= MOST_HELD
+        self.nodes.len() as u64 >= self.most || self.bytes.end() >= MOST_BYTES || self.held >= MOST_HELD
     }
 
     fn add(&mut self, commit: Commit) -> Result<(), StoreError> {
-        let Commit { blobs, chunks, nodes, spooled, moves, actions, ops, durability } = commit;
-        // What answers cost is at hand here; the writer would have to read it again.
-        let own: HashMap<&BlobId, &Blob> =
-            blobs.iter().filter(|blob| blob.kind == "quipu").map(|blob| (&blob.id, blob)).collect();
-        let told = |node: &Node| Told::of(node, own.get(node.record.parts.last()?)?);
-        let told: Vec<Option<Told>> = nodes.iter().map(told).collect();
+        let Commit { blobs, chunks, nodes, told, spooled, moves, actions, ops, durability } = commit;
+        let told: HashMap<NodeId, Told> = told.into_iter().collect();
         for blob in blobs {
             let kind = match self.kinds.iter().position(|kind| *kind == blob.kind) {
                 Some(kind) => kind,
@@ -272,13 +275,12 @@ impl Spool {
                     self.kinds.len() - 1
                 }
             };
-            let (offset, length) = self.put(blob.content.as_bytes())?;
-            let kept = Kept { id: blob.id, offset, length, kind: u32::try_from(kind).unwrap_or(u32::MAX) };
-            self.weight += kept.weight();
-            self.blobs.push(kept);
+            let (offset, length) = self.bytes.put(blob.content.as_bytes())?;
+            let kind = u32::try_from(kind).unwrap_or(u32::MAX);
+            self.blobs.push(Kept { id: blob.id, offset, length, kind });
         }
-        for (node, told) in nodes.iter().zip(told) {
-            self.add_node(node, told)?;
+        for node in &nodes {
+            self.add_node(node, told.get(&node.id).copied())?;
         }
         if let Some(spooled) = spooled {
             // Of another window, whose blobs are committed.
@@ -312,9 +314,7 @@ impl Spool {
     fn add_node(&mut self, node: &Node, told: Option<Told>) -> Result<(), StoreError> {
         let mut bytes = Vec::with_capacity(512);
         write_node(&mut bytes, node, told);
-        let place = self.put(&bytes)?;
-        self.nodes.push(place);
-        self.weight += NODE_COST;
+        self.nodes.push(self.bytes.put(&bytes)?);
         Ok(())
     }
 
@@ -334,6 +334,48 @@ impl Spool {
         }
     }
 
+    /// Blobs by their hashes; of those that came twice the first, as it would have been stored. Refs by their names, or each
+    /// would change another page.
+    fn put_in_order(self) -> Result<(Waiting, Commit), StoreError> {
+        let Self { mut bytes, mut blobs, kinds, nodes, mut rest, .. } = self;
+        bytes.end_gathering()?;
+        blobs.sort_unstable_by_key(|blob| (blob.id, blob.offset));
+        blobs.dedup_by_key(|blob| blob.id);
+        rest.moves.sort_by(|a, b| a.name.cmp(&b.name));
+        Ok((Waiting { bytes, kinds, blobs, nodes, stored: Mutex::new(None) }, rest))
+    }
+}
+
+impl Waiting {
+    fn weight(&self) -> u64 {
+        self.blobs.iter().map(Kept::weight).sum::<u64>() + NODE_COST * self.nodes.len() as u64
+    }
+
+    /// The blobs of one commit, and what they count.
+    fn blobs_from(&self, given: usize) -> Result<(Vec<Blob>, u64), StoreError> {
+        let mut blobs = Vec::new();
+        let (mut bytes, mut weight) = (0, 0);
+        for kept in self.blobs.iter().skip(given) {
+            if blobs.len() >= PIECE_BLOBS || bytes >= PIECE_BYTES {
+                break;
+            }
+            let content = self.bytes.read(kept.offset, kept.length.into())?.into_owned();
+            let content = String::from_utf8(content).map_err(|_| self.bytes.changed())?;
+            bytes += content.len();
+            weight += kept.weight();
+            let kind = usize::try_from(kept.kind).ok().and_then(|kind| self.kinds.get(kind)).cloned();
+            let kind = kind.unwrap_or_default();
+            blobs.push(Blob { id: kept.id, kind, content });
+        }
+        Ok((blobs, weight))
+    }
+}
+
+impl Bytes {
+    fn end(&self) -> u64 {
+        self.written + self.buffer.len() as u64
+    }
+
     /// Where the bytes stand, and how many they are.
     fn put(&mut self, bytes: &[u8]) -> Result<(u64, u32), StoreError> {
         let limit = u64::from(u32::MAX);
@@ -345,11 +387,9 @@ impl Spool {
         if self.buffer.len() + bytes.len() > BUFFER {
             self.flush()?;
         }
-        let offset = self.written + self.buffer.len() as u64;
+        let offset = self.end();
         if bytes.len() > BUFFER {
-            self.file
-                .write_all_at(bytes, self.written)
-                .map_err(|error| failed(&self.dir, "write", &error))?;
+            self.write(bytes)?;
             self.written += bytes.len() as u64;
         } else {
             self.buffer.extend_from_slice(bytes);
@@ -358,65 +398,44 @@ impl Spool {
     }
 
     fn flush(&mut self) -> Result<(), StoreError> {
-        self.file
-            .write_all_at(&self.buffer, self.written)
-            .map_err(|error| failed(&self.dir, "write", &error))?;
+        self.write(&self.buffer)?;
         self.written += self.buffer.len() as u64;
         self.buffer.clear();
         Ok(())
     }
 
-    /// Blobs by their hashes; of those that came twice the first, as it would have been stored.
-    fn put_in_order(&mut self) -> Result<(), StoreError> {
-        self.flush()?;
-        self.buffer = Vec::new();
-        self.moves = HashMap::new();
-        self.blobs.sort_unstable_by_key(|blob| (blob.id, blob.offset));
-        self.blobs.dedup_by_key(|blob| blob.id);
-        self.weight = self.blobs.iter().map(Kept::weight).sum::<u64>() + NODE_COST * self.nodes.len() as u64;
+    fn write(&self, bytes: &[u8]) -> Result<(), StoreError> {
+        self.file.write_all_at(bytes, self.written).map_err(|error| failed(&self.dir, "write", &error))
+    }
+
+    /// Nothing follows: all of it is in one place now.
+    fn end_gathering(&mut self) -> Result<(), StoreError> {
+        if self.written > 0 {
+            self.flush()?;
+            self.buffer = Vec::new();
+        }
         Ok(())
     }
 
-    /// The blobs of one commit, and what they count.
-    fn blobs_from(&self, given: usize) -> Result<(Vec<Blob>, u64), StoreError> {
-        let mut blobs = Vec::new();
-        let (mut bytes, mut weight) = (0, 0);
-        for kept in self.blobs.iter().skip(given) {
-            if blobs.len() >= PIECE_BLOBS || bytes >= PIECE_BYTES {
-                break;
-            }
-            let content = read(&self.file, &self.dir, kept.offset, kept.length)?;
-            let content = String::from_utf8(content).map_err(|_| changed(&self.dir))?;
-            bytes += content.len();
-            weight += kept.weight();
-            let kind = usize::try_from(kept.kind).ok().and_then(|kind| self.kinds.get(kind)).cloned();
-            let kind = kind.unwrap_or_default();
-            blobs.push(Blob { id: kept.id, kind, content });
+    /// Bytes of one place: after [`Self::end_gathering`].
+    fn read(&self, offset: u64, length: u64) -> Result<Cow<'_, [u8]>, StoreError> {
+        let size = usize::try_from(length).unwrap_or(usize::MAX);
+        if self.written == 0 {
+            let from = usize::try_from(offset).ok().and_then(|offset| self.buffer.get(offset..));
+            return from.and_then(|from| from.get(..size)).map(Cow::Borrowed).ok_or_else(|| self.changed());
         }
-        Ok((blobs, weight))
+        let mut bytes = vec![0; size];
+        self.file.read_exact_at(&mut bytes, offset).map_err(|error| failed(&self.dir, "read", &error))?;
+        Ok(Cow::Owned(bytes))
     }
 
-    /// Nodes, and what comes with them. Refs by their names, or each would change another page.
-    fn into_rest(self) -> (SpooledNodes, Commit) {
-        let Self { file, dir, blobs, nodes, mut rest, .. } = self;
-        rest.moves.sort_by(|a, b| a.name.cmp(&b.name));
-        let range = 0..nodes.len();
-        (SpooledNodes { all: Arc::new(Waiting { file, dir, nodes, blobs }), range }, rest)
+    fn changed(&self) -> StoreError {
+        failed(&self.dir, "read", &io::Error::other("it is not as it was written"))
     }
-}
-
-fn read(file: &File, dir: &Path, offset: u64, length: u32) -> Result<Vec<u8>, StoreError> {
-    let mut bytes = vec![0; usize::try_from(length).unwrap_or(usize::MAX)];
-    file.read_exact_at(&mut bytes, offset).map_err(|error| failed(dir, "read", &error))?;
-    Ok(bytes)
 }
 
 fn failed(dir: &Path, doing: &str, error: &io::Error) -> StoreError {
     crate::sqlite::system_error(dir, &format!("{doing} a temporary file in"), error)
-}
-
-fn changed(dir: &Path) -> StoreError {
-    failed(dir, "read", &io::Error::other("it is not as it was written"))
 }
 
 impl SpooledNodes {
@@ -427,18 +446,52 @@ impl SpooledNodes {
 
     /// A few thousand of them, in the order in which they came; none after the last.
     pub(crate) fn nodes_from(&self, first: usize) -> Result<Vec<(Node, Option<Told>)>, StoreError> {
-        let Waiting { file, dir, nodes, .. } = &*self.all;
-        let nodes = self.range.clone().skip(first).take(AT_ONCE).filter_map(|at| nodes.get(at));
-        nodes
-            .map(|(offset, length)| {
-                read_node(&read(file, dir, *offset, *length)?).ok_or_else(|| changed(dir))
-            })
-            .collect()
+        let Waiting { bytes, nodes, .. } = &*self.all;
+        let last = self.range.end.min((self.range.start + first).saturating_add(AT_ONCE));
+        let mut places = nodes.get(self.range.start + first..last).unwrap_or_default();
+        let mut read = Vec::with_capacity(places.len());
+        while let Some(&(begin, _)) = places.first() {
+            // Those that came together stand together.
+            let mut end = begin;
+            let is_next = |(offset, length): &(u64, u32)| {
+                let follows = *offset == end && (end == begin || end - begin < RUN);
+                end += u64::from(*length);
+                follows
+            };
+            let count = places.iter().copied().take_while(is_next).count();
+            let (run, rest) = places.split_at(count);
+            let length = run.iter().map(|(_, length)| u64::from(*length)).sum();
+            let text = bytes.read(begin, length)?;
+            let mut at: usize = 0;
+            for (_, length) in run {
+                let (from, length) = (at, usize::try_from(*length).unwrap_or(usize::MAX));
+                at = from.saturating_add(length);
+                let node = text.get(from..at).and_then(read_node);
+                read.push(node.ok_or_else(|| bytes.changed())?);
+            }
+            places = rest;
+        }
+        Ok(read)
     }
 
     /// The blobs that were committed before them, by their hashes.
     pub(crate) fn blobs(&self) -> impl Iterator<Item = &BlobId> {
         self.all.blobs.iter().map(|blob| &blob.id)
+    }
+
+    /// A store's file has so many more of the blobs.
+    pub(crate) fn blobs_are_in(&self, file: FileId, count: usize) {
+        let mut stored = self.all.stored.lock().unwrap_or_else(PoisonError::into_inner);
+        let (first, before) = stored.unwrap_or((file, 0));
+        if first == file {
+            *stored = Some((file, before + count));
+        }
+    }
+
+    /// Whether a store's file is known to have all blobs.
+    pub(crate) fn are_ready_for(&self, file: FileId) -> bool {
+        let stored = *self.all.stored.lock().unwrap_or_else(PoisonError::into_inner);
+        stored == Some((file, self.all.blobs.len()))
     }
 
     /// Whether a blob is one of those.

@@ -26,6 +26,6 @@ pub use retention::*;
 pub use search::*;
 pub use sqlite::{
     Delta, ForeignCursor, ForeignDatabase, ForeignRows, ForeignValue, OpenOptions, Salvage, SearchIndex,
-    SqliteStore, delta, network_file_system, salvage,
+    SqliteStore, Told, delta, network_file_system, salvage,
 };
 pub use vectors::*;

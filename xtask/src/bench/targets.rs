@@ -205,6 +205,7 @@ const TARGETS: &[Target] = &[
         under: None,
         asked: Below(20.0),
     },
+    ratio("import of 10 MB, by the bare loop", "import 10 MB", "import 10 MB, bare statements", AtLeast(0.7)),
     ratio(
         "import of 100 MB, by the bare loop",
         "import 100 MB",
@@ -366,6 +367,12 @@ macro_rules! history {
     ($name:literal) => {
         [
             ratio(
+                concat!("import of 10 MB (", $name, "), by the bare loop"),
+                concat!("import 10 MB (", $name, ")"),
+                concat!("import 10 MB (", $name, "), bare statements"),
+                AtLeast(0.7),
+            ),
+            ratio(
                 concat!("import of 100 MB (", $name, "), by the bare loop"),
                 concat!("import 100 MB (", $name, ")"),
                 concat!("import 100 MB (", $name, "), bare statements"),
@@ -411,7 +418,7 @@ macro_rules! history {
     };
 }
 
-const HISTORIES: [[Target; 7]; 3] = [history!("Claude Code"), history!("Codex"), history!("OpenCode")];
+const HISTORIES: [[Target; 8]; 3] = [history!("Claude Code"), history!("Codex"), history!("OpenCode")];
 
 /// A second table with the figures that these rows answer; empty when they answer none.
 pub(super) fn table(rows: &[Row]) -> String {

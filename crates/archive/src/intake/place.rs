@@ -155,7 +155,7 @@ impl Placer {
             end: None,
             batch: Commit::default(),
             batch_bytes: 0,
-            most,
+            most: most.after(before.batches),
             batches,
             before,
             unfinished: false,
@@ -481,6 +481,7 @@ impl Placer {
         let mut commit = std::mem::take(&mut self.batch);
         commit.moves = self.moves();
         self.before.batches += 1;
+        self.most = self.most.after(1);
         let Before { bytes, entries, .. } = self.before;
         let batch = Batch { commit, bytes: bytes + self.report.bytes, entries: entries + self.report.read };
         self.batches.blocking_send(batch).map_err(|_| Stop::Closed)

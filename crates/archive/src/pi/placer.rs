@@ -168,6 +168,7 @@ impl Placer {
 
     fn send(&mut self, batches: &mpsc::Sender<Batch>) -> Result<(), Stopped> {
         self.batch_bytes = 0;
+        self.most = self.most.after(1);
         let mut commit = std::mem::take(&mut self.batch);
         // With the entries: who is cut short goes on from here.
         let refs = self.tree.turned();

@@ -70,7 +70,7 @@ impl Both {
 }
 
 /// Recordings and files made by hand, with all that is odd about them.
-fn corpus() -> Vec<(&'static str, PathBuf)> {
+pub(crate) fn corpus() -> Vec<(&'static str, PathBuf)> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests");
     let mut found = Vec::new();
     for (agent, folder) in [

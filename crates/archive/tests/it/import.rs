@@ -211,7 +211,7 @@ fn an_import_that_was_cut_short_goes_on() {
     });
     assert!(cut.head("pi/s").is_none());
     let report = cut.import_text("a.jsonl", &text);
-    assert!(report.present >= 1_000 && report.added >= 1_000, "{report:?}");
+    assert!(report.present >= 400 && report.added >= 1_000, "{report:?}");
     assert_eq!((report.read, report.changed), (5_000, 0));
     whole.import_text("a.jsonl", &text);
     assert_eq!(cut.all(), whole.all());

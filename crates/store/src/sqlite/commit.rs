@@ -10,6 +10,7 @@ use super::chunks::{self, Encoded};
 use super::failure::{Failure, Outcome};
 use super::index::Told;
 use super::rows;
+use crate::bulk::FileId;
 use crate::{
     Action, BLOB_LIMIT, Commit, Expect, Fence, Op, Owner, RefMove, RefName, SpooledNodes, StepCall,
     StepState, StoreError,
@@ -24,13 +25,18 @@ const CALL_LIMIT: u64 = 64 << 10;
 
 /// Refuses what is beyond the limits, before anything is queued.
 pub(super) fn check_limits(commit: &Commit) -> Result<(), StoreError> {
-    let within = |what: &str, size: usize, limit: u64| {
-        let size = size as u64;
-        if size <= limit { Ok(()) } else { Err(StoreError::TooLarge { what: what.to_owned(), size, limit }) }
+    let beyond =
+        |what: String, size: usize, limit: u64| Err(StoreError::TooLarge { what, size: size as u64, limit });
+    let within = |what: &str, size: usize, limit: u64| match size as u64 <= limit {
+        true => Ok(()),
+        false => beyond(what.to_owned(), size, limit),
     };
     let name = |what: &str, text: &str| within(what, text.len(), NAME_LIMIT as u64);
     for blob in &commit.blobs {
-        within(&format!("the content of a blob of type {}", blob.kind), blob.content.len(), BLOB_LIMIT)?;
+        if blob.content.len() as u64 > BLOB_LIMIT {
+            let what = format!("the content of a blob of type {}", blob.kind);
+            return beyond(what, blob.content.len(), BLOB_LIMIT);
+        }
     }
     for node in &commit.nodes {
         within("the parts list of a node", node.record.parts.len() * 67, BLOB_LIMIT)?;
@@ -117,10 +123,10 @@ pub(super) fn apply(connection: &Connection, commit: &Commit, chunks: &[Encoded]
     chunks::insert(connection, chunks, &commit.chunks)?;
     let new: HashSet<&BlobId> = commit.blobs.iter().map(|blob| &blob.id).collect();
     insert_nodes(connection, &commit.nodes, |blob| new.contains(blob))?;
-    let told = match &commit.spooled {
-        Some(spooled) => insert_spooled(connection, spooled)?,
-        None => Vec::new(),
-    };
+    let mut told = commit.told.clone();
+    if let Some(spooled) = &commit.spooled {
+        told.extend(insert_spooled(connection, spooled)?);
+    }
     for action in &commit.actions {
         log(connection, action)?;
     }
@@ -154,7 +160,14 @@ fn insert_blobs(connection: &Connection, blobs: &[Blob]) -> Outcome<()> {
 }
 
 /// Whether all blobs are there that nodes need which wait in a file. They stay, so this needs no lock.
-pub(super) fn check_spooled(connection: &Connection, spooled: &SpooledNodes) -> Outcome<()> {
+pub(super) fn check_spooled(
+    connection: &Connection,
+    spooled: &SpooledNodes,
+    file: Option<FileId>,
+) -> Outcome<()> {
+    if spooled.count() == 0 || file.is_some_and(|file| spooled.are_ready_for(file)) {
+        return Ok(());
+    }
     let transaction = connection.unchecked_transaction()?;
     let mut has_blob = transaction.prepare_cached("SELECT 1 FROM blobs WHERE hash = ?1")?;
     for blob in spooled.blobs() {

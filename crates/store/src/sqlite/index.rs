@@ -7,7 +7,7 @@
 use std::collections::HashMap;
 
 use quipu_dag::{Blob, Node};
-use quipu_protocol::{BlobId, ChunkId, Entry, Message, NodeId, SessionStart, Usage};
+use quipu_protocol::{BlobId, ChunkId, Entry, Message, NodeId, SessionStart, StepInfo, Usage};
 use quipu_transcript::{Lookup, decode};
 use rusqlite::{CachedStatement, Connection, OptionalExtension as _, params};
 use serde::Deserialize;
@@ -472,9 +472,10 @@ struct Meaning {
     says: Option<i64>,
 }
 
-/// What an answer or a summary means to the tables, known before it is stored.
+/// What an answer or a summary says to the derived tables. Whoever makes the node has it at hand; else it is read again
+/// from the parts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Told {
+pub struct Told {
     /// In billionths of a US dollar.
     pub(crate) cost: i64,
     /// Whether a call of ours gave it.
@@ -484,33 +485,15 @@ pub(crate) struct Told {
 }
 
 impl Told {
-    /// What a node says whose last part is `own`; `None` where that alone does not tell.
-    pub(crate) fn of(node: &Node, own: &Blob) -> Option<Self> {
-        let kind = match node.record.role.as_str() {
-            "assistant" => kind::ASSISTANT,
-            "compactionSummary" => kind::CHECKPOINT,
+    /// What the node of an entry says; `None` where more than this is asked of it.
+    pub fn of(entry: &Entry, step: &StepInfo) -> Option<Self> {
+        let usage = match entry {
+            Entry::Message(Message::Assistant(message)) => Some(&message.usage),
+            Entry::Compaction(compaction) => compaction.usage.as_ref(),
             _ => return None,
         };
-        if own.kind != "quipu" || node.record.parts.last() != Some(&own.id) {
-            return None;
-        }
-        let meaning = Meaning::of_kind(kind).and_what_stands_in(node, &Own(own));
-        let Meaning { cost, charged, says, .. } = meaning;
-        let is_all = meaning.kind == kind && meaning.title.is_none() && meaning.given.is_none();
-        (is_all && meaning.start.is_none()).then_some(Self { cost, charged, says })
-    }
-}
-
-/// Our own part of a node.
-struct Own<'a>(&'a Blob);
-
-impl Lookup for Own<'_> {
-    fn blob(&self, id: &BlobId) -> Option<&Blob> {
-        Some(self.0).filter(|own| own.id == *id)
-    }
-
-    fn chunk(&self, _: &ChunkId) -> Option<&[u8]> {
-        None
+        let cost = nano_dollars(usage.map_or(0.0, |usage| usage.cost.total));
+        Some(Self { cost, charged: step.call.is_some(), says: super::setting::of(entry) })
     }
 }
 

@@ -14,6 +14,7 @@ mod foreign;
 mod forest;
 mod graph;
 mod index;
+mod job;
 mod lists;
 mod mount;
 mod pages;
@@ -44,25 +45,25 @@ use quipu_transcript::Decoded;
 use rusqlite::Connection;
 use tokio::sync::oneshot;
 
+use self::chunks::Recent;
 pub use self::chunks::{Delta, delta};
-use self::chunks::{Encoded, Recent};
-use self::commit::Applied;
 use self::connect::Patience;
 use self::failure::{Failure, Outcome, Place};
 pub(crate) use self::file::system as system_error;
 pub use self::foreign::{ForeignCursor, ForeignDatabase, ForeignRows, ForeignValue};
-pub(crate) use self::index::Told;
+pub use self::index::Told;
+use self::job::CommitJob;
 pub use self::mount::network_file_system;
 use self::readers::{Connect, Readers, Untyped, in_transaction, untyped};
 pub use self::salvage::{Salvage, salvage};
 use self::search::Ahead;
-use self::writer::{Job, Left, Writer};
+use self::writer::{Job, Writer};
 use crate::{
     ActionQuery, Commit, Derived, Done, DoneQuery, DroppedFiles, Durability, Edge, Extent, Fence, FileChange,
     Found, Fut, Head, Known, Label, Landmark, LoggedAction, LoggedMove, Meeting, Owner, Pending, Piece,
     QUERY_LIMIT, ReadParts, RebuildBegun, RebuildLeft, RefName, ReflogQuery, Report, Resolved, Scope,
-    SearchQuery, Seq, SessionQuery, SessionRow, Spelling, SpooledNodes, Store, StoreError, TellDropping,
-    Touched, Unindexed, Until, Upkeep, UsageQuery, UsageSum,
+    SearchQuery, Seq, SessionQuery, SessionRow, Spelling, Store, StoreError, TellDropping, Touched,
+    Unindexed, Until, Upkeep, UsageQuery, UsageSum,
 };
 
 /// Readers beside the writer.
@@ -80,10 +81,8 @@ const DEEDS_STEP: usize = 2_000;
 /// How long one call indexes, about.
 const INDEX_PATIENCE: Duration = Duration::from_millis(250);
 
-/// Blobs of a large commit: it stands in a transaction of its own, and the log may have become long after it.
-const LARGE: usize = 500;
 /// Pages of the log that are copied into the file at once, while more are written.
-const LOG_STEP: i64 = 4_000;
+const LOG_STEP: i64 = 2_000;
 
 /// How a store is opened.
 #[derive(Debug, Clone)]
@@ -488,54 +487,13 @@ impl<T: Send, F: FnMut(&Connection) -> Outcome<T> + Send> Job for Work<T, F> {
     }
 }
 
-/// A commit on its way.
-struct CommitJob {
-    commit: Commit,
-    chunks: Vec<Encoded>,
-    applied: Applied,
-    answer: oneshot::Sender<Result<(), StoreError>>,
-}
-
-impl Job for CommitJob {
-    fn durability(&self) -> Durability {
-        self.commit.durability
-    }
-
-    fn is_large(&self) -> bool {
-        self.commit.spooled.is_some() || self.commit.blobs.len() >= LARGE
-    }
-
-    fn prepare(&mut self, connection: &Connection, recent: &mut Recent) -> Outcome<()> {
-        if let Some(spooled) = &self.commit.spooled {
-            commit::check_spooled(connection, spooled)?;
-        }
-        self.chunks = chunks::encode(connection, &self.commit.chunks, recent)?;
-        Ok(())
-    }
-
-    fn run(&mut self, connection: &Connection) -> Outcome<()> {
-        self.applied = commit::apply(connection, &self.commit, &self.chunks)?;
-        Ok(())
-    }
-
-    fn left(&mut self) -> Left {
-        let spooled = self.commit.spooled.as_ref().map_or(0, SpooledNodes::count);
-        let Applied { moves, told } = std::mem::take(&mut self.applied);
-        Left { nodes: self.commit.nodes.len() + spooled, moves, told: told.into_iter().collect() }
-    }
-
-    fn finish(self: Box<Self>, result: Result<(), StoreError>) {
-        self.answer.send(result).ok();
-    }
-}
-
 impl Store for SqliteStore {
     fn commit(&self, batch: Commit) -> Fut<'_, ()> {
         Box::pin(async move {
             let writer = self.writer()?;
             commit::check_limits(&batch)?;
             let (answer, result) = oneshot::channel();
-            let job = CommitJob { commit: batch, chunks: Vec::new(), applied: Applied::default(), answer };
+            let job = CommitJob::new(batch, self.place.identity, answer);
             let is_large = job.is_large();
             writer.submit(Box::new(job)).await?;
             let done = result.await.map_err(|_| self.closed())?;

@@ -233,6 +233,9 @@ async fn a_window_that_is_refused_leaves_no_node() {
     let nodes = window.piece().unwrap().unwrap().commit;
     assert!(matches!(store.commit(nodes.clone()).await, Err(StoreError::Missing { .. })));
     store.commit(blobs).await.unwrap();
+    // Nor into another store than the blobs.
+    let other = open(&dir.path().join("other.db"));
+    assert!(matches!(other.commit(nodes.clone()).await, Err(StoreError::Missing { .. })));
     store.commit(nodes.clone()).await.unwrap();
     let report = store.check().await.unwrap();
     assert_eq!((report.problems, report.nodes), (vec![], 2_000));
@@ -255,7 +258,7 @@ async fn a_window_ends_when_it_is_full() {
         for _ in 0..1_000 {
             // Some are larger than what is written at once.
             let text = if at == T + 77 {
-                "long ".repeat(400_000)
+                "long ".repeat(1_000_000)
             } else {
                 format!("text {at} {}", "x".repeat(2_000))
             };

@@ -1,7 +1,7 @@
 use quipu_dag::Blob;
 
 use super::*;
-use crate::sqlite::LARGE;
+use crate::sqlite::job::LARGE;
 use crate::{Commit, OpenOptions, SqliteStore, Store as _};
 
 /// How many transactions these commits make, queued while the writer is busy with another one.

@@ -1,0 +1,70 @@
+//! A commit as work of the writer.
+
+use rusqlite::Connection;
+use tokio::sync::oneshot;
+
+use super::chunks::{self, Encoded, Recent};
+use super::commit::{Applied, apply, check_spooled};
+use super::failure::Outcome;
+use super::writer::{Job, Left};
+use crate::bulk::FileId;
+use crate::{Commit, Durability, SpooledNodes, StoreError};
+
+/// Blobs of a large commit: it stands in a transaction of its own, and the log may have become long after it.
+pub(super) const LARGE: usize = 500;
+
+/// A commit on its way.
+pub(super) struct CommitJob {
+    commit: Commit,
+    /// What the store's file is, unless it is in memory.
+    file: Option<FileId>,
+    chunks: Vec<Encoded>,
+    applied: Applied,
+    answer: oneshot::Sender<Result<(), StoreError>>,
+}
+
+impl CommitJob {
+    pub(super) fn new(
+        commit: Commit,
+        file: Option<FileId>,
+        answer: oneshot::Sender<Result<(), StoreError>>,
+    ) -> Self {
+        Self { commit, file, chunks: Vec::new(), applied: Applied::default(), answer }
+    }
+}
+
+impl Job for CommitJob {
+    fn durability(&self) -> Durability {
+        self.commit.durability
+    }
+
+    fn is_large(&self) -> bool {
+        self.commit.spooled.is_some() || self.commit.blobs.len() >= LARGE
+    }
+
+    fn prepare(&mut self, connection: &Connection, recent: &mut Recent) -> Outcome<()> {
+        if let Some(spooled) = &self.commit.spooled {
+            check_spooled(connection, spooled, self.file)?;
+        }
+        self.chunks = chunks::encode(connection, &self.commit.chunks, recent)?;
+        Ok(())
+    }
+
+    fn run(&mut self, connection: &Connection) -> Outcome<()> {
+        self.applied = apply(connection, &self.commit, &self.chunks)?;
+        Ok(())
+    }
+
+    fn left(&mut self) -> Left {
+        let spooled = self.commit.spooled.as_ref().map_or(0, SpooledNodes::count);
+        let Applied { moves, told } = std::mem::take(&mut self.applied);
+        Left { nodes: self.commit.nodes.len() + spooled, moves, told: told.into_iter().collect() }
+    }
+
+    fn finish(self: Box<Self>, result: Result<(), StoreError>) {
+        if let (Ok(()), Some(spooled), Some(file)) = (&result, &self.commit.spooled, self.file) {
+            spooled.blobs_are_in(file, self.commit.blobs.len());
+        }
+        self.answer.send(result).ok();
+    }
+}
