@@ -1,6 +1,7 @@
 //! A file into the graph.
 
 mod again;
+mod reading;
 mod refs;
 
 use std::collections::HashSet;
@@ -9,7 +10,7 @@ use std::io::Seek as _;
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 use std::pin::Pin;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use nix::fcntl::OFlag;
@@ -20,10 +21,11 @@ use sha2::{Digest as _, Sha256};
 use tokio::sync::{mpsc, watch};
 
 use self::again::Taken;
+use self::reading::{Reading, lock};
 use super::follow::At;
 use super::known::Known;
 use super::place::{Before, Placed, Placer, Stop};
-use super::{DatabaseFormat, Format, SealedLines, Sessions};
+use super::{DatabaseFormat, Format, SealedLines};
 use crate::batches::{Batch, Most, commit_after, commit_all, off_the_runtime};
 use crate::lineages::main_ref;
 use crate::seen::{Mark, Seen, unchanged};
@@ -192,9 +194,7 @@ impl One<'_> {
             Ok::<_, ArchiveError>((Arc::new(Mutex::new(sessions)), next))
         })
         .await??;
-        fn lock(sessions: &Mutex<Box<dyn Sessions>>) -> std::sync::MutexGuard<'_, Box<dyn Sessions>> {
-            sessions.lock().unwrap_or_else(PoisonError::into_inner)
-        }
+        let reading = Reading::begin(&sessions, self.sealer);
         let total = match lock(&sessions).bytes() {
             0 => bytes,
             total => total,
@@ -231,14 +231,9 @@ impl One<'_> {
                         false => Known::load(&**self.store, self.agent, &outline).await?,
                     };
                     let report = Report::new(path.to_owned(), outline.session);
-                    let mut placer =
-                        Placer::new(self.agent, report, known, Most::of(total), at, sender.clone());
-                    let (own, sealer) = (Arc::clone(&sessions), Arc::clone(self.sealer));
-                    let one = off_the_runtime(move || {
-                        lock(&own).read(&sealer, &mut placer)?;
-                        Ok((placer.end()?, lock(&own).next()))
-                    });
-                    let (one, following) = one.await?.map_err(|stop| stopped(path, stop))?;
+                    let placer = Placer::new(self.agent, report, known, Most::of(total), at, sender.clone());
+                    let one = reading.next(placer).await?;
+                    let (one, following) = one.map_err(|stop| stopped(path, stop))?;
                     at = one.before;
                     whole &= !one.unfinished;
                     if one.unfinished {
