@@ -71,9 +71,10 @@ const READERS: usize = 2;
 /// Nodes that are indexed in one transaction when many are new.
 const INDEX_BATCH: usize = 10_000;
 
-/// Text that is indexed in one transaction when somebody waits for it.
+/// Text that is indexed in one transaction when somebody waits for it: half a second, in which nobody else can write. Each
+/// leaves a piece of the index of words, and of fewer pieces fewer are merged again.
 const SEARCH_STEP: search::Step =
-    search::Step { words: 4 << 20, substrings: 256 << 10, nodes: 16_000, ahead: 16 << 20 };
+    search::Step { words: 8 << 20, substrings: 256 << 10, nodes: 32_000, ahead: 16 << 20 };
 /// How long a search waits for the index.
 const SEARCH_PATIENCE: Duration = Duration::from_millis(1_000);
 /// Nodes whose deeds are added in one transaction when somebody waits for it.

@@ -22,7 +22,8 @@ use super::{index, rows};
 use crate::Unindexed;
 
 /// `about` holds the tags of a node and the paths that it names. A node's row has its number in `nodes`. Pieces of an
-/// index are merged eight at a time: four cost a sixth more processor time, sixteen make searches look in more of them.
+/// index are merged eight at a time: four cost a sixth more processor time, sixteen make searches look in more of them. The
+/// words of a whole transaction have room in memory (`hashsize`), or it would leave several pieces.
 const TABLES: &str = "
 CREATE TABLE IF NOT EXISTS quipu_x_search (kind INTEGER PRIMARY KEY, seq INTEGER NOT NULL);
 INSERT OR IGNORE INTO quipu_x_search VALUES (1, 0), (2, 0);
@@ -31,7 +32,7 @@ CREATE VIRTUAL TABLE IF NOT EXISTS quipu_x_words USING fts5(text, about, content
 CREATE VIRTUAL TABLE IF NOT EXISTS quipu_x_parts USING fts5(text, content='', contentless_delete=1, detail=none, tokenize='trigram');
 INSERT INTO quipu_x_words (quipu_x_words, rank) VALUES ('automerge', 8);
 INSERT INTO quipu_x_parts (quipu_x_parts, rank) VALUES ('automerge', 8);
-INSERT INTO quipu_x_words (quipu_x_words, rank) VALUES ('hashsize', 8388608);
+INSERT INTO quipu_x_words (quipu_x_words, rank) VALUES ('hashsize', 33554432);
 ";
 const NAMES: [&str; 4] = ["quipu_x_search", "quipu_x_late", "quipu_x_words", "quipu_x_parts"];
 /// Nodes after a cursor, as [`rows::node`] reads them but for what says nothing, and the numbers of their sessions.
