@@ -994,7 +994,6 @@ mod opencode {
         );
     }
 
-    /// Messages of sessions, each by its time and what it says; those of one time are by the same person.
     #[test]
     fn forks_of_forks_share_what_they_repeat() {
         let archive = archive();
@@ -1028,6 +1027,8 @@ mod opencode {
         // Nothing is shared with a session that begins otherwise.
         session("f", 6, &[(1, "another"), (2, "two")]);
         session("g", 7, &[(9, "one"), (2, "two")]);
+        // The times of the third, and other words from where the second has its own.
+        session("h", 8, &[(1, "one"), (2, "two"), (5, "not five"), (7, "seven")]);
         let reports = archive.try_take(AGENT, &root).unwrap();
         let told: Vec<_> =
             reports.iter().map(|report| (report.session.as_str(), report.added, report.present)).collect();
@@ -1041,13 +1042,14 @@ mod opencode {
                 ("ses_e", 2, 1),
                 ("ses_f", 2, 0),
                 ("ses_g", 2, 0),
+                ("ses_h", 2, 2),
             ]
         );
-        let parents = ["a", "b", "c", "d", "e", "f", "g"].map(|name| {
+        let parents = ["a", "b", "c", "d", "e", "f", "g", "h"].map(|name| {
             let parent = archive.row(&format!("ses_{name}")).parent;
             parent.map(|parent| parent.to_string()).unwrap_or_default()
         });
-        assert_eq!(parents, ["", "ses_a", "ses_b", "ses_a", "ses_a", "", ""]);
+        assert_eq!(parents, ["", "ses_a", "ses_b", "ses_a", "ses_a", "", "", "ses_a"]);
         assert_eq!(shorts(&archive.messages("ses_c")), ["u one", "u two", "u five", "u seven"]);
     }
 
