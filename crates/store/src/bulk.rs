@@ -19,6 +19,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use quipu_dag::{Blob, Node, NodeRecord};
 use quipu_protocol::{BlobId, NodeId};
 
+use crate::load::ByHash;
 use crate::{Commit, Expect, NewChunk, RefMove, RefName, StoreError, Told};
 
 /// A window is this part of the store's nodes: so many keys fall on each page of an index that holds about 50.
@@ -266,7 +267,7 @@ impl Spool {
 
     fn add(&mut self, commit: Commit) -> Result<(), StoreError> {
         let Commit { blobs, chunks, nodes, told, spooled, moves, actions, ops, durability } = commit;
-        let told: HashMap<NodeId, Told> = told.into_iter().collect();
+        let told: HashMap<NodeId, Told, ByHash> = told.into_iter().collect();
         for blob in blobs {
             let kind = match self.kinds.iter().position(|kind| *kind == blob.kind) {
                 Some(kind) => kind,

@@ -11,6 +11,7 @@ use super::failure::{Failure, Outcome};
 use super::index::Told;
 use super::rows;
 use crate::bulk::FileId;
+use crate::load::ByHash;
 use crate::{
     Action, BLOB_LIMIT, Commit, Expect, Fence, Op, Owner, RefMove, RefName, SpooledNodes, StepCall,
     StepState, StoreError,
@@ -121,7 +122,7 @@ pub(super) struct Applied {
 pub(super) fn apply(connection: &Connection, commit: &Commit, chunks: &[Encoded]) -> Outcome<Applied> {
     insert_blobs(connection, &commit.blobs)?;
     chunks::insert(connection, chunks, &commit.chunks)?;
-    let new: HashSet<&BlobId> = commit.blobs.iter().map(|blob| &blob.id).collect();
+    let new: HashSet<&BlobId, ByHash> = commit.blobs.iter().map(|blob| &blob.id).collect();
     insert_nodes(connection, &commit.nodes, |blob| new.contains(blob))?;
     let mut told = commit.told.clone();
     if let Some(spooled) = &commit.spooled {
@@ -216,7 +217,7 @@ fn insert_nodes(connection: &Connection, nodes: &[Node], new: impl Fn(&BlobId) -
             }
         }
     }
-    let mut placed: HashSet<&NodeId> = HashSet::with_capacity(nodes.len());
+    let mut placed: HashSet<&NodeId, ByHash> = HashSet::with_capacity_and_hasher(nodes.len(), ByHash);
     for node in nodes {
         debug_assert!(
             !matches!(node.verify(), quipu_dag::Verdict::Corrupt(_)),
