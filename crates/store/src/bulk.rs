@@ -25,7 +25,7 @@ use crate::{Commit, Expect, NewChunk, RefMove, RefName, StoreError, Told};
 /// A window is this part of the store's nodes: so many keys fall on each page of an index that holds about 50.
 const PART: u64 = 4;
 /// Nodes of a window at most: it holds about 100 bytes in memory for each.
-const MOST_NODES: u64 = 80_000;
+const MOST_NODES: u64 = 64_000;
 /// Nodes of one commit at most: they fall on all pages of three indexes, and other programs cannot write meanwhile.
 const COMMIT_NODES: usize = 27_000;
 /// Nodes of a window at least, but for the last one: what a commit costs beside them is little then.
@@ -40,7 +40,7 @@ const PIECE_BLOBS: usize = 4_000;
 /// Nodes that are read back at once.
 const AT_ONCE: usize = 2_000;
 /// What is written to the file at once; a window that is smaller stays in memory.
-const BUFFER: usize = 4 << 20;
+const BUFFER: usize = 1 << 20;
 /// Bytes of nodes that are read from the file at once, about.
 const RUN: u64 = 256 << 10;
 /// What a node costs beside its text, in bytes of text: for telling how far a window is.
