@@ -202,8 +202,7 @@ fn write_text(out: &mut String, text: &Text) {
 
 pub(crate) fn write_str(out: &mut String, text: &str) {
     // Most of what is escaped takes one byte more; to grow would copy all that is there.
-    let escaped = text.bytes().filter(|byte| is_special(*byte)).count();
-    out.reserve(text.len() + escaped + 2);
+    out.reserve(text.len() + escapes(text.as_bytes()) + 2);
     out.push('"');
     write_escaped(out, text);
     out.push('"');
@@ -225,12 +224,35 @@ pub(crate) fn plain(bytes: &[u8]) -> usize {
             .iter()
             .take_while(|chunk| !chunk.iter().fold(false, |any, byte| any | is_special(*byte)))
             .count();
-    skipped + bytes[skipped..].iter().take_while(|byte| !is_special(**byte)).count()
+    let (words, rest) = bytes[skipped..].as_chunks();
+    let special = words.iter().map(|word| first_special(*word)).zip(0..);
+    match special.filter_map(|(place, word)| Some(place? + 8 * word)).next() {
+        Some(place) => skipped + place,
+        None => bytes.len() - rest.len() + rest.iter().take_while(|byte| !is_special(**byte)).count(),
+    }
 }
 
 /// Whether a string of JSON cannot hold a byte as it is.
 fn is_special(byte: u8) -> bool {
     byte < 0x20 || byte == b'"' || byte == b'\\'
+}
+
+/// The first of eight bytes that is special: all are looked at as one number.
+fn first_special(bytes: [u8; 8]) -> Option<usize> {
+    const EACH: u64 = u64::from_le_bytes([1; 8]);
+    let word = u64::from_le_bytes(bytes);
+    // The highest bit of each byte that is less, of ASCII. What is borrowed reaches later bytes only.
+    let less = |word: u64, than: u8| word.wrapping_sub(EACH * u64::from(than)) & !word & EACH << 7;
+    let is = |byte: u8| less(word ^ EACH * u64::from(byte), 1);
+    let found = less(word, 0x20) | is(b'"') | is(b'\\');
+    (found != 0).then_some(found.trailing_zeros() as usize / 8)
+}
+
+/// How many bytes are special.
+fn escapes(bytes: &[u8]) -> usize {
+    // In a number of one byte, many are counted at once.
+    let count = |bytes: &[u8]| bytes.iter().fold(0_u8, |count, byte| count + u8::from(is_special(*byte)));
+    bytes.chunks(128).map(|chunk| usize::from(count(chunk))).sum()
 }
 
 fn write_escaped(out: &mut String, text: &str) {
