@@ -243,7 +243,7 @@ fn first_special(bytes: [u8; 8]) -> Option<usize> {
     let word = u64::from_le_bytes(bytes);
     // The highest bit of each byte that is less, of ASCII. What is borrowed reaches later bytes only.
     let less = |word: u64, than: u8| word.wrapping_sub(EACH * u64::from(than)) & !word & EACH << 7;
-    let is = |byte: u8| less(word ^ EACH * u64::from(byte), 1);
+    let is = |byte: u8| less(word ^ (EACH * u64::from(byte)), 1);
     let found = less(word, 0x20) | is(b'"') | is(b'\\');
     (found != 0).then_some(found.trailing_zeros() as usize / 8)
 }

@@ -1,8 +1,10 @@
 //! A first look at a file: whose records it holds.
 
 use std::fs::File;
-use std::io::BufReader;
+use std::io::{self, BufReader, Seek as _};
+use std::os::unix::fs::FileExt as _;
 use std::path::Path;
+use std::sync::Arc;
 
 use memchr::memmem;
 use quipu_protocol::{SessionId, UnixMs};
@@ -16,6 +18,8 @@ use crate::lines::Lines;
 
 /// What a line has that says which session it was written for.
 const REQUESTED: &[u8] = b"\"requestSessionId\":\"";
+/// Bytes that are searched for that at once.
+const BLOCK: usize = 256 << 10;
 
 pub(super) fn outline(file: &mut File, path: &Path) -> Result<Outline, ArchiveError> {
     let fail = |source| ArchiveError::File { path: path.to_owned(), doing: "read", source };
@@ -28,7 +32,8 @@ pub(super) fn outline(file: &mut File, path: &Path) -> Result<Outline, ArchiveEr
         }
     }
     related.extend(copies.parent.clone());
-    Ok(Outline { session: copies.session, related, first: copies.first, before: Vec::new(), idle })
+    let (session, first) = (copies.session.clone(), copies.first.clone());
+    Ok(Outline { session, related, first, before: Vec::new(), idle, look: Some(Arc::new(copies)) })
 }
 
 /// Which lines of a file were copied from other sessions.
@@ -51,17 +56,26 @@ impl Copies {
         let stem = path.file_stem().and_then(|stem| stem.to_str()).unwrap_or_default();
         let agent = stem.starts_with("agent-").then_some(stem);
         let named = Some(stem).filter(|stem| is_uuid(stem));
-        let mut lines = Lines::new(BufReader::with_capacity(1 << 20, &mut *file), LINE_LIMIT);
+        let start = file.stream_position().map_err(fail)?;
+        let file = &*file;
+        let mut lines = Lines::new(BufReader::with_capacity(64 << 10, file), LINE_LIMIT);
         let mut session: Option<String> = named.map(str::to_owned);
         let mut first = None;
         let mut own_from = None;
         let mut runs: Vec<(u64, String)> = Vec::new();
         let requested = memmem::Finder::new(REQUESTED);
         let mut empty = true;
+        let mut has_copies = false;
         while let Some(line) = lines.next().map_err(fail)? {
             empty &= line.bytes.trim_ascii().is_empty();
             let copied = requested.find(line.bytes).is_some();
             if !copied && first.is_some() && session.is_some() {
+                // Mostly nothing was copied.
+                let at = start + line.place.end();
+                if !has_copies && !stands_after(file, at, &requested).map_err(fail)? {
+                    break;
+                }
+                has_copies = true;
                 continue;
             }
             let Ok(text) = std::str::from_utf8(line.bytes) else { continue };
@@ -124,6 +138,28 @@ impl Copies {
             (Some((_, owner)), Some(time), Some(own)) if time < own => owner,
             _ => &self.session,
         }
+    }
+}
+
+/// Whether something stands in a file after a place, for which no line is looked at.
+fn stands_after(file: &File, mut at: u64, what: &memmem::Finder<'_>) -> io::Result<bool> {
+    let mut block = vec![0; BLOCK];
+    let mut kept = 0;
+    loop {
+        let read = match file.read_at(&mut block[kept..], at) {
+            Ok(0) => return Ok(false),
+            Ok(read) => read,
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
+            Err(error) => return Err(error),
+        };
+        at += read as u64;
+        let filled = kept + read;
+        if what.find(&block[..filled]).is_some() {
+            return Ok(true);
+        }
+        // What may be the beginning of it.
+        kept = filled.min(what.needle().len() - 1);
+        block.copy_within(filled - kept..filled, 0);
     }
 }
 

@@ -30,10 +30,16 @@ const BOOKKEEPING: [&str; 9] = [
 
 pub(super) fn read(lines: &mut SealedLines, outline: &Outline, out: Placer) -> Result<Done, Stop> {
     let path = out.report.path.clone();
-    // The outline was made of the same file; what has changed since then is a new look.
-    let copies = std::fs::File::open(&path).map_err(Stop::Io).and_then(|mut file| {
-        Copies::of(&mut file, &path).map_err(|error| Stop::Io(std::io::Error::other(error.to_string())))
-    })?;
+    // What has changed since then is told by who made the outline.
+    let look = outline.look.as_ref().and_then(|look| look.downcast_ref::<Copies>());
+    let copies = match look {
+        Some(copies) => copies.clone(),
+        None => {
+            let other = |error: crate::ArchiveError| std::io::Error::other(error.to_string());
+            let mut file = std::fs::File::open(&path)?;
+            Copies::of(&mut file, &path).map_err(other)?
+        }
+    };
     let reader = Reader {
         copies,
         out,

@@ -92,7 +92,7 @@ pub(super) fn outline(file: &mut File, path: &Path) -> Result<Outline, ArchiveEr
         related.push(session_id(parent));
         before.extend(rollout_of(parent, path));
     }
-    Ok(Outline { session: header.session, related, first: None, before, idle })
+    Ok(Outline { session: header.session, related, first: None, before, idle, look: None })
 }
 
 /// The header of a file that is one value, with all records in it; `None` when it is none.

@@ -25,7 +25,7 @@ use self::reading::{Reading, lock};
 use super::follow::At;
 use super::known::Known;
 use super::place::{Before, Placed, Placer, Stop};
-use super::{DatabaseFormat, Format, SealedLines};
+use super::{DatabaseFormat, Format, SealedLines, Watched};
 use crate::batches::{Batch, Most, commit_after, commit_all, off_the_runtime};
 use crate::lineages::main_ref;
 use crate::seen::{Mark, Seen, unchanged};
@@ -187,9 +187,12 @@ impl One<'_> {
         }
         let owned = path.to_owned();
         let open = format.open;
-        let remembered = if self.is_followed() { self.seen.take_database(path) } else { None };
+        let watched = match self.is_followed() {
+            true => Watched::Yes(self.seen.take_database(path)),
+            false => Watched::No,
+        };
         let (sessions, mut next) = off_the_runtime(move || {
-            let mut sessions = open(&owned, remembered)?;
+            let mut sessions = open(&owned, watched)?;
             let next = sessions.next()?;
             Ok::<_, ArchiveError>((Arc::new(Mutex::new(sessions)), next))
         })

@@ -16,9 +16,11 @@ mod known;
 mod lines;
 mod place;
 
+use std::any::Any;
 use std::collections::HashSet;
 use std::fs::File;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::Duration;
 
 use quipu_protocol::{Entry, Json, SessionId, UnixMs};
@@ -51,15 +53,22 @@ pub(crate) struct Format {
 pub(crate) struct DatabaseFormat {
     /// What its sessions are called in the store.
     pub(crate) agent: &'static str,
-    /// Opens the file, with what was remembered of it when it is followed.
-    pub(crate) open: fn(&Path, Option<Remembered>) -> Opened,
+    /// Opens the file.
+    pub(crate) open: fn(&Path, Watched) -> Opened,
 }
 
 /// A file of many sessions.
 pub(crate) type Opened = Result<Box<dyn Sessions>, ArchiveError>;
 
 /// What a format remembers of a file of many sessions, to read only those that have changed.
-pub(crate) type Remembered = Box<dyn std::any::Any + Send>;
+pub(crate) type Remembered = Box<dyn Any + Send>;
+
+/// Whether a file of many sessions is followed, so that what it is like now will be asked for later.
+pub(crate) enum Watched {
+    No,
+    /// With what was remembered of it when it was read last.
+    Yes(Option<Remembered>),
+}
 
 /// The sessions of such a file, those that others go on from first.
 pub(crate) trait Sessions: Send {
@@ -88,7 +97,7 @@ pub(crate) trait Sessions: Send {
 }
 
 /// What a file is about.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone)]
 pub(crate) struct Outline {
     /// The session that it is of.
     pub(crate) session: SessionId,
@@ -100,12 +109,14 @@ pub(crate) struct Outline {
     pub(crate) before: Vec<PathBuf>,
     /// How long nobody has written to it: what looks unfinished may stay so.
     pub(crate) idle: Duration,
+    /// What the format saw, and need not look for again when it reads the file.
+    pub(crate) look: Option<Arc<dyn Any + Send + Sync>>,
 }
 
 impl Outline {
     /// A session that has nothing to do with another.
     pub(crate) fn alone(session: SessionId, idle: Duration) -> Self {
-        Self { session, related: Vec::new(), first: None, before: Vec::new(), idle }
+        Self { session, related: Vec::new(), first: None, before: Vec::new(), idle, look: None }
     }
 
     /// Whether it is about the same, whenever it was written.

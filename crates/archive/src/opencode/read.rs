@@ -13,7 +13,10 @@ use quipu_seal::Sealer;
 use super::forks::{Begins, One, role};
 use super::parts::{Part, usage};
 use super::rows::{Row, Rows, Stored};
-use crate::intake::{Follows, Item, Opened, Outline, Placer, REST, Remembered, Sessions, Start, Stop};
+use crate::handed::hand_over;
+use crate::intake::{
+    Follows, Item, Opened, Outline, Placer, REST, Remembered, Sessions, Start, Stop, Watched,
+};
 use crate::json::{Members, list_of, text_of};
 use crate::lineages::session_id;
 use crate::{ArchiveError, ProblemKind, Report};
@@ -30,7 +33,7 @@ struct Database {
     begun: usize,
     bytes: u64,
     now: UnixMs,
-    /// The time of the newest row, where rows have one.
+    /// The time of the newest row, where it is followed and rows have one.
     newest: Option<UnixMs>,
 }
 
@@ -51,17 +54,20 @@ impl Known {
     }
 }
 
-pub(super) fn open(path: &Path, known: Option<Remembered>) -> Opened {
+pub(super) fn open(path: &Path, watched: Watched) -> Opened {
     let fail = |source| ArchiveError::File { path: path.to_owned(), doing: "read", source };
     let rows = Rows::open(path).map_err(fail)?;
     let listed = rows.sessions().map_err(fail)?;
+    let (newest, known) = match watched {
+        Watched::No => (None, None),
+        Watched::Yes(known) => (rows.newest(), known),
+    };
     let known = known.and_then(|known| known.downcast::<Known>().ok());
     // Those that were there stand where they stood.
     let known = known.filter(|known| {
         known.sessions.len() <= listed.len()
             && known.sessions.iter().zip(&listed).all(|(one, row)| one.row.id == row.id)
     });
-    let newest = rows.newest();
     let written = newest.as_ref().zip(known.as_ref()).and_then(|(newest, known)| newest.since(known.newest));
     let mut known = known.zip(written);
     let mut due = Vec::new();
@@ -97,12 +103,37 @@ pub(super) fn open(path: &Path, known: Option<Remembered>) -> Opened {
     }))
 }
 
-/// A text of a row as sealed JSON; `None` when it is none.
-fn sealed(text: &str, sealer: &Sealer, out: &mut Placer) -> Option<Json> {
-    let json = Json::parse(text).ok().filter(|json| json.get().starts_with('{'))?;
-    let sealed = sealer.seal_json(&json);
-    out.report.sealed += u64::from(sealed != json);
-    Some(sealed)
+/// A message as it stands, but for its secrets.
+struct Sealed {
+    id: String,
+    created: UnixMs,
+    updated: UnixMs,
+    role: String,
+    bytes: usize,
+    /// What it says beside its parts; `None` when that is no JSON.
+    json: Option<Json>,
+    parts: Vec<Option<Json>>,
+    /// How many of these had secrets.
+    secrets: u64,
+}
+
+impl Sealed {
+    fn of(message: Stored, parts: &[String], sealer: &Sealer) -> Self {
+        let Stored { id, created, updated, data } = message;
+        let mut secrets = 0;
+        let mut sealed = |text: &str| {
+            let json = Json::parse(text).ok().filter(|json| json.get().starts_with('{'))?;
+            let sealed = sealer.seal_json(&json);
+            secrets += u64::from(sealed != json);
+            Some(sealed)
+        };
+        let json = sealed(&data);
+        // Of what is no message, nobody asks for the parts.
+        let read = if json.is_some() { parts } else { &[] };
+        let bytes = data.len() + read.iter().map(String::len).sum::<usize>();
+        let parts = read.iter().map(|part| sealed(part)).collect();
+        Self { id, created, updated, role: role(&data), bytes, json, parts, secrets }
+    }
 }
 
 impl Sessions for Database {
@@ -138,38 +169,43 @@ impl Sessions for Database {
         let Some(one) = at.and_then(|at| self.sessions.get(*at)) else { return Ok(()) };
         let repeated = one.repeated(&self.sessions, &self.rows).map_err(Stop::Io)?;
         let own = out.session(start(&one.row, one.parent(&self.sessions), sealer));
-        let mut reader = Reader { out, last: Follows::Nothing, owner: own };
-        let mut line = 0;
-        self.rows.conversation(&one.row.id, |message, parts| {
-            let Stored { id, created, updated, data } = message;
-            let again = repeated.get(line);
-            line += 1;
-            let line = line as u64;
-            reader.out.report.bytes += data.len() as u64;
-            let Some(json) = sealed(&data, sealer, reader.out) else {
+        let reader = Reader { out, last: Follows::Nothing, owner: own, line: 0 };
+        let (rows, sessions, now, id) = (&mut self.rows, &self.sessions, self.now, &one.row.id);
+        let take = |reader: &mut Reader<'_>, message: Sealed| {
+            let line = reader.next(&message);
+            let Sealed { id, created, updated, role, json, parts, .. } = message;
+            let Some(json) = json else {
                 reader.out.report.problem(line, ProblemKind::Malformed, &id);
                 return Ok(true);
             };
-            let mut texts = Vec::new();
+            let mut texts = Vec::with_capacity(parts.len());
             for part in parts {
-                reader.out.report.bytes += part.len() as u64;
-                match sealed(&part, sealer, reader.out) {
+                match part {
                     Some(json) => texts.push(json),
                     None => reader.out.report.problem(line, ProblemKind::Malformed, &id),
                 }
             }
+            let again = usize::try_from(line - 1).ok().and_then(|at| repeated.get(at));
             let (owner, id) = match again {
                 Some((from, id)) => {
-                    let start = start(&from.row, from.parent(&self.sessions), sealer);
+                    let start = start(&from.row, from.parent(sessions), sealer);
                     (reader.out.session(start), id.clone())
                 }
                 None => (own, id),
             };
             reader.owner = owner;
-            let head = Head { time: created, role: role(&data) };
-            let idle = self.now.saturating_sub(updated);
+            let head = Head { time: created, role };
+            let idle = now.saturating_sub(updated);
             let is_rest = Duration::from_millis(u64::try_from(idle).unwrap_or(0)) >= REST;
             reader.message(&id, &head, line, &json, &texts, is_rest)
+        };
+        // Rows are read and sealed here; what they mean is placed beside it.
+        let mut reader = hand_over(reader, take, |each| {
+            rows.conversation(id, |message, parts| {
+                let message = Sealed::of(message, &parts, sealer);
+                let bytes = message.bytes;
+                each(message, bytes)
+            })
         })?;
         reader.owner = own;
         reader.title(&one.row, sealer)
@@ -199,9 +235,19 @@ struct Reader<'a> {
     out: &'a mut Placer,
     last: Follows,
     owner: usize,
+    /// Messages that came.
+    line: u64,
 }
 
 impl Reader<'_> {
+    /// Counts a message.
+    fn next(&mut self, message: &Sealed) -> u64 {
+        self.line += 1;
+        self.out.report.bytes += message.bytes as u64;
+        self.out.report.sealed += message.secrets;
+        self.line
+    }
+
     fn send(&mut self, mut item: Item, time: UnixMs) -> Result<(), Stop> {
         (item.owner, item.time) = (self.owner, Some(time));
         let next = Follows::Item(item.id.clone());

@@ -5,6 +5,7 @@ mod check;
 mod chunks;
 mod commit;
 mod connect;
+mod copier;
 #[cfg(test)]
 mod cost;
 mod deeds;
@@ -48,6 +49,7 @@ use tokio::sync::oneshot;
 use self::chunks::Recent;
 pub use self::chunks::{Delta, delta};
 use self::connect::Patience;
+use self::copier::Copier;
 use self::failure::{Failure, Outcome, Place};
 pub(crate) use self::file::system as system_error;
 pub use self::foreign::{ForeignCursor, ForeignDatabase, ForeignRows, ForeignValue};
@@ -81,9 +83,6 @@ const SEARCH_PATIENCE: Duration = Duration::from_millis(1_000);
 const DEEDS_STEP: usize = 2_000;
 /// How long one call indexes, about.
 const INDEX_PATIENCE: Duration = Duration::from_millis(250);
-
-/// Pages of the log that are copied into the file at once, while more are written.
-const LOG_STEP: i64 = 2_000;
 
 /// How a store is opened.
 #[derive(Debug, Clone)]
@@ -125,6 +124,7 @@ impl Default for OpenOptions {
 pub struct SqliteStore {
     // Before the writer: the last connection to close tidies up the log, and that should be one that may write.
     readers: Option<Readers>,
+    copier: Option<Copier>,
     /// `None` when the file cannot be written.
     writer: Option<Writer>,
     place: Place,
@@ -178,7 +178,7 @@ impl SqliteStore {
             options.search_index,
         )
         .map_err(|error| file::system(&place.path, "start a thread for", &error))?;
-        Ok(Self { readers: None, writer: Some(writer), place, ahead: Arc::default() })
+        Ok(Self { readers: None, copier: None, writer: Some(writer), place, ahead: Arc::default() })
     }
 
     /// The file, with its directory resolved; `:memory:` for none.
@@ -209,11 +209,13 @@ impl SqliteStore {
                 connect::reader(&place.path, &patience)
             })
         };
+        let copier = Copier::new(Arc::clone(&connect), place.clone());
         let readers = Readers::new(READERS, connect, place.clone());
         let name = options.writer.as_str().into();
         let writer = Writer::start(connection, place.clone(), patience, false, name, options.search_index)
             .map_err(|error| file::system(&place.path, "start a thread for", &error))?;
-        Ok(Self { readers: Some(readers), writer: Some(writer), place, ahead: Arc::default() })
+        let (readers, copier) = (Some(readers), Some(copier));
+        Ok(Self { readers, copier, writer: Some(writer), place, ahead: Arc::default() })
     }
 
     fn start_read_only(place: Place, patience: Patience) -> Result<Self, StoreError> {
@@ -234,7 +236,7 @@ impl SqliteStore {
         readers
             .spawn(Some(first))
             .map_err(|error| file::system(&place.path, "start a thread for", &error))?;
-        Ok(Self { readers: Some(readers), writer: None, place, ahead: Arc::default() })
+        Ok(Self { readers: Some(readers), copier: None, writer: None, place, ahead: Arc::default() })
     }
 
     /// Makes the connections that read, beside the caller: for who will read much soon.
@@ -429,16 +431,6 @@ fn open_for_writing(path: &Path, patience: &Patience) -> Outcome<Connection> {
     Ok(connection)
 }
 
-/// Copies what is in the log into the file, where that is much. Others may write meanwhile.
-fn copy_much(connection: &Connection) -> Outcome<()> {
-    let pages = |row: &rusqlite::Row<'_>| Ok((row.get::<_, i64>(1)?, row.get::<_, i64>(2)?));
-    let (log, copied) = connection.query_row("PRAGMA wal_checkpoint(NOOP)", [], pages)?;
-    if log - copied >= LOG_STEP {
-        connection.query_row("PRAGMA wal_checkpoint(PASSIVE)", [], |_| Ok(()))?;
-    }
-    Ok(())
-}
-
 fn read_only_failure() -> Failure {
     let code = rusqlite::ffi::Error::new(rusqlite::ffi::SQLITE_READONLY);
     Failure::Sql(rusqlite::Error::SqliteFailure(code, None))
@@ -498,9 +490,10 @@ impl Store for SqliteStore {
             let is_large = job.is_large();
             writer.submit(Box::new(job)).await?;
             let done = result.await.map_err(|_| self.closed())?;
-            if let (true, Some(readers)) = (is_large && done.is_ok(), &self.readers) {
-                // Beside the commits to come, which would else wait for it when the log is full.
-                readers.beside(Box::new(copy_much));
+            if let (true, Some(copier)) = (is_large && done.is_ok(), &self.copier) {
+                // Beside the commits to come, which would else wait for it when the log is full. Where it is done before the
+                // next one, that begins the log anew.
+                copier.copy();
             }
             done
         })

@@ -131,32 +131,6 @@ impl Readers {
         Ok(())
     }
 
-    /// Runs work that nobody waits for, where one of the threads is free for it.
-    pub(super) fn beside(&self, work: Untyped) {
-        let Ok(permit) = Arc::clone(&self.room).try_acquire_owned() else { return };
-        let open = Counted::new(&self.open);
-        if open.before + 1 >= self.most {
-            return;
-        }
-        let threads = self.threads.lock().unwrap_or_else(PoisonError::into_inner).len();
-        if open.before >= threads && self.spawn(None).is_err() && threads == 0 {
-            return;
-        }
-        let place = self.place.clone();
-        let read: Read = Box::new(move |own| {
-            let done =
-                own.connection(&place).and_then(|connection| guarded(&place, "read", || work(connection)));
-            if done.is_err() {
-                own.connection = None;
-            }
-            drop(open);
-        });
-        if let Some(reads) = &self.reads {
-            // Threads that have ended read nothing more.
-            reads.send((read, permit)).ok();
-        }
-    }
-
     /// Runs a read on one of the threads. Nobody waiting any more before it begins: it does not run.
     pub(super) async fn read(&self, work: Untyped) -> Result<(), StoreError> {
         let permit = Arc::clone(&self.room).acquire_owned().await.map_err(|_| stopped(&self.place))?;
