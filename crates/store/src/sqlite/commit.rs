@@ -116,6 +116,8 @@ pub(super) struct Applied {
     pub(super) moves: Vec<Moved>,
     /// What nodes mean, for the index.
     pub(super) told: Vec<(NodeId, Told)>,
+    /// The row number that each node of the commit was given; 0 for one that was there.
+    pub(super) seqs: Vec<i64>,
 }
 
 /// Applies a commit: objects before the refs that stand at them.
@@ -123,7 +125,7 @@ pub(super) fn apply(connection: &Connection, commit: &Commit, chunks: &[Encoded]
     insert_blobs(connection, &commit.blobs)?;
     chunks::insert(connection, chunks, &commit.chunks)?;
     let new: HashSet<&BlobId, ByHash> = commit.blobs.iter().map(|blob| &blob.id).collect();
-    insert_nodes(connection, &commit.nodes, |blob| new.contains(blob))?;
+    let seqs = insert_nodes(connection, &commit.nodes, |blob| new.contains(blob))?;
     let mut told = commit.told.clone();
     if let Some(spooled) = &commit.spooled {
         told.extend(insert_spooled(connection, spooled)?);
@@ -141,7 +143,7 @@ pub(super) fn apply(connection: &Connection, commit: &Commit, chunks: &[Encoded]
     for op in &commit.ops {
         operate(connection, op)?;
     }
-    Ok(Applied { moves, told })
+    Ok(Applied { moves, told, seqs })
 }
 
 fn insert_blobs(connection: &Connection, blobs: &[Blob]) -> Outcome<()> {
@@ -193,10 +195,11 @@ fn insert_spooled(connection: &Connection, spooled: &SpooledNodes) -> Outcome<Ve
     }
 }
 
-/// `new` tells which blobs came with them.
-fn insert_nodes(connection: &Connection, nodes: &[Node], new: impl Fn(&BlobId) -> bool) -> Outcome<()> {
+/// `new` tells which blobs came with them. Gives back the row number of each; 0 of one that was there.
+fn insert_nodes(connection: &Connection, nodes: &[Node], new: impl Fn(&BlobId) -> bool) -> Outcome<Vec<i64>> {
+    let mut seqs = Vec::with_capacity(nodes.len());
     if nodes.is_empty() {
-        return Ok(());
+        return Ok(seqs);
     }
     let mut has_blob = connection.prepare_cached("SELECT 1 FROM blobs WHERE hash = ?1")?;
     let mut has_node = connection.prepare_cached("SELECT 1 FROM nodes WHERE id = ?1")?;
@@ -240,7 +243,7 @@ fn insert_nodes(connection: &Connection, nodes: &[Node], new: impl Fn(&BlobId) -
                 return Err(no_part(part, node));
             }
         }
-        insert.execute(params![
+        let inserted = insert.execute(params![
             node.id.to_string(),
             parent,
             record.role,
@@ -251,9 +254,10 @@ fn insert_nodes(connection: &Connection, nodes: &[Node], new: impl Fn(&BlobId) -
             record.system_prompt.as_ref().map(BlobId::to_string),
             record.external_id
         ])?;
+        seqs.push(if inserted > 0 { connection.last_insert_rowid() } else { 0 });
         placed.insert(&node.id);
     }
-    Ok(())
+    Ok(seqs)
 }
 
 fn parts_of(node: &Node) -> impl Iterator<Item = &BlobId> {

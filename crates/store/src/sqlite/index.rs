@@ -73,30 +73,22 @@ pub(super) fn cursor(connection: &Connection) -> Outcome<i64> {
 
 /// Indexes up to `limit` nodes after the cursor; says whether more may be left. Within the caller's transaction.
 pub(super) fn advance(connection: &Connection, limit: usize) -> Outcome<bool> {
-    advance_knowing(connection, limit, &HashMap::new())
+    advance_knowing(connection, limit, &HashMap::new(), Vec::new())
 }
 
-/// The same, where what some of the nodes mean is known.
-fn advance_knowing(connection: &Connection, limit: usize, told: &HashMap<NodeId, Told>) -> Outcome<bool> {
+/// The same, where what some of the nodes mean is known, and what was written last is at hand.
+fn advance_knowing(
+    connection: &Connection,
+    limit: usize,
+    told: &HashMap<NodeId, Told>,
+    at_hand: Vec<(i64, Node)>,
+) -> Outcome<bool> {
     let mut indexer = Indexer::new(connection, told)?;
     let from = cursor(connection)?;
-    let mut last = from;
-    let mut taken = 0;
-    let mut statement = connection.prepare_cached(&format!(
-        "SELECT {}, n.rowid FROM nodes n WHERE n.rowid > ?1 ORDER BY n.rowid LIMIT ?2",
-        rows::NODE
-    ))?;
-    let mut found = statement.query(params![from, i64::try_from(limit).unwrap_or(i64::MAX)])?;
-    while let Some(row) = found.next()? {
-        last = row.get(9)?;
-        taken += 1;
-        // A row whose id is not a hash cannot be named by anybody.
-        if let Some(node) = rows::node(row)? {
-            let rootless = rows::text(row, 1)?.filter(|_| node.record.parent.is_none());
-            indexer.add(last, node, rootless.as_deref())?;
-        }
-    }
-    drop(found);
+    let (last, taken) = match is_all_after(connection, from, &at_hand)? {
+        true => indexer.add_all(at_hand.into_iter().take(limit), from)?,
+        false => indexer.read_on(from, limit)?,
+    };
     indexer.finish()?;
     if last != from {
         connection.prepare_cached("UPDATE quipu_x_cursor SET seq = ?1")?.execute([last])?;
@@ -105,19 +97,29 @@ fn advance_knowing(connection: &Connection, limit: usize, told: &HashMap<NodeId,
     Ok(taken == limit || super::actions::advance(connection, limit)?)
 }
 
+/// Whether these are all rows after one, in order.
+fn is_all_after(connection: &Connection, from: i64, nodes: &[(i64, Node)]) -> Outcome<bool> {
+    let is_run = nodes.iter().zip(from + 1..).all(|((seq, _), expected)| *seq == expected);
+    match nodes.last() {
+        Some((seq, _)) if is_run => Ok(u64::try_from(*seq) == Ok(last(connection)?)),
+        _ => Ok(false),
+    }
+}
+
 /// [`advance`] for connections that write. Derived tables that are damaged must not stand in the way of commits:
 /// they are made anew, from the first node on.
 pub(super) fn advance_or_renew(connection: &Connection, limit: usize) -> Outcome<bool> {
-    advance_or_renew_knowing(connection, limit, &HashMap::new())
+    advance_or_renew_knowing(connection, limit, &HashMap::new(), Vec::new())
 }
 
-/// The same, where what some of the nodes mean is known.
+/// The same, where what some of the nodes mean is known, and what was written last is at hand.
 pub(super) fn advance_or_renew_knowing(
     connection: &Connection,
     limit: usize,
     told: &HashMap<NodeId, Told>,
+    at_hand: Vec<(i64, Node)>,
 ) -> Outcome<bool> {
-    match advance_knowing(connection, limit, told) {
+    match advance_knowing(connection, limit, told, at_hand) {
         Err(failure) if failure.is_of_data() => {
             super::schema::reset_derived(connection)?;
             advance(connection, limit)
@@ -158,6 +160,43 @@ impl<'a> Indexer<'a> {
             marks: Marks::default(),
             told,
         })
+    }
+
+    /// Adds nodes that are in the file after the row `from`; gives back the last of them, and how many they are.
+    fn add_all(
+        &mut self,
+        nodes: impl ExactSizeIterator<Item = (i64, Node)>,
+        from: i64,
+    ) -> Outcome<(i64, usize)> {
+        let taken = nodes.len();
+        self.placed.reserve(taken);
+        self.looked_up.reserve(taken);
+        let mut last = from;
+        for (seq, node) in nodes {
+            last = seq;
+            self.add(seq, node, None)?;
+        }
+        Ok((last, taken))
+    }
+
+    /// The same of up to `limit` nodes, which are read.
+    fn read_on(&mut self, from: i64, limit: usize) -> Outcome<(i64, usize)> {
+        let (mut last, mut taken) = (from, 0);
+        let mut statement = self.connection.prepare_cached(&format!(
+            "SELECT {}, n.rowid FROM nodes n WHERE n.rowid > ?1 ORDER BY n.rowid LIMIT ?2",
+            rows::NODE
+        ))?;
+        let mut found = statement.query(params![from, i64::try_from(limit).unwrap_or(i64::MAX)])?;
+        while let Some(row) = found.next()? {
+            last = row.get(9)?;
+            taken += 1;
+            // A row whose id is not a hash cannot be named by anybody.
+            if let Some(node) = rows::node(row)? {
+                let rootless = rows::text(row, 1)?.filter(|_| node.record.parent.is_none());
+                self.add(last, node, rootless.as_deref())?;
+            }
+        }
+        Ok((last, taken))
     }
 
     /// Writes what became of sessions, once for each.

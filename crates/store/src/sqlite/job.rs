@@ -57,8 +57,17 @@ impl Job for CommitJob {
 
     fn left(&mut self) -> Left {
         let spooled = self.commit.spooled.as_ref().map_or(0, SpooledNodes::count);
-        let Applied { moves, told } = std::mem::take(&mut self.applied);
-        Left { nodes: self.commit.nodes.len() + spooled, moves, told: told.into_iter().collect() }
+        let Applied { moves, told, seqs } = std::mem::take(&mut self.applied);
+        let nodes = self.commit.nodes.len() + spooled;
+        // One that is large is not run again with others, so that they are not needed here any more.
+        let at_hand = match self.is_large() {
+            true => {
+                let nodes = seqs.into_iter().zip(std::mem::take(&mut self.commit.nodes));
+                nodes.filter(|(seq, _)| *seq > 0).collect()
+            }
+            false => Vec::new(),
+        };
+        Left { nodes, moves, told: told.into_iter().collect(), at_hand }
     }
 
     fn finish(self: Box<Self>, result: Result<(), StoreError>) {

@@ -13,6 +13,7 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, TryRecvError, channel}
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
+use quipu_dag::Node;
 use quipu_protocol::{ChunkId, NodeId};
 use rusqlite::Connection;
 use rusqlite::config::DbConfig;
@@ -90,6 +91,8 @@ pub(super) struct Left {
     pub(super) moves: Vec<Moved>,
     /// What some of the nodes mean, which else is read again.
     pub(super) told: HashMap<NodeId, Told>,
+    /// Nodes of the transaction by their row numbers, which else are read again.
+    pub(super) at_hand: Vec<(i64, Node)>,
 }
 
 impl Left {
@@ -97,6 +100,7 @@ impl Left {
         self.nodes += other.nodes;
         self.moves.extend(other.moves);
         self.told.extend(other.told);
+        self.at_hand.extend(other.at_hand);
     }
 }
 
@@ -657,7 +661,7 @@ fn transact(
         || new.moves.iter().any(|moved| !moved.can_wait);
     if !now {
         sql("COMMIT")?;
-        left.join(new);
+        left.join(Left { at_hand: Vec::new(), ..new });
         return Ok(results);
     }
     let waiting = left.nodes + new.nodes;
@@ -668,12 +672,12 @@ fn transact(
         commit::log_moves(connection, &left.moves, name)?;
         commit::log_moves(connection, &new.moves, name)?;
         // What a large commit brought is at hand now; later it would be read from the file again.
-        index::advance_or_renew_knowing(connection, step, &left.told)
+        index::advance_or_renew_knowing(connection, step, &left.told, std::mem::take(&mut new.at_hand))
     })?;
     sql("COMMIT")?;
     let told = if more { std::mem::take(&mut left.told) } else { HashMap::new() };
-    *left =
-        Left { nodes: if more { LAG.max(waiting.saturating_sub(step)) } else { 0 }, moves: Vec::new(), told };
+    let nodes = if more { LAG.max(waiting.saturating_sub(step)) } else { 0 };
+    *left = Left { nodes, told, ..Left::default() };
     Ok(results)
 }
 
