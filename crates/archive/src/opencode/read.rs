@@ -1,7 +1,7 @@
 //! Rows to items.
 
 use std::collections::HashSet;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use quipu_protocol::{
@@ -25,12 +25,17 @@ use crate::{ArchiveError, ProblemKind, Report};
 const UNTITLED: [&str; 2] = ["New session - ", "Child session - "];
 
 struct Database {
+    path: PathBuf,
     rows: Rows,
+    /// Sessions that were not looked at yet.
+    listed: std::vec::IntoIter<Row>,
+    /// Those that were, and by the marks of their first messages.
     sessions: Vec<One>,
-    /// Those that are to be read.
-    due: Vec<usize>,
-    /// How many of them were read or are read now.
-    begun: usize,
+    begins: Begins,
+    /// What was remembered, and the sessions of the rows that were written since.
+    known: Option<(Box<Known>, HashSet<String>)>,
+    /// Whether sessions were passed by that are as they were.
+    is_part: bool,
     bytes: u64,
     now: UnixMs,
     /// The time of the newest row, where it is followed and rows have one.
@@ -69,34 +74,17 @@ pub(super) fn open(path: &Path, watched: Watched) -> Opened {
             && known.sessions.iter().zip(&listed).all(|(one, row)| one.row.id == row.id)
     });
     let written = newest.as_ref().zip(known.as_ref()).and_then(|(newest, known)| newest.since(known.newest));
-    let mut known = known.zip(written);
-    let mut due = Vec::new();
-    let mut all: Vec<One> = Vec::new();
-    let mut begins = Begins::new();
-    for (at, row) in listed.into_iter().enumerate() {
-        if let Some((known, written)) = &mut known
-            && known.has(at, &row, written)
-        {
-            let One { copied, marks, .. } = &mut known.sessions[at];
-            let (copied, marks) = (*copied, std::mem::take(marks));
-            if let Some(first) = marks.first() {
-                begins.entry(*first).or_default().push(at);
-            }
-            all.push(One { row, copied, marks });
-            continue;
-        }
-        due.push(at);
-        let one = One::of(row, &rows, &mut all, &mut begins).map_err(fail)?;
-        all.push(one);
-    }
     let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
     let now = UnixMs::try_from(now.as_millis()).unwrap_or(UnixMs::MAX);
     let bytes = if path.is_dir() { 0 } else { std::fs::metadata(path).map_err(fail)?.len() };
     Ok(Box::new(Database {
+        path: path.to_owned(),
         rows,
-        sessions: all,
-        due,
-        begun: 0,
+        sessions: Vec::with_capacity(listed.len()),
+        listed: listed.into_iter(),
+        begins: Begins::new(),
+        known: known.zip(written),
+        is_part: false,
         bytes,
         now,
         newest: newest.map(|newest| newest.time()),
@@ -138,13 +126,28 @@ impl Sealed {
 
 impl Sessions for Database {
     fn next(&mut self) -> Result<Option<Outline>, ArchiveError> {
-        let Some(one) = self.due.get(self.begun).and_then(|at| self.sessions.get(*at)) else {
-            return Ok(None);
-        };
-        self.begun += 1;
-        let related = one.origins(&self.sessions).iter().map(|(from, _)| from.session()).collect();
-        let session = one.session();
-        Ok(Some(Outline { related, ..Outline::alone(session, Duration::ZERO) }))
+        for row in self.listed.by_ref() {
+            let at = self.sessions.len();
+            if let Some((known, written)) = &mut self.known
+                && known.has(at, &row, written)
+            {
+                let One { copied, marks, .. } = &mut known.sessions[at];
+                let (copied, marks) = (*copied, std::mem::take(marks));
+                if let Some(first) = marks.first() {
+                    self.begins.entry(*first).or_default().push(at);
+                }
+                self.sessions.push(One { row, copied, marks });
+                self.is_part = true;
+                continue;
+            }
+            let fail = |source| ArchiveError::File { path: self.path.clone(), doing: "read", source };
+            let one = One::of(row, &self.rows, &mut self.sessions, &mut self.begins).map_err(fail)?;
+            let related = one.origins(&self.sessions).iter().map(|(from, _)| from.session()).collect();
+            let session = one.session();
+            self.sessions.push(one);
+            return Ok(Some(Outline { related, ..Outline::alone(session, Duration::ZERO) }));
+        }
+        Ok(None)
     }
 
     fn bytes(&self) -> u64 {
@@ -161,12 +164,11 @@ impl Sessions for Database {
     }
 
     fn is_part(&self) -> bool {
-        self.due.len() < self.sessions.len()
+        self.is_part
     }
 
     fn read(&mut self, sealer: &Sealer, out: &mut Placer) -> Result<(), Stop> {
-        let at = self.begun.checked_sub(1).and_then(|at| self.due.get(at));
-        let Some(one) = at.and_then(|at| self.sessions.get(*at)) else { return Ok(()) };
+        let Some(one) = self.sessions.last() else { return Ok(()) };
         let repeated = one.repeated(&self.sessions, &self.rows).map_err(Stop::Io)?;
         let own = out.session(start(&one.row, one.parent(&self.sessions), sealer));
         let reader = Reader { out, last: Follows::Nothing, owner: own, line: 0 };
