@@ -15,7 +15,7 @@ const LARGE: u64 = 16 << 20;
 pub(crate) struct Most {
     nodes: usize,
     bytes: usize,
-    /// Nodes of the next one: the first are few, so that writing begins at once.
+    /// Nodes of the next one: the first are few, and of fewer bytes, so that writing begins at once.
     now: usize,
 }
 
@@ -37,7 +37,7 @@ impl Most {
 
     /// Whether a commit of so many bytes is enough.
     pub(crate) fn is_reached(self, commit: &Commit, bytes: usize) -> bool {
-        commit.nodes.len() >= self.now || bytes >= self.bytes
+        commit.nodes.len() >= self.now || bytes >= self.bytes * self.now / self.nodes
     }
 }
 

@@ -24,7 +24,7 @@ use self::again::Taken;
 use self::reading::{Reading, lock};
 use super::follow::At;
 use super::known::Known;
-use super::place::{Before, Placed, Placer, Stop};
+use super::place::{Before, Placed, Placer, Rest, Stop};
 use super::{DatabaseFormat, Format, SealedLines, Watched};
 use crate::batches::{Batch, Most, commit_after, commit_all, off_the_runtime};
 use crate::lineages::main_ref;
@@ -221,44 +221,54 @@ impl One<'_> {
             let mut last: Option<Placed> = None;
             let read = async {
                 let (sender, ended) = (sender, ended);
-                let mut at = begun;
+                let (mut at, mut rest) = (begun, Rest::default());
                 let mut underway: HashSet<SessionId> = HashSet::new();
-                while let Some(outline) = next.take() {
-                    let is_apart = outline.related.is_empty() && outline.first.is_none();
-                    if !underway.is_empty() && (!is_apart || underway.contains(&outline.session)) {
-                        next = Some(outline);
-                        break;
+                let all = async {
+                    while let Some(outline) = next.take() {
+                        let is_apart = outline.related.is_empty() && outline.first.is_none();
+                        if !underway.is_empty() && (!is_apart || underway.contains(&outline.session)) {
+                            next = Some(outline);
+                            break;
+                        }
+                        let known = match is_apart && !stored.has(&outline.session) {
+                            true => Known::default(),
+                            false => Known::load(&**self.store, self.agent, &outline).await?,
+                        };
+                        let report = Report::new(path.to_owned(), outline.session);
+                        let placer =
+                            Placer::new(self.agent, report, known, Most::of(total), at, sender.clone());
+                        let one = reading.next(placer.with(std::mem::take(&mut rest))).await?;
+                        let (mut one, following) = one.map_err(|(stop, left)| {
+                            rest = *left;
+                            stopped(path, stop)
+                        })?;
+                        (at, rest) = (one.before, std::mem::take(&mut one.rest));
+                        whole &= !one.unfinished;
+                        if one.unfinished {
+                            unfinished.insert(one.report.session.clone());
+                        }
+                        underway.extend(one.sessions.iter().cloned());
+                        stored.0.extend(one.sessions.iter().cloned());
+                        if let Some(done) = last.replace(one) {
+                            // What finishes it ends early only where the store fails, which is told there.
+                            drop(ended.send(done));
+                        }
+                        next = following?;
                     }
-                    let known = match is_apart && !stored.has(&outline.session) {
-                        true => Known::default(),
-                        false => Known::load(&**self.store, self.agent, &outline).await?,
-                    };
-                    let report = Report::new(path.to_owned(), outline.session);
-                    let placer = Placer::new(self.agent, report, known, Most::of(total), at, sender.clone());
-                    let one = reading.next(placer).await?;
-                    let (one, following) = one.map_err(|stop| stopped(path, stop))?;
-                    at = one.before;
-                    whole &= !one.unfinished;
-                    if one.unfinished {
-                        unfinished.insert(one.report.session.clone());
-                    }
-                    underway.extend(one.sessions.iter().cloned());
-                    stored.0.extend(one.sessions.iter().cloned());
-                    if let Some(done) = last.replace(one) {
-                        // What finishes it ends early only where the store fails, which is told there.
-                        drop(ended.send(done));
-                    }
-                    next = following?;
-                }
+                    Ok::<_, ArchiveError>(())
+                };
+                let read = all.await;
+                // Also of those before one that cannot be read. Who takes no more says why.
+                drop(sender.send(rest.batch(at)).await);
                 before = at;
-                Ok::<_, ArchiveError>(())
+                read
             };
             let finish = async {
                 let (mut reports, mut later) = (Vec::new(), None);
                 loop {
                     let done = if later.is_some() { later.take() } else { placed.recv().await };
                     let Some(done) = done else { break };
-                    let batches = match committed.wait_for(|count| *count >= done.before.batches).await {
+                    let batches = match committed.wait_for(|count| *count > done.before.batches).await {
                         Ok(count) => *count,
                         Err(_) => break,
                     };
@@ -266,7 +276,7 @@ impl One<'_> {
                     while all.len() < TOGETHER
                         && let Ok(done) = placed.try_recv()
                     {
-                        if done.before.batches > batches {
+                        if done.before.batches >= batches {
                             later = Some(done);
                             break;
                         }

@@ -114,11 +114,27 @@ pub(super) struct Before {
     pub(super) batches: u64,
 }
 
+/// What is too little for a batch of its own.
+#[derive(Default)]
+pub(super) struct Rest {
+    commit: Commit,
+    bytes: usize,
+}
+
+impl Rest {
+    /// As a batch, after which nothing comes.
+    pub(super) fn batch(self, before: Before) -> Batch {
+        Batch { commit: self.commit, bytes: before.bytes, entries: before.entries }
+    }
+}
+
 /// What came of a file, or of one session of it.
 pub(super) struct Placed {
     pub(super) report: Report,
-    /// What has gone to the store with it.
+    /// What has gone to the store with it, but for the rest.
     pub(super) before: Before,
+    /// The last of it, which goes with what comes next.
+    pub(super) rest: Rest,
     /// The sessions that it holds items of, and those that they go on from.
     pub(super) sessions: Vec<SessionId>,
     pub(super) last: Option<(UnixMs, NodeId)>,
@@ -162,6 +178,12 @@ impl Placer {
         };
         placer.take_up(known);
         placer
+    }
+
+    /// With the rest of what came before it.
+    pub(super) fn with(mut self, rest: Rest) -> Self {
+        (self.batch, self.batch_bytes) = (rest.commit, rest.bytes);
+        self
     }
 
     /// What the store has, before anything comes.
@@ -479,7 +501,7 @@ impl Placer {
     fn send(&mut self) -> Result<(), Stop> {
         self.batch_bytes = 0;
         let mut commit = std::mem::take(&mut self.batch);
-        commit.moves = self.moves();
+        commit.moves.extend(self.moves());
         self.before.batches += 1;
         self.most = self.most.after(1);
         let Before { bytes, entries, .. } = self.before;
@@ -530,16 +552,29 @@ impl Placer {
         }
     }
 
-    /// The end of the file.
-    pub(super) fn end(self) -> Result<Placed, Stop> {
-        Ok(self.end_with_known()?.0)
+    /// The end of a session, after which others come.
+    pub(super) fn end(mut self) -> Result<Placed, Stop> {
+        self.place_waiting()?;
+        let moves = self.moves();
+        self.batch.moves.extend(moves);
+        Ok(self.placed().0)
     }
 
-    /// The same, with what the store has then, unless several items had one id: what each of them is, is made out with all of
-    /// them.
+    /// What did not go to the store yet, where it cannot go on.
+    pub(super) fn into_rest(self) -> Rest {
+        Rest { commit: self.batch, bytes: self.batch_bytes }
+    }
+
+    /// The end of the file; with what the store has then, unless several items had one id: what each of them is, is made
+    /// out with all of them.
     pub(super) fn end_with_known(mut self) -> Result<(Placed, Option<Known>), Stop> {
         self.place_waiting()?;
         self.send()?;
+        Ok(self.placed())
+    }
+
+    fn placed(self) -> (Placed, Option<Known>) {
+        let rest = Rest { commit: self.batch, bytes: self.batch_bytes };
         let Self { mut report, tips, last, nodes, unfinished, mut before, owners, mut known, twins, .. } =
             self;
         let is_plain = twins.values().all(|twins| twins.said.is_empty());
@@ -550,7 +585,7 @@ impl Placer {
         let sessions = owners.into_iter().map(|owner| owner.start);
         let sessions =
             sessions.flat_map(|start| std::iter::once(start.session).chain(start.parent)).collect();
-        Ok((Placed { report, before, sessions, last, nodes, tips, unfinished }, is_plain.then_some(known)))
+        (Placed { report, before, rest, sessions, last, nodes, tips, unfinished }, is_plain.then_some(known))
     }
 }
 

@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use quipu_seal::Sealer;
 use tokio::sync::oneshot;
 
-use super::super::place::{Placed, Placer, Stop};
+use super::super::place::{Placed, Placer, Rest, Stop};
 use super::super::{Outline, Sessions};
 use crate::ArchiveError;
 
@@ -20,8 +20,8 @@ pub(super) fn lock(sessions: &Shared) -> MutexGuard<'_, Box<dyn Sessions>> {
     sessions.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// What came of a session, and what the next one is about.
-type Read = Result<(Placed, Result<Option<Outline>, ArchiveError>), Stop>;
+/// What came of a session, and what the next one is about; or why it cannot be read, with what did not go to the store yet.
+type Read = Result<(Placed, Result<Option<Outline>, ArchiveError>), (Stop, Box<Rest>)>;
 
 /// The thread. It ends when this is dropped and the session that it reads is read.
 pub(super) struct Reading(Sender<(Placer, oneshot::Sender<Read>)>);
@@ -31,8 +31,13 @@ impl Reading {
         let (asked, placers) = channel::<(Placer, oneshot::Sender<Read>)>();
         let (sessions, sealer) = (Arc::clone(sessions), Arc::clone(sealer));
         let read = move |mut placer: Placer| {
-            lock(&sessions).read(&sealer, &mut placer)?;
-            Ok((placer.end()?, lock(&sessions).next()))
+            let read = lock(&sessions).read(&sealer, &mut placer);
+            if let Err(stop) = read {
+                return Err((stop, Box::new(placer.into_rest())));
+            }
+            // It fails where nobody takes what was read.
+            let placed = placer.end().map_err(|stop| (stop, Box::default()))?;
+            Ok((placed, lock(&sessions).next()))
         };
         tokio::task::spawn_blocking(move || {
             for (placer, answer) in placers {
