@@ -18,7 +18,6 @@ mod error;
 mod export;
 pub mod gemini;
 pub mod gemini_takeout;
-mod handed;
 mod intake;
 mod json;
 mod ledger;

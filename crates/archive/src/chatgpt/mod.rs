@@ -14,7 +14,7 @@ use crate::json::Members;
 pub const AGENT: &str = "chatgpt";
 
 pub(crate) const FORMAT: DatabaseFormat =
-    DatabaseFormat { agent: AGENT, open: |path, _| crate::export::open(path, &SHAPE) };
+    DatabaseFormat { agent: AGENT, open: |path, _, _| crate::export::open(path, &SHAPE) };
 
 const SHAPE: Shape = Shape { is_main, id, read: read::read };
 

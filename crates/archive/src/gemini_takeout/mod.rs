@@ -11,7 +11,8 @@ use crate::intake::DatabaseFormat;
 /// What these sessions are called in the store.
 pub const AGENT: &str = "gemini-takeout";
 
-pub(crate) const FORMAT: DatabaseFormat = DatabaseFormat { agent: AGENT, open: |path, _| read::open(path) };
+pub(crate) const FORMAT: DatabaseFormat =
+    DatabaseFormat { agent: AGENT, open: |path, _, _| read::open(path) };
 
 /// Whether a file of an archive may be the activity; its folder has the service's name, in whatever language the rest is.
 pub(crate) fn is_main(name: &str) -> bool {

@@ -186,13 +186,13 @@ impl One<'_> {
             return Ok(vec![report]);
         }
         let owned = path.to_owned();
-        let open = format.open;
+        let (open, sealer) = (format.open, Arc::clone(self.sealer));
         let watched = match self.is_followed() {
             true => Watched::Yes(self.seen.take_database(path)),
             false => Watched::No,
         };
         let (sessions, mut next) = off_the_runtime(move || {
-            let mut sessions = open(&owned, watched)?;
+            let mut sessions = open(&owned, watched, &sealer)?;
             let next = sessions.next()?;
             Ok::<_, ArchiveError>((Arc::new(Mutex::new(sessions)), next))
         })

@@ -24,6 +24,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use quipu_protocol::{Entry, Json, SessionId, UnixMs};
+use quipu_seal::Sealer;
 
 pub(crate) use follow::{Done, Going, Reading, run};
 pub(crate) use import::{import, import_database, open_file, stamp};
@@ -53,8 +54,8 @@ pub(crate) struct Format {
 pub(crate) struct DatabaseFormat {
     /// What its sessions are called in the store.
     pub(crate) agent: &'static str,
-    /// Opens the file.
-    pub(crate) open: fn(&Path, Watched) -> Opened,
+    /// Opens the file, which may begin to read and seal what is in it.
+    pub(crate) open: fn(&Path, Watched, &Arc<Sealer>) -> Opened,
 }
 
 /// A file of many sessions.
@@ -76,7 +77,7 @@ pub(crate) trait Sessions: Send {
     fn next(&mut self) -> Result<Option<Outline>, ArchiveError>;
 
     /// Reads it. Nothing has been sealed.
-    fn read(&mut self, sealer: &quipu_seal::Sealer, out: &mut Placer) -> Result<(), Stop>;
+    fn read(&mut self, sealer: &Sealer, out: &mut Placer) -> Result<(), Stop>;
 
     /// Bytes of all of them, about; 0 where that is not known.
     fn bytes(&self) -> u64;

@@ -4,11 +4,13 @@
 use std::collections::HashMap;
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::io;
+use std::sync::Arc;
 
 use quipu_protocol::{SessionId, UnixMs};
 use sha2::{Digest as _, Sha256};
 
 use super::rows::{Row, Rows};
+use crate::intake::Start;
 use crate::json::Members;
 use crate::lineages::session_id;
 
@@ -88,14 +90,20 @@ impl One {
         origins
     }
 
-    /// The messages that it repeats: whose they are, and their ids there.
-    pub(super) fn repeated<'a>(&self, all: &'a [Self], rows: &Rows) -> io::Result<Vec<(&'a Self, String)>> {
+    /// The messages that it repeats: the beginning of the session whose each is, and its id there.
+    pub(super) fn repeated(
+        &self,
+        all: &[Self],
+        rows: &Rows,
+        start: impl Fn(&Self) -> Start,
+    ) -> io::Result<Vec<(Arc<Start>, String)>> {
         let mut repeated = Vec::new();
         for (from, own) in self.origins(all) {
             let mut at = 0;
+            let start = Arc::new(start(from));
             rows.messages(&from.row.id, Some(own.end), |message| {
                 if at >= own.start {
-                    repeated.push((from, message.id));
+                    repeated.push((Arc::clone(&start), message.id));
                 }
                 at += 1;
             })?;

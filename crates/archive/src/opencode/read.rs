@@ -1,7 +1,11 @@
 //! Rows to items.
 
 use std::collections::HashSet;
+use std::io;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, sync_channel};
+use std::thread::JoinHandle;
 use std::time::Duration;
 
 use quipu_protocol::{
@@ -10,56 +14,35 @@ use quipu_protocol::{
 };
 use quipu_seal::Sealer;
 
-use super::forks::{Begins, One, role};
+use super::ahead::{Ahead, Begun, Came, Known, Sealed, WAITING};
 use super::parts::{Part, usage};
-use super::rows::{Row, Rows, Stored};
-use crate::handed::hand_over;
+use super::rows::{Row, Rows};
 use crate::intake::{
     Follows, Item, Opened, Outline, Placer, REST, Remembered, Sessions, Start, Stop, Watched,
 };
 use crate::json::{Members, list_of, text_of};
-use crate::lineages::session_id;
 use crate::{ArchiveError, ProblemKind, Report};
 
 /// What titles begin with that nobody gave.
 const UNTITLED: [&str; 2] = ["New session - ", "Child session - "];
 
+/// A database whose rows come from a thread of their own.
 struct Database {
     path: PathBuf,
-    rows: Rows,
-    /// Sessions that were not looked at yet.
-    listed: std::vec::IntoIter<Row>,
-    /// Those that were, and by the marks of their first messages.
-    sessions: Vec<One>,
-    begins: Begins,
-    /// What was remembered, and the sessions of the rows that were written since.
-    known: Option<(Box<Known>, HashSet<String>)>,
-    /// Whether sessions were passed by that are as they were.
-    is_part: bool,
+    /// `None` when nothing more is wanted.
+    came: Option<Receiver<io::Result<Came>>>,
+    thread: Option<JoinHandle<Ahead>>,
+    /// The thread's work, when it is done.
+    done: Option<Ahead>,
+    /// The session that is read now.
+    begun: Option<Box<Begun>>,
     bytes: u64,
     now: UnixMs,
     /// The time of the newest row, where it is followed and rows have one.
     newest: Option<UnixMs>,
 }
 
-/// What is remembered of a database that is followed.
-struct Known {
-    sessions: Vec<One>,
-    newest: UnixMs,
-    /// Sessions whose last answer was not whole.
-    unfinished: HashSet<SessionId>,
-}
-
-impl Known {
-    /// Whether a session is as it was.
-    fn has(&self, at: usize, row: &Row, written: &HashSet<String>) -> bool {
-        self.sessions.get(at).is_some_and(|one| one.row == *row)
-            && !written.contains(&row.id)
-            && !self.unfinished.contains(&session_id(&row.id))
-    }
-}
-
-pub(super) fn open(path: &Path, watched: Watched) -> Opened {
+pub(super) fn open(path: &Path, watched: Watched, sealer: &Arc<Sealer>) -> Opened {
     let fail = |source| ArchiveError::File { path: path.to_owned(), doing: "read", source };
     let rows = Rows::open(path).map_err(fail)?;
     let listed = rows.sessions().map_err(fail)?;
@@ -77,77 +60,75 @@ pub(super) fn open(path: &Path, watched: Watched) -> Opened {
     let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
     let now = UnixMs::try_from(now.as_millis()).unwrap_or(UnixMs::MAX);
     let bytes = if path.is_dir() { 0 } else { std::fs::metadata(path).map_err(fail)?.len() };
+    let ahead = Ahead {
+        rows,
+        sealer: Arc::clone(sealer),
+        known: known.zip(written),
+        sessions: Vec::with_capacity(listed.len()),
+        is_part: false,
+    };
+    let (out, came) = sync_channel(WAITING);
+    let thread = std::thread::Builder::new().name("quipu-import".to_owned());
+    let thread = thread.spawn(move || ahead.run(listed, &out)).map_err(fail)?;
     Ok(Box::new(Database {
         path: path.to_owned(),
-        rows,
-        sessions: Vec::with_capacity(listed.len()),
-        listed: listed.into_iter(),
-        begins: Begins::new(),
-        known: known.zip(written),
-        is_part: false,
+        came: Some(came),
+        thread: Some(thread),
+        done: None,
+        begun: None,
         bytes,
         now,
         newest: newest.map(|newest| newest.time()),
     }))
 }
 
-/// A message as it stands, but for its secrets.
-struct Sealed {
-    id: String,
-    created: UnixMs,
-    updated: UnixMs,
-    role: String,
-    bytes: usize,
-    /// What it says beside its parts; `None` when that is no JSON.
-    json: Option<Json>,
-    parts: Vec<Option<Json>>,
-    /// How many of these had secrets.
-    secrets: u64,
+impl Database {
+    /// What comes next; `None` when all came.
+    fn receive(&mut self) -> io::Result<Option<Came>> {
+        match self.came.as_ref().map(Receiver::recv) {
+            Some(Ok(came)) => came.map(Some),
+            Some(Err(_)) | None => {
+                self.end_thread();
+                Ok(None)
+            }
+        }
+    }
+
+    fn end_thread(&mut self) {
+        self.came = None;
+        if let Some(thread) = self.thread.take() {
+            match thread.join() {
+                Ok(ahead) => self.done = Some(ahead),
+                Err(panic) => std::panic::resume_unwind(panic),
+            }
+        }
+    }
 }
 
-impl Sealed {
-    fn of(message: Stored, parts: &[String], sealer: &Sealer) -> Self {
-        let Stored { id, created, updated, data } = message;
-        let mut secrets = 0;
-        let mut sealed = |text: &str| {
-            let json = Json::parse(text).ok().filter(|json| json.get().starts_with('{'))?;
-            let sealed = sealer.seal_json(&json);
-            secrets += u64::from(sealed != json);
-            Some(sealed)
-        };
-        let json = sealed(&data);
-        // Of what is no message, nobody asks for the parts.
-        let read = if json.is_some() { parts } else { &[] };
-        let bytes = data.len() + read.iter().map(String::len).sum::<usize>();
-        let parts = read.iter().map(|part| sealed(part)).collect();
-        Self { id, created, updated, role: role(&data), bytes, json, parts, secrets }
+impl Drop for Database {
+    /// Waits for the thread, which hears that nothing more is wanted.
+    fn drop(&mut self) {
+        self.came = None;
+        if let Some(thread) = self.thread.take() {
+            // It panicked over what nobody asks for.
+            drop(thread.join());
+        }
     }
 }
 
 impl Sessions for Database {
     fn next(&mut self) -> Result<Option<Outline>, ArchiveError> {
-        for row in self.listed.by_ref() {
-            let at = self.sessions.len();
-            if let Some((known, written)) = &mut self.known
-                && known.has(at, &row, written)
-            {
-                let One { copied, marks, .. } = &mut known.sessions[at];
-                let (copied, marks) = (*copied, std::mem::take(marks));
-                if let Some(first) = marks.first() {
-                    self.begins.entry(*first).or_default().push(at);
-                }
-                self.sessions.push(One { row, copied, marks });
-                self.is_part = true;
-                continue;
+        let came = self.receive();
+        let fail = |source| ArchiveError::File { path: self.path.clone(), doing: "read", source };
+        let (session, related) = match came.map_err(fail)? {
+            Some(Came::Session(begun)) => {
+                let begun = self.begun.insert(begun);
+                (begun.session.clone(), begun.related.clone())
             }
-            let fail = |source| ArchiveError::File { path: self.path.clone(), doing: "read", source };
-            let one = One::of(row, &self.rows, &mut self.sessions, &mut self.begins).map_err(fail)?;
-            let related = one.origins(&self.sessions).iter().map(|(from, _)| from.session()).collect();
-            let session = one.session();
-            self.sessions.push(one);
-            return Ok(Some(Outline { related, ..Outline::alone(session, Duration::ZERO) }));
-        }
-        Ok(None)
+            // All of the session before it came.
+            Some(Came::Messages(_) | Came::End) | None => return Ok(None),
+        };
+        Ok(Some(Outline { related, ..Outline::alone(session, Duration::ZERO) }))
     }
 
     fn bytes(&self) -> u64 {
@@ -159,58 +140,26 @@ impl Sessions for Database {
     }
 
     fn remember(&mut self, unfinished: &HashSet<SessionId>) -> Option<Remembered> {
-        let (sessions, unfinished) = (std::mem::take(&mut self.sessions), unfinished.clone());
+        let (sessions, unfinished) = (self.done.take()?.sessions, unfinished.clone());
         Some(Box::new(Known { sessions, newest: self.newest?, unfinished }))
     }
 
     fn is_part(&self) -> bool {
-        self.is_part
+        self.done.as_ref().is_none_or(|done| done.is_part)
     }
 
     fn read(&mut self, sealer: &Sealer, out: &mut Placer) -> Result<(), Stop> {
-        let Some(one) = self.sessions.last() else { return Ok(()) };
-        let repeated = one.repeated(&self.sessions, &self.rows).map_err(Stop::Io)?;
-        let own = out.session(start(&one.row, one.parent(&self.sessions), sealer));
-        let reader = Reader { out, last: Follows::Nothing, owner: own, line: 0 };
-        let (rows, sessions, now, id) = (&mut self.rows, &self.sessions, self.now, &one.row.id);
-        let take = |reader: &mut Reader<'_>, message: Sealed| {
-            let line = reader.next(&message);
-            let Sealed { id, created, updated, role, json, parts, .. } = message;
-            let Some(json) = json else {
-                reader.out.report.problem(line, ProblemKind::Malformed, &id);
-                return Ok(true);
-            };
-            let mut texts = Vec::with_capacity(parts.len());
-            for part in parts {
-                match part {
-                    Some(json) => texts.push(json),
-                    None => reader.out.report.problem(line, ProblemKind::Malformed, &id),
-                }
+        let Some(begun) = self.begun.take() else { return Ok(()) };
+        let own = out.session(begun.start.clone());
+        let mut reader = Reader { out, last: Follows::Nothing, owner: own, line: 0 };
+        let mut is_wanted = true;
+        while let Some(Came::Messages(messages)) = self.receive()? {
+            for message in messages {
+                is_wanted = is_wanted && reader.sealed(message, own, &begun.repeated, self.now)?;
             }
-            let again = usize::try_from(line - 1).ok().and_then(|at| repeated.get(at));
-            let (owner, id) = match again {
-                Some((from, id)) => {
-                    let start = start(&from.row, from.parent(sessions), sealer);
-                    (reader.out.session(start), id.clone())
-                }
-                None => (own, id),
-            };
-            reader.owner = owner;
-            let head = Head { time: created, role };
-            let idle = now.saturating_sub(updated);
-            let is_rest = Duration::from_millis(u64::try_from(idle).unwrap_or(0)) >= REST;
-            reader.message(&id, &head, line, &json, &texts, is_rest)
-        };
-        // Rows are read and sealed here; what they mean is placed beside it.
-        let mut reader = hand_over(reader, take, |each| {
-            rows.conversation(id, |message, parts| {
-                let message = Sealed::of(message, &parts, sealer);
-                let bytes = message.bytes;
-                each(message, bytes)
-            })
-        })?;
+        }
         reader.owner = own;
-        reader.title(&one.row, sealer)
+        reader.title(&begun.row, sealer)
     }
 }
 
@@ -218,19 +167,6 @@ impl Sessions for Database {
 struct Head {
     time: UnixMs,
     role: String,
-}
-
-fn start(row: &Row, parent: Option<SessionId>, sealer: &Sealer) -> Start {
-    let kept = [("id", &row.id), ("version", &row.version)]
-        .map(|(name, value)| format!("\"{name}\":{}", quipu_dag::quoted(value)))
-        .join(",");
-    Start {
-        session: session_id(&row.id),
-        cwd: sealer.seal(&row.directory).into_owned(),
-        time: row.time,
-        parent,
-        kept: Json::parse(&format!("{{{kept}}}")).ok(),
-    }
 }
 
 struct Reader<'a> {
@@ -242,12 +178,40 @@ struct Reader<'a> {
 }
 
 impl Reader<'_> {
-    /// Counts a message.
-    fn next(&mut self, message: &Sealed) -> u64 {
+    /// Takes a message of the session `own`, which repeats some at its beginning; `false` when it is still being written.
+    fn sealed(
+        &mut self,
+        message: Sealed,
+        own: usize,
+        repeated: &[(Arc<Start>, String)],
+        now: UnixMs,
+    ) -> Result<bool, Stop> {
+        let Sealed { id, created, updated, role, bytes, json, parts, secrets } = message;
+        let again = usize::try_from(self.line).ok().and_then(|at| repeated.get(at));
         self.line += 1;
-        self.out.report.bytes += message.bytes as u64;
-        self.out.report.sealed += message.secrets;
-        self.line
+        let line = self.line;
+        self.out.report.bytes += bytes as u64;
+        self.out.report.sealed += secrets;
+        let Some(json) = json else {
+            self.out.report.problem(line, ProblemKind::Malformed, &id);
+            return Ok(true);
+        };
+        let mut texts = Vec::with_capacity(parts.len());
+        for part in parts {
+            match part {
+                Some(json) => texts.push(json),
+                None => self.out.report.problem(line, ProblemKind::Malformed, &id),
+            }
+        }
+        let (owner, id) = match again {
+            Some((start, id)) => (self.out.session(Start::clone(start)), id.clone()),
+            None => (own, id),
+        };
+        self.owner = owner;
+        let head = Head { time: created, role };
+        let idle = now.saturating_sub(updated);
+        let is_rest = Duration::from_millis(u64::try_from(idle).unwrap_or(0)) >= REST;
+        self.message(&id, &head, line, &json, &texts, is_rest)
     }
 
     fn send(&mut self, mut item: Item, time: UnixMs) -> Result<(), Stop> {

@@ -18,7 +18,7 @@ use crate::json::Members;
 const NEWEST: u32 = 2_000;
 
 /// A session.
-#[derive(PartialEq, Eq)]
+#[derive(Clone, PartialEq, Eq)]
 pub(super) struct Row {
     pub(super) id: String,
     pub(super) parent: Option<String>,
