@@ -23,7 +23,7 @@ impl Most {
     /// What suits a file of this size: a large one's batches are gathered, and several of them are there at once.
     pub(crate) fn of(total: u64) -> Self {
         if total < LARGE {
-            Self { nodes: 2_000, bytes: 4 << 20, now: 500 }
+            Self { nodes: 1_500, bytes: 3 << 20, now: 750 }
         } else {
             Self { nodes: 500, bytes: 1 << 20, now: 500 }
         }
@@ -48,6 +48,12 @@ pub(crate) struct Batch {
     pub(crate) bytes: u64,
     /// Entries of the file up to here.
     pub(crate) entries: u64,
+}
+
+/// Where batches of a file of this size wait to be written, one of a small file's: what is read ahead takes the time of who
+/// writes.
+pub(crate) fn waiting(total: u64) -> (mpsc::Sender<Batch>, mpsc::Receiver<Batch>) {
+    mpsc::channel(if total < LARGE { 1 } else { 2 })
 }
 
 /// What becomes of a window.

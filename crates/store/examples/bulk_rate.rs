@@ -3,8 +3,8 @@
 //! `bulk_rate STORE DIRECTORY RUNS` reads the rows of STORE in the order in which they were written and puts them into a
 //! new file in DIRECTORY, 2,000 nodes and their blobs a transaction, with the connection's settings that the store's
 //! writer has. Only the writing is timed: no text is read, made, sealed or hashed. Prints two rows
-//! `{"what": .., "unit": "s", "samples": [..]}`: `statements` are all that leave the file as the import left it, the rows of
-//! every table and the last copy of the log into it; `blobs and nodes` only those two tables, the log being left.
+//! `{"what": .., "unit": "s", "samples": [..]}`: `statements` are all that make a file as the import left it from none: its tables,
+//! the rows of each and the last copy of the log into it; `blobs and nodes` only the rows of those two, the log being left.
 //! `cargo xtask bench import` runs it.
 
 use std::error::Error;
@@ -41,14 +41,17 @@ fn main() -> Outcome<()> {
 /// How long the statements took.
 fn copy(from: &Path, to: &Path, all: bool) -> Outcome<Duration> {
     // The tables are the store's own.
-    drop(SqliteStore::open(to, &OpenOptions::default())?);
+    let tables = tables(&to.with_extension("tables"))?;
     let from = Connection::open_with_flags(from, OpenFlags::SQLITE_OPEN_READ_ONLY)?;
+    let begun = Instant::now();
     let to = Connection::open(to)?;
     to.execute_batch(
         "PRAGMA journal_mode = WAL; PRAGMA synchronous = NORMAL; PRAGMA cache_size = -32000; \
-         PRAGMA wal_autocheckpoint = 16000; PRAGMA journal_size_limit = 67108864",
+         PRAGMA wal_autocheckpoint = 16000; PRAGMA journal_size_limit = 67108864; BEGIN IMMEDIATE",
     )?;
-    let mut took = Duration::ZERO;
+    tables.iter().try_for_each(|statement| to.execute_batch(statement))?;
+    to.execute_batch("COMMIT")?;
+    let mut took = if all { begun.elapsed() } else { Duration::ZERO };
     {
         let mut nodes = Rows::of(&from, &to, "nodes")?;
         let mut blobs = Rows::of(&from, &to, "blobs")?;
@@ -108,6 +111,21 @@ fn copy(from: &Path, to: &Path, all: bool) -> Outcome<Duration> {
     let begun = Instant::now();
     to.close().map_err(|(_, error)| error)?;
     Ok(took + begun.elapsed())
+}
+
+/// The statements that make the tables of a store, and their indexes.
+fn tables(scratch: &Path) -> Outcome<Vec<String>> {
+    let file = Scratch(scratch.to_owned());
+    drop(SqliteStore::open(&file.0, &OpenOptions::default())?);
+    let made = Connection::open_with_flags(&file.0, OpenFlags::SQLITE_OPEN_READ_ONLY)?;
+    // Tables that others bring along, and indexes without a text, come with them.
+    let mut statements = made.prepare(
+        "SELECT sql FROM sqlite_master m WHERE sql IS NOT NULL AND name NOT LIKE 'sqlite\\_%' ESCAPE '\\' \
+         AND NOT EXISTS (SELECT 1 FROM sqlite_master v WHERE v.sql LIKE 'CREATE VIRTUAL%' \
+         AND m.name LIKE v.name || '\\_%' ESCAPE '\\')",
+    )?;
+    let statements = statements.query_map([], |row| row.get(0))?.collect::<Result<_, _>>()?;
+    Ok(statements)
 }
 
 /// The column `parts_list` of `nodes`.

@@ -26,7 +26,7 @@ use super::follow::At;
 use super::known::Known;
 use super::place::{Before, Placed, Placer, Rest, Stop};
 use super::{DatabaseFormat, Format, SealedLines, Watched};
-use crate::batches::{Batch, Most, commit_after, commit_all, off_the_runtime};
+use crate::batches::{Batch, Most, commit_after, commit_all, off_the_runtime, waiting};
 use crate::lineages::main_ref;
 use crate::seen::{Mark, Seen, unchanged};
 use crate::stamp::{Stamp, hash_of_first};
@@ -210,7 +210,7 @@ impl One<'_> {
             // Sessions are read one after the other while those before them are committed, up to one that needs to see
             // what the store has of them.
             let begun = Before { batches: 0, ..before };
-            let (sender, batches) = mpsc::channel::<Batch>(2);
+            let (sender, batches) = waiting(total);
             let (ended, mut placed) = mpsc::unbounded_channel::<Placed>();
             let (count, mut committed) = watch::channel(0);
             let commit = async {
@@ -328,7 +328,7 @@ impl One<'_> {
         total: u64,
         read: impl FnOnce(mpsc::Sender<Batch>) -> Result<Taken, Stop> + Send + 'static,
     ) -> Result<Taken, ArchiveError> {
-        let (sender, batches) = mpsc::channel::<Batch>(2);
+        let (sender, batches) = waiting(total);
         let reader = tokio::task::spawn_blocking(move || read(sender));
         let committed = commit_all(&**self.store, batches, total, self.options).await;
         let done = reader.await.map_err(|error| ArchiveError::Fault(error.to_string()))?;
