@@ -5,6 +5,7 @@
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
 use serde_json::Value;
@@ -32,6 +33,9 @@ pub(super) struct Amount {
 /// What has more files takes minutes, and runs less often.
 const FEW_FILES: usize = 5;
 const SLOW_RUNS: usize = 3;
+
+/// What a disk needs after it has taken all that was written.
+const QUIET: Duration = Duration::from_millis(300);
 
 /// All statements of an import, and those for two of its tables.
 const BARE: &str = ", bare statements";
@@ -75,11 +79,11 @@ fn measure_history(context: &Context, history: History, amount: &Amount, what: &
             .into();
     for _ in 0..runs(context, amount) {
         remove(&store);
-        nix::unistd::sync();
+        settle();
         let mut import = stage.program()?;
         import.args(["import", history.agent()]).arg(&files).arg("--store").arg(&store);
         let cost = measure::once(&import)?;
-        nix::unistd::sync();
+        settle();
         let [all, alone] = bare_seconds(&bare, &store, folder.path())?.map(|seconds| megabytes / seconds);
         let rate = megabytes / (cost.wall_ms / 1e3);
         let figures = [rate, cost.cpu_ms, megabytes_of(cost.peak_mib), all, alone];
@@ -96,6 +100,12 @@ fn measure_history(context: &Context, history: History, amount: &Amount, what: &
 
 fn runs(context: &Context, amount: &Amount) -> usize {
     if amount.files > FEW_FILES { context.runs.min(SLOW_RUNS) } else { context.runs }
+}
+
+/// What earlier steps wrote must not reach the disk during the next, nor the room of what they removed be given back then.
+fn settle() {
+    nix::unistd::sync();
+    std::thread::sleep(QUIET);
 }
 
 fn remove(store: &Path) {
@@ -146,8 +156,7 @@ fn measure_one(context: &Context, amount: &Amount) -> Result<Vec<Row>> {
     };
     for _ in 0..runs(context, amount) {
         remove(&store);
-        // What earlier steps wrote must not reach the disk during this one.
-        nix::unistd::sync();
+        settle();
         let mut import = quipu(&["import", "pi"])?;
         import.arg(&files);
         let imported = measure::once(&import)?;
@@ -163,7 +172,7 @@ fn measure_one(context: &Context, amount: &Amount) -> Result<Vec<Row>> {
         let (mut exported, mut export_peak) = (0.0, 0.0_f64);
         for session in sessions(amount) {
             let out = folder.path().join("out.jsonl");
-            nix::unistd::sync();
+            settle();
             let mut export = quipu(&["export", "--format", "pi", &session.id()])?;
             export.arg("-o").arg(&out);
             let cost = measure::once(&export)?;
@@ -176,7 +185,7 @@ fn measure_one(context: &Context, amount: &Amount) -> Result<Vec<Row>> {
             ensure!(had == has, "{had} lines went in and {has} came out");
             std::fs::remove_file(out)?;
         }
-        nix::unistd::sync();
+        settle();
         let [all, alone] = bare_seconds(&bare, &store, folder.path())?.map(|seconds| megabytes / seconds);
         let rate = |ms: f64| megabytes / (ms / 1e3);
         put([
