@@ -2,6 +2,7 @@
 
 use std::fs::File;
 use std::io::{self, BufReader, Seek as _};
+use std::ops::Range;
 use std::os::unix::fs::FileExt as _;
 use std::path::Path;
 use std::sync::Arc;
@@ -141,18 +142,39 @@ impl Copies {
     }
 }
 
-/// Whether something stands in a file after a place, for which no line is looked at.
-fn stands_after(file: &File, mut at: u64, what: &memmem::Finder<'_>) -> io::Result<bool> {
+/// Whether something stands in a file after a place, for which no line is looked at: in one half beside the other, for
+/// nothing else can be done before that is known.
+fn stands_after(file: &File, at: u64, what: &memmem::Finder<'_>) -> io::Result<bool> {
+    let left = file.metadata()?.len().saturating_sub(at);
+    if left < 4 * BLOCK as u64 {
+        return stands_in(file, at..u64::MAX, what);
+    }
+    let middle = at + left / 2;
+    std::thread::scope(|scope| {
+        let rest = || stands_in(file, middle..u64::MAX, what);
+        let beside = std::thread::Builder::new().name("quipu-import".to_owned()).spawn_scoped(scope, rest);
+        // What lies on both sides of the middle is found here.
+        let here = stands_in(file, at..middle + what.needle().len() as u64 - 1, what)?;
+        let there = match beside {
+            Ok(thread) => thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))?,
+            Err(_) => rest()?,
+        };
+        Ok(here || there)
+    })
+}
+
+fn stands_in(file: &File, mut range: Range<u64>, what: &memmem::Finder<'_>) -> io::Result<bool> {
     let mut block = vec![0; BLOCK];
     let mut kept = 0;
-    loop {
-        let read = match file.read_at(&mut block[kept..], at) {
+    while range.start < range.end {
+        let most = usize::try_from(range.end - range.start).unwrap_or(BLOCK).saturating_add(kept);
+        let read = match file.read_at(&mut block[kept..most.min(BLOCK)], range.start) {
             Ok(0) => return Ok(false),
             Ok(read) => read,
             Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
             Err(error) => return Err(error),
         };
-        at += read as u64;
+        range.start += read as u64;
         let filled = kept + read;
         if what.find(&block[..filled]).is_some() {
             return Ok(true);
@@ -161,6 +183,7 @@ fn stands_after(file: &File, mut at: u64, what: &memmem::Finder<'_>) -> io::Resu
         kept = filled.min(what.needle().len() - 1);
         block.copy_within(filled - kept..filled, 0);
     }
+    Ok(false)
 }
 
 fn is_uuid(text: &str) -> bool {
@@ -169,4 +192,32 @@ fn is_uuid(text: &str) -> bool {
             8 | 13 | 18 | 23 => byte == b'-',
             _ => byte.is_ascii_hexdigit(),
         })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn it_is_found_wherever_it_stands() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("file");
+        let what = memmem::Finder::new(REQUESTED);
+        for size in [0, 10, 1_000, BLOCK - 5, BLOCK, 3 * BLOCK, 9 * BLOCK + 3] {
+            let blank = vec![b' '; size];
+            std::fs::write(&path, &blank).unwrap();
+            let file = File::open(&path).unwrap();
+            assert!(!stands_after(&file, 0, &what).unwrap());
+            let edges = [0, BLOCK, 2 * BLOCK, size / 2, size, size / 2 + BLOCK];
+            for at in edges.iter().flat_map(|edge| edge.saturating_sub(25)..edge + 3).filter(|at| *at <= size)
+            {
+                let mut text = blank.clone();
+                text.splice(at..at, REQUESTED.iter().copied());
+                std::fs::write(&path, &text).unwrap();
+                let file = File::open(&path).unwrap();
+                assert!(stands_after(&file, 0, &what).unwrap(), "{at} of {size}");
+                assert!(!stands_after(&file, at as u64 + 1, &what).unwrap(), "{at} of {size}");
+            }
+        }
+    }
 }
