@@ -13,6 +13,7 @@ use rusqlite::Connection;
 use super::failure::Place;
 use super::readers::Connect;
 use super::writer::{guarded, join};
+use crate::Commit;
 
 /// How nice the thread is to others, of 19.
 #[cfg(target_os = "linux")]
@@ -22,7 +23,7 @@ const NICE: i32 = 10;
 pub(super) struct Copier {
     connect: Connect,
     place: Place,
-    thread: Mutex<Option<(SyncSender<()>, JoinHandle<()>)>>,
+    thread: Mutex<Option<(SyncSender<Commit>, JoinHandle<()>)>>,
     /// The file is being closed, which copies what is left.
     ended: Arc<AtomicBool>,
 }
@@ -32,15 +33,15 @@ impl Copier {
         Self { connect, place, thread: Mutex::default(), ended: Arc::default() }
     }
 
-    /// Copies what is in the log, beside whoever asks. What cannot be copied is when the file is closed, or by a commit that
-    /// finds the log long.
-    pub(super) fn copy(&self) {
+    /// Copies what is in the log after a commit, beside whoever asks, and gives back the memory of what was committed. What
+    /// cannot be copied is when the file is closed, or by a commit that finds the log long.
+    pub(super) fn copy(&self, mut done: Commit) {
         let mut thread = self.thread.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some((asked, _)) = &*thread {
-            match asked.try_send(()) {
+            match asked.try_send(done) {
                 // One that was asked already sees this commit, too.
-                Ok(()) | Err(TrySendError::Full(())) => return,
-                Err(TrySendError::Disconnected(())) => {}
+                Ok(()) | Err(TrySendError::Full(_)) => return,
+                Err(TrySendError::Disconnected(back)) => done = back,
             }
         }
         let (asked, asks) = sync_channel(1);
@@ -48,7 +49,7 @@ impl Copier {
         let serve = move || serve(&asks, &ended, &connect, &place);
         if let Ok(started) = std::thread::Builder::new().name("quipu-store-log".to_owned()).spawn(serve) {
             // There is room for one.
-            asked.try_send(()).ok();
+            asked.try_send(done).ok();
             *thread = Some((asked, started));
         }
     }
@@ -66,10 +67,13 @@ impl Drop for Copier {
     }
 }
 
-fn serve(asks: &Receiver<()>, ended: &AtomicBool, connect: &Connect, place: &Place) {
+fn serve(asks: &Receiver<Commit>, ended: &AtomicBool, connect: &Connect, place: &Place) {
     yield_to_others();
     let mut open: Option<Connection> = None;
-    while asks.recv().is_ok() && !ended.load(Ordering::Relaxed) {
+    while let Ok(done) = asks.recv()
+        && !ended.load(Ordering::Relaxed)
+    {
+        drop(done);
         let copied = guarded(place, "copy the log of", || {
             let connection = match open.take() {
                 Some(connection) => connection,
@@ -87,4 +91,64 @@ fn serve(asks: &Receiver<()>, ended: &AtomicBool, connect: &Connect, place: &Pla
 fn yield_to_others() {
     #[cfg(target_os = "linux")]
     rustix::process::setpriority_process(Some(rustix::thread::gettid()), NICE).ok();
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+    use std::time::{Duration, Instant};
+
+    use super::*;
+
+    /// A database with something in its log, and a copier that cannot open it so many times.
+    fn begin(path: &Path, failures: usize) -> (Connection, Copier) {
+        let writer = Connection::open(path).unwrap();
+        writer
+            .execute_batch(
+                "PRAGMA journal_mode = WAL; PRAGMA wal_autocheckpoint = 0; CREATE TABLE t (x); INSERT INTO t VALUES (1)",
+            )
+            .unwrap();
+        let place = Place { path: path.to_owned(), busy: Duration::from_secs(1), identity: None };
+        let (path, left) = (path.to_owned(), Mutex::new(failures));
+        let connect: Connect = Arc::new(move || {
+            let mut left = left.lock().unwrap();
+            if *left > 0 {
+                *left -= 1;
+                return Err(crate::StoreError::ReadOnly { path: path.clone() }.into());
+            }
+            Ok(Connection::open(&path)?)
+        });
+        (writer, Copier::new(connect, place))
+    }
+
+    /// Asks until all is copied.
+    fn ask(writer: &Connection, copier: &Copier) {
+        let begun = Instant::now();
+        loop {
+            copier.copy(Commit::default());
+            let pages = |row: &rusqlite::Row<'_>| Ok((row.get::<_, i64>(1)?, row.get::<_, i64>(2)?));
+            let (log, copied) = writer.query_row("PRAGMA wal_checkpoint(NOOP)", [], pages).unwrap();
+            if log == copied {
+                return;
+            }
+            assert!(begun.elapsed() < Duration::from_secs(30), "{copied} of {log} pages");
+            std::thread::sleep(Duration::from_millis(1));
+        }
+    }
+
+    #[test]
+    fn what_is_in_the_log_reaches_the_file() {
+        let dir = tempfile::tempdir().unwrap();
+        let (writer, copier) = begin(&dir.path().join("file"), 0);
+        ask(&writer, &copier);
+        writer.execute_batch("INSERT INTO t VALUES (2)").unwrap();
+        ask(&writer, &copier);
+    }
+
+    #[test]
+    fn what_fails_is_tried_again() {
+        let dir = tempfile::tempdir().unwrap();
+        let (writer, copier) = begin(&dir.path().join("file"), 3);
+        ask(&writer, &copier);
+    }
 }
