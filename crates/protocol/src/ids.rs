@@ -1,7 +1,6 @@
 //! Identifiers. Content hashes are 32 bytes, never hex, in memory; everything else is a short string.
 
 use std::fmt;
-use std::ops::Deref;
 use std::str::FromStr;
 use std::sync::Arc;
 
@@ -19,20 +18,23 @@ macro_rules! hash_id {
         pub struct $name(pub [u8; 32]);
 
         impl $name {
-            /// All 64 hexadecimal digits.
-            pub fn hex(&self) -> Hex {
-                Hex::of(&self.0)
-            }
-
             /// The first twelve hexadecimal digits: what people are shown.
             pub fn short(&self) -> String {
-                self.hex().chars().take(12).collect()
+                let mut text = self.to_string();
+                text.truncate(12);
+                text
             }
         }
 
         impl fmt::Display for $name {
             fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str(&self.hex())
+                const DIGITS: &[u8; 16] = b"0123456789abcdef";
+                let mut text = [0u8; 64];
+                for (i, byte) in self.0.iter().enumerate() {
+                    text[2 * i] = DIGITS[usize::from(byte >> 4)];
+                    text[2 * i + 1] = DIGITS[usize::from(byte & 15)];
+                }
+                f.write_str(std::str::from_utf8(&text).unwrap_or_default())
             }
         }
 
@@ -62,37 +64,6 @@ macro_rules! hash_id {
             }
         }
     };
-}
-
-/// The 64 hexadecimal digits of a hash, in lower case; needs no memory of its own.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub struct Hex([u8; 64]);
-
-impl Hex {
-    fn of(hash: &[u8; 32]) -> Self {
-        // Computed, not looked up: all bytes at once.
-        let digit = |value: u8| value + b'0' + u8::from(value > 9) * (b'a' - b'9' - 1);
-        let mut text = [0; 64];
-        for (pair, byte) in text.as_chunks_mut::<2>().0.iter_mut().zip(hash) {
-            *pair = [digit(byte >> 4), digit(byte & 15)];
-        }
-        Self(text)
-    }
-}
-
-impl Deref for Hex {
-    type Target = str;
-
-    fn deref(&self) -> &str {
-        // Digits are ASCII.
-        std::str::from_utf8(&self.0).unwrap_or_default()
-    }
-}
-
-impl fmt::Debug for Hex {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self)
-    }
 }
 
 /// What each byte is worth as a digit; 255 for those that are none.

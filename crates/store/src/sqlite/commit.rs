@@ -157,7 +157,7 @@ fn insert_blobs(connection: &Connection, blobs: &[Blob]) -> Outcome<()> {
             !matches!(blob.verify(), quipu_dag::Verdict::Corrupt(_)),
             "the id of {blob:?} is wrong"
         );
-        statement.execute(params![&*blob.id.hex(), blob.kind, blob.content])?;
+        statement.execute(params![blob.id.to_string(), blob.kind, blob.content])?;
     }
     Ok(())
 }
@@ -174,7 +174,7 @@ pub(super) fn check_spooled(
     let transaction = connection.unchecked_transaction()?;
     let mut has_blob = transaction.prepare_cached("SELECT 1 FROM blobs WHERE hash = ?1")?;
     for blob in spooled.blobs() {
-        if !has_blob.exists([&*blob.hex()])? {
+        if !has_blob.exists([blob.to_string()])? {
             return Err(Failure::Missing(format!("blob {}, which nodes of an import need,", blob.short())));
         }
     }
@@ -215,7 +215,7 @@ fn insert_nodes(connection: &Connection, nodes: &[Node], new: impl Fn(&BlobId) -
         there.sort_unstable_by_key(|(part, _)| *part);
         there.dedup_by_key(|(part, _)| *part);
         for (part, node) in there {
-            if !has_blob.exists([&*part.hex()])? {
+            if !has_blob.exists([part.to_string()])? {
                 return Err(no_part(part, node));
             }
         }
@@ -227,9 +227,8 @@ fn insert_nodes(connection: &Connection, nodes: &[Node], new: impl Fn(&BlobId) -
             "the id of {node:?} is wrong"
         );
         let record = &node.record;
-        let parent = record.parent.as_ref().map(NodeId::hex);
-        let parent = parent.as_deref();
-        if let Some(parent) = parent
+        let parent = record.parent.as_ref().map(NodeId::to_string);
+        if let Some(parent) = &parent
             && record.parent.as_ref().is_none_or(|parent| !placed.contains(parent))
             && !has_node.exists([parent])?
         {
@@ -240,19 +239,19 @@ fn insert_nodes(connection: &Connection, nodes: &[Node], new: impl Fn(&BlobId) -
             )));
         }
         for part in parts_of(node).filter(|_| nodes.len() <= FEW) {
-            if !new(part) && !has_blob.exists([&*part.hex()])? {
+            if !new(part) && !has_blob.exists([part.to_string()])? {
                 return Err(no_part(part, node));
             }
         }
         let inserted = insert.execute(params![
-            &*node.id.hex(),
+            node.id.to_string(),
             parent,
             record.role,
             write_parts_list(&record.parts),
             record.timestamp,
             node.config,
             node.thought_signatures,
-            record.system_prompt.as_ref().map(BlobId::hex).as_deref(),
+            record.system_prompt.as_ref().map(BlobId::to_string),
             record.external_id
         ])?;
         seqs.push(if inserted > 0 { connection.last_insert_rowid() } else { 0 });

@@ -13,7 +13,6 @@ use rusqlite::Connection;
 use super::failure::Place;
 use super::readers::Connect;
 use super::writer::{guarded, join};
-use crate::Commit;
 
 /// How nice the thread is to others, of 19.
 #[cfg(target_os = "linux")]
@@ -23,7 +22,7 @@ const NICE: i32 = 10;
 pub(super) struct Copier {
     connect: Connect,
     place: Place,
-    thread: Mutex<Option<(SyncSender<Commit>, JoinHandle<()>)>>,
+    thread: Mutex<Option<(SyncSender<()>, JoinHandle<()>)>>,
     /// The file is being closed, which copies what is left.
     ended: Arc<AtomicBool>,
 }
@@ -33,15 +32,15 @@ impl Copier {
         Self { connect, place, thread: Mutex::default(), ended: Arc::default() }
     }
 
-    /// Copies what is in the log after a commit, beside whoever asks, and gives back the memory of what was committed. What
-    /// cannot be copied is when the file is closed, or by a commit that finds the log long.
-    pub(super) fn copy(&self, mut done: Commit) {
+    /// Copies what is in the log, beside whoever asks. What cannot be copied is when the file is closed, or by a commit that
+    /// finds the log long.
+    pub(super) fn copy(&self) {
         let mut thread = self.thread.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some((asked, _)) = &*thread {
-            match asked.try_send(done) {
+            match asked.try_send(()) {
                 // One that was asked already sees this commit, too.
-                Ok(()) | Err(TrySendError::Full(_)) => return,
-                Err(TrySendError::Disconnected(back)) => done = back,
+                Ok(()) | Err(TrySendError::Full(())) => return,
+                Err(TrySendError::Disconnected(())) => {}
             }
         }
         let (asked, asks) = sync_channel(1);
@@ -49,7 +48,7 @@ impl Copier {
         let serve = move || serve(&asks, &ended, &connect, &place);
         if let Ok(started) = std::thread::Builder::new().name("quipu-store-log".to_owned()).spawn(serve) {
             // There is room for one.
-            asked.try_send(done).ok();
+            asked.try_send(()).ok();
             *thread = Some((asked, started));
         }
     }
@@ -67,13 +66,10 @@ impl Drop for Copier {
     }
 }
 
-fn serve(asks: &Receiver<Commit>, ended: &AtomicBool, connect: &Connect, place: &Place) {
+fn serve(asks: &Receiver<()>, ended: &AtomicBool, connect: &Connect, place: &Place) {
     yield_to_others();
     let mut open: Option<Connection> = None;
-    while let Ok(done) = asks.recv()
-        && !ended.load(Ordering::Relaxed)
-    {
-        drop(done);
+    while asks.recv().is_ok() && !ended.load(Ordering::Relaxed) {
         let copied = guarded(place, "copy the log of", || {
             let connection = match open.take() {
                 Some(connection) => connection,
@@ -125,7 +121,7 @@ mod tests {
     fn ask(writer: &Connection, copier: &Copier) {
         let begun = Instant::now();
         loop {
-            copier.copy(Commit::default());
+            copier.copy();
             let pages = |row: &rusqlite::Row<'_>| Ok((row.get::<_, i64>(1)?, row.get::<_, i64>(2)?));
             let (log, copied) = writer.query_row("PRAGMA wal_checkpoint(NOOP)", [], pages).unwrap();
             if log == copied {

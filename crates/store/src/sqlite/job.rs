@@ -20,15 +20,14 @@ pub(super) struct CommitJob {
     file: Option<FileId>,
     chunks: Vec<Encoded>,
     applied: Applied,
-    /// What became of it, and what is left of the commit: to give its memory back takes as long as some rows.
-    answer: oneshot::Sender<(Result<(), StoreError>, Commit)>,
+    answer: oneshot::Sender<Result<(), StoreError>>,
 }
 
 impl CommitJob {
     pub(super) fn new(
         commit: Commit,
         file: Option<FileId>,
-        answer: oneshot::Sender<(Result<(), StoreError>, Commit)>,
+        answer: oneshot::Sender<Result<(), StoreError>>,
     ) -> Self {
         Self { commit, file, chunks: Vec::new(), applied: Applied::default(), answer }
     }
@@ -75,6 +74,6 @@ impl Job for CommitJob {
         if let (Ok(()), Some(spooled), Some(file)) = (&result, &self.commit.spooled, self.file) {
             spooled.blobs_are_in(file, self.commit.blobs.len());
         }
-        self.answer.send((result, self.commit)).ok();
+        self.answer.send(result).ok();
     }
 }

@@ -489,12 +489,11 @@ impl Store for SqliteStore {
             let job = CommitJob::new(batch, self.place.identity, answer);
             let is_large = job.is_large();
             writer.submit(Box::new(job)).await?;
-            let (done, left) = result.await.map_err(|_| self.closed())?;
+            let done = result.await.map_err(|_| self.closed())?;
             if let (true, Some(copier)) = (is_large && done.is_ok(), &self.copier) {
                 // Beside the commits to come, which would else wait for it when the log is full. Where it is done before the
                 // next one, that begins the log anew.
-                // (A window's memory is needed for the next one.)
-                copier.copy(Commit { spooled: None, ..left });
+                copier.copy();
             }
             done
         })
