@@ -34,7 +34,7 @@ impl Ahead {
     /// What suits a file of this size on this machine.
     pub(crate) fn of(total: u64) -> Self {
         let cores = std::thread::available_parallelism().map_or(1, usize::from);
-        let threads = if total < SHORT || cores == 1 { 0 } else { cores.min(MOST_CORES) };
+        let threads = if total < SHORT || cores == 1 { 0 } else { std::env::var("NT").ok().and_then(|v| v.parse().ok()).unwrap_or(cores.min(MOST_CORES)) };
         Self { threads, piece: 128 << 10, most: 1 << 20 }
     }
 
@@ -66,8 +66,10 @@ struct Crew<T> {
     pieces: Option<SyncSender<Piece<T>>>,
     threads: Vec<JoinHandle<()>>,
     /// The bytes of each piece that was handed out and where it comes back, the oldest first.
-    underway: VecDeque<(usize, Receiver<Vec<T>>)>,
+    underway: VecDeque<(usize, Receiver<Done<T>>)>,
     bytes: usize,
+    /// The memory of a piece that came back, for the next one.
+    spare: Vec<u8>,
     /// What came back last.
     ready: std::vec::IntoIter<T>,
     /// Why no more could be read: told when what came before was given back.
@@ -79,7 +81,13 @@ struct Piece<T> {
     bytes: Vec<u8>,
     /// Each with where it ends in `bytes`.
     lines: Vec<(Place, usize)>,
-    done: SyncSender<Vec<T>>,
+    done: SyncSender<Done<T>>,
+}
+
+/// What became of a piece, and its memory.
+struct Done<T> {
+    ready: Vec<T>,
+    bytes: Vec<u8>,
 }
 
 impl<R: BufRead, T: Send + 'static> ReadyLines<R, T> {
@@ -114,7 +122,10 @@ impl<R: BufRead, T: Send + 'static> ReadyLines<R, T> {
             };
             crew.bytes -= bytes;
             match piece.recv() {
-                Ok(ready) => crew.ready = ready.into_iter(),
+                Ok(done) => {
+                    crew.ready = done.ready.into_iter();
+                    crew.spare = done.bytes;
+                }
                 Err(_) => return Err(crew.fallen()),
             }
         }
@@ -150,6 +161,7 @@ impl<T: Send + 'static> Crew<T> {
             threads,
             underway: VecDeque::new(),
             bytes: 0,
+            spare: Vec::new(),
             ready: Vec::new().into_iter(),
             failed: None,
         })
@@ -160,7 +172,11 @@ impl<T: Send + 'static> Crew<T> {
         while self.bytes < self.ahead.most
             && let Some(pieces) = &self.pieces
         {
-            let (mut bytes, mut cuts) = (Vec::new(), Vec::new());
+            let (mut bytes, mut cuts) = (std::mem::take(&mut self.spare), Vec::new());
+            bytes.clear();
+            // One that was made for a very long line is not kept.
+            bytes.shrink_to(2 * self.ahead.piece);
+            bytes.reserve(self.ahead.piece);
             let mut cost = 0;
             while cost < self.ahead.piece {
                 match lines.append_to(&mut bytes) {
@@ -210,7 +226,14 @@ impl<T> Drop for Crew<T> {
     }
 }
 
+pub(crate) fn nice(name: &str) {
+    if let Some(n) = std::env::var(name).ok().and_then(|v| v.parse::<i32>().ok()) {
+        rustix::process::setpriority_process(Some(rustix::thread::gettid()), n).ok();
+    }
+}
+
 fn work<T>(pieces: &Mutex<Receiver<Piece<T>>>, make: &Make<T>) {
+    crate::ahead::nice("NI");
     loop {
         let piece = pieces.lock().unwrap_or_else(PoisonError::into_inner).recv();
         let Ok(Piece { bytes, lines, done }) = piece else { return };
@@ -221,9 +244,8 @@ fn work<T>(pieces: &Mutex<Receiver<Piece<T>>>, make: &Make<T>) {
             make(&line)
         });
         let ready = ready.collect();
-        drop(bytes);
         // Nobody waits for it when the import was stopped.
-        drop(done.send(ready));
+        drop(done.send(Done { ready, bytes }));
     }
 }
 

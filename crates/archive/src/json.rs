@@ -9,11 +9,13 @@ use serde::de::{MapAccess, Visitor};
 use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::value::RawValue;
 
+use crate::cut;
+
 /// Levels that are compared by meaning; deeper values must be spelled alike.
 const DEEPEST: u32 = 32;
 
-/// The members of an object in the order received.
-pub(crate) struct Members<'a>(pub(crate) Vec<(Cow<'a, str>, &'a RawValue)>);
+/// The members of an object in the order received, with the texts of their values.
+pub(crate) struct Members<'a>(pub(crate) Vec<(Cow<'a, str>, &'a str)>);
 
 impl<'a> Members<'a> {
     /// The members of an object; `None` for any other value, and where a name holds half of a surrogate pair.
@@ -24,9 +26,14 @@ impl<'a> Members<'a> {
         serde_json::from_str(text).ok()
     }
 
+    /// The same of a text that is valid JSON, such as that of a [`Json`] or of a member: it is not checked again.
+    pub(crate) fn known(text: &'a str) -> Option<Self> {
+        cut::members(text).map(Self)
+    }
+
     /// The value of a member; the last one when there are more.
     pub(crate) fn get(&self, name: &str) -> Option<&'a str> {
-        self.0.iter().rev().find(|(have, _)| have == name).map(|(_, value)| value.get())
+        self.0.iter().rev().find(|(have, _)| have == name).map(|(_, value)| *value)
     }
 
     /// The value of a member when it is a string that can be held as text.
@@ -36,7 +43,7 @@ impl<'a> Members<'a> {
 
     /// The object without these members.
     pub(crate) fn without(&self, names: &[&str]) -> Json {
-        let length = self.0.iter().map(|(name, value)| name.len() + value.get().len() + 4);
+        let length = self.0.iter().map(|(name, value)| name.len() + value.len() + 4);
         let mut out = String::with_capacity(length.sum::<usize>() + 2);
         out.push('{');
         for (name, value) in &self.0 {
@@ -50,7 +57,7 @@ impl<'a> Members<'a> {
                     Cow::Owned(name) => out.push_str(&quipu_dag::quoted(name)),
                 }
                 out.push(':');
-                out.push_str(value.get());
+                out.push_str(value);
             }
         }
         out.push('}');
@@ -74,14 +81,13 @@ pub(crate) fn list_of(values: &[Json]) -> String {
 
 /// A JSON string as text; `None` for any other value, and for half of a surrogate pair.
 pub(crate) fn string(text: &str) -> Option<Cow<'_, str>> {
-    serde_json::from_str::<Key<'_>>(text).ok().map(|key| key.0)
+    cut::string(text)
 }
 
 /// A JSON string, half of a surrogate pair as U+FFFD.
 pub(crate) fn text_of(json: &str) -> Option<String> {
-    serde_json::from_str(json)
-        .or_else(|_| serde_json::from_str(&quipu_protocol::without_lone_surrogates(json)))
-        .ok()
+    let text = cut::string(json).map(Cow::into_owned);
+    text.or_else(|| serde_json::from_str(&quipu_protocol::without_lone_surrogates(json)).ok())
 }
 
 /// The elements of a list; none for any other value.
@@ -106,8 +112,8 @@ impl<'de: 'a, 'a> Deserialize<'de> for Members<'a> {
 
             fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
                 let mut members = Vec::with_capacity(8);
-                while let Some((Key(name), value)) = map.next_entry()? {
-                    members.push((name, value));
+                while let Some((Key(name), value)) = map.next_entry::<_, &RawValue>()? {
+                    members.push((name, value.get()));
                 }
                 Ok(Members(members))
             }
@@ -177,12 +183,12 @@ fn same_within(a: &str, b: &str, depth: u32) -> bool {
     match (a.as_bytes().first(), b.as_bytes().first()) {
         (Some(b'{'), Some(b'{')) => {
             let (Some(a), Some(b)) = (Members::of(a), Members::of(b)) else { return false };
-            let alike = |(at, (name, value)): (usize, &(Cow<'_, str>, &RawValue))| {
+            let alike = |(at, (name, value)): (usize, &(Cow<'_, str>, &str))| {
                 let other = match b.0.get(at) {
-                    Some((other, value)) if other == name => Some(value.get()),
+                    Some((other, value)) if other == name => Some(*value),
                     _ => b.get(name),
                 };
-                other.is_some_and(|other| same_within(value.get(), other, depth))
+                other.is_some_and(|other| same_within(value, other, depth))
             };
             a.0.len() == b.0.len() && a.0.iter().enumerate().all(alike)
         }
@@ -216,8 +222,8 @@ impl Difference {
     pub(crate) fn between(from: &Members<'_>, to: &Members<'_>) -> Self {
         let mut difference = Self::default();
         for (name, value) in &to.0 {
-            if from.get(name).is_none_or(|from| !same(from, value.get())) {
-                difference.set(name, value.get());
+            if from.get(name).is_none_or(|from| !same(from, value)) {
+                difference.set(name, value);
             } else if !difference.set.is_empty() {
                 // Of members with one name the last counts.
                 difference.set.remove(name.as_ref());
@@ -316,7 +322,7 @@ mod tests {
             let difference: Difference =
                 serde_json::from_str(&serde_json::to_string(&difference).unwrap()).unwrap();
             let mut out = String::new();
-            difference.write(&mut out, members.0.iter().map(|(name, value)| (name.as_ref(), value.get())));
+            difference.write(&mut out, members.0.iter().map(|(name, value)| (name.as_ref(), *value)));
             assert!(same(&out, to), "{out} {to}");
         }
         let twice = Members::of("{\"a\":2,\"a\":1}").unwrap();

@@ -14,6 +14,7 @@ pub mod claude_ai;
 pub mod claude_code;
 pub mod codex;
 pub mod copilot;
+mod cut;
 mod error;
 mod export;
 pub mod gemini;

@@ -5,38 +5,58 @@ use quipu_protocol::Json;
 use crate::edit::Edit;
 
 /// Finds what to replace in one decoded string; the first argument is the member's name when the string is the
-/// value of a member.
+/// value of a member, and the name tells about it.
 type Find<'a, E> = dyn FnMut(Option<&str>, &str) -> Result<Vec<Edit>, E> + 'a;
 
-/// Whether something may be found in a string, as it stands between its quotes; the first argument is as in [`Find`].
-type May<'a> = dyn Fn(Option<&str>, &str) -> bool + 'a;
+/// Looks at a string as it stands between its quotes.
+type Look<'a> = dyn Fn(&str, Escapes) -> Seen + 'a;
+
+/// What a string shows before it is decoded.
+#[derive(Clone, Copy)]
+pub(crate) struct Seen {
+    /// Whether something may be found in it.
+    pub(crate) may_hold: bool,
+    /// Whether it tells about its value, where it is a member's name: the value is looked into, whatever it shows.
+    pub(crate) tells: bool,
+}
+
+/// Which escapes a string has.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Escapes {
+    None,
+    /// Only of what must be escaped, or the short ones.
+    Short,
+    /// Some that spell a letter or a slash.
+    Spelled,
+}
 
 /// The text with its strings rewritten, or `None` when nothing changes. `json` is valid JSON. Strings in which nothing may be
 /// found are not decoded.
-pub(crate) fn rewrite<E>(json: &str, may: &May<'_>, find: &mut Find<'_, E>) -> Result<Option<String>, E> {
+pub(crate) fn rewrite<E>(json: &str, look: &Look<'_>, find: &mut Find<'_, E>) -> Result<Option<String>, E> {
     let bytes = json.as_bytes();
     let mut out = String::new();
     let mut copied = 0;
-    // The range of the last string when it was a member's name.
-    let mut name: Option<std::ops::Range<usize>> = None;
+    // The last string when it was a member's name, and whether it tells about the value.
+    let mut name: Option<(std::ops::Range<usize>, bool)> = None;
     let mut at = 0;
-    while let Some(found) = json[at..].find('"') {
+    while let Some(found) = bytes[at..].iter().position(|byte| *byte == b'"') {
         let start = at + found + 1;
-        let end = closing_quote(bytes, start);
-        let between = name.as_ref().map(|name| &bytes[name.end + 1..start - 1]);
-        let is_value =
-            between.is_some_and(|gap| gap.iter().all(|b| matches!(b, b':' | b' ' | b'\t' | b'\r' | b'\n')));
-        // A name with escapes is not looked at: nobody writes `password` that way.
-        let member =
-            name.take().filter(|_| is_value).map(|range| &json[range]).filter(|name| !name.contains('\\'));
+        let (end, escapes) = closing_quote(bytes, start);
+        let member = name.take().filter(|(range, tells)| {
+            let between = &bytes[range.end + 1..start - 1];
+            *tells && between.iter().all(|b| matches!(b, b':' | b' ' | b'\t' | b'\r' | b'\n'))
+        });
+        let member = member.map(|(range, _)| &json[range]);
         let is_name = bytes[(end + 1).min(bytes.len())..]
             .iter()
             .find(|b| !matches!(b, b' ' | b'\t' | b'\r' | b'\n'))
             .is_some_and(|b| *b == b':');
+        let seen = look(&json[start..end], escapes);
         if is_name {
-            name = Some(start..end);
+            // A name with escapes tells nothing: nobody writes `password` that way.
+            name = Some((start..end, seen.tells && escapes == Escapes::None));
         }
-        if may(member, &json[start..end])
+        if (seen.may_hold || member.is_some())
             && let Some(changed) = rewrite_string(&json[start..end], member, find)?
         {
             out.push_str(&json[copied..start]);
@@ -79,16 +99,23 @@ pub(crate) fn escape(text: &str, out: &mut String) {
     }
 }
 
-fn closing_quote(bytes: &[u8], start: usize) -> usize {
+/// Where a string ends, and which escapes it has.
+fn closing_quote(bytes: &[u8], start: usize) -> (usize, Escapes) {
     let mut at = start;
+    let mut escapes = Escapes::None;
     while let Some(found) = bytes.get(at..).and_then(|rest| memchr::memchr2(b'"', b'\\', rest)) {
         at += found;
         if bytes[at] == b'"' {
-            return at;
+            return (at, escapes);
+        }
+        if matches!(bytes.get(at + 1), Some(b'u' | b'/')) {
+            escapes = Escapes::Spelled;
+        } else if escapes == Escapes::None {
+            escapes = Escapes::Short;
         }
         at += 2;
     }
-    bytes.len()
+    (bytes.len(), escapes)
 }
 
 /// The inside of one string rewritten, or `None` when nothing changes.
@@ -193,9 +220,11 @@ fn unit(raw: &str, at: usize) -> (usize, Option<char>) {
 mod tests {
     use super::*;
 
+    const ALL: Seen = Seen { may_hold: true, tells: true };
+
     #[track_caller]
     fn check(json: &str, expect: &str) {
-        let changed = rewrite::<std::convert::Infallible>(json, &|_, _| true, &mut |_, text| {
+        let changed = rewrite::<std::convert::Infallible>(json, &|_, _| ALL, &mut |_, text| {
             Ok(text
                 .match_indices("aé😀")
                 .map(|(at, m)| Edit { range: at..at + m.len(), with: "<\"\u{1}>".into() })
@@ -228,7 +257,7 @@ mod tests {
     fn members_are_named() {
         let json = r#"{"a" : "1", "b":["2",{"c":"3"}], "d":4, "e":"5", "f\n":"6", "g":"7\n"}"#;
         let mut seen = Vec::new();
-        let Ok(changed) = rewrite::<std::convert::Infallible>(json, &|_, _| true, &mut |name, text| {
+        let Ok(changed) = rewrite::<std::convert::Infallible>(json, &|_, _| ALL, &mut |name, text| {
             if let Some(name) = name {
                 seen.push(format!("{name}={text}"));
             }

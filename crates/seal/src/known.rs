@@ -48,6 +48,9 @@ impl Known {
 
     /// Whether a spelling may stand in a JSON string whose inside this is, and which escapes only what it must.
     pub(crate) fn may_stand_in(&self, raw: &str) -> bool {
+        if self.entries.is_empty() {
+            return false;
+        }
         !self.find(raw).is_empty() || self.escaped.iter().any(|spelling| raw.contains(spelling.as_str()))
     }
 
@@ -59,10 +62,10 @@ impl Known {
         }
         let text = text.as_bytes();
         let mut rest = 0;
-        while let Some((start, words)) = self.beginnings.next(text, rest) {
+        while let Some((start, mut words)) = self.beginnings.next(text, rest) {
             rest = start + 1;
             let stands = |index: &&usize| text[start..].starts_with(self.entries[**index].0.as_bytes());
-            if let Some(&index) = words.iter().find(stands) {
+            if let Some(&index) = words.find(stands) {
                 rest = start + self.entries[index].0.len();
                 found.push((start..rest, index));
             }

@@ -42,6 +42,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 use quipu_protocol::Json;
 
 use edit::{Edit, apply};
+use json::{Escapes, Seen};
 use known::Known;
 use patterns::{Candidate, Patterns};
 use placeholder::{IdKey, Memory};
@@ -116,19 +117,22 @@ impl Sealer {
     /// surrogates stay.
     pub fn seal_json(&self, json: &Json) -> Json {
         let known = self.known();
-        // Keywords stand in a string as they are, unless it spells letters or slashes otherwise than it must.
-        let may = |name: Option<&str>, raw: &str| {
-            raw.contains("\\u")
-                || raw.contains("\\/")
-                || Patterns::table().has_keyword(raw)
-                || known.may_stand_in(raw)
-                || name.is_some_and(|name| Patterns::table().has_keyword(name))
+        // Keywords stand in a string as they are, unless it spells letters or slashes otherwise than it must; so does what
+        // stands around them, where nothing is escaped.
+        let look = |raw: &str, escapes: Escapes| {
+            let (has_keyword, has_row) = Patterns::table().look(raw);
+            let may_hold = match escapes {
+                Escapes::None => has_row,
+                Escapes::Short => has_keyword,
+                Escapes::Spelled => true,
+            };
+            Seen { may_hold: may_hold || known.may_stand_in(raw), tells: has_keyword }
         };
-        let sealed = json::rewrite::<std::convert::Infallible>(json.get(), &may, &mut |name, text| {
+        let sealed = json::rewrite::<std::convert::Infallible>(json.get(), &look, &mut |name, text| {
             // The name as it will stand beside the value, or a second pass would read it differently.
-            let name = name.filter(|name| Patterns::table().has_keyword(name)).map(|name| self.seal(name));
+            let name = name.map(|name| self.seal(name));
             Ok(match name {
-                Some(name) if Patterns::table().has_keyword(&name) => self.secrets_of_member(&name, text),
+                Some(name) if Patterns::table().look(&name).0 => self.secrets_of_member(&name, text),
                 Some(_) | None => self.secrets(text),
             })
         });
@@ -150,7 +154,8 @@ impl Sealer {
     /// # Errors
     /// The first placeholder that cannot be resolved.
     pub fn unseal_json(&self, json: &Json) -> Result<Json, Unresolved> {
-        let unsealed = json::rewrite(json.get(), &|_, _| true, &mut |_, text| self.resolved(text))?;
+        let all = Seen { may_hold: true, tells: false };
+        let unsealed = json::rewrite(json.get(), &|_, _| all, &mut |_, text| self.resolved(text))?;
         Ok(json::reread(json, unsealed))
     }
 

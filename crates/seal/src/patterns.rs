@@ -134,8 +134,23 @@ impl Patterns {
         &self.rows[row].kind
     }
 
-    pub(crate) fn has_keyword(&self, text: &str) -> bool {
-        self.keywords(text).next().is_some()
+    /// Whether a keyword stands in a text, and whether [`find`](Self::find) may find anything in it or in a part of it:
+    /// whether some row begins at a keyword, as far as what stands around that tells.
+    pub(crate) fn look(&self, text: &str) -> (bool, bool) {
+        let bytes = text.as_bytes();
+        let begins = |keyword: &Range<usize>, row: &Row| {
+            let sign = row.sign.as_ref().map(String::as_bytes);
+            row.left.allows(bytes, keyword.start)
+                && sign.is_none_or(|sign| sign_follows(&bytes[keyword.end..], sign))
+        };
+        let mut has_keyword = false;
+        for (keyword, rows) in self.keywords(text) {
+            has_keyword = true;
+            if rows.iter().any(|row| begins(&keyword, &self.rows[*row])) {
+                return (true, true);
+            }
+        }
+        (has_keyword, false)
     }
 
     /// Where keywords stand and which rows they have, by their ends, and by their starts where they end together.
@@ -148,7 +163,7 @@ impl Patterns {
             Some((at + 3, words))
         });
         places.flat_map(move |(end, words)| {
-            words.iter().filter_map(move |&index| {
+            words.filter_map(move |&index| {
                 let (keyword, rows) = &self.keywords[index];
                 let start = end.checked_sub(keyword.len())?;
                 bytes[start..end]

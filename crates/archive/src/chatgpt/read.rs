@@ -70,8 +70,8 @@ fn nodes<'a>(conversation: &Members<'a>, out: &mut Placer) -> Vec<Node<'a>> {
     let mut seen = std::collections::HashSet::new();
     for (at, (id, node)) in mapping.0.into_iter().enumerate() {
         let line = at as u64 + 1;
-        let Some(members) = Members::of(node.get()) else {
-            out.report.problem(line, ProblemKind::NotAnEntry, node.get());
+        let Some(members) = Members::of(node) else {
+            out.report.problem(line, ProblemKind::NotAnEntry, node);
             continue;
         };
         let id = id.into_owned();

@@ -329,7 +329,7 @@ fn rest_of(members: &Members<'_>, without: &[&str]) -> Option<Json> {
     let says = |value: &str| !matches!(value, "null" | "false" | "[]" | "{}" | "\"\"");
     let times = ["start_timestamp", "stop_timestamp"];
     let mut empty: Vec<&str> =
-        members.0.iter().filter(|(_, value)| !says(value.get())).map(|(name, _)| name.as_ref()).collect();
+        members.0.iter().filter(|(_, value)| !says(value)).map(|(name, _)| name.as_ref()).collect();
     empty.extend(without);
     let is_rest = |name: &str| !empty.contains(&name) && !times.contains(&name);
     members.0.iter().any(|(name, _)| is_rest(name)).then(|| members.without(&empty))

@@ -1,15 +1,14 @@
 //! Blocks of a message to content.
 
 use quipu_protocol::{Content, ImageContent, Json, TextContent, ThinkingContent, ToolCall};
-use serde_json::value::RawValue;
 
+use crate::cut;
 use crate::json::{Members, text_of};
 
 /// The blocks of a content that is a list; a text is one block. `None` for anything else.
 pub(super) fn list(content: &str) -> Option<Vec<&str>> {
     if content.starts_with('[') {
-        let blocks: Vec<&RawValue> = serde_json::from_str(content).ok()?;
-        return Some(blocks.into_iter().map(RawValue::get).collect());
+        return cut::elements(content);
     }
     content.starts_with('"').then(|| vec![content])
 }
@@ -23,7 +22,7 @@ fn known(block: &str) -> Option<Content> {
     if block.starts_with('"') {
         return Some(Content::text(text_of(block)?));
     }
-    let members = Members::of(block)?;
+    let members = Members::known(block)?;
     Some(match members.string("type")?.as_ref() {
         "text" => Content::Text(TextContent { text: text_of(members.get("text")?)?, text_signature: None }),
         "thinking" => {
@@ -50,7 +49,7 @@ fn known(block: &str) -> Option<Content> {
             namespace: None,
         }),
         "image" => {
-            let source = Members::of(members.get("source")?)?;
+            let source = Members::known(members.get("source")?)?;
             if source.string("type")? != "base64" {
                 return None;
             }
@@ -65,7 +64,7 @@ fn known(block: &str) -> Option<Content> {
 
 /// Whether all of a block is in its content.
 pub(super) fn is_all(block: &str) -> bool {
-    let Some(members) = Members::of(block) else { return true };
+    let Some(members) = Members::known(block) else { return true };
     let known: &[&str] = match members.string("type").as_deref() {
         Some("text") => &["type", "text"],
         Some("thinking") => &["type", "thinking", "signature"],

@@ -348,7 +348,7 @@ impl Reader {
         let mut said = Vec::new();
         let mut results = Vec::new();
         for block in list {
-            match Members::of(block)
+            match Members::known(block)
                 .filter(|members| members.string("type").as_deref() == Some("tool_result"))
             {
                 Some(members) if members.string("tool_use_id").is_some() => results.push((members, block)),
@@ -412,10 +412,10 @@ impl Reader {
     /// Any other record of the tree.
     fn other(&mut self, record: &Record<'_>, uuid: &str) -> Result<(), Stop> {
         if record.members.string("subtype").as_deref() == Some("compact_boundary") {
-            let data = record.members.get("compactMetadata").and_then(Members::of);
+            let data = record.members.get("compactMetadata").and_then(Members::known);
             let count = data.as_ref().and_then(|data| data.get("preTokens")?.parse().ok());
             self.tokens_before = count.unwrap_or_default();
-            let segment = data.as_ref().and_then(|data| Members::of(data.get("preservedSegment")?));
+            let segment = data.as_ref().and_then(|data| Members::known(data.get("preservedSegment")?));
             self.preserved = segment.and_then(|segment| Some(segment.string("headUuid")?.into_owned()));
         }
         let timestamp: UnixMs = record.time.unwrap_or_default();
@@ -477,6 +477,6 @@ fn results_of(record: &Record<'_>) -> Vec<String> {
     else {
         return Vec::new();
     };
-    let id = |block: &str| Some(Members::of(block)?.string("tool_use_id")?.into_owned());
+    let id = |block: &str| Some(Members::known(block)?.string("tool_use_id")?.into_owned());
     list.into_iter().filter_map(id).collect()
 }

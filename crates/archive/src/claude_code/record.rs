@@ -37,7 +37,7 @@ pub(super) struct Record<'a> {
 impl<'a> Record<'a> {
     pub(super) fn of(text: &'a str, line: u64) -> Self {
         // A name with half of a surrogate pair: kept as it is, and nothing in it is looked at.
-        let members = Members::of(text).unwrap_or_else(|| Members(Vec::new()));
+        let members = Members::known(text).unwrap_or_else(|| Members(Vec::new()));
         let kind = members.string("type").unwrap_or_default();
         let uuid = members.string("uuid").filter(|uuid| !uuid.is_empty());
         let parent = members.string("parentUuid").or_else(|| members.string("logicalParentUuid"));
@@ -51,7 +51,7 @@ impl<'a> Record<'a> {
 
     /// The members of its message.
     pub(super) fn message(&self) -> Option<Members<'a>> {
-        self.members.get("message").and_then(Members::of)
+        self.members.get("message").and_then(Members::known)
     }
 
     /// What has no place in an entry; the content and its like have.
@@ -116,7 +116,7 @@ impl<'a> Record<'a> {
     /// A file or the like that the user gave with a prompt, or a prompt that waited; `None` for what the program tells
     /// the model by itself.
     pub(super) fn attachment(&self, timestamp: UnixMs) -> Option<Entry> {
-        let attachment = Members::of(self.members.get("attachment")?)?;
+        let attachment = Members::known(self.members.get("attachment")?)?;
         let kind = attachment.string("type")?;
         if kind == "queued_command" {
             let prompt = attachment.get("prompt")?;
@@ -140,7 +140,7 @@ impl<'a> Record<'a> {
             Some(Ok(list)) => {
                 let list: Vec<&serde_json::value::RawValue> = list;
                 let content = |one: &&serde_json::value::RawValue| {
-                    let members = Members::of(one.get())?;
+                    let members = Members::known(one.get())?;
                     let blocks = blocks::list(members.get("content")?)?;
                     Some(blocks.into_iter().map(blocks::content).collect::<Vec<_>>())
                 };
@@ -215,7 +215,7 @@ fn stop_reason(raw: Option<&str>) -> StopReason {
 }
 
 fn usage(record: &Record<'_>, message: &Members<'_>) -> Usage {
-    let Some(members) = message.get("usage").and_then(Members::of) else { return Usage::default() };
+    let Some(members) = message.get("usage").and_then(Members::known) else { return Usage::default() };
     let number = |name: &str| members.get(name).and_then(|text| text.parse::<u64>().ok());
     let count = |name: &str| number(name).unwrap_or(0);
     let input = count("input_tokens");
@@ -223,7 +223,7 @@ fn usage(record: &Record<'_>, message: &Members<'_>) -> Usage {
     let cache_read = count("cache_read_input_tokens");
     let cache_write = count("cache_creation_input_tokens");
     let within = |outer: &str, name: &str| {
-        Members::of(members.get(outer)?)?.get(name)?.parse::<u64>().ok().filter(|count| *count > 0)
+        Members::known(members.get(outer)?)?.get(name)?.parse::<u64>().ok().filter(|count| *count > 0)
     };
     let total = record.members.get("costUSD").and_then(|text| text.parse::<f64>().ok());
     Usage {

@@ -57,7 +57,7 @@ impl Open {
                     "custom_tool_call" => payload.0.iter().find(|(name, _)| name == "input").map_or_else(
                         Json::object,
                         |(_, input)| {
-                            Json::parse(&format!("{{\"input\":{}}}", input.get())).unwrap_or_default()
+                            Json::parse(&format!("{{\"input\":{}}}", input)).unwrap_or_default()
                         },
                     ),
                     _ => {
@@ -89,7 +89,7 @@ impl Open {
 fn thinking(payload: &Members<'_>) -> Content {
     let texts = |name: &str| -> Vec<String> {
         let elements = said::list(payload.get(name).unwrap_or("[]"));
-        let text = |element: &str| Members::of(element).and_then(|members| text_of(members.get("text")?));
+        let text = |element: &str| Members::known(element).and_then(|members| text_of(members.get("text")?));
         elements.into_iter().filter_map(text).collect()
     };
     let mut thinking = texts("summary");
@@ -111,7 +111,7 @@ fn thinking(payload: &Members<'_>) -> Content {
 
 /// Counts of a response; input comes with what was read from the cache in it.
 pub(super) fn usage(counts: &str) -> Option<Usage> {
-    let members = Members::of(counts)?;
+    let members = Members::known(counts)?;
     let number = |name: &str| members.get(name).and_then(|text| text.parse::<u64>().ok());
     let all = number("input_tokens")?;
     let cache_read = number("cached_input_tokens").unwrap_or(0).min(all);

@@ -97,7 +97,7 @@ impl Reading for Reader {
 
     fn line(&mut self, text: &Text) -> Result<(), Stop> {
         let json = text.json.get();
-        let members = Members::of(json).unwrap_or_else(|| Members(Vec::new()));
+        let members = Members::known(json).unwrap_or_else(|| Members(Vec::new()));
         let ordinal = members.get("ordinal").and_then(|text| text.parse::<u64>().ok());
         let n = ordinal.unwrap_or(self.n);
         self.n = n.saturating_add(1);
@@ -110,7 +110,7 @@ impl Reading for Reader {
         };
         let is_bare = header.is_bare && members.get("payload").is_none();
         let inner = if is_bare { Some(json) } else { members.get("payload") };
-        let payload = inner.and_then(Members::of);
+        let payload = inner.and_then(Members::known);
         let record = Record {
             json: &text.json,
             kind: match is_bare {

@@ -1,8 +1,8 @@
 //! What stands on the user's side: who said it, and results of tools.
 
 use quipu_protocol::{Content, ImageContent, Json, ToolResultMessage, UnixMs};
-use serde_json::value::RawValue;
 
+use crate::cut;
 use crate::json::{Members, text_of};
 
 /// What a text begins with that the program says in the user's place.
@@ -25,14 +25,13 @@ const NOT_THE_USER: [&str; 14] = [
 
 /// The elements of a list.
 pub(super) fn list(text: &str) -> Vec<&str> {
-    serde_json::from_str::<Vec<&RawValue>>(text)
-        .map_or_else(|_| Vec::new(), |list| list.into_iter().map(RawValue::get).collect())
+    cut::elements(text).unwrap_or_default()
 }
 
 /// One element of a content: text or an image; anything else is kept whole.
 pub(super) fn content(element: &str) -> Content {
     let known = || {
-        let members = Members::of(element)?;
+        let members = Members::known(element)?;
         match members.string("type")?.as_ref() {
             "input_text" | "output_text" | "text" => Some(Content::text(text_of(members.get("text")?)?)),
             "refusal" => Some(Content::text(text_of(members.get("refusal")?)?)),
@@ -74,7 +73,7 @@ pub(super) fn result(
     timestamp: UnixMs,
 ) -> ToolResultMessage {
     let output = payload.get("output").unwrap_or("\"\"");
-    let inner = Members::of(output);
+    let inner = Members::known(output);
     let body = inner.as_ref().and_then(|inner| inner.get("content")).unwrap_or(output);
     let content = match body.as_bytes().first() {
         Some(b'[') => list(body).into_iter().map(content).collect(),
@@ -99,7 +98,7 @@ pub(super) fn result(
 
 /// Whether what the screen showed was a failure; `None` where it does not say.
 fn failed(item: &str) -> Option<bool> {
-    let members = Members::of(item)?;
+    let members = Members::known(item)?;
     if let Some(code) = members.get("exit_code").and_then(|code| code.parse::<i64>().ok()) {
         return Some(code != 0);
     }

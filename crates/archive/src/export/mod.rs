@@ -42,7 +42,7 @@ pub(crate) fn begin(
     let others: Vec<&str> =
         conversation.0.iter().map(|(name, _)| name.as_ref()).filter(|name| !kept.contains(name)).collect();
     for (name, value) in &conversation.0 {
-        let says = !matches!(value.get(), "null" | "false" | "[]" | "{}" | "\"\"");
+        let says = !matches!(*value, "null" | "false" | "[]" | "{}" | "\"\"");
         if says && !kept.contains(&name.as_ref()) && !told.contains(&name.as_ref()) {
             out.report.skip(name);
         }

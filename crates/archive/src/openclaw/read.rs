@@ -207,7 +207,7 @@ fn called(path: &Path, session: &SessionId) -> Result<Option<(String, Option<Str
     }
     let rows = Members::of(text.trim_ascii()).ok_or("it is no JSON object")?;
     for (key, row) in &rows.0 {
-        let Some(row) = Members::of(row.get()) else { continue };
+        let Some(row) = Members::of(row) else { continue };
         let id = row.string("sessionId").unwrap_or_default();
         let file = row.string("sessionFile").unwrap_or_default();
         let of_file = file.rsplit(['/', '\\']).next().and_then(|name| name.strip_suffix(".jsonl"));

@@ -16,7 +16,7 @@ pub(super) struct Part<'a> {
 
 impl<'a> Part<'a> {
     pub(super) fn of(text: &'a str) -> Self {
-        let members = Members::of(text).unwrap_or_else(|| Members(Vec::new()));
+        let members = Members::known(text).unwrap_or_else(|| Members(Vec::new()));
         let kind = members.string("type").unwrap_or_default().into_owned();
         Self { members, kind, text }
     }
@@ -66,7 +66,7 @@ impl<'a> Part<'a> {
     }
 
     fn state(&self) -> Option<Members<'a>> {
-        self.members.get("state").and_then(Members::of)
+        self.members.get("state").and_then(Members::known)
     }
 
     pub(super) fn call(&self) -> Option<CallId> {
@@ -88,10 +88,10 @@ impl<'a> Part<'a> {
         let mut content = vec![Content::text(words)];
         let files: Vec<&RawValue> =
             state.get("attachments").and_then(|list| serde_json::from_str(list).ok()).unwrap_or_default();
-        content.extend(files.iter().filter_map(|file| image(&Members::of(file.get())?)));
+        content.extend(files.iter().filter_map(|file| image(&Members::known(file.get())?)));
         let metadata = state.get("metadata");
-        let exit = metadata.and_then(|data| Members::of(data)?.get("exit")?.parse::<i64>().ok());
-        let time = state.get("time").and_then(Members::of);
+        let exit = metadata.and_then(|data| Members::known(data)?.get("exit")?.parse::<i64>().ok());
+        let time = state.get("time").and_then(Members::known);
         let at = |name: &str| time.as_ref().and_then(|time| time.get(name)?.parse::<i64>().ok());
         let (started, ended) = (at("start"), at("end"));
         let took = started.zip(ended).and_then(|(start, end)| u64::try_from(end.checked_sub(start)?).ok());
@@ -128,18 +128,18 @@ fn image(file: &Members<'_>) -> Option<Content> {
 
 /// What a provider wants back with its reasoning.
 fn signature(metadata: &str) -> Option<String> {
-    let providers = Members::of(metadata)?;
-    let of = |inner: &str| Some(Members::of(inner)?.string("signature")?.into_owned());
-    providers.0.iter().find_map(|(_, inner)| of(inner.get()))
+    let providers = Members::known(metadata)?;
+    let of = |inner: &str| Some(Members::known(inner)?.string("signature")?.into_owned());
+    providers.0.iter().find_map(|(_, inner)| of(inner))
 }
 
 /// Counts of an answer or of one of its steps.
 pub(super) fn usage(members: &Members<'_>) -> Usage {
-    let Some(tokens) = members.get("tokens").and_then(Members::of) else { return Usage::default() };
+    let Some(tokens) = members.get("tokens").and_then(Members::known) else { return Usage::default() };
     let number = |members: &Members<'_>, name: &str| {
         members.get(name).and_then(|text| text.parse::<u64>().ok()).unwrap_or(0)
     };
-    let cache = tokens.get("cache").and_then(Members::of).unwrap_or_else(|| Members(Vec::new()));
+    let cache = tokens.get("cache").and_then(Members::known).unwrap_or_else(|| Members(Vec::new()));
     let (input, output, reasoning) =
         (number(&tokens, "input"), number(&tokens, "output"), number(&tokens, "reasoning"));
     let (cache_read, cache_write) = (number(&cache, "read"), number(&cache, "write"));

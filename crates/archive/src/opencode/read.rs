@@ -231,7 +231,7 @@ impl Reader<'_> {
         texts: &[Json],
         is_rest: bool,
     ) -> Result<bool, Stop> {
-        let members = Members::of(json.get()).unwrap_or_else(|| Members(Vec::new()));
+        let members = Members::known(json.get()).unwrap_or_else(|| Members(Vec::new()));
         let parts: Vec<Part<'_>> = texts.iter().map(|text| Part::of(text.get())).collect();
         let is_compaction = parts.iter().any(|part| part.kind == "compaction");
         match head.role.as_str() {
@@ -250,7 +250,7 @@ impl Reader<'_> {
                 Ok(true)
             }
             "assistant" => {
-                let time = members.get("time").and_then(Members::of);
+                let time = members.get("time").and_then(Members::known);
                 let is_done = members.get("error").is_some()
                     || time.is_some_and(|time| time.get("completed").is_some());
                 if !is_done && !is_rest {

@@ -199,7 +199,7 @@ impl Chain {
             }
         }
         let mut line = String::new();
-        change.write(&mut line, members.0.iter().map(|(name, value)| (name.as_ref(), value.get())));
+        change.write(&mut line, members.0.iter().map(|(name, value)| (name.as_ref(), *value)));
         line
     }
 

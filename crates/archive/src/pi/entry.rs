@@ -74,13 +74,13 @@ struct Kept {
 }
 
 impl<'a> Line<'a> {
-    /// `None` when it is no object.
+    /// Of valid JSON; `None` when it is no object.
     pub(crate) fn read(text: &'a str) -> Option<Self> {
         if !text.starts_with('{') {
             return None;
         }
         // A name with half of a surrogate pair: kept as it is, and nothing in it is looked at.
-        let members = Members::of(text).unwrap_or_else(|| Members(Vec::new()));
+        let members = Members::known(text).unwrap_or_else(|| Members(Vec::new()));
         let kind = members.string("type").unwrap_or_default();
         let id = members.string("id").filter(|_| kind != "session");
         let parent = match members.get("parentId") {
@@ -120,7 +120,7 @@ impl<'a> Line<'a> {
                         _ => false,
                     };
                     if !written {
-                        kept.entry.set(name, value.get());
+                        kept.entry.set(name, value);
                     }
                 }
                 for name in ["parentId", "timestamp"] {
@@ -143,7 +143,7 @@ impl<'a> Line<'a> {
                         None,
                         &none,
                     );
-                    if let Some(written) = Members::of(&written) {
+                    if let Some(written) = Members::known(&written) {
                         kept.entry = Difference::between(&written, &self.members);
                     }
                     Entry::Compaction(compaction)
@@ -175,7 +175,7 @@ impl<'a> Line<'a> {
         }
         let written = serde_json::to_string(&message).ok()?;
         if !same(raw, &written) {
-            kept.message = Difference::between(&Members::of(&written)?, &Members::of(raw)?);
+            kept.message = Difference::between(&Members::known(&written)?, &Members::known(raw)?);
         }
         Some(message)
     }
@@ -295,7 +295,7 @@ pub(crate) fn message_line(
     if !inner.is_empty() {
         let mut changed = String::with_capacity(text.len());
         let members = Members::of(&text).unwrap_or_else(|| Members(Vec::new()));
-        inner.write(&mut changed, members.0.iter().map(|(name, value)| (name.as_ref(), value.get())));
+        inner.write(&mut changed, members.0.iter().map(|(name, value)| (name.as_ref(), *value)));
         text = changed;
     }
     let id = id.map(quoted);
@@ -373,14 +373,14 @@ pub(crate) fn migrated(
         let mut custom = Difference::default();
         custom.set("role", "\"custom\"");
         let mut message = String::with_capacity(message.len());
-        custom.write(&mut message, inner.0.iter().map(|(name, value)| (name.as_ref(), value.get())));
+        custom.write(&mut message, inner.0.iter().map(|(name, value)| (name.as_ref(), *value)));
         change.set("message", &message);
     }
     if change.is_empty() {
         return None;
     }
     let mut out = String::with_capacity(text.len() + 64);
-    change.write(&mut out, members.0.iter().map(|(name, value)| (name.as_ref(), value.get())));
+    change.write(&mut out, members.0.iter().map(|(name, value)| (name.as_ref(), *value)));
     Some(out)
 }
 

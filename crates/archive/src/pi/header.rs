@@ -45,7 +45,7 @@ impl Header {
             migrated.set("version", "3");
         }
         let mut text = String::with_capacity(json.get().len() + 16);
-        migrated.write(&mut text, members.0.iter().map(|(name, value)| (name.as_ref(), value.get())));
+        migrated.write(&mut text, members.0.iter().map(|(name, value)| (name.as_ref(), *value)));
         let json = Json::parse(&text).unwrap_or_else(|_| json.clone());
         Some(Self { session, version, json })
     }

@@ -138,7 +138,7 @@ fn is_empty(json: &Option<Json>) -> bool {
 fn only(members: &Members<'_>, names: &[&str]) -> Json {
     let is_told =
         |name: &str, value: &str| names.contains(&name) && !["null", "[]", "false"].contains(&value);
-    let others = members.0.iter().filter(|(name, value)| !is_told(name, value.get()));
+    let others = members.0.iter().filter(|(name, value)| !is_told(name, value));
     let others: Vec<&str> = others.map(|(name, _)| name.as_ref()).collect();
     members.without(&others)
 }
