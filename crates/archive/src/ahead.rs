@@ -34,7 +34,7 @@ impl Ahead {
     /// What suits a file of this size on this machine.
     pub(crate) fn of(total: u64) -> Self {
         let cores = std::thread::available_parallelism().map_or(1, usize::from);
-        let threads = if total < SHORT || cores == 1 { 0 } else { std::env::var("NT").ok().and_then(|v| v.parse().ok()).unwrap_or(cores.min(MOST_CORES)) };
+        let threads = if total < SHORT || cores == 1 { 0 } else { cores.min(MOST_CORES) };
         Self { threads, piece: 128 << 10, most: 1 << 20 }
     }
 
@@ -226,14 +226,7 @@ impl<T> Drop for Crew<T> {
     }
 }
 
-pub(crate) fn nice(name: &str) {
-    if let Some(n) = std::env::var(name).ok().and_then(|v| v.parse::<i32>().ok()) {
-        rustix::process::setpriority_process(Some(rustix::thread::gettid()), n).ok();
-    }
-}
-
 fn work<T>(pieces: &Mutex<Receiver<Piece<T>>>, make: &Make<T>) {
-    crate::ahead::nice("NI");
     loop {
         let piece = pieces.lock().unwrap_or_else(PoisonError::into_inner).recv();
         let Ok(Piece { bytes, lines, done }) = piece else { return };

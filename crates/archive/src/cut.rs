@@ -126,6 +126,7 @@ fn string_end(bytes: &[u8], at: usize) -> Option<usize> {
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
     use serde_json::value::RawValue;
 
     use super::*;
@@ -148,20 +149,57 @@ mod tests {
         "[\"abcdefghijklmnopqrstuvwxyz abcdefghijklmnopqrstuvwxyz\\\\\", \"\\\\\\\\\"]",
     ];
 
+    /// As the parser has it, which checks what it reads.
+    #[track_caller]
+    fn check(text: &str) {
+        let of = |members: Vec<(Cow<'_, str>, &str)>| -> Vec<(String, String)> {
+            members.into_iter().map(|(name, value)| (name.into_owned(), value.to_owned())).collect()
+        };
+        assert_eq!(members(text).map(of), Members::of(text).map(|members| of(members.0)), "{text}");
+        let expected = serde_json::from_str::<Vec<&RawValue>>(text).ok();
+        let expected = expected.map(|list| list.into_iter().map(RawValue::get).collect::<Vec<_>>());
+        assert_eq!(elements(text), expected, "{text}");
+        assert_eq!(string(text), serde_json::from_str::<String>(text).ok().map(Cow::Owned), "{text}");
+    }
+
     #[test]
     fn it_is_as_the_parser_has_it() {
-        for text in TEXTS {
-            let expected = Members::of(text.trim_ascii());
-            let expected = expected.map(|members| {
-                members.0.iter().map(|(name, value)| (name.to_string(), (*value).to_owned())).collect::<Vec<_>>()
-            });
-            let found = members(text.trim_ascii()).map(|members| {
-                members.into_iter().map(|(name, value)| (name.into_owned(), value.to_owned())).collect::<Vec<_>>()
-            });
-            assert_eq!(found, expected, "{text}");
-            let expected = serde_json::from_str::<Vec<&RawValue>>(text).ok();
-            let expected = expected.map(|list| list.into_iter().map(RawValue::get).collect::<Vec<_>>());
-            assert_eq!(elements(text), expected, "{text}");
+        TEXTS.iter().for_each(|text| check(text.trim_ascii()));
+    }
+
+    fn value() -> impl Strategy<Value = serde_json::Value> {
+        let text = prop_oneof!["[\"\\\\{}\\[\\]:, a-c\n]{0,40}", any::<String>()];
+        let leaf = prop_oneof![
+            Just(serde_json::Value::Null),
+            any::<i64>().prop_map(serde_json::Value::from),
+            any::<f64>().prop_map(serde_json::Value::from),
+            text.clone().prop_map(serde_json::Value::from),
+        ];
+        leaf.prop_recursive(4, 24, 5, move |inner| {
+            let member = (text.clone(), inner.clone());
+            prop_oneof![
+                proptest::collection::vec(inner, 0..5).prop_map(serde_json::Value::from),
+                proptest::collection::vec(member, 0..5)
+                    .prop_map(|members| serde_json::Value::Object(members.into_iter().collect())),
+            ]
+        })
+    }
+
+    proptest! {
+        #[test]
+        fn any_value_is(value in value()) {
+            check(&value.to_string());
+            check(&format!("{value:#}"));
+        }
+
+        #[test]
+        fn what_is_not_valid_is_harmless(text in "[\"\\\\{}\\[\\]:, aé1]{0,24}") {
+            let parts = elements(&text).unwrap_or_default();
+            let values = members(&text).unwrap_or_default().into_iter().map(|(_, value)| value).collect::<Vec<_>>();
+            for parts in [parts, values] {
+                assert!(parts.iter().map(|part| part.len()).sum::<usize>() <= text.len());
+            }
+            drop(string(&text));
         }
     }
 }

@@ -54,12 +54,13 @@ impl Open {
                         // What is not JSON is kept as a text.
                         Json::parse(&text).or_else(|_| Json::of(&text)).unwrap_or_default()
                     }
-                    "custom_tool_call" => payload.0.iter().find(|(name, _)| name == "input").map_or_else(
-                        Json::object,
-                        |(_, input)| {
+                    "custom_tool_call" => payload
+                        .0
+                        .iter()
+                        .find(|(name, _)| name == "input")
+                        .map_or_else(Json::object, |(_, input)| {
                             Json::parse(&format!("{{\"input\":{}}}", input)).unwrap_or_default()
-                        },
-                    ),
+                        }),
                     _ => {
                         let inner =
                             payload.get("action").or_else(|| payload.get("arguments")).unwrap_or("{}");

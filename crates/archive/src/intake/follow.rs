@@ -55,7 +55,6 @@ impl Done {
 
 /// Reads all lines that are left.
 pub(crate) fn run<R: Reading>(mut reader: R, lines: &mut SealedLines, idle: Duration) -> Result<Done, Stop> {
-    crate::ahead::nice("NR");
     let mut before: Option<R> = None;
     while let Some(text) = lines.next(reader.out(), R::SKIP)? {
         // The last one may be longer the next time.
