@@ -39,12 +39,12 @@ impl Said {
 impl Parts {
     pub(crate) fn new(agent: &str, entry: &Entry, step: &StepInfo) -> Self {
         let config = match entry {
-            Entry::Message(Message::Assistant(answer)) => Some(format!(
-                "{{\"agent\":{},\"model\":{{\"provider\":{},\"id\":{}}}}}",
-                quoted(agent),
-                quoted(&answer.provider),
-                quoted(&answer.model),
-            )),
+            Entry::Message(Message::Assistant(answer)) => {
+                let (agent, provider, model) =
+                    (quoted(agent), quoted(&answer.provider), quoted(&answer.model));
+                let model = [",\"model\":{\"provider\":", &provider, ",\"id\":", &model, "}}"].concat();
+                Some(["{\"agent\":", &agent, &model].concat())
+            }
             _ => None,
         };
         Self { parts: quipu_transcript::encode(entry, step), config, told: Told::of(entry, step) }

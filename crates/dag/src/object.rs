@@ -156,14 +156,14 @@ impl NodeRecord {
         }
         match &self.parent {
             None => out.push_str("\"parent_id\":null"),
-            Some(parent) => out.push_str(&format!("\"parent_id\":\"{parent}\"")),
+            Some(parent) => out.extend(["\"parent_id\":\"", parent.hex().as_str(), "\""]),
         }
         out.push_str(",\"parts_list\":");
         out.push_str(&write_parts_list(&self.parts));
         out.push_str(",\"role\":");
         write_str(&mut out, &self.role);
         if let Some(prompt) = system_prompt {
-            out.push_str(&format!(",\"system_prompt_hash\":\"{prompt}\""));
+            out.extend([",\"system_prompt_hash\":\"", prompt.hex().as_str(), "\""]);
         }
         out.push_str(",\"timestamp\":");
         // JavaScript wrote it as a double; within 2^53 that is the integer itself.
@@ -223,7 +223,7 @@ pub fn write_parts_list(parts: &[BlobId]) -> String {
             out.push(',');
         }
         out.push('"');
-        out.push_str(&part.to_string());
+        out.push_str(part.hex().as_str());
         out.push('"');
     }
     out.push(']');

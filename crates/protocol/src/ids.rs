@@ -18,23 +18,20 @@ macro_rules! hash_id {
         pub struct $name(pub [u8; 32]);
 
         impl $name {
+            /// All 64 hexadecimal digits.
+            pub fn hex(&self) -> Hex {
+                Hex::of(&self.0)
+            }
+
             /// The first twelve hexadecimal digits: what people are shown.
             pub fn short(&self) -> String {
-                let mut text = self.to_string();
-                text.truncate(12);
-                text
+                self.hex().as_str().chars().take(12).collect()
             }
         }
 
         impl fmt::Display for $name {
             fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                const DIGITS: &[u8; 16] = b"0123456789abcdef";
-                let mut text = [0u8; 64];
-                for (i, byte) in self.0.iter().enumerate() {
-                    text[2 * i] = DIGITS[usize::from(byte >> 4)];
-                    text[2 * i + 1] = DIGITS[usize::from(byte & 15)];
-                }
-                f.write_str(std::str::from_utf8(&text).unwrap_or_default())
+                f.write_str(self.hex().as_str())
             }
         }
 
@@ -64,6 +61,44 @@ macro_rules! hash_id {
             }
         }
     };
+}
+
+/// The 64 hexadecimal digits of a hash, in lower case; needs no memory of its own.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub struct Hex([u8; 64]);
+
+/// The two digits of each byte.
+const PAIRS: [[u8; 2]; 256] = {
+    let digits = b"0123456789abcdef";
+    let mut pairs = [[0; 2]; 256];
+    let mut byte = 0;
+    while byte < 256 {
+        pairs[byte] = [digits[byte >> 4], digits[byte & 15]];
+        byte += 1;
+    }
+    pairs
+};
+
+impl Hex {
+    fn of(hash: &[u8; 32]) -> Self {
+        let mut text = [0; 64];
+        for (pair, byte) in text.as_chunks_mut::<2>().0.iter_mut().zip(hash) {
+            *pair = PAIRS[usize::from(*byte)];
+        }
+        Self(text)
+    }
+
+    /// The digits.
+    pub fn as_str(&self) -> &str {
+        // They are ASCII.
+        std::str::from_utf8(&self.0).unwrap_or_default()
+    }
+}
+
+impl fmt::Debug for Hex {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
+    }
 }
 
 /// What each byte is worth as a digit; 255 for those that are none.

@@ -160,13 +160,12 @@ fn tool_result(draft: &mut Draft, result: &ToolResultMessage) -> Blocks {
 
     let (mut blocks, texts) = Blocks::of_result(content);
     // Members in canonical order: the longest texts of a session need no parser to be checked.
-    let shown = format!(
-        "{{\"content\":[{}],\"isError\":{is_error},\"toolCallId\":{},\"toolName\":{}}}",
-        texts.join(","),
-        quoted(tool_call_id.as_str()),
-        quoted(tool_name),
-    );
-    blocks.blobs.push(Blob::from_canonical("tool_result", shown));
+    let (is_error, call, name) =
+        (if *is_error { "true" } else { "false" }, quoted(tool_call_id.as_str()), quoted(tool_name));
+    let content = texts.iter().enumerate().flat_map(|(at, text)| [if at > 0 { "," } else { "" }, text]);
+    let members = ["],\"isError\":", is_error, ",\"toolCallId\":", &call, ",\"toolName\":", &name, "}"];
+    let parts: Vec<&str> = std::iter::once("{\"content\":[").chain(content).chain(members).collect();
+    blocks.blobs.push(Blob::from_canonical("tool_result", parts.concat()));
     blocks
 }
 

@@ -227,7 +227,7 @@ impl Draft {
     }
 
     pub(crate) fn blob(mut self) -> Blob {
-        let refs = self.refs.iter().map(|hash| Canonical::from(ChunkId(*hash).to_string().as_str()));
+        let refs = self.refs.iter().map(|hash| Canonical::from(ChunkId(*hash).hex().as_str()));
         self.members.push(("refs", Canonical::list(refs)));
         Blob::from_canonical(KIND, Canonical::object(self.members).into_text())
     }

@@ -59,12 +59,12 @@ impl Open {
                         .iter()
                         .find(|(name, _)| name == "input")
                         .map_or_else(Json::object, |(_, input)| {
-                            Json::parse(&format!("{{\"input\":{}}}", input)).unwrap_or_default()
+                            Json::known(["{\"input\":", input, "}"].concat())
                         }),
                     _ => {
                         let inner =
                             payload.get("action").or_else(|| payload.get("arguments")).unwrap_or("{}");
-                        Json::parse(inner).unwrap_or_default()
+                        Json::known(inner)
                     }
                 };
                 call = Some((id.clone(), name.clone()));

@@ -320,9 +320,9 @@ impl Reader {
                 let key = Key::of(&call);
                 let name = self.calls.get(&key).cloned().unwrap_or_default();
                 let details = self.details.remove(&key);
-                let shown = details.as_ref().and_then(|item| Members::of(item.get()));
+                let shown = details.as_ref().and_then(|item| Members::known(item.get()));
                 let duration = shown.as_ref().and_then(|item| {
-                    let duration = Members::of(item.get("duration")?)?;
+                    let duration = Members::known(item.get("duration")?)?;
                     let seconds: u64 = duration.get("secs")?.parse().ok()?;
                     let nanos: u64 = duration.get("nanos")?.parse().ok()?;
                     Some(seconds.saturating_mul(1_000).saturating_add(nanos / 1_000_000))
@@ -359,7 +359,7 @@ impl Reader {
 
     /// The record without these members of its payload.
     fn rest(&self, record: &Record<'_>, without: &[&str]) -> Option<Json> {
-        let line = Members::of(record.json.get())?;
+        let line = Members::known(record.json.get())?;
         let payload = record.payload.without(without);
         if line.get("payload").is_none() {
             return Some(payload);
@@ -368,7 +368,7 @@ impl Reader {
         let outer = outer.get();
         let outer = outer.strip_suffix('}').unwrap_or(outer);
         let comma = if outer.len() > 1 { "," } else { "" };
-        Json::parse(&format!("{outer}{comma}\"payload\":{payload}}}")).ok()
+        Some(Json::known([outer, comma, "\"payload\":", payload.get(), "}"].concat()))
     }
 
     fn event(&mut self, record: &Record<'_>) -> Result<(), Stop> {
@@ -376,17 +376,14 @@ impl Reader {
         match kind.as_str() {
             "item_completed" => {
                 let item = record.payload.get("item");
-                let members = item.and_then(Members::of);
+                let members = item.and_then(Members::known);
                 let what = members.as_ref().and_then(|item| item.string("type")).unwrap_or_default();
                 if ["UserMessage", "AgentMessage", "Reasoning"].contains(&what.as_ref()) {
                     self.out.report.skip("event_msg item_completed");
                     return Ok(());
                 }
                 let id = members.as_ref().and_then(|item| item.string("id")).map(|id| Key::of(&id));
-                match (
-                    id.filter(|id| self.calls.contains_key(id)),
-                    item.and_then(|item| Json::parse(item).ok()),
-                ) {
+                match (id.filter(|id| self.calls.contains_key(id)), item.map(Json::known)) {
                     (Some(id), Some(item)) => {
                         self.details.insert(id, item);
                         Ok(())
@@ -475,7 +472,7 @@ impl Reader {
         if self.has_records {
             return Ok(());
         }
-        let Some(info) = record.payload.get("info").and_then(Members::of) else { return Ok(()) };
+        let Some(info) = record.payload.get("info").and_then(Members::known) else { return Ok(()) };
         let total = info.get("total_token_usage").and_then(answer::usage).map(|usage| usage.total_tokens);
         // Told again, it says nothing about another response.
         if total.is_none() || std::mem::replace(&mut self.counted, total) == total {
@@ -513,7 +510,7 @@ impl Reader {
             // What replaces the history, as far as it can be read.
             let history = said::list(record.payload.get("replacement_history").unwrap_or("[]"));
             let texts = history.into_iter().filter_map(|item| {
-                let item = Members::of(item)?;
+                let item = Members::known(item)?;
                 let elements = said::of_the_user(&item);
                 let content: Vec<Content> = elements.into_iter().map(said::content).collect();
                 let text = Body::Blocks(content).text();

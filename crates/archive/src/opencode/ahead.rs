@@ -1,5 +1,6 @@
 //! The rows of a database, read and sealed on a thread of their own while what came before them is placed.
 
+use std::borrow::Cow;
 use std::collections::HashSet;
 use std::io;
 use std::sync::Arc;
@@ -8,9 +9,10 @@ use std::sync::mpsc::SyncSender;
 use quipu_protocol::{Json, SessionId, UnixMs};
 use quipu_seal::Sealer;
 
-use super::forks::{Begins, One, role};
+use super::forks::{Begins, One};
 use super::rows::{Row, Rows, Stored};
 use crate::intake::Start;
+use crate::json::Members;
 use crate::lineages::session_id;
 
 /// Bytes of messages that are handed over at once, about.
@@ -79,11 +81,14 @@ impl Sealed {
             Some(sealed)
         };
         let json = sealed(&data);
+        let role =
+            json.as_ref().and_then(|json| Members::known(json.get())?.string("role").map(Cow::into_owned));
+        let role = role.unwrap_or_default();
         // Of what is no message, nobody asks for the parts.
         let read = if json.is_some() { parts } else { &[] };
         let bytes = data.len() + read.iter().map(String::len).sum::<usize>();
         let parts = read.iter().map(|part| sealed(part)).collect();
-        Self { id, created, updated, role: role(&data), bytes, json, parts, secrets }
+        Self { id, created, updated, role, bytes, json, parts, secrets }
     }
 }
 

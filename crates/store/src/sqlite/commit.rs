@@ -3,7 +3,7 @@
 use std::collections::HashSet;
 
 use quipu_dag::{Blob, Node, write_parts_list};
-use quipu_protocol::{BlobId, NodeId};
+use quipu_protocol::{BlobId, Hex, NodeId};
 use rusqlite::{Connection, OptionalExtension as _, params};
 
 use super::chunks::{self, Encoded};
@@ -157,7 +157,7 @@ fn insert_blobs(connection: &Connection, blobs: &[Blob]) -> Outcome<()> {
             !matches!(blob.verify(), quipu_dag::Verdict::Corrupt(_)),
             "the id of {blob:?} is wrong"
         );
-        statement.execute(params![blob.id.to_string(), blob.kind, blob.content])?;
+        statement.execute(params![blob.id.hex().as_str(), blob.kind, blob.content])?;
     }
     Ok(())
 }
@@ -174,7 +174,7 @@ pub(super) fn check_spooled(
     let transaction = connection.unchecked_transaction()?;
     let mut has_blob = transaction.prepare_cached("SELECT 1 FROM blobs WHERE hash = ?1")?;
     for blob in spooled.blobs() {
-        if !has_blob.exists([blob.to_string()])? {
+        if !has_blob.exists([blob.hex().as_str()])? {
             return Err(Failure::Missing(format!("blob {}, which nodes of an import need,", blob.short())));
         }
     }
@@ -215,7 +215,7 @@ fn insert_nodes(connection: &Connection, nodes: &[Node], new: impl Fn(&BlobId) -
         there.sort_unstable_by_key(|(part, _)| *part);
         there.dedup_by_key(|(part, _)| *part);
         for (part, node) in there {
-            if !has_blob.exists([part.to_string()])? {
+            if !has_blob.exists([part.hex().as_str()])? {
                 return Err(no_part(part, node));
             }
         }
@@ -227,8 +227,9 @@ fn insert_nodes(connection: &Connection, nodes: &[Node], new: impl Fn(&BlobId) -
             "the id of {node:?} is wrong"
         );
         let record = &node.record;
-        let parent = record.parent.as_ref().map(NodeId::to_string);
-        if let Some(parent) = &parent
+        let parent = record.parent.as_ref().map(NodeId::hex);
+        let parent = parent.as_ref().map(Hex::as_str);
+        if let Some(parent) = parent
             && record.parent.as_ref().is_none_or(|parent| !placed.contains(parent))
             && !has_node.exists([parent])?
         {
@@ -239,19 +240,19 @@ fn insert_nodes(connection: &Connection, nodes: &[Node], new: impl Fn(&BlobId) -
             )));
         }
         for part in parts_of(node).filter(|_| nodes.len() <= FEW) {
-            if !new(part) && !has_blob.exists([part.to_string()])? {
+            if !new(part) && !has_blob.exists([part.hex().as_str()])? {
                 return Err(no_part(part, node));
             }
         }
         let inserted = insert.execute(params![
-            node.id.to_string(),
+            node.id.hex().as_str(),
             parent,
             record.role,
             write_parts_list(&record.parts),
             record.timestamp,
             node.config,
             node.thought_signatures,
-            record.system_prompt.as_ref().map(BlobId::to_string),
+            record.system_prompt.as_ref().map(BlobId::hex).as_ref().map(Hex::as_str),
             record.external_id
         ])?;
         seqs.push(if inserted > 0 { connection.last_insert_rowid() } else { 0 });
