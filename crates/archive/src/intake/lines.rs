@@ -72,7 +72,7 @@ impl SealedLines {
     /// `file` stands at its beginning and has about `total` bytes. It may be packed.
     pub(super) fn new(file: File, total: u64, sealer: Arc<Sealer>) -> Self {
         let total = if is_packed(&file) { about(total) } else { total };
-        let reader = BufReader::with_capacity(1 << 20, Content::of(file));
+        let reader = BufReader::with_capacity(128 << 10, Content::of(file));
         let lines = Some(Lines::new(reader, LINE_LIMIT));
         let (ahead, ended) = (Ahead::of(total), (0, 0));
         Self { lines, ready: None, ahead, total, sealer, number: 0, whole: true, ended, is_kept: false }
