@@ -23,7 +23,7 @@ impl Most {
     /// What suits a file of this size: a large one's batches are gathered, and several of them are there at once.
     pub(crate) fn of(total: u64) -> Self {
         if total < LARGE {
-            Self { nodes: 2_400, bytes: 5 << 20, now: 400 }
+            Self { nodes: 2_400, bytes: 5 << 20, now: 500 }
         } else {
             Self { nodes: 500, bytes: 1 << 20, now: 500 }
         }
