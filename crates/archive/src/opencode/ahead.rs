@@ -1,6 +1,5 @@
 //! The rows of a database, read and sealed on a thread of their own while what came before them is placed.
 
-use std::borrow::Cow;
 use std::collections::HashSet;
 use std::io;
 use std::sync::Arc;
@@ -9,7 +8,7 @@ use std::sync::mpsc::SyncSender;
 use quipu_protocol::{Json, SessionId, UnixMs};
 use quipu_seal::Sealer;
 
-use super::forks::{Begins, One};
+use super::forks::{Begins, One, role};
 use super::rows::{Row, Rows, Stored};
 use crate::intake::Start;
 use crate::json::Members;
@@ -81,9 +80,7 @@ impl Sealed {
             Some(sealed)
         };
         let json = sealed(&data);
-        let role =
-            json.as_ref().and_then(|json| Members::known(json.get())?.string("role").map(Cow::into_owned));
-        let role = role.unwrap_or_default();
+        let role = role(json.as_ref().and_then(|json| Members::known(json.get())).as_ref());
         // Of what is no message, nobody asks for the parts.
         let read = if json.is_some() { parts } else { &[] };
         let bytes = data.len() + read.iter().map(String::len).sum::<usize>();

@@ -125,7 +125,9 @@ impl Copied {
 /// The first messages of a session, so many at most, or all.
 fn marks(rows: &Rows, session: &Row, most: Option<usize>) -> io::Result<Vec<u64>> {
     let mut marks = Vec::new();
-    rows.messages(&session.id, most, |message| marks.push(mark(message.created, &role(&message.data))))?;
+    rows.messages(&session.id, most, |message| {
+        marks.push(mark(message.created, &role(Members::of(&message.data).as_ref())));
+    })?;
     Ok(marks)
 }
 
@@ -137,9 +139,9 @@ fn mark(time: UnixMs, role: &str) -> u64 {
 }
 
 /// Whose message it is.
-pub(super) fn role(data: &str) -> String {
-    let role = Members::of(data).and_then(|data| Some(data.string("role")?.into_owned()));
-    role.unwrap_or_default()
+pub(super) fn role(message: Option<&Members<'_>>) -> String {
+    let role = message.and_then(|message| message.string("role"));
+    role.unwrap_or_default().into_owned()
 }
 
 /// How many of the first messages of two sessions say the same.
