@@ -66,7 +66,7 @@ pub async fn blame(store: &dyn Store, paths: &[String], content: &str) -> Result
             let Some(Entry::Message(Message::Assistant(message))) = entries.get(&change.node) else {
                 continue;
             };
-            let Some(call) = message.tool_calls().nth(change.call) else { continue };
+            let Some(call) = change.call.and_then(|call| message.tool_calls().nth(call)) else { continue };
             for deed in deeds(&call.name, call.arguments.get()) {
                 if paths.contains(&absolute_path(&change.cwd, &deed.path)) {
                     follower.follow(page * PAGE + at, deed.kind, &deed.changes);

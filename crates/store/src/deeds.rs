@@ -82,17 +82,19 @@ pub struct Touched {
     pub times: u64,
     /// When last.
     pub at: UnixMs,
-    /// The answer whose call did it last.
+    /// The answer whose call did it last; the result, where the call is not known.
     pub node: NodeId,
 }
 
 /// A change of a file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FileChange {
-    /// The answer whose call made it.
+    /// The answer whose call made it; the result, where the call is not known.
     pub node: NodeId,
     /// Which of its calls.
-    pub call: usize,
+    pub call: Option<usize>,
+    /// The node that says how the file was before and after; `None` where only the call is known.
+    pub states: Option<NodeId>,
     /// When it was made.
     pub at: UnixMs,
     /// The session of that node.

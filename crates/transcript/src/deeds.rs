@@ -1,7 +1,9 @@
 //! What a tool call does to files, told by its arguments: those of our own tools, and those that other programs' tools
-//! are given. What a command changes cannot be told; a patch inside of one can.
+//! are given. What a command changes cannot be told by those; a patch inside of one can. Where the states of files before
+//! and after a call are known, they say what it changed.
 
 use quipu_dag::Value;
+use quipu_protocol::{FileChange, FileState};
 
 /// Bytes of a path at most; a longer one is none.
 const LONGEST_PATH: usize = 4_096;
@@ -74,6 +76,33 @@ pub fn deeds(tool: &str, arguments: &str) -> Vec<Deed> {
         }
     }
     found
+}
+
+/// What a call did to files, by their absolute paths: what it read, as it names that when it succeeded; what it changed, as
+/// the states before and after it say, whether it succeeded or not. Without such states what it names counts.
+pub fn deeds_done(
+    cwd: &str,
+    tool: &str,
+    arguments: &str,
+    has_failed: bool,
+    states: &[FileChange],
+) -> Vec<(String, DeedKind)> {
+    let named = deeds(tool, arguments);
+    let is_change = |deed: &&Deed| deed.kind != DeedKind::Read;
+    // Of a call that names one file it is told in its own words what it did.
+    let mut changing = named.iter().filter(is_change);
+    let only = changing.next().filter(|_| changing.next().is_none()).map(|deed| deed.kind);
+    let said = named.iter().filter(|deed| !has_failed && (states.is_empty() || !is_change(deed)));
+    let mut done: Vec<_> = said.map(|deed| (absolute_path(cwd, &deed.path), deed.kind)).collect();
+    done.extend(states.iter().map(|change| {
+        let kind = match (&change.before, &change.after) {
+            (_, FileState::Absent) => DeedKind::Remove,
+            (FileState::Absent, _) if only != Some(DeedKind::Edit) => DeedKind::Write,
+            _ => only.filter(|kind| *kind != DeedKind::Remove).unwrap_or(DeedKind::Edit),
+        };
+        (absolute_path(cwd, &change.path), kind)
+    }));
+    done
 }
 
 /// The absolute path of `path` for somebody in `cwd`, without `.` and `..`; links are not followed. A path in the home
@@ -319,6 +348,33 @@ mod tests {
         check("read", json!({ "path": "x".repeat(5_000) }), &[]);
         check("read", json!([1]), &[]);
         assert_eq!(deeds("read", "no json"), []);
+    }
+
+    #[test]
+    fn states_beat_what_a_call_names() {
+        use quipu_protocol::Unknown::TooLarge;
+        let there = |size| FileState::Unknown { why: TooLarge, size: Some(size) };
+        let change = |path: &str, before, after| FileChange { path: path.into(), before, after };
+        let made = change("a", FileState::Absent, there(1));
+        let changed = change("sub/b", there(1), there(2));
+        let gone = change("/else/c", there(1), FileState::Absent);
+        let check = |tool: &str, arguments: &str, failed: bool, states: &[FileChange], expect: &[&str]| {
+            let done = deeds_done("/w", tool, arguments, failed, states);
+            let done: Vec<String> = done.iter().map(|(path, kind)| format!("{kind:?} {path}")).collect();
+            assert_eq!(done, expect, "{tool} {arguments}");
+        };
+        let all = [made.clone(), changed.clone(), gone];
+        let bash = r#"{"command":"cat x"}"#;
+        check("bash", bash, false, &all, &["Read /w/x", "Write /w/a", "Edit /w/sub/b", "Remove /else/c"]);
+        check("bash", bash, true, &all, &["Write /w/a", "Edit /w/sub/b", "Remove /else/c"]);
+        let write = r#"{"path":"sub/b","content":"x"}"#;
+        check("write", write, false, std::slice::from_ref(&changed), &["Write /w/sub/b"]);
+        check("write", write, true, std::slice::from_ref(&changed), &["Write /w/sub/b"]);
+        check("write", write, true, &[], &[]);
+        check("write", write, false, &[], &["Write /w/sub/b"]);
+        let edit = r#"{"path":"sub/b","oldText":"x","newText":"y"}"#;
+        check("edit", edit, false, &[changed], &["Edit /w/sub/b"]);
+        check("edit", edit, false, &[made], &["Edit /w/a"]);
     }
 
     #[test]

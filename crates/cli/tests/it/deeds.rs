@@ -256,6 +256,67 @@ fn files_of_a_session_of_ours() {
 }
 
 #[test]
+fn what_commands_changed_is_in_files_log_and_diff() {
+    let world = World::new([
+        Answer::new().text("Ready.").reply(),
+        bash(
+            "c1",
+            "cat kept.txt; echo b > new.txt; echo x >> kept.txt; rm gone.txt; mv from.txt sub/to.txt; exit 3",
+        ),
+        bash("c2", "echo c > new.txt; echo temporary > brief.txt; rm brief.txt"),
+        call("c3", "write", &json!({ "path": "new.txt", "content": "d\n" })),
+        call("c4", "edit", &json!({ "path": "kept.txt", "oldText": "nothing", "newText": "two" })),
+        Answer::new().text("Done.").reply(),
+    ]);
+    std::fs::create_dir(world.path("work/sub")).unwrap();
+    for name in ["kept.txt", "gone.txt", "from.txt"] {
+        world.file(name, format!("{name}\n"));
+    }
+    world.run(&["-p", "Begin."]).ok();
+    let left = world.run(&["life", "--json"]).ok().json()["focus"].as_str().unwrap().to_owned();
+    world.run(&["-p", "-c", "Work."]).ok();
+    let work = format!("{}/", world.path("work").display());
+    let expect = [
+        "from.txt r0 w0 e0 d1",
+        "gone.txt r0 w0 e0 d1",
+        "kept.txt r0 w0 e1 d0",
+        "new.txt r0 w2 e1 d0",
+        "sub/to.txt r0 w1 e0 d0",
+    ];
+    let found = files(&world, &[]);
+    assert_eq!(short(&found, &work), expect);
+    let node = |name: &str| {
+        let file = found.iter().find(|file| file["path"].as_str().unwrap().ends_with(name)).unwrap();
+        world.run(&["show", file["changed"]["node"].as_str().unwrap(), "--json"]).ok().text()
+    };
+    assert!(node("gone.txt").contains("\"c1\"") && node("new.txt").contains("\"c3\""));
+
+    let logged = log(&world, &[]);
+    let mut changed: Vec<&str> =
+        logged[0]["changed"].as_array().unwrap().iter().map(|one| one["path"].as_str().unwrap()).collect();
+    changed.sort_unstable();
+    let names = ["from.txt", "gone.txt", "kept.txt", "new.txt", "sub/to.txt"];
+    assert_eq!(changed, names.map(|name| format!("{work}{name}")));
+    assert_eq!(logged[0]["changedCount"], json!(5));
+
+    let session = world.sessions()[0]["id"].as_str().unwrap().to_owned();
+    let diff = world.run(&["diff", &left, &session, "--json"]).ok().json();
+    let told: Vec<String> = diff["b"]["files"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|file| format!("{} {}", file["done"].as_str().unwrap(), file["path"].as_str().unwrap()))
+        .collect();
+    let did = ["removed", "removed", "edited", "edited", "wrote"].into_iter().zip(names);
+    assert_eq!(told, did.map(|(did, name)| format!("{did} {work}{name}")).collect::<Vec<_>>());
+    assert_eq!(diff["a"]["files"], json!([]));
+
+    // Made anew, they say the same.
+    world.run(&["doctor", "--rebuild"]).ok();
+    assert_eq!(files(&world, &[&session]), found);
+}
+
+#[test]
 fn files_of_sessions_of_other_agents() {
     let world = World::new([]);
     let line = |value: Value| format!("{value}\n");

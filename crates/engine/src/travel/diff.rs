@@ -3,12 +3,13 @@
 use std::collections::{BTreeMap, HashMap};
 
 use quipu_dag::Node;
-use quipu_protocol::{CallId, Entry, Message, NodeId, SessionId};
+use quipu_protocol::{CallId, Entry, FileChange, Message, NodeId, SessionId};
 use quipu_store::{SessionQuery, Store, StoreError, Until};
-use quipu_transcript::{DeedKind, absolute_path, decode, deeds};
+use quipu_transcript::{Decoded, DeedKind, decode, deeds_done};
 
 use super::preview::preview;
 use super::target::Parts;
+use crate::files::is_restored;
 
 /// Nodes of one side that are read at most, the newest.
 const MOST: usize = 20_000;
@@ -68,8 +69,8 @@ pub async fn branch_diff(store: &dyn Store, a: NodeId, b: NodeId) -> Result<Bran
     Ok(BranchDiff { ancestor, sides })
 }
 
-/// Calls of the last answer: the tool, and what they do to files.
-type Calls = HashMap<CallId, (String, Vec<(String, DeedKind)>)>;
+/// Calls of the last answer: the tool, and its arguments.
+type Calls = HashMap<CallId, (String, String)>;
 
 async fn side(store: &dyn Store, end: NodeId, ancestor: Option<NodeId>) -> Result<BranchSide, StoreError> {
     let session = store.sessions_of(&[end]).await?.into_iter().next().flatten();
@@ -102,8 +103,13 @@ async fn side(store: &dyn Store, end: NodeId, ancestor: Option<NodeId>) -> Resul
     for some in nodes.chunks(TOGETHER) {
         let parts = Parts::of(store, some).await?;
         for node in some {
-            let Entry::Message(message) = decode(node, &parts).entry else { continue };
-            side.add(node, &message, &cwd, &mut calls);
+            let Decoded { entry, step } = decode(node, &parts);
+            let put_back = is_restored(&entry);
+            if let Entry::Message(message) = entry {
+                side.add(node, &message, &cwd, &step.files, &mut calls);
+            } else {
+                side.changed(deeds_done(&cwd, "", "", true, &step.files), put_back);
+            }
         }
     }
     Ok(side)
@@ -141,7 +147,7 @@ async fn own_nodes(
 }
 
 impl BranchSide {
-    fn add(&mut self, node: &Node, message: &Message, cwd: &str, calls: &mut Calls) {
+    fn add(&mut self, node: &Node, message: &Message, cwd: &str, states: &[FileChange], calls: &mut Calls) {
         match message {
             Message::User(_) => {
                 self.asked += 1;
@@ -162,22 +168,15 @@ impl BranchSide {
                 calls.clear();
                 for call in answer.tool_calls() {
                     self.tools.entry(call.name.clone()).or_default().0 += 1;
-                    let files = deeds(&call.name, call.arguments.get()).into_iter();
-                    let files = files.map(|deed| (absolute_path(cwd, &deed.path), deed.kind)).collect();
-                    calls.insert(call.id.clone(), (call.name.clone(), files));
+                    let arguments = call.arguments.get().to_owned();
+                    calls.insert(call.id.clone(), (call.name.clone(), arguments));
                 }
             }
             Message::ToolResult(result) => {
-                let Some((tool, files)) = calls.remove(&result.tool_call_id) else { return };
-                if result.is_error {
-                    self.tools.entry(tool).or_default().1 += 1;
-                    return;
-                }
-                for (path, kind) in files {
-                    if self.files.len() < TOLD || self.files.contains_key(&path) {
-                        let most = self.files.entry(path).or_insert(kind);
-                        *most = kind.max(*most);
-                    }
+                let (tool, arguments) = calls.remove(&result.tool_call_id).unwrap_or_default();
+                self.changed(deeds_done(cwd, &tool, &arguments, result.is_error, states), false);
+                if let Some((_, failed)) = self.tools.get_mut(&tool) {
+                    *failed += u64::from(result.is_error);
                 }
             }
             Message::BashExecution(_)
@@ -185,6 +184,16 @@ impl BranchSide {
             | Message::BranchSummary(_)
             | Message::CompactionSummary(_)
             | Message::Other(_) => {}
+        }
+    }
+    /// What was done to files; what was `put_back` counts only where the branch did something else to it before.
+    fn changed(&mut self, done: Vec<(String, DeedKind)>, put_back: bool) {
+        for (path, kind) in done {
+            let is_known = self.files.contains_key(&path);
+            if is_known || (!put_back && self.files.len() < TOLD) {
+                let most = self.files.entry(path).or_insert(kind);
+                *most = kind.max(*most);
+            }
         }
     }
 }

@@ -57,6 +57,54 @@ fn insert(connection: &Connection, node: &Node, blob: &Blob) {
         .unwrap();
 }
 
+/// Before, changes of files were kept without the node that says how they were.
+#[tokio::test]
+async fn deeds_of_an_older_form_are_made_anew() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("older.db");
+    let store = open(&path);
+    let session = SessionId::from("0190a5c0-0000-7000-8000-00000000000a");
+    let (first, mut commit) = entry_commit(None, &session_start(&session, "/w", None), T);
+    commit.moves.push(RefMove::publish(RefName::session(&session), first, "begin"));
+    store.commit(commit).await.unwrap();
+    let arguments = Json::parse(r#"{"path":"a","content":"x"}"#).unwrap();
+    let (thought_signature, namespace) = (None, None);
+    let call = ToolCall { id: "c1".into(), name: "write".into(), arguments, thought_signature, namespace };
+    let answer = AssistantMessage { content: vec![Content::ToolCall(call)], ..AssistantMessage::default() };
+    let (answer, commit) = entry_commit(Some(first), &Entry::Message(Message::Assistant(answer)), T + 1);
+    store.commit(commit).await.unwrap();
+    let result = ToolResultMessage {
+        tool_call_id: "c1".into(),
+        tool_name: "write".into(),
+        content: Vec::new(),
+        details: None,
+        usage: None,
+        is_error: false,
+        timestamp: T + 2,
+    };
+    let (_, commit) = entry_commit(Some(answer), &Entry::Message(Message::ToolResult(result)), T + 2);
+    store.commit(commit).await.unwrap();
+    let expect = (store.touched(&session).await.unwrap(), store.changes(&["/w/a".into()]).await.unwrap());
+    assert_eq!((expect.0.found.len(), expect.1.found.len(), expect.0.behind), (1, 1, 0));
+    drop(store);
+    let connection = Connection::open(&path).unwrap();
+    connection
+        .execute_batch(
+            "DROP TABLE quipu_x_file;
+             CREATE TABLE quipu_x_file (path TEXT NOT NULL, seq INTEGER NOT NULL, call INTEGER NOT NULL,
+               at INTEGER NOT NULL, asked INTEGER, PRIMARY KEY (path, seq, call)) WITHOUT ROWID;
+             INSERT INTO quipu_x_file VALUES ('/other', 1, 0, 5, NULL);",
+        )
+        .unwrap();
+    drop(connection);
+    let store = open(&path);
+    assert_eq!(
+        (store.touched(&session).await.unwrap(), store.changes(&["/w/a".into()]).await.unwrap()),
+        expect
+    );
+    assert_eq!(store.changes(&["/other".into()]).await.unwrap().found, []);
+}
+
 /// A program that copies a file may write a node before its parent.
 #[tokio::test]
 async fn children_before_their_parents() {

@@ -105,7 +105,7 @@ pub(in crate::sqlite) fn changes(
     let mut changes: Vec<(i64, FileChange)> = Vec::new();
     if exists(connection)? {
         let mut statement = connection.prepare_cached(
-            "SELECT f.seq, f.call, f.at, f.asked, s.id, s.agent, s.project FROM quipu_x_file f LEFT JOIN quipu_x_node x ON x.seq = f.seq \
+            "SELECT f.seq, f.call, f.at, f.asked, s.id, s.agent, s.project, f.states FROM quipu_x_file f LEFT JOIN quipu_x_node x ON x.seq = f.seq \
              LEFT JOIN quipu_x_session s ON s.num = x.session WHERE f.path = ?1 ORDER BY f.seq DESC LIMIT ?2",
         )?;
         for path in paths {
@@ -113,18 +113,19 @@ pub(in crate::sqlite) fn changes(
             while let Some(row) = found.next()? {
                 let seq = row.get(0)?;
                 let Some(node) = graph::id_of(connection, seq)? else { continue };
-                let asked = match row.get::<_, Option<i64>>(3)? {
-                    Some(asked) => graph::id_of(connection, asked)?,
-                    None => None,
+                let node_at = |column| match row.get::<_, Option<i64>>(column)? {
+                    Some(seq) => graph::id_of(connection, seq),
+                    None => Ok(None),
                 };
                 let change = FileChange {
                     node,
-                    call: usize::try_from(row.get::<_, i64>(1)?).unwrap_or(0),
+                    call: usize::try_from(row.get::<_, i64>(1)?).ok(),
+                    states: node_at(7)?,
                     at: row.get(2)?,
                     session: row.get::<_, Option<String>>(4)?.map(SessionId::from),
                     agent: row.get::<_, Option<String>>(5)?.unwrap_or_default(),
                     cwd: row.get::<_, Option<String>>(6)?.unwrap_or_default(),
-                    asked,
+                    asked: node_at(3)?,
                 };
                 changes.push((seq, change));
             }

@@ -8,7 +8,7 @@ use std::rc::Rc;
 
 use quipu_dag::{Blob, Node};
 use quipu_protocol::{CallId, Content, Entry, Message, NodeId, Usage};
-use quipu_transcript::{Decoded, DeedKind, absolute_path, decode, deeds};
+use quipu_transcript::{Decoded, DeedKind, decode, deeds_done};
 use rusqlite::{Connection, OptionalExtension as _, params};
 use serde::Deserialize;
 
@@ -18,7 +18,8 @@ use super::index::{self, Parts, kind, nano_dollars};
 use super::{rows, spend::SLOT};
 
 /// `quipu_x_use`, `quipu_x_tool`: sums by quarter hours. `quipu_x_touch`: files by session. `quipu_x_file`: changes by
-/// file, `seq` that of the answer. `quipu_x_tardy`: nodes that got their place after the cursor had gone by.
+/// file, `seq` that of the answer (`call` which of its calls, or -1), `states` that of the node which says how the file was
+/// before and after. `quipu_x_tardy`: nodes that got their place after the cursor had gone by.
 const TABLES: &str = "
 CREATE TABLE IF NOT EXISTS quipu_x_deeds (one INTEGER PRIMARY KEY CHECK (one = 1), seq INTEGER NOT NULL);
 INSERT OR IGNORE INTO quipu_x_deeds VALUES (1, 0);
@@ -31,7 +32,7 @@ CREATE TABLE IF NOT EXISTS quipu_x_tool (session INTEGER NOT NULL, slot INTEGER 
 CREATE TABLE IF NOT EXISTS quipu_x_touch (session INTEGER NOT NULL, path TEXT NOT NULL, deed INTEGER NOT NULL, times INTEGER NOT NULL,
   at INTEGER NOT NULL, seq INTEGER NOT NULL, PRIMARY KEY (session, path, deed)) WITHOUT ROWID;
 CREATE TABLE IF NOT EXISTS quipu_x_file (path TEXT NOT NULL, seq INTEGER NOT NULL, call INTEGER NOT NULL, at INTEGER NOT NULL, asked INTEGER,
-  PRIMARY KEY (path, seq, call)) WITHOUT ROWID;
+  states INTEGER, PRIMARY KEY (path, seq, call)) WITHOUT ROWID;
 CREATE TABLE IF NOT EXISTS quipu_x_asked (session INTEGER NOT NULL, at INTEGER NOT NULL, seq INTEGER NOT NULL,
   PRIMARY KEY (session, at, seq)) WITHOUT ROWID;
 ";
@@ -63,10 +64,11 @@ pub(super) fn number(kind: DeedKind) -> i64 {
     }
 }
 
-/// Whether the tables were ever made here.
+/// Whether the tables were ever made here, in the form that they have now. Older ones are made anew.
 pub(super) fn exists(connection: &Connection) -> Outcome<bool> {
-    let mut statement =
-        connection.prepare_cached("SELECT 1 FROM sqlite_master WHERE name = 'quipu_x_deeds'")?;
+    let mut statement = connection.prepare_cached(
+        "SELECT 1 FROM sqlite_master WHERE name = 'quipu_x_file' AND instr(sql, 'states INTEGER') > 0",
+    )?;
     Ok(statement.exists([])?)
 }
 
@@ -127,6 +129,7 @@ fn try_advance(connection: &Connection, limit: usize) -> Outcome<bool> {
         if until == 0 {
             return Ok(false);
         }
+        reset(connection)?;
         connection.execute_batch(TABLES)?;
     }
     let from = cursor(connection)?;
@@ -173,6 +176,22 @@ struct Call {
     id: CallId,
     tool: String,
     arguments: String,
+}
+
+/// In place of which call of an answer it is, where it is none.
+const NO_CALL: i64 = -1;
+
+/// Who did something to files.
+#[derive(Clone, Copy)]
+struct Doer {
+    session: i64,
+    /// The answer, or another node.
+    seq: i64,
+    /// Which of its calls.
+    call: i64,
+    at: i64,
+    /// The node that says how the files were before and after.
+    by: Option<i64>,
 }
 
 /// Calls of an answer, and its row number.
@@ -223,7 +242,7 @@ impl<'a> Adder<'a> {
                     .execute(params![session, node.record.timestamp, seq])?;
             }
             "assistant" => self.answer(&node, seq, session)?,
-            "toolResult" => self.result(&node, session)?,
+            "toolResult" => self.result(&node, seq, session)?,
             "bashExecution" | "custom" => {}
             _ => self.other(&node, session)?,
         }
@@ -246,7 +265,7 @@ impl<'a> Adder<'a> {
         Ok(())
     }
 
-    fn result(&mut self, node: &Node, session: i64) -> Outcome<()> {
+    fn result(&mut self, node: &Node, seq: i64, session: i64) -> Outcome<()> {
         // Its own part says what it answers; only nodes of other programs have to be read whole.
         let mut decoded = self.decode(node, &["quipu"])?;
         if !matches!(&decoded.entry, Entry::Message(Message::ToolResult(result)) if !result.tool_call_id.as_str().is_empty())
@@ -254,6 +273,7 @@ impl<'a> Adder<'a> {
             decoded = self.decode(node, &["tool_result", "quipu"])?;
         }
         let charged = decoded.step.call.is_some();
+        let states = decoded.step.files;
         let Entry::Message(Message::ToolResult(result)) = decoded.entry else { return Ok(()) };
         if let Some(usage) = &result.usage {
             self.used(session, node, "", usage, charged);
@@ -263,32 +283,48 @@ impl<'a> Adder<'a> {
             let key = (session, at.div_euclid(SLOT), result.tool_name.clone());
             self.sums.tools.entry(key).or_default()[1] += 1;
         }
-        let Some(calls) = self.calls_of_result(node)? else { return Ok(()) };
-        self.answers.insert(node.id, Rc::clone(&calls));
-        if result.is_error {
+        let calls = self.calls_of_result(node)?;
+        if let Some(calls) = &calls {
+            self.answers.insert(node.id, Rc::clone(calls));
+        }
+        if result.is_error && states.is_empty() {
             return Ok(());
         }
-        let (seq, calls) = &*calls;
-        let found = calls.iter().enumerate().find(|(_, call)| call.id == result.tool_call_id);
-        let Some((number_of_call, call)) = found else { return Ok(()) };
-        let deeds = deeds(&call.tool, &call.arguments);
-        if deeds.is_empty() {
-            return Ok(());
-        }
-        let asked = self.asked_before(*seq)?;
+        let found = calls.as_deref().and_then(|(answer, calls)| {
+            let (place, call) = calls.iter().enumerate().find(|(_, call)| call.id == result.tool_call_id)?;
+            Some((*answer, i64::try_from(place).unwrap_or(0), call))
+        });
         let project = self.project(session)?;
-        for deed in deeds {
-            let path = absolute_path(&project, &deed.path);
+        let by = seq;
+        let (seq, call, done) = match found {
+            Some((answer, place, call)) => {
+                let done = deeds_done(&project, &call.tool, &call.arguments, result.is_error, &states);
+                (answer, place, done)
+            }
+            None => (seq, NO_CALL, deeds_done(&project, "", "", true, &states)),
+        };
+        let by = (!states.is_empty()).then_some(by);
+        self.did(Doer { session, seq, call, at, by }, done)
+    }
+
+    /// What was done to files.
+    fn did(&mut self, doer: Doer, done: Vec<(String, DeedKind)>) -> Outcome<()> {
+        let Doer { session, seq, call, at, by } = doer;
+        if done.is_empty() {
+            return Ok(());
+        }
+        let asked = self.asked_before(seq)?;
+        for (path, kind) in done {
             self.connection
                 .prepare_cached(
                     "INSERT INTO quipu_x_touch VALUES (?1, ?2, ?3, 1, ?4, ?5) ON CONFLICT (session, path, deed) DO UPDATE \
                      SET times = times + 1, seq = iif(excluded.at >= at, excluded.seq, seq), at = max(at, excluded.at)",
                 )?
-                .execute(params![session, path, number(deed.kind), at, seq])?;
-            if deed.kind != DeedKind::Read {
+                .execute(params![session, path, number(kind), at, seq])?;
+            if kind != DeedKind::Read {
                 self.connection
-                    .prepare_cached("INSERT OR IGNORE INTO quipu_x_file VALUES (?1, ?2, ?3, ?4, ?5)")?
-                    .execute(params![path, seq, i64::try_from(number_of_call).unwrap_or(0), at, asked])?;
+                    .prepare_cached("INSERT OR IGNORE INTO quipu_x_file VALUES (?1, ?2, ?3, ?4, ?5, ?6)")?
+                    .execute(params![path, seq, call, at, asked, by])?;
             }
         }
         Ok(())
