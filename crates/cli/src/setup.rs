@@ -5,7 +5,8 @@ use std::sync::Arc;
 
 use quipu::{
     CompactionSettings, EarlyCall, Engine, FileSettings, Follower, HistorySettings, Limits, Opened,
-    Permissions, Places, Provider, PruneSettings, Recorder, Replay, Sealer, SessionOptions, TravelSettings,
+    Permissions, Places, Provider, PruneSettings, PublishSettings, Recorder, Replay, Sealer, SessionOptions,
+    TravelSettings,
 };
 use quipu_protocol::{Epoch, Input, Model, ModelErrorKind, NodeId, Thinking, Trouble, UnixMs};
 use quipu_providers::{Selection, Settings, Warning};
@@ -148,7 +149,12 @@ impl Place {
         let sealer = Arc::new(Sealer::new(self.seal_key()?));
         seal_credentials(&sealer, settings);
         let children = settings.env_keys().into_iter().map(|name| (name, None)).collect();
-        Ok(Engine::new(store, sealer, self.home.join("outputs")).with_env(children))
+        let (publish, problems) = PublishSettings::of_json(&self.settings_json().unwrap_or_default());
+        for problem in problems {
+            note(format!("warning: {}: {problem}", self.home.join("settings.json").display()));
+        }
+        let engine = Engine::new(store, sealer, self.home.join("outputs"));
+        Ok(engine.with_env(children).with_published_heads(&publish))
     }
 
     /// The key that makes the ids of sealed secrets: made once, kept for ever. Without a place to keep it, one

@@ -18,7 +18,7 @@ use crate::follower::Committed;
 use crate::identity::Prompt;
 use crate::jump::{INCARNATE, TOBE, waits};
 use crate::machine::{CommitError, Done, Draft, Input, Leap, Plan, PlanOp, Queue, Tag};
-use crate::published::{boot, session_switch};
+use crate::published::{Heads, boot};
 
 /// A finished call as it waits in the table of steps for its batch.
 #[derive(Debug, Serialize, Deserialize)]
@@ -60,6 +60,8 @@ pub(crate) struct Committer {
     told: Vec<String>,
     /// The session was opened, and the log of actions does not tell it yet.
     opened: Option<Opened>,
+    /// The heads that move with the session.
+    heads: Heads,
 }
 
 /// A session that was opened.
@@ -75,9 +77,10 @@ impl Committer {
         last: UnixMs,
         epoch: Epoch,
         prompt: Prompt,
+        heads: Heads,
     ) -> Self {
         let (follower, ground, told, opened) = (None, None, Vec::new(), None);
-        Self { store, clock, last, epoch, prompt, follower, ground, told, opened }
+        Self { store, clock, last, epoch, prompt, follower, ground, told, opened, heads }
     }
 
     /// Whom to tell what was committed.
@@ -197,7 +200,8 @@ impl Committer {
         let moves = !batch.moves.is_empty();
         if moves && let (Some(Opened { at }), Some(head)) = (&self.opened, head) {
             let (at, now) = (*at, self.clock.now());
-            let switch = session_switch(&*self.store, &plan.session, at, at.unwrap_or(head), now).await?;
+            let to = at.unwrap_or(head);
+            let switch = self.heads.switch(&*self.store, &plan.session, at, to, now).await?;
             batch.actions.splice(..0, at.map(|at| boot(at, now)).into_iter().chain(switch));
         }
         self.store.commit(batch).await?;
@@ -269,7 +273,7 @@ impl Committer {
                 batch.moves.push(RefMove::swap(name.clone(), plan.expect, departure, "append"));
             }
             batch.moves.push(RefMove::swap(name, stood, head, why));
-            batch.moves.extend(RefMove::published(head, why));
+            batch.moves.extend(self.heads.moves(head, why));
             if let Some(Leap { from, carries, .. }) = &plan.jump {
                 let session = plan.session.clone();
                 batch.ops.push(match (carries, flight) {

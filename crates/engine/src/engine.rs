@@ -24,6 +24,7 @@ use crate::machine::{CompactionSettings, Draft, Limits, Machine, Prefix, PruneSe
 use crate::models::Models;
 use crate::owner::{Got, Lease};
 use crate::policy::{AllowAll, Policy};
+use crate::published::{Heads, PublishSettings};
 use crate::resume::{Past, epoch_of, read_past, recover};
 use crate::session::{Parts, Session};
 use crate::toolbox::{Toolbox, ToolboxParts};
@@ -131,6 +132,7 @@ pub struct Engine {
     clock: Arc<dyn Clock>,
     spill_dir: PathBuf,
     env: Arc<[(String, Option<String>)]>,
+    heads: Heads,
     ahead: Arc<Mutex<Option<Ahead>>>,
 }
 
@@ -243,7 +245,8 @@ impl Engine {
     /// An engine over a store. Long outputs of tools are spilled to files in `spill_dir`, made when needed.
     pub fn new(store: Arc<dyn Store>, sealer: Arc<Sealer>, spill_dir: impl Into<PathBuf>) -> Self {
         let (clock, env) = (Arc::new(SystemClock), Arc::new([]));
-        Self { store, sealer, clock, spill_dir: spill_dir.into(), env, ahead: Arc::default() }
+        let (heads, ahead) = (Heads::default(), Arc::default());
+        Self { store, sealer, clock, spill_dir: spill_dir.into(), env, heads, ahead }
     }
 
     /// Reads the time from another clock.
@@ -261,6 +264,14 @@ impl Engine {
         self
     }
 
+    /// Moves heads of other programs along with our sessions. None, where nothing is said; names that
+    /// [no head can have](PublishSettings::is_head) are left out.
+    #[must_use]
+    pub fn with_published_heads(mut self, settings: &PublishSettings) -> Self {
+        self.heads = Heads::new(settings);
+        self
+    }
+
     /// The same engine over another store.
     #[must_use]
     pub fn over(&self, store: Arc<dyn Store>) -> Self {
@@ -270,6 +281,10 @@ impl Engine {
     /// The store.
     pub fn store(&self) -> &Arc<dyn Store> {
         &self.store
+    }
+
+    pub(crate) fn heads(&self) -> &Heads {
+        &self.heads
     }
 
     pub(crate) fn now(&self) -> quipu_protocol::UnixMs {
@@ -605,7 +620,8 @@ impl Engine {
     }
 
     pub(crate) fn committer(&self, past: &Past, epoch: Epoch, prompt: Prompt) -> Committer {
-        Committer::new(self.store.clone(), self.clock.clone(), past.last_time, epoch, prompt)
+        let (store, clock, heads) = (self.store.clone(), self.clock.clone(), self.heads.clone());
+        Committer::new(store, clock, past.last_time, epoch, prompt, heads)
     }
 
     #[expect(clippy::too_many_arguments, reason = "called from two places with the same values at hand")]

@@ -76,6 +76,7 @@ pub use models::Models;
 pub use permissions::{Grant, PermissionMode, PermissionRules, Permissions, TravelRule};
 pub use places::Places;
 pub use policy::{AllowAll, Decision, Policy, Proposal};
+pub use published::PublishSettings;
 pub use record::Recorder;
 pub use recording::RecordingError;
 pub use replay::Replay;

@@ -331,6 +331,7 @@ impl Engine {
     async fn drop_refs(&self, row: &SessionRow, head: NodeId) -> Result<(), ChangeError> {
         let store = self.store();
         let mut moves = vec![drop_ref(row.name.clone(), Expect::At(head))];
+        moves.extend(self.unpublish(head, "remove").await?);
         let notes = RefName::notes(&row.agent, &row.id);
         if store.head(&notes).await?.is_some() {
             moves.push(drop_ref(notes, Expect::Any));
@@ -380,6 +381,9 @@ impl Engine {
             let Written { node, mut commit } = self.write(entry, Some(parent), time, None);
             let id = node.id;
             commit.moves.push(RefMove::swap(name.clone(), expect, id, why));
+            if ours {
+                commit.moves.extend(self.heads().moves_along(&**store, head, id, why).await?);
+            }
             commit.nodes.push(node);
             match store.commit(commit).await {
                 Ok(()) => return Ok(id),

@@ -3,7 +3,8 @@
 use serde_json::Value;
 
 use crate::{
-    CompactionSettings, FileSettings, HistorySettings, IdentitySettings, PruneSettings, TravelSettings,
+    CompactionSettings, FileSettings, HistorySettings, IdentitySettings, PruneSettings, PublishSettings,
+    TravelSettings,
 };
 
 /// One member of the settings, and what is wrong in it.
@@ -117,6 +118,37 @@ impl TravelSettings {
     }
 }
 
+impl PublishSettings {
+    /// What `publish` of the settings says (a list of names), and for people what is wrong with it; a name that is wrong is
+    /// left out. No head where nothing is said.
+    pub fn of_json(settings: &Value) -> (Self, Vec<String>) {
+        let wanted = match settings.get("publish") {
+            None | Some(Value::Null) => return Default::default(),
+            Some(Value::Array(wanted)) => wanted,
+            Some(_) => {
+                let problem = "publish must be a list of names; no head of another program is moved.";
+                return (Self::default(), vec![problem.into()]);
+            }
+        };
+        let (mut found, mut problems) = (Self::default(), Vec::new());
+        for (at, name) in wanted.iter().enumerate() {
+            match name.as_str().filter(|name| Self::is_head(name)) {
+                Some(name) if found.heads.iter().any(|head| head.as_str() == name) => {}
+                Some(_) if found.heads.len() == Self::MOST => {
+                    problems.push(format!("publish can name {} heads; the others are left out.", Self::MOST));
+                    break;
+                }
+                Some(name) => found.heads.push(name.into()),
+                None => problems.push(format!(
+                    "publish[{at}] must be the name of another program's head, such as \"PI_HEAD\" (letters, digits, `_`, \
+                     `-`, `.`; not beginning with `quipu`); it is left out."
+                )),
+            }
+        }
+        (found, problems)
+    }
+}
+
 impl PruneSettings {
     /// What `context.prune` of the settings says (`enabled`, `triggerPercent`, `clearAtLeastPercent`, `keepTurns`,
     /// `minCharacters`), and for people what is wrong with it; the defaults stand there.
@@ -216,6 +248,40 @@ mod tests {
         );
         check(r#"{"files":{"fileBytes":100000000}}"#, default, &["files.fileBytes"]);
         check(r#"{"files":7}"#, default, &["files must be an object"]);
+    }
+
+    #[test]
+    fn published_heads() {
+        let check = |text: &str, expect: &[&str], wrong: &[&str]| {
+            let (found, problems) = PublishSettings::of_json(&serde_json::from_str(text).expect("JSON"));
+            let heads: Vec<&str> = found.heads.iter().map(quipu_store::RefName::as_str).collect();
+            assert_eq!((&heads[..], problems.len()), (expect, wrong.len()), "{text}: {problems:?}");
+            assert!(
+                problems.iter().zip(wrong).all(|(found, start)| found.starts_with(start)),
+                "{problems:?}"
+            );
+        };
+        for nothing in ["{}", r#"{"publish":null}"#, r#"{"publish":[]}"#, "null"] {
+            check(nothing, &[], &[]);
+        }
+        check(r#"{"publish":["PI_HEAD","terminal_head","PI_HEAD"]}"#, &["PI_HEAD", "terminal_head"], &[]);
+        check(r#"{"publish":"PI_HEAD"}"#, &[], &["publish must be a list"]);
+        check(
+            r#"{"publish":["quipu_head","pi/1","","QUIPU","a b",7,"Kopf_ä","fine"]}"#,
+            &["fine"],
+            &[
+                "publish[0]",
+                "publish[1]",
+                "publish[2]",
+                "publish[3]",
+                "publish[4]",
+                "publish[5]",
+                "publish[6]",
+            ],
+        );
+        let many: Vec<String> = (0..20).map(|n| format!("head{n}")).collect();
+        let (found, problems) = PublishSettings::of_json(&serde_json::json!({ "publish": many }));
+        assert_eq!((found.heads.len(), problems.len()), (16, 1), "{problems:?}");
     }
 
     #[test]

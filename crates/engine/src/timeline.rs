@@ -267,6 +267,8 @@ impl Engine {
         commit.actions.push(action);
         if let Some(to) = step.to {
             self.publish(&mut commit, &row.id, step.from, to, &why).await?;
+        } else if let Some(from) = step.from {
+            commit.moves.extend(self.unpublish(from, &why).await?);
         }
         Ok(self.commit_move(&row.id, commit, flight, None).await?)
     }

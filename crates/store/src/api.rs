@@ -308,11 +308,12 @@ pub const BOOKMARK: &str = "bookmark/";
 pub struct RefName(Arc<str>);
 
 impl RefName {
-    /// The ref that other programs read as the head of the most recent session. Published, never parented on.
-    pub const PI_HEAD: &'static str = "PI_HEAD";
+    /// Where the session of ours stands that moved last. Who moves last wins; never parented on.
+    pub const NEWEST: &'static str = "quipu_head";
 
-    /// All refs of that kind, by the names under which different programs look for it.
-    pub const PUBLISHED: [&'static str; 2] = [Self::PI_HEAD, "terminal_head"];
+    /// The one head of another program, which its next node follows. Moved by that program, and by nobody else who was not
+    /// told to.
+    pub const PI_HEAD: &'static str = "PI_HEAD";
 
     /// The ref of a session: `quipu/<session>`.
     pub fn session(session: &SessionId) -> Self {
@@ -386,14 +387,9 @@ impl RefMove {
         Self { name, expect, to: Some(to), fence: None, why: why.into() }
     }
 
-    /// A move that happens wherever the ref stands: for refs that are published for others.
+    /// A move that happens wherever the ref stands: for refs that several writers set, of whom the last wins.
     pub fn publish(name: RefName, to: NodeId, why: impl Into<String>) -> Self {
         Self { name, expect: Expect::Any, to: Some(to), fence: None, why: why.into() }
-    }
-
-    /// The moves by which a session's new head is published for other programs.
-    pub fn published(to: NodeId, why: &str) -> impl Iterator<Item = Self> {
-        RefName::PUBLISHED.into_iter().map(move |name| Self::publish(name.into(), to, why))
     }
 }
 

@@ -1,5 +1,5 @@
 //! What tests need and no user does: a fake model server, a proxy and an authority for it, and the laws of event
-//! streams.
+//! streams; and another program on the same store, which knows nothing of ours.
 //!
 //! A dev-dependency only. It must not know the engine: it speaks HTTP on one side and `quipu-protocol` on the
 //! other. The server listens on the loopback address, answers by a script and keeps what it was asked; it
@@ -9,6 +9,7 @@
 pub mod events;
 mod gate;
 mod listener;
+mod neighbour;
 mod proxy;
 mod reply;
 mod server;
@@ -16,6 +17,7 @@ mod stream;
 mod tls;
 
 pub use gate::Gate;
+pub use neighbour::{Act, Neighbour, context_of, path_of};
 pub use proxy::FakeProxy;
 pub use reply::Reply;
 pub use server::{Captured, FakeServer};

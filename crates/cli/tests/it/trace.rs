@@ -111,11 +111,12 @@ BOOT: null → ASKED"
         ]
     );
 
-    // What other programs read as the head is where the session stands.
+    // The newest session is where it stands; no head of another program was made.
     let store = SqliteStore::open(&world.store(), &OpenOptions::default()).unwrap();
-    for name in RefName::PUBLISHED {
-        let at = store.head(&RefName::from(name)).await.unwrap();
-        assert_eq!(json!(at), world.sessions()[0]["head"], "{name}");
+    let at = store.head(&RefName::from(RefName::NEWEST)).await.unwrap();
+    assert_eq!(json!(at), world.sessions()[0]["head"]);
+    for name in ["PI_HEAD", "terminal_head"] {
+        assert_eq!(store.head(&RefName::from(name)).await.unwrap(), None, "{name}");
     }
 }
 

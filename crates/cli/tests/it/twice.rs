@@ -3,7 +3,7 @@
 use quipu_dag::{Blob, Node, NodeRecord};
 use quipu_protocol::{Entry, Message, NodeId};
 use quipu_store::{Commit, OpenOptions, RefMove, RefName, SqliteStore, Store, Until, decode_nodes};
-use quipu_testkit::{Answer, Gate, Reply};
+use quipu_testkit::{Answer, Gate, Neighbour, Reply};
 
 use crate::support::*;
 
@@ -114,9 +114,9 @@ async fn two_of_ours_and_another_program_never_weave_their_lineages() {
             foreign.push(foreign_step(&store, foreign.last().copied(), round * 100 + step).await);
         }
         running.into_iter().for_each(|one| drop(one.wait().ok()));
-        // What another program last said there is not where we go on.
-        foreign.push(foreign_step(&store, foreign.last().copied(), round * 100 + 99).await);
+        // Nobody but it moved its head.
         assert_eq!(store.head(&RefName::from(RefName::PI_HEAD)).await.unwrap(), foreign.last().copied());
+        foreign.push(foreign_step(&store, foreign.last().copied(), round * 100 + 99).await);
     }
     let mut seen = std::collections::HashSet::new();
     for (name, id) in ["left", "right"].iter().zip(&ids) {
@@ -132,6 +132,25 @@ async fn two_of_ours_and_another_program_never_weave_their_lineages() {
     let theirs = store.lineage(*foreign.last().unwrap(), Until::Root).await.unwrap();
     assert_eq!(theirs.iter().map(|node| node.id).collect::<Vec<_>>(), foreign);
     assert!(theirs.iter().all(|node| node.config.as_deref() == Some(r#"{"agent":"other"}"#)));
+}
+
+#[test]
+fn a_head_of_another_program_moves_where_settings_name_it() {
+    let world = World::new(["One.", "Two.", "Three."].map(|text| Answer::new().text(text).reply()));
+    world.run(&["-p", "one"]).ok();
+    let mut neighbour = Neighbour::open(&world.store());
+    let theirs = neighbour.say("user", "theirs");
+    world.run(&["-p", "-c", "two"]).ok();
+    assert_eq!(neighbour.head("PI_HEAD").as_ref(), Some(&theirs));
+    let next = neighbour.say("user", "and again");
+    assert_eq!(neighbour.lineage(&next), [theirs, next.clone()]);
+    let settings = world.path("home/.quipu/settings.json");
+    std::fs::write(&settings, r#"{"publish":["quipu/x","PI_HEAD"]}"#).unwrap();
+    let ran = world.run(&["-p", "-c", "three"]).ok();
+    assert!(ran.err.contains("settings.json: publish[0] must be the name of another"), "{}", ran.err);
+    assert_eq!(ran.err.matches("publish[0]").count(), 1, "{}", ran.err);
+    assert_eq!(neighbour.head("PI_HEAD").unwrap(), world.sessions()[0]["head"]);
+    assert_ne!(neighbour.head("PI_HEAD"), Some(next));
 }
 
 /// What the messages of a lineage say.

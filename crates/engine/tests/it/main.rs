@@ -35,6 +35,8 @@ mod jump;
 #[cfg(test)]
 mod loop_;
 #[cfg(test)]
+mod neighbours;
+#[cfg(test)]
 mod parallel;
 #[cfg(test)]
 mod permissions;

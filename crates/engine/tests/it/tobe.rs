@@ -97,7 +97,8 @@ async fn it_goes_back_with_a_message_and_goes_on_at_once() {
     assert_eq!(moved, [(Some(from), to)]);
     assert_eq!(live.outcomes(), [Outcome::Done, Outcome::Done, Outcome::Done], "two runs of one prompt");
     assert!(!waits(&world, &live).await, "it was answered");
-    assert_eq!(world.store.head(&RefName::from(RefName::PI_HEAD)).await.unwrap(), Some(head(&live)));
+    assert_eq!(world.store.head(&RefName::from(RefName::NEWEST)).await.unwrap(), Some(head(&live)));
+    assert_eq!(world.store.head(&RefName::from(RefName::PI_HEAD)).await.unwrap(), None);
 
     // Undone, it stands at the departure, and can go on from there; done again, behind the answer.
     let (id, last) = (live.id(), head(&live));
