@@ -17,9 +17,9 @@ use quipu_transcript::Decoded;
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    Done, DoneQuery, DroppedFiles, Extent, FileChange, Found, Known, Label, Landmark, LoggedMove, Meeting,
-    OpenJump, Piece, ReadParts, ReflogQuery, SearchQuery, Seq, SpooledNodes, StoreError, TellDropping, Told,
-    Touched, Unindexed, UsageQuery, UsageSum,
+    Done, DoneQuery, DroppedFiles, Extent, FileChange, FileStep, FileStepQuery, Found, Known, Label,
+    Landmark, LoggedMove, Meeting, OpenJump, Piece, ReadParts, ReflogQuery, SearchQuery, Seq, SpooledNodes,
+    StoreError, TellDropping, Told, Touched, Unindexed, UsageQuery, UsageSum,
 };
 
 /// What every operation returns. Runs on any executor: the work is done by threads of the store.
@@ -156,6 +156,10 @@ pub trait Store: Send + Sync + 'static {
     /// Changes of a file that is known by these absolute paths, the oldest first; the newest
     /// [`CHANGES`](crate::CHANGES) of each.
     fn changes<'a>(&'a self, paths: &'a [String]) -> Fut<'a, Known<Vec<FileChange>>>;
+
+    /// Steps that changed files, by the states before and after that nodes keep, the oldest first; commands and files
+    /// that were put back included.
+    fn file_steps(&self, query: FileStepQuery) -> Fut<'_, Known<Vec<FileStep>>>;
 
     /// What sessions did since a time, the last changed first.
     fn done(&self, query: DoneQuery) -> Fut<'_, Known<Vec<Done>>>;

@@ -1,6 +1,6 @@
 //! What was done: what it cost, which tools were called, which files were touched.
 
-use quipu_protocol::{NodeId, SessionId, UnixMs};
+use quipu_protocol::{ChunkId, FileState, NodeId, SessionId, UnixMs};
 use quipu_transcript::DeedKind;
 
 /// Prompts of a session that [`Store::done`](crate::Store::done) gives at most.
@@ -105,6 +105,57 @@ pub struct FileChange {
     pub cwd: String,
     /// What the user said before it.
     pub asked: Option<NodeId>,
+}
+
+/// A step that changed a file: a call, commands included, or one that put files back; as its node keeps it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct FileStep {
+    /// The file: absolute, links on the way resolved as far as the session's directory is.
+    pub path: String,
+    /// Where the step stands in the order in which nodes were written.
+    pub seq: u64,
+    /// The node that keeps it: a result, or one that says that files were put back.
+    pub node: NodeId,
+    /// The answer whose call it was; `None` where no model called.
+    pub answer: Option<NodeId>,
+    /// Which of its calls.
+    pub call: usize,
+    /// When the answer was written, thus before the call began.
+    pub began: UnixMs,
+    /// When the call had ended.
+    pub at: UnixMs,
+    /// The session.
+    pub session: Option<SessionId>,
+    /// The program that wrote it; empty without a session.
+    pub agent: String,
+    /// The directory that the session works in.
+    pub cwd: String,
+    /// What the user said before it.
+    pub asked: Option<NodeId>,
+    /// The file as it was.
+    pub before: FileState,
+    /// The file as the step left it.
+    pub after: FileState,
+}
+
+/// Which steps [`Store::file_steps`](crate::Store::file_steps) gives.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct FileStepQuery {
+    /// Of what.
+    pub of: FileSteps,
+    /// At most so many of each, the newest; never more than [`CHANGES`].
+    pub limit: usize,
+}
+
+/// What steps have in common.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum FileSteps {
+    /// They changed one of these files, by absolute paths.
+    Paths(Vec<String>),
+    /// They found or left a file with this content.
+    Content(ChunkId),
+    /// They follow what the user said there.
+    Asked(NodeId),
 }
 
 /// Which sessions [`Store::done`](crate::Store::done) tells of.

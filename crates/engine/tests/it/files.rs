@@ -102,3 +102,38 @@ async fn nothing_is_kept_where_that_is_turned_off() {
     live.finish().await;
     world.check().await;
 }
+
+#[tokio::test]
+async fn steps_of_a_file_are_known_by_path_content_and_prompt() {
+    use quipu::store::{FileStepQuery, FileSteps};
+
+    let mut world = World::with([
+        call(&[("write", json!({"path": "a.txt", "content": "one\n"}))]),
+        call(&[("bash", json!({"command": "sed -i s/one/two/ a.txt; mv a.txt b.txt; false"}))]),
+        say("done"),
+    ]);
+    world.tools = quipu::builtin();
+    let live = world.create().await;
+    assert_eq!(live.run("go").await, Outcome::Done);
+    let path = |name: &str| world.cwd().join(name).to_str().unwrap().to_owned();
+    let ask = async |of| {
+        let found = world.store.file_steps(FileStepQuery { of, limit: 9 }).await.unwrap();
+        assert_eq!(found.behind, 0);
+        found.found
+    };
+    let of_a = ask(FileSteps::Paths(vec![path("a.txt")])).await;
+    let [written, removed] = of_a.as_slice() else { panic!("{of_a:?}") };
+    assert_eq!((&written.before, &removed.after), (&FileState::Absent, &FileState::Absent));
+    assert_eq!(written.after, removed.before);
+    assert!(written.answer.is_some() && written.answer != removed.answer && written.seq < removed.seq);
+    assert_eq!((written.asked, written.session.is_some()), (removed.asked, true));
+    // A command that failed has changed what it changed.
+    let made = ask(FileSteps::Paths(vec![path("b.txt")])).await;
+    assert_eq!((made.len(), made[0].node, &made[0].before), (1, removed.node, &FileState::Absent));
+    assert_eq!(bytes(&world, &made[0].after).await, b"two\n");
+    assert_eq!(ask(FileSteps::Content(made[0].after.content().unwrap())).await, made);
+    assert_eq!(ask(FileSteps::Content(written.after.content().unwrap())).await, of_a);
+    assert_eq!(ask(FileSteps::Asked(written.asked.unwrap())).await.len(), 3);
+    assert_eq!(ask(FileSteps::Paths(vec![path("none")])).await, []);
+    live.finish().await;
+}

@@ -185,6 +185,12 @@ impl Store for Failing {
     ) -> Fut<'a, quipu_store::Known<Vec<quipu_store::FileChange>>> {
         self.inner.changes(paths)
     }
+    fn file_steps(
+        &self,
+        query: quipu_store::FileStepQuery,
+    ) -> Fut<'_, quipu_store::Known<Vec<quipu_store::FileStep>>> {
+        self.inner.file_steps(query)
+    }
     fn done(&self, query: quipu_store::DoneQuery) -> Fut<'_, quipu_store::Known<Vec<quipu_store::Done>>> {
         self.inner.done(query)
     }

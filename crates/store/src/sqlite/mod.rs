@@ -62,10 +62,10 @@ use self::search::Ahead;
 use self::writer::{Job, Writer};
 use crate::{
     ActionQuery, Commit, Derived, Done, DoneQuery, DroppedFiles, Durability, Edge, Extent, Fence, FileChange,
-    Found, Fut, Head, Known, Label, Landmark, LoggedAction, LoggedMove, Meeting, Owner, Pending, Piece,
-    QUERY_LIMIT, ReadParts, RebuildBegun, RebuildLeft, RefName, ReflogQuery, Report, Resolved, Scope,
-    SearchQuery, Seq, SessionQuery, SessionRow, Spelling, Store, StoreError, TellDropping, Touched,
-    Unindexed, Until, Upkeep, UsageQuery, UsageSum,
+    FileStep, FileStepQuery, Found, Fut, Head, Known, Label, Landmark, LoggedAction, LoggedMove, Meeting,
+    Owner, Pending, Piece, QUERY_LIMIT, ReadParts, RebuildBegun, RebuildLeft, RefName, ReflogQuery, Report,
+    Resolved, Scope, SearchQuery, Seq, SessionQuery, SessionRow, Spelling, Store, StoreError, TellDropping,
+    Touched, Unindexed, Until, Upkeep, UsageQuery, UsageSum,
 };
 
 /// Readers beside the writer.
@@ -655,6 +655,10 @@ impl Store for SqliteStore {
     fn changes<'a>(&'a self, paths: &'a [String]) -> Fut<'a, Known<Vec<FileChange>>> {
         let paths = paths.to_vec();
         Box::pin(self.read_deeds(move |connection| deeds::changes(connection, &paths)))
+    }
+
+    fn file_steps(&self, query: FileStepQuery) -> Fut<'_, Known<Vec<FileStep>>> {
+        Box::pin(self.read_deeds(move |connection| deeds::file_steps(connection, &query)))
     }
 
     fn done(&self, query: DoneQuery) -> Fut<'_, Known<Vec<Done>>> {

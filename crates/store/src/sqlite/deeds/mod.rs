@@ -2,6 +2,7 @@
 //! do, and never in a commit; a cursor moves in the transaction that adds to them.
 
 mod find;
+mod states;
 
 use std::collections::HashMap;
 use std::rc::Rc;
@@ -13,13 +14,16 @@ use rusqlite::{Connection, OptionalExtension as _, params};
 use serde::Deserialize;
 
 pub(super) use self::find::{changes, done, touched, usage};
+pub(super) use self::states::file_steps;
 use super::failure::Outcome;
 use super::index::{self, Parts, kind, nano_dollars};
 use super::{rows, spend::SLOT};
 
 /// `quipu_x_use`, `quipu_x_tool`: sums by quarter hours. `quipu_x_touch`: files by session. `quipu_x_file`: changes by
 /// file, `seq` that of the answer (`call` which of its calls, or -1), `states` that of the node which says how the file was
-/// before and after. `quipu_x_tardy`: nodes that got their place after the cursor had gone by.
+/// before and after. `quipu_x_state`: files before and after steps, those that put files back included; `seq` that of the
+/// node which says so. `quipu_x_held`: which of these hold a content. `quipu_x_tardy`: nodes that got their place after the
+/// cursor had gone by.
 const TABLES: &str = "
 CREATE TABLE IF NOT EXISTS quipu_x_deeds (one INTEGER PRIMARY KEY CHECK (one = 1), seq INTEGER NOT NULL);
 INSERT OR IGNORE INTO quipu_x_deeds VALUES (1, 0);
@@ -33,16 +37,23 @@ CREATE TABLE IF NOT EXISTS quipu_x_touch (session INTEGER NOT NULL, path TEXT NO
   at INTEGER NOT NULL, seq INTEGER NOT NULL, PRIMARY KEY (session, path, deed)) WITHOUT ROWID;
 CREATE TABLE IF NOT EXISTS quipu_x_file (path TEXT NOT NULL, seq INTEGER NOT NULL, call INTEGER NOT NULL, at INTEGER NOT NULL, asked INTEGER,
   states INTEGER, PRIMARY KEY (path, seq, call)) WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS quipu_x_state (path TEXT NOT NULL, seq INTEGER NOT NULL, at INTEGER NOT NULL, session INTEGER NOT NULL,
+  answer INTEGER, call INTEGER NOT NULL, asked INTEGER, before TEXT NOT NULL, after TEXT NOT NULL, PRIMARY KEY (path, seq)) WITHOUT ROWID;
+CREATE INDEX IF NOT EXISTS quipu_x_state_asked ON quipu_x_state (asked, seq);
+CREATE TABLE IF NOT EXISTS quipu_x_held (content BLOB NOT NULL, path TEXT NOT NULL, seq INTEGER NOT NULL,
+  PRIMARY KEY (content, path, seq)) WITHOUT ROWID;
 CREATE TABLE IF NOT EXISTS quipu_x_asked (session INTEGER NOT NULL, at INTEGER NOT NULL, seq INTEGER NOT NULL,
   PRIMARY KEY (session, at, seq)) WITHOUT ROWID;
 ";
-const NAMES: [&str; 7] = [
+const NAMES: [&str; 9] = [
     "quipu_x_deeds",
     "quipu_x_tardy",
     "quipu_x_use",
     "quipu_x_tool",
     "quipu_x_touch",
     "quipu_x_file",
+    "quipu_x_state",
+    "quipu_x_held",
     "quipu_x_asked",
 ];
 /// Nodes that may stand between a result and its answer, or between a summary and an answer before it.
@@ -67,7 +78,8 @@ pub(super) fn number(kind: DeedKind) -> i64 {
 /// Whether the tables were ever made here, in the form that they have now. Older ones are made anew.
 pub(super) fn exists(connection: &Connection) -> Outcome<bool> {
     let mut statement = connection.prepare_cached(
-        "SELECT 1 FROM sqlite_master WHERE name = 'quipu_x_file' AND instr(sql, 'states INTEGER') > 0",
+        "SELECT 1 FROM sqlite_master WHERE name = 'quipu_x_file' AND instr(sql, 'states INTEGER') > 0 \
+         AND EXISTS (SELECT 1 FROM sqlite_master WHERE name = 'quipu_x_held')",
     )?;
     Ok(statement.exists([])?)
 }
@@ -243,8 +255,11 @@ impl<'a> Adder<'a> {
             }
             "assistant" => self.answer(&node, seq, session)?,
             "toolResult" => self.result(&node, seq, session)?,
-            "bashExecution" | "custom" => {}
-            _ => self.other(&node, session)?,
+            "bashExecution" | "custom" => {
+                let decoded = self.decode(&node, &["quipu"])?;
+                self.states(&node, seq, session, None, &decoded.step.files)?;
+            }
+            _ => self.other(&node, seq, session)?,
         }
         Ok(())
     }
@@ -294,6 +309,7 @@ impl<'a> Adder<'a> {
             let (place, call) = calls.iter().enumerate().find(|(_, call)| call.id == result.tool_call_id)?;
             Some((*answer, i64::try_from(place).unwrap_or(0), call))
         });
+        self.states(node, seq, session, found.map(|(answer, place, _)| (answer, place)), &states)?;
         let project = self.project(session)?;
         let by = seq;
         let (seq, call, done) = match found {
@@ -331,7 +347,7 @@ impl<'a> Adder<'a> {
     }
 
     /// Summaries: of a compaction, of a branch, or calls for one that came to nothing.
-    fn other(&mut self, node: &Node, session: i64) -> Outcome<()> {
+    fn other(&mut self, node: &Node, seq: i64, session: i64) -> Outcome<()> {
         #[derive(Default, Deserialize)]
         #[serde(default)]
         struct Beside {
@@ -346,6 +362,7 @@ impl<'a> Adder<'a> {
             usage: Option<Usage>,
         }
         let decoded = self.decode(node, &["quipu", "pi_meta"])?;
+        self.states(node, seq, session, None, &decoded.step.files)?;
         let charged = decoded.step.call.is_some();
         let usage = match &decoded.entry {
             Entry::Compaction(compaction) => compaction.usage,
