@@ -1,5 +1,6 @@
 //! What was done: tokens and cost, files, a log, whose each line is.
 
+use std::collections::HashSet;
 use std::io::Read as _;
 use std::path::{Path, PathBuf};
 
@@ -35,11 +36,20 @@ fn pi_files() -> Vec<(String, String)> {
     files
 }
 
-/// Calls, input, output, cache read, cache write of lines of JSON, and US dollars: added up without any of our code.
-fn sums(text: &str) -> ([u64; 5], f64) {
+/// Calls, input, output, cache read, cache write of lines of JSON, and US dollars: added up without any of our code. What a
+/// file has that was `seen` in another one was copied by a fork.
+fn sums(text: &str, seen: &mut HashSet<(String, String)>) -> ([u64; 5], f64) {
     let (mut counts, mut cost) = ([0; 5], 0.0);
+    let mut own = HashSet::new();
     for line in text.lines() {
         let Ok(entry) = serde_json::from_str::<Value>(line) else { continue };
+        if let (Some(id), Some(at)) = (entry["id"].as_str(), entry["timestamp"].as_str()) {
+            let name = (id.to_owned(), at.to_owned());
+            if seen.contains(&name) {
+                continue;
+            }
+            own.insert(name);
+        }
         for usage in
             [&entry["usage"], &entry["message"]["usage"]].into_iter().filter(|usage| usage.is_object())
         {
@@ -52,6 +62,7 @@ fn sums(text: &str) -> ([u64; 5], f64) {
             counts[0] += u64::from(counts != before);
         }
     }
+    seen.extend(own);
     (counts, cost)
 }
 
@@ -82,8 +93,9 @@ fn same_cents(ours: f64, theirs: f64) {
 fn usage_is_the_sum_of_what_the_files_say() {
     let world = World::new([]);
     let (mut expect, mut cost) = ([0; 5], 0.0);
+    let mut seen = HashSet::new();
     for (name, text) in pi_files() {
-        let (counts, dollars) = sums(&text);
+        let (counts, dollars) = sums(&text, &mut seen);
         expect.iter_mut().zip(counts).for_each(|(sum, more)| *sum += more);
         cost += dollars;
         world.file(&name, text);
@@ -150,6 +162,210 @@ fn calls_of_a_file_without_cost_are_estimated_by_the_catalogue() {
     same_cents(lines[0]["estimated"].as_f64().unwrap(), 3_000.0);
     let ran = world.run(&["usage"]).ok();
     assert!(ran.text().contains("estimated") && ran.err.contains("no cost"), "{}", ran.err);
+}
+
+/// A session of Pi's, its forks and a copy of it: what each file is called, and its lines.
+fn forks_of_pi(work: &Path) -> Vec<(&'static str, String)> {
+    let id = |n: u32| format!("0199aaaa-0000-7000-8000-00000000000{n}");
+    let header = |n: u32, cwd: &Path, parent: Option<u32>| {
+        let mut line = json!({ "type": "session", "version": 3, "id": id(n),
+            "timestamp": format!("2025-01-02T0{n}:00:00.000Z"), "cwd": cwd });
+        if let Some(parent) = parent {
+            line["parentSession"] = format!("/s/2025-01-02T0{parent}-00-00-000Z_{}.jsonl", id(parent)).into();
+        }
+        line
+    };
+    let entry = |name: &str, parent: &str, more: Value| {
+        let at = format!("2025-01-02T01:00:{:02}.000Z", 10 + name.as_bytes()[1] - b'0');
+        let parent = if parent.is_empty() { Value::Null } else { parent.into() };
+        let mut line = json!({ "id": name, "parentId": parent, "timestamp": at });
+        line.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+        line
+    };
+    let user = |name: &str, parent: &str, text: &str| {
+        let message = json!({ "role": "user", "content": text, "timestamp": 5 });
+        entry(name, parent, json!({ "type": "message", "message": message }))
+    };
+    let answer = |name: &str, parent: &str, input: u64, content: Value| {
+        let message = json!({ "role": "assistant", "content": content, "api": "x", "provider": "p", "model": "m",
+            "usage": { "input": input, "output": 0, "cacheRead": 0, "cacheWrite": 0, "totalTokens": 0, "cost": { "total": 0.5 } },
+            "stopReason": "stop", "timestamp": 6 });
+        entry(name, parent, json!({ "type": "message", "message": message }))
+    };
+    let says = |name: &str| json!([{ "type": "text", "text": format!("Answer {name}.") }]);
+    let edit = json!([{ "type": "toolCall", "id": "c1", "name": "write", "arguments": { "path": work.join("a.txt"), "content": "purple line\n" } }]);
+    let result = json!({ "role": "toolResult", "toolCallId": "c1", "toolName": "write", "content": [{ "type": "text", "text": "Done." }], "isError": false, "timestamp": 6 });
+    let label = json!({ "type": "label", "targetId": "a2", "label": "good" });
+    let summary = json!({ "type": "branch_summary", "fromId": "a2", "summary": "A purple summary.",
+        "usage": { "input": 7000, "output": 0, "cacheRead": 0, "cacheWrite": 0, "totalTokens": 0, "cost": { "total": 0.5 } } });
+    let began = vec![
+        entry("m0", "", json!({ "type": "model_change", "provider": "p", "modelId": "m" })),
+        user("u1", "m0", "Count the purple cows."),
+        answer("a1", "u1", 1, edit),
+        entry("r1", "a1", json!({ "type": "message", "message": result })),
+        answer("a2", "r1", 10, says("a2")),
+    ];
+    let with = |lines: &[Value], more: &[Value]| [lines, more].concat();
+    // A label stood between, which its fork re-creates at the end.
+    let whole = with(
+        &began,
+        &[
+            entry("l3", "a2", label.clone()),
+            entry("s3", "l3", summary.clone()),
+            user("u3", "s3", "And the green ones?"),
+            answer("a3", "u3", 100, says("a3")),
+        ],
+    );
+    let chain = with(
+        &began,
+        &[
+            entry("s3", "a2", summary),
+            user("u3", "s3", "And the green ones?"),
+            answer("a3", "u3", 100, says("a3")),
+        ],
+    );
+    let fork = with(
+        &chain,
+        &[
+            entry("l9", "a3", label),
+            user("u4", "l9", "Only in the fork."),
+            answer("a4", "u4", 1_000, says("a4")),
+        ],
+    );
+    let elsewhere =
+        with(&whole, &[user("u5", "a3", "Only elsewhere."), answer("a5", "u5", 10_000, says("a5"))]);
+    let again = with(&fork, &[user("u6", "a4", "In a fork of it."), answer("a6", "u6", 100_000, says("a6"))]);
+    let mut copy = header(1, work, None);
+    copy["timestamp"] = "2025-01-02T07:00:00.000Z".into();
+    let other = Path::new("/elsewhere");
+    [
+        ("whole", header(1, work, None), whole.clone()),
+        ("fork", header(2, work, Some(1)), fork),
+        ("elsewhere", header(3, other, Some(1)), elsewhere),
+        ("again", header(4, work, Some(2)), again),
+        ("copy", copy, chain),
+    ]
+    .into_iter()
+    .map(|(name, header, lines)| {
+        let lines = std::iter::once(header).chain(lines);
+        (name, lines.map(|line| format!("{line}\n")).collect())
+    })
+    .collect()
+}
+
+#[test]
+fn what_forks_of_pi_copied_counts_once() {
+    let id = |n: u32| format!("0199aaaa-0000-7000-8000-00000000000{n}");
+    let orders = [[0, 1, 2, 3, 4], [4, 3, 2, 1, 0], [1, 0, 3, 4, 2], [3, 2, 4, 0, 1]];
+    for order in orders {
+        let world = World::new([Answer::new().text("Going on.").reply()]);
+        let files_of_pi = forks_of_pi(&world.path("work"));
+        world.file("a.txt", "purple line\n");
+        let mut paths = Vec::new();
+        for (at, place) in order.into_iter().enumerate() {
+            let (name, text) = &files_of_pi[place];
+            let path = world.file(&format!("{name}.jsonl"), text);
+            world.run(&["import", "pi", path.to_str().unwrap()]).ok();
+            let (_, [calls, ..], _) = used(&world, &[]);
+            // What is in the first file counts, whichever it is.
+            let first = [4, 5, 5, 6, 4][order[0]];
+            assert!(calls >= first && (at > 0 || calls == first), "{order:?} {at} {calls}");
+            paths.push((name, path));
+        }
+        let check = |what: &str| {
+            let (lines, counts, dollars) = used(&world, &["--by", "session"]);
+            assert_eq!(counts[..2], [7, 118_111], "{what} {order:?}");
+            same_cents(dollars, 3.5);
+            let mut by: Vec<(String, u64)> = lines
+                .iter()
+                .map(|line| (line["session"].as_str().unwrap().to_owned(), line["input"].as_u64().unwrap()))
+                .collect();
+            by.sort();
+            let expect = [(id(1), 7_111), (id(2), 1_000), (id(3), 10_000), (id(4), 100_000)];
+            assert_eq!(by, expect, "{what} {order:?}");
+            let hits = |args: &[&str]| {
+                let args = [&["search", "--json"], args].concat();
+                let mut lines = world.run(&args).ok().json_lines();
+                lines.pop();
+                let of = |line: &Value| (line["session"].as_str().unwrap().to_owned(), line["role"].clone());
+                let mut hits: Vec<_> = lines.iter().map(of).collect();
+                hits.sort_by_key(|(session, role)| (session.clone(), role.to_string()));
+                hits
+            };
+            let expect: Vec<_> = ["assistant", "pi_internal", "user"].map(|role| (id(1), json!(role))).into();
+            for args in [&["purple"][..], &["purple", "--best"]] {
+                assert_eq!(hits(args), expect, "{what} {order:?} {args:?}");
+            }
+            assert_eq!(hits(&["urple", "--part"]), expect[..1], "{what} {order:?}");
+            // Where the original is not looked for, the copy is found.
+            assert_eq!(hits(&["cows", "--project", "/elsewhere"]), [(id(3), json!("user"))]);
+            assert_eq!(hits(&["cows", "--branch", &id(2)]), [(id(2), json!("user"))]);
+            assert_eq!(hits(&["only", "fork"]), [(id(2), json!("user"))]);
+
+            let work = format!("{}/", world.path("work").display());
+            assert_eq!(short(&files(&world, &[&id(1)]), &work), ["a.txt r0 w1 e0 d0"], "{order:?}");
+            for fork in 2..=4 {
+                assert_eq!(files(&world, &[&id(fork)]), [] as [Value; 0], "{order:?}");
+            }
+            let logged = log(&world, &["--all", "--since", "2025-01-01"]);
+            let mut asked: Vec<_> = logged
+                .iter()
+                .map(|one| (one["session"].as_str().unwrap().to_owned(), one["askedCount"].clone()))
+                .collect();
+            asked.sort_by_key(|(session, _)| session.clone());
+            asked.dedup();
+            assert_eq!(asked, [(id(1), json!(2)), (id(2), json!(1)), (id(3), json!(1)), (id(4), json!(1))]);
+        };
+        check("as imported");
+        for (_, path) in &paths {
+            world.run(&["import", "pi", path.to_str().unwrap()]).ok();
+        }
+        check("imported again");
+        world.run(&["doctor", "--rebuild"]).ok();
+        check("made anew");
+        let lines = world.run(&["blame", "a.txt", "--json"]).ok().json_lines();
+        assert_eq!(lines[0]["session"], json!(id(1)), "{order:?}");
+
+        let fork = &paths.iter().find(|(name, _)| **name == "fork").unwrap().1;
+        let model = format!("testing/{MODEL}");
+        world.run(&["-p", "--session", fork.to_str().unwrap(), "--model", &model, "Go on."]).ok();
+        let (_, [calls, ..], _) = used(&world, &[]);
+        assert_eq!(calls, 8, "{order:?}");
+        // Of a session that was removed, what the oldest fork copied is found.
+        world.run(&["rm", "--yes", &id(1)]).ok();
+        let found = world.run(&["search", "cows", "--json"]).ok().json_lines();
+        assert_eq!((found.len(), &found[0]["session"]), (2, &json!(id(2))), "{order:?} {found:?}");
+    }
+}
+
+#[test]
+fn what_a_fork_of_pi_copied_of_ours_counts_once() {
+    let world = World::new([
+        call("c1", "write", &json!({ "path": "a.txt", "content": "x\n" })),
+        Answer::new().text("Done.").reply(),
+        Answer::new().text("In a file.").reply(),
+    ]);
+    world.run(&["-p", "Write a file."]).ok();
+    let session = world.sessions()[0]["id"].as_str().unwrap().to_owned();
+    let exported = world.run(&["export", "--format", "pi", &session]).ok().text();
+    world.run(&["-p", "--session", "own.jsonl", "Say something."]).ok();
+    let own = std::fs::read_to_string(world.path("work/own.jsonl")).unwrap();
+    let before = (used(&world, &[]), files(&world, &[&session]));
+    assert_eq!(before.0.1[0], 3);
+    // As Pi forks: a header of its own, and all entries as they were.
+    for (name, text) in [("one.jsonl", exported), ("two.jsonl", own)] {
+        let (_, entries) = text.split_once('\n').unwrap();
+        let id =
+            format!("0199aaaa-0000-7000-8000-0000000000{}", name.len() + usize::from(name == "one.jsonl"));
+        let header = json!({ "type": "session", "version": 3, "id": id, "timestamp": "2020-01-02T03:04:05.678Z", "cwd": "/x" });
+        let file = world.file(name, format!("{header}\n{entries}"));
+        world.run(&["import", "pi", file.to_str().unwrap()]).ok();
+    }
+    assert_eq!((used(&world, &[]), files(&world, &[&session])), before);
+    let found = world.run(&["search", "something", "--json"]).ok().json_lines();
+    assert_eq!((found.len(), &found[0]["agent"]), (2, &json!("quipu")), "{found:?}");
+    world.run(&["doctor", "--rebuild"]).ok();
+    assert_eq!((used(&world, &[]), files(&world, &[&session])), before);
 }
 
 #[test]

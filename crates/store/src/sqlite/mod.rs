@@ -30,6 +30,7 @@ mod search;
 mod setting;
 mod shrink;
 mod spend;
+mod twins;
 mod vectors;
 mod watch;
 mod writer;

@@ -36,6 +36,11 @@ impl Adder<'_> {
         )?;
         let mut hold =
             self.connection.prepare_cached("INSERT OR IGNORE INTO quipu_x_held VALUES (?1, ?2, ?3)")?;
+        let mut drop =
+            self.connection.prepare_cached("DELETE FROM quipu_x_state WHERE path = ?1 AND seq = ?2")?;
+        let mut let_go = self
+            .connection
+            .prepare_cached("DELETE FROM quipu_x_held WHERE content = ?1 AND path = ?2 AND seq = ?3")?;
         for FileChange { path, before, after } in files {
             // As it is: names in nodes are no words of a model.
             let path = match path.starts_with('/') {
@@ -43,6 +48,14 @@ impl Adder<'_> {
                 false => format!("{}/{path}", project.trim_end_matches('/')),
             };
             let state = |state| serde_json::to_string(state).unwrap_or_default();
+            let contents = [before, after].into_iter().filter_map(FileState::content);
+            if self.sign < 0 {
+                drop.execute(params![path, seq])?;
+                for content in contents {
+                    let_go.execute(params![content.0, path, seq])?;
+                }
+                continue;
+            }
             let (answer, number) = call.unzip();
             put.execute(params![
                 path,
@@ -55,7 +68,7 @@ impl Adder<'_> {
                 state(before),
                 state(after)
             ])?;
-            for content in [before, after].into_iter().filter_map(FileState::content) {
+            for content in contents {
                 hold.execute(params![content.0, path, seq])?;
             }
         }

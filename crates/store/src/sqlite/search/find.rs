@@ -7,11 +7,12 @@ use quipu_protocol::{NodeId, SessionId};
 use rusqlite::{Connection, OptionalExtension as _, params};
 
 use super::super::failure::Outcome;
+use super::super::twins::Twins;
 use super::super::{graph, rows};
 use super::mark::{self, Place};
 use super::query::{self, Term};
 use super::text::{Reader, spread};
-use super::{exists, tag, unindexed};
+use super::{Kind, cursor, exists, tag, unindexed};
 use crate::{Found, Hit, Matched, Matching, Order, RANKED, SearchQuery, Sessions};
 
 /// Hits that are looked at in one search at most.
@@ -104,6 +105,10 @@ pub(in crate::sqlite) fn near(
         let session = search.session_of(*seq)?;
         let Some(node) = search.passes(*seq, session)? else { continue };
         if !is_same(*seq, &node.id)? {
+            continue;
+        }
+        let is_there = |twin| ranked.iter().any(|(_, seq)| *seq == twin);
+        if search.is_told_elsewhere(*seq, session, &node, &is_there)? {
             continue;
         }
         let text = search.reader.said(&node)?;
@@ -218,7 +223,7 @@ impl<'a> Search<'a> {
     fn take_words(&mut self, condition: &str) -> Outcome<()> {
         let statement =
             "SELECT rowid FROM quipu_x_words WHERE quipu_x_words MATCH ?1 AND rowid < ?2 ORDER BY rowid DESC";
-        self.take(statement, condition, |search, seq, node, session| {
+        self.take(Kind::Words, statement, condition, |search, seq, node, session| {
             let document = search.reader.text(&node)?;
             let (places, words) = mark::by_words(&document.text, search.terms);
             // Rows of another program's file can have got other numbers.
@@ -234,18 +239,9 @@ impl<'a> Search<'a> {
         let statement =
             "SELECT rowid FROM quipu_x_parts WHERE quipu_x_parts MATCH ?1 AND rowid < ?2 ORDER BY rowid DESC";
         let known: HashSet<i64> = self.taken.iter().map(|taken| taken.seq).collect();
-        self.take(statement, condition, |search, seq, node, session| {
-            if known.contains(&seq) {
+        self.take(Kind::Substrings, statement, condition, |search, seq, node, session| {
+            if known.contains(&seq) || !search.is_in_scope(seq)? {
                 return Ok(None);
-            }
-            for (condition, wanted) in [(&search.scope, true), (&search.without, false)] {
-                let Some(condition) = condition else { continue };
-                let mut statement = search.connection.prepare_cached(
-                    "SELECT 1 FROM quipu_x_words WHERE quipu_x_words MATCH ?1 AND rowid = ?2",
-                )?;
-                if statement.exists(params![condition, seq])? != wanted {
-                    return Ok(None);
-                }
             }
             let text = search.reader.parts(&node)?;
             let Some(places) = mark::by_substrings(&text, search.terms) else { return Ok(None) };
@@ -257,11 +253,13 @@ impl<'a> Search<'a> {
     /// Takes what a table has, newest first, as far as the conditions hold that are not in it.
     fn take(
         &mut self,
+        kind: Kind,
         statement: &str,
         condition: &str,
         mut read: impl FnMut(&mut Self, i64, Node, Option<i64>) -> Outcome<Option<Taken>>,
     ) -> Outcome<()> {
         let before = self.taken.len();
+        let until = cursor(self.connection, kind)?;
         let mut statement = self.connection.prepare_cached(statement)?;
         let mut below = i64::MAX;
         'below: loop {
@@ -293,7 +291,9 @@ impl<'a> Search<'a> {
                     continue;
                 }
                 let Some(node) = self.passes(seq, session)? else { continue };
-                if let Some(taken) = read(self, seq, node, session)? {
+                if let Some(taken) = read(self, seq, node, session)?
+                    && !self.is_told_elsewhere(seq, session, &taken.node, &|twin| twin <= until)?
+                {
                     self.sessions.entry(session).or_default().0 += 1;
                     self.taken.push(taken);
                 }
@@ -304,6 +304,38 @@ impl<'a> Search<'a> {
             self.taken.sort_by_key(|taken| std::cmp::Reverse(taken.seq));
         }
         Ok(())
+    }
+
+    /// Whether the tags and paths of a node are as they must be.
+    fn is_in_scope(&self, seq: i64) -> Outcome<bool> {
+        for (condition, wanted) in [(&self.scope, true), (&self.without, false)] {
+            let Some(condition) = condition else { continue };
+            let mut statement = self
+                .connection
+                .prepare_cached("SELECT 1 FROM quipu_x_words WHERE quipu_x_words MATCH ?1 AND rowid = ?2")?;
+            if statement.exists(params![condition, seq])? != wanted {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+
+    /// Whether what a node says is a hit in the session that it was copied from. `is_there` says of a row whether it can be found.
+    fn is_told_elsewhere(
+        &mut self,
+        seq: i64,
+        session: Option<i64>,
+        node: &Node,
+        is_there: &dyn Fn(i64) -> bool,
+    ) -> Outcome<bool> {
+        let Some(session) = session else { return Ok(false) };
+        let twins = Twins::of(self.connection, seq, session, node)?;
+        for twin in twins.others.iter().filter(|twin| twins.is_after(twin) && is_there(twin.seq)) {
+            if self.is_in_scope(twin.seq)? && self.passes(twin.seq, Some(twin.session))?.is_some() {
+                return Ok(true);
+            }
+        }
+        Ok(false)
     }
 
     fn session_of(&self, seq: i64) -> Outcome<Option<i64>> {
