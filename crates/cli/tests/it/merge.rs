@@ -112,6 +112,9 @@ fn files_come_along_and_go_back() {
     let said: Vec<String> = messages(world.requests().last().unwrap()).iter().map(wire_text).collect();
     let last = said[said.len() - 2..].join("\n");
     assert!(last.contains("are on disk as it left them"), "{last}");
+    let diff = world.run(&["diff", stood.as_str().unwrap(), &ours, "--json"]).ok().json();
+    let file = |name: &str, done: &str| json!({ "path": world.path("work").join(name), "done": done });
+    assert_eq!(diff["b"]["files"], json!([file("both", "edited"), file("left", "wrote")]));
 
     // Undone, they are what they were; done again, what the merge made of them.
     world.run(&["undo", &ours, "--steps", "2", "--files", "--yes"]).ok();
