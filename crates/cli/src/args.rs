@@ -641,7 +641,13 @@ pub(crate) enum PermissionsAction {
         /// Its name in the list, such as `p3`.
         id: String,
     },
-    /// Say what is asked in this directory.
+    /// The same as `set ask`.
+    Ask,
+    /// The same as `set workspace`.
+    Workspace,
+    /// The same as `set full`.
+    Full,
+    /// Say what is asked in this directory, also in sessions that are open.
     Set {
         /// How much.
         #[arg(value_enum)]

@@ -7,23 +7,24 @@ use std::os::fd::AsFd as _;
 use std::sync::Arc;
 use std::time::Duration;
 
-use quipu::{Grant, Permissions};
+use quipu::Grant;
 use quipu_protocol::{Answer, Ask, AskId};
 use quipu_rpc::{ANSWER_LIMIT, AskAnswer, BadAnswer, Choice};
 use tokio::sync::mpsc;
 
+use crate::follow::SavedPermissions;
 use crate::permissions::Record;
 use crate::print::{Paint, note, note_in};
 
 /// What answers do.
 pub(crate) struct Desk {
-    permissions: Arc<Permissions>,
+    pub(crate) permissions: Arc<SavedPermissions>,
     /// Keeps what is allowed for good; `None` where nothing is kept.
     record: Option<Record>,
 }
 
 impl Desk {
-    pub(crate) fn new(permissions: Arc<Permissions>, record: Option<Record>) -> Self {
+    pub(crate) fn new(permissions: Arc<SavedPermissions>, record: Option<Record>) -> Self {
         Self { permissions, record }
     }
 
@@ -47,15 +48,14 @@ impl Desk {
             Choice::Session => {
                 self.permissions.grant(grant(ask));
             }
-            Choice::Always => {
-                self.permissions.grant(grant(ask));
-                match self.record.as_ref().map(|record| record.keep(&grant(ask))) {
-                    Some(Err(failure)) => {
-                        note(format!("  not kept, for this session only: {}", failure.message));
-                    }
-                    Some(Ok(())) | None => note("  kept; `quipu permissions` lists and revokes"),
+            Choice::Always => match self.record.as_ref().map(|record| record.keep(&grant(ask))) {
+                Some(Err(failure)) => {
+                    self.permissions.grant(grant(ask));
+                    note(format!("  not kept, for this session only: {}", failure.message));
                 }
-            }
+                // It is read from there, as long as it stands there.
+                Some(Ok(())) | None => note("  kept; `quipu permissions` lists and revokes"),
+            },
         }
         Some(Answer::Allow)
     }

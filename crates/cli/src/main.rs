@@ -18,6 +18,7 @@ mod early;
 mod exit;
 mod export;
 mod files;
+mod follow;
 mod fork;
 mod gone;
 mod hash;

@@ -15,6 +15,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::args::{ModeArg, PermissionsAction, PermissionsArgs, Task};
 use crate::exit::Failure;
+use crate::follow::SavedPermissions;
 use crate::print::{note, printable};
 use crate::setup::{Place, current_dir};
 
@@ -72,7 +73,7 @@ impl ModeArg {
 }
 
 /// The file, and the project of one directory in it.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Record {
     path: PathBuf,
     /// `None` for a directory whose name is not text: two of them must not be taken for one.
@@ -181,17 +182,23 @@ impl Record {
 }
 
 /// The permissions of a task in `cwd`: what is saved, and what the task says, which is saved.
-pub(crate) fn of_task(place: &Place, task: &Task, cwd: &Path) -> Result<(Arc<Permissions>, Record), Failure> {
+pub(crate) fn of_task(
+    place: &Place,
+    task: &Task,
+    cwd: &Path,
+) -> Result<(Arc<SavedPermissions>, Record), Failure> {
     let record = Record::of(place, cwd);
     let mut project = record.project()?;
     // `--no-session` keeps nothing on disk.
     let keep = !task.no_session;
+    let mut unsaved = Unsaved::default();
     if let Some(mode) = task.permissions.permissions {
         let before = project.mode.replace(mode).unwrap_or_default();
         if keep && before != mode {
             record.set(mode)?;
             note(format!("permissions of {} are `{}` from now on", cwd.display(), mode.word()));
         }
+        unsaved.mode = Some(mode).filter(|_| !keep);
     }
     for dir in &task.permissions.add_dir {
         let path = dir.canonicalize().ok().filter(|path| path.is_dir()).ok_or_else(|| {
@@ -204,20 +211,28 @@ pub(crate) fn of_task(place: &Place, task: &Task, cwd: &Path) -> Result<(Arc<Per
         if !project.entries.iter().any(|entry| entry.what == what) {
             if keep {
                 record.add(what.clone())?;
+            } else {
+                unsaved.directories.push(what.clone());
             }
             project.entries.push(Entry { id: String::new(), what });
         }
     }
     let network = if task.permissions.no_network { Network::Closed } else { Network::Open };
-    let travel = if task.permissions.allow_tobe { TravelRule::Allow } else { travel_rule(place) };
-    let permissions = permissions(place, cwd, project, network, travel);
+    let source = Source {
+        place: place.clone(),
+        cwd: cwd.to_path_buf(),
+        record,
+        network,
+        allow_tobe: task.permissions.allow_tobe,
+    };
+    let (permissions, record) = SavedPermissions::of(source, unsaved)?;
     if network == Network::Closed {
         let why = match permissions.mode() {
             PermissionMode::Full => {
                 Some("permissions are `full` here, so commands are not confined".to_owned())
             }
             PermissionMode::Ask | PermissionMode::Workspace => {
-                permissions.unconfined().map(str::to_owned).or_else(Sandbox::network_stays_open)
+                permissions.unconfined().or_else(Sandbox::network_stays_open)
             }
         };
         if let Some(why) = why {
@@ -230,9 +245,60 @@ pub(crate) fn of_task(place: &Place, task: &Task, cwd: &Path) -> Result<(Arc<Per
     Ok((Arc::new(permissions), record))
 }
 
+/// What a task said that is not saved.
+#[derive(Debug, Default)]
+pub(crate) struct Unsaved {
+    pub(crate) mode: Option<ModeArg>,
+    directories: Vec<What>,
+}
+
+/// What the permissions of a session are read from.
+#[derive(Debug)]
+pub(crate) struct Source {
+    place: Place,
+    cwd: PathBuf,
+    pub(crate) record: Record,
+    network: Network,
+    allow_tobe: bool,
+}
+
+impl Source {
+    /// The rules and grants as they are saved now; why commands are not kept off the network by them, if so.
+    pub(crate) fn read(&self, unsaved: &Unsaved) -> Result<(PermissionRules, Vec<Grant>), Failure> {
+        let mut project = self.record.project()?;
+        project.mode = unsaved.mode.or(project.mode);
+        let more = unsaved.directories.iter().cloned().map(|what| Entry { id: String::new(), what });
+        project.entries.extend(more);
+        let travel = if self.allow_tobe { TravelRule::Allow } else { travel_rule(&self.place) };
+        Ok(rules(&self.place, &self.cwd, project, self.network, travel))
+    }
+
+    /// The files that it is read from.
+    pub(crate) fn files(&self) -> [PathBuf; 2] {
+        [self.record.path.clone(), self.place.home.join("settings.json")]
+    }
+
+    /// Whether commands are kept off the network, which the mode `full` cannot do.
+    pub(crate) fn closes_network(&self) -> bool {
+        self.network == Network::Closed
+    }
+}
+
+/// The mode that a command of the program sets, if it sets one.
+pub(crate) fn mode_set_by(words: &[String]) -> Option<PermissionMode> {
+    let words: Vec<&str> = words.iter().map(String::as_str).collect();
+    match words.as_slice() {
+        ["permissions", "set", mode] | ["permissions", mode] => {
+            ModeArg::from_str(mode, false).ok().map(PermissionMode::from)
+        }
+        _ => None,
+    }
+}
+
 /// The permissions of a demo in `cwd`: those of a workspace about which nothing is saved.
 pub(crate) fn of_demo(place: &Place, cwd: &Path) -> Permissions {
-    permissions(place, cwd, Project::default(), Network::Open, TravelRule::Ask)
+    let (rules, grants) = rules(place, cwd, Project::default(), Network::Open, TravelRule::Ask);
+    Permissions::new(rules, grants)
 }
 
 /// Whether the model may go to earlier points of its session: `travel.tobe` of `settings.json`.
@@ -250,13 +316,13 @@ fn travel_rule(place: &Place) -> TravelRule {
     }
 }
 
-fn permissions(
+fn rules(
     place: &Place,
     cwd: &Path,
     project: Project,
     network: Network,
     travel: TravelRule,
-) -> Permissions {
+) -> (PermissionRules, Vec<Grant>) {
     let (mut add_dirs, mut grants) = (Vec::new(), Vec::new());
     for entry in project.entries {
         match entry.what {
@@ -279,7 +345,7 @@ fn permissions(
         support: None,
         travel,
     };
-    Permissions::new(rules, grants)
+    (rules, grants)
 }
 
 /// Directories where tools of the sessions in `cwd` may work as well, as they were added for good.
@@ -343,7 +409,8 @@ pub(crate) fn state_here(place: &Place) -> Result<(bool, String), Failure> {
     let project = Record::of(place, &cwd).project()?;
     let mode = project.mode.unwrap_or_default();
     let counts = format!("{} saved", project.entries.len());
-    let permissions = permissions(place, &cwd, project, Network::Open, travel_rule(place));
+    let (rules, grants) = rules(place, &cwd, project, Network::Open, travel_rule(place));
+    let permissions = Permissions::new(rules, grants);
     let detail = |more: &str| format!("{} in {} ({counts}); {more}", mode.word(), cwd.display());
     Ok(match (permissions.mode(), permissions.unconfined()) {
         (PermissionMode::Full, _) => (true, detail("commands are not confined and nothing is asked")),
@@ -365,11 +432,10 @@ pub(crate) fn run(args: &PermissionsArgs) -> Result<(), Failure> {
     let record = Record::of(&place, &cwd);
     match &args.action {
         None | Some(PermissionsAction::List) => list(&record, args.json),
-        Some(PermissionsAction::Set { mode }) => {
-            record.set(*mode)?;
-            note(format!("permissions of {} are `{}` from now on", cwd.display(), mode.word()));
-            Ok(())
-        }
+        Some(PermissionsAction::Set { mode }) => set(&record, &cwd, *mode),
+        Some(PermissionsAction::Ask) => set(&record, &cwd, ModeArg::Ask),
+        Some(PermissionsAction::Workspace) => set(&record, &cwd, ModeArg::Workspace),
+        Some(PermissionsAction::Full) => set(&record, &cwd, ModeArg::Full),
         Some(PermissionsAction::Revoke { id }) => {
             let mut found = false;
             record.change(|saved| {
@@ -381,12 +447,18 @@ pub(crate) fn run(args: &PermissionsArgs) -> Result<(), Failure> {
                 found
             })?;
             if found {
-                note(format!("{id} is revoked; a session that runs already keeps it until its end"));
+                note(format!("{id} is revoked, also for sessions that are open"));
                 return Ok(());
             }
             Err(Failure::usage(format!("there is no permission `{id}`; `quipu permissions list` lists them")))
         }
     }
+}
+
+fn set(record: &Record, cwd: &Path, mode: ModeArg) -> Result<(), Failure> {
+    record.set(mode)?;
+    note(format!("permissions of {} are `{}` from now on", cwd.display(), mode.word()));
+    Ok(())
 }
 
 fn list(record: &Record, json: bool) -> Result<(), Failure> {

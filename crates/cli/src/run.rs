@@ -458,10 +458,19 @@ impl Text {
                 }
                 Ok(())
             }
-            Event::AskClosed { ask, .. } => {
+            Event::AskClosed { ask, by, by_policy } => {
                 if let Some(asker) = &mut self.asker {
                     asker.closed(ask);
                 }
+                if *by_policy {
+                    let word = if matches!(by, Some(Answer::Allow)) { "allowed" } else { "refused" };
+                    note_in(Paint::dim, format!("  {word} by the permissions that hold now"));
+                }
+                Ok(())
+            }
+            Event::PermissionsChanged { mode } => {
+                self.close()?;
+                note_in(Paint::dim, format!("• permissions are `{mode}` from now on"));
                 Ok(())
             }
             Event::RetryScheduled { attempt, delay, error } => {

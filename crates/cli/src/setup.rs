@@ -4,9 +4,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use quipu::{
-    CompactionSettings, EarlyCall, Engine, FileSettings, Follower, HistorySettings, Limits, Opened,
-    Permissions, Places, Provider, PruneSettings, PublishSettings, Recorder, Replay, Sealer, SessionOptions,
-    TravelSettings,
+    CompactionSettings, EarlyCall, Engine, FileSettings, Follower, HistorySettings, Limits, Opened, Places,
+    Provider, PruneSettings, PublishSettings, Recorder, Replay, Sealer, SessionOptions, TravelSettings,
 };
 use quipu_protocol::{Epoch, Input, Model, ModelErrorKind, NodeId, Thinking, Trouble, UnixMs};
 use quipu_providers::{Selection, Settings, Warning};
@@ -20,11 +19,13 @@ use crate::args::{StoreArg, Task};
 use crate::budget::Budget;
 use crate::early;
 use crate::exit::{Exit, Failure};
+use crate::follow::SavedPermissions;
 use crate::permissions::Record;
 use crate::print::{Progress, note};
 use crate::session_file::{self, Begun, Mirror};
 
 /// The user's files.
+#[derive(Debug, Clone)]
 pub(crate) struct Place {
     /// `$QUIPU_HOME`, or `.quipu` in the home directory.
     pub(crate) home: PathBuf,
@@ -177,7 +178,7 @@ pub(crate) struct Started {
     pub(crate) model: Arc<Model>,
     pub(crate) thinking: Thinking,
     pub(crate) opened: Opened,
-    pub(crate) permissions: Arc<Permissions>,
+    pub(crate) permissions: Arc<SavedPermissions>,
     pub(crate) record: Record,
     pub(crate) recorder: Option<Arc<Recorder>>,
     pub(crate) budget: Option<Budget>,
@@ -204,7 +205,7 @@ pub(crate) struct Basis {
 /// What a session is made of, and what goes with it.
 pub(crate) struct Prepared {
     pub(crate) options: SessionOptions,
-    permissions: Arc<Permissions>,
+    permissions: Arc<SavedPermissions>,
     record: Record,
     recorder: Option<Arc<Recorder>>,
     budget: Option<Budget>,

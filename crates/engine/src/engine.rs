@@ -676,6 +676,7 @@ impl Engine {
             waits: past.waits,
             limits: options.limits,
             ask_deadline: options.ask_deadline,
+            policy: options.policy.version(),
         });
         Session::spawn(Parts {
             machine,

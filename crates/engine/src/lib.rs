@@ -75,7 +75,7 @@ pub use merge::{Merge, MergeSide, Merged};
 pub use models::Models;
 pub use permissions::{Grant, PermissionMode, PermissionRules, Permissions, TravelRule};
 pub use places::Places;
-pub use policy::{AllowAll, Decision, Policy, Proposal};
+pub use policy::{AllowAll, Decision, Policy, PolicyVersion, Proposal};
 pub use published::PublishSettings;
 pub use record::Recorder;
 pub use recording::RecordingError;

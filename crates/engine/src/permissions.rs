@@ -2,7 +2,8 @@
 
 use std::collections::HashSet;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 
 use quipu_tools::Touches;
 use quipu_workspace::{
@@ -10,7 +11,7 @@ use quipu_workspace::{
     git_directories,
 };
 
-use crate::policy::{Decision, Policy, Proposal};
+use crate::policy::{Decision, Policy, PolicyVersion, Proposal};
 use crate::travel::{Tobe, Travel};
 
 /// How much is asked.
@@ -28,7 +29,7 @@ pub enum PermissionMode {
 /// Whether a model may take its session to earlier points of it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum TravelRule {
-    /// A person is asked each time; without one it is refused. Not asked where nothing is.
+    /// A person is asked each time, in every mode; without one it is refused.
     #[default]
     Ask,
     /// It may.
@@ -74,23 +75,148 @@ pub struct Grant {
     pub subject: String,
 }
 
-/// The built-in policy. [`Engine`](crate::Engine) gives tools its bounds; what lies beyond them is asked.
+/// The built-in policy. [`Engine`](crate::Engine) gives tools its bounds; what lies beyond them is asked. Its rules can
+/// be exchanged while sessions work by them.
 #[derive(Debug)]
 pub struct Permissions {
+    bounds: RwLock<Arc<Bounds>>,
+    /// Counts exchanges of the rules, and grants.
+    number: AtomicU64,
+    /// Sandboxes of rules that hold no more: what was started in them still runs there.
+    retired: Mutex<Vec<Arc<Sandbox>>>,
+    /// What was allowed while the session was open, whatever the rules become.
+    grants: Mutex<HashSet<Grant>>,
+}
+
+/// What follows from one set of rules.
+#[derive(Debug)]
+struct Bounds {
     mode: PermissionMode,
     cwd: PathBuf,
     access: Access,
     /// Where files are put back: within the workspace, whatever tools may do.
     restores: Access,
+    /// What confines commands in the modes that confine them; `None` where that cannot be.
     sandbox: Option<Arc<Sandbox>>,
     unconfined: Option<String>,
     travel: TravelRule,
-    grants: Mutex<HashSet<Grant>>,
+    grants: HashSet<Grant>,
+    /// Why nothing is allowed, where the rules are not known.
+    unknown: Option<String>,
+}
+
+impl PermissionMode {
+    /// Its name.
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::Ask => "ask",
+            Self::Workspace => "workspace",
+            Self::Full => "full",
+        }
+    }
 }
 
 impl Permissions {
     /// Permissions for one session; `grants` are allowed from the start.
     pub fn new(rules: PermissionRules, grants: impl IntoIterator<Item = Grant>) -> Self {
+        Self {
+            bounds: RwLock::new(Arc::new(Bounds::new(rules, grants.into_iter().collect()))),
+            number: AtomicU64::new(0),
+            retired: Mutex::default(),
+            grants: Mutex::default(),
+        }
+    }
+
+    /// Goes by these rules from now on, and by what was [granted](Self::grant) meanwhile.
+    pub fn exchange(&self, rules: PermissionRules, grants: impl IntoIterator<Item = Grant>) {
+        let mut bounds = Bounds::new(rules, grants.into_iter().collect());
+        let old = self.bounds();
+        match (&mut bounds.sandbox, &old.sandbox) {
+            // Commands go on sharing a directory for temporary files, and can signal each other.
+            (Some(new), Some(old)) if new.write() == old.write() => *new = old.clone(),
+            (_, Some(old)) => {
+                self.retired.lock().unwrap_or_else(PoisonError::into_inner).push(old.clone());
+            }
+            (_, None) => {}
+        }
+        self.set(bounds);
+    }
+
+    /// Allows nothing from now on, because the rules are not known any more.
+    pub fn refuse_all(&self, why: String) {
+        let old = self.bounds();
+        self.set(Bounds {
+            mode: old.mode,
+            cwd: old.cwd.clone(),
+            access: old.access.clone(),
+            restores: old.restores.clone(),
+            sandbox: old.sandbox.clone(),
+            unconfined: old.unconfined.clone(),
+            travel: TravelRule::Deny,
+            grants: HashSet::new(),
+            unknown: Some(why),
+        });
+    }
+
+    fn set(&self, bounds: Bounds) {
+        *self.bounds.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(bounds);
+        // Behind it: whoever sees the new number finds the new rules.
+        self.number.fetch_add(1, Ordering::SeqCst);
+    }
+
+    fn bounds(&self) -> Arc<Bounds> {
+        self.bounds.read().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// How much is asked.
+    pub fn mode(&self) -> PermissionMode {
+        self.bounds().mode
+    }
+
+    /// Whether commands are confined.
+    pub fn confines(&self) -> bool {
+        self.bounds().confinement().is_some()
+    }
+
+    /// Why commands are not confined although they should be; they are asked then.
+    pub fn unconfined(&self) -> Option<String> {
+        self.bounds().unconfined.clone()
+    }
+
+    /// Allows this from now on. Says no for what is always asked: files where secrets are kept.
+    pub fn grant(&self, grant: Grant) -> bool {
+        let lasting = self.may_last(&grant);
+        if lasting && self.grants().insert(grant) {
+            self.number.fetch_add(1, Ordering::SeqCst);
+        }
+        lasting
+    }
+
+    /// Whether a yes may hold for more than once.
+    pub fn may_last(&self, grant: &Grant) -> bool {
+        // What is left behind is another thing each time.
+        if grant.tool == Tobe::NAME {
+            return false;
+        }
+        let bounds = self.bounds();
+        grant.tool == "bash"
+            || grant
+                .subject
+                .lines()
+                .all(|path| bounds.restores.reach(Path::new(path), Want::Read) != Reach::Secret)
+    }
+
+    fn grants(&self) -> MutexGuard<'_, HashSet<Grant>> {
+        self.grants.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn is_granted(&self, bounds: &Bounds, grant: &Grant) -> bool {
+        bounds.grants.contains(grant) || self.grants().contains(grant)
+    }
+}
+
+impl Bounds {
+    fn new(rules: PermissionRules, grants: HashSet<Grant>) -> Self {
         let PermissionRules {
             mode,
             cwd,
@@ -134,7 +260,6 @@ impl Permissions {
                 )
             }),
         };
-        let confined = mode != PermissionMode::Full && unconfined.is_none();
         let restores = Access::within(AccessRules { write, read, own: vec![own], home });
         let access = match mode {
             PermissionMode::Full => Access::default(),
@@ -144,57 +269,36 @@ impl Permissions {
             mode,
             access,
             restores,
-            sandbox: confined
+            // In the mode `full`, too: another mode may follow.
+            sandbox: unconfined
+                .is_none()
                 .then(|| Arc::new(Sandbox::new(commands).with_caches(caches).with_network(network))),
             unconfined: unconfined.filter(|_| mode != PermissionMode::Full),
             travel,
-            grants: Mutex::new(grants.into_iter().collect()),
+            grants,
+            unknown: None,
             cwd,
         }
     }
 
-    /// How much is asked.
-    pub fn mode(&self) -> PermissionMode {
-        self.mode
+    fn confinement(&self) -> Option<&Arc<Sandbox>> {
+        self.sandbox.as_ref().filter(|_| self.mode != PermissionMode::Full)
     }
 
-    /// Whether commands are confined.
-    pub fn confines(&self) -> bool {
-        self.sandbox.is_some()
-    }
-
-    /// Why commands are not confined although they should be; they are asked then.
-    pub fn unconfined(&self) -> Option<&str> {
-        self.unconfined.as_deref()
-    }
-
-    /// Allows this from now on. Says no for what is always asked: files where secrets are kept.
-    pub fn grant(&self, grant: Grant) -> bool {
-        let lasting = self.may_last(&grant);
-        if lasting {
-            self.grants().insert(grant);
+    fn access(&self) -> Access {
+        match self.confinement().and_then(|sandbox| sandbox.made()) {
+            Some(temporary) => self.access.adding(&temporary),
+            None => self.access.clone(),
         }
-        lasting
     }
 
-    /// Whether a yes may hold for more than once.
-    pub fn may_last(&self, grant: &Grant) -> bool {
-        // What is left behind is another thing each time.
-        if grant.tool == Tobe::NAME {
-            return false;
-        }
-        grant.tool == "bash"
-            || grant
-                .subject
-                .lines()
-                .all(|path| self.access.reach(Path::new(path), Want::Read) != Reach::Secret)
-    }
-
-    fn grants(&self) -> MutexGuard<'_, HashSet<Grant>> {
-        self.grants.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn decide_files(&self, tool: &str, paths: &[PathBuf], want: Want) -> Decision {
+    fn decide_files(
+        &self,
+        granted: &dyn Fn(&Grant) -> bool,
+        tool: &str,
+        paths: &[PathBuf],
+        want: Want,
+    ) -> Decision {
         let access = self.access();
         let mut reasons = Vec::new();
         let mut secret = false;
@@ -227,10 +331,16 @@ impl Permissions {
             Want::Read => "read",
             Want::Write => "change",
         };
-        self.ask(tool, format!("{what} {subject}: {reason}").replace('\n', ", "), subject, secret)
+        let granted: &dyn Fn(&Grant) -> bool = if secret { &|_| false } else { granted };
+        ask(granted, tool, format!("{what} {subject}: {reason}").replace('\n', ", "), subject)
     }
 
-    fn decide_command(&self, tool: &str, proposal: &Proposal<'_>) -> Decision {
+    fn decide_command(
+        &self,
+        granted: &dyn Fn(&Grant) -> bool,
+        tool: &str,
+        proposal: &Proposal<'_>,
+    ) -> Decision {
         let command = if tool == "bash" { proposal.text("command") } else { None };
         let reason = match (&command, &self.unconfined) {
             (None, _) => "this tool could touch any file and is not confined".to_owned(),
@@ -240,7 +350,7 @@ impl Permissions {
         };
         let question = format!("run this in {}: {reason}", self.cwd.display());
         let subject = command.unwrap_or_else(|| proposal.call.arguments.to_string());
-        self.ask(tool, question, subject, false)
+        ask(granted, tool, question, subject)
     }
 
     fn decide_travel(&self, travel: &Travel) -> Decision {
@@ -248,20 +358,18 @@ impl Permissions {
             TravelRule::Deny => Decision::Deny {
                 reason: "The user does not let you go to earlier points of a session (`travel.tobe`).".into(),
             },
-            TravelRule::Ask if self.mode != PermissionMode::Full => {
-                Decision::Ask { question: travel.question(), subject: travel.subject() }
-            }
-            TravelRule::Ask | TravelRule::Allow => Decision::Allow,
+            TravelRule::Ask => Decision::Ask { question: travel.question(), subject: travel.subject() },
+            TravelRule::Allow => Decision::Allow,
         }
     }
+}
 
-    fn ask(&self, tool: &str, question: String, subject: String, always_asked: bool) -> Decision {
-        let grant = Grant { tool: tool.to_owned(), subject };
-        if !always_asked && self.grants().contains(&grant) {
-            return Decision::Allow;
-        }
-        Decision::Ask { question, subject: grant.subject }
+fn ask(granted: &dyn Fn(&Grant) -> bool, tool: &str, question: String, subject: String) -> Decision {
+    let grant = Grant { tool: tool.to_owned(), subject };
+    if granted(&grant) {
+        return Decision::Allow;
     }
+    Decision::Ask { question, subject: grant.subject }
 }
 
 const MISSING: &str = "this system has no Landlock (Linux 5.13 and later, unless it is turned off)";
@@ -270,34 +378,41 @@ const WHAT_TO_SET: &str = "`--permissions full` runs commands unconfined and una
 
 impl Policy for Permissions {
     fn decide(&self, proposal: &Proposal<'_>) -> Decision {
-        if let Some(travel) = proposal.travel {
-            return self.decide_travel(travel);
+        let bounds = self.bounds();
+        if let Some(why) = &bounds.unknown {
+            return Decision::Deny { reason: format!("The call was not run, because {why}.") };
         }
-        if self.mode == PermissionMode::Full {
+        if let Some(travel) = proposal.travel {
+            return bounds.decide_travel(travel);
+        }
+        if bounds.mode == PermissionMode::Full {
             return Decision::Allow;
         }
-        let tool = &proposal.call.name;
+        let (tool, granted) = (&proposal.call.name, |grant: &Grant| self.is_granted(&bounds, grant));
         match proposal.touches {
             Touches::Nothing => Decision::Allow,
-            Touches::Reads(paths) => self.decide_files(tool, paths, Want::Read),
-            Touches::Writes(paths) => self.decide_files(tool, paths, Want::Write),
-            Touches::Anything => self.decide_command(tool, proposal),
+            Touches::Reads(paths) => bounds.decide_files(&granted, tool, paths, Want::Read),
+            Touches::Writes(paths) => bounds.decide_files(&granted, tool, paths, Want::Write),
+            Touches::Anything => bounds.decide_command(&granted, tool, proposal),
         }
+    }
+
+    fn version(&self) -> PolicyVersion {
+        // Read first: rules that come between are found again.
+        let number = self.number.load(Ordering::SeqCst);
+        PolicyVersion { number, mode: Some(self.mode().word().to_owned()) }
     }
 
     fn access(&self) -> Access {
-        match self.sandbox.as_ref().and_then(|sandbox| sandbox.made()) {
-            Some(temporary) => self.access.adding(&temporary),
-            None => self.access.clone(),
-        }
+        self.bounds().access()
     }
 
     fn restores(&self) -> Option<Access> {
-        Some(self.restores.clone())
+        Some(self.bounds().restores.clone())
     }
 
     fn sandbox(&self) -> Option<Arc<Sandbox>> {
-        self.sandbox.clone()
+        self.bounds().confinement().cloned()
     }
 }
 
@@ -324,7 +439,7 @@ mod tests {
                 thought_signature: None,
                 namespace: None,
             };
-            let cwd = &self.permissions.cwd;
+            let cwd = &self.permissions.bounds().cwd;
             self.permissions.decide(&Proposal { call: &call, cwd, touches: &self.touches, travel: None })
         }
     }
@@ -455,7 +570,7 @@ mod tests {
             word(permissions.decide(&Proposal { call: &call, cwd: &cwd, touches: &touches, travel }))
         };
         use PermissionMode::{Ask, Full, Workspace};
-        for mode in [Ask, Workspace] {
+        for mode in [Ask, Workspace, Full] {
             let asked = decide(TravelRule::Ask, mode);
             assert!(
                 asked.starts_with("ask go back to 070707070707 (user: \"hello\"), leaving 3 message(s)"),
@@ -466,6 +581,5 @@ mod tests {
             assert_eq!(decide(TravelRule::Allow, mode), "allow");
             assert!(decide(TravelRule::Deny, mode).starts_with("deny"));
         }
-        assert_eq!(decide(TravelRule::Ask, Full), "allow");
     }
 }

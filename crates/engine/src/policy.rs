@@ -1,4 +1,4 @@
-//! Who may run what: asked once for each call, after validation and before it runs.
+//! Who may run what: asked for each call, after validation and before it runs; again when the rules change before that.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -49,6 +49,15 @@ impl Proposal<'_> {
     }
 }
 
+/// Which rules a policy goes by.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct PolicyVersion {
+    /// Another number whenever something may be decided otherwise.
+    pub number: u64,
+    /// How much is asked, in a word for people; `None` where there is no such word.
+    pub mode: Option<String>,
+}
+
 /// Decides whether a call may run.
 ///
 /// ```
@@ -68,6 +77,12 @@ impl Proposal<'_> {
 pub trait Policy: Send + Sync + 'static {
     /// Decides. Must not block: to wait for a person, say [`Decision::Ask`].
     fn decide(&self, proposal: &Proposal<'_>) -> Decision;
+
+    /// Which rules it goes by now. Where the number is another than before, calls that have not begun and questions
+    /// that are open are decided again; the default never changes. May look at a file.
+    fn version(&self) -> PolicyVersion {
+        PolicyVersion::default()
+    }
 
     /// Which files tools may open; asked for before each call. What [`decide`](Self::decide) let pass beyond these
     /// bounds is allowed for that call, by its exact path. Everywhere by default.

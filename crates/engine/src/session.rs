@@ -25,6 +25,7 @@ use crate::jump::look;
 use crate::machine::{Calls, Effect, Fresh, Input, Machine, NoSummary, Refused, ReplyId, step_key};
 use crate::models::Models;
 use crate::owner::Lease;
+use crate::policy::{Policy, PolicyVersion};
 use crate::sessions::clean;
 use crate::subscribe::{Delivery, Events, Subscriber, View};
 use crate::summarize::Job as SummaryJob;
@@ -32,6 +33,8 @@ use crate::toolbox::Toolbox;
 
 /// Commands and answers that may wait for the session task.
 const MAILBOX: usize = 256;
+/// Between two looks at the rules of the policy while a question is open.
+const LOOK: Duration = Duration::from_millis(250);
 /// How long [`Session::shutdown`] waits for what runs.
 const SHUTDOWN: Duration = Duration::from_secs(8);
 
@@ -48,11 +51,20 @@ pub(crate) struct Parts {
 }
 
 /// A model, and what carries requests to it.
-type Found = (Arc<Model>, Arc<dyn Provider>);
+type Carried = (Arc<Model>, Arc<dyn Provider>);
+
+/// What a command needs to know of what is outside.
+enum Found {
+    Nothing,
+    /// The model that it names.
+    Model(Carried),
+    /// Which rules the policy goes by.
+    Policy(PolicyVersion),
+}
 
 enum Mail {
-    /// With the model that the command names, and what carries requests to it.
-    Command(Command, Option<Found>, oneshot::Sender<Result<Ack, Refused>>),
+    /// With what was found for it.
+    Command(Command, Found, oneshot::Sender<Result<Ack, Refused>>),
     Subscribe(Subscriber, oneshot::Sender<View>),
 }
 
@@ -93,6 +105,7 @@ enum Mail {
 #[derive(Debug)]
 pub struct Session {
     mail: mpsc::Sender<Mail>,
+    policy: SharedPolicy,
     view: watch::Receiver<View>,
     cwd: std::path::PathBuf,
     sealer: Arc<Sealer>,
@@ -113,8 +126,9 @@ impl Session {
         let cwd = parts.toolbox.parts.cwd.clone();
         let sealer = parts.toolbox.parts.sealer.clone();
         let models = Others(parts.models.clone());
+        let policy = SharedPolicy(parts.toolbox.parts.policy.clone());
         let task = tokio::spawn(Task::new(parts, inbox, view_tx, stop.clone()).serve());
-        Self { mail, view, cwd, sealer, models, order: Default::default(), task: Some(task), stop }
+        Self { mail, policy, view, cwd, sealer, models, order: Default::default(), task: Some(task), stop }
     }
 
     /// Sends a command. Resolves when it is accepted and durable, not when it is done.
@@ -159,9 +173,13 @@ impl Session {
         };
         let found = match &command {
             Command::Set(Setting::Model { provider, id }) => {
-                Some(self.models.find(provider, id).await.map_err(Refused::NoSuchModel)?)
+                Found::Model(self.models.find(provider, id).await.map_err(Refused::NoSuchModel)?)
             }
-            _ => None,
+            Command::Set(Setting::Permissions) => match self.policy.version().await {
+                Some(version) => Found::Policy(version),
+                None => return Err(Refused::Store("the permissions could not be looked at".into())),
+            },
+            _ => Found::Nothing,
         };
         let (reply, answer) = oneshot::channel();
         self.mail.send(Mail::Command(command, found, reply)).await.map_err(|_| Refused::Closed)?;
@@ -327,7 +345,7 @@ impl std::fmt::Debug for Others {
 }
 
 impl Others {
-    async fn find(&self, provider: &str, id: &str) -> Result<Found, String> {
+    async fn find(&self, provider: &str, id: &str) -> Result<Carried, String> {
         let Some(models) = self.0.clone() else {
             return Err("this session knows no other models".into());
         };
@@ -335,6 +353,24 @@ impl Others {
         // It may read files, and run a command that knows a key.
         let found = tokio::task::spawn_blocking(move || models.find(&provider, &id)).await;
         found.unwrap_or_else(|error| Err(format!("the model could not be looked up: {error}")))
+    }
+}
+
+/// What decides whether calls may run.
+#[derive(Clone)]
+struct SharedPolicy(Arc<dyn Policy>);
+
+impl std::fmt::Debug for SharedPolicy {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("SharedPolicy")
+    }
+}
+
+impl SharedPolicy {
+    /// Which rules it goes by; `None` when it failed inside. It may look at files.
+    async fn version(&self) -> Option<PolicyVersion> {
+        let policy = self.0.clone();
+        tokio::task::spawn_blocking(move || policy.version()).await.ok()
     }
 }
 
@@ -373,7 +409,7 @@ struct Task {
     call: Option<CancellationToken>,
     tools: HashMap<usize, CancellationToken>,
     /// Models that were chosen and are not used yet.
-    chosen: Vec<Found>,
+    chosen: Vec<Carried>,
     /// The deadlines of open questions.
     asks: HashMap<AskId, CancellationToken>,
     root: CancellationToken,
@@ -436,6 +472,8 @@ impl Task {
         let root = self.root.clone();
         let mut keep_lease = tokio::time::interval(crate::owner::RENEW);
         keep_lease.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+        let mut look = tokio::time::interval(LOOK);
+        look.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
         while !self.done {
             self.count_answerers();
             let behind = self.subscribers.iter().any(Subscriber::is_behind);
@@ -467,6 +505,8 @@ impl Task {
                 // Counted in the next round.
                 () = answerer_left => self.subscribers.retain(Subscriber::is_open),
                 _ = keep_lease.tick() => self.renew(),
+                // What another program, or an answer to another question, made of the rules.
+                _ = look.tick(), if !self.asks.is_empty() => self.look_at_policy(),
                 mail = self.mail.recv() => match mail {
                     Some(mail) => self.mail(mail),
                     None => break,
@@ -520,6 +560,15 @@ impl Task {
         drop(tokio::time::timeout(SHUTDOWN, self.lease.release()).await);
     }
 
+    fn look_at_policy(&mut self) {
+        let (policy, input) = (SharedPolicy(self.toolbox.parts.policy.clone()), self.input.clone());
+        self.effects.spawn(async move {
+            if let Some(version) = policy.version().await {
+                drop(input.send(Input::Policy(version)).await);
+            }
+        });
+    }
+
     fn renew(&mut self) {
         let lease = self.lease.clone();
         let name = quipu_store::RefName::session(self.machine.session());
@@ -539,7 +588,7 @@ impl Task {
                 | Command::Compact { .. }
                 | Command::Jump { .. }
                 | Command::Continue
-                | Command::Set(_)
+                | Command::Set(Setting::Model { .. } | Setting::Thinking(_))
                 | Command::Unqueue { .. },
                 _,
                 reply,
@@ -550,9 +599,15 @@ impl Task {
                 self.next_reply += 1;
                 let id = ReplyId(self.next_reply);
                 self.replies.insert(id, reply);
-                let model = found.as_ref().map(|(model, _)| model.clone());
-                self.chosen.extend(found);
-                let fresh = Fresh { run: fresh_id().into(), item: fresh_id().into(), model };
+                let (model, policy) = match found {
+                    Found::Nothing => (None, None),
+                    Found::Policy(version) => (None, Some(version)),
+                    Found::Model((model, provider)) => {
+                        self.chosen.push((model.clone(), provider));
+                        (Some(model), None)
+                    }
+                };
+                let fresh = Fresh { run: fresh_id().into(), item: fresh_id().into(), model, policy };
                 self.take(Input::Command { command, reply: id, fresh });
             }
         }
@@ -645,10 +700,15 @@ impl Task {
             }
             Effect::Prepare { run, calls } => {
                 let (toolbox, input) = (self.toolbox.clone(), self.input.clone());
+                let policy = toolbox.parts.policy.clone();
                 self.effects.spawn(async move {
                     let work = move || {
                         let work = std::panic::AssertUnwindSafe(|| toolbox.prepare(&run, &calls));
                         let (calls, preparation) = std::panic::catch_unwind(work).unwrap_or_default();
+                        let look = std::panic::AssertUnwindSafe(|| policy.version());
+                        if let Ok(version) = std::panic::catch_unwind(look) {
+                            drop(input.blocking_send(Input::Policy(version)));
+                        }
                         drop(input.blocking_send(Input::Prepared { run, calls }));
                         // While the calls are being announced.
                         if let Some(preparation) = preparation {
@@ -658,14 +718,24 @@ impl Task {
                     drop(tokio::task::spawn_blocking(work).await);
                 });
             }
-            Effect::RunTool { run, turn, slot, call } => {
+            Effect::Judge { run, ask, call, touches } => {
+                let (toolbox, input) = (self.toolbox.clone(), self.input.clone());
+                self.effects.spawn(async move {
+                    let judge = tokio::task::spawn_blocking(move || toolbox.judge(&call, &touches));
+                    if let Ok(prepared) = judge.await {
+                        drop(input.send(Input::Judged { run, ask, prepared }).await);
+                    }
+                });
+            }
+            Effect::RunTool { run, turn, slot, call, touches, approved } => {
                 let cancel = self.root.child_token();
                 self.tools.insert(slot, cancel.clone());
                 let (toolbox, input) = (self.toolbox.clone(), self.input.clone());
                 let place =
                     CallPlace { session: self.machine.session().clone(), run, key: step_key(turn, slot) };
                 self.effects.spawn(async move {
-                    let done = toolbox.run(place, slot, call, cancel, input.clone()).await;
+                    let done =
+                        toolbox.run(place, slot, (call, touches, approved), cancel, input.clone()).await;
                     drop(input.send(done).await);
                 });
             }

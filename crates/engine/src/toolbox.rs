@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::PathBuf;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -45,6 +45,9 @@ const NOT_KEPT: &str = "The call was not run, because what the file was before i
 const TWO_TRIPS: &str =
     "The call was not run: an answer can go to one place only, and a call before this one goes already.";
 
+/// The model is told this when the rules changed in the moment in which its call was to begin.
+const RULES_CHANGED: &str = "The call was not run, because the user changed the permissions just then. Make it again if it is still wanted.";
+
 /// The tools of a session and what they may use.
 pub(crate) struct Toolbox {
     tools: HashMap<String, Arc<dyn Tool>>,
@@ -56,6 +59,8 @@ pub(crate) struct Toolbox {
     keeper: Option<Arc<Keeper>>,
     /// What the calls of the current batch may open beyond the policy's bounds, once they are approved.
     beyond: Mutex<HashMap<String, Vec<PathBuf>>>,
+    /// The policy's rules by which the current batch was decided.
+    decided_by: AtomicU64,
     /// What takes the session elsewhere, where the model may.
     tobe: Option<Arc<Tobe>>,
     /// The call of the current batch that would, and where.
@@ -74,7 +79,8 @@ impl Toolbox {
         let tools = tools.into_iter().map(|tool| (tool.spec().name.clone(), tool)).collect();
         let keeper = keeper.map(Arc::new);
         let (beyond, trip) = (Mutex::default(), Mutex::default());
-        Self { tools, specs, parts, standing, keeper, beyond, tobe, trip }
+        let decided_by = AtomicU64::new(0);
+        Self { tools, specs, parts, standing, keeper, beyond, decided_by, tobe, trip }
     }
 
     pub(crate) fn specs(&self) -> Arc<[ToolSpec]> {
@@ -115,6 +121,8 @@ impl Toolbox {
     pub(crate) fn prepare(&self, run: &RunId, calls: &[ToolCall]) -> (Vec<Prepared>, Option<Preparation>) {
         self.beyond().clear();
         *self.trip() = None;
+        // Before anything is decided: what changes meanwhile is found when a call begins.
+        self.decided_by.store(self.rules(), Ordering::SeqCst);
         let cx = self.context(run, CancellationToken::new(), Arc::new(|_| {}), Access::default());
         let broke_down = |_| Prepared::Refused(NOT_PREPARED.into());
         let one =
@@ -167,8 +175,12 @@ impl Toolbox {
             None => None,
         };
         let touches = tool.touches(&call.arguments.value(), cx);
-        let proposal =
-            Proposal { call: &call, cwd: &self.parts.cwd, touches: &touches, travel: travel.as_ref() };
+        self.decide(call, touches, travel.as_ref())
+    }
+
+    /// Asks the policy.
+    fn decide(&self, call: ToolCall, touches: Touches, travel: Option<&Travel>) -> Prepared {
+        let proposal = Proposal { call: &call, cwd: &self.parts.cwd, touches: &touches, travel };
         let decision = self.parts.policy.decide(&proposal);
         // What is approved is what runs: these paths, wherever their names lead by then.
         let (paths, want) = match &touches {
@@ -185,6 +197,33 @@ impl Toolbox {
             Decision::Ask { question, subject } => {
                 Prepared::Ask { call, touches, question, subject: subject.into() }
             }
+        }
+    }
+
+    /// Asks the policy once more of a call that was prepared.
+    pub(crate) fn judge(&self, call: &ToolCall, touches: &Touches) -> Prepared {
+        let planned =
+            |(planned, trip): &(String, Trip)| (*planned == identity(call)).then(|| trip.travel.clone());
+        let travel = self.trip().as_ref().and_then(planned);
+        let decide = || self.decide(call.clone(), touches.clone(), travel.as_ref());
+        catch_unwind(AssertUnwindSafe(decide)).unwrap_or_else(|_| Prepared::Refused(NOT_PREPARED.into()))
+    }
+
+    /// Which rules the policy goes by now. One that fails inside decides each call anew.
+    fn rules(&self) -> u64 {
+        let look = AssertUnwindSafe(|| self.parts.policy.version().number);
+        catch_unwind(look).unwrap_or(u64::MAX)
+    }
+
+    /// What holds a call back that is about to begin, where the rules changed since it was prepared.
+    fn held(&self, call: &ToolCall, touches: &Touches, approved: bool) -> Option<Prepared> {
+        if self.rules() == self.decided_by.load(Ordering::SeqCst) {
+            return None;
+        }
+        match self.judge(call, touches) {
+            Prepared::Ready { .. } => None,
+            Prepared::Ask { .. } if approved => None,
+            held @ (Prepared::Ask { .. } | Prepared::Refused(_)) => Some(held),
         }
     }
 
@@ -216,10 +255,14 @@ impl Toolbox {
         &self,
         place: CallPlace,
         slot: usize,
-        call: ToolCall,
+        (call, touches, approved): (ToolCall, Touches, bool),
         cancel: CancellationToken,
         outputs: mpsc::Sender<Input>,
     ) -> Input {
+        let by = self.rules();
+        if let Some(prepared) = self.held(&call, &touches, approved) {
+            return Input::ToolHeld { run: place.run, slot, prepared };
+        }
         let started = self.parts.clock.now();
         let watch = Instant::now();
         let (mut files, mut states) = (Vec::new(), Vec::new());
@@ -227,7 +270,7 @@ impl Toolbox {
             Some(trip) => trip.begin().await,
             None => {
                 let changes = (&mut files, &mut states);
-                (self.output(&place, slot, &call, cancel, outputs, changes).await, None)
+                (self.output(&place, slot, (&call, by), cancel, outputs, changes).await, None)
             }
         };
         let ToolOutput { mut content, details, is_error, terminate } = limited(output);
@@ -265,7 +308,7 @@ impl Toolbox {
         &self,
         place: &CallPlace,
         slot: usize,
-        call: &ToolCall,
+        (call, by): (&ToolCall, u64),
         cancel: CancellationToken,
         outputs: mpsc::Sender<Input>,
         (files, states): (&mut Vec<FileChange>, &mut Vec<NewChunk>),
@@ -294,7 +337,11 @@ impl Toolbox {
         };
         let call = Invocation { id: call.id.clone(), args };
         // A tool that breaks down must not leave the run waiting for ever.
-        let work = AssertUnwindSafe(async { tool.run(call, &cx).await }).catch_unwind();
+        let work = async {
+            // What it may do was found out by these rules, and looking at the files may have taken a while.
+            if self.rules() == by { tool.run(call, &cx).await } else { ToolOutput::error(RULES_CHANGED) }
+        };
+        let work = AssertUnwindSafe(work).catch_unwind();
         let overdue = async {
             cancel.cancelled().await;
             tokio::time::sleep(GRACE).await;

@@ -82,6 +82,9 @@ pub enum Setting {
     },
     /// How hard the model thinks: the level, or the nearest one that the model has.
     Thinking(Thinking),
+    /// What tools may do, as the session's policy says by now. Takes effect at once, also within a turn: open questions
+    /// are judged again, and so is each call that has not begun.
+    Permissions,
 }
 
 /// How something is to be summed up.

@@ -101,6 +101,13 @@ pub enum Event {
         ask: AskId,
         /// The answer that counted; `None` when it was withdrawn.
         by: Option<Answer>,
+        /// Whether the answer is the policy's, which decides otherwise by now.
+        by_policy: bool,
+    },
+    /// What tools may do has changed. It holds for every call that has not begun.
+    PermissionsChanged {
+        /// How much is asked now, in a word.
+        mode: String,
     },
     /// The queues changed.
     QueueChanged {

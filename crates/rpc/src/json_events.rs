@@ -145,14 +145,15 @@ impl JsonEvents {
                 subject: &ask.subject,
             }
             .write(),
-            Event::AskClosed { ask, by } => {
+            Event::AskClosed { ask, by, by_policy } => {
                 let (answer, reason) = match by {
                     None => (None, None),
                     Some(Answer::Allow) => (Some("allow"), None),
                     Some(Answer::Deny { reason }) => (Some("deny"), reason.as_deref()),
                 };
-                Line::QuipuAskClosed { id: ask.as_str(), answer, reason }.write()
+                Line::QuipuAskClosed { id: ask.as_str(), answer, reason, by_policy: *by_policy }.write()
             }
+            Event::PermissionsChanged { mode } => Line::QuipuPermissions { mode }.write(),
             Event::QueueChanged { steering, follow_up } => Line::QueueUpdate {
                 steering: steering.iter().map(|item| item.text.as_str()).collect(),
                 follow_up: follow_up.iter().map(|item| item.text.as_str()).collect(),

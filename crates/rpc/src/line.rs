@@ -109,6 +109,11 @@ pub(crate) enum Line<'a> {
         answer: Option<&'a str>,
         #[serde(skip_serializing_if = "Option::is_none")]
         reason: Option<&'a str>,
+        #[serde(skip_serializing_if = "std::ops::Not::not")]
+        by_policy: bool,
+    },
+    QuipuPermissions {
+        mode: &'a str,
     },
     QuipuHeadMoved {
         from: Option<NodeId>,

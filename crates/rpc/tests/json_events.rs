@@ -293,13 +293,18 @@ fn lines_of_single_events() {
         })),
         r#"{"type":"quipu_asked","id":"q","toolCallId":"c","toolName":"bash","question":"Run it?","subject":"rm -r x"}"#,
     );
-    let closed = |by| Event::AskClosed { ask: "q".into(), by };
+    let closed = |by| Event::AskClosed { ask: "q".into(), by, by_policy: false };
     check(closed(None), r#"{"type":"quipu_ask_closed","id":"q","answer":null}"#);
     check(closed(Some(Answer::Allow)), r#"{"type":"quipu_ask_closed","id":"q","answer":"allow"}"#);
     check(
         closed(Some(Answer::Deny { reason: Some("no".into()) })),
         r#"{"type":"quipu_ask_closed","id":"q","answer":"deny","reason":"no"}"#,
     );
+    check(
+        Event::AskClosed { ask: "q".into(), by: Some(Answer::Allow), by_policy: true },
+        r#"{"type":"quipu_ask_closed","id":"q","answer":"allow","byPolicy":true}"#,
+    );
+    check(Event::PermissionsChanged { mode: "ask".into() }, r#"{"type":"quipu_permissions","mode":"ask"}"#);
     let (one, two) = ("01".repeat(32), "02".repeat(32));
     check(
         Event::HeadMoved { from: Some(NodeId([1; 32])), to: NodeId([2; 32]) },

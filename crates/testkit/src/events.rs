@@ -174,6 +174,7 @@ impl EventLaws {
             | Event::RetryScheduled { .. }
             | Event::RetryEnded { .. }
             | Event::Trouble(_)
+            | Event::PermissionsChanged { .. }
             | Event::Lagged { .. } => {}
         }
         Ok(())

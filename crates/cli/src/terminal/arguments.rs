@@ -58,9 +58,9 @@ pub(super) fn known(place: &Place, command: &str) -> Option<Vec<Candidate>> {
         ],
         "permissions" => &[
             ("list", "what holds in each directory"),
-            ("set ask", "ask before commands and changes"),
-            ("set workspace", "work in the directory without asking"),
-            ("set full", "nothing is asked"),
+            ("ask", "ask before commands and changes"),
+            ("workspace", "work in the directory without asking"),
+            ("full", "nothing is asked"),
             ("revoke", "take back what was allowed for good"),
         ],
         "usage" => &[

@@ -151,11 +151,7 @@ impl Inner {
             Some(head) => tail(&*store, &view.session, head).await.map_err(failed)?,
             None => Glimpse::default(),
         };
-        let mode = match permissions.mode() {
-            quipu::PermissionMode::Ask => "asks",
-            quipu::PermissionMode::Workspace => "workspace",
-            quipu::PermissionMode::Full => "full access",
-        };
+        let mode = permissions.mode().word();
         let directory = session.cwd().display().to_string();
         {
             let mut now = self.now();
@@ -403,6 +399,11 @@ impl Host for Surroundings {
 
     fn command(&self, words: Vec<String>) -> Doing<Printed> {
         self.doing(|inner| async move {
+            let mode = crate::permissions::mode_set_by(&words);
+            let permissions = inner.now().desk.as_ref().map(|desk| desk.permissions.clone());
+            if let Some(why) = mode.zip(permissions.as_ref()).and_then(|(mode, all)| all.refuses(mode)) {
+                return Ok(Printed { err: why, ..Printed::default() });
+            }
             let words: Vec<&str> = words.iter().map(String::as_str).collect();
             let mut command = tokio::process::Command::from(inner.program(&words));
             command.stdin(Stdio::null()).kill_on_drop(true);
@@ -416,7 +417,11 @@ impl Host for Surroundings {
                 }
                 text
             };
-            Ok(Printed { out: text(output.stdout), err: text(output.stderr), ok: output.status.success() })
+            let ok = output.status.success();
+            if let Some(permissions) = permissions.filter(|_| ok && mode.is_some()) {
+                permissions.mode_was_saved();
+            }
+            Ok(Printed { out: text(output.stdout), err: text(output.stderr), ok })
         })
     }
 

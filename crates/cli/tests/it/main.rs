@@ -63,6 +63,8 @@ mod later;
 #[cfg(test)]
 mod life;
 #[cfg(test)]
+mod live_permissions;
+#[cfg(test)]
 mod look;
 #[cfg(test)]
 mod machine;

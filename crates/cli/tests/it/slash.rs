@@ -218,10 +218,10 @@ fn usage_context_and_permissions_are_printed() {
     terminal.until("the usage", |shown| shown.matches("test-1").count() >= 2);
     terminal.types("/context\r");
     terminal.shows("of 200");
-    terminal.types("/permissions set wor");
-    terminal.shows("› set workspace");
+    terminal.types("/permissions wor");
+    terminal.shows("› workspace");
     terminal.types(ENTER);
-    terminal.shows("/permissions set workspace");
+    terminal.shows("/permissions workspace");
     terminal.types("/permissions\r");
     terminal.until("the permissions", |shown| shown.matches("workspace").count() >= 2);
     leave(terminal);

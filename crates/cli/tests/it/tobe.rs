@@ -64,6 +64,19 @@ fn the_model_goes_back_where_a_rule_or_a_flag_lets_it() {
     world.run(&["-p", "-c", "--allow-tobe", "Go."]).ok();
     assert_eq!((departures(&world), said(&world).len()), (1, 3));
 
+    // In every mode, `full` too.
+    for rule in ["ask", "default"] {
+        let (mut world, target) = begun(rule);
+        if rule == "default" {
+            let settings = r#"{"travel":{"tools":true},"retry":{"baseDelayMs":1}}"#;
+            std::fs::write(world.path("home/.quipu/settings.json"), settings).unwrap();
+        }
+        world.another_server([tobe(&target), says("I stay.")]);
+        world.run(&["-p", "-c", "--permissions", "full", "Left."]).ok();
+        assert!(said(&world).last().unwrap().contains("needs a person's permission"), "{:?}", said(&world));
+        assert_eq!(departures(&world), 0);
+    }
+
     let (mut world, target) = begun("deny");
     world.another_server([tobe(&target), says("I stay.")]);
     world.run(&["-p", "-c", "--permissions", "full", "Left."]).ok();

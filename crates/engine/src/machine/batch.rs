@@ -14,6 +14,8 @@ pub(super) struct Slot {
     pub(super) call: ToolCall,
     pub(super) state: State,
     pub(super) touches: Touches,
+    /// Whether a person allowed it.
+    pub(super) approved: bool,
     /// Whether `ToolEnded` was emitted.
     pub(super) told: bool,
 }
@@ -53,6 +55,14 @@ impl Batch {
             .filter(|&at| matches!(self.slots[at].state, State::Ready) && !waits(at))
             .take(PARALLEL.saturating_sub(running))
             .collect()
+    }
+
+    /// Questions that are open, with the calls that wait for them.
+    pub(super) fn open_asks(&self) -> impl Iterator<Item = (&AskId, &Slot)> {
+        self.slots.iter().filter_map(|slot| match &slot.state {
+            State::Asking(ask) => Some((ask, slot)),
+            State::Ready | State::Running | State::Done(_) => None,
+        })
     }
 
     pub(super) fn all_done(&self) -> bool {
@@ -99,33 +109,52 @@ fn conflict(a: &Touches, b: &Touches) -> bool {
     }
 }
 
-/// Calls of an answer that is still being committed: by place, what came of them so far. Empty when none was begun.
+/// Calls of an answer that is still being committed, by place. Empty when none was begun.
 #[derive(Debug, Default)]
-pub(super) struct Early(Vec<Option<Box<Done>>>);
+pub(super) struct Early(Vec<Begun>);
+
+#[derive(Debug)]
+enum Begun {
+    Running,
+    Done(Box<Done>),
+    /// The policy let it not begin after all.
+    Held,
+}
 
 impl Early {
     /// Begins the calls when all of them only read: whether the answer is kept makes no difference to the world then.
     pub(super) fn begin(&mut self, calls: &[ToolCall], prepared: &[Prepared]) {
         let reads = |one: &Prepared| matches!(one, Prepared::Ready { touches: Touches::Reads(_), .. });
         if prepared.len() == calls.len() && calls.len() <= PARALLEL && prepared.iter().all(reads) {
-            self.0.resize_with(calls.len(), || None);
+            self.0.resize_with(calls.len(), || Begun::Running);
         }
     }
 
     pub(super) fn done(&mut self, slot: usize, done: Done) {
-        if let Some(place) = self.0.get_mut(slot) {
-            place.get_or_insert_with(|| Box::new(done));
+        if let Some(place @ Begun::Running) = self.0.get_mut(slot) {
+            *place = Begun::Done(Box::new(done));
+        }
+    }
+
+    /// It was not begun, and is judged again when the answer is kept.
+    pub(super) fn hold(&mut self, slot: usize) {
+        if let Some(place @ Begun::Running) = self.0.get_mut(slot) {
+            *place = Begun::Held;
         }
     }
 
     /// The calls that run.
     pub(super) fn running(&self) -> impl Iterator<Item = usize> + '_ {
-        self.0.iter().enumerate().filter(|(_, done)| done.is_none()).map(|(slot, _)| slot)
+        self.0.iter().enumerate().filter(|(_, begun)| matches!(begun, Begun::Running)).map(|(slot, _)| slot)
     }
 
     /// How far a call is, if it was begun.
     pub(super) fn take(&mut self, slot: usize) -> Option<State> {
-        self.0.get_mut(slot).map(|done| done.take().map_or(State::Running, State::Done))
+        match std::mem::replace(self.0.get_mut(slot)?, Begun::Held) {
+            Begun::Running => Some(State::Running),
+            Begun::Done(done) => Some(State::Done(done)),
+            Begun::Held => None,
+        }
     }
 }
 
@@ -207,7 +236,7 @@ mod tests {
             thought_signature: None,
             namespace: None,
         };
-        Slot { call, state: State::Ready, touches, told: false }
+        Slot { call, state: State::Ready, touches, approved: false, told: false }
     }
 
     #[test]

@@ -46,6 +46,8 @@ impl Machine {
                 let why = format!("there is no model {provider}/{id} for this session");
                 return self.out.push(Effect::Reply(reply, Err(Refused::NoSuchModel(why))));
             }
+            // Needs no record: it is a rule of the directory, and none of the conversation.
+            (Setting::Permissions, _) => return self.out.push(Effect::Reply(reply, Ok(Ack::Handled))),
             (Setting::Thinking(level), _) => {
                 self.changing.get_or_insert_with(none).thinking = Some(*level);
             }

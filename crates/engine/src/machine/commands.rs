@@ -1,6 +1,6 @@
 //! What commands do to the machine.
 
-use quipu_protocol::{Ack, Answer, AskId, Command, Content, Event, Message, Part, RunId, When};
+use quipu_protocol::{Ack, Answer, AskId, Command, Content, Event, Message, Part, RunId, Setting, When};
 
 use quipu_transcript::{message_of, project_messages};
 
@@ -49,6 +49,12 @@ impl Machine {
             Command::Compact { focus } => self.compact(focus, reply, fresh.run),
             Command::Jump { to, summary, label } => self.jump(to, summary, label, reply, fresh.run),
             Command::Continue => self.go_on(reply, fresh.run),
+            Command::Set(Setting::Permissions) => {
+                if let Some(version) = fresh.policy {
+                    self.policy_is(version);
+                }
+                self.out.push(Effect::Reply(reply, Ok(Ack::Handled)));
+            }
             Command::Set(setting) => self.set(&setting, fresh.model, reply, fresh.run),
             Command::Unqueue { items } => {
                 let mut taken = Vec::new();
@@ -286,11 +292,11 @@ impl Machine {
         };
         self.refuse_slot(slot, text.into());
         if let Some(ask) = ask {
-            self.emit(Event::AskClosed { ask, by: None });
+            self.emit(Event::AskClosed { ask, by: None, by_policy: false });
         }
     }
 
-    fn refuse_slot(&mut self, slot: usize, text: String) {
+    pub(super) fn refuse_slot(&mut self, slot: usize, text: String) {
         let now = self.now;
         let Some(Run { phase: Phase::Tools(batch), .. }) = &mut self.run else { return };
         let Some(place) = batch.slots.get_mut(slot) else { return };
@@ -305,7 +311,10 @@ impl Machine {
         let Some(Run { phase: Phase::Tools(batch), .. }) = &mut self.run else { return };
         let Some(slot) = batch.asking(ask) else { return };
         match &answer {
-            Some(Answer::Allow) => batch.slots[slot].state = State::Ready,
+            Some(Answer::Allow) => {
+                batch.slots[slot].state = State::Ready;
+                batch.slots[slot].approved = true;
+            }
             Some(Answer::Deny { reason }) => {
                 let text = batch::denied(reason.as_deref());
                 self.refuse_slot(slot, text);
@@ -315,21 +324,14 @@ impl Machine {
                 "Nobody answered in time whether this call may run, so it was not run.".into(),
             ),
         }
-        self.emit(Event::AskClosed { ask: ask.clone(), by: answer });
+        self.emit(Event::AskClosed { ask: ask.clone(), by: answer, by_policy: false });
         self.go_on_with_tools();
     }
 
     /// Nobody who could answer is left.
     pub(super) fn withdraw_asks(&mut self) {
         let Some(Run { phase: Phase::Tools(batch), .. }) = &self.run else { return };
-        let open: Vec<AskId> = batch
-            .slots
-            .iter()
-            .filter_map(|slot| match &slot.state {
-                State::Asking(ask) => Some(ask.clone()),
-                _ => None,
-            })
-            .collect();
+        let open: Vec<AskId> = batch.open_asks().map(|(ask, _)| ask.clone()).collect();
         for ask in open {
             self.answer(&ask, None);
         }

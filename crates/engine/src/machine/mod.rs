@@ -9,6 +9,7 @@ mod changing;
 mod commands;
 mod commits;
 mod compacting;
+mod judging;
 mod jumping;
 mod leaving;
 mod limits;
@@ -30,8 +31,10 @@ use quipu_providers::{CallEnd, CallEvent};
 use quipu_tools::Touches;
 use quipu_transcript::{Measure, Projector, Prune, counts, message_of, sent_tokens};
 
+use crate::policy::PolicyVersion;
+
 pub(crate) use batch::step_key;
-use batch::{Batch, Early, Slot, State, Subject, refusal};
+use batch::{Batch, Early, Slot, State, refusal};
 use changing::{Changing, Recording};
 use compacting::Compacting;
 pub use compacting::CompactionSettings;
@@ -89,6 +92,7 @@ pub(crate) struct Start {
     pub(crate) waits: bool,
     pub(crate) limits: Limits,
     pub(crate) ask_deadline: Duration,
+    pub(crate) policy: PolicyVersion,
 }
 
 struct Run {
@@ -199,6 +203,8 @@ pub(crate) struct Machine {
     drained: Option<(Queue, Waiting)>,
     shells: Shells,
     askers: usize,
+    /// Which rules the policy goes by, as far as was heard.
+    policy: PolicyVersion,
     waits: bool,
     /// What is to be changed as soon as no turn is under way.
     changing: Option<Changing>,
@@ -245,6 +251,7 @@ impl Machine {
             drained: None,
             shells: Shells::default(),
             askers: 0,
+            policy: start.policy,
             waits: start.waits,
             changing: None,
             limits: start.limits,
@@ -285,6 +292,11 @@ impl Machine {
                     self.withdraw_asks();
                 }
             }
+            Input::Policy(version) => self.policy_is(version),
+            Input::Judged { run, ask, prepared } if self.is_current(&run) => self.judged(&ask, prepared),
+            Input::ToolHeld { run, slot, prepared } if self.is_current(&run) => {
+                self.tool_held(slot, prepared);
+            }
             Input::AskExpired { ask } => self.answer(&ask, None),
             Input::Told(trouble) => self.emit(Event::Trouble(trouble)),
             // An answer of a run that is over is dropped: everything that it could say was said in its last commit.
@@ -305,6 +317,8 @@ impl Machine {
             | Input::Looked { .. }
             | Input::Cleared { .. }
             | Input::ToolOutput { .. }
+            | Input::Judged { .. }
+            | Input::ToolHeld { .. }
             | Input::ToolDone { .. } => {}
         }
         std::mem::take(&mut self.out)
@@ -515,9 +529,9 @@ impl Machine {
         if !answered.kept && !*aborting {
             answered.early.begin(&answered.calls, &answered.prepared);
             for slot in answered.early.running() {
-                if let Some(Prepared::Ready { call, .. }) = answered.prepared.get(slot) {
-                    let (run, call) = (id.clone(), call.clone());
-                    self.out.push(Effect::RunTool { run, turn: *turn, slot, call });
+                if let Some(Prepared::Ready { call, touches }) = answered.prepared.get(slot) {
+                    let (run, call, touches) = (id.clone(), call.clone(), touches.clone());
+                    self.out.push(Effect::RunTool { run, turn: *turn, slot, call, touches, approved: false });
                 }
             }
         }
@@ -598,7 +612,7 @@ impl Machine {
             } else {
                 false
             };
-            batch.slots.push(Slot { call, state, touches, told });
+            batch.slots.push(Slot { call, state, touches, approved: false, told });
         }
         if let Some(run) = &mut self.run {
             run.phase = Phase::Tools(batch);
@@ -606,22 +620,9 @@ impl Machine {
         for slot in ended {
             self.keep_result(slot);
         }
+        // They may have been looked up before the rules changed.
+        self.judge_asks();
         self.go_on_with_tools();
-    }
-
-    fn ask(&mut self, call: &ToolCall, question: String, subject: Subject) -> quipu_protocol::AskId {
-        self.counter += 1;
-        let id = quipu_protocol::AskId::from(format!("a{}", self.counter));
-        let ask = quipu_protocol::Ask {
-            id: id.clone(),
-            call: call.id.clone(),
-            tool: call.name.clone(),
-            question,
-            subject,
-        };
-        self.emit(Event::Asked(Arc::new(ask)));
-        self.out.push(Effect::AskDeadline { ask: id.clone(), after: self.ask_deadline });
-        id
     }
 
     /// Starts what can start; commits the results when all are there.
@@ -629,8 +630,9 @@ impl Machine {
         let Some(Run { id, turn, phase: Phase::Tools(batch), .. }) = &mut self.run else { return };
         for slot in batch.startable() {
             batch.slots[slot].state = State::Running;
-            let call = batch.slots[slot].call.clone();
-            self.out.push(Effect::RunTool { run: id.clone(), turn: *turn, slot, call });
+            let Slot { call, touches, approved, .. } = &batch.slots[slot];
+            let (call, touches, approved) = (call.clone(), touches.clone(), *approved);
+            self.out.push(Effect::RunTool { run: id.clone(), turn: *turn, slot, call, touches, approved });
         }
         if batch.all_done() {
             self.commit_results();

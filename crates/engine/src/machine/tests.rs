@@ -34,6 +34,8 @@ enum Move {
     Askers(bool),
     Expire(u8),
     Shell(bool),
+    Policy,
+    Judge(u8),
 }
 
 fn a_change() -> FileChange {
@@ -65,8 +67,19 @@ fn moves() -> impl Strategy<Value = Vec<Move>> {
         1 => any::<bool>().prop_map(Move::Askers),
         1 => any::<u8>().prop_map(Move::Expire),
         2 => any::<bool>().prop_map(Move::Shell),
+        1 => Just(Move::Policy),
+        2 => any::<u8>().prop_map(Move::Judge),
     ];
     prop::collection::vec(one, 0..120)
+}
+
+/// What the policy says of a call.
+fn decided(choice: u8, call: ToolCall, touches: Touches) -> Prepared {
+    match choice % 3 {
+        0 => Prepared::Refused("no".into()),
+        1 => Prepared::Ask { call, touches, question: "?".into(), subject: "x".into() },
+        _ => Prepared::Ready { call, touches },
+    }
 }
 
 struct Calling {
@@ -97,6 +110,9 @@ struct World {
     /// How often a call took the session elsewhere.
     departures: u32,
     prepares: VecDeque<(RunId, Vec<ToolCall>)>,
+    judges: VecDeque<(RunId, AskId, ToolCall, Touches)>,
+    /// Changes of the policy.
+    policies: u64,
     tools: Vec<(RunId, usize, ToolCall)>,
     /// What was said that calls touch, by run and place.
     touches: HashMap<(RunId, usize), Touches>,
@@ -174,6 +190,7 @@ fn start() -> Start {
         waits: false,
         limits: Limits { max_turns: Some(12), max_cost: Some(MAX_COST), daily_budget: None },
         ask_deadline: Duration::from_secs(1),
+        policy: PolicyVersion::default(),
     }
 }
 
@@ -211,6 +228,8 @@ impl World {
             waits: Default::default(),
             departures: 0,
             prepares: VecDeque::new(),
+            judges: VecDeque::new(),
+            policies: 0,
             tools: Vec::new(),
             touches: HashMap::new(),
             asks: Vec::new(),
@@ -257,8 +276,12 @@ impl World {
             }
             _ => None,
         };
-        let fresh =
-            Fresh { run: format!("r{}", self.sent).into(), item: format!("i{}", self.sent).into(), model };
+        let fresh = Fresh {
+            run: format!("r{}", self.sent).into(),
+            item: format!("i{}", self.sent).into(),
+            model,
+            policy: None,
+        };
         self.give(Input::Command { command, reply, fresh });
     }
 
@@ -328,6 +351,10 @@ impl World {
                 self.look = Some((run, from, to, left));
             }
             Effect::Prepare { run, calls } => self.prepares.push_back((run, calls)),
+            Effect::Judge { run, ask, call, touches } => {
+                assert!(self.asks.contains(&ask), "only what is open is judged again");
+                self.judges.push_back((run, ask, call, touches));
+            }
             Effect::RunTool { run, slot, call, .. } => {
                 let only_reads = matches!(self.touches.get(&(run.clone(), slot)), Some(Touches::Reads(_)));
                 let announced = self.commits.iter().all(|(_, plan, _)| plan.drafts.is_empty());
@@ -653,6 +680,10 @@ impl World {
             return;
         }
         let (run, slot, call) = self.tools.remove(usize::from(choice) % self.tools.len());
+        if self.policies > 0 && choice % 4 == 2 && !self.finishing {
+            let touches = self.touches.get(&(run.clone(), slot)).cloned().unwrap_or(Touches::Nothing);
+            return self.give(Input::ToolHeld { run, slot, prepared: decided(choice / 4, call, touches) });
+        }
         let result = ToolResultMessage {
             tool_call_id: call.id,
             tool_name: call.name,
@@ -751,6 +782,17 @@ impl World {
             Move::Prepare(choice) => self.prepare(choice),
             Move::Tool(choice) => self.tool(choice),
             Move::Askers(some) => self.give(Input::Askers(usize::from(some))),
+            Move::Policy => {
+                self.policies += 1;
+                let mode = Some(format!("mode {}", self.policies % 3));
+                self.give(Input::Policy(PolicyVersion { number: self.policies, mode }));
+            }
+            Move::Judge(choice) => {
+                if let Some((run, ask, call, touches)) = self.judges.pop_front() {
+                    let prepared = decided(choice, call, touches);
+                    self.give(Input::Judged { run, ask, prepared });
+                }
+            }
             Move::Shell(true) => {
                 self.begins.insert(self.sent);
                 self.command(Command::ShellBegins {
@@ -937,7 +979,7 @@ proptest! {
 fn some_orders_of_events_take_the_session_elsewhere() {
     let mut runner = proptest::test_runner::TestRunner::deterministic();
     let mut departures = 0;
-    for _ in 0..800 {
+    for _ in 0..1_600 {
         let tree = moves().new_tree(&mut runner).unwrap();
         let mut world = World::new();
         for (at, next) in proptest::strategy::ValueTree::current(&tree).into_iter().enumerate() {

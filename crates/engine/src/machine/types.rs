@@ -14,6 +14,7 @@ use quipu_tools::Touches;
 
 use super::{Leaving, NoSummary, Place, Stretch, Summary};
 use crate::files::FilePlan;
+use crate::policy::PolicyVersion;
 use crate::sessions::NAME_LIMIT;
 
 /// Names the place in the task where the sender of a command waits for its acknowledgement.
@@ -68,6 +69,8 @@ pub(crate) struct Fresh {
     pub(crate) item: ItemId,
     /// The model that the command names, as it was found outside.
     pub(crate) model: Option<Arc<Model>>,
+    /// Which rules the policy goes by, where the command is about them.
+    pub(crate) policy: Option<PolicyVersion>,
 }
 
 /// What the machine is told.
@@ -123,6 +126,20 @@ pub(crate) enum Input {
         run: RunId,
         slot: usize,
         done: Box<Done>,
+    },
+    /// The policy decides otherwise by now than when the call was looked up, and so it was not begun.
+    ToolHeld {
+        run: RunId,
+        slot: usize,
+        prepared: Prepared,
+    },
+    /// Which rules the policy goes by now.
+    Policy(PolicyVersion),
+    /// What the policy decides now of a call that waits for an answer.
+    Judged {
+        run: RunId,
+        ask: AskId,
+        prepared: Prepared,
     },
     AskExpired {
         ask: AskId,
@@ -406,12 +423,22 @@ pub(crate) enum Effect {
         run: RunId,
         calls: Vec<ToolCall>,
     },
-    /// Answers: `ToolOutput`…, `ToolDone`.
+    /// Answers: `ToolOutput`…, `ToolDone`; or `ToolHeld`.
     RunTool {
         run: RunId,
         turn: u32,
         slot: usize,
         call: ToolCall,
+        touches: Touches,
+        /// Whether a person allowed it: what the policy asks does not count then.
+        approved: bool,
+    },
+    /// Put a call that waits for an answer to the policy again. Answer: `Judged`.
+    Judge {
+        run: RunId,
+        ask: AskId,
+        call: ToolCall,
+        touches: Touches,
     },
     /// End all that the run's calls left running. Answer: `Cleared`.
     Clear {

@@ -2,8 +2,11 @@
 
 use std::path::PathBuf;
 
+use quipu_protocol::{Command, Setting};
+
 use super::{Run, Up, end, lent};
 use crate::editor::Query;
+use crate::host::Printed;
 use crate::state::{Effect, Got, Input};
 use crate::{Left, osc};
 
@@ -78,7 +81,19 @@ impl Run {
             }
             Effect::Command(words) => {
                 let what = words.join(" ");
-                self.begin(async move { Input::Got(Got::Printed(what, host.command(words).await)) });
+                // What it changes is done when the session has taken it.
+                let open =
+                    self.session.clone().filter(|_| words.first().is_some_and(|word| word == "permissions"));
+                self.begin(async move {
+                    let mut printed = host.command(words).await;
+                    if let (Some(session), Ok(Printed { ok: ok @ true, err, .. })) = (open, &mut printed)
+                        && let Err(refused) = session.send(Command::Set(Setting::Permissions)).await
+                    {
+                        *ok = false;
+                        err.push_str(&format!("The open session did not take it: {refused}\n"));
+                    }
+                    Input::Got(Got::Printed(what, printed))
+                });
             }
             Effect::Make(words) => {
                 self.begin(async move { Input::Got(Got::Made(host.command(words).await)) });

@@ -1,7 +1,8 @@
 //! What the session tells.
 
 use quipu_protocol::{
-    CompactionReason, CompactionResult, Ending, Envelope, Event, JumpResult, Message, Outcome, Trouble,
+    Answer, CompactionReason, CompactionResult, Ending, Envelope, Event, JumpResult, Message, Outcome,
+    Trouble,
 };
 
 use super::item::{Answering, Running};
@@ -91,12 +92,21 @@ impl State {
             Event::Asked(_) => {
                 self.doing("waiting for your answer");
             }
-            Event::AskClosed { ask, .. } => {
+            Event::AskClosed { ask, by, by_policy } => {
+                if *by_policy && let Some((open, _)) = self.asks.iter().find(|(open, _)| open.id == *ask) {
+                    let word = if matches!(by, Some(Answer::Allow)) { "allowed" } else { "refused" };
+                    let tool = open.tool.clone();
+                    self.note(&format!("`{tool}` is {word} by the permissions that hold now"));
+                }
                 let first = self.asks.front().is_some_and(|(open, _)| open.id == *ask);
                 self.asks.retain(|(open, _)| open.id != *ask);
                 if first {
                     self.next_ask();
                 }
+            }
+            Event::PermissionsChanged { mode } => {
+                self.standing.permissions.clone_from(mode);
+                self.note(&format!("Permissions are `{mode}` from now on"));
             }
             Event::QueueChanged { steering, follow_up } => {
                 self.queue = (steering.clone(), follow_up.clone());

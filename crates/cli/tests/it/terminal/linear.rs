@@ -89,7 +89,7 @@ fn a_whole_conversation_in_lines() {
     ]);
     let mut terminal = Terminal::dumb(&world, &["--permissions", "ask"]);
     terminal.hears(0, "by TERM");
-    terminal.hears(0, "Session open. Model test-1, permissions asks, directory ");
+    terminal.hears(0, "Session open. Model test-1, permissions ask, directory ");
     terminal.hears(0, "\nYou: ");
     terminal.line("say hello", "Working.\n");
     terminal.hears(0, "\nAgent:\nHello there.\n");

@@ -1,0 +1,141 @@
+//! Permissions that follow their files: what another program, or a command of the terminal, saves there holds for the
+//! next call of every session that is open.
+
+use std::os::unix::fs::MetadataExt as _;
+use std::path::Path;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use quipu::{Decision, Grant, PermissionMode, Permissions, Policy, PolicyVersion, Proposal};
+use quipu_workspace::{Access, Sandbox};
+
+use crate::exit::Failure;
+use crate::permissions::{Record, Source, Unsaved};
+use crate::print::note;
+
+/// What tells one state of a file from another; `None` where it is not there.
+type Stamp = Option<(u64, u64, u64, [i64; 4])>;
+
+/// The permissions of a session, as they are saved.
+#[derive(Debug)]
+pub(crate) struct SavedPermissions {
+    permissions: Permissions,
+    source: Source,
+    seen: Mutex<Seen>,
+}
+
+#[derive(Debug)]
+struct Seen {
+    stamps: [Stamp; 2],
+    unsaved: Unsaved,
+}
+
+impl SavedPermissions {
+    pub(crate) fn of(source: Source, unsaved: Unsaved) -> Result<(Self, Record), Failure> {
+        // Before they are read: what is saved meanwhile is read again.
+        let stamps = stamps(&source);
+        let (rules, grants) = source.read(&unsaved)?;
+        let record = source.record.clone();
+        let permissions = Permissions::new(rules, grants);
+        Ok((Self { permissions, source, seen: Mutex::new(Seen { stamps, unsaved }) }, record))
+    }
+
+    /// How much is asked.
+    pub(crate) fn mode(&self) -> PermissionMode {
+        self.permissions.mode()
+    }
+
+    pub(crate) fn confines(&self) -> bool {
+        self.permissions.confines()
+    }
+
+    pub(crate) fn unconfined(&self) -> Option<String> {
+        self.permissions.unconfined()
+    }
+
+    pub(crate) fn may_last(&self, grant: &Grant) -> bool {
+        self.permissions.may_last(grant)
+    }
+
+    /// Allows this until the session ends.
+    pub(crate) fn grant(&self, grant: Grant) -> bool {
+        self.permissions.grant(grant)
+    }
+
+    /// Why this mode cannot hold in this session, if so.
+    pub(crate) fn refuses(&self, mode: PermissionMode) -> Option<String> {
+        (mode == PermissionMode::Full && self.source.closes_network()).then(|| {
+            format!(
+                "this session keeps commands off the network (--no-network), which `full` cannot do; it stays `{}`",
+                self.mode().word()
+            )
+        })
+    }
+
+    /// A mode was saved for the directory: it takes the place of one that was given for this run only.
+    pub(crate) fn mode_was_saved(&self) {
+        let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
+        if seen.unsaved.mode.take().is_some() {
+            seen.stamps = [None, None];
+            self.read_again(&mut seen);
+        }
+    }
+
+    /// Reads the files again where they are other ones than before.
+    fn follow(&self) {
+        let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
+        if seen.stamps != stamps(&self.source) {
+            self.read_again(&mut seen);
+        }
+    }
+
+    fn read_again(&self, seen: &mut Seen) {
+        seen.stamps = stamps(&self.source);
+        match self.source.read(&seen.unsaved) {
+            Ok((mut rules, grants)) => {
+                if let Some(why) = self.refuses(rules.mode) {
+                    note(format!("warning: {why}"));
+                    rules.mode = self.mode();
+                }
+                self.permissions.exchange(rules, grants);
+            }
+            Err(failure) => {
+                note(format!("warning: no call is run: {}", failure.message));
+                self.permissions.refuse_all(failure.message);
+            }
+        }
+    }
+}
+
+impl Policy for SavedPermissions {
+    fn decide(&self, proposal: &Proposal<'_>) -> Decision {
+        self.follow();
+        self.permissions.decide(proposal)
+    }
+
+    fn version(&self) -> PolicyVersion {
+        self.follow();
+        self.permissions.version()
+    }
+
+    fn access(&self) -> Access {
+        self.permissions.access()
+    }
+
+    fn restores(&self) -> Option<Access> {
+        self.permissions.restores()
+    }
+
+    fn sandbox(&self) -> Option<Arc<Sandbox>> {
+        self.permissions.sandbox()
+    }
+}
+
+fn stamps(source: &Source) -> [Stamp; 2] {
+    source.files().map(|path| stamp(&path))
+}
+
+fn stamp(path: &Path) -> Stamp {
+    let found = std::fs::metadata(path).ok()?;
+    let times = [found.mtime(), found.mtime_nsec(), found.ctime(), found.ctime_nsec()];
+    Some((found.dev(), found.ino(), found.size(), times))
+}

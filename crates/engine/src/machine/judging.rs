@@ -1,0 +1,110 @@
+//! Questions, and rules that change while calls wait: what has not begun is put to the policy again.
+
+use std::sync::Arc;
+
+use quipu_protocol::{Answer, Ask, AskId, Event, ToolCall};
+
+use super::batch::{self, State, Subject};
+use super::{Effect, Machine, Phase, Prepared, Run};
+use crate::policy::PolicyVersion;
+
+impl Machine {
+    /// Which rules the policy goes by now. Calls that have not begun are put to it before they begin; questions that
+    /// are open now.
+    pub(super) fn policy_is(&mut self, version: PolicyVersion) {
+        let before = std::mem::replace(&mut self.policy, version);
+        if before.number == self.policy.number {
+            return;
+        }
+        if let Some(mode) = self.policy.mode.clone().filter(|_| before.mode != self.policy.mode) {
+            self.emit(Event::PermissionsChanged { mode });
+        }
+        self.judge_asks();
+    }
+
+    /// Puts the calls whose questions are open to the policy again.
+    pub(super) fn judge_asks(&mut self) {
+        // One that never changes has decided already.
+        if self.policy.number == 0 {
+            return;
+        }
+        let Some(Run { id, phase: Phase::Tools(batch), .. }) = &self.run else { return };
+        let judge = |(ask, slot): (&AskId, &batch::Slot)| Effect::Judge {
+            run: id.clone(),
+            ask: ask.clone(),
+            call: slot.call.clone(),
+            touches: slot.touches.clone(),
+        };
+        let judged: Vec<Effect> = batch.open_asks().map(judge).collect();
+        self.out.extend(judged);
+    }
+
+    /// What the policy decides now of a call that waits for an answer.
+    pub(super) fn judged(&mut self, ask: &AskId, prepared: Prepared) {
+        let Some(Run { phase: Phase::Tools(batch), .. }) = &mut self.run else { return };
+        let Some(slot) = batch.asking(ask) else { return };
+        let answer = match prepared {
+            Prepared::Ask { .. } => return,
+            Prepared::Ready { .. } => {
+                batch.slots[slot].state = State::Ready;
+                Answer::Allow
+            }
+            Prepared::Refused(reason) => {
+                self.refuse_slot(slot, reason.clone());
+                Answer::Deny { reason: Some(reason) }
+            }
+        };
+        self.emit(Event::AskClosed { ask: ask.clone(), by: Some(answer), by_policy: true });
+        self.go_on_with_tools();
+    }
+
+    /// A call was not begun, because the policy decides otherwise by now.
+    pub(super) fn tool_held(&mut self, slot: usize, prepared: Prepared) {
+        let batch = match &mut self.run {
+            Some(Run { phase: Phase::Tools(batch), .. }) => batch,
+            Some(Run { phase: Phase::Answered(answered), .. }) => return answered.early.hold(slot),
+            Some(_) | None => return,
+        };
+        // Others leave: what has not begun will not.
+        let leaves = batch.going.is_some();
+        let Some(place) = batch.slots.get_mut(slot) else { return };
+        if !matches!(place.state, State::Running) {
+            return;
+        }
+        let call = place.call.clone();
+        let aborting = leaves || self.run.as_ref().is_some_and(|run| run.aborting);
+        match prepared {
+            _ if aborting => self.refuse_slot(slot, batch::ABORTED.into()),
+            Prepared::Refused(text) => self.refuse_slot(slot, text),
+            Prepared::Ask { question, .. } if self.askers == 0 => {
+                self.refuse_slot(slot, batch::nobody_to_ask(&question));
+            }
+            Prepared::Ask { question, subject, .. } => {
+                let ask = self.ask(&call, question, Arc::clone(&subject));
+                self.set_state(slot, State::Asking(ask));
+                // The rules may have changed once more meanwhile.
+                self.judge_asks();
+            }
+            Prepared::Ready { .. } => self.set_state(slot, State::Ready),
+        }
+        self.go_on_with_tools();
+    }
+
+    /// Puts a question.
+    pub(super) fn ask(&mut self, call: &ToolCall, question: String, subject: Subject) -> AskId {
+        self.counter += 1;
+        let id = AskId::from(format!("a{}", self.counter));
+        let ask = Ask { id: id.clone(), call: call.id.clone(), tool: call.name.clone(), question, subject };
+        self.emit(Event::Asked(Arc::new(ask)));
+        self.out.push(Effect::AskDeadline { ask: id.clone(), after: self.ask_deadline });
+        id
+    }
+
+    fn set_state(&mut self, slot: usize, state: State) {
+        if let Some(Run { phase: Phase::Tools(batch), .. }) = &mut self.run
+            && let Some(place) = batch.slots.get_mut(slot)
+        {
+            place.state = state;
+        }
+    }
+}
