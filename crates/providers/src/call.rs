@@ -2,7 +2,7 @@
 
 use std::hash::{BuildHasher, Hasher};
 use std::sync::Arc;
-use std::time::{Duration, SystemTime};
+use std::time::{Duration, Instant, SystemTime};
 
 use bytes::Bytes;
 use quipu_protocol::{Attempt, Model, ModelError, ModelErrorKind, UnixMs};
@@ -35,7 +35,8 @@ pub struct CallOptions {
     pub base_delay: Duration,
     /// The longest wait that a server may ask for. Beyond it the call fails and says so.
     pub max_delay: Duration,
-    /// The longest silence: until the headers, and between two pieces of the answer.
+    /// The longest silence: until the headers, and between two pieces of the answer. An answer that stands still while
+    /// pings keep its connection alive is given up after [`longest_stall`](Self::longest_stall).
     pub idle_timeout: Duration,
     /// Bytes of one answer at most.
     pub max_reply_bytes: u64,
@@ -45,6 +46,14 @@ pub struct CallOptions {
     pub cache: CacheRetention,
     /// Tokens that each level of thinking is given.
     pub budgets: ThinkingBudgets,
+}
+
+impl CallOptions {
+    /// How long an answer may stand still while its connection is kept alive: six times the longest silence.
+    #[must_use]
+    pub fn longest_stall(&self) -> Duration {
+        self.idle_timeout.saturating_mul(6)
+    }
 }
 
 impl Default for CallOptions {
@@ -360,14 +369,19 @@ async fn stream(
     let mut out = Vec::new();
     let mut head = Vec::new();
     let mut total: u64 = 0;
+    // Bytes may come without end and say nothing: pings and comments.
+    let mut progressed = Instant::now();
     loop {
         let enough = answer.is_enough();
-        let patience = if enough { options.idle_timeout.min(TAIL) } else { options.idle_timeout };
-        let chunk = match tokio::time::timeout(patience, response.chunk()).await {
+        let silence = if enough { options.idle_timeout.min(TAIL) } else { options.idle_timeout };
+        let most = if enough { silence } else { options.longest_stall() };
+        let left = most.saturating_sub(progressed.elapsed());
+        let chunk = match tokio::time::timeout(silence.min(left), response.chunk()).await {
             Ok(Ok(chunk)) => chunk,
             // How the connection ends matters no more.
             Ok(Err(_)) | Err(_) if enough => None,
             Ok(Err(error)) => return Err(network(name, &error)),
+            Err(_) if left <= silence => return Err(stalled(name, options)),
             Err(_) => return Err(silent(name, options)),
         };
         let pushed = match &chunk {
@@ -383,8 +397,12 @@ async fn stream(
             }
             None => answer.end(&mut out),
         };
-        for event in out.drain(..) {
-            send(events, event).await;
+        if !out.is_empty() {
+            for event in out.drain(..) {
+                send(events, event).await;
+            }
+            // Who reads the events may have taken its time.
+            progressed = Instant::now();
         }
         if answer.is_complete() {
             // Most often the end is here already.
@@ -461,14 +479,14 @@ async fn not_a_stream(name: &str, response: &mut Response, options: &CallOptions
 /// As much of the body as an error needs. Whatever goes wrong ends it.
 async fn error_body(response: &mut Response, options: &CallOptions) -> Vec<u8> {
     let mut body = Vec::new();
-    while body.len() < MAX_ERROR_BODY {
-        match tokio::time::timeout(options.idle_timeout, response.chunk()).await {
-            Ok(Ok(Some(chunk))) => {
-                body.extend_from_slice(&chunk[..chunk.len().min(MAX_ERROR_BODY - body.len())]);
-            }
-            Ok(Ok(None) | Err(_)) | Err(_) => break,
+    let read = async {
+        while body.len() < MAX_ERROR_BODY {
+            let Ok(Some(chunk)) = response.chunk().await else { break };
+            body.extend_from_slice(&chunk[..chunk.len().min(MAX_ERROR_BODY - body.len())]);
         }
-    }
+    };
+    // Also where it comes byte by byte.
+    drop(tokio::time::timeout(options.idle_timeout, read).await);
     body
 }
 
@@ -494,6 +512,13 @@ pub(crate) fn silent(name: &str, options: &CallOptions) -> ModelError {
     let kind = ModelErrorKind::Timeout;
     let seconds = options.idle_timeout.as_secs_f64();
     ModelError::new(kind, format!("{name} was silent for {seconds} s.{}", advice(kind)))
+}
+
+pub(crate) fn stalled(name: &str, options: &CallOptions) -> ModelError {
+    let kind = ModelErrorKind::Timeout;
+    let seconds = options.longest_stall().as_secs_f64();
+    let message = format!("{name} kept the connection open for {seconds} s without a word of its answer.");
+    ModelError::new(kind, format!("{message}{}", advice(kind)))
 }
 
 /// At most 2,000 characters, and not the credential, which some servers repeat.

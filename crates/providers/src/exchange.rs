@@ -1,10 +1,12 @@
 //! A request whose answer is one body, and not a stream.
 
+use std::time::Instant;
+
 use bytes::Bytes;
 use quipu_protocol::ModelError;
 
 use crate::CallOptions;
-use crate::call::{Failure, Target, again, answered, network, silent, too_large};
+use crate::call::{Failure, Target, again, answered, network, silent, stalled, too_large};
 use crate::failure::advice;
 
 /// Sends `body` until it is answered, and `read` takes the answer, which is read whole. `read` complains in words that
@@ -38,11 +40,16 @@ async fn exchanged<T>(
     let name = target.name();
     let (mut response, heard) = answered(target, options, &target.headers, body, &mut None).await?;
     let mut answer = Vec::new();
+    let began = Instant::now();
     loop {
-        match tokio::time::timeout(options.idle_timeout, response.chunk()).await {
+        let left = options.longest_stall().saturating_sub(began.elapsed());
+        match tokio::time::timeout(options.idle_timeout.min(left), response.chunk()).await {
             Ok(Ok(None)) => break,
             Ok(Ok(Some(chunk))) => answer.extend_from_slice(&chunk),
             Ok(Err(error)) => return Err(heard.complete(network(&name, &error)).into()),
+            Err(_) if left <= options.idle_timeout => {
+                return Err(heard.complete(stalled(&name, options)).into());
+            }
             Err(_) => return Err(heard.complete(silent(&name, options)).into()),
         }
         if answer.len() as u64 > options.max_reply_bytes {

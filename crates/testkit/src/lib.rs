@@ -17,7 +17,7 @@ mod stream;
 mod tls;
 
 pub use gate::Gate;
-pub use neighbour::{Act, Neighbour, context_of, path_of};
+pub use neighbour::{Act, Neighbour, context_of, endless_database, path_of};
 pub use proxy::FakeProxy;
 pub use reply::Reply;
 pub use server::{Captured, FakeServer};

@@ -17,6 +17,23 @@ pub struct Neighbour {
     said: i64,
 }
 
+/// Makes a database whose tables are views that never end, each with these columns.
+pub fn endless_database(path: &Path, tables: &[(&str, &[&str])]) {
+    let connection = Connection::open(path).unwrap();
+    for (table, columns) in tables {
+        let names = columns.join(", ");
+        let first = vec!["1"; columns.len()].join(", ");
+        let next = vec!["n + 1"; columns.len() - 1].join(", ");
+        let names_of_e =
+            std::iter::once("n").chain(columns.iter().copied().skip(1)).collect::<Vec<_>>().join(", ");
+        let view = format!(
+            "CREATE VIEW {table}({names}) AS WITH RECURSIVE e({names_of_e}) AS (VALUES ({first}) UNION ALL \
+             SELECT n + 1, {next} FROM e) SELECT * FROM e"
+        );
+        connection.execute_batch(&view).unwrap();
+    }
+}
+
 /// A row of the log of actions.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Act {

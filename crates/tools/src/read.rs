@@ -98,6 +98,10 @@ struct Reading {
     cancel: CancellationToken,
 }
 
+/// Bytes that are passed over at most to come to the first line.
+const SKIP_LIMIT: u64 = 1 << 30;
+/// Bytes that are read at most only to count the lines that follow.
+const COUNT_LIMIT: u64 = 16 << 20;
 /// Bytes that an image file may have at all.
 const IMAGE_FILE_LIMIT: u64 = 64 << 20;
 
@@ -148,11 +152,20 @@ impl Reading {
         let Arguments { path, offset, limit } = &self.arguments;
         let start = offset.map_or(0, |offset| count(offset).saturating_sub(1));
         let range = LineRange { start, count: limit.map(count) };
-        let limits = ReadLimits { lines: MAX_LINES, bytes: MAX_BYTES };
+        let limits = ReadLimits { lines: MAX_LINES, bytes: MAX_BYTES, skip: SKIP_LIMIT, count: COUNT_LIMIT };
         let window = read_lines(file, &self.path, range, limits, &self.cancel)?;
         let total = window.total_lines;
-        if start >= total {
+        let at_least = if window.is_counted { "" } else { "at least " };
+        // Where the limit was reached within a line, the lines before it are known; the one that is asked for is not.
+        if start >= total || (!window.is_counted && window.lines == 0 && window.total_lines <= start + 1) {
             let asked = start.saturating_add(1);
+            if !window.is_counted {
+                let size = format_size(SKIP_LIMIT);
+                return Ok(ToolOutput::error(format!(
+                    "Offset {asked} is too far into the file: only the first {size} are searched for it, which hold \
+                     {total} lines. Use bash: tail -n +{asked} {path} | head -n {MAX_LINES}"
+                )));
+            }
             return Ok(ToolOutput::error(format!(
                 "Offset {asked} is beyond end of file ({total} lines total)"
             )));
@@ -164,7 +177,7 @@ impl Reading {
             Some(_) if cut.first_line_exceeds_limit => {
                 let size = format_size(window.first_line_bytes);
                 let notice = format!(
-                    "[Line {first} is {size}, exceeds {max} limit. Use bash: sed -n '{first}p' {path} | head -c \
+                    "[Line {first} is {at_least}{size}, exceeds {max} limit. Use bash: sed -n '{first}p' {path} | head -c \
                      {MAX_BYTES}]"
                 );
                 (notice, None)
@@ -177,7 +190,7 @@ impl Reading {
                     TruncatedBy::Bytes => format!(" ({max} limit)"),
                 };
                 let notice = format!(
-                    "[Showing lines {first}-{last} of {total}{limit}. Use offset={next} to continue.]"
+                    "[Showing lines {first}-{last} of {at_least}{total}{limit}. Use offset={next} to continue.]"
                 );
                 (cut.content.clone(), Some(notice))
             }
@@ -185,8 +198,9 @@ impl Reading {
                 let after = start + window.lines;
                 let rest = total - after;
                 let next = after + 1;
-                let notice = (rest > 0)
-                    .then(|| format!("[{rest} more lines in file. Use offset={next} to continue.]"));
+                let notice = (rest > 0).then(|| {
+                    format!("[{at_least}{rest} more lines in file. Use offset={next} to continue.]")
+                });
                 (cut.content.clone(), notice)
             }
         };

@@ -23,6 +23,9 @@ pub struct Truncation {
     pub total_lines: u64,
     /// Bytes of the whole.
     pub total_bytes: u64,
+    /// Whether there are at least so many lines and bytes: a huge file is not read to its end to count them.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub totals_are_minimum: bool,
     /// Lines of `content`.
     pub output_lines: u64,
     /// Bytes of `content`.
@@ -55,6 +58,7 @@ impl Truncation {
             truncated_by: None,
             total_lines,
             total_bytes,
+            totals_are_minimum: false,
             output_lines: 0,
             output_bytes: 0,
             last_line_partial: false,
@@ -78,7 +82,9 @@ impl Truncation {
             0 => 0,
             _ => window.lines - u64::from(window.ends_with_line_feed),
         };
-        let whole = Self::new(lines, window.bytes);
+        let mut whole = Self::new(lines, window.bytes);
+        // What was asked for ends where the file was left; what is complete has its own end.
+        whole.totals_are_minimum = !window.is_counted && !window.complete;
         if !whole.truncated {
             return whole.with(&window.text, lines, None);
         }

@@ -24,6 +24,10 @@ pub struct ReadLimits {
     pub lines: usize,
     /// Bytes of text at most.
     pub bytes: usize,
+    /// Bytes of the file that are passed over at most to find the first line.
+    pub skip: u64,
+    /// Bytes of the file that are read on at most, when all that is kept is there, to count the lines of the rest.
+    pub count: u64,
 }
 
 /// The lines asked for, as far as the limits let them be kept, and the sizes of the whole.
@@ -37,6 +41,8 @@ pub struct TextWindow {
     pub text: String,
     /// Whether `text` is all of what was asked for.
     pub complete: bool,
+    /// Whether the file was read to its end. If not, all counts are of what was read: there is at least as much.
+    pub is_counted: bool,
     /// Lines of the file.
     pub total_lines: u64,
     /// Lines of what was asked for.
@@ -52,10 +58,11 @@ pub struct TextWindow {
 /// Bytes looked at between two looks at the cancel token.
 const CHUNK: usize = 64 * 1024;
 
-/// Reads the lines of `range` from a file's beginning, and counts the lines of the rest. `path` names it in errors.
+/// Reads the lines of `range` from a file's beginning, and counts the lines of the rest, as far as `limits` say. `path`
+/// names it in errors.
 ///
-/// Needs memory for `limits` and one buffer, whatever the file. A `range` that starts past the end gives an
-/// empty window with `lines` 0.
+/// Needs memory for `limits` and one buffer, whatever the file. A `range` that starts past the end, or further than
+/// [`ReadLimits::skip`] into the file, gives an empty window with `lines` 0.
 ///
 /// # Errors
 /// [`FileError::Cancelled`] soon after `cancel` fires; the system's error otherwise.
@@ -73,8 +80,16 @@ pub fn read_lines(
             return Err(FileError::Cancelled);
         }
         match file.read(&mut buffer) {
-            Ok(0) => break,
-            Ok(got) => collector.push(&buffer[..got]),
+            Ok(0) => {
+                collector.window.is_counted = true;
+                break;
+            }
+            Ok(got) => {
+                collector.push(&buffer[..got]);
+                if collector.has_enough(got as u64) {
+                    break;
+                }
+            }
             Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
             Err(source) => return Err(FileError::from_io(path, "cannot read", source)),
         }
@@ -91,6 +106,9 @@ struct Collector {
     window: TextWindow,
     kept_lines: usize,
     first_line_ended: bool,
+    /// Bytes of the file before the first line that is wanted, and after all that is kept.
+    passed: u64,
+    counted: u64,
 }
 
 impl Collector {
@@ -104,7 +122,21 @@ impl Collector {
             window: TextWindow { complete: true, ..TextWindow::default() },
             kept_lines: 0,
             first_line_ended: false,
+            passed: 0,
+            counted: 0,
         }
+    }
+
+    /// Whether so much was passed over or counted that no more is read. `got` bytes were pushed last.
+    fn has_enough(&mut self, got: u64) -> bool {
+        if self.line < self.wanted.start {
+            self.passed += got;
+            return self.passed >= self.limits.skip;
+        }
+        if self.line >= self.wanted.end || !self.window.complete {
+            self.counted += got;
+        }
+        self.counted >= self.limits.count
     }
 
     fn push(&mut self, mut bytes: &[u8]) {
@@ -203,7 +235,7 @@ mod tests {
 
     use super::*;
 
-    const LIMITS: ReadLimits = ReadLimits { lines: 3, bytes: 12 };
+    const LIMITS: ReadLimits = ReadLimits { lines: 3, bytes: 12, skip: u64::MAX, count: u64::MAX };
 
     fn read(bytes: &[u8], start: u64, count: Option<u64>, piece: usize) -> TextWindow {
         let mut collector = Collector::new(LineRange { start, count }, LIMITS);
@@ -227,6 +259,51 @@ mod tests {
         check("a\nb\nc", 0, Some(0), "", 3, 0, 0);
         check("a\r\nb\r\n", 0, Some(1), "a\r", 3, 1, 2);
         check("a\nb\n", 2, None, "", 3, 1, 0);
+    }
+
+    /// A file without end: the same line again and again.
+    struct Endless {
+        line: &'static [u8],
+        at: usize,
+        read: u64,
+    }
+
+    impl Read for Endless {
+        fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+            for byte in &mut *buffer {
+                *byte = self.line[self.at % self.line.len()];
+                self.at += 1;
+            }
+            self.read += buffer.len() as u64;
+            Ok(buffer.len())
+        }
+    }
+
+    #[test]
+    fn part_of_a_huge_file_is_not_a_scan_of_all() {
+        const MIB: u64 = 1 << 20;
+        let limits = ReadLimits { lines: 2000, bytes: 50 * 1024, skip: 8 * MIB, count: 2 * MIB };
+        let window = |line: &'static [u8], start, count| {
+            let mut file = Endless { line, at: 0, read: 0 };
+            let range = LineRange { start, count };
+            let window =
+                read_lines(&mut file, Path::new("huge"), range, limits, &CancellationToken::new()).unwrap();
+            assert!(!window.is_counted);
+            (window, file.read)
+        };
+        let (first, read) = window(b"a line\n", 0, Some(2));
+        assert_eq!((first.text.as_str(), first.lines, first.complete), ("a line\na line", 2, true));
+        assert!(first.total_lines > 250_000 && read <= 3 * MIB, "{} {read}", first.total_lines);
+        let (all, read) = window(b"a line\n", 0, None);
+        assert!(!all.complete && all.lines > 2000 && read <= 3 * MIB, "{} {read}", all.lines);
+        let (inside, read) = window(b"a line\n", 700_000, Some(1));
+        assert_eq!((inside.text.as_str(), inside.lines), ("a line", 1));
+        assert!(read <= 8 * MIB, "{read}");
+        let (far, read) = window(b"a line\n", 1_000_000_000, Some(1));
+        assert_eq!((far.text.as_str(), far.lines), ("", 0));
+        assert!(far.total_lines < 2_000_000 && read <= 9 * MIB, "{} {read}", far.total_lines);
+        let (zeros, read) = window(b"\0", 0, Some(1));
+        assert!(zeros.first_line_bytes >= 2 * MIB && !zeros.complete && read <= 3 * MIB, "{read}");
     }
 
     proptest! {

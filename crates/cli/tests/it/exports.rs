@@ -187,6 +187,28 @@ fn a_database_that_is_locked_is_told_and_the_rest_goes_on() {
     assert!(world.run(&["import", "--yes"]).ok().text().contains("10 added"));
 }
 
+/// Neither an import nor a command on it as a store waits for the end of what has none.
+#[test]
+fn endless_databases_are_refused() {
+    let world = World::new([]);
+    world.unchecked();
+    let session: (&str, &[&str]) =
+        ("session", &["id", "parent_id", "directory", "title", "version", "time_created"]);
+    let message: (&str, &[&str]) = ("message", &["id", "session_id", "time_created", "data"]);
+    let part: (&str, &[&str]) = ("part", &["id", "message_id", "session_id", "time_created", "data"]);
+    let node: (&str, &[&str]) = ("nodes", &["id", "parent_id", "role", "parts_list", "timestamp"]);
+    let name: (&str, &[&str]) = ("refs", &["name", "node_id"]);
+    let blob: (&str, &[&str]) = ("blobs", &["hash", "type", "content"]);
+    for (agent, tables) in [("opencode", vec![session, message, part]), ("playfilo", vec![node, name, blob])]
+    {
+        let path = world.path(&format!("{agent}.db"));
+        quipu_testkit::endless_database(&path, &tables);
+        let ran = world.run(&["import", agent, path.to_str().unwrap()]).exits(1);
+        assert!(ran.err.contains("is a view or a virtual table"), "{}", ran.err);
+        world.run(&["sessions", "--all", "--store", path.to_str().unwrap()]).fails(4, &[]);
+    }
+}
+
 /// Beside one that can be read.
 #[test]
 fn a_database_of_a_later_version_is_told_and_the_rest_goes_on() {

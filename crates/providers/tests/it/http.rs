@@ -108,6 +108,7 @@ on_both_wires!(
     refusals,
     what_is_no_answer,
     silence_ends_in_a_timeout,
+    pings_without_end_are_no_answer,
     nobody_listens,
     an_answer_without_end_is_cut_off,
     a_drip_is_an_answer_like_any_other,
@@ -426,6 +427,32 @@ async fn silence_ends_in_a_timeout(wire: Wire) {
     fails(wire, [Reply::never(), Reply::never()], impatient(), K::Timeout, 2, &["silent for 0.02 s"]).await;
     let stalled = || Reply::sse(Answer::on(wire).text("and then").unfinished()).then_hang();
     fails(wire, [stalled(), stalled()], impatient(), K::Timeout, 2, &["silent"]).await;
+}
+
+/// What keeps a connection alive is no answer: neither before its first word, nor in its middle, nor behind its end.
+async fn pings_without_end_are_no_answer(wire: Wire) {
+    use ModelErrorKind as K;
+    let ping = match wire {
+        Wire::Messages => "event: ping\ndata: {\"type\":\"ping\"}\n\n",
+        Wire::Completions => ": PROCESSING\n\n",
+    };
+    // A reply that drips for a minute; who is sent it leaves long before.
+    let pings = ping.repeat(60_000 / ping.len());
+    let pause = Duration::from_millis(1);
+    for begun in [String::new(), Answer::on(wire).text("and then").unfinished()] {
+        let reply = || Reply::sse(begun.clone()).then_drip_slowly(pings.clone(), pause);
+        let patience = CallOptions { idle_timeout: Duration::from_millis(200), ..impatient() };
+        fails(wire, [reply(), reply()], patience, K::Timeout, 2, &["kept the connection open for 1.2 s"])
+            .await;
+    }
+    if wire == Wire::Completions {
+        let stream = Answer::on(wire).text("Whole").stream();
+        let stream = stream.strip_suffix("data: [DONE]\n\n").unwrap().to_owned();
+        let server = FakeServer::start([Reply::sse(stream).then_drip_slowly(pings, pause)]);
+        let patience = CallOptions { idle_timeout: Duration::from_millis(200), ..impatient() };
+        let (_, end) = ask(wire, &server, patience).await;
+        assert_eq!((end.error, end.message.text()), (None, "Whole".to_owned()));
+    }
 }
 
 async fn nobody_listens(wire: Wire) {

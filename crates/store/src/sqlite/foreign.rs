@@ -1,7 +1,10 @@
 //! Databases of other programs, read and never written.
 
+use std::ffi::c_int;
 use std::io;
 use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use rusqlite::limits::Limit;
@@ -13,9 +16,20 @@ const PATIENCE: Duration = Duration::from_secs(2);
 /// Bytes of one value at most.
 const VALUE_LIMIT: i32 = 128 << 20;
 
+/// Steps of SQLite's machine between two looks at how many there were.
+const STEPS: c_int = 100_000;
+/// Steps that one query may take whatever the size of the file, and for each byte of it. Reading a row takes about thirty,
+/// and no row takes less than seven bytes; what needs more goes through the same pages again and again.
+const FREE_STEPS: u64 = 50_000_000;
+const STEPS_OF_A_BYTE: u64 = 16;
+
 /// A database of another program, as it was when it was opened: what is written to it later is not seen. What stands
-/// in its write-ahead log is.
-pub struct ForeignDatabase(Connection);
+/// in its write-ahead log is. A query ends with an error when it takes more steps than a sound file of this size can need.
+pub struct ForeignDatabase {
+    connection: Connection,
+    /// Steps that the query under way has taken.
+    steps: Arc<AtomicU64>,
+}
 
 /// Which rows of a table, and what of them. Names are those of the other program.
 #[derive(Debug, Clone, Copy)]
@@ -60,7 +74,15 @@ impl ForeignDatabase {
     /// It cannot be opened, is no database, or is held by another program.
     pub fn open(path: &Path) -> io::Result<Self> {
         let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX;
-        let connection = Connection::open_with_flags(path, flags).map_err(failed)?;
+        let mut connection = Connection::open_with_flags(path, flags).map_err(failed)?;
+        let steps = Arc::new(AtomicU64::new(0));
+        let most = step_limit(path);
+        let counter = Arc::clone(&steps);
+        let count = move || {
+            let step = u64::try_from(STEPS).unwrap_or(0);
+            counter.fetch_add(step, Ordering::Relaxed) > most
+        };
+        connection.progress_handler(STEPS, Some(count)).map_err(failed)?;
         connection.busy_timeout(PATIENCE).map_err(failed)?;
         connection.set_limit(Limit::SQLITE_LIMIT_LENGTH, VALUE_LIMIT).map_err(failed)?;
         // What stands in its schema is not ours to run.
@@ -71,7 +93,19 @@ impl ForeignDatabase {
         connection
             .query_row("SELECT count(*) FROM sqlite_schema", [], |row| row.get::<_, i64>(0))
             .map_err(failed)?;
-        Ok(Self(connection))
+        Ok(Self { connection, steps })
+    }
+
+    /// A view, or a table that code of its own computes, can have rows without end: only tables are read.
+    fn refuse_computed(&self, table: &str) -> io::Result<()> {
+        let query = "SELECT 1 FROM sqlite_schema WHERE lower(name) = lower(?1) AND (type = 'view' OR (type = 'table' AND rootpage = 0))";
+        let mut statement = self.connection.prepare_cached(query).map_err(failed)?;
+        if statement.exists([table]).map_err(failed)? {
+            return Err(io::Error::other(format!(
+                "`{table}` is a view or a virtual table, which could have rows without end; only tables are read"
+            )));
+        }
+        Ok(())
     }
 
     /// The columns of a table, which differ between versions of a program; none where there is no such table.
@@ -79,8 +113,9 @@ impl ForeignDatabase {
     /// # Errors
     /// The database is damaged.
     pub fn columns(&self, table: &str) -> io::Result<Vec<String>> {
+        self.refuse_computed(table)?;
         let mut statement =
-            self.0.prepare_cached("SELECT name FROM pragma_table_info(?1)").map_err(failed)?;
+            self.connection.prepare_cached("SELECT name FROM pragma_table_info(?1)").map_err(failed)?;
         let names = statement.query_map([table], |row| row.get(0)).map_err(failed)?;
         names.collect::<Result<_, _>>().map_err(failed)
     }
@@ -157,12 +192,19 @@ impl ForeignDatabase {
         rows: ForeignRows<'_>,
         work: impl FnOnce(&mut ForeignCursor<'_>) -> T,
     ) -> io::Result<T> {
-        let mut statement = self.0.prepare_cached(query).map_err(failed)?;
+        self.refuse_computed(rows.table)?;
+        let mut statement = self.connection.prepare_cached(query).map_err(failed)?;
+        // A query within the walk of another one has steps of its own.
+        let outer = self.steps.swap(0, Ordering::Relaxed);
         let found = match rows.only {
             Some((_, text)) => statement.query([text]),
             None => statement.query([]),
         };
-        Ok(work(&mut ForeignCursor { rows: found.map_err(failed)?, columns: rows.columns.len() }))
+        let result = found
+            .map_err(failed)
+            .map(|rows_found| work(&mut ForeignCursor { rows: rows_found, columns: rows.columns.len() }));
+        self.steps.store(outer, Ordering::Relaxed);
+        result
     }
 }
 
@@ -204,12 +246,24 @@ impl ForeignValue<'_> {
     }
 }
 
+/// Steps that a query may take, by the bytes of the file and its write-ahead log.
+fn step_limit(path: &Path) -> u64 {
+    let mut log = path.as_os_str().to_owned();
+    log.push("-wal");
+    let size = |path: &Path| std::fs::metadata(path).map_or(0, |metadata| metadata.len());
+    let bytes = size(path).saturating_add(size(Path::new(&log)));
+    bytes.saturating_mul(STEPS_OF_A_BYTE).saturating_add(FREE_STEPS)
+}
+
 /// What SQLite says, with what can be done about it.
 #[expect(clippy::needless_pass_by_value, reason = "as `map_err` gives it")]
 fn failed(error: rusqlite::Error) -> io::Error {
     let advice = match error.sqlite_error_code() {
         Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked) => {
             "; another program holds it: import it again when that is done, or closed"
+        }
+        Some(ErrorCode::OperationInterrupted) => {
+            "; it has more rows than a file of its size has room for: it is damaged, or was made to be endless"
         }
         Some(ErrorCode::NotADatabase) => "; it is no SQLite database, or an encrypted one",
         Some(ErrorCode::DatabaseCorrupt) => {
@@ -277,7 +331,7 @@ mod tests {
         assert_eq!(newest, ["c", "a"]);
         assert_eq!(later.columns("t").unwrap(), ["name", "n"]);
         assert_eq!(later.columns("no such table").unwrap(), [""; 0]);
-        assert!(later.0.execute_batch("DELETE FROM t").is_err());
+        assert!(later.connection.execute_batch("DELETE FROM t").is_err());
         std::fs::write(
             dir.path().join("none.db"),
             "not a database, but long enough to look like one".repeat(40),
@@ -285,5 +339,45 @@ mod tests {
         .unwrap();
         assert!(ForeignDatabase::open(&dir.path().join("none.db")).is_err());
         assert!(ForeignDatabase::open(&dir.path().join("missing.db")).is_err());
+    }
+
+    #[test]
+    fn views_and_endless_queries_are_refused() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("hostile.db");
+        let endless = "WITH RECURSIVE e(name, n) AS (VALUES ('x', 1) UNION ALL SELECT name, n + 1 FROM e) SELECT * FROM e";
+        let writer = Connection::open(&path).unwrap();
+        writer
+            .execute_batch(&format!(
+                "CREATE VIEW T AS {endless}; CREATE VIRTUAL TABLE v USING fts5(name); CREATE TABLE u (name, n)"
+            ))
+            .unwrap();
+        drop(writer);
+        let database = ForeignDatabase::open(&path).unwrap();
+        let refused = |error: io::Error| {
+            assert!(error.to_string().contains("is a view or a virtual table"), "{error}");
+        };
+        refused(names(&database, None).unwrap_err());
+        refused(database.columns("t").unwrap_err());
+        refused(database.columns("V").unwrap_err());
+        refused(database.newest("t", &["name"], 2, &mut |_| true).unwrap_err());
+        assert_eq!(database.columns("u").unwrap(), ["name", "n"]);
+        // Whatever else makes a query endless: it stops after a number of steps, within another walk too.
+        let rows = ForeignRows { table: "u", columns: &["n", "name"], only: None, order: &[], most: None };
+        for order in ["", " ORDER BY n"] {
+            let mut count = 0_u64;
+            let counted = database.ask(&format!("{endless}{order}"), rows, |cursor| {
+                while cursor.read()?.is_some() {
+                    count += 1;
+                    if count.is_multiple_of(1_000_000) {
+                        database.rows(rows, &mut |_| true)?;
+                    }
+                }
+                io::Result::Ok(())
+            });
+            let error = counted.unwrap().unwrap_err();
+            assert!(error.to_string().contains("more rows than a file of its size"), "{error}");
+        }
+        assert!(database.rows(rows, &mut |_| true).is_ok(), "the next query has steps of its own");
     }
 }

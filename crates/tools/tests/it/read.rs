@@ -151,6 +151,32 @@ fn what_calls_touch() {
     assert_eq!(touches("bash", ""), Touches::Anything);
 }
 
+/// 20 GB, of which the system keeps none: a part of it is there at once, and what is not counted is not claimed.
+#[tokio::test]
+async fn part_of_a_20_gb_file_is_read_alone() {
+    const LENGTH: u64 = 20 << 30;
+    let bench = Bench::new(&[("log", b"one\ntwo\nthree\n")]);
+    let file = std::fs::OpenOptions::new().write(true).open(bench.path("log")).unwrap();
+    file.set_len(LENGTH).unwrap();
+    let said = async |args: Value| {
+        let mut args = args;
+        args["path"] = json!("log");
+        text(&bench.run("read", args).await).to_owned()
+    };
+    let notice = "[at least 2 more lines in file. Use offset=3 to continue.]";
+    assert_eq!(said(json!({"limit": 2})).await, format!("one\ntwo\n\n{notice}"));
+    let whole = said(json!({})).await;
+    assert_eq!(
+        whole,
+        "one\ntwo\nthree\n\n[Showing lines 1-3 of at least 4 (50.0KB limit). Use offset=4 to continue.]"
+    );
+    let far = said(json!({"offset": 5, "limit": 1})).await;
+    let command = "tail -n +5 log | head -n 2000";
+    assert!(
+        far.contains("Offset 5 is too far into the file: only the first 1024.0MB") && far.ends_with(command)
+    );
+}
+
 /// Huge file, huge output: the peak of the whole process stays small. Runs this binary again (`helper`).
 #[cfg(target_os = "linux")]
 #[test]
@@ -176,7 +202,7 @@ fn helper() {
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().unwrap();
     runtime.block_on(async {
         let huge = bench.run("read", json!({"path": "huge", "limit": 10})).await;
-        assert!(text(&huge).starts_with("[Line 1 is 2048.0MB, exceeds 50.0KB limit."), "{huge:?}");
+        assert!(text(&huge).starts_with("[Line 1 is at least 16.0MB, exceeds 50.0KB limit."), "{huge:?}");
         let lines = bench.run("read", json!({"path": "lines", "limit": 10})).await;
         assert!(
             text(&lines).ends_with("[1048567 more lines in file. Use offset=11 to continue.]"),

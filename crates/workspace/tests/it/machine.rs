@@ -361,7 +361,7 @@ fn helper() {
         "read huge" => {
             let (mut file, _) = open_for_reading(&dir.join("huge")).unwrap();
             let range = LineRange { start: 0, count: argument.parse().ok() };
-            let limits = ReadLimits { lines: 2000, bytes: 50 * 1024 };
+            let limits = ReadLimits { lines: 2000, bytes: 50 * 1024, skip: u64::MAX, count: u64::MAX };
             let window =
                 read_lines(&mut file, &dir.join("huge"), range, limits, &CancellationToken::new()).unwrap();
             if argument.is_empty() {
