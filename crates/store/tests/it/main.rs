@@ -30,4 +30,6 @@ mod spend;
 #[cfg(test)]
 mod support;
 #[cfg(test)]
+mod twins;
+#[cfg(test)]
 mod vectors;
