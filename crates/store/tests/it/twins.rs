@@ -75,16 +75,19 @@ fn entry(owner: usize, place: usize) -> (Entry, String, i64) {
             content: Vec::new(),
             details: None,
             usage: None,
-            is_error: place % 2 == 0,
+            is_error: place.is_multiple_of(2),
             timestamp: at,
         })),
     };
     (entry, format!("e{owner}.{place}"), at)
 }
 
-/// All nodes, and of each session whose each of its entries is.
-fn nodes_of(sessions: &[Forked]) -> (Vec<(Node, Vec<Blob>)>, Vec<Vec<(usize, usize)>>) {
-    let (mut nodes, mut entries): (_, Vec<Vec<(usize, usize)>>) = (Vec::new(), Vec::new());
+/// Whose the entries of a session are, and the places that they have there.
+type Owned = Vec<(usize, usize)>;
+
+/// All nodes, and the entries of each session.
+fn nodes_of(sessions: &[Forked]) -> (Vec<(Node, Vec<Blob>)>, Vec<Owned>) {
+    let (mut nodes, mut entries): (_, Vec<Owned>) = (Vec::new(), Vec::new());
     for (at, forked) in sessions.iter().enumerate() {
         let mut start = session_start(&id_of(at), &format!("/w{at}"), None);
         if let Entry::Session(start) = &mut start {
@@ -102,7 +105,7 @@ fn nodes_of(sessions: &[Forked]) -> (Vec<(Node, Vec<Blob>)>, Vec<Vec<(usize, usi
             }
         };
         let own = copied.len()..copied.len() + forked.own;
-        let of: Vec<(usize, usize)> = copied.into_iter().chain(own.map(|place| (at, place))).collect();
+        let of: Owned = copied.into_iter().chain(own.map(|place| (at, place))).collect();
         for (place, (owner, theirs)) in of.iter().enumerate() {
             let (entry, id, time) = entry(*owner, *theirs);
             // As in a file from which other lines were left out.
@@ -164,7 +167,7 @@ fn rows(path: &Path) -> Vec<String> {
     rows
 }
 
-async fn check(store: &SqliteStore, entries: &[Vec<(usize, usize)>]) {
+async fn check(store: &SqliteStore, entries: &[Owned]) {
     let query = UsageQuery { by: UsageBy::Session, since: None, until: None };
     let known = store.usage(query).await.unwrap();
     assert_eq!(known.behind, 0);
