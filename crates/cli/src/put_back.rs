@@ -73,7 +73,7 @@ pub(crate) fn agree(
              replaces them all the same, and going back brings back what could be kept"
         )));
     }
-    if !plan.changes.is_empty() && !files.yes && !agreed(plan.changes.len())? {
+    if !plan.changes.is_empty() && !files.yes && !agreed(plan.shown().count())? {
         return Err(Failure::failed("not agreed; nothing was changed"));
     }
     Ok(Some(RestoreFiles { agreed: Some(plan), ..how }))
@@ -118,19 +118,21 @@ fn lines(plan: &FilePlan, paint: Paint) -> Vec<String> {
     if plan.is_empty() {
         return vec!["No file would be changed.".into()];
     }
-    let changes = plan.changes.iter().map(|change| {
+    let changes = plan.shown().map(|change| {
         let sign = match (&change.before, &change.after) {
             (FileState::Absent, _) => "+",
             (_, FileState::Absent) => "-",
             (_, _) => "~",
         };
-        let what = format!("{sign} {}", printable(&change.path));
+        let is_directory = change.before.is_directory() || change.after.is_directory();
+        let what = format!("{sign} {}{}", printable(&change.path), if is_directory { "/" } else { "" });
         let shown = match (&change.after, &change.before) {
             (FileState::File { size, mode, .. }, FileState::File { mode: old, .. }) if old != mode => {
                 format!("{size} bytes, mode {mode:o} (now {old:o})")
             }
             (FileState::File { size, .. }, _) => format!("{size} bytes"),
             (FileState::Link { target }, _) => format!("link to {}", printable(target)),
+            (FileState::Directory { .. }, _) => "empty directory".into(),
             (FileState::Absent | FileState::Unknown { .. }, _) => "removed".into(),
         };
         match change.conflict {
@@ -143,11 +145,8 @@ fn lines(plan: &FilePlan, paint: Paint) -> Vec<String> {
             }
         }
     });
-    let left = plan.left.iter().map(|left| {
-        let (path, why) = (printable(&left.path), printable(&left.why));
-        paint.dim(&format!("  ? {path}  stays as it is: {why}"))
-    });
-    changes.chain(left).collect()
+    let stays = plan.stays().map(|line| paint.dim(&format!("  {}", printable(&line))));
+    changes.chain(stays).collect()
 }
 
 /// Asks whoever sits at the terminal.

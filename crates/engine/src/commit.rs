@@ -13,7 +13,7 @@ use tokio::sync::mpsc;
 
 use crate::call::{Next, Recorded};
 use crate::clock::{Clock, fresh_id};
-use crate::files::{Ground, InFlight, is_restored, restored_entry};
+use crate::files::{Ground, InFlight, WorkspaceNote, is_restored, restored_again};
 use crate::follower::Committed;
 use crate::identity::Prompt;
 use crate::jump::{INCARNATE, TOBE, waits};
@@ -29,6 +29,8 @@ pub(crate) struct KeptResult {
     pub(crate) duration_ms: u64,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(crate) files: Vec<FileChange>,
+    #[serde(default, skip_serializing_if = "WorkspaceNote::is_empty")]
+    pub(crate) note: WorkspaceNote,
 }
 
 /// In the table of steps, the key of a line that the user runs in the shell; its run has no other step. No call of a
@@ -240,7 +242,10 @@ impl Committer {
             let (labels, put_back);
             let draft = match draft {
                 Some(draft) if flight.is_some() && is_restored(&draft.entry) => {
-                    let entry = stood.map_or_else(|| draft.entry.clone(), |from| restored_entry(from).into());
+                    let entry = stood.map_or_else(
+                        || draft.entry.clone(),
+                        |from| restored_again(&draft.entry, from).into(),
+                    );
                     put_back = Draft { entry, ..draft.clone() };
                     &put_back
                 }
@@ -420,5 +425,6 @@ fn kept(done: &Done) -> KeptResult {
         started: done.started,
         duration_ms: done.duration_ms,
         files: done.files.clone(),
+        note: done.note.clone(),
     }
 }

@@ -320,7 +320,8 @@ impl Engine {
             Some(how) => self.begin_files(session, &row.cwd, from, at, how).await?,
             None => Default::default(),
         };
-        let text = carryover_text(message, flight.is_some());
+        let files = flight.is_some().then(|| (&plan, &**self.sealer()));
+        let text = carryover_text(message, files);
         let content = Body::Blocks(vec![Content::text(text)]);
         let said = UserMessage { content, timestamp: self.now() };
         let mut entries: Vec<(Entry, StepInfo)> = flight.iter().map(|flight| flight.record.clone()).collect();

@@ -10,7 +10,9 @@ use quipu_store::{RefMove, RefName, SessionQuery, Store, StoreError, Until, deco
 use quipu_transcript::{Decoded, TouchedFiles, counts, message_of};
 
 use crate::engine::Engine;
-use crate::files::{Brought, FilePlan, InFlight, RestoreFiles, is_restored};
+use crate::files::{
+    Brought, Cargo, FilePlan, InFlight, LeftAlone, NOTE, RestoreFiles, WorkspaceNote, is_restored,
+};
 use crate::jump::{awaited, waits};
 use crate::owner::alone;
 use crate::sessions::{ChangeError, Written};
@@ -25,6 +27,10 @@ const AT_ONCE: usize = 256;
 /// The first line of what a merge says.
 const BEGIN: &str =
     "--- archived result of another branch: a record of what was said and done there, no instructions ---";
+
+/// Why what a branch did to git's refs, and to caches, does not come along.
+const OF_GIT: &str = "the branch moved it; commits, refs and the index of git do not come along";
+const OF_CACHES: &str = "a cache that git ignores: the branch changed something in it, and what is not known";
 
 /// Which side's files count where both changed them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -73,6 +79,8 @@ struct Side {
     conclusion: String,
     /// Each changed file, by its absolute path.
     files: BTreeMap<String, Changed>,
+    /// What it did beside that to its workspace.
+    notes: Vec<WorkspaceNote>,
 }
 
 /// How a file was before the first change of a side and after the last, as far as anything was written down.
@@ -96,19 +104,31 @@ struct Sides {
     cwd: String,
     theirs: BTreeMap<String, Changed>,
     ours: BTreeMap<String, Changed>,
+    /// What the branch did beside files.
+    notes: Vec<WorkspaceNote>,
 }
 
 impl Sides {
     /// The files that come along: those of the other branch, but where ours are to be kept.
-    fn brought(self, side: Option<MergeSide>) -> Vec<Brought> {
-        let Self { merge, theirs, mut ours, .. } = self;
+    fn brought(self, side: Option<MergeSide>) -> Cargo {
+        let Self { merge, theirs, mut ours, notes, .. } = self;
         let kept = |path: &String| side != Some(MergeSide::Theirs) && merge.conflicts.contains(path);
         let come = theirs.into_iter().filter(|(path, _)| !kept(path));
-        come.map(|(path, changed)| {
+        let files = come.map(|(path, changed)| {
             let expect = ours.remove(&path).map_or(changed.before, |ours| ours.after);
             Brought { path, expect, target: changed.after }
-        })
-        .collect()
+        });
+        let mut cargo = Cargo { files: files.collect(), ..Cargo::default() };
+        let (mut left, mut unknown) = (BTreeMap::new(), BTreeSet::new());
+        for note in notes {
+            let git = note.git.into_iter().map(|moved| (format!(".git/{}", moved.name), OF_GIT));
+            let caches = note.caches.into_iter().map(|path| (format!("{path}/"), OF_CACHES));
+            left.extend(git.chain(caches));
+            unknown.extend(note.unknown);
+        }
+        let alone = |(path, why): (String, &str)| LeftAlone { path, why: why.into() };
+        (cargo.left, cargo.unknown) = (left.into_iter().map(alone).collect(), unknown.into_iter().collect());
+        cargo
     }
 }
 
@@ -151,7 +171,7 @@ impl Engine {
         let files = theirs.files.keys().cloned().collect();
         let (into, conclusion) = (row.id, theirs.conclusion);
         let merge = Merge { into, head, from, base, conclusion, files, conflicts };
-        Ok(Sides { merge, cwd: row.cwd, theirs: theirs.files, ours: ours.files })
+        Ok(Sides { merge, cwd: row.cwd, theirs: theirs.files, ours: ours.files, notes: theirs.notes })
     }
 
     /// Brings what a branch came to into a session: one node behind its head with both ends recorded, which the model
@@ -301,7 +321,8 @@ async fn side(store: &dyn Store, end: NodeId, base: Option<NodeId>, cwd: &Path) 
             for path in named.modified_files {
                 side.files.entry(absolute(cwd, &path)).or_default();
             }
-            for change in step.files {
+            side.notes.extend(step.extra.get(NOTE).and_then(|note| note.read().ok()));
+            for change in step.files.into_iter().filter(|change| change.before != change.after) {
                 let path = absolute(cwd, &change.path);
                 // Putting files back changes nothing that the side did not change itself.
                 if put_back && !side.files.contains_key(&path) {
@@ -359,11 +380,14 @@ fn text_of(merge: &Merge, note: &str, side: Option<MergeSide>, plan: Option<&Fil
     lines.push(match plan {
         None => "Files on disk are as they are now: look before you rely on what either side left.".into(),
         Some(plan) => {
-            let left: Vec<String> = plan.left.iter().map(|left| left.path.clone()).collect();
-            let but = if left.is_empty() { String::new() } else { format!(" These are not:{}", list(&left)) };
+            let stays: Vec<String> = plan.stays().map(|line| line.replacen("? ", "", 1)).collect();
+            let but = match stays.is_empty() {
+                true => String::new(),
+                false => format!(" These did not come along, or are not known:{}", list(&stays)),
+            };
             format!(
-                "The files that the branch changed are on disk as it left them, unless they were to be kept; all others \
-                 are as they were.{but}"
+                "The files that the branch is known to have changed are on disk as it left them, unless they were to be \
+                 kept.{but}"
             )
         }
     });

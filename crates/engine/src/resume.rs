@@ -21,7 +21,7 @@ use serde::Deserialize;
 use crate::commit::{Committer, KeptResult, SHELL};
 use crate::early::early_drafts;
 use crate::engine::OpenError;
-use crate::files::{Left, after_a_crash};
+use crate::files::{Left, WorkspaceNote, after_a_crash};
 use crate::identity::Prompt;
 use crate::jump::awaited;
 use crate::machine::{Calls, CommitError, Draft, MEASURED, Plan, PlanOp, Waiting, json_of_nothing, step_of};
@@ -454,11 +454,12 @@ fn result_draft(call: &ToolCall, step: Option<&Step>, now: UnixMs) -> Draft {
         .filter(|step| step.state == StepState::Done)
         .and_then(|step| serde_json::from_slice(step.data.as_deref()?).ok());
     let run = step.map(|step| step.run.clone());
-    let (result, started, duration_ms, files) = match kept {
-        Some(kept) => (kept.result, Some(kept.started), Some(kept.duration_ms), kept.files),
-        None => (interrupted_result(call, now), None, None, Vec::new()),
+    let (result, started, duration_ms, files, note) = match kept {
+        Some(kept) => (kept.result, Some(kept.started), Some(kept.duration_ms), kept.files, kept.note),
+        None => (interrupted_result(call, now), None, None, Vec::new(), WorkspaceNote::default()),
     };
-    let step = StepInfo { run, started, duration_ms, files, ..StepInfo::default() };
+    let mut step = StepInfo { run, started, duration_ms, files, ..StepInfo::default() };
+    note.put_into(&mut step);
     Draft::of(Entry::Message(Message::ToolResult(result)), step)
 }
 

@@ -1,5 +1,6 @@
 //! `settings.json`: what of it concerns sessions. Other members belong to others and are left alone.
 
+use quipu_workspace::MOST_ENTRIES;
 use serde_json::Value;
 
 use crate::{
@@ -88,7 +89,7 @@ impl HistorySettings {
 }
 
 impl FileSettings {
-    /// What `files` of the settings says (`enabled`, `fileBytes`, `runBytes`, `storeBytes`), and for people what is wrong with it; the
+    /// What `files` of the settings says (`enabled`, `fileBytes`, `runBytes`, `storeBytes`, `ignoredFiles`), and for people what is wrong with it; the
     /// defaults stand there.
     pub fn of_json(settings: &Value) -> (Self, Vec<String>) {
         let (mut found, mut section) = (Self::default(), Section::of(settings, "files"));
@@ -96,6 +97,7 @@ impl FileSettings {
         section.number("fileBytes", 64 << 20, &mut found.file_bytes);
         section.number("runBytes", u64::MAX, &mut found.run_bytes);
         section.number("storeBytes", u64::MAX, &mut found.store_bytes);
+        section.number("ignoredFiles", MOST_ENTRIES as u64, &mut found.ignored_files);
         (found, section.problems)
     }
 }
@@ -242,8 +244,8 @@ mod tests {
         let default = FileSettings::default();
         check("{}", default, &[]);
         check(
-            r#"{"files":{"enabled":false,"fileBytes":5,"runBytes":6,"storeBytes":7}}"#,
-            FileSettings { enabled: false, file_bytes: 5, run_bytes: 6, store_bytes: 7 },
+            r#"{"files":{"enabled":false,"fileBytes":5,"runBytes":6,"storeBytes":7,"ignoredFiles":8}}"#,
+            FileSettings { enabled: false, file_bytes: 5, run_bytes: 6, store_bytes: 7, ignored_files: 8 },
             &[],
         );
         check(r#"{"files":{"fileBytes":100000000}}"#, default, &["files.fileBytes"]);

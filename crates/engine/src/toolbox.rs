@@ -8,9 +8,9 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use futures_util::FutureExt as _;
-use quipu_protocol::{Content, FileChange, Json, RunId, ToolCall, ToolResultMessage, ToolSpec, Trouble};
+use quipu_protocol::{Content, Json, RunId, ToolCall, ToolResultMessage, ToolSpec, Trouble};
 use quipu_seal::Sealer;
-use quipu_store::{NewChunk, StoreError};
+use quipu_store::StoreError;
 use quipu_tools::{Invocation, Preparation, Tool, ToolContext, ToolOutput, Touches};
 use quipu_workspace::{Access, Reach, Want};
 use tokio::sync::mpsc;
@@ -18,7 +18,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::call::seal_content;
 use crate::clock::Clock;
-use crate::files::{Begun, CallPlace, Ground, Keeper};
+use crate::files::{Begun, CallPlace, Ground, Keeper, Noticed, WorkspaceNote};
 use crate::machine::{Done, Input, Prepared};
 use crate::policy::{Decision, Policy, Proposal};
 use crate::travel::{Standing, Tobe, Travel, Trip};
@@ -40,6 +40,9 @@ const NOT_PREPARED: &str =
 
 /// The model is told this when what a file was could not be stored.
 const NOT_KEPT: &str = "The call was not run, because what the file was before it could not be stored";
+
+/// What is known of the changes of a call where what files were is not kept.
+const NOT_WATCHED: &str = "what tools changed is not kept, because `files.enabled` is false";
 
 /// The model is told this when it would go to two places at once.
 const TWO_TRIPS: &str =
@@ -265,14 +268,12 @@ impl Toolbox {
         }
         let started = self.parts.clock.now();
         let watch = Instant::now();
-        let (mut files, mut states) = (Vec::new(), Vec::new());
+        let mut noticed = Noticed::default();
         let (output, leaving) = match self.departs(&call) {
             Some(trip) => trip.begin().await,
-            None => {
-                let changes = (&mut files, &mut states);
-                (self.output(&place, slot, (&call, by), cancel, outputs, changes).await, None)
-            }
+            None => (self.output(&place, slot, (&call, by), cancel, outputs, &mut noticed).await, None),
         };
+        let Noticed { files, states, note, .. } = noticed;
         let ToolOutput { mut content, details, is_error, terminate } = limited(output);
         seal_content(&mut content, &self.parts.sealer);
         let details = details.map(|details| self.parts.sealer.seal_json(&details));
@@ -290,6 +291,7 @@ impl Toolbox {
             duration_ms: u64::try_from(watch.elapsed().as_millis()).unwrap_or(u64::MAX),
             files,
             states,
+            note,
             terminate,
             leaving,
         };
@@ -311,7 +313,7 @@ impl Toolbox {
         (call, by): (&ToolCall, u64),
         cancel: CancellationToken,
         outputs: mpsc::Sender<Input>,
-        (files, states): (&mut Vec<FileChange>, &mut Vec<NewChunk>),
+        noticed: &mut Noticed,
     ) -> ToolOutput {
         let Some(tool) = self.tools.get(&call.name) else {
             return ToolOutput::error(format!("Tool {} not found", call.name));
@@ -331,6 +333,9 @@ impl Toolbox {
             Err(text) => return ToolOutput::error(text),
         };
         let touches = tool.touches(&args.value(), &cx);
+        if self.keeper.is_none() && matches!(touches, Touches::Anything | Touches::Writes(_)) {
+            noticed.note = WorkspaceNote::unknown(NOT_WATCHED);
+        }
         let begun = match self.begin(place, call, touches, &cx.access, &people).await {
             Ok(begun) => begun,
             Err(error) => return ToolOutput::error(format!("{NOT_KEPT}: {error}")),
@@ -351,12 +356,13 @@ impl Toolbox {
             () = overdue => ToolOutput::error("Operation aborted (the tool did not stop in time and was dropped)"),
         };
         if let (Some(keeper), Some(begun)) = (&self.keeper, begun) {
-            (*files, *states) = if begun.is_command {
-                let (files, states, told) = keeper.after_command(place).await;
-                tell(&people, told).await;
-                (files, states)
+            *noticed = if begun.is_command {
+                let mut noticed = keeper.after_command(place).await;
+                tell(&people, noticed.told.take()).await;
+                noticed
             } else {
-                keeper.after(place, begun, &cx.access).await
+                let (files, states) = keeper.after(place, begun, &cx.access).await;
+                Noticed { files, states, ..Noticed::default() }
             };
         }
         output

@@ -38,6 +38,11 @@ pub enum FileState {
         /// What it says.
         target: String,
     },
+    /// A directory that is there also where no file needs it: one that was empty before the step, or is after it.
+    Directory {
+        /// Permission bits, 0 to 0o7777.
+        mode: u32,
+    },
     /// There may be something, and it cannot be restored.
     Unknown {
         /// Why.
@@ -77,8 +82,13 @@ impl FileState {
     pub fn content(&self) -> Option<ChunkId> {
         match self {
             Self::File { content, .. } => Some(*content),
-            Self::Absent | Self::Link { .. } | Self::Unknown { .. } => None,
+            Self::Absent | Self::Link { .. } | Self::Directory { .. } | Self::Unknown { .. } => None,
         }
+    }
+
+    /// Whether it is a directory.
+    pub fn is_directory(&self) -> bool {
+        matches!(self, Self::Directory { .. })
     }
 
     /// Whether it can be put back.

@@ -25,7 +25,10 @@ pub enum Captured {
         bytes: Vec<u8>,
     },
     /// A directory, so no file.
-    Directory,
+    Directory {
+        /// Permission bits, 0 to 0o7777.
+        mode: u32,
+    },
     /// A symbolic link, which is not followed.
     Link {
         /// What it says.
@@ -60,7 +63,7 @@ impl Access {
             return std::fs::read_link(path).map_or(Captured::Unreadable, |target| Captured::Link { target });
         }
         if found.is_dir() {
-            return Captured::Directory;
+            return Captured::Directory { mode: found.mode() & 0o7777 };
         }
         if !found.is_file() {
             return Captured::Unreadable;
@@ -115,7 +118,8 @@ mod tests {
         check("link", 3, Captured::Link { target: "file".into() });
         check("dangling", 3, Captured::Link { target: "gone".into() });
         check("fifo", 3, Captured::Unreadable);
-        check("", 3, Captured::Directory);
+        let mode = root.metadata().unwrap().mode() & 0o7777;
+        check("", 3, Captured::Directory { mode });
         check("nothing", 3, Captured::Absent);
         check("file/below", 3, Captured::Absent);
     }

@@ -39,9 +39,12 @@ pub use output::{OutputBuffer, OutputLimits, SpillState};
 pub use path::{FileKeys, file_key, resolve, resolve_existing};
 pub use read::{LineRange, ReadLimits, TextWindow, read_lines};
 pub use registry::ProcessRegistry;
-pub use restore::{Staged, can_change, place, remove, stage, staging_path};
+pub use restore::{Staged, can_change, make_directory, place, remove, remove_directory, stage, staging_path};
 pub use sandbox::{Network, Sandbox, SandboxSupport, git_directories};
-pub use scan::{Files, Found, GitIndex, MOST_ENTRIES, ScanError, Stamp, changed, git_blobs, scan, walk};
+pub use scan::{
+    CACHES, Changes, Files, Found, GitIndex, GitRefs, MOST_ENTRIES, ScanError, Stamp, changed, git_blobs,
+    is_cache, scan, walk,
+};
 pub use shell::{ReadyShell, ShellCommand, ShellEnd, ShellError, run_shell};
 pub use text::Utf8Decoder;
 pub use write::{WriteKind, write_file};

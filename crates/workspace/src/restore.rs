@@ -90,12 +90,52 @@ pub fn place(staged: &Path, at: &Path) -> Result<(), FileError> {
     Ok(())
 }
 
-/// Removes a file or a link, and the directories up to `root`, which stays, that are empty by that. Nothing happens
-/// where there is nothing.
+/// Makes a directory with these permission bits, and those above it that are missing. One that is there stays as it is.
 ///
 /// # Errors
 /// What the system says.
-pub fn remove(at: &Path, root: &Path) -> Result<(), FileError> {
+pub fn make_directory(at: &Path, mode: u32) -> Result<(), FileError> {
+    let failed = |error: io::Error| FileError::from_io(at, "cannot make", error);
+    let (parent, name) = make_parent(at).map_err(failed)?;
+    match mkdirat(&parent, name, Mode::from_raw_mode(mode & 0o7777)) {
+        Ok(()) => {}
+        Err(rustix::io::Errno::EXIST) if at.symlink_metadata().is_ok_and(|found| found.is_dir()) => {
+            return Ok(());
+        }
+        Err(error) => return Err(failed(error.into())),
+    }
+    // The mask of this process must not decide.
+    let made = openat(&parent, name, DIRECTORY, Mode::empty()).map_err(|error| failed(error.into()))?;
+    rustix::fs::fchmod(&made, Mode::from_raw_mode(mode & 0o7777)).map_err(|error| failed(error.into()))?;
+    sync(&parent);
+    Ok(())
+}
+
+/// Removes a directory that is empty. Nothing happens where there is nothing.
+///
+/// # Errors
+/// What the system says, such as that it holds something.
+pub fn remove_directory(at: &Path) -> Result<(), FileError> {
+    let failed = |error: io::Error| FileError::from_io(at, "cannot remove", error);
+    let (parent, name) = match open_parent(at) {
+        Ok(found) => found,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+        Err(error) => return Err(failed(error)),
+    };
+    match unlinkat(&parent, name, AtFlags::REMOVEDIR) {
+        Ok(()) => sync(&parent),
+        Err(rustix::io::Errno::NOENT) => {}
+        Err(error) => return Err(failed(error.into())),
+    }
+    Ok(())
+}
+
+/// Removes a file or a link, and the directories up to `root`, which stays, that are empty by that, but for those that
+/// `keeps`. Nothing happens where there is nothing.
+///
+/// # Errors
+/// What the system says.
+pub fn remove(at: &Path, root: &Path, keeps: &dyn Fn(&Path) -> bool) -> Result<(), FileError> {
     let failed = |error: io::Error| FileError::from_io(at, "cannot remove", error);
     let (parent, name) = match open_parent(at) {
         Ok(found) => found,
@@ -108,7 +148,7 @@ pub fn remove(at: &Path, root: &Path) -> Result<(), FileError> {
         Err(error) => return Err(failed(error.into())),
     }
     let above = at.ancestors().skip(1).take_while(|dir| dir.starts_with(root) && *dir != root);
-    for directory in above {
+    for directory in above.take_while(|dir| !keeps(dir)) {
         let Ok((parent, name)) = open_parent(directory) else { break };
         // One that holds something stays.
         if unlinkat(&parent, name, AtFlags::REMOVEDIR).is_err() {
@@ -193,11 +233,21 @@ mod tests {
         assert_eq!(fs::read_link(root.join("a/link")).unwrap(), Path::new("gone"));
         put("a/link", &Staged::File { bytes: b"", mode: 0o600 }).unwrap();
         assert!(fs::symlink_metadata(root.join("a/link")).unwrap().is_file());
-        remove(&root.join("a/b/file"), &root).unwrap();
-        remove(&root.join("a/b/file"), &root).unwrap();
+        let none = |_: &Path| false;
+        remove(&root.join("a/b/file"), &root, &none).unwrap();
+        remove(&root.join("a/b/file"), &root, &none).unwrap();
         assert!(root.join("a").is_dir() && !root.join("a/b").exists());
-        remove(&root.join("a/link"), &root).unwrap();
+        remove(&root.join("a/link"), &root, &none).unwrap();
         assert_eq!(fs::read_dir(&root).unwrap().count(), 0);
+        put("d/e/file", &Staged::Link("x")).unwrap();
+        remove(&root.join("d/e/file"), &root, &|dir| dir.ends_with("d/e")).unwrap();
+        assert!(root.join("d/e").is_dir());
+        assert!(remove_directory(&root.join("d")).is_err());
+        remove_directory(&root.join("d/e")).unwrap();
+        remove_directory(&root.join("d/e")).unwrap();
+        make_directory(&root.join("d/f/g"), 0o2750).unwrap();
+        make_directory(&root.join("d/f/g"), 0o700).unwrap();
+        assert_eq!(fs::metadata(root.join("d/f/g")).unwrap().mode() & 0o7777, 0o2750);
     }
 
     #[test]
@@ -209,7 +259,7 @@ mod tests {
         symlink("real", root.join("link")).unwrap();
         let at = root.join("link/f");
         assert!(stage(&root.join("link/.t"), &at, &Staged::Link("x")).is_err());
-        assert!(remove(&at, &root).is_err());
+        assert!(remove(&at, &root, &|_| false).is_err());
         stage(&root.join(".t"), &at, &Staged::Link("x")).unwrap();
         assert!(place(&root.join(".t"), &at).is_err());
         assert!(place(&root.join("none"), &root.join("new/f")).is_err() && !root.join("new").exists());

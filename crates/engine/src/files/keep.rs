@@ -14,6 +14,7 @@ use quipu_workspace::{Access, file_key};
 use serde::{Deserialize, Serialize};
 
 use super::FileSettings;
+use super::note::WorkspaceNote;
 use super::state::{Found, named};
 use super::watch::{Changed, MOST_CHANGES, Watch, changed_since};
 
@@ -85,6 +86,30 @@ struct Watched {
     /// As the node will name it.
     path: String,
     before: FileState,
+    /// A directory above it that is empty, as the node will name it, and its permission bits: it is no longer empty then, but
+    /// was there before.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    empty: Option<(String, u32)>,
+}
+
+impl Watched {
+    /// That the directory was there, where the file is now.
+    fn directory(&self, after: &FileState) -> Option<FileChange> {
+        let (path, mode) = self.empty.clone().filter(|_| *after != FileState::Absent)?;
+        let state = FileState::Directory { mode };
+        Some(FileChange { path, before: state.clone(), after: state })
+    }
+}
+
+/// What became of a command.
+#[derive(Default)]
+pub(crate) struct Noticed {
+    pub(crate) files: Vec<FileChange>,
+    /// Their states, to be stored with them.
+    pub(crate) states: Vec<NewChunk>,
+    pub(crate) note: WorkspaceNote,
+    /// What people are to be told of it.
+    pub(crate) told: Option<String>,
 }
 
 /// A call that may have begun, as its row in the table of steps holds it.
@@ -133,7 +158,7 @@ impl Keeper {
         settings: FileSettings,
     ) -> Self {
         let root = file_key(cwd);
-        let watch = Watch::new(&root, settings.file_bytes, settings.run_bytes);
+        let watch = Watch::new(&root, settings);
         let (spent, seen) = (Mutex::default(), Mutex::default());
         Self { store, sealer, root, settings, spent, seen, watch }
     }
@@ -210,7 +235,11 @@ impl Keeper {
                 let Some(path) = named(&keeper.root, &at) else { continue };
                 let mut found = keeper.look(&at, None, &access);
                 chunks.extend(keeper.chunk(&run, &mut found, None));
-                files.push((Watched { at, path, before: found.state.clone() }, found));
+                let empty = empty_above(&at).and_then(|(directory, mode)| {
+                    let is_root = directory == keeper.root;
+                    Some((named(&keeper.root, &directory).filter(|_| !is_root)?, mode))
+                });
+                files.push((Watched { at, path, before: found.state.clone(), empty }, found));
             }
             (files, chunks)
         };
@@ -237,7 +266,7 @@ impl Keeper {
         call: &ToolCall,
     ) -> Result<Option<String>, StoreError> {
         let keeper = self.clone();
-        let look = move || keeper.watch.before(&keeper.sealer);
+        let look = move || keeper.watch.before();
         let now = std::time::SystemTime::now().duration_since(std::time::SystemTime::UNIX_EPOCH);
         let at = now.map_or(0, |now| i64::try_from(now.as_millis()).unwrap_or(i64::MAX));
         let command = Some(Command { root: self.root.clone(), at });
@@ -255,17 +284,14 @@ impl Keeper {
 
     /// A command may be about to run: looks at the workspace ahead. Blocks.
     pub(crate) fn ahead(&self) {
-        self.watch.ahead(&self.sealer);
+        self.watch.ahead();
     }
 
-    /// What a command changed, with the states that are to be stored with it; and what is to be told of it.
-    pub(crate) async fn after_command(
-        self: &Arc<Self>,
-        place: &CallPlace,
-    ) -> (Vec<FileChange>, Vec<NewChunk>, Option<String>) {
+    /// What a command changed.
+    pub(crate) async fn after_command(self: &Arc<Self>, place: &CallPlace) -> Noticed {
         let (keeper, run) = (self.clone(), place.run.clone());
         let look = move || {
-            let Changed { changes, more } = keeper.watch.after(&keeper.sealer);
+            let Changed { changes, more, note } = keeper.watch.after(&keeper.sealer);
             let (mut found, mut chunks) = (Vec::new(), Vec::new());
             for (mut change, mut old, mut new) in changes {
                 chunks.extend(keeper.chunk(&run, &mut old, None));
@@ -274,10 +300,11 @@ impl Keeper {
                 (change.before, change.after) = (old.state, new.state);
                 found.push(change);
             }
-            (found, chunks, more)
+            (found, chunks, more, note)
         };
-        let Ok((changes, chunks, more)) = tokio::task::spawn_blocking(look).await else {
-            return (Vec::new(), Vec::new(), None);
+        let Ok((files, states, more, note)) = tokio::task::spawn_blocking(look).await else {
+            let note = WorkspaceNote::unknown("files could not be looked at after a command");
+            return Noticed { note, ..Noticed::default() };
         };
         let told = (more > 0).then(|| {
             format!(
@@ -285,7 +312,7 @@ impl Keeper {
                 more + MOST_CHANGES
             )
         });
-        (changes, chunks, told)
+        Noticed { files, states, note, told }
     }
 
     /// What the call changed, with the states that are to be stored with it.
@@ -298,20 +325,38 @@ impl Keeper {
         let (keeper, access, run) = (self.clone(), access.clone(), place.run.clone());
         let look = move || {
             let (mut changes, mut chunks) = (Vec::new(), Vec::new());
-            for (Watched { at, path, before }, old) in begun.files {
-                let mut found = keeper.look(&at, Some(&old), &access);
+            for (watched, old) in begun.files {
+                let mut found = keeper.look(&watched.at, Some(&old), &access);
                 // Two states that are not known are taken for one only where nothing can be done about either.
-                if found.state == before {
+                if found.state == watched.before {
                     continue;
                 }
-                let base = before.content().zip(old.bytes.as_ref());
+                let base = watched.before.content().zip(old.bytes.as_ref());
                 chunks.extend(keeper.chunk(&run, &mut found, base));
+                changes.extend(watched.directory(&found.state));
+                let Watched { path, before, .. } = watched;
                 changes.push(FileChange { path, before, after: found.state });
             }
+            dedup(&mut changes);
             (changes, chunks)
         };
         tokio::task::spawn_blocking(look).await.unwrap_or_default()
     }
+}
+
+/// The nearest directory above a path that is there, with its permission bits, where it is empty.
+fn empty_above(at: &Path) -> Option<(PathBuf, u32)> {
+    use std::os::unix::fs::MetadataExt as _;
+    let above = at.ancestors().skip(1).find_map(|dir| Some((dir, dir.symlink_metadata().ok()?)));
+    let (directory, found) = above.filter(|(_, found)| found.is_dir())?;
+    let is_empty = std::fs::read_dir(directory).ok()?.next().is_none();
+    is_empty.then(|| (directory.to_path_buf(), found.mode() & 0o7777))
+}
+
+/// A directory stands there once.
+fn dedup(changes: &mut Vec<FileChange>) {
+    let mut seen = HashSet::new();
+    changes.retain(|change| !change.before.is_directory() || seen.insert(change.path.clone()));
 }
 
 /// Keeps the states after an interrupted call. What the store does not take is told as not kept; that the disk is full,
@@ -379,15 +424,18 @@ pub(crate) async fn after_a_crash(
                 left.push(FileChange { path: name, before, after });
             }
         }
-        for Watched { at, path, before } in files {
+        for watched in files {
+            let Watched { at, path, before, .. } = watched.clone();
             let after = match found.insert(path.clone(), before.clone()) {
                 Some(after) => after,
                 None => now(store, sealer, at, &before).await,
             };
             if after != before {
+                left.extend(watched.directory(&after));
                 left.push(FileChange { path, before, after });
             }
         }
+        dedup(left);
     }
     left
 }

@@ -2,14 +2,23 @@
 
 use std::path::Path;
 
-use quipu_protocol::{Entry, FileState, Json, NodeId, SessionId, Unknown};
+use quipu_protocol::{FileState, NodeId, SessionId, Unknown};
 use quipu_workspace::FileError;
 
-use super::plan::{FilePlan, Ground, LeftAlone, Ready, Wanted, against_disk};
+use super::plan::{FilePlan, Ground, LeftAlone, Origin, Ready, Wanted, against_disk, restored_entry};
 use super::restore::{FilesError, InFlight};
 use super::state::named;
 use super::travel::RestoreFiles;
 use crate::engine::Engine;
+
+/// What a merge brings along.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub(crate) struct Cargo {
+    pub(crate) files: Vec<Brought>,
+    /// What the branch did beside files, and cannot be brought.
+    pub(crate) left: Vec<LeftAlone>,
+    pub(crate) unknown: Vec<String>,
+}
 
 /// What is brought along of one file.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -22,19 +31,12 @@ pub(crate) struct Brought {
     pub(crate) target: Option<FileState>,
 }
 
-/// The entry of the node that says what a merge did to files.
-fn merged_entry(from: NodeId) -> Entry {
-    let data =
-        serde_json::json!({ "type": "custom", "customType": "quipu.merged", "data": { "from": from } });
-    Entry::Meta(Json::from(&data))
-}
-
 impl Engine {
     /// What bringing files along would do.
     pub(crate) async fn plan_merged(
         &self,
         cwd: &str,
-        brought: Vec<Brought>,
+        brought: Cargo,
         how: &RestoreFiles,
     ) -> Result<FilePlan, FilesError> {
         let ground = self.ground(cwd, how);
@@ -49,7 +51,7 @@ impl Engine {
         session: &SessionId,
         cwd: &str,
         from: NodeId,
-        brought: Vec<Brought>,
+        brought: Cargo,
         how: &RestoreFiles,
     ) -> Result<(FilePlan, Option<InFlight>), FilesError> {
         let ground = self.ground(cwd, how);
@@ -59,14 +61,16 @@ impl Engine {
         }
         let (agreed, overwrite) = (how.agreed.as_ref(), how.overwrite);
         let (plan, mut flight) = ground.begin_ready(session, from, ready, agreed, overwrite).await?;
-        flight.record.0 = merged_entry(from);
+        // The entry of the node that says what a merge did to files.
+        let origin = Origin { from, left: plan.left.clone(), unknown: plan.unknown.clone() };
+        flight.record.0 = restored_entry(&origin, "quipu.merged");
         Ok((plan, Some(flight)))
     }
 }
 
-async fn ready(ground: &Ground, brought: Vec<Brought>) -> Result<Ready, FilesError> {
+async fn ready(ground: &Ground, brought: Cargo) -> Result<Ready, FilesError> {
     let (mut wanted, mut left) = (Vec::new(), Vec::new());
-    for Brought { path, expect, target } in brought {
+    for Brought { path, expect, target } in brought.files {
         let path = named(&ground.root, Path::new(&path)).unwrap_or(path);
         let Some(target) = target else {
             left.push(LeftAlone { path, why: "what the branch made of it is not known".into() });
@@ -78,6 +82,8 @@ async fn ready(ground: &Ground, brought: Vec<Brought>) -> Result<Ready, FilesErr
     }
     let mut ready = against_disk(ground, wanted).await?.ok_or(FileError::Cancelled)?;
     ready.plan.left.extend(left);
+    ready.plan.left.extend(brought.left);
     ready.plan.left.sort_by(|a, b| a.path.cmp(&b.path));
+    ready.plan.unknown = brought.unknown;
     Ok(ready)
 }

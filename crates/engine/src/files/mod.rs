@@ -3,8 +3,10 @@
 //! [`keep`] looks at files before and after a call; what it finds stands in the node of the call's result. [`plan`] says
 //! what going to another node does to them, and [`restore`] does it around the commit that moves the ref.
 
+mod held;
 mod keep;
 mod merged;
+mod note;
 mod plan;
 mod restore;
 mod state;
@@ -17,9 +19,10 @@ pub use plan::{FileConflict, FilePlan, LeftAlone, PlannedChange};
 pub use restore::FilesError;
 pub use travel::{JumpedWithFiles, RestoreFiles};
 
-pub(crate) use keep::{Begun, CallPlace, Keeper, Left, after_a_crash};
-pub(crate) use merged::Brought;
-pub(crate) use plan::{Ground, is_restored, restored, restored_entry};
+pub(crate) use keep::{Begun, CallPlace, Keeper, Left, Noticed, after_a_crash};
+pub(crate) use merged::{Brought, Cargo};
+pub(crate) use note::{NOTE, WorkspaceNote};
+pub(crate) use plan::{Ground, is_restored, restored, restored_again};
 pub(crate) use restore::{InFlight, Settled};
 
 /// What is kept of the files that tools change.
@@ -34,11 +37,19 @@ pub struct FileSettings {
     /// Bytes that the states of files may take of the store; the oldest are dropped first
     /// ([`Upkeep::drop_files`](quipu_store::Upkeep::drop_files)).
     pub store_bytes: u64,
+    /// Files that git ignores and that are looked at before a command at most.
+    pub ignored_files: u64,
 }
 
 impl Default for FileSettings {
-    /// On; 1 MiB of a file, 64 MiB of a run, 1 GiB of the store.
+    /// On; 1 MiB of a file, 64 MiB of a run, 1 GiB of the store, 10,000 files that git ignores.
     fn default() -> Self {
-        Self { enabled: true, file_bytes: 1 << 20, run_bytes: 64 << 20, store_bytes: 1 << 30 }
+        Self {
+            enabled: true,
+            file_bytes: 1 << 20,
+            run_bytes: 64 << 20,
+            store_bytes: 1 << 30,
+            ignored_files: 10_000,
+        }
     }
 }

@@ -1,16 +1,17 @@
 //! What going to another node does to files: a function of what the nodes say, then held against the disk.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::path::{Component, Path, PathBuf};
 use std::sync::Arc;
 
 use quipu_protocol::{Entry, FileChange, FileState, Json, NodeId, StepInfo, Unknown};
 use quipu_seal::Sealer;
 use quipu_store::{Store, StoreError, Until, decode_nodes};
-use quipu_transcript::{INTERNAL, files_of};
-use quipu_workspace::{Access, Reach, Want, file_key};
+use quipu_transcript::{INTERNAL, extra_of, files_of};
+use quipu_workspace::{Access, Captured, GitRefs, Reach, Want, file_key};
 use serde::{Deserialize, Serialize};
 
+use super::note::{GitMove, INDEX, NOTE, WorkspaceNote, joined};
 use super::state::Found;
 use crate::travel::one_line;
 
@@ -20,14 +21,21 @@ const LOOKED_THROUGH: usize = 10_000;
 const PATH: usize = 300;
 /// The type of the entry that says that files were put back.
 const KIND: &str = "quipu.files";
+/// The type of our part of a node.
+const OURS: &str = "quipu";
+/// What is known of the changes of another program's calls.
+const OF_OTHERS: &str = "what a tool of another program changed is not known";
 
 /// What going to another node does to files. Paths are in order.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize)]
 pub struct FilePlan {
     /// What will be on the disk that is not there now. Nothing else is changed, but for directories that become empty.
     pub changes: Vec<PlannedChange>,
-    /// Files that stay as they are, though a step that is left or gone to changed them.
+    /// What stays as it is, though a step that is left or gone to changed it: files, git's refs (`.git/HEAD`, …) and caches.
     pub left: Vec<LeftAlone>,
+    /// What is not known of what those steps changed: sentences without a full stop.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub unknown: Vec<String>,
 }
 
 /// A file that will be changed.
@@ -42,6 +50,9 @@ pub struct PlannedChange {
     /// Why somebody must agree to that.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub conflict: Option<FileConflict>,
+    /// It is a directory that comes or goes with what is in it, or stays without that, so it is not shown.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub implied: bool,
 }
 
 /// Why a file is not overwritten unless somebody says so.
@@ -55,7 +66,7 @@ pub enum FileConflict {
 }
 
 /// A file that is not put back.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LeftAlone {
     /// As the node names it.
     pub path: String,
@@ -69,39 +80,82 @@ impl FilePlan {
         self.changes.iter().filter_map(|change| Some((change, change.conflict?)))
     }
 
+    /// The changes that people see.
+    pub fn shown(&self) -> impl Iterator<Item = &PlannedChange> {
+        self.changes.iter().filter(|change| !change.implied)
+    }
+
     /// What would be done to files, a line for each of the first `most`, for whoever is asked.
     pub(crate) fn lines(&self, most: usize) -> String {
-        let changes = self.changes.iter().map(|change| {
+        let changes = self.shown().map(|change| {
             let sign = match (&change.before, &change.after) {
                 (FileState::Absent, _) => '+',
                 (_, FileState::Absent) => '-',
                 (_, _) => '~',
             };
-            format!("{sign} {}", one_line(&change.path, PATH))
+            let slash = if change.before.is_directory() || change.after.is_directory() { "/" } else { "" };
+            format!("{sign} {}{slash}", one_line(&change.path, PATH))
         });
+        cut(changes.chain(self.stays()), most)
+    }
+
+    /// What is not put back, a line each: what stays as it is, and what is not known. Whoever is told that files are as they
+    /// were is told this, too.
+    pub fn stays(&self) -> impl Iterator<Item = String> + '_ {
         let left = self.left.iter().map(|left| {
             format!("? {}  stays as it is: {}", one_line(&left.path, PATH), one_line(&left.why, PATH))
         });
-        let mut lines: Vec<String> = changes.chain(left).take(most).collect();
-        let more = (self.changes.len() + self.left.len()).saturating_sub(most);
-        if more > 0 {
-            lines.push(format!("and {more} more"));
-        }
-        lines.join("\n")
+        left.chain(self.unknown.iter().map(|what| format!("? {}", one_line(what, PATH))))
+    }
+
+    /// How many lines [`stays`](Self::stays) gives.
+    pub fn count_of_stays(&self) -> usize {
+        self.left.len() + self.unknown.len()
+    }
+
+    /// What is not put back, for the model: the first `most` lines.
+    pub(crate) fn stays_for_model(&self, most: usize, sealer: &Sealer) -> Option<String> {
+        let lines = cut(self.stays(), most);
+        (!lines.is_empty()).then(|| sealer.seal(&lines).into_owned())
     }
 
     /// Whether there is nothing to do and nothing to say.
     pub fn is_empty(&self) -> bool {
-        self.changes.is_empty() && self.left.is_empty()
+        self.changes.is_empty() && self.left.is_empty() && self.unknown.is_empty()
     }
+}
+
+/// The first `most` lines, and how many more there are.
+fn cut(lines: impl Iterator<Item = String>, most: usize) -> String {
+    let mut lines: Vec<String> = lines.collect();
+    let more = lines.len().saturating_sub(most);
+    lines.truncate(most);
+    if more > 0 {
+        lines.push(format!("and {more} more"));
+    }
+    lines.join("\n")
 }
 
 /// What a node says of files.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 struct Visit {
     files: Vec<FileChange>,
-    /// Files were put back here when the session came from that node.
+    /// What else its step did to the workspace.
+    note: WorkspaceNote,
+    /// Files were put back here when the session came from that node, but for these.
     came_from: Option<NodeId>,
+    left: Vec<LeftAlone>,
+}
+
+/// What was done between two nodes beside files.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+struct Beside {
+    /// How git's refs were there.
+    git: Vec<GitMove>,
+    caches: BTreeSet<String>,
+    /// What was left as it was when files were put back before.
+    left: Vec<LeftAlone>,
+    unknown: Vec<String>,
 }
 
 /// A file that was touched between two nodes.
@@ -121,34 +175,49 @@ pub(crate) fn restored(from: NodeId, plan: &FilePlan) -> (Entry, StepInfo) {
         before: change.before.clone(),
         after: change.after.clone(),
     });
-    (restored_entry(from), StepInfo { files: files.collect(), ..StepInfo::default() })
+    let origin = Origin { from, left: plan.left.clone(), unknown: plan.unknown.clone() };
+    (restored_entry(&origin, KIND), StepInfo { files: files.collect(), ..StepInfo::default() })
 }
 
-/// The entry of a node that says that files were put back, when the session came from `from`.
-pub(crate) fn restored_entry(from: NodeId) -> Entry {
-    let data = serde_json::json!({ "type": "custom", "customType": KIND, "data": { "from": from } });
+/// Where files were put back from, and what was not put back then.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct Origin {
+    pub(super) from: NodeId,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(super) left: Vec<LeftAlone>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(super) unknown: Vec<String>,
+}
+
+/// The entry of a node that says that files were put back.
+pub(super) fn restored_entry(origin: &Origin, kind: &str) -> Entry {
+    let data = serde_json::json!({ "type": "custom", "customType": kind, "data": origin });
     Entry::Meta(Json::from(&data))
+}
+
+/// The same for a session that came from another node.
+pub(crate) fn restored_again(entry: &Entry, from: NodeId) -> Entry {
+    match origin(entry) {
+        Some(origin) => restored_entry(&Origin { from, ..origin }, KIND),
+        None => entry.clone(),
+    }
 }
 
 /// Whether an entry says that files were put back.
 pub(crate) fn is_restored(entry: &Entry) -> bool {
-    came_from(entry).is_some()
+    origin(entry).is_some()
 }
 
-fn came_from(entry: &Entry) -> Option<NodeId> {
+fn origin(entry: &Entry) -> Option<Origin> {
     #[derive(Deserialize)]
     #[serde(rename_all = "camelCase")]
     struct Restored {
         custom_type: String,
-        data: From,
-    }
-    #[derive(Deserialize)]
-    struct From {
-        from: NodeId,
+        data: Origin,
     }
     let Entry::Meta(json) = entry else { return None };
     let found: Restored = Some(json).filter(|json| json.get().contains(KIND))?.read().ok()?;
-    (found.custom_type == KIND).then_some(found.data.from)
+    (found.custom_type == KIND).then_some(found.data)
 }
 
 /// What the nodes below `above` say, down to `to`.
@@ -170,14 +239,26 @@ async fn visits(store: &dyn Store, above: Option<NodeId>, to: NodeId) -> Result<
         for node in nodes {
             let blob = if node.record.parts.is_empty() { None } else { blobs.next().flatten() };
             let files = blob.as_ref().map(files_of).unwrap_or_default();
-            let entry = match node.record.role == INTERNAL {
+            let note = blob.as_ref().and_then(|blob| extra_of(blob, NOTE)?.read().ok());
+            let mut note: WorkspaceNote = note.unwrap_or_default();
+            let is_internal = node.record.role == INTERNAL;
+            if !is_internal && blob.as_ref().is_none_or(|blob| blob.kind != OURS) {
+                note.unknown.push(OF_OTHERS.into());
+            }
+            let entry = match is_internal {
                 true => decode_nodes(store, std::slice::from_ref(node)).await?.pop(),
                 false => None,
             };
-            let came_from = entry.and_then(|one| came_from(&one.entry));
-            if !files.is_empty() || came_from.is_some() {
-                found.push(Visit { files, came_from });
-            }
+            let Origin { from, left, unknown } = match entry.and_then(|one| origin(&one.entry)) {
+                Some(origin) => origin,
+                None if files.is_empty() && note.is_empty() => continue,
+                None => {
+                    found.push(Visit { files, note, came_from: None, left: Vec::new() });
+                    continue;
+                }
+            };
+            note.unknown.extend(unknown);
+            found.push(Visit { files, note, came_from: Some(from), left });
         }
     }
     Ok(found)
@@ -187,14 +268,8 @@ async fn visits(store: &dyn Store, above: Option<NodeId>, to: NodeId) -> Result<
 /// put back knows how they were when the other place was left; otherwise: what the steps there left behind, or, for
 /// what only steps here touched, how the first of them found it.
 fn wanted(away: &[Visit], toward: &[Visit], here: NodeId, there: NodeId) -> Vec<Wanted> {
-    let back = away.iter().rposition(|visit| visit.came_from == Some(there));
-    let again = toward.iter().rposition(|visit| visit.came_from == Some(here));
-    let (away, toward) = match (back, again) {
-        (Some(at), _) => (&away[at..], &[][..]),
-        (None, Some(at)) => (&[][..], &toward[at..]),
-        (None, None) => (away, toward),
-    };
-    let is_way = |visit: &Visit| visit.came_from.is_some_and(|from| from == there || from == here);
+    let (away, toward) = ways(away, toward, here, there);
+    let is_way = |visit: &Visit| is_way(visit, here, there);
     // Anywhere else, putting files back only says how they were at that place.
     let changes = |visits: &'_ [Visit]| -> Vec<FileChange> {
         let told = visits.iter().enumerate().flat_map(|(at, visit)| {
@@ -225,11 +300,115 @@ fn wanted(away: &[Visit], toward: &[Visit], here: NodeId, there: NodeId) -> Vec<
     all.into_iter().filter_map(complete).collect()
 }
 
+/// What counts of both ways.
+fn ways<'a>(
+    away: &'a [Visit],
+    toward: &'a [Visit],
+    here: NodeId,
+    there: NodeId,
+) -> (&'a [Visit], &'a [Visit]) {
+    let back = away.iter().rposition(|visit| visit.came_from == Some(there));
+    let again = toward.iter().rposition(|visit| visit.came_from == Some(here));
+    match (back, again) {
+        (Some(at), _) => (&away[at..], &[][..]),
+        (None, Some(at)) => (&[][..], &toward[at..]),
+        (None, None) => (away, toward),
+    }
+}
+
+/// Whether files were put back there on the way between these two.
+fn is_way(visit: &Visit, here: NodeId, there: NodeId) -> bool {
+    visit.came_from.is_some_and(|from| from == there || from == here)
+}
+
+/// What was done beside files on the way.
+fn beside(away: &[Visit], toward: &[Visit], here: NodeId, there: NodeId) -> Beside {
+    let (away, toward) = ways(away, toward, here, there);
+    let mut git: BTreeMap<String, GitMove> = joined(away.iter().flat_map(|visit| &visit.note.git));
+    for (name, GitMove { after, .. }) in joined(toward.iter().flat_map(|visit| &visit.note.git)) {
+        // As it was there: what the last step there left.
+        git.insert(name.clone(), GitMove { name, before: after, after: None });
+    }
+    let mut found = Beside { git: git.into_values().collect(), ..Beside::default() };
+    let mut counts: BTreeMap<&str, usize> = BTreeMap::new();
+    for (at, visit) in away.iter().enumerate().chain(toward.iter().enumerate()) {
+        found.caches.extend(visit.note.caches.iter().cloned());
+        // What was left on coming here is again as it was there.
+        if at == 0 && is_way(visit, here, there) {
+            continue;
+        }
+        found.left.extend(visit.left.iter().cloned());
+        visit.note.unknown.iter().for_each(|what| *counts.entry(what).or_default() += 1);
+    }
+    let told = counts.into_iter().map(|(what, times)| match times {
+        1 => what.to_owned(),
+        _ => format!("{what} ({times} times)"),
+    });
+    found.unknown = told.collect();
+    found
+}
+
+impl Beside {
+    /// Adds to a plan what of this is not as it was there.
+    fn add_to(self, plan: &mut FilePlan, root: &Path) {
+        let refs = if self.git.is_empty() { GitRefs::default() } else { GitRefs::of(root, None) };
+        let gone = refs.get("HEAD").is_none();
+        let place = |text: Option<&str>| match text {
+            None => "nowhere".to_owned(),
+            Some(text) => match text.strip_prefix("ref: ") {
+                Some(name) => name.to_owned(),
+                None => text.get(..12).unwrap_or(text).to_owned(),
+            },
+        };
+        let moved_refs =
+            self.git.iter().any(|one| one.name != INDEX && refs.get(&one.name) != one.before.as_deref());
+        for GitMove { name, before, .. } in self.git {
+            let now = refs.get(&name);
+            if name == INDEX {
+                if !moved_refs {
+                    let why = "what was staged is not staged back".into();
+                    plan.left.push(LeftAlone { path: format!(".git/{name}"), why });
+                }
+                continue;
+            }
+            if now == before.as_deref() {
+                continue;
+            }
+            let why = match gone {
+                true => "the repository is gone".to_owned(),
+                false => format!(
+                    "it is at {}, and was at {} there; commits, refs and the index of git are not changed back",
+                    place(now),
+                    place(before.as_deref())
+                ),
+            };
+            plan.left.push(LeftAlone { path: format!(".git/{name}"), why });
+        }
+        plan.left.extend(self.caches.into_iter().map(|path| LeftAlone {
+            path: format!("{path}/"),
+            why: "a cache that git ignores: something in it was changed, and what is not known".into(),
+        }));
+        let known: BTreeSet<String> = plan.left.iter().map(|left| left.path.clone()).collect();
+        let planned: BTreeSet<&str> = plan.changes.iter().map(|change| change.path.as_str()).collect();
+        let others = self.left.into_iter().filter(|left| {
+            !known.contains(&left.path)
+                && !planned.contains(left.path.as_str())
+                && !left.path.starts_with(".git/")
+        });
+        let others: BTreeMap<String, LeftAlone> = others.map(|left| (left.path.clone(), left)).collect();
+        plan.left.extend(others.into_values());
+        plan.left.sort_by(|a, b| a.path.cmp(&b.path));
+        plan.unknown = self.unknown;
+    }
+}
+
 /// A plan, and the bytes of what it replaces.
 pub(super) struct Ready {
     pub(super) plan: FilePlan,
     /// For each change: where it is, and its bytes as they are.
     pub(super) places: Vec<(PathBuf, Option<Arc<[u8]>>)>,
+    /// Directories that stay when they are empty.
+    pub(super) keeps: Vec<PathBuf>,
 }
 
 /// Where files are, and what may be done there.
@@ -252,7 +431,16 @@ pub(super) async fn plan(ground: &Ground, here: NodeId, there: NodeId) -> Result
     if away.is_empty() && toward.is_empty() {
         return Ok(None);
     }
-    against_disk(ground, wanted(&away, &toward, here, there)).await
+    let beside = beside(&away, &toward, here, there);
+    let Some(mut ready) = against_disk(ground, wanted(&away, &toward, here, there)).await? else {
+        return Ok(None);
+    };
+    let root = ground.root.clone();
+    let work = move || {
+        beside.add_to(&mut ready.plan, &root);
+        ready
+    };
+    Ok(tokio::task::spawn_blocking(work).await.ok())
 }
 
 /// What is wanted, held against what is there now. `None` where the thread that looks broke down.
@@ -275,16 +463,34 @@ pub(super) async fn against_disk(
 }
 
 fn look(wanted: Vec<Wanted>, root: &Path, access: &Access, sealer: &Sealer, limit: u64) -> Ready {
-    let (mut plan, mut places) = (FilePlan::default(), Vec::new());
+    let (mut plan, mut places, mut keeps) = (FilePlan::default(), Vec::new(), Vec::new());
+    let mut stays = Vec::new();
     for Wanted { path, expect, target } in wanted {
         let at = root.join(&path);
+        if target.is_directory() {
+            keeps.push(at.clone());
+        }
         let why = match (&target, refusal(&at, root, access)) {
             (_, Some(why)) => Some(why),
             (FileState::Unknown { why, .. }, None) => Some(why.to_string()),
             (_, None) => None,
         };
-        let found = Found::of(access.capture(&at, limit), sealer);
-        if found.state == target {
+        let found = match access.capture(&at, limit) {
+            Captured::Directory { mode } if expect.is_directory() || target.is_directory() => {
+                Found { state: FileState::Directory { mode }, bytes: None }
+            }
+            captured => Found::of(captured, sealer),
+        };
+        let is_same = match (&found.state, &target) {
+            // Nobody knows.
+            (FileState::Unknown { .. }, FileState::Unknown { .. }) => false,
+            (FileState::Directory { .. }, FileState::Directory { .. }) => true,
+            (found, target) => found == target,
+        };
+        if is_same {
+            if found.state.is_directory() {
+                stays.push((path, at, found.state));
+            }
             continue;
         }
         if let Some(why) = why {
@@ -293,10 +499,14 @@ fn look(wanted: Vec<Wanted>, root: &Path, access: &Access, sealer: &Sealer, limi
         }
         let conflict = match &found.state {
             FileState::Unknown { why, .. } => Some(FileConflict::Lost(*why)),
+            // Nothing is lost with one that is empty.
+            FileState::Directory { .. } => None,
+            FileState::Absent if expect.is_directory() => None,
             state if *state != expect => Some(FileConflict::Changed),
             _ => None,
         };
-        plan.changes.push(PlannedChange { path, before: found.state, after: target, conflict });
+        let (before, after) = (found.state, target);
+        plan.changes.push(PlannedChange { path, before, after, conflict, implied: false });
         places.push((at, found.bytes));
     }
     // Removing one thing can be what makes room for another; what stays in the way of one that is taken out of the plan
@@ -306,19 +516,56 @@ fn look(wanted: Vec<Wanted>, root: &Path, access: &Access, sealer: &Sealer, limi
             .changes
             .iter()
             .zip(&places)
-            .filter(|(change, _)| change.after == FileState::Absent)
+            .filter(|(change, _)| change.after == FileState::Absent || is_directory(change))
             .map(|(_, (at, _))| at.as_path())
             .collect();
         let blocked = |at: &Path| blocked(at, &gone);
-        let puts = |change: &PlannedChange| change.after != FileState::Absent;
+        let puts = |change: &PlannedChange| change.after != FileState::Absent || change.before.is_directory();
         let mut both = plan.changes.iter().zip(&places);
         let Some(one) = both.position(|(change, (at, _))| puts(change) && blocked(at)) else { break };
-        let PlannedChange { path, .. } = plan.changes.remove(one);
+        let PlannedChange { path, after, .. } = plan.changes.remove(one);
         places.remove(one);
-        plan.left.push(LeftAlone { path, why: "something else is in its way".into() });
+        let why =
+            if after == FileState::Absent { "it holds other things" } else { "something else is in its way" };
+        plan.left.push(LeftAlone { path, why: why.into() });
     }
+    // A directory comes and goes with what is in it, and stays for it.
+    let above = |puts: bool| -> HashSet<PathBuf> {
+        let places = plan
+            .changes
+            .iter()
+            .zip(&places)
+            .filter(|(change, _)| (change.after != FileState::Absent) == puts);
+        let above = places.flat_map(|(_, (at, _))| at.ancestors().skip(1).take_while(|dir| *dir != root));
+        above.map(Path::to_path_buf).collect()
+    };
+    let (filled, emptied) = (above(true), above(false));
+    let goes = |change: &PlannedChange| change.before.is_directory() && change.after == FileState::Absent;
+    let both = std::mem::take(&mut plan.changes).into_iter().zip(std::mem::take(&mut places));
+    for (mut change, place) in both.filter(|(change, (at, _))| !(goes(change) && filled.contains(at))) {
+        let comes = change.before == FileState::Absent && change.after.is_directory();
+        change.implied =
+            (comes && filled.contains(&place.0)) || (goes(&change) && emptied.contains(&place.0));
+        plan.changes.push(change);
+        places.push(place);
+    }
+    // The way back has to know of those that stay without what is in them now.
+    for (path, at, state) in
+        stays.into_iter().filter(|(_, at, _)| filled.contains(at) || emptied.contains(at))
+    {
+        let (before, after) = (state.clone(), state);
+        plan.changes.push(PlannedChange { path, before, after, conflict: None, implied: true });
+        places.push((at, None));
+    }
+    let mut both: Vec<_> = plan.changes.into_iter().zip(places).collect();
+    both.sort_by(|(one, _), (other, _)| one.path.cmp(&other.path));
+    (plan.changes, places) = both.into_iter().unzip();
     plan.left.sort_by(|a, b| a.path.cmp(&b.path));
-    Ready { plan, places }
+    Ready { plan, places, keeps }
+}
+
+fn is_directory(change: &PlannedChange) -> bool {
+    change.before.is_directory() || change.after.is_directory()
 }
 
 /// Why nothing is put there, if so.
@@ -395,7 +642,7 @@ mod tests {
                 let words: Vec<&str> = one.split_whitespace().collect();
                 FileChange { path: words[0].into(), before: state(words[1]), after: state(words[2]) }
             });
-            Visit { files: files.collect(), came_from: from }
+            Visit { files: files.collect(), came_from: from, ..Visit::default() }
         };
         texts.iter().map(visit).collect()
     }
@@ -436,14 +683,19 @@ mod tests {
 
     #[test]
     fn an_entry_says_where_files_were_put_back_from() {
-        assert_eq!(came_from(&restored_entry(node("x"))), Some(node("x")));
+        let left = vec![LeftAlone { path: "a".into(), why: "b".into() }];
+        let there = Origin { from: node("x"), left, unknown: vec!["c".into()] };
+        let entry = restored_entry(&there, KIND);
+        assert_eq!(origin(&entry).as_ref(), Some(&there));
+        let again = origin(&restored_again(&entry, node("y")));
+        assert_eq!(again, Some(Origin { from: node("y"), ..there }));
         let other = |text: &str| Entry::Meta(Json::parse(text).unwrap());
         assert_eq!(
-            came_from(&other(r#"{"type":"custom","customType":"quipu.files","data":{"from":"x"}}"#)),
+            origin(&other(r#"{"type":"custom","customType":"quipu.files","data":{"from":"x"}}"#)),
             None
         );
         assert_eq!(
-            came_from(&other(r#"{"type":"custom","customType":"other","data":{"x":"quipu.files"}}"#)),
+            origin(&other(r#"{"type":"custom","customType":"other","data":{"x":"quipu.files"}}"#)),
             None
         );
     }

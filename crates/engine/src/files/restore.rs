@@ -8,7 +8,10 @@ use std::sync::Arc;
 use quipu_protocol::{Entry, FileChange, FileState, Json, NodeId, SessionId, StepInfo};
 use quipu_seal::Sealer;
 use quipu_store::{Commit, Durability, NewChunk, Op, OpenJump, Store, StoreError};
-use quipu_workspace::{Access, FileError, Staged, can_change, place, remove, stage, staging_path};
+use quipu_workspace::{
+    Access, Captured, FileError, Staged, can_change, make_directory, place, remove, remove_directory, stage,
+    staging_path,
+};
 use serde::{Deserialize, Serialize};
 
 use super::plan::{FilePlan, Ground, Ready, plan, restored};
@@ -53,6 +56,9 @@ pub(crate) struct Flight {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     roots: Vec<PathBuf>,
     steps: Vec<FlightStep>,
+    /// Directories that stay when they are empty.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    keeps: Vec<PathBuf>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -80,7 +86,7 @@ impl Flight {
         let roots = roots.iter().filter(|one| **one != root).cloned().collect();
         let both = ready.plan.changes.iter().zip(&ready.places);
         let steps = both.map(|(change, (at, _))| FlightStep {
-            staged: (change.after != FileState::Absent)
+            staged: matches!(change.after, FileState::File { .. } | FileState::Link { .. })
                 .then(|| staging_path(at, &format!(".quipu-{}.tmp", fresh_id()))),
             at: at.clone(),
             change: FileChange {
@@ -89,7 +95,7 @@ impl Flight {
                 after: change.after.clone(),
             },
         });
-        Self { root, roots, steps: steps.collect() }
+        Self { root, roots, steps: steps.collect(), keeps: ready.keeps.clone() }
     }
 
     /// The directory that a file lies below, and that stays.
@@ -99,6 +105,13 @@ impl Flight {
             .max_by_key(|root| root.as_os_str().len())
             .unwrap_or(&self.root)
             .clone()
+    }
+
+    /// Whether a directory stays when what is removed leaves it empty: it was there, or something is put into it.
+    fn keeps(&self, directory: &Path) -> bool {
+        let puts = self.steps.iter().filter(|step| step.change.after != FileState::Absent);
+        let mut below = puts.map(|step| step.at.as_path()).filter(|at| *at != directory);
+        self.keeps.iter().any(|kept| kept == directory) || below.any(|at| at.starts_with(directory))
     }
 
     fn row(&self, stage: &str) -> OpenJump {
@@ -111,7 +124,7 @@ impl Flight {
         let staged: Vec<(PathBuf, PathBuf)> = staged.map(|at| (self.root_of(&at), at)).collect();
         let work = move || {
             // One that is not there was never written; one that cannot be removed is in nobody's way.
-            staged.iter().for_each(|(root, staged)| drop(remove(staged, root)));
+            staged.iter().for_each(|(root, staged)| drop(remove(staged, root, &|_| true)));
         };
         drop(tokio::task::spawn_blocking(work).await);
     }
@@ -283,7 +296,7 @@ fn stage_now(step: &FlightStep, bytes: &[u8]) -> Result<(), FileError> {
     let what = match &step.change.after {
         FileState::File { mode, .. } => Staged::File { bytes, mode: *mode },
         FileState::Link { target } => Staged::Link(target),
-        FileState::Absent | FileState::Unknown { .. } => return Ok(()),
+        FileState::Absent | FileState::Directory { .. } | FileState::Unknown { .. } => return Ok(()),
     };
     stage(staged, &step.at, &what)
 }
@@ -298,12 +311,15 @@ struct Problem {
 /// Brings every step to its end, whichever of them were done before.
 async fn land(store: &dyn Store, sealer: &Arc<Sealer>, flight: &Flight) -> Vec<Problem> {
     let mut problems = Vec::new();
-    // Removals first: they make room.
-    let (removals, puts): (Vec<_>, Vec<_>) = flight.steps.iter().partition(|step| step.staged.is_none());
+    // Removals first: they make room, what is in a directory before it.
+    let is_removal = |step: &&FlightStep| step.change.after == FileState::Absent;
+    let (mut removals, puts): (Vec<_>, Vec<_>) = flight.steps.iter().partition(is_removal);
+    removals.sort_by(|one, other| other.at.cmp(&one.at));
+    let whole = Arc::new(flight.clone());
     for step in removals.into_iter().chain(puts) {
-        let (sealer, root, one) = (sealer.clone(), flight.root_of(&step.at), step.clone());
+        let (sealer, flight, one) = (sealer.clone(), whole.clone(), step.clone());
         let bytes = bytes_of(store, &step.change.after).await;
-        let work = move || land_one(&one, bytes.as_deref(), &sealer, &root);
+        let work = move || land_one(&one, bytes.as_deref(), &sealer, &flight);
         if let Ok(Err(problem)) = tokio::task::spawn_blocking(work).await {
             problems.push(problem);
         }
@@ -315,29 +331,49 @@ fn land_one(
     step: &FlightStep,
     bytes: Result<&[u8], &StoreError>,
     sealer: &Sealer,
-    root: &std::path::Path,
+    flight: &Flight,
 ) -> Result<(), Problem> {
     let FlightStep { at, staged, change } = step;
+    let root = &*flight.root_of(at);
     let limit = [&change.before, &change.after].into_iter().map(size_of).max().unwrap_or(0);
-    let now = Found::of(Access::default().capture(at, limit), sealer).state;
+    let is_directory = change.before.is_directory() || change.after.is_directory();
+    let now = match Access::default().capture(at, limit) {
+        Captured::Directory { mode } if is_directory => FileState::Directory { mode },
+        captured => Found::of(captured, sealer).state,
+    };
     let unstage = || {
         if let Some(staged) = staged {
             // In nobody's way.
-            drop(remove(staged, root));
+            drop(remove(staged, root, &|_| true));
         }
     };
-    if now == change.after {
+    let same =
+        |one: &FileState, other: &FileState| one == other || (one.is_directory() && other.is_directory());
+    if same(&now, &change.after) {
         unstage();
         return Ok(());
     }
+    // Between the two, a directory makes room for a file, or a file for a directory.
+    let halfway = is_directory && now == FileState::Absent;
     // What is not known looks like anything that is not known.
-    if change.before.is_known() && now != change.before {
+    if change.before.is_known() && !same(&now, &change.before) && !halfway {
         unstage();
         let what = format!("{}: somebody changed it meanwhile, so it was left as it is", change.path);
         return Err(Problem { what, is_final: true });
     }
     let failed = |error: FileError| Problem { what: error.to_string(), is_final: false };
-    let Some(staged) = staged else { return remove(at, root).map_err(failed) };
+    if now.is_directory() {
+        // Those above it that are empty by that go below.
+        remove_directory(at).map_err(failed)?;
+    }
+    if let FileState::Directory { mode } = change.after {
+        if now != FileState::Absent {
+            remove(at, root, &|_| true).map_err(failed)?;
+        }
+        return make_directory(at, mode).map_err(failed);
+    }
+    let keeps = |directory: &Path| flight.keeps(directory);
+    let Some(staged) = staged else { return remove(at, root, &keeps).map_err(failed) };
     match place(staged, at) {
         Err(FileError::NotFound { .. }) => {}
         done => return done.map_err(failed),
@@ -353,7 +389,10 @@ fn land_one(
 fn size_of(state: &FileState) -> u64 {
     match state {
         FileState::File { size, .. } => *size,
-        FileState::Absent | FileState::Link { .. } | FileState::Unknown { .. } => 0,
+        FileState::Absent
+        | FileState::Link { .. }
+        | FileState::Directory { .. }
+        | FileState::Unknown { .. } => 0,
     }
 }
 

@@ -20,7 +20,7 @@ impl Found {
         let plain = |state| Self { state, bytes: None };
         match captured {
             // What is in a directory are files of their own.
-            Captured::Absent | Captured::Directory => plain(FileState::Absent),
+            Captured::Absent | Captured::Directory { .. } => plain(FileState::Absent),
             Captured::File { bytes, .. } if holds_secret(&bytes, sealer) => {
                 plain(FileState::Unknown { why: Unknown::Secret, size: Some(bytes.len() as u64) })
             }

@@ -51,8 +51,13 @@ impl World {
             chunks.push(NewChunk::Full { id: ChunkId(Sha256::digest(&bytes).into()), bytes });
         }
         self.store.commit(Commit { chunks, ..Commit::default() }).await.unwrap();
-        let change =
-            |path: &str, before, after| PlannedChange { path: path.into(), before, after, conflict: None };
+        let change = |path: &str, before, after| PlannedChange {
+            path: path.into(),
+            before,
+            after,
+            conflict: None,
+            implied: false,
+        };
         let changes = vec![
             change("a/new", FileState::Absent, file("new")),
             change("changed", file("theirs"), file("ours")),
@@ -60,7 +65,7 @@ impl World {
             change("removed", file("gone"), FileState::Absent),
         ];
         let places = changes.iter().map(|change| (self.root.join(&change.path), None)).collect();
-        Ready { plan: FilePlan { changes, left: Vec::new() }, places }
+        Ready { plan: FilePlan { changes, ..FilePlan::default() }, places, keeps: Vec::new() }
     }
 
     async fn begin(&self, ready: Ready) -> Result<InFlight, FilesError> {

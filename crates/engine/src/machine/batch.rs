@@ -86,7 +86,7 @@ impl Slot {
 
     /// Whether it is done and changed files.
     pub(super) fn changed_files(&self) -> bool {
-        matches!(&self.state, State::Done(done) if !done.files.is_empty())
+        matches!(&self.state, State::Done(done) if !done.files.is_empty() || !done.note.is_empty())
     }
 
     /// The entry of its result.
@@ -174,6 +174,7 @@ pub(super) fn refusal(id: &CallId, name: &str, text: String, now: UnixMs) -> Don
         duration_ms: 0,
         files: Vec::new(),
         states: Vec::new(),
+        note: Default::default(),
         terminate: false,
         leaving: None,
     }

@@ -13,7 +13,7 @@ use quipu_store::NewChunk;
 use quipu_tools::Touches;
 
 use super::{Leaving, NoSummary, Place, Stretch, Summary};
-use crate::files::FilePlan;
+use crate::files::{FilePlan, WorkspaceNote};
 use crate::policy::PolicyVersion;
 use crate::sessions::NAME_LIMIT;
 
@@ -160,6 +160,8 @@ pub(crate) struct Done {
     pub(crate) files: Vec<FileChange>,
     /// Their states, stored with the result.
     pub(crate) states: Vec<NewChunk>,
+    /// What else it did to the workspace, and what is not known of that.
+    pub(crate) note: WorkspaceNote,
     pub(crate) terminate: bool,
     /// Where it takes the session.
     pub(crate) leaving: Option<Box<Leaving>>,
@@ -168,13 +170,14 @@ pub(crate) struct Done {
 impl Done {
     /// The entry of its result.
     pub(super) fn draft(&self, run: &RunId) -> Draft {
-        let step = StepInfo {
+        let mut step = StepInfo {
             run: Some(run.clone()),
             started: Some(self.started),
             duration_ms: Some(self.duration_ms),
             files: self.files.clone(),
             ..StepInfo::default()
         };
+        self.note.put_into(&mut step);
         let entry = Arc::new(Entry::Message(Message::ToolResult(self.result.clone())));
         Draft { entry, step, states: self.states.clone() }
     }

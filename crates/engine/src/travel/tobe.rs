@@ -6,6 +6,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 
 use quipu_protocol::{Json, NodeId, SessionId, ToolSpec};
+use quipu_seal::Sealer;
 use quipu_store::{FoundBy, Resolved, Scope, Spelling, Store, StoreError, Until, decode_nodes};
 use quipu_tools::{Invocation, Tool, ToolContext, ToolOutput};
 use serde::Deserialize;
@@ -25,6 +26,8 @@ const COUNTED: usize = 2_000;
 const SHOWN: usize = 200;
 /// Files that the model is told of, which somebody else changed.
 const TOLD: usize = 20;
+/// Lines of what is not put back that the model is told.
+const NOT_PUT_BACK: usize = 50;
 /// Characters of the target that are shown.
 const LINE: usize = 60;
 /// Characters of an id that are said back.
@@ -39,8 +42,11 @@ const WARNS: &str = "You wrote the note above yourself, further on in a branch o
 
 /// The same where files went along.
 const WITH_FILES: &str = "You wrote the note above yourself, further on in a branch of this conversation that you left to \
-                          come here. Nothing else of that branch is here. Files that your tools changed since are again \
-                          what they were here; what else changed them stays: look before you rely on it.";
+                          come here. Nothing else of that branch is here. Files in the working directory that your tools \
+                          are known to have changed since are again what they were here; what background processes and \
+                          others changed stays, and so does all outside of it: look before you rely on it.";
+/// What follows that, before the lines of what is not put back.
+const EXCEPT: &str = "Not put back, or not known:";
 
 /// Where a call would take its session.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -65,8 +71,10 @@ impl Travel {
         let files = match &self.files {
             None => "files stay as they are".to_owned(),
             Some(plan) if plan.changes.is_empty() => "no file is changed by that".to_owned(),
-            Some(plan) => format!("{} file(s) become what they were there", plan.changes.len()),
+            Some(plan) => format!("{} file(s) become what they were there", plan.shown().count()),
         };
+        let stays = self.files.as_ref().map_or(0, FilePlan::count_of_stays);
+        let files = if stays == 0 { files } else { format!("{files}, {stays} thing(s) are not put back") };
         format!("{}; {files}", self.way())
     }
 
@@ -199,7 +207,7 @@ impl Tobe {
         if lost.is_empty() {
             return Ok(plan);
         }
-        let lines = FilePlan { changes: lost, left: Vec::new() }.lines(TOLD);
+        let lines = FilePlan { changes: lost, ..FilePlan::default() }.lines(TOLD);
         Err(format!(
             "Files cannot go along: somebody else changed these since, or they cannot be kept as they are. Nothing was \
              changed. Go without `files`, or let the user decide.\n{lines}"
@@ -246,7 +254,8 @@ impl Trip {
             Err(error) => return (ToolOutput::error(format!("You did not leave: {error}")), None),
         };
         let log = log_of(&travel.message, travel.target, &session, &tobe.cwd);
-        let carryover = carryover_text(&travel.message, travel.files.is_some());
+        let sealer = tobe.ground.as_deref().map(|ground| &*ground.sealer);
+        let carryover = carryover_text(&travel.message, travel.files.as_ref().zip(sealer));
         let files = travel.files.map(Arc::new);
         let leaving = Leaving { run: fresh_id().into(), place, carryover, log, files };
         let text = format!("Incarnation initiated → {}", target.short());
@@ -325,9 +334,12 @@ pub(crate) fn carryover(message: &str) -> Result<String, String> {
 }
 
 /// The message as the conversation holds it.
-pub(crate) fn carryover_text(message: &str, with_files: bool) -> String {
-    let warns = if with_files { WITH_FILES } else { WARNS };
-    format!("{NOTE}: {message}\n{WARNING}: {warns}")
+/// With what was done to files, where they went along.
+pub(crate) fn carryover_text(message: &str, files: Option<(&FilePlan, &Sealer)>) -> String {
+    let warns = if files.is_some() { WITH_FILES } else { WARNS };
+    let stays = files.and_then(|(plan, sealer)| plan.stays_for_model(NOT_PUT_BACK, sealer));
+    let stays = stays.map_or_else(String::new, |stays| format!(" {EXCEPT}\n{stays}"));
+    format!("{NOTE}: {message}\n{WARNING}: {warns}{stays}")
 }
 
 /// Messages and turns on the way to `head` that `target` does not share.

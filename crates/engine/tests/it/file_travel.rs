@@ -4,9 +4,11 @@ use std::collections::BTreeMap;
 use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _, symlink};
 use std::path::Path;
 
-use quipu::protocol::{Json, NodeId, Outcome, Unknown};
+use quipu::protocol::{FileState, Json, NodeId, Outcome, Unknown};
 use quipu::store::{Commit, Op, OpenJump, Store};
-use quipu::{ChangeError, FileConflict, FilePlan, FileSettings, FilesError, JumpedWithFiles, RestoreFiles};
+use quipu::{
+    ChangeError, FileConflict, FileSettings, FilesError, JumpedWithFiles, RestoreFiles, SessionOptions,
+};
 use serde_json::{Value, json};
 
 use crate::support::{World, call, say};
@@ -35,13 +37,9 @@ pub(crate) fn tree(root: &Path) -> Tree {
 }
 
 /// The paths that differ.
-fn difference(before: &Tree, after: &Tree) -> Vec<String> {
+pub(crate) fn difference(before: &Tree, after: &Tree) -> Vec<String> {
     let names: std::collections::BTreeSet<_> = before.keys().chain(after.keys()).collect();
     names.into_iter().filter(|name| before.get(*name) != after.get(*name)).cloned().collect()
-}
-
-fn paths(plan: &FilePlan) -> Vec<String> {
-    plan.changes.iter().map(|change| change.path.clone()).collect()
 }
 
 fn write(path: &str, content: &str) -> (&'static str, Value) {
@@ -57,10 +55,20 @@ pub(crate) struct Story {
 impl Story {
     /// `prepare` is what a person did before.
     pub(crate) async fn of(runs: &[Vec<(&str, Value)>], prepare: impl FnOnce(&Path)) -> Self {
+        Self::with(runs, prepare, |_| {}).await
+    }
+
+    pub(crate) async fn with(
+        runs: &[Vec<(&str, Value)>],
+        prepare: impl FnOnce(&Path),
+        change: impl FnOnce(&mut SessionOptions),
+    ) -> Self {
         let mut world = World::new();
         world.tools = quipu::builtin();
         prepare(&world.cwd());
-        let live = world.create().await;
+        let mut options = world.options();
+        change(&mut options);
+        let live = world.create_with(options).await;
         let mut places = Vec::new();
         for calls in runs {
             world.fake.push([call(calls), say("done")]);
@@ -83,7 +91,11 @@ impl Story {
         assert_eq!(self.now(), before, "looking changes nothing");
         let done = self.world.engine.jump_with_files(to, None, &how).await.unwrap();
         assert_eq!((done.plan == plan, done.problems.as_slice()), (true, &[][..]));
-        assert_eq!(difference(&before, &self.now()), paths(&plan), "the list is what was changed");
+        // A tree has no directories.
+        let is_file = |state: &FileState| matches!(state, FileState::File { .. } | FileState::Link { .. });
+        let files = plan.changes.iter().filter(|change| is_file(&change.before) || is_file(&change.after));
+        let files: Vec<String> = files.map(|change| change.path.clone()).collect();
+        assert_eq!(difference(&before, &self.now()), files, "the list is what was changed");
         done
     }
 }
@@ -281,11 +293,11 @@ async fn where_the_directory_is_gone_or_closed_nothing_moves() {
     story.world.check().await;
 }
 
-fn bash(command: &str) -> (&'static str, Value) {
+pub(crate) fn bash(command: &str) -> (&'static str, Value) {
     ("bash", json!({ "command": command }))
 }
 
-fn git(cwd: &Path, args: &[&str]) -> bool {
+pub(crate) fn git(cwd: &Path, args: &[&str]) -> bool {
     let run = std::process::Command::new("git")
         .args(["-c", "user.name=t", "-c", "user.email=t@t", "-c", "init.defaultBranch=main"])
         .args(args)
@@ -319,10 +331,10 @@ fn prepare(cwd: &Path) {
     std::fs::write(cwd.join(".gitignore"), "out/\n").unwrap();
 }
 
-/// All but what git keeps for itself, and what is ignored.
+/// All but what git keeps for itself.
 fn watched(tree: &Tree) -> Tree {
     tree.iter()
-        .filter(|(name, _)| !name.starts_with(".git/") && !name.starts_with("out/"))
+        .filter(|(name, _)| !name.starts_with(".git/"))
         .map(|(name, state)| (name.clone(), state.clone()))
         .collect()
 }

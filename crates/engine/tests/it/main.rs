@@ -61,4 +61,5 @@ mod tobe;
 #[cfg(test)]
 mod tobe_files;
 #[cfg(test)]
+mod unkept;
 mod wire;

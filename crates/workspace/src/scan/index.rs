@@ -2,6 +2,7 @@
 //! `Documentation/gitformat-index` of git.
 
 use std::collections::BTreeMap;
+use std::ffi::OsStr;
 use std::io::{BufRead as _, Read as _, Write as _};
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
@@ -63,6 +64,30 @@ impl GitIndex {
         self.path.metadata().is_ok_and(|found| FileStamp::from(&found) == self.stamp)
     }
 
+    /// Whether git would commit the same with both.
+    pub fn stages_the_same(&self, other: &Self) -> bool {
+        let same = |(one, other): ((&Vec<u8>, &Tracked), (&Vec<u8>, &Tracked))| {
+            one.0 == other.0 && one.1.id == other.1.id && one.1.mode == other.1.mode
+        };
+        self.entries.len() == other.entries.len() && self.entries.iter().zip(&other.entries).all(same)
+    }
+
+    /// The files that git tracks, with the objects that they are.
+    pub fn tracked(&self) -> impl Iterator<Item = (&Path, [u8; 20])> {
+        self.entries.iter().map(|(path, tracked)| (Path::new(OsStr::from_bytes(path)), tracked.id))
+    }
+
+    /// The object of a file, and its kind and permissions as git knows them.
+    pub fn object(&self, path: &Path) -> Option<([u8; 20], u32)> {
+        let tracked = self.entries.get(path.as_os_str().as_bytes())?;
+        Some((tracked.id, tracked.mode))
+    }
+
+    /// What tells this reading of the index from another.
+    pub fn identity(&self) -> String {
+        format!("{:?}", self.stamp)
+    }
+
     /// The file as it was read.
     pub(super) fn stamp(&self) -> FileStamp {
         self.stamp
@@ -92,7 +117,7 @@ impl GitIndex {
 }
 
 /// Where git keeps what belongs to a working tree.
-fn git_directory(top: &Path) -> Option<PathBuf> {
+pub(super) fn git_directory(top: &Path) -> Option<PathBuf> {
     let dot = top.join(".git");
     if dot.is_dir() {
         return Some(dot);

@@ -1,11 +1,14 @@
 //! Every file below a directory at a glance: what is there, and whether it changed since the last look.
 //!
-//! Git's own directories are left out, and what `.gitignore` files say: neither is walked into. No file is opened. A look
-//! after another one asks for each file again, since nothing else tells that somebody wrote to it; names are read only
-//! where the time of a directory says that they changed. Many directories are looked into by several threads.
+//! Git's own directories are left out, and ignored directories that hold what programs make again ([`CACHES`]): neither is
+//! walked into. Other files that `.gitignore` files leave out are looked at up to a number. No file is opened. A look after
+//! another one asks for each file again, since nothing else tells that somebody wrote to it; names are read only where the
+//! time of a directory says that they changed. Many directories are looked into by several threads.
 
+mod caches;
 mod ignore;
 mod index;
+mod refs;
 #[cfg(test)]
 mod tests;
 mod together;
@@ -21,10 +24,14 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::SystemTime;
 
+use caches::Cache;
+pub use caches::{CACHES, is_cache};
 use ignore::{Ignored, Source};
 pub use index::{GitIndex, git_blobs};
+pub use refs::GitRefs;
 use rustix::fs::{AtFlags, Dir, FileType, Mode, OFlags, fstat, openat, statat};
 use rustix::io::Errno;
+use together::Walked;
 pub use walk::{Found, walk};
 
 use crate::FileStamp;
@@ -63,6 +70,14 @@ impl Stamp {
     }
 }
 
+impl Stamp {
+    /// Whether nothing was written between the two, nor were permissions changed, as far as times tell.
+    pub fn is_written_as(&self, other: &Self) -> bool {
+        (self.mode, self.size, self.modified, self.inode)
+            == (other.mode, other.size, other.modified, other.inode)
+    }
+}
+
 impl From<&Metadata> for Stamp {
     fn from(found: &Metadata) -> Self {
         Self {
@@ -93,6 +108,10 @@ impl From<&rustix::fs::Stat> for Stamp {
 #[derive(Debug, Clone, Default)]
 pub struct Files {
     directories: HashMap<PathBuf, Arc<Directory>>,
+    /// There are more ignored files than are looked at.
+    beyond: bool,
+    /// When the look began: milliseconds.
+    looked: i64,
     /// What decides for all directories what is left out.
     rules: Rules,
 }
@@ -112,19 +131,25 @@ struct Directory {
     /// Of its files and of the directories in it, in order, each with a zero byte behind it.
     names: Vec<u8>,
     files: Vec<Entry<Stamp>>,
-    /// Whether each is ignored, but for what git tracks in it.
+    /// Whether only what git tracks in it is looked at.
     below: Vec<Entry<bool>>,
+    /// Ignored directories that are not looked into, as far as it is told that something in them changed.
+    caches: Vec<Entry<Cache>>,
     ignored: Ignored,
     /// Its own patterns.
     patterns: Option<Stamp>,
     /// All of its entries.
     seen: usize,
+    /// There are more ignored files in it than are looked at.
+    beyond: bool,
 }
 
 #[derive(Debug, Clone)]
 struct Entry<T> {
     /// Where its name begins, and where the zero byte behind it is.
     name: (u32, u32),
+    /// Git ignores it.
+    ignored: bool,
     value: T,
 }
 
@@ -140,6 +165,36 @@ impl Files {
         self.directories.iter().flat_map(|(path, directory)| {
             directory.files.iter().map(|file| (path.join(directory.os_name(file)), &file.value))
         })
+    }
+
+    /// Whether git ignores it.
+    pub fn is_ignored(&self, path: &Path) -> bool {
+        let directory = path.parent().and_then(|parent| self.directories.get(parent));
+        let file =
+            directory.zip(path.file_name()).and_then(|(directory, name)| directory.file(name.as_bytes()));
+        file.is_some_and(|file| file.ignored)
+    }
+
+    /// The permission bits of a directory; nothing for the root.
+    pub fn directory(&self, path: &Path) -> Option<u32> {
+        let found = self.directories.get(path).filter(|_| !path.as_os_str().is_empty())?;
+        Some(found.stamp.mode & 0o7777)
+    }
+
+    /// Directories in which there is nothing.
+    pub fn empty_directories(&self) -> impl Iterator<Item = (&Path, u32)> {
+        let empty = self.directories.iter().filter(|(path, found)| found.seen == 0 && path.as_os_str() != "");
+        empty.map(|(path, found)| (path.as_path(), found.stamp.mode & 0o7777))
+    }
+
+    /// Whether there are more ignored files than were looked at.
+    pub fn is_beyond(&self) -> bool {
+        self.beyond
+    }
+
+    /// When it was looked: milliseconds of the clock of this machine.
+    pub fn looked(&self) -> i64 {
+        self.looked
     }
 
     /// How many there are.
@@ -159,13 +214,22 @@ impl Directory {
         self.names.get(from as usize..to as usize).unwrap_or_default()
     }
 
+    fn c_name<T>(&self, entry: &Entry<T>) -> Option<&CStr> {
+        let (from, to) = entry.name;
+        CStr::from_bytes_with_nul(self.names.get(from as usize..=to as usize)?).ok()
+    }
+
     fn os_name<T>(&self, entry: &Entry<T>) -> &OsStr {
         OsStr::from_bytes(self.name(entry))
     }
 
-    fn stamp_of(&self, name: &[u8]) -> Option<&Stamp> {
+    fn file(&self, name: &[u8]) -> Option<&Entry<Stamp>> {
         let found = self.files.binary_search_by(|file| self.name(file).cmp(name)).ok()?;
-        self.files.get(found).map(|file| &file.value)
+        self.files.get(found)
+    }
+
+    fn stamp_of(&self, name: &[u8]) -> Option<&Stamp> {
+        self.file(name).map(|file| &file.value)
     }
 
     /// Whether its names are still those that were read.
@@ -186,17 +250,25 @@ impl Directory {
         }
         let mut different = Vec::new();
         for (at, file) in self.files.iter().enumerate() {
-            let (from, to) = file.name;
-            let name = self.names.get(from as usize..=to as usize)?;
-            let now = stamp(CStr::from_bytes_with_nul(name).ok()?)?;
+            let now = stamp(self.c_name(file)?)?;
             if now != file.value {
                 different.push((at, now));
             }
         }
-        if different.is_empty() {
+        let mut caches = Vec::new();
+        for (at, cache) in self.caches.iter().enumerate() {
+            let now = Cache::of(directory, self.c_name(cache)?)?;
+            if now != cache.value {
+                caches.push((at, now));
+            }
+        }
+        if different.is_empty() && caches.is_empty() {
             return Some(self.clone());
         }
         let mut new = Self::clone(self);
+        for (at, now) in caches {
+            new.caches.get_mut(at)?.value = now;
+        }
         for (at, now) in different {
             new.files.get_mut(at)?.value = now;
         }
@@ -219,40 +291,53 @@ pub enum ScanError {
 struct Task {
     /// Relative to the root; empty for the root.
     path: PathBuf,
-    ignored: Ignored,
-    /// It is ignored, but for what git tracks in it.
+    patterns: Ignored,
+    /// It is ignored.
+    ignored: bool,
+    /// Only what git tracks in it is looked at.
     only_tracked: bool,
     /// What was left out there at the look before would be now.
     same_rules: bool,
 }
 
-/// Looks at every file below `root`. With the index, what git tracks is looked at also where it is ignored. With the look
-/// before, what did not change since costs one call of the system for each file.
+/// Looks at every file below `root`, and at so many that git ignores. With the index, what git tracks is looked at also
+/// where it is ignored. With the look before, what did not change since costs one call of the system for each file.
 ///
 /// # Errors
 /// `TooMany`; `Unreadable` for the directory itself, not for those below it.
-pub fn scan(root: &Path, index: Option<&GitIndex>, before: Option<&Files>) -> Result<Files, ScanError> {
+pub fn scan(
+    root: &Path,
+    index: Option<&GitIndex>,
+    before: Option<&Files>,
+    most_ignored: usize,
+) -> Result<Files, ScanError> {
     let unreadable = |error: Errno| ScanError::Unreadable(std::io::Error::from(error).to_string());
+    let (seconds, rest) = now();
+    let looked = seconds.saturating_mul(1_000).saturating_add(rest / 1_000_000);
     let top = rustix::fs::open(root, DIRECTORY, Mode::empty()).map_err(unreadable)?;
     let rules = Rules { sources: ignore::sources(root), index: index.map(GitIndex::stamp) };
     let before = before.filter(|before| before.rules == rules);
-    let ignored = Ignored::above(&rules.sources);
-    let first = Task { path: PathBuf::new(), ignored, only_tracked: false, same_rules: true };
+    let patterns = Ignored::above(&rules.sources);
+    let first =
+        Task { path: PathBuf::new(), patterns, ignored: false, only_tracked: false, same_rules: true };
     let look = |task: &Task| {
         let known = before.filter(|_| task.same_rules).and_then(|before| before.directories.get(&task.path));
-        let found = look_into(root, &top, task, index, known)?;
+        let found = look_into(root, &top, task, index, known, most_ignored)?;
         let same_rules = known.is_some_and(|known| known.patterns == found.patterns);
         let below = found.below.iter().map(|below| Task {
             path: task.path.join(found.os_name(below)),
-            ignored: found.ignored.clone(),
+            patterns: found.ignored.clone(),
+            // What git tracks is looked at wherever it is.
+            ignored: below.ignored && !below.value,
             only_tracked: below.value,
             same_rules,
         });
         let below: Vec<Task> = below.collect();
         Some((found, below))
     };
-    let directories = together::walk(first, &look).ok_or(ScanError::TooMany)?;
-    Ok(Files { directories, rules })
+    let Walked { directories, beyond } =
+        together::walk(first, most_ignored, &look).ok_or(ScanError::TooMany)?;
+    Ok(Files { directories, beyond, looked, rules })
 }
 
 fn look_into(
@@ -261,6 +346,7 @@ fn look_into(
     task: &Task,
     index: Option<&GitIndex>,
     known: Option<&Arc<Directory>>,
+    most_ignored: usize,
 ) -> Option<Arc<Directory>> {
     let path = if task.path.as_os_str().is_empty() { Path::new(".") } else { &task.path };
     let directory = match openat(top, path, DIRECTORY, Mode::empty()) {
@@ -271,7 +357,13 @@ fn look_into(
     };
     let stamp = Stamp::from(&fstat(&directory).ok()?);
     let again = known.filter(|known| known.has_same_names(&stamp)).and_then(|known| known.again(&directory));
-    again.or_else(|| read(root, task, directory, stamp, index).map(Arc::new))
+    again.or_else(|| read(root, task, directory, stamp, index, most_ignored).map(Arc::new))
+}
+
+/// Seconds and nanoseconds.
+fn now() -> (i64, i64) {
+    let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+    (i64::try_from(now.as_secs()).unwrap_or(i64::MAX), i64::from(now.subsec_nanos()))
 }
 
 /// Reads the names of a directory, and looks at its files.
@@ -281,31 +373,41 @@ fn read(
     directory: OwnedFd,
     stamp: Stamp,
     index: Option<&GitIndex>,
+    most_ignored: usize,
 ) -> Option<Directory> {
-    let looked = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
-    let looked = (i64::try_from(looked.as_secs()).unwrap_or(i64::MAX), i64::from(looked.subsec_nanos()));
+    let looked = now();
     let mut dir = Dir::new(directory).ok()?;
-    let mut entries = Vec::new();
+    let (mut entries, mut beyond) = (Vec::new(), false);
     while let Some(Ok(entry)) = dir.read() {
         if !matches!(entry.file_name().to_bytes(), b"." | b"..") {
             entries.push((entry.file_name().to_owned(), entry.file_type()));
+        }
+        if task.ignored && !task.only_tracked && entries.len() > most_ignored {
+            beyond = true;
+            break;
         }
     }
     let directory = dir.fd().ok()?;
     let look = |name: &CStr| statat(directory, name, AtFlags::SYMLINK_NOFOLLOW).ok();
     let has_patterns = entries.iter().any(|(name, _)| name.as_c_str() == ignore::NAME);
     let patterns = if has_patterns { look(ignore::NAME).map(|found| Stamp::from(&found)) } else { None };
-    let mut ignored = task.ignored.clone();
+    let mut ignored = task.patterns.clone();
     if patterns.is_some() {
         ignored = ignored.below(&root.join(&task.path), &task.path);
     }
     entries.sort_unstable_by(|(one, _), (other, _)| one.cmp(other));
     let seen = entries.len();
-    let (names, files, below) = (Vec::new(), Vec::new(), Vec::new());
-    let mut found = Directory { stamp, looked, names, files, below, ignored, patterns, seen };
+    let (names, files, below, caches) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
+    let mut found = Directory { stamp, looked, names, files, below, caches, ignored, patterns, seen, beyond };
+    let mut room = most_ignored;
     for (name, kind) in &entries {
         let bytes = name.to_bytes();
         if bytes == b".git" || is_ours(bytes) {
+            continue;
+        }
+        let at = task.path.join(OsStr::from_bytes(bytes));
+        let tracks = |is_directory| index.is_some_and(|index| index.tracks(&at, is_directory));
+        if task.only_tracked && !tracks(true) && !tracks(false) {
             continue;
         }
         let stat = match kind {
@@ -318,19 +420,42 @@ fn read(
             (FileType::Unknown, Some(stat)) => FileType::from_raw_mode(stat.st_mode).is_dir(),
             (_, _) => false,
         };
-        let at = task.path.join(OsStr::from_bytes(bytes));
-        let only_tracked = task.only_tracked || found.ignored.has(at.as_os_str().as_bytes(), is_directory);
-        if only_tracked && !index.is_some_and(|index| index.tracks(&at, is_directory)) {
+        let is_ignored =
+            (task.ignored || task.only_tracked) || found.ignored.has(at.as_os_str().as_bytes(), is_directory);
+        let (Ok(from), Ok(to)) =
+            (u32::try_from(found.names.len()), u32::try_from(found.names.len() + bytes.len()))
+        else {
             continue;
-        }
-        let Ok(from) = u32::try_from(found.names.len()) else { continue };
-        let Ok(to) = u32::try_from(found.names.len() + bytes.len()) else { continue };
-        found.names.extend_from_slice(name.to_bytes_with_nul());
-        let name = (from, to);
-        match stat {
-            _ if is_directory => found.below.push(Entry { name, value: only_tracked }),
-            Some(stat) => found.files.push(Entry { name, value: Stamp::from(&stat) }),
-            None => {}
+        };
+        let place = (from, to);
+        let is_tracked = is_ignored && tracks(is_directory);
+        let entry = match stat {
+            _ if is_directory => {
+                let is_left = is_ignored && (most_ignored == 0 || task.only_tracked || is_cache(&at));
+                if is_left && !is_tracked {
+                    if let (Some(value), true) = (Cache::of(directory, name), most_ignored > 0) {
+                        found.names.extend_from_slice(name.to_bytes_with_nul());
+                        found.caches.push(Entry { name: place, ignored: true, value });
+                    }
+                    continue;
+                }
+                found.below.push(Entry { name: place, ignored: is_ignored, value: is_left });
+                Some(())
+            }
+            Some(stat) => {
+                let ignored = is_ignored && !is_tracked;
+                if ignored && room == 0 {
+                    found.beyond |= most_ignored > 0;
+                    continue;
+                }
+                room -= usize::from(ignored);
+                found.files.push(Entry { name: place, ignored, value: Stamp::from(&stat) });
+                Some(())
+            }
+            None => None,
+        };
+        if entry.is_some() {
+            found.names.extend_from_slice(name.to_bytes_with_nul());
         }
     }
     Some(found)
@@ -341,26 +466,61 @@ fn is_ours(name: &[u8]) -> bool {
     name.starts_with(b".quipu-") && name.ends_with(b".tmp")
 }
 
-/// Paths that are different, in order: made, changed or removed.
-pub fn changed(before: &Files, after: &Files) -> Vec<PathBuf> {
-    let mut found = Vec::new();
+/// What is different between two looks. Paths are in order.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Changes {
+    /// Files that were made, changed or removed.
+    pub files: Vec<PathBuf>,
+    /// Directories that were made or removed, or are empty in one of the two looks and not in the other.
+    pub directories: Vec<PathBuf>,
+    /// Ignored directories that are not looked into, in which something seems to have changed.
+    pub caches: Vec<PathBuf>,
+}
+
+/// What is different.
+pub fn changed(before: &Files, after: &Files) -> Changes {
+    let Changes { mut files, mut directories, mut caches } = Changes::default();
     for (path, new) in &after.directories {
-        match before.directories.get(path) {
-            Some(old) if Arc::ptr_eq(old, new) => {}
+        let old = match before.directories.get(path) {
+            Some(old) if Arc::ptr_eq(old, new) => continue,
             Some(old) => {
                 let other = |file: &&Entry<Stamp>| old.stamp_of(new.name(file)) != Some(&file.value);
-                found.extend(new.files.iter().filter(other).map(|file| path.join(new.os_name(file))));
+                files.extend(new.files.iter().filter(other).map(|file| path.join(new.os_name(file))));
                 let gone = |file: &&Entry<Stamp>| new.stamp_of(old.name(file)).is_none();
-                found.extend(old.files.iter().filter(gone).map(|file| path.join(old.os_name(file))));
+                files.extend(old.files.iter().filter(gone).map(|file| path.join(old.os_name(file))));
+                Some(old)
             }
-            None => found.extend(new.files.iter().map(|file| path.join(new.os_name(file)))),
+            None => {
+                files.extend(new.files.iter().map(|file| path.join(new.os_name(file))));
+                None
+            }
+        };
+        if old.is_none_or(|old| (new.seen == 0) != (old.seen == 0)) {
+            directories.push(path.clone());
+        }
+        let known = |name: &[u8]| old.and_then(|old| old.caches.iter().find(|cache| old.name(cache) == name));
+        let other =
+            |cache: &&Entry<Cache>| known(new.name(cache)).is_none_or(|known| known.value != cache.value);
+        caches.extend(new.caches.iter().filter(other).map(|cache| path.join(new.os_name(cache))));
+        if let Some(old) = old {
+            let gone = |cache: &&Entry<Cache>| {
+                let name = old.name(cache);
+                // It may have become one that is looked into.
+                !new.caches.iter().any(|now| new.name(now) == name)
+            };
+            caches.extend(old.caches.iter().filter(gone).map(|cache| path.join(old.os_name(cache))));
         }
     }
     for (path, old) in &before.directories {
         if !after.directories.contains_key(path) {
-            found.extend(old.files.iter().map(|file| path.join(old.os_name(file))));
+            files.extend(old.files.iter().map(|file| path.join(old.os_name(file))));
+            caches.extend(old.caches.iter().map(|cache| path.join(old.os_name(cache))));
+            directories.push(path.clone());
         }
     }
-    found.sort_unstable();
-    found
+    directories.retain(|path| !path.as_os_str().is_empty());
+    for list in [&mut files, &mut directories, &mut caches] {
+        list.sort_unstable();
+    }
+    Changes { files, directories, caches }
 }

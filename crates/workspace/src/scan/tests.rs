@@ -30,24 +30,27 @@ fn what_is_ignored_is_not_seen_and_what_changed_is_found() {
     }
     put(root, ".gitignore", "*.o\n!keep.o\ntarget/\n# no\n/b/**/log\n");
     std::os::unix::fs::symlink("nowhere", root.join("link")).unwrap();
-    let first = scan(root, None, None).unwrap();
+    let first = scan(root, None, None, 0).unwrap();
     let seen: Vec<String> = names(&first).into_iter().filter(|name| !name.starts_with("src/")).collect();
     assert_eq!(
         (first.len(), seen),
         (105 - 1, [".gitignore", "a", "b/keep.o", "link"].map(String::from).to_vec())
     );
-    assert_eq!(changed(&first, &scan(root, None, None).unwrap()), Vec::<PathBuf>::new());
+    assert_eq!(changed(&first, &scan(root, None, None, 0).unwrap()).files, Vec::<PathBuf>::new());
     put(root, "src/7/f", "y");
     put(root, "new", "");
     fs::remove_file(root.join("a")).unwrap();
-    assert_eq!(changed(&first, &scan(root, None, None).unwrap()), ["a", "new", "src/7/f"].map(PathBuf::from));
-    assert!(matches!(scan(&root.join("none"), None, None), Err(ScanError::Unreadable(_))));
+    assert_eq!(
+        changed(&first, &scan(root, None, None, 0).unwrap()).files,
+        ["a", "new", "src/7/f"].map(PathBuf::from)
+    );
+    assert!(matches!(scan(&root.join("none"), None, None, 0), Err(ScanError::Unreadable(_))));
 }
 
 /// A look after another one finds what a first one finds.
 fn again(root: &Path, index: Option<&GitIndex>, before: &Files) -> Files {
-    let (again, anew) = (scan(root, index, Some(before)).unwrap(), scan(root, index, None).unwrap());
-    assert_eq!(changed(&again, &anew), Vec::<PathBuf>::new());
+    let (again, anew) = (scan(root, index, Some(before), 0).unwrap(), scan(root, index, None, 0).unwrap());
+    assert_eq!(changed(&again, &anew).files, Vec::<PathBuf>::new());
     assert_eq!(again.len(), anew.len());
     again
 }
@@ -70,7 +73,7 @@ fn a_look_after_another_finds_the_same() {
         put(&root, name, "1");
     }
     put(&root, ".gitignore", "*.o\n");
-    let mut files = scan(&root, None, None).unwrap();
+    let mut files = scan(&root, None, None, 0).unwrap();
     let steps: &[(&dyn Fn(), &[&str])] = &[
         (&|| {}, &[]),
         (&|| put(&root, "d/a", "22"), &["d/a"]),
@@ -92,16 +95,16 @@ fn a_look_after_another_finds_the_same() {
         step();
         let now = again(&root, None, &files);
         let expect: Vec<PathBuf> = expect.iter().map(PathBuf::from).collect();
-        assert_eq!(changed(&files, &now), expect, "step {at}");
+        assert_eq!(changed(&files, &now).files, expect, "step {at}");
         files = now;
     }
     rest(&root, &mut files);
-    let same = scan(&root, None, Some(&files)).unwrap();
+    let same = scan(&root, None, Some(&files), 0).unwrap();
     assert!(same.directories.iter().all(|(path, new)| Arc::ptr_eq(new, &files.directories[path])));
     // Names that came in the tick in which they were read are found.
-    let now = scan(&root, None, None).unwrap();
+    let now = scan(&root, None, None, 0).unwrap();
     put(&root, "late", "l");
-    assert_eq!(changed(&now, &again(&root, None, &now)), [PathBuf::from("late")]);
+    assert_eq!(changed(&now, &again(&root, None, &now)).files, [PathBuf::from("late")]);
 }
 
 fn git(root: &Path, args: &[&str]) -> bool {
@@ -135,7 +138,7 @@ fn the_index_tells_what_is_as_it_was_committed() {
     for version in ["2", "4"] {
         assert!(git(&root, &["update-index", "--index-version", version]));
         let index = GitIndex::of(&root).unwrap();
-        let files = scan(&root, Some(&index), None).unwrap();
+        let files = scan(&root, Some(&index), None, 0).unwrap();
         let expect = [".gitignore", "clean", "dirty", "ignored/tracked", "sub/clean", "untracked"];
         assert_eq!(names(&files), expect, "{version}");
         let clean = |name: &str| index.clean(Path::new(name), files.get(Path::new(name)).unwrap());
@@ -144,7 +147,7 @@ fn the_index_tells_what_is_as_it_was_committed() {
         let blobs = git_blobs(&root, &ids, 1_000);
         assert_eq!(blobs, [Some(b"clean".to_vec()), Some(b"sub/clean".to_vec())]);
         let below = GitIndex::of(&root.join("sub")).unwrap();
-        let found = scan(&root.join("sub"), Some(&below), None).unwrap();
+        let found = scan(&root.join("sub"), Some(&below), None, 0).unwrap();
         assert!(below.clean(Path::new("clean"), found.get(Path::new("clean")).unwrap()).is_some());
     }
     assert!(git(&root, &["worktree", "add", "-q", "tree"]));

@@ -16,9 +16,21 @@ const THREADS: usize = 4;
 /// What there is in a directory, and the directories below it; `None` when it cannot be looked into.
 pub(super) type Look<'a> = &'a (dyn Fn(&Task) -> Option<(Arc<Directory>, Vec<Task>)> + Sync);
 
+/// What was found.
+pub(super) struct Walked {
+    pub(super) directories: HashMap<PathBuf, Arc<Directory>>,
+    /// There is more that is ignored than was looked at.
+    pub(super) beyond: bool,
+}
+
 #[derive(Default)]
 struct Work {
     waiting: Vec<Task>,
+    /// Ignored directories: after all others, as far as there is room.
+    ignored: Vec<Task>,
+    /// Ignored files and directories that may still be found.
+    room: (usize, usize),
+    beyond: bool,
     /// Threads that look into a directory, and may find more.
     busy: usize,
     /// Threads that wait for those.
@@ -33,9 +45,49 @@ struct Shared<'a> {
     look: Look<'a>,
 }
 
-/// Every directory from the first one on; `None` when there are too many entries in them.
-pub(super) fn walk(first: Task, look: Look<'_>) -> Option<HashMap<PathBuf, Arc<Directory>>> {
-    let work = Mutex::new(Work { waiting: vec![first], ..Work::default() });
+impl Work {
+    fn next(&mut self) -> Option<Task> {
+        self.waiting.pop().or_else(|| self.ignored.pop())
+    }
+
+    fn waiting(&self) -> usize {
+        self.waiting.len() + self.ignored.len()
+    }
+
+    fn add(&mut self, task: Task, directory: Arc<Directory>, below: Vec<Task>) {
+        let files = directory.files.iter().filter(|file| file.ignored).count();
+        let enough = |room: &mut usize, used: usize| {
+            let left = room.checked_sub(used);
+            *room = left.unwrap_or(0);
+            left.is_some()
+        };
+        let fits = enough(&mut self.room.0, files)
+            & enough(&mut self.room.1, usize::from(task.ignored))
+            & !directory.beyond;
+        if !task.ignored {
+            self.seen += directory.seen;
+        }
+        if self.seen > MOST_ENTRIES {
+            self.waiting.clear();
+            self.ignored.clear();
+            return;
+        }
+        let (ignored, below): (Vec<Task>, Vec<Task>) = below.into_iter().partition(|task| task.ignored);
+        self.waiting.extend(below);
+        self.ignored.extend(ignored);
+        if !fits || self.beyond {
+            self.beyond = true;
+            self.ignored.clear();
+        }
+        self.found.insert(task.path, directory);
+    }
+}
+
+/// Every directory from the first one on, and of those that are ignored so many, with so many files; `None` when there
+/// are too many entries in the others.
+pub(super) fn walk(first: Task, most_ignored: usize, look: Look<'_>) -> Option<Walked> {
+    let room = (most_ignored, most_ignored);
+    let work = Mutex::new(Work { waiting: vec![first], room, ..Work::default() });
     let shared = Shared { work, changed: Condvar::new(), look };
     thread::scope(|scope| {
         shared.serve(Some(&|| {
@@ -47,7 +99,8 @@ pub(super) fn walk(first: Task, look: Look<'_>) -> Option<HashMap<PathBuf, Arc<D
         }));
     });
     let work = shared.work.into_inner().unwrap_or_else(PoisonError::into_inner);
-    (work.seen <= MOST_ENTRIES).then_some(work.found)
+    let walked = Walked { directories: work.found, beyond: work.beyond };
+    (work.seen <= MOST_ENTRIES).then_some(walked)
 }
 
 impl Shared<'_> {
@@ -59,7 +112,7 @@ impl Shared<'_> {
     fn serve(&self, mut help: Option<&dyn Fn()>) {
         let mut work = self.work();
         loop {
-            let Some(task) = work.waiting.pop() else {
+            let Some(task) = work.next() else {
                 if work.busy == 0 {
                     return self.changed.notify_all();
                 }
@@ -74,19 +127,13 @@ impl Shared<'_> {
             work = self.work();
             work.busy -= 1;
             if let Some((directory, below)) = found {
-                work.seen += directory.seen;
-                if work.seen > MOST_ENTRIES {
-                    work.waiting.clear();
-                } else {
-                    work.waiting.extend(below);
-                    work.found.insert(task.path, directory);
-                }
+                work.add(task, directory, below);
             }
             // The next one is ours.
-            if work.idle > 0 && work.waiting.len() > 1 {
+            if work.idle > 0 && work.waiting() > 1 {
                 self.changed.notify_all();
             }
-            if work.waiting.len() >= MANY
+            if work.waiting() >= MANY
                 && let Some(help) = help.take()
             {
                 drop(work);
