@@ -19,6 +19,8 @@ type Outcome<T> = Result<T, Box<dyn Error>>;
 
 /// Bytes of the file that is changed.
 const BYTES: usize = 256 << 10;
+/// Files that git ignores and that are looked at.
+const IGNORED: usize = 10_000;
 /// Files of one directory.
 const TOGETHER: usize = 100;
 
@@ -69,10 +71,10 @@ fn scans(directory: &Path, files: usize, times: usize) -> Outcome<()> {
     let (mut first, mut same, mut different) = (Samples::default(), Samples::default(), Samples::default());
     for turn in 0..times {
         let begun = now()?;
-        let before = scan(directory, None, None)?;
+        let before = scan(directory, None, None, IGNORED)?;
         first.add(begun)?;
         let begun = now()?;
-        let found = changed(&before, &scan(directory, None, Some(&before))?);
+        let found = changed(&before, &scan(directory, None, Some(&before), IGNORED)?).files;
         same.add(begun)?;
         if !found.is_empty() {
             return Err(format!("{found:?} have not changed").into());
@@ -81,7 +83,7 @@ fn scans(directory: &Path, files: usize, times: usize) -> Outcome<()> {
         std::fs::write(&new, "new")?;
         std::fs::write(directory.join("d0/e0/file_0.rs"), format!("fn f{turn}() {{ changed() }}\n"))?;
         let begun = now()?;
-        let found = changed(&before, &scan(directory, None, Some(&before))?);
+        let found = changed(&before, &scan(directory, None, Some(&before), IGNORED)?).files;
         different.add(begun)?;
         if found.len() != 2 {
             return Err(format!("{found:?} have changed").into());

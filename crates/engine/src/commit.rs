@@ -425,6 +425,6 @@ fn kept(done: &Done) -> KeptResult {
         started: done.started,
         duration_ms: done.duration_ms,
         files: done.files.clone(),
-        note: done.note.clone(),
+        note: WorkspaceNote::clone(&done.note),
     }
 }

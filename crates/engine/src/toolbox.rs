@@ -291,7 +291,7 @@ impl Toolbox {
             duration_ms: u64::try_from(watch.elapsed().as_millis()).unwrap_or(u64::MAX),
             files,
             states,
-            note,
+            note: Box::new(note),
             terminate,
             leaving,
         };

@@ -18,6 +18,14 @@ pub struct FileChange {
     pub after: FileState,
 }
 
+impl FileChange {
+    /// Whether there is or was more than a directory.
+    pub fn is_of_file(&self) -> bool {
+        let is_file = |state: &FileState| !matches!(state, FileState::Absent | FileState::Directory { .. });
+        is_file(&self.before) || is_file(&self.after)
+    }
+}
+
 /// How a file is.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "camelCase")]

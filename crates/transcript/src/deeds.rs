@@ -94,10 +94,12 @@ pub fn deeds_done(
     let only = changing.next().filter(|_| changing.next().is_none()).map(|deed| deed.kind);
     let said = named.iter().filter(|deed| !has_failed && (states.is_empty() || !is_change(deed)));
     let mut done: Vec<_> = said.map(|deed| (absolute_path(cwd, &deed.path), deed.kind)).collect();
-    done.extend(states.iter().map(|change| {
+    done.extend(states.iter().filter(|change| change.is_of_file()).map(|change| {
         let kind = match (&change.before, &change.after) {
-            (_, FileState::Absent) => DeedKind::Remove,
-            (FileState::Absent, _) if only != Some(DeedKind::Edit) => DeedKind::Write,
+            (_, FileState::Absent | FileState::Directory { .. }) => DeedKind::Remove,
+            (FileState::Absent | FileState::Directory { .. }, _) if only != Some(DeedKind::Edit) => {
+                DeedKind::Write
+            }
             _ => only.filter(|kind| *kind != DeedKind::Remove).unwrap_or(DeedKind::Edit),
         };
         (absolute_path(cwd, &change.path), kind)
@@ -375,6 +377,13 @@ mod tests {
         let edit = r#"{"path":"sub/b","oldText":"x","newText":"y"}"#;
         check("edit", edit, false, &[changed], &["Edit /w/sub/b"]);
         check("edit", edit, false, &[made], &["Edit /w/a"]);
+        let directory = || FileState::Directory { mode: 0o755 };
+        let states = [
+            change("new", FileState::Absent, directory()),
+            change("was", there(1), directory()),
+            change("is", directory(), there(1)),
+        ];
+        check("bash", bash, true, &states, &["Remove /w/was", "Write /w/is"]);
     }
 
     #[test]

@@ -123,8 +123,8 @@ fn names(names: &[&str]) -> BTreeSet<String> {
     names.iter().map(|name| (*name).to_owned()).collect()
 }
 
-/// Content, modes, links, names, binary files, directories in the place of files; and what stays: files with two names,
-/// files that are ignored, files that are only touched.
+/// Content, modes, links, names, binary files, directories in the place of files, files that are ignored; and what stays:
+/// files with two names, files that are only touched.
 const FIRST: &str = "printf one > a; printf s > script; ln -s a link; printf '\\377\\0' > bin; printf m > from; printf same > \
                      same; mkdir dir; printf d > dir/d; printf t > twin; ln twin other; printf old > place; printf x > \
                      lib.so; printf '*.so' > .gitignore";
@@ -144,7 +144,19 @@ fn what_is_listed_is_what_is_written() {
     world.run(&["-p", "-c", "second"]).ok();
     let second = head(&world);
 
-    let all = names(&["a", "bin", "dir/d", "from", "link", "new/deep/n", "place", "place/p", "script", "to"]);
+    let all = names(&[
+        "a",
+        "bin",
+        "dir/d",
+        "from",
+        "lib.so",
+        "link",
+        "new/deep/n",
+        "place",
+        "place/p",
+        "script",
+        "to",
+    ]);
     assert_eq!(goes(&world, &roots, &["branch", &first, "--files"]), all);
     assert_eq!(std::fs::read_link(work.join("link")).unwrap(), Path::new("a"));
     assert_eq!((mode(&work.join("script")) & 0o111, work.join("new").exists()), (0, false));

@@ -30,6 +30,8 @@ const OF_OTHERS: &str = "what a tool of another program changed is not known";
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize)]
 pub struct FilePlan {
     /// What will be on the disk that is not there now. Nothing else is changed, but for directories that become empty.
+    /// Programs are given those that people see.
+    #[serde(serialize_with = "only_shown")]
     pub changes: Vec<PlannedChange>,
     /// What stays as it is, though a step that is left or gone to changed it: files, git's refs (`.git/HEAD`, …) and caches.
     pub left: Vec<LeftAlone>,
@@ -51,7 +53,7 @@ pub struct PlannedChange {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub conflict: Option<FileConflict>,
     /// It is a directory that comes or goes with what is in it, or stays without that, so it is not shown.
-    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    #[serde(skip)]
     pub implied: bool,
 }
 
@@ -72,6 +74,10 @@ pub struct LeftAlone {
     pub path: String,
     /// Why, in a few words.
     pub why: String,
+}
+
+fn only_shown<S: serde::Serializer>(changes: &[PlannedChange], serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.collect_seq(changes.iter().filter(|change| !change.implied))
 }
 
 impl FilePlan {

@@ -174,7 +174,7 @@ pub(super) fn refusal(id: &CallId, name: &str, text: String, now: UnixMs) -> Don
         duration_ms: 0,
         files: Vec::new(),
         states: Vec::new(),
-        note: Default::default(),
+        note: Box::default(),
         terminate: false,
         leaving: None,
     }

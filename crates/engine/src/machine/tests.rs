@@ -701,7 +701,7 @@ impl World {
             started: 0,
             duration_ms: 0,
             files: if choice.is_multiple_of(5) { vec![a_change()] } else { Vec::new() },
-            note: crate::files::WorkspaceNote::default(),
+            note: Box::default(),
             states: Vec::new(),
             terminate: choice == 255,
             leaving,

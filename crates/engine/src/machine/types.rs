@@ -161,7 +161,7 @@ pub(crate) struct Done {
     /// Their states, stored with the result.
     pub(crate) states: Vec<NewChunk>,
     /// What else it did to the workspace, and what is not known of that.
-    pub(crate) note: WorkspaceNote,
+    pub(crate) note: Box<WorkspaceNote>,
     pub(crate) terminate: bool,
     /// Where it takes the session.
     pub(crate) leaving: Option<Box<Leaving>>,

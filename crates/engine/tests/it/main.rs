@@ -62,4 +62,5 @@ mod tobe;
 mod tobe_files;
 #[cfg(test)]
 mod unkept;
+#[cfg(test)]
 mod wire;

@@ -333,7 +333,7 @@ async fn what_a_jump_left_behind_is_in_its_node_and_in_later_lists() {
     .await;
     let line = "? .env  stays as it is: holds a secret, which is not kept".to_owned();
     let done = story.go(story.places[1].0, false).await;
-    assert_eq!(stays(&done.plan), [line.clone()]);
+    assert_eq!(stays(&done.plan), std::slice::from_ref(&line));
     let nodes = story.world.store.lineage(done.jumped.head, Until::Root).await.unwrap();
     let decoded = decode_nodes(&*story.world.store, &nodes).await.unwrap();
     let Some(Entry::Meta(node)) = decoded.last().map(|one| &one.entry) else { panic!("{decoded:?}") };

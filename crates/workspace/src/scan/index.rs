@@ -66,10 +66,10 @@ impl GitIndex {
 
     /// Whether git would commit the same with both.
     pub fn stages_the_same(&self, other: &Self) -> bool {
-        let same = |(one, other): ((&Vec<u8>, &Tracked), (&Vec<u8>, &Tracked))| {
-            one.0 == other.0 && one.1.id == other.1.id && one.1.mode == other.1.mode
+        let staged = |index: &Self| -> Vec<_> {
+            index.entries.iter().map(|(path, one)| (path.clone(), one.id, one.mode)).collect()
         };
-        self.entries.len() == other.entries.len() && self.entries.iter().zip(&other.entries).all(same)
+        self.entries.len() == other.entries.len() && staged(self) == staged(other)
     }
 
     /// The files that git tracks, with the objects that they are.

@@ -41,13 +41,17 @@ impl Adder<'_> {
         let mut let_go = self
             .connection
             .prepare_cached("DELETE FROM quipu_x_held WHERE content = ?1 AND path = ?2 AND seq = ?3")?;
-        for FileChange { path, before, after } in files {
+        for FileChange { path, before, after } in files.iter().filter(|change| change.is_of_file()) {
             // As it is: names in nodes are no words of a model.
             let path = match path.starts_with('/') {
                 true => path.clone(),
                 false => format!("{}/{path}", project.trim_end_matches('/')),
             };
-            let state = |state| serde_json::to_string(state).unwrap_or_default();
+            // Here only files count.
+            let state = |state: &FileState| match state {
+                FileState::Directory { .. } => serde_json::to_string(&FileState::Absent).unwrap_or_default(),
+                state => serde_json::to_string(state).unwrap_or_default(),
+            };
             let contents = [before, after].into_iter().filter_map(FileState::content);
             if self.sign < 0 {
                 drop.execute(params![path, seq])?;
