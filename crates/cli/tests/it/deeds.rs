@@ -530,6 +530,13 @@ fn what_commands_changed_is_in_files_log_and_diff() {
     // Made anew, they say the same.
     world.run(&["doctor", "--rebuild"]).ok();
     assert_eq!(files(&world, &[&session]), found);
+
+    // To put files back is no deed of the session's, and where it was not done nothing is different.
+    world.run(&["undo", &session, "--files", "--yes"]).ok();
+    assert!(world.path("work/gone.txt").exists() && !world.path("work/new.txt").exists());
+    assert_eq!(files(&world, &[&session]), found);
+    let diff = world.run(&["diff", &left, &session, "--json"]).ok().json();
+    assert_eq!((&diff["a"]["files"], &diff["b"]["files"]), (&json!([]), &json!([])));
 }
 
 #[test]
