@@ -33,9 +33,13 @@ pub(crate) struct Cli {
 /// A task to run.
 #[derive(Debug, Args, Clone, Default)]
 pub(crate) struct Task {
-    /// Run one task and exit. Text streams to stdout, what the tools do to stderr.
+    /// Run one task and exit. Each answer goes to stdout when it is kept, what the tools do to stderr.
     #[arg(short, long)]
     pub(crate) print: bool,
+    /// With `-p`: print text as it comes, also that of an answer that breaks off and is asked for again; stderr tells of
+    /// that.
+    #[arg(long)]
+    pub(crate) stream: bool,
     /// What is printed: the answers' text, or every event as a line of JSON.
     #[arg(long, value_enum, default_value = "text")]
     pub(crate) mode: Mode,

@@ -156,7 +156,10 @@ impl Stage {
 
     async fn follow(&self, session: Session, prompts: Vec<Option<Input>>) -> Result<(), Failure> {
         let id = session.view().session;
-        let front = Front::new(Mode::Text, &session, &self.dir.display().to_string())?;
+        let mut front = Front::new(Mode::Text, &session, &self.dir.display().to_string())?;
+        if let Front::Text(text) = &mut front {
+            text.streams = true;
+        }
         crate::run::run_prompts(session, prompts, front, &Told::default()).await.map_err(|mut failure| {
             if failure.exit == Exit::Departed {
                 failure.message = format!("The demo stopped: {}", failure.message);

@@ -2,11 +2,12 @@
 
 use std::io::Write as _;
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use quipu::{Delivery, Opened, Places, Refused, Replay, Session};
 use quipu_protocol::{
-    Answer, AskId, CompactionReason, CompactionResult, Delta, Ending, Envelope, Event, Input, Limit, Message,
-    ModelErrorKind, Outcome, Trouble,
+    Answer, AskId, CompactionReason, CompactionResult, Content, Delta, Ending, Envelope, Event, Input, Limit,
+    Message, ModelErrorKind, Outcome, StopReason, Trouble,
 };
 use quipu_rpc::{JsonEvents, SessionHeader};
 use tokio::signal::unix::{Signal, SignalKind, signal};
@@ -15,13 +16,21 @@ use crate::args::{Mode, Task};
 use crate::ask::{Asker, Desk, LineAsker};
 use crate::budget::Budget;
 use crate::exit::{Exit, Failure};
-use crate::print::{Paint, dollars, iso, note, note_in, one_line, printable, took};
+use crate::print::{Paint, Progress, dollars, iso, note, note_in, one_line, printable, took};
 use crate::setup::{Place, Started, current_dir, now};
+
+/// Between two looks of a person at how far an answer is.
+const SHOW: Duration = Duration::from_millis(100);
 
 /// `quipu -p`.
 pub(crate) async fn run(task: &Task) -> Result<(), Failure> {
     if task.ask_on_stdin && task.mode != Mode::Json {
         return Err(Failure::usage("--ask-on-stdin asks by events, so it needs `--mode json`"));
+    }
+    if task.stream && task.mode == Mode::Json {
+        return Err(Failure::usage(
+            "--stream is for text; `--mode json` has every piece of an answer as it is",
+        ));
     }
     let place = Place::find(&task.store)?;
     let here = current_dir()?;
@@ -61,7 +70,10 @@ pub(crate) async fn run(task: &Task) -> Result<(), Failure> {
     let mut front = Front::new(task.mode, &session, &cwd)?;
     let desk = Desk::new(permissions, Some(record).filter(|_| !task.no_session));
     match &mut front {
-        Front::Text(text) => text.asker = Asker::new(desk),
+        Front::Text(text) => {
+            text.asker = Asker::new(desk);
+            text.streams = task.stream;
+        }
         Front::Json(json) if task.ask_on_stdin => json.asker = Some(LineAsker::new(desk, ask_deadline)?),
         Front::Json(_) => {}
     }
@@ -278,6 +290,14 @@ pub(crate) struct Json {
 /// Text to stdout, the rest to stderr.
 #[derive(Default)]
 pub(crate) struct Text {
+    /// Whether text is written as it comes, and not when its message is kept.
+    pub(crate) streams: bool,
+    /// How far an answer is that is not written yet.
+    progress: Option<Progress>,
+    /// When that was shown last.
+    shown: Option<Instant>,
+    /// Characters of it so far.
+    characters: usize,
     /// Whether the last byte on stdout was not a newline.
     open: bool,
     wrote: bool,
@@ -325,6 +345,11 @@ impl Front {
     }
 
     pub(crate) fn show(&mut self, envelope: &Arc<Envelope>) -> std::io::Result<()> {
+        if let Self::Text(text) = self
+            && !matches!(envelope.event, Event::MessageDelta { .. })
+        {
+            text.clear_progress();
+        }
         if let Event::Trouble(trouble) = &envelope.event {
             tell(trouble);
         }
@@ -364,9 +389,20 @@ fn write_line(line: &str) -> std::io::Result<()> {
 impl Text {
     fn show(&mut self, event: &Event) -> std::io::Result<()> {
         match event {
-            Event::MessageDelta { delta: Delta::Text { text, .. }, .. } => self.write(text),
+            Event::MessageDelta { delta: Delta::Text { text, .. }, .. } if self.streams => self.write(text),
+            Event::MessageDelta { delta, .. } => {
+                self.advance(delta);
+                Ok(())
+            }
             Event::MessageEnded { message, ending, .. } => {
-                if let Message::Assistant(_) = &**message {
+                if let Message::Assistant(answer) = &**message {
+                    // One that failed is asked for again, or ends the run with what went wrong. One that is whole and could
+                    // not be stored stands nowhere else.
+                    if answer.stop_reason != StopReason::Error && !self.streams {
+                        for text in answer.content.iter().filter_map(Content::as_text) {
+                            self.write(text)?;
+                        }
+                    }
                     self.close()?;
                     if let Ending::Dropped(error) = ending {
                         note_in(
@@ -481,6 +517,42 @@ impl Text {
             }
             _ => Ok(()),
         }
+    }
+
+    /// Shows that an answer comes, where a person sees it.
+    fn advance(&mut self, delta: &Delta) {
+        if self.streams {
+            return;
+        }
+        let what = match delta {
+            Delta::Text { text, .. } => {
+                self.characters += text.chars().count();
+                "answering"
+            }
+            Delta::Thinking { text, .. } => {
+                self.characters += text.chars().count();
+                "thinking"
+            }
+            Delta::ToolCallArguments { json, .. } => {
+                self.characters += json.chars().count();
+                "calling a tool"
+            }
+            _ => return,
+        };
+        if self.shown.is_some_and(|shown| shown.elapsed() < SHOW) {
+            return;
+        }
+        self.shown = Some(Instant::now());
+        let progress = self.progress.get_or_insert_with(Progress::new);
+        progress.show(&format!("… {what}, {} characters", self.characters));
+    }
+
+    /// Takes away what shows that an answer comes.
+    fn clear_progress(&mut self) {
+        if let Some(progress) = self.progress.take() {
+            progress.clear();
+        }
+        (self.characters, self.shown) = (0, None);
     }
 
     fn write(&mut self, text: &str) -> std::io::Result<()> {

@@ -102,6 +102,24 @@ pub trait Policy: Send + Sync + 'static {
     }
 }
 
+/// What decides whether calls may run.
+#[derive(Clone)]
+pub(crate) struct SharedPolicy(pub(crate) Arc<dyn Policy>);
+
+impl std::fmt::Debug for SharedPolicy {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("SharedPolicy")
+    }
+}
+
+impl SharedPolicy {
+    /// Which rules it goes by; `None` when it failed inside. It may look at files.
+    pub(crate) async fn version(&self) -> Option<PolicyVersion> {
+        let policy = self.0.clone();
+        tokio::task::spawn_blocking(move || policy.version()).await.ok()
+    }
+}
+
 /// Allows every call.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct AllowAll;

@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use futures_util::future::{FutureExt as _, select_all};
 use quipu_protocol::{
-    Ack, Answer, AskId, Command, Envelope, Event, Input as Said, Message, Model, NodeId, Outcome, Part,
-    RunId, Setting, Summarize, When,
+    Ack, Answer, AskId, Command, Ending, Envelope, Event, Input as Said, Message, Model, NodeId, Outcome,
+    Part, RunId, Setting, Summarize, When,
 };
 use quipu_providers::{CallEvent, Provider};
 use quipu_seal::Sealer;
@@ -25,7 +25,7 @@ use crate::jump::look;
 use crate::machine::{Calls, Effect, Fresh, Input, Machine, NoSummary, Refused, ReplyId, step_key};
 use crate::models::Models;
 use crate::owner::Lease;
-use crate::policy::{Policy, PolicyVersion};
+use crate::policy::{PolicyVersion, SharedPolicy};
 use crate::sessions::clean;
 use crate::subscribe::{Delivery, Events, Subscriber, View};
 use crate::summarize::Job as SummaryJob;
@@ -78,7 +78,7 @@ enum Mail {
 /// # use std::sync::Arc;
 /// # use quipu::{Engine, Script, ScriptStep, Sealer, SessionOptions, store::SqliteStore};
 /// use quipu::Delivery;
-/// use quipu::protocol::{Delta, Event, Model};
+/// use quipu::protocol::{Delta, Ending, Event, Model};
 ///
 /// # #[tokio::main(flavor = "current_thread")]
 /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -93,6 +93,8 @@ enum Mail {
 /// while let Some(envelope) = events.next().await {
 ///     match &envelope.event {
 ///         Event::MessageDelta { delta: Delta::Text { text: piece, .. }, .. } => text.push_str(piece),
+///         // The provider is asked again.
+///         Event::MessageEnded { ending: Ending::Dropped(_), .. } => text.clear(),
 ///         Event::Settled => break,
 ///         _ => {}
 ///     }
@@ -299,7 +301,7 @@ impl Session {
         let (mut outcome, mut text) = (Outcome::Aborted, String::new());
         while let Some(envelope) = events.next().await {
             match &envelope.event {
-                Event::MessageEnded { message, .. } => {
+                Event::MessageEnded { message, ending: Ending::Kept(_), .. } => {
                     if let Message::Assistant(answer) = &**message {
                         text = answer.text();
                     }
@@ -353,24 +355,6 @@ impl Others {
         // It may read files, and run a command that knows a key.
         let found = tokio::task::spawn_blocking(move || models.find(&provider, &id)).await;
         found.unwrap_or_else(|error| Err(format!("the model could not be looked up: {error}")))
-    }
-}
-
-/// What decides whether calls may run.
-#[derive(Clone)]
-struct SharedPolicy(Arc<dyn Policy>);
-
-impl std::fmt::Debug for SharedPolicy {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("SharedPolicy")
-    }
-}
-
-impl SharedPolicy {
-    /// Which rules it goes by; `None` when it failed inside. It may look at files.
-    async fn version(&self) -> Option<PolicyVersion> {
-        let policy = self.0.clone();
-        tokio::task::spawn_blocking(move || policy.version()).await.ok()
     }
 }
 

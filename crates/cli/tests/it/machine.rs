@@ -122,7 +122,7 @@ fn suspended_and_resumed() {
         Reply::sse(Answer::new().text("Half\n").unfinished()).then_gate(&gate),
         Answer::new().text("Another.").reply(),
     ]);
-    let mut running = world.start(&["-p", "first"]);
+    let mut running = world.start(&["-p", "--stream", "first"]);
     assert_eq!(running.line().unwrap(), "Half");
     reached(&gate);
     running.signal(Signal::SIGSTOP);
@@ -151,7 +151,7 @@ fn a_log_that_was_deleted() {
     ]);
     world.run(&["-p", "first"]).ok();
     let before = world.nodes();
-    let mut running = world.start(&["-p", "-c", "second"]);
+    let mut running = world.start(&["-p", "--stream", "-c", "second"]);
     assert_eq!(running.line().unwrap(), "Half");
     reached(&gate);
     running.signal(Signal::SIGKILL);
@@ -182,7 +182,7 @@ fn a_store_that_is_replaced() {
     if nix::unistd::geteuid().is_root() {
         std::os::unix::fs::chown(&other, Some(NOBODY), Some(NOBODY)).unwrap();
     }
-    let mut running = world.start(&["-p", "-c", "second"]);
+    let mut running = world.start(&["-p", "--stream", "-c", "second"]);
     assert_eq!(running.line().unwrap(), "Half");
     reached(&gate);
     std::fs::rename(&other, world.store()).unwrap();

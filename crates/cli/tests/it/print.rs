@@ -20,7 +20,7 @@ fn system(request: &Captured) -> String {
 }
 
 #[test]
-fn text_streams_to_stdout_and_the_rest_to_stderr() {
+fn text_streams_to_stdout_when_asked_and_the_rest_to_stderr() {
     let gate = quipu_testkit::Gate::new();
     let answer = Answer::new().text("First line.\nNo newline é😀 \u{1b}[31m at the end");
     let begin = answer.unfinished();
@@ -28,7 +28,7 @@ fn text_streams_to_stdout_and_the_rest_to_stderr() {
     let first =
         Answer::new().text("I run it.").tool_call("c1", "bash", r#"{"command":"echo done; exit 3"}"#).reply();
     let world = World::new([first, Reply::sse(begin).then_gate(&gate).then(end)]);
-    let mut running = world.start(&["-p", "go"]);
+    let mut running = world.start(&["-p", "--stream", "go"]);
     assert_eq!(running.line().unwrap(), "I run it.");
     // It is there while the answer is still open.
     assert_eq!(running.line().unwrap(), "First line.");
@@ -38,6 +38,44 @@ fn text_streams_to_stdout_and_the_rest_to_stderr() {
     assert_eq!(ran.text(), "I run it.\nFirst line.\nNo newline é😀 \u{1b}[31m at the end\n");
     assert!(ran.err.contains("• bash echo done; exit 3"), "{}", ran.err);
     assert!(ran.err.contains("bash failed: done Command exited with code 3"), "{}", ran.err);
+}
+
+#[test]
+fn answer_is_printed_when_it_is_kept() {
+    let gate = quipu_testkit::Gate::new();
+    let answer = Answer::new().text("The first line.\nThe second.");
+    let begin = answer.unfinished();
+    let end = answer.stream()[begin.len()..].to_owned();
+    let broken = Reply::sse(Answer::new().text("42, wrong draft").unfinished()).then_cut();
+    let first = Answer::new().text("I run it.").tool_call("c1", "bash", r#"{"command":"cat go"}"#).reply();
+    let world = World::new([first, broken, Reply::sse(begin).then_gate(&gate).then(end)]);
+    let mut running = world.start(&["-p", "go"]);
+    // Before its calls are run.
+    assert_eq!(running.line().unwrap(), "I run it.");
+    reached(&gate);
+    gate.open();
+    let ran = running.wait().ok();
+    assert_eq!(ran.text(), "I run it.\nThe first line.\nThe second.\n");
+    assert!(ran.err.contains("broke off") && ran.err.contains("try 2"), "{}", ran.err);
+    world.run(&["-p", "--stream", "--mode", "json", "x"]).fails(2, &["--stream is for text"]);
+}
+
+#[test]
+fn broken_answer_without_another_try_prints_nothing() {
+    let broken = || Reply::sse(Answer::new().text("42, wrong draft").unfinished()).then_cut();
+    let world = World::new((0..4).map(|_| broken()));
+    let ran = world.run(&["-p", "go"]).exits(1);
+    assert_eq!(ran.text(), "");
+}
+
+#[test]
+fn progress_of_an_answer_is_seen_on_a_terminal() {
+    let world = World::new([Answer::new().text(&"word ".repeat(200)).text("Behind it.").reply()]);
+    let (code, shown) = on_terminal(&world, &["-p", "go"], "", 80);
+    assert_eq!(code, Some(0));
+    assert!(shown.contains("\r\u{1b}[K… answering, "), "{shown:?}");
+    let left = shown.rsplit("\u{1b}[K").next().unwrap();
+    assert!(left.ends_with("Behind it.\n") && !left.contains("answering"), "{left:?}");
 }
 
 #[test]
@@ -305,7 +343,7 @@ fn on_a_terminal_nothing_but_our_own_colours_steers_it() {
     let seen = String::from_utf8(seen).unwrap();
     assert!(seen.contains("evil \\u{1b}]0;title\\u{7} text") && seen.contains("Done."), "{seen:?}");
     assert!(seen.contains("\u{1b}[2m• read \\u{1b}[2J\u{1b}[0m"), "{seen:?}");
-    let ours = ["\u{1b}[2m", "\u{1b}[31m", "\u{1b}[0m"];
+    let ours = ["\r\u{1b}[K", "\u{1b}[2m", "\u{1b}[31m", "\u{1b}[0m"];
     let rest = ours.iter().fold(seen, |seen, colour| seen.replace(colour, ""));
     assert!(!rest.contains('\u{1b}') && !rest.contains('\u{7}'), "{rest:?}");
 }

@@ -123,7 +123,7 @@ fn not_while_another_process_has_it_open() {
     let gate = Gate::new();
     let world = World::new([Reply::sse(Answer::new().text("Half\n").unfinished()).then_gate(&gate)]);
     world.unchecked();
-    let mut running = world.start(&["-p", "first"]);
+    let mut running = world.start(&["-p", "--stream", "first"]);
     assert_eq!(running.line().unwrap(), "Half");
     reached(&gate);
     // While the log holds the first page it stands for that of the file, and is copied over it in a quiet moment.

@@ -224,13 +224,15 @@ fn errors_in_the_middle_of_an_answer(wire: Wire) {
     };
     check_again(wire, &error("overloaded_error", "Overloaded"), 1, &["Overloaded", "4 attempts"]);
     check(wire, error("invalid_request_error", "nonsense"), 1, &["nonsense"]);
-    // One try fails and the next one works: the text of both is told apart.
-    let whole = Answer::on(wire).text("Whole.").reply();
-    let world = world(wire, [error("overloaded_error", "Overloaded"), whole]);
-    let ran = world.run(&["-p", "first"]).ok();
-    assert_eq!(ran.text(), "Half an answer\nWhole.\n");
-    assert!(ran.err.contains("broke off") && ran.err.contains("try 2"), "{}", ran.err);
-    goes_on(wire, &world);
+    // One try fails and the next one works: what broke off is not printed, unless it is to stream.
+    let whole = || Answer::on(wire).text("Whole.").reply();
+    for (flags, printed) in [(&["-p"][..], "Whole.\n"), (&["-p", "--stream"], "Half an answer\nWhole.\n")] {
+        let world = world(wire, [error("overloaded_error", "Overloaded"), whole()]);
+        let ran = world.run(&[flags, &["first"]].concat()).ok();
+        assert_eq!(ran.text(), printed);
+        assert!(ran.err.contains("broke off") && ran.err.contains("try 2"), "{}", ran.err);
+        goes_on(wire, &world);
+    }
 }
 
 fn two_503_and_a_wait_that_the_server_asks_for(wire: Wire) {

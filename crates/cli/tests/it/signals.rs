@@ -26,7 +26,7 @@ fn each_signal_has_its_code_and_keeps_half_an_answer() {
     for (signal, code) in cases {
         let gate = Gate::new();
         let world = World::unprivileged([stops_at(&gate, "Half an answer\n")]);
-        let mut running = world.start(&["-p", "first"]);
+        let mut running = world.start(&["-p", "--stream", "first"]);
         assert_eq!(running.line().unwrap(), "Half an answer");
         reached(&gate);
         running.signal(signal);

@@ -183,7 +183,7 @@ impl State {
                 });
                 match (place, ending) {
                     (Some(open), Ending::Kept(_)) => open.end(answer),
-                    (Some(open), Ending::Dropped(_)) => open.finish(),
+                    (Some(open), Ending::Dropped(_)) => open.abandon(),
                     (None, Ending::Kept(_)) => {
                         let mut open = Answering::new(id.clone());
                         open.end(answer);

@@ -204,6 +204,12 @@ impl Answering {
         self.ended = true;
     }
 
+    /// It is asked for again, or failed: what is not printed yet never will be.
+    pub(crate) fn abandon(&mut self) {
+        self.blocks.truncate(self.printed);
+        self.ended = true;
+    }
+
     fn print(&mut self, columns: usize, theme: &Theme, unfolded: bool, out: &mut Vec<Line>) {
         let count = self.blocks.len();
         while let Some(block) = self.blocks.get_mut(self.printed) {
