@@ -41,6 +41,8 @@ pub struct Report {
     pub skipped: BTreeMap<String, u64>,
     /// Entries in which a secret was sealed.
     pub sealed: u64,
+    /// Rows of a log of actions that the store did not have, where there is one.
+    pub actions: u64,
     /// Ends of branches.
     pub branches: u64,
     /// Where the session's ref stands now.
@@ -65,6 +67,7 @@ impl Report {
             pending: 0,
             skipped: BTreeMap::new(),
             sealed: 0,
+            actions: 0,
             branches: 0,
             head: None,
             problems: Vec::new(),

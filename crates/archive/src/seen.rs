@@ -35,6 +35,9 @@ pub(crate) struct Mark {
     /// What the system said of it, when nobody had changed it for a while.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) stamp: Option<Stamp>,
+    /// The log of actions of a graph came with it.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub(crate) actions: bool,
     /// Of a file that a session of ours may go on in.
     #[serde(flatten)]
     pub(crate) filed: Filed,
@@ -68,7 +71,7 @@ fn is_nothing(count: &u64) -> bool {
 impl Mark {
     pub(crate) fn new(agent: &str, path: &Path, session: SessionId, bytes: u64, sha256: ChunkId) -> Self {
         let (format, path) = (agent.to_owned(), path.to_owned());
-        Self { format, path, session, bytes, sha256, stamp: None, filed: Filed::default() }
+        Self { format, path, session, bytes, sha256, stamp: None, actions: false, filed: Filed::default() }
     }
 
     /// Noted with the commit after which the session's ref, which stood at `from`, stands at `to`.

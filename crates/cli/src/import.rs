@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::io::{BufRead as _, IsTerminal as _, Write as _};
+use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::{Mutex, PoisonError};
@@ -67,6 +68,13 @@ pub(crate) async fn run(args: &ImportArgs) -> Result<(), Failure> {
     let files =
         work.iter().flat_map(|(agent, kept)| kept.files.iter().map(move |file| (*agent, file.clone())));
     let mut due: Vec<(&Agent, PathBuf)> = files.collect();
+    due.retain(|(_, file)| {
+        let is_store = is_same_file(file, &place.store);
+        if is_store {
+            note(format!("{} is the store itself: all of it is there.", file.display()));
+        }
+        !is_store
+    });
     let files = due.len();
     due.retain(|(agent, file)| watch.is_due(agent, file));
     tokio::select! {
@@ -434,6 +442,12 @@ impl<'a> Meter<'a> {
     }
 }
 
+/// Whether two names lead to one file.
+fn is_same_file(one: &Path, other: &Path) -> bool {
+    let id = |path: &Path| std::fs::metadata(path).map(|found| (found.dev(), found.ino())).ok();
+    id(one).is_some_and(|id_of_one| Some(id_of_one) == id(other))
+}
+
 fn tell(report: &Report, args: &ImportArgs) -> Result<(), Failure> {
     let mut out = std::io::stdout().lock();
     if args.out.json {
@@ -459,6 +473,7 @@ fn tell(report: &Report, args: &ImportArgs) -> Result<(), Failure> {
         (report.repaired, "repaired"),
         (report.lost, "lost"),
         (report.sealed, "with a secret that was sealed"),
+        (report.actions, "rows of the log of actions"),
     ] {
         if count > 0 {
             counts.push(format!("{count} {what}"));

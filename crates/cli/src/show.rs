@@ -6,7 +6,7 @@ use std::path::Path;
 use quipu_dag::Node;
 use quipu_protocol::{Body, Content, Entry, Message, NodeId, StepInfo};
 use quipu_store::{Candidate, FoundBy, Resolved, Scope, SessionQuery, SessionRow, Store};
-use quipu_transcript::Decoded;
+use quipu_transcript::{Decoded, role_with};
 use sha2::{Digest as _, Sha256};
 
 use crate::args::ShowArgs;
@@ -250,7 +250,7 @@ pub(crate) fn node_json(node: &Node, decoded: &Decoded) -> Result<String, Failur
     let mut shown = Shown {
         id: node.id,
         parent: node.record.parent,
-        role: &node.record.role,
+        role: role_with(node, &decoded.entry),
         timestamp: node.record.timestamp,
         external_id: &node.record.external_id,
         parts: &node.record.parts,
@@ -280,7 +280,7 @@ fn write_node(
 ) -> Result<(), Failure> {
     let paint = Paint::stdout();
     writeln!(out, "{} {}", paint.bold("node"), node.id)?;
-    writeln!(out, "role    {}", printable(&node.record.role))?;
+    writeln!(out, "role    {}", printable(role_with(node, &decoded.entry)))?;
     if let Some(parent) = node.record.parent {
         writeln!(out, "parent  {parent}")?;
     }

@@ -12,6 +12,7 @@ use crate::exit::Failure;
 use crate::fork::engine;
 use crate::print::{note, printable};
 use crate::put_back::{self, Words};
+use crate::setup::current_dir;
 
 #[derive(Debug, Args)]
 pub(crate) struct TobeArgs {
@@ -39,8 +40,11 @@ pub(crate) async fn run(args: &TobeArgs) -> Result<(), Failure> {
     let FilesAlong { files: with_files, dry_run, yes, .. } = args.along;
     if !yes && !dry_run {
         let plan = printable(&if with_files { travel.way() } else { travel.question() });
-        let question = format!("May this session {plan}?");
-        confirm(&question, &format!("this session would {plan}; that is done"), "it stands where it stood")?;
+        let (who, stays) = match travel.begins {
+            true => ("a new session", "nothing was changed"),
+            false => ("this session", "it stands where it stood"),
+        };
+        confirm(&format!("May {who} {plan}?"), &format!("{who} would {plan}; that is done"), stays)?;
     }
     let mut files = None;
     let jumped = if with_files {
@@ -50,7 +54,8 @@ pub(crate) async fn run(args: &TobeArgs) -> Result<(), Failure> {
         files = Some((plan, problems));
         jumped
     } else {
-        let JumpedWithFiles { jumped, problems, .. } = engine.tobe_along(node, &message, None).await?;
+        let JumpedWithFiles { jumped, problems, .. } =
+            engine.tobe_in(node, &message, &current_dir()?).await?;
         put_back::warn(&problems);
         jumped
     };

@@ -37,7 +37,7 @@ pub(crate) async fn run(args: &TraceArgs) -> Result<(), Failure> {
         let mut out = std::io::stdout().lock();
         for row in &trace.rows {
             let (mut carryover, mut metadata) = (None, None);
-            match row.action.metadata.as_deref().map(carried) {
+            match row.action.metadata.as_deref().map(|metadata| carried(&row.action.kind, metadata)) {
                 Some(Carried::Carryover(text)) => carryover = Some(text),
                 // As it is, where it is JSON.
                 Some(Carried::Metadata(json)) => {

@@ -8,6 +8,7 @@ use quipu_store::{
     Action, Commit, Durability, InboxItem, NewChunk, Op, RefMove, RefName, Step, StepCall, StepState, Store,
     StoreError,
 };
+use quipu_transcript::Listing;
 use serde::{Deserialize, Serialize};
 use tokio::sync::mpsc;
 
@@ -17,6 +18,7 @@ use crate::files::{Ground, InFlight, WorkspaceNote, is_restored, restored_again}
 use crate::follower::Committed;
 use crate::identity::Prompt;
 use crate::jump::{INCARNATE, TOBE, waits};
+use crate::listed::{ListedIds, needed};
 use crate::machine::{CommitError, Done, Draft, Input, Leap, Plan, PlanOp, Queue, Tag};
 use crate::published::{Heads, boot};
 
@@ -196,7 +198,8 @@ impl Committer {
         flight: Option<&InFlight>,
         next: Option<&Next>,
     ) -> Result<(Vec<NodeId>, Option<Recorded>), StoreError> {
-        let (mut batch, nodes, last) = self.batch(plan, flight);
+        let listed = ListedIds::read(&*self.store, names_of_nodes(plan)).await?;
+        let (mut batch, nodes, last) = self.batch(plan, flight, listed);
         let head = nodes.last().copied().or(plan.parent);
         let recorded = next.zip(head).and_then(|(next, head)| next.record(&plan.session, head, &mut batch));
         let moves = !batch.moves.is_empty();
@@ -217,7 +220,12 @@ impl Committer {
         Ok((nodes, recorded))
     }
 
-    fn batch(&self, plan: &Plan, flight: Option<&InFlight>) -> (Commit, Vec<NodeId>, UnixMs) {
+    fn batch(
+        &self,
+        plan: &Plan,
+        flight: Option<&InFlight>,
+        mut listed: ListedIds,
+    ) -> (Commit, Vec<NodeId>, UnixMs) {
         let mut batch = Commit {
             durability: if plan.power { Durability::Power } else { Durability::Process },
             ops: plan.ops.iter().map(|op| store_op(&plan.session, op)).collect(),
@@ -230,7 +238,7 @@ impl Committer {
         let mut epoch = &self.epoch;
         for draft in &plan.leaves {
             last = self.clock.now().max(last.saturating_add(1));
-            let node = self.node(draft, epoch, stood, last, &mut batch);
+            let node = self.node(draft, epoch, stood, last, (&mut batch, &mut listed));
             stood = Some(node.id);
             nodes.push(node.id);
             batch.nodes.push(node);
@@ -258,7 +266,7 @@ impl Committer {
                 }
             };
             last = self.clock.now().max(last.saturating_add(1));
-            let node = self.node(draft, epoch, parent, last, &mut batch);
+            let node = self.node(draft, epoch, parent, last, (&mut batch, &mut listed));
             epoch = begins.unwrap_or(epoch);
             parent = Some(node.id);
             nodes.push(node.id);
@@ -309,16 +317,19 @@ impl Committer {
         epoch: &Epoch,
         parent: Option<NodeId>,
         timestamp: UnixMs,
-        batch: &mut Commit,
+        (batch, listed): (&mut Commit, &mut ListedIds),
     ) -> Node {
-        let encoded = quipu_transcript::encode(&draft.entry, &draft.step);
+        let id = fresh_id();
+        let (parent_id, first_kept) = (listed.of(parent), listed.kept_by(&draft.entry));
+        let listing = Listing { id: &id, parent: parent_id, first_kept, at: timestamp };
+        let encoded = quipu_transcript::encode_listed(&draft.entry, &draft.step, &listing);
         let epoch = begun(&draft.entry).unwrap_or(epoch);
         let record = NodeRecord {
             parent,
             role: encoded.role,
             parts: encoded.blobs.iter().map(|blob| blob.id).collect(),
             timestamp,
-            external_id: Some(fresh_id()),
+            external_id: Some(id),
             system_prompt: epoch.system,
         };
         let config = match &*draft.entry {
@@ -335,8 +346,20 @@ impl Committer {
             .chunks
             .extend(encoded.chunks.into_iter().map(|(id, bytes)| NewChunk::Full { id, bytes: bytes.into() }));
         batch.chunks.extend(draft.states.iter().cloned());
-        Node::new(record, config, None)
+        let node = Node::new(record, config, None);
+        listed.wrote(&node);
+        node
     }
+}
+
+/// The nodes before those of a plan whose ids stand in them.
+fn names_of_nodes(plan: &Plan) -> Vec<NodeId> {
+    let label = plan.jump.as_ref().and_then(|leap| leap.label.as_ref()).map(|_| Entry::Meta(Json::object()));
+    let leaves = plan.leaves.iter().map(|draft| &*draft.entry);
+    let drafts = plan.drafts.iter().map(|draft| &*draft.entry).chain(&label);
+    let mut named = needed(plan.expect, leaves);
+    named.extend(needed(plan.parent, drafts));
+    named
 }
 
 /// The epoch that an entry begins.

@@ -15,6 +15,7 @@ use quipu_transcript::{Decoded, TouchedFiles, context, message_of};
 
 use crate::engine::{Engine, OpenError};
 use crate::files::{FilePlan, InFlight, JumpedWithFiles, RestoreFiles};
+use crate::listed::{ListedIds, needed};
 use crate::machine::{Place, Refused};
 use crate::owner::alone;
 use crate::resume::read_past;
@@ -235,16 +236,17 @@ impl Engine {
         if let Some(why) = found.illegal {
             return Err(ChangeError::Illegal { node: to, why, nearest: found.nearest });
         }
-        let (messages, turns) = match self.session_to_jump(to).await {
+        let ((messages, turns), begins) = match self.session_to_jump(to).await {
             Ok(session) => {
                 let head = self.head_of(&self.row_of(&session).await?).await?;
-                count_left(&**store, head, to).await?
+                (count_left(&**store, head, to).await?, false)
             }
             // What others wrote is not left.
-            Err(ChangeError::Foreign { .. }) => (0, 0),
+            Err(ChangeError::Foreign { .. } | ChangeError::NoSession(_)) => ((0, 0), true),
             Err(error) => return Err(error),
         };
-        Ok(Travel { target: to, line: line_of(&**store, to).await?, messages, turns, message, files: None })
+        let line = line_of(&**store, to).await?;
+        Ok(Travel { target: to, line, messages, turns, message, files: None, begins })
     }
 
     /// Moves the session of a node behind it, with a message to itself that waits there for an answer: what is said next
@@ -270,6 +272,20 @@ impl Engine {
         self.tobe_along(to, message, Some(how)).await
     }
 
+    /// The same for a node that may belong to no session, as those of a program that has none: a session of ours begins
+    /// below it, in this directory.
+    ///
+    /// # Errors
+    /// As [`Engine::tobe`], without `NoSession`.
+    pub async fn tobe_in(
+        &self,
+        to: NodeId,
+        message: &str,
+        cwd: &Path,
+    ) -> Result<JumpedWithFiles, ChangeError> {
+        self.tobe_somewhere(to, message, None, Some(cwd)).await
+    }
+
     /// What [`Engine::tobe_with_files`] would do to files.
     ///
     /// # Errors
@@ -290,11 +306,25 @@ impl Engine {
         message: &str,
         how: Option<&RestoreFiles>,
     ) -> Result<JumpedWithFiles, ChangeError> {
+        self.tobe_somewhere(to, message, how, None).await
+    }
+
+    async fn tobe_somewhere(
+        &self,
+        to: NodeId,
+        message: &str,
+        how: Option<&RestoreFiles>,
+        cwd: Option<&Path>,
+    ) -> Result<JumpedWithFiles, ChangeError> {
         let Travel { message, .. } = self.travel(to, message).await?;
         let (session, to) = match self.session_to_jump(to).await {
             Ok(session) => (session, to),
             Err(ChangeError::Foreign { .. }) if how.is_none() => {
-                let fork = self.fork_behind(to).await?;
+                let fork = self.fork_behind(to, None).await?;
+                (fork.session, fork.base)
+            }
+            Err(ChangeError::NoSession(_)) if how.is_none() && cwd.is_some() => {
+                let fork = self.fork_behind(to, cwd).await?;
                 (fork.session, fork.base)
             }
             Err(error) => return Err(error),
@@ -412,8 +442,11 @@ impl Engine {
         let after = [self.node_of(to).await?, self.node_of(from).await?];
         let mut after = after.iter().map(|node| node.record.timestamp).max().unwrap_or_default();
         let mut head = to;
+        let named = needed(Some(to), entries.iter().map(|(entry, _)| entry));
+        let mut listed = ListedIds::read(&**self.store(), named).await?;
         for (entry, step) in entries {
-            let Written { node, commit: more } = self.write_step(entry, step, Some(head), after, None);
+            let config = (None, &mut listed);
+            let Written { node, commit: more } = self.write_step(entry, step, Some(head), after, config);
             (head, after) = (node.id, node.record.timestamp);
             commit.blobs.extend(more.blobs);
             commit.chunks.extend(more.chunks);

@@ -22,6 +22,7 @@ mod follower;
 mod html;
 mod identity;
 mod jump;
+mod listed;
 mod log;
 mod machine;
 mod markdown;

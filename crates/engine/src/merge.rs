@@ -14,6 +14,7 @@ use crate::files::{
     Brought, Cargo, FilePlan, InFlight, LeftAlone, NOTE, RestoreFiles, WorkspaceNote, is_restored,
 };
 use crate::jump::{awaited, waits};
+use crate::listed::ListedIds;
 use crate::owner::alone;
 use crate::sessions::{ChangeError, Written};
 use crate::travel::{END, escaped, shortened};
@@ -259,14 +260,16 @@ impl Engine {
         let step = StepInfo { merge: vec![merge.head, from], ..StepInfo::default() };
         let after = [self.node_of(merge.head).await?, self.node_of(from).await?];
         let after = after.iter().map(|node| node.record.timestamp).max().unwrap_or_default();
+        // The first is a message; what comes after it follows that.
+        let mut listed = ListedIds::default();
         let Written { node: merged, mut commit } =
-            self.write_step(&entry, &step, Some(merge.head), after, None);
+            self.write_step(&entry, &step, Some(merge.head), after, (None, &mut listed));
         let node = merged.id;
         let (mut head, after) = (node, merged.record.timestamp);
         commit.nodes.push(merged);
         if let Some(InFlight { record: (entry, step), .. }) = &flight {
             let Written { node: record, commit: more } =
-                self.write_step(entry, step, Some(head), after, None);
+                self.write_step(entry, step, Some(head), after, (None, &mut listed));
             head = record.id;
             commit.blobs.extend(more.blobs);
             commit.chunks.extend(more.chunks);

@@ -555,6 +555,7 @@ mod tests {
                 turns: 1,
                 message: "the first way is closed".into(),
                 files: None,
+                begins: false,
             };
             let grant = Grant { tool: "tobe".into(), subject: trip.message.clone() };
             assert!(!permissions.grant(grant));

@@ -9,11 +9,13 @@ use quipu_store::{
     Action, Commit, Durability, Expect, LandmarkKind, NewChunk, Op, RefMove, RefName, Resolved, Scope,
     SessionQuery, SessionRow, Spelling, StoreError, decode_nodes,
 };
+use quipu_transcript::Listing;
 
 use crate::clock::fresh_id;
 use crate::commit::config;
 use crate::engine::{Engine, OpenError};
 use crate::files::FilesError;
+use crate::listed::{ListedIds, needed};
 use crate::owner::alone;
 use crate::resume::epoch_of;
 use crate::travel::Illegal;
@@ -198,8 +200,8 @@ impl Engine {
     }
 
     /// The same behind any node.
-    pub(crate) async fn fork_behind(&self, at: NodeId) -> Result<Forked, ChangeError> {
-        self.fork_standing(at, None, Stand::Behind).await
+    pub(crate) async fn fork_behind(&self, at: NodeId, cwd: Option<&Path>) -> Result<Forked, ChangeError> {
+        self.fork_standing(at, cwd, Stand::Behind).await
     }
 
     async fn fork_standing(
@@ -247,7 +249,7 @@ impl Engine {
             _ => named.record.timestamp,
         };
         let Written { node, mut commit } =
-            self.write(&Entry::Session(start), parent, time, Some(config(&epoch)));
+            self.write(&Entry::Session(start), parent, time, Some(config(&epoch))).await?;
         let base = node.id;
         commit.moves = vec![RefMove::swap(RefName::session(&id), None, base, "fork")];
         self.publish(&mut commit, &id, None, base, "fork").await?;
@@ -378,7 +380,7 @@ impl Engine {
             let expect = if ours { Some(head) } else { store.head(&name).await? };
             let parent = expect.unwrap_or(head);
             let time = self.node_of(parent).await?.record.timestamp;
-            let Written { node, mut commit } = self.write(entry, Some(parent), time, None);
+            let Written { node, mut commit } = self.write(entry, Some(parent), time, None).await?;
             let id = node.id;
             commit.moves.push(RefMove::swap(name.clone(), expect, id, why));
             if ours {
@@ -405,26 +407,30 @@ impl Engine {
         alone(self.store(), &row.name, || ChangeError::Busy(row.id.clone()), work).await
     }
 
-    pub(crate) fn write(
+    pub(crate) async fn write(
         &self,
         entry: &Entry,
         parent: Option<NodeId>,
         after: UnixMs,
         config: Option<String>,
-    ) -> Written {
-        self.write_step(entry, &StepInfo::default(), parent, after, config)
+    ) -> Result<Written, StoreError> {
+        let mut listed = ListedIds::read(&**self.store(), needed(parent, [entry])).await?;
+        Ok(self.write_step(entry, &StepInfo::default(), parent, after, (config, &mut listed)))
     }
 
-    /// The same, with how the step went.
+    /// The same, with how the step went. The ids that it needs of nodes before it are there.
     pub(crate) fn write_step(
         &self,
         entry: &Entry,
         step: &StepInfo,
         parent: Option<NodeId>,
         after: UnixMs,
-        config: Option<String>,
+        (config, listed): (Option<String>, &mut ListedIds),
     ) -> Written {
-        let encoded = quipu_transcript::encode(entry, step);
+        let (id, timestamp) = (fresh_id(), self.now().max(after.saturating_add(1)));
+        let (parent_id, first_kept) = (listed.of(parent), listed.kept_by(entry));
+        let listing = Listing { id: &id, parent: parent_id, first_kept, at: timestamp };
+        let encoded = quipu_transcript::encode_listed(entry, step, &listing);
         let system_prompt = match entry {
             Entry::Session(start) => start.epoch.system,
             Entry::Message(_) | Entry::Epoch(_) | Entry::Compaction(_) | Entry::Meta(_) => None,
@@ -433,8 +439,8 @@ impl Engine {
             parent,
             role: encoded.role,
             parts: encoded.blobs.iter().map(|blob| blob.id).collect(),
-            timestamp: self.now().max(after.saturating_add(1)),
-            external_id: Some(fresh_id()),
+            timestamp,
+            external_id: Some(id),
             system_prompt,
         };
         let chunks = encoded.chunks.into_iter();
@@ -444,7 +450,9 @@ impl Engine {
             durability: Durability::Power,
             ..Commit::default()
         };
-        Written { node: Node::new(record, config, None), commit }
+        let node = Node::new(record, config, None);
+        listed.wrote(&node);
+        Written { node, commit }
     }
 
     pub(crate) fn action(

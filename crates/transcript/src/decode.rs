@@ -24,7 +24,7 @@ pub(crate) fn decode(node: &Node, own: &Own<'_>, parts: &[BlobId], lookup: &dyn 
         "message" => message(node, own, parts, lookup).map(Entry::Message),
         "session" => own.session.and_then(|raw| read(raw.get())).map(Entry::Session),
         "epoch" => own.epoch.and_then(|raw| read(raw.get())).map(Entry::Epoch),
-        "compaction" => compaction(own, parts, lookup).map(Entry::Compaction),
+        "compaction" => compaction(node, own, parts, lookup).map(Entry::Compaction),
         "meta" => whole(own, parts, lookup).map(Entry::Meta),
         _ => None,
     };
@@ -75,10 +75,16 @@ fn message(node: &Node, own: &Own<'_>, parts: &[BlobId], lookup: &dyn Lookup) ->
     })
 }
 
-fn compaction(own: &Own<'_>, parts: &[BlobId], lookup: &dyn Lookup) -> Option<Compaction> {
+fn compaction(node: &Node, own: &Own<'_>, parts: &[BlobId], lookup: &dyn Lookup) -> Option<Compaction> {
     let mut compaction: Compaction = own.compaction.and_then(|raw| read(raw.get()))?;
     // Without its words, when those were erased or lost.
-    if let Some(Message::CompactionSummary(message)) =
+    if node.record.role == crate::INTERNAL {
+        if let Some((summary, tokens_before)) =
+            whole(own, parts, lookup).as_ref().and_then(crate::listed::summary_in)
+        {
+            compaction = Compaction { summary, tokens_before, ..compaction };
+        }
+    } else if let Some(Message::CompactionSummary(message)) =
         whole(own, parts, lookup).and_then(|json| json.read().ok())
     {
         let CompactionSummaryMessage { summary, tokens_before, timestamp } = message;
@@ -94,7 +100,7 @@ fn whole(own: &Own<'_>, parts: &[BlobId], lookup: &dyn Lookup) -> Option<Json> {
         Whole::InMeta => {
             let blob =
                 parts.iter().find_map(|part| lookup.blob(part).filter(|blob| blob.kind == "pi_meta"))?;
-            Json::parse(&blob.content).ok()
+            crate::listed::unlisted(&blob.content, own.listed, own.wrapped)
         }
     }
 }

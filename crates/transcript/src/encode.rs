@@ -13,27 +13,38 @@ use crate::blocks::Blocks;
 use crate::exact::{Canonical, exact, plain, usage as usage_value, verbatim};
 use crate::own::Draft;
 use crate::project::summary_message;
-use crate::{Encoded, INTERNAL};
+use crate::{Encoded, INTERNAL, Listing, listed};
 
-pub(crate) fn encode(entry: &Entry, step: &StepInfo) -> Encoded {
-    let (mut draft, role, mut encoded) = match entry {
-        Entry::Message(message) => encode_message(message),
+/// Without a listing, as it was before other programs could list it: so imports give the nodes that they gave.
+pub(crate) fn encode(entry: &Entry, step: &StepInfo, listing: Option<&Listing<'_>>) -> Encoded {
+    let (draft, role, encoded) = match entry {
+        Entry::Message(message) => encode_message(message, listing),
         Entry::Session(session) => {
             let mut draft = Draft::new("session");
             let value = session_value(session, &mut draft);
             draft.set("session", value);
-            (draft, INTERNAL.into(), Blocks::default())
+            let listed = listing.and_then(|at| listed::settings(&session.epoch, "quipu.session", at));
+            (draft, INTERNAL.into(), listed.map_or_else(Blocks::default, Blocks::one))
         }
         Entry::Epoch(epoch) => {
             let mut draft = Draft::new("epoch");
             let value = epoch_value(epoch, &mut draft);
             draft.set("epoch", value);
-            (draft, INTERNAL.into(), Blocks::default())
+            let listed = listing.and_then(|at| listed::settings(epoch, "quipu.epoch", at));
+            (draft, INTERNAL.into(), listed.map_or_else(Blocks::default, Blocks::one))
         }
         Entry::Compaction(compaction) => {
             let mut draft = Draft::new("compaction");
+            if let Some(blob) = listing.and_then(|listing| listed::compaction(compaction, listing)) {
+                let mut value = compaction_value(compaction, &mut draft);
+                value.push(("timestamp", Canonical::from(compaction.timestamp)));
+                draft.set("compaction", members(value));
+                draft.set("whole", Canonical::from(true));
+                let encoded = Blocks::one(blob);
+                return finished(draft, INTERNAL.into(), encoded, step);
+            }
             let value = compaction_value(compaction, &mut draft);
-            draft.set("compaction", value);
+            draft.set("compaction", members(value));
             // Other programs read it as the message that it is for them.
             let message = summary_message(compaction);
             let role = message.role().map_or_else(|| INTERNAL.into(), std::borrow::Cow::into_owned);
@@ -42,17 +53,27 @@ pub(crate) fn encode(entry: &Entry, step: &StepInfo) -> Encoded {
         }
         Entry::Meta(json) => {
             let mut draft = Draft::new("meta");
-            let blocks = whole(&mut draft, json);
+            let blocks = match listing.and_then(|listing| listed::meta(json, &mut draft, listing)) {
+                Some(blob) => {
+                    draft.set("whole", Canonical::from(true));
+                    Blocks::one(blob)
+                }
+                None => whole(&mut draft, json),
+            };
             (draft, INTERNAL.into(), blocks)
         }
     };
+    finished(draft, role, encoded, step)
+}
+
+fn finished(mut draft: Draft, role: String, mut encoded: Blocks, step: &StepInfo) -> Encoded {
     encode_step(&mut draft, step);
     encoded.describe(&mut draft);
     encoded.blobs.push(draft.blob());
     Encoded { role, blobs: encoded.blobs, chunks: encoded.chunks }
 }
 
-fn encode_message(message: &Message) -> (Draft, String, Blocks) {
+fn encode_message(message: &Message, listing: Option<&Listing<'_>>) -> (Draft, String, Blocks) {
     let mut draft = Draft::new("message");
     let role = message.role().map_or_else(|| INTERNAL.into(), std::borrow::Cow::into_owned);
     let blocks = match message {
@@ -80,7 +101,16 @@ fn encode_message(message: &Message) -> (Draft, String, Blocks) {
         Message::BashExecution(_)
         | Message::Custom(_)
         | Message::BranchSummary(_)
-        | Message::CompactionSummary(_) => whole(&mut draft, &json_of(message)),
+        | Message::CompactionSummary(_) => {
+            let json = json_of(message);
+            match listing.and_then(|listing| listed::message(&json, &mut draft, listing)) {
+                Some(blob) => {
+                    draft.set("whole", Canonical::from(true));
+                    Blocks::one(blob)
+                }
+                None => whole(&mut draft, &json),
+            }
+        }
         Message::Other(json) => {
             draft.set("other", Canonical::from(true));
             if role == INTERNAL {
@@ -222,7 +252,7 @@ fn epoch_value(epoch: &Epoch, draft: &mut Draft) -> Canonical {
 }
 
 /// All but what the message of the summary says.
-fn compaction_value(compaction: &Compaction, draft: &mut Draft) -> Canonical {
+fn compaction_value(compaction: &Compaction, draft: &mut Draft) -> Vec<(&'static str, Canonical)> {
     let Compaction {
         summary: _,
         first_kept,
@@ -249,7 +279,7 @@ fn compaction_value(compaction: &Compaction, draft: &mut Draft) -> Canonical {
         let session = ("session", Canonical::from(session.as_str()));
         ("checkpoint", members([session, ("epoch", epoch_value(epoch, draft))]))
     }));
-    members(fields)
+    fields
 }
 
 fn encode_step(draft: &mut Draft, step: &StepInfo) {

@@ -21,6 +21,12 @@ pub(crate) struct Own<'a> {
     v: u64,
     #[serde(borrow)]
     pub(crate) entry: Cow<'a, str>,
+    /// Bytes at the beginning of the `pi_meta` part that are for other programs.
+    #[serde(default)]
+    pub(crate) listed: usize,
+    /// The same, where the last byte is, too.
+    #[serde(default)]
+    pub(crate) wrapped: usize,
     #[serde(borrow, default)]
     pub(crate) message: Option<&'a RawValue>,
     #[serde(borrow, default)]
@@ -111,6 +117,10 @@ impl Own<'_> {
             Some(raw) if raw.get() == "true" => Whole::InMeta,
             Some(raw) => read(raw.get()).map_or(Whole::No, Whole::Here),
         }
+    }
+
+    pub(crate) fn is_compaction(&self) -> bool {
+        self.entry == "compaction"
     }
 
     pub(crate) fn marks(&self) -> Vec<Mark> {

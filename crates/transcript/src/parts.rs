@@ -12,6 +12,8 @@
 //! | `message` | the fields of the message that no other part has |
 //! | `whole` | `true`: the `pi_meta` part is the whole message or entry; else the message or entry itself |
 //! | `other` | the message is of a shape unknown to its writer |
+//! | `listed` | bytes at the beginning of the `pi_meta` part, after which our entry goes on: ids for other programs |
+//! | `wrapped` | the same, where our message ends before the last byte |
 //! | `plain` | the content was one string |
 //! | `marks` | what belongs to a block: `{index, signature?, redacted?, namespace?, arguments?}` |
 //! | `images` | `{index, mimeType, chunk}`, or `data` where base64 is not the usual spelling |
@@ -25,10 +27,12 @@
 use quipu_dag::{Blob, Node};
 use quipu_protocol::{BlobId, ChunkId, Entry, StepInfo};
 
+use crate::Listing;
+
 /// The role of nodes that are no messages: the beginning of a session, an epoch, a meta entry.
 pub const INTERNAL: &str = "pi_internal";
 
-/// The role of nodes that hold a compaction; other programs see a message of this role.
+/// What nodes are that hold a compaction ([`crate::role_of`]). Those that an import made, and older ones, have it as their role.
 pub const COMPACTION: &str = "compactionSummary";
 
 /// An entry made ready to be committed.
@@ -64,7 +68,12 @@ pub struct Decoded {
 /// [`decode`] gives back the same entry, provided that the store keeps the blobs' text. Where the store has a
 /// blob of the same id already, its text stands: the same value, maybe with members in another order.
 pub fn encode(entry: &Entry, step: &StepInfo) -> Encoded {
-    crate::encode::encode(entry, step)
+    crate::encode::encode(entry, step, None)
+}
+
+/// The same for a node of ours: what is no message has the ids in it under which programs that share the store list it.
+pub fn encode_listed(entry: &Entry, step: &StepInfo, listing: &Listing<'_>) -> Encoded {
+    crate::encode::encode(entry, step, Some(listing))
 }
 
 /// Reads a node back. Never fails: what cannot be understood becomes [`Entry::Meta`] or an empty message.

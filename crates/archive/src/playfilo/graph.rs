@@ -7,7 +7,8 @@ use std::path::Path;
 use quipu_dag::{Blob, Node, NodeRecord, Verdict, read_parts_list};
 use quipu_protocol::{BlobId, Json, NodeId};
 use quipu_seal::Sealer;
-use quipu_store::{ForeignDatabase, ForeignRows, ForeignValue};
+use quipu_store::{Action, ForeignDatabase, ForeignRows, ForeignValue};
+use tokio::sync::mpsc;
 
 use crate::{ArchiveError, ProblemKind, Report};
 
@@ -65,7 +66,7 @@ fn text(value: &ForeignValue<'_>) -> Option<String> {
 }
 
 /// A whole number, which some programs bind as another one.
-fn number(value: &ForeignValue<'_>) -> i64 {
+pub(super) fn number(value: &ForeignValue<'_>) -> i64 {
     match value {
         #[expect(clippy::cast_possible_truncation, reason = "saturates, which is what is wanted")]
         ForeignValue::Real(number) => *number as i64,
@@ -124,18 +125,14 @@ impl Graph {
         (self.at as u64 * 1_000).checked_div(self.order.len() as u64).unwrap_or(1_000)
     }
 
-    /// How many rows the log of actions has.
-    pub(super) fn actions(&self) -> io::Result<u64> {
-        let mut count = 0;
-        if self.database.columns("action_log")?.iter().any(|column| column == "id") {
-            let rows =
-                ForeignRows { table: "action_log", columns: &["id"], only: None, order: &[], most: None };
-            self.database.rows(rows, &mut |_| {
-                count += 1;
-                true
-            })?;
-        }
-        Ok(count)
+    /// Reads the log of actions, once all nodes were taken.
+    pub(super) fn log(
+        &self,
+        sealer: &Sealer,
+        report: &mut Report,
+        rows: &mpsc::Sender<Vec<Action>>,
+    ) -> io::Result<()> {
+        super::log::read(&self.database, &self.here, sealer, report, rows)
     }
 
     /// The next nodes, so many or `bytes` of content, about; none at the end.
@@ -290,7 +287,7 @@ impl Graph {
 }
 
 /// A text that the id of a node does not cover, with its secrets sealed.
-fn sealed(text: &str, sealer: &Sealer) -> String {
+pub(super) fn sealed(text: &str, sealer: &Sealer) -> String {
     match Json::parse(text) {
         Ok(json) => {
             let sealed = sealer.seal_json(&json);

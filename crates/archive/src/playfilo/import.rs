@@ -9,6 +9,7 @@ use quipu_store::{Commit, Expect, RefMove, RefName, Store};
 
 use super::AGENT;
 use super::graph::Graph;
+use super::log;
 use crate::batches::off_the_runtime;
 use crate::intake::{open_file, stamp};
 use crate::lineages::main_ref;
@@ -36,7 +37,7 @@ pub(crate) async fn import(
     drop(open_file(path)?);
     let (bytes, sha256) = stamp(path).map_err(fail)?;
     if let Some(mark) = seen.of(AGENT, path)
-        && (mark.bytes, mark.sha256) == (bytes, sha256)
+        && (mark.bytes, mark.sha256, mark.actions) == (bytes, sha256, true)
         && let Some(head) = store.head(&main_ref(AGENT, &mark.session)).await?
     {
         let mut report = Report::new(path.clone(), mark.session.clone());
@@ -51,7 +52,6 @@ pub(crate) async fn import(
         let graph = Graph::open(&owned, &mut report)?;
         let fail = |source| ArchiveError::File { path: owned.clone(), doing: "read", source };
         let refs = graph.refs().map_err(fail)?;
-        (0..graph.actions().map_err(fail)?).for_each(|_| report.skip("action"));
         Ok::<_, ArchiveError>((graph, refs, report))
     })
     .await??;
@@ -86,6 +86,19 @@ pub(crate) async fn import(
     }
     report.bytes = bytes;
     report.branches = graph.ends.len() as u64;
+    // Read by one thread and written by another, so that a log of any length needs little room.
+    let (rows, come) = tokio::sync::mpsc::channel(1);
+    let reader = Arc::clone(sealer);
+    let reading = off_the_runtime(move || {
+        let (graph, mut report) = (graph, report);
+        let read = graph.log(&reader, &mut report, &rows);
+        (graph, report, read)
+    });
+    let (read, added) = tokio::join!(reading, log::add(store, come, options.dry_run));
+    let done;
+    (graph, report, done) = read?;
+    done.map_err(fail)?;
+    report.actions = added?;
     finish(store, &graph, refs, report, (bytes, sha256), options).await.map(|report| vec![report])
 }
 
@@ -127,7 +140,7 @@ async fn finish(
     }
     if let Some((session, node)) = first {
         (report.session, report.head) = (session.clone(), Some(node));
-        let mark = Mark::new(AGENT, &report.path, session, bytes, sha256);
+        let mark = Mark { actions: true, ..Mark::new(AGENT, &report.path, session, bytes, sha256) };
         commit.actions.push(mark.action(None, Some(node)));
     }
     if !options.dry_run {

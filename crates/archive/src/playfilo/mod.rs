@@ -2,10 +2,11 @@
 //!
 //! A node whose id is the hash of what it says is the same node here, under the same id. Those that cannot be kept so (a secret in
 //! them was sealed, a part is missing, another form was hashed) are written anew, and what follows them follows that. Refs are
-//! followed as `playfilo/NAME`; nothing is written below them but by the next import.
+//! followed as `playfilo/NAME`; nothing is written below them but by the next import. Rows of the log of actions are added to ours.
 
 mod graph;
 mod import;
+mod log;
 
 use std::path::{Path, PathBuf};
 

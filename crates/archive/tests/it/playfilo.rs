@@ -4,7 +4,8 @@ use std::path::Path;
 
 use quipu_archive::{ProblemKind, Report};
 use quipu_protocol::NodeId;
-use quipu_store::Until;
+use quipu_store::{Action, ActionQuery, Until};
+use quipu_testkit::{Act, Neighbour};
 
 use crate::agents::shorts;
 use crate::support::{Archive, SECRET, archive, block_on};
@@ -27,6 +28,13 @@ impl Archive {
         report
     }
 
+    /// Rows of the log that an import may have brought, oldest first.
+    fn actions(&self) -> Vec<Action> {
+        let rows = block_on(self.store.actions(ActionQuery::default())).unwrap();
+        let rows = rows.into_iter().rev().map(|row| row.action);
+        rows.filter(|action| !action.kind.starts_with("QUIPU_")).collect()
+    }
+
     fn has_node(&self, id: &str) -> bool {
         block_on(self.store.nodes(&[id.parse::<NodeId>().unwrap()])).unwrap()[0].is_some()
     }
@@ -37,7 +45,7 @@ fn nodes_are_the_same_in_both_stores() {
     let archive = archive();
     let report = archive.take_graph("playfilo.db");
     assert_eq!((report.added, report.lost, report.repaired, report.branches), (10, 0, 0, 2), "{report:?}");
-    assert_eq!(report.skipped["action"], 1);
+    assert_eq!((report.actions, report.skipped.len()), (1, 0));
     for id in [U1, U2, A3] {
         assert!(archive.has_node(id), "{id}");
     }
@@ -123,4 +131,75 @@ fn older_tables_and_none() {
     let error =
         archive.try_take(AGENT, &archive.file("playfilo.db", "not a database".repeat(90))).unwrap_err();
     assert!(error.to_string().contains("could not be read"), "{error}");
+}
+
+#[test]
+fn the_log_of_actions_is_taken_over_once() {
+    let archive = archive();
+    let path = archive.dir.path().join("playfilo.db");
+    let mut there = Neighbour::create(&path);
+    let (one, two) = (there.say("user", "one"), there.say("assistant", "two"));
+    let gone = "ab".repeat(32);
+    let act = |kind: &str, from: Option<&str>, to: Option<&str>, metadata: Option<&str>| Act {
+        kind: kind.into(),
+        from: from.map(str::to_owned),
+        to: to.map(str::to_owned),
+        metadata: metadata.map(str::to_owned),
+    };
+    let switch = r#"{"trigger":"human","session":"/home/u/x.jsonl"}"#;
+    let acts = [
+        act("BOOT", None, Some(&one), None),
+        act("INCARNATE", Some(&two), Some(&one), Some("Left is closed.\nTry right.")),
+        act("INCARNATE", None, Some(&one), Some("42")),
+        // Said twice at once, it is there twice.
+        act("HYDRATE_GHOST", None, Some(&two), None),
+        act("HYDRATE_GHOST", None, Some(&two), None),
+        act("SESSION_SWITCH", Some(&two), Some(&one), Some(switch)),
+        act("THEIR_OWN", Some(&gone), Some("no hash"), Some(&format!("It is {SECRET}."))),
+        act(
+            "QUIPU_IMPORT",
+            None,
+            Some(&one),
+            Some(r#"{"format":"pi","path":"/etc","session":"x","bytes":0}"#),
+        ),
+    ];
+    acts.iter().for_each(|one| there.log(1_700_000_000_500, one));
+    let import = || archive.try_take(AGENT, &path).unwrap().remove(0);
+    let report = import();
+    // Two that tell of what was said come before them.
+    assert_eq!((report.added, report.actions), (2, 9), "{report:?}");
+    assert_eq!(report.skipped["action of a Quipu"], 1);
+    let told = |word: &str| report.problems.iter().filter(|problem| problem.detail.contains(word)).count();
+    assert_eq!((report.repaired, told("is not there"), told("is no node"), report.sealed), (2, 1, 1, 1));
+    let found = archive.actions();
+    assert_eq!(found.len(), 9);
+    for (found, act) in found[2..8].iter().zip(&acts) {
+        let text = |node: Option<NodeId>| node.map(|node| node.to_string());
+        assert_eq!(
+            (&found.kind, text(found.from), text(found.to)),
+            (&act.kind, act.from.clone(), act.to.clone())
+        );
+        assert_eq!((&found.metadata, found.timestamp), (&act.metadata, 1_700_000_000_500));
+    }
+    let own = &found[8];
+    assert_eq!((own.kind.as_str(), own.from, own.to), ("THEIR_OWN", gone.parse().ok(), None));
+    assert!(own.metadata.as_ref().unwrap().starts_with("It is [REDACTED:"), "{own:?}");
+
+    // Nothing comes twice; what is new comes.
+    assert!(import().unchanged);
+    let three = there.say("user", "three");
+    there.log(1_700_000_001_000, &act("BOOT", None, Some(&three), None));
+    let report = import();
+    assert_eq!((report.added, report.present, report.actions), (1, 2, 2), "{report:?}");
+    let now = archive.actions();
+    assert_eq!((&now[..9], now.len()), (&found[..], 11));
+    assert_eq!((now[10].kind.as_str(), now[10].to), ("BOOT", three.parse().ok()));
+    // From a copy of it, too.
+    let copy = archive.dir.path().join("copy").join("playfilo.db");
+    std::fs::create_dir(copy.parent().unwrap()).unwrap();
+    drop(there);
+    std::fs::copy(&path, &copy).unwrap();
+    let report = archive.try_take(AGENT, &copy).unwrap().remove(0);
+    assert_eq!((report.unchanged, report.actions), (false, 0), "{report:?}");
+    assert_eq!(archive.actions(), now);
 }

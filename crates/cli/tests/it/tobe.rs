@@ -4,7 +4,7 @@ use std::io::Write as _;
 use std::process::Stdio;
 
 use nix::sys::signal::Signal;
-use quipu_testkit::{Answer, Gate, Reply};
+use quipu_testkit::{Act, Answer, Gate, Neighbour, Reply};
 use serde_json::{Value, json};
 
 use crate::support::*;
@@ -261,4 +261,71 @@ fn killed_at_any_moment_it_comes_to_one_state_and_answers_once() {
         stood[if after[0] == "Answer 0." { 1 } else { 2 }] += 1;
     }
     println!("killed before it left {}, before the answer {}, behind it {}", stood[0], stood[1], stood[2]);
+}
+
+/// Nodes of a program that has no sessions, in the same store or brought from its own.
+#[test]
+fn below_the_node_of_another_program_a_new_session_begins() {
+    let goes_there = |world: &World, there: &Neighbour, asked: &str, answer: &str| {
+        let before = world.sessions().len();
+        let head = there.head("PI_HEAD");
+        let refused = world.run(&["tobe", answer, "Left is closed."]).exits(2);
+        let question = "a new session would begin below";
+        assert!(refused.message().contains(question), "{}", refused.message());
+        assert_eq!(world.sessions().len(), before);
+        let way = world.run(&["tobe", answer, "Left is closed.", "--json", "--yes"]).ok().json();
+        assert_eq!((&way["messages"], &way["turns"]), (&json!(0), &json!(0)));
+        let sessions = world.sessions();
+        assert_eq!((sessions.len(), &sessions[0]["id"]), (before + 1, &way["session"]));
+        assert_eq!((&sessions[0]["head"], sessions[0]["agent"].as_str()), (&way["head"], Some("quipu")));
+        assert_eq!(sessions[0]["cwd"], json!(world.path("work").canonicalize().unwrap()));
+        let ran = world.run(&["-p", "-c", "--model", "testing/test-1"]).ok();
+        assert_eq!(ran.text().trim(), "Right it is.");
+        let said = said(world);
+        assert_eq!(said[..2], [asked, "Left or right?"], "{said:?}");
+        assert!(said[2].starts_with("[SYSTEM / INCARNATION NOTE]: Left is closed."), "{said:?}");
+        assert_eq!(there.head("PI_HEAD"), head, "its head is its own");
+        let traced = world.run(&["trace"]).ok().text();
+        assert!(traced.contains("INCARNATE: ") && traced.contains("    > Left is closed."), "{traced}");
+        // It is undone as any other step.
+        world.run(&["undo", "--yes"]).ok();
+        world.run(&["redo", "--yes"]).ok();
+    };
+    let world = World::new(["Ours.", "Right it is."].map(says));
+    world.run(&["-p", "ours"]).ok();
+    let mut there = Neighbour::open(&world.store());
+    let asked = there.say("user", "Where to?");
+    let answer = there.say("assistant", "Left or right?");
+    goes_there(&world, &there, "Where to?", &answer);
+    // What somebody said can be gone to; an answer whose calls have no result cannot.
+    let call = json!({ "id": "c9", "name": "read", "arguments": { "path": "a" } });
+    let open = there.put(
+        Some(answer.clone()),
+        "assistant",
+        &[("tool_call", call)],
+        Some("c0ffee00"),
+        1_700_000_900_000,
+    );
+    let refused = world.run(&["tobe", &open, "Left is closed.", "--yes"]).exits(2);
+    assert!(refused.message().contains(&answer[..12]), "the nearest is named: {}", refused.message());
+    world.run(&["tobe", &asked, "Begin again.", "--yes"]).ok();
+    world.run(&["tobe", &answer, "Bring them.", "--files", "--yes"]).exits(2);
+
+    let world = World::new(["Right it is."].map(says));
+    let path = world.path("playfilo.db");
+    let mut there = Neighbour::create(&path);
+    let asked = there.say("user", "Which way?");
+    let answer = there.say("assistant", "Left or right?");
+    let act =
+        Act { kind: "INCARNATE".into(), from: None, to: Some(answer.clone()), metadata: Some("42".into()) };
+    there.log(1_700_000_000_900, &act);
+    drop(asked);
+    world.run(&["import", "playfilo", path.to_str().unwrap()]).ok();
+    let traced = world.run(&["trace", &answer]).ok().text();
+    assert!(traced.contains("INCARNATE: null → ") && traced.contains("Carryover:\n    > 42"), "{traced}");
+    goes_there(&world, &there, "Which way?", &answer);
+    // The store itself has all that is in it.
+    let store = world.store();
+    let ran = world.run(&["import", "playfilo", store.to_str().unwrap()]).ok();
+    assert!(ran.err.contains("is the store itself"), "{}", ran.err);
 }

@@ -5,7 +5,7 @@ use std::collections::{HashMap, HashSet};
 use quipu_dag::Node;
 use quipu_protocol::{Entry, Message, NodeId, UnixMs};
 use quipu_store::{Store, StoreError, Until};
-use quipu_transcript::{INTERNAL, decode};
+use quipu_transcript::{INTERNAL, decode, role_of};
 use serde::Deserialize;
 
 use super::preview::{age, name, preview};
@@ -222,8 +222,10 @@ impl Around<'_> {
         self.more |= ids.len() < edges.len();
         let sees = self.sight.sees(store, &ids).await?;
         let nodes = store.nodes(&ids).await?;
+        let found: Vec<Node> = nodes.iter().flatten().cloned().collect();
+        let parts = Parts::of_internal(store, &found).await?;
         for ((edge, node), sees) in edges.into_iter().zip(nodes).zip(sees) {
-            let Some(node) = node.filter(|node| sees && self.shows(node)) else { continue };
+            let Some(node) = node.filter(|node| sees && self.shows(node, &parts)) else { continue };
             if self.shown >= self.query.most {
                 self.more = true;
                 break;
@@ -235,10 +237,10 @@ impl Around<'_> {
         Ok(())
     }
 
-    fn shows(&self, node: &Node) -> bool {
+    fn shows(&self, node: &Node, parts: &Parts) -> bool {
         node.id == self.query.focus
             || Some(node.id) == self.query.head
-            || self.query.filter.shows(&node.record.role)
+            || self.query.filter.shows(role_of(node, parts))
     }
 }
 
@@ -292,7 +294,7 @@ impl Drawing<'_> {
         is_last: bool,
     ) {
         let line = self.made(node, lead, turn, descendants);
-        if is_last || self.around.shows(node) {
+        if is_last || self.around.shows(node, &self.parts) {
             self.lines.push(line);
         }
     }
@@ -309,7 +311,7 @@ impl Drawing<'_> {
             parent: node.record.parent,
             lead,
             name: name(node),
-            role: node.record.role.clone(),
+            role: role_of(node, &self.parts).to_owned(),
             at: node.record.timestamp,
             preview: preview(node, &entry),
             is_focus: node.id == self.query.focus,

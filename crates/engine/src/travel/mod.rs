@@ -32,6 +32,7 @@ pub(crate) use tools::{Archive, LifeTool, Recall, TraceTool};
 pub use diff::{BranchDiff, BranchSide, branch_diff};
 pub use life::{Filter, Life, LifeLine, LifeQuery, life};
 pub use recall::{Neighbours, RecallError, RecallQuery, Recalled, recall};
+pub(crate) use target::Parts;
 pub use target::{Illegal, LegalTarget, legal_target};
 pub(crate) use text::{END, escaped, one_line, shortened};
 pub use tobe::Travel;

@@ -2,6 +2,7 @@
 
 use quipu_dag::Node;
 use quipu_protocol::{Body, Content, Entry, Message, UnixMs};
+use quipu_transcript::role_with;
 use serde::Deserialize;
 
 use super::text::{one_line, shortened, units};
@@ -17,7 +18,7 @@ const NAME: usize = 64;
 
 /// What a node says, on one line.
 pub(super) fn preview(node: &Node, entry: &Entry) -> String {
-    let role = one_line(&node.record.role, NAME);
+    let role = one_line(role_with(node, entry), NAME);
     let (text, quoted) = match entry {
         Entry::Session(_) => return "[session]".into(),
         Entry::Epoch(_) => return "[epoch]".into(),

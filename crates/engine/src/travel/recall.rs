@@ -3,7 +3,7 @@
 use quipu_dag::Node;
 use quipu_protocol::{Content, Entry, Message, NodeId, UnixMs};
 use quipu_store::{Store, StoreError, Until, decode_nodes};
-use quipu_transcript::decode;
+use quipu_transcript::{decode, role_of, role_with};
 
 use super::life::Filter;
 use super::preview::{age, name, preview};
@@ -147,8 +147,9 @@ pub(super) async fn recall_seen(
         return Err(RecallError::NoSuchNode(query.node));
     };
 
-    let before: Vec<_> =
-        before.iter().filter(|node| query.filter.shows(&node.record.role)).cloned().collect();
+    let parts = Parts::of_internal(store, before).await?;
+    let before = before.iter().map(|node| named(node, role_of(node, &parts)));
+    let before: Vec<_> = before.filter(|node| query.filter.shows(&node.record.role)).collect();
     let most = (before.len() as u64).saturating_mul(each).min(budget / 2);
     let (mut context, mut used) = (Vec::new(), 0);
     'read: for some in before.rchunks(AT_ONCE) {
@@ -193,9 +194,16 @@ pub(super) async fn recall_seen(
         siblings,
         target: legal,
         config: query.config.then(|| shortened(&config(), MOST)),
-        node: target.clone(),
+        node: named(target, role_with(target, &entry)),
         entry,
     })
+}
+
+/// A node to be shown, by the name of what it is.
+fn named(node: &Node, role: &str) -> Node {
+    let mut named = node.clone();
+    role.clone_into(&mut named.record.role);
+    named
 }
 
 /// The first nodes that follow `of`, without one of them, as far as they may be seen.

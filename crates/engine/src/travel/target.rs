@@ -6,7 +6,7 @@ use std::collections::{HashMap, HashSet};
 use quipu_dag::{Blob, Node};
 use quipu_protocol::{BlobId, CallId, ChunkId, Content, Entry, Json, Message, NodeId};
 use quipu_store::{Store, StoreError, Until};
-use quipu_transcript::{Lookup, counts, decode};
+use quipu_transcript::{INTERNAL, Lookup, counts, decode};
 use serde::Deserialize;
 
 #[cfg(test)]
@@ -147,6 +147,19 @@ impl Parts {
         let mut seen = HashSet::new();
         let ids = nodes.iter().flat_map(|node| &node.record.parts).copied();
         let ids: Vec<BlobId> = ids.filter(|id| seen.insert(*id)).collect();
+        let blobs = store.blobs(&ids).await?;
+        Ok(Self(blobs.into_iter().flatten().map(|blob| (blob.id, blob)).collect()))
+    }
+}
+
+impl Parts {
+    /// Our own parts of those nodes that are no messages: by them it is known which is a compaction.
+    pub(crate) async fn of_internal(store: &dyn Store, nodes: &[Node]) -> Result<Self, StoreError> {
+        let internal = nodes.iter().filter(|node| node.record.role == INTERNAL);
+        let ids: Vec<BlobId> = internal.filter_map(|node| node.record.parts.last().copied()).collect();
+        if ids.is_empty() {
+            return Ok(Self::default());
+        }
         let blobs = store.blobs(&ids).await?;
         Ok(Self(blobs.into_iter().flatten().map(|blob| (blob.id, blob)).collect()))
     }

@@ -9,6 +9,7 @@ use quipu_protocol::{Json, NodeId, SessionId, ToolSpec};
 use quipu_seal::Sealer;
 use quipu_store::{FoundBy, Resolved, Scope, Spelling, Store, StoreError, Until, decode_nodes};
 use quipu_tools::{Invocation, Tool, ToolContext, ToolOutput};
+use quipu_transcript::role_with;
 use serde::Deserialize;
 
 use super::text::{BEGIN, END, Whole, one_line, shortened, text_of};
@@ -63,6 +64,8 @@ pub struct Travel {
     pub message: String,
     /// What would be done to files, where they are to go along.
     pub files: Option<FilePlan>,
+    /// Another program wrote the node, so a new session begins below it, and none leaves anything behind.
+    pub begins: bool,
 }
 
 impl Travel {
@@ -87,6 +90,9 @@ impl Travel {
     /// Where it goes and what it leaves, on one line.
     pub fn way(&self) -> String {
         let Self { target, line, messages, turns, .. } = self;
+        if self.begins {
+            return format!("begin below {} ({line}), which another program wrote", target.short());
+        }
         let more = if *messages >= COUNTED { " or more" } else { "" };
         let target = target.short();
         format!(
@@ -188,7 +194,7 @@ impl Tobe {
         let (messages, turns) = count_left(&*self.store, head, node).await.map_err(failed)?;
         let line = line_of(&*self.store, node).await.map_err(failed)?;
         let files = if args.files { self.look_at_files(head, node).await? } else { None };
-        let travel = Travel { target: node, line, messages, turns, message, files };
+        let travel = Travel { target: node, line, messages, turns, message, files, begins: false };
         Ok(Trip { travel, session, tobe: self.clone() })
     }
 
@@ -233,7 +239,7 @@ impl Tobe {
             )),
             [] => Err(format!(
                 "\"{said}\" is no node of this session, and you can go to nodes of this session only. Read it with recall; \
-                 a person goes on from it with `quipu fork`."
+                 a person goes on from it with `quipu tobe` or `quipu fork`."
             )),
             many => {
                 let list: Vec<String> =
@@ -365,5 +371,5 @@ pub(crate) async fn line_of(store: &dyn Store, node: NodeId) -> Result<String, S
     let decoded = decode_nodes(store, &nodes).await?;
     let Some((node, decoded)) = nodes.first().zip(decoded.first()) else { return Ok(String::new()) };
     let text = one_line(&text_of(&decoded.entry, Whole::No), 4 * LINE);
-    Ok(format!("{}: \"{}\"", one_line(&node.record.role, LINE), shortened(&text, LINE as u64)))
+    Ok(format!("{}: \"{}\"", one_line(role_with(node, &decoded.entry), LINE), shortened(&text, LINE as u64)))
 }

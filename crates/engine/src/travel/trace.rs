@@ -7,6 +7,7 @@ use quipu_store::{ActionQuery, LoggedAction, Store, StoreError};
 use serde::Deserialize;
 
 use super::text::{END, escaped, one_line, shortened, units};
+use crate::jump::INCARNATE;
 
 /// The first line of the frame.
 const BEGIN: &str = "--- archived action log ---";
@@ -107,8 +108,9 @@ pub enum Carried {
     Metadata(String),
 }
 
-/// What a row carries: text of older programs, or JSON, maybe with a message in it.
-pub fn carried(metadata: &str) -> Carried {
+/// What a row of a kind carries: text of older programs, or JSON, maybe with a message in it. Where somebody went elsewhere
+/// with a message, that is the message whatever it looks like.
+pub fn carried(kind: &str, metadata: &str) -> Carried {
     #[derive(Deserialize)]
     struct With {
         carryover_message: String,
@@ -118,6 +120,7 @@ pub fn carried(metadata: &str) -> Carried {
         return Carried::Carryover(carryover_message);
     }
     match json.get() {
+        _ if kind == INCARNATE => Carried::Carryover(metadata.to_owned()),
         "null" => Carried::Carryover(metadata.to_owned()),
         _ => Carried::Metadata(indented(json.get())),
     }
@@ -205,7 +208,7 @@ pub fn row_text(row: &LoggedAction, zone: &TimeZone) -> String {
         text.push_str(" (departed from this lineage)");
     }
     let Some(metadata) = &action.metadata else { return text };
-    let (what, carried) = match carried(metadata) {
+    let (what, carried) = match carried(&action.kind, metadata) {
         Carried::Carryover(message) => ("Carryover", message),
         Carried::Metadata(json) => ("Metadata", json),
     };

@@ -4,9 +4,9 @@ use std::collections::HashSet;
 use std::path::PathBuf;
 
 use quipu::protocol::{NodeId, Outcome, SessionId};
-use quipu::store::{RefName, Store, Until};
+use quipu::store::{RefName, Store, Until, Upkeep};
 use quipu::{CompactionSettings, PublishSettings, SessionOptions};
-use quipu_testkit::Neighbour;
+use quipu_testkit::{Neighbour, context_of, path_of};
 
 use crate::compact::long;
 use crate::support::{Live, World, engine_over, open_store, say};
@@ -192,6 +192,185 @@ async fn two_engines_on_one_file_never_fail_for_the_newest_head() {
     assert!([head(&one), head(&two)].contains(&stands));
     for live in [one, two] {
         assert_eq!(world.store.lineage(head(&live), Until::Root).await.unwrap().len(), 41);
+        live.finish().await;
+    }
+}
+
+/// What the other program reads of a session of ours: every entry has an id, and names a parent that is there or none.
+pub(crate) fn listed(world: &World, node: NodeId) -> Vec<serde_json::Value> {
+    let entries = Neighbour::open(&file(world)).entries(&node.to_string());
+    let mut ids: Vec<&str> = Vec::new();
+    for (at, entry) in entries.iter().enumerate() {
+        let parent = match at {
+            0 => serde_json::Value::Null,
+            _ => ids[at - 1].into(),
+        };
+        assert_eq!(entry["parentId"], parent, "{at}: {entry}");
+        let id = entry["id"].as_str().unwrap_or_else(|| panic!("{at}: {entry}"));
+        assert!(!ids.contains(&id), "{id} twice");
+        ids.push(id);
+    }
+    assert_eq!(path_of(&entries), entries, "all of it is one path");
+    entries
+}
+
+fn kinds(entries: &[serde_json::Value]) -> Vec<&str> {
+    entries.iter().map(|entry| entry["type"].as_str().unwrap()).collect()
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_compaction_is_read_by_other_programs() {
+    let mut replies: Vec<_> = (0..3).map(|n| say(&long(&format!("answer-{n}")))).collect();
+    replies.push(say("## Goal\nThe first summary."));
+    replies.extend((3..6).map(|n| say(&long(&format!("answer-{n}")))));
+    replies.push(say("## Goal\nThe second summary."));
+    replies.push(say("after"));
+    let world = World::with(replies);
+    let mut options = compacting(&world);
+    options.compaction.keep_recent_tokens = 800;
+    let live = world.create_with(options.clone()).await;
+    for n in 0..3 {
+        live.run(&long(&format!("question-{n}"))).await;
+    }
+    let before = head(&live);
+    let asked = |live: &Live| live.session.view().head;
+    live.session.compact(None).await.unwrap();
+    live.settled(4).await;
+    let first = asked(&live).unwrap();
+
+    // One node: what they know, then our part.
+    let nodes = world.store.lineage(first, Until::Count(1)).await.unwrap();
+    let blobs = world.store.blobs(&nodes[0].record.parts).await.unwrap();
+    let types: Vec<String> = blobs.into_iter().map(|blob| blob.unwrap().kind).collect();
+    assert_eq!(
+        (nodes[0].record.role.as_str(), &types[..]),
+        ("pi_internal", &["pi_meta".into(), "quipu".into()][..])
+    );
+    assert_eq!(nodes[0].record.parent, Some(before));
+    let entries = listed(&world, first);
+    let last = entries.last().unwrap();
+    assert_eq!(last["id"], serde_json::json!(nodes[0].record.external_id));
+    assert_eq!((&last["type"], &last["fromHook"]), (&"compaction".into(), &serde_json::Value::Null));
+    assert!(last["tokensBefore"].as_u64().unwrap() > 1_000, "{last}");
+
+    // The summary, then what was kept, and nothing of what was before.
+    let shown = context_of(&entries);
+    assert!(shown[0].starts_with("compactionSummary: ## Goal\nThe first summary."), "{shown:?}");
+    let kept: Vec<&str> = shown[1..].iter().map(|text| text.split_once(" x").unwrap().0).collect();
+    assert_eq!(kept, ["user: question-2", "assistant: answer-2"]);
+
+    // Another one goes on from that, and a message follows it.
+    for n in 3..6 {
+        live.run(&long(&format!("question-{n}"))).await;
+    }
+    live.session.compact(None).await.unwrap();
+    live.settled(8).await;
+    let second = asked(&live).unwrap();
+    live.run("and now").await;
+    let shown = context_of(&listed(&world, head(&live)));
+    assert!(shown[0].starts_with("compactionSummary: ## Goal\nThe second summary."), "{shown:?}");
+    let kept: Vec<&str> =
+        shown[1..].iter().map(|text| text.split_once(" x").map_or(text.as_str(), |(word, _)| word)).collect();
+    assert_eq!(kept, ["user: question-5", "assistant: answer-5", "user: and now", "assistant: after"]);
+    // Ours is the same, and so is it after the session is opened again.
+    let sent = world.fake.bodies().last().unwrap().clone();
+    let texts: Vec<String> = crate::support::messages_of(&sent).iter().map(crate::support::text_of).collect();
+    assert_eq!(texts.len(), 4, "{texts:?}");
+    assert!(texts[0].contains("The second summary.") && texts[1].starts_with("question-5"), "{texts:?}");
+    let id = live.id();
+    live.finish().await;
+    let world = world.reopen();
+    world.fake.push([say("on")]);
+    let live = Live::of(
+        world
+            .engine
+            .open(&id, SessionOptions { provider: world.fake.clone(), ..options })
+            .await
+            .unwrap()
+            .session,
+    )
+    .await;
+    live.run("once more").await;
+    let again = world.fake.bodies().last().unwrap().clone();
+    let again: Vec<String> =
+        crate::support::messages_of(&again).iter().map(crate::support::text_of).collect();
+    assert_eq!(again[..4], texts, "resumed, the same is sent");
+    live.finish().await;
+
+    // A fork below a compaction, and what an undone one leaves.
+    let fork = world.engine.fork_from(second, None).await.unwrap();
+    let shown = context_of(&listed(&world, fork.base));
+    assert!(
+        shown[0].starts_with("compactionSummary: ## Goal\nThe second summary.") && shown.len() == 3,
+        "{shown:?}"
+    );
+    world.engine.remove(&fork.session).await.unwrap();
+    world.engine.jump(second, None).await.unwrap();
+    let (stands, _) = world.engine.undo_compaction(&id).await.unwrap();
+    let shown = context_of(&listed(&world, stands));
+    assert!(shown[0].starts_with("compactionSummary: ## Goal\nThe first summary."), "{shown:?}");
+    assert_eq!(world.store.check().await.unwrap().problems, []);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn every_entry_of_a_session_has_a_parent_that_is_listed() {
+    let world = World::with((0..8).map(|n| say(&format!("answer {n}"))));
+    let live = world.create().await;
+    live.run("one").await;
+    let first = head(&live);
+    let entries = listed(&world, first);
+    assert_eq!(kinds(&entries), ["model_change", "message", "message"]);
+    assert_eq!((&entries[0]["provider"], &entries[0]["modelId"]), (&"test".into(), &"test-model".into()));
+    let id = live.id();
+    live.finish().await;
+    // Names and labels, another model, a note to itself, a fork, a merge.
+    world.engine.rename(&id, "a name").await.unwrap();
+    world.engine.label(first, "a label").await.unwrap();
+    let stands = world.store.head(&RefName::session(&id)).await.unwrap().unwrap();
+    let entries = listed(&world, stands);
+    assert_eq!(kinds(&entries)[3..], ["session_info", "label"]);
+    assert_eq!((&entries[3]["name"], &entries[4]["label"]), (&"a name".into(), &"a label".into()));
+    let rows = world.store.sessions(quipu::store::SessionQuery::default()).await.unwrap();
+    assert_eq!(rows[0].called, "a name", "ours is what it was");
+    let system = Some("You are tested again.".to_owned());
+    let options = SessionOptions { system, ..world.options() };
+    let live = Live::of(world.engine.open(&id, options).await.unwrap().session).await;
+    live.run("two").await;
+    let stands = head(&live);
+    assert_eq!(kinds(&listed(&world, stands))[5..], ["model_change", "message", "message"]);
+    live.finish().await;
+    world.engine.tobe(first, "Begin again.").await.unwrap();
+    let jumped = world.engine.jump(first, Some("here")).await.unwrap();
+    assert_eq!(kinds(&listed(&world, jumped.head))[3..], ["label"]);
+    let fork = world.engine.fork_from(stands, None).await.unwrap();
+    let merged = world.engine.merge(first, &fork.session, "Nothing new.", None).await;
+    assert!(merged.is_err(), "{merged:?}");
+    let (live, _) = world.open(&fork.session).await;
+    live.run("three").await;
+    let entries = listed(&world, head(&live));
+    assert_eq!(context_of(&entries).len(), 6, "all that was said, by one path");
+    live.finish().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_session_below_the_nodes_of_others_names_what_they_list() {
+    let world = World::with((0..4).map(|n| say(&format!("answer {n}"))));
+    let mut neighbour = Neighbour::open(&file(&world));
+    neighbour.say("user", "theirs");
+    let said = neighbour.say("assistant", "their answer");
+    // Without an id of its own, it is listed by its hash.
+    let bare = neighbour.put(Some(said.clone()), "user", &[("text", "bare".into())], None, 1_700_000_900_000);
+    for (parent, id) in [(&said, None), (&bare, Some(bare[..8].to_owned()))] {
+        let live = world.engine.fork(parent.parse().unwrap(), world.options()).await.unwrap();
+        let live = Live::of(live).await;
+        live.run("ours").await;
+        let entries = Neighbour::open(&file(&world)).entries(&head(&live).to_string());
+        let begins = entries.iter().position(|entry| entry["type"] == "model_change").unwrap();
+        assert_eq!(entries[begins]["parentId"], entries[begins - 1]["id"]);
+        if let Some(id) = id {
+            assert_eq!(entries[begins]["parentId"], serde_json::json!(id));
+        }
+        assert_eq!(entries[begins + 1]["parentId"], entries[begins]["id"]);
         live.finish().await;
     }
 }

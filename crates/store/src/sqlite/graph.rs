@@ -4,6 +4,7 @@ use std::collections::HashSet;
 
 use quipu_dag::Node;
 use quipu_protocol::{NodeId, SessionId};
+use quipu_transcript::COMPACTION;
 use rusqlite::{Connection, OptionalExtension as _, Rows, params};
 
 use super::failure::{Failure, Outcome};
@@ -48,7 +49,7 @@ pub(super) fn lineage(connection: &Connection, from: &NodeId, until: Until) -> O
             break;
         };
         next = node.record.parent;
-        if walk.take(node) {
+        if walk.take(connection, node)? {
             return Ok(walk.oldest_first());
         }
     }
@@ -100,15 +101,15 @@ impl Walk {
     }
 
     /// Takes a node; says whether it is the last.
-    fn take(&mut self, node: Node) -> bool {
+    fn take(&mut self, connection: &Connection, node: Node) -> Outcome<bool> {
         let is_last = match self.until {
             Until::Root => false,
             Until::Node(end) => node.id == end,
             Until::Count(most) => self.nodes.len() + 1 == most,
-            Until::Checkpoint => node.record.role == "compactionSummary",
+            Until::Checkpoint => rows::role_of(connection, &node)? == COMPACTION,
         };
         self.nodes.push(node);
-        is_last
+        Ok(is_last)
     }
 
     /// From an indexed node on; `false` when the index does not lead to the end. `asked` is the node of the whole walk,
@@ -152,14 +153,18 @@ impl Walk {
         let mut leap = 1;
         loop {
             let before = self.nodes.len();
-            if let Some(ended) = self.along(&mut beside.query([place.seq])?, BESIDE, &mut place)? {
+            if let Some(ended) =
+                self.along(connection, &mut beside.query([place.seq])?, BESIDE, &mut place)?
+            {
                 return Ok(ended);
             }
             // Of many sessions that grow side by side, hardly a node lies beside its parent.
             leap = if self.nodes.len() - before > BESIDE { 1 } else { (4 * leap).min(APART) };
             let before = self.nodes.len();
             let limit = i64::try_from(leap).unwrap_or(i64::MAX);
-            if let Some(ended) = self.along(&mut apart.query(params![place.seq, limit])?, 1, &mut place)? {
+            if let Some(ended) =
+                self.along(connection, &mut apart.query(params![place.seq, limit])?, 1, &mut place)?
+            {
                 return Ok(ended);
             }
             if self.nodes.len() == before || self.nodes.len() > most {
@@ -170,7 +175,13 @@ impl Walk {
 
     /// Takes rows, each the parent of the one before, until so many in turn are not, or no more are wanted: then says
     /// whether the walk is at its end. The links of the nodes themselves are the truth; the index only finds them faster.
-    fn along(&mut self, found: &mut Rows<'_>, patience: usize, place: &mut Place) -> Outcome<Option<bool>> {
+    fn along(
+        &mut self,
+        connection: &Connection,
+        found: &mut Rows<'_>,
+        patience: usize,
+        place: &mut Place,
+    ) -> Outcome<Option<bool>> {
         let mut passed = 0;
         while passed < patience
             && let Some(row) = found.next()?
@@ -183,7 +194,7 @@ impl Walk {
             let node = rows::node_of(row, place.next)?;
             place.seq = row.get(9)?;
             let parent = node.record.parent;
-            if self.take(node) {
+            if self.take(connection, node)? {
                 return Ok(Some(true));
             }
             let Some(parent) = parent else { return Ok(Some(!matches!(self.until, Until::Node(_)))) };

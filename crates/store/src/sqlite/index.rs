@@ -458,8 +458,8 @@ impl Meaning {
                 meaning.start = Some(start);
             }
             Entry::Epoch(_) => meaning.kind = kind::EPOCH,
-            // Known by its role.
             Entry::Compaction(compaction) => {
+                meaning.kind = kind::CHECKPOINT;
                 meaning.cost = compaction.usage.map_or(0, |usage| nano_dollars(usage.cost.total));
             }
             Entry::Meta(json) => {

@@ -4,7 +4,8 @@
 use std::borrow::Cow;
 
 use quipu_dag::{Blob, Node, NodeRecord, read_parts_list};
-use quipu_protocol::{BlobId, NodeId, UnixMs};
+use quipu_protocol::{BlobId, ChunkId, NodeId, UnixMs};
+use quipu_transcript::{INTERNAL, Lookup};
 use rusqlite::types::ValueRef;
 use rusqlite::{Connection, Row};
 
@@ -97,6 +98,34 @@ pub(super) fn find_blob(connection: &Connection, id: &BlobId) -> Outcome<Option<
     let Some(row) = rows.next()? else { return Ok(None) };
     let owned = |column| text(row, column).map(|text| text.map(Cow::into_owned).unwrap_or_default());
     Ok(Some(Blob { id: *id, kind: owned(0)?, content: owned(1)? }))
+}
+
+/// What a node is ([`quipu_transcript::role_of`]): of those that are no messages, our own part tells it.
+pub(super) fn role_of<'a>(connection: &Connection, node: &'a Node) -> Outcome<&'a str> {
+    struct Part(Option<Blob>);
+    impl Lookup for Part {
+        fn blob(&self, id: &BlobId) -> Option<&Blob> {
+            self.0.as_ref().filter(|blob| blob.id == *id)
+        }
+        fn chunk(&self, _: &ChunkId) -> Option<&[u8]> {
+            None
+        }
+    }
+    let record = &node.record;
+    let (INTERNAL, [_, .., last]) = (record.role.as_str(), &record.parts[..]) else {
+        return Ok(&record.role);
+    };
+    let mut statement =
+        connection.prepare_cached("SELECT type, content FROM blobs WHERE hash = ?1 AND type = 'quipu'")?;
+    let mut rows = statement.query([last.to_string()])?;
+    let own = match rows.next()? {
+        Some(row) => {
+            let owned = |column| text(row, column).map(|text| text.map(Cow::into_owned).unwrap_or_default());
+            Some(Blob { id: *last, kind: owned(0)?, content: owned(1)? })
+        }
+        None => None,
+    };
+    Ok(quipu_transcript::role_of(node, &Part(own)))
 }
 
 /// Milliseconds since the epoch.

@@ -94,9 +94,10 @@ fn without(connection: &Connection, model: &str, most: usize) -> Outcome<Unembed
                 true => reach.1 = seq,
                 false => reach.0 = seq - 1,
             }
-            let Some(node) = rows::node(row)?.filter(|node| SAID.contains(&node.record.role.as_str())) else {
+            let Some(node) = rows::node(row)? else { continue };
+            if !SAID.contains(&rows::role_of(connection, &node)?) {
                 continue;
-            };
+            }
             if has_vector(connection, model, seq, &node.id)? {
                 continue;
             }

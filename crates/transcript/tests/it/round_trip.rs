@@ -8,7 +8,10 @@ use quipu_protocol::{
     AssistantMessage, Body, CallId, Compaction, Content, Entry, FileChange, FileState, ImageContent, Json,
     Message, StepInfo, StopReason, ToolCall, ToolResultMessage, Usage, UserMessage,
 };
-use quipu_transcript::{Encoded, Lookup, chunks_of, decode, encode, files_of, refs_of};
+use quipu_transcript::{
+    COMPACTION, Encoded, INTERNAL, Listing, Lookup, chunks_of, decode, encode, encode_listed, files_of,
+    listed_as, refs_of, role_of,
+};
 
 use crate::strategies;
 
@@ -47,9 +50,27 @@ fn stored(encoded: &Encoded) -> (Node, Objects) {
     (node(&encoded.role, encoded.blobs.iter().map(|blob| blob.id).collect()), objects)
 }
 
-fn check(entry: &Entry, step: &StepInfo) -> Result<(), TestCaseError> {
-    let encoded = encode(entry, step);
-    let (node, objects) = stored(&encoded);
+fn check(entry: &Entry, step: &StepInfo, listing: Option<&Listing<'_>>) -> Result<(), TestCaseError> {
+    let encoded = match listing {
+        Some(listing) => encode_listed(entry, step, listing),
+        None => encode(entry, step),
+    };
+    let (mut node, objects) = stored(&encoded);
+    if let Some(Listing { id, .. }) = listing {
+        node = Node::new(NodeRecord { external_id: Some((*id).to_owned()), ..node.record }, None, None);
+        let listed = listed_as(&node, &objects);
+        match entry {
+            // What has an id already, or no type, is listed by it or not at all; and so is what others cannot read.
+            Entry::Meta(_) | Entry::Message(Message::Other(_)) => {}
+            _ => prop_assert_eq!(listed.as_deref(), Some(*id)),
+        }
+    }
+    if let Entry::Compaction(_) = entry {
+        prop_assert_eq!(node.record.role == INTERNAL, listing.is_some());
+        prop_assert_eq!(role_of(&node, &objects), COMPACTION);
+    } else {
+        prop_assert_eq!(role_of(&node, &objects), node.record.role.as_str());
+    }
     let decoded = decode(&node, &objects);
     prop_assert_eq!(&decoded.entry, entry);
     prop_assert_eq!(&decoded.step, step);
@@ -90,7 +111,19 @@ proptest! {
 
     #[test]
     fn decoding_is_the_inverse_of_encoding(entry in strategies::entry(), step in strategies::step()) {
-        check(&entry, &step)?;
+        check(&entry, &step, None)?;
+    }
+
+    #[test]
+    fn decoding_is_the_inverse_of_encoding_for_others(
+        entry in strategies::entry(),
+        step in strategies::step(),
+        parent in proptest::option::of(".*"),
+        kept in proptest::option::of(".*"),
+        at in any::<i64>(),
+    ) {
+        let id = "0190a5c0-2222-7000-8000-000000000001";
+        check(&entry, &step, Some(&Listing { id, parent: parent.as_deref(), first_kept: kept.as_deref(), at }))?;
     }
 
     /// Whatever is missing, the rest is read, in order.
@@ -128,7 +161,7 @@ proptest! {
         let decoded = decode(&node, &objects);
         chunks_of(&node, &objects);
         // What was read can be written again.
-        check(&decoded.entry, &decoded.step)?;
+        check(&decoded.entry, &decoded.step, None)?;
     }
 }
 
@@ -198,6 +231,51 @@ fn check_parts(entry: &Entry, expect: &[(&str, &str)]) {
     let rendered: Vec<(&str, &str)> =
         rendered.iter().map(|(kind, content)| (kind.as_str(), content.as_str())).collect();
     assert_eq!(rendered, expect);
+}
+
+/// Entries that are no messages stand in a part for others as they are in a session file.
+#[test]
+fn entries_are_listed_with_their_ids() {
+    let listing = Listing { id: "i", parent: Some("p\"q"), first_kept: Some("k"), at: 1_700_000_000_123 };
+    let part = |entry: &Entry, listing: &Listing<'_>| {
+        let encoded = encode_listed(entry, &StepInfo::default(), listing);
+        assert_eq!(encoded.blobs.last().unwrap().kind, "quipu");
+        let [part, _] = &encoded.blobs[..] else { panic!("{encoded:?}") };
+        assert_eq!(part.kind, "pi_meta");
+        (encoded.role, part.content.clone())
+    };
+    let place = r#""id":"i","parentId":"p\"q","timestamp":"2023-11-14T22:13:20.123Z""#;
+    let details = Some(Json::parse(r#"{"readFiles":["a"]}"#).unwrap());
+    let compaction = Compaction { summary: "S\n".into(), tokens_before: 7, details, ..Compaction::default() };
+    let (role, text) = part(&Entry::Compaction(compaction.clone()), &listing);
+    let expect = format!(
+        r#"{{"type":"compaction",{place},"summary":"S\n","firstKeptEntryId":"k","tokensBefore":7,"details":{{"readFiles":["a"]}}}}"#
+    );
+    assert_eq!((role.as_str(), text), ("pi_internal", expect));
+    let alone = Listing { parent: None, first_kept: None, ..listing };
+    let (_, text) = part(&Entry::Compaction(compaction), &alone);
+    assert!(text.contains(r#""parentId":null"#) && text.contains(r#""firstKeptEntryId":"i""#), "{text}");
+    let epoch = quipu_protocol::Epoch { provider: "P".into(), model: "M".into(), ..Default::default() };
+    let (role, text) = part(&Entry::Epoch(epoch), &listing);
+    let expect = format!(r#"{{"type":"model_change",{place},"provider":"P","modelId":"M"}}"#);
+    assert_eq!((role.as_str(), text), ("pi_internal", expect));
+    let (_, text) = part(&Entry::Epoch(quipu_protocol::Epoch::default()), &listing);
+    assert_eq!(text, format!(r#"{{"type":"custom",{place},"customType":"quipu.epoch"}}"#));
+    let meta = |text: &str| part(&Entry::Meta(Json::parse(text).unwrap()), &listing).1;
+    assert_eq!(meta(r#"{"type":"label","label":"x"}"#), format!(r#"{{{place},"type":"label","label":"x"}}"#));
+    // What came with an id has it already.
+    assert_eq!(meta(r#"{"type":"label","id":"7"}"#), r#"{"type":"label","id":"7"}"#);
+    assert_eq!(meta(r#"{"kind":1}"#), r#"{"kind":1}"#);
+    let run = Message::BashExecution(quipu_protocol::BashExecutionMessage {
+        command: "ls".into(),
+        ..serde_json::from_str(
+            r#"{"command":"","output":"","cancelled":false,"truncated":false,"timestamp":5}"#,
+        )
+        .unwrap()
+    });
+    let (role, text) = part(&Entry::Message(run), &listing);
+    assert!(text.starts_with(&format!(r#"{{"type":"message",{place},"message":{{"#)), "{text}");
+    assert_eq!(role, "bashExecution");
 }
 
 #[test]

@@ -419,7 +419,7 @@ impl<'a> Search<'a> {
             let hit = Hit {
                 node: taken.node.id,
                 session,
-                role: taken.node.record.role,
+                role: rows::role_of(self.connection, &taken.node)?.to_owned(),
                 tool: taken.tool,
                 at: taken.node.record.timestamp,
                 by: taken.by,

@@ -76,7 +76,7 @@ impl<'a> Reader<'a> {
         if document.text.is_empty() {
             return Ok(document);
         }
-        let mut about = self.tag('r', &node.record.role);
+        let mut about = self.tag('r', rows::role_of(self.connection, node)?);
         if let Some(session) = self.session_tags(session)? {
             about.push_str(session);
         }
