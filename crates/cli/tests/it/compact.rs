@@ -58,6 +58,50 @@ fn a_session_is_compacted_on_demand_and_that_is_undone() {
     world.run(&["compact", "--undo"]).fails(2, &["went on after its compaction", "quipu -p --fork"]);
 }
 
+/// The node is what it was for everybody who looks at it, though its role is for other programs.
+#[test]
+fn a_compaction_is_found_shown_drawn_and_exported() {
+    let long = "word ".repeat(400);
+    let world = World::new(answers(&[&long, &long, "## Goal\nTo find the zebra.", "three"]));
+    small(&world);
+    world.run(&["-p", "one"]).ok();
+    world.run(&["-p", "-c", "two"]).ok();
+    let node = world.run(&["compact"]).ok().text().trim().to_owned();
+    world.run(&["-p", "-c", "three?"]).ok();
+    let id = world.sessions()[0]["id"].as_str().unwrap().to_owned();
+    for args in [&["search", "zebra", "--json"][..], &["search", "zebra", "--role", "summary", "--json"]] {
+        let hits: Vec<Value> = world.run(args).ok().json_lines();
+        let hits: Vec<_> = hits.iter().filter(|hit| hit.get("node").is_some()).collect();
+        assert_eq!(hits.len(), 1, "once: {hits:?}");
+        assert_eq!((&hits[0]["node"], &hits[0]["role"]), (&json!(node), &json!("compactionSummary")));
+    }
+    let shown = world.run(&["show", &node, "--json"]).ok().json();
+    assert_eq!(shown["role"], "compactionSummary");
+    assert!(shown["compaction"]["summary"].as_str().unwrap().contains("zebra"));
+    // What comes after it is not hidden with it.
+    let life = world.run(&["life", "--ancestors", "9"]).ok().text();
+    assert!(life.contains("compactionSummary: \"## Goal To find the zebra."), "{life}");
+    assert!(life.contains("user: \"three?\""), "{life}");
+    let (asked, _) = node.split_at(12);
+    let below = world.run(&["life", asked]).ok().text();
+    assert!(below.contains("user: \"three?\""), "{below}");
+    let recalled = world.run(&["recall", &node]).ok().text();
+    assert!(recalled.contains("{ role: \"compactionSummary\", text: \"## Goal"), "{recalled}");
+    let tree = world.run(&["tree", &id]).ok().text();
+    assert!(tree.contains("zebra") || tree.contains("compact"), "{tree}");
+    for (format, name) in [("markdown", "a.md"), ("html", "a.html"), ("pi", "a.jsonl")] {
+        world.run(&["export", &id, "--format", format, "--output", name]).ok();
+        let text = std::fs::read_to_string(world.path("work").join(name)).unwrap();
+        assert!(text.contains("To find the zebra."), "{format}: {text}");
+        if format == "pi" {
+            let entries: Vec<Value> = text.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+            let compactions: Vec<_> = entries.iter().filter(|entry| entry["type"] == "compaction").collect();
+            let [compaction] = compactions[..] else { panic!("{text}") };
+            assert!(entries.iter().any(|entry| entry["id"] == compaction["firstKeptEntryId"]), "{text}");
+        }
+    }
+}
+
 #[test]
 fn undone_the_next_request_is_the_one_that_would_have_been_sent() {
     let long = "word ".repeat(400);

@@ -4,8 +4,10 @@ use std::collections::HashSet;
 use std::path::PathBuf;
 
 use quipu::protocol::{NodeId, Outcome, SessionId};
-use quipu::store::{RefName, Store, Until, Upkeep};
+use quipu::store::{Commit, RefMove, RefName, Store, Until, Upkeep};
+
 use quipu::{CompactionSettings, PublishSettings, SessionOptions};
+use quipu_dag::{Node, NodeRecord};
 use quipu_testkit::{Neighbour, context_of, path_of};
 
 use crate::compact::long;
@@ -247,6 +249,9 @@ async fn a_compaction_is_read_by_other_programs() {
         ("pi_internal", &["pi_meta".into(), "quipu".into()][..])
     );
     assert_eq!(nodes[0].record.parent, Some(before));
+    // Nobody reads further back than to it.
+    let nearest = world.store.lineage(first, Until::Checkpoint).await.unwrap();
+    assert_eq!(nearest.iter().map(|node| node.id).collect::<Vec<_>>(), [first]);
     let entries = listed(&world, first);
     let last = entries.last().unwrap();
     assert_eq!(last["id"], serde_json::json!(nodes[0].record.external_id));
@@ -373,4 +378,44 @@ async fn a_session_below_the_nodes_of_others_names_what_they_list() {
         assert_eq!(entries[begins + 1]["parentId"], entries[begins]["id"]);
         live.finish().await;
     }
+}
+
+/// A store in which an older version wrote the compaction: a message of its own role, and no ids in it.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_compaction_of_the_older_form_means_the_same() {
+    let mut bodies = Vec::new();
+    for is_old in [false, true] {
+        let mut replies: Vec<_> = (0..3).map(|n| say(&long(&format!("answer-{n}")))).collect();
+        replies.extend([say("## Goal\nA summary."), say("after")]);
+        let world = World::with(replies);
+        let live = world.create_with(compacting(&world)).await;
+        for n in 0..3 {
+            live.run(&long(&format!("question-{n}"))).await;
+        }
+        live.session.compact(None).await.unwrap();
+        live.settled(4).await;
+        let (id, stands) = (live.id(), head(&live));
+        live.finish().await;
+        if is_old {
+            let nodes = world.store.lineage(stands, Until::Count(1)).await.unwrap();
+            let decoded = quipu::store::decode_nodes(&*world.store, &nodes).await.unwrap().remove(0);
+            let encoded = quipu_transcript::encode(&decoded.entry, &decoded.step);
+            assert_eq!(encoded.role, "compactionSummary");
+            let parts = encoded.blobs.iter().map(|blob| blob.id).collect();
+            let record = NodeRecord { role: encoded.role, parts, ..nodes[0].record.clone() };
+            let node = Node::new(record, None, None);
+            let moves = vec![RefMove::swap(RefName::session(&id), Some(stands), node.id, "test")];
+            let commit = Commit { blobs: encoded.blobs, nodes: vec![node], moves, ..Commit::default() };
+            world.store.commit(commit).await.unwrap();
+        }
+        let live = Live::of(world.engine.open(&id, compacting(&world)).await.unwrap().session).await;
+        live.run("and now").await;
+        bodies.push(world.fake.bodies().last().unwrap().clone());
+        live.finish().await;
+    }
+    let texts = |body: &[u8]| -> Vec<String> {
+        crate::support::messages_of(body).iter().map(crate::support::text_of).collect()
+    };
+    assert_eq!(texts(&bodies[0]), texts(&bodies[1]));
+    assert!(texts(&bodies[1])[0].contains("A summary."));
 }
