@@ -46,7 +46,7 @@ pub(crate) async fn run(args: &ContextArgs) -> Result<(), Failure> {
             None
         }
     };
-    let used = place.engine(store, &settings)?.context_use(&row.id, head, &prune).await?;
+    let used = place.engine(store, &settings)?.context_use(head, &prune).await?;
     let told = Told {
         session: row.id.as_str(),
         agent: &row.agent,

@@ -117,7 +117,7 @@ async fn tour(stage: &Stage) -> Result<(), Failure> {
 
     let (options, prompts) = stage.rehearse(&TOUR_FORK)?;
     note(format!("\nBack to node {}, and another way: {}\n", fork.short(), said(&prompts)));
-    let session = stage.engine.fork(fork, options).await?;
+    let session = stage.engine.fork(fork, options).await?.session;
     let second = session.view().session;
     stage.follow(session, prompts).await?;
 

@@ -305,7 +305,7 @@ pub(crate) async fn open(
     options.follower = file.as_ref().map(|begun| begun.mirror.clone() as Arc<dyn Follower>);
     let opened = match (resumed, fork) {
         _ if let Some(at) = below => engine.go_on_from(at, options).await,
-        (_, Some(node)) => engine.fork(node, options).await.map(fresh),
+        (_, Some(node)) => engine.fork(node, options).await,
         (Some(row), None) if moved.is_some() && row.agent == quipu::AGENT => {
             let clone = engine.clone_session_to(&row.id, &cwd).await?;
             note(format!("Session {} goes on in {} as session {}.", row.id, cwd.display(), clone.session));
@@ -386,8 +386,13 @@ pub(crate) async fn prepare(
     // What another program began has no prompt of ours, nor has a fork of it that said nothing yet; and a prompt names
     // its directory.
     let ours = *ours && last.is_none_or(|epoch| epoch.system.is_some() || !epoch.tools.is_empty());
-    options.system = system(place, task, cwd, last.is_some() && ours && !moved)?;
-    let identity = crate::identity::chosen(place, engine, task, last.filter(|_| ours)).await?;
+    // What is lost cannot be gone on with: such a session gets what a new one would.
+    let kept = match last.filter(|_| ours) {
+        Some(last) if !quipu::has_lost_prompt(&**engine.store(), last).await? => Some(last),
+        _ => None,
+    };
+    options.system = system(place, task, cwd, kept.is_some() && !moved)?;
+    let identity = crate::identity::chosen(place, engine, task, kept).await?;
     (options.identity, options.declined_identity) = (identity.text, identity.declined);
     options.thinking = thinking;
     options.max_tokens = last.and_then(|epoch| epoch.max_tokens);

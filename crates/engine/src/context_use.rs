@@ -1,6 +1,6 @@
 //! What fills the context of a session, told without a model.
 
-use quipu_protocol::{Body, Content, Message, NodeId, SessionId, StopReason, Usage};
+use quipu_protocol::{Body, Content, Message, NodeId, StopReason, Usage};
 use quipu_transcript::{Measure, estimate_text, last_count, measure, sent_tokens};
 
 use crate::engine::{Engine, OpenError, system_text};
@@ -80,19 +80,14 @@ pub struct Counted {
 }
 
 impl Engine {
-    /// What fills the context of a session at `head`, as its next request with these settings would have it; from what
+    /// What fills the context of the session that ends at `head`, as its next request with these settings would have it; from what
     /// is stored and nothing else. Tokens are estimated from the length of the texts; all estimates are multiplied by
     /// what the last answer counted for one estimated token, also by one before results were left out.
     ///
     /// # Errors
     /// `Store`, `Broken`.
-    pub async fn context_use(
-        &self,
-        session: &SessionId,
-        head: NodeId,
-        prune: &PruneSettings,
-    ) -> Result<ContextUse, OpenError> {
-        let mut past = read_past(&**self.store(), session, head).await?;
+    pub async fn context_use(&self, head: NodeId, prune: &PruneSettings) -> Result<ContextUse, OpenError> {
+        let mut past = read_past(&**self.store(), head).await?;
         let system = past.prompt.system.as_ref().map_or_else(String::new, system_text);
         let identity = past.prompt.identity.as_ref().map_or_else(String::new, system_text);
         let (own, rules) = split(system.strip_prefix(&identity).unwrap_or(&system));

@@ -319,6 +319,10 @@ impl Engine {
     /// interrupted first. While a living writer holds it (another process, or a [`Session`] of this one that was
     /// not [shut down](Session::shutdown)), a branch is made instead and told as [`Trouble::Branched`].
     ///
+    /// Where its system prompt is missing from the store, it goes on with that of the options, or else with our own without
+    /// project rules, in a new epoch, which is told as a [`Trouble::Note`]. [`has_lost_prompt`](crate::has_lost_prompt)
+    /// says so before.
+    ///
     /// A session that another program wrote, and that was imported, stays as it is: a new one begins below its last
     /// node, which is told as a [`Trouble::Note`].
     ///
@@ -346,8 +350,8 @@ impl Engine {
     /// Begins to read a session that will be opened soon and stands at `head`, beside what is done until then.
     /// [`open`](Self::open) takes what was read if it still stands there. Must be called within a Tokio runtime.
     pub fn read_ahead(&self, id: &SessionId, head: NodeId) {
-        let (store, session) = (self.store.clone(), id.clone());
-        let read = async move { read_past(&*store, &session, head).await };
+        let store = self.store.clone();
+        let read = async move { read_past(&*store, head).await };
         let past = AbortOnDropHandle::new(tokio::spawn(read));
         *self.ahead() = Some(Ahead { session: id.clone(), head, past });
     }
@@ -364,7 +368,7 @@ impl Engine {
         {
             return past;
         }
-        read_past(&*self.store, id, head).await
+        read_past(&*self.store, head).await
     }
 
     async fn open_imported(&self, id: &SessionId, options: SessionOptions) -> Result<Opened, OpenError> {
@@ -395,9 +399,9 @@ impl Engine {
         let Some(head) = self.store.head(name).await? else {
             return Err(OpenError::NoSuchSession(id.to_string()));
         };
-        let mut past = if head == before { past? } else { read_past(&*self.store, id, head).await? };
+        let mut past = if head == before { past? } else { read_past(&*self.store, head).await? };
         let toolbox = self.toolbox(&options, Some(&past))?;
-        let mut troubles = Vec::new();
+        let mut troubles: Vec<Trouble> = past.lost_prompt_notice().into_iter().collect();
         if mine {
             let Settled { mut told, waits } = self.settle_files(id).await?;
             told.extend(waits.then(|| NOT_SETTLED.to_owned()));
@@ -419,7 +423,8 @@ impl Engine {
             past.waits = false;
             first.push(start_of(&session, &options, Some(id.clone()), &epoch));
             troubles.push(Trouble::Branched { session: session.clone() });
-        } else if epoch != past.epoch {
+        } else if epoch != past.epoch || past.lost_prompt.is_some() {
+            // Also where the prompt is the one that was lost: it comes into the store with the node of an epoch.
             first.push(Draft::new(Entry::Epoch(epoch.clone())));
         }
         let session = self.spawn(options, session, past, first, toolbox, epoch, prompt, lease);
@@ -448,7 +453,7 @@ impl Engine {
     /// session.ask("Left.").await?;
     /// session.shutdown().await;
     ///
-    /// let other = engine.fork(here, options).await?;
+    /// let other = engine.fork(here, options).await?.session;
     /// assert_eq!(other.ask("Right.").await?.1, "Right it is.");
     /// other.shutdown().await;
     /// # Ok(())
@@ -457,16 +462,16 @@ impl Engine {
     ///
     /// # Errors
     /// `NoSuchNode`; `Incomplete` where calls wait for results; `BadId`, `Exists`, `BadTool`, `Broken`, `Store`.
-    pub async fn fork(&self, at: NodeId, options: SessionOptions) -> Result<Session, OpenError> {
+    pub async fn fork(&self, at: NodeId, options: SessionOptions) -> Result<Opened, OpenError> {
         if self.store.nodes(&[at]).await?.into_iter().flatten().next().is_none() {
             return Err(OpenError::NoSuchNode(at));
         }
-        let past = read_past(&*self.store, &SessionId::from(at.to_string()), at).await?;
+        let past = read_past(&*self.store, at).await?;
         let calls = past.unanswered();
         if !calls.is_empty() {
             return Err(OpenError::Incomplete { node: at, calls });
         }
-        self.begin_below(past, options).await.map(|opened| opened.session)
+        self.begin_below(past, options).await
     }
 
     /// A new session that goes on from any node, as [`Engine::fork`] makes one, also where calls have no result: the
@@ -480,7 +485,7 @@ impl Engine {
         if self.store.nodes(&[at]).await?.into_iter().flatten().next().is_none() {
             return Err(OpenError::NoSuchNode(at));
         }
-        let past = read_past(&*self.store, &SessionId::from(at.to_string()), at).await?;
+        let past = read_past(&*self.store, at).await?;
         self.begin_below(past, options).await
     }
 
@@ -498,8 +503,9 @@ impl Engine {
             Some(_) => Ok(None),
             None => settle_early(&*self.store, &mut committer, &id, &mut past, &mut first).await,
         };
+        let lost = past.lost_prompt_notice();
         let troubles = match settled {
-            Ok(trouble) => trouble.into_iter().collect(),
+            Ok(trouble) => lost.into_iter().chain(trouble).collect(),
             Err(error) => {
                 // Or the next try would find the session held by this process.
                 lease.release().await;
@@ -601,7 +607,13 @@ impl Engine {
 
     /// The epoch that the options ask for, and its system prompt.
     fn epoch(&self, options: &SessionOptions, toolbox: &Toolbox, past: Option<&Past>) -> (Epoch, Prompt) {
-        let (identity, system) = (options.identity.as_deref(), options.system.as_deref());
+        let (identity, mut system) = (options.identity.as_deref(), options.system.as_deref());
+        let own;
+        // What is lost cannot be kept. A request without any prompt would be answered by another agent, as it were.
+        if past.is_some_and(|past| past.lost_prompt.is_some() && past.prompt.system.is_none()) {
+            own = crate::context::system_prompt(crate::SYSTEM_PROMPT, &[], &[], &options.cwd);
+            system = system.or(Some(&own));
+        }
         let prompt = Prompt::of(&self.sealer, identity, system, past.map(|past| &past.prompt));
         let identity = prompt.identity.as_ref().map(|blob| blob.id);
         let before = past.map(|past| &past.epoch).filter(|before| before.identity == identity);
@@ -728,6 +740,15 @@ pub(crate) fn system_text(blob: &Blob) -> String {
 pub async fn last_epoch(store: &dyn Store, row: &SessionRow) -> Result<Option<Epoch>, OpenError> {
     let Some(head) = row.head else { return Ok(None) };
     Ok(Some(epoch_of(store, head).await?))
+}
+
+/// Whether a part of the system prompt that an epoch names is missing from the store.
+///
+/// # Errors
+/// What the store says.
+pub async fn has_lost_prompt(store: &dyn Store, epoch: &Epoch) -> Result<bool, OpenError> {
+    let named: Vec<BlobId> = epoch.system.into_iter().chain(epoch.identity).collect();
+    Ok(store.blobs(&named).await?.iter().any(Option::is_none))
 }
 
 /// The epoch that a node stands in.

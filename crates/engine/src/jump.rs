@@ -89,7 +89,7 @@ pub(crate) async fn look(
     let failed = |error: OpenError| Refused::Store(error.to_string());
     let stand = stand(store, session, to).await.map_err(|error| failed(error.into()))?;
     let Some(Stand { at, said }) = stand else { return Err(Refused::NotInSession(to)) };
-    let place = place_at(store, session, at).await.map_err(failed)?;
+    let place = place_at(store, at).await.map_err(failed)?;
     let (mut left, mut files) = (Vec::new(), TouchedFiles::default());
     if wants_left {
         let branch = left_behind(store, from, at).await.map_err(|error| failed(error.into()))?;
@@ -106,8 +106,8 @@ pub(crate) async fn look(
 }
 
 /// The context that a session would have behind a node.
-pub(crate) async fn place_at(store: &dyn Store, session: &SessionId, at: NodeId) -> Result<Place, OpenError> {
-    let past = read_past(store, session, at).await?;
+pub(crate) async fn place_at(store: &dyn Store, at: NodeId) -> Result<Place, OpenError> {
+    let past = read_past(store, at).await?;
     let (messages, nodes, compacted, prunes) = (past.messages, past.nodes, past.compacted, past.prunes);
     let (left, files) = (Vec::new(), TouchedFiles::default());
     let (old, epoch) = (past.old, past.epoch);

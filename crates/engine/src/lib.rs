@@ -57,7 +57,9 @@ pub use clock::{Clock, SystemClock, instant};
 pub use context::{Rules, SYSTEM_PROMPT, find_rules, system_prompt};
 pub use context_use::{ContextKind, ContextPart, ContextUse, Counted, PrunedUse};
 pub use early::{EarlyCall, FirstRequest};
-pub use engine::{Engine, OpenError, Opened, SessionOptions, epoch_at, last_epoch, seal_key};
+pub use engine::{
+    Engine, OpenError, Opened, SessionOptions, epoch_at, has_lost_prompt, last_epoch, seal_key,
+};
 pub use files::{
     FileConflict, FilePlan, FileSettings, FilesError, JumpedWithFiles, LeftAlone, PlannedChange, RestoreFiles,
 };

@@ -4,8 +4,8 @@ use std::borrow::Cow;
 use std::sync::Arc;
 
 use quipu_protocol::{
-    AssistantMessage, BashExecutionMessage, Body, CallId, CallRecord, Checkpoint, ChunkId, Compaction,
-    Content, Entry, Epoch, Message, NodeId, RunId, SessionId, StepInfo, StopReason, ToolCall,
+    AssistantMessage, BashExecutionMessage, BlobId, Body, CallId, CallRecord, Checkpoint, ChunkId,
+    Compaction, Content, Entry, Epoch, Message, NodeId, RunId, SessionId, StepInfo, StopReason, ToolCall,
     ToolResultMessage, Trouble, UnixMs, UserMessage,
 };
 use quipu_seal::Sealer;
@@ -47,6 +47,8 @@ pub(crate) struct Past {
     pub(crate) session: Option<SessionId>,
     pub(crate) epoch: Epoch,
     pub(crate) prompt: Prompt,
+    /// What the epoch names as the prompt, or as a part of it, and the store does not have.
+    pub(crate) lost_prompt: Option<BlobId>,
     pub(crate) last_time: UnixMs,
     pub(crate) last_body: Option<ChunkId>,
     pub(crate) steering: Vec<Waiting>,
@@ -59,7 +61,18 @@ pub(crate) struct Past {
     open_run: Option<RunId>,
 }
 
-pub(crate) async fn read_past(store: &dyn Store, id: &SessionId, head: NodeId) -> Result<Past, OpenError> {
+impl Past {
+    /// What is told of a prompt that is lost.
+    pub(crate) fn lost_prompt_notice(&self) -> Option<Trouble> {
+        let lost = self.lost_prompt?;
+        Some(Trouble::Note(format!(
+            "The system prompt of this session ({lost}) is missing from the store. The session continues with the prompt \
+             that a new session here gets."
+        )))
+    }
+}
+
+pub(crate) async fn read_past(store: &dyn Store, head: NodeId) -> Result<Past, OpenError> {
     let (mut lineage, mut steps) = read_context(store, head).await?;
     let mut past = Past { head: Some(head), has_ref: true, last_time: steps.last_time, ..Past::default() };
     for (at, (_, entry)) in lineage.iter().enumerate() {
@@ -145,10 +158,7 @@ pub(crate) async fn read_past(store: &dyn Store, id: &SessionId, head: NodeId) -
     {
         let Some(named) = named else { continue };
         *place = store.blobs(&[named]).await?.into_iter().flatten().next();
-        if place.is_none() {
-            let why = format!("its system prompt {named} is missing from the store");
-            return Err(OpenError::Broken { session: id.clone(), why });
-        }
+        past.lost_prompt = past.lost_prompt.or(place.is_none().then_some(named));
     }
     Ok(past)
 }

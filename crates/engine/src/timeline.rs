@@ -289,7 +289,7 @@ impl Engine {
         if store.pending(session).await?.steps.is_empty() {
             return Ok((Some(head), told));
         }
-        let mut past = read_past(&**store, session, head).await?;
+        let mut past = read_past(&**store, head).await?;
         let mut committer = self.committer(&past, past.epoch.clone(), Prompt::default());
         recover(&**store, &mut committer, session, &mut past, self.sealer(), self.now()).await?;
         Ok((past.head, told))

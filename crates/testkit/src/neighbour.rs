@@ -132,6 +132,18 @@ impl Neighbour {
         self.connection.execute("INSERT OR REPLACE INTO refs VALUES (?1, ?2)", [name, node]).unwrap();
     }
 
+    /// The hashes of all blobs, with their types.
+    pub fn blobs(&self) -> Vec<(String, String)> {
+        let mut statement = self.connection.prepare("SELECT hash, type FROM blobs ORDER BY rowid").unwrap();
+        let rows = statement.query_map([], |row| Ok((row.get(0)?, row.get(1)?))).unwrap();
+        rows.collect::<Result<_, _>>().unwrap()
+    }
+
+    /// Removes a blob, as a fault would.
+    pub fn lose_blob(&self, hash: &str) {
+        assert_eq!(self.connection.execute("DELETE FROM blobs WHERE hash = ?1", [hash]).unwrap(), 1);
+    }
+
     /// Adds a row to the log of actions.
     pub fn log(&self, at: i64, act: &Act) {
         let Act { kind, from, to, metadata } = act;

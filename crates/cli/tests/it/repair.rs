@@ -4,7 +4,7 @@ use std::fs::File;
 use std::os::unix::fs::FileExt as _;
 use std::path::PathBuf;
 
-use quipu_testkit::{Answer, Gate, Reply};
+use quipu_testkit::{Answer, Gate, Neighbour, Reply};
 
 use crate::support::*;
 
@@ -116,6 +116,96 @@ fn of_a_file_cut_short_the_beginning_goes_on() {
     world.server.push(Answer::new().text("New.").reply());
     world.run(&["-p", "hi"]).ok();
     world.run(&["doctor"]).ok();
+}
+
+/// The prompt of all sessions that began alike is one blob. Without it they go on with the prompt that a new one gets.
+#[test]
+fn sessions_continue_without_their_system_prompt() {
+    let replies = ["One.", "Two.", "Three.", "Four.", "Five."].map(|text| Answer::new().text(text).reply());
+    let world = World::new(replies);
+    world.run(&["-p", "--append-system-prompt", "Answer in one word.", "one"]).ok();
+    let first = world.sessions()[0]["id"].as_str().unwrap().to_owned();
+    world.check();
+    world.unchecked();
+    let store = Neighbour::open(&world.store());
+    let prompt = store.blobs().into_iter().find(|(_, kind)| kind == "system_prompt").unwrap().0;
+    store.lose_blob(&prompt);
+    drop(store);
+    let told = world.run(&["doctor"]).exits(4).text();
+    assert!(told.contains(&format!("its system prompt {prompt} is missing")), "{told}");
+
+    let notice = format!("The system prompt of this session ({prompt}) is missing from the store.");
+    let head = world.nodes().last().unwrap()["id"].as_str().unwrap().to_owned();
+    let ran = world.run(&["-p", "--fork", &head, "beside"]).ok();
+    assert!(ran.err.contains(&notice), "{}", ran.err);
+    let ran = world.run(&["-p", "--session", &first, "two"]).ok();
+    assert!(ran.err.contains(&notice), "{}", ran.err);
+    // It has a prompt again, as a new session has it, and keeps that without a word.
+    let ran = world.run(&["-p", "--session", &first, "three"]).ok();
+    assert!(!ran.err.contains("system prompt"), "{}", ran.err);
+    world.run(&["-p", "a new session"]).ok();
+    let requests = world.requests();
+    let system = |at: usize| requests[at].json()["system"].to_string();
+    assert!(system(0).contains("Answer in one word.") && !system(2).contains("Answer in one word."));
+    assert!(!system(4).is_empty());
+    assert_eq!([system(1), system(2), system(3)], [system(4), system(4), system(4)]);
+    let said: Vec<usize> = requests.iter().map(|request| messages(request).len()).collect();
+    assert_eq!(said, [1, 3, 3, 5, 1]);
+    // Its beginning, three turns, one epoch between them; and the beginning of the fork.
+    assert_eq!(world.nodes_of(&[&first]).len(), 9);
+    // What is lost stays lost, and is named each time.
+    for _ in 0..2 {
+        assert!(world.run(&["doctor"]).exits(4).text().contains(&prompt));
+    }
+    let told = world.run(&["doctor", "--repair"]).ok().text();
+    assert!(told.contains("parents or parts of what is left are missing"), "{told}");
+    assert!(world.run(&["doctor"]).ok().text().contains(&prompt));
+}
+
+/// The same prompt comes back with the node of the new epoch.
+#[test]
+fn a_lost_prompt_comes_back_where_it_is_the_same() {
+    let world = World::new(["One.", "Two.", "Three."].map(|text| Answer::new().text(text).reply()));
+    world.run(&["-p", "one"]).ok();
+    world.check();
+    let store = Neighbour::open(&world.store());
+    let prompt = store.blobs().into_iter().find(|(_, kind)| kind == "system_prompt").unwrap().0;
+    store.lose_blob(&prompt);
+    world.run(&["doctor"]).exits(4);
+    assert!(world.run(&["-p", "-c", "two"]).ok().err.contains("is missing from the store"));
+    assert!(!world.run(&["-p", "-c", "three"]).ok().err.contains("is missing"));
+    assert_eq!(world.requests()[0].json()["system"], world.requests()[2].json()["system"]);
+    world.run(&["doctor"]).ok();
+}
+
+/// Whichever blob is lost: `doctor` names it, what can be read is read, and the session can be gone on with.
+#[test]
+fn each_lost_blob_is_named_and_locks_nothing() {
+    let world = World::new([]);
+    world.server.push(crate::support::bash("c1", "echo hi > made.txt"));
+    world.server.push(Answer::new().text("Done.").reply());
+    world.run(&["-p", "make it"]).ok();
+    world.check();
+    world.unchecked();
+    let whole = std::fs::read(world.store()).unwrap();
+    let blobs = Neighbour::open(&world.store()).blobs();
+    for (hash, kind) in &blobs {
+        for side in ["-wal", "-shm"] {
+            drop(std::fs::remove_file(format!("{}{side}", world.store().display())));
+        }
+        std::fs::write(world.store(), &whole).unwrap();
+        Neighbour::open(&world.store()).lose_blob(hash);
+        let told = world.run(&["doctor"]).exits(4).text();
+        assert!(told.contains(hash), "{kind} {hash}: {told}");
+        for args in [["sessions"].as_slice(), &["show"], &["log"], &["tree"], &["usage"], &["files"]] {
+            let ran = world.run(args);
+            assert!(ran.status.success(), "{kind} {args:?}: {}", ran.err);
+        }
+        world.server.push(Answer::new().text("On.").reply());
+        let ran = world.run(&["-p", "-c", "go on"]);
+        assert!(ran.status.success(), "{kind} {hash}: {}", ran.err);
+        assert_eq!(ran.text(), "On.\n");
+    }
 }
 
 #[test]

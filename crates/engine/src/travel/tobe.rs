@@ -255,7 +255,7 @@ impl Trip {
     pub(crate) async fn begin(self) -> (ToolOutput, Option<Box<Leaving>>) {
         let Self { travel, session, tobe } = self;
         let target = travel.target;
-        let place = match place_at(&*tobe.store, &session, travel.target).await {
+        let place = match place_at(&*tobe.store, travel.target).await {
             Ok(place) => place,
             Err(error) => return (ToolOutput::error(format!("You did not leave: {error}")), None),
         };

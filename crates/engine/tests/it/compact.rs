@@ -103,7 +103,7 @@ async fn a_context_near_its_window_is_summed_up_before_the_next_call() {
     .unwrap();
     assert_eq!(decoded[0].step.call.as_ref().unwrap().attempts.len(), 1);
     live.finish().await;
-    let fork = world.engine.fork(before, world.options()).await.unwrap();
+    let fork = world.engine.fork(before, world.options()).await.unwrap().session;
     fork.ask("more").await.unwrap();
     fork.shutdown().await;
     let undone = texts(world.fake.bodies().last().unwrap());

@@ -40,7 +40,7 @@ async fn compacted(counts: u64) -> (usize, u64, u64, u64) {
                 panic!("{result:?}")
             };
             // Read back, its node tells the same.
-            let read = world.engine.context_use(&live.id(), *node, &PruneSettings::default()).await.unwrap();
+            let read = world.engine.context_use(*node, &PruneSettings::default()).await.unwrap();
             assert!(
                 read.counted.is_none() && read.tokens.abs_diff(*tokens_after) < 10,
                 "{read:?} {tokens_after}"
@@ -50,8 +50,7 @@ async fn compacted(counts: u64) -> (usize, u64, u64, u64) {
             return numbers;
         }
         let view = live.session.view();
-        let used =
-            world.engine.context_use(&view.session, view.head.unwrap(), &PruneSettings::default()).await;
+        let used = world.engine.context_use(view.head.unwrap(), &PruneSettings::default()).await;
         told = used.unwrap().tokens;
     }
     panic!("never compacted");

@@ -107,7 +107,7 @@ async fn a_session_advances_to_what_another_program_wrote_below_it() {
     let (id, head) = (live.id(), live.session.view().head.unwrap());
     assert!(matches!(world.engine.advance(&id, head).await, Ok(true)), "it stands there");
     // A fork stands for what another program wrote.
-    let other = Live::of(world.engine.fork(head, world.options()).await.unwrap()).await;
+    let other = Live::of(world.engine.fork(head, world.options()).await.unwrap().session).await;
     other.run("second").await;
     let below = other.session.view().head.unwrap();
     other.finish().await;

@@ -37,7 +37,7 @@ async fn another_way_from_an_older_node() {
     live.finish().await;
     let before = lineage(&world, first_head).await;
 
-    let forked = world.engine.fork(at, world.options()).await.unwrap();
+    let forked = world.engine.fork(at, world.options()).await.unwrap().session;
     let second = forked.view().session;
     assert!(
         world
@@ -91,7 +91,7 @@ async fn only_where_the_conversation_is_complete() {
             (2 | 3, Err(OpenError::Incomplete { node: refused, calls })) => {
                 assert_eq!((refused, calls.len()), (*node, 4 - at));
             }
-            (0 | 1 | 4 | 5, Ok(session)) => {
+            (0 | 1 | 4 | 5, Ok(quipu::Opened { session, .. })) => {
                 let text = format!("from {at}");
                 // Nothing new is said where the user's word waits for its answer.
                 if matches!(entry, Entry::Message(Message::User(_))) {
@@ -126,7 +126,7 @@ async fn what_the_options_leave_open_is_as_at_the_node() {
     opened.ask("b").await.unwrap();
     opened.shutdown().await;
     let options = SessionOptions { system: None, ..world.options() };
-    let forked = world.engine.fork(at, options).await.unwrap();
+    let forked = world.engine.fork(at, options).await.unwrap().session;
     forked.ask("c").await.unwrap();
     forked.shutdown().await;
     let body: serde_json::Value = serde_json::from_slice(world.fake.bodies().last().unwrap()).unwrap();

@@ -246,7 +246,7 @@ async fn a_session_keeps_the_tools_that_it_began_with() {
         }
         live.finish().await;
     }
-    let live = Live::of(world.engine.fork(head, options(&world)).await.unwrap()).await;
+    let live = Live::of(world.engine.fork(head, options(&world)).await.unwrap().session).await;
     live.run("another way").await;
     assert_eq!(offered(&world), ["echo"]);
     live.finish().await;

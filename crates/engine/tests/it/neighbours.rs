@@ -366,7 +366,7 @@ async fn a_session_below_the_nodes_of_others_names_what_they_list() {
     // Without an id of its own, it is listed by its hash.
     let bare = neighbour.put(Some(said.clone()), "user", &[("text", "bare".into())], None, 1_700_000_900_000);
     for (parent, id) in [(&said, None), (&bare, Some(bare[..8].to_owned()))] {
-        let live = world.engine.fork(parent.parse().unwrap(), world.options()).await.unwrap();
+        let live = world.engine.fork(parent.parse().unwrap(), world.options()).await.unwrap().session;
         let live = Live::of(live).await;
         live.run("ours").await;
         let entries = Neighbour::open(&file(&world)).entries(&head(&live).to_string());

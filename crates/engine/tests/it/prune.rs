@@ -127,12 +127,12 @@ async fn over_thirty_turns_old_results_go_in_steps_and_between_them_what_was_sen
 
     // What it saves is told, and the count of what is left out.
     let view = live.session.view();
-    let used = world.engine.context_use(&view.session, view.head.unwrap(), &prune()).await.unwrap();
+    let used = world.engine.context_use(view.head.unwrap(), &prune()).await.unwrap();
     let saved = used.pruned.unwrap();
     let left_out = last.iter().filter(|result| is_pointer(result)).count() as u64;
     assert_eq!(saved.results, left_out);
     assert!((1_700 * left_out..2_100 * left_out).contains(&saved.tokens), "{saved:?}");
-    let whole = world.engine.context_use(&view.session, view.head.unwrap(), &PruneSettings::default()).await;
+    let whole = world.engine.context_use(view.head.unwrap(), &PruneSettings::default()).await;
     let whole = whole.unwrap();
     assert!(whole.pruned.is_none() && whole.tokens.abs_diff(used.tokens + saved.tokens) < 100, "{whole:?}");
     live.finish().await;
@@ -224,7 +224,7 @@ async fn a_compaction_keeps_what_was_left_out_so_and_undone_the_context_is_as_be
     let nodes = world.store.lineage(head, Until::Root).await.unwrap();
     let decoded = decode_nodes(&*world.store, &nodes).await.unwrap();
     let at = decoded.iter().position(|one| matches!(one.entry, Entry::Compaction(_))).unwrap();
-    let fork = world.engine.fork(nodes[at - 1].id, options).await.unwrap();
+    let fork = world.engine.fork(nodes[at - 1].id, options).await.unwrap().session;
     fork.ask("and?").await.unwrap();
     fork.shutdown().await;
     assert!(messages(&world.fake.bodies().pop().unwrap()).starts_with(&before));

@@ -458,7 +458,7 @@ async fn a_compacted_session_goes_on_from_its_summary() {
         live.run("five").await;
         assert_eq!(world.fake.last_messages().len(), tail.len() + 3);
         live.finish().await;
-        let fork = world.engine.fork(three.unwrap(), world.options()).await.unwrap();
+        let fork = world.engine.fork(three.unwrap(), world.options()).await.unwrap().session;
         fork.ask("instead").await.unwrap();
         fork.shutdown().await;
         let texts: Vec<String> = world.fake.last_messages().iter().map(text_of).collect();

@@ -2,7 +2,7 @@
 
 use std::collections::HashSet;
 
-use quipu_dag::Verdict;
+use quipu_dag::{Node, Verdict};
 use quipu_protocol::{BlobId, ChunkId, NodeId};
 use quipu_transcript::files_of;
 use rusqlite::{Connection, OptionalExtension as _, params};
@@ -136,6 +136,7 @@ fn check_nodes(connection: &Connection, report: &mut Report) -> Outcome<()> {
     ))?;
     let mut has_node = connection.prepare("SELECT 1 FROM nodes WHERE id = ?1")?;
     let mut has_blob = connection.prepare("SELECT 1 FROM blobs WHERE hash = ?1")?;
+    let mut prompts: HashSet<BlobId> = HashSet::new();
     let mut last: i64 = 0;
     loop {
         let mut page = Vec::new();
@@ -167,10 +168,21 @@ fn check_nodes(connection: &Connection, report: &mut Report) -> Outcome<()> {
                 tell(report, ProblemKind::Parent, what);
             }
             // The published writer can leave a part out, and readers skip it; we never do.
-            let ours = verdict == Verdict::Valid && is_ours(connection, node.record.parts.last())?;
+            let ours = verdict == Verdict::Valid && is_ours(connection, &node)?;
             for part in &node.record.parts {
                 if ours && !has_blob.exists([part.to_string()])? {
                     let what = format!("node {}: its part {part} is missing", node.id);
+                    tell(report, ProblemKind::Part, what);
+                }
+            }
+            // All sessions that began alike share one, so that it is named once.
+            if let Some(prompt) = node.record.system_prompt
+                && ours
+                && !prompts.contains(&prompt)
+            {
+                prompts.insert(prompt);
+                if !has_blob.exists([prompt.to_string()])? {
+                    let what = format!("node {}: its system prompt {prompt} is missing", node.id);
                     tell(report, ProblemKind::Part, what);
                 }
             }
@@ -178,12 +190,16 @@ fn check_nodes(connection: &Connection, report: &mut Report) -> Outcome<()> {
     }
 }
 
-/// Our nodes end in a part of our own.
-fn is_ours(connection: &Connection, last: Option<&BlobId>) -> Outcome<bool> {
-    let Some(last) = last else { return Ok(false) };
-    let mut statement =
-        connection.prepare_cached("SELECT 1 FROM blobs WHERE hash = ?1 AND type = 'quipu'")?;
-    Ok(statement.exists([last.to_string()])?)
+/// Our nodes end in a part of our own. Where that is missing, their ids tell them: nobody else's are UUIDs of version 7.
+fn is_ours(connection: &Connection, node: &Node) -> Outcome<bool> {
+    let Some(last) = node.record.parts.last() else { return Ok(false) };
+    let mut statement = connection.prepare_cached("SELECT type FROM blobs WHERE hash = ?1")?;
+    let kind = statement.query_row([last.to_string()], |row| row.get::<_, String>(0)).optional()?;
+    let is_v7 = |id: &str| id.len() == 36 && id.as_bytes().get(14) == Some(&b'7');
+    Ok(match kind {
+        Some(kind) => kind == "quipu",
+        None => node.record.external_id.as_deref().is_some_and(is_v7),
+    })
 }
 
 /// Nodes that are not reached from any root stand below a missing parent, which was told, or in a circle.
