@@ -1,9 +1,10 @@
 //! `quipu blame`: which turn wrote each line of a file, and why.
 
+use std::collections::BTreeSet;
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
 
-use quipu::{BLAMED_CHANGES, Blame, BlameTurn};
+use quipu::{BLAMED_CHANGES, Blame, BlameTurn, LineOf, NotKnown};
 
 use crate::args::BlameArgs;
 use crate::exit::Failure;
@@ -13,6 +14,8 @@ use crate::usage::tell_behind;
 
 /// Bytes of a file at most.
 const FILE_LIMIT: u64 = 16 << 20;
+/// Bytes of another file at most.
+const BESIDE_LIMIT: u64 = 1 << 20;
 /// Columns of a reason beside its line.
 const REASON: usize = 32;
 
@@ -28,18 +31,22 @@ pub(crate) async fn run(args: &BlameArgs) -> Result<(), Failure> {
     }
     let place = Place::find(&args.out.store)?;
     let found = match place.existing_store().await? {
-        Some(store) => quipu::blame(&*store, &names(&path), &content).await?,
-        None => Blame { lines: vec![None; lines.len()], ..Blame::default() },
+        Some(store) => quipu::blame(&*store, &names(&path), &content, &beside).await?,
+        None => Blame { lines: vec![LineOf::Nobody; lines.len()], ..Blame::default() },
     };
     let wanted = match line {
         Some(line) => line - 1..line,
         None => 0..lines.len(),
     };
     let mut out = std::io::BufWriter::new(std::io::stdout().lock());
-    let turn = |at: usize| found.lines.get(at).copied().flatten().and_then(|turn| found.turns.get(turn));
+    let whose = |at: usize| match found.lines.get(at) {
+        Some(LineOf::Turn(turn)) => found.turns.get(*turn).map_or(Whose::Nobody, Whose::Turn),
+        Some(LineOf::Unknown(why)) => Whose::Unknown(*why),
+        Some(LineOf::Nobody) | None => Whose::Nobody,
+    };
     if args.out.json {
         for at in wanted {
-            writeln!(out, "{}", json(at + 1, lines[at], turn(at)))?;
+            writeln!(out, "{}", json(at + 1, lines[at], whose(at)))?;
         }
         let cut = found.changes >= BLAMED_CHANGES;
         let end = serde_json::json!({
@@ -53,10 +60,13 @@ pub(crate) async fn run(args: &BlameArgs) -> Result<(), Failure> {
     let digits = lines.len().to_string().len();
     for at in wanted {
         let text = printable(lines[at]);
-        match (turn(at), line) {
-            (Some(turn), Some(_)) => write_turn(&mut out, turn, &text, now, paint, &place.store_flag())?,
-            (None, Some(_)) => writeln!(out, "{text}\n\nno agent")?,
-            (Some(turn), None) => writeln!(
+        match (whose(at), line) {
+            (Whose::Turn(turn), Some(_)) => {
+                write_turn(&mut out, turn, &text, now, paint, &place.store_flag())?;
+            }
+            (Whose::Nobody, Some(_)) => writeln!(out, "{text}\n\nno agent")?,
+            (Whose::Unknown(why), Some(_)) => writeln!(out, "{text}\n\nunknown: {why}")?,
+            (Whose::Turn(turn), None) => writeln!(
                 out,
                 "{}  {:<11}  {:>8}  {:REASON$}  {:>digits$}  {text}",
                 paint.dim(&turn.node.short()),
@@ -65,18 +75,25 @@ pub(crate) async fn run(args: &BlameArgs) -> Result<(), Failure> {
                 one_line(&turn.reason, REASON),
                 at + 1
             )?,
-            (None, None) => {
+            (whose, None) => {
+                let by = if matches!(whose, Whose::Nobody) { "no agent" } else { "unknown" };
                 let gap = 12 + 2 + 11 + 2 + 8 + 2 + REASON;
-                writeln!(
-                    out,
-                    "{}  {:>digits$}  {text}",
-                    paint.dim(&format!("{:<gap$}", "no agent")),
-                    at + 1
-                )?;
+                writeln!(out, "{}  {:>digits$}  {text}", paint.dim(&format!("{by:<gap$}")), at + 1)?;
             }
         }
     }
     out.flush()?;
+    let unknown: BTreeSet<NotKnown> = found
+        .lines
+        .iter()
+        .filter_map(|line| match line {
+            LineOf::Unknown(why) => Some(*why),
+            LineOf::Turn(_) | LineOf::Nobody => None,
+        })
+        .collect();
+    for why in unknown {
+        note(format!("Unknown: {why}."));
+    }
     if found.changes == 0 && found.behind == 0 {
         note(format!("No session that is known changed {shown}."));
     }
@@ -85,6 +102,20 @@ pub(crate) async fn run(args: &BlameArgs) -> Result<(), Failure> {
     }
     tell_behind(found.behind);
     Ok(())
+}
+
+/// Whose a line is.
+#[derive(Clone, Copy)]
+enum Whose<'a> {
+    Turn(&'a BlameTurn),
+    Nobody,
+    Unknown(NotKnown),
+}
+
+/// Another file as it is, when a command copied from it.
+fn beside(path: &Path) -> Option<Vec<u8>> {
+    let found = std::fs::symlink_metadata(path).ok()?;
+    (found.is_file() && found.len() <= BESIDE_LIMIT).then(|| std::fs::read(path).ok()).flatten()
 }
 
 /// A file, or a file and a line of it. A name that ends like a line is a name when there is such a file.
@@ -169,12 +200,19 @@ fn write_turn(
     Ok(())
 }
 
-/// A line as a program reads it: everything about its turn is null where no agent wrote it.
-fn json(number: usize, text: &str, turn: Option<&BlameTurn>) -> serde_json::Value {
+/// A line as a program reads it: everything about its turn is null where no turn is known to have written it.
+fn json(number: usize, text: &str, whose: Whose<'_>) -> serde_json::Value {
+    let (by, turn, why) = match whose {
+        Whose::Turn(turn) => ("turn", Some(turn), None),
+        Whose::Nobody => ("nobody", None, None),
+        Whose::Unknown(why) => ("unknown", None, Some(why.to_string())),
+    };
     serde_json::json!({
         "type": "line",
         "line": number,
         "text": text,
+        "by": by,
+        "why": why,
         "node": turn.map(|turn| turn.node),
         "session": turn.and_then(|turn| turn.session.as_ref()),
         "agent": turn.map(|turn| &turn.agent),

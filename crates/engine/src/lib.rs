@@ -51,7 +51,7 @@ mod travel;
 mod tree;
 mod undo;
 
-pub use blame::{BLAMED_CHANGES, Blame, BlameTurn, blame};
+pub use blame::{BLAMED_CHANGES, Blame, BlameTurn, LineOf, NotKnown, ReadFile, blame};
 pub use bookmarks::{BOOKMARK_LIMIT, Bookmark, BookmarkError};
 pub use clock::{Clock, SystemClock, instant};
 pub use context::{Rules, SYSTEM_PROMPT, find_rules, system_prompt};

@@ -154,6 +154,8 @@ pub enum FileSteps {
     Paths(Vec<String>),
     /// They found or left a file with this content.
     Content(ChunkId),
+    /// They were written before the node at this place in the order of nodes, whatever file they changed.
+    Before(u64),
     /// They follow what the user said there.
     Asked(NodeId),
 }

@@ -34,6 +34,7 @@ CREATE TABLE IF NOT EXISTS quipu_x_file (path TEXT NOT NULL, seq INTEGER NOT NUL
   states INTEGER, PRIMARY KEY (path, seq, call)) WITHOUT ROWID;
 CREATE TABLE IF NOT EXISTS quipu_x_state (path TEXT NOT NULL, seq INTEGER NOT NULL, at INTEGER NOT NULL, session INTEGER NOT NULL,
   answer INTEGER, call INTEGER NOT NULL, asked INTEGER, before TEXT NOT NULL, after TEXT NOT NULL, PRIMARY KEY (path, seq)) WITHOUT ROWID;
+CREATE INDEX IF NOT EXISTS quipu_x_state_seq ON quipu_x_state (seq);
 CREATE INDEX IF NOT EXISTS quipu_x_state_asked ON quipu_x_state (asked, seq);
 CREATE TABLE IF NOT EXISTS quipu_x_held (content BLOB NOT NULL, path TEXT NOT NULL, seq INTEGER NOT NULL,
   PRIMARY KEY (content, path, seq)) WITHOUT ROWID;

@@ -112,6 +112,10 @@ pub(in crate::sqlite) fn file_steps(
                 );
                 ask(&of_content, content, &mut steps)?;
             }
+            FileSteps::Before(seq) => {
+                let before = format!("quipu_x_state t {session} WHERE t.seq < ?1");
+                ask(&before, &i64::try_from(*seq).unwrap_or(i64::MAX), &mut steps)?;
+            }
             FileSteps::Asked(asked) => {
                 let of_prompt =
                     format!("nodes n JOIN quipu_x_state t ON t.asked = n.rowid {session} WHERE n.id = ?1");

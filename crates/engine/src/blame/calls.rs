@@ -1,14 +1,9 @@
-//! Whose each line of a file is: by the content of the lines, so that what people and version control did to the file
-//! since then does not matter.
+//! Whose lines are where only calls are known, and not how files were: by the content of what the calls wrote.
 
 use std::collections::HashMap;
 
-use quipu_protocol::{Entry, Message, NodeId, SessionId, UnixMs};
-use quipu_store::{CHANGES, FileChange, Store, StoreError, decode_nodes};
-use quipu_transcript::{Change, DeedKind, absolute_path, deeds};
+use quipu_transcript::{Change, DeedKind};
 
-/// Nodes that are read at a time.
-const PAGE: usize = 64;
 /// Lines around a change that help to find its place.
 const AROUND: usize = 3;
 /// Places of a line that are tried at most, when none of a change's lines occurs once.
@@ -18,106 +13,13 @@ const TELLING: usize = 3;
 /// Bytes of a file's content that is followed from change to change; a larger one is found by the changes alone.
 const FOLLOWED: usize = 4 << 20;
 
-/// Whose the lines of a file are.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Blame {
-    /// For each line its turn, as a place in `turns`; `None` where no agent wrote it.
-    pub lines: Vec<Option<usize>>,
-    /// Turns that wrote lines, the oldest first.
-    pub turns: Vec<BlameTurn>,
-    /// Changes of the file that are known. When there are [`CHANGES`] or more, older ones were not looked at.
-    pub changes: usize,
-    /// Nodes that were not looked at yet.
-    pub behind: u64,
-}
-
-/// A call that wrote lines.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct BlameTurn {
-    /// The answer that holds the call.
-    pub node: NodeId,
-    /// Its session.
-    pub session: Option<SessionId>,
-    /// The program that wrote it; empty when it is not known.
-    pub agent: String,
-    /// When the change was made.
-    pub at: UnixMs,
-    /// What the user said before it.
-    pub asked: Option<NodeId>,
-    /// The user's words; empty when they are not known.
-    pub reason: String,
-}
-
-/// Tells whose each line of `content` is: of a file that is known by these absolute paths. A line belongs to the newest
-/// change that made it. Takes as long as the changes of the file are many and large, and no longer in a large store.
-///
-/// # Errors
-/// What the store says.
-pub async fn blame(store: &dyn Store, paths: &[String], content: &str) -> Result<Blame, StoreError> {
-    let known = store.changes(paths).await?;
+/// Which of these changes, the oldest first, made each line; `None` where none is known to have.
+pub(super) fn claims(lines: &[&str], changes: &[(DeedKind, Vec<Change>)]) -> Vec<Option<usize>> {
     let mut follower = Follower::default();
-    for (page, changes) in known.found.chunks(PAGE).enumerate() {
-        let ids: Vec<NodeId> = changes.iter().map(|change| change.node).collect();
-        let nodes: Vec<_> = store.nodes(&ids).await?.into_iter().flatten().collect();
-        let decoded = decode_nodes(store, &nodes).await?;
-        let entries: HashMap<NodeId, Entry> =
-            nodes.iter().map(|node| node.id).zip(decoded.into_iter().map(|decoded| decoded.entry)).collect();
-        for (at, change) in changes.iter().enumerate() {
-            let Some(Entry::Message(Message::Assistant(message))) = entries.get(&change.node) else {
-                continue;
-            };
-            let Some(call) = change.call.and_then(|call| message.tool_calls().nth(call)) else { continue };
-            for deed in deeds(&call.name, call.arguments.get()) {
-                if paths.contains(&absolute_path(&change.cwd, &deed.path)) {
-                    follower.follow(page * PAGE + at, deed.kind, &deed.changes);
-                }
-            }
-        }
+    for (by, (kind, changes)) in changes.iter().enumerate() {
+        follower.follow(by, *kind, changes);
     }
-    let text = lf(content);
-    let lines: Vec<&str> = text.lines().collect();
-    let by = assign(&lines, &follower.finish());
-    let mut used: Vec<usize> = by.iter().flatten().copied().collect();
-    used.sort_unstable();
-    used.dedup();
-    let changes: Vec<&FileChange> = used.iter().filter_map(|at| known.found.get(*at)).collect();
-    let places: HashMap<usize, usize> = used.iter().enumerate().map(|(place, at)| (*at, place)).collect();
-    let words = words(store, &changes).await?;
-    let turns = changes
-        .into_iter()
-        .map(|change| BlameTurn {
-            node: change.node,
-            session: change.session.clone(),
-            agent: change.agent.clone(),
-            at: change.at,
-            asked: change.asked,
-            reason: change.asked.and_then(|asked| words.get(&asked).cloned()).unwrap_or_default(),
-        })
-        .collect();
-    Ok(Blame {
-        lines: by.into_iter().map(|by| by.and_then(|at| places.get(&at).copied())).collect(),
-        turns,
-        changes: known.found.len(),
-        behind: known.behind,
-    })
-}
-
-/// What the user said before changes.
-async fn words(store: &dyn Store, changes: &[&FileChange]) -> Result<HashMap<NodeId, String>, StoreError> {
-    let mut ids: Vec<NodeId> = changes.iter().filter_map(|change| change.asked).collect();
-    ids.sort_unstable();
-    ids.dedup();
-    let mut words = HashMap::new();
-    for page in ids.chunks(PAGE) {
-        let nodes: Vec<_> = store.nodes(page).await?.into_iter().flatten().collect();
-        let decoded = decode_nodes(store, &nodes).await?;
-        for (node, decoded) in nodes.iter().zip(decoded) {
-            if let Entry::Message(Message::User(said)) = decoded.entry {
-                words.insert(node.id, said.content.text());
-            }
-        }
-    }
-    Ok(words)
+    assign(lines, &follower.finish())
 }
 
 /// Lines as they stood in the file after a change.
@@ -492,9 +394,6 @@ fn letters(line: &str) -> usize {
 fn lf(text: &str) -> String {
     text.strip_prefix('\u{feff}').unwrap_or(text).replace("\r\n", "\n")
 }
-
-/// How many changes are looked at, for those who tell people.
-pub const BLAMED_CHANGES: usize = CHANGES;
 
 #[cfg(test)]
 mod tests {

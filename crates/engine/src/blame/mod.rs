@@ -1,0 +1,159 @@
+//! Whose each line of a file is: by what the file was before and after each call, as nodes keep it.
+
+mod calls;
+mod lines;
+mod walk;
+
+use std::collections::HashMap;
+use std::path::Path;
+
+use quipu_protocol::{Entry, Message, NodeId, SessionId, UnixMs};
+use quipu_store::{CHANGES, Store, StoreError, decode_nodes};
+
+use self::walk::{By, Call, Walk};
+
+/// Nodes that are read at a time.
+const PAGE: usize = 64;
+/// How many changes are looked at, for those who tell people.
+pub const BLAMED_CHANGES: usize = CHANGES;
+
+/// Whose the lines of a file are.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Blame {
+    /// Whose each line is.
+    pub lines: Vec<LineOf>,
+    /// Turns that wrote lines, the oldest first.
+    pub turns: Vec<BlameTurn>,
+    /// Changes of the file that are known. When there are [`CHANGES`] or more, older ones were not looked at.
+    pub changes: usize,
+    /// Nodes that were not looked at yet.
+    pub behind: u64,
+}
+
+/// Whose a line is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum LineOf {
+    /// A turn's, as a place in [`Blame::turns`].
+    Turn(usize),
+    /// No agent's: a person wrote it, or a program that no agent called.
+    Nobody,
+    /// Nobody knows.
+    Unknown(NotKnown),
+}
+
+/// Why nobody knows whose a line is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum NotKnown {
+    /// A call changed the file whose content is not kept before or after it: too large, a secret, no longer kept.
+    NotKept,
+    /// The file was changed by an agent whose commands nobody watched.
+    NotWatched,
+    /// The same line was removed elsewhere by the same call: it was moved, or written anew.
+    Alike,
+    /// A command copied it from where nobody looked.
+    NotSeen,
+    /// The changes before were not looked at: there are too many.
+    TooMany,
+}
+
+impl std::fmt::Display for NotKnown {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            Self::NotKept => "a call changed the file, and its content is not kept",
+            Self::NotWatched => "an agent changed the file whose commands were not watched",
+            Self::Alike => "the call removed the same line elsewhere: it was moved, or written anew",
+            Self::NotSeen => "a command copied it from a file that is not known",
+            Self::TooMany => "it is older than the changes that were looked at",
+        })
+    }
+}
+
+/// A call that wrote lines.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct BlameTurn {
+    /// The answer that holds the call.
+    pub node: NodeId,
+    /// Its session.
+    pub session: Option<SessionId>,
+    /// The program that wrote it; empty when it is not known.
+    pub agent: String,
+    /// When the change was made.
+    pub at: UnixMs,
+    /// What the user said before it.
+    pub asked: Option<NodeId>,
+    /// The user's words; empty when they are not known.
+    pub reason: String,
+}
+
+/// Reads a file as it is now, for lines that a command copied from one that no call changed. `None` where it cannot be
+/// read, is too large, or is none.
+pub type ReadFile<'a> = &'a (dyn Fn(&Path) -> Option<Vec<u8>> + Sync);
+
+/// Tells whose each line of `content` is: of a file that is known by these absolute paths. A line belongs to the newest
+/// call that changed it; one that was moved or copied belongs to whom it belonged before. What differs between the end of
+/// one call and the begin of the next is nobody's. Takes as long as the changes of the file are many and large, and no
+/// longer in a large store.
+///
+/// # Errors
+/// What the store says.
+pub async fn blame(
+    store: &dyn Store,
+    paths: &[String],
+    content: &str,
+    read: ReadFile<'_>,
+) -> Result<Blame, StoreError> {
+    let mut walk = Walk::new(store, read);
+    let by = walk.lines(paths, content.as_bytes()).await?;
+    let (changes, behind) = (walk.changes, walk.behind);
+    let mut found: HashMap<NodeId, Call> = HashMap::new();
+    for by in &by {
+        if let By::Call(call) = by {
+            let known = found.entry(call.node).or_insert_with(|| call.clone());
+            if call.at > known.at {
+                *known = call.clone();
+            }
+        }
+    }
+    let mut calls: Vec<Call> = found.into_values().collect();
+    calls.sort_by_key(|call| (call.at, call.node));
+    let places: HashMap<NodeId, usize> =
+        calls.iter().enumerate().map(|(place, call)| (call.node, place)).collect();
+    let words = words(store, &calls).await?;
+    let turns = calls
+        .into_iter()
+        .map(|call| BlameTurn {
+            reason: call.asked.and_then(|asked| words.get(&asked).cloned()).unwrap_or_default(),
+            node: call.node,
+            session: call.session.clone(),
+            agent: call.agent.clone(),
+            at: call.at,
+            asked: call.asked,
+        })
+        .collect();
+    let lines = by.into_iter().map(|by| match by {
+        By::Call(call) => {
+            places.get(&call.node).map_or(LineOf::Unknown(NotKnown::NotKept), |at| LineOf::Turn(*at))
+        }
+        By::Nobody => LineOf::Nobody,
+        By::Unknown(why) => LineOf::Unknown(why),
+    });
+    Ok(Blame { lines: lines.collect(), turns, changes, behind })
+}
+
+/// What the user said before calls.
+async fn words(store: &dyn Store, calls: &[Call]) -> Result<HashMap<NodeId, String>, StoreError> {
+    let mut ids: Vec<NodeId> = calls.iter().filter_map(|call| call.asked).collect();
+    ids.sort_unstable();
+    ids.dedup();
+    let mut words = HashMap::new();
+    for page in ids.chunks(PAGE) {
+        let nodes: Vec<_> = store.nodes(page).await?.into_iter().flatten().collect();
+        let decoded = decode_nodes(store, &nodes).await?;
+        for (node, decoded) in nodes.iter().zip(decoded) {
+            if let Entry::Message(Message::User(said)) = decoded.entry {
+                words.insert(node.id, said.content.text());
+            }
+        }
+    }
+    Ok(words)
+}

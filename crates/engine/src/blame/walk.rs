@@ -1,0 +1,565 @@
+//! Goes back from a file as it is now, state by state, to the step that made each of its lines.
+
+mod sources;
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
+
+use quipu_protocol::{ChunkId, Entry, FileState, NodeId, SessionId, UnixMs};
+use quipu_store::{CHANGES, FileChange, FileStep, FileStepQuery, FileSteps, Store, StoreError, decode_nodes};
+use quipu_transcript::{Change, DeedKind, absolute_path, deeds};
+use sha2::{Digest as _, Sha256};
+
+use self::sources::{copies_only, words};
+use super::calls::claims;
+use super::lines::{Book, Text};
+use super::{NotKnown, ReadFile};
+
+/// Lines and letters of a block, at least: removed elsewhere in the file by the same call.
+const MOVED: (usize, usize) = (1, 20);
+/// What is less may have been moved, or written anew.
+const LIKE: (usize, usize) = (1, 8);
+/// In the same file.
+const REPEATED: (usize, usize) = (3, 40);
+
+/// Whose a line is.
+#[derive(Debug, Clone)]
+pub(super) enum By {
+    Call(Call),
+    Nobody,
+    Unknown(NotKnown),
+}
+
+/// A call, or what else of an agent changed the file.
+pub(super) type Call = Arc<CallOf>;
+
+#[derive(Debug)]
+pub(super) struct CallOf {
+    pub(super) node: NodeId,
+    pub(super) session: Option<SessionId>,
+    pub(super) agent: String,
+    pub(super) at: UnixMs,
+    pub(super) asked: Option<NodeId>,
+}
+
+/// Something that changed a file.
+#[derive(Debug, Clone)]
+enum Event {
+    /// It is known how the file was before and after.
+    Step(FileStep),
+    /// Only the call is known.
+    Told(FileChange),
+}
+
+impl Event {
+    /// When it was, in the order of all events.
+    fn moment(&self) -> (UnixMs, u64) {
+        match self {
+            Self::Step(step) => (step.at, step.seq),
+            Self::Told(change) => (change.at, 0),
+        }
+    }
+}
+
+/// What happened to one file, the oldest first.
+struct Chain {
+    paths: Vec<String>,
+    events: Vec<Event>,
+}
+
+/// A state of a file whose lines are asked for: the newest is looked at first, so that what leads to it is together.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+struct Place {
+    moment: (UnixMs, u64),
+    /// After the event `at` of the chain, else before it.
+    after: bool,
+    chain: usize,
+    at: usize,
+    content: ChunkId,
+}
+
+/// Lines of a state, and which lines of the file in question they are.
+type Open = Vec<(usize, usize)>;
+
+/// What a step did, as its node says.
+#[derive(Clone)]
+enum Doing {
+    /// A command.
+    Command(Arc<str>),
+    /// Another tool, with what it did to the file.
+    Tool,
+    /// Files were put back.
+    PutBack,
+    /// A person's line, run by hand.
+    ByHand,
+}
+
+pub(super) struct Walk<'a> {
+    store: &'a dyn Store,
+    read: ReadFile<'a>,
+    book: Book,
+    texts: HashMap<ChunkId, Option<Text>>,
+    chains: Vec<Arc<Chain>>,
+    by_path: HashMap<String, usize>,
+    prompts: HashMap<NodeId, Arc<[FileStep]>>,
+    entries: HashMap<NodeId, Option<Arc<Entry>>>,
+    calls: HashMap<NodeId, Call>,
+    work: BTreeMap<Place, Open>,
+    owners: Vec<By>,
+    /// Changes of the file that are known.
+    pub(super) changes: usize,
+    /// Nodes that were not looked at yet.
+    pub(super) behind: u64,
+}
+
+impl<'a> Walk<'a> {
+    pub(super) fn new(store: &'a dyn Store, read: ReadFile<'a>) -> Self {
+        Self {
+            store,
+            read,
+            book: Book::default(),
+            texts: HashMap::new(),
+            chains: Vec::new(),
+            by_path: HashMap::new(),
+            prompts: HashMap::new(),
+            entries: HashMap::new(),
+            calls: HashMap::new(),
+            work: BTreeMap::new(),
+            owners: Vec::new(),
+            changes: 0,
+            behind: 0,
+        }
+    }
+
+    /// Whose each line of a file is that has these names and this content.
+    pub(super) async fn lines(&mut self, paths: &[String], bytes: &[u8]) -> Result<Vec<By>, StoreError> {
+        let text = self.book.text(bytes);
+        let content = ChunkId(Sha256::digest(bytes).into());
+        self.texts.insert(content, Some(text.clone()));
+        let chain = self.chain(paths.to_vec()).await?;
+        let at = self.chains[chain].events.len();
+        self.changes = at;
+        self.owners = vec![By::Nobody; text.len()];
+        let open = (0..text.len()).map(|line| (line, line)).collect();
+        let place = Place { moment: (UnixMs::MAX, u64::MAX), after: false, chain, at, content };
+        self.ask(place, open);
+        while let Some((place, open)) = self.work.pop_last() {
+            if place.after {
+                self.after(place, open).await?;
+            } else {
+                self.before(place, open).await?;
+            }
+        }
+        Ok(std::mem::take(&mut self.owners))
+    }
+
+    fn ask(&mut self, place: Place, open: Open) {
+        if !open.is_empty() {
+            self.work.entry(place).or_default().extend(open);
+        }
+    }
+
+    fn give(&mut self, open: &[(usize, usize)], by: &By) {
+        for (_, line) in open {
+            if let Some(owner) = self.owners.get_mut(*line) {
+                *owner = by.clone();
+            }
+        }
+    }
+
+    /// What happened to a file.
+    async fn chain(&mut self, paths: Vec<String>) -> Result<usize, StoreError> {
+        if let Some(known) = paths.first().and_then(|path| self.by_path.get(path)) {
+            return Ok(*known);
+        }
+        let of = FileSteps::Paths(paths.clone());
+        let steps = self.store.file_steps(FileStepQuery { of, limit: CHANGES }).await?;
+        let told = self.store.changes(&paths).await?;
+        self.behind = self.behind.max(steps.behind).max(told.behind);
+        let mut events: Vec<Event> = steps.found.into_iter().map(Event::Step).collect();
+        let watched: Vec<Option<SessionId>> = events
+            .iter()
+            .map(|event| match event {
+                Event::Step(step) => step.session.clone(),
+                Event::Told(_) => None,
+            })
+            .collect();
+        // A session that keeps states keeps them of each change; what it has none of changed nothing.
+        let told = told.found.into_iter().filter(|change| {
+            change.states.is_none() && (change.session.is_none() || !watched.contains(&change.session))
+        });
+        events.extend(told.map(Event::Told));
+        events.sort_by_key(Event::moment);
+        let number = self.chains.len();
+        for path in &paths {
+            self.by_path.insert(path.clone(), number);
+        }
+        self.chains.push(Arc::new(Chain { paths, events }));
+        Ok(number)
+    }
+
+    async fn text(&mut self, content: ChunkId) -> Result<Option<Text>, StoreError> {
+        if let Some(known) = self.texts.get(&content) {
+            return Ok(known.clone());
+        }
+        let text = match self.store.chunk(content, 0..u64::MAX).await {
+            Ok(bytes) => Some(self.book.text(&bytes)),
+            Err(StoreError::Missing { .. } | StoreError::Corrupt { .. }) => None,
+            Err(error) => return Err(error),
+        };
+        self.texts.insert(content, text.clone());
+        Ok(text)
+    }
+
+    /// The lines of a state: none where there is no file; `None` where it is not kept.
+    async fn state(&mut self, state: &FileState) -> Result<Option<(Option<ChunkId>, Text)>, StoreError> {
+        match state {
+            FileState::File { content, .. } => {
+                Ok(self.text(*content).await?.map(|text| (Some(*content), text)))
+            }
+            FileState::Absent | FileState::Link { .. } | FileState::Directory { .. } => {
+                Ok(Some((None, Text::from([]))))
+            }
+            FileState::Unknown { .. } => Ok(None),
+        }
+    }
+
+    async fn entry(&mut self, node: NodeId) -> Result<Option<Arc<Entry>>, StoreError> {
+        if let Some(known) = self.entries.get(&node) {
+            return Ok(known.clone());
+        }
+        let nodes: Vec<_> = self.store.nodes(&[node]).await?.into_iter().flatten().collect();
+        let decoded = decode_nodes(self.store, &nodes).await?;
+        let entry = decoded.into_iter().next().map(|decoded| Arc::new(decoded.entry));
+        self.entries.insert(node, entry.clone());
+        Ok(entry)
+    }
+
+    /// The name and the arguments of a call.
+    async fn call(&mut self, answer: NodeId, call: usize) -> Result<Option<(String, String)>, StoreError> {
+        let entry = self.entry(answer).await?;
+        let Some(Entry::Message(quipu_protocol::Message::Assistant(message))) = entry.as_deref() else {
+            return Ok(None);
+        };
+        let call = message.tool_calls().nth(call);
+        Ok(call.map(|call| (call.name.clone(), call.arguments.get().to_owned())))
+    }
+
+    async fn doing(&mut self, step: &FileStep) -> Result<Doing, StoreError> {
+        let Some(answer) = step.answer else {
+            let entry = self.entry(step.node).await?;
+            return Ok(match entry.as_deref() {
+                Some(Entry::Meta(_)) => Doing::PutBack,
+                Some(Entry::Message(quipu_protocol::Message::ToolResult(_))) => Doing::Tool,
+                Some(_) | None => Doing::ByHand,
+            });
+        };
+        let Some((_, arguments)) = self.call(answer, step.call).await? else { return Ok(Doing::Tool) };
+        #[derive(serde::Deserialize)]
+        struct Command {
+            command: String,
+        }
+        let command = serde_json::from_str::<Command>(&arguments).ok();
+        Ok(command.map_or(Doing::Tool, |command| Doing::Command(command.command.into())))
+    }
+
+    fn by(&mut self, step: &FileStep) -> By {
+        let node = step.answer.unwrap_or(step.node);
+        let call = self.calls.entry(node).or_insert_with(|| {
+            Arc::new(CallOf {
+                node,
+                session: step.session.clone(),
+                agent: step.agent.clone(),
+                at: step.at,
+                asked: step.asked,
+            })
+        });
+        By::Call(call.clone())
+    }
+
+    /// Lines of a state as it was just before an event: whoever left it so, or somebody since.
+    async fn before(&mut self, place: Place, open: Open) -> Result<(), StoreError> {
+        let chain = self.chains[place.chain].clone();
+        if let Some(same) = same_before(&chain, place.at, place.chain, place.content) {
+            self.ask(same, open);
+            return Ok(());
+        }
+        let Some(text) = self.text(place.content).await? else {
+            self.give(&open, &By::Unknown(NotKnown::NotKept));
+            return Ok(());
+        };
+        let mut why = None;
+        let mut rest = open;
+        let mut at = place.at;
+        let mut parent: Option<(Place, Text)> = None;
+        // Changes of which only the calls are known.
+        let mut told: Vec<Event> = Vec::new();
+        while parent.is_none() && at > 0 {
+            at -= 1;
+            let event = chain.events[at].clone();
+            let Event::Step(step) = &event else {
+                why.get_or_insert(NotKnown::NotWatched);
+                told.push(event);
+                continue;
+            };
+            let moment = event.moment();
+            let place = |after, content| Place { moment, after, chain: place.chain, at, content };
+            match self.state(&step.after).await? {
+                Some((Some(content), text)) => {
+                    parent = Some((place(true, content), text));
+                    continue;
+                }
+                Some((None, _)) => {}
+                None => {
+                    why.get_or_insert(NotKnown::NotKept);
+                    told.push(event.clone());
+                }
+            }
+            // It was removed, and is there again: what it was is what it may have become again.
+            if let Some((Some(content), text)) = self.state(&step.before).await? {
+                parent = Some((place(false, content), text));
+            }
+        }
+        told.reverse();
+        rest = self.claimed(&chain, &told, &text, rest).await?;
+        if let Some((parent, old)) = &parent {
+            let found = self.book.align(old, &text);
+            rest = self.follow(*parent, &found, rest);
+            let removed = removed(old.len(), &found);
+            rest = self.moved(*parent, old, &|at| removed[at], &text, rest, MOVED);
+        }
+        if rest.is_empty() {
+            return Ok(());
+        }
+        // Somebody gave the file another name.
+        let is_whole = rest.len() == text.len();
+        if is_whole && self.elsewhere(&chain, place.moment, None, place.content, &text, &rest).await? {
+            return Ok(());
+        }
+        rest = self.recent(&chain, place, &text, rest).await?;
+        if parent.is_none() && at == 0 && chain.events.len() >= CHANGES {
+            why.get_or_insert(NotKnown::TooMany);
+        }
+        self.give(&rest, &why.map_or(By::Nobody, By::Unknown));
+        Ok(())
+    }
+
+    /// Passes on the lines that are found in an earlier state; what is left.
+    fn follow(&mut self, to: Place, found: &[Option<usize>], open: Open) -> Open {
+        let (same, rest): (Open, Open) =
+            open.into_iter().partition(|(line, _)| found.get(*line).is_some_and(Option::is_some));
+        let same = same.into_iter().filter_map(|(line, of)| Some((found.get(line).copied()??, of)));
+        self.ask(to, same.collect());
+        rest
+    }
+
+    /// Passes on blocks that stand elsewhere in an earlier state, among lines that can be their source; what is left.
+    fn moved(
+        &mut self,
+        to: Place,
+        old: &[usize],
+        is_source: &dyn Fn(usize) -> bool,
+        text: &[usize],
+        open: Open,
+        least: (usize, usize),
+    ) -> Open {
+        let (pairs, rest) = self.pairs(old, is_source, text, open, least);
+        self.ask(to, pairs);
+        rest
+    }
+
+    fn pairs(
+        &self,
+        old: &[usize],
+        is_source: &dyn Fn(usize) -> bool,
+        text: &[usize],
+        open: Open,
+        least: (usize, usize),
+    ) -> (Open, Open) {
+        if old.is_empty() || open.is_empty() {
+            return (Vec::new(), open);
+        }
+        let mut is_open = vec![false; text.len()];
+        for (line, _) in &open {
+            is_open[*line] = true;
+        }
+        let found: HashMap<usize, usize> =
+            self.book.blocks(old, is_source, text, &is_open, least).into_iter().collect();
+        let (same, rest): (Open, Open) = open.into_iter().partition(|(line, _)| found.contains_key(line));
+        (same.into_iter().filter_map(|(line, of)| Some((*found.get(&line)?, of))).collect(), rest)
+    }
+
+    /// Gives lines to calls whose arguments hold them, where no states are kept; what is left.
+    async fn claimed(
+        &mut self,
+        chain: &Chain,
+        told: &[Event],
+        text: &[usize],
+        open: Open,
+    ) -> Result<Open, StoreError> {
+        if told.is_empty() || open.is_empty() {
+            return Ok(open);
+        }
+        let mut changes: Vec<(DeedKind, Vec<Change>)> = Vec::new();
+        let mut by: Vec<By> = Vec::new();
+        for event in told {
+            let (answer, call, cwd, of) = match event {
+                Event::Step(step) => {
+                    let Some(answer) = step.answer else { continue };
+                    (answer, step.call, step.cwd.clone(), self.by(step))
+                }
+                Event::Told(change) => {
+                    let Some(call) = change.call else { continue };
+                    let of = Arc::new(CallOf {
+                        node: change.node,
+                        session: change.session.clone(),
+                        agent: change.agent.clone(),
+                        at: change.at,
+                        asked: change.asked,
+                    });
+                    (change.node, call, change.cwd.clone(), By::Call(of))
+                }
+            };
+            let Some((name, arguments)) = self.call(answer, call).await? else { continue };
+            for deed in deeds(&name, &arguments) {
+                if deed.kind != DeedKind::Read && chain.paths.contains(&absolute_path(&cwd, &deed.path)) {
+                    changes.push((deed.kind, deed.changes));
+                    by.push(of.clone());
+                }
+            }
+        }
+        let lines: Vec<_> =
+            text.iter().map(|number| String::from_utf8_lossy(self.book.line(*number)).into_owned()).collect();
+        let lines: Vec<&str> = lines.iter().map(String::as_str).collect();
+        let found = claims(&lines, &changes);
+        let (claimed, rest): (Open, Open) =
+            open.into_iter().partition(|(line, _)| found.get(*line).is_some_and(Option::is_some));
+        for one in claimed {
+            if let Some(by) = found[one.0].and_then(|at| by.get(at)).cloned() {
+                self.give(&[one], &by);
+            }
+        }
+        Ok(rest)
+    }
+
+    /// Lines of a state as an event left it: those that it did not change were there before.
+    async fn after(&mut self, place: Place, open: Open) -> Result<(), StoreError> {
+        let chain = self.chains[place.chain].clone();
+        let Some(Event::Step(step)) = chain.events.get(place.at) else { return Ok(()) };
+        let Some(text) = self.text(place.content).await? else {
+            self.give(&open, &By::Unknown(NotKnown::NotKept));
+            return Ok(());
+        };
+        let doing = self.doing(step).await?;
+        let puts_back = match &doing {
+            Doing::PutBack => true,
+            Doing::Command(command) => words(command).any(|word| word == "git"),
+            Doing::Tool | Doing::ByHand => false,
+        };
+        if puts_back && let Some(same) = same_before(&chain, place.at, place.chain, place.content) {
+            self.ask(same, open);
+            return Ok(());
+        }
+        let before = Place { after: false, ..place };
+        let mut rest = open;
+        match self.state(&step.before).await? {
+            Some((content, old)) => {
+                let found = match &doing {
+                    Doing::Tool => self.edited(&chain, step, &old, &text).await?,
+                    Doing::Command(_) | Doing::PutBack | Doing::ByHand => None,
+                };
+                let found = found.unwrap_or_else(|| self.book.align(&old, &text));
+                if let Some(content) = content {
+                    let to = Place { content, ..before };
+                    rest = self.follow(to, &found, rest);
+                    let removed = removed(old.len(), &found);
+                    rest = self.moved(to, &old, &|at| removed[at], &text, rest, MOVED);
+                    let (alike, left) = self.pairs(&old, &|at| removed[at], &text, rest, LIKE);
+                    self.give(&alike, &By::Unknown(NotKnown::Alike));
+                    rest = left;
+                    if let Doing::Command(command) = &doing {
+                        let (said, left) = self.said(command, &text, rest);
+                        rest = self.moved(to, &old, &|at| !removed[at], &text, left, REPEATED);
+                        rest.extend(said);
+                    }
+                }
+            }
+            None => {
+                // What it was is not kept: lines that the call holds are its own, and nobody knows of the others.
+                rest = self.claimed(&chain, &[chain.events[place.at].clone()], &text, rest).await?;
+                let earlier = self.earlier(&chain, place).await?;
+                if let Some((to, old)) = earlier {
+                    let found = self.book.align(&old, &text);
+                    rest = self.follow(to, &found, rest);
+                }
+                self.give(&rest, &By::Unknown(NotKnown::NotKept));
+                return Ok(());
+            }
+        }
+        rest = self.siblings(&chain, place, step, &doing, &text, rest).await?;
+        if let Doing::Command(command) = &doing {
+            let (said, left) = self.said(command, &text, rest);
+            let is_whole = left.len() == text.len();
+            if is_whole
+                && self.elsewhere(&chain, place.moment, Some(step), place.content, &text, &left).await?
+            {
+                return Ok(());
+            }
+            rest = self.named(&chain, place, step, command, &text, left).await?;
+            rest.extend(said);
+        }
+        rest = self.meanwhile(&chain, place, step, &text, rest).await?;
+        if let Doing::Command(command) = &doing
+            && copies_only(command)
+        {
+            let (said, copied) = self.said(command, &text, rest);
+            self.give(&copied, &By::Unknown(NotKnown::NotSeen));
+            rest = said;
+        }
+        let by = match doing {
+            Doing::Command(_) | Doing::Tool => self.by(step),
+            Doing::ByHand => By::Nobody,
+            Doing::PutBack => By::Unknown(NotKnown::NotKept),
+        };
+        self.give(&rest, &by);
+        Ok(())
+    }
+
+    /// The newest state before an event that is kept.
+    async fn earlier(&mut self, chain: &Chain, place: Place) -> Result<Option<(Place, Text)>, StoreError> {
+        for at in (0..place.at).rev() {
+            let Event::Step(step) = &chain.events[at] else { continue };
+            for (after, state) in [(true, &step.after), (false, &step.before)] {
+                if let Some((Some(content), text)) = self.state(state).await? {
+                    let moment = chain.events[at].moment();
+                    return Ok(Some((Place { moment, after, chain: place.chain, at, content }, text)));
+                }
+            }
+        }
+        Ok(None)
+    }
+}
+
+/// Which lines are not found again.
+fn removed(count: usize, found: &[Option<usize>]) -> Vec<bool> {
+    let mut removed = vec![true; count];
+    for place in found.iter().flatten() {
+        if let Some(removed) = removed.get_mut(*place) {
+            *removed = false;
+        }
+    }
+    removed
+}
+
+/// The newest state before an event with this very content.
+fn same_before(chain: &Chain, at: usize, number: usize, content: ChunkId) -> Option<Place> {
+    (0..at).rev().find_map(|at| {
+        let event = &chain.events[at];
+        let Event::Step(step) = event else { return None };
+        let place = |after| Place { moment: event.moment(), after, chain: number, at, content };
+        if step.after.content() == Some(content) {
+            return Some(place(true));
+        }
+        (step.before.content() == Some(content)).then(|| place(false))
+    })
+}
