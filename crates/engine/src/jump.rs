@@ -291,9 +291,12 @@ impl Engine {
     /// # Errors
     /// As there, without `Conflicts`.
     pub async fn preview_tobe_files(&self, to: NodeId, how: &RestoreFiles) -> Result<FilePlan, ChangeError> {
-        let row = self.row_of(&self.session_to_jump(to).await?).await?;
+        let mut row = self.row_of(&self.session_to_jump(to).await?).await?;
+        let under_way = self.at_rest(&mut row).await?;
         let from = self.head_of(&row).await?;
-        Ok(self.plan_files(&row.cwd, from, to, how).await?)
+        let mut plan = self.plan_files(&row.cwd, from, to, how).await?;
+        plan.unknown.extend(under_way);
+        Ok(plan)
     }
 
     /// The same, where files go along if it is said how. With what people should know of files.

@@ -231,10 +231,13 @@ impl Engine {
         side: Option<MergeSide>,
         how: &RestoreFiles,
     ) -> Result<FilePlan, ChangeError> {
+        let under_way = self.at_rest(&mut self.row_of(into).await?).await?;
         let sides = self.sides_of(from, into).await?;
         decided(&sides.merge, side)?;
         let cwd = sides.cwd.clone();
-        Ok(self.plan_merged(&cwd, sides.brought(side), how).await?)
+        let mut plan = self.plan_merged(&cwd, sides.brought(side), how).await?;
+        plan.unknown.extend(under_way);
+        Ok(plan)
     }
 
     async fn merge_leased(

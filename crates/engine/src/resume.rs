@@ -21,7 +21,7 @@ use serde::Deserialize;
 use crate::commit::{Committer, KeptResult, SHELL};
 use crate::early::early_drafts;
 use crate::engine::OpenError;
-use crate::files::{Left, WorkspaceNote, after_a_crash};
+use crate::files::{Left, Salvaged, WorkspaceNote, after_a_crash, listing_of};
 use crate::identity::Prompt;
 use crate::jump::awaited;
 use crate::machine::{Calls, CommitError, Draft, MEASURED, Plan, PlanOp, Waiting, json_of_nothing, step_of};
@@ -383,9 +383,10 @@ pub(crate) async fn recover(
             Some(_) | None => Left::Done(&draft.step.files),
         })
         .collect();
-    let left = after_a_crash(store, sealer, &left).await;
-    for (draft, left) in drafts.iter_mut().zip(left) {
-        draft.step.files.extend(left);
+    let salvaged = after_a_crash(store, sealer, &left, listing_of(&pending.steps)).await;
+    for (draft, Salvaged { files, note }) in drafts.iter_mut().zip(salvaged) {
+        draft.step.files.extend(files);
+        note.put_into(&mut draft.step);
     }
     for (draft, command) in pending.steps.iter().filter_map(|step| shell_draft(step, now)) {
         drafts.push(draft);

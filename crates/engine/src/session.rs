@@ -540,6 +540,7 @@ impl Task {
         if tokio::time::timeout(SHUTDOWN, rest).await.is_err() {
             self.effects.abort_all();
         }
+        drop(tokio::time::timeout(SHUTDOWN, self.toolbox.close()).await);
         // Last, so that whoever takes the session over finds it at rest.
         drop(tokio::time::timeout(SHUTDOWN, self.lease.release()).await);
     }

@@ -102,7 +102,8 @@ impl Engine {
         steps: usize,
         way: Way,
     ) -> Result<Vec<TimeStep>, ChangeError> {
-        let row = self.row_to_move(session).await?;
+        let mut row = self.row_to_move(session).await?;
+        self.at_rest(&mut row).await?;
         let mut timeline = self.timeline(&row.name).await?;
         let mut found = Vec::new();
         while found.len() < steps {
@@ -192,11 +193,16 @@ impl Engine {
         steps: &[TimeStep],
         how: &RestoreFiles,
     ) -> Result<FilePlan, ChangeError> {
-        let row = self.row_to_move(session).await?;
+        let mut row = self.row_to_move(session).await?;
         let from = steps.first().and_then(|step| step.from);
         let to = steps.last().and_then(|step| step.to);
+        let under_way = self.at_rest(&mut row).await?;
         match (from, to) {
-            (Some(from), Some(to)) => Ok(self.plan_files(&row.cwd, from, to, how).await?),
+            (Some(from), Some(to)) => {
+                let mut plan = self.plan_files(&row.cwd, from, to, how).await?;
+                plan.unknown.extend(under_way);
+                Ok(plan)
+            }
             // Nothing is there to put them back to.
             (_, _) => Ok(FilePlan::default()),
         }

@@ -298,6 +298,13 @@ impl Toolbox {
         Input::ToolDone { run: place.run, slot, done: Box::new(done) }
     }
 
+    /// The session ends.
+    pub(crate) async fn close(&self) {
+        if let Some(keeper) = &self.keeper {
+            keeper.close().await;
+        }
+    }
+
     /// Ends all that the calls of a run left running.
     pub(crate) async fn clear(self: &Arc<Self>, run: &RunId) -> Result<(), String> {
         let (toolbox, run) = (self.clone(), run.clone());

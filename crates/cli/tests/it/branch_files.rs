@@ -286,10 +286,67 @@ fn what_an_interrupted_command_changed_is_known() {
     world.run(&["-p", "-c", "on"]).ok();
     let shown = world.run(&["branch", &one, "--files", "--dry-run"]).ok().text();
     let why = "stays as it is: not looked at before a command changed it";
-    assert_eq!(shown, format!("  ? a  {why}\n  ? new  {why}\n"));
-    let before = tree(&world);
+    assert_eq!(shown, format!("  - new  removed\n  ? a  {why}\n"));
+    let mut before = tree(&world);
     world.run(&["branch", &one, "--files", "--yes"]).ok();
+    before.remove("new");
     assert_eq!(tree(&world), before);
+}
+
+#[test]
+fn removals_of_a_killed_command_are_listed_or_restored() {
+    let git = |world: &World, args: &[&str]| {
+        let mut command = world.command("git");
+        command
+            .args(["-c", "user.name=t", "-c", "user.email=t@t", "-c", "init.defaultBranch=main"])
+            .args(args);
+        command.status().is_ok_and(|status| status.success())
+    };
+    let first = "printf m > made; printf made > gone-again; mkdir empty";
+    let second = "rm -r tracked sub untracked .env made empty; git -c user.name=t -c user.email=t@t commit -q \
+                  --allow-empty -m two; printf n > new; sleep 1000";
+    let world =
+        World::new([bash("c1", "true"), done(), bash("c1", first), bash("c2", second), done(), done()]);
+    std::fs::create_dir(world.path("work/sub")).unwrap();
+    for (name, text) in [("tracked", "t\n"), ("sub/deep", "d\n"), (".gitignore", ".env\n")] {
+        world.file(name, text);
+    }
+    if !(git(&world, &["init", "-q"]) && git(&world, &["add", "."]) && git(&world, &["commit", "-qm", "one"]))
+    {
+        eprintln!("note: git is not here, so this is not tested");
+        return;
+    }
+    world.file("untracked", "u");
+    world.file(".env", "PORT=1");
+    world.run(&["-p", "one"]).ok();
+    let (one, then) = (head(&world), tree(&world));
+    let mut running = world.start(&["-p", "-c", "two"]);
+    while std::fs::read_to_string(world.path("work/new")).unwrap_or_default() != "n" {
+        assert!(running.child.try_wait().unwrap().is_none(), "it still runs");
+    }
+    running.child.kill().unwrap();
+    drop(running.wait());
+    // Whoever opens the session finds out; what was made and removed between is nothing.
+    let shown = world.run(&["branch", &one, "--files", "--dry-run"]).ok().text();
+    let why = "stays as it is: not looked at before a command changed it";
+    let of_git = "commits, refs and the index of git are not changed back";
+    let lines: Vec<&str> = shown.lines().collect();
+    assert!(lines.len() > 4, "{shown}");
+    assert_eq!(
+        lines[..4],
+        ["  - gone-again  removed", "  - new  removed", "  + sub/deep  2 bytes", "  + tracked  2 bytes"],
+        "{shown}"
+    );
+    assert_eq!(lines[4], format!("  ? .env  {why}"));
+    assert!(lines[5].starts_with("  ? .git/refs/heads/main") && lines[5].ends_with(of_git), "{shown}");
+    assert_eq!(lines[6..], [format!("  ? untracked  {why}")], "{shown}");
+    world.run(&["branch", &one, "--files", "--yes"]).ok();
+    let mut expect = then;
+    expect.retain(|name, _| !name.starts_with(".git/") && !["untracked", ".env"].contains(&name.as_str()));
+    let mut now = tree(&world);
+    now.retain(|name, _| !name.starts_with(".git/"));
+    assert_eq!(now, expect);
+    assert_eq!(world.run(&["doctor", "--json"]).ok().json()["healthy"], true);
 }
 
 #[test]

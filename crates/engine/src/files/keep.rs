@@ -14,9 +14,10 @@ use quipu_workspace::{Access, file_key};
 use serde::{Deserialize, Serialize};
 
 use super::FileSettings;
+use super::listing::{Listing, Since, Update};
 use super::note::WorkspaceNote;
 use super::state::{Found, named};
-use super::watch::{Changed, MOST_CHANGES, Watch, changed_since};
+use super::watch::{Changed, Looked, MOST_CHANGES, Watch};
 
 /// Keeps the files of one session.
 pub(crate) struct Keeper {
@@ -28,6 +29,8 @@ pub(crate) struct Keeper {
     spent: Mutex<Spent>,
     seen: Mutex<Seen>,
     watch: Watch,
+    /// Sessions that have a list of files in the store.
+    listed: Mutex<HashSet<SessionId>>,
 }
 
 /// What the files of the current run added to the store.
@@ -80,12 +83,12 @@ pub(crate) struct Begun {
 
 /// One file of a call that runs.
 #[derive(Debug, Clone, Serialize, Deserialize)]
-struct Watched {
+pub(super) struct Watched {
     /// Where it is.
-    at: PathBuf,
+    pub(super) at: PathBuf,
     /// As the node will name it.
-    path: String,
-    before: FileState,
+    pub(super) path: String,
+    pub(super) before: FileState,
     /// A directory above it that is empty, as the node will name it, and its permission bits: it is no longer empty then, but
     /// was there before.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -94,7 +97,7 @@ struct Watched {
 
 impl Watched {
     /// That the directory was there, where the file is now.
-    fn directory(&self, after: &FileState) -> Option<FileChange> {
+    pub(super) fn directory(&self, after: &FileState) -> Option<FileChange> {
         let (path, mode) = self.empty.clone().filter(|_| *after != FileState::Absent)?;
         let state = FileState::Directory { mode };
         Some(FileChange { path, before: state.clone(), after: state })
@@ -114,19 +117,49 @@ pub(crate) struct Noticed {
 
 /// A call that may have begun, as its row in the table of steps holds it.
 #[derive(Serialize, Deserialize)]
-struct Running {
+pub(super) struct Running {
     call: ToolCall,
-    files: Vec<Watched>,
+    pub(super) files: Vec<Watched>,
     /// It may change anything.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    command: Option<Command>,
+    pub(super) command: Option<Command>,
 }
 
 /// Where a command began, and when: milliseconds.
 #[derive(Serialize, Deserialize)]
-struct Command {
-    root: PathBuf,
-    at: i64,
+pub(super) struct Command {
+    pub(super) root: PathBuf,
+    pub(super) at: i64,
+    /// What is different from the session's list of files.
+    #[serde(default)]
+    pub(super) since: Option<Since>,
+    /// Why nothing is noticed there.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) unwatched: Option<String>,
+}
+
+/// In the table of steps, the run and the key of a session's list of files.
+pub(super) const LISTING: &str = "quipu.listing";
+
+/// Writes a session's list of files, in place of the one before.
+fn put_listing(session: &SessionId, listing: &Listing) -> Op {
+    let step = Step {
+        run: LISTING.into(),
+        call: StepCall::Tool(LISTING.into()),
+        state: StepState::Announced,
+        data: serde_json::to_vec(listing).ok(),
+    };
+    Op::StepPut { session: session.clone(), step }
+}
+
+/// The list of files among what a session left open.
+pub(crate) fn listing_of(steps: &[Step]) -> Option<&Step> {
+    steps.iter().find(|step| is_listing(step))
+}
+
+/// Whether a step is only a list of files, so that nothing is open.
+pub(crate) fn is_listing(step: &Step) -> bool {
+    step.run.as_str() == LISTING
 }
 
 impl CallPlace {
@@ -160,7 +193,8 @@ impl Keeper {
         let root = file_key(cwd);
         let watch = Watch::new(&root, settings);
         let (spent, seen) = (Mutex::default(), Mutex::default());
-        Self { store, sealer, root, settings, spent, seen, watch }
+        let listed = Mutex::default();
+        Self { store, sealer, root, settings, spent, seen, watch, listed }
     }
 
     fn spent(&self, run: &RunId) -> MutexGuard<'_, Spent> {
@@ -265,21 +299,41 @@ impl Keeper {
         place: &CallPlace,
         call: &ToolCall,
     ) -> Result<Option<String>, StoreError> {
-        let keeper = self.clone();
-        let look = move || keeper.watch.before();
-        let now = std::time::SystemTime::now().duration_since(std::time::SystemTime::UNIX_EPOCH);
-        let at = now.map_or(0, |now| i64::try_from(now.as_millis()).unwrap_or(i64::MAX));
-        let command = Some(Command { root: self.root.clone(), at });
-        let ops = vec![place.running(&Running { call: call.clone(), files: Vec::new(), command })];
-        let noted = self.store.commit(Commit { ops, ..Commit::default() });
-        let (looked, noted) = tokio::join!(tokio::task::spawn_blocking(look), noted);
-        noted?;
-        Ok(looked.ok().flatten().map(|why| {
+        let (keeper, session) = (self.clone(), place.session.clone());
+        let at = || {
+            let now = std::time::SystemTime::now().duration_since(std::time::SystemTime::UNIX_EPOCH);
+            now.map_or(0, |now| i64::try_from(now.as_millis()).unwrap_or(i64::MAX))
+        };
+        let looked = tokio::task::spawn_blocking(move || keeper.watch.before(&session)).await;
+        let Looked { told, unwatched, update } = looked.unwrap_or_default();
+        let (listing, since) = match update {
+            Some(Update { listing, since }) => (listing, Some(since)),
+            None => (None, None),
+        };
+        let command = Some(Command { root: self.root.clone(), at: at(), since, unwatched });
+        let running = Running { call: call.clone(), files: Vec::new(), command };
+        let listing = listing.map(|listing| put_listing(&place.session, &listing));
+        if listing.is_some() {
+            self.listed.lock().unwrap_or_else(PoisonError::into_inner).insert(place.session.clone());
+        }
+        let ops = listing.into_iter().chain([place.running(&running)]).collect();
+        self.store.commit(Commit { ops, ..Commit::default() }).await?;
+        Ok(told.map(|why| {
             format!(
                 "What commands change in {} is not noticed, so it cannot be put back: {why}.",
                 self.root.display()
             )
         }))
+    }
+
+    /// The session ends: its list of files is of no use any more. Where it cannot be removed, who opens the session does it.
+    pub(crate) async fn close(&self) {
+        let sessions = std::mem::take(&mut *self.listed.lock().unwrap_or_else(PoisonError::into_inner));
+        let ops: Vec<Op> =
+            sessions.into_iter().map(|session| Op::RunRemove { session, run: LISTING.into() }).collect();
+        if !ops.is_empty() {
+            drop(self.store.commit(Commit { ops, ..Commit::default() }).await);
+        }
     }
 
     /// A command may be about to run: looks at the workspace ahead. Blocks.
@@ -354,112 +408,7 @@ fn empty_above(at: &Path) -> Option<(PathBuf, u32)> {
 }
 
 /// A directory stands there once.
-fn dedup(changes: &mut Vec<FileChange>) {
+pub(super) fn dedup(changes: &mut Vec<FileChange>) {
     let mut seen = HashSet::new();
     changes.retain(|change| !change.before.is_directory() || seen.insert(change.path.clone()));
-}
-
-/// Keeps the states after an interrupted call. What the store does not take is told as not kept; that the disk is full,
-/// or whatever it is, is told with the result, which is stored next.
-async fn store_states(
-    store: &dyn Store,
-    mut changes: Vec<FileChange>,
-    chunks: Vec<NewChunk>,
-) -> Vec<FileChange> {
-    if chunks.is_empty() {
-        return changes;
-    }
-    if store.commit(Commit { chunks, ..Commit::default() }).await.is_err() {
-        for change in &mut changes {
-            for state in [&mut change.before, &mut change.after] {
-                if let FileState::File { size, .. } = state {
-                    *state = FileState::Unknown { why: Unknown::Dropped, size: Some(*size) };
-                }
-            }
-        }
-    }
-    changes
-}
-
-/// A call whose process died: how far it was, as its row in the table of steps tells.
-pub(crate) enum Left<'a> {
-    /// Its result is kept, with what it changed.
-    Done(&'a [FileChange]),
-    /// It may have begun.
-    Open(&'a Step),
-}
-
-/// What the calls of one answer changed that were under way when their process died. Of calls that change the same file,
-/// one begins when the one before it is done; so what it found is what that one left, and the last one left what is
-/// there now. A list for each call.
-pub(crate) async fn after_a_crash(
-    store: &dyn Store,
-    sealer: &Arc<Sealer>,
-    calls: &[Left<'_>],
-) -> Vec<Vec<FileChange>> {
-    let mut left = vec![Vec::new(); calls.len()];
-    let mut found: HashMap<String, FileState> = HashMap::new();
-    for (call, left) in calls.iter().zip(&mut left).rev() {
-        let step = match call {
-            Left::Done(changes) => {
-                found.extend(changes.iter().map(|change| (change.path.clone(), change.before.clone())));
-                continue;
-            }
-            Left::Open(step) => step,
-        };
-        let running = step.data.as_deref().filter(|_| step.state == StepState::Running);
-        let Some(Running { files, command, .. }) = running.and_then(|data| serde_json::from_slice(data).ok())
-        else {
-            continue;
-        };
-        if let Some(Command { root, at }) = command {
-            for path in touched_since(root.clone(), at).await {
-                let Some(name) = named(&root, &root.join(&path)).filter(|name| !found.contains_key(name))
-                else {
-                    continue;
-                };
-                let before = FileState::unknown(Unknown::BeforeUnknown);
-                let after = now(store, sealer, root.join(&path), &before).await;
-                found.insert(name.clone(), before.clone());
-                left.push(FileChange { path: name, before, after });
-            }
-        }
-        for watched in files {
-            let Watched { at, path, before, .. } = watched.clone();
-            let after = match found.insert(path.clone(), before.clone()) {
-                Some(after) => after,
-                None => now(store, sealer, at, &before).await,
-            };
-            if after != before {
-                left.extend(watched.directory(&after));
-                left.push(FileChange { path, before, after });
-            }
-        }
-        dedup(left);
-    }
-    left
-}
-
-/// Files that may have been changed by a command which began then.
-async fn touched_since(root: PathBuf, at: i64) -> Vec<PathBuf> {
-    tokio::task::spawn_blocking(move || changed_since(&root, at)).await.unwrap_or_default()
-}
-
-/// A file as it is, kept.
-async fn now(store: &dyn Store, sealer: &Arc<Sealer>, at: PathBuf, before: &FileState) -> FileState {
-    if let FileState::Unknown { why: Unknown::Secret, .. } = before {
-        // Where it lies, nothing is read.
-        return before.clone();
-    }
-    let sealer = sealer.clone();
-    let limit = FileSettings::default().file_bytes;
-    let look = move || Found::of(Access::default().capture(&at, limit), &sealer);
-    let Ok(Found { state, bytes }) = tokio::task::spawn_blocking(look).await else { return before.clone() };
-    let chunk = state.content().zip(bytes).map(|(id, bytes)| match before.content() {
-        Some(base) => NewChunk::Delta { id, base, bytes },
-        None => NewChunk::Full { id, bytes },
-    });
-    let change = FileChange { path: String::new(), before: FileState::Absent, after: state };
-    let mut kept = store_states(store, vec![change], chunk.into_iter().collect()).await;
-    kept.pop().map_or_else(|| before.clone(), |change| change.after)
 }

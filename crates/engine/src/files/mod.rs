@@ -4,7 +4,9 @@
 //! what going to another node does to them, and [`restore`] does it around the commit that moves the ref.
 
 mod held;
+mod interrupted;
 mod keep;
+mod listing;
 mod merged;
 mod note;
 mod plan;
@@ -19,7 +21,8 @@ pub use plan::{FileConflict, FilePlan, LeftAlone, PlannedChange};
 pub use restore::FilesError;
 pub use travel::{JumpedWithFiles, RestoreFiles};
 
-pub(crate) use keep::{Begun, CallPlace, Keeper, Left, Noticed, after_a_crash};
+pub(crate) use interrupted::{Left, Salvaged, after_a_crash};
+pub(crate) use keep::{Begun, CallPlace, Keeper, Noticed, listing_of};
 pub(crate) use merged::{Brought, Cargo};
 pub(crate) use note::{NOTE, WorkspaceNote};
 pub(crate) use plan::{Ground, is_restored, restored, restored_again};

@@ -3,13 +3,16 @@
 use std::path::Path;
 
 use quipu_protocol::{Jumped, NodeId, SessionId};
+use quipu_store::SessionRow;
 use quipu_workspace::{Access, AccessRules, file_key};
 
 use super::FileSettings;
+use super::keep::is_listing;
 use super::plan::{FilePlan, Ground};
 use super::restore::{FilesError, InFlight, Settled, settle};
 use crate::engine::{Engine, SessionOptions};
-use crate::jump::{Stand, stand};
+use crate::jump::{Stand, awaited, stand};
+use crate::owner::alone;
 use crate::sessions::ChangeError;
 
 /// How files go with a jump.
@@ -45,12 +48,38 @@ impl Engine {
     /// As there, without `Conflicts`.
     pub async fn preview_files(&self, to: NodeId, how: &RestoreFiles) -> Result<FilePlan, ChangeError> {
         let session = self.session_to_jump(to).await?;
-        let row = self.row_of(&session).await?;
+        let mut row = self.row_of(&session).await?;
+        let under_way = self.at_rest(&mut row).await?;
         let from = self.head_of(&row).await?;
         let Some(Stand { at, .. }) = stand(&**self.store(), &session, to).await? else {
             return Err(ChangeError::NoSession(to));
         };
-        Ok(self.plan_files(&row.cwd, from, at, how).await?)
+        let mut plan = self.plan_files(&row.cwd, from, at, how).await?;
+        plan.unknown.extend(under_way);
+        Ok(plan)
+    }
+
+    /// Brings steps to an end that a dead process left open: what they did to files is known only then. Where somebody else
+    /// works in the session, what is to be said of that.
+    pub(crate) async fn at_rest(&self, row: &mut SessionRow) -> Result<Option<String>, ChangeError> {
+        let pending = self.store().pending(&row.id).await?;
+        if pending.steps.iter().all(is_listing) {
+            return Ok(None);
+        }
+        let unknown = || Ok(Some("what is under way in the session is not known yet".to_owned()));
+        if pending.jump.is_some_and(|jump| awaited(&jump).is_none()) {
+            // Files are on their way, which the next move brings to their places.
+            return unknown();
+        }
+        let (id, name) = (row.id.clone(), row.name.clone());
+        let close = async { self.close_open_steps(&id, &name).await.map_err(ChangeError::from) };
+        match alone(self.store(), &name, || ChangeError::Busy(id.clone()), close).await {
+            Ok((head, _)) => {
+                row.head = head.or(row.head);
+                Ok(None)
+            }
+            Err(_) => unknown(),
+        }
     }
 
     /// [`Engine::jump`], where the files that tools changed go with the conversation: each becomes what it was at the

@@ -6,12 +6,13 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use quipu_protocol::{FileChange, FileState, Unknown};
+use quipu_protocol::{FileChange, FileState, SessionId, Unknown};
 use quipu_seal::Sealer;
 use quipu_workspace::{Access, Captured, Changes, Files, GitIndex, GitRefs, Stamp, changed, git_blobs, scan};
 
 use super::FileSettings;
 use super::held::Held;
+use super::listing::{Lister, Update, hash_of};
 use super::note::{GitMove, INDEX, WorkspaceNote, shown};
 use super::state::{Found, named};
 
@@ -43,6 +44,9 @@ struct State {
     /// When it was looked at for a command that is about to run.
     ahead: Option<Instant>,
     index: Option<Arc<GitIndex>>,
+    /// What tells its content from another.
+    index_hash: Option<u64>,
+    lister: Lister,
     /// Paths that may have to be held and were not looked at; all of them where there is nothing.
     unheld: Option<Vec<PathBuf>>,
     /// Files that git does not give back, as they were when they were looked at last.
@@ -54,6 +58,16 @@ struct State {
     given_up: Option<String>,
     /// Somebody was told so.
     told: bool,
+}
+
+/// What is to be told and written before a command runs.
+#[derive(Default)]
+pub(super) struct Looked {
+    /// Why nothing is watched, once.
+    pub(super) told: Option<String>,
+    /// The same, each time.
+    pub(super) unwatched: Option<String>,
+    pub(super) update: Option<Update>,
 }
 
 /// What a command changed.
@@ -78,15 +92,25 @@ impl Watch {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// A command is about to run. Tells, once, why nothing is watched.
-    pub(super) fn before(&self) -> Option<String> {
+    /// A command of a session is about to run.
+    pub(super) fn before(&self, session: &SessionId) -> Looked {
         let mut state = self.state();
         state.running += 1;
         let is_ahead = state.ahead.take().is_some_and(|at| at.elapsed() < AHEAD);
         if state.running == 1 && !is_ahead {
             self.look_around(&mut state);
         }
-        state.tell()
+        let told = state.tell();
+        let unwatched = state.given_up.clone();
+        let State { before, refs, index, index_hash, lister, held, .. } = &mut *state;
+        let content = |path: &Path| match held.get(path) {
+            Some((_, Held::Known(found))) => found.state.content(),
+            Some(_) | None => None,
+        };
+        let update = unwatched
+            .is_none()
+            .then(|| lister.update(session, before, (index.as_deref(), *index_hash), refs, &content));
+        Looked { told, unwatched, update }
     }
 
     /// A command may be about to run, and runs within the second when it does.
@@ -105,12 +129,14 @@ impl Watch {
         }
         if !state.index.as_ref().is_some_and(|index| index.is_current()) {
             state.index = GitIndex::of(&self.root).map(Arc::new);
+            state.index_hash = state.index.as_deref().map(hash_of);
             state.unheld = None;
         }
         match scan(&self.root, state.index.as_deref(), Some(&state.before), self.ignored_files) {
             Ok(files) => {
                 let before = std::mem::replace(&mut state.before, files);
-                let Changes { files: mut changed, .. } = changed(&before, &state.before);
+                let Changes { files: mut changed, directories, .. } = changed(&before, &state.before);
+                state.lister.changed(changed.iter().chain(&directories));
                 changed.append(&mut state.racy);
                 state.racy = racy(&state.before, &changed);
                 if let Some(unheld) = &mut state.unheld {
@@ -184,8 +210,7 @@ impl Watch {
         note.moved(&state.refs, &refs);
         state.refs = refs;
         if let Some(why) = &state.given_up {
-            note.unknown
-                .push(format!("what commands change in {} is not noticed: {why}", self.root.display()));
+            note.unknown.push(not_noticed(&self.root, why));
             return Changed { note, ..Changed::default() };
         }
         if note.git.is_empty()
@@ -206,6 +231,7 @@ impl Watch {
         let before = std::mem::replace(&mut state.before, after.clone());
         let Changes { files: mut paths, mut directories, caches } = changed(&before, &after);
         note.changed_caches(&caches);
+        state.lister.changed(paths.iter().chain(&directories));
         if before.is_beyond() || after.is_beyond() {
             note.unknown.push(format!(
                 "git ignores more than {} files here, and what a command changes in those beyond is not noticed",
@@ -353,6 +379,11 @@ impl Watch {
             (_, _) => false,
         }
     }
+}
+
+/// That nothing is noticed there, for the list of what is not known.
+pub(super) fn not_noticed(root: &Path, why: &str) -> String {
+    format!("what commands change in {} is not noticed: {why}", root.display())
 }
 
 /// Those of these files that were written so shortly before a look that their times do not tell of what comes after it.
