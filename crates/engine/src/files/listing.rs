@@ -208,7 +208,9 @@ impl Before {
             all.insert(path, Was { mode: one.mode, size: Some(one.size), content: one.content, object });
         };
         files.into_iter().for_each(|one| put(&mut all, one));
-        since.gone.iter().for_each(|path| drop(all.remove(Path::new(path))));
+        for path in &since.gone {
+            all.remove(Path::new(path));
+        }
         since.files.into_iter().for_each(|one| put(&mut all, one));
         Self { files: all, is_whole: is_whole && is_known }
     }
