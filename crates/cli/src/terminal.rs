@@ -64,6 +64,7 @@ pub(crate) async fn run(task: &Task) -> Result<(), Failure> {
     if linear.is_some() {
         abilities = abilities.linear();
     }
+    let able = abilities;
     let looks::Looks { theme, adapts, abilities, problems: mut notes } = looks::looks(&place, abilities);
     if let Some(by) = linear {
         notes.insert(0, format!("Quipu, told in lines for screen readers, by {by}."));
@@ -73,7 +74,7 @@ pub(crate) async fn run(task: &Task) -> Result<(), Failure> {
     let (bindings, problems) = Bindings::load(&home.join("keybindings.json"));
     notes.extend(problems);
     let begin = Begin {
-        host: Arc::new(host::Surroundings::new(place, task, here, sealer.clone())),
+        host: Arc::new(host::Surroundings::new(place, task, here, sealer.clone(), able)),
         theme,
         bindings,
         abilities,

@@ -9,6 +9,7 @@ use quipu::Session;
 use quipu_protocol::{Answer, Ask, Entry, Model, NodeId, SessionId, Thinking, Trouble, UnixMs};
 use tokio::sync::oneshot;
 
+use crate::Theme;
 use crate::editor::Candidate;
 
 /// Something that is being done; the error is for people, in one line or a few.
@@ -75,8 +76,11 @@ pub trait Host: Send + Sync + 'static {
     /// What may follow a command of the terminal, for a session that stands at this node.
     fn arguments(&self, command: String, head: Option<NodeId>) -> Doing<Vec<Candidate>>;
 
-    /// Keeps a setting of the user: its name and its value, in one line; what to say of it.
-    fn set(&self, setting: String) -> Doing<String>;
+    /// Keeps a setting of the user: its name and its value, in one line.
+    fn set(&self, setting: String) -> Doing<SettingKept>;
+
+    /// What follows from settings that the user edited.
+    fn edited(&self) -> Doing<SettingKept>;
 
     /// Runs a command of the program as on its command line; what it prints.
     fn command(&self, arguments: Vec<String>) -> Doing<Printed>;
@@ -104,6 +108,17 @@ pub trait Host: Send + Sync + 'static {
 
     /// The branch that the directory's repository is on.
     fn git_branch(&self) -> Option<String>;
+}
+
+/// A setting that is kept.
+#[derive(Debug, Clone, Default)]
+pub struct SettingKept {
+    /// What to say of it.
+    pub told: String,
+    /// How the terminal looks from now on, where that is said.
+    pub theme: Option<Box<Theme>>,
+    /// Whether the session has it when it is opened again, which it can be.
+    pub reopens: bool,
 }
 
 /// Which session, and how.

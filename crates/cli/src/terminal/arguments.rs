@@ -24,14 +24,14 @@ const STEPS: usize = 20;
 type Setting = (&'static str, &'static [&'static str], &'static str);
 
 const SETTINGS: &[Setting] = &[
-    ("theme", &["dark", "light"], "colours of the terminal, from its next start on"),
+    ("theme", &["dark", "light"], "colours of the terminal"),
     ("cacheRetention", &["none", "short", "long"], "how long providers keep what was sent"),
     ("compaction.enabled", ON_OR_OFF, "sum the context up before it is full"),
     ("compaction.reserveTokens", &[], "tokens kept free for the answer"),
     ("compaction.keepRecentTokens", &[], "tokens of the newest conversation that stay"),
     ("context.prune.enabled", ON_OR_OFF, "leave old results of tools out of requests"),
     ("search.tool", ON_OR_OFF, "the model can search what was done before"),
-    ("travel.tools", ON_OR_OFF, "the model can look at the graph and go back in it"),
+    ("travel.tools", ON_OR_OFF, "models of new sessions can look at the graph and go back in it"),
     ("files.enabled", ON_OR_OFF, "keep what files were before tools changed them"),
     ("budget.daily", &[], "US dollars for all sessions of a day"),
     ("retry.enabled", ON_OR_OFF, "try again what failed for a moment"),
@@ -135,7 +135,10 @@ pub(super) fn set(place: &Place, setting: &str) -> Result<String, Failure> {
     if settings.is_null() {
         settings = Value::Object(serde_json::Map::new());
     }
-    let told = format!("{name} is {value} now, in {}", path.display());
+    let mut told = format!("{name} is {value} now, in {}", path.display());
+    if let ("search.tool" | "travel.tools", Value::Bool(true)) = (name, &value) {
+        told.push_str("; a session that began without these tools goes on without them");
+    }
     let mut at = &mut settings;
     for member in name.split('.') {
         let Value::Object(members) = at else { return Err(broken()) };
@@ -251,5 +254,18 @@ pub(super) async fn stored(
             Ok(found)
         }
         _ => Ok(Vec::new()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_setting_is_in_the_table_of_the_tests() {
+        let table = include_str!("../../tests/it/live_settings.rs");
+        for (name, ..) in SETTINGS {
+            assert!(table.contains(&format!("name: \"{name}\"")), "{name} has no row in live_settings.rs");
+        }
     }
 }

@@ -10,9 +10,10 @@ use quipu_protocol::{Answer, Ask, Model, NodeId, SessionId, Thinking, Trouble};
 use quipu_providers::{is_supported, levels};
 use quipu_store::{SessionQuery, Store, Until, decode_nodes};
 use quipu_tui::editor::Candidate;
+use quipu_tui::terminal::Abilities;
 use quipu_tui::{
     Choice, Cycled, Deciding, Doing, Glimpse, Host, Kept, NotOpened, Open, Printed, ProviderItem, Reach,
-    SessionItem, ShellDone, Tell, TreeRow, Which,
+    SessionItem, SettingKept, ShellDone, Tell, TreeRow, Which,
 };
 use quipu_workspace::ProcessRegistry;
 use tokio::sync::oneshot;
@@ -41,6 +42,8 @@ struct Inner {
     registry: Arc<ProcessRegistry>,
     /// Seals what is kept of the editor.
     sealer: Arc<Sealer>,
+    /// What the terminal can do.
+    abilities: Abilities,
 }
 
 /// What goes with the session that is open.
@@ -51,16 +54,24 @@ struct Now {
     /// Where the session stood when it was opened.
     from: Option<NodeId>,
     cwd: PathBuf,
+    /// The session is written to a file of another agent's as well.
+    in_file: bool,
     /// The model that was chosen last, for sessions that have none.
     model: Option<(String, String)>,
     thinking: Option<Thinking>,
 }
 
 impl Surroundings {
-    pub(super) fn new(place: Place, task: &Task, here: PathBuf, sealer: Arc<Sealer>) -> Self {
+    pub(super) fn new(
+        place: Place,
+        task: &Task,
+        here: PathBuf,
+        sealer: Arc<Sealer>,
+        abilities: Abilities,
+    ) -> Self {
         let now = Now { cwd: here.clone(), ..Now::default() };
         let (now, registry) = (Mutex::new(now), Arc::new(ProcessRegistry::new()));
-        Self(Arc::new(Inner { place, task: task.clone(), here, now, registry, sealer }))
+        Self(Arc::new(Inner { place, task: task.clone(), here, now, registry, sealer, abilities }))
     }
 
     /// Does something with what is inside.
@@ -86,6 +97,22 @@ impl Inner {
             Some(store) => Ok(Some(store)),
             None => Ok(self.place.store_to_read()?.map(|store| store as Arc<dyn Store>)),
         }
+    }
+
+    /// How the terminal looks by the settings of now, and what is wrong with them.
+    fn look(&self) -> (quipu_tui::Theme, Vec<String>) {
+        let looks = super::looks::looks(&self.place, self.abilities);
+        (looks.theme, looks.problems)
+    }
+
+    /// A setting of sessions is kept. One that is only in memory, or is written to a file as well, cannot be opened
+    /// again.
+    fn kept(&self, mut told: String) -> SettingKept {
+        let reopens = !self.task.no_session && self.task.replay.is_none() && !self.now().in_file;
+        if !reopens {
+            told.push_str("; this session goes on as it began, the next one has it");
+        }
+        SettingKept { told, theme: None, reopens }
     }
 
     /// The task that opens a session.
@@ -144,7 +171,7 @@ impl Inner {
         };
         let started =
             crate::setup::open(&self.place, &task, &self.here, replay, None).await.map_err(failed)?;
-        let Started { store, model, thinking, opened, permissions, record, .. } = started;
+        let Started { store, model, thinking, opened, permissions, record, file, .. } = started;
         let Opened { session, mut troubles } = opened;
         let view = session.view();
         let read = match view.head {
@@ -158,6 +185,7 @@ impl Inner {
             now.cwd = session.cwd().to_owned();
             now.from = view.head;
             now.store = Some(store);
+            now.in_file = file.is_some();
             now.desk = Some(Arc::new(Desk::new(permissions, Some(record).filter(|_| !task.no_session))));
             now.model = open.model.or(now.model.take());
             now.thinking = open.thinking.or(now.thinking);
@@ -393,8 +421,30 @@ impl Host for Surroundings {
         })
     }
 
-    fn set(&self, setting: String) -> Doing<String> {
-        self.doing(move |inner| async move { super::arguments::set(&inner.place, &setting) })
+    fn set(&self, setting: String) -> Doing<SettingKept> {
+        self.doing(move |inner| async move {
+            let told = super::arguments::set(&inner.place, &setting)?;
+            let name = setting.split_whitespace().next().unwrap_or_default();
+            Ok(match name {
+                "theme" => {
+                    let (theme, problems) = inner.look();
+                    let told = [vec![told], problems].concat().join("\n");
+                    SettingKept { told, theme: Some(Box::new(theme)), reopens: false }
+                }
+                _ => inner.kept(told),
+            })
+        })
+    }
+
+    fn edited(&self) -> Doing<SettingKept> {
+        self.doing(move |inner| async move {
+            let told = "The settings hold from here on; `terminal` and `screenReader` from the next start on";
+            let kept = inner.kept(told.to_owned());
+            let (theme, problems) = inner.look();
+            let told = [vec![kept.told], problems].concat().join("\n");
+            let named = inner.place.settings_json().unwrap_or_default()["theme"].is_string();
+            Ok(SettingKept { told, theme: named.then(|| Box::new(theme)), ..kept })
+        })
     }
 
     fn command(&self, words: Vec<String>) -> Doing<Printed> {

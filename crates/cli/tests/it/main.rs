@@ -65,6 +65,8 @@ mod life;
 #[cfg(test)]
 mod live_permissions;
 #[cfg(test)]
+mod live_settings;
+#[cfg(test)]
 mod look;
 #[cfg(test)]
 mod machine;

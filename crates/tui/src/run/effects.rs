@@ -55,6 +55,9 @@ impl Run {
             Effect::KeepSetting(setting) => {
                 self.begin(async move { Input::Got(Got::Set(host.set(setting).await)) });
             }
+            Effect::ReadSettings => {
+                self.begin(async move { Input::Got(Got::Set(host.edited().await)) });
+            }
             Effect::Arguments(id, command, head) => {
                 self.begin(async move {
                     // Where nothing can be offered, what is written counts.
@@ -130,7 +133,7 @@ impl Run {
                 Ok(mut editor) => {
                     editor.arg(host.settings_path());
                     self.lend(editor, |ended, _| match ended {
-                        Ok(()) => Input::Got(Got::Set(Ok("The settings hold from here on".into()))),
+                        Ok(()) => Input::EditedSettings,
                         Err(error) => Input::Edited(Err(error)),
                     });
                 }

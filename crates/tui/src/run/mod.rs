@@ -275,6 +275,10 @@ async fn next(events: &mut Option<Events>) -> Option<Arc<Envelope>> {
 
 impl Run {
     fn take(&mut self, input: Input) {
+        if let Input::Got(Got::Set(Ok(kept))) = &input {
+            // A theme that is named counts, whatever is behind text.
+            self.adapts &= kept.theme.is_none();
+        }
         for effect in self.state.on(input, SystemClock.now()) {
             self.carry_out(effect);
         }

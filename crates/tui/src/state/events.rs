@@ -49,6 +49,7 @@ impl State {
                 {
                     self.open(open, effects);
                 }
+                self.reopen(effects);
                 if !self.opening {
                     self.do_held(effects);
                 }

@@ -108,6 +108,8 @@ pub struct State {
     resting: VecDeque<Vec<String>>,
     /// The terminal's own commands that wait until a session is open, or its work is done; with what follows them.
     held: VecDeque<(SlashCommand, String)>,
+    /// A setting was kept that the session has when it is opened again.
+    reopens: bool,
     /// What could not be opened was left for the session before it.
     returns: bool,
     /// A line of the shell that runs, and how many there were.
@@ -169,6 +171,7 @@ impl State {
             wanted: (None, None),
             resting: VecDeque::new(),
             held: VecDeque::new(),
+            reopens: false,
             returns: false,
             shell: None,
             shells: 0,
@@ -195,8 +198,7 @@ impl State {
             Input::Interrupt => self.on_interrupt(&mut effects),
             Input::Ground { light } => {
                 let theme = if light { Theme::light() } else { Theme::dark() };
-                let (links, canvas) = (self.theme.links.take(), self.theme.canvas);
-                self.theme = Theme { links, canvas, ..theme };
+                self.wear(&theme);
             }
             Input::Finished => self.leave(&mut effects),
             Input::Resize(size) => {
@@ -251,6 +253,7 @@ impl State {
             Input::Image(Ok(path)) => self.editor.insert(&path.to_string_lossy()),
             Input::Image(Err(why)) => self.hint = Some(why),
             Input::Edited(Ok(Some(text))) => self.editor.set_text(text.trim_end_matches('\n')),
+            Input::EditedSettings => effects.push(Effect::ReadSettings),
             Input::Edited(Ok(None)) => {}
             Input::Edited(Err(error)) => self.error("The editor could not be used.", &error),
         }
@@ -262,6 +265,12 @@ impl State {
         self.settle();
         self.tell();
         effects
+    }
+
+    /// Looks so from now on; what is printed stays as it is.
+    fn wear(&mut self, theme: &Theme) {
+        let (links, canvas) = (self.theme.links.take(), self.theme.canvas);
+        self.theme = Theme { links, canvas, ..theme.clone() };
     }
 
     /// Where its links lead.

@@ -8,7 +8,8 @@ use super::overlay::Overlay;
 use super::{Effect, Got, Purpose, State};
 use crate::editor::Candidate;
 use crate::host::{
-    FoundItem, FoundItems, Glimpse, NotOpened, Open, Opened, Printed, Question, Reach, SessionItem, Which,
+    FoundItem, FoundItems, Glimpse, NotOpened, Open, Opened, Printed, Question, Reach, SessionItem,
+    SettingKept, Which,
 };
 use crate::navigator::Navigator;
 use crate::picker::{Picker, PickerRow};
@@ -71,6 +72,10 @@ impl State {
         }
         if !self.do_held(effects) {
             return;
+        }
+        // A setting was kept while it was opened.
+        if self.reopens {
+            return self.reopen(effects);
         }
         for setting in std::mem::take(&mut self.settings) {
             effects.push(Effect::Send(quipu_protocol::Command::Set(setting), Purpose::Set));
@@ -290,14 +295,7 @@ impl State {
             Got::Moved(run, result) => self.moved(&run, result, effects),
             Got::Shell(id, ran) => self.shell_done(id, ran, effects),
             Got::Kept(provider, key, kept) => self.on_kept(provider, key, kept, effects),
-            Got::Set(Ok(text)) => {
-                self.note(&text);
-                // It holds for what is opened from now on.
-                if !self.opening && !self.unready && self.working.is_none() && self.busy.is_none() {
-                    self.opening = true;
-                    effects.push(Effect::Open(self.again()));
-                }
-            }
+            Got::Set(Ok(kept)) => self.on_setting(kept, effects),
             Got::Models(Err(error))
             | Got::Cycled(Err(error), _)
             | Got::Set(Err(error))
@@ -313,6 +311,31 @@ impl State {
             | Got::LocalServers(Err(error))
             | Got::Providers(Err(error), _)
             | Got::Printed(_, Err(error)) => self.error("That did not work.", &error),
+        }
+    }
+
+    /// A setting is kept: it holds for what is opened from now on, so the session is opened again.
+    fn on_setting(&mut self, kept: SettingKept, effects: &mut Vec<Effect>) {
+        if let Some(theme) = kept.theme {
+            self.wear(&theme);
+        }
+        self.note(&kept.told);
+        if !kept.reopens || self.unready || self.standing.session.is_none() {
+            return;
+        }
+        self.reopens = true;
+        if self.opening || self.working.is_some() || self.busy.is_some() || self.shell.is_some() {
+            self.note("It holds for this session when the work is done");
+        }
+        self.reopen(effects);
+    }
+
+    /// Opens the session again where a setting wants that and nothing is under way.
+    pub(super) fn reopen(&mut self, effects: &mut Vec<Effect>) {
+        let rests = !self.opening && self.working.is_none() && self.busy.is_none() && self.shell.is_none();
+        if rests && std::mem::take(&mut self.reopens) {
+            self.opening = true;
+            effects.push(Effect::Open(self.again()));
         }
     }
 

@@ -83,6 +83,7 @@ impl State {
         {
             self.open(open, effects);
         }
+        self.reopen(effects);
     }
 
     /// Whether the session is to be left alone, which is said.

@@ -8,7 +8,7 @@ use quipu_protocol::{Ack, Answer, Ask, AskId, Command, Envelope, Model, NodeId, 
 use crate::editor::{Candidate, Query};
 use crate::host::{
     Choice, Cycled, FoundItems, Glimpse, Kept, LocalServers, NotOpened, Open, Opened, Printed, ProviderItem,
-    Reach, SessionItem, TreeRow,
+    Reach, SessionItem, SettingKept, TreeRow,
 };
 use crate::{Key, ShellRan, Size};
 
@@ -64,6 +64,8 @@ pub enum Input {
     Offered(u64, Vec<Candidate>, bool),
     /// The path of an image, or why there is none.
     Image(Result<std::path::PathBuf, String>),
+    /// The settings were edited.
+    EditedSettings,
     /// What the external editor left.
     Edited(Result<Option<String>, String>),
 }
@@ -103,7 +105,7 @@ pub enum Got {
     /// Settings that can be made.
     Settings(Result<Vec<Candidate>, String>),
     /// A setting was kept, or not.
-    Set(Result<String, String>),
+    Set(Result<SettingKept, String>),
     /// What was found, and the words.
     Found(Result<FoundItems, String>, String),
     /// What the user said.
@@ -162,6 +164,8 @@ pub enum Effect {
     Settings,
     /// Keep a setting.
     KeepSetting(String),
+    /// Find out what follows from the settings as they are now.
+    ReadSettings,
     /// Look for words in all sessions.
     Search(String),
     /// Messages of the user before this node.
