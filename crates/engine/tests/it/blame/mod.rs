@@ -1,6 +1,7 @@
 //! Whose lines are: histories whose truth is known line by line, told from the states that nodes keep.
 
 mod history;
+mod judge;
 mod made;
 
 use std::collections::BTreeMap;
