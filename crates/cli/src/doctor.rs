@@ -348,7 +348,12 @@ async fn store(place: &Place) -> Vec<Finding> {
         found.push(Finding { what: "store", state: State::Note, detail });
     }
     if store.is_read_only() {
-        let detail = "it is read-only: reading works, a task cannot be recorded".into();
+        let detail = match store.refusal() {
+            Some(why @ StoreError::Full { .. }) => {
+                format!("it can be read; a task cannot be recorded: {why}")
+            }
+            _ => "it is read-only: reading works, a task cannot be recorded".into(),
+        };
         found.push(Finding { what: "store", state: State::Note, detail });
     }
     for problem in &report.problems {

@@ -65,9 +65,12 @@ pub(crate) fn minute(at: UnixMs) -> String {
     text.get(.."2026-01-31T10:00".len()).unwrap_or(&text).replace('T', " ")
 }
 
-/// A UUIDv7.
+/// A UUIDv7. Before 1970 it says 1970, which is all that it can say.
 pub(crate) fn fresh_id() -> String {
-    uuid::Uuid::now_v7().to_string()
+    static ORDER: std::sync::Mutex<uuid::ContextV7> = std::sync::Mutex::new(uuid::ContextV7::new());
+    let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
+    let at = uuid::Timestamp::from_unix(&ORDER, since.as_secs(), since.subsec_nanos());
+    uuid::Uuid::new_v7(at).to_string()
 }
 
 #[cfg(test)]

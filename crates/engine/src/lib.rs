@@ -40,6 +40,7 @@ mod recording;
 mod replay;
 mod resume;
 mod script;
+mod seal_key;
 mod session;
 mod sessions;
 mod settings;
@@ -57,9 +58,7 @@ pub use clock::{Clock, SystemClock, instant};
 pub use context::{Rules, SYSTEM_PROMPT, find_rules, system_prompt};
 pub use context_use::{ContextKind, ContextPart, ContextUse, Counted, PrunedUse};
 pub use early::{EarlyCall, FirstRequest};
-pub use engine::{
-    Engine, OpenError, Opened, SessionOptions, epoch_at, has_lost_prompt, last_epoch, seal_key,
-};
+pub use engine::{Engine, OpenError, Opened, SessionOptions, epoch_at, has_lost_prompt, last_epoch};
 pub use files::{
     FileConflict, FilePlan, FileSettings, FilesError, JumpedWithFiles, LeftAlone, PlannedChange, RestoreFiles,
 };
@@ -84,6 +83,7 @@ pub use record::Recorder;
 pub use recording::RecordingError;
 pub use replay::Replay;
 pub use script::{Script, ScriptStep};
+pub use seal_key::seal_key;
 pub use session::Session;
 pub use sessions::{ChangeError, Forked, NAME_LIMIT};
 pub use subscribe::{Delivery, Events, View};

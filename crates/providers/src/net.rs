@@ -41,6 +41,11 @@ pub fn client(url: &Url, local: LocalRoute) -> Result<&'static reqwest::Client, 
     let direct = is_direct(url, local);
     let proxy = if direct { None } else { proxy::of(url)? };
     let secure = url.scheme() == "https" || proxy.is_some_and(|proxy| proxy.secure);
+    // No certificate is valid then, and the library that checks them takes such a time for a fault of its own.
+    if secure && std::time::SystemTime::now() < std::time::UNIX_EPOCH {
+        let why = "the clock of this machine says a time before 1970, at which no certificate is valid; set the clock";
+        return Err(ModelError::new(ModelErrorKind::Network, why));
+    }
     let [plain, trusting, plain_proxied, trusting_proxied] = &CLIENTS;
     let place = match (direct, secure) {
         (true, false) => plain,

@@ -205,6 +205,59 @@ fn a_full_disk() {
     }
 }
 
+/// Not even the memory that the log shares through a file can be made. What is there is read all the same.
+#[test]
+fn a_full_disk_can_be_read() {
+    let world = World::unprivileged(answers(1));
+    world.run(&["-p", "first"]).ok();
+    let session = world.sessions()[0]["id"].as_str().unwrap().to_owned();
+    world.run(&["search", "first", "--wait"]).ok();
+    world.run(&["log"]).ok();
+    let limited = |args: &str| {
+        let mut command = world.command("/bin/sh");
+        let program = world.program.display();
+        command.args(["-c", &format!("ulimit -f 0; exec {program} {args}")]);
+        Running::start(command).wait()
+    };
+    let reads = |store: &str| {
+        for (args, part) in [
+            ("sessions", session.as_str()),
+            ("show", "first"),
+            ("tree", "first"),
+            ("log", "first"),
+            ("search first", "first"),
+            ("usage", "together"),
+            ("doctor", "a task cannot be recorded"),
+        ] {
+            let ran = limited(&format!("{args} --store {store}")).ok();
+            assert!(ran.text().contains(part), "{args}: {}", ran.text());
+        }
+        let store = format!("--store {store} -p -c second");
+        limited(&store).fails(4, &["quipu.db", "no room", "free some space"]);
+        assert_eq!(world.requests().len(), 1, "nothing is sent that cannot be recorded");
+    };
+    let store = world.store();
+    let shown = |path: &std::path::Path| path.to_str().unwrap().to_owned();
+    reads(&shown(&store));
+    // And where the last process left a log behind.
+    let neighbour = quipu_testkit::Neighbour::open(&store);
+    neighbour.log(1, &quipu_testkit::Act { kind: "X".into(), from: None, to: None, metadata: None });
+    let left = world.path("work/quipu.db");
+    let log = |path: &std::path::Path| std::path::PathBuf::from(format!("{}-wal", path.display()));
+    for (from, to) in [(store.clone(), left.clone()), (log(&store), log(&left))] {
+        std::fs::write(&to, std::fs::read(from).unwrap()).unwrap();
+        std::os::unix::fs::chown(&to, Some(NOBODY), None).unwrap();
+    }
+    drop(neighbour);
+    assert!(std::fs::metadata(log(&left)).unwrap().len() > 0);
+    let before = std::fs::read(log(&left)).unwrap();
+    reads(&shown(&left));
+    assert!(std::fs::read(log(&left)).unwrap() == before, "the log stays");
+    // With room again it goes on.
+    world.server.push(Answer::new().text("On.").reply());
+    world.run(&["-p", "-c", "third"]).ok();
+}
+
 #[test]
 fn a_locked_store() {
     use nix::fcntl::{FcntlArg, fcntl};

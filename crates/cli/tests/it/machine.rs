@@ -95,6 +95,51 @@ fn a_clock_that_jumps_back() {
 
 #[cfg(target_os = "linux")]
 #[test]
+fn a_clock_before_1970_breaks_nothing() {
+    for seconds in ["-1", "-1000000", "-2177452800"] {
+        let clock = format!(
+            "#include <time.h>\n#include <unistd.h>\n#include <sys/syscall.h>\n\
+             int clock_gettime(clockid_t id, struct timespec *at) {{\n\
+               int got = syscall(SYS_clock_gettime, id, at);\n\
+               if (id == CLOCK_REALTIME) at->tv_sec = {seconds}LL;\n\
+               return got;\n}}\n"
+        );
+        let world = World::unprivileged([
+            bash("c1", "echo hi > made.txt"),
+            Answer::new().text("Hello.").reply(),
+            Answer::new().text("Again.").reply(),
+        ]);
+        let Some(library) = in_place_of(&world, &clock) else { return };
+        with(&world, &library, &["-p", "first"]).ok();
+        with(&world, &library, &["-p", "-c", "--daily-budget", "100", "second"]).ok();
+        assert_eq!(messages(world.requests().last().unwrap()).len(), 5);
+        let times: Vec<i64> = world.nodes().iter().map(|node| node["timestamp"].as_i64().unwrap()).collect();
+        assert!(times.windows(2).all(|pair| pair[0] < pair[1]), "{times:?}");
+        let commands: &[&[&str]] = &[
+            &["sessions"],
+            &["show"],
+            &["tree"],
+            &["log"],
+            &["usage"],
+            &["files"],
+            &["doctor"],
+            &["search", "first"],
+            &["blame", "made.txt"],
+            &["undo", "--yes"],
+            &["context"],
+            &["import", "--dry-run"],
+            &["demo"],
+        ];
+        for args in commands {
+            let ran = with(&world, &library, args);
+            assert!(!ran.err.contains("panicked") && ran.status.code() != Some(101), "{args:?}: {}", ran.err);
+            assert!(ran.status.success(), "{args:?}: {}", ran.err);
+        }
+    }
+}
+
+#[cfg(target_os = "linux")]
+#[test]
 fn a_network_file_system_is_told() {
     const NFS: &str = "#define _GNU_SOURCE\n#include <string.h>\n#include <sys/vfs.h>\n\
         int statfs(const char *path, struct statfs *found) {\n\

@@ -48,8 +48,8 @@ pub(super) fn reader(path: &Path, patience: &Patience) -> Outcome<Connection> {
     Ok(connection)
 }
 
-/// Opens a file that nobody may write: plainly, or as one that cannot change when even the log's shared memory
-/// cannot be made.
+/// Opens a file that cannot be written: plainly; or as one that cannot change, when even the log's shared memory cannot be
+/// made; or, when there is no room for that and the log is not empty, alone, with that memory in this process.
 pub(super) fn read_only(path: &Path, patience: &Patience) -> Outcome<Connection> {
     let flags = OpenFlags::SQLITE_OPEN_READ_ONLY
         | OpenFlags::SQLITE_OPEN_NO_MUTEX
@@ -62,7 +62,8 @@ pub(super) fn read_only(path: &Path, patience: &Patience) -> Outcome<Connection>
     match plain {
         // A log that is not empty holds steps which a file taken as unchangeable would not show.
         Err(Failure::Sql(error))
-            if cannot_open(&error) && super::file::size(&super::file::beside(path, "-wal")) == 0 =>
+            if (cannot_open(&error) || has_no_room(&error))
+                && super::file::size(&super::file::beside(path, "-wal")) == 0 =>
         {
             let flags = flags | OpenFlags::SQLITE_OPEN_URI;
             let connection = Connection::open_with_flags(immutable_uri(path), flags)?;
@@ -70,8 +71,24 @@ pub(super) fn read_only(path: &Path, patience: &Patience) -> Outcome<Connection>
             probe(&connection)?;
             Ok(connection)
         }
+        Err(Failure::Sql(error)) if has_no_room(&error) => {
+            // Nothing is written: the log is neither copied nor removed.
+            let flags =
+                flags.difference(OpenFlags::SQLITE_OPEN_READ_ONLY) | OpenFlags::SQLITE_OPEN_READ_WRITE;
+            let connection = Connection::open_with_flags_and_vfs(path, flags, c"unix-excl")?;
+            let connection = set_up(connection, patience)?;
+            connection.pragma_update(None, "query_only", true)?;
+            connection.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, true)?;
+            probe(&connection)?;
+            Ok(connection)
+        }
         other => other,
     }
+}
+
+/// Whether there was no room on the disk, or none that this process may use.
+pub(super) fn has_no_room(error: &rusqlite::Error) -> bool {
+    error.sqlite_error().is_some_and(|code| super::failure::is_full(*code))
 }
 
 /// Turns the write-ahead log on, so that readers and the writer do not wait for each other. A file system

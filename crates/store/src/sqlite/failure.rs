@@ -94,17 +94,7 @@ impl Place {
             ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked => {
                 StoreError::Busy { path, waited: self.busy }
             }
-            ErrorCode::DiskFull => StoreError::Full { path, detail },
-            // SQLite knows one reason for a failed write as "full"; the others (a quota, a limit on the size of
-            // files) look like this.
-            ErrorCode::SystemIoFailure
-                if matches!(
-                    code.extended_code,
-                    ffi::SQLITE_IOERR_WRITE | ffi::SQLITE_IOERR_SHMSIZE | ffi::SQLITE_IOERR_TRUNCATE
-                ) =>
-            {
-                StoreError::Full { path, detail }
-            }
+            _ if is_full(*code) => StoreError::Full { path, detail },
             ErrorCode::ReadOnly if code.extended_code == ffi::SQLITE_READONLY_DBMOVED => StoreError::Io {
                 path,
                 doing,
@@ -117,4 +107,17 @@ impl Place {
             _ => StoreError::Io { path, doing, detail },
         }
     }
+}
+
+/// Whether SQLite found no room. It knows one reason for a failed write as "full"; the others (a quota, a limit on the size
+/// of files, memory that is shared through a file on a full disk) look like errors of the system.
+pub(super) fn is_full(code: ffi::Error) -> bool {
+    code.code == ErrorCode::DiskFull
+        || matches!(
+            code.extended_code,
+            ffi::SQLITE_IOERR_WRITE
+                | ffi::SQLITE_IOERR_SHMOPEN
+                | ffi::SQLITE_IOERR_SHMSIZE
+                | ffi::SQLITE_IOERR_TRUNCATE
+        )
 }

@@ -128,6 +128,8 @@ pub struct SqliteStore {
     copier: Option<Copier>,
     /// `None` when the file cannot be written.
     writer: Option<Writer>,
+    /// Why there is no writer.
+    refusal: Option<StoreError>,
     place: Place,
     /// Of whoever indexes until all is done, call by call.
     ahead: Arc<Mutex<Ahead>>,
@@ -153,7 +155,13 @@ impl SqliteStore {
         match open_for_writing(&place.path, &patience) {
             Ok(connection) => Self::start(connection, place, patience, options),
             Err(Failure::Sql(error)) if connect::cannot_open(&error) => {
-                Self::start_read_only(place, patience)
+                let path = place.path.clone();
+                Self::start_read_only(place, patience, StoreError::ReadOnly { path })
+            }
+            // What is there can be read all the same.
+            Err(Failure::Sql(error)) if connect::has_no_room(&error) && file::size(&place.path) > 0 => {
+                let why = place.error("open", error.into());
+                Self::start_read_only(place, patience, why)
             }
             Err(failure) => Err(place.error("open", failure)),
         }
@@ -179,7 +187,8 @@ impl SqliteStore {
             options.search_index,
         )
         .map_err(|error| file::system(&place.path, "start a thread for", &error))?;
-        Ok(Self { readers: None, copier: None, writer: Some(writer), place, ahead: Arc::default() })
+        let ahead = Arc::default();
+        Ok(Self { readers: None, copier: None, writer: Some(writer), refusal: None, place, ahead })
     }
 
     /// The file, with its directory resolved; `:memory:` for none.
@@ -190,6 +199,11 @@ impl SqliteStore {
     /// Whether commits will fail with `ReadOnly`.
     pub fn is_read_only(&self) -> bool {
         self.writer.is_none()
+    }
+
+    /// Why commits will fail, of a store that can only be read.
+    pub fn refusal(&self) -> Option<&StoreError> {
+        self.refusal.as_ref()
     }
 
     fn start(
@@ -216,12 +230,14 @@ impl SqliteStore {
         let writer = Writer::start(connection, place.clone(), patience, false, name, options.search_index)
             .map_err(|error| file::system(&place.path, "start a thread for", &error))?;
         let (readers, copier) = (Some(readers), Some(copier));
-        Ok(Self { readers, copier, writer: Some(writer), place, ahead: Arc::default() })
+        let (writer, ahead) = (Some(writer), Arc::default());
+        Ok(Self { readers, copier, writer, refusal: None, place, ahead })
     }
 
-    fn start_read_only(place: Place, patience: Patience) -> Result<Self, StoreError> {
+    /// `why` is what commits will be told.
+    fn start_read_only(place: Place, patience: Patience, why: StoreError) -> Result<Self, StoreError> {
         if file::size(&place.path) == 0 {
-            return Err(StoreError::ReadOnly { path: place.path });
+            return Err(why);
         }
         let connect: Connect = {
             let path = place.path.clone();
@@ -237,7 +253,8 @@ impl SqliteStore {
         readers
             .spawn(Some(first))
             .map_err(|error| file::system(&place.path, "start a thread for", &error))?;
-        Ok(Self { readers: Some(readers), copier: None, writer: None, place, ahead: Arc::default() })
+        let ahead = Arc::default();
+        Ok(Self { readers: Some(readers), copier: None, writer: None, refusal: Some(why), place, ahead })
     }
 
     /// Makes the connections that read, beside the caller: for who will read much soon.
@@ -248,7 +265,10 @@ impl SqliteStore {
     }
 
     fn writer(&self) -> Result<&Writer, StoreError> {
-        self.writer.as_ref().ok_or_else(|| StoreError::ReadOnly { path: self.place.path.clone() })
+        self.writer.as_ref().ok_or_else(|| match &self.refusal {
+            Some(why) => why.clone(),
+            None => StoreError::ReadOnly { path: self.place.path.clone() },
+        })
     }
 
     async fn read<T: Send + 'static>(
@@ -317,8 +337,8 @@ impl SqliteStore {
         });
         let Some(work) = attempt.await? else { return Ok(()) };
         match self.catch_up().await {
-            // What is indexed is better than nothing while somebody else writes.
-            Ok(()) | Err(StoreError::Busy { .. }) => {}
+            // What is indexed is better than nothing while somebody else writes, or where there is no room.
+            Ok(()) | Err(StoreError::Busy { .. } | StoreError::Full { .. }) => {}
             Err(error) => return Err(error),
         }
         self.read_untyped(work).await
@@ -355,7 +375,7 @@ impl SqliteStore {
             Ok(())
         };
         match done.await {
-            Err(StoreError::Busy { .. }) => Ok(()),
+            Err(StoreError::Busy { .. } | StoreError::Full { .. }) => Ok(()),
             other => other,
         }
     }
@@ -385,7 +405,7 @@ impl SqliteStore {
         loop {
             match self.work(Durability::Process, step).await {
                 Ok(true) if began.elapsed() < patience => {}
-                Ok(_) | Err(StoreError::Busy { .. }) => return Ok(()),
+                Ok(_) | Err(StoreError::Busy { .. } | StoreError::Full { .. }) => return Ok(()),
                 Err(error) => return Err(error),
             }
         }
