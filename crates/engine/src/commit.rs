@@ -112,12 +112,15 @@ impl Committer {
     pub(crate) async fn serve(mut self, mut plans: mpsc::Receiver<Job>, answers: mpsc::Sender<Input>) {
         while let Some(Job { tag, plan, next }) = plans.recv().await {
             let session = self.follower.as_ref().map(|_| plan.session.clone());
+            let leaves = plan.leaves.len();
             let result = self.commit(plan, next.as_ref()).await;
-            if let (Some(follower), Some(session), Ok(nodes)) = (&self.follower, session, &result)
-                && !nodes.is_empty()
-            {
-                // Nobody follows any more.
-                drop(follower.send(Committed { session, nodes: nodes.clone() }).await);
+            if let (Some(follower), Some(session), Ok(nodes)) = (&self.follower, session, &result) {
+                // What is left is another line than what is gone on with.
+                let (left, nodes) = nodes.split_at(leaves.min(nodes.len()));
+                for nodes in [left, nodes].into_iter().filter(|nodes| !nodes.is_empty()) {
+                    // Nobody follows any more.
+                    drop(follower.send(Committed { session: session.clone(), nodes: nodes.to_vec() }).await);
+                }
             }
             for text in self.told.drain(..) {
                 drop(answers.send(Input::Told(Trouble::Note(text))).await);

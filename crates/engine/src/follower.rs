@@ -13,7 +13,8 @@ use crate::machine::Input;
 pub struct Committed {
     /// The session; another than before when it had to branch.
     pub session: SessionId,
-    /// The nodes, each below the one before it; never empty. The session's ref stands at the last.
+    /// The nodes, each below the one before it; never empty. The session's ref stands at the last, or stood: when it goes
+    /// elsewhere, what it left comes first, and what it said there next.
     pub nodes: Vec<NodeId>,
 }
 

@@ -390,7 +390,7 @@ impl Policy for Permissions {
         }
         let (tool, granted) = (&proposal.call.name, |grant: &Grant| self.is_granted(&bounds, grant));
         match proposal.touches {
-            Touches::Nothing => Decision::Allow,
+            Touches::Nothing | Touches::Session => Decision::Allow,
             Touches::Reads(paths) => bounds.decide_files(&granted, tool, paths, Want::Read),
             Touches::Writes(paths) => bounds.decide_files(&granted, tool, paths, Want::Write),
             Touches::Anything => bounds.decide_command(&granted, tool, proposal),

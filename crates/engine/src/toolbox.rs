@@ -44,9 +44,9 @@ const NOT_KEPT: &str = "The call was not run, because what the file was before i
 /// What is known of the changes of a call where what files were is not kept.
 const NOT_WATCHED: &str = "what tools changed is not kept, because `files.enabled` is false";
 
-/// The model is told this when it would go to two places at once.
-const TWO_TRIPS: &str =
-    "The call was not run: an answer can go to one place only, and a call before this one goes already.";
+/// The model is told this of calls that stand behind one that would go elsewhere, whether that goes or not.
+const BEHIND_TOBE: &str = "The call was not run: `tobe` stands before it in the same answer, and nothing behind that is \
+                           run. Make it again if it is still wanted.";
 
 /// The model is told this when the rules changed in the moment in which its call was to begin.
 const RULES_CHANGED: &str = "The call was not run, because the user changed the permissions just then. Make it again if it is still wanted.";
@@ -130,7 +130,11 @@ impl Toolbox {
         let broke_down = |_| Prepared::Refused(NOT_PREPARED.into());
         let one =
             |call| catch_unwind(AssertUnwindSafe(|| self.prepare_one(call, &cx))).unwrap_or_else(broke_down);
-        let prepared: Vec<Prepared> = calls.iter().map(one).collect();
+        let leaves = |call: &ToolCall| self.tobe.is_some() && call.name == Tobe::NAME;
+        let up_to = calls.iter().position(leaves).map_or(calls.len(), |at| at + 1);
+        let (run, behind) = calls.split_at(up_to);
+        let behind = behind.iter().map(|_| Prepared::Refused(BEHIND_TOBE.into()));
+        let prepared: Vec<Prepared> = run.iter().map(one).chain(behind).collect();
         let preparation = match prepared.as_slice() {
             [Prepared::Ready { call, touches }] => self.tools.get(&call.name).and_then(|tool| {
                 let call = Invocation { id: call.id.clone(), args: call.arguments.clone() };
@@ -151,7 +155,7 @@ impl Toolbox {
                 let (paths, access) = (paths.clone(), self.parts.policy.access());
                 Box::new(move || keeper.ahead_of(&paths, &access))
             }
-            Touches::Nothing | Touches::Reads(_) => return own,
+            Touches::Nothing | Touches::Reads(_) | Touches::Session => return own,
         };
         Some(Box::new(move || {
             if let Some(own) = own {
@@ -189,7 +193,7 @@ impl Toolbox {
         let (paths, want) = match &touches {
             Touches::Reads(paths) => (paths.as_slice(), Want::Read),
             Touches::Writes(paths) => (paths.as_slice(), Want::Write),
-            Touches::Nothing | Touches::Anything => (&[][..], Want::Read),
+            Touches::Nothing | Touches::Anything | Touches::Session => (&[][..], Want::Read),
         };
         let access = self.parts.policy.access();
         let beyond = paths.iter().filter(|path| access.reach(path, want) != Reach::Free).cloned().collect();
@@ -232,9 +236,6 @@ impl Toolbox {
 
     /// Looks at where a call would take the session. Blocks.
     fn plan_trip(&self, tobe: &Arc<Tobe>, call: &ToolCall) -> Result<Travel, String> {
-        if self.trip().is_some() {
-            return Err(TWO_TRIPS.into());
-        }
         let Ok(runtime) = tokio::runtime::Handle::try_current() else {
             return Err(NOT_PREPARED.into());
         };
@@ -392,9 +393,8 @@ impl Toolbox {
             (Some(keeper), Touches::Writes(paths)) => {
                 keeper.before(place, call, paths, access).await.map(Some)
             }
-            (_, Touches::Nothing | Touches::Reads(_) | Touches::Writes(_)) | (None, Touches::Anything) => {
-                Ok(None)
-            }
+            (_, Touches::Nothing | Touches::Reads(_) | Touches::Writes(_) | Touches::Session)
+            | (None, Touches::Anything) => Ok(None),
         }
     }
 

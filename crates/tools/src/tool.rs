@@ -57,6 +57,8 @@ pub enum Touches {
     Writes(Vec<PathBuf>),
     /// Could touch any file, such as a shell command. Ordered with every file tool, not with its like.
     Anything,
+    /// Where the session stands: such a call waits for all calls before it, and those after it wait for it.
+    Session,
 }
 
 /// One call to run.

@@ -28,6 +28,8 @@ use crate::seen::{Filed, Mark};
 use crate::tree::Tree;
 use crate::{ArchiveError, Progress, Report, Seen};
 
+/// Nodes that one commit of a session mostly adds at most.
+const NEAR: usize = 8;
 /// Nodes whose lines are appended in one write.
 const PIECE: usize = 500;
 
@@ -507,7 +509,9 @@ impl SessionFile {
         head: NodeId,
     ) -> Result<u64, Unwritten> {
         self.go_on(store, own, None).await?;
-        let (anchor, path) = path_to(store, head, &|node| self.known.contains_key(&node.id)).await?;
+        let shared = self.shared_with(store, head).await?;
+        let is_there = |node: &Node| self.known.contains_key(&node.id) || shared.contains(&node.id);
+        let (anchor, path) = path_to(store, head, &is_there).await?;
         if anchor.is_none() && self.session.is_some() {
             // It went to a node from which we cannot see what the file has.
             self.lacking += 1;
@@ -515,6 +519,21 @@ impl SessionFile {
         }
         self.lacking = path.len() as u64;
         self.write_path(store, anchor, &path).await
+    }
+
+    /// Where the way to a node leaves what stands in the file, when that is not at one of the known nodes: the session
+    /// went to another place of the file.
+    async fn shared_with(&self, store: &dyn Store, head: NodeId) -> Result<Vec<NodeId>, StoreError> {
+        let near = store.lineage(head, Until::Count(NEAR)).await?;
+        if near.iter().any(|node| self.known.contains_key(&node.id)) {
+            return Ok(Vec::new());
+        }
+        // All that is before a node of the file stands in it.
+        let mut shared = Vec::new();
+        for end in self.written.values().copied().chain(self.last) {
+            shared.extend(store.fork_point(head, end).await?);
+        }
+        Ok(shared)
     }
 
     /// The end: what another program appended is taken in, and how far the file is is noted.

@@ -340,3 +340,38 @@ fn what_fills_a_context_and_what_its_next_turn_costs() {
     assert_eq!((&told["counted"], &told["cached"]), (&json!(null), &json!(0)));
     assert_eq!(part(&told, "summary").0, 1);
 }
+
+#[test]
+fn an_import_is_compacted_in_a_session_below_it() {
+    use crate::archive::{ID, assistant, header, lines, user};
+    let long = "word ".repeat(400);
+    let said = |text: &str| json!([{ "type": "text", "text": text }]);
+    let world = World::new(answers(&["## Goal\nTo count.", "three"]));
+    small(&world);
+    let file = world.file(
+        "s.jsonl",
+        lines(&[
+            header(&world, ID),
+            user("u1", "", "one"),
+            assistant("a1", "u1", &said(&long), "stop"),
+            user("u2", "a1", "two"),
+            assistant("a2", "u2", &said(&long), "stop"),
+        ])
+        .replace("\"parentId\":\"\"", "\"parentId\":null"),
+    );
+    world.run(&["import", "pi", file.to_str().unwrap()]).ok();
+    let before = world.run(&["sessions", "--all", "--json"]).ok().json_lines();
+    let ran = world.run(&["compact", ID, "--model", crate::support::MODEL]).ok();
+    assert!(ran.err.contains("goes on from it as session"), "{}", ran.err);
+    let shown = world.run(&["show", ran.text().trim()]).ok().text();
+    assert!(shown.contains("## Goal\nTo count."), "{shown}");
+    let after = world.run(&["sessions", "--all", "--json"]).ok().json_lines();
+    assert_eq!(after.len(), before.len() + 1);
+    assert!(after.iter().any(|row| row["id"] == ID && row["head"] == before[0]["head"]), "it stays");
+    let own = after.iter().find(|row| row["id"] != ID).unwrap()["id"].as_str().unwrap().to_owned();
+    let again = world.run(&["import", "pi", file.to_str().unwrap(), "--json"]).ok().json_lines();
+    assert_eq!((&again[0]["unchanged"], &again[0]["changed"]), (&json!(true), &json!(0)), "{again:?}");
+    world.run(&["-p", "--session", &own, "three?"]).ok();
+    let asked: Vec<String> = messages(world.requests().last().unwrap()).iter().map(wire_text).collect();
+    assert!(asked[0].contains("To count.") && asked.last().unwrap() == "three?", "{asked:?}");
+}

@@ -713,3 +713,48 @@ fn the_other_agent_goes_on_from_our_compaction() {
     world.run(&["import", "pi", file]).ok();
     agrees(&world, &path);
 }
+
+fn tobe(target: &str) -> Reply {
+    call("c9", "tobe", &json!({ "target_node_hash": target, "carryover_message": "Left is closed." }))
+}
+
+/// A session in a file that can go back, with two turns; the file, and the node of the first answer.
+fn two_turns(more: Vec<Reply>) -> (World, PathBuf, String) {
+    let world = World::new(says(&["Left or right?", "Left it is."]).into_iter().chain(more));
+    let settings = json!({ "travel": { "tools": true, "tobe": "allow" } });
+    std::fs::write(world.path("home/.quipu/settings.json"), settings.to_string()).unwrap();
+    world.run(&["-p", "--session", "s.jsonl", "Where to?"]).ok();
+    let target = world.sessions()[0]["head"].as_str().unwrap().to_owned();
+    world.run(&["-p", "--session", "s.jsonl", "Left."]).ok();
+    let path = world.path("work/s.jsonl");
+    (world, path, target)
+}
+
+#[test]
+fn departure_note_and_answer_stand_in_the_file() {
+    let (mut world, path, target) = two_turns(Vec::new());
+    world.another_server([tobe(&target), Answer::new().text("Right, then.").reply()]);
+    world.run(&["-p", "--session", "s.jsonl", "Further."]).ok();
+    world.unchecked();
+    let there = texts(&path);
+    assert_eq!(there.len(), 4, "{there:?}");
+    assert_eq!((&*there[0], &*there[1], &*there[3]), ("Where to?", "Left or right?", "Right, then."));
+    assert!(there[2].contains("INCARNATION NOTE]: Left is closed."), "{there:?}");
+    let whole = std::fs::read_to_string(&path).unwrap();
+    assert_eq!(whole.matches("Incarnation initiated").count(), 1, "the departure");
+    assert_eq!(world.sessions().len(), 1);
+}
+
+#[test]
+fn tobe_without_the_file_is_added_at_the_next_start_once() {
+    let (mut world, path, target) = two_turns(Vec::new());
+    world.another_server(says(&["Right, then.", "On."]));
+    world.run(&["tobe", "--yes", &target, "Left is closed."]).ok();
+    world.run(&["-p", "-c"]).ok();
+    let ran = world.run(&["-p", "--session", "s.jsonl", "And now?"]).ok();
+    assert!(ran.err.contains("lacked 2 entries"), "{}", ran.err);
+    let there = texts(&path);
+    assert_eq!(there.len(), 6, "{there:?}");
+    assert_eq!(there[3..], ["Right, then.", "And now?", "On."]);
+    agrees(&world, &path);
+}

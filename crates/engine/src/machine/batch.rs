@@ -100,9 +100,10 @@ impl Slot {
 
 /// Whether two calls must keep their order.
 fn conflict(a: &Touches, b: &Touches) -> bool {
-    use Touches::{Anything, Nothing, Reads, Writes};
+    use Touches::{Anything, Nothing, Reads, Session, Writes};
     let meet = |a: &[std::path::PathBuf], b: &[std::path::PathBuf]| a.iter().any(|path| b.contains(path));
     match (a, b) {
+        (Session, _) | (_, Session) => true,
         (Nothing, _) | (_, Nothing) | (Anything, Anything) | (Reads(_), Reads(_)) => false,
         (Anything, Reads(_) | Writes(_)) | (Reads(_) | Writes(_), Anything) => true,
         (Reads(a), Writes(b)) | (Writes(a), Reads(b)) | (Writes(a), Writes(b)) => meet(a, b),
@@ -252,6 +253,8 @@ mod tests {
         check(vec![write("a"), write("b"), read("a")], &[0, 1]);
         check(vec![Touches::Anything, Touches::Anything, read("a")], &[0, 1]);
         check(vec![read("a"), Touches::Anything, Touches::Nothing], &[0, 2]);
+        check(vec![Touches::Nothing, read("a"), Touches::Session, Touches::Nothing], &[0, 1]);
+        check(vec![Touches::Session, Touches::Nothing, Touches::Session], &[0]);
     }
 
     #[test]

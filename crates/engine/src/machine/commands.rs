@@ -226,6 +226,7 @@ impl Machine {
             | Tag::Assistant
             | Tag::Results
             | Tag::Between
+            | Tag::Named
             | Tag::Compacted
             | Tag::Jumped
             | Tag::Left

@@ -64,6 +64,7 @@ impl Machine {
             | Tag::Unqueue { .. }
             | Tag::Assistant
             | Tag::Result { .. }
+            | Tag::Named
             | Tag::Compacted
             | Tag::Jumped
             | Tag::Left
@@ -346,6 +347,7 @@ impl Machine {
                 self.answered();
             }
             Tag::Results => self.results_kept(plan, nodes),
+            Tag::Named => self.named(),
             Tag::Compacted => self.compaction_kept(plan, nodes),
             Tag::Jumped => self.jump_kept(plan, nodes),
             Tag::Pruned => self.prune_kept(plan, nodes),

@@ -52,6 +52,8 @@ pub(super) struct Compacting {
     pub(super) said: bool,
     /// Why it came to nothing, while that is being recorded.
     nothing: Option<CompactionResult>,
+    /// What is to be summed up, while the session gets a name.
+    unnamed: Option<Box<Stretch>>,
 }
 
 /// What notes are for.
@@ -229,8 +231,7 @@ impl Machine {
         if self.run.is_some() {
             return self.out.push(Effect::Reply(reply, Err(Refused::Busy)));
         }
-        // Before its first commit the session has no name under which a call could be recorded.
-        let Some(cut) = self.cut().filter(|_| self.has_ref) else {
+        let Some(cut) = self.cut() else {
             return self.out.push(Effect::Reply(reply, Err(Refused::NothingToCompact)));
         };
         self.run = Some(Run::new(run.clone()));
@@ -283,6 +284,7 @@ impl Machine {
             error,
             said: false,
             nothing: None,
+            unnamed: None,
         }));
         let dollars = self.limits.max_cost.map(|max| max - run.cost);
         let run = run.id.clone();
@@ -304,9 +306,33 @@ impl Machine {
             max_tokens: self.summary_tokens(),
             dollars,
         };
-        let model = self.prefix.model.clone();
-        let thinking = self.prefix.epoch.thinking;
-        self.out.push(Effect::Summarize { run, head, model, thinking, stretch: Box::new(stretch) });
+        let stretch = Box::new(stretch);
+        if self.has_ref {
+            return self.out.push(self.summary_of(run, head, stretch));
+        }
+        // Before its first commit the session has no name under which a call could be recorded.
+        if let Some(Run { phase: Phase::Compacting(compacting), .. }) = &mut self.run {
+            compacting.unnamed = Some(stretch);
+        }
+        self.commit(Tag::Named, Vec::new(), Vec::new(), true);
+    }
+
+    fn summary_of(&self, run: RunId, head: NodeId, stretch: Box<Stretch>) -> Effect {
+        let (model, thinking) = (self.prefix.model.clone(), self.prefix.epoch.thinking);
+        Effect::Summarize { run, head, model, thinking, stretch }
+    }
+
+    /// The session has a name, and can be compacted.
+    pub(super) fn named(&mut self) {
+        let Some(Run { id, aborting, phase: Phase::Compacting(compacting), .. }) = &mut self.run else {
+            return;
+        };
+        let (run, aborting) = (id.clone(), *aborting);
+        let (Some(stretch), Some(head)) = (compacting.unnamed.take(), self.head) else { return };
+        self.out.push(self.summary_of(run, head, stretch));
+        if aborting {
+            self.out.push(Effect::CancelCall);
+        }
     }
 
     pub(super) fn summarized(&mut self, result: Result<Summary, Box<NoSummary>>) {

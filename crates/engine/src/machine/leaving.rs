@@ -1,10 +1,10 @@
-//! A call that takes the session elsewhere, with a message to itself. What else the answer asked for is stopped and kept
-//! as results, and behind these stands the departure: the turn that is left is whole. One commit writes that, adds the
+//! A call that takes the session elsewhere, with a message to itself. What the answer asked for before it ends first and is
+//! kept as results, and behind these stands the departure: the turn that is left is whole. One commit writes that, adds the
 //! message below the target, and moves the ref; a new run goes on from there at once.
 
 use std::sync::Arc;
 
-use quipu_protocol::{Content, Entry, Event, Input as Said, Json, Message, NodeId, Outcome, RunId};
+use quipu_protocol::{Entry, Event, Input as Said, Json, NodeId, Outcome, RunId};
 
 use super::batch::{ABORTED, Batch, Slot, State, refusal};
 use super::{Draft, Effect, Leap, Machine, Phase, Place, Plan, PlanOp, Run, Tag, message_of, shared};
@@ -30,8 +30,6 @@ pub(crate) struct Leaving {
 pub(super) struct Going {
     slot: usize,
     leaving: Leaving,
-    /// The calls beside it that were stopped.
-    cancelled: Vec<String>,
 }
 
 /// A session on its way.
@@ -44,19 +42,11 @@ pub(super) struct Departing {
 const CHANGED: &str = "You did not leave: another call of the same answer changed files, and nobody agreed to what \
                        would become of those. Make this call alone.";
 
-/// The model is told this of calls beside one that left.
-const LEFT: &str = "The call was stopped, because another call of the same answer went elsewhere.";
-
 impl Machine {
-    /// A call found where it goes: all others end first.
+    /// A call found where it goes: those before it ended, and those behind it do not run.
     pub(super) fn begin_leaving(&mut self, slot: usize, leaving: Leaving) {
         let Some(Run { phase: Phase::Tools(batch), .. }) = &mut self.run else { return };
-        let open = batch.slots.iter().filter(|slot| !slot.is_done());
-        let cancelled = open.map(|slot| format!("{} ({})", slot.call.name, slot.call.id)).collect();
-        batch.going = Some(Box::new(Going { slot, leaving, cancelled }));
-        for other in 0..batch.slots.len() {
-            self.stop_slot(other, LEFT);
-        }
+        batch.going = Some(Box::new(Going { slot, leaving }));
     }
 
     /// All calls ended, and one of them leaves: what the run left running must end, too. Says whether it goes on so.
@@ -92,11 +82,11 @@ impl Machine {
         let epoch = self.prefix.epoch.clone();
         let Some(Run { id, phase: Phase::Leaving(departing), .. }) = &mut self.run else { return };
         let Some(head) = self.head else { return };
-        let Departing { batch, going: Going { slot, leaving, cancelled } } = &**departing;
+        let Departing { batch, going: Going { slot, leaving } } = &**departing;
         let results = batch.slots.iter().enumerate().filter(|(at, _)| at != slot);
         let mut results: Vec<Draft> = results.filter_map(|(_, slot)| slot.draft(id)).collect();
         // Last, so that the turn is whole there.
-        results.extend(batch.slots[*slot].draft(id).map(|draft| departure(draft, cancelled)));
+        results.extend(batch.slots[*slot].draft(id));
         let mut drafts = Vec::new();
         if leaving.place.epoch != epoch {
             drafts.push(Draft::new(Entry::Epoch(epoch)));
@@ -208,17 +198,6 @@ impl Machine {
 /// The place that a session on its way goes to.
 pub(super) fn place_of(departing: &mut Departing) -> &mut Place {
     &mut departing.going.leaving.place
-}
-
-/// The result of the call that left, which names those that were stopped for it.
-fn departure(draft: Draft, cancelled: &[String]) -> Draft {
-    let Entry::Message(Message::ToolResult(result)) = &*draft.entry else { return draft };
-    if cancelled.is_empty() {
-        return draft;
-    }
-    let mut result = result.clone();
-    result.content.push(Content::text(format!("Stopped for it: {}", cancelled.join(", "))));
-    Draft { entry: Arc::new(Entry::Message(Message::ToolResult(result))), ..draft }
 }
 
 impl Batch {

@@ -359,6 +359,9 @@ impl World {
                 let only_reads = matches!(self.touches.get(&(run.clone(), slot)), Some(Touches::Reads(_)));
                 let announced = self.commits.iter().all(|(_, plan, _)| plan.drafts.is_empty());
                 assert!(announced || only_reads, "what can have effects is announced first");
+                let goes = self.touches.get(&(run.clone(), slot)) == Some(&Touches::Session);
+                let alone = self.tools.iter().all(|tool| tool.0 != run);
+                assert!(alone || !goes, "calls before one that goes elsewhere have ended");
                 self.tools.push((run, slot, call));
             }
             Effect::Summarize { run, head, stretch, .. } => {
@@ -656,7 +659,9 @@ impl World {
             .into_iter()
             .enumerate()
             .map(|(place, call)| {
+                let leaves = [0, 1, 0, 2][usize::from(choice) / 20 % 4];
                 let touches = match (usize::from(choice) + place) % 4 {
+                    _ if choice < READS && place == leaves => Touches::Session,
                     _ if choice >= READS => Touches::Reads(vec!["f".into()]),
                     0 => Touches::Nothing,
                     1 => Touches::Anything,
@@ -666,6 +671,8 @@ impl World {
                 self.touches.insert((run.clone(), place), touches.clone());
                 match (usize::from(choice) / 4 + place) % 5 {
                     _ if choice >= READS => Prepared::Ready { call, touches },
+                    // As the toolbox sees to it.
+                    _ if place > leaves => Prepared::Refused("behind".into()),
                     0 => Prepared::Refused("no".into()),
                     1 => Prepared::Ask { call, touches, question: "?".into(), subject: "x".into() },
                     _ => Prepared::Ready { call, touches },
@@ -693,9 +700,9 @@ impl World {
             is_error: false,
             timestamp: 0,
         };
-        // One call of an answer may go elsewhere, as the toolbox sees to it: the first.
+        let goes = self.touches.get(&(run.clone(), slot)) == Some(&Touches::Session);
         let leaving =
-            (slot == 0 && choice % 3 == 1 && !self.finishing).then(|| self.leaving(&run, choice)).flatten();
+            (goes && choice % 3 == 1 && !self.finishing).then(|| self.leaving(&run, choice)).flatten();
         let done = Box::new(Done {
             result,
             started: 0,

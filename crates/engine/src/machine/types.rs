@@ -222,6 +222,8 @@ pub(crate) enum Tag {
     Results,
     /// Queued messages between two turns.
     Between,
+    /// What is compacted before anything was said in it: its first node.
+    Named,
     /// A compaction, or that it came to nothing.
     Compacted,
     /// A jump, or that it came to nothing.

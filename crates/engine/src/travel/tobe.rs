@@ -8,7 +8,7 @@ use std::sync::Arc;
 use quipu_protocol::{Json, NodeId, SessionId, ToolSpec};
 use quipu_seal::Sealer;
 use quipu_store::{FoundBy, Resolved, Scope, Spelling, Store, StoreError, Until, decode_nodes};
-use quipu_tools::{Invocation, Tool, ToolContext, ToolOutput};
+use quipu_tools::{Invocation, Tool, ToolContext, ToolOutput, Touches};
 use quipu_transcript::role_with;
 use serde::Deserialize;
 
@@ -158,8 +158,8 @@ impl Tobe {
         let description = "Go back to an earlier point of this conversation, with a message to yourself, and go on from \
                            there at once. Use it when a way has led nowhere and its traces are in your way. What came \
                            after that point is left behind: you will not see it, but it stays in the graph, and you can \
-                           come back to it. Files stay as they are, unless you ask for them. Make no other call in the same answer: it would \
-                           be stopped.";
+                           come back to it. Files stay as they are, unless you ask for them. Calls before this one in the same answer end \
+                           first; calls after it are not run.";
         let spec = ToolSpec {
             name: Self::NAME.into(),
             description: description.into(),
@@ -272,6 +272,10 @@ impl Trip {
 impl Tool for Tobe {
     fn spec(&self) -> &ToolSpec {
         &self.spec
+    }
+
+    fn touches(&self, _args: &serde_json::Value, _cx: &ToolContext) -> Touches {
+        Touches::Session
     }
 
     fn run<'a>(

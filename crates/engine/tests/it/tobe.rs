@@ -111,7 +111,7 @@ async fn it_goes_back_with_a_message_and_goes_on_at_once() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_runs_beside_it_ends_and_is_named() {
+async fn calls_before_it_end_first_and_calls_after_it_are_not_run() {
     let gate = Gate::new();
     let mut world = World::with([say("a0")]);
     world.tools.push(gated("slow", &gate));
@@ -119,17 +119,21 @@ async fn what_runs_beside_it_ends_and_is_named() {
     let live = world.create_with(options(&world)).await;
     live.run("q0").await;
     let target = head(&live);
-    let background =
-        json!({ "command": "sleep 1000 & echo $! > pid; while sleep 0.01; do echo again >> alive; done" });
     let calls = [
-        ("echo", json!({ "text": "quick" })),
-        ("slow", json!({ "text": "never" })),
+        ("slow", json!({ "text": "done" })),
+        ("write", json!({ "path": "before", "content": "kept" })),
+        ("bash", json!({ "command": "cat before; echo more >> before" })),
         go(target, "Enough."),
-        ("bash", background),
+        ("write", json!({ "path": "after", "content": "never" })),
         go(target, "Twice."),
     ];
     world.fake.push([call(&calls), say("Here I am.")]);
-    assert_eq!(live.run("q1").await, Outcome::Done);
+    live.session.send(Command::Prompt { input: "q1".into(), when: When::Now }).await.unwrap();
+    gate.reached().await;
+    gate.open();
+    live.settled(2).await;
+    assert_eq!(std::fs::read_to_string(world.cwd().join("before")).unwrap(), "keptmore\n");
+    assert!(!world.cwd().join("after").exists());
     let (from, ..) = incarnation(&world).await;
     let results: Vec<(String, String, bool)> = entries(&world, from)
         .await
@@ -145,19 +149,34 @@ async fn what_runs_beside_it_ends_and_is_named() {
     let ids: Vec<&str> = results.iter().map(|(id, ..)| id.as_str()).collect();
     assert_eq!(
         ids,
-        ["c1", "c2", "c4", "c5", "c3"],
+        ["c1", "c2", "c3", "c5", "c6", "c4"],
         "each has one result, and that of the departure is the last"
     );
-    assert!(results[1].2 && results[2].2, "{results:?}");
-    assert!(results[3].1.contains("one place only"), "{results:?}");
-    let text = &results[4].1;
-    assert!(
-        text.starts_with(&format!("Incarnation initiated → {}\nStopped for it: ", target.short())),
-        "{text}"
-    );
-    assert!(text.contains("slow (c2)") && text.contains("bash (c4)") && !text.contains("(c5)"), "{text}");
+    assert!(results[..3].iter().all(|(.., failed)| !failed), "{results:?}");
+    assert!(results[2].1.contains("kept"), "{results:?}");
+    for (_, text, failed) in &results[3..5] {
+        assert!(*failed && text.starts_with("The call was not run: `tobe` stands before it"), "{text}");
+    }
+    assert_eq!(results[5].1, format!("Incarnation initiated → {}", target.short()));
     assert_eq!(legal_target(&*world.store, from).await.unwrap().illegal, None);
     keep(&world, from).await;
+    live.finish().await;
+    world.check().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn calls_after_it_are_not_run_when_it_is_refused() {
+    let world = World::with([say("a0")]);
+    let live = world.create_with(options(&world)).await;
+    live.run("q0").await;
+    let nowhere = ("tobe", json!({ "target_node_hash": "zzzz", "carryover_message": "x" }));
+    let echo = |text: &str| ("echo", json!({ "text": text }));
+    world.fake.push([call(&[echo("before"), nowhere, echo("after")]), say("I stay.")]);
+    assert_eq!(live.run("q1").await, Outcome::Done);
+    let results = live.results();
+    let failed: Vec<bool> = results.iter().map(|(.., failed)| *failed).collect();
+    assert_eq!(failed, [false, true, true], "{results:?}");
+    assert!(results[2].1.starts_with("The call was not run"), "{results:?}");
     live.finish().await;
     world.check().await;
 }
