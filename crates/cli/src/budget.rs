@@ -1,5 +1,7 @@
 //! What may be spent in a day: `--daily-budget`, or `budget.daily` in `settings.json`.
 
+use std::time::Duration;
+
 use quipu::Clock as _;
 use quipu_protocol::Model;
 use quipu_store::{Store, StoreError};
@@ -12,13 +14,18 @@ use crate::setup::Place;
 pub(crate) struct Budget {
     /// US dollars a calendar day.
     pub(crate) dollars: f64,
+    /// How long a call waits for what other calls have reserved.
+    pub(crate) wait: Option<Duration>,
     pub(crate) source: String,
 }
 
 /// The budget of a task: `flag` beats the file. What cannot be read stops a task instead of letting it spend.
 pub(crate) fn of(place: &Place, flag: Option<f64>) -> Result<Option<Budget>, Failure> {
     if let Some(dollars) = flag {
-        return Ok(Some(Budget { dollars, source: "--daily-budget".into() }));
+        let wait = place.settings_json().ok().and_then(|settings| {
+            Some(Duration::from_millis(settings.get("budget")?.get("waitMs")?.as_u64()?))
+        });
+        return Ok(Some(Budget { dollars, wait, source: "--daily-budget".into() }));
     }
     let path = place.home.join("settings.json");
     let failed = |why: &str| {
@@ -35,14 +42,21 @@ pub(crate) fn of(place: &Place, flag: Option<f64>) -> Result<Option<Budget>, Fai
     };
     let daily = match settings.get("budget") {
         None | Some(serde_json::Value::Null) => return Ok(None),
-        Some(serde_json::Value::Object(budget)) => budget.get("daily"),
+        Some(serde_json::Value::Object(budget)) => budget,
         Some(_) => return Err(failed("budget must be an object, such as {\"daily\": 5}")),
     };
-    match daily {
+    let wait = match daily.get("waitMs") {
+        None | Some(serde_json::Value::Null) => None,
+        Some(value) => match value.as_u64() {
+            Some(millis) => Some(Duration::from_millis(millis)),
+            None => return Err(failed("budget.waitMs must be a number of milliseconds, such as 30000")),
+        },
+    };
+    match daily.get("daily") {
         None | Some(serde_json::Value::Null) => Ok(None),
         Some(value) => match value.as_f64().filter(|dollars| *dollars > 0.0) {
             Some(dollars) => {
-                Ok(Some(Budget { dollars, source: format!("budget.daily in {}", path.display()) }))
+                Ok(Some(Budget { dollars, wait, source: format!("budget.daily in {}", path.display()) }))
             }
             None => Err(failed("budget.daily must be an amount in US dollars above 0, such as 5")),
         },
@@ -55,12 +69,9 @@ pub(crate) async fn spent_today(store: &dyn Store) -> Result<f64, StoreError> {
     store.spent(clock.day_of(clock.now())).await
 }
 
-/// What to say of a model whose calls a limit on money cannot count.
+/// What to say of a model of this machine whose calls a limit on money cannot count; one elsewhere is refused.
 pub(crate) fn unpriced(model: &Model) -> Option<String> {
-    let prices = &model.cost;
-    let rates = [prices.input, prices.output, prices.cache_read, prices.cache_write];
-    let known = rates.iter().any(|rate| *rate > 0.0) || !prices.tiers.is_empty();
-    (!known).then(|| {
+    (!model.cost.are_known()).then(|| {
         format!(
             "no price is known of {}/{}, so its calls count as $0; `cost` in models.json gives one",
             model.provider, model.id

@@ -396,7 +396,7 @@ async fn budget(place: &Place) -> Finding {
     let spent_text = format!("{} spent today", dollars(spent));
     match limit {
         None => finding(State::Good, format!("{spent_text}; no daily limit (budget.daily in settings.json)")),
-        Some(Budget { dollars: limit, source }) => {
+        Some(Budget { dollars: limit, source, .. }) => {
             let detail = format!("{spent_text} of {} ({source})", dollars(limit));
             if spent < limit {
                 finding(State::Good, detail)

@@ -404,12 +404,15 @@ pub(crate) async fn prepare(
     // What is replayed costs nothing.
     let budget = if task.replay.is_some() { None } else { crate::budget::of(place, task.daily_budget)? };
     let daily_budget = budget.as_ref().map(|budget| budget.dollars);
-    options.limits = Limits { max_turns: task.max_turns, max_cost: task.max_cost, daily_budget };
+    let wait = budget.as_ref().and_then(|budget| budget.wait);
+    let max_cost = task.max_cost.filter(|_| task.replay.is_none());
+    options.limits = Limits { max_turns: task.max_turns, max_cost, daily_budget, wait };
     if task.no_session && daily_budget.is_some() {
         options.ledger = place.existing_store().await?.map(|store| store as Arc<dyn Store>);
     }
     let limited = task.max_cost.is_some() || daily_budget.is_some();
-    let unpriced = crate::budget::unpriced(&options.model).filter(|_| limited && task.replay.is_none());
+    let unpriced = crate::budget::unpriced(&options.model)
+        .filter(|_| limited && task.replay.is_none() && options.provider.is_local());
     (options.compaction, options.prune) = context_settings(place);
     options.files = file_settings(place);
     options.files.enabled &= !task.no_session;

@@ -4,10 +4,11 @@ use std::panic::AssertUnwindSafe;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
+use bytes::Bytes;
 use futures_util::FutureExt as _;
 use quipu_protocol::{
-    AssistantMessage, BlobId, CallRecord, Content, Limit, ModelError, ModelErrorKind, ModelRequest, NodeId,
-    Outcome, RunId, SessionId, StopReason,
+    AssistantMessage, BlobId, CallRecord, Content, ModelError, ModelErrorKind, ModelRequest, NodeId, Outcome,
+    RunId, SessionId, StopReason,
 };
 use quipu_providers::{Body, Call, CallEnd, CallEvent, Provider};
 use quipu_seal::Sealer;
@@ -19,6 +20,7 @@ use tokio_util::sync::CancellationToken;
 use crate::bodies::Bodies;
 use crate::clock::Clock;
 use crate::machine::{Calls, Input};
+use crate::money::{Purse, RunMoney};
 
 /// How long a provider may take to come back from a call that was stopped.
 const GRACE: Duration = Duration::from_secs(5);
@@ -30,10 +32,8 @@ pub(crate) struct Caller {
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) sealer: Arc<Sealer>,
     pub(crate) system: Option<BlobId>,
-    /// US dollars that all sessions of the store may spend in a day.
-    pub(crate) daily_budget: Option<f64>,
-    /// Another store that counts, too.
-    pub(crate) ledger: Option<Arc<dyn Store>>,
+    /// What may be spent.
+    pub(crate) purse: Arc<Purse>,
     /// The body of the call before this one: the next one is kept as the difference to it.
     pub(crate) bodies: Mutex<Bodies>,
 }
@@ -60,6 +60,10 @@ pub(crate) struct Order {
     /// For a call that sums the context up: those that were made for the same summary before it. They stand in no
     /// node yet.
     pub(crate) summary: Option<Calls>,
+    /// What the run may still spend.
+    pub(crate) money: Option<RunMoney>,
+    /// Where people are told of what was done to the request.
+    pub(crate) tell: Option<mpsc::Sender<Input>>,
     pub(crate) cancel: CancellationToken,
 }
 
@@ -87,6 +91,13 @@ struct Sent<'a> {
 pub(crate) struct Recorded {
     body: Body,
     record: CallRecord,
+}
+
+impl Recorded {
+    /// The body.
+    pub(crate) fn bytes(&self) -> Bytes {
+        self.body.bytes.clone()
+    }
 }
 
 /// A request that is recorded in the commit before it.
@@ -158,27 +169,31 @@ impl Caller {
         Input::CallEnded { run, end: Box::new(end), record: record.map(Box::new) }
     }
 
-    /// What is left of today's budget, as an error when nothing is.
-    async fn check_budget(&self, summary: Option<&Calls>) -> Result<(), Outcome> {
-        let Some(budget) = self.daily_budget else { return Ok(()) };
-        let today = self.clock.day_of(self.clock.now());
-        let mut spent = summary.map_or(0.0, |calls| calls.usage.cost.total);
-        for store in [&self.store].into_iter().chain(&self.ledger) {
-            spent += store.spent(today).await.map_err(|error| {
-                let text = format!("what was spent today could not be read, so nothing was sent: {error}");
-                Outcome::StoreFailed(text)
-            })?;
-        }
-        if spent < budget { Ok(()) } else { Err(Outcome::Limit(Limit::Daily { spent, budget })) }
-    }
-
     /// An error is how the run ends: nothing was sent then.
     pub(crate) async fn attempt(
         &self,
         mut order: Order,
         events: mpsc::Sender<(RunId, CallEvent)>,
     ) -> Result<(CallEnd, Option<CallRecord>), Outcome> {
-        self.check_budget(order.summary.as_ref()).await?;
+        let is_summary = order.summary.is_some();
+        let made = match self.reserve(&mut order).await {
+            Ok(()) => self.send(order, events).await,
+            Err(outcome) => Err(outcome),
+        };
+        match &made {
+            Ok((request, bytes, end, Some(_))) => self.settle(request, *bytes, end, is_summary).await,
+            // Nothing was sent. The calls of a summary before it become a node.
+            Ok(_) | Err(_) if !is_summary => self.release().await,
+            Ok(_) | Err(_) => {}
+        }
+        made.map(|(_, _, end, record)| (end, record))
+    }
+
+    async fn send(
+        &self,
+        mut order: Order,
+        events: mpsc::Sender<(RunId, CallEvent)>,
+    ) -> Result<(Arc<ModelRequest>, u64, CallEnd, Option<CallRecord>), Outcome> {
         let clock = Instant::now();
         let recorded = match order.recorded.take() {
             Some(recorded) => recorded,
@@ -194,7 +209,10 @@ impl Caller {
                 };
                 let recorded = match self.record(&asked, &mut batch) {
                     Ok(recorded) => recorded,
-                    Err(error) => return Ok((failure(&order.request, self.clock.now(), error), None)),
+                    Err(error) => {
+                        let end = failure(&order.request, self.clock.now(), error);
+                        return Ok((order.request, 0, end, None));
+                    }
                 };
                 self.store.commit(batch).await.map_err(|error| {
                     let text = format!("the request could not be recorded, so it was not sent: {error}");
@@ -213,6 +231,7 @@ impl Caller {
             cancel: order.cancel.clone(),
         };
         let provider = self.provider();
+        let sent = record.body_bytes;
         let send = async {
             let overdue = async {
                 order.cancel.cancelled().await;
@@ -252,10 +271,15 @@ impl Caller {
             }
             first
         };
-        let (end, first) = tokio::join!(send, forward);
+        let both = async { tokio::join!(send, forward) };
+        let (end, first) = tokio::select! {
+            biased;
+            ended = both => ended,
+            () = self.keep_reserved() => return Err(Outcome::Aborted),
+        };
         record.first_token_ms = first;
         record.duration_ms = Some(millis(clock));
-        Ok((end, Some(record)))
+        Ok((order.request, sent, end, Some(record)))
     }
 
     /// The bytes of a request; adds to `batch` what the store keeps of it as about to be sent.
@@ -292,7 +316,7 @@ impl Caller {
         self.bodies().kept(&recorded.body);
     }
 
-    fn provider(&self) -> Arc<dyn Provider> {
+    pub(crate) fn provider(&self) -> Arc<dyn Provider> {
         // Nothing can break down while it is held.
         self.provider.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }

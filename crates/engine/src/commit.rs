@@ -20,6 +20,7 @@ use crate::identity::Prompt;
 use crate::jump::{INCARNATE, TOBE, waits};
 use crate::listed::{ListedIds, needed};
 use crate::machine::{CommitError, Done, Draft, Input, Leap, Plan, PlanOp, Queue, Tag};
+use crate::money::Purse;
 use crate::published::{Heads, boot};
 
 /// A finished call as it waits in the table of steps for its batch.
@@ -66,6 +67,8 @@ pub(crate) struct Committer {
     opened: Option<Opened>,
     /// The heads that move with the session.
     heads: Heads,
+    /// What is reserved for calls until their nodes are written.
+    purse: Option<Arc<Purse>>,
 }
 
 /// A session that was opened.
@@ -83,8 +86,8 @@ impl Committer {
         prompt: Prompt,
         heads: Heads,
     ) -> Self {
-        let (follower, ground, told, opened) = (None, None, Vec::new(), None);
-        Self { store, clock, last, epoch, prompt, follower, ground, told, opened, heads }
+        let (follower, ground, told, opened, purse) = (None, None, Vec::new(), None, None);
+        Self { store, clock, last, epoch, prompt, follower, ground, told, opened, heads, purse }
     }
 
     /// Whom to tell what was committed.
@@ -95,6 +98,11 @@ impl Committer {
     /// Where the files of the session are.
     pub(crate) fn with_files(&mut self, ground: Arc<Ground>) {
         self.ground = Some(ground);
+    }
+
+    /// What calls reserve.
+    pub(crate) fn with_purse(&mut self, purse: Arc<Purse>) {
+        self.purse = Some(purse);
     }
 
     /// The first commit that moves the session's ref tells the log of actions that it was opened, and went on from here.
@@ -212,7 +220,15 @@ impl Committer {
             let switch = self.heads.switch(&*self.store, &plan.session, at, to, now).await?;
             batch.actions.splice(..0, at.map(|at| boot(at, now)).into_iter().chain(switch));
         }
+        // What a call cost is in its node.
+        let paid = plan.drafts.iter().chain(&plan.leaves).any(|draft| draft.step.call.is_some());
+        let purse = self.purse.as_ref().filter(|_| paid);
+        let over = purse.map_or_else(Vec::new, |purse| purse.over());
+        batch.ops.extend(over.iter().map(|id| Op::Release { id: id.clone() }));
         self.store.commit(batch).await?;
+        if let Some(purse) = purse {
+            purse.released(&over);
+        }
         if moves {
             self.opened = None;
         }

@@ -107,6 +107,10 @@ impl Engine {
         prompt: Said,
     ) -> Option<FirstRequest> {
         let (sender, mut caught) = mpsc::channel(1);
+        // What it costs could not be reserved where it counts.
+        if options.limits.max_cost.is_some() || options.limits.daily_budget.is_some() {
+            return None;
+        }
         let provider = Arc::new(Catcher { inner: options.provider.clone(), caught: sender });
         let mut options = SessionOptions { provider, follower: None, ..options };
         options.files.enabled = false;

@@ -22,6 +22,7 @@ use crate::follower::Follower;
 use crate::identity::Prompt;
 use crate::machine::{CompactionSettings, Draft, Limits, Machine, Prefix, PruneSettings, Start};
 use crate::models::Models;
+use crate::money::Purse;
 use crate::owner::{Got, Lease};
 use crate::policy::{AllowAll, Policy};
 use crate::published::{Heads, PublishSettings};
@@ -658,14 +659,16 @@ impl Engine {
         // The first body is kept as a difference to the last.
         past.last_body.into_iter().for_each(|base| self.store.will_build_on(base));
         let early = options.early.map(|early| early as Arc<dyn Provider>);
+        let Limits { daily_budget, wait, .. } = options.limits;
+        let purse = Arc::new(Purse::new(daily_budget, wait, options.ledger));
+        committer.with_purse(purse.clone());
         let caller = Caller {
             provider: early.unwrap_or(options.provider).into(),
             store: self.store.clone(),
             clock: self.clock.clone(),
             sealer: self.sealer.clone(),
             system: epoch.system,
-            daily_budget: options.limits.daily_budget,
-            ledger: options.ledger,
+            purse: purse.clone(),
             bodies: Bodies::after(past.last_body).into(),
         };
         let machine = Machine::new(Start {

@@ -29,6 +29,7 @@ mod markdown;
 mod meaning;
 mod merge;
 mod models;
+mod money;
 mod owner;
 mod permissions;
 mod places;

@@ -24,6 +24,7 @@ use crate::follower::{Follower, follow};
 use crate::jump::look;
 use crate::machine::{Calls, Effect, Fresh, Input, Machine, NoSummary, Refused, ReplyId, step_key};
 use crate::models::Models;
+use crate::money::Purse;
 use crate::owner::Lease;
 use crate::policy::{PolicyVersion, SharedPolicy};
 use crate::sessions::clean;
@@ -108,6 +109,7 @@ enum Mail {
 pub struct Session {
     mail: mpsc::Sender<Mail>,
     policy: SharedPolicy,
+    pub(crate) purse: Arc<Purse>,
     view: watch::Receiver<View>,
     cwd: std::path::PathBuf,
     sealer: Arc<Sealer>,
@@ -127,10 +129,21 @@ impl Session {
         let stop = CancellationToken::new();
         let cwd = parts.toolbox.parts.cwd.clone();
         let sealer = parts.toolbox.parts.sealer.clone();
-        let models = Others(parts.models.clone());
+        let (models, purse) = (Others(parts.models.clone()), parts.caller.purse.clone());
         let policy = SharedPolicy(parts.toolbox.parts.policy.clone());
         let task = tokio::spawn(Task::new(parts, inbox, view_tx, stop.clone()).serve());
-        Self { mail, policy, view, cwd, sealer, models, order: Default::default(), task: Some(task), stop }
+        Self {
+            mail,
+            policy,
+            purse,
+            view,
+            cwd,
+            sealer,
+            models,
+            order: Default::default(),
+            task: Some(task),
+            stop,
+        }
     }
 
     /// Sends a command. Resolves when it is accepted and durable, not when it is done.
@@ -644,7 +657,7 @@ impl Task {
                 });
                 self.backlog.push_back(Job { tag, plan, next });
             }
-            Effect::Call { run, head, request } => {
+            Effect::Call { run, head, request, money } => {
                 let cancel = self.root.child_token();
                 self.call = Some(cancel.clone());
                 let session = self.machine.session().clone();
@@ -653,8 +666,9 @@ impl Task {
                 let recorded = self.foreseen.take(&request);
                 let system = caller.system;
                 self.effects.spawn(async move {
+                    let (tell, summary) = (Some(input.clone()), None);
                     let order =
-                        Order { session, run, head, request, recorded, system, summary: None, cancel };
+                        Order { session, run, head, request, recorded, system, summary, money, tell, cancel };
                     let end = caller.make(order, stream).await;
                     // The task is gone only when the session is over.
                     drop(input.send(end).await);
@@ -666,7 +680,8 @@ impl Task {
                 let session = self.machine.session().clone();
                 let (caller, input) = (self.caller.clone(), self.input.clone());
                 self.effects.spawn(async move {
-                    let job = SummaryJob { session, run: run.clone(), head, model, thinking, cancel };
+                    let tell = input.clone();
+                    let job = SummaryJob { session, run: run.clone(), head, model, thinking, tell, cancel };
                     let work = std::panic::AssertUnwindSafe(caller.summarize(&job, &stretch));
                     let result = work.catch_unwind().await.unwrap_or_else(|_| {
                         let why = "the model's adapter failed inside; this is a bug of the adapter";

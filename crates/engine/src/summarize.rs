@@ -13,7 +13,8 @@ use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
 use crate::call::{Caller, Order, seal_answer};
-use crate::machine::{Calls, NoSummary, Purpose, Stretch, Summary};
+use crate::machine::{Calls, Input, NoSummary, Purpose, Stretch, Summary};
+use crate::money::RunMoney;
 
 const SUMMARIZER: &str = include_str!("prompts/summarizer.md");
 const INITIAL: &str = include_str!("prompts/summary.md");
@@ -39,6 +40,7 @@ pub(crate) struct Job {
     pub(crate) head: NodeId,
     pub(crate) model: Arc<Model>,
     pub(crate) thinking: Thinking,
+    pub(crate) tell: mpsc::Sender<Input>,
     pub(crate) cancel: CancellationToken,
 }
 
@@ -55,7 +57,9 @@ impl Caller {
     /// Sums `stretch` up: its history, on top of what was summed up before, and the beginning of the turn that is cut.
     pub(crate) async fn summarize(&self, job: &Job, stretch: &Stretch) -> Result<Summary, Box<NoSummary>> {
         let mut made = Calls::default();
-        match self.notes(job, stretch, &mut made).await {
+        let notes = self.notes(job, stretch, &mut made).await;
+        self.settle_summary(!made.records.is_empty()).await;
+        match notes {
             Ok(text) => Ok(Summary { text, made }),
             Err(missed) => {
                 let why = match missed {
@@ -174,6 +178,8 @@ impl Caller {
             recorded: None,
             system: None,
             summary: Some(calls.clone()),
+            money: stretch.dollars.map(|left| RunMoney { left, limit: left }),
+            tell: Some(job.tell.clone()),
             cancel: job.cancel.clone(),
         };
         // Nobody watches a summary being written.
@@ -185,10 +191,10 @@ impl Caller {
             Outcome::Limit(Limit::Daily { spent, budget }) => {
                 Missed::Failed(format!("${spent:.2} of today's budget of ${budget} are spent"))
             }
+            Outcome::Limit(Limit::Cost(_)) => Missed::Failed("what the run may cost is spent".into()),
+            Outcome::Failed(error) => Missed::Failed(error.message),
             Outcome::Aborted => Missed::Stopped,
-            Outcome::Done | Outcome::Failed(_) | Outcome::Limit(_) => {
-                Missed::Failed("the call was not made".into())
-            }
+            Outcome::Done | Outcome::Limit(_) => Missed::Failed("the call was not made".into()),
         })?;
         if let Some(mut record) = record {
             record.attempts = end.attempts;

@@ -174,6 +174,29 @@ impl Model {
     }
 }
 
+impl Prices {
+    /// Whether any rate is known. A model without one may cost anything.
+    pub fn are_known(&self) -> bool {
+        let rates = [self.input, self.output, self.cache_read, self.cache_write];
+        rates.iter().any(|rate| *rate > 0.0) || !self.tiers.is_empty()
+    }
+
+    /// The most that a call with so many tokens can cost, in US dollars: all of the input at the dearest rate for input
+    /// that may apply. `long`: some of it may be kept for an hour.
+    pub fn most(&self, input: u64, output: u64, long: bool) -> f64 {
+        let base = (self.input, self.output, self.cache_read, self.cache_write);
+        let tiers = self.tiers.iter().filter(|tier| input > tier.input_tokens_above);
+        let tiers = tiers.map(|tier| (tier.input, tier.output, tier.cache_read, tier.cache_write));
+        #[expect(clippy::cast_precision_loss, reason = "token counts are far below 2^52")]
+        let of = |tokens: u64, rate: f64| tokens as f64 * rate / 1e6;
+        let costs = std::iter::once(base).chain(tiers).map(|(plain, answer, read, write)| {
+            let kept = if long { plain * 2.0 } else { 0.0 };
+            of(input, plain.max(read).max(write).max(kept)) + of(output, answer)
+        });
+        costs.fold(0.0, f64::max)
+    }
+}
+
 /// A tool as the model sees it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]

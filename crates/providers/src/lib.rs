@@ -7,6 +7,7 @@
 pub mod anthropic;
 mod assemble;
 mod body;
+mod bound;
 mod cache;
 mod call;
 mod catalogue;
@@ -35,6 +36,7 @@ mod values;
 pub use anthropic::AnthropicMessages;
 pub use assemble::tool_arguments;
 pub use body::{Body, Memory, Shared};
+pub use bound::MostTokens;
 pub use cache::CacheRetention;
 pub use call::CallOptions;
 pub use credential::{AuthFile, AuthFileError, Credential, CredentialKind};

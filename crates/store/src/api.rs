@@ -145,6 +145,11 @@ pub trait Store: Send + Sync + 'static {
     /// nodes, in steps of a quarter hour. Reads a row for each quarter hour in which something was spent, no more.
     fn spent(&self, since: UnixMs) -> Fut<'_, f64>;
 
+    /// Reserves what a call may cost at most, unless that, what was spent and what others have reserved are more than the
+    /// limit together. Looked at and written in one transaction, so that no two processes are given the same money. What
+    /// is reserved counts until [`Op::Release`]; where nobody renews it ([`Op::Renew`]) it counts as spent.
+    fn reserve(&self, ask: ReserveAsk) -> Fut<'_, Reserved>;
+
     /// Tokens and cost of all model calls, those of summaries too, in groups. A node counts once, however many lineages
     /// it is on.
     fn usage(&self, query: UsageQuery) -> Fut<'_, Known<Vec<UsageSum>>>;
@@ -511,6 +516,18 @@ pub enum Op {
         /// The run.
         run: RunId,
     },
+    /// What was reserved is needed for longer: until then.
+    Renew {
+        /// Which one.
+        id: ReserveId,
+        /// By the clock of whoever reserved it.
+        expires: UnixMs,
+    },
+    /// What was reserved is not needed any more: the cost of the call is in this commit, or it was not made.
+    Release {
+        /// Which one.
+        id: ReserveId,
+    },
     /// A session's jump began or went on: inserts or replaces its row.
     JumpPut {
         /// The session.
@@ -523,6 +540,44 @@ pub enum Op {
         /// The session.
         session: SessionId,
     },
+}
+
+/// Names what is reserved for a call.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ReserveId(pub String);
+
+/// What is to be reserved for a call. Amounts are in billionths of a US dollar.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ReserveAsk {
+    /// Names it. One of this name is replaced.
+    pub id: ReserveId,
+    /// When the day began.
+    pub since: UnixMs,
+    /// The time.
+    pub now: UnixMs,
+    /// When it counts as lost, unless it is renewed.
+    pub expires: UnixMs,
+    /// What may be spent in the day.
+    pub limit: i64,
+    /// What was spent besides what the store knows.
+    pub elsewhere: i64,
+    /// The most that the call can cost as it is.
+    pub full: i64,
+    /// The least with which it can be made.
+    pub least: i64,
+    /// Whether it takes less than `full` while only the reservations of others stand in the way.
+    pub settles: bool,
+}
+
+/// What came of asking for money. Amounts are in billionths of a US dollar.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Reserved {
+    /// What is reserved now: `full`, or as much between `least` and it as is left. `None`: nothing is.
+    pub granted: Option<i64>,
+    /// What was spent, calls that were lost included.
+    pub spent: i64,
+    /// What others have reserved.
+    pub others: i64,
 }
 
 /// An input that waits.

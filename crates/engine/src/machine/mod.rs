@@ -364,10 +364,11 @@ impl Machine {
             return self.end_run(Outcome::Aborted);
         }
         run.phase = Phase::Calling { message: None, attempt: 1 };
+        let money = self.limits.money(run);
         let run = run.id.clone();
         let request = self.next.take().unwrap_or_else(|| self.request());
         debug_assert_eq!(request.messages, self.request().messages, "what was foreseen is what is asked");
-        self.out.push(Effect::Call { run, head, request });
+        self.out.push(Effect::Call { run, head, request, money });
     }
 
     /// The request that asks for what follows the conversation and what is being committed.

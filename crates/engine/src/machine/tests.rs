@@ -188,7 +188,7 @@ fn start() -> Start {
         steering: Vec::new(),
         follow_up: Vec::new(),
         waits: false,
-        limits: Limits { max_turns: Some(12), max_cost: Some(MAX_COST), daily_budget: None },
+        limits: Limits { max_turns: Some(12), max_cost: Some(MAX_COST), ..Limits::default() },
         ask_deadline: Duration::from_secs(1),
         policy: PolicyVersion::default(),
     }
@@ -316,7 +316,7 @@ impl World {
                 assert!(!moves || self.commits_nodes() == 0, "one commit of nodes at a time");
                 self.commits.push_back((tag, plan, records));
             }
-            Effect::Call { run, head, request } => {
+            Effect::Call { run, head, request, .. } => {
                 assert!(self.call.is_none(), "one call at a time");
                 assert_eq!(
                     self.refs.get(self.machine.session()),

@@ -14,6 +14,7 @@ use quipu_tools::Touches;
 
 use super::{Leaving, NoSummary, Place, Stretch, Summary};
 use crate::files::{FilePlan, WorkspaceNote};
+use crate::money::RunMoney;
 use crate::policy::PolicyVersion;
 use crate::sessions::NAME_LIMIT;
 
@@ -406,6 +407,8 @@ pub(crate) enum Effect {
         run: RunId,
         head: NodeId,
         request: Arc<ModelRequest>,
+        /// What the run may still spend.
+        money: Option<RunMoney>,
     },
     /// Record and send the calls that sum a stretch up. Answer: `Summarized`.
     Summarize {

@@ -2,8 +2,9 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
+use std::time::Duration;
 
-use quipu::protocol::{Command, Limit, Outcome};
+use quipu::protocol::{Command, Limit, Model, Outcome, Prices};
 use quipu::store::{SqliteStore, Store, Upkeep};
 use quipu::{Clock, Limits, SessionOptions};
 use serde_json::json;
@@ -112,4 +113,65 @@ async fn a_session_that_keeps_nothing_counts_what_others_kept() {
     assert_eq!(live.run("go").await, Outcome::Done);
     assert_eq!(live.run("go").await, Outcome::Limit(Limit::Daily { spent: 0.5, budget: 0.5 }));
     live.finish().await;
+}
+
+/// Numbers that look random and are the same each time.
+fn number(state: &mut u64) -> u64 {
+    *state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+    *state >> 33
+}
+
+/// Whatever calls use within what they may, and however many work at a time.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_is_spent_stays_within_the_day_whatever_calls_use() {
+    for seed in 1..6_u64 {
+        let mut state = seed;
+        let world = World::new();
+        // A thousand tokens cost a dollar; an answer has 1,024 tokens or fewer, which every request allows.
+        let spends = |state: &mut u64| f64::from(u32::try_from(number(state) % 1_025).unwrap()) / 1e3;
+        let replies: Vec<_> = (0..60).map(|_| costs(spends(&mut state), "so")).collect();
+        world.fake.push(replies);
+        let max_tokens = 1_024 + number(&mut state) % 4_096;
+        let cost = Prices { output: 1_000.0, ..Prices::default() };
+        let model = Model { max_tokens, cost, ..(*model()).clone() };
+        let budget = 6.0;
+        let run = async |limits: Limits| {
+            let options = SessionOptions { limits, model: Arc::new(model.clone()), ..world.options() };
+            let live = world.create_with(options).await;
+            let mut outcome = Outcome::Done;
+            while outcome == Outcome::Done {
+                outcome = live.run("go").await;
+            }
+            live.finish().await;
+            outcome
+        };
+        let limits = || Limits {
+            daily_budget: Some(budget),
+            wait: Some(Duration::from_millis(20)),
+            ..Limits::default()
+        };
+        let ended = futures_util::future::join_all((0..3).map(|_| run(limits()))).await;
+        for outcome in ended {
+            assert!(matches!(outcome, Outcome::Limit(Limit::Daily { .. })), "{outcome:?}");
+        }
+        let spent = world.store.spent(0).await.unwrap();
+        assert!(spent <= budget && spent > budget - 2.0 * 1.024 - 1e-6, "{seed}: {spent}");
+        world.check().await;
+    }
+}
+
+#[tokio::test]
+async fn another_limit_of_the_day_holds_from_the_next_call_on() {
+    let (world, _) = world();
+    world.fake.push([costs(0.25, "one"), costs(0.25, "two")]);
+    let live = world.create().await;
+    assert_eq!(live.run("go").await, Outcome::Done);
+    live.session.set_daily_budget(Some(0.25));
+    assert_eq!(live.run("go").await, Outcome::Limit(Limit::Daily { spent: 0.25, budget: 0.25 }));
+    live.session.set_daily_budget(None);
+    live.session.send(Command::Continue).await.unwrap();
+    live.settled(3).await;
+    assert_eq!(live.outcomes().pop(), Some(Outcome::Done));
+    live.finish().await;
+    world.check().await;
 }

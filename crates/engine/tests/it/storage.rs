@@ -13,8 +13,8 @@ use quipu::protocol::{
 };
 use quipu::store::{
     ActionQuery, Commit, Edge, Fence, Found, Fut, Head, Label, Landmark, LoggedAction, Meeting, Owner,
-    Pending, Piece, ReadParts, RefMove, RefName, Resolved, Scope, SearchQuery, Seq, SessionQuery, SessionRow,
-    Spelling, SqliteStore, Store, StoreError, Until,
+    Pending, Piece, ReadParts, RefMove, RefName, ReserveAsk, Reserved, Resolved, Scope, SearchQuery, Seq,
+    SessionQuery, SessionRow, Spelling, SqliteStore, Store, StoreError, Until,
 };
 use quipu::{Refused, ToolOutput};
 use quipu_dag::{Blob, Node, NodeRecord};
@@ -163,6 +163,9 @@ impl Store for Failing {
     }
     fn search(&self, query: SearchQuery) -> Fut<'_, Found> {
         self.inner.search(query)
+    }
+    fn reserve(&self, ask: ReserveAsk) -> Fut<'_, Reserved> {
+        self.inner.reserve(ask)
     }
     fn spent(&self, since: i64) -> Fut<'_, f64> {
         self.inner.spent(since)

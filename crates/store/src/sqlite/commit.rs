@@ -9,7 +9,7 @@ use rusqlite::{Connection, OptionalExtension as _, params};
 use super::chunks::{self, Encoded};
 use super::failure::{Failure, Outcome};
 use super::index::Told;
-use super::rows;
+use super::{rows, spend};
 use crate::bulk::FileId;
 use crate::load::ByHash;
 use crate::{
@@ -67,6 +67,7 @@ pub(super) fn check_limits(commit: &Commit) -> Result<(), StoreError> {
                 }
                 within("the data of a step", step.data.as_ref().map_or(0, Vec::len), BLOB_LIMIT)?;
             }
+            Op::Renew { id, .. } | Op::Release { id } => name("the name of a reservation", &id.0)?,
             Op::JumpPut { session, jump } => {
                 name("the name of a session", session.as_str())?;
                 name("the stage of a jump", &jump.stage)?;
@@ -326,6 +327,8 @@ fn operate(connection: &Connection, op: &Op) -> Outcome<()> {
                 .prepare_cached("DELETE FROM quipu_step WHERE session = ?1 AND run = ?2")?
                 .execute([session.as_str(), run.as_str()])?;
         }
+        Op::Renew { id, expires } => spend::renew(connection, id, *expires)?,
+        Op::Release { id } => spend::release(connection, id)?,
         Op::JumpPut { session, jump } => {
             connection
                 .prepare_cached(

@@ -65,8 +65,8 @@ use crate::{
     ActionQuery, Commit, Derived, Done, DoneQuery, DroppedFiles, Durability, Edge, Extent, Fence, FileChange,
     FileStep, FileStepQuery, Found, Fut, Head, Known, Label, Landmark, LoggedAction, LoggedMove, Meeting,
     Owner, Pending, Piece, QUERY_LIMIT, ReadParts, RebuildBegun, RebuildLeft, RefName, ReflogQuery, Report,
-    Resolved, Scope, SearchQuery, Seq, SessionQuery, SessionRow, Spelling, Store, StoreError, TellDropping,
-    Touched, Unindexed, Until, Upkeep, UsageQuery, UsageSum,
+    ReserveAsk, Reserved, Resolved, Scope, SearchQuery, Seq, SessionQuery, SessionRow, Spelling, Store,
+    StoreError, TellDropping, Touched, Unindexed, Until, Upkeep, UsageQuery, UsageSum,
 };
 
 /// Readers beside the writer.
@@ -662,6 +662,14 @@ impl Store for SqliteStore {
 
     fn spent(&self, since: UnixMs) -> Fut<'_, f64> {
         Box::pin(self.read_indexed(move |connection| spend::since(connection, since)))
+    }
+
+    fn reserve(&self, ask: ReserveAsk) -> Fut<'_, Reserved> {
+        Box::pin(async move {
+            // Most of what is to be indexed, outside of the transaction.
+            self.read_indexed(|_| Ok(())).await?;
+            self.work(Durability::Process, move |connection| spend::reserve(connection, &ask)).await
+        })
     }
 
     fn usage(&self, query: UsageQuery) -> Fut<'_, Known<Vec<UsageSum>>> {

@@ -57,6 +57,7 @@ CREATE TABLE IF NOT EXISTS quipu_step (session TEXT NOT NULL, run TEXT NOT NULL,
 CREATE TABLE IF NOT EXISTS quipu_reflog (id INTEGER PRIMARY KEY, ref TEXT NOT NULL, old BLOB, new BLOB, at INTEGER NOT NULL, writer TEXT NOT NULL, why TEXT NOT NULL);
 CREATE INDEX IF NOT EXISTS quipu_reflog_moves ON quipu_reflog(ref, id) WHERE old IS NULL OR new IS NULL OR why NOT IN ('append', 'label', 'rename');
 CREATE TABLE IF NOT EXISTS quipu_jump (session TEXT PRIMARY KEY, stage TEXT NOT NULL, plan TEXT NOT NULL);
+CREATE TABLE IF NOT EXISTS quipu_reserve (id TEXT PRIMARY KEY, at INTEGER NOT NULL, expires INTEGER NOT NULL, amount INTEGER NOT NULL);
 ";
 
 /// Derived from the graph; `rebuild` drops them all. A node's `seq` is the row number of its row in `nodes`, so
@@ -92,8 +93,16 @@ const DERIVED_TABLES: [&str; 7] = [
     "quipu_x_setting",
     "quipu_x_spend",
 ];
-const SIDE_TABLES: [&str; 7] =
-    ["quipu_meta", "quipu_chunk", "quipu_lease", "quipu_inbox", "quipu_step", "quipu_reflog", "quipu_jump"];
+const SIDE_TABLES: [&str; 8] = [
+    "quipu_meta",
+    "quipu_chunk",
+    "quipu_lease",
+    "quipu_inbox",
+    "quipu_step",
+    "quipu_reflog",
+    "quipu_jump",
+    "quipu_reserve",
+];
 
 /// What a file is.
 enum State {

@@ -6,6 +6,8 @@ use quipu_protocol::UnixMs;
 use rusqlite::{Connection, params};
 
 use super::failure::Outcome;
+use super::index;
+use crate::{ReserveAsk, ReserveId, Reserved};
 
 /// Milliseconds of one row.
 pub(super) const SLOT: i64 = 15 * 60 * 1000;
@@ -27,4 +29,60 @@ pub(super) fn since(connection: &Connection, from: UnixMs) -> Outcome<f64> {
         .prepare_cached("SELECT total(cost) FROM quipu_x_spend WHERE slot >= ?1")?
         .query_row([from.div_euclid(SLOT)], |row| row.get(0))?;
     Ok(spent / 1e9)
+}
+
+/// Nodes that are indexed at a time before what they cost is known.
+const BATCH: usize = 256;
+
+/// Reserves what a call may cost, when it fits. Within the caller's transaction, in which nobody else can write.
+pub(super) fn reserve(connection: &Connection, ask: &ReserveAsk) -> Outcome<Reserved> {
+    while index::advance_or_renew(connection, BATCH)? {}
+    let total = |query: &str, from: i64| -> Outcome<i64> {
+        let mut statement = connection.prepare_cached(query)?;
+        Ok(statement.query_row(params![from, ask.now, ask.id.0], |row| row.get(0))?)
+    };
+    // Those that nobody renewed: what came of their calls is not known, so that all of it may have been charged.
+    let lost = "SELECT CAST(min(total(amount), 1e18) AS INTEGER) FROM quipu_reserve \
+                WHERE at >= ?1 AND expires <= ?2 AND id <> ?3";
+    let held = "SELECT CAST(min(total(amount), 1e18) AS INTEGER) FROM quipu_reserve \
+                WHERE (?1 = ?1) AND expires > ?2 AND id <> ?3";
+    let known: i64 = connection
+        .prepare_cached("SELECT CAST(min(total(cost), 1e18) AS INTEGER) FROM quipu_x_spend WHERE slot >= ?1")?
+        .query_row([ask.since.div_euclid(SLOT)], |row| row.get(0))?;
+    let spent = known.saturating_add(total(lost, ask.since)?).saturating_add(ask.elsewhere);
+    let others = total(held, ask.since)?;
+    let alone = ask.limit.saturating_sub(spent);
+    let left = alone.saturating_sub(others);
+    let granted = if ask.full <= left {
+        Some(ask.full)
+    } else {
+        // Less than that only where waiting for others would not help, or was tried.
+        (ask.least <= left && (ask.full > alone || ask.settles)).then_some(left)
+    };
+    let granted = granted.filter(|_| spent < ask.limit);
+    connection
+        .prepare_cached("DELETE FROM quipu_reserve WHERE expires <= ?1 AND at < ?2")?
+        .execute(params![ask.now, ask.since])?;
+    if let Some(amount) = granted {
+        connection
+            .prepare_cached(
+                "INSERT OR REPLACE INTO quipu_reserve (id, at, expires, amount) VALUES (?1, ?2, ?3, ?4)",
+            )?
+            .execute(params![ask.id.0, ask.now, ask.expires, amount])?;
+    }
+    Ok(Reserved { granted, spent, others })
+}
+
+/// The call is still under way.
+pub(super) fn renew(connection: &Connection, id: &ReserveId, expires: UnixMs) -> Outcome<()> {
+    connection
+        .prepare_cached("UPDATE quipu_reserve SET expires = ?2 WHERE id = ?1")?
+        .execute(params![id.0, expires])?;
+    Ok(())
+}
+
+/// What the call cost is known.
+pub(super) fn release(connection: &Connection, id: &ReserveId) -> Outcome<()> {
+    connection.prepare_cached("DELETE FROM quipu_reserve WHERE id = ?1")?.execute([&id.0])?;
+    Ok(())
 }

@@ -2,7 +2,9 @@
 
 use quipu_dag::{Node, NodeRecord};
 use quipu_protocol::{CallRecord, Compaction, Entry, Message, NodeId, SessionId, StepInfo, Usage};
-use quipu_store::{Commit, RefMove, RefName, SqliteStore, Store, Upkeep};
+use quipu_store::{
+    Commit, Op, RefMove, RefName, ReserveAsk, ReserveId, Reserved, SqliteStore, Store, Upkeep,
+};
 use quipu_transcript::encode;
 use serde_json::json;
 
@@ -143,4 +145,98 @@ async fn a_file_of_an_older_program_is_counted_when_it_is_opened() {
     assert_eq!(cents(&store, &SINCE).await, EXPECTED);
     drop(store);
     mode(0o600).unwrap();
+}
+
+const DOLLAR: i64 = 1_000_000_000;
+
+/// A call that costs two dollars at most and one at least asks at this time, on a day with five dollars.
+fn ask(id: &str, now: i64) -> ReserveAsk {
+    ReserveAsk {
+        id: ReserveId(id.into()),
+        since: START,
+        now,
+        expires: now + 100,
+        limit: 5 * DOLLAR,
+        elsewhere: 0,
+        full: 2 * DOLLAR,
+        least: DOLLAR,
+        settles: false,
+    }
+}
+
+fn op(op: Op) -> Commit {
+    Commit { ops: vec![op], ..Commit::default() }
+}
+
+#[tokio::test]
+async fn what_is_reserved_is_given_once_over_all_processes() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("quipu.db");
+    let (one, two) = (open(&path), open(&path));
+    let said = |granted: Option<i64>, spent: i64, others: i64| Reserved {
+        granted: granted.map(|granted| granted * DOLLAR),
+        spent: spent * DOLLAR,
+        others: others * DOLLAR,
+    };
+    let now = START + 10;
+    assert_eq!(one.reserve(ask("a", now)).await.unwrap(), said(Some(2), 0, 0));
+    assert_eq!(two.reserve(ask("b", now)).await.unwrap(), said(Some(2), 0, 2));
+    // The same call asks again, for instance for the next piece of a summary.
+    assert_eq!(two.reserve(ask("b", now)).await.unwrap(), said(Some(2), 0, 2));
+    // Only others stand in the way: it waits, and takes less when it waited enough.
+    assert_eq!(two.reserve(ask("c", now)).await.unwrap(), said(None, 0, 4));
+    assert_eq!(
+        two.reserve(ReserveAsk { settles: true, ..ask("c", now) }).await.unwrap(),
+        said(Some(1), 0, 4)
+    );
+    assert_eq!(one.reserve(ReserveAsk { settles: true, ..ask("d", now) }).await.unwrap(), said(None, 0, 5));
+    two.commit(op(Op::Release { id: ReserveId("c".into()) })).await.unwrap();
+
+    // What a call cost takes the place of what was reserved, in one commit.
+    let base = session(&one, "one", START + 11).await;
+    let mut paid = answer(base, 3.0, START + 12, Some(call()));
+    paid.ops.push(Op::Release { id: ReserveId("a".into()) });
+    one.commit(paid).await.unwrap();
+    // Waiting would not help: it takes what there is, if that is enough.
+    assert_eq!(two.reserve(ask("c", now)).await.unwrap(), said(None, 3, 2));
+    two.commit(op(Op::Release { id: ReserveId("b".into()) })).await.unwrap();
+    assert_eq!(
+        two.reserve(ReserveAsk { full: 3 * DOLLAR, ..ask("c", now) }).await.unwrap(),
+        said(Some(2), 3, 0)
+    );
+    assert_eq!(one.check().await.unwrap().problems, []);
+}
+
+#[tokio::test]
+async fn what_nobody_renews_counts_as_spent_until_the_day_is_over() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("quipu.db");
+    let store = open(&path);
+    let now = START + 10;
+    store.reserve(ask("a", now)).await.unwrap();
+    store.commit(op(Op::Renew { id: ReserveId("a".into()), expires: now + 500 })).await.unwrap();
+    let held = store.reserve(ask("b", now + 499)).await.unwrap();
+    assert_eq!((held.spent, held.others), (0, 2 * DOLLAR));
+    store.commit(op(Op::Release { id: ReserveId("b".into()) })).await.unwrap();
+    drop(store);
+    let store = open(&path);
+    let lost = store.reserve(ask("b", now + 500)).await.unwrap();
+    assert_eq!((lost.spent, lost.others), (2 * DOLLAR, 0));
+    store.commit(op(Op::Release { id: ReserveId("b".into()) })).await.unwrap();
+    let since = START + 24 * 4 * QUARTER;
+    let tomorrow = store.reserve(ReserveAsk { since, ..ask("b", since + 1) }).await.unwrap();
+    assert_eq!((tomorrow.spent, tomorrow.others), (0, 0));
+    // It is gone.
+    let again = store.reserve(ask("c", since + 1)).await.unwrap();
+    assert_eq!((again.spent, again.others), (0, 2 * DOLLAR));
+}
+
+#[tokio::test]
+async fn a_file_without_the_table_of_reservations_gets_it() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("quipu.db");
+    drop(open(&path));
+    rusqlite::Connection::open(&path).unwrap().execute_batch("DROP TABLE quipu_reserve").unwrap();
+    let store = open(&path);
+    assert_eq!(store.reserve(ask("a", START)).await.unwrap().granted, Some(2 * DOLLAR));
 }

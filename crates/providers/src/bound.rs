@@ -1,0 +1,61 @@
+//! What a request can use at most, from the bytes that are sent.
+
+use quipu_protocol::{Message, ModelRequest};
+use serde::Deserialize;
+
+use crate::prepare::{Shown, own_tokens, shown, user_side};
+
+/// What servers put around a request on their own: roles, marks, what tells a model how to call tools.
+const AROUND: u64 = 2_048;
+/// Tokens of an image at most: eight tiles, where a tile is dearest.
+const IMAGE: u64 = 49_152;
+
+/// What a request can use at most.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct MostTokens {
+    /// Of the input.
+    pub input: u64,
+    /// Of the answer, thinking included, if the server keeps to the limit in the request.
+    pub output: u64,
+    /// Whether the server may keep some of the input for an hour.
+    pub long_cache: bool,
+}
+
+impl MostTokens {
+    /// What `body`, made from `request`, can use. A token stands for a byte of text or more, and what is JSON around the text
+    /// is longer than the marks that servers put in its place.
+    pub fn of(request: &ModelRequest, body: &[u8]) -> Self {
+        let mut input = (body.len() as u64).saturating_add(AROUND);
+        for message in request.messages.iter() {
+            let seen = match &**message {
+                Message::ToolResult(result) => shown(&result.content, &request.model, ""),
+                other => user_side(other, &request.model).unwrap_or_default(),
+            };
+            for one in seen {
+                if let Shown::Image { data, .. } = one {
+                    input = input.saturating_sub(data.len() as u64).saturating_add(IMAGE);
+                }
+            }
+        }
+        let long_cache = body.windows(LONG.len()).any(|piece| piece == LONG);
+        Self { input, output: output_limit(request, body), long_cache }
+    }
+}
+
+/// No text of a conversation can say this: quotes are escaped there.
+const LONG: &[u8] = br#""ttl":"1h""#;
+
+/// Tokens that the server is told an answer may have.
+fn output_limit(request: &ModelRequest, body: &[u8]) -> u64 {
+    #[derive(Deserialize)]
+    struct Limit {
+        max_tokens: Option<u64>,
+        max_completion_tokens: Option<u64>,
+        max_output_tokens: Option<u64>,
+    }
+    let said = serde_json::from_slice::<Limit>(body).ok();
+    let said = said.and_then(|said| {
+        [said.max_tokens, said.max_completion_tokens, said.max_output_tokens].into_iter().flatten().max()
+    });
+    said.unwrap_or_else(|| own_tokens(&request.model))
+}
