@@ -1,6 +1,7 @@
 //! Running tasks: events to stdout and stderr, signals to the session, the outcome to an exit code.
 
 use std::io::Write as _;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -66,7 +67,8 @@ pub(crate) async fn run(task: &Task) -> Result<(), Failure> {
         true => Some(format!("quipu -p -c{}", place.store_flag())),
         false => Some(format!("quipu -p --session {}{}", session.view().session, place.store_flag())),
     };
-    let told = Told { again, budget };
+    let store = (!task.no_session).then(|| place.store.clone());
+    let told = Told { again, budget, store: store.and_then(|path| Some((file_number(&path)?, path))) };
     let mut front = Front::new(task.mode, &session, &cwd)?;
     let desk = Desk::new(permissions, Some(record).filter(|_| !task.no_session));
     match &mut front {
@@ -121,6 +123,20 @@ pub(crate) struct Told {
     again: Option<String>,
     /// What may be spent in a day.
     budget: Option<Budget>,
+    /// The store's file, and its number when the run began.
+    store: Option<((u64, u64), PathBuf)>,
+}
+
+impl Told {
+    /// Whether another file stands under the store's name, or none.
+    fn has_lost_store(&self) -> bool {
+        self.store.as_ref().is_some_and(|(number, path)| file_number(path) != Some(*number))
+    }
+}
+
+fn file_number(path: &Path) -> Option<(u64, u64)> {
+    use std::os::unix::fs::MetadataExt as _;
+    std::fs::metadata(path).ok().map(|found| (found.dev(), found.ino()))
 }
 
 /// Sends the prompts one after the other (`None` goes on without a message) and follows each to its end.
@@ -220,7 +236,8 @@ pub(crate) fn refused(error: Refused) -> Failure {
 
 fn finished(outcome: &Outcome, told: &Told) -> Result<(), Failure> {
     let fail = |exit: Exit, what: String| {
-        let hint = told.again.as_ref().map_or(String::new(), |again| {
+        let again = told.again.as_ref().filter(|_| !told.has_lost_store());
+        let hint = again.map_or(String::new(), |again| {
             format!("\nThe session is kept; `{again} \"…\"` goes on with it.")
         });
         Err(Failure::new(exit, format!("{what}{hint}")))

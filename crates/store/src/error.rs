@@ -76,7 +76,7 @@ pub enum StoreError {
     /// until it is back, or until the store is opened again.
     #[error(
         "{} was removed or replaced while the store {} was in use; {}",
-        lost.display(), path.display(), after_loss(path, lost, *saved)
+        lost.display(), path.display(), after_loss(path, lost, *saved, recovered.as_deref())
     )]
     Replaced {
         /// The file of the store.
@@ -85,6 +85,8 @@ pub enum StoreError {
         lost: PathBuf,
         /// Whether everything that was acknowledged before is in the file, or in the log where that is in place.
         saved: bool,
+        /// A new file with everything that was acknowledged, made of the one that is still open.
+        recovered: Option<PathBuf>,
     },
     /// The file was written by a newer Quipu.
     #[error(
@@ -160,8 +162,14 @@ fn at(found: &Option<NodeId>) -> String {
     found.as_ref().map_or_else(|| "nothing".to_owned(), NodeId::short)
 }
 
-fn after_loss(path: &Path, lost: &Path, saved: bool) -> &'static str {
-    match (path == lost, saved) {
+fn after_loss(path: &Path, lost: &Path, saved: bool, recovered: Option<&Path>) -> String {
+    if let Some(recovered) = recovered {
+        return format!(
+            "all acknowledged steps are in {}: end every program that uses the store, then move that file to the store's name",
+            recovered.display()
+        );
+    }
+    let advice = match (path == lost, saved) {
         (true, _) => "put it back, or end every program that uses it and open the one that is there now",
         (false, true) => {
             "all steps acknowledged before are safe in the store's file; end every program that uses it and open it again"
@@ -170,5 +178,6 @@ fn after_loss(path: &Path, lost: &Path, saved: bool) -> &'static str {
             "put it back if you can, since the last acknowledged steps may be nowhere else; \
              then end every program that uses the store and open it again"
         }
-    }
+    };
+    advice.to_owned()
 }

@@ -240,6 +240,41 @@ fn a_store_that_is_replaced() {
     world.run(&["doctor"]).ok();
 }
 
+/// Everything that was acknowledged is in a new file beside it, which goes on as the store.
+#[test]
+fn a_store_that_is_removed_is_recovered() {
+    let gate = Gate::new();
+    let world = World::unprivileged([
+        Answer::new().text("Kept.").reply(),
+        Reply::sse(Answer::new().text("Half\n").unfinished()).then_gate(&gate),
+    ]);
+    world.unchecked();
+    world.run(&["-p", "first"]).ok();
+    let mut running = world.start(&["-p", "--stream", "-c", "second"]);
+    assert_eq!(running.line().unwrap(), "Half");
+    reached(&gate);
+    std::fs::remove_file(world.store()).unwrap();
+    gate.open();
+    let ran = running.wait().fails(4, &["quipu.db", "removed or replaced", ".recovered-", "move that file"]);
+    assert!(!ran.err.contains("session is kept"), "{}", ran.err);
+    let names = std::fs::read_dir(world.path("home/.quipu")).unwrap().map(|entry| entry.unwrap().path());
+    let recovered: Vec<_> =
+        names.filter(|path| path.to_string_lossy().contains("quipu.db.recovered-")).collect();
+    assert_eq!(recovered.len(), 1, "{recovered:?}");
+    assert_eq!(mode(&recovered[0]), 0o600);
+    assert!(ran.err.contains(recovered[0].to_str().unwrap()), "{}", ran.err);
+    for side in ["-wal", "-shm"] {
+        drop(std::fs::remove_file(format!("{}{side}", world.store().display())));
+    }
+    std::fs::rename(&recovered[0], world.store()).unwrap();
+    world.server.push(Answer::new().text("On.").reply());
+    world.run(&["-p", "-c", "third"]).ok();
+    let said: Vec<String> = messages(world.requests().last().unwrap()).iter().map(wire_text).collect();
+    assert!(said.contains(&"first".to_owned()) && said.contains(&"Kept.".to_owned()), "{said:?}");
+    assert!(said.contains(&"second".to_owned()), "{said:?}");
+    world.run(&["doctor"]).ok();
+}
+
 #[test]
 fn no_home() {
     let world = World::unprivileged([]);

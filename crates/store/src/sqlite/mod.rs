@@ -219,7 +219,7 @@ impl SqliteStore {
                 // Beside what is open of the old file, a new one would share its log.
                 if file::identity(&place.path) != place.identity {
                     let (path, lost) = (place.path.clone(), place.path.clone());
-                    return Err(StoreError::Replaced { path, lost, saved: false }.into());
+                    return Err(StoreError::Replaced { path, lost, saved: false, recovered: None }.into());
                 }
                 connect::reader(&place.path, &patience)
             })

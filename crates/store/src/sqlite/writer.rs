@@ -7,7 +7,7 @@
 
 use std::collections::HashMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, TryRecvError, channel};
 use std::thread::JoinHandle;
@@ -139,6 +139,7 @@ impl Writer {
         let changes = watch::Sender::new(0);
         let state = State {
             connection: Some(connection),
+            recovered: None,
             watch: Watch::new(&place.path, place.identity),
             place: place.clone(),
             patience,
@@ -235,6 +236,8 @@ pub(super) fn join(thread: Option<JoinHandle<()>>) {
 
 struct State {
     connection: Option<Connection>,
+    /// The file that was made when the store's own lost its name.
+    recovered: Option<PathBuf>,
     watch: Watch,
     place: Place,
     patience: Patience,
@@ -492,7 +495,11 @@ impl State {
             done
         };
         match &done {
-            Ok(_) => self.synchronous = Some(wanted),
+            Ok(_) => {
+                self.synchronous = Some(wanted);
+                // It has its name again, and what was made then lacks what comes now.
+                self.recovered = None;
+            }
             Err(_) => {
                 self.synchronous = None;
                 // What the disk did to this connection is unknown: a new one reads the file as it is.
@@ -520,7 +527,12 @@ impl State {
             copied.unwrap_or(false)
         });
         self.patience.set(self.place.busy);
-        replaced(&self.place, lost.path, copied || lost.log_is_kept)
+        let path = self.place.path.clone();
+        if lost.path == path && self.recovered.is_none() {
+            self.recovered = self.connection.as_ref().and_then(|connection| recover(connection, &path));
+        }
+        let recovered = self.recovered.clone().filter(|_| lost.path == path);
+        StoreError::Replaced { path, lost: lost.path, saved: copied || lost.log_is_kept, recovered }
     }
 
     /// Closes the connection. The last one copies the log into the file and removes it by its name: not where that
@@ -601,9 +613,24 @@ impl State {
     }
 }
 
-/// `saved` says whether everything that was acknowledged is in the file or in the log beside it.
-fn replaced(place: &Place, lost: PathBuf, saved: bool) -> StoreError {
-    StoreError::Replaced { path: place.path.clone(), lost, saved }
+/// Writes what the connection still sees of a file that lost its name to a new file beside it; `None` where that does not
+/// succeed as a whole. What stands under the old name is not touched.
+fn recover(connection: &Connection, path: &Path) -> Option<PathBuf> {
+    let to = file::beside(path, &format!(".recovered-{}", super::rows::now()));
+    let name = to.to_str()?;
+    // Made first, so that nobody else can read it, and nothing is written over.
+    file::create_private(&to).ok()?;
+    let written = connection.execute("VACUUM INTO ?1", [name]).and_then(|_| {
+        let copy = Connection::open(&to)?;
+        copy.query_row("PRAGMA quick_check(1)", [], |row| row.get::<_, String>(0))
+    });
+    if written.is_ok_and(|said| said == "ok")
+        && std::fs::File::open(&to).and_then(|file| file.sync_all()).is_ok()
+    {
+        return Some(to);
+    }
+    std::fs::remove_file(&to).ok();
+    None
 }
 
 fn one(results: Vec<Result<(), StoreError>>) -> Result<(), StoreError> {
