@@ -6,9 +6,10 @@ use std::io::Write;
 use std::task::Poll;
 
 use quipu_dag::Node;
-use quipu_protocol::{Entry, NodeId, SessionId, UnixMs};
+use quipu_protocol::{Entry, Json, NodeId, SessionId, UnixMs};
 use quipu_store::{
-    Fut, Piece, ReadParts, RefName, Seq, SessionRow, Store, StoreError, Until, Written, decode_nodes,
+    Fut, LandmarkKind, Piece, ReadParts, RefName, Seq, SessionRow, Store, StoreError, Until, Written,
+    decode_nodes,
 };
 use quipu_transcript::{Decoded, Lookup as _, decode, extra_of};
 
@@ -19,12 +20,16 @@ use super::header::Kept;
 use super::import::written;
 use super::own::Own;
 use crate::ArchiveError;
+use crate::json::Members;
 use crate::lineages::{main_ref, tips};
 
 /// Nodes that are read at once.
 const PIECE: usize = 500;
 /// Bytes of their content, after which no more are read at once.
 const PIECE_BYTES: usize = 8 << 20;
+
+/// Ends of branches of one session that are looked at.
+const ENDS: usize = 100_000;
 
 /// What was written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -36,7 +41,7 @@ pub struct Exported {
 }
 
 /// Writes a session: one that was imported whole, with all its branches, in the order of its file and as its entries
-/// were; any other from the first node of its lineage to its last.
+/// were; any other from the first node of its lineage, with all its branches, to its head, which is what the last line follows.
 ///
 /// # Errors
 /// `NotExportable`, `Store`; `File` with an empty path when `out` refuses.
@@ -144,7 +149,9 @@ async fn tree(
     let mut ends: Vec<NodeId> = ends.chain(store.head(&main_ref(AGENT, &row.id)).await?).collect();
     // What we went on with stands in the file as well, also where we went back since.
     ends.extend(written(store, &row.id).await?);
-    ends.extend(Own::of(store, &row.id).await?.rows.into_iter().filter_map(|row| row.head));
+    let own = Own::of(store, &row.id).await?;
+    ends.extend(own.left(store).await?);
+    ends.extend(own.rows.into_iter().filter_map(|row| row.head));
     let mut seqs = store.below(root, &ends).await?;
     drop(ends);
     let notes = beside(store, row, root, &seqs).await?;
@@ -458,16 +465,125 @@ async fn lineage(store: &dyn Store, row: &SessionRow, out: &mut Writer<'_>) -> R
     }
     path.reverse();
     out.header(&header_line(row.id.as_str(), row.created, &row.cwd))?;
-    let mut chain = Chain::default();
-    let mut lines = Vec::new();
-    for piece in path.chunks(PIECE) {
-        let nodes: Vec<Node> = store.nodes(piece).await?.into_iter().flatten().collect();
-        for (node, decoded) in nodes.iter().zip(decode_nodes(store, &nodes).await?) {
-            chain.node(node, &decoded, &mut lines);
-            for line in lines.drain(..) {
-                out.entry(&line)?;
+    let (before, sides) = sides(store, row, head, &path).await?;
+    let mut branches =
+        Branches { store, chain: Chain::default(), ids: HashMap::new(), last: None, later: Vec::new() };
+    branches.write(&path[..before], out).await?;
+    branches.write(&sides, out).await?;
+    branches.write(&path[before..], out).await?;
+    branches.end(head, out).await
+}
+
+/// The nodes that a session of ours left behind, each behind the one that it follows; and how many nodes of its lineage
+/// they need before them.
+async fn sides(
+    store: &dyn Store,
+    row: &SessionRow,
+    head: NodeId,
+    path: &[NodeId],
+) -> Result<(usize, Vec<NodeId>), StoreError> {
+    let places: HashMap<NodeId, usize> = path.iter().enumerate().map(|(at, node)| (*node, at)).collect();
+    let mut ends = store.landmarks(std::slice::from_ref(&row.id), ENDS).await?;
+    ends.retain(|mark| mark.kind == LandmarkKind::End && !places.contains_key(&mark.node));
+    let (mut before, mut sides, mut met) = (0, Vec::new(), HashSet::new());
+    // The oldest first.
+    for end in ends.iter().rev() {
+        let Some(shared) = store.fork_point(head, end.node).await? else { continue };
+        before = before.max(places.get(&shared).map_or(0, |at| at + 1));
+        let nodes = store.lineage(end.node, Until::Node(shared)).await?;
+        let new = nodes.iter().map(|node| node.id).filter(|id| !places.contains_key(id) && met.insert(*id));
+        sides.extend(new.collect::<Vec<_>>());
+    }
+    // Nothing needs to stand before what is not there.
+    Ok((if sides.is_empty() { path.len() } else { before }, sides))
+}
+
+/// The branches of a session of ours that are being written.
+struct Branches<'a> {
+    store: &'a dyn Store,
+    chain: Chain,
+    /// The id of the last line up to each node.
+    ids: HashMap<NodeId, Option<String>>,
+    /// The node that was written last.
+    last: Option<NodeId>,
+    /// Labels of nodes that were not written before them.
+    later: Vec<NodeId>,
+}
+
+impl Branches<'_> {
+    async fn write(&mut self, nodes: &[NodeId], out: &mut Writer<'_>) -> Result<(), ArchiveError> {
+        let mut lines = Vec::new();
+        for piece in nodes.chunks(PIECE) {
+            let nodes: Vec<Node> = self.store.nodes(piece).await?.into_iter().flatten().collect();
+            for (node, decoded) in nodes.iter().zip(decode_nodes(self.store, &nodes).await?) {
+                if self.last != node.record.parent {
+                    self.chain.silent.clear();
+                    let parent = node.record.parent;
+                    self.chain.last = parent.and_then(|parent| self.ids.get(&parent).cloned().flatten());
+                    self.chain.settings = match parent {
+                        Some(parent) => settings_at(self.store, parent).await?,
+                        None => Default::default(),
+                    };
+                }
+                if self.labels_nothing(&decoded) {
+                    self.later.push(node.id);
+                } else {
+                    self.chain.node(node, &decoded, &mut lines);
+                }
+                for line in lines.drain(..) {
+                    out.entry(&line)?;
+                }
+                self.ids.insert(node.id, self.chain.last.clone());
+                self.last = Some(node.id);
             }
         }
+        Ok(())
     }
-    Ok(())
+
+    /// Whether it is the label of a node that has no line.
+    fn labels_nothing(&self, decoded: &Decoded) -> bool {
+        match &decoded.entry {
+            Entry::Meta(json) if is_label(json.get()) => {
+                let names = &self.chain.names;
+                references(&decoded.entry).iter().any(|node| !names.contains_key(&node.to_string()))
+            }
+            _ => false,
+        }
+    }
+
+    /// The labels of what came after them; those of nodes that the file has not are left out. The last line follows the
+    /// head, for there a file is gone on with.
+    async fn end(mut self, head: NodeId, out: &mut Writer<'_>) -> Result<(), ArchiveError> {
+        let id = self.ids.get(&head).cloned().flatten();
+        let (mut moved, mut lines) = (self.last != Some(head), Vec::new());
+        self.chain.last = id;
+        let nodes: Vec<Node> = self.store.nodes(&self.later).await?.into_iter().flatten().collect();
+        for (node, decoded) in nodes.iter().zip(decode_nodes(self.store, &nodes).await?) {
+            if !self.labels_nothing(&decoded) {
+                self.chain.node(node, &decoded, &mut lines);
+                moved = false;
+            }
+        }
+        if moved {
+            let time = self
+                .store
+                .nodes(&[head])
+                .await?
+                .into_iter()
+                .flatten()
+                .next()
+                .map(|node| node.record.timestamp);
+            let json =
+                Json::from(&serde_json::json!({ "type": "custom", "customType": "quipu.head", "data": {} }));
+            lines.push(self.chain.meta(&json, &format!("{}-head", note_id(&head)), time.unwrap_or_default()));
+        }
+        for line in lines {
+            out.entry(&line)?;
+        }
+        Ok(())
+    }
+}
+
+fn is_label(line: &str) -> bool {
+    Members::of(line).is_some_and(|members| members.string("type").as_deref() == Some("label"))
 }

@@ -12,7 +12,7 @@ use std::sync::Arc;
 use quipu_dag::Node;
 use quipu_protocol::{ChunkId, Entry, NodeId, SessionId};
 use quipu_seal::Sealer;
-use quipu_store::{RefName, Store, StoreError, Until, decode_nodes};
+use quipu_store::{RefName, SessionRow, Store, StoreError, Until, decode_nodes};
 use sha2::{Digest as _, Sha256};
 
 use super::chain::{Chain, header_line, ids_of, note_id, references, settings_at};
@@ -308,6 +308,7 @@ impl SessionFile {
         let Some(session) = self.session.clone() else { return Ok(()) };
         let first = self.last;
         let heads: Vec<NodeId> = own.rows.iter().filter_map(|row| row.head).collect();
+        let mut wrote = HashSet::new();
         for row in &own.rows {
             let Some(head) = row.head else { continue };
             let (anchor, path) = path_to(store, head, is_there).await?;
@@ -323,15 +324,8 @@ impl SessionFile {
             if let Some(anchor) = &anchor {
                 self.known.insert(anchor.id, name_of(store, anchor.id).await?);
             }
-            if !path.is_empty() {
-                match self.write_path(store, anchor, &path).await {
-                    Ok(lines) => self.healed += lines,
-                    Err(error) => {
-                        self.lacking += path.len() as u64;
-                        self.why = Some(error);
-                        continue;
-                    }
-                }
+            if !path.is_empty() && !self.heal_up_to(store, own, head, &mut wrote, is_there).await? {
+                continue;
             }
             // Or went back from there since, over a compaction or to another branch.
             let went_back = match first {
@@ -349,6 +343,45 @@ impl SessionFile {
             self.written.insert(row.id.clone(), head);
         }
         Ok(())
+    }
+
+    /// Appends what leads to the head of a session, and before that the ends that its sessions left, so that the head
+    /// stands last. Says whether that could be written.
+    async fn heal_up_to(
+        &mut self,
+        store: &dyn Store,
+        own: &Own,
+        head: NodeId,
+        wrote: &mut HashSet<NodeId>,
+        is_there: &(dyn Fn(&Node) -> bool + Sync),
+    ) -> Result<bool, ArchiveError> {
+        let elsewhere = |path: &[NodeId]| {
+            let here = |row: &SessionRow| {
+                self.session.as_ref() == Some(&row.id) || own.is_filed(&self.path, &row.id)
+            };
+            own.rows.iter().any(|row| path.contains(&row.base) && !here(row))
+        };
+        let mut paths = Vec::new();
+        for end in own.left(store).await?.iter().filter(|end| **end != head).chain([&head]) {
+            let known = |node: &Node| is_there(node) || wrote.contains(&node.id);
+            let (anchor, path) = path_to(store, *end, &known).await?;
+            if path.is_empty() || (*end != head && (anchor.is_none() || elsewhere(&path))) {
+                continue;
+            }
+            wrote.extend(path.iter().copied());
+            paths.push((anchor, path));
+        }
+        for (anchor, path) in paths {
+            match self.write_path(store, anchor, &path).await {
+                Ok(lines) => self.healed += lines,
+                Err(error) => {
+                    self.lacking += path.len() as u64;
+                    self.why = Some(error);
+                    return Ok(false);
+                }
+            }
+        }
+        Ok(true)
     }
 
     /// Labels and names that were given beside the session: they become lines, and come back as entries of it.

@@ -7,6 +7,7 @@ use quipu_protocol::{NodeId, SessionId};
 use quipu_store::{
     Action, ActionQuery, Commit, LandmarkKind, RefName, SessionQuery, SessionRow, Store, StoreError,
 };
+use quipu_transcript::INTERNAL;
 use serde::{Deserialize, Serialize};
 
 use super::AGENT;
@@ -127,6 +128,12 @@ impl Own {
         let ends = marks.into_iter().filter(|mark| mark.kind == LandmarkKind::End).map(|mark| mark.node);
         own.ends.extend(ends);
         Ok(own)
+    }
+
+    /// The ends of what was said in them; labels and such, which may stand beside the file, are none.
+    pub(super) async fn left(&self, store: &dyn Store) -> Result<Vec<NodeId>, StoreError> {
+        let nodes = store.nodes(&self.ends).await?.into_iter().flatten();
+        Ok(nodes.filter(|node| node.record.role != INTERNAL).map(|node| node.id).collect())
     }
 
     /// Whether any session was noted as written to this very file, whatever became of it.

@@ -496,7 +496,19 @@ fn converse(peer: &Peer, program: &Path) {
         both.push((fork["id"].as_str().unwrap(), forked, ["u forked", "a In the fork."]));
     }
     for (session, last, end) in &both {
-        let entries = world.run(&["export", "--format", "pi", session]).ok().json_lines();
+        // What leads to the end: an export has what was left behind as well.
+        let mut all = world.run(&["export", "--format", "pi", session]).ok().json_lines();
+        let mut next = all.last().map_or(Value::Null, |entry| entry["id"].clone());
+        all.reverse();
+        all.retain(|entry| {
+            let leads = entry["id"] == next;
+            if leads {
+                next = entry["parentId"].clone();
+            }
+            leads
+        });
+        all.reverse();
+        let entries = all;
         // Results come in the order in which they were done.
         let mut said: Vec<String> = entries.iter().filter_map(short).collect();
         said[4..7].sort();

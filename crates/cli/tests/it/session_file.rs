@@ -743,6 +743,89 @@ fn departure_note_and_answer_stand_in_the_file() {
     let whole = std::fs::read_to_string(&path).unwrap();
     assert_eq!(whole.matches("Incarnation initiated").count(), 1, "the departure");
     assert_eq!(world.sessions().len(), 1);
+    agrees(&world, &path);
+
+    let Some(peer) = peer() else { return };
+    world.server.push(Answer::new().text("On.").reply());
+    run_peer(&peer, &world, &["--session", path.to_str().unwrap(), "And now?"]);
+    let sent = said(&world);
+    assert_eq!(sent.len(), 5, "{sent:?}");
+    assert!(sent[2].contains("Left is closed.") && sent.iter().all(|text| !text.contains("Left it is")));
+    assert_eq!(sent[3..], ["Right, then.", "And now?"]);
+    world.run(&["import", "pi", path.to_str().unwrap()]).ok();
+    agrees(&world, &path);
+}
+
+/// All branches, each entry behind what it follows, no label of what is not there; and the end is where the session stands.
+#[test]
+fn export_of_a_session_of_ours_has_all_branches() {
+    let world = World::new(says(&["Left or right?", "Left it is.", "Right it is.", "Home.", "On."]));
+    let head = || world.sessions()[0]["head"].as_str().unwrap().to_owned();
+    world.run(&["-p", "Where to?"]).ok();
+    let fork = head();
+    world.run(&["-p", "-c", "Left."]).ok();
+    let left = head();
+    world.run(&["label", &left, "the left"]).ok();
+    world.run(&["label", &fork, "the fork"]).ok();
+    let id = world.sessions()[0]["id"].as_str().unwrap().to_owned();
+    let first = world.run(&["show", &id]).ok().text();
+    let first = first.lines().nth(2).unwrap().split_whitespace().next().unwrap().to_owned();
+    // The session's own first node: its lines are those of the model and the level of thinking.
+    world.run(&["label", &first, "the beginning"]).ok();
+    world.run(&["branch", &fork, "--yes"]).ok();
+    world.run(&["-p", "-c", "Right."]).ok();
+    world.run(&["branch", &left, "--yes"]).ok();
+    world.run(&["-p", "-c", "And then?"]).ok();
+    let export = world.run(&["export", "--format", "pi", &id]).ok();
+    let lines = export.json_lines();
+    let ids: Vec<&str> = lines.iter().skip(1).map(|line| line["id"].as_str().unwrap()).collect();
+    assert!(ids.iter().enumerate().all(|(at, id)| !ids[..at].contains(id)), "{ids:?}");
+    for (at, line) in lines.iter().enumerate().skip(1) {
+        let is_before = |id: &str| ids[..at - 1].contains(&id);
+        assert!(line["parentId"].as_str().is_none_or(is_before), "{line}");
+        assert!(line["targetId"].as_str().is_none_or(is_before), "{line}");
+    }
+    assert_eq!(
+        lines.iter().filter(|line| line["parentId"].is_null() && line["type"] != "session").count(),
+        1
+    );
+    let labels: Vec<_> = lines.iter().filter_map(|line| line["label"].as_str()).collect();
+    assert_eq!(labels, ["the left", "the fork", "the beginning"]);
+    let texts = |chain: &[&Value]| -> Vec<String> {
+        let text = |line: &&Value| {
+            let content = &line["message"]["content"];
+            content.as_str().or_else(|| content[0]["text"].as_str()).map(str::to_owned)
+        };
+        chain.iter().filter_map(text).collect()
+    };
+    let all: Vec<&Value> = lines.iter().collect();
+    let said = texts(&all);
+    for text in ["Where to?", "Left.", "Left it is.", "Right.", "Right it is.", "And then?", "Home."] {
+        assert_eq!(said.iter().filter(|said| *said == text).count(), 1, "{text}: {said:?}");
+    }
+    let mut chain: Vec<&Value> = Vec::new();
+    let mut next = lines.last();
+    while let Some(line) = next {
+        chain.insert(0, line);
+        next = lines.iter().find(|other| other["id"] == line["parentId"] && other["type"] != "session");
+    }
+    let road = ["Where to?", "Left or right?", "Left.", "Left it is.", "And then?", "Home."];
+    assert_eq!(texts(&chain), road);
+
+    // Elsewhere it is the same tree, and comes out as it is.
+    let file = world.file("export.jsonl", &export.out);
+    let elsewhere = World::new([]);
+    elsewhere.unchecked();
+    let copy = elsewhere.file("s.jsonl", &export.out);
+    elsewhere.run(&["import", "pi", copy.to_str().unwrap()]).ok();
+    assert_eq!(elsewhere.run(&["export", "--format", "pi", &id]).ok().text(), export.text());
+
+    let Some(peer) = peer() else { return };
+    world.unchecked();
+    run_peer(&peer, &world, &["--session", file.to_str().unwrap(), "Farther?"]);
+    let sent = crate::support::messages(world.requests().last().unwrap());
+    let sent: Vec<String> = sent.iter().map(wire_text).collect();
+    assert_eq!(sent, [&road[..], &["Farther?"]].concat());
 }
 
 #[test]
