@@ -170,7 +170,10 @@ fn after_loss(path: &Path, lost: &Path, saved: bool, recovered: Option<&Path>) -
         );
     }
     let advice = match (path == lost, saved) {
-        (true, _) => "put it back, or end every program that uses it and open the one that is there now",
+        (true, _) => {
+            "the last acknowledged steps may not be in the file that is there now: put the old one back with its log, \
+             or end every program that uses the store and open the one that is there"
+        }
         (false, true) => {
             "all steps acknowledged before are safe in the store's file; end every program that uses it and open it again"
         }

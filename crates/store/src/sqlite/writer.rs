@@ -528,7 +528,8 @@ impl State {
         });
         self.patience.set(self.place.busy);
         let path = self.place.path.clone();
-        if lost.path == path && self.recovered.is_none() {
+        // Who opened a file that took its place shares our log: then what we see lacks what they copied out of it.
+        if lost.path == path && lost.can_be_copied && self.recovered.is_none() {
             self.recovered = self.connection.as_ref().and_then(|connection| recover(connection, &path));
         }
         let recovered = self.recovered.clone().filter(|_| lost.path == path);

@@ -364,3 +364,42 @@ async fn queued_commits_are_finished_when_the_store_is_dropped() {
     let nodes = open(&path).nodes(&ids).await.unwrap();
     assert!(nodes.iter().all(Option::is_some));
 }
+
+/// A copy takes the file's place, and another process works with it: log and shared memory have the same names for both, so
+/// what is committed in the log goes into the copy, and the file that is open here lacks it. No recovered file is offered.
+#[tokio::test]
+async fn a_file_whose_log_others_used_is_not_recovered() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("quipu.db");
+    drop(open(&path));
+    let other = dir.path().join("other.db");
+    // By another process: closing the file in this one would drop the locks of the store.
+    let copied = std::process::Command::new("cp").arg(&path).arg(&other).status().unwrap();
+    assert!(copied.success());
+    let store = open(&path);
+    let session = SessionId::from("ours");
+    let mut head = None;
+    for n in 0..30 {
+        let (id, commit) = step(&session, head, "ours", T + n);
+        store.commit(commit).await.unwrap();
+        head = Some(id);
+    }
+    fs::rename(&other, &path).unwrap();
+    let mut child = command("commits", &path);
+    child.env("QUIPU_STORE_COUNT", "3").env("QUIPU_STORE_SESSION", "theirs");
+    assert!(child.status().unwrap().success());
+    Connection::open(&path).unwrap().query_row("PRAGMA wal_checkpoint(RESTART)", [], |_| Ok(())).unwrap();
+    let (_, commit) = step(&session, head, "not kept", T + 99);
+    let error = store.commit(commit).await.unwrap_err();
+    assert!(matches!(error, StoreError::Replaced { recovered: None, saved: false, .. }), "{error:?}");
+    let said = error.to_string();
+    assert!(said.contains("may not be in the file") && !said.contains("all acknowledged"), "{said}");
+    let names = fs::read_dir(dir.path()).unwrap().map(|entry| entry.unwrap().file_name());
+    assert!(!names.into_iter().any(|name| name.to_string_lossy().contains("recovered")));
+    drop(store);
+    // Nothing was written to the file that stands there now.
+    let store = open(&path);
+    let theirs = store.head(&RefName::session(&"theirs".into())).await.unwrap().unwrap();
+    assert_eq!(store.lineage(theirs, Until::Root).await.unwrap().len(), 3);
+    assert_eq!(store.check().await.unwrap().problems, []);
+}
