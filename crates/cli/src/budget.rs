@@ -63,10 +63,12 @@ pub(crate) fn of(place: &Place, flag: Option<f64>) -> Result<Option<Budget>, Fai
     }
 }
 
-/// US dollars that the calls of a store cost since midnight.
-pub(crate) async fn spent_today(store: &dyn Store) -> Result<f64, StoreError> {
+/// US dollars that the calls of a store cost since midnight, and what else they may have cost.
+pub(crate) async fn spent_today(store: &dyn Store) -> Result<(f64, f64), StoreError> {
     let clock = quipu::SystemClock;
-    store.spent(clock.day_of(clock.now())).await
+    let now = clock.now();
+    let today = clock.day_of(now);
+    Ok((store.spent(today).await?, store.assumed(today, now).await?))
 }
 
 /// What to say of a model of this machine whose calls a limit on money cannot count; one elsewhere is refused.

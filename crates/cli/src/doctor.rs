@@ -384,8 +384,8 @@ async fn budget(place: &Place) -> Finding {
         Ok(limit) => limit,
         Err(failure) => return finding(State::Bad, failure.message),
     };
-    let spent = if is_absent(place) {
-        0.0
+    let (told, assumed) = if is_absent(place) {
+        (0.0, 0.0)
     } else {
         let store = SqliteStore::open(&place.store, &quipu_store::OpenOptions::default());
         match async { crate::budget::spent_today(&store?).await }.await {
@@ -393,7 +393,12 @@ async fn budget(place: &Place) -> Finding {
             Err(error) => return finding(State::Note, format!("what was spent today is not known: {error}")),
         }
     };
-    let spent_text = format!("{} spent today", dollars(spent));
+    let spent = told + assumed;
+    let mut spent_text = format!("{} spent today", dollars(told));
+    if assumed > 0.0 {
+        let assumed = dollars(assumed);
+        spent_text.push_str(&format!(", plus {assumed} for calls of which no session tells the cost,"));
+    }
     match limit {
         None => finding(State::Good, format!("{spent_text}; no daily limit (budget.daily in settings.json)")),
         Some(Budget { dollars: limit, source, .. }) => {

@@ -261,7 +261,7 @@ fn finished(outcome: &Outcome, told: &Told) -> Result<(), Failure> {
         Outcome::Limit(Limit::Daily { spent, budget }) => {
             let source = told.budget.as_ref().map_or("daily_budget", |budget| &budget.source);
             let what = format!(
-                "stopped before a model call: {} was spent today, and the daily budget is {} ({source}). It goes on \
+                "stopped before a model call: {} counts as spent today, and the daily budget is {} ({source}). It goes on \
                  tomorrow, or now with another --daily-budget",
                 dollars(*spent),
                 dollars(*budget)

@@ -408,7 +408,8 @@ pub(crate) async fn prepare(
     let max_cost = task.max_cost.filter(|_| task.replay.is_none());
     options.limits = Limits { max_turns: task.max_turns, max_cost, daily_budget, wait };
     if task.no_session && daily_budget.is_some() {
-        options.ledger = place.existing_store().await?.map(|store| store as Arc<dyn Store>);
+        // Nothing else is kept: what it spends counts for the day.
+        options.ledger = Some(place.store().await? as Arc<dyn Store>);
     }
     let limited = task.max_cost.is_some() || daily_budget.is_some();
     let unpriced = crate::budget::unpriced(&options.model)

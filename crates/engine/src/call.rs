@@ -10,7 +10,7 @@ use quipu_protocol::{
     AssistantMessage, BlobId, CallRecord, Content, ModelError, ModelErrorKind, ModelRequest, NodeId, Outcome,
     RunId, SessionId, StopReason,
 };
-use quipu_providers::{Body, Call, CallEnd, CallEvent, Provider};
+use quipu_providers::{Body, Call, CallEnd, CallEvent, Provider, RetryAsk};
 use quipu_seal::Sealer;
 use quipu_store::{Commit, Op, Step, StepCall, StepState, Store};
 use serde::Serialize;
@@ -20,7 +20,7 @@ use tokio_util::sync::CancellationToken;
 use crate::bodies::Bodies;
 use crate::clock::Clock;
 use crate::machine::{Calls, Input};
-use crate::money::{Purse, RunMoney};
+use crate::money::{Asking, CallMoney, Purse, RunMoney, Sent, Stake};
 
 /// How long a provider may take to come back from a call that was stopped.
 const GRACE: Duration = Duration::from_secs(5);
@@ -67,6 +67,20 @@ pub(crate) struct Order {
     pub(crate) cancel: CancellationToken,
 }
 
+impl Order {
+    /// What calls for the same summary cost, or may have cost. It stands in no node yet.
+    pub(crate) fn made(&self) -> f64 {
+        self.summary.as_ref().map_or(0.0, Calls::cost)
+    }
+}
+
+/// What came of an order.
+pub(crate) struct Made {
+    pub(crate) end: CallEnd,
+    pub(crate) record: Option<CallRecord>,
+    pub(crate) money: CallMoney,
+}
+
 /// A request to record.
 struct Asked<'a> {
     session: &'a SessionId,
@@ -79,7 +93,7 @@ struct Asked<'a> {
 
 /// What the store has of a request that is about to be sent.
 #[derive(Serialize)]
-struct Sent<'a> {
+struct Noted<'a> {
     #[serde(flatten)]
     record: &'a CallRecord,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -151,12 +165,13 @@ impl Caller {
         let request = order.request.clone();
         // A provider that breaks down must not leave the run waiting for ever.
         let made = AssertUnwindSafe(self.attempt(order, events)).catch_unwind().await;
-        let (mut end, record) = match made {
-            Ok(Ok(made)) => made,
+        let (mut end, record, money) = match made {
+            Ok(Ok(Made { end, record, money })) => (end, record, money),
             Ok(Err(outcome)) => return Input::CallNotMade { run, outcome },
             Err(_) => {
                 let text = "the model's adapter failed inside; this is a bug of the adapter";
-                (failure(&request, self.clock.now(), ModelError::new(ModelErrorKind::Malformed, text)), None)
+                let error = ModelError::new(ModelErrorKind::Malformed, text);
+                (failure(&request, self.clock.now(), error), None, CallMoney::default())
             }
         };
         seal_answer(&mut end.message, &self.sealer);
@@ -166,34 +181,42 @@ impl Caller {
         for event in &mut end.unknown {
             *event = self.sealer.seal_json(event);
         }
-        Input::CallEnded { run, end: Box::new(end), record: record.map(Box::new) }
+        Input::CallEnded { run, end: Box::new(end), record: record.map(Box::new), money }
     }
 
-    /// An error is how the run ends: nothing was sent then.
+    /// Reserves, sends, settles. An error is how the run ends: nothing was sent then.
     pub(crate) async fn attempt(
         &self,
         mut order: Order,
         events: mpsc::Sender<(RunId, CallEvent)>,
-    ) -> Result<(CallEnd, Option<CallRecord>), Outcome> {
-        let is_summary = order.summary.is_some();
+    ) -> Result<Made, Outcome> {
+        let asking = Asking { is_summary: order.summary.is_some(), tell: order.tell.clone() };
         let made = match self.reserve(&mut order).await {
-            Ok(()) => self.send(order, events).await,
+            Ok(stake) => self.send(order, events, stake.as_ref()).await.map(|sent| (sent, stake)),
             Err(outcome) => Err(outcome),
         };
-        match &made {
-            Ok((request, bytes, end, Some(_))) => self.settle(request, *bytes, end, is_summary).await,
-            // Nothing was sent. The calls of a summary before it become a node.
-            Ok(_) | Err(_) if !is_summary => self.release().await,
-            Ok(_) | Err(_) => {}
+        match made {
+            Ok((sent, stake)) => {
+                let assumed = self.settle(&asking, &sent, stake.as_ref()).await;
+                let Sent { end, record, refused, .. } = sent;
+                Ok(Made { end, record, money: CallMoney { assumed, refused } })
+            }
+            Err(outcome) => {
+                // The calls of a summary before it become a node.
+                if !asking.is_summary {
+                    self.release(0).await;
+                }
+                Err(outcome)
+            }
         }
-        made.map(|(_, _, end, record)| (end, record))
     }
 
     async fn send(
         &self,
         mut order: Order,
         events: mpsc::Sender<(RunId, CallEvent)>,
-    ) -> Result<(Arc<ModelRequest>, u64, CallEnd, Option<CallRecord>), Outcome> {
+        stake: Option<&Stake>,
+    ) -> Result<Sent, Outcome> {
         let clock = Instant::now();
         let recorded = match order.recorded.take() {
             Some(recorded) => recorded,
@@ -211,7 +234,13 @@ impl Caller {
                     Ok(recorded) => recorded,
                     Err(error) => {
                         let end = failure(&order.request, self.clock.now(), error);
-                        return Ok((order.request, 0, end, None));
+                        return Ok(Sent {
+                            request: order.request,
+                            bytes: 0,
+                            end,
+                            record: None,
+                            refused: None,
+                        });
                     }
                 };
                 self.store.commit(batch).await.map_err(|error| {
@@ -224,14 +253,16 @@ impl Caller {
         };
         let Recorded { body, mut record } = recorded;
         let (tx, mut rx) = mpsc::channel(256);
+        let (asks, mut asked) = mpsc::channel::<RetryAsk>(1);
         let call = Call {
             request: order.request.clone(),
             body: body.bytes,
             events: tx,
             cancel: order.cancel.clone(),
+            retries: stake.is_some().then_some(asks),
         };
         let provider = self.provider();
-        let sent = record.body_bytes;
+        let bytes = record.body_bytes;
         let send = async {
             let overdue = async {
                 order.cancel.cancelled().await;
@@ -271,15 +302,27 @@ impl Caller {
             }
             first
         };
-        let both = async { tokio::join!(send, forward) };
-        let (end, first) = tokio::select! {
+        // An attempt that broke off may have been charged: another one needs money of its own.
+        let gate = async {
+            let mut refused = None;
+            while let (Some(stake), Some(RetryAsk { charges, go })) = (stake, asked.recv().await) {
+                refused = self.reserve_again(&order, stake, &charges).await.err();
+                if go.send(refused.is_none()).is_err() {
+                    // The call is over: it needs no answer.
+                    break;
+                }
+            }
+            refused
+        };
+        let all = async { tokio::join!(send, forward, gate) };
+        let (end, first, refused) = tokio::select! {
             biased;
-            ended = both => ended,
+            ended = all => ended,
             () = self.keep_reserved() => return Err(Outcome::Aborted),
         };
         record.first_token_ms = first;
         record.duration_ms = Some(millis(clock));
-        Ok((order.request, sent, end, Some(record)))
+        Ok(Sent { request: order.request, bytes, end, record: Some(record), refused })
     }
 
     /// The bytes of a request; adds to `batch` what the store keeps of it as about to be sent.
@@ -305,7 +348,7 @@ impl Caller {
             attempts: Vec::new(),
         };
         batch.chunks.push(bodies.chunk(&body));
-        let data = serde_json::to_vec(&Sent { record: &record, summary }).ok();
+        let data = serde_json::to_vec(&Noted { record: &record, summary }).ok();
         let step = Step { run: run.clone(), call: StepCall::Model, state: StepState::Sent, data };
         batch.ops.push(Op::StepPut { session: session.clone(), step });
         Ok(Recorded { body, record })
@@ -345,6 +388,7 @@ pub(crate) fn failure(request: &ModelRequest, now: quipu_protocol::UnixMs, error
         },
         error: Some(error),
         attempts: Vec::new(),
+        charges: Vec::new(),
         unknown: Vec::new(),
     }
 }

@@ -224,7 +224,7 @@ impl Committer {
         let paid = plan.drafts.iter().chain(&plan.leaves).any(|draft| draft.step.call.is_some());
         let purse = self.purse.as_ref().filter(|_| paid);
         let over = purse.map_or_else(Vec::new, |purse| purse.over());
-        batch.ops.extend(over.iter().map(|id| Op::Release { id: id.clone() }));
+        batch.ops.extend(over.iter().map(|(id, charged)| Op::Release { id: id.clone(), charged: *charged }));
         self.store.commit(batch).await?;
         if let Some(purse) = purse {
             purse.released(&over);

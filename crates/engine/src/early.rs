@@ -176,8 +176,13 @@ impl Engine {
         self.store().commit(commit).await?;
         let (sender, events) = mpsc::channel(AHEAD);
         let cancel = CancellationToken::new();
-        let call =
-            Call { request: request.clone(), body: body.clone(), events: sender, cancel: cancel.clone() };
+        let call = Call {
+            request: request.clone(),
+            body: body.clone(),
+            events: sender,
+            cancel: cancel.clone(),
+            retries: None,
+        };
         let inner = provider.clone();
         let task = tokio::spawn(async move { provider.send(call).await });
         let state = State { running: Some(Running { events, cancel, task }), adopted: false };

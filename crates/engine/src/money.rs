@@ -6,10 +6,12 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use quipu_protocol::{
-    Limit, Message, Model, ModelError, ModelErrorKind, ModelRequest, Outcome, Trouble, UnixMs, Usage,
+    CallRecord, Limit, Message, Model, ModelError, ModelErrorKind, ModelRequest, Outcome, Trouble, UnixMs,
+    Usage,
 };
-use quipu_providers::{CallEnd, MostTokens, Provider};
+use quipu_providers::{CallEnd, Charge, MostTokens, Provider};
 use quipu_store::{Commit, Op, ReserveAsk, ReserveId, Reserved, Store, StoreError};
+use tokio::sync::mpsc;
 use tokio::time::Instant;
 
 use crate::call::{Caller, Order, Recorded};
@@ -32,7 +34,7 @@ const LOOK: Duration = Duration::from_millis(500);
 pub(crate) struct Purse {
     daily: Mutex<Option<f64>>,
     wait: Duration,
-    /// Another store that counts, too: all is reserved there.
+    /// Another store, in which all is reserved and kept: that of a session that is kept nowhere itself.
     ledger: Option<Arc<dyn Store>>,
     held: Mutex<Held>,
     measured: Mutex<Option<Measured>>,
@@ -42,8 +44,10 @@ pub(crate) struct Purse {
 struct Held {
     /// For the call under way, or the calls of the summary under way.
     current: Option<ReserveId>,
-    /// For calls that are over, and whose nodes are not in the store yet.
-    over: Vec<ReserveId>,
+    /// For calls that are over, and whose nodes are not in the store yet; what they may have cost besides what those tell.
+    over: Vec<(ReserveId, i64)>,
+    /// Of the day that began then: what calls cost that the other store was not told of.
+    missed: (UnixMs, i64),
 }
 
 /// What a server counted last.
@@ -60,10 +64,82 @@ pub(crate) struct RunMoney {
     pub(crate) limit: f64,
 }
 
+/// What a call did to what may be spent.
+#[derive(Debug, Default)]
+pub(crate) struct CallMoney {
+    /// US dollars that it may have cost besides what the answer tells.
+    pub(crate) assumed: f64,
+    /// Why it was not sent once more: the run ends so.
+    pub(crate) refused: Option<Outcome>,
+}
+
 /// What a call can cost.
 struct Price<'a> {
     model: &'a Model,
     most: MostTokens,
+}
+
+/// What is to be reserved. `made`: what was spent and stands in no node yet.
+struct Wanted {
+    full: i64,
+    least: i64,
+    made: i64,
+}
+
+/// Whose call it is.
+pub(crate) struct Asking {
+    pub(crate) is_summary: bool,
+    pub(crate) tell: Option<mpsc::Sender<Input>>,
+}
+
+/// What is at stake with each attempt of a call.
+#[derive(Debug)]
+pub(crate) struct Stake {
+    model: Arc<Model>,
+    most: MostTokens,
+    /// What an attempt may cost.
+    amount: i64,
+}
+
+impl Stake {
+    fn price(&self) -> Price<'_> {
+        Price { model: &self.model, most: self.most }
+    }
+
+    /// What was charged for these attempts at most.
+    fn charged(&self, charges: &[Charge]) -> i64 {
+        charges.iter().map(|charge| self.of(charge)).fold(0, i64::saturating_add)
+    }
+
+    fn of(&self, charge: &Charge) -> i64 {
+        match charge {
+            Charge::Nothing => 0,
+            Charge::Told(usage) => nano(usage.cost.total),
+            Charge::AtLeast(usage) => {
+                let sent = usage.input.saturating_add(usage.cache_read).saturating_add(usage.cache_write);
+                let told = nano(usage.cost.total);
+                // The server counted the input. Its rates depend on nothing else.
+                let most = if sent > 0 && self.model.cost.tiers.is_empty() {
+                    let answer = self.model.cost.most(0, self.most.output, false);
+                    self.amount.min(nano(usage.cost.total - usage.cost.output + answer))
+                } else {
+                    self.amount
+                };
+                most.max(told)
+            }
+        }
+    }
+}
+
+/// What came of a call.
+pub(crate) struct Sent {
+    pub(crate) request: Arc<ModelRequest>,
+    pub(crate) bytes: u64,
+    pub(crate) end: CallEnd,
+    /// `None`: nothing was sent.
+    pub(crate) record: Option<CallRecord>,
+    /// Why it was not sent once more: the run ends so.
+    pub(crate) refused: Option<Outcome>,
 }
 
 impl Price<'_> {
@@ -106,14 +182,21 @@ impl Purse {
         *locked(&self.daily) = dollars;
     }
 
-    /// What is reserved for calls that are over; released by the commit of their nodes.
-    pub(crate) fn over(&self) -> Vec<ReserveId> {
+    /// What is reserved for calls that are over, and what of it they may have cost besides what their nodes tell; released
+    /// by the commit of those.
+    pub(crate) fn over(&self) -> Vec<(ReserveId, i64)> {
         if self.ledger.is_some() { Vec::new() } else { locked(&self.held).over.clone() }
     }
 
     /// They are released.
-    pub(crate) fn released(&self, ids: &[ReserveId]) {
-        locked(&self.held).over.retain(|id| !ids.contains(id));
+    pub(crate) fn released(&self, over: &[(ReserveId, i64)]) {
+        locked(&self.held).over.retain(|one| !over.contains(one));
+    }
+
+    /// The other store is not told of it.
+    fn miss(&self, today: UnixMs, amount: i64) {
+        let mut held = locked(&self.held);
+        held.missed = (today, held.missed_on(today).saturating_add(amount));
     }
 
     /// What is known of the input of a request, at most. A server counted what it begins with before.
@@ -126,10 +209,6 @@ impl Purse {
             let images = most.input.saturating_sub(body.len() as u64);
             most.input = most.input.min(before.input.saturating_add(more).saturating_add(images));
         }
-        if request.model.context_window > 0 {
-            // No server reads more.
-            most.input = most.input.min(request.model.context_window);
-        }
         most
     }
 
@@ -138,6 +217,12 @@ impl Purse {
         if input > 0 {
             *locked(&self.measured) = Some(Measured { request: request.clone(), bytes, input });
         }
+    }
+}
+
+impl Held {
+    fn missed_on(&self, today: UnixMs) -> i64 {
+        if self.missed.0 == today { self.missed.1 } else { 0 }
     }
 }
 
@@ -163,12 +248,13 @@ impl std::fmt::Debug for Purse {
 
 impl Caller {
     /// Reserves the most that a call can cost; lowers what it asks for where that makes it fit. An error is how the run ends.
-    pub(crate) async fn reserve(&self, order: &mut Order) -> Result<(), Outcome> {
-        let made = order.summary.as_ref().map_or(0.0, |calls| calls.usage.cost.total);
+    /// `None`: nothing limits it, or it costs nothing.
+    pub(crate) async fn reserve(&self, order: &mut Order) -> Result<Option<Stake>, Outcome> {
+        let made = order.made();
         let run = order.money.map(|money| RunMoney { left: money.left - made, ..money });
         let daily = self.purse.daily();
         if run.is_none() && daily.is_none() {
-            return Ok(());
+            return Ok(None);
         }
         if let Some(budget) = daily {
             let spent = self.spent_today().await? + made;
@@ -179,9 +265,9 @@ impl Caller {
         let provider = self.provider();
         let request = order.request.clone();
         if !request.model.cost.are_known() {
-            return if provider.is_local() { Ok(()) } else { Err(unpriced(&request.model)) };
+            return if provider.is_local() { Ok(None) } else { Err(unpriced(&request.model)) };
         }
-        let Some(body) = body_of(order.recorded.as_ref(), &*provider, &request) else { return Ok(()) };
+        let Some(body) = body_of(order.recorded.as_ref(), &*provider, &request) else { return Ok(None) };
         let price = Price { model: &request.model, most: self.purse.most(&request, &body) };
         let mut amount = price.full();
         if let Some(RunMoney { left, limit }) = run {
@@ -195,45 +281,68 @@ impl Caller {
             }
         }
         if let Some(budget) = daily {
-            amount = self.reserve_of_day(order, &price, budget, amount, nano(made)).await?;
+            let wanted = Wanted { full: amount, least: price.least().min(amount), made: nano(made) };
+            amount = self.reserve_of_day(order, &price, budget, wanted).await?;
         }
+        let mut most = price.most;
         if amount < price.full() {
-            self.lower(order, &price, amount, &*provider).await?;
+            most = self.lower(order, &price, amount, &*provider).await?;
+        }
+        Ok(Some(Stake { model: request.model.clone(), most, amount }))
+    }
+
+    /// The same once more for the same bytes, beside what the attempts before may have been charged.
+    pub(crate) async fn reserve_again(
+        &self,
+        order: &Order,
+        stake: &Stake,
+        charges: &[Charge],
+    ) -> Result<(), Outcome> {
+        let (price, amount, charged) = (stake.price(), stake.amount, stake.charged(charges));
+        if charged == 0 {
+            return Ok(());
+        }
+        if let Some(RunMoney { left, limit }) = order.money {
+            let left = floor_nano(left - order.made()).saturating_sub(charged);
+            if amount > left {
+                self.tell(order, too_dear_again(charged, amount, left, "--max-cost")).await;
+                return Err(Outcome::Limit(Limit::Cost(limit)));
+            }
+        }
+        if let Some(budget) = self.purse.daily() {
+            let made = nano(order.made()).saturating_add(charged);
+            let wanted = Wanted { full: amount, least: amount, made };
+            self.reserve_of_day(order, &price, budget, wanted).await?;
         }
         Ok(())
     }
 
     async fn spent_today(&self) -> Result<f64, Outcome> {
-        let today = self.clock.day_of(self.clock.now());
-        let mut spent = 0.0;
-        for store in [&self.store].into_iter().chain(&self.purse.ledger) {
-            spent += store.spent(today).await.map_err(|error| unread(&error))?;
-        }
-        Ok(spent)
+        let now = self.clock.now();
+        let today = self.clock.day_of(now);
+        let store = self.money_store();
+        let spent = async { Ok(store.spent(today).await? + store.assumed(today, now).await?) };
+        let spent: f64 = spent.await.map_err(|error| unread(&error))?;
+        Ok(spent + in_dollars(locked(&self.purse.held).missed_on(today)))
     }
 
-    /// Reserves up to `most` in the store; waits while only others stand in the way. Gives what the call may cost.
+    /// Reserves what is wanted in the store; waits while only others stand in the way. Gives what the call may cost.
     async fn reserve_of_day(
         &self,
         order: &Order,
         price: &Price<'_>,
         budget: f64,
-        most: i64,
-        made: i64,
+        wanted: Wanted,
     ) -> Result<i64, Outcome> {
-        let purse = &self.purse;
+        let Wanted { full, least, made } = wanted;
+        let (purse, store) = (&self.purse, self.money_store());
         let id = locked(&purse.held).current.get_or_insert_with(|| ReserveId(fresh_id())).clone();
         let began = Instant::now();
         let mut told = false;
         loop {
             let now = self.clock.now();
             let today = self.clock.day_of(now);
-            let (store, elsewhere) = match &purse.ledger {
-                Some(ledger) => {
-                    (ledger, nano(self.store.spent(today).await.map_err(|error| unread(&error))?))
-                }
-                None => (&self.store, 0),
-            };
+            let elsewhere = locked(&purse.held).missed_on(today);
             let changed = store.changed();
             let settles = began.elapsed() >= purse.wait;
             let ask = ReserveAsk {
@@ -243,16 +352,15 @@ impl Caller {
                 expires: after(now, TTL),
                 limit: floor_nano(budget),
                 elsewhere,
-                full: most.saturating_add(made),
-                least: price.least().min(most).saturating_add(made),
+                full: full.saturating_add(made),
+                least: least.saturating_add(made),
                 settles,
             };
             let Reserved { granted, spent, others } = match store.reserve(ask.clone()).await {
                 Ok(reserved) => reserved,
                 // Nobody can spend there, but what was spent counts.
                 Err(StoreError::ReadOnly { .. }) if purse.ledger.is_some() => {
-                    let spent = nano(store.spent(today).await.map_err(|error| unread(&error))?)
-                        .saturating_add(elsewhere);
+                    let spent = nano(self.spent_today().await?);
                     let left = ask.limit.saturating_sub(spent);
                     let granted = Some(ask.full.min(left)).filter(|granted| *granted >= ask.least);
                     Reserved { granted, spent, others: 0 }
@@ -294,7 +402,7 @@ impl Caller {
         price: &Price<'_>,
         amount: i64,
         provider: &dyn Provider,
-    ) -> Result<(), Outcome> {
+    ) -> Result<MostTokens, Outcome> {
         let output = price.output_for(amount);
         let request = &*order.request;
         // The model that has no more than that: the budgets of thinking follow from it on each wire.
@@ -315,11 +423,15 @@ impl Caller {
         self.tell(order, text).await;
         order.request = request;
         order.recorded = None;
-        Ok(())
+        Ok(most)
     }
 
     async fn tell(&self, order: &Order, text: String) {
-        if let Some(tell) = &order.tell {
+        self.say(order.tell.as_ref(), text).await;
+    }
+
+    async fn say(&self, tell: Option<&mpsc::Sender<Input>>, text: String) {
+        if let Some(tell) = tell {
             // The session is over.
             drop(tell.send(Input::Told(Trouble::Note(text))).await);
         }
@@ -336,38 +448,56 @@ impl Caller {
         }
     }
 
-    /// The call is over. What it cost becomes a node, of which the commit releases what is reserved.
-    pub(crate) async fn settle(&self, request: &Arc<ModelRequest>, bytes: u64, end: &CallEnd, summary: bool) {
+    /// The call is over. What it cost becomes a node, of which the commit releases what is reserved. Gives what it may have
+    /// cost besides, in US dollars.
+    pub(crate) async fn settle(&self, order: &Asking, sent: &Sent, stake: Option<&Stake>) -> f64 {
+        let Sent { request, bytes, end, record, refused } = sent;
         if end.error.is_none() {
-            self.purse.measure(request, bytes, &end.message.usage);
+            self.purse.measure(request, *bytes, &end.message.usage);
         }
-        if self.purse.ledger.is_some() {
-            return self.release().await;
+        // A call that is not recorded was not sent.
+        let charged = match stake.filter(|_| record.is_some()) {
+            Some(stake) if end.charges.is_empty() => stake.of(&charge_of(end)),
+            Some(stake) => stake.charged(&end.charges),
+            None => 0,
+        };
+        let told = nano(end.message.usage.cost.total);
+        let assumed = charged.saturating_sub(told).max(0);
+        if assumed > 0 && refused.is_none() {
+            self.say(order.tell.as_ref(), untold(assumed)).await;
         }
-        let mut held = locked(&self.purse.held);
-        // The calls of a summary have one node.
-        if !summary && let Some(id) = held.current.take() {
-            held.over.push(id);
+        if !order.is_summary {
+            self.over(told, assumed, record.is_some()).await;
         }
+        in_dollars(assumed)
     }
 
-    /// The summary is over.
-    pub(crate) async fn settle_summary(&self, node: bool) {
-        if !node {
-            return self.release().await;
+    /// A call is over, or all calls of a summary are.
+    pub(crate) async fn over(&self, told: i64, assumed: i64, node: bool) {
+        if node && self.purse.ledger.is_none() {
+            let mut held = locked(&self.purse.held);
+            if let Some(id) = held.current.take() {
+                held.over.push((id, assumed));
+            }
+            return;
         }
-        let mut held = locked(&self.purse.held);
-        if let Some(id) = held.current.take() {
-            held.over.push(id);
-        }
+        self.release(told.saturating_add(assumed)).await;
     }
 
-    /// Nothing was sent.
-    pub(crate) async fn release(&self) {
-        let Some(id) = locked(&self.purse.held).current.take() else { return };
-        let ops = vec![Op::Release { id }];
-        // Should it fail, it counts for the day.
-        drop(self.money_store().commit(Commit { ops, ..Commit::default() }).await);
+    /// No node will tell what was charged.
+    pub(crate) async fn release(&self, charged: i64) {
+        let id = locked(&self.purse.held).current.take();
+        let released = match id {
+            Some(id) => {
+                let ops = vec![Op::Release { id, charged }];
+                // Should it fail, all that is reserved counts for the day.
+                self.money_store().commit(Commit { ops, ..Commit::default() }).await.is_ok()
+            }
+            None => false,
+        };
+        if !released && self.purse.ledger.is_some() {
+            self.purse.miss(self.clock.day_of(self.clock.now()), charged);
+        }
     }
 
     fn money_store(&self) -> &Arc<dyn Store> {
@@ -394,6 +524,13 @@ fn unread(error: &StoreError) -> Outcome {
     Outcome::StoreFailed(format!("what was spent today could not be read, so nothing was sent: {error}"))
 }
 
+/// What an answer of which nothing else is known was charged.
+fn charge_of(end: &CallEnd) -> Charge {
+    let usage = end.message.usage;
+    let told = usage.cost.total > 0.0 || usage.total_tokens > 0;
+    if end.error.is_none() && told { Charge::Told(usage) } else { Charge::AtLeast(usage) }
+}
+
 fn unpriced(model: &Model) -> Outcome {
     let text = format!(
         "no price is known of {}/{}, so its calls cannot be kept within a limit on money. Give its cost in models.json, or work \
@@ -413,8 +550,24 @@ fn too_dear(price: &Price<'_>, left: i64, of: &str) -> String {
     )
 }
 
+fn too_dear_again(charged: i64, amount: i64, left: i64, of: &str) -> String {
+    format!(
+        "the call broke off and may have cost {}; another attempt may cost {}, and {} of {of} is left",
+        dollars(charged),
+        dollars(amount),
+        dollars(left.max(0))
+    )
+}
+
+fn untold(assumed: i64) -> String {
+    format!(
+        "the server did not tell all that the call cost: {} more counts as spent, since it may have been charged",
+        dollars(assumed)
+    )
+}
+
 #[expect(clippy::cast_possible_truncation, reason = "clamped; what is no number becomes 0")]
-fn nano(dollars: f64) -> i64 {
+pub(crate) fn nano(dollars: f64) -> i64 {
     (dollars * 1e9).ceil().clamp(0.0, 1e18) as i64
 }
 

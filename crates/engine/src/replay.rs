@@ -331,6 +331,7 @@ impl Provider for Replay {
                     ..blank(&call.request)
                 },
                 attempts: vec![Attempt { at: now(), error: Some(error.kind), status: None }],
+                charges: Vec::new(),
                 error: Some(error),
                 unknown: Vec::new(),
             };
@@ -356,6 +357,7 @@ impl Provider for Replay {
                 attempts: attempts
                     .map(|attempt| Attempt { at: now(), error: attempt.error, status: attempt.status })
                     .collect(),
+                charges: Vec::new(),
                 unknown: recorded.unknown.clone(),
             }
         }

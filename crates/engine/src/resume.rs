@@ -517,7 +517,7 @@ fn interrupted_result(call: &ToolCall, now: UnixMs) -> ToolResultMessage {
 /// it is kept beside the conversation, with those that were made for the same summary before it.
 fn unanswered_draft(run: RunId, record: CallRecord, summary: Option<Calls>, now: UnixMs) -> Draft {
     const WHY: &str = "the process ended before the answer arrived; it may have been sent and charged";
-    if let Some(Calls { usage, mut records }) = summary {
+    if let Some(Calls { usage, mut records, .. }) = summary {
         records.push(record);
         let entry = Entry::Meta(json_of_nothing(Some(WHY), &usage));
         return Draft::of(entry, step_of(Some(run), records));

@@ -113,7 +113,7 @@ impl Provider for Script {
                 error_message: Some(error.message),
                 ..blank(&call.request)
             });
-            CallEnd { message, error, attempts: vec![attempt], unknown: Vec::new() }
+            CallEnd { message, error, attempts: vec![attempt], charges: Vec::new(), unknown: Vec::new() }
         }
         .boxed()
     }

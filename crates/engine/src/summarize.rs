@@ -12,9 +12,9 @@ use quipu_transcript::{conversation_text, estimate_text};
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
-use crate::call::{Caller, Order, seal_answer};
+use crate::call::{Caller, Made, Order, seal_answer};
 use crate::machine::{Calls, Input, NoSummary, Purpose, Stretch, Summary};
-use crate::money::RunMoney;
+use crate::money::{RunMoney, nano};
 
 const SUMMARIZER: &str = include_str!("prompts/summarizer.md");
 const INITIAL: &str = include_str!("prompts/summary.md");
@@ -58,7 +58,8 @@ impl Caller {
     pub(crate) async fn summarize(&self, job: &Job, stretch: &Stretch) -> Result<Summary, Box<NoSummary>> {
         let mut made = Calls::default();
         let notes = self.notes(job, stretch, &mut made).await;
-        self.settle_summary(!made.records.is_empty()).await;
+        let node = !made.records.is_empty();
+        self.over(nano(made.usage.cost.total), nano(made.assumed), node).await;
         match notes {
             Ok(text) => Ok(Summary { text, made }),
             Err(missed) => {
@@ -148,7 +149,7 @@ impl Caller {
         calls: &mut Calls,
     ) -> Result<String, Missed> {
         if let Some(dollars) = stretch.dollars
-            && calls.usage.cost.total >= dollars
+            && calls.cost() >= dollars
         {
             return Err(Missed::Failed("what the run may cost is spent".into()));
         }
@@ -186,7 +187,7 @@ impl Caller {
         let (events, mut unwatched) = mpsc::channel(64);
         let watch = async { while unwatched.recv().await.is_some() {} };
         let (made, ()) = tokio::join!(self.attempt(order, events), watch);
-        let (mut end, record) = made.map_err(|outcome| match outcome {
+        let missed = |outcome| match outcome {
             Outcome::StoreFailed(text) => Missed::Failed(text),
             Outcome::Limit(Limit::Daily { spent, budget }) => {
                 Missed::Failed(format!("${spent:.2} of today's budget of ${budget} are spent"))
@@ -195,12 +196,17 @@ impl Caller {
             Outcome::Failed(error) => Missed::Failed(error.message),
             Outcome::Aborted => Missed::Stopped,
             Outcome::Done | Outcome::Limit(_) => Missed::Failed("the call was not made".into()),
-        })?;
+        };
+        let Made { mut end, record, money } = made.map_err(missed)?;
+        calls.assumed += money.assumed;
         if let Some(mut record) = record {
             record.attempts = end.attempts;
             calls.records.push(record);
         }
         add(&mut calls.usage, &end.message.usage);
+        if let Some(outcome) = money.refused {
+            return Err(missed(outcome));
+        }
         let failed = |why: &str| Err(Missed::Failed(why.to_owned()));
         if let Some(error) = end.error {
             let why = self.sealer.seal(&error.message);

@@ -61,6 +61,9 @@ pub struct Prices {
     /// Other rates above a size of input; the highest that applies counts.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub tiers: Vec<PriceTier>,
+    /// Somebody gave these rates, so that a rate of 0 is one. Where nobody did, rates of 0 are not known.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub stated: bool,
 }
 
 /// Rates for large inputs.
@@ -177,6 +180,9 @@ impl Model {
 impl Prices {
     /// Whether any rate is known. A model without one may cost anything.
     pub fn are_known(&self) -> bool {
+        if self.stated {
+            return true;
+        }
         let rates = [self.input, self.output, self.cache_read, self.cache_write];
         rates.iter().any(|rate| *rate > 0.0) || !self.tiers.is_empty()
     }

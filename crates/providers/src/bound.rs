@@ -3,6 +3,7 @@
 use quipu_protocol::{Message, ModelRequest};
 use serde::Deserialize;
 
+use crate::catalogue;
 use crate::prepare::{Shown, own_tokens, shown, user_side};
 
 /// What servers put around a request on their own: roles, marks, what tells a model how to call tools.
@@ -37,6 +38,10 @@ impl MostTokens {
                 }
             }
         }
+        if let Some(window) = catalogue::window(&request.model) {
+            // Its server reads no more, and whoever set a larger window knows of one that does.
+            input = input.min(window.max(request.model.context_window));
+        }
         let long_cache = body.windows(LONG.len()).any(|piece| piece == LONG);
         Self { input, output: output_limit(request, body), long_cache }
     }
@@ -58,4 +63,39 @@ fn output_limit(request: &ModelRequest, body: &[u8]) -> u64 {
         [said.max_tokens, said.max_completion_tokens, said.max_output_tokens].into_iter().flatten().max()
     });
     said.unwrap_or_else(|| own_tokens(&request.model))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use quipu_protocol::{Model, Thinking};
+
+    use super::*;
+
+    fn input(model: Model, bytes: usize) -> u64 {
+        let request = ModelRequest {
+            model: Arc::new(model),
+            system: "".into(),
+            tools: Arc::new([]),
+            messages: Vec::new().into(),
+            thinking: Thinking::Off,
+            max_tokens: None,
+            session: None,
+        };
+        MostTokens::of(&request, &vec![b' '; bytes]).input
+    }
+
+    #[test]
+    fn windows_bound_input_where_their_server_is_known() {
+        let known = &catalogue::models("anthropic")[0];
+        let window = known.context_window;
+        let bytes = usize::try_from(window * 2).unwrap();
+        let told = |context_window: u64| Model { context_window, ..(**known).clone() };
+        assert_eq!(input(told(5), bytes), window);
+        assert_eq!(input(told(window + 7), bytes), window + 7);
+        let elsewhere = Model { base_url: "http://192.0.2.1".into(), ..told(5) };
+        assert_eq!(input(elsewhere, bytes), window * 2 + AROUND);
+        assert_eq!(input(Model { context_window: 5, ..Model::default() }, 10), 10 + AROUND);
+    }
 }

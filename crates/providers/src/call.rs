@@ -5,16 +5,16 @@ use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 
 use bytes::Bytes;
-use quipu_protocol::{Attempt, Model, ModelError, ModelErrorKind, UnixMs};
+use quipu_protocol::{Attempt, Model, ModelError, ModelErrorKind, UnixMs, Usage};
 use reqwest::header::{ACCEPT, ACCEPT_ENCODING, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue};
 use reqwest::{Response, Url};
-use tokio::sync::mpsc;
+use tokio::sync::{mpsc, oneshot};
 
 use crate::credential::Credential;
 use crate::decode::Decode;
 use crate::failure::{self, advice, classify, quote, read_complaint, retry_after};
 use crate::net::{self, LocalRoute};
-use crate::{CacheRetention, Call, CallEnd, CallEvent, ThinkingBudgets};
+use crate::{CacheRetention, Call, CallEnd, CallEvent, Charge, RetryAsk, ThinkingBudgets};
 
 /// Bytes of an error's body that are read.
 const MAX_ERROR_BODY: usize = 64 << 10;
@@ -170,11 +170,45 @@ fn bad_header(name: &str) -> ModelError {
 pub(crate) struct Failure {
     pub(crate) error: ModelError,
     retry: Option<bool>,
+    /// The server may have read the request.
+    sent: bool,
 }
 
 impl From<ModelError> for Failure {
     fn from(error: ModelError) -> Self {
-        Self { error, retry: None }
+        Self { error, retry: None, sent: true }
+    }
+}
+
+impl Failure {
+    /// What the attempt may have been charged all the same: of its answer came so much.
+    fn charge(&self, status: Option<u16>, begun: bool, enough: bool, usage: &Usage) -> Charge {
+        use ModelErrorKind as Kind;
+        let refused = status.is_some_and(|status| !(200..300).contains(&status));
+        // What a connection or a limit of ours did to it says nothing of what the server did.
+        let broke = matches!(
+            self.error.kind,
+            Kind::Network
+                | Kind::Timeout
+                | Kind::StreamEnded
+                | Kind::Malformed
+                | Kind::TooLarge
+                | Kind::Aborted
+        );
+        match (self.sent, begun || broke) {
+            (true, true) if !refused => charge(enough, usage),
+            _ => Charge::Nothing,
+        }
+    }
+}
+
+/// What an answer of this usage may have been charged.
+fn charge(is_enough: bool, usage: &Usage) -> Charge {
+    let counts = [usage.input, usage.output, usage.cache_read, usage.cache_write];
+    if is_enough && counts.iter().any(|count| *count > 0) {
+        Charge::Told(*usage)
+    } else {
+        Charge::AtLeast(*usage)
     }
 }
 
@@ -186,11 +220,12 @@ pub(crate) async fn run(
     call: Call,
     decoder: impl Fn(Arc<Model>, UnixMs) -> Box<dyn Decode> + Send,
 ) -> CallEnd {
-    let Call { request, body, events, cancel } = call;
+    let Call { request, body, events, cancel, retries: gate } = call;
     let started = now();
     let mut headers = target.headers.clone();
     headers.extend(extra);
     let mut attempts: Vec<Attempt> = Vec::new();
+    let mut charges: Vec<Charge> = Vec::new();
     loop {
         let mut attempt = Attempt { at: now(), error: None, status: None };
         let mut answer = decoder(request.model.clone(), started);
@@ -204,13 +239,21 @@ pub(crate) async fn run(
             let (message, unknown, error) = answer.finish(None);
             attempt.error = error.as_ref().map(|error| error.kind);
             attempts.push(attempt);
-            return CallEnd { message, error, attempts, unknown };
+            charges.push(charge(true, &message.usage));
+            return CallEnd { message, error, attempts, charges, unknown };
         };
         attempt.error = Some(failure.error.kind);
+        let status = attempt.status;
         attempts.push(attempt);
-        let Some(delay) = again(options, attempts.len(), &mut failure) else {
-            let (message, unknown, _) = answer.finish(Some(&failure.error));
-            return CallEnd { message, error: Some(failure.error), attempts, unknown };
+        let delay = again(options, attempts.len(), &mut failure);
+        let (begun, enough) = (answer.has_begun(), answer.is_enough());
+        let (message, unknown, _) = answer.finish(Some(&failure.error));
+        charges.push(failure.charge(status, begun, enough, &message.usage));
+        let delay = match delay {
+            Some(delay) if may_retry(gate.as_ref(), &charges).await => delay,
+            Some(_) | None => {
+                return CallEnd { message, error: Some(failure.error), attempts, charges, unknown };
+            }
         };
         let retries = u32::try_from(attempts.len() - 1).unwrap_or(u32::MAX);
         let wait = async {
@@ -223,11 +266,18 @@ pub(crate) async fn run(
             () = cancel.cancelled() => {
                 let error = aborted();
                 let (message, unknown, _) = decoder(request.model.clone(), started).finish(Some(&error));
-                return CallEnd { message, error: Some(error), attempts, unknown };
+                return CallEnd { message, error: Some(error), attempts, charges, unknown };
             }
             () = wait => {}
         }
     }
+}
+
+/// Whether whoever made the call lets the bytes be sent once more.
+async fn may_retry(gate: Option<&mpsc::Sender<RetryAsk>>, charges: &[Charge]) -> bool {
+    let Some(gate) = gate else { return true };
+    let (go, answer) = oneshot::channel();
+    gate.send(RetryAsk { charges: charges.to_vec(), go }).await.is_ok() && answer.await.unwrap_or(false)
 }
 
 /// How long to wait before the same bytes are sent again, after so many attempts; `None`, and the error says so, when
@@ -290,17 +340,18 @@ pub(crate) async fn answered<'a>(
 ) -> Result<(Response, Heard<'a>), Failure> {
     let name = target.name();
     let client = net::client(&target.url, options.local);
-    let client = client.map_err(|error| Failure { error, retry: Some(false) })?;
+    let client = client.map_err(|error| Failure { error, retry: Some(false), sent: false })?;
     let sent = client.post(target.url.clone()).headers(headers.clone()).body(body.clone()).send();
     let mut response = match tokio::time::timeout(options.idle_timeout, sent).await {
         Ok(Ok(response)) => response,
         Ok(Err(error)) => {
             let Some(obstacle) = net::obstacle(&target.url, options.local, &error) else {
-                return Err(network(&name, &error).into());
+                let sent = !error.is_connect();
+                return Err(Failure { error: network(&name, &error), retry: None, sent });
             };
             let said = format!("{name} could not be reached: {}", failure::quote(&obstacle.said));
             let error = ModelError::new(ModelErrorKind::Network, said);
-            return Err(Failure { error, retry: obstacle.lasting.then_some(false) });
+            return Err(Failure { error, retry: obstacle.lasting.then_some(false), sent: false });
         }
         Err(_) => return Err(silent(&name, options).into()),
     };
@@ -311,7 +362,7 @@ pub(crate) async fn answered<'a>(
         return Ok((response, heard));
     }
     let failure = refused(&name, &mut response, options).await;
-    let mut failure = Failure { error: heard.complete(failure.error), retry: failure.retry };
+    let mut failure = Failure { error: heard.complete(failure.error), ..failure };
     // The statuses that a proxy gives in its own name.
     match (heard.status, net::proxy_of(&target.url, options.local)) {
         (Some(407), Some(proxy)) => {
@@ -451,7 +502,7 @@ async fn refused(name: &str, response: &mut Response, options: &CallOptions) -> 
     );
     error.retry_after = wait;
     error.request_id = complaint.request_id;
-    Failure { error, retry }
+    Failure { error, retry, sent: true }
 }
 
 /// The status is fine, but the body is a page or a plain JSON value.

@@ -72,6 +72,14 @@ pub(crate) fn models(provider: &str) -> &'static [Arc<Model>] {
     })
 }
 
+/// Tokens that the server of a model reads at most, where we know it: what `models.json` says of its window may be any
+/// number, and another address or other headers may be those of another server.
+pub(crate) fn window(model: &Model) -> Option<u64> {
+    let known = models(&model.provider).iter().find(|known| known.id == model.id)?;
+    let same = known.base_url == model.base_url && known.headers == model.headers && known.api == model.api;
+    Some(known.context_window).filter(|_| same && !known.base_url.is_empty())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -38,6 +38,9 @@ pub trait Decode: Send {
     /// Whether what came looks like this wire at all.
     fn has_heard(&self) -> bool;
 
+    /// Whether the answer began.
+    fn has_begun(&self) -> bool;
+
     /// The message and the unknown events; with the error that ended it, when it is not complete. The third is
     /// the failure that a complete answer reports of itself, such as a refusal.
     fn finish(
@@ -130,6 +133,10 @@ impl<W: Wire> Decode for SseAnswer<W> {
 
     fn has_heard(&self) -> bool {
         self.heard
+    }
+
+    fn has_begun(&self) -> bool {
+        self.wire.has_begun()
     }
 
     fn finish(

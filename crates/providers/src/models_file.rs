@@ -198,6 +198,9 @@ fn apply(model: &mut Value, changes: &Map<String, Value>) {
         match (member.as_str(), change) {
             ("cost" | "headers" | "compat" | "samplingParams", Value::Object(change)) => {
                 merge(model, member, change);
+                if member == "cost" && ["input", "output"].iter().all(|rate| change.contains_key(*rate)) {
+                    model["cost"]["stated"] = Value::Bool(true);
+                }
             }
             _ => model[member.as_str()] = change.clone(),
         }

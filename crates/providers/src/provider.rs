@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use futures_util::future::BoxFuture;
-use quipu_protocol::{AssistantMessage, Attempt, Delta, Json, ModelError, ModelRequest};
-use tokio::sync::mpsc;
+use quipu_protocol::{AssistantMessage, Attempt, Delta, Json, ModelError, ModelRequest, Usage};
+use tokio::sync::{mpsc, oneshot};
 use tokio_util::sync::CancellationToken;
 
 use crate::{Body, Memory};
@@ -47,6 +47,28 @@ pub struct Call {
     pub events: mpsc::Sender<CallEvent>,
     /// Ends the call early.
     pub cancel: CancellationToken,
+    /// Who is asked before the bytes are sent again. `None`: nobody.
+    pub retries: Option<mpsc::Sender<RetryAsk>>,
+}
+
+/// A question: may the same bytes be sent once more?
+#[derive(Debug)]
+pub struct RetryAsk {
+    /// What the attempts so far may have been charged.
+    pub charges: Vec<Charge>,
+    /// The answer. Dropped: no.
+    pub go: oneshot::Sender<bool>,
+}
+
+/// What an attempt may have been charged.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum Charge {
+    /// Nothing: the server was not reached, or refused the request.
+    Nothing,
+    /// What its answer told.
+    Told(Usage),
+    /// It broke off, or told nothing: so much, and what else the request allows.
+    AtLeast(Usage),
 }
 
 /// What happens during a call, in order.
@@ -76,6 +98,8 @@ pub struct CallEnd {
     pub error: Option<ModelError>,
     /// Each time that the body was sent, in order.
     pub attempts: Vec<Attempt>,
+    /// What each of them may have been charged, in order. Empty: no more than the message tells.
+    pub charges: Vec<Charge>,
     /// Events of the stream that this version does not know, verbatim.
     pub unknown: Vec<Json>,
 }

@@ -145,6 +145,10 @@ pub trait Store: Send + Sync + 'static {
     /// nodes, in steps of a quarter hour. Reads a row for each quarter hour in which something was spent, no more.
     fn spent(&self, since: UnixMs) -> Fut<'_, f64>;
 
+    /// US dollars that model calls may have cost since then besides: those of which the server did not tell what they cost,
+    /// and those that were lost, for which something was reserved.
+    fn assumed(&self, since: UnixMs, now: UnixMs) -> Fut<'_, f64>;
+
     /// Reserves what a call may cost at most, unless that, what was spent and what others have reserved are more than the
     /// limit together. Looked at and written in one transaction, so that no two processes are given the same money. What
     /// is reserved counts until [`Op::Release`]; where nobody renews it ([`Op::Renew`]) it counts as spent.
@@ -527,6 +531,8 @@ pub enum Op {
     Release {
         /// Which one.
         id: ReserveId,
+        /// What the call may have cost besides, in billionths of a US dollar: it counts as spent. 0: nothing.
+        charged: i64,
     },
     /// A session's jump began or went on: inserts or replaces its row.
     JumpPut {

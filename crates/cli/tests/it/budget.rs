@@ -74,8 +74,13 @@ fn is_one_for_all_sessions_and_the_session_goes_on_with_another() {
     let ran = world.run(&["-p", "two"]).ok();
     assert!(ran.err.contains("the answer may have 1500 tokens instead of 2000"), "{}", ran.err);
     let ran = world.run(&["-p", "three"]);
-    let words =
-        ["$2.00 was spent today", "daily budget is $2.50", "budget.daily in ", "settings.json", "tomorrow"];
+    let words = [
+        "$2.00 counts as spent today",
+        "daily budget is $2.50",
+        "budget.daily in ",
+        "settings.json",
+        "tomorrow",
+    ];
     let why = "the next call may cost $2.00, or $1.02 with an answer of 1024 tokens, and $0.50 of today's budget is left";
     assert!(ran.err.contains(why), "{}", ran.err);
     for word in [&words[..], &["--daily-budget", "quipu -p -c"]].concat() {
@@ -93,7 +98,7 @@ fn is_one_for_all_sessions_and_the_session_goes_on_with_another() {
     assert_eq!(world.requests().len(), 2, "a summary is a model call, too");
     // What is kept nowhere counts what is kept; another store counts for itself.
     let ran = world.run(&["-p", "--no-session", "x"]).exits(5);
-    assert!(ran.err.contains("$2.00 was spent today"), "{}", ran.err);
+    assert!(ran.err.contains("$2.00 counts as spent today"), "{}", ran.err);
     world.run(&["-p", "--store", "other.db", "x"]).ok();
     // What was said waits for its answer.
     world.run(&["-p", "-c", "--daily-budget", "2"]).fails(5, &["daily budget is $2.00 (--daily-budget)"]);
@@ -193,7 +198,178 @@ fn what_is_billed_beyond_the_limit_counts_against_the_next_call() {
     world.run(&["-p", "one"]).ok();
     world.run(&["-p", "two"]).ok();
     assert_eq!(allowed(&world), [2_000, 1_500]);
-    world.run(&["-p", "three"]).fails(5, &["$6.00 was spent today"]);
+    world.run(&["-p", "three"]).fails(5, &["$6.00 counts as spent today"]);
+}
+
+/// Attempts that break off in the middle of the answer, and then good ones.
+fn breaking(wire: Wire, times: usize) -> World {
+    let broken = Reply::sse(Answer::on(wire).text("Do").unfinished()).then_reset();
+    let good = Answer::on(wire).text("Done.").usage(10, 1_000, 0, 0).reply();
+    priced(vec![broken; times].into_iter().chain(vec![good; 3]))
+}
+
+#[test]
+fn attempts_that_break_off_count_against_both_limits() {
+    for (model, wire) in [(MODEL, Wire::Messages), ("chat", Wire::Completions)] {
+        let ask = |world: &World, more: &[&str]| world.run(&[&["-p", "--model", model, "x"], more].concat());
+        let world = breaking(wire, 3);
+        settings(&world, &json!({ "daily": 100 }));
+        let ran = ask(&world, &["--max-cost", "2"]).exits(5);
+        let why =
+            "broke off and may have cost $2.00; another attempt may cost $2.00, and $0 of --max-cost is left";
+        assert!(ran.err.replace("$0.0000", "$0").contains(why), "{}", ran.err);
+        assert_eq!(world.requests().len(), 1);
+        assert!(doctor(&world).1.starts_with("$0 spent today, plus $2.00 for calls"), "{:?}", doctor(&world));
+        // What is left pays for the third attempt, and not for another call.
+        ask(&world, &["--max-cost", "6"]).ok();
+        assert_eq!(world.requests().len(), 4);
+        assert!(doctor(&world).1.starts_with("$1.00 spent today, plus $6.00"), "{:?}", doctor(&world));
+
+        let world = breaking(wire, 2);
+        settings(&world, &json!({ "daily": 3.5, "waitMs": 1 }));
+        let ran = ask(&world, &[]).exits(5);
+        assert!(ran.err.contains("$1.50 of today's budget is left"), "{}", ran.err);
+        assert_eq!(world.requests().len(), 1, "not once more");
+        ask(&world, &[]).exits(5);
+        assert_eq!(allowed(&world), [2_000, 1_500]);
+        ask(&world, &[]).fails(5, &["$3.50 counts as spent today"]);
+        // It stays so when the node of an answer comes between.
+        ask(&world, &["--daily-budget", "6"]).ok();
+        assert!(doctor(&world).1.starts_with("$1.00 spent today, plus $3.50"), "{:?}", doctor(&world));
+        // Sessions that are kept nowhere count them as well.
+        ask(&world, &["--no-session", "--daily-budget", "5"]).exits(5);
+    }
+}
+
+#[test]
+fn attempts_that_the_server_refused_cost_nothing() {
+    let refused = Reply::error(529, "overloaded_error", "Overloaded");
+    let error = json!({ "type": "error", "error": { "type": "overloaded_error", "message": "Overloaded" } });
+    let said = Reply::sse(format!("event: error\ndata: {error}\n\n"));
+    let world = priced([refused, said, tokens(1_000).reply()]);
+    settings(&world, &json!({ "daily": 2 }));
+    world.run(&["-p", "--max-cost", "2", "x"]).ok();
+    assert_eq!(allowed(&world), [2_000; 3]);
+    assert!(doctor(&world).1.starts_with("$1.00 spent today of"), "{:?}", doctor(&world));
+}
+
+#[test]
+fn an_answer_without_usage_counts_as_reserved() {
+    for (model, wire) in [(MODEL, Wire::Messages), ("chat", Wire::Completions)] {
+        let silent = Answer::on(wire).text("Done.").usage(0, 0, 0, 0);
+        let world = priced([silent.reply(), silent.reply()]);
+        settings(&world, &json!({ "daily": 3.2 }));
+        let ran = world.run(&["-p", "--model", model, "--mode", "json", "x"]).ok();
+        let told = ran.json_lines().into_iter().find(|line| line["type"] == "quipu_trouble").unwrap();
+        assert!(told["message"].as_str().unwrap().contains("$2.00 more counts as spent"), "{told}");
+        assert!(doctor(&world).1.starts_with("$0 spent today, plus $2.00"), "{:?}", doctor(&world));
+        world.run(&["-p", "--model", model, "x"]).ok();
+        assert_eq!(allowed(&world), [2_000, 1_200]);
+        world.run(&["-p", "--model", model, "x"]).exits(5);
+    }
+}
+
+#[test]
+fn an_answer_that_is_interrupted_counts_as_reserved() {
+    for (model, wire) in [(MODEL, Wire::Messages), ("chat", Wire::Completions)] {
+        let gate = Gate::new();
+        let begun = Answer::on(wire).text("Do").unfinished();
+        let world = priced([Reply::sse(begun).then_gate(&gate).then_hang()]);
+        settings(&world, &json!({ "daily": 2.5, "waitMs": 1 }));
+        let first = world.start(&["-p", "--model", model, "x"]);
+        reached(&gate);
+        first.signal(Signal::SIGINT);
+        drop(first.wait());
+        gate.open();
+        let ran = world.run(&["-p", "--model", model, "--daily-budget", "3", "x"]).exits(5);
+        assert!(ran.err.contains("$1.00 of today's budget is left"), "{}", ran.err);
+        assert!(doctor(&world).1.starts_with("$0 spent today, plus $2.00"), "{:?}", doctor(&world));
+        assert_eq!(world.requests().len(), 1);
+    }
+}
+
+#[test]
+fn runs_that_keep_nothing_count_one_after_another() {
+    let world = priced(answers(3));
+    settings(&world, &json!({ "daily": 2.5 }));
+    let run = ["-p", "--no-session", "x"];
+    world.run(&run).ok();
+    assert!(doctor(&world).1.starts_with("$0 spent today, plus $1.00"), "{:?}", doctor(&world));
+    world.run(&run).ok();
+    world.run(&run).fails(5, &["$2.00 counts as spent today"]);
+    world.run(&["-p", "x"]).fails(5, &["$2.00 counts as spent today"]);
+    assert_eq!(allowed(&world), [2_000, 1_500]);
+    assert_eq!(world.sessions().len(), 1, "of them, nothing else is kept");
+    world.unchecked();
+}
+
+/// Whatever servers do, and whoever calls them: a server may bill all that a request allows where it tells nothing else.
+#[test]
+fn what_may_be_billed_stays_within_the_day() {
+    for seed in 1..4_usize {
+        let mut state = seed * 7_919;
+        let mut number = |below: usize| {
+            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            (state >> 33) % below
+        };
+        // What each reply bills; `None`: as much as the request allows.
+        let mut billed: Vec<Option<u64>> = Vec::new();
+        let mut replies = Vec::new();
+        for _ in 0..40 {
+            let (bill, reply) = match number(6) {
+                0 => (None, Reply::sse(Answer::new().text("Do").unfinished()).then_reset()),
+                1 => (None, Reply::sse("").then_reset()),
+                2 => (None, Answer::new().text("Done.").usage(0, 0, 0, 0).reply()),
+                3 => (Some(0), Reply::error(529, "overloaded_error", "Overloaded")),
+                _ => {
+                    let count = number(1_025) as u64;
+                    (Some(count), tokens(count.max(1)).reply())
+                }
+            };
+            billed.push(bill);
+            replies.push(reply);
+        }
+        let world = priced(replies);
+        settings(&world, &json!({ "daily": 12, "waitMs": 1 }));
+        for _ in 0..30 {
+            let mut args = vec!["-p", "x"];
+            args.extend((number(3) == 0).then_some("--no-session"));
+            args.extend((number(3) == 0).then_some("--max-cost=3"));
+            world.run(&args);
+        }
+        let spent: u64 =
+            allowed(&world).iter().zip(&billed).map(|(allowed, billed)| billed.unwrap_or(*allowed)).sum();
+        assert!(spent <= 12_000 && spent > 12_000 - 2 * 1_024, "{seed}: {spent}");
+        world.unchecked();
+    }
+}
+
+#[test]
+fn a_window_in_a_file_does_not_lower_what_a_request_may_cost() {
+    let world = priced(answers(1));
+    let path = world.path("home/.quipu/models.json");
+    let mut file: Value = serde_json::from_slice(&std::fs::read(&path).unwrap()).unwrap();
+    let model = &mut file["providers"]["testing"]["models"][0];
+    // A thousand tokens of input cost a dollar.
+    model["cost"] = json!({ "input": 1_000, "output": 0 });
+    model["contextWindow"] = json!(4_000);
+    std::fs::write(&path, file.to_string()).unwrap();
+    let long = "word ".repeat(3_000);
+    let ran = world.run(&["-p", "--max-cost", "10", &long]).exits(5);
+    assert!(ran.err.contains("of --max-cost is left"), "{}", ran.err);
+    assert!(world.requests().is_empty());
+}
+
+#[test]
+fn a_price_of_zero_is_known_where_somebody_gave_it() {
+    let world = priced(answers(1));
+    let path = world.path("home/.quipu/models.json");
+    let mut file: Value = serde_json::from_slice(&std::fs::read(&path).unwrap()).unwrap();
+    file["providers"]["testing"]["models"][0]["cost"] = json!({ "input": 0, "output": 0 });
+    std::fs::write(&path, file.to_string()).unwrap();
+    let ran = world.run(&["-p", "--max-cost", "1", "--daily-budget", "1", "x"]).ok();
+    assert!(!ran.err.contains("no price is known"), "{}", ran.err);
+    assert_eq!(allowed(&world), [2_000]);
 }
 
 #[test]
@@ -325,7 +501,7 @@ fn a_day_is_the_users() {
     at(midnight - 60, "NPT-5:45").ok();
     for ran in [at(midnight - 1, "NPT-5:45"), at(midnight, "UTC0")] {
         let ran = ran.exits(5);
-        assert!(ran.err.contains("$2.00 was spent today"), "{}", ran.err);
+        assert!(ran.err.contains("$2.00 counts as spent today"), "{}", ran.err);
     }
     at(midnight, "NPT-5:45").ok();
     assert_eq!(world.requests().len(), 3);

@@ -90,6 +90,20 @@ pub(crate) struct Stretch {
 pub(crate) struct Calls {
     pub(crate) usage: Usage,
     pub(crate) records: Vec<CallRecord>,
+    /// US dollars that they may have cost besides.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub(crate) assumed: f64,
+}
+
+fn is_zero(dollars: &f64) -> bool {
+    *dollars == 0.0
+}
+
+impl Calls {
+    /// US dollars that they cost, or may have cost.
+    pub(crate) fn cost(&self) -> f64 {
+        self.usage.cost.total + self.assumed
+    }
 }
 
 /// A summary.
@@ -345,7 +359,7 @@ impl Machine {
             Ok(summary) => summary,
             Err(none) => {
                 let NoSummary { why, made } = *none;
-                run.cost += made.usage.cost.total;
+                run.cost += made.cost();
                 let data = json_of_nothing(why.as_deref(), &made.usage);
                 let result = why.map_or(CompactionResult::Aborted, CompactionResult::Failed);
                 if made.records.is_empty() {
@@ -359,7 +373,7 @@ impl Machine {
                 return self.commit(Tag::Compacted, vec![draft], ops, false);
             }
         };
-        run.cost += made.usage.cost.total;
+        run.cost += made.cost();
         let id = run.id.clone();
         let (reason, cut, tokens_before) = (compacting.reason, compacting.cut, compacting.tokens_before);
         let taken = &self.messages[cut.begin..cut.first_kept];

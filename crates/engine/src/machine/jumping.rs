@@ -152,7 +152,7 @@ impl Machine {
         let Some(place) = &jumping.place else { return };
         let (draft, nothing) = match result {
             Ok(Summary { text, made }) => {
-                *cost += made.usage.cost.total;
+                *cost += made.cost();
                 jumping.usage = Some(made.usage);
                 let note = compaction_note(&text, None, &[], &place.files, most);
                 let entry = branch_summary(&note, jumping.from, &place.files, &made.usage);
@@ -160,7 +160,7 @@ impl Machine {
             }
             Err(none) => {
                 let NoSummary { why, made } = *none;
-                *cost += made.usage.cost.total;
+                *cost += made.cost();
                 let data = json_of_nothing(why.as_deref(), &made.usage);
                 let result = why.map_or(JumpResult::Aborted, JumpResult::Failed);
                 if made.records.is_empty() {

@@ -5,6 +5,7 @@
 //! order of events can be tested.
 
 mod batch;
+mod calling;
 mod changing;
 mod commands;
 mod commits;
@@ -31,6 +32,7 @@ use quipu_providers::{CallEnd, CallEvent};
 use quipu_tools::Touches;
 use quipu_transcript::{Measure, Projector, Prune, counts, message_of, sent_tokens};
 
+use crate::money::CallMoney;
 use crate::policy::PolicyVersion;
 
 pub(crate) use batch::step_key;
@@ -104,6 +106,8 @@ struct Run {
     aborting: bool,
     /// The model said that the context is too long, and it was compacted.
     overflowed: bool,
+    /// Why its last call was not sent once more.
+    refused: Option<Outcome>,
     /// A compaction failed; the run goes on without.
     compaction_failed: bool,
     phase: Phase,
@@ -118,6 +122,7 @@ impl Run {
             cost: 0.0,
             aborting: false,
             overflowed: false,
+            refused: None,
             compaction_failed: false,
             phase: Phase::Saying,
         }
@@ -302,7 +307,9 @@ impl Machine {
             // An answer of a run that is over is dropped: everything that it could say was said in its last commit.
             Input::Prepared { run, calls } if self.is_current(&run) => self.prepared(calls),
             Input::Call { run, event } if self.is_current(&run) => self.call_event(event),
-            Input::CallEnded { run, end, record } if self.is_current(&run) => self.call_ended(*end, record),
+            Input::CallEnded { run, end, record, money } if self.is_current(&run) => {
+                self.call_ended(*end, record, money);
+            }
             Input::CallNotMade { run, outcome } if self.is_current(&run) => self.call_not_made(outcome),
             Input::Summarized { run, result } if self.is_current(&run) => self.summarized(result),
             Input::Looked { run, result } if self.is_current(&run) => self.looked(result),
@@ -345,227 +352,6 @@ impl Machine {
         run.turn += 1;
         let turn = run.turn;
         self.emit(Event::TurnStarted { turn });
-    }
-
-    fn call_model(&mut self) {
-        // A run that was stopped pays for no summary.
-        if self.run.as_ref().is_some_and(|run| run.aborting)
-            || (!self.prune_before_call() && !self.compact_before_call())
-        {
-            self.call_now();
-        }
-    }
-
-    fn call_now(&mut self) {
-        let (Some(run), Some(head)) = (&mut self.run, self.head) else { return };
-        if run.aborting {
-            let turn = run.turn;
-            self.emit(Event::TurnEnded { turn });
-            return self.end_run(Outcome::Aborted);
-        }
-        run.phase = Phase::Calling { message: None, attempt: 1 };
-        let money = self.limits.money(run);
-        let run = run.id.clone();
-        let request = self.next.take().unwrap_or_else(|| self.request());
-        debug_assert_eq!(request.messages, self.request().messages, "what was foreseen is what is asked");
-        self.out.push(Effect::Call { run, head, request, money });
-    }
-
-    /// The request that asks for what follows the conversation and what is being committed.
-    fn request(&mut self) -> Arc<ModelRequest> {
-        let messages = self.projector.project(self.messages.iter().chain(&self.adding));
-        Arc::new(ModelRequest {
-            model: self.prefix.model.clone(),
-            system: self.prefix.system.clone(),
-            tools: self.prefix.tools.clone(),
-            messages,
-            thinking: self.prefix.epoch.thinking,
-            max_tokens: self.prefix.epoch.max_tokens,
-            session: Some(self.session.to_string()),
-        })
-    }
-
-    fn call_event(&mut self, event: CallEvent) {
-        let Some(Run { phase: Phase::Calling { message, attempt }, .. }) = &mut self.run else { return };
-        match event {
-            // A second beginning without a retry between is the same answer.
-            CallEvent::Started(_) if message.is_some() => {}
-            CallEvent::Started(answer) => {
-                self.counter += 1;
-                let id = MessageId::from(format!("m{}", self.counter));
-                *message = Some(id.clone());
-                let attempt = *attempt;
-                self.emit(Event::MessageStarted {
-                    id,
-                    message: Arc::new(Message::Assistant(*answer)),
-                    attempt,
-                });
-            }
-            CallEvent::Delta(delta) => {
-                if let Some(id) = message.clone() {
-                    self.emit(Event::MessageDelta { id, delta });
-                }
-            }
-            CallEvent::Retry { attempt: next, delay, error } => {
-                *attempt = next;
-                if let Some(id) = message.take() {
-                    let message = Arc::new(Message::Assistant(AssistantMessage {
-                        error_message: Some(error.message.clone()),
-                        ..self.blank_answer(StopReason::Error)
-                    }));
-                    self.emit(Event::MessageEnded { id, message, ending: Ending::Dropped(error.clone()) });
-                }
-                self.emit(Event::RetryScheduled { attempt: next, delay, error });
-            }
-        }
-    }
-
-    fn blank_answer(&self, stop_reason: StopReason) -> AssistantMessage {
-        AssistantMessage::of(&self.prefix.model, stop_reason, self.now)
-    }
-
-    fn call_not_made(&mut self, outcome: Outcome) {
-        let Some(Run { turn, phase: Phase::Calling { .. }, .. }) = &self.run else { return };
-        let turn = *turn;
-        // It may have been recorded with the commit before it.
-        self.take_record_back();
-        self.emit(Event::TurnEnded { turn });
-        self.end_run(outcome);
-    }
-
-    fn call_ended(&mut self, end: CallEnd, record: Option<Box<CallRecord>>) {
-        let Some(run) = &mut self.run else { return };
-        let Phase::Calling { message, attempt } = &run.phase else { return };
-        let (message, attempt) = (message.clone(), *attempt);
-        let CallEnd { message: mut answer, error, attempts, unknown } = end;
-        run.cost += answer.usage.cost.total;
-        // Once for each time that it grew too long.
-        run.overflowed &= error.is_some();
-        if let Some(error) = &error {
-            answer.stop_reason =
-                if error.kind == ModelErrorKind::Aborted { StopReason::Aborted } else { StopReason::Error };
-            answer.error_message.get_or_insert_with(|| error.message.clone());
-        }
-        let calls: Vec<ToolCall> = match answer.stop_reason {
-            StopReason::Stop | StopReason::ToolUse | StopReason::Length => {
-                answer.tool_calls().cloned().collect()
-            }
-            StopReason::Error | StopReason::Aborted | StopReason::Deferred | StopReason::Pending => {
-                Vec::new()
-            }
-        };
-        let mut step = StepInfo { run: Some(run.id.clone()), ..StepInfo::default() };
-        if let Some(mut record) = record {
-            record.attempts = attempts;
-            step.started = Some(record.started);
-            step.duration_ms = record.duration_ms;
-            step.call = Some(*record);
-        }
-        if !unknown.is_empty()
-            && let Ok(unknown) = quipu_protocol::Json::of(&unknown)
-        {
-            step.extra.insert("unknownEvents".into(), unknown);
-        }
-        let cut = answer.stop_reason == StopReason::Length;
-        let mut ops = vec![PlanOp::Forget { run: run.id.clone(), session: None }];
-        ops.extend((self.waits && counts(&answer)).then_some(PlanOp::Arrive));
-        let prepared = if cut {
-            calls.iter().map(|call| Prepared::Refused(batch::cut_off(&call.name))).collect()
-        } else {
-            let (id, turn) = (&run.id, run.turn);
-            ops.extend(calls.iter().enumerate().map(|(slot, call)| PlanOp::Announce {
-                run: id.clone(),
-                key: step_key(turn, slot),
-                call: call.clone(),
-            }));
-            Vec::new()
-        };
-        let waiting = !calls.is_empty() && !cut;
-        let run_id = run.id.clone();
-        let answer = Message::Assistant(answer);
-        let id = match message {
-            Some(id) => id,
-            None => {
-                let id = self.next_message();
-                self.emit(Event::MessageStarted {
-                    id: id.clone(),
-                    message: Arc::new(answer.clone()),
-                    attempt,
-                });
-                id
-            }
-        };
-        if attempt > 1 {
-            self.emit(Event::RetryEnded { ok: error.is_none() });
-        }
-        let draft = Draft::of(Entry::Message(answer.clone()), step);
-        if let Some(run) = &mut self.run {
-            let answer = Arc::new(answer);
-            let calls = calls.clone();
-            run.phase = Phase::Answered(Answered {
-                message: id,
-                answer,
-                calls,
-                error,
-                prepared,
-                waiting,
-                kept: false,
-                early: Early::default(),
-            });
-        }
-        let ends_turn = calls.is_empty();
-        self.commit(Tag::Assistant, vec![draft], ops, ends_turn);
-        if waiting {
-            // Looking up and validating reads only, so it need not wait for the commit.
-            self.out.push(Effect::Prepare { run: run_id, calls });
-        }
-    }
-
-    fn prepared(&mut self, calls: Vec<Prepared>) {
-        let Some(Run { id, turn, aborting, phase: Phase::Answered(answered), .. }) = &mut self.run else {
-            return;
-        };
-        answered.prepared = calls;
-        answered.waiting = false;
-        if !answered.kept && !*aborting {
-            answered.early.begin(&answered.calls, &answered.prepared);
-            for slot in answered.early.running() {
-                if let Some(Prepared::Ready { call, touches }) = answered.prepared.get(slot) {
-                    let (run, call, touches) = (id.clone(), call.clone(), touches.clone());
-                    self.out.push(Effect::RunTool { run, turn: *turn, slot, call, touches, approved: false });
-                }
-            }
-        }
-        self.answered();
-    }
-
-    /// Goes on when the answer is kept and its calls are prepared.
-    fn answered(&mut self) {
-        let Some(run) = &mut self.run else { return };
-        let Phase::Answered(answered) = &mut run.phase else { return };
-        if answered.waiting || !answered.kept {
-            return;
-        }
-        let (turn, error) = (run.turn, answered.error.take());
-        let (calls, prepared) = (std::mem::take(&mut answered.calls), std::mem::take(&mut answered.prepared));
-        let early = std::mem::take(&mut answered.early);
-        if let Some(error) = error {
-            self.emit(Event::TurnEnded { turn });
-            let error = match error.kind {
-                ModelErrorKind::ContextOverflow => match self.compact_after_overflow(error) {
-                    Ok(()) => return,
-                    Err(error) => error,
-                },
-                _ => error,
-            };
-            let aborted = error.kind == ModelErrorKind::Aborted;
-            return self.end_run(if aborted { Outcome::Aborted } else { Outcome::Failed(error) });
-        }
-        if calls.is_empty() {
-            self.emit(Event::TurnEnded { turn });
-            return self.after_turn(Went::Done);
-        }
-        self.start_tools(calls, prepared, early);
     }
 
     // Tools.

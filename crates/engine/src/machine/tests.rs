@@ -614,7 +614,7 @@ impl World {
     fn stream(&mut self) {
         if let Some((run, cancelled)) = self.summary.take() {
             self.seed = self.seed.wrapping_mul(31).wrapping_add(17);
-            let made = || Calls { usage: usage(0), records: vec![record()] };
+            let made = || Calls { usage: usage(0), records: vec![record()], assumed: 0.0 };
             let result = match self.seed % 5 {
                 _ if cancelled => Err(Box::new(NoSummary { why: None, made: made() })),
                 3 if !self.finishing => Err(Box::new(NoSummary { why: Some("no".into()), made: made() })),
@@ -648,7 +648,12 @@ impl World {
             }
             None => {
                 *self.spent.entry(call.run.clone()).or_default() += COST;
-                self.give(Input::CallEnded { run: call.run, end: Box::new(call.end), record: None });
+                self.give(Input::CallEnded {
+                    run: call.run,
+                    end: Box::new(call.end),
+                    record: None,
+                    money: CallMoney::default(),
+                });
             }
         }
     }
@@ -908,7 +913,7 @@ fn answer(choice: u8, serial: u64) -> (VecDeque<CallEvent>, CallEnd) {
             events.push_back(CallEvent::Delta(Delta::TextEnded { index: 0 }));
         }
     }
-    (events, CallEnd { message, error, attempts: Vec::new(), unknown: Vec::new() })
+    (events, CallEnd { message, error, attempts: Vec::new(), charges: Vec::new(), unknown: Vec::new() })
 }
 
 proptest! {

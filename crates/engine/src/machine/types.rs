@@ -14,7 +14,7 @@ use quipu_tools::Touches;
 
 use super::{Leaving, NoSummary, Place, Stretch, Summary};
 use crate::files::{FilePlan, WorkspaceNote};
-use crate::money::RunMoney;
+use crate::money::{CallMoney, RunMoney};
 use crate::policy::PolicyVersion;
 use crate::sessions::NAME_LIMIT;
 
@@ -98,6 +98,7 @@ pub(crate) enum Input {
         run: RunId,
         end: Box<CallEnd>,
         record: Option<Box<CallRecord>>,
+        money: CallMoney,
     },
     /// The call was not made, since it could not be recorded or a limit was reached; the run ends so.
     CallNotMade {

@@ -170,6 +170,9 @@ impl Store for Failing {
     fn spent(&self, since: i64) -> Fut<'_, f64> {
         self.inner.spent(since)
     }
+    fn assumed(&self, since: i64, now: i64) -> Fut<'_, f64> {
+        self.inner.assumed(since, now)
+    }
     fn usage(
         &self,
         query: quipu_store::UsageQuery,

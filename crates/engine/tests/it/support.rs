@@ -238,7 +238,7 @@ impl Provider for Fake {
             let mut attempts: Vec<Attempt> =
                 (0..reply.retries).map(|_| Attempt { at: 1, error: transient, status: Some(529) }).collect();
             attempts.push(Attempt { at: 1, error: kind, status: Some(200) });
-            CallEnd { message, error, attempts, unknown: reply.unknown }
+            CallEnd { message, error, attempts, charges: Vec::new(), unknown: reply.unknown }
         }
         .boxed()
     }

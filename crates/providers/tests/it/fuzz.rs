@@ -109,13 +109,13 @@ fn standard(wire: Wire) -> Model {
 }
 
 fn decode(wire: Wire, size: usize, bytes: &[u8]) -> (Vec<CallEvent>, CallEnd) {
-    let cost = Prices { input: 3.0, output: 15.0, cache_read: 0.3, cache_write: 3.75, tiers: Vec::new() };
+    let cost = Prices { input: 3.0, output: 15.0, cache_read: 0.3, cache_write: 3.75, ..Prices::default() };
     let mut decoder = wires::decoder(wire, Arc::new(Model { cost, ..standard(wire) }), 7);
     let mut events = Vec::new();
     let pushed = bytes.chunks(size).try_for_each(|piece| decoder.push(piece, &mut events));
     let error = pushed.and_then(|()| decoder.end(&mut events)).err();
     let (message, unknown, error) = decoder.finish(error.as_ref());
-    (events, CallEnd { message, error, attempts: Vec::new(), unknown })
+    (events, CallEnd { message, error, attempts: Vec::new(), charges: Vec::new(), unknown })
 }
 
 fn stream_law(wire: Wire, bytes: &[u8]) -> Result<(), String> {

@@ -57,7 +57,7 @@ async fn run(
     let (provider, request) = provider(wire, url, options);
     let (send, mut receive) = mpsc::channel(4);
     let body = provider.encode(&request).unwrap();
-    let call = Call { request, body, events: send, cancel };
+    let call = Call { request, body, events: send, cancel, retries: None };
     let read = async {
         let mut events = Vec::new();
         while let Some(event) = receive.recv().await {
@@ -155,31 +155,36 @@ async fn one_answer(wire: Wire) {
 
 #[tokio::test]
 async fn credentials_and_headers() {
-    let check = async |secret: &str,
-                       kind,
-                       model_headers: &[(&str, &str)],
-                       expect: &[(&str, Option<&str>)]| {
-        let wire = Wire::Messages;
-        let server = FakeServer::start([Answer::new().text("x").reply()]);
-        let mut model = model(wire, format!("{}/v1/", server.url()));
-        model.reasoning = true;
-        model.compat = quipu_protocol::Json::parse(r#"{"sendSessionAffinityHeaders":true}"#).ok();
-        let headers: Vec<_> = model_headers.iter().map(|(n, v)| ((*n).to_owned(), (*v).to_owned())).collect();
-        let credential = Credential { secret: secret.into(), kind, source: "a test".into() };
-        let provider = wires::provider(&model, Some(&credential), &headers, options()).unwrap();
-        let (send, _receive) = mpsc::channel(64);
-        let (_, request) = self::provider(wire, server.url(), options());
-        let request =
-            ModelRequest { model: Arc::new(model), session: Some("s-1".into()), ..(*request).clone() };
-        let body = provider.encode(&request).unwrap();
-        let call = Call { request: Arc::new(request), body, events: send, cancel: CancellationToken::new() };
-        assert_eq!(provider.send(call).await.error, None);
-        let request = &server.requests()[0];
-        assert_eq!(request.path, "/v1/messages");
-        for (name, value) in expect {
-            assert_eq!(request.header(name), *value, "{name}");
-        }
-    };
+    let check =
+        async |secret: &str, kind, model_headers: &[(&str, &str)], expect: &[(&str, Option<&str>)]| {
+            let wire = Wire::Messages;
+            let server = FakeServer::start([Answer::new().text("x").reply()]);
+            let mut model = model(wire, format!("{}/v1/", server.url()));
+            model.reasoning = true;
+            model.compat = quipu_protocol::Json::parse(r#"{"sendSessionAffinityHeaders":true}"#).ok();
+            let headers: Vec<_> =
+                model_headers.iter().map(|(n, v)| ((*n).to_owned(), (*v).to_owned())).collect();
+            let credential = Credential { secret: secret.into(), kind, source: "a test".into() };
+            let provider = wires::provider(&model, Some(&credential), &headers, options()).unwrap();
+            let (send, _receive) = mpsc::channel(64);
+            let (_, request) = self::provider(wire, server.url(), options());
+            let request =
+                ModelRequest { model: Arc::new(model), session: Some("s-1".into()), ..(*request).clone() };
+            let body = provider.encode(&request).unwrap();
+            let call = Call {
+                request: Arc::new(request),
+                body,
+                events: send,
+                cancel: CancellationToken::new(),
+                retries: None,
+            };
+            assert_eq!(provider.send(call).await.error, None);
+            let request = &server.requests()[0];
+            assert_eq!(request.path, "/v1/messages");
+            for (name, value) in expect {
+                assert_eq!(request.header(name), *value, "{name}");
+            }
+        };
     let bearer = format!("Bearer {KEY}");
     check(
         KEY,
@@ -533,7 +538,7 @@ async fn an_abort_keeps_what_came(wire: Wire) {
     let (send, mut receive) = mpsc::channel(64);
     let cancel = CancellationToken::new();
     let body = provider.encode(&request).unwrap();
-    let call = Call { request, body, events: send, cancel: cancel.clone() };
+    let call = Call { request, body, events: send, cancel: cancel.clone(), retries: None };
     let read = async {
         let mut events = Vec::new();
         while let Some(event) = receive.recv().await {
@@ -584,7 +589,13 @@ async fn an_abort_ends_every_wait(wire: Wire) {
     let (send, mut receive) = mpsc::channel(1);
     let cancel = CancellationToken::new();
     let body = provider.encode(&request).unwrap();
-    let call = Call { request: request.clone(), body: body.clone(), events: send, cancel: cancel.clone() };
+    let call = Call {
+        request: request.clone(),
+        body: body.clone(),
+        events: send,
+        cancel: cancel.clone(),
+        retries: None,
+    };
     let wait = async {
         let event = receive.recv().await;
         cancel.cancel();
@@ -600,7 +611,7 @@ async fn an_abort_ends_every_wait(wire: Wire) {
     let (provider, request) = self::provider(wire, server.url(), options());
     let (send, receive) = mpsc::channel(1);
     let cancel = CancellationToken::new();
-    let call = Call { request, body, events: send.clone(), cancel: cancel.clone() };
+    let call = Call { request, body, events: send.clone(), cancel: cancel.clone(), retries: None };
     let full = async {
         while send.capacity() > 0 {
             tokio::task::yield_now().await;
@@ -618,7 +629,9 @@ async fn a_reader_that_is_gone_does_not_stop_the_call(wire: Wire) {
     let (send, receive) = mpsc::channel(1);
     drop(receive);
     let body = provider.encode(&request).unwrap();
-    let end = provider.send(Call { request, body, events: send, cancel: CancellationToken::new() }).await;
+    let end = provider
+        .send(Call { request, body, events: send, cancel: CancellationToken::new(), retries: None })
+        .await;
     assert_eq!((end.error, end.message.text()), (None, "anyway".to_owned()));
 }
 
@@ -664,8 +677,13 @@ async fn addresses_and_headers_of_the_second_wire() {
                 ModelRequest { model: Arc::new(model), session: Some("s-1".into()), ..(*request).clone() };
             let (send, _receive) = mpsc::channel(64);
             let body = provider.encode(&request).unwrap();
-            let call =
-                Call { request: Arc::new(request), body, events: send, cancel: CancellationToken::new() };
+            let call = Call {
+                request: Arc::new(request),
+                body,
+                events: send,
+                cancel: CancellationToken::new(),
+                retries: None,
+            };
             assert_eq!(provider.send(call).await.error, None);
             let request = &server.requests()[0];
             assert_eq!(request.path, expect);

@@ -288,8 +288,13 @@ async fn a_session_is_not_named_where_nothing_is_kept() {
                     .unwrap();
             let (send, _receive) = mpsc::channel(64);
             let body = provider.encode(&request).unwrap();
-            let call =
-                Call { request: Arc::new(request), body, events: send, cancel: CancellationToken::new() };
+            let call = Call {
+                request: Arc::new(request),
+                body,
+                events: send,
+                cancel: CancellationToken::new(),
+                retries: None,
+            };
             assert_eq!(provider.send(call).await.error, None);
             let asked = &server.requests()[0];
             assert_eq!(asked.header("x-session-affinity").is_some(), named, "{wire:?} {cache:?}");

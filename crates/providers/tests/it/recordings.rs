@@ -10,7 +10,7 @@ use quipu_providers::{CallEnd, CallEvent, laws};
 use crate::wires::{WIRES, Wire, api, decoder};
 
 fn model(wire: Wire) -> Arc<Model> {
-    let cost = Prices { input: 3.0, output: 15.0, cache_read: 0.3, cache_write: 3.75, tiers: Vec::new() };
+    let cost = Prices { input: 3.0, output: 15.0, cache_read: 0.3, cache_write: 3.75, ..Prices::default() };
     let (id, provider) = match wire {
         Wire::Messages => ("claude-test-1".into(), "anthropic".into()),
         Wire::Completions => ("test-1".into(), "testing".into()),
@@ -67,7 +67,7 @@ fn decode<'a>(wire: Wire, pieces: impl IntoIterator<Item = &'a [u8]>) -> (Vec<Ca
     let pushed = pieces.into_iter().try_for_each(|piece| decoder.push(piece, &mut events));
     let error = pushed.and_then(|()| decoder.end(&mut events)).err();
     let (message, unknown, error) = decoder.finish(error.as_ref());
-    (events, CallEnd { message, error, attempts: Vec::new(), unknown })
+    (events, CallEnd { message, error, attempts: Vec::new(), charges: Vec::new(), unknown })
 }
 
 /// What a recording means, as text.

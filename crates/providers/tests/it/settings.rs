@@ -97,6 +97,7 @@ fn the_catalogue_can_be_changed() {
     let mut expect =
         Model { name: "Mine".into(), context_window: 5, base_url: "http://proxy.example".into(), ..before };
     expect.cost.output = 1.0;
+    assert!(!expect.cost.stated, "one rate of two was given");
     assert_eq!(of(&settings, "claude-opus-4-5"), expect);
     let next = of(&settings, "claude-next");
     assert_eq!((next.api.as_str(), next.base_url.as_str()), ("anthropic-messages", "http://proxy.example"));

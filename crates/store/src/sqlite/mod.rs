@@ -664,6 +664,10 @@ impl Store for SqliteStore {
         Box::pin(self.read_indexed(move |connection| spend::since(connection, since)))
     }
 
+    fn assumed(&self, since: UnixMs, now: UnixMs) -> Fut<'_, f64> {
+        Box::pin(self.read(move |connection| spend::assumed(connection, since, now)))
+    }
+
     fn reserve(&self, ask: ReserveAsk) -> Fut<'_, Reserved> {
         Box::pin(async move {
             // Most of what is to be indexed, outside of the transaction.

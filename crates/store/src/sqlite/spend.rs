@@ -31,6 +31,20 @@ pub(super) fn since(connection: &Connection, from: UnixMs) -> Outcome<f64> {
     Ok(spent / 1e9)
 }
 
+/// US dollars since then of calls that nobody holds anything for any more, and whose cost no node tells.
+pub(super) fn assumed(connection: &Connection, from: UnixMs, now: UnixMs) -> Outcome<f64> {
+    let known = "SELECT count(*) FROM sqlite_schema WHERE type = 'table' AND name = 'quipu_reserve'";
+    // A file of an older version that cannot be written has none.
+    let has_table: bool = connection.prepare_cached(known)?.query_row([], |row| row.get(0))?;
+    if !has_table {
+        return Ok(0.0);
+    }
+    let assumed: f64 = connection
+        .prepare_cached("SELECT total(amount) FROM quipu_reserve WHERE at >= ?1 AND expires <= ?2")?
+        .query_row([from, now], |row| row.get(0))?;
+    Ok(assumed / 1e9)
+}
+
 /// Nodes that are indexed at a time before what they cost is known.
 const BATCH: usize = 256;
 
@@ -41,7 +55,8 @@ pub(super) fn reserve(connection: &Connection, ask: &ReserveAsk) -> Outcome<Rese
         let mut statement = connection.prepare_cached(query)?;
         Ok(statement.query_row(params![from, ask.now, ask.id.0], |row| row.get(0))?)
     };
-    // Those that nobody renewed: what came of their calls is not known, so that all of it may have been charged.
+    // Those that nobody renewed: what came of their calls is not known, so that all of it may have been charged. And what
+    // calls that are over may have cost besides what their nodes tell.
     let lost = "SELECT CAST(min(total(amount), 1e18) AS INTEGER) FROM quipu_reserve \
                 WHERE at >= ?1 AND expires <= ?2 AND id <> ?3";
     let held = "SELECT CAST(min(total(amount), 1e18) AS INTEGER) FROM quipu_reserve \
@@ -81,8 +96,14 @@ pub(super) fn renew(connection: &Connection, id: &ReserveId, expires: UnixMs) ->
     Ok(())
 }
 
-/// What the call cost is known.
-pub(super) fn release(connection: &Connection, id: &ReserveId) -> Outcome<()> {
-    connection.prepare_cached("DELETE FROM quipu_reserve WHERE id = ?1")?.execute([&id.0])?;
+/// The call is over. What it may have cost besides what its node tells counts as spent.
+pub(super) fn release(connection: &Connection, id: &ReserveId, charged: i64) -> Outcome<()> {
+    if charged > 0 {
+        connection
+            .prepare_cached("UPDATE quipu_reserve SET expires = ?2, amount = ?3 WHERE id = ?1")?
+            .execute(params![id.0, i64::MIN, charged])?;
+    } else {
+        connection.prepare_cached("DELETE FROM quipu_reserve WHERE id = ?1")?.execute([&id.0])?;
+    }
     Ok(())
 }

@@ -164,6 +164,10 @@ fn ask(id: &str, now: i64) -> ReserveAsk {
     }
 }
 
+fn release(id: &str, charged: i64) -> Op {
+    Op::Release { id: ReserveId(id.into()), charged }
+}
+
 fn op(op: Op) -> Commit {
     Commit { ops: vec![op], ..Commit::default() }
 }
@@ -190,16 +194,16 @@ async fn what_is_reserved_is_given_once_over_all_processes() {
         said(Some(1), 0, 4)
     );
     assert_eq!(one.reserve(ReserveAsk { settles: true, ..ask("d", now) }).await.unwrap(), said(None, 0, 5));
-    two.commit(op(Op::Release { id: ReserveId("c".into()) })).await.unwrap();
+    two.commit(op(release("c", 0))).await.unwrap();
 
     // What a call cost takes the place of what was reserved, in one commit.
     let base = session(&one, "one", START + 11).await;
     let mut paid = answer(base, 3.0, START + 12, Some(call()));
-    paid.ops.push(Op::Release { id: ReserveId("a".into()) });
+    paid.ops.push(release("a", 0));
     one.commit(paid).await.unwrap();
     // Waiting would not help: it takes what there is, if that is enough.
     assert_eq!(two.reserve(ask("c", now)).await.unwrap(), said(None, 3, 2));
-    two.commit(op(Op::Release { id: ReserveId("b".into()) })).await.unwrap();
+    two.commit(op(release("b", 0))).await.unwrap();
     assert_eq!(
         two.reserve(ReserveAsk { full: 3 * DOLLAR, ..ask("c", now) }).await.unwrap(),
         said(Some(2), 3, 0)
@@ -217,18 +221,42 @@ async fn what_nobody_renews_counts_as_spent_until_the_day_is_over() {
     store.commit(op(Op::Renew { id: ReserveId("a".into()), expires: now + 500 })).await.unwrap();
     let held = store.reserve(ask("b", now + 499)).await.unwrap();
     assert_eq!((held.spent, held.others), (0, 2 * DOLLAR));
-    store.commit(op(Op::Release { id: ReserveId("b".into()) })).await.unwrap();
+    store.commit(op(release("b", 0))).await.unwrap();
     drop(store);
     let store = open(&path);
     let lost = store.reserve(ask("b", now + 500)).await.unwrap();
     assert_eq!((lost.spent, lost.others), (2 * DOLLAR, 0));
-    store.commit(op(Op::Release { id: ReserveId("b".into()) })).await.unwrap();
+    store.commit(op(release("b", 0))).await.unwrap();
     let since = START + 24 * 4 * QUARTER;
     let tomorrow = store.reserve(ReserveAsk { since, ..ask("b", since + 1) }).await.unwrap();
     assert_eq!((tomorrow.spent, tomorrow.others), (0, 0));
     // It is gone.
     let again = store.reserve(ask("c", since + 1)).await.unwrap();
     assert_eq!((again.spent, again.others), (0, 2 * DOLLAR));
+}
+
+#[tokio::test]
+async fn cost_beside_that_of_a_node_counts_until_the_day_is_over() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("quipu.db");
+    let store = open(&path);
+    let now = START + 10;
+    store.reserve(ask("a", now)).await.unwrap();
+    assert_eq!(store.assumed(START, now).await.unwrap(), 0.0, "it is reserved");
+    let base = session(&store, "one", now).await;
+    let mut paid = answer(base, 0.5, now, Some(call()));
+    paid.ops.push(release("a", DOLLAR));
+    store.commit(paid).await.unwrap();
+    // There is nothing to renew any more.
+    store.commit(op(Op::Renew { id: ReserveId("x".into()), expires: now + 500 })).await.unwrap();
+    drop(store);
+    let store = open(&path);
+    assert_eq!(store.assumed(START, now).await.unwrap(), 1.0);
+    assert_eq!(store.assumed(now + 1, now + 1).await.unwrap(), 0.0);
+    assert_eq!(store.spent(START).await.unwrap(), 0.5);
+    let next = store.reserve(ask("b", now)).await.unwrap();
+    assert_eq!((next.spent, next.others), (DOLLAR + DOLLAR / 2, 0));
+    assert_eq!(store.check().await.unwrap().problems, []);
 }
 
 #[tokio::test]
