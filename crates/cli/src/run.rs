@@ -11,6 +11,7 @@ use quipu_protocol::{
     Message, ModelErrorKind, Outcome, StopReason, Trouble,
 };
 use quipu_rpc::{JsonEvents, SessionHeader};
+use quipu_store::Store;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use crate::args::{Mode, Task};
@@ -53,8 +54,9 @@ pub(crate) async fn run(task: &Task) -> Result<(), Failure> {
         ));
     }
     let prompt = prompts.first().and_then(Option::as_ref);
-    let Started { opened, permissions, record, recorder, budget, file, early, ask_deadline, .. } =
-        crate::setup::open(&place, task, &here, replay.clone(), prompt).await?;
+    let Started {
+        store: open, opened, permissions, record, recorder, budget, file, early, ask_deadline, ..
+    } = crate::setup::open(&place, task, &here, replay.clone(), prompt).await?;
     let Opened { session, troubles } = opened;
     let cwd = session.cwd().display().to_string();
     // What must be typed to go on after a failure.
@@ -68,7 +70,12 @@ pub(crate) async fn run(task: &Task) -> Result<(), Failure> {
         false => Some(format!("quipu -p --session {}{}", session.view().session, place.store_flag())),
     };
     let store = (!task.no_session).then(|| place.store.clone());
-    let told = Told { again, budget, store: store.and_then(|path| Some((file_number(&path)?, path))) };
+    let told = Told {
+        again,
+        budget,
+        store: store.and_then(|path| Some((file_number(&path)?, path))),
+        open: Some(open),
+    };
     let mut front = Front::new(task.mode, &session, &cwd)?;
     let desk = Desk::new(permissions, Some(record).filter(|_| !task.no_session));
     match &mut front {
@@ -117,7 +124,7 @@ fn some_or_continue(prompts: Vec<Input>) -> Vec<Option<Input>> {
 }
 
 /// What is said when a run fails.
-#[derive(Debug, Default)]
+#[derive(Default)]
 pub(crate) struct Told {
     /// The command that goes on with the session, if one can.
     again: Option<String>,
@@ -125,12 +132,15 @@ pub(crate) struct Told {
     budget: Option<Budget>,
     /// The store's file, and its number when the run began.
     store: Option<((u64, u64), PathBuf)>,
+    /// The same, as it is open.
+    open: Option<Arc<dyn Store>>,
 }
 
 impl Told {
-    /// Whether another file stands under the store's name, or none.
+    /// Whether another file stands under the store's name, or none, or one without the last steps.
     fn has_lost_store(&self) -> bool {
-        self.store.as_ref().is_some_and(|(number, path)| file_number(path) != Some(*number))
+        self.open.as_ref().is_some_and(|store| !store.is_in_place())
+            || self.store.as_ref().is_some_and(|(number, path)| file_number(path) != Some(*number))
     }
 }
 

@@ -79,7 +79,9 @@ pub(crate) async fn run(args: &UsageArgs) -> Result<(), Failure> {
 /// Says that the tables are behind.
 pub(crate) fn tell_behind(behind: u64) {
     if behind > 0 {
-        note(format!("The newest {behind} nodes are not counted yet; ask again in a moment."));
+        note(format!(
+            "The newest {behind} nodes are not counted yet; ask again in a moment, and see `quipu doctor` if that does not help."
+        ));
     }
 }
 

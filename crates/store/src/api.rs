@@ -41,6 +41,12 @@ pub trait Store: Send + Sync + 'static {
     /// `TooLarge`, `Busy`, `Full`, `ReadOnly`, `Corrupt`, `Io`.
     fn commit(&self, batch: Commit) -> Fut<'_, ()>;
 
+    /// Whether all that was acknowledged is where the store was opened, as far as the last commit showed: not when its file
+    /// was removed or replaced, or its log cut short.
+    fn is_in_place(&self) -> bool {
+        true
+    }
+
     /// Where a ref stands.
     fn head<'a>(&'a self, name: &'a RefName) -> Fut<'a, Option<NodeId>>;
 

@@ -88,6 +88,20 @@ pub enum StoreError {
         /// A new file with everything that was acknowledged, made of the one that is still open.
         recovered: Option<PathBuf>,
     },
+    /// The log beside the file was cut short while the store was open, and with it steps that the file does not hold yet.
+    /// Nothing is written until every program has closed the store.
+    #[error(
+        "{} was cut short while the store {} was in use; {}",
+        log.display(), path.display(), after_cut(path, recovered.as_deref())
+    )]
+    Cut {
+        /// The file of the store.
+        path: PathBuf,
+        /// The log.
+        log: PathBuf,
+        /// A new file with everything that was acknowledged, where one could be made of what this process still had.
+        recovered: Option<PathBuf>,
+    },
     /// The file was written by a newer Quipu.
     #[error(
         "{} has format {found}, and this program knows formats up to {known}; use the newer Quipu that wrote it",
@@ -165,8 +179,10 @@ fn at(found: &Option<NodeId>) -> String {
 fn after_loss(path: &Path, lost: &Path, saved: bool, recovered: Option<&Path>) -> String {
     if let Some(recovered) = recovered {
         return format!(
-            "all acknowledged steps are in {}: end every program that uses the store, then move that file to the store's name",
-            recovered.display()
+            "all acknowledged steps are in {}: end every program that uses the store, then name that file with --store; or remove \
+             {path}-wal and {path}-shm where they are, and move that file to the store's name",
+            recovered.display(),
+            path = path.display()
         );
     }
     let advice = match (path == lost, saved) {
@@ -183,4 +199,18 @@ fn after_loss(path: &Path, lost: &Path, saved: bool, recovered: Option<&Path>) -
         }
     };
     advice.to_owned()
+}
+
+fn after_cut(path: &Path, recovered: Option<&Path>) -> String {
+    match recovered {
+        Some(recovered) => format!(
+            "all acknowledged steps are in {}: end every program that uses the store, then name that file with --store, or move \
+             {} away with what stands beside it (-wal, -shm) and give that file its name",
+            recovered.display(),
+            path.display()
+        ),
+        None => "the last acknowledged steps are lost; end every program that uses the store, then open it again, and see \
+                 what `quipu doctor` says"
+            .to_owned(),
+    }
 }

@@ -119,6 +119,12 @@ impl Neighbour {
         self.connection.query_row("SELECT count(*) FROM nodes", [], |row| row.get(0)).unwrap()
     }
 
+    /// Reads from now on what is there now, so that what is committed later stays in the log.
+    pub fn hold(&self) {
+        self.connection.execute_batch("BEGIN").unwrap();
+        self.count();
+    }
+
     /// Where a ref stands.
     pub fn head(&self, name: &str) -> Option<String> {
         self.connection

@@ -3,7 +3,7 @@
 use std::process::Command;
 
 use nix::sys::signal::Signal;
-use quipu_testkit::{Answer, Gate, Reply};
+use quipu_testkit::{Answer, Gate, Neighbour, Reply};
 
 use crate::support::*;
 
@@ -273,6 +273,67 @@ fn a_store_that_is_removed_is_recovered() {
     assert!(said.contains(&"first".to_owned()) && said.contains(&"Kept.".to_owned()), "{said:?}");
     assert!(said.contains(&"second".to_owned()), "{said:?}");
     world.run(&["doctor"]).ok();
+}
+
+/// What only the log held is in a new file, and nothing is written behind the gap.
+#[test]
+fn a_log_that_is_cut_short_is_told() {
+    for part in [0, 1] {
+        let gate = Gate::new();
+        let world = World::unprivileged([
+            Answer::new().text("Kept.").reply(),
+            Reply::sse(Answer::new().text("Half\n").unfinished()).then_gate(&gate),
+        ]);
+        world.unchecked();
+        world.run(&["-p", "first"]).ok();
+        // Somebody reads the store as it is now, so that what comes stays in the log.
+        let reader = Neighbour::open(&world.store());
+        reader.hold();
+        let mut running = world.start(&["-p", "--stream", "-c", "second"]);
+        assert_eq!(running.line().unwrap(), "Half");
+        reached(&gate);
+        cut(&world, "-wal", part);
+        gate.open();
+        let ran = running.wait().fails(4, &["quipu.db-wal", "was cut short", ".recovered-", "--store"]);
+        assert!(!ran.err.contains("session is kept"), "{}", ran.err);
+        drop(reader);
+        let names = std::fs::read_dir(world.path("home/.quipu")).unwrap().map(|entry| entry.unwrap().path());
+        let saved = names.into_iter().find(|path| path.to_string_lossy().contains(".recovered-")).unwrap();
+        world.server.push(Answer::new().text("On.").reply());
+        world.run(&["-p", "-c", "--store", saved.to_str().unwrap(), "third"]).ok();
+        let said: Vec<String> = messages(world.requests().last().unwrap()).iter().map(wire_text).collect();
+        assert!(said.contains(&"first".to_owned()) && said.contains(&"second".to_owned()), "{said:?}");
+    }
+}
+
+/// The part that is left of a file beside the store, in quarters.
+fn cut(world: &World, side: &str, quarters: u64) {
+    let path = format!("{}{side}", world.store().display());
+    let file = std::fs::OpenOptions::new().write(true).open(path).unwrap();
+    file.set_len(file.metadata().unwrap().len() * quarters / 4).unwrap();
+}
+
+/// No signal ends it, and nothing is lost.
+#[test]
+fn shared_memory_that_is_cut_short_is_made_anew() {
+    for part in [0, 2] {
+        let gate = Gate::new();
+        let world = World::unprivileged([
+            Answer::new().text("Kept.").reply(),
+            Reply::sse("").then_gate(&gate).then(Answer::new().text("Two.").stream()),
+            Answer::new().text("Three.").reply(),
+        ]);
+        world.run(&["-p", "first"]).ok();
+        let running = world.start(&["-p", "-c", "second"]);
+        reached(&gate);
+        cut(&world, "-shm", part);
+        gate.open();
+        assert_eq!(running.wait().ok().text(), "Two.\n");
+        assert_eq!(world.run(&["-p", "-c", "third"]).ok().text(), "Three.\n");
+        let said: Vec<String> = messages(world.requests().last().unwrap()).iter().map(wire_text).collect();
+        assert_eq!(said, ["first", "Kept.", "second", "Two.", "third"]);
+        world.run(&["doctor"]).ok();
+    }
 }
 
 #[test]

@@ -8,10 +8,11 @@ use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 
-use rusqlite::Connection;
-
+use super::cut::{Log, look_at_log};
 use super::failure::Place;
+use super::file::beside;
 use super::readers::Connect;
+use super::shared::{Shared, lock};
 use super::writer::{guarded, join};
 
 /// How nice the thread is to others, of 19.
@@ -22,14 +23,15 @@ const NICE: i32 = 10;
 pub(super) struct Copier {
     connect: Connect,
     place: Place,
+    shared: Option<Arc<Shared>>,
     thread: Mutex<Option<(SyncSender<()>, JoinHandle<()>)>>,
     /// The file is being closed, which copies what is left.
     ended: Arc<AtomicBool>,
 }
 
 impl Copier {
-    pub(super) fn new(connect: Connect, place: Place) -> Self {
-        Self { connect, place, thread: Mutex::default(), ended: Arc::default() }
+    pub(super) fn new(connect: Connect, place: Place, shared: Option<Arc<Shared>>) -> Self {
+        Self { connect, place, shared, thread: Mutex::default(), ended: Arc::default() }
     }
 
     /// Copies what is in the log, beside whoever asks. What cannot be copied is when the file is closed, or by a commit that
@@ -45,7 +47,8 @@ impl Copier {
         }
         let (asked, asks) = sync_channel(1);
         let (connect, place, ended) = (self.connect.clone(), self.place.clone(), Arc::clone(&self.ended));
-        let serve = move || serve(&asks, &ended, &connect, &place);
+        let shared = self.shared.clone();
+        let serve = move || serve(&asks, &ended, &connect, &place, shared.as_deref());
         if let Ok(started) = std::thread::Builder::new().name("quipu-store-log".to_owned()).spawn(serve) {
             // There is room for one.
             asked.try_send(()).ok();
@@ -66,20 +69,30 @@ impl Drop for Copier {
     }
 }
 
-fn serve(asks: &Receiver<()>, ended: &AtomicBool, connect: &Connect, place: &Place) {
+fn serve(asks: &Receiver<()>, ended: &AtomicBool, connect: &Connect, place: &Place, shared: Option<&Shared>) {
     yield_to_others();
-    let mut open: Option<Connection> = None;
+    let log = beside(&place.path, "-wal");
+    let slot = shared.map(Shared::slot).unwrap_or_default();
     while asks.recv().is_ok() && !ended.load(Ordering::Relaxed) {
+        let Ok(_held) = shared.map(Shared::hold).transpose() else { continue };
         let copied = guarded(place, "copy the log of", || {
-            let connection = match open.take() {
+            let rested = lock(&slot).take();
+            let connection = match rested {
                 Some(connection) => connection,
-                None => connect()?,
+                None => {
+                    let connection = connect()?;
+                    shared.inspect(|shared| shared.forget());
+                    connection
+                }
             };
-            connection.query_row("PRAGMA wal_checkpoint(PASSIVE)", [], |_| Ok(()))?;
+            // A part of one that was cut short would leave the file with a part of a step.
+            if look_at_log(&connection, &log) == Log::Whole {
+                connection.query_row("PRAGMA wal_checkpoint(PASSIVE)", [], |_| Ok(()))?;
+            }
             Ok(connection)
         });
         // One that failed is not used again.
-        open = copied.ok();
+        *lock(&slot) = copied.ok();
     }
 }
 
@@ -93,6 +106,8 @@ fn yield_to_others() {
 mod tests {
     use std::path::Path;
     use std::time::{Duration, Instant};
+
+    use rusqlite::Connection;
 
     use super::*;
 
@@ -114,7 +129,7 @@ mod tests {
             }
             Ok(Connection::open(&path)?)
         });
-        (writer, Copier::new(connect, place))
+        (writer, Copier::new(connect, place, None))
     }
 
     /// Asks until all is copied.

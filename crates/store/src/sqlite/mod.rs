@@ -8,6 +8,7 @@ mod connect;
 mod copier;
 #[cfg(test)]
 mod cost;
+mod cut;
 mod deeds;
 mod failure;
 mod file;
@@ -28,6 +29,7 @@ mod salvage;
 mod schema;
 mod search;
 mod setting;
+mod shared;
 mod shrink;
 mod spend;
 mod twins;
@@ -60,6 +62,7 @@ pub use self::mount::network_file_system;
 use self::readers::{Connect, Readers, Untyped, in_transaction, untyped};
 pub use self::salvage::{Salvage, salvage};
 use self::search::Ahead;
+use self::shared::Shared;
 use self::writer::{Job, Writer};
 use crate::{
     ActionQuery, Commit, Derived, Done, DoneQuery, DroppedFiles, Durability, Edge, Extent, Fence, FileChange,
@@ -152,8 +155,11 @@ impl SqliteStore {
         let path = file::prepare(path, options.create)?;
         let place = Place { identity: file::identity(&path), path, busy: options.busy };
         let patience = Patience::new(options.busy);
+        // Beside what this process has open of it already.
+        let shared = Shared::of(&place.path);
+        let _held = shared.hold()?;
         match open_for_writing(&place.path, &patience) {
-            Ok(connection) => Self::start(connection, place, patience, options),
+            Ok(connection) => Self::start(connection, place, patience, &shared, options),
             Err(Failure::Sql(error)) if connect::cannot_open(&error) => {
                 let path = place.path.clone();
                 Self::start_read_only(place, patience, StoreError::ReadOnly { path })
@@ -182,7 +188,7 @@ impl SqliteStore {
             connection,
             place.clone(),
             Patience::new(options.busy),
-            true,
+            None,
             name,
             options.search_index,
         )
@@ -210,6 +216,7 @@ impl SqliteStore {
         connection: Connection,
         place: Place,
         patience: Patience,
+        shared: &Arc<Shared>,
         options: &OpenOptions,
     ) -> Result<Self, StoreError> {
         let connect: Connect = {
@@ -224,11 +231,18 @@ impl SqliteStore {
                 connect::reader(&place.path, &patience)
             })
         };
-        let copier = Copier::new(Arc::clone(&connect), place.clone());
-        let readers = Readers::new(READERS, connect, place.clone());
+        let copier = Copier::new(Arc::clone(&connect), place.clone(), Some(Arc::clone(shared)));
+        let readers = Readers::new(READERS, connect, place.clone(), Some(Arc::clone(shared)));
         let name = options.writer.as_str().into();
-        let writer = Writer::start(connection, place.clone(), patience, false, name, options.search_index)
-            .map_err(|error| file::system(&place.path, "start a thread for", &error))?;
+        let writer = Writer::start(
+            connection,
+            place.clone(),
+            patience,
+            Some(Arc::clone(shared)),
+            name,
+            options.search_index,
+        )
+        .map_err(|error| file::system(&place.path, "start a thread for", &error))?;
         let (readers, copier) = (Some(readers), Some(copier));
         let (writer, ahead) = (Some(writer), Arc::default());
         Ok(Self { readers, copier, writer, refusal: None, place, ahead })
@@ -249,7 +263,7 @@ impl SqliteStore {
         };
         let first = connect().map_err(|error| place.error("open", error))?;
         // One: what is completed in memory is a connection's own.
-        let readers = Readers::new(1, connect, place.clone());
+        let readers = Readers::new(1, connect, place.clone(), None);
         readers
             .spawn(Some(first))
             .map_err(|error| file::system(&place.path, "start a thread for", &error))?;
@@ -518,6 +532,10 @@ impl Store for SqliteStore {
             }
             done
         })
+    }
+
+    fn is_in_place(&self) -> bool {
+        self.writer.as_ref().is_none_or(Writer::is_in_place)
     }
 
     fn head<'a>(&'a self, name: &'a RefName) -> Fut<'a, Option<NodeId>> {

@@ -11,6 +11,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot};
 
 use super::failure::{Outcome, Place};
 use super::file;
+use super::shared::{Shared, Slot, lock};
 use super::writer::{guarded, join, stopped};
 use crate::StoreError;
 
@@ -27,6 +28,8 @@ pub(super) struct Readers {
     room: Arc<Semaphore>,
     place: Place,
     connect: Connect,
+    /// `None` where no other process's doings can concern it.
+    shared: Option<Arc<Shared>>,
     /// Threads at most.
     most: usize,
     /// Reads that are queued or under way.
@@ -75,10 +78,15 @@ pub(super) fn in_transaction(work: Untyped) -> Untyped {
 struct ReadConnection {
     connection: Option<Connection>,
     connect: Connect,
+    shared: Option<Arc<Shared>>,
+    /// Where the connection rests between two reads.
+    slot: Slot,
+    /// Why there is none now.
+    refused: Option<StoreError>,
 }
 
 impl Readers {
-    pub(super) fn new(most: usize, connect: Connect, place: Place) -> Self {
+    pub(super) fn new(most: usize, connect: Connect, place: Place, shared: Option<Arc<Shared>>) -> Self {
         let (reads, queue) = channel();
         Self {
             reads: Some(reads),
@@ -86,6 +94,7 @@ impl Readers {
             room: Arc::new(Semaphore::new(READS)),
             place,
             connect,
+            shared,
             most,
             open: Arc::default(),
             threads: Mutex::default(),
@@ -112,18 +121,21 @@ impl Readers {
         if threads.len() == self.most {
             return Ok(());
         }
-        let mut own = ReadConnection { connection, connect: Arc::clone(&self.connect) };
+        let slot = self.shared.as_ref().map(|shared| shared.slot()).unwrap_or_default();
+        *lock(&slot) = connection;
+        let (connect, shared) = (Arc::clone(&self.connect), self.shared.clone());
+        let mut own = ReadConnection { connection: None, connect, shared, slot, refused: None };
         let queue = Arc::clone(&self.queue);
         let place = self.place.clone();
         let serve = move || {
             if connects {
-                own.connection(&place).ok();
+                own.using(|own| drop(own.connection(&place)));
             }
             loop {
                 // One thread waits here at a time, the others for the lock.
                 let next = queue.lock().unwrap_or_else(PoisonError::into_inner).recv();
                 let Ok((read, permit)) = next else { return };
-                read(&mut own);
+                own.using(read);
                 drop(permit);
             }
         };
@@ -187,10 +199,31 @@ impl Drop for Counted {
 }
 
 impl ReadConnection {
+    /// Does something with the connection, while the memory that it shares is in order.
+    fn using(&mut self, work: impl FnOnce(&mut Self)) {
+        let shared = self.shared.clone();
+        let held = shared.as_ref().map(|shared| shared.hold()).transpose();
+        self.connection = held.is_ok().then(|| lock(&self.slot).take()).flatten();
+        self.refused = held.as_ref().err().cloned();
+        work(self);
+        if let Some(connection) = self.connection.take() {
+            *lock(&self.slot) = Some(connection);
+        }
+    }
+
     fn connection(&mut self, place: &Place) -> Result<&Connection, StoreError> {
+        if let Some(refused) = &self.refused {
+            return Err(refused.clone());
+        }
         let connection = match self.connection.take() {
             Some(connection) => connection,
-            None => (self.connect)().map_err(|error| place.error("open", error))?,
+            None => {
+                let connection = (self.connect)().map_err(|error| place.error("open", error))?;
+                if let Some(shared) = &self.shared {
+                    shared.forget();
+                }
+                connection
+            }
         };
         Ok(self.connection.insert(connection))
     }

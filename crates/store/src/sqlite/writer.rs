@@ -7,8 +7,9 @@
 
 use std::collections::HashMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, TryRecvError, channel};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
@@ -16,7 +17,6 @@ use std::time::{Duration, Instant};
 use quipu_dag::Node;
 use quipu_protocol::{ChunkId, NodeId};
 use rusqlite::Connection;
-use rusqlite::config::DbConfig;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot, watch};
 
 use super::chunks::{self, Recent};
@@ -25,7 +25,8 @@ use super::connect::{self, Patience};
 use super::failure::{Failure, Outcome, Place};
 use super::index::Told;
 use super::search::{self, Ahead};
-use super::watch::{Lost, Names, Watch};
+use super::shared::{Shared, Slot, lock};
+use super::watch::{Names, Watch};
 use super::{SearchIndex, Work, deeds, file, index};
 use crate::{Durability, StoreError, Unindexed};
 
@@ -122,28 +123,37 @@ pub(super) struct Writer {
     room: Arc<Semaphore>,
     changes: watch::Sender<u64>,
     place: Place,
+    in_place: Arc<AtomicBool>,
     thread: Option<JoinHandle<()>>,
 }
 
 impl Writer {
-    /// Starts the thread. `connection` is opened again from `place` after errors of the disk, except in memory.
+    /// Starts the thread. `connection` is opened again from `place` after errors of the disk, except in memory, where
+    /// nothing is `shared`.
     pub(super) fn start(
         connection: Connection,
         place: Place,
         patience: Patience,
-        memory: bool,
+        shared: Option<Arc<Shared>>,
         name: Arc<str>,
         search_index: SearchIndex,
     ) -> std::io::Result<Self> {
         let (tasks, queue) = channel();
+        let in_place = Arc::new(AtomicBool::new(true));
         let changes = watch::Sender::new(0);
+        let slot = shared.as_ref().map(|shared| shared.slot()).unwrap_or_default();
+        *lock(&slot) = Some(connection);
         let state = State {
-            connection: Some(connection),
+            connection: None,
+            memory: shared.is_none(),
+            shared,
+            slot,
+            refused: None,
+            in_place: Arc::clone(&in_place),
             recovered: None,
             watch: Watch::new(&place.path, place.identity),
             place: place.clone(),
             patience,
-            memory,
             name,
             left: Left::default(),
             behind: false,
@@ -163,7 +173,7 @@ impl Writer {
             .name("quipu-store-writer".to_owned())
             .spawn(move || state.serve(&queue))?;
         let room = Arc::new(Semaphore::new(QUEUE));
-        Ok(Self { tasks: Some(tasks), room, changes, place, thread: Some(thread) })
+        Ok(Self { tasks: Some(tasks), room, changes, place, in_place, thread: Some(thread) })
     }
 
     /// Queues a piece of work; waits while the queue is full.
@@ -188,6 +198,11 @@ impl Writer {
         });
         self.send(Task::Alone(work, permit))?;
         result.await.map_err(|_| stopped(&self.place))?
+    }
+
+    /// Whether what was acknowledged is where the store was opened, as far as the last commit showed.
+    pub(super) fn is_in_place(&self) -> bool {
+        self.in_place.load(Ordering::Relaxed)
     }
 
     /// Counts up with every change.
@@ -235,8 +250,16 @@ pub(super) fn join(thread: Option<JoinHandle<()>>) {
 }
 
 struct State {
+    /// While it is used.
     connection: Option<Connection>,
-    /// The file that was made when the store's own lost its name.
+    shared: Option<Arc<Shared>>,
+    /// Where the connection rests while nothing is to do.
+    slot: Slot,
+    /// Why there is none now.
+    refused: Option<StoreError>,
+    /// For whoever asks beside the queue.
+    in_place: Arc<AtomicBool>,
+    /// The file that was made when the store's own lost its name, or its log was cut short.
     recovered: Option<PathBuf>,
     watch: Watch,
     place: Place,
@@ -269,12 +292,14 @@ struct State {
 
 impl State {
     fn serve(mut self, queue: &Receiver<Task>) {
-        self.seen = self.data_version();
-        // Knows the log by now, before anything is written to it.
-        self.names();
-        let lag = self.connection().map(|connection| index::lag(connection).unwrap_or(LAG));
-        self.left.nodes = lag.unwrap_or_default().min(LAG);
-        self.behind = self.left.nodes == LAG;
+        self.using(|state| {
+            state.seen = state.data_version();
+            // Knows the log by now, before anything is written to it.
+            state.names();
+            let lag = state.connection().map(|connection| index::lag(connection).unwrap_or(LAG));
+            state.left.nodes = lag.unwrap_or_default().min(LAG);
+            state.behind = state.left.nodes == LAG;
+        });
         let mut next = None;
         loop {
             let task = match next.take() {
@@ -282,49 +307,68 @@ impl State {
                 None => match self.wait(queue) {
                     Some(task) => task,
                     None => {
-                        self.write_left();
-                        return self.disconnect();
+                        return self.using(|state| {
+                            state.write_left();
+                            state.disconnect();
+                        });
                     }
                 },
             };
-            match task {
-                Task::Wake => {}
-                Task::Base(id) => self.read_base(id),
-                Task::Alone(work, permit) => {
-                    self.write_left();
-                    let place = self.place.clone();
-                    work(
-                        self.connection()
-                            .map(|connection| &*connection)
-                            .map_err(|error| place.error("open", error)),
-                    );
-                    drop(permit);
-                }
-                Task::Job(job, permit) => {
-                    let most = if job.is_large() { 1 } else { QUEUE };
-                    let mut group = vec![(job, permit)];
-                    while group.len() < most {
-                        match queue.try_recv() {
-                            Ok(Task::Job(job, permit)) if job.is_large() => {
-                                next = Some(Task::Job(job, permit));
-                                break;
-                            }
-                            Ok(Task::Job(job, permit)) => group.push((job, permit)),
-                            Ok(Task::Wake) => {}
-                            Ok(task @ (Task::Alone(..) | Task::Base(_))) => {
-                                next = Some(task);
-                                break;
-                            }
-                            Err(_) => break,
+            self.using(|state| state.take_on(task, queue, &mut next));
+        }
+    }
+
+    /// Does something with the connection, while the memory that it shares is in order.
+    fn using<T>(&mut self, work: impl FnOnce(&mut Self) -> T) -> T {
+        let shared = self.shared.clone();
+        let held = shared.as_ref().map(|shared| shared.hold()).transpose();
+        self.connection = held.is_ok().then(|| lock(&self.slot).take()).flatten();
+        self.refused = held.as_ref().err().cloned();
+        let done = work(self);
+        if let Some(connection) = self.connection.take() {
+            *lock(&self.slot) = Some(connection);
+        }
+        done
+    }
+
+    fn take_on(&mut self, task: Task, queue: &Receiver<Task>, next: &mut Option<Task>) {
+        match task {
+            Task::Wake => {}
+            Task::Base(id) => self.read_base(id),
+            Task::Alone(work, permit) => {
+                self.write_left();
+                let place = self.place.clone();
+                work(
+                    self.connection()
+                        .map(|connection| &*connection)
+                        .map_err(|error| place.error("open", error)),
+                );
+                drop(permit);
+            }
+            Task::Job(job, permit) => {
+                let most = if job.is_large() { 1 } else { QUEUE };
+                let mut group = vec![(job, permit)];
+                while group.len() < most {
+                    match queue.try_recv() {
+                        Ok(Task::Job(job, permit)) if job.is_large() => {
+                            *next = Some(Task::Job(job, permit));
+                            break;
                         }
+                        Ok(Task::Job(job, permit)) => group.push((job, permit)),
+                        Ok(Task::Wake) => {}
+                        Ok(task @ (Task::Alone(..) | Task::Base(_))) => {
+                            *next = Some(task);
+                            break;
+                        }
+                        Err(_) => break,
                     }
-                    self.commit_group(group);
-                    if self.unsearched && self.searched.elapsed() > UNSEARCHED {
-                        self.write_left();
-                        self.search_step();
-                    }
-                    self.cut_log();
                 }
+                self.commit_group(group);
+                if self.unsearched && self.searched.elapsed() > UNSEARCHED {
+                    self.write_left();
+                    self.search_step();
+                }
+                self.cut_log();
             }
         }
     }
@@ -365,29 +409,34 @@ impl State {
                 Err(RecvTimeoutError::Disconnected) => return None,
                 Err(RecvTimeoutError::Timeout) => {}
             }
-            if watched {
-                let version = self.data_version();
-                if version != self.seen {
-                    self.seen = version;
-                    self.unsearched = self.search_index == SearchIndex::Ahead;
-                    self.announce();
-                }
+            self.using(|state| state.quiet(watched));
+        }
+    }
+
+    /// What is done while nothing else is to do.
+    fn quiet(&mut self, watched: bool) {
+        if watched {
+            let version = self.data_version();
+            if version != self.seen {
+                self.seen = version;
+                self.unsearched = self.search_index == SearchIndex::Ahead;
+                self.announce();
             }
-            if self.behind {
+        }
+        if self.behind {
+            self.write_left();
+        } else if self.unsearched {
+            if !self.searching {
                 self.write_left();
-            } else if self.unsearched {
-                if !self.searching {
-                    self.write_left();
-                }
-                self.searching = self.search_step();
-                self.unsearched = self.searching;
-            } else if self.dirty {
-                self.dirty = false;
-                self.write_left();
-                self.checkpoint("PRAGMA wal_checkpoint(PASSIVE)");
-                self.looked = Instant::now();
-                self.cut_if_large();
             }
+            self.searching = self.search_step();
+            self.unsearched = self.searching;
+        } else if self.dirty {
+            self.dirty = false;
+            self.write_left();
+            self.checkpoint("PRAGMA wal_checkpoint(PASSIVE)");
+            self.looked = Instant::now();
+            self.cut_if_large();
         }
     }
 
@@ -403,13 +452,17 @@ impl State {
     }
 
     fn connection(&mut self) -> Outcome<&mut Connection> {
+        if let Some(refused) = &self.refused {
+            return Err(refused.clone().into());
+        }
         if self.connection.is_none() {
             // Beside our readers of the old file or log, this would mix them with the new.
-            if let Names::Lost(lost) = self.names() {
-                return Err(self.save(lost).into());
+            if let Some(error) = self.loss() {
+                return Err(error.into());
             }
             self.synchronous = None;
             self.connection = Some(connect::read_write(&self.place.path, &self.patience)?);
+            self.forget_memory();
         }
         self.connection.as_mut().ok_or_else(|| Failure::Missing("the connection".to_owned()))
     }
@@ -465,7 +518,13 @@ impl State {
             .map_err(|error| place.error("open", error))
             .and_then(|connection| guarded(&place, "write to", || job.prepare(connection, &mut recent)));
         self.recent = recent;
-        prepared
+        match prepared {
+            // What it read may be what is lost.
+            Err(StoreError::Io { .. } | StoreError::Corrupt { .. }) if let Some(error) = self.loss() => {
+                Err(error)
+            }
+            other => other,
+        }
     }
 
     /// One transaction: what became of each job, or why there is nothing of any.
@@ -475,8 +534,8 @@ impl State {
     ) -> Result<Vec<Result<(), StoreError>>, StoreError> {
         let jobs: Vec<_> = jobs.collect();
         let place = self.place.clone();
-        if let Names::Lost(lost) = self.names() {
-            return Err(self.save(lost));
+        if let Some(error) = self.loss() {
+            return Err(error);
         }
         let wanted = jobs.iter().map(|job| job.durability()).max().unwrap_or_default();
         let change = (self.synchronous != Some(wanted)).then_some(wanted);
@@ -502,8 +561,12 @@ impl State {
             }
             Err(_) => {
                 self.synchronous = None;
-                // What the disk did to this connection is unknown: a new one reads the file as it is.
                 if !self.memory {
+                    // Before the connection goes, and what it has in memory.
+                    if let Some(error) = self.loss() {
+                        return Err(error);
+                    }
+                    // What the disk did to this connection is unknown: a new one reads the file as it is.
                     self.disconnect();
                 }
             }
@@ -511,41 +574,14 @@ impl State {
         done
     }
 
+    fn forget_memory(&self) {
+        if let Some(shared) = &self.shared {
+            shared.forget();
+        }
+    }
+
     fn names(&mut self) -> Names {
         if self.memory { Names::Kept } else { self.watch.look() }
-    }
-
-    /// Copies what is committed into the file, where only our own connection can still reach it, and says what
-    /// happened.
-    fn save(&mut self, lost: Lost) -> StoreError {
-        self.patience.set(self.place.busy.min(Duration::from_secs(2)));
-        // Waits for readers that are in the way.
-        let copied = self.connection.as_ref().filter(|_| lost.can_be_copied).is_some_and(|connection| {
-            let copied = connection.query_row("PRAGMA wal_checkpoint(FULL)", [], |row| {
-                Ok(row.get::<_, i64>(0)? == 0 && row.get::<_, i64>(1)? == row.get::<_, i64>(2)?)
-            });
-            copied.unwrap_or(false)
-        });
-        self.patience.set(self.place.busy);
-        let path = self.place.path.clone();
-        // Who opened a file that took its place shares our log: then what we see lacks what they copied out of it.
-        if lost.path == path && lost.can_be_copied && self.recovered.is_none() {
-            self.recovered = self.connection.as_ref().and_then(|connection| recover(connection, &path));
-        }
-        let recovered = self.recovered.clone().filter(|_| lost.path == path);
-        StoreError::Replaced { path, lost: lost.path, saved: copied || lost.log_is_kept, recovered }
-    }
-
-    /// Closes the connection. The last one copies the log into the file and removes it by its name: not where that
-    /// name leads to something else.
-    fn disconnect(&mut self) {
-        let lost = self.names() != Names::Kept;
-        let connection = self.connection.take();
-        if !lost {
-            self.watch.closed();
-        } else if let Some(connection) = connection {
-            connection.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, true).ok();
-        }
     }
 
     /// Writes what was left. Not urgent: where it does not succeed, the next commits or reads do it.
@@ -608,30 +644,13 @@ impl State {
             self.save(lost);
             return;
         }
+        if self.is_log_cut() {
+            return;
+        }
         if let (Some(connection), false) = (&self.connection, self.memory) {
             connection.query_row(statement, [], |_| Ok(())).ok();
         }
     }
-}
-
-/// Writes what the connection still sees of a file that lost its name to a new file beside it; `None` where that does not
-/// succeed as a whole. What stands under the old name is not touched.
-fn recover(connection: &Connection, path: &Path) -> Option<PathBuf> {
-    let to = file::beside(path, &format!(".recovered-{}", super::rows::now()));
-    let name = to.to_str()?;
-    // Made first, so that nobody else can read it, and nothing is written over.
-    file::create_private(&to).ok()?;
-    let written = connection.execute("VACUUM INTO ?1", [name]).and_then(|_| {
-        let copy = Connection::open(&to)?;
-        copy.query_row("PRAGMA quick_check(1)", [], |row| row.get::<_, String>(0))
-    });
-    if written.is_ok_and(|said| said == "ok")
-        && std::fs::File::open(&to).and_then(|file| file.sync_all()).is_ok()
-    {
-        return Some(to);
-    }
-    std::fs::remove_file(&to).ok();
-    None
 }
 
 fn one(results: Vec<Result<(), StoreError>>) -> Result<(), StoreError> {
@@ -717,6 +736,7 @@ fn concerns_all(error: &StoreError) -> bool {
         | StoreError::ReadOnly { .. }
         | StoreError::Corrupt { .. }
         | StoreError::Replaced { .. }
+        | StoreError::Cut { .. }
         | StoreError::Io { .. } => true,
         StoreError::Conflict { .. }
         | StoreError::Fenced { .. }
@@ -755,5 +775,6 @@ pub(super) fn stopped(place: &Place) -> StoreError {
     }
 }
 
+mod loss;
 #[cfg(test)]
 mod tests;

@@ -77,6 +77,7 @@ async fn child() {
         "drop until killed" => crate::retain::drops(&path).await,
         "search until killed" => crate::search::until_killed(&path).await,
         "open" => drop(open(&path)),
+        "no-memory" => crate::faults::without_its_memory(&path).await,
         "limit" => crate::faults::under_a_limit(&path).await,
         "no-log" => crate::faults::without_its_log(&path).await,
         "read-only" => crate::faults::without_permission(&path).await,

@@ -403,3 +403,213 @@ async fn a_file_whose_log_others_used_is_not_recovered() {
     assert_eq!(store.lineage(theirs, Until::Root).await.unwrap().len(), 3);
     assert_eq!(store.check().await.unwrap().problems, []);
 }
+
+/// Commits steps that only the log holds: somebody reads the store as it was before them. Gives the last one.
+async fn commit_behind(
+    store: &SqliteStore,
+    reader: &Connection,
+    session: &SessionId,
+) -> quipu_protocol::NodeId {
+    let (first, commit) = step(session, None, "before", T);
+    store.commit(commit).await.unwrap();
+    reader.execute_batch("BEGIN").unwrap();
+    reader.query_row("SELECT count(*) FROM nodes", [], |row| row.get::<_, i64>(0)).unwrap();
+    let mut head = first;
+    for n in 1..40 {
+        let (id, commit) = step(session, Some(head), &"text ".repeat(200), T + n);
+        store.commit(commit).await.unwrap();
+        head = id;
+    }
+    head
+}
+
+/// Everything of a session of 40 steps, in a store that was saved.
+async fn assert_whole(path: &Path, session: &SessionId, head: quipu_protocol::NodeId) {
+    assert_eq!(fs::metadata(path).unwrap().permissions().mode() & 0o777, 0o600);
+    let saved = open(path);
+    assert_eq!(saved.head(&RefName::session(session)).await.unwrap(), Some(head));
+    assert_eq!(saved.lineage(head, Until::Root).await.unwrap().len(), 40);
+    assert_eq!(saved.check().await.unwrap().problems, []);
+}
+
+fn names_in(dir: &Path) -> Vec<String> {
+    let mut names: Vec<String> =
+        fs::read_dir(dir).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
+    names.sort();
+    names
+}
+
+#[tokio::test]
+async fn a_log_cut_short_is_told_and_its_steps_are_saved() {
+    for part in [0, 1, 2, 3] {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("quipu.db");
+        let log = path.with_file_name("quipu.db-wal");
+        let session = SessionId::from("s");
+        let (store, reader) = (open(&path), Connection::open(&path).unwrap());
+        let head = commit_behind(&store, &reader, &session).await;
+        let size = fs::metadata(&log).unwrap().len();
+        fs::OpenOptions::new().write(true).open(&log).unwrap().set_len(size * part / 4).unwrap();
+        for _ in 0..2 {
+            let (_, commit) = step(&session, Some(head), "not kept", T + 99);
+            let error = store.commit(commit).await.unwrap_err();
+            let StoreError::Cut { recovered: Some(kept), log: told, .. } = &error else {
+                panic!("{part}: {error:?}")
+            };
+            assert_eq!(told, &log);
+            assert!(error.to_string().contains("cut short"), "{error}");
+            assert_whole(kept, &session, head).await;
+        }
+        assert!(!store.is_in_place());
+        drop((store, reader));
+        // What the store itself still holds is sound.
+        assert_eq!(open(&path).check().await.unwrap().problems, [], "{part}");
+    }
+}
+
+/// Told to nobody, because nothing is committed any more.
+#[tokio::test]
+async fn a_log_cut_short_before_the_end_leaves_a_copy() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("quipu.db");
+    let session = SessionId::from("s");
+    let (store, reader) = (open(&path), Connection::open(&path).unwrap());
+    let head = commit_behind(&store, &reader, &session).await;
+    let log = path.with_file_name("quipu.db-wal");
+    fs::OpenOptions::new().write(true).open(&log).unwrap().set_len(0).unwrap();
+    drop((store, reader));
+    let saved = names_in(dir.path()).into_iter().find(|name| name.contains("recovered")).unwrap();
+    assert_whole(&dir.path().join(saved), &session, head).await;
+}
+
+#[tokio::test]
+async fn a_log_cut_short_after_it_was_copied_costs_nothing() {
+    for part in [0, 1, 2] {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("quipu.db");
+        let log = path.with_file_name("quipu.db-wal");
+        let session = SessionId::from("s");
+        let store = open(&path);
+        let other = Connection::open(&path).unwrap();
+        let mut head = None;
+        for n in 0..40 {
+            let (id, commit) = step(&session, head, "text", T + n);
+            store.commit(commit).await.unwrap();
+            head = Some(id);
+        }
+        // So that nothing is left to be written by itself.
+        store.sessions(SessionQuery::default()).await.unwrap();
+        let copied: (i64, i64, i64) = other
+            .query_row("PRAGMA wal_checkpoint(FULL)", [], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?)))
+            .unwrap();
+        assert_eq!((copied.0, copied.1), (0, copied.2));
+        let size = fs::metadata(&log).unwrap().len();
+        fs::OpenOptions::new().write(true).open(&log).unwrap().set_len(size * part / 4).unwrap();
+        let (id, commit) = step(&session, head, "after", T + 50);
+        store.commit(commit).await.unwrap();
+        // As a crash would leave it.
+        let crashed = dir.path().join("crashed.db");
+        fs::copy(&path, &crashed).unwrap();
+        fs::copy(&log, crashed.with_file_name("crashed.db-wal")).unwrap();
+        for path in [&crashed, &path] {
+            let store = open(path);
+            assert_eq!(store.head(&RefName::session(&session)).await.unwrap(), Some(id), "{part}");
+            assert_eq!(store.check().await.unwrap().problems, [], "{part}");
+        }
+    }
+}
+
+/// Other programs empty the log at any moment, as they may.
+#[tokio::test]
+async fn logs_that_others_empty_are_not_taken_for_cut() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("quipu.db");
+    drop(open(&path));
+    let count: usize = std::env::var("QUIPU_FULL").map_or(150, |_| 5_000);
+    let mut children: Vec<_> = (0..3)
+        .map(|n| {
+            let mut child = command("commits", &path);
+            child.env("QUIPU_STORE_COUNT", count.to_string()).env("QUIPU_STORE_SESSION", format!("s{n}"));
+            child.spawn().unwrap()
+        })
+        .collect();
+    let mut emptied = 0;
+    while children.iter_mut().any(|child| child.try_wait().unwrap().is_none()) {
+        let other = Connection::open(&path).unwrap();
+        for _ in 0..20 {
+            let busy: i64 =
+                other.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |row| row.get(0)).unwrap_or(1);
+            emptied += usize::from(busy == 0);
+        }
+    }
+    for child in &mut children {
+        assert!(child.wait().unwrap().success());
+    }
+    assert!(emptied > 0);
+    let store = open(&path);
+    for n in 0..3 {
+        let name = RefName::session(&SessionId::from(format!("s{n}").as_str()));
+        let head = store.head(&name).await.unwrap().unwrap();
+        assert_eq!(store.lineage(head, Until::Root).await.unwrap().len(), count);
+    }
+    assert_eq!(store.check().await.unwrap().problems, []);
+    assert!(!names_in(dir.path()).iter().any(|name| name.contains("recovered")));
+}
+
+#[test]
+fn shared_memory_cut_short_is_survived() {
+    let dir = tempfile::tempdir().unwrap();
+    let output = command("no-memory", &dir.path().join("quipu.db")).output().unwrap();
+    // A process that looks at what was cut off ends with a signal.
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(
+        output.status.success(),
+        "{}\n{}\n{said}",
+        output.status,
+        String::from_utf8_lossy(&output.stdout)
+    );
+}
+
+/// Run as a child: the memory beside the file is cut short under a writer, its readers, and another store of the process.
+pub(crate) async fn without_its_memory(path: &Path) {
+    let session = SessionId::from("unshared");
+    let (store, beside) = (open(path), open(path));
+    let memory = path.with_file_name("quipu.db-shm");
+    let (mut head, mut n) = (None, 0);
+    let mut commit = async |count: usize, text: &str| {
+        for _ in 0..count {
+            let (id, commit) = step(&session, head, text, T + n);
+            store.commit(commit).await.unwrap();
+            (head, n) = (Some(id), n + 1);
+        }
+        (head.unwrap(), usize::try_from(n).unwrap())
+    };
+    let cut = |size: u64| {
+        let long = fs::metadata(&memory).unwrap().len();
+        assert!(long > size, "{long}");
+        nix::unistd::truncate(&memory, i64::try_from(size).unwrap()).unwrap();
+    };
+    // Enough for a second piece of memory, which is the one that is cut off at last.
+    commit(1, &"long ".repeat(4_000_000)).await;
+    for size in [0, 1, 4096, 20_000, 32_768] {
+        let (last, length) = commit(20, "before").await;
+        cut(size);
+        assert_eq!(store.lineage(last, Until::Root).await.unwrap().len(), length, "{size}");
+        cut(size.min(16_000));
+        let (last, length) = commit(3, "after").await;
+        cut(size.min(16_000));
+        assert_eq!(beside.lineage(last, Until::Root).await.unwrap().len(), length, "{size}");
+        let (last, length) = commit(1, &format!("long {size} ").repeat(2_500_000)).await;
+        // Another process meanwhile.
+        let mut other = command("commits", path);
+        other.env("QUIPU_STORE_COUNT", "5").env("QUIPU_STORE_SESSION", format!("theirs {size}"));
+        assert!(other.status().unwrap().success());
+        assert_eq!(store.lineage(last, Until::Root).await.unwrap().len(), length, "{size}");
+    }
+    cut(0);
+    drop(beside);
+    drop(store);
+    let store = open(path);
+    assert_eq!(store.head(&RefName::session(&session)).await.unwrap(), head);
+    assert_eq!(store.check().await.unwrap().problems, []);
+}

@@ -1,0 +1,62 @@
+//! Whether a log was cut short in place while it is in use. What is written on behind the gap is found by nobody after a crash,
+//! and what is copied out of it would be a part of a step.
+
+use std::path::Path;
+
+use rusqlite::Connection;
+
+use super::file;
+
+/// Of a log: its header, and what stands before each page.
+const LOG_HEADER: u64 = 32;
+const FRAME_HEADER: u64 = 24;
+/// Looks at a log that others change meanwhile.
+const LOOKS: usize = 8;
+
+/// Whether a log is as long as its index says.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Log {
+    /// It is, or cannot be looked at.
+    Whole,
+    /// It is not.
+    Cut {
+        /// Whether the file holds all that it held.
+        is_copied: bool,
+        /// Whether what is left of it is all in the file: played back, it would undo a part of what came later.
+        is_stale: bool,
+    },
+}
+
+/// Looks at the log of a connection, outside any transaction. Takes no lock.
+pub(super) fn look_at_log(connection: &Connection, log: &Path) -> Log {
+    look(connection, log).unwrap_or(Log::Whole)
+}
+
+fn look(connection: &Connection, log: &Path) -> rusqlite::Result<Log> {
+    let mut count = connection.prepare_cached("PRAGMA wal_checkpoint(NOOP)")?;
+    let mut count = || {
+        count.query_row([], |row| Ok((row.get::<_, i64>(1)?, row.get::<_, i64>(2)?))).map(|(all, copied)| {
+            // No log: -1.
+            (u64::try_from(all).unwrap_or_default(), u64::try_from(copied).unwrap_or_default())
+        })
+    };
+    let mut before = count()?;
+    if before.0 == 0 {
+        return Ok(Log::Whole);
+    }
+    let page: i64 = connection.prepare_cached("PRAGMA page_size")?.query_row([], |row| row.get(0))?;
+    let length = |frames: u64| LOG_HEADER + frames * (FRAME_HEADER + page.unsigned_abs());
+    for _ in 0..LOOKS {
+        let (all, copied) = before;
+        let size = file::size(log);
+        if all == 0 || size >= length(all) {
+            return Ok(Log::Whole);
+        }
+        // Another process may have emptied it between the two.
+        before = count()?;
+        if before == (all, copied) {
+            return Ok(Log::Cut { is_copied: all == copied, is_stale: size > 0 && size < length(copied) });
+        }
+    }
+    Ok(Log::Whole)
+}
