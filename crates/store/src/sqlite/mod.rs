@@ -19,6 +19,7 @@ mod index;
 mod job;
 mod lists;
 mod mount;
+mod options;
 mod pages;
 mod readers;
 mod rebuild;
@@ -59,6 +60,7 @@ pub use self::foreign::{ForeignCursor, ForeignDatabase, ForeignRows, ForeignValu
 pub use self::index::Told;
 use self::job::CommitJob;
 pub use self::mount::network_file_system;
+pub use self::options::{OpenOptions, SearchIndex};
 use self::readers::{Connect, Readers, Untyped, in_transaction, untyped};
 pub use self::salvage::{Salvage, salvage};
 use self::search::Ahead;
@@ -87,40 +89,6 @@ const SEARCH_PATIENCE: Duration = Duration::from_millis(1_000);
 const DEEDS_STEP: usize = 2_000;
 /// How long one call indexes, about.
 const INDEX_PATIENCE: Duration = Duration::from_millis(250);
-
-/// How a store is opened.
-#[derive(Debug, Clone)]
-pub struct OpenOptions {
-    /// Whether a store that does not exist is made.
-    pub create: bool,
-    /// How long another program's lock is waited for.
-    pub busy: Duration,
-    /// Who writes: stands in the log of refs.
-    pub writer: String,
-    /// When new text is made searchable.
-    pub search_index: SearchIndex,
-}
-
-/// When new text is made searchable, and what was done is added up.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum SearchIndex {
-    /// In quiet moments, beside all else that the process does.
-    Ahead,
-    /// When something is asked for that needs it, or [`Upkeep::index`] is called: for processes that only read, and soon end.
-    Asked,
-}
-
-impl Default for OpenOptions {
-    /// Creates; waits 30 s; the writer is `quipu` and the number of this process; indexes ahead.
-    fn default() -> Self {
-        Self {
-            create: true,
-            busy: Duration::from_secs(30),
-            writer: format!("quipu/{}", std::process::id()),
-            search_index: SearchIndex::Ahead,
-        }
-    }
-}
 
 /// A store in one SQLite file, or in memory.
 ///
