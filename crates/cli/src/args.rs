@@ -63,6 +63,9 @@ pub(crate) struct Task {
     /// What is asked while a session is opened is answered here; `None` where it is asked on the terminal.
     #[arg(skip)]
     pub(crate) answers: Option<Vec<(quipu_tui::Question, bool)>>,
+    /// The store in memory that a session which is not kept is opened again from; `None` for a new one.
+    #[arg(skip)]
+    pub(crate) memory: Option<crate::setup::Memory>,
     /// Keep nothing on disk.
     #[arg(long, conflicts_with = "store")]
     pub(crate) no_session: bool,

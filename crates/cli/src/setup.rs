@@ -202,6 +202,16 @@ pub(crate) struct Basis {
     pub(crate) moved: bool,
 }
 
+/// A store that is only in memory.
+#[derive(Clone)]
+pub(crate) struct Memory(pub(crate) Arc<dyn Store>);
+
+impl std::fmt::Debug for Memory {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Memory")
+    }
+}
+
 /// What a session is made of, and what goes with it.
 pub(crate) struct Prepared {
     pub(crate) options: SessionOptions,
@@ -222,7 +232,10 @@ pub(crate) async fn open(
     prompt: Option<&Input>,
 ) -> Result<Started, Failure> {
     let store: Arc<dyn Store> = if task.no_session {
-        Arc::new(SqliteStore::in_memory()?)
+        match &task.memory {
+            Some(Memory(store)) => store.clone(),
+            None => Arc::new(SqliteStore::in_memory()?),
+        }
     } else {
         let store = place.store().await?;
         // What is gone on with is read; meanwhile there is more to do here.

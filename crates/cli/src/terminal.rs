@@ -73,8 +73,9 @@ pub(crate) async fn run(task: &Task) -> Result<(), Failure> {
     let flag = place.store_flag();
     let (bindings, problems) = Bindings::load(&home.join("keybindings.json"));
     notes.extend(problems);
+    let host = Arc::new(host::Surroundings::new(place, task, here, sealer.clone(), able));
     let begin = Begin {
-        host: Arc::new(host::Surroundings::new(place, task, here, sealer.clone(), able)),
+        host: host.clone(),
         theme,
         bindings,
         abilities,
@@ -86,11 +87,12 @@ pub(crate) async fn run(task: &Task) -> Result<(), Failure> {
         notes,
     };
     let ended = quipu_tui::run(begin).await;
+    let lacks = host.finish().await;
     for text in hold(false) {
         note(text);
     }
     let quipu_tui::Ended { left, told } = ended?;
-    for text in told {
+    for text in told.into_iter().chain(lacks) {
         note(text);
     }
     match left {

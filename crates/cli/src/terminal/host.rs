@@ -22,12 +22,15 @@ use crate::args::{Task, ThinkingArg};
 use crate::ask::Desk;
 use crate::exit::{Exit, Failure};
 use crate::print::hold;
-use crate::setup::{Place, Started, seal_credentials};
+use crate::session_file::Mirror;
+use crate::setup::{Memory, Place, Started, seal_credentials};
 
 /// Entries at the end of a session that are shown when it is opened.
 const TAIL: usize = 60;
 /// Bytes of what a command prints that are shown at most.
 const PRINTED: usize = 1 << 20;
+/// Commands that change a session in the store, and so none that is only in memory.
+const KEPT_ONLY: &[&str] = &["undo", "redo", "rename", "label", "branch", "fork"];
 /// Sessions that are listed at most.
 const LISTED: usize = 100_000;
 
@@ -54,8 +57,10 @@ struct Now {
     /// Where the session stood when it was opened.
     from: Option<NodeId>,
     cwd: PathBuf,
-    /// The session is written to a file of another agent's as well.
-    in_file: bool,
+    /// The file that the session is written to as well, until it is let go of.
+    file: Option<Arc<Mirror>>,
+    /// The session that is written to a file whenever it is open, and that file.
+    filed: Option<(SessionId, PathBuf)>,
     /// The model that was chosen last, for sessions that have none.
     model: Option<(String, String)>,
     thinking: Option<Thinking>,
@@ -72,6 +77,11 @@ impl Surroundings {
         let now = Now { cwd: here.clone(), ..Now::default() };
         let (now, registry) = (Mutex::new(now), Arc::new(ProcessRegistry::new()));
         Self(Arc::new(Inner { place, task: task.clone(), here, now, registry, sealer, abilities }))
+    }
+
+    /// The end of the last session: its file is brought up to date and let go of. What there is to tell.
+    pub(super) async fn finish(&self) -> Option<String> {
+        self.0.let_go().await
     }
 
     /// Does something with what is inside.
@@ -105,10 +115,9 @@ impl Inner {
         (looks.theme, looks.problems)
     }
 
-    /// A setting of sessions is kept. One that is only in memory, or is written to a file as well, cannot be opened
-    /// again.
+    /// A setting of sessions is kept. One that plays a recording cannot be opened again.
     fn kept(&self, mut told: String) -> SettingKept {
-        let reopens = !self.task.no_session && self.task.replay.is_none() && !self.now().in_file;
+        let reopens = self.task.replay.is_none();
         if !reopens {
             told.push_str("; this session goes on as it began, the next one has it");
         }
@@ -120,6 +129,7 @@ impl Inner {
         let mut task = self.task.clone();
         task.answers = Some(open.answers.clone());
         let now = self.now();
+        task.memory = now.store.clone().filter(|_| task.no_session).map(Memory);
         let mut model = open.model.clone();
         let mut thinking = open.thinking;
         match &open.which {
@@ -130,7 +140,9 @@ impl Inner {
                 thinking = thinking.or(now.thinking);
             }
             Which::Session(id) => {
-                (task.resume, task.session, task.fork) = (false, Some(id.to_string()), None);
+                let file = now.filed.as_ref().filter(|(filed, _)| filed == id);
+                let named = file.map_or_else(|| id.to_string(), |(_, path)| path.display().to_string());
+                (task.resume, task.session, task.fork) = (false, Some(named), None);
                 // What the command line said was for the session that it opened.
                 (task.cwd, task.model.model, task.model.provider, task.model.thinking) =
                     (None, None, None, None);
@@ -146,7 +158,14 @@ impl Inner {
         task
     }
 
+    /// Lets go of the file of the session that was open; what there is to tell.
+    async fn let_go(&self) -> Option<String> {
+        let file = self.now().file.take()?;
+        file.finish(Ok(())).await.err().map(|failure| failure.message)
+    }
+
     async fn open(&self, open: Open) -> Result<quipu_tui::Opened, NotOpened> {
+        let lacks = self.let_go().await;
         let task = self.task_of(&open);
         let settings = self.place.settings();
         let others = settings.default_model().is_some();
@@ -185,14 +204,17 @@ impl Inner {
             now.cwd = session.cwd().to_owned();
             now.from = view.head;
             now.store = Some(store);
-            now.in_file = file.is_some();
+            if let Some(file) = &file {
+                now.filed = Some((view.session.clone(), PathBuf::from(&file.path)));
+            }
+            now.file = file;
             now.desk = Some(Arc::new(Desk::new(permissions, Some(record).filter(|_| !task.no_session))));
             now.model = open.model.or(now.model.take());
             now.thinking = open.thinking.or(now.thinking);
         }
         let told =
             |text: String| Trouble::Note(text.strip_prefix("warning: ").map_or(text.clone(), str::to_owned));
-        troubles.splice(..0, hold(true).into_iter().map(told));
+        troubles.splice(..0, hold(true).into_iter().chain(lacks).map(told));
         Ok(quipu_tui::Opened {
             session: Arc::new(session),
             troubles,
@@ -453,6 +475,10 @@ impl Host for Surroundings {
             let permissions = inner.now().desk.as_ref().map(|desk| desk.permissions.clone());
             if let Some(why) = mode.zip(permissions.as_ref()).and_then(|(mode, all)| all.refuses(mode)) {
                 return Ok(Printed { err: why, ..Printed::default() });
+            }
+            if inner.task.no_session && words.first().is_some_and(|word| KEPT_ONLY.contains(&word.as_str())) {
+                let err = "This session is only in memory (--no-session), where no other command reaches it. It goes on as it was.";
+                return Ok(Printed { err: err.to_owned(), ..Printed::default() });
             }
             let words: Vec<&str> = words.iter().map(String::as_str).collect();
             let mut command = tokio::process::Command::from(inner.program(&words));

@@ -94,6 +94,8 @@ mod pty;
 #[cfg(test)]
 mod record;
 #[cfg(test)]
+mod reopened;
+#[cfg(test)]
 mod repair;
 #[cfg(test)]
 mod search;

@@ -35,8 +35,10 @@ impl State {
         (self.unready, self.returns) = (false, false);
         self.wanted = (None, None);
         let view = opened.session.view();
-        let same = self.standing.session.as_ref() == Some(&view.session) && self.standing.head == view.head;
-        let seen = self.glimpsed.take();
+        let stays = self.standing.session.as_ref() == Some(&view.session);
+        let same = stays && self.standing.head == view.head;
+        // What leads to where it stood is seen already.
+        let seen = self.glimpsed.take().or(self.standing.head.filter(|_| stays));
         if !same {
             self.standing.usage = Default::default();
         }

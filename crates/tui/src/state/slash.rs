@@ -208,6 +208,8 @@ impl State {
     pub(super) fn again(&self) -> Open {
         let which = match (&self.standing.session, self.standing.head) {
             (Some(session), Some(_)) => Which::Session(session.clone()),
+            // Nothing was said: what the command line asked for may be a file all the same.
+            _ if self.latest.which == Which::Asked => Which::Asked,
             _ => Which::New,
         };
         let model = self.standing.model.as_ref();
