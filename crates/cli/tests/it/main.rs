@@ -108,6 +108,8 @@ mod signals;
 #[cfg(test)]
 mod slash;
 #[cfg(test)]
+mod stays;
+#[cfg(test)]
 mod support;
 #[cfg(test)]
 mod terminal;

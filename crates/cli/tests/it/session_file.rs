@@ -691,6 +691,32 @@ fn a_session_that_went_back_goes_on_there_in_the_file_too() {
     agrees(&world, &path);
 }
 
+/// Its format has no place for where a session stands, so only what is said there takes it along.
+#[test]
+fn undo_reaches_the_file_with_what_is_said_next() {
+    let world = World::new(says(&["One.", "Two.", "Three.", "Four."]));
+    let path = world.path("work/s.jsonl");
+    let file = path.to_str().unwrap();
+    world.run(&["-p", "--session", file, "first"]).ok();
+    world.run(&["-p", "--session", file, "second"]).ok();
+    let before = std::fs::read(&path).unwrap();
+    world.run(&["undo", "--yes"]).ok();
+    assert_eq!(std::fs::read(&path).unwrap(), before);
+    let copy = world.file("copy.jsonl", &before);
+    world.run(&["-p", "--session", file, "third"]).ok();
+    assert_eq!(said(&world), ["first", "One.", "third"]);
+    assert_eq!(texts(&path), ["first", "One.", "third", "Three."]);
+    agrees(&world, &path);
+
+    let Some(peer) = peer() else { return };
+    world.unchecked();
+    run_peer(&peer, &world, &["--session", copy.to_str().unwrap(), "fourth"]);
+    assert_eq!(said(&world), ["first", "One.", "second", "Two.", "fourth"]);
+    world.server.push(Answer::new().text("Five.").reply());
+    run_peer(&peer, &world, &["--session", file, "fifth"]);
+    assert_eq!(said(&world), ["first", "One.", "third", "Three.", "fifth"]);
+}
+
 #[test]
 fn the_other_agent_goes_on_from_our_compaction() {
     let Some(peer) = peer() else { return };
