@@ -14,7 +14,7 @@ use quipu_store::{
 use quipu_transcript::{Decoded, TouchedFiles, context, message_of};
 
 use crate::engine::{Engine, OpenError};
-use crate::files::{FilePlan, InFlight, JumpedWithFiles, RestoreFiles};
+use crate::files::{FilePlan, InFlight, JumpedWithFiles, RestoreFiles, tells_of_files, told};
 use crate::listed::{ListedIds, needed};
 use crate::machine::{Place, Refused};
 use crate::owner::alone;
@@ -67,7 +67,9 @@ pub(crate) async fn stand(
     let nodes: Vec<Node> = store.nodes(&[to]).await?.into_iter().flatten().collect();
     let Some(node) = nodes.first() else { return Ok(None) };
     let decoded = decode_nodes(store, &nodes).await?;
-    let body: Option<Body> = match decoded.first().and_then(|one| message_of(&one.entry)).as_deref() {
+    // What the model was told of files nobody said.
+    let said = decoded.first().filter(|one| !tells_of_files(&one.entry));
+    let body: Option<Body> = match said.and_then(|one| message_of(&one.entry)).as_deref() {
         Some(Message::User(user)) => Some(user.content.clone()),
         Some(Message::Custom(custom)) => Some(custom.content.clone()),
         _ => None,
@@ -412,6 +414,7 @@ impl Engine {
             None => Default::default(),
         };
         let mut entries: Vec<(Entry, StepInfo)> = flight.iter().map(|flight| flight.record.clone()).collect();
+        entries.extend(how.and_then(|_| told(&plan, self.sealer(), self.now())));
         entries.extend(label.map(|label| {
             let entry = serde_json::json!({ "type": "label", "targetId": at.to_string(), "label": label });
             (Entry::Meta((&entry).into()), StepInfo::default())

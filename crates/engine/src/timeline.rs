@@ -8,7 +8,7 @@ use quipu_store::{
 };
 
 use crate::engine::{Engine, OpenError};
-use crate::files::{FilePlan, RestoreFiles, Settled, is_restored};
+use crate::files::{FilePlan, RestoreFiles, Settled, is_restored, tells_of_files, told};
 use crate::identity::Prompt;
 use crate::owner::alone;
 use crate::resume::{read_past, recover};
@@ -250,14 +250,15 @@ impl Engine {
         next: Timeline,
         (way, how): (Way, Option<&RestoreFiles>),
     ) -> Result<Vec<String>, ChangeError> {
-        let flight = match (how, step.from, step.to) {
-            (Some(how), Some(from), Some(to)) => self.begin_files(&row.id, &row.cwd, from, to, how).await?.1,
-            (_, _, _) => None,
+        let (plan, flight) = match (how, step.from, step.to) {
+            (Some(how), Some(from), Some(to)) => self.begin_files(&row.id, &row.cwd, from, to, how).await?,
+            (_, _, _) => Default::default(),
         };
         let mut commit = Commit { durability: Durability::Power, ..Commit::default() };
-        if let (Some(flight), Some(from), Some(to)) = (&flight, step.from, step.to) {
-            let record = std::slice::from_ref(&flight.record);
-            step.to = Some(self.add_entries(&mut commit, record, to, from).await?);
+        if let (Some(_), Some(from), Some(to)) = (how, step.from, step.to) {
+            let mut entries: Vec<_> = flight.iter().map(|flight| flight.record.clone()).collect();
+            entries.extend(told(&plan, self.sealer(), self.now()));
+            step.to = Some(self.add_entries(&mut commit, &entries, to, from).await?);
         }
         let (why, kind) = match way {
             Way::Back => {
@@ -426,7 +427,7 @@ impl Engine {
                 if node.id == began {
                     return Ok(if files { Appended::Files } else { Appended::Other });
                 }
-                let put_back = is_restored(&decoded.entry);
+                let put_back = is_restored(&decoded.entry) || tells_of_files(&decoded.entry);
                 files &= put_back;
                 match (&decoded.entry, node.record.parent) {
                     (Entry::Message(Message::User(_)), _) => said = true,

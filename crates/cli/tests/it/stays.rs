@@ -60,6 +60,22 @@ fn jump_lists_what_stays() {
     lists(&branch("--dry-run").text());
     let ran = branch("--yes");
     lists(&[ran.text(), ran.err.clone()].concat());
+    // It is no step, and nobody said it.
+    let head = ran.text().trim().lines().last().unwrap_or_default().to_owned();
+    assert_ne!(head, first, "{}", ran.text());
+    is_told_with_what_is_said(&world);
+    assert!(!world.requests().last().unwrap().json().to_string().contains("second"));
+}
+
+/// The next request says it once, and what is said.
+#[track_caller]
+fn is_told_with_what_is_said(world: &World) {
+    world.run(&["-p", "-c", "third"]).ok();
+    let said: Vec<String> = messages(world.requests().last().unwrap()).iter().map(wire_text).collect();
+    let told: Vec<&String> = said.iter().filter(|text| text.contains("together with the files")).collect();
+    assert_eq!(told.len(), 1, "{said:?}");
+    lists(told[0]);
+    assert!(said.last().unwrap().contains("third"), "{said:?}");
 }
 
 #[test]
@@ -69,6 +85,12 @@ fn undo_lists_what_stays() {
     let ran = world.run(&["undo", "--files", "--yes"]).ok();
     lists(&[ran.text(), ran.err.clone()].concat());
     assert!(!world.path("work/empty").exists() && !world.path("work/kept").exists());
+    // What was told is no step of its own: redo goes forward, undo back again.
+    world.run(&["redo", "--files", "--yes", "--overwrite"]).ok();
+    assert!(world.path("work/kept").exists());
+    world.run(&["undo", "--files", "--yes", "--overwrite"]).ok();
+    assert!(!world.path("work/kept").exists());
+    is_told_with_what_is_said(&world);
 }
 
 #[test]

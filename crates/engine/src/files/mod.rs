@@ -27,6 +27,7 @@ pub(crate) use merged::{Brought, Cargo};
 pub(crate) use note::{NOTE, WorkspaceNote};
 pub(crate) use plan::{Ground, is_restored, restored, restored_again};
 pub(crate) use restore::{InFlight, Settled};
+pub(crate) use travel::{tells_of_files, told};
 
 /// What is kept of the files that tools change.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -3,7 +3,7 @@
 
 use std::path::Path;
 
-use quipu::protocol::{Entry, Outcome};
+use quipu::protocol::{Entry, Message, Outcome};
 use quipu::store::{Store, Until, decode_nodes};
 use quipu::{FilePlan, FileSettings, RestoreFiles, SessionOptions};
 use serde_json::{Value, json};
@@ -336,7 +336,12 @@ async fn what_a_jump_left_behind_is_in_its_node_and_in_later_lists() {
     assert_eq!(stays(&done.plan), std::slice::from_ref(&line));
     let nodes = story.world.store.lineage(done.jumped.head, Until::Root).await.unwrap();
     let decoded = decode_nodes(&*story.world.store, &nodes).await.unwrap();
-    let Some(Entry::Meta(node)) = decoded.last().map(|one| &one.entry) else { panic!("{decoded:?}") };
+    let [.., node, told] = &decoded[..] else { panic!("{decoded:?}") };
+    let (Entry::Meta(node), Entry::Message(Message::Custom(told))) = (&node.entry, &told.entry) else {
+        panic!("{decoded:?}")
+    };
+    let told = told.content.blocks();
+    assert!(told[0].as_text().is_some_and(|text| text.ends_with(&format!("\n{line}"))), "{told:?}");
     assert_eq!(
         node.value()["data"]["left"],
         json!([{ "path": ".env", "why": "holds a secret, which is not kept" }])

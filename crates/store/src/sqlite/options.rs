@@ -20,7 +20,7 @@ pub struct OpenOptions {
 pub enum SearchIndex {
     /// In quiet moments, beside all else that the process does.
     Ahead,
-    /// When something is asked for that needs it, or [`Upkeep::index`] is called: for processes that only read, and soon end.
+    /// When something is asked for that needs it, or [`Upkeep::index`](crate::Upkeep::index) is called: for processes that only read, and soon end.
     Asked,
 }
 
