@@ -1,5 +1,6 @@
 //! One model call as an effect: recorded, then sent, then reported.
 
+use std::borrow::Cow;
 use std::panic::AssertUnwindSafe;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
@@ -435,7 +436,11 @@ pub(crate) fn seal_content(content: &mut [Content], sealer: &Sealer) {
             Content::Text(text) => replace(&mut text.text, sealer),
             Content::Thinking(thinking) => replace(&mut thinking.thinking, sealer),
             Content::ToolCall(call) => call.arguments = sealer.seal_json(&call.arguments),
-            Content::Image(_) => {}
+            Content::Image(image) => {
+                if let Cow::Owned(plain) = quipu_seal::without_text(&image.data) {
+                    image.data = plain;
+                }
+            }
             Content::Other(json) => *json = sealer.seal_json(json),
         }
     }

@@ -10,6 +10,8 @@
 //! 2. Common kinds by pattern: the table `patterns.json`, whose rows begin at a keyword. An assignment such as
 //!    `password = "…"` counts only when its value looks like a secret and not like a word, a path or a template.
 //!
+//! 3. Text inside of PNG pictures is left out of them ([`without_text`]), whatever it says.
+//!
 //! A known credential wins over a pattern that it overlaps, except over one that contains it whole: then more
 //! would leak. Otherwise the leftmost and longest wins.
 //!
@@ -31,6 +33,7 @@ mod edit;
 mod json;
 mod known;
 mod patterns;
+mod picture;
 mod placeholder;
 mod words;
 
@@ -45,6 +48,7 @@ use edit::{Edit, apply};
 use json::{Escapes, Seen};
 use known::Known;
 use patterns::{Candidate, Patterns};
+pub use picture::without_text;
 use placeholder::{IdKey, Memory};
 
 /// Replaces secrets by `[REDACTED:kind:id]` and remembers them, for the life of the process, to put them back.

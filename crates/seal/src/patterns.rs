@@ -72,6 +72,8 @@ enum Left {
     Dash,
     /// Anything.
     Any,
+    /// A digit.
+    Digit,
 }
 
 #[derive(Deserialize, Clone, Copy, Default)]
@@ -86,6 +88,8 @@ enum Check {
     Random,
     /// Base64 of a name, a colon and a password.
     Basic,
+    /// The same, all of it text: for what may be other base64.
+    Pair,
     /// What a person chose, between quotes.
     Password,
     /// What a machine made, or a person's without quotes.
@@ -245,9 +249,10 @@ fn sign_follows(text: &[u8], signs: &[u8]) -> bool {
 
 impl Left {
     fn allows(self, text: &[u8], at: usize) -> bool {
-        let Some(before) = at.checked_sub(1).map(|i| text[i]) else { return true };
+        let Some(before) = at.checked_sub(1).map(|i| text[i]) else { return !matches!(self, Self::Digit) };
         let joined = match self {
             Self::Any => return true,
+            Self::Digit => return before.is_ascii_digit(),
             Self::Word => before.is_ascii_alphanumeric() || before == b'_',
             Self::Dash => before.is_ascii_alphanumeric() || matches!(before, b'_' | b'-'),
         };
@@ -269,6 +274,14 @@ impl Check {
             Self::Basic => {
                 STANDARD_NO_PAD.decode(secret.trim_end_matches('=')).is_ok_and(|pair| pair.contains(&b':'))
             }
+            Self::Pair => STANDARD_NO_PAD
+                .decode(secret.trim_end_matches('='))
+                .ok()
+                .and_then(|pair| String::from_utf8(pair).ok())
+                .is_some_and(|pair| {
+                    pair.split_once(':').is_some_and(|(name, rest)| !name.is_empty() && !rest.is_empty())
+                        && !pair.chars().any(char::is_control)
+                }),
             Self::Password => {
                 // A sign at the end is punctuation of a sentence: `"password": "Required!"`.
                 let core = secret.trim_end_matches(['!', '?', '.', '*', '…']);

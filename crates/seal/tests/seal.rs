@@ -81,6 +81,36 @@ fn private_keys_are_replaced_whole() {
             assert_eq!(sealer.unseal(&sealed).unwrap(), text);
         }
     }
+    // As programs print lines: with their numbers, with a file's name, in a change, quoted.
+    let body_of =
+        |kind: &str| format!("-----BEGIN {kind}PRIVATE KEY-----\n{body}\n-----END {kind}PRIVATE KEY-----");
+    type Print = fn(usize, &str) -> String;
+    let printed: [Print; 9] = [
+        |n, line| format!("{n:>6}\t{line}"),
+        |n, line| format!("{n:>6}→{line}"),
+        |n, line| format!("{n}:{line}"),
+        |n, line| format!("keys/id_rsa:{n}:{line}"),
+        |n, line| format!("keys/id_rsa-{n}-{line}"),
+        |n, line| format!("{n:>4} | {line}"),
+        |_, line| format!("+{line}"),
+        |_, line| format!("-{line}"),
+        |_, line| format!("> {line}"),
+    ];
+    for kind in kinds {
+        for print in printed {
+            let lines: Vec<String> =
+                body_of(kind).lines().enumerate().map(|(at, line)| print(at + 1, line)).collect();
+            let text = format!("a\n{}\nb", lines.join("\n"));
+            let sealer = sealer();
+            let sealed = sealer.seal(&text);
+            for piece in body.lines() {
+                assert!(!sealed.contains(&piece[..16]), "{text}\n{sealed}");
+            }
+            assert!(sealed.ends_with("]\nb"), "{sealed}");
+            assert_eq!(sealer.unseal(&sealed).unwrap(), text);
+            assert_eq!(sealer.seal(&sealed), sealed);
+        }
+    }
     let headers = "Proc-Type: 4,ENCRYPTED\nDEK-Info: AES-256-CBC,0123456789ABCDEF\n";
     let begin = "-----BEGIN RSA PRIVATE KEY-----\n";
     let end = "\n-----END RSA PRIVATE KEY-----";
@@ -358,6 +388,17 @@ fn time_is_linear() {
         "secret\"=\"",
         "Proc-Type: -----BEGIN RSA PRIVATE KEY-----\nProc-Type:",
         "twilio",
+        "curl -u ",
+        "curl -u a:",
+        "mysql -p",
+        "machine a login ",
+        "login a password ",
+        "*:*:",
+        ":5432:a:b:",
+        "1:AA",
+        "/bot1234567890:",
+        "auth=\"YWxp",
+        "-----BEGIN PRIVATE KEY-----\n12:MIIE\n13:",
         "aws_secret_access_key=",
     ] {
         let piece = expand(piece, 1);

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use base64::Engine as _;
-use quipu::protocol::{Answer, Command, Event, Json, Outcome};
+use quipu::protocol::{Answer, Command, Content, Event, ImageContent, Json, Outcome};
 use quipu::store::{Store, Until};
 use quipu::{Decision, Delivery, Engine, Policy, Proposal, Sealer};
 use serde_json::json;
@@ -196,3 +196,43 @@ async fn the_running_tool_gets_the_true_value() {
     assert_sealed(&world, &[KNOWN]).await;
     world.check().await;
 }
+
+/// What a picture says beside what it shows: in one that a tool reads, and in one that is sent along.
+#[tokio::test]
+async fn text_inside_of_pictures_goes_nowhere() {
+    let world = world();
+    let chunk = |name: &[u8; 4], data: &[u8]| {
+        let size = u32::try_from(data.len()).unwrap().to_be_bytes();
+        // The checksum over name and data, by its definition.
+        let sum = name.iter().chain(data).fold(u32::MAX, |sum, byte| {
+            (0..8)
+                .fold(sum ^ u32::from(*byte), |sum, _| (sum >> 1) ^ (0xedb8_8320 & (sum & 1).wrapping_neg()))
+        });
+        [&size[..], name, data, &(!sum).to_be_bytes()].concat()
+    };
+    let plain = base64::engine::general_purpose::STANDARD.decode(PNG).unwrap();
+    let text = chunk(b"tEXt", format!("Comment\0{SECRET} {SECRET} {SECRET}").as_bytes());
+    let picture = [&plain[..33], &text, &plain[33..]].concat();
+    std::fs::write(world.cwd().join("a.png"), &picture).unwrap();
+    world.fake.push([call(&[("read", json!({ "path": "a.png" }))]), say("done")]);
+    let live = world.create().await;
+    let data = base64::engine::general_purpose::STANDARD.encode(&picture);
+    let sent = Content::Image(ImageContent { data, mime_type: "image/png".into() });
+    let input = quipu::protocol::Input(vec![sent]);
+    live.session.prompt(input).await.unwrap();
+    live.settled(1).await;
+    let last = String::from_utf8_lossy(world.fake.bodies().last().unwrap()).into_owned();
+    assert_eq!(last.matches(PNG).count(), 2, "both are there as they are seen: {last}");
+    // Whatever the alignment of base64.
+    for at in 0..3 {
+        let spelled = base64::engine::general_purpose::STANDARD.encode(&SECRET.as_bytes()[at..at + 27]);
+        assert!(!last.contains(&spelled), "{spelled}");
+    }
+    live.finish().await;
+    assert_sealed(&world, &[SECRET]).await;
+    world.check().await;
+}
+
+/// A picture of one pixel.
+const PNG: &str =
+    "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR4nGNgYGD4DwABBAEAX+XDSwAAAABJRU5ErkJggg==";
