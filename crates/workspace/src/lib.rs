@@ -26,6 +26,7 @@ mod restore;
 mod sandbox;
 mod scan;
 mod shell;
+mod temporary;
 mod text;
 mod tree;
 mod write;

@@ -11,6 +11,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 
 use crate::caches::Cache;
+use crate::temporary::Temporary;
 
 /// What this system can do.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -61,7 +62,7 @@ pub enum Network {
 #[derive(Debug)]
 struct Started {
     holder: system::Holder,
-    temporary: tempfile::TempDir,
+    temporary: Temporary,
 }
 
 impl Sandbox {
@@ -131,9 +132,7 @@ impl Sandbox {
 
     fn start(&self) -> io::Result<Started> {
         self.caches.iter().for_each(|cache| cache.make(&self.write));
-        // Its true path: what a command is told must be what the kernel compares with.
-        let temporary =
-            tempfile::Builder::new().prefix("quipu-").tempdir_in(std::env::temp_dir().canonicalize()?)?;
+        let temporary = Temporary::make()?;
         let holder = system::Holder::start(&self.write, temporary.path(), self.network)?;
         Ok(Started { holder, temporary })
     }
@@ -250,7 +249,8 @@ mod system {
             ruleset = ruleset.scope(Scope::Signal | Scope::AbstractUnixSocket).map_err(failed)?;
         }
         let mut created = ruleset.create().map_err(failed)?;
-        let all = AccessFs::from_write(ABI::V5);
+        // Device nodes are made by nobody: through them an administrator would reach whole disks.
+        let all = AccessFs::from_write(ABI::V5) & !(AccessFs::MakeChar | AccessFs::MakeBlock);
         let paths = write.iter().map(PathBuf::as_path).chain([temporary]);
         for path in paths {
             created = grant(created, path, all)?;

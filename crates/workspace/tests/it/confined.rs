@@ -457,3 +457,27 @@ async fn the_network_can_be_closed() {
         assert_eq!(world.run(command).await.unwrap().0, ShellEnd::Exited(0), "{command}");
     }
 }
+
+#[tokio::test]
+async fn device_nodes_cannot_be_made() {
+    let Some(world) = world() else { return };
+    if !nix::unistd::geteuid().is_root() {
+        eprintln!("note: only an administrator could make device nodes, so this is not tested");
+        return;
+    }
+    for place in [".", "$TMPDIR", "/dev/shm"] {
+        for node in ["c 1 3", "b 7 0"] {
+            let (end, text) = world.run(&format!("mknod {place}/made-here {node}")).await.unwrap();
+            assert!(!matches!(end, ShellEnd::Exited(0)), "{place} {node}: {text}");
+        }
+    }
+    let (end, text) = world.run("mkfifo pipe && test -p pipe && rm pipe").await.unwrap();
+    assert!(matches!(end, ShellEnd::Exited(0)), "{text}");
+}
+
+#[tokio::test]
+async fn the_directory_for_temporary_files_is_private_whatever_the_umask() {
+    let Some(world) = world() else { return };
+    let (_, text) = world.run("umask 0; stat -c %a \"$TMPDIR\"").await.unwrap();
+    assert_eq!(text.trim(), "700");
+}
