@@ -576,12 +576,43 @@ fn system(place: &Place, task: &Task, cwd: &Path, resumed: bool) -> Result<Optio
         .iter()
         .map(|value| crate::input::text_or_file(value))
         .collect::<Result<Vec<_>, _>>()?;
-    let (rules, problems) =
-        if task.no_context_files { Default::default() } else { quipu::find_rules(&place.home, cwd) };
+    let (rules, problems) = if task.no_context_files {
+        Default::default()
+    } else {
+        let (above, mut problems) = rules_above(place);
+        let (rules, more) = quipu::find_rules(&place.home, cwd, &above);
+        problems.extend(more);
+        (rules, problems)
+    };
     for problem in problems {
         note(format!("warning: {problem}"));
     }
     Ok(Some(quipu::system_prompt(&base, &append, &rules, cwd)))
+}
+
+/// Directories above a repository whose rules the user accepts: `rules.above`, and what is wrong there.
+fn rules_above(place: &Place) -> (Vec<PathBuf>, Vec<String>) {
+    let settings = place.settings_json().unwrap_or_default();
+    let said = &settings["rules"]["above"];
+    let wrong = || {
+        let path = place.home.join("settings.json");
+        vec![format!("{}: rules.above must be a list of directories, such as [\"~/work\"]", path.display())]
+    };
+    if said.is_null() {
+        return Default::default();
+    }
+    let Some(list) = said.as_array() else { return (Vec::new(), wrong()) };
+    let named = |one: &serde_json::Value| {
+        let text = one.as_str()?;
+        let path = match text.strip_prefix("~") {
+            Some(rest) => std::env::home_dir()?.join(rest.trim_start_matches('/')),
+            None => PathBuf::from(text),
+        };
+        path.is_absolute().then(|| path.canonicalize().unwrap_or(path))
+    };
+    let above: Vec<PathBuf> = list.iter().filter_map(named).collect();
+    let problems = if above.len() == list.len() { Vec::new() } else { wrong() };
+    (above, problems)
 }
 
 /// The session that a task goes on with, when there is one.

@@ -19,13 +19,17 @@ pub struct Rules {
     pub text: String,
 }
 
-/// The files of rules for a directory: first the user's own (`home`), then from the root of the file system down
-/// to `cwd`; in each directory the first of `AGENTS.override.md`, `AGENTS.md`, `AGENTS.MD`, `CLAUDE.md`,
-/// `CLAUDE.MD`. Files that cannot be read are named in the second list.
-pub fn find_rules(home: &Path, cwd: &Path) -> (Vec<Rules>, Vec<String>) {
+/// The files of rules for a directory: first the user's own (`home`), then from the root of its repository down to `cwd`, or
+/// `cwd` alone where there is none; in each directory the first of `AGENTS.override.md`, `AGENTS.md`, `AGENTS.MD`, `CLAUDE.md`,
+/// `CLAUDE.MD`. Directories above the repository count where they are in `above`.
+///
+/// Files that are left out are named in the second list, with why: those above that nobody accepted, of another user, behind a
+/// link that leads out of their repository, and those that cannot be read.
+pub fn find_rules(home: &Path, cwd: &Path, above: &[PathBuf]) -> (Vec<Rules>, Vec<String>) {
     let mut places: Vec<&Path> = cwd.ancestors().collect();
     places.push(home);
     places.reverse();
+    let root = cwd.ancestors().find(|place| place.join(".git").exists()).unwrap_or(cwd);
     let worktree = nested_worktree(cwd);
     let (mut rules, mut problems, mut seen) = (Vec::new(), Vec::new(), Vec::new());
     for place in places {
@@ -45,8 +49,21 @@ pub fn find_rules(home: &Path, cwd: &Path) -> (Vec<Rules>, Vec<String>) {
         if seen.contains(&key) {
             continue;
         }
+        let bounds = match place {
+            own if own == home => Bounds::Own,
+            place if place.starts_with(root) => Bounds::Within(root),
+            place if above.iter().any(|one| one == place) => Bounds::Within(place),
+            _ => {
+                problems.push(format!(
+                    "{} lies above {} and is left out; name its directory in `rules.above` of settings.json to have it read",
+                    path.display(),
+                    root.display()
+                ));
+                continue;
+            }
+        };
         seen.push(key);
-        match read_rules(&path) {
+        match bounds.open(&path).and_then(read_rules) {
             Ok(text) => rules.push(Rules { path, text }),
             Err(error) => {
                 problems.push(format!("{} could not be read and is left out: {error}", path.display()));
@@ -56,10 +73,43 @@ pub fn find_rules(home: &Path, cwd: &Path) -> (Vec<Rules>, Vec<String>) {
     (rules, problems)
 }
 
-fn read_rules(path: &Path) -> std::io::Result<String> {
+/// Where a file of rules may come from.
+enum Bounds<'a> {
+    /// The user's own: links may lead anywhere, as those to a collection of settings do.
+    Own,
+    /// Links stay below this.
+    Within(&'a Path),
+}
+
+impl Bounds<'_> {
+    fn open(&self, path: &Path) -> std::io::Result<std::fs::File> {
+        use std::os::unix::fs::MetadataExt as _;
+        let target = path.canonicalize()?;
+        let mut owners = vec![nix::unistd::geteuid().as_raw(), 0];
+        if let Self::Within(root) = self {
+            let root = root.canonicalize()?;
+            if !target.starts_with(&root) {
+                let text = format!("it is a link to {}, outside of {}", target.display(), root.display());
+                return Err(std::io::Error::other(text));
+            }
+            if owners[0] == 0 {
+                // An administrator who works in somebody's directory.
+                owners.push(std::fs::metadata(&root)?.uid());
+            }
+        }
+        let file = std::fs::File::open(&target)?;
+        let owner = file.metadata()?.uid();
+        if !owners.contains(&owner) {
+            return Err(std::io::Error::other(format!("it belongs to another user (uid {owner})")));
+        }
+        Ok(file)
+    }
+}
+
+fn read_rules(file: std::fs::File) -> std::io::Result<String> {
     use std::io::Read as _;
     let mut bytes = Vec::new();
-    let mut file = std::fs::File::open(path)?.take(RULES_LIMIT as u64 + 1);
+    let mut file = file.take(RULES_LIMIT as u64 + 1);
     file.read_to_end(&mut bytes)?;
     let cut = bytes.len() > RULES_LIMIT;
     bytes.truncate(RULES_LIMIT);
@@ -115,12 +165,27 @@ mod tests {
         std::fs::create_dir_all(&home).unwrap();
         std::fs::create_dir_all(&sub).unwrap();
         std::fs::write(home.join("AGENTS.md"), "\u{feff}mine\n").unwrap();
+        std::fs::create_dir(root.join("a/.git")).unwrap();
         std::fs::write(root.join("a/CLAUDE.md"), "upper").unwrap();
+        std::fs::write(root.join("AGENTS.md"), "above").unwrap();
         std::fs::write(sub.join("AGENTS.md"), "unseen").unwrap();
         std::fs::write(sub.join("AGENTS.override.md"), "lower").unwrap();
-        let (rules, problems) = find_rules(&home, &sub);
-        let texts: Vec<&str> = rules.iter().map(|rules| &*rules.text).collect();
-        assert_eq!((texts, problems), (vec!["mine", "upper", "lower"], vec![]));
+        let texts = |rules: &[Rules]| rules.iter().map(|rules| rules.text.clone()).collect::<Vec<_>>();
+        let (rules, problems) = find_rules(&home, &sub, &[]);
+        assert_eq!(texts(&rules), ["mine", "upper", "lower"]);
+        assert!(
+            matches!(&problems[..], [one] if one.contains("lies above") && one.contains("rules.above")),
+            "{problems:?}"
+        );
+        let (accepted, problems) = find_rules(&home, &sub, std::slice::from_ref(&root));
+        assert_eq!(
+            (texts(&accepted), problems),
+            (["mine", "above", "upper", "lower"].map(String::from).to_vec(), vec![])
+        );
+        // Without a repository: the directory alone.
+        std::fs::remove_dir(root.join("a/.git")).unwrap();
+        let (alone, problems) = find_rules(&home, &sub, &[]);
+        assert_eq!((texts(&alone), problems.len()), (vec!["mine".to_owned(), "lower".to_owned()], 2));
         let prompt = system_prompt("Base.\n", &["More.".into()], &rules[..1], Path::new("/w"));
         let path = home.join("AGENTS.md");
         let expect = format!(
@@ -141,14 +206,63 @@ mod tests {
             .unwrap();
         std::fs::write(main.join("AGENTS.md"), "main").unwrap();
         std::fs::write(tree.join("AGENTS.md"), "tree").unwrap();
-        let (rules, _) = find_rules(&main.join("nohome"), &tree);
+        let (rules, _) = find_rules(&main.join("nohome"), &tree, &[]);
         assert_eq!(rules.iter().map(|rules| &*rules.text).collect::<Vec<_>>(), ["tree"]);
+    }
+
+    #[test]
+    fn links_that_lead_out_of_the_repository_are_left_out() {
+        let dir = tempfile::tempdir().unwrap();
+        let root = dir.path().canonicalize().unwrap();
+        let (home, repository) = (root.join("home"), root.join("r"));
+        for made in [&home, &repository.join(".git"), &repository.join("docs")] {
+            std::fs::create_dir_all(made).unwrap();
+        }
+        std::fs::write(root.join(".netrc"), "machine a login b password c").unwrap();
+        let link = |to: &str, place: &Path| {
+            let at = place.join("AGENTS.md");
+            drop(std::fs::remove_file(&at));
+            std::os::unix::fs::symlink(to, at).unwrap();
+        };
+        for to in ["../.netrc", "/etc/passwd", "docs/../../.netrc"] {
+            link(to, &repository);
+            let (rules, problems) = find_rules(&home, &repository, &[]);
+            assert_eq!(rules, vec![], "{to}");
+            assert!(matches!(&problems[..], [one] if one.contains("it is a link to")), "{problems:?}");
+        }
+        // Within it, and the user's own, they are as good as files.
+        std::fs::write(repository.join("docs/rules.md"), "inside").unwrap();
+        link("docs/rules.md", &repository);
+        std::fs::write(root.join("mine.md"), "mine").unwrap();
+        link("../mine.md", &home);
+        let (rules, problems) = find_rules(&home, &repository, &[]);
+        assert_eq!(rules.iter().map(|one| &*one.text).collect::<Vec<_>>(), ["mine", "inside"]);
+        assert_eq!(problems, vec![""; 0]);
+    }
+
+    #[test]
+    fn files_of_other_users_are_left_out() {
+        if !nix::unistd::geteuid().is_root() {
+            eprintln!("note: only an administrator can give files away, so this is not tested");
+            return;
+        }
+        let dir = tempfile::tempdir().unwrap();
+        let root = dir.path().canonicalize().unwrap();
+        let path = root.join("AGENTS.md");
+        std::fs::write(&path, "theirs").unwrap();
+        std::os::unix::fs::chown(&path, Some(65_534), None).unwrap();
+        let (rules, problems) = find_rules(&root.join("h"), &root, &[]);
+        assert_eq!(rules, vec![]);
+        assert!(matches!(&problems[..], [one] if one.contains("another user (uid 65534)")), "{problems:?}");
+        // A directory that is all theirs, in which an administrator works.
+        std::os::unix::fs::chown(&root, Some(65_534), None).unwrap();
+        assert_eq!(find_rules(&root.join("h"), &root, &[]).0.len(), 1);
     }
 
     #[test]
     fn a_directory_in_place_of_a_file_is_not_read() {
         let dir = tempfile::tempdir().unwrap();
         std::fs::create_dir(dir.path().join("AGENTS.md")).unwrap();
-        assert_eq!(find_rules(&dir.path().join("h"), dir.path()), (vec![], vec![]));
+        assert_eq!(find_rules(&dir.path().join("h"), dir.path(), &[]), (vec![], vec![]));
     }
 }

@@ -188,24 +188,36 @@ fn the_system_prompt_is_ours_or_yours() {
 
 #[test]
 fn rules_of_the_project_are_in_the_prompt() {
-    let world = World::new(answers(&["1", "2", "3"]));
+    let world = World::new(answers(&["0", "1", "2", "3", "4"]));
     std::fs::write(world.path("home/.quipu/AGENTS.md"), "Mine.").unwrap();
     std::fs::write(world.path("AGENTS.md"), "Above.").unwrap();
     world.file("AGENTS.md", "Here.");
+    // What lies above the project is not its own, unless the user says so.
+    let ran = world.run(&["-p", "hi"]).ok();
+    assert!(ran.err.contains("lies above") && ran.err.contains("rules.above"), "{}", ran.err);
+    let all = system(&world.requests()[0]);
+    assert!(all.contains("Mine.") && all.contains("Here.") && !all.contains("Above."), "{all}");
+    let settings = world.path("home/.quipu/settings.json");
+    let above = world.path("work").parent().unwrap().display().to_string();
+    let wrong = serde_json::json!({ "rules": { "above": above } });
+    std::fs::write(&settings, wrong.to_string()).unwrap();
+    let ran = world.run(&["-p", "hi"]).ok();
+    assert!(ran.err.contains("rules.above must be a list"), "{}", ran.err);
+    std::fs::write(&settings, serde_json::json!({ "rules": { "above": [above] } }).to_string()).unwrap();
     world.run(&["-p", "hi"]).ok();
     world.run(&["-p", "--no-context-files", "hi"]).ok();
-    let all = system(&world.requests()[0]);
+    let all = system(&world.requests()[2]);
     let places: Vec<usize> = ["Mine.", "Above.", "Here.", "Working directory"]
         .iter()
         .map(|rule| all.find(rule).unwrap())
         .collect();
     assert!(places.is_sorted(), "{all}");
-    assert!(!system(&world.requests()[1]).contains("Here."));
+    assert!(!system(&world.requests()[3]).contains("Here."));
     // One that cannot be read is told, and the rest is used.
     std::fs::remove_file(world.path("AGENTS.md")).unwrap();
     std::os::unix::fs::symlink("/proc/self/mem", world.path("AGENTS.md")).unwrap();
     world.run(&["-p", "hi"]).ok();
-    assert!(system(&world.requests()[2]).contains("Here."));
+    assert!(system(&world.requests()[4]).contains("Here."));
 }
 
 #[test]
