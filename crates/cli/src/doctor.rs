@@ -397,12 +397,13 @@ async fn budget(place: &Place) -> Finding {
     let mut spent_text = format!("{} spent today", dollars(told));
     if assumed > 0.0 {
         let assumed = dollars(assumed);
-        spent_text.push_str(&format!(", plus {assumed} for calls of which no session tells the cost,"));
+        spent_text.push_str(&format!(", plus {assumed} for calls of which no session tells the cost"));
     }
     match limit {
         None => finding(State::Good, format!("{spent_text}; no daily limit (budget.daily in settings.json)")),
         Some(Budget { dollars: limit, source, .. }) => {
-            let detail = format!("{spent_text} of {} ({source})", dollars(limit));
+            let comma = if assumed > 0.0 { "," } else { "" };
+            let detail = format!("{spent_text}{comma} of {} ({source})", dollars(limit));
             if spent < limit {
                 finding(State::Good, detail)
             } else {

@@ -182,7 +182,7 @@ impl From<ModelError> for Failure {
 
 impl Failure {
     /// What the attempt may have been charged all the same: of its answer came so much.
-    fn charge(&self, status: Option<u16>, begun: bool, enough: bool, usage: &Usage) -> Charge {
+    fn charge(&self, status: Option<u16>, begun: bool, told: bool, usage: &Usage) -> Charge {
         use ModelErrorKind as Kind;
         let refused = status.is_some_and(|status| !(200..300).contains(&status));
         // What a connection or a limit of ours did to it says nothing of what the server did.
@@ -196,20 +196,16 @@ impl Failure {
                 | Kind::Aborted
         );
         match (self.sent, begun || broke) {
-            (true, true) if !refused => charge(enough, usage),
+            (true, true) if !refused => charge(told, usage),
             _ => Charge::Nothing,
         }
     }
 }
 
 /// What an answer of this usage may have been charged.
-fn charge(is_enough: bool, usage: &Usage) -> Charge {
+fn charge(told: bool, usage: &Usage) -> Charge {
     let counts = [usage.input, usage.output, usage.cache_read, usage.cache_write];
-    if is_enough && counts.iter().any(|count| *count > 0) {
-        Charge::Told(*usage)
-    } else {
-        Charge::AtLeast(*usage)
-    }
+    if told && counts.iter().any(|count| *count > 0) { Charge::Told(*usage) } else { Charge::AtLeast(*usage) }
 }
 
 /// Sends `call.body` until it is answered for good or bad.
@@ -236,19 +232,20 @@ pub(crate) async fn run(
             outcome = one => outcome,
         };
         let Err(mut failure) = outcome else {
+            let told = answer.has_told_usage();
             let (message, unknown, error) = answer.finish(None);
             attempt.error = error.as_ref().map(|error| error.kind);
             attempts.push(attempt);
-            charges.push(charge(true, &message.usage));
+            charges.push(charge(told, &message.usage));
             return CallEnd { message, error, attempts, charges, unknown };
         };
         attempt.error = Some(failure.error.kind);
         let status = attempt.status;
         attempts.push(attempt);
         let delay = again(options, attempts.len(), &mut failure);
-        let (begun, enough) = (answer.has_begun(), answer.is_enough());
+        let (begun, told) = (answer.has_begun(), answer.has_told_usage());
         let (message, unknown, _) = answer.finish(Some(&failure.error));
-        charges.push(failure.charge(status, begun, enough, &message.usage));
+        charges.push(failure.charge(status, begun, told, &message.usage));
         let delay = match delay {
             Some(delay) if may_retry(gate.as_ref(), &charges).await => delay,
             Some(_) | None => {

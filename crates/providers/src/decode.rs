@@ -41,6 +41,9 @@ pub trait Decode: Send {
     /// Whether the answer began.
     fn has_begun(&self) -> bool;
 
+    /// Whether the server told what all of the answer used.
+    fn has_told_usage(&self) -> bool;
+
     /// The message and the unknown events; with the error that ended it, when it is not complete. The third is
     /// the failure that a complete answer reports of itself, such as a refusal.
     fn finish(
@@ -58,6 +61,8 @@ pub(crate) trait Wire: Send {
     fn body_ended(&mut self, out: &mut Vec<CallEvent>) -> Result<(), ModelError>;
 
     fn has_begun(&self) -> bool;
+
+    fn has_told_usage(&self) -> bool;
 
     fn is_complete(&self) -> bool;
 
@@ -137,6 +142,10 @@ impl<W: Wire> Decode for SseAnswer<W> {
 
     fn has_begun(&self) -> bool {
         self.wire.has_begun()
+    }
+
+    fn has_told_usage(&self) -> bool {
+        self.wire.has_told_usage()
     }
 
     fn finish(

@@ -269,6 +269,23 @@ fn an_answer_without_usage_counts_as_reserved() {
     }
 }
 
+/// The count at the beginning is not that of the answer.
+#[test]
+fn usage_at_the_beginning_of_an_answer_is_not_that_of_its_end() {
+    let whole = Answer::new().text("Done.").usage(10, 7, 0, 0).stream();
+    let begun = whole.replace(r#""input_tokens":10"#, r#""input_tokens":10,"output_tokens":1"#);
+    let silent = begun.replace(r#","usage":{"output_tokens":7}"#, "");
+    assert!(begun != whole && silent != begun, "{whole}");
+    // Told in full, and broken off behind that: as told.
+    let told = begun.replace("message_stop", "ping");
+    let world = priced([Reply::sse(silent), Reply::sse(told).then_reset(), tokens(1_000).reply()]);
+    settings(&world, &json!({ "daily": 100 }));
+    world.run(&["-p", "x"]).ok();
+    assert!(doctor(&world).1.contains("plus $2.00 for calls"), "{:?}", doctor(&world));
+    world.run(&["-p", "x"]).ok();
+    assert!(doctor(&world).1.contains("plus $2.01 for calls"), "{:?}", doctor(&world));
+}
+
 #[test]
 fn an_answer_that_is_interrupted_counts_as_reserved() {
     for (model, wire) in [(MODEL, Wire::Messages), ("chat", Wire::Completions)] {

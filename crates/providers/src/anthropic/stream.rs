@@ -21,6 +21,7 @@ pub fn decoder(model: Arc<Model>, timestamp: UnixMs) -> Box<dyn Decode> {
         whole_inputs: BTreeMap::new(),
         stop: None,
         explanation: None,
+        told: false,
         complete: false,
     }))
 }
@@ -32,6 +33,8 @@ struct Stream {
     whole_inputs: BTreeMap<u64, String>,
     stop: Option<String>,
     explanation: Option<String>,
+    /// The usage of the whole answer came, which the one at its beginning is not.
+    told: bool,
     complete: bool,
 }
 
@@ -46,6 +49,10 @@ impl Wire for Stream {
 
     fn has_begun(&self) -> bool {
         self.answer.has_begun()
+    }
+
+    fn has_told_usage(&self) -> bool {
+        self.told
     }
 
     fn is_complete(&self) -> bool {
@@ -114,6 +121,8 @@ impl Stream {
                         self.explanation.take().or_else(|| delta.stop_details.and_then(explanation));
                 }
                 self.usage(event.usage);
+                let usage: Option<WireUsage<'_>> = read(event.usage);
+                self.told |= usage.is_some_and(|usage| tokens(usage.output_tokens).is_some());
                 Ok(())
             }
             "message_stop" => {

@@ -43,6 +43,7 @@ pub fn decoder(model: Arc<Model>, timestamp: UnixMs) -> Box<dyn Decode> {
         looked_through: 0,
         finish: None,
         counted: Counted::default(),
+        told: false,
         complete: false,
     }))
 }
@@ -64,6 +65,8 @@ struct Stream {
     looked_through: usize,
     finish: Option<Finish>,
     counted: Counted,
+    /// Some usage came: with the end of the answer, all of it.
+    told: bool,
     complete: bool,
 }
 
@@ -106,6 +109,10 @@ impl Wire for Stream {
 
     fn has_begun(&self) -> bool {
         self.answer.has_begun()
+    }
+
+    fn has_told_usage(&self) -> bool {
+        self.told && self.is_enough()
     }
 
     fn is_complete(&self) -> bool {
@@ -455,6 +462,7 @@ impl Stream {
         usage.cache_write = (*written).min(*prompt - usage.cache_read);
         usage.input = *prompt - usage.cache_read - usage.cache_write;
         grow(&mut usage.output, tokens(wire.completion_tokens));
+        self.told |= usage.output > 0 || usage.input > 0;
         let details: TokenDetails<'_> = read(wire.completion_tokens_details).unwrap_or_default();
         usage.reasoning = usage.reasoning.max(tokens(details.reasoning_tokens).filter(|count| *count > 0));
         usage.total_tokens = usage.input + usage.output + usage.cache_read + usage.cache_write;
