@@ -81,7 +81,7 @@ fn serve(asks: &Receiver<()>, ended: &AtomicBool, connect: &Connect, place: &Pla
                 Some(connection) => connection,
                 None => {
                     let connection = connect()?;
-                    shared.inspect(|shared| shared.forget());
+                    shared.inspect(|shared| shared.opened());
                     connection
                 }
             };

@@ -27,9 +27,14 @@ pub(super) enum Log {
     },
 }
 
-/// Looks at the log of a connection, outside any transaction. Takes no lock.
+/// Looks at the log of a connection, outside any transaction. Takes no lock, unless the log seems to be cut short.
 pub(super) fn look_at_log(connection: &Connection, log: &Path) -> Log {
     look(connection, log).unwrap_or(Log::Whole)
+}
+
+/// Changes with each change of the index; `None` where too much is gone.
+fn version_of(connection: &Connection) -> Option<i64> {
+    connection.query_row("PRAGMA data_version", [], |row| row.get(0)).ok()
 }
 
 fn look(connection: &Connection, log: &Path) -> rusqlite::Result<Log> {
@@ -52,9 +57,11 @@ fn look(connection: &Connection, log: &Path) -> rusqlite::Result<Log> {
         if all == 0 || size >= length(all) {
             return Ok(Log::Whole);
         }
-        // Another process may have emptied it between the two.
+        // Another process may have emptied it between the two, and filled it again since then: the version tells.
+        let version = version_of(connection);
         before = count()?;
-        if before == (all, copied) {
+        let size = file::size(log);
+        if before == (all, copied) && size < length(all) && version_of(connection) == version {
             return Ok(Log::Cut { is_copied: all == copied, is_stale: size > 0 && size < length(copied) });
         }
     }

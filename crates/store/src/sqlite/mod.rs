@@ -127,7 +127,10 @@ impl SqliteStore {
         let shared = Shared::of(&place.path);
         let _held = shared.hold()?;
         match open_for_writing(&place.path, &patience) {
-            Ok(connection) => Self::start(connection, place, patience, &shared, options),
+            Ok(connection) => {
+                shared.opened();
+                Self::start(connection, place, patience, &shared, options)
+            }
             Err(Failure::Sql(error)) if connect::cannot_open(&error) => {
                 let path = place.path.clone();
                 Self::start_read_only(place, patience, StoreError::ReadOnly { path })

@@ -220,7 +220,7 @@ impl ReadConnection {
             None => {
                 let connection = (self.connect)().map_err(|error| place.error("open", error))?;
                 if let Some(shared) = &self.shared {
-                    shared.forget();
+                    shared.opened();
                 }
                 connection
             }

@@ -148,6 +148,7 @@ impl Writer {
             memory: shared.is_none(),
             shared,
             slot,
+            rests: true,
             refused: None,
             in_place: Arc::clone(&in_place),
             recovered: None,
@@ -255,6 +256,8 @@ struct State {
     shared: Option<Arc<Shared>>,
     /// Where the connection rests while nothing is to do.
     slot: Slot,
+    /// Whether one was left there, and not closed by the writer itself.
+    rests: bool,
     /// Why there is none now.
     refused: Option<StoreError>,
     /// For whoever asks beside the queue.
@@ -324,9 +327,14 @@ impl State {
         let held = shared.as_ref().map(|shared| shared.hold()).transpose();
         self.connection = held.is_ok().then(|| lock(&self.slot).take()).flatten();
         self.refused = held.as_ref().err().cloned();
+        if held.is_ok() && self.rests && self.connection.is_none() {
+            // It was closed with all others: whoever was the last to leave since then removed the log, as it should.
+            self.watch.closed();
+        }
         let done = work(self);
-        if let Some(connection) = self.connection.take() {
-            *lock(&self.slot) = Some(connection);
+        if held.is_ok() {
+            self.rests |= self.connection.is_some();
+            *lock(&self.slot) = self.connection.take();
         }
         done
     }
@@ -462,7 +470,9 @@ impl State {
             }
             self.synchronous = None;
             self.connection = Some(connect::read_write(&self.place.path, &self.patience)?);
-            self.forget_memory();
+            if let Some(shared) = &self.shared {
+                shared.opened();
+            }
         }
         self.connection.as_mut().ok_or_else(|| Failure::Missing("the connection".to_owned()))
     }
@@ -572,12 +582,6 @@ impl State {
             }
         }
         done
-    }
-
-    fn forget_memory(&self) {
-        if let Some(shared) = &self.shared {
-            shared.forget();
-        }
     }
 
     fn names(&mut self) -> Names {

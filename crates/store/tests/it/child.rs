@@ -78,6 +78,8 @@ async fn child() {
         "search until killed" => crate::search::until_killed(&path).await,
         "open" => drop(open(&path)),
         "no-memory" => crate::faults::without_its_memory(&path).await,
+        "first-read" => crate::faults::after_a_first_read(&path).await,
+        "closed-by-all" => crate::faults::closed_by_all(&path).await,
         "limit" => crate::faults::under_a_limit(&path).await,
         "no-log" => crate::faults::without_its_log(&path).await,
         "read-only" => crate::faults::without_permission(&path).await,

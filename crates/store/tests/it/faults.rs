@@ -7,7 +7,10 @@ use std::path::Path;
 use std::sync::Arc;
 
 use quipu_protocol::SessionId;
-use quipu_store::{Commit, NewChunk, RefName, SessionQuery, SqliteStore, Store, StoreError, Until, Upkeep};
+use quipu_store::{
+    Commit, NewChunk, OpenOptions, RefName, SearchIndex, SessionQuery, SqliteStore, Store, StoreError, Until,
+    Upkeep,
+};
 use rusqlite::Connection;
 
 use crate::child::{command, run_unprivileged};
@@ -568,6 +571,99 @@ fn shared_memory_cut_short_is_survived() {
         output.status,
         String::from_utf8_lossy(&output.stdout)
     );
+}
+
+/// A store at rest: it indexes nothing by itself, and another one commits.
+fn open_at_rest(path: &Path) -> SqliteStore {
+    SqliteStore::open(path, &OpenOptions { search_index: SearchIndex::Asked, ..options() }).unwrap()
+}
+
+#[test]
+fn memory_cut_short_at_rest_is_survived() {
+    let dir = tempfile::tempdir().unwrap();
+    for role in ["first-read", "closed-by-all"] {
+        let path = dir.path().join(format!("{role}.db"));
+        let output = command(role, &path).output().unwrap();
+        assert!(
+            output.status.success(),
+            "{role}: {}\n{}\n{}",
+            output.status,
+            String::from_utf8_lossy(&output.stdout),
+            String::from_utf8_lossy(&output.stderr)
+        );
+    }
+}
+
+/// Run as a child: a first read opens a connection, and then nothing is done until the memory is cut short.
+pub(crate) async fn after_a_first_read(path: &Path) {
+    let session = SessionId::from("read");
+    let (first, commit) = step(&session, None, "first", T);
+    open(path).commit(commit).await.unwrap();
+    let store = open_at_rest(path);
+    assert_eq!(store.head(&RefName::session(&session)).await.unwrap(), Some(first));
+    nix::unistd::truncate(&file_beside(path, "-shm"), 0).unwrap();
+    let (second, commit) = step(&session, Some(first), "second", T + 1);
+    store.commit(commit).await.unwrap();
+    assert_eq!(store.lineage(second, Until::Root).await.unwrap().len(), 2);
+}
+
+/// Run as a child: all are closed because of the memory; then the last to leave removes the log, as it should.
+pub(crate) async fn closed_by_all(path: &Path) {
+    let session = SessionId::from("closed");
+    let (first, commit) = step(&session, None, "first", T);
+    open(path).commit(commit).await.unwrap();
+    let store = open_at_rest(path);
+    // The second read finds the connection of the first.
+    for _ in 0..2 {
+        store.lineage(first, Until::Root).await.unwrap();
+    }
+    nix::unistd::truncate(&file_beside(path, "-shm"), 0).unwrap();
+    drop(open_at_rest(path));
+    assert!(!file_beside(path, "-wal").exists());
+    let (second, commit) = step(&session, Some(first), "second", T + 1);
+    store.commit(commit).await.unwrap();
+    assert_eq!(store.lineage(second, Until::Root).await.unwrap().len(), 2);
+    assert_eq!(store.check().await.unwrap().problems, []);
+}
+
+fn file_beside(path: &Path, side: &str) -> std::path::PathBuf {
+    let mut name = path.as_os_str().to_owned();
+    name.push(side);
+    name.into()
+}
+
+/// Made anew by a process that begins later, it is as long as it needs to be, and shorter than it was.
+#[tokio::test]
+async fn memory_that_another_made_anew_is_left_to_it() {
+    for round in 0..4 {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("quipu.db");
+        let (log, memory) = (file_beside(&path, "-wal"), file_beside(&path, "-shm"));
+        let session = SessionId::from("ours");
+        drop(open(&path));
+        let store = open_at_rest(&path);
+        let (first, commit) = step(&session, None, &"long ".repeat(5_000_000), T);
+        open(&path).commit(commit).await.unwrap();
+        for _ in 0..2 {
+            store.lineage(first, Until::Root).await.unwrap();
+        }
+        assert!(fs::metadata(&memory).unwrap().len() > 32_768);
+        let other = Connection::open(&path).unwrap();
+        let busy: i64 = other.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |row| row.get(0)).unwrap();
+        assert_eq!(busy, 0);
+        drop(other);
+        nix::unistd::truncate(&memory, 0).unwrap();
+        let mut child = command("commits", &path);
+        child.env("QUIPU_STORE_COUNT", "1000").env("QUIPU_STORE_SESSION", "theirs");
+        let mut child = child.spawn().unwrap();
+        while fs::metadata(&log).unwrap().len() < 200_000 {
+            assert_eq!(child.try_wait().unwrap(), None);
+        }
+        assert_eq!(store.lineage(first, Until::Root).await.unwrap().len(), 1);
+        let status = child.wait().unwrap();
+        assert!(status.success(), "{round}: {status}");
+        assert_eq!(store.check().await.unwrap().problems, []);
+    }
 }
 
 /// Run as a child: the memory beside the file is cut short under a writer, its readers, and another store of the process.

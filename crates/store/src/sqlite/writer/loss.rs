@@ -94,7 +94,7 @@ impl State {
             lost = true;
         }
         let connection = self.connection.take();
-        self.forget_memory();
+        self.rests = false;
         if !lost {
             self.watch.closed();
         } else if let Some(connection) = connection {
