@@ -21,6 +21,7 @@ impl Models for Known {
     fn find(&self, provider: &str, id: &str) -> Result<(Arc<Model>, Arc<dyn Provider>), String> {
         // What is wrong with the files was told when the session was opened.
         let (settings, _) = Settings::load(&self.home, &env);
+        let settings = settings.with_shell(crate::helpers::shell(&self.home));
         let found = settings.find(None, &format!("{provider}/{id}")).map_err(|error| error.to_string())?;
         let Selection { model, .. } = found;
         let key = self.key.as_ref().filter(|(of, _)| *of == model.provider).map(|(_, key)| key.as_str());

@@ -11,7 +11,7 @@ use crate::args::{DoctorArgs, RebuildArg};
 use crate::budget::Budget;
 use crate::exit::{Exit, Failure};
 use crate::print::{Paint, Progress, dollars, printable};
-use crate::setup::{Place, env};
+use crate::setup::Place;
 
 /// Free bytes of the store that are worth a word.
 const FREE: u64 = 1 << 20;
@@ -85,15 +85,13 @@ fn version() -> Finding {
 }
 
 fn shell() -> Finding {
-    let path = env("PATH").unwrap_or_default();
-    let on_path =
-        |name: &str| std::env::split_paths(&path).map(|dir| dir.join(name)).find(|file| file.is_file());
-    let bash = Some(std::path::PathBuf::from("/bin/bash")).filter(|bash| bash.is_file());
-    match bash.or_else(|| on_path("bash")).or_else(|| on_path("sh")) {
+    match crate::helpers::command_shell() {
         Some(shell) => Finding { what: "shell", state: State::Good, detail: shell.display().to_string() },
-        None => {
-            Finding { what: "shell", state: State::Bad, detail: "neither bash nor sh is on the PATH".into() }
-        }
+        None => Finding {
+            what: "shell",
+            state: State::Bad,
+            detail: "neither bash nor sh is there but where commands may write".into(),
+        },
     }
 }
 

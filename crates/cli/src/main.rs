@@ -22,6 +22,7 @@ mod follow;
 mod fork;
 mod gone;
 mod hash;
+mod helpers;
 mod identity;
 mod import;
 mod input;

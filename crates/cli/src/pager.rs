@@ -1,7 +1,7 @@
 //! The user's pager.
 
 use std::io::{IsTerminal as _, Write as _};
-use std::process::{Command, Stdio};
+use std::process::Stdio;
 
 use tokio::signal::unix::SignalKind;
 
@@ -19,10 +19,17 @@ pub(crate) fn page(text: &[u8]) -> Result<(), Failure> {
     if pager.trim().is_empty() || pager.trim() == "cat" {
         return print(text);
     }
+    let here = std::env::current_dir().unwrap_or_else(|_| "/".into());
+    let mut command = match crate::helpers::helpers().shell(&pager, &here) {
+        Ok(command) => command,
+        Err(error) => {
+            note(format!("warning: the pager `{pager}` is not started: {error}"));
+            return print(text);
+        }
+    };
     // Ctrl-C is the pager's.
     drop(tokio::signal::unix::signal(SignalKind::interrupt()));
-    let mut command = Command::new("/bin/sh");
-    command.args(["-c", &pager]).stdin(Stdio::piped());
+    command.stdin(Stdio::piped());
     if env("LESS").is_none() {
         command.env("LESS", "FRX");
     }
@@ -40,7 +47,9 @@ pub(crate) fn page(text: &[u8]) -> Result<(), Failure> {
     let status = child.wait()?;
     // What a shell says of a program that is not there.
     if matches!(status.code(), Some(126 | 127)) {
-        note(format!("warning: the pager `{pager}` cannot be run; set PAGER"));
+        note(format!(
+            "warning: the pager `{pager}` cannot be run: it is not found, or only where commands of a session may write; set PAGER"
+        ));
         return print(text);
     }
     Ok(())

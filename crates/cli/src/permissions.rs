@@ -377,30 +377,59 @@ fn still_there(path: String, id: &str) -> Option<PathBuf> {
 /// What commands may write besides: `sandbox.write` of `settings.json`, or the usual caches.
 fn command_write(place: &Place, home: Option<&Path>) -> (Vec<PathBuf>, Vec<Cache>) {
     let path = place.home.join("settings.json");
-    let warn = |problem: &str| note(format!("warning: {}: {problem}", path.display()));
+    let (write, caches, problems) = command_write_of(place, home);
+    for problem in problems {
+        note(format!("warning: {}: {problem}", path.display()));
+    }
+    (write, caches)
+}
+
+/// The same, and what is wrong with it.
+fn command_write_of(place: &Place, home: Option<&Path>) -> (Vec<PathBuf>, Vec<Cache>, Vec<String>) {
     let usual = || quipu::caches(home, &|name| std::env::var_os(name));
     // A file that cannot be read was warned of when the models were.
     let settings = place.settings_json().unwrap_or_default();
-    let Some(list) = settings.pointer("/sandbox/write") else { return (Vec::new(), usual()) };
+    let Some(list) = settings.pointer("/sandbox/write") else { return (Vec::new(), usual(), Vec::new()) };
     let Some(list) = list.as_array() else {
-        warn("sandbox.write must be a list of paths; the default is used");
-        return (Vec::new(), usual());
+        let problem = "sandbox.write must be a list of paths; the default is used".to_owned();
+        return (Vec::new(), usual(), vec![problem]);
     };
-    let (mut write, mut caches) = (Vec::new(), Vec::new());
+    let (mut write, mut caches, mut problems) = (Vec::new(), Vec::new(), Vec::new());
     for item in list {
         match item.as_str() {
             Some("default") => caches = usual(),
             Some(text) if text.starts_with('/') => write.push(PathBuf::from(text)),
             Some(text) => match (text.strip_prefix("~/"), home) {
                 (Some(below), Some(home)) => write.push(home.join(below)),
-                _ => warn(&format!(
+                _ => problems.push(format!(
                     "sandbox.write: `{text}` is neither absolute, nor below `~/`, nor `default`; it is left out"
                 )),
             },
-            None => warn("sandbox.write holds something that is not text; it is left out"),
+            None => {
+                problems.push("sandbox.write holds something that is not text; it is left out".to_owned());
+            }
         }
     }
-    (write, caches)
+    (write, caches, problems)
+}
+
+/// Where confined commands of sessions in `cwd` may write, as far as is known; says nothing of what is wrong, which a
+/// session does. Not what holds our own files: there commands are not confined.
+pub(crate) fn open_to_commands(place: &Place, cwd: &Path) -> Vec<PathBuf> {
+    let entries = Record::of(place, cwd).project().unwrap_or_default().entries;
+    let added = entries.into_iter().filter_map(|entry| match entry.what {
+        What::Directory { path } => Some(PathBuf::from(path)),
+        What::Grant { .. } => None,
+    });
+    let mut places: Vec<PathBuf> = std::iter::once(cwd.to_path_buf()).chain(added).collect();
+    let git: Vec<PathBuf> = places.iter().flat_map(|place| quipu_workspace::git_directories(place)).collect();
+    let (write, caches, _) = command_write_of(place, std::env::home_dir().as_deref());
+    places.extend(git);
+    places.extend(write);
+    places.extend(caches.into_iter().map(|cache| cache.path));
+    let own = quipu_workspace::file_key(&place.home);
+    places.retain(|place| !own.starts_with(quipu_workspace::file_key(place)));
+    places
 }
 
 /// One line for `quipu doctor`: what holds here, and whether it is as it should be.

@@ -142,7 +142,7 @@ impl Place {
         for Warning(text) in warnings {
             note(format!("warning: {text}"));
         }
-        settings
+        settings.with_shell(crate::helpers::shell(&self.home))
     }
 
     /// An engine over `store`, which seals every credential that is known and keeps them from child processes.
@@ -371,6 +371,8 @@ pub(crate) async fn prepare(
 ) -> Result<Prepared, Failure> {
     let Basis { cwd, last, ours, moved } = basis;
     let last = last.as_ref();
+    // Before a credential is looked up, which may run a command.
+    crate::helpers::keep_from(place, cwd, &task.permissions.add_dir);
     let mut recorder = None;
     let replayed = replay.clone();
     let (model, provider, thinking): Chosen = match replay {

@@ -70,6 +70,8 @@ pub(crate) async fn run(task: &Task) -> Result<(), Failure> {
         notes.insert(0, format!("Quipu, told in lines for screen readers, by {by}."));
     }
     hold(true);
+    // Before the first command.
+    crate::helpers::helpers();
     let flag = place.store_flag();
     let (bindings, problems) = Bindings::load(&home.join("keybindings.json"));
     notes.extend(problems);

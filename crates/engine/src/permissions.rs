@@ -248,6 +248,8 @@ impl Bounds {
         commands.extend(git);
         let own = file_key(&own);
         let support = support.unwrap_or_else(SandboxSupport::of_this_system);
+        // What watches over commands is not confined, and needs a shell that they leave alone.
+        let shell = file_key(Path::new("/bin/sh"));
         let unconfined = match support {
             SandboxSupport::Missing => Some(format!("{MISSING}; {WHAT_TO_SET}")),
             SandboxSupport::TooOld => Some(format!("{TOO_OLD}; {WHAT_TO_SET}")),
@@ -258,6 +260,14 @@ impl Bounds {
                     own.display(),
                     root.display()
                 )
+            }).or_else(|| {
+                let root = all.iter().chain(&commands).find(|root| shell.starts_with(root))?;
+                Some(format!(
+                    "the programs that Quipu itself runs ({}) lie in {}, where commands may write; work in another \
+                     directory, or use `--permissions full`",
+                    shell.display(),
+                    root.display()
+                ))
             }),
         };
         let restores = Access::within(AccessRules { write, read, own: vec![own], home });
@@ -513,6 +523,25 @@ mod tests {
         }
         assert!(make(Full, FULL).sandbox().is_none() && make(Workspace, Missing).sandbox().is_none());
         assert!(make(Ask, FULL).sandbox().is_some());
+    }
+
+    #[test]
+    fn commands_that_may_change_the_shell_are_asked() {
+        let shell = file_key(Path::new("/bin/sh"));
+        let cwd = shell.ancestors().nth(2).unwrap().to_path_buf();
+        let own = std::env::temp_dir().join("quipu-none");
+        let rules = |mode| PermissionRules {
+            mode,
+            cwd: cwd.clone(),
+            own: own.clone(),
+            support: Some(FULL),
+            ..PermissionRules::default()
+        };
+        let permissions = Permissions::new(rules(PermissionMode::Workspace), []);
+        let said = word(Case { permissions: &permissions, touches: Touches::Anything }.decide("bash"));
+        assert!(said.starts_with("ask") && said.contains("Quipu itself runs"), "{said}");
+        assert!(permissions.sandbox().is_none());
+        assert_eq!(Permissions::new(rules(PermissionMode::Full), []).unconfined(), None);
     }
 
     #[test]

@@ -50,3 +50,4 @@ pub use provider::*;
 pub use select::{FindError, Selection, nearest};
 pub use settings::{Settings, Warning, is_supported};
 pub use thinking::{ThinkingBudgets, clamp_level, level_name, levels, parse_level};
+pub use values::Shell;

@@ -12,7 +12,7 @@ use crate::catalogue;
 use crate::credential::{AuthEntries, AuthEntry, AuthFile, Credential, CredentialKind};
 use crate::local::{self, Place};
 use crate::models_file::{self, ProviderConfig};
-use crate::values::{self, ValueError, Vars};
+use crate::values::{self, Shell, ValueError, Vars};
 use crate::{AnthropicMessages, OpenAiCompletions, anthropic, openai};
 use crate::{CallOptions, LocalServer, Provider, net, settings_file};
 
@@ -41,6 +41,8 @@ pub struct Settings {
     /// Those that were found, once they were looked for.
     local: OnceLock<Vec<LocalServer>>,
     vars: Vars,
+    /// Runs commands that the files name.
+    shell: Arc<Shell>,
     auth: BTreeMap<String, AuthEntry>,
     configs: BTreeMap<String, ProviderConfig>,
     /// The models of each provider that `models.json` names.
@@ -95,6 +97,7 @@ impl Settings {
             places: file.local,
             local: OnceLock::new(),
             vars,
+            shell: usual(home),
             auth: auth.known,
             configs,
             configured,
@@ -108,6 +111,14 @@ impl Settings {
     #[must_use]
     pub fn with_call_options(mut self, options: CallOptions) -> Self {
         self.options = options;
+        self
+    }
+
+    /// The same, where this runs the `!command`s of the files. By default it is `/bin/sh` in `home`, without the
+    /// entries of `PATH` that are relative or lie below the current directory.
+    #[must_use]
+    pub fn with_shell(mut self, shell: Arc<Shell>) -> Self {
+        self.shell = shell;
         self
     }
 
@@ -264,9 +275,12 @@ impl Settings {
                 let vars = self.vars_with(env);
                 let mut printed = self.printed.lock().unwrap_or_else(PoisonError::into_inner);
                 let value = if key.starts_with('!') {
-                    printed.entry(key.clone()).or_insert_with(|| values::resolve(key, &vars)).clone()
+                    printed
+                        .entry(key.clone())
+                        .or_insert_with(|| values::resolve(key, &vars, &*self.shell))
+                        .clone()
                 } else {
-                    values::resolve(key, &vars)
+                    values::resolve(key, &vars, &*self.shell)
                 };
                 drop(printed);
                 let value = value.map_err(|error| format!("auth.json: {error}"))?;
@@ -288,8 +302,8 @@ impl Settings {
         }
         match config.and_then(|config| config.api_key.as_deref()).filter(|key| !key.is_empty()) {
             Some(key) => {
-                let value =
-                    values::resolve(key, &self.vars).map_err(|error| format!("models.json: {error}"))?;
+                let value = values::resolve(key, &self.vars, &*self.shell)
+                    .map_err(|error| format!("models.json: {error}"))?;
                 credential(key, value, CredentialKind::ApiKey, "models.json")
             }
             None => Ok(None),
@@ -425,7 +439,7 @@ impl Settings {
             .iter()
             .filter_map(|(name, value)| Some((name, value.as_str()?)))
             .map(|(name, raw)| {
-                let value = values::resolve(raw, &self.vars).map_err(|error| {
+                let value = values::resolve(raw, &self.vars, &*self.shell).map_err(|error| {
                     ModelError::new(
                         ModelErrorKind::NoCredential,
                         format!("The header {name:?} of {} cannot be made: {error}.", model.provider),
@@ -477,7 +491,7 @@ impl Settings {
             }
         }
         let plain = |value: &str, vars: &Vars| {
-            (!value.starts_with('!')).then(|| values::resolve(value, vars).ok()).flatten()
+            (!value.starts_with('!')).then(|| values::resolve(value, vars, &*self.shell).ok()).flatten()
         };
         for (provider, entry) in &self.auth {
             match entry {
@@ -514,6 +528,11 @@ impl Settings {
         let names: BTreeSet<_> = known.chain(configured_variables(&self.auth, &self.configs)).collect();
         names.into_iter().collect()
     }
+}
+
+fn usual(home: &Path) -> Arc<Shell> {
+    let home = home.to_path_buf();
+    Arc::new(move |line| Ok(values::usual_shell(&home, line)))
 }
 
 /// Whether this version speaks the model's wire, and knows where to.

@@ -5,6 +5,7 @@
 
 use std::collections::BTreeMap;
 use std::io::Read;
+use std::path::Path;
 use std::process::{Command, Stdio};
 use std::sync::mpsc;
 use std::time::Duration;
@@ -41,10 +42,30 @@ pub(crate) fn variables(value: &str) -> impl Iterator<Item = &str> {
     })
 }
 
-/// What `value` stands for. Runs its command, when it is one.
-pub(crate) fn resolve(value: &str, vars: &Vars) -> Result<String, ValueError> {
+/// What runs a `!command`: a shell that is given its line, or why there is none. It runs unconfined, so where commands
+/// of a model are confined it must not look programs up where these could have put them.
+pub type Shell = dyn Fn(&str) -> Result<Command, String> + Send + Sync;
+
+/// `/bin/sh` in the directory of the settings, which looks programs up in what is absolute in `PATH` and not below the
+/// directory of this process.
+pub(crate) fn usual_shell(home: &Path, line: &str) -> Command {
+    let here = std::env::current_dir().and_then(|here| here.canonicalize());
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let outside = |directory: &std::path::PathBuf| {
+        let real = directory.canonicalize();
+        directory.is_absolute() && matches!((real, &here), (Ok(real), Ok(here)) if !real.starts_with(here))
+    };
+    let path = std::env::join_paths(std::env::split_paths(&path).filter(outside)).unwrap_or_default();
+    let mut command = Command::new("/bin/sh");
+    command.args(["-c", line]).env("PATH", path);
+    command.current_dir(if home.is_dir() { home } else { Path::new("/") });
+    command
+}
+
+/// What `value` stands for. Runs its command in the shell, when it is one.
+pub(crate) fn resolve(value: &str, vars: &Vars, shell: &Shell) -> Result<String, ValueError> {
     if let Some(command) = value.strip_prefix('!') {
-        return run(command);
+        return run(command, shell);
     }
     parts(value)
         .into_iter()
@@ -96,10 +117,10 @@ fn parts(value: &str) -> Vec<Part<'_>> {
 }
 
 /// The output of a shell command, without white space around it.
-fn run(command: &str) -> Result<String, ValueError> {
+fn run(command: &str, shell: &Shell) -> Result<String, ValueError> {
     let failed = |problem: String| ValueError::Command { command: command.to_owned(), problem };
-    let mut child = Command::new("sh")
-        .args(["-c", command])
+    let mut child = shell(command)
+        .map_err(|problem| failed(format!("cannot be run: {problem}")))?
         .stdin(Stdio::null())
         .stdout(Stdio::piped())
         .stderr(Stdio::null())
@@ -125,6 +146,11 @@ fn run(command: &str) -> Result<String, ValueError> {
         Ok(Err(error)) => return Err(failed(format!("could not be read: {error}"))),
         Err(_) => return Err(failed(format!("took more than {} s", COMMAND_TIMEOUT.as_secs()))),
     };
+    if status.code() == Some(127) {
+        return Err(failed(format!(
+            "failed ({status}): a program is not found, or only where commands of a session may write"
+        )));
+    }
     if !status.success() {
         return Err(failed(format!("failed ({status})")));
     }
@@ -139,13 +165,17 @@ fn run(command: &str) -> Result<String, ValueError> {
 mod tests {
     use super::*;
 
+    fn shell(line: &str) -> Result<Command, String> {
+        Ok(usual_shell(Path::new("/"), line))
+    }
+
     #[test]
     fn references() {
         let vars: Vars = [("A", Some("1")), ("B_2", Some("two")), ("EMPTY", Some("")), ("NONE", None)]
             .map(|(name, value)| (name.to_owned(), value.map(String::from)))
             .into();
         let check = |value: &str, expect: Result<&str, &str>| {
-            let got = resolve(value, &vars);
+            let got = resolve(value, &vars, &shell);
             let expect = expect.map(String::from).map_err(|name| ValueError::Missing(name.into()));
             assert_eq!(got, expect, "{value}");
         };
@@ -166,14 +196,18 @@ mod tests {
     #[test]
     fn commands() {
         let vars = Vars::new();
-        assert_eq!(resolve("!echo ' key '; echo noise >&2", &vars).unwrap(), "key");
+        assert_eq!(resolve("!echo ' key '; echo noise >&2", &vars, &shell).unwrap(), "key");
         for (command, problem) in [
             ("!exit 3", "failed (exit status: 3)"),
+            ("!quipu-no-such-program", "only where commands of a session may write"),
             ("!true", "printed nothing"),
             ("!printf '\\377'", "printed something that is not text"),
             ("!cat /dev/zero", "printed more than 65536 bytes"),
         ] {
-            assert!(resolve(command, &vars).unwrap_err().to_string().ends_with(problem), "{command}");
+            assert!(resolve(command, &vars, &shell).unwrap_err().to_string().ends_with(problem), "{command}");
         }
+        assert_eq!(resolve("!pwd", &vars, &shell).unwrap(), "/");
+        let none: &Shell = &|_| Err("no shell".into());
+        assert!(resolve("!pwd", &vars, none).unwrap_err().to_string().ends_with("cannot be run: no shell"));
     }
 }

@@ -2,9 +2,11 @@
 
 use std::io::{Read as _, Write as _};
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::Stdio;
 use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::time::Duration;
+
+use quipu_workspace::Helpers;
 
 /// Bytes of an image.
 const MOST: u64 = 32 << 20;
@@ -56,7 +58,10 @@ fn image_of(programs: &[&[&str]], directory: &Path) -> Result<PathBuf, String> {
         }
     }
     match (asked.is_empty(), programs.first()) {
-        (true, Some(program)) => Err(format!("{} is not installed, which reads the clipboard", program[0])),
+        (true, Some(program)) => Err(format!(
+            "{} is not installed (or only where commands may write), which reads the clipboard",
+            program[0]
+        )),
         _ => Err("There is no image on the clipboard".into()),
     }
 }
@@ -64,8 +69,10 @@ fn image_of(programs: &[&[&str]], directory: &Path) -> Result<PathBuf, String> {
 /// What a program prints; `None` when there is no such program.
 fn output(program: &[&str]) -> Result<Option<Vec<u8>>, String> {
     let name = program[0];
-    let spawned = Command::new(name)
+    let Some(mut command) = Helpers::of_this_process().command(name) else { return Ok(None) };
+    let spawned = command
         .args(&program[1..])
+        .current_dir("/")
         .stdin(Stdio::null())
         .stdout(Stdio::piped())
         .stderr(Stdio::null())

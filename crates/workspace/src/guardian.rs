@@ -8,6 +8,7 @@ use std::io::{self, PipeWriter, Write};
 
 use process_wrap::std::{ChildWrapper, CommandWrap, ProcessSession};
 
+use crate::Helpers;
 use crate::tree::{GUARDIAN, MARK};
 
 /// A running guardian. Dropping it kills it (do so only after its charges are gone).
@@ -21,14 +22,17 @@ impl Guardian {
     /// Starts one for the processes whose mark begins with `id` and a dot.
     pub(crate) fn start(id: &str) -> io::Result<Self> {
         let (reader, lifeline) = io::pipe()?;
-        let mut path = std::env::var_os("PATH").unwrap_or_default();
-        path.push(":/usr/bin:/bin");
-        let mut command = CommandWrap::with_new("/bin/sh", |command| {
+        let helpers = Helpers::of_this_process();
+        let missing = "there is no `sh` but where commands may write";
+        let shell = helpers.find("sh").ok_or_else(|| io::Error::new(io::ErrorKind::NotFound, missing))?;
+        let mut command = CommandWrap::with_new(shell, |command| {
             command
                 .args(["-c", include_str!("guardian.sh"), "quipu-guardian"])
                 .arg(format!("{MARK}={id}."))
+                // Without it, only what stayed in its group is found.
+                .arg(helpers.find("grep").unwrap_or_else(|| "/bin/grep".into()))
                 .env_clear()
-                .env("PATH", path)
+                .env("PATH", helpers.path("grep"))
                 .env(GUARDIAN, "1")
                 .current_dir("/")
                 .stdin(reader)

@@ -1,5 +1,6 @@
 # Ends what an agent started when the agent is gone, however it went.
-# $1: how the marks of its processes begin. stdin: "+ GROUP" and "- GROUP" lines; its end is the agent's end.
+# $1: how the marks of its processes begin. $2: where grep is. stdin: "+ GROUP" and "- GROUP" lines; its end is the agent's end.
+grep=$2
 trap '' HUP INT TERM QUIT TSTP
 groups=
 while read -r sign group; do
@@ -19,7 +20,7 @@ below() {
     children=
     read -r children 2>/dev/null <"$thread"
     for child in $children; do
-      grep -qsF QUIPU_GUARDIAN= "/proc/$child/environ" && continue
+      "$grep" -qsF QUIPU_GUARDIAN= "/proc/$child/environ" && continue
       kill -STOP "$child" 2>/dev/null
       tree="$tree $child"
       below "$child"
@@ -38,7 +39,7 @@ for each in $tree; do kill -KILL "$each" 2>/dev/null; done
 round=0
 while [ -n "$linux" ] && [ $round -lt 50 ]; do
   tree=
-  for each in $(grep -lsF "$1" /proc/[0-9]*/environ 2>/dev/null); do
+  for each in $("$grep" -lsF "$1" /proc/[0-9]*/environ 2>/dev/null); do
     each=${each#/proc/}
     each=${each%/environ}
     kill -STOP "$each" 2>/dev/null

@@ -11,6 +11,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 
 use crate::caches::Cache;
+use crate::helpers::Helpers;
 use crate::temporary::Temporary;
 
 /// What this system can do.
@@ -70,6 +71,7 @@ impl Sandbox {
     /// first command starts is left out), in a directory for temporary files of their own, and to the usual
     /// devices.
     pub fn new(write: Vec<PathBuf>) -> Self {
+        Helpers::keep_from(write.iter().map(PathBuf::as_path));
         Self { write, caches: Vec::new(), network: Network::Open, state: Mutex::default() }
     }
 
@@ -77,6 +79,7 @@ impl Sandbox {
     /// first command starts.
     #[must_use]
     pub fn with_caches(mut self, caches: Vec<Cache>) -> Self {
+        Helpers::keep_from(caches.iter().map(|cache| cache.path.as_path()));
         self.write.extend(caches.iter().map(|cache| cache.path.clone()));
         self.caches = caches;
         self
@@ -133,9 +136,26 @@ impl Sandbox {
     fn start(&self) -> io::Result<Started> {
         self.caches.iter().for_each(|cache| cache.make(&self.write));
         let temporary = Temporary::make()?;
+        Helpers::keep_from([temporary.path()]);
+        Helpers::of_this_process().settle();
         let holder = system::Holder::start(&self.write, temporary.path(), self.network)?;
         Ok(Started { holder, temporary })
     }
+}
+
+/// Runs `start` in a thread of its own, where this system can confine: what it starts writes nowhere and reaches no
+/// network.
+///
+/// # Errors
+/// When it should be confined and cannot.
+pub(crate) fn reading_only<T: Send>(start: impl FnOnce() -> T + Send) -> io::Result<T> {
+    if !SandboxSupport::of_this_system().is_full() {
+        return Ok(start());
+    }
+    std::thread::scope(|scope| {
+        let work = || system::close_writing().map(|()| start());
+        scope.spawn(work).join().unwrap_or_else(|_| Err(io::Error::other("a thread panicked")))
+    })
 }
 
 /// The directories beside `cwd` that git needs to write to: of the repository around it, and of a worktree or
@@ -283,6 +303,12 @@ mod system {
         }
     }
 
+    /// Confines this thread, which ends before anybody is told what it started, so that nobody shares its memory.
+    pub(super) fn close_writing() -> io::Result<()> {
+        restrict(&ruleset(&[], Path::new("/dev/null"), true)?)?;
+        seccompiler::apply_filter(&closed_network()?).map_err(failed)
+    }
+
     /// The filter that leaves only local sockets.
     pub(super) fn closed_network() -> io::Result<BpfProgram> {
         let unless = |domain: i32| {
@@ -417,6 +443,10 @@ mod system {
 
     pub(super) fn closed_network() -> io::Result<()> {
         Err(io::Error::new(io::ErrorKind::Unsupported, "commands cannot be confined on this system"))
+    }
+
+    pub(super) fn close_writing() -> io::Result<()> {
+        closed_network()
     }
 
     /// There is none here.

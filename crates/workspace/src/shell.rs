@@ -16,7 +16,7 @@ use tokio_util::sync::CancellationToken;
 use crate::child::{Child, Launch, is_here, prepares_bash};
 use crate::registry::Ticket;
 use crate::tree::{MARK, Victims, kill_tree};
-use crate::{OutputBuffer, ProcessRegistry, Sandbox};
+use crate::{Helpers, OutputBuffer, ProcessRegistry, Sandbox};
 
 /// A command line and where to run it.
 #[derive(Debug, Clone)]
@@ -330,17 +330,9 @@ fn start(
 }
 
 fn find_shell() -> PathBuf {
-    let usual = Path::new("/bin/bash");
-    if usual.exists() {
-        return usual.to_path_buf();
-    }
-    std::env::var_os("PATH")
-        .and_then(|path| {
-            std::env::split_paths(&path)
-                .map(|dir| dir.join(OsStr::new("bash")))
-                .find(|candidate| candidate.is_file())
-        })
-        .unwrap_or_else(|| PathBuf::from("/bin/sh"))
+    let helpers = Helpers::of_this_process();
+    let found = helpers.find("/bin/bash").or_else(|| helpers.find("bash"));
+    found.unwrap_or_else(|| PathBuf::from("/bin/sh"))
 }
 
 /// A shell that runs. Dropped before its end, it takes all that it started with it.

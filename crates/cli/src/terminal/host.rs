@@ -229,8 +229,7 @@ impl Inner {
 
     /// The program, with what reaches the same store.
     fn program(&self, words: &[&str]) -> std::process::Command {
-        let program = std::env::current_exe().unwrap_or_else(|_| "quipu".into());
-        let mut command = std::process::Command::new(program);
+        let mut command = crate::helpers::ourselves();
         let (first, rest) = words.split_first().map_or(("help", &[][..]), |(first, rest)| (*first, rest));
         command.arg(first);
         if !self.place.store_flag().is_empty() && !matches!(first, "permissions" | "auth" | "models") {

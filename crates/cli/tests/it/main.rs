@@ -51,6 +51,8 @@ mod graph;
 #[cfg(test)]
 mod hash;
 #[cfg(test)]
+mod helpers;
+#[cfg(test)]
 mod identity;
 #[cfg(test)]
 mod import_kill;

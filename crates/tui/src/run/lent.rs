@@ -1,11 +1,13 @@
 //! Other programs that have the terminal: the user's editor, a command of ours, the shell.
 
 use std::io;
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use quipu::{Clock as _, SystemClock};
+use quipu_workspace::Helpers;
 use rustix::process::{Pid, Signal, kill_process};
 use tokio::sync::mpsc;
 
@@ -40,7 +42,10 @@ impl Run {
         let bytes = self.finish();
         self.tty.write(bytes);
         self.tty.leave();
-        let name = program.get_program().to_string_lossy().into_owned();
+        let name = match Path::new(program.get_program()).file_name() {
+            Some(name) if name != "exe" => name.to_string_lossy().into_owned(),
+            Some(_) | None => "quipu".to_owned(),
+        };
         let mut program = tokio::process::Command::from(program);
         let child = program.kill_on_drop(true).spawn();
         let id = child.as_ref().ok().and_then(tokio::process::Child::id);
@@ -138,8 +143,10 @@ pub(super) fn editor() -> Result<std::process::Command, String> {
         .find_map(|name| std::env::var(name).ok().filter(|it| !it.trim().is_empty()));
     let named = named
         .ok_or("neither VISUAL nor EDITOR names one: set one in the shell, such as `export EDITOR=nano`")?;
-    let mut command = std::process::Command::new("sh");
-    command.args(["-c", &line(&named), "sh"]);
+    let here = std::env::current_dir().unwrap_or_else(|_| "/".into());
+    let command = Helpers::of_this_process().shell(&line(&named), &here);
+    let mut command = command.map_err(|error| format!("the editor `{named}` is not started: {error}"))?;
+    command.arg("sh");
     Ok(command)
 }
 

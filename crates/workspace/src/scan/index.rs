@@ -189,30 +189,15 @@ fn varint(bytes: &[u8], mut at: usize) -> Option<(usize, usize)> {
     Some((value, at + 1))
 }
 
-/// The bytes of objects, asked of `git cat-file` in the directory, which runs no hook and no filter and reaches no
-/// network. `None` for what is not there, or larger than `limit`.
+/// The bytes of objects, asked of `git cat-file` in the directory, which runs no hook and no filter, writes nowhere and
+/// reaches no network. `None` for what is not there, or larger than `limit`.
 pub fn git_blobs(directory: &Path, ids: &[[u8; 20]], limit: u64) -> Vec<Option<Vec<u8>>> {
     let mut found = vec![None; ids.len()];
     if ids.is_empty() {
         return found;
     }
-    let mut command = Command::new("git");
-    command
-        .args(["--no-optional-locks", "-c", "core.fsmonitor=false", "-c", "core.hooksPath=/dev/null"])
-        .args(["cat-file", "--batch"])
-        .current_dir(directory)
-        .env("GIT_CONFIG_NOSYSTEM", "1")
-        .env("GIT_CONFIG_GLOBAL", "/dev/null")
-        .env("GIT_NO_LAZY_FETCH", "1")
-        .env("GIT_ALLOW_PROTOCOL", "none")
-        .env("GIT_TERMINAL_PROMPT", "0")
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::null());
-    for name in ["GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE", "GIT_OBJECT_DIRECTORY", "GIT_TRACE"] {
-        command.env_remove(name);
-    }
-    let Ok(mut child) = command.spawn() else { return found };
+    let Some(mut command) = cat_file(directory) else { return found };
+    let Ok(Ok(mut child)) = crate::sandbox::reading_only(|| command.spawn()) else { return found };
     let (Some(mut input), Some(output)) = (child.stdin.take(), child.stdout.take()) else { return found };
     let asked: String = ids.iter().map(|id| hex(id) + "\n").collect();
     let writer = std::thread::spawn(move || {
@@ -231,6 +216,29 @@ pub fn git_blobs(directory: &Path, ids: &[[u8; 20]], limit: u64) -> Vec<Option<V
     child.kill().ok();
     child.wait().ok();
     found
+}
+
+/// `git cat-file --batch` in a directory, with nothing of the environment and of the repository's settings that could
+/// make it run something else.
+fn cat_file(directory: &Path) -> Option<Command> {
+    let helpers = crate::Helpers::of_this_process();
+    let mut command = Command::new(helpers.find("git")?);
+    command
+        .args(["--no-optional-locks", "-c", "core.fsmonitor=false", "-c", "core.hooksPath=/dev/null"])
+        .args(["-c", "protocol.allow=never", "-c", "credential.helper=", "--no-pager"])
+        .args(["cat-file", "--batch"])
+        .current_dir(directory)
+        .env_clear()
+        .env("PATH", helpers.path("git"))
+        .env("GIT_CONFIG_NOSYSTEM", "1")
+        .env("GIT_CONFIG_GLOBAL", "/dev/null")
+        .env("GIT_NO_LAZY_FETCH", "1")
+        .env("GIT_ALLOW_PROTOCOL", "none")
+        .env("GIT_TERMINAL_PROMPT", "0")
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::null());
+    Some(command)
 }
 
 /// One answer; `None` at the end of them.

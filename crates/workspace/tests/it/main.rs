@@ -5,4 +5,6 @@ mod confined;
 #[cfg(test)]
 mod fresh_home;
 #[cfg(test)]
+mod helpers;
+#[cfg(test)]
 mod machine;
