@@ -12,7 +12,7 @@ use quipu_protocol::{Content, Json, RunId, ToolCall, ToolResultMessage, ToolSpec
 use quipu_seal::Sealer;
 use quipu_store::StoreError;
 use quipu_tools::{Invocation, Preparation, Tool, ToolContext, ToolOutput, Touches};
-use quipu_workspace::{Access, Reach, Want};
+use quipu_workspace::{Access, Approval, Reach, Want};
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
@@ -51,6 +51,14 @@ const BEHIND_TOBE: &str = "The call was not run: `tobe` stands before it in the 
 /// The model is told this when the rules changed in the moment in which its call was to begin.
 const RULES_CHANGED: &str = "The call was not run, because the user changed the permissions just then. Make it again if it is still wanted.";
 
+/// A person is told this of a call that was allowed already.
+const LEADS_ELSEWHERE: &str =
+    "asked again, because the name came to lead to another file than the one that was allowed";
+
+/// The same, where the name leads to what it led to.
+const HAS_OTHER_NAMES: &str = "asked again, because since it was allowed the file came to have other names (hard links), \
+                               which may lie elsewhere";
+
 /// The tools of a session and what they may use.
 pub(crate) struct Toolbox {
     tools: HashMap<String, Arc<dyn Tool>>,
@@ -60,8 +68,9 @@ pub(crate) struct Toolbox {
     pub(crate) standing: Standing,
     /// Looks at the files that calls change.
     keeper: Option<Arc<Keeper>>,
-    /// What the calls of the current batch may open beyond the policy's bounds, once they are approved.
-    beyond: Mutex<HashMap<String, Vec<PathBuf>>>,
+    /// The files of the calls of the current batch, as they were when these were decided: what may be opened beyond the
+    /// policy's bounds, once it is approved.
+    shown: Mutex<HashMap<String, Vec<Approval>>>,
     /// The policy's rules by which the current batch was decided.
     decided_by: AtomicU64,
     /// What takes the session elsewhere, where the model may.
@@ -81,9 +90,9 @@ impl Toolbox {
         let specs = tools.iter().map(|tool| tool.spec().clone()).collect();
         let tools = tools.into_iter().map(|tool| (tool.spec().name.clone(), tool)).collect();
         let keeper = keeper.map(Arc::new);
-        let (beyond, trip) = (Mutex::default(), Mutex::default());
+        let (shown, trip) = (Mutex::default(), Mutex::default());
         let decided_by = AtomicU64::new(0);
-        Self { tools, specs, parts, standing, keeper, beyond, decided_by, tobe, trip }
+        Self { tools, specs, parts, standing, keeper, shown, decided_by, tobe, trip }
     }
 
     pub(crate) fn specs(&self) -> Arc<[ToolSpec]> {
@@ -115,14 +124,14 @@ impl Toolbox {
         }
     }
 
-    fn beyond(&self) -> std::sync::MutexGuard<'_, HashMap<String, Vec<PathBuf>>> {
-        self.beyond.lock().unwrap_or_else(PoisonError::into_inner)
+    fn shown(&self) -> std::sync::MutexGuard<'_, HashMap<String, Vec<Approval>>> {
+        self.shown.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Validation, then policy, on each call. Reads only. With what a tool does meanwhile for a call that is allowed and
     /// alone; between several, one may change what another finds when it begins.
     pub(crate) fn prepare(&self, run: &RunId, calls: &[ToolCall]) -> (Vec<Prepared>, Option<Preparation>) {
-        self.beyond().clear();
+        self.shown().clear();
         *self.trip() = None;
         // Before anything is decided: what changes meanwhile is found when a call begins.
         self.decided_by.store(self.rules(), Ordering::SeqCst);
@@ -182,22 +191,21 @@ impl Toolbox {
             None => None,
         };
         let touches = tool.touches(&call.arguments.value(), cx);
+        // Looked at first: what comes to be another file while it is decided is found when the call begins.
+        self.show(&call, &touches);
         self.decide(call, touches, travel.as_ref())
+    }
+
+    /// What is approved is what runs: these files as they are now, wherever their names lead by then.
+    fn show(&self, call: &ToolCall, touches: &Touches) {
+        let files = files(touches).iter().cloned().map(Approval::of).collect();
+        self.shown().insert(identity(call), files);
     }
 
     /// Asks the policy.
     fn decide(&self, call: ToolCall, touches: Touches, travel: Option<&Travel>) -> Prepared {
         let proposal = Proposal { call: &call, cwd: &self.parts.cwd, touches: &touches, travel };
         let decision = self.parts.policy.decide(&proposal);
-        // What is approved is what runs: these paths, wherever their names lead by then.
-        let (paths, want) = match &touches {
-            Touches::Reads(paths) => (paths.as_slice(), Want::Read),
-            Touches::Writes(paths) => (paths.as_slice(), Want::Write),
-            Touches::Nothing | Touches::Anything | Touches::Session => (&[][..], Want::Read),
-        };
-        let access = self.parts.policy.access();
-        let beyond = paths.iter().filter(|path| access.reach(path, want) != Reach::Free).cloned().collect();
-        self.beyond().insert(identity(&call), beyond);
         match decision {
             Decision::Allow => Prepared::Ready { call, touches },
             Decision::Deny { reason } => Prepared::Refused(reason),
@@ -222,8 +230,21 @@ impl Toolbox {
         catch_unwind(look).unwrap_or(u64::MAX)
     }
 
-    /// What holds a call back that is about to begin, where the rules changed since it was prepared.
-    fn held(&self, call: &ToolCall, touches: &Touches, approved: bool) -> Option<Prepared> {
+    /// What holds a call back that is about to begin, where the rules changed since it was prepared, or its files since a
+    /// person allowed it.
+    fn held(&self, run: &RunId, call: &ToolCall, touches: &Touches, approved: bool) -> Option<Prepared> {
+        if approved && let Some(now) = self.exchanged(run, call, touches) {
+            self.show(call, &now);
+            let led_elsewhere = now != *touches;
+            return match self.judge(call, &now) {
+                Prepared::Ready { .. } if !led_elsewhere => self.asked_again(call, now),
+                Prepared::Ask { call, touches, question, subject } => {
+                    let why = if led_elsewhere { LEADS_ELSEWHERE } else { HAS_OTHER_NAMES };
+                    Some(Prepared::Ask { call, touches, question: format!("{question} ({why})"), subject })
+                }
+                held @ (Prepared::Ready { .. } | Prepared::Refused(_)) => Some(held),
+            };
+        }
         if self.rules() == self.decided_by.load(Ordering::SeqCst) {
             return None;
         }
@@ -232,6 +253,33 @@ impl Toolbox {
             Prepared::Ask { .. } if approved => None,
             held @ (Prepared::Ask { .. } | Prepared::Refused(_)) => Some(held),
         }
+    }
+
+    /// The question of a call whose file came to have other names, where the policy goes by a yes to what was shown.
+    fn asked_again(&self, call: &ToolCall, touches: Touches) -> Option<Prepared> {
+        let access = self.parts.policy.access();
+        let want = if matches!(touches, Touches::Reads(_)) { Want::Read } else { Want::Write };
+        if files(&touches).iter().all(|path| access.reach(path, want) == Reach::Free) {
+            return None;
+        }
+        let what = if want == Want::Read { "read" } else { "change" };
+        let paths: Vec<_> = files(&touches).iter().map(|path| path.to_string_lossy()).collect();
+        let (subject, question) =
+            (paths.join("\n"), format!("{what} {}: {HAS_OTHER_NAMES}", paths.join(", ")));
+        Some(Prepared::Ask { call: call.clone(), touches, question, subject: subject.into() })
+    }
+
+    /// What an approved call touches by now, where these are not the files that were approved.
+    fn exchanged(&self, run: &RunId, call: &ToolCall, touches: &Touches) -> Option<Touches> {
+        if files(touches).is_empty() {
+            return None;
+        }
+        let tool = self.tools.get(&call.name)?;
+        let cx = self.context(run, CancellationToken::new(), Arc::new(|_| {}), Access::default());
+        let look = AssertUnwindSafe(|| tool.touches(&call.arguments.value(), &cx));
+        let now = catch_unwind(look).ok()?;
+        let holds = self.shown().get(&identity(call)).is_some_and(|files| files.iter().all(Approval::holds));
+        (now != *touches || !holds).then_some(now)
     }
 
     /// Looks at where a call would take the session. Blocks.
@@ -264,7 +312,7 @@ impl Toolbox {
         outputs: mpsc::Sender<Input>,
     ) -> Input {
         let by = self.rules();
-        if let Some(prepared) = self.held(&call, &touches, approved) {
+        if let Some(prepared) = self.held(&place.run, &call, &touches, approved) {
             return Input::ToolHeld { run: place.run, slot, prepared };
         }
         let started = self.parts.clock.now();
@@ -333,7 +381,7 @@ impl Toolbox {
             // A tail that finds the mailbox full is left out: a newer one follows, and the result holds all.
             drop(outputs.try_send(Input::ToolOutput { run: owner.clone(), slot, tail }));
         });
-        let approved = self.beyond().get(&identity(call)).cloned().unwrap_or_default();
+        let approved = self.shown().get(&identity(call)).cloned().unwrap_or_default();
         let access = self.parts.policy.access().approving(approved);
         let cx = self.context(&place.run, cancel.clone(), progress, access);
         let args = match self.unseal(tool.as_ref(), call, &cx).await {
@@ -451,6 +499,14 @@ fn limited(output: ToolOutput) -> ToolOutput {
     ToolOutput::error(format!(
         "The tool ran and returned {bytes} bytes. At most {RESULT_LIMIT} are kept, so the result was left out."
     ))
+}
+
+/// The files that a call says it touches.
+fn files(touches: &Touches) -> &[PathBuf] {
+    match touches {
+        Touches::Reads(paths) | Touches::Writes(paths) => paths,
+        Touches::Nothing | Touches::Anything | Touches::Session => &[],
+    }
 }
 
 /// Tells a call from others; models repeat ids.

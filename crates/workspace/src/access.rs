@@ -54,7 +54,35 @@ pub struct AccessRules {
 #[derive(Debug, Clone, Default)]
 pub struct Access {
     rules: Option<Arc<Rules>>,
-    approved: Arc<[PathBuf]>,
+    approved: Arc<[Approval]>,
+}
+
+/// A file that is allowed, as it is when that is asked: a yes is for what was shown.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Approval {
+    path: PathBuf,
+    shared: Shared,
+}
+
+/// The device and number of a file that has several names (hard links), whichever of them it was found by.
+type Shared = Option<(u64, u64)>;
+
+impl Approval {
+    /// Of the file at a path as [`file_key`] gives it, as it is now.
+    pub fn of(path: PathBuf) -> Self {
+        let shared = shared_at(&path);
+        Self { path, shared }
+    }
+
+    /// Whether it is for what is at the path by now: that did not become a file with other names, or another one of that
+    /// kind. A new file with one name may take its place.
+    pub fn holds(&self) -> bool {
+        self.is_of(shared_at(&self.path))
+    }
+
+    fn is_of(&self, shared: Shared) -> bool {
+        shared.is_none() || shared == self.shared
+    }
 }
 
 #[derive(Debug)]
@@ -84,10 +112,10 @@ impl Access {
         Self { rules: Some(Arc::new(Rules { rules, secrets: OnceLock::new() })), approved: Arc::default() }
     }
 
-    /// The same, and these files (as [`file_key`] gives them), whose exact paths a person or a grant allowed.
+    /// The same, and these files, whose exact paths a person or a grant allowed.
     #[must_use]
-    pub fn approving(&self, paths: Vec<PathBuf>) -> Self {
-        Self { rules: self.rules.clone(), approved: paths.into() }
+    pub fn approving(&self, files: Vec<Approval>) -> Self {
+        Self { rules: self.rules.clone(), approved: files.into() }
     }
 
     /// The same, and this directory to read and write.
@@ -108,16 +136,15 @@ impl Access {
 
     /// What may be done with the file at a path as [`file_key`] gives it.
     pub fn reach(&self, real: &Path, want: Want) -> Reach {
-        let links = std::fs::symlink_metadata(real).map_or(1, |found| links_of(&found));
-        self.judge(real, want, links)
+        self.judge(real, want, shared_at(real))
     }
 
     /// Whether what is at a path, as [`file_key`] gives it, may be read: it is free, or was approved.
     pub fn may_read(&self, real: &Path) -> bool {
-        self.check(real, real, Want::Read, 1).is_ok()
+        self.check(real, real, Want::Read, None).is_ok()
     }
 
-    fn judge(&self, real: &Path, want: Want, links: u64) -> Reach {
+    fn judge(&self, real: &Path, want: Want, shared: Shared) -> Reach {
         let Some(all) = self.rules.as_deref() else { return Reach::Free };
         let rules = &all.rules;
         let below = |roots: &[PathBuf]| roots.iter().any(|root| real.starts_with(root));
@@ -129,30 +156,32 @@ impl Access {
             _ if below(all.secrets()) || is_secret_name(real) => Reach::Secret,
             _ if !resolved => Reach::Outside,
             Want::Read if below(&rules.write) || below(&rules.read) => Reach::Free,
-            Want::Write if below(&rules.write) && links > 1 => Reach::Linked,
+            Want::Write if below(&rules.write) && shared.is_some() => Reach::Linked,
             Want::Write if below(&rules.write) => Reach::Free,
             Want::Read | Want::Write => Reach::Outside,
         }
     }
 
     /// Refuses an opened file, or the name of one to be made, that is neither free nor approved.
-    fn check(&self, asked: &Path, real: &Path, want: Want, links: u64) -> Result<(), FileError> {
-        match self.judge(real, want, links) {
-            Reach::Free => Ok(()),
-            Reach::Outside | Reach::Secret | Reach::Linked
-                if self.approved.iter().any(|approved| approved == real) =>
-            {
+    fn check(&self, asked: &Path, real: &Path, want: Want, shared: Shared) -> Result<(), FileError> {
+        let (path, reach) = (asked.to_path_buf(), self.judge(real, want, shared));
+        match (reach, self.approved.iter().find(|approval| approval.path == real)) {
+            (Reach::Free, _) => Ok(()),
+            (Reach::Outside | Reach::Secret | Reach::Linked, Some(approval)) if approval.is_of(shared) => {
                 Ok(())
             }
-            reach @ (Reach::Outside | Reach::Secret | Reach::Linked | Reach::Own) => {
-                Err(FileError::Refused { path: asked.to_path_buf(), real: real.to_path_buf(), reach })
+            (Reach::Outside | Reach::Secret | Reach::Linked, Some(_)) => {
+                Err(FileError::Exchanged { path, real: real.to_path_buf() })
+            }
+            (Reach::Outside | Reach::Secret | Reach::Linked | Reach::Own, _) => {
+                Err(FileError::Refused { path, real: real.to_path_buf(), reach })
             }
         }
     }
 
     /// Refuses an opened file that may not be changed, judged by where it leads.
-    pub(crate) fn check_handle(&self, path: &Path, real: &Path, links: u64) -> Result<(), FileError> {
-        if self.is_everywhere() { Ok(()) } else { self.check(path, real, Want::Write, links) }
+    pub(crate) fn check_handle(&self, path: &Path, real: &Path, found: &Metadata) -> Result<(), FileError> {
+        if self.is_everywhere() { Ok(()) } else { self.check(path, real, Want::Write, shared(found)) }
     }
 
     fn is_everywhere(&self) -> bool {
@@ -167,7 +196,7 @@ impl Access {
         let (file, metadata) = open_for_reading(path)?;
         if !self.is_everywhere() {
             let real = path_of(&file, path)?;
-            self.check(path, &real, Want::Read, links_of(&metadata))?;
+            self.check(path, &real, Want::Read, shared(&metadata))?;
         }
         Ok((file, metadata))
     }
@@ -186,7 +215,7 @@ impl Access {
             return read_whole(path, limit, cancel);
         }
         let (mut file, metadata) = open_for_reading(path)?;
-        self.check(path, &path_of(&file, path)?, Want::Write, links_of(&metadata))?;
+        self.check(path, &path_of(&file, path)?, Want::Write, shared(&metadata))?;
         let bytes = read_rest(&mut file, path, metadata.len(), limit, cancel)?;
         Ok((bytes, FileStamp::from(&metadata)))
     }
@@ -210,16 +239,17 @@ impl Access {
         }
         // Before anything is opened or made, so that nothing is made on the way to a refusal.
         let real = file_key(path);
-        let links = std::fs::symlink_metadata(&real).map_or(1, |found| links_of(&found));
-        self.check(path, &real, Want::Write, links)?;
+        self.check(path, &real, Want::Write, shared_at(&real))?;
         let (Some(parent), Some(name)) = (real.parent(), real.file_name()) else {
             return Err(FileError::NotAFile { path: path.to_path_buf(), kind: FileKind::Directory });
         };
         let directory = self.enter(path, parent, name)?;
         let at = through(&directory, parent).join(name);
-        let links = std::fs::symlink_metadata(&at).map_or(1, |found| links_of(&found));
-        self.check(path, &path_of(&directory, parent)?.join(name), Want::Write, links)?;
-        write_at(&at, bytes, expected, OFlag::O_NOFOLLOW).map_err(|error| error.named(&real))
+        let target = path_of(&directory, parent)?.join(name);
+        self.check(path, &target, Want::Write, shared_at(&at))?;
+        // Once more by its handle: what is opened may be another file than what was looked at.
+        let check = |found: &Metadata| self.check(path, &target, Want::Write, shared(found));
+        write_at(&at, bytes, expected, OFlag::O_NOFOLLOW, &check).map_err(|error| error.named(&real))
     }
 
     /// Opens a directory for a file of this name, making what is missing, one handle after the other.
@@ -228,7 +258,7 @@ impl Access {
         let mut handle = open_directory(exists, directory)?;
         let missing = directory.strip_prefix(exists).unwrap_or(Path::new(""));
         let target = path_of(&handle, directory)?.join(missing).join(name);
-        self.check(asked, &target, Want::Write, 1)?;
+        self.check(asked, &target, Want::Write, None)?;
         for part in missing.components() {
             let Component::Normal(part) = part else {
                 return Err(FileError::NotFound { path: directory.to_path_buf() });
@@ -246,8 +276,12 @@ impl Access {
     }
 }
 
-pub(crate) fn links_of(metadata: &Metadata) -> u64 {
-    if metadata.is_dir() { 1 } else { metadata.nlink() }
+fn shared(found: &Metadata) -> Shared {
+    (!found.is_dir() && found.nlink() > 1).then(|| (found.dev(), found.ino()))
+}
+
+fn shared_at(path: &Path) -> Shared {
+    std::fs::symlink_metadata(path).ok().as_ref().and_then(shared)
 }
 
 fn open_directory(path: &Path, shown: &Path) -> Result<File, FileError> {

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use nix::fcntl::OFlag;
 use tokio_util::sync::CancellationToken;
 
-use crate::access::{links_of, path_of};
+use crate::access::path_of;
 use crate::open::read_rest;
 use crate::{Access, FileError, Reach, Want};
 
@@ -86,7 +86,7 @@ impl Access {
         if !found.is_file() {
             return Ok(Captured::Unreadable);
         }
-        self.check_handle(path, &path_of(&file, path)?, links_of(&found))?;
+        self.check_handle(path, &path_of(&file, path)?, &found)?;
         let bytes = read_rest(&mut file, path, found.len(), limit, &CancellationToken::new())?;
         Ok(Captured::File { mode: found.mode() & 0o7777, bytes })
     }
@@ -143,7 +143,7 @@ mod tests {
         assert_eq!(access.capture(&root.join("in/f"), 9), file);
         assert_eq!(access.capture(&root.join("out/f"), 9), Captured::Unreadable);
         assert_eq!(access.capture(&root.join("home/.ssh/f"), 9), Captured::Secret);
-        let approved = access.approving(vec![root.join("out/f")]);
+        let approved = access.approving(vec![crate::Approval::of(root.join("out/f"))]);
         assert_eq!(approved.capture(&root.join("out/f"), 9), file);
     }
 }

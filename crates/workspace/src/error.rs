@@ -57,6 +57,14 @@ pub enum FileError {
         /// What it is.
         reach: Reach,
     },
+    /// The file was allowed, and is another one since: it has other names.
+    #[error("EPERM: {path}{leads}: it was allowed, and became another file since, which has other names (hard links) that may lie elsewhere. Nothing was done. Make the call again to have it asked again", path = path.display(), leads = leads(path, real))]
+    Exchanged {
+        /// The path as it was asked for.
+        path: PathBuf,
+        /// Where it leads.
+        real: PathBuf,
+    },
     /// The caller asked us to stop.
     #[error("Operation aborted")]
     Cancelled,
@@ -93,6 +101,7 @@ impl FileError {
             | Self::TooLarge { path, .. }
             | Self::Changed { path }
             | Self::Refused { path, .. }
+            | Self::Exchanged { path, .. }
             | Self::Io { path, .. } => *path = name.to_path_buf(),
             Self::Cancelled => {}
         }
@@ -107,7 +116,7 @@ impl FileError {
             Self::Denied { .. } => "EACCES".into(),
             Self::TooLarge { .. } => "EFBIG".into(),
             Self::Changed { .. } => "ESTALE".into(),
-            Self::Refused { .. } => "EPERM".into(),
+            Self::Refused { .. } | Self::Exchanged { .. } => "EPERM".into(),
             Self::Cancelled => "ECANCELED".into(),
             Self::Io { source, .. } => errno_name(source),
         }

@@ -43,21 +43,25 @@ pub fn write_file(path: &Path, bytes: &[u8], expected: Option<&FileStamp>) -> Re
     if names_a_directory(path) {
         return Err(FileError::NotAFile { path: path.to_path_buf(), kind: FileKind::Directory });
     }
-    write_at(&follow_links(path), bytes, expected, OFlag::empty())
+    write_at(&follow_links(path), bytes, expected, OFlag::empty(), &|_| Ok(()))
 }
 
-/// The same, at a path that is not a link; `flags` for opening what is there.
+/// The same, at a path that is not a link; `flags` for opening what is there, `check` for what was opened.
 pub(crate) fn write_at(
     target: &Path,
     bytes: &[u8],
     expected: Option<&FileStamp>,
     flags: OFlag,
+    check: &dyn Fn(&Metadata) -> Result<(), FileError>,
 ) -> Result<WriteKind, FileError> {
     let found = match fs::metadata(target) {
         Ok(_) => Some(open_with(target, OpenOptions::new().write(true), flags, "cannot open for writing")?),
         Err(error) if error.kind() == io::ErrorKind::NotFound => None,
         Err(error) => return Err(FileError::from_io(target, "cannot look at", error)),
     };
+    if let Some((_, metadata)) = &found {
+        check(metadata)?;
+    }
     let changed = match (expected, &found) {
         (Some(expected), Some((_, metadata))) => *expected != FileStamp::from(metadata),
         (Some(_), None) => true,
@@ -286,6 +290,24 @@ mod tests {
         fs::remove_file(&path).unwrap();
         assert_eq!(write_file(&path, b"two", Some(&stamp)).unwrap_err().code(), "ESTALE");
         assert_eq!(names(dir.path()), Vec::<String>::new());
+    }
+
+    #[test]
+    fn what_was_opened_is_checked_before_it_is_written() {
+        let dir = tempfile::tempdir().unwrap();
+        let at = |name: &str| dir.path().join(name);
+        fs::write(at("one"), "old").unwrap();
+        fs::write(at("two"), "old").unwrap();
+        fs::hard_link(at("two"), at("three")).unwrap();
+        let check = |found: &Metadata| match found.nlink() {
+            1 => Ok(()),
+            _ => Err(FileError::Cancelled),
+        };
+        let write = |name: &str| write_at(&at(name), b"new", None, OFlag::O_NOFOLLOW, &check);
+        assert_eq!(write("one").unwrap(), WriteKind::Replaced);
+        assert_eq!(write("new").unwrap(), WriteKind::Created);
+        assert_eq!(write("two").unwrap_err().code(), "ECANCELED");
+        assert_eq!(fs::read(at("three")).unwrap(), b"old");
     }
 
     #[test]

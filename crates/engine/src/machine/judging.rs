@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use quipu_protocol::{Answer, Ask, AskId, Event, ToolCall};
+use quipu_tools::Touches;
 
 use super::batch::{self, State, Subject};
 use super::{Effect, Machine, Phase, Prepared, Run};
@@ -79,13 +80,17 @@ impl Machine {
             Prepared::Ask { question, .. } if self.askers == 0 => {
                 self.refuse_slot(slot, batch::nobody_to_ask(&question));
             }
-            Prepared::Ask { question, subject, .. } => {
+            Prepared::Ask { touches, question, subject, .. } => {
                 let ask = self.ask(&call, question, Arc::clone(&subject));
+                self.set_touches(slot, touches);
                 self.set_state(slot, State::Asking(ask));
                 // The rules may have changed once more meanwhile.
                 self.judge_asks();
             }
-            Prepared::Ready { .. } => self.set_state(slot, State::Ready),
+            Prepared::Ready { touches, .. } => {
+                self.set_touches(slot, touches);
+                self.set_state(slot, State::Ready);
+            }
         }
         self.go_on_with_tools();
     }
@@ -98,6 +103,15 @@ impl Machine {
         self.emit(Event::Asked(Arc::new(ask)));
         self.out.push(Effect::AskDeadline { ask: id.clone(), after: self.ask_deadline });
         id
+    }
+
+    /// What a call touches may have changed while it waited.
+    fn set_touches(&mut self, slot: usize, touches: Touches) {
+        if let Some(Run { phase: Phase::Tools(batch), .. }) = &mut self.run
+            && let Some(place) = batch.slots.get_mut(slot)
+        {
+            place.touches = touches;
+        }
     }
 
     fn set_state(&mut self, slot: usize, state: State) {

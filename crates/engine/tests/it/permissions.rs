@@ -2,10 +2,11 @@
 
 use std::fs;
 use std::os::unix::fs::symlink;
+use std::path::Path;
 use std::sync::Arc;
 
 use quipu::protocol::{Answer, Command, Event, Outcome};
-use quipu::{Delivery, PermissionMode, PermissionRules, Permissions, SandboxSupport, SessionOptions};
+use quipu::{Delivery, Grant, PermissionMode, PermissionRules, Permissions, SandboxSupport, SessionOptions};
 use serde_json::json;
 
 use crate::support::{World, call, say};
@@ -52,8 +53,14 @@ async fn what_was_approved_is_what_runs() {
                         fs::remove_file(cwd.join("changes")).unwrap();
                         symlink(&other, cwd.join("changes")).unwrap();
                     }
-                    let answer = Command::Answer { ask: ask.id.clone(), answer: Answer::Allow };
-                    session.send(answer).await.unwrap();
+                    // What it means by then is asked in its turn.
+                    let answer = if ask.subject.ends_with("/c") {
+                        assert!(ask.question.contains("asked again"), "{}", ask.question);
+                        Answer::Deny { reason: None }
+                    } else {
+                        Answer::Allow
+                    };
+                    session.send(Command::Answer { ask: ask.id.clone(), answer }).await.unwrap();
                 }
                 Event::Settled => break,
                 _ => {}
@@ -63,13 +70,219 @@ async fn what_was_approved_is_what_runs() {
     });
     assert_eq!(live.run("go").await, Outcome::Done);
     let real = outside.path().canonicalize().unwrap();
-    let asked = ["a", "b"].map(|name| real.join(name).display().to_string());
+    let asked = ["a", "b", "c"].map(|name| real.join(name).display().to_string());
     assert_eq!(person.await.unwrap(), asked, "the true path is asked, not the name");
     let results = live.results();
     assert!(!results[0].2 && results[1].2 && !results[2].2, "{results:?}");
-    assert!(results[1].1.contains("was not allowed"), "{}", results[1].1);
+    assert!(results[1].1.contains("did not allow"), "{}", results[1].1);
     let content = |name: &str| fs::read_to_string(outside.path().join(name)).unwrap();
     assert_eq!((content("a"), content("b"), content("c")), ("new".into(), "old".into(), "old".into()));
+    live.finish().await;
+    world.check().await;
+}
+
+/// What happens to a file while it is asked whether it may be changed.
+struct Swap {
+    mode: PermissionMode,
+    /// As the model names it; the directory of the session is `work`, beside it is `out`.
+    path: &'static str,
+    swap: fn(&Path),
+    /// Whether the first answer is for good.
+    always: bool,
+    /// What is in the question that follows.
+    again: &'static str,
+    /// The file that would be changed by a tool that went by the first answer.
+    victim: &'static str,
+}
+
+const SWAPS: [Swap; 7] = [
+    Swap {
+        mode: PermissionMode::Ask,
+        path: "file",
+        swap: |root| {
+            fs::remove_file(root.join("work/file")).unwrap();
+            fs::hard_link(root.join("out/victim"), root.join("work/file")).unwrap();
+        },
+        always: false,
+        again: "hard links",
+        victim: "out/victim",
+    },
+    Swap {
+        mode: PermissionMode::Workspace,
+        path: "../out/file",
+        swap: |root| {
+            fs::remove_file(root.join("out/file")).unwrap();
+            fs::hard_link(root.join("out/victim"), root.join("out/file")).unwrap();
+        },
+        always: false,
+        again: "outside",
+        victim: "out/victim",
+    },
+    Swap {
+        mode: PermissionMode::Workspace,
+        path: "../out/file",
+        swap: |root| {
+            fs::remove_file(root.join("out/file")).unwrap();
+            fs::hard_link(root.join("out/victim"), root.join("out/file")).unwrap();
+        },
+        always: true,
+        again: "hard links",
+        victim: "out/victim",
+    },
+    // Nothing was exchanged, and yet there is another name by which it is changed.
+    Swap {
+        mode: PermissionMode::Ask,
+        path: "file",
+        swap: |root| fs::hard_link(root.join("work/file"), root.join("out/other")).unwrap(),
+        always: false,
+        again: "hard links",
+        victim: "out/other",
+    },
+    Swap {
+        mode: PermissionMode::Workspace,
+        path: "linked",
+        swap: |root| {
+            fs::remove_file(root.join("work/linked")).unwrap();
+            fs::hard_link(root.join("out/victim"), root.join("work/linked")).unwrap();
+        },
+        always: false,
+        again: "hard links",
+        victim: "out/victim",
+    },
+    Swap {
+        mode: PermissionMode::Ask,
+        path: "file",
+        swap: |root| {
+            fs::remove_file(root.join("work/file")).unwrap();
+            symlink("../out/victim", root.join("work/file")).unwrap();
+        },
+        always: false,
+        again: "outside",
+        victim: "out/victim",
+    },
+    Swap {
+        mode: PermissionMode::Ask,
+        path: "dir/victim",
+        swap: |root| {
+            fs::rename(root.join("work/dir"), root.join("work/aside")).unwrap();
+            symlink("../out", root.join("work/dir")).unwrap();
+        },
+        always: false,
+        again: "outside",
+        victim: "out/victim",
+    },
+];
+
+/// Swaps a file while its change is asked, and answers the question that follows; what the tool said.
+async fn swapped(swap: &'static Swap, tool: &'static str, answer: Answer) -> (bool, String, String) {
+    let root = tempfile::tempdir().unwrap();
+    let at = |name: &str| root.path().canonicalize().unwrap().join(name);
+    for made in ["work/dir", "out", "own"] {
+        fs::create_dir_all(at(made)).unwrap();
+    }
+    for file in ["work/file", "work/linked", "work/dir/victim", "out/file", "out/victim"] {
+        fs::write(at(file), "old").unwrap();
+    }
+    fs::hard_link(at("work/linked"), at("work/linked-too")).unwrap();
+    let args = match tool {
+        "write" => json!({ "path": swap.path, "content": "new" }),
+        _ => json!({ "path": swap.path, "edits": [{ "oldText": "old", "newText": "new" }] }),
+    };
+    let mut world = World::with([call(&[(tool, args)]), say("ok")]);
+    world.tools = quipu::builtin();
+    let rules = PermissionRules {
+        mode: swap.mode,
+        cwd: at("work"),
+        own: at("own"),
+        support: Some(SandboxSupport::Missing),
+        ..PermissionRules::default()
+    };
+    let policy = Arc::new(Permissions::new(rules, []));
+    let options = SessionOptions { policy: policy.clone(), cwd: at("work"), ..world.options() };
+    let live = world.create_with(options).await;
+    let (_, mut events) = live.session.subscribe_and_answer(Delivery::Lossless).await.unwrap();
+    let (session, base) = (live.session.clone(), at(""));
+    let person = tokio::spawn(async move {
+        let mut asked: Vec<String> = Vec::new();
+        while let Some(envelope) = events.next().await {
+            match &envelope.event {
+                Event::Asked(ask) => {
+                    let answer = match asked.len() {
+                        0 => {
+                            (swap.swap)(&base);
+                            // For good: for what was shown.
+                            if swap.always {
+                                policy.grant(Grant { tool: tool.into(), subject: ask.subject.to_string() });
+                            }
+                            Answer::Allow
+                        }
+                        _ => answer.clone(),
+                    };
+                    asked.push(ask.question.clone());
+                    session.send(Command::Answer { ask: ask.id.clone(), answer }).await.unwrap();
+                }
+                Event::Settled => break,
+                _ => {}
+            }
+        }
+        asked
+    });
+    assert_eq!(live.run("go").await, Outcome::Done);
+    let asked = person.await.unwrap();
+    let what = format!("{tool} {} ({:?})", swap.path, swap.mode);
+    assert_eq!(asked.len(), 2, "{what}: {asked:?}");
+    assert!(!asked[0].contains("asked again"), "{what}: {asked:?}");
+    assert!(asked[1].contains("asked again") && asked[1].contains(swap.again), "{what}: {asked:?}");
+    let (_, said, failed) = live.results().remove(0);
+    live.finish().await;
+    world.check().await;
+    (failed, said, fs::read_to_string(at(swap.victim)).unwrap())
+}
+
+#[tokio::test]
+async fn file_linked_while_asked_is_asked_again() {
+    for swap in &SWAPS {
+        for tool in ["write", "edit"] {
+            let (failed, said, victim) = swapped(swap, tool, Answer::Deny { reason: None }).await;
+            assert!(failed && said.contains("did not allow"), "{tool} {}: {said}", swap.path);
+            assert_eq!(victim, "old", "{tool} {}", swap.path);
+            // Who says yes to that means it.
+            let (failed, said, victim) = swapped(swap, tool, Answer::Allow).await;
+            assert!(!failed, "{tool} {}: {said}", swap.path);
+            assert_eq!(victim, "new", "{tool} {}", swap.path);
+        }
+    }
+}
+
+/// An editor that saves the file meanwhile puts a new one in its place.
+#[tokio::test]
+async fn file_saved_anew_while_asked_is_not_asked_again() {
+    let world = world(&["../file"]);
+    let outside = world.cwd().join("../file");
+    fs::write(&outside, "old").unwrap();
+    let live = world.create_with(options(&world, SandboxSupport::Missing)).await;
+    let (_, mut events) = live.session.subscribe_and_answer(Delivery::Lossless).await.unwrap();
+    let (session, saved) = (live.session.clone(), outside.clone());
+    let person = tokio::spawn(async move {
+        let mut asked = 0;
+        while let Some(envelope) = events.next().await {
+            match &envelope.event {
+                Event::Asked(ask) => {
+                    asked += 1;
+                    fs::write(saved.with_extension("tmp"), "saved").unwrap();
+                    fs::rename(saved.with_extension("tmp"), &saved).unwrap();
+                    let answer = Command::Answer { ask: ask.id.clone(), answer: Answer::Allow };
+                    session.send(answer).await.unwrap();
+                }
+                Event::Settled => break,
+                _ => {}
+            }
+        }
+        asked
+    });
+    assert_eq!(live.run("go").await, Outcome::Done);
+    assert_eq!(person.await.unwrap(), 1);
+    assert_eq!(fs::read_to_string(&outside).unwrap(), "new");
     live.finish().await;
     world.check().await;
 }

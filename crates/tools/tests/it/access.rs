@@ -4,7 +4,7 @@ use std::fs;
 use std::os::unix::fs::symlink;
 use std::path::PathBuf;
 
-use quipu_workspace::{Access, AccessRules, file_key};
+use quipu_workspace::{Access, AccessRules, Approval, file_key};
 use serde_json::json;
 
 use crate::bench::{Bench, text};
@@ -146,7 +146,7 @@ async fn what_is_inside_works() {
 #[tokio::test]
 async fn an_approved_path_is_that_file_alone() {
     let (mut bench, out) = bench();
-    bench.cx.access = bench.cx.access.approving(vec![file_key(&out.join("file"))]);
+    bench.cx.access = bench.cx.access.approving(vec![Approval::of(file_key(&out.join("file")))]);
     let write = |path: &str| json!({ "path": path, "content": "allowed\n" });
     for path in ["filelink", "../out/file", "hard"] {
         let output = bench.run("read", json!({ "path": path })).await;
@@ -165,9 +165,67 @@ async fn an_approved_path_is_that_file_alone() {
     }
     // Our own files stay closed whatever is approved.
     let own = out.parent().unwrap().join("own/auth.json");
-    bench.cx.access = bench.cx.access.approving(vec![file_key(&own)]);
+    bench.cx.access = bench.cx.access.approving(vec![Approval::of(file_key(&own))]);
     refused(&bench, "write", "../own/auth.json").await;
     assert_eq!(fs::read_to_string(own).unwrap(), "content\n");
+}
+
+/// Between the moment when it was allowed and the one in which it is opened nobody can be asked.
+#[tokio::test]
+async fn file_linked_after_its_approval_is_refused() {
+    for (path, first) in [("../out/other", "one name"), ("hard", "another file behind it")] {
+        let (mut bench, out) = bench();
+        fs::write(out.join("other"), "content\n").unwrap();
+        fs::write(out.join("victim"), "content\n").unwrap();
+        let file = file_key(&bench.path(path));
+        bench.cx.access = bench.cx.access.approving(vec![Approval::of(file.clone())]);
+        fs::remove_file(&file).unwrap();
+        fs::hard_link(out.join("victim"), &file).unwrap();
+        let write = json!({ "path": path, "content": "escaped" });
+        let edit = json!({ "path": path, "edits": [{ "oldText": "content", "newText": "escaped" }] });
+        for (tool, args) in [("write", write), ("edit", edit)] {
+            let output = bench.run(tool, args).await;
+            assert!(output.is_error, "{tool}, {first}");
+            assert!(
+                text(&output).contains("it was allowed, and became another file since"),
+                "{}",
+                text(&output)
+            );
+        }
+        assert_eq!(fs::read_to_string(out.join("victim")).unwrap(), "content\n");
+        if path != "hard" {
+            let output = bench.run("read", json!({ "path": path })).await;
+            assert!(output.is_error && text(&output).contains("became another file"), "{}", text(&output));
+        }
+    }
+}
+
+/// A file of the workspace is exchanged for a hard link to the outside again and again while it is written.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn exchanging_a_file_for_a_hard_link_meanwhile_leads_nowhere() {
+    let (bench, out) = bench();
+    fs::write(out.join("victim"), "content\n").unwrap();
+    let stop = std::sync::Arc::new(std::sync::atomic::AtomicBool::new(false));
+    let (work, target, stopped) = (bench.cx.cwd.clone(), out.join("victim"), stop.clone());
+    let racer = std::thread::spawn(move || {
+        while !stopped.load(std::sync::atomic::Ordering::Relaxed) {
+            fs::write(work.join("plain"), "content\n").unwrap();
+            fs::rename(work.join("plain"), work.join("race")).unwrap();
+            fs::hard_link(&target, work.join("evil")).unwrap();
+            fs::rename(work.join("evil"), work.join("race")).unwrap();
+        }
+    });
+    let mut refused = 0;
+    for round in 0..400 {
+        let write = json!({ "path": "race", "content": "escaped" });
+        let edit = json!({ "path": "race", "edits": [{ "oldText": "content", "newText": "escaped" }] });
+        let (tool, args) = if round % 2 == 0 { ("write", write) } else { ("edit", edit) };
+        refused += usize::from(bench.run(tool, args).await.is_error);
+    }
+    stop.store(true, std::sync::atomic::Ordering::Relaxed);
+    racer.join().unwrap();
+    assert_eq!(fs::read_to_string(out.join("victim")).unwrap(), "content\n");
+    eprintln!("{refused} of 400 writes were refused");
 }
 
 /// A directory of the workspace is exchanged for a link to the outside again and again while files are written.
