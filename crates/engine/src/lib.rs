@@ -104,7 +104,7 @@ pub use quipu_store as store;
 pub use quipu_tools::{
     Invocation, Preparation, Tool, ToolContext, ToolOutput, Touches, builtin, builtin_confined,
 };
-pub use quipu_workspace::{Access, Cache, Network, Sandbox, SandboxSupport, caches};
+pub use quipu_workspace::{Access, Cache, Helpers, Network, Sandbox, SandboxSupport, caches};
 
 /// How our nodes name their writer.
 pub const AGENT: &str = "quipu";

@@ -99,7 +99,10 @@ impl Helpers {
     /// [`Sandbox`](crate::Sandbox)es say so by themselves.
     pub fn keep_from<'a>(places: impl IntoIterator<Item = &'a Path>) {
         let mut ours = OURS.lock().unwrap_or_else(PoisonError::into_inner);
-        for place in places.into_iter().map(file_key) {
+        // Most are caches below one home.
+        let mut keys = FileKeys::default();
+        for place in places {
+            let place = keys.key(place);
             if !ours.write.contains(&place) {
                 ours.write.push(place);
                 ours.helpers = None;

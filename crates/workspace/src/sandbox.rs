@@ -305,7 +305,12 @@ mod system {
 
     /// Confines this thread, which ends before anybody is told what it started, so that nobody shares its memory.
     pub(super) fn close_writing() -> io::Result<()> {
-        restrict(&ruleset(&[], Path::new("/dev/null"), true)?)?;
+        let created = handled(ABI::V3)
+            .map(|ruleset| ruleset.set_compatibility(CompatLevel::BestEffort))
+            .and_then(|ruleset| ruleset.scope(Scope::Signal | Scope::AbstractUnixSocket))
+            .and_then(Ruleset::create)
+            .map_err(failed)?;
+        restrict(&grant(created, Path::new("/dev/null"), AccessFs::WriteFile | AccessFs::Truncate)?)?;
         seccompiler::apply_filter(&closed_network()?).map_err(failed)
     }
 

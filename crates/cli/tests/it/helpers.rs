@@ -206,3 +206,27 @@ fn programs_of_the_user_go_on_working() {
         assert!(ran.message().contains(reason), "{}", ran.message());
     }
 }
+
+/// Who works on this program with this program builds it again and again.
+#[test]
+fn replaced_program_is_not_run() {
+    let mut world = World::new([]);
+    let (built, mark) = (world.path("work/target"), world.path("mark"));
+    std::fs::create_dir(&built).unwrap();
+    let program = std::mem::replace(&mut world.program, built.join("quipu"));
+    std::fs::copy(&program, &world.program).unwrap();
+    let mut terminal = Terminal::open(&world, &[]);
+    terminal.shows("test-1");
+    let planted = built.join("new");
+    std::fs::write(&planted, format!("#!/bin/sh\necho ran >> '{}'\n", mark.display())).unwrap();
+    set_mode(&planted, 0o755);
+    // What the system calls a program that another took the place of.
+    std::fs::copy(&planted, built.join("quipu (deleted)")).unwrap();
+    std::fs::rename(&planted, &world.program).unwrap();
+    terminal.types("/permissions list\r");
+    terminal.shows("/permissions list");
+    terminal.shows("workspace");
+    leave(terminal);
+    world.program = program;
+    clean("the program itself", &mark);
+}

@@ -156,3 +156,74 @@ fn the_index_tells_what_is_as_it_was_committed() {
     fs::write(root.join(".git/index"), b"DIRC\0\0\0\x02\0\0\0\x09short").unwrap();
     assert!(GitIndex::of(&root).is_none());
 }
+
+/// Whoever may write to a repository may write its settings.
+#[test]
+fn settings_of_a_repository_run_nothing() {
+    let dir = tempfile::tempdir().unwrap();
+    let root = dir.path().canonicalize().unwrap();
+    if !git(&root, &["init", "-q", "ws"]) {
+        eprintln!("note: git is not here, so its settings are not tested");
+        return;
+    }
+    let ws = root.join("ws");
+    put(&ws, "file", "content");
+    assert!(git(&ws, &["add", "."]) && git(&ws, &["commit", "-qm", "x"]));
+    let mark = root.join("mark");
+    let plant = ws.join("plant");
+    fs::write(&plant, format!("#!/bin/sh\necho \"$0\" >> {}\n", mark.display())).unwrap();
+    fs::set_permissions(&plant, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
+    for hook in ["pre-auto-gc", "post-checkout", "reference-transaction", "fsmonitor-watchman"] {
+        fs::copy(&plant, ws.join(".git/hooks").join(hook)).unwrap();
+    }
+    let plant = plant.display();
+    let settings = format!(
+        "[core]\n repositoryformatversion = 1\n fsmonitor = {plant}\n pager = {plant}\n editor = {plant}\n \
+         sshCommand = {plant}\n gitProxy = {plant}\n askPass = {plant}\n[pager]\n cat-file = {plant}\n\
+         [alias]\n cat-file = !{plant}\n[credential]\n helper = {plant}\n[diff]\n external = {plant}\n\
+         [extensions]\n partialClone = away\n[remote \"away\"]\n url = ext::{plant}\n promisor = true\n \
+         uploadpack = {plant}\n[protocol]\n allow = always\n[uploadpack]\n packObjectsHook = {plant}\n"
+    );
+    fs::write(ws.join(".git/config"), settings).unwrap();
+    let index = GitIndex::of(&ws).unwrap();
+    let (id, _) = index.object(Path::new("file")).unwrap();
+    for url in [format!("ext::{plant}"), root.join("ws").display().to_string(), "ssh://localhost/x".into()] {
+        assert!(git_config(&ws, "remote.away.url", &url));
+        // One that is there, and one that would have to be fetched.
+        assert_eq!(git_blobs(&ws, &[id, [7; 20]], 1_000), [Some(b"content".to_vec()), None], "{url}");
+    }
+    assert!(!mark.exists(), "{}", fs::read_to_string(&mark).unwrap());
+}
+
+fn git_config(root: &Path, name: &str, value: &str) -> bool {
+    let file = root.join(".git/config");
+    let mut command = Command::new("git");
+    command.args(["config", "--file"]).arg(file).args([name, value]);
+    command.status().is_ok_and(|status| status.success())
+}
+
+#[test]
+fn what_only_reads_writes_nowhere() {
+    if !crate::SandboxSupport::of_this_system().is_full() {
+        eprintln!("note: this system cannot confine commands");
+        return;
+    }
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("file");
+    fs::write(&file, "old").unwrap();
+    let run = |line: &str| {
+        let mut command = Command::new("/bin/sh");
+        command.args(["-c", line]).current_dir(dir.path()).stderr(std::process::Stdio::null());
+        crate::sandbox::reading_only(|| command.status()).unwrap().unwrap().success()
+    };
+    assert!(run("cat file >/dev/null"));
+    for line in
+        ["echo x > file", "echo x > new", "rm file", "mkdir d", ": > /dev/shm/quipu-none", "mv file f"]
+    {
+        assert!(!run(line), "{line}");
+    }
+    assert_eq!(fs::read_to_string(file).unwrap(), "old");
+    assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 1);
+    // This thread is as it was.
+    fs::write(dir.path().join("mine"), "x").unwrap();
+}
