@@ -4,6 +4,7 @@ use std::collections::VecDeque;
 use std::fs::File;
 use std::io::{BufRead as _, BufReader, IsTerminal as _, Read as _};
 use std::os::fd::AsFd as _;
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -39,9 +40,13 @@ impl Desk {
 
     /// Takes an answer; `None` when it may not be given.
     pub(crate) fn take(&self, ask: &Ask, choice: Choice, reason: Option<String>) -> Option<Answer> {
-        if !self.choices(ask).contains(&choice) {
-            return None;
-        }
+        let choice = match choice {
+            _ if self.choices(ask).contains(&choice) => choice,
+            // It may have been offered before the file got them: then the yes is for this time, and if it is not the file
+            // that was shown, it is asked again.
+            Choice::Session | Choice::Always if has_other_names(ask) => Choice::Once,
+            _ => return None,
+        };
         match choice {
             Choice::Once => {}
             Choice::No => return Some(Answer::Deny { reason }),
@@ -59,6 +64,11 @@ impl Desk {
         }
         Some(Answer::Allow)
     }
+}
+
+/// Whether it is about a file with hard links.
+fn has_other_names(ask: &Ask) -> bool {
+    ask.tool != "bash" && ask.subject.lines().any(|path| quipu_workspace::has_other_names(Path::new(path)))
 }
 
 fn grant(ask: &Ask) -> Grant {

@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 use quipu_tools::Touches;
 use quipu_workspace::{
     Access, AccessRules, Cache, FileKeys, Network, Reach, Sandbox, SandboxSupport, Want, file_key,
-    git_directories,
+    git_directories, has_other_names,
 };
 
 use crate::policy::{Decision, Policy, PolicyVersion, Proposal};
@@ -183,7 +183,8 @@ impl Permissions {
         self.bounds().unconfined.clone()
     }
 
-    /// Allows this from now on. Says no for what is always asked: files where secrets are kept.
+    /// Allows this from now on. Says no for what is always asked: files where secrets are kept, and changes of files with
+    /// other names (hard links).
     pub fn grant(&self, grant: Grant) -> bool {
         let lasting = self.may_last(&grant);
         if lasting && self.grants().insert(grant) {
@@ -199,11 +200,11 @@ impl Permissions {
             return false;
         }
         let bounds = self.bounds();
-        grant.tool == "bash"
-            || grant
-                .subject
-                .lines()
-                .all(|path| bounds.restores.reach(Path::new(path), Want::Read) != Reach::Secret)
+        let may_last = |path: &Path| {
+            let reads = grant.tool == "read";
+            bounds.restores.reach(path, Want::Read) != Reach::Secret && (reads || !has_other_names(path))
+        };
+        grant.tool == "bash" || grant.subject.lines().all(|path| may_last(Path::new(path)))
     }
 
     fn grants(&self) -> MutexGuard<'_, HashSet<Grant>> {
@@ -311,10 +312,12 @@ impl Bounds {
     ) -> Decision {
         let access = self.access();
         let mut reasons = Vec::new();
-        let mut secret = false;
+        // What may not last: the same path could lead to other files later.
+        let mut once = false;
         for path in paths {
             let reach = access.reach(path, want);
-            secret |= reach == Reach::Secret;
+            let linked = want == Want::Write && has_other_names(path);
+            once |= reach == Reach::Secret || linked;
             match reach {
                 Reach::Own => {
                     let reason = format!(
@@ -328,8 +331,11 @@ impl Bounds {
                 Reach::Linked => {
                     reasons.push("the file has other names (hard links), which may lie elsewhere".into());
                 }
-                Reach::Outside => reasons
-                    .push(format!("it is outside {}; `--add-dir DIR` adds a directory", self.cwd.display())),
+                Reach::Outside => {
+                    let more = if linked { ", and it has other names (hard links)" } else { "" };
+                    let cwd = self.cwd.display();
+                    reasons.push(format!("it is outside {cwd}{more}; `--add-dir DIR` adds a directory"));
+                }
             }
         }
         if self.mode == PermissionMode::Ask && want == Want::Write && reasons.is_empty() {
@@ -341,7 +347,7 @@ impl Bounds {
             Want::Read => "read",
             Want::Write => "change",
         };
-        let granted: &dyn Fn(&Grant) -> bool = if secret { &|_| false } else { granted };
+        let granted: &dyn Fn(&Grant) -> bool = if once { &|_| false } else { granted };
         ask(granted, tool, format!("{what} {subject}: {reason}").replace('\n', ", "), subject)
     }
 
@@ -523,6 +529,41 @@ mod tests {
         }
         assert!(make(Full, FULL).sandbox().is_none() && make(Workspace, Missing).sandbox().is_none());
         assert!(make(Ask, FULL).sandbox().is_some());
+    }
+
+    #[test]
+    fn change_of_a_file_with_hard_links_is_asked_each_time() {
+        let dir = tempfile::tempdir().unwrap();
+        let at = |name: &str| dir.path().canonicalize().unwrap().join(name);
+        for made in ["work", "own"] {
+            std::fs::create_dir(at(made)).unwrap();
+        }
+        let rules = || PermissionRules {
+            cwd: at("work"),
+            own: at("own"),
+            support: Some(FULL),
+            ..PermissionRules::default()
+        };
+        for name in ["work/file", "file"] {
+            let path = at(name);
+            let grant = |tool: &str| Grant { tool: tool.into(), subject: path.to_str().unwrap().into() };
+            std::fs::write(&path, "").unwrap();
+            let permissions = Permissions::new(rules(), [grant("edit")]);
+            assert!(permissions.grant(grant("write")) && permissions.may_last(&grant("edit")));
+            let decide = |tool: &str| {
+                let touches = Touches::Writes(vec![path.clone()]);
+                word(Case { permissions: &permissions, touches }.decide(tool))
+            };
+            assert_eq!((decide("write"), decide("edit")), ("allow".into(), "allow".into()));
+            std::fs::hard_link(&path, at("other")).unwrap();
+            for tool in ["write", "edit"] {
+                let said = decide(tool);
+                assert!(said.starts_with("ask") && said.contains("hard links"), "{said}");
+                assert!(!permissions.grant(grant(tool)), "a yes holds once");
+            }
+            std::fs::remove_file(at("other")).unwrap();
+            assert_eq!((decide("write"), decide("edit")), ("allow".into(), "allow".into()));
+        }
     }
 
     #[test]

@@ -276,6 +276,11 @@ impl Access {
     }
 }
 
+/// Whether the file at a path, as [`file_key`] gives it, has other names (hard links).
+pub fn has_other_names(real: &Path) -> bool {
+    shared_at(real).is_some()
+}
+
 fn shared(found: &Metadata) -> Shared {
     (!found.is_dir() && found.nlink() > 1).then(|| (found.dev(), found.ino()))
 }

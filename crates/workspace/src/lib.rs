@@ -32,7 +32,7 @@ mod text;
 mod tree;
 mod write;
 
-pub use access::{Access, AccessRules, Approval, Reach, Want};
+pub use access::{Access, AccessRules, Approval, Reach, Want, has_other_names};
 pub use caches::{Cache, caches, leads_through};
 pub use capture::Captured;
 pub use error::{FileError, FileKind};

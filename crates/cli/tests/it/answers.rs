@@ -121,6 +121,42 @@ fn session_is_until_its_end() {
     assert!(result(&world).contains("The user did not allow this call."), "{}", result(&world));
 }
 
+/// Whatever the first answer was, and where nobody is there for a second one.
+#[test]
+fn file_linked_while_asked_is_asked_again() {
+    let world = World::new([]);
+    let (victim, file) = (world.path("victim"), world.path("file"));
+    std::fs::write(&victim, "old").unwrap();
+    let swap = || {
+        std::fs::remove_file(&file).ok();
+        std::fs::hard_link(&victim, &file).unwrap();
+    };
+    for (value, leaves) in [("once", false), ("once", true), ("session", false), ("always", false)] {
+        std::fs::remove_file(&file).ok();
+        std::fs::write(&file, "plain").unwrap();
+        let mut asking = Asking::start(&world, vec![write("../file")], &[]);
+        let asked = asking.asked();
+        swap();
+        asking.answer(&asked, json!({ "value": value }));
+        if leaves {
+            asking.stdin = None;
+            asking.end();
+            let told = result(&world);
+            assert!(told.contains("was not run") || told.contains("nobody could answer"), "{told}");
+        } else {
+            assert_eq!(asking.closed()["answer"], "allow");
+            let again = asking.asked();
+            assert!(again["title"].as_str().unwrap().contains("other names (hard links)"), "{again}");
+            assert_eq!(again["options"], json!(["once", "no"]));
+            asking.answer(&again, json!({ "value": "no" }));
+            asking.end();
+            assert!(result(&world).contains("did not allow"), "{}", result(&world));
+        }
+        assert_eq!(std::fs::read_to_string(&victim).unwrap(), "old", "{value}");
+    }
+    assert!(!world.path("home/.quipu/permissions.json").exists(), "what was not shown is not kept");
+}
+
 #[test]
 fn always_is_kept_listed_and_revoked() {
     let world = World::new([]);

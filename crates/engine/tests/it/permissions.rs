@@ -186,6 +186,7 @@ async fn swapped(swap: &'static Swap, tool: &'static str, answer: Answer) -> (bo
     fs::hard_link(at("work/linked"), at("work/linked-too")).unwrap();
     let args = match tool {
         "write" => json!({ "path": swap.path, "content": "new" }),
+        "read" => json!({ "path": swap.path }),
         _ => json!({ "path": swap.path, "edits": [{ "oldText": "old", "newText": "new" }] }),
     };
     let mut world = World::with([call(&[(tool, args)]), say("ok")]);
@@ -251,6 +252,16 @@ async fn file_linked_while_asked_is_asked_again() {
             assert!(!failed, "{tool} {}: {said}", swap.path);
             assert_eq!(victim, "new", "{tool} {}", swap.path);
         }
+    }
+}
+
+#[tokio::test]
+async fn file_linked_while_its_reading_is_asked_is_asked_again() {
+    for swap in SWAPS.iter().filter(|swap| swap.path == "../out/file") {
+        let (failed, said, _) = swapped(swap, "read", Answer::Deny { reason: None }).await;
+        assert!(failed && said.contains("did not allow") && !said.contains("old"), "{said}");
+        let (failed, said, _) = swapped(swap, "read", Answer::Allow).await;
+        assert!(!failed && said.contains("old"), "{said}");
     }
 }
 
