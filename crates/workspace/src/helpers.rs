@@ -197,7 +197,7 @@ impl Helpers {
     /// Whether commands choose what is at this path.
     fn is_open(&self, keys: &mut FileKeys, path: &Path) -> bool {
         let below = |path: &Path| self.write.iter().any(|place| path.starts_with(place));
-        !path.is_absolute() || below(&file_key(path)) || keys.leads_through(path, &self.write)
+        !path.is_absolute() || below(&keys.key(path)) || keys.leads_through(path, &self.write)
     }
 
     /// Whether commands choose neither a program nor what runs it.
