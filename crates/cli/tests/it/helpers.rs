@@ -179,15 +179,26 @@ fn programs_of_the_user_go_on_working() {
     let bin = world.path("home/.local/bin");
     std::fs::create_dir_all(&bin).unwrap();
     let key = bin.join("the-key");
-    std::fs::write(&key, format!("#!/bin/sh\npwd > '{}'\necho {KEY}\n", world.path("asked").display()))
-        .unwrap();
+    std::fs::write(&key, {
+        let taken = "echo ${PYTHONPATH-none} ${LD_LIBRARY_PATH-none} ${ENV-none} ${NODE_PATH-none}";
+        let (asked, told) = (world.path("asked"), world.path("taken"));
+        format!("#!/bin/sh\npwd > '{}'\n{taken} > '{}'\necho {KEY}\n", asked.display(), told.display())
+    })
+    .unwrap();
     set_mode(&key, 0o755);
     let models = world.path("home/.quipu/models.json");
     let text = std::fs::read_to_string(&models).unwrap();
     std::fs::write(&models, text.replace(KEY, "!the-key")).unwrap();
     let mut command = world.quipu(&["-p", "Ask."]);
     command.env("PATH", format!("{}:/usr/bin:/bin", bin.display()));
+    // Of these only what lies elsewhere is left to it.
+    let work = world.path("work").display().to_string();
+    command
+        .env("PYTHONPATH", format!("{work}/lib:/opt/lib::lib:{}/.cache/lib", world.path("home").display()));
+    command.env("LD_LIBRARY_PATH", format!(":{work}")).env("ENV", "./env").env("NODE_PATH", "/opt/lib");
     Running::start(command).wait().ok();
+    let taken = std::fs::read_to_string(world.path("taken")).unwrap();
+    assert_eq!(taken, "/opt/lib none none /opt/lib\n");
     // Not in the workspace, from which some programs take code.
     let home = format!("{}\n", world.path("home/.quipu").display());
     assert_eq!(std::fs::read_to_string(world.path("asked")).unwrap(), home);
