@@ -144,9 +144,21 @@ pub(crate) struct PermissionFlags {
     /// (`travel.tools`).
     #[arg(long)]
     pub(crate) allow_tobe: bool,
+    /// What commands may do without asking, in this run. May be repeated.
+    #[arg(long, value_enum, value_name = "WHAT")]
+    pub(crate) allow: Vec<AllowArg>,
     /// Keep commands off the network, in this run. Needs commands that are confined.
     #[arg(long)]
     pub(crate) no_network: bool,
+}
+
+/// What a command otherwise asks for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum AllowArg {
+    /// Use the network, where a command says that it needs it
+    Network,
+    /// Change .git/config, git hooks and files that configure agents, editors and shells, where a command says so
+    Protected,
 }
 
 /// How much is asked.
@@ -643,6 +655,11 @@ pub(crate) struct PermissionsArgs {
 pub(crate) enum PermissionsAction {
     /// What holds in each directory, and what was allowed for good.
     List,
+    /// Accept a file of rules (such as `AGENTS.md`) that a command of a model made, as it is now.
+    Accept {
+        /// The file.
+        file: PathBuf,
+    },
     /// Take back what was allowed for good, or a directory that was added.
     Revoke {
         /// Its name in the list, such as `p3`.

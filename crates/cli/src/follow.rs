@@ -48,6 +48,10 @@ impl SavedPermissions {
         self.permissions.confines()
     }
 
+    pub(crate) fn isolates(&self) -> bool {
+        self.permissions.isolates()
+    }
+
     pub(crate) fn unconfined(&self) -> Option<String> {
         self.permissions.unconfined()
     }

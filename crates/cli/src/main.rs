@@ -40,7 +40,9 @@ mod print;
 mod put_back;
 mod recall;
 mod rm;
+mod rules;
 mod run;
+mod sandbox;
 mod search;
 mod session_file;
 mod sessions;
@@ -82,6 +84,10 @@ fn descriptors() -> std::io::Result<()> {
 }
 
 fn main() -> ExitCode {
+    // Before there is a second thread.
+    if std::env::args_os().nth(1).is_some_and(|first| first == sandbox::SANDBOX) {
+        return quipu::run_launcher(&sandbox::launcher());
+    }
     let cli = args::parse();
     if let Err(error) = descriptors() {
         print::note(format!(

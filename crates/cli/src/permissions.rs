@@ -10,13 +10,17 @@ use std::sync::Arc;
 
 use clap::ValueEnum as _;
 use nix::fcntl::{Flock, FlockArg};
-use quipu::{Cache, Grant, Network, PermissionMode, PermissionRules, Permissions, Sandbox, TravelRule};
+use quipu::{
+    Cache, CommandNeeds, Grant, Namespaces, Network, PermissionMode, PermissionRules, Permissions, Sandbox,
+    TravelRule,
+};
 use serde::{Deserialize, Serialize};
 
-use crate::args::{ModeArg, PermissionsAction, PermissionsArgs, Task};
+use crate::args::{AllowArg, ModeArg, PermissionsAction, PermissionsArgs, Task};
 use crate::exit::Failure;
 use crate::follow::SavedPermissions;
 use crate::print::{note, printable};
+use crate::sandbox;
 use crate::setup::{Place, current_dir};
 
 /// Bytes of the file at most.
@@ -34,26 +38,36 @@ struct Saved {
 }
 
 #[derive(Debug, Default, Clone, Serialize, Deserialize)]
-struct Project {
+pub(crate) struct Project {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     mode: Option<ModeArg>,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    entries: Vec<Entry>,
+    pub(crate) entries: Vec<Entry>,
 }
 
 /// Something that can be revoked.
 #[derive(Debug, Clone, Serialize, Deserialize)]
-struct Entry {
+pub(crate) struct Entry {
     id: String,
     #[serde(flatten)]
-    what: What,
+    pub(crate) what: What,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case", tag = "kind")]
-enum What {
-    Directory { path: String },
-    Grant { tool: String, subject: String },
+pub(crate) enum What {
+    Directory {
+        path: String,
+    },
+    Grant {
+        tool: String,
+        subject: String,
+    },
+    /// A file of rules that a command made, as it was when it was accepted: the SHA-256 of its bytes.
+    Rules {
+        path: String,
+        content: String,
+    },
 }
 
 impl From<ModeArg> for PermissionMode {
@@ -81,7 +95,7 @@ pub(crate) struct Record {
 }
 
 impl Record {
-    fn of(place: &Place, cwd: &Path) -> Self {
+    pub(crate) fn of(place: &Place, cwd: &Path) -> Self {
         Self { path: place.home.join("permissions.json"), project: cwd.to_str().map(str::to_owned) }
     }
 
@@ -112,7 +126,7 @@ impl Record {
         Ok(saved)
     }
 
-    fn project(&self) -> Result<Project, Failure> {
+    pub(crate) fn project(&self) -> Result<Project, Failure> {
         let mut saved = self.read()?;
         Ok(self.project.as_ref().and_then(|project| saved.projects.remove(project)).unwrap_or_default())
     }
@@ -153,7 +167,7 @@ impl Record {
         })
     }
 
-    fn add(&self, what: What) -> Result<(), Failure> {
+    pub(crate) fn add(&self, what: What) -> Result<(), Failure> {
         let name = self.named()?;
         self.change(|saved| {
             let id = format!("p{}", saved.next + 1);
@@ -217,16 +231,23 @@ pub(crate) fn of_task(
             project.entries.push(Entry { id: String::new(), what });
         }
     }
-    let network = if task.permissions.no_network { Network::Closed } else { Network::Open };
+    let network = task.permissions.no_network.then_some(Network::Closed);
+    let allow = |what: AllowArg| task.permissions.allow.contains(&what);
+    if network.is_some() && allow(AllowArg::Network) {
+        return Err(Failure::usage(
+            "--no-network and --allow network contradict each other; give one of them",
+        ));
+    }
     let source = Source {
         place: place.clone(),
         cwd: cwd.to_path_buf(),
         record,
         network,
+        needs: CommandNeeds { network: allow(AllowArg::Network), protected: allow(AllowArg::Protected) },
         allow_tobe: task.permissions.allow_tobe,
     };
     let (permissions, record) = SavedPermissions::of(source, unsaved)?;
-    if network == Network::Closed {
+    if network.is_some() {
         let why = match permissions.mode() {
             PermissionMode::Full => {
                 Some("permissions are `full` here, so commands are not confined".to_owned())
@@ -258,7 +279,9 @@ pub(crate) struct Source {
     place: Place,
     cwd: PathBuf,
     pub(crate) record: Record,
-    network: Network,
+    /// What was said for this run only.
+    network: Option<Network>,
+    needs: CommandNeeds,
     allow_tobe: bool,
 }
 
@@ -270,7 +293,10 @@ impl Source {
         let more = unsaved.directories.iter().cloned().map(|what| Entry { id: String::new(), what });
         project.entries.extend(more);
         let travel = if self.allow_tobe { TravelRule::Allow } else { travel_rule(&self.place) };
-        Ok(rules(&self.place, &self.cwd, project, self.network, travel))
+        let (mut rules, grants) = rules(&self.place, &self.cwd, project, travel);
+        rules.network = self.network.unwrap_or(rules.network);
+        rules.needs = self.needs;
+        Ok((rules, grants))
     }
 
     /// The files that it is read from.
@@ -280,7 +306,7 @@ impl Source {
 
     /// Whether commands are kept off the network, which the mode `full` cannot do.
     pub(crate) fn closes_network(&self) -> bool {
-        self.network == Network::Closed
+        self.network == Some(Network::Closed)
     }
 }
 
@@ -297,7 +323,7 @@ pub(crate) fn mode_set_by(words: &[String]) -> Option<PermissionMode> {
 
 /// The permissions of a demo in `cwd`: those of a workspace about which nothing is saved.
 pub(crate) fn of_demo(place: &Place, cwd: &Path) -> Permissions {
-    let (rules, grants) = rules(place, cwd, Project::default(), Network::Open, TravelRule::Ask);
+    let (rules, grants) = rules(place, cwd, Project::default(), TravelRule::Ask);
     Permissions::new(rules, grants)
 }
 
@@ -316,32 +342,38 @@ fn travel_rule(place: &Place) -> TravelRule {
     }
 }
 
-fn rules(
-    place: &Place,
-    cwd: &Path,
-    project: Project,
-    network: Network,
-    travel: TravelRule,
-) -> (PermissionRules, Vec<Grant>) {
+fn rules(place: &Place, cwd: &Path, project: Project, travel: TravelRule) -> (PermissionRules, Vec<Grant>) {
     let (mut add_dirs, mut grants) = (Vec::new(), Vec::new());
     for entry in project.entries {
         match entry.what {
             What::Directory { path } => add_dirs.extend(still_there(path, &entry.id)),
             What::Grant { tool, subject } => grants.push(Grant { tool, subject }),
+            What::Rules { .. } => {}
         }
     }
     let home = std::env::home_dir();
     let (command_write, caches) = command_write(place, home.as_deref());
+    let (network, is_isolated) = sandbox::isolation(place);
+    let read = vec![place.home.join("outputs")];
+    let namespaces = is_isolated.then(|| Namespaces {
+        launcher: sandbox::launcher(),
+        home: home.clone(),
+        hidden: vec![place.home.clone()],
+        visible: read.clone(),
+        doors: sandbox::doors(place),
+    });
     let rules = PermissionRules {
         mode: project.mode.unwrap_or_default().into(),
         cwd: cwd.to_path_buf(),
         add_dirs,
-        read: vec![place.home.join("outputs")],
+        read,
         own: place.home.clone(),
         command_write,
         caches,
         home,
         network,
+        namespaces,
+        needs: CommandNeeds::default(),
         support: None,
         travel,
     };
@@ -353,7 +385,7 @@ pub(crate) fn added_directories(place: &Place, cwd: &Path) -> Result<Vec<PathBuf
     let entries = Record::of(place, cwd).project()?.entries;
     let added = entries.into_iter().filter_map(|Entry { id, what }| match what {
         What::Directory { path } => still_there(path, &id),
-        What::Grant { .. } => None,
+        What::Grant { .. } | What::Rules { .. } => None,
     });
     Ok(added.collect())
 }
@@ -419,7 +451,7 @@ pub(crate) fn open_to_commands(place: &Place, cwd: &Path) -> Vec<PathBuf> {
     let entries = Record::of(place, cwd).project().unwrap_or_default().entries;
     let added = entries.into_iter().filter_map(|entry| match entry.what {
         What::Directory { path } => Some(PathBuf::from(path)),
-        What::Grant { .. } => None,
+        What::Grant { .. } | What::Rules { .. } => None,
     });
     let mut places: Vec<PathBuf> = std::iter::once(cwd.to_path_buf()).chain(added).collect();
     let git: Vec<PathBuf> = places.iter().flat_map(|place| quipu_workspace::git_directories(place)).collect();
@@ -438,7 +470,7 @@ pub(crate) fn state_here(place: &Place) -> Result<(bool, String), Failure> {
     let project = Record::of(place, &cwd).project()?;
     let mode = project.mode.unwrap_or_default();
     let counts = format!("{} saved", project.entries.len());
-    let (rules, grants) = rules(place, &cwd, project, Network::Open, travel_rule(place));
+    let (rules, grants) = rules(place, &cwd, project, travel_rule(place));
     let permissions = Permissions::new(rules, grants);
     let detail = |more: &str| format!("{} in {} ({counts}); {more}", mode.word(), cwd.display());
     Ok(match (permissions.mode(), permissions.unconfined()) {
@@ -451,6 +483,10 @@ pub(crate) fn state_here(place: &Place) -> Result<(bool, String), Failure> {
             ),
             _ => (true, detail("commands are confined")),
         },
+    })
+    .map(|(is_well, detail): (bool, String)| match sandbox::isolation_here(&permissions) {
+        Some(why) => (false, format!("{detail}; {why}")),
+        None => (is_well, detail),
     })
 }
 
@@ -465,6 +501,7 @@ pub(crate) fn run(args: &PermissionsArgs) -> Result<(), Failure> {
         Some(PermissionsAction::Ask) => set(&record, &cwd, ModeArg::Ask),
         Some(PermissionsAction::Workspace) => set(&record, &cwd, ModeArg::Workspace),
         Some(PermissionsAction::Full) => set(&record, &cwd, ModeArg::Full),
+        Some(PermissionsAction::Accept { file }) => crate::rules::accept(&record, file),
         Some(PermissionsAction::Revoke { id }) => {
             let mut found = false;
             record.change(|saved| {
@@ -508,6 +545,7 @@ fn list(record: &Record, json: bool) -> Result<(), Failure> {
             let (kind, what) = match &entry.what {
                 What::Directory { path } => ("directory", path.as_str()),
                 What::Grant { tool, subject } => (tool.as_str(), subject.as_str()),
+                What::Rules { path, .. } => ("rules", path.as_str()),
             };
             writeln!(
                 out,

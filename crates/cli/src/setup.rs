@@ -406,14 +406,16 @@ pub(crate) async fn prepare(
         Some(last) if !quipu::has_lost_prompt(&**engine.store(), last).await? => Some(last),
         _ => None,
     };
-    options.system = system(place, task, cwd, kept.is_some() && !moved)?;
+    options.system = system(place, engine, task, cwd, kept.is_some() && !moved).await?;
     let identity = crate::identity::chosen(place, engine, task, kept).await?;
     (options.identity, options.declined_identity) = (identity.text, identity.declined);
     options.thinking = thinking;
     options.max_tokens = last.and_then(|epoch| epoch.max_tokens);
     let (permissions, record) = crate::permissions::of_task(place, task, cwd)?;
     options.policy = permissions.clone();
-    if permissions.confines() {
+    if permissions.isolates() {
+        options.tools = quipu::builtin_isolated();
+    } else if permissions.confines() {
         options.tools = quipu::builtin_confined();
     }
     // What is replayed costs nothing.
@@ -564,7 +566,13 @@ async fn forked(store: &dyn Store, what: &str) -> Result<(Option<SessionRow>, No
 }
 
 /// The system prompt; `None` keeps that of a session that goes on.
-fn system(place: &Place, task: &Task, cwd: &Path, resumed: bool) -> Result<Option<String>, Failure> {
+async fn system(
+    place: &Place,
+    engine: &Engine,
+    task: &Task,
+    cwd: &Path,
+    resumed: bool,
+) -> Result<Option<String>, Failure> {
     let asked = task.system_prompt.is_some() || !task.append_system_prompt.is_empty();
     if resumed && !asked {
         return Ok(None);
@@ -583,6 +591,8 @@ fn system(place: &Place, task: &Task, cwd: &Path, resumed: bool) -> Result<Optio
     } else {
         let (above, mut problems) = rules_above(place);
         let (rules, more) = quipu::find_rules(&place.home, cwd, &above);
+        problems.extend(more);
+        let (rules, more) = crate::rules::accepted_rules(place, engine, cwd, rules).await?;
         problems.extend(more);
         (rules, problems)
     };

@@ -30,6 +30,7 @@ mod meaning;
 mod merge;
 mod models;
 mod money;
+mod origin;
 mod owner;
 mod permissions;
 mod places;
@@ -76,6 +77,7 @@ pub use meaning::{
 };
 pub use merge::{Merge, MergeSide, Merged};
 pub use models::Models;
+pub use origin::{content_of, made_by_command};
 pub use permissions::{Grant, PermissionMode, PermissionRules, Permissions, TravelRule};
 pub use places::Places;
 pub use policy::{AllowAll, Decision, Policy, PolicyVersion, Proposal};
@@ -103,8 +105,12 @@ pub use quipu_seal::Sealer;
 pub use quipu_store as store;
 pub use quipu_tools::{
     Invocation, Preparation, Tool, ToolContext, ToolOutput, Touches, builtin, builtin_confined,
+    builtin_isolated,
 };
-pub use quipu_workspace::{Access, Cache, Helpers, Network, Sandbox, SandboxSupport, caches};
+pub use quipu_workspace::{
+    Access, Cache, CommandNeeds, Doors, Helpers, Launcher, Namespaces, Network, Sandbox, SandboxSupport,
+    caches, run_launcher,
+};
 
 /// How our nodes name their writer.
 pub const AGENT: &str = "quipu";

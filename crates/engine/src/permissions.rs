@@ -7,8 +7,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 
 use quipu_tools::Touches;
 use quipu_workspace::{
-    Access, AccessRules, Cache, FileKeys, Network, Reach, Sandbox, SandboxSupport, Want, file_key,
-    git_directories, has_other_names,
+    Access, AccessRules, Cache, CommandNeeds, FileKeys, Namespaces, Network, Reach, Sandbox, SandboxSupport,
+    Want, file_key, git_directories, has_other_names,
 };
 
 use crate::policy::{Decision, Policy, PolicyVersion, Proposal};
@@ -58,8 +58,12 @@ pub struct PermissionRules {
     pub command_write: Vec<PathBuf>,
     /// The same, made when they are missing and wanted: [`caches`](crate::caches).
     pub caches: Vec<Cache>,
-    /// Whether confined commands can use the network.
+    /// Whether confined commands can use the network: in namespaces they ask for it by default, without them they can.
     pub network: Network,
+    /// What runs commands in namespaces, where the system has them; without it Landlock alone confines them.
+    pub namespaces: Option<Namespaces>,
+    /// What commands may do without asking where they would have to ask.
+    pub needs: CommandNeeds,
     /// What the system can do; [`SandboxSupport::of_this_system`].
     pub support: Option<SandboxSupport>,
     /// Whether the model may go to earlier points of its session.
@@ -99,6 +103,10 @@ struct Bounds {
     /// What confines commands in the modes that confine them; `None` where that cannot be.
     sandbox: Option<Arc<Sandbox>>,
     unconfined: Option<String>,
+    /// Whether commands must ask for what namespaces close, and what they need not ask for.
+    isolated: bool,
+    network: Network,
+    needs: CommandNeeds,
     travel: TravelRule,
     grants: HashSet<Grant>,
     /// Why nothing is allowed, where the rules are not known.
@@ -133,7 +141,7 @@ impl Permissions {
         let old = self.bounds();
         match (&mut bounds.sandbox, &old.sandbox) {
             // Commands go on sharing a directory for temporary files, and can signal each other.
-            (Some(new), Some(old)) if new.write() == old.write() => *new = old.clone(),
+            (Some(new), Some(old)) if new.confines_as(old) => *new = old.clone(),
             (_, Some(old)) => {
                 self.retired.lock().unwrap_or_else(PoisonError::into_inner).push(old.clone());
             }
@@ -152,6 +160,9 @@ impl Permissions {
             restores: old.restores.clone(),
             sandbox: old.sandbox.clone(),
             unconfined: old.unconfined.clone(),
+            isolated: old.isolated,
+            network: old.network,
+            needs: CommandNeeds::default(),
             travel: TravelRule::Deny,
             grants: HashSet::new(),
             unknown: Some(why),
@@ -176,6 +187,12 @@ impl Permissions {
     /// Whether commands are confined.
     pub fn confines(&self) -> bool {
         self.bounds().confinement().is_some()
+    }
+
+    /// Whether commands are to run in namespaces.
+    pub fn isolates(&self) -> bool {
+        let bounds = self.bounds();
+        bounds.isolated && bounds.confinement().is_some()
     }
 
     /// Why commands are not confined although they should be; they are asked then.
@@ -228,6 +245,8 @@ impl Bounds {
             command_write,
             mut caches,
             network,
+            namespaces,
+            needs,
             support,
             travel,
         } = rules;
@@ -271,19 +290,25 @@ impl Bounds {
                 ))
             }),
         };
-        let restores = Access::within(AccessRules { write, read, own: vec![own], home });
+        let rules = AccessRules { write, read, own: vec![own], home, protects: false };
+        let tools = AccessRules { protects: !needs.protected, ..rules.clone() };
+        let restores = Access::within(rules);
         let access = match mode {
             PermissionMode::Full => Access::default(),
-            PermissionMode::Ask | PermissionMode::Workspace => restores.clone(),
+            PermissionMode::Ask | PermissionMode::Workspace => Access::within(tools),
         };
         Self {
             mode,
             access,
             restores,
+            isolated: namespaces.is_some() && unconfined.is_none(),
+            network,
+            needs,
             // In the mode `full`, too: another mode may follow.
-            sandbox: unconfined
-                .is_none()
-                .then(|| Arc::new(Sandbox::new(commands).with_caches(caches).with_network(network))),
+            sandbox: unconfined.is_none().then(|| {
+                let sandbox = Sandbox::new(commands).with_caches(caches).with_network(network);
+                Arc::new(sandbox.with_namespaces(namespaces))
+            }),
             unconfined: unconfined.filter(|_| mode != PermissionMode::Full),
             travel,
             grants,
@@ -331,6 +356,11 @@ impl Bounds {
                 Reach::Linked => {
                     reasons.push("the file has other names (hard links), which may lie elsewhere".into());
                 }
+                Reach::Configures => {
+                    reasons.push(
+                        "it configures git, agents, editors or shells, which act outside the sandbox".into(),
+                    );
+                }
                 Reach::Outside => {
                     let more = if linked { ", and it has other names (hard links)" } else { "" };
                     let cwd = self.cwd.display();
@@ -358,15 +388,57 @@ impl Bounds {
         proposal: &Proposal<'_>,
     ) -> Decision {
         let command = if tool == "bash" { proposal.text("command") } else { None };
+        let wanted = match &command {
+            Some(_) => {
+                CommandNeeds { network: proposal.flag("network"), protected: proposal.flag("protected") }
+            }
+            None => CommandNeeds::default(),
+        };
+        if wanted.network && self.network == Network::Closed {
+            let reason = "Commands are kept off the network here (`--no-network`).".to_owned();
+            return Decision::Deny { reason };
+        }
+        let beyond = self.beyond(wanted);
         let reason = match (&command, &self.unconfined) {
             (None, _) => "this tool could touch any file and is not confined".to_owned(),
             (Some(_), Some(why)) => format!("it would not be confined, because {why}"),
+            (Some(_), None) if !beyond.is_empty() => {
+                let why = proposal.text("reason").unwrap_or_default();
+                let why = if why.trim().is_empty() { String::new() } else { format!(" ({})", why.trim()) };
+                let flags: Vec<&str> = beyond.iter().map(|(_, flag)| *flag).collect();
+                let wants: Vec<&str> = beyond.iter().map(|(want, _)| *want).collect();
+                format!(
+                    "it wants to {}{why}; `{}` allows that beforehand",
+                    wants.join(" and to "),
+                    flags.join(" ")
+                )
+            }
             (Some(_), None) if self.mode == PermissionMode::Ask => "every command is asked here".into(),
             (Some(_), None) => return Decision::Allow,
         };
-        let question = format!("run this in {}: {reason}", self.cwd.display());
-        let subject = command.unwrap_or_else(|| proposal.call.arguments.to_string());
+        let question = format!("run this in {}: {reason}", self.cwd.display()).replace('\n', " ");
+        let subject = match command {
+            // Another thing than the same command without it.
+            Some(command) if !beyond.is_empty() => {
+                let wants: Vec<&str> = beyond.iter().map(|(want, _)| *want).collect();
+                format!("# to {}\n{command}", wants.join(" and to "))
+            }
+            Some(command) => command,
+            None => proposal.call.arguments.to_string(),
+        };
         ask(granted, tool, question, subject)
+    }
+
+    /// What a command asks for beyond what it may do unasked, and what allows it beforehand.
+    fn beyond(&self, wanted: CommandNeeds) -> Vec<(&'static str, &'static str)> {
+        let mut beyond = Vec::new();
+        if self.isolated && wanted.network && self.network == Network::Asked && !self.needs.network {
+            beyond.push(("use the network", "--allow network"));
+        }
+        if self.isolated && wanted.protected && !self.needs.protected {
+            beyond.push(("change what configures git, agents, editors or shells", "--allow protected"));
+        }
+        beyond
     }
 
     fn decide_travel(&self, travel: &Travel) -> Decision {
@@ -487,6 +559,8 @@ mod tests {
                 command_write: vec![],
                 caches: vec![],
                 network: Network::Open,
+                namespaces: None,
+                needs: CommandNeeds::default(),
                 support: Some(support),
                 travel: TravelRule::Ask,
             };

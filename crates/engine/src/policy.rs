@@ -47,6 +47,12 @@ impl Proposal<'_> {
         let args: serde_json::Value = Json::value(&self.call.arguments);
         args.get(name)?.as_str().map(str::to_owned)
     }
+
+    /// Whether an argument is `true`.
+    pub fn flag(&self, name: &str) -> bool {
+        let args: serde_json::Value = Json::value(&self.call.arguments);
+        args.get(name).and_then(serde_json::Value::as_bool).unwrap_or_default()
+    }
 }
 
 /// Which rules a policy goes by.

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use quipu_protocol::{Json, RunId, ToolSpec};
 use quipu_workspace::{
-    OutputBuffer, OutputLimits, ProcessRegistry, ShellCommand, ShellEnd, SpillState, run_shell,
+    CommandNeeds, OutputBuffer, OutputLimits, ProcessRegistry, ShellCommand, ShellEnd, SpillState, run_shell,
 };
 use serde::{Deserialize, Serialize};
 use serde_json::json;
@@ -21,8 +21,8 @@ const SPILL_LIMIT: u64 = 1 << 30;
 /// Seconds; the longest that a 32-bit count of milliseconds can say.
 const MAX_TIMEOUT: f64 = 2_147_483.647;
 
-/// `bash {command, timeout?}`: runs a command line. What it starts in the background lives until the registry
-/// ends it.
+/// `bash {command, timeout?, network?, protected?, reason?}`: runs a command line. What it starts in the background lives
+/// until the registry ends it.
 #[derive(Debug)]
 pub struct Bash {
     spec: ToolSpec,
@@ -34,6 +34,17 @@ pub struct Bash {
 struct Arguments {
     command: String,
     timeout: Option<f64>,
+    /// What the policy allowed: see [`Bash::isolated`].
+    #[serde(default)]
+    network: bool,
+    #[serde(default)]
+    protected: bool,
+}
+
+impl Arguments {
+    fn needs(&self) -> CommandNeeds {
+        CommandNeeds { network: self.network, protected: self.protected }
+    }
 }
 
 /// What fronts learn beyond the text.
@@ -75,6 +86,32 @@ impl Bash {
         );
         tool
     }
+
+    /// The tool, telling the model that commands run in namespaces of their own, and how to ask for more. Whether a call that
+    /// asks may run is for the policy to say.
+    pub fn isolated(registry: Arc<ProcessRegistry>) -> Self {
+        let parameters = json!({
+            "type": "object",
+            "properties": {
+                "command": { "type": "string" },
+                "timeout": { "type": "number", "description": "Seconds; none by default" },
+                "network": { "type": "boolean", "description": "Use the network; the user is asked" },
+                "protected": {
+                    "type": "boolean",
+                    "description": "Change .git/config, git hooks or files that configure agents, editors and shells; \
+                        the user is asked"
+                },
+                "reason": { "type": "string", "description": "Why, for the user: with network or protected" },
+            },
+            "required": ["command"],
+        });
+        let description = "Run a command with bash in the working directory, without input. Returns stdout and \
+             stderr together: the last 2000 lines or 50KB, the whole in a file. Background processes end with the \
+             session. Commands can write only in the working directory, in $TMPDIR and in the usual caches, and cannot \
+             gain rights. They reach no network but servers that other commands started, on localhost. Their /tmp is \
+             private: other tools find it in $TMPDIR/tmp.";
+        Self { spec: spec("bash", description, &parameters), ..Self::new(registry) }
+    }
 }
 
 impl Tool for Bash {
@@ -87,8 +124,9 @@ impl Tool for Bash {
     }
 
     fn prepare(&self, call: &Invocation, cx: &ToolContext) -> Option<Preparation> {
-        let Arguments { command, .. } = arguments(&call.args).ok()?;
-        Some(self.ready.plan(&call.id, command, cx, &self.registry))
+        let arguments: Arguments = arguments(&call.args).ok()?;
+        let needs = arguments.needs();
+        Some(self.ready.plan(&call.id, arguments.command, needs, cx, &self.registry))
     }
 
     fn end_run(&self, run: &RunId) {
@@ -106,12 +144,14 @@ impl Tool for Bash {
 
 impl Bash {
     async fn bash(&self, call: Invocation, cx: &ToolContext) -> ToolOutput {
-        let Arguments { command, timeout } = match arguments(&call.args) {
+        let arguments: Arguments = match arguments(&call.args) {
             Ok(arguments) => arguments,
             Err(error) => return ToolOutput::error(error),
         };
+        let needs = arguments.needs();
+        let Arguments { command, timeout, .. } = arguments;
         // Taken first: a call that does not come to run ends it.
-        let ready = self.ready.take(&call.id, &command, cx);
+        let ready = self.ready.take(&call.id, &command, needs, cx);
         let wait = match timeout {
             None => None,
             Some(seconds) if !seconds.is_finite() || seconds < 0.0 => {
@@ -138,6 +178,7 @@ impl Bash {
                     env: &cx.env,
                     timeout: wait,
                     sandbox: cx.sandbox.as_deref(),
+                    needs,
                 };
                 run_shell(shell, &self.registry, &cx.cancel, &mut output, &progress).await
             }
@@ -165,6 +206,10 @@ impl Bash {
             }
             text.push_str(status);
         }
+        if let Some(closed) = exit_code.and_then(|_| closed(&text, needs, cx)) {
+            text.push_str("\n\n");
+            text.push_str(&closed);
+        }
         let truncation = Some(Truncation::tail(&output)).filter(|cut| cut.truncated);
         let full_output_path = match output.spill() {
             SpillState::Complete(path) | SpillState::Limited(path) => Some(path.display().to_string()),
@@ -178,6 +223,48 @@ impl Bash {
             ..ToolOutput::text(text)
         }
     }
+}
+
+/// How programs say that there is no network.
+const NO_NETWORK: [&str; 12] = [
+    "Network is unreachable",
+    "network is unreachable",
+    "Could not resolve",
+    "could not resolve",
+    "Couldn't resolve",
+    "Temporary failure in name resolution",
+    "Name or service not known",
+    "EAI_AGAIN",
+    "ENETUNREACH",
+    "ENOTFOUND",
+    "dns error",
+    "no such host",
+];
+/// How programs say that something cannot be changed.
+const READ_ONLY: [&str; 5] =
+    ["Read-only file system", "read-only file system", "EROFS", "Device or resource busy", "EBUSY"];
+
+/// What was closed to a command that failed, as far as what it printed shows that it met it.
+fn closed(text: &str, needs: CommandNeeds, cx: &ToolContext) -> Option<String> {
+    let sandbox = cx.sandbox.as_ref()?;
+    if !sandbox.isolation().is_ok_and(|isolated| isolated.is_ok()) {
+        return None;
+    }
+    let says = |signs: &[&str]| signs.iter().any(|sign| text.contains(sign));
+    let mut told = Vec::new();
+    if !needs.network && says(&NO_NETWORK) {
+        told.push(
+            "Commands have no network of their own accord; a call with `network` asks the user for it.",
+        );
+    }
+    if says(&READ_ONLY) {
+        told.push(
+            "Commands cannot change files outside of the working directory, $TMPDIR and the usual caches. .git/config, git \
+             hooks and files that configure agents, editors and shells are read-only as well; a call with `protected` asks \
+             the user for them.",
+        );
+    }
+    (!told.is_empty()).then(|| format!("[{}]", told.join(" ")))
 }
 
 /// The output as the model gets it, with a note on what is missing.

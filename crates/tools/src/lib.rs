@@ -41,6 +41,12 @@ pub fn builtin_confined() -> Vec<Arc<dyn Tool>> {
     vec![Arc::new(Read::new()), bash, Arc::new(Edit::new()), Arc::new(Write::new())]
 }
 
+/// [`builtin_confined`], for a session whose commands run in namespaces: the model is told that, and how to ask for more.
+pub fn builtin_isolated() -> Vec<Arc<dyn Tool>> {
+    let bash = Arc::new(Bash::isolated(Arc::default()));
+    vec![Arc::new(Read::new()), bash, Arc::new(Edit::new()), Arc::new(Write::new())]
+}
+
 /// [`builtin`], with background processes owned by `registry`: they die when it is told so or dropped.
 pub fn builtin_with(registry: Arc<ProcessRegistry>) -> Vec<Arc<dyn Tool>> {
     vec![Arc::new(Read::new()), Arc::new(Bash::new(registry)), Arc::new(Edit::new()), Arc::new(Write::new())]

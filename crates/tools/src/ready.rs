@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use quipu_protocol::{CallId, RunId};
-use quipu_workspace::{ProcessRegistry, ReadyShell, Sandbox, ShellCommand};
+use quipu_workspace::{CommandNeeds, ProcessRegistry, ReadyShell, Sandbox, ShellCommand};
 
 use crate::{Preparation, ToolContext};
 
@@ -25,6 +25,7 @@ struct Planned {
     call: CallId,
     run: RunId,
     command: String,
+    needs: CommandNeeds,
     cwd: PathBuf,
     env: Arc<[(String, Option<String>)]>,
     sandbox: Option<Arc<Sandbox>>,
@@ -45,6 +46,7 @@ impl ReadyShells {
         &self,
         call: &CallId,
         command: String,
+        needs: CommandNeeds,
         cx: &ToolContext,
         registry: &Arc<ProcessRegistry>,
     ) -> Preparation {
@@ -52,6 +54,7 @@ impl ReadyShells {
             call: call.clone(),
             run: cx.run.clone(),
             command,
+            needs,
             cwd: cx.cwd.clone(),
             env: cx.env.clone(),
             sandbox: cx.sandbox.clone(),
@@ -73,6 +76,7 @@ impl ReadyShells {
                     env: &planned.env,
                     timeout: None,
                     sandbox: planned.sandbox.as_deref(),
+                    needs: planned.needs,
                 };
                 *state = ReadyShell::start(&command, &registry).map_or(State::Over, State::Ready);
             }
@@ -80,13 +84,20 @@ impl ReadyShells {
     }
 
     /// The shell that waits for exactly this, if there is one. Waits while it is being started.
-    pub(crate) fn take(&self, call: &CallId, command: &str, cx: &ToolContext) -> Option<ReadyShell> {
+    pub(crate) fn take(
+        &self,
+        call: &CallId,
+        command: &str,
+        needs: CommandNeeds,
+        cx: &ToolContext,
+    ) -> Option<ReadyShell> {
         let mut all = lock(&self.planned);
         let index = all.iter().position(|planned| planned.call == *call)?;
         let planned = all.remove(index)?;
         drop(all);
         let state = std::mem::replace(&mut *lock(&planned.shell), State::Over);
         let same = planned.command == command
+            && planned.needs == needs
             && planned.run == cx.run
             && planned.cwd == cx.cwd
             && planned.env == cx.env

@@ -33,6 +33,8 @@ pub enum Reach {
     Secret,
     /// It has other names (hard links), which may lie elsewhere.
     Linked,
+    /// It [configures](crate::configures) programs that act outside of any sandbox.
+    Configures,
     /// It is one of our own files, which no tool may change.
     Own,
 }
@@ -48,6 +50,8 @@ pub struct AccessRules {
     pub own: Vec<PathBuf>,
     /// The user's home, below which programs keep secrets.
     pub home: Option<PathBuf>,
+    /// Whether what [configures](crate::configures) git, agents, editors and shells is not free to be written.
+    pub protects: bool,
 }
 
 /// Where tools may go. The default is everywhere. Cheap to clone.
@@ -92,6 +96,13 @@ struct Rules {
     secrets: OnceLock<Vec<PathBuf>>,
 }
 
+impl AccessRules {
+    fn configures(&self, real: &Path) -> bool {
+        self.protects
+            && self.write.iter().any(|root| real.strip_prefix(root).is_ok_and(crate::protected::configures))
+    }
+}
+
 impl Rules {
     fn secrets(&self) -> &[PathBuf] {
         self.secrets.get_or_init(|| {
@@ -107,8 +118,8 @@ impl Access {
     /// Only where the rules say.
     pub fn within(rules: AccessRules) -> Self {
         let real = |paths: Vec<PathBuf>| paths.iter().map(|path| file_key(path)).collect();
-        let AccessRules { write, read, own, home } = rules;
-        let rules = AccessRules { write: real(write), read: real(read), own: real(own), home };
+        let AccessRules { write, read, own, home, protects } = rules;
+        let rules = AccessRules { write: real(write), read: real(read), own: real(own), home, protects };
         Self { rules: Some(Arc::new(Rules { rules, secrets: OnceLock::new() })), approved: Arc::default() }
     }
 
@@ -157,6 +168,7 @@ impl Access {
             _ if !resolved => Reach::Outside,
             Want::Read if below(&rules.write) || below(&rules.read) => Reach::Free,
             Want::Write if below(&rules.write) && shared.is_some() => Reach::Linked,
+            Want::Write if below(&rules.write) && rules.configures(real) => Reach::Configures,
             Want::Write if below(&rules.write) => Reach::Free,
             Want::Read | Want::Write => Reach::Outside,
         }
@@ -167,13 +179,14 @@ impl Access {
         let (path, reach) = (asked.to_path_buf(), self.judge(real, want, shared));
         match (reach, self.approved.iter().find(|approval| approval.path == real)) {
             (Reach::Free, _) => Ok(()),
-            (Reach::Outside | Reach::Secret | Reach::Linked, Some(approval)) if approval.is_of(shared) => {
-                Ok(())
+            (Reach::Outside | Reach::Secret | Reach::Linked | Reach::Configures, Some(approval)) => {
+                if approval.is_of(shared) {
+                    Ok(())
+                } else {
+                    Err(FileError::Exchanged { path, real: real.to_path_buf() })
+                }
             }
-            (Reach::Outside | Reach::Secret | Reach::Linked, Some(_)) => {
-                Err(FileError::Exchanged { path, real: real.to_path_buf() })
-            }
-            (Reach::Outside | Reach::Secret | Reach::Linked | Reach::Own, _) => {
+            (Reach::Outside | Reach::Secret | Reach::Linked | Reach::Configures | Reach::Own, _) => {
                 Err(FileError::Refused { path, real: real.to_path_buf(), reach })
             }
         }

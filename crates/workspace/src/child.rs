@@ -146,6 +146,9 @@ enum Notice {
     Handle(AsyncFd<OwnedFd>),
     /// Some child of ours ended.
     Signal(Signal),
+    /// It is a child of the keeper, which tells its exit code and signal.
+    #[cfg(target_os = "linux")]
+    Told(AsyncFd<OwnedFd>),
 }
 
 impl Child {
@@ -163,6 +166,21 @@ impl Child {
         Self { pid, notice: signal(SignalKind::child()).map(Notice::Signal), ended: None }
     }
 
+    /// For a child of the keeper of a session, which nobody is on other systems.
+    #[cfg(not(target_os = "linux"))]
+    pub(crate) fn kept(pid: Pid, _: OwnedFd) -> Self {
+        Self::new(pid)
+    }
+
+    /// For a child of the keeper of a session.
+    #[cfg(target_os = "linux")]
+    pub(crate) fn kept(pid: Pid, status: OwnedFd) -> Self {
+        let told = rustix::fs::fcntl_setfl(&status, rustix::fs::OFlags::NONBLOCK).map_err(io::Error::from);
+        #[expect(deprecated, reason = "its successor is `unsafe`; an `OwnedFd` stays the same descriptor")]
+        let told = told.and_then(|()| AsyncFd::with_interest(status, tokio::io::Interest::READABLE));
+        Self { pid, notice: told.map(Notice::Told), ended: None }
+    }
+
     /// Waits for its end, which can be asked for again. Nothing is lost when the future is dropped.
     pub(crate) async fn wait(&mut self) -> io::Result<ShellEnd> {
         loop {
@@ -171,7 +189,7 @@ impl Child {
             }
             match &mut self.notice {
                 #[cfg(target_os = "linux")]
-                Ok(Notice::Handle(handle)) => handle.readable().await?.clear_ready(),
+                Ok(Notice::Handle(handle) | Notice::Told(handle)) => handle.readable().await?.clear_ready(),
                 Ok(Notice::Signal(signal)) => drop(signal.recv().await),
                 Err(error) => return Err(io::Error::new(error.kind(), error.to_string())),
             }
@@ -180,6 +198,13 @@ impl Child {
 
     /// Its end, if it came. Gives its number back to the system.
     pub(crate) fn try_wait(&mut self) -> io::Result<Option<ShellEnd>> {
+        #[cfg(target_os = "linux")]
+        if let Ok(Notice::Told(told)) = &self.notice {
+            if self.ended.is_none() {
+                self.ended = read_end(told.get_ref())?;
+            }
+            return Ok(self.ended);
+        }
         if self.ended.is_none() {
             self.ended = waitpid(Some(self.pid), WaitOptions::NOHANG)?.map(|(_, status)| {
                 match (status.exit_status(), status.terminating_signal()) {
@@ -189,6 +214,23 @@ impl Child {
             });
         }
         Ok(self.ended)
+    }
+}
+
+/// What the keeper told, if it did: two numbers. When it is gone, everything in its namespaces was killed.
+#[cfg(target_os = "linux")]
+fn read_end(told: &OwnedFd) -> io::Result<Option<ShellEnd>> {
+    let mut end = [0; 8];
+    // Written at once, and shorter than what a pipe keeps together.
+    match rustix::io::read(told, &mut end) {
+        Ok(8) => {
+            let [a, b, c, d, e, f, g, h] = end;
+            let (code, signal) = (i32::from_le_bytes([a, b, c, d]), i32::from_le_bytes([e, f, g, h]));
+            Ok(Some(if code >= 0 { ShellEnd::Exited(code) } else { ShellEnd::Signalled(signal) }))
+        }
+        Ok(_) => Ok(Some(ShellEnd::Signalled(nix::libc::SIGKILL))),
+        Err(rustix::io::Errno::WOULDBLOCK | rustix::io::Errno::INTR) => Ok(None),
+        Err(error) => Err(error.into()),
     }
 }
 

@@ -135,6 +135,7 @@ fn why(reach: Reach) -> &'static str {
         Reach::Linked => {
             "the file has other names (hard links), which may lie outside, and it was not allowed"
         }
+        Reach::Configures => "it configures git, agents, editors or shells, and was not allowed",
         Reach::Own => "it is one of Quipu's own files, which tools must not change",
     }
 }

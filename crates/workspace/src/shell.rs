@@ -16,7 +16,7 @@ use tokio_util::sync::CancellationToken;
 use crate::child::{Child, Launch, is_here, prepares_bash};
 use crate::registry::Ticket;
 use crate::tree::{MARK, Victims, kill_tree};
-use crate::{Helpers, OutputBuffer, ProcessRegistry, Sandbox};
+use crate::{CommandNeeds, Helpers, OutputBuffer, ProcessRegistry, Sandbox};
 
 /// A command line and where to run it.
 #[derive(Debug, Clone)]
@@ -33,6 +33,8 @@ pub struct ShellCommand<'a> {
     pub timeout: Option<Duration>,
     /// What confines it, if anything does.
     pub sandbox: Option<&'a Sandbox>,
+    /// What it may do besides, in the sandbox's namespaces.
+    pub needs: CommandNeeds,
 }
 
 /// How a command ended.
@@ -311,20 +313,22 @@ fn start(
         output: output.into(),
     };
     let started = match command.sandbox {
-        Some(sandbox) => sandbox.enter(move || launch.start()).map_err(ShellError::Sandbox)?,
-        None if launch.here => launch.start(),
+        Some(sandbox) => sandbox.launch(launch, command.needs).map_err(ShellError::Sandbox)?,
+        None if launch.here => launch.start().map(|pid| (pid, None)),
         None => std::thread::scope(|scope| {
             let panicked = |_| Err(io::Error::other("a thread panicked"));
-            scope.spawn(move || launch.start()).join().unwrap_or_else(panicked)
+            let started = scope.spawn(move || launch.start()).join().unwrap_or_else(panicked);
+            started.map(|pid| (pid, None))
         }),
     };
     let failed = |source: io::Error| match source.raw_os_error().map(nix::errno::Errno::from_raw) {
         Some(nix::errno::Errno::E2BIG) => ShellError::TooLong(command.command.len()),
         _ => ShellError::Spawn { shell: shell.clone(), source },
     };
-    let pid = started.map_err(failed)?;
+    let (pid, status) = started.map_err(failed)?;
     let leader = pid.as_raw_nonzero().get();
-    let running = Running { child: Child::new(pid), leader, ticket, registry: registry.clone(), over: false };
+    let child = status.map_or_else(|| Child::new(pid), |status| Child::kept(pid, status));
+    let running = Running { child, leader, ticket, registry: registry.clone(), over: false };
     registry.started(&running.ticket, leader).map_err(ShellError::Guardian)?;
     Ok(ReadyShell { running, pipe, gate })
 }

@@ -32,7 +32,15 @@ pub(super) async fn run(
     let env: Vec<_> = place.settings().env_keys().into_iter().map(|name| (name, None)).collect();
     let limits = OutputLimits { lines: u64::MAX, bytes: OUTPUT, spill_bytes: SPILLED };
     let mut output = OutputBuffer::new(limits, &place.home.join("outputs"));
-    let shell = ShellCommand { owner: "user", command: line, cwd, env: &env, timeout: None, sandbox: None };
+    let shell = ShellCommand {
+        owner: "user",
+        command: line,
+        cwd,
+        env: &env,
+        timeout: None,
+        sandbox: None,
+        needs: quipu_workspace::CommandNeeds::default(),
+    };
     let cancel = CancellationToken::new();
     let progress = |output: &OutputBuffer| {
         let tail = output.tail();

@@ -118,10 +118,10 @@ fn no_planted_program_is_run() {
         // What watches over commands takes over when the program is killed.
         let running = Running::start(with_path(world.quipu(&["-p", "Wait."])));
         let pid = || std::fs::read_to_string(world.path("work/pid")).ok()?.trim().parse::<i32>().ok();
-        let pid = until(pid);
+        until(pid);
         kill(running.pid(), Signal::SIGKILL).unwrap();
         running.wait();
-        gone(pid);
+        no_command_lives(&world);
         clean(place, &mark);
 
         // Pagers, the usual one and the user's.

@@ -53,7 +53,7 @@ fn in_64_mb_of_memory() {
 /// Builds a library that stands in for one function of the system.
 #[cfg(target_os = "linux")]
 pub(crate) fn in_place_of(world: &World, source: &str) -> Option<std::path::PathBuf> {
-    let (code, library) = (world.path("tmp/in_place.c"), world.path("tmp/in_place.so"));
+    let (code, library) = (world.path("home/in_place.c"), world.path("home/in_place.so"));
     std::fs::write(&code, source).unwrap();
     let built = Command::new("cc").args(["-shared", "-fPIC", "-o"]).arg(&library).arg(&code).status();
     if built.is_ok_and(|status| status.success()) {

@@ -14,11 +14,17 @@ pub(crate) fn confined() -> bool {
     let found = world.run(&["doctor", "--json"]).ok().json();
     let findings = found["findings"].as_array().unwrap().clone();
     let here = findings.iter().find(|finding| finding["what"] == "permissions").unwrap();
-    let confined = here["state"] == "good";
+    let confined = here["detail"].as_str().unwrap().contains("commands are confined");
     if !confined {
         eprintln!("note: {}", here["detail"]);
     }
     confined
+}
+
+/// Whether they run in namespaces.
+pub(crate) fn isolated() -> bool {
+    let world = World::new([]);
+    confined() && !world.run(&["doctor"]).text().contains("not in namespaces")
 }
 
 /// The results that the model was told in the last request, failures first marked with `!`.
@@ -279,11 +285,29 @@ fn commands_can_be_kept_off_the_network() {
         world.server.url().rsplit(':').next().unwrap().trim_end_matches('/')
     ));
     if confined() {
-        assert!(!does(&world, &[], std::slice::from_ref(&connect))[0].starts_with('!'));
-        assert!(does(&world, &["--no-network"], std::slice::from_ref(&connect))[0].starts_with('!'));
-        // Nothing is kept of it.
-        assert!(!does(&world, &[], &[connect])[0].starts_with('!'));
+        let set = |sandbox: Value| {
+            std::fs::write(
+                world.path("home/.quipu/settings.json"),
+                json!({ "sandbox": sandbox }).to_string(),
+            )
+            .unwrap();
+        };
+        let connects =
+            |args: &[&str]| !does(&world, args, std::slice::from_ref(&connect))[0].starts_with('!');
+        set(json!({ "namespaces": false }));
+        assert!(connects(&[]));
+        assert!(!connects(&["--no-network"]));
+        assert!(connects(&[]), "nothing is kept of it");
+        set(json!({ "namespaces": false, "network": "closed" }));
+        assert!(!connects(&[]));
+        set(json!({ "network": "open" }));
+        assert!(connects(&[]));
+        set(json!({ "network": "everything" }));
+        assert!(!connects(&[]) || !isolated());
     }
+    world
+        .run(&["-p", "x", "--no-network", "--allow", "network"])
+        .fails(2, &["--no-network", "--allow network"]);
     world.run(&["-p", "x", "--no-network", "--permissions", "full"]).fails(2, &["--no-network", "full"]);
 }
 
@@ -351,4 +375,191 @@ fn no_command_chooses_what_later_commands_may_write() {
     );
     let left: Vec<_> = std::fs::read_dir(world.path("home/secret")).unwrap().collect();
     assert!(left.is_empty(), "{left:?}");
+}
+
+/// A command that asks for more.
+fn asking(line: &str, more: &str) -> (&'static str, Value) {
+    ("bash", json!({ "command": line, more: true, "reason": "the registry" }))
+}
+
+#[test]
+fn network_is_asked_and_can_be_allowed_beforehand() {
+    if !isolated() {
+        return;
+    }
+    let world = World::new([]);
+    let port = world.server.url().rsplit(':').next().unwrap().trim_end_matches('/').to_owned();
+    let line = format!("echo x > /dev/tcp/127.0.0.1/{port}");
+    let told = does(
+        &world,
+        &[],
+        &[command(&line), asking(&line, "network"), command("getent hosts example.invalid; exit 2")],
+    );
+    assert!(told[0].starts_with('!'), "{}", told[0]);
+    assert!(told[1].contains("nobody is here") && told[1].contains("--allow network"), "{}", told[1]);
+    assert!(told[1].contains("the registry"), "{}", told[1]);
+    let told = does(&world, &["--allow", "network"], &[command(&line), asking(&line, "network")]);
+    assert!(told[0].starts_with('!') && !told[1].starts_with('!'), "{told:?}");
+    let told = does(&world, &["--no-network"], &[asking(&line, "network")]);
+    assert!(told[0].contains("--no-network"), "{}", told[0]);
+    // It is told when it was met.
+    let told = does(&world, &[], &[command("echo 'curl: (6) Could not resolve host: example.com'; exit 6")]);
+    assert!(told[0].contains("`network` asks"), "{}", told[0]);
+    let told = does(&world, &[], &[command("touch ~/new")]);
+    assert!(told[0].contains("Read-only") && told[0].contains("`protected`"), "{}", told[0]);
+}
+
+#[test]
+fn what_configures_programs_is_asked_in_every_tool() {
+    let world = World::new([]);
+    world.file("AGENTS.md", "mine\n");
+    std::fs::create_dir_all(world.path("work/.git/hooks")).unwrap();
+    let edit = ("edit", json!({ "path": "AGENTS.md", "edits": [{ "oldText": "mine", "newText": "yours" }] }));
+    let told = does(
+        &world,
+        &[],
+        &[
+            file("AGENTS.md"),
+            edit.clone(),
+            file(".git/hooks/pre-commit"),
+            file(".vscode/tasks.json"),
+            file("src/a"),
+        ],
+    );
+    for refused in &told[..4] {
+        assert!(refused.contains("nobody is here") && refused.contains("configures"), "{refused}");
+    }
+    assert!(!told[4].starts_with('!'));
+    if isolated() {
+        let lines = ["echo x > AGENTS.md", "echo x > .git/hooks/pre-commit"];
+        let told = does(&world, &[], &[command(lines[0]), command(lines[1]), asking(lines[0], "protected")]);
+        assert!(told.iter().all(|told| told.starts_with('!')), "{told:?}");
+        assert!(told[2].contains("--allow protected"), "{}", told[2]);
+        let told = does(
+            &world,
+            &["--allow", "protected"],
+            &[edit, command(lines[0]), asking(lines[1], "protected")],
+        );
+        assert!(
+            !told[0].starts_with('!') && told[1].starts_with('!') && !told[2].starts_with('!'),
+            "{told:?}"
+        );
+    }
+    assert_eq!(std::fs::read_to_string(world.path("work/AGENTS.md")).unwrap() == "yours\n", isolated());
+}
+
+#[test]
+fn own_files_and_secrets_are_hidden_from_commands() {
+    if !isolated() {
+        return;
+    }
+    let world = World::new([]);
+    std::fs::create_dir(world.path("home/.ssh")).unwrap();
+    std::fs::write(world.path("home/.ssh/key"), "the-private-key").unwrap();
+    let look = "cat ~/.ssh/key; cat ~/.quipu/models.json; ls ~/.quipu ~/.ssh; true";
+    let told = does(&world, &[], &[command(look), command("seq 100000")]);
+    assert!(!told[0].contains("private-key") && !told[0].contains("quipu.db"), "{}", told[0]);
+    let path = told[1].split("Full output: ").nth(1).unwrap().trim_end_matches(']').to_owned();
+    let told = does(&world, &["-c"], &[command(&format!("wc -l < {path}"))]);
+    assert_eq!(told[0], "100000\n", "kept outputs can be read");
+}
+
+#[test]
+fn ports_and_services_pass_when_they_are_set() {
+    if !isolated() {
+        return;
+    }
+    let world = World::new([]);
+    let service = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = service.local_addr().unwrap();
+    let answer = std::thread::spawn(move || {
+        let (mut connected, _) = service.accept().unwrap();
+        std::io::Write::write_all(&mut connected, b"from the host").unwrap();
+    });
+    let socket = world.path("tmp/service");
+    let listener = std::os::unix::net::UnixListener::bind(&socket).unwrap();
+    listener.set_nonblocking(true).unwrap();
+    let set = |sandbox: Value| {
+        std::fs::write(world.path("home/.quipu/settings.json"), json!({ "sandbox": sandbox }).to_string())
+            .unwrap();
+    };
+    let connect = format!(
+        "python3 -c 'import socket; socket.socket(socket.AF_UNIX).connect(\"{}\")'",
+        socket.display()
+    );
+    let told = does(&world, &[], &[command(&connect)]);
+    assert!(told[0].starts_with('!') && listener.accept().is_err(), "{told:?}");
+    // Taken and given back, so that it is free.
+    let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+    set(json!({ "services": [address.to_string(), socket], "ports": [port] }));
+    let serve = format!(
+        "python3 -c 'import socket\ns=socket.create_server((\"127.0.0.1\",{port}))\nopen(\"up\",\"w\")\nc,_=s.accept()\nc.sendall(b\"from inside\")\nc.close()' & while ! test -e up; do sleep 0.01; done; while ! test -e done; do sleep 0.01; done"
+    );
+    let up = world.path("work/up");
+    let done = world.path("work/done");
+    let reader = std::thread::spawn(move || {
+        while !up.exists() {
+            std::thread::yield_now();
+        }
+        let mut said = String::new();
+        let mut connected = std::net::TcpStream::connect(("127.0.0.1", port)).unwrap();
+        std::io::Read::read_to_string(&mut connected, &mut said).unwrap();
+        std::fs::write(done, "").unwrap();
+        said
+    });
+    let told = does(
+        &world,
+        &[],
+        &[
+            command(&connect),
+            command(&format!("cat < /dev/tcp/127.0.0.1/{}", address.port())),
+            command(&serve),
+        ],
+    );
+    assert_eq!(told[1], "from the host", "{told:?}");
+    assert!(!told[0].starts_with('!') && listener.accept().is_ok(), "{told:?}");
+    assert_eq!(reader.join().unwrap(), "from inside");
+    answer.join().unwrap();
+    set(json!({ "services": ["nonsense", 7], "ports": [0, "x", 70_000] }));
+    let ran = world.run(&["doctor"]).ok();
+    assert!(ran.err.matches("it is left out").count() >= 5, "{}", ran.err);
+}
+
+#[test]
+fn rules_that_a_command_made_count_once_they_are_accepted() {
+    let world = World::new([]);
+    if !confined() {
+        return;
+    }
+    let system = |world: &World| world.requests().last().unwrap().json()["system"].to_string();
+    let asked = |world: &World| {
+        world.server.push(Answer::new().text("Hello.").reply());
+        let ran = world.run(&["-p", "hello"]).ok();
+        (system(world).contains("planted-rule"), ran.err)
+    };
+    does(&world, &[], &[command("echo planted-rule > AGENTS.md")]);
+    let (reads, said) = asked(&world);
+    assert!(
+        !reads && said.contains("AGENTS.md was made by a command") && said.contains("permissions accept"),
+        "{said}"
+    );
+    world.run(&["permissions", "accept", "nowhere.md"]).fails(2, &["nowhere.md"]);
+    world.run(&["permissions", "accept", "AGENTS.md"]).ok();
+    assert!(world.run(&["permissions"]).ok().text().contains("rules"));
+    assert!(asked(&world).0);
+    // As it was then, and not as a command makes it later.
+    std::fs::remove_file(world.path("work/AGENTS.md")).unwrap();
+    does(&world, &[], &[command("echo another planted-rule > AGENTS.md")]);
+    assert!(!asked(&world).0);
+    // What a person wrote counts, also where a command wrote before.
+    world.file("AGENTS.md", "planted-rule by hand");
+    assert_eq!(asked(&world), (true, String::new()));
+    // So does what was asked.
+    std::fs::remove_file(world.path("work/AGENTS.md")).unwrap();
+    does(
+        &world,
+        &["--permissions", "full"],
+        &[("write", json!({ "path": "AGENTS.md", "content": "planted-rule asked" }))],
+    );
+    assert!(asked(&world).0);
 }

@@ -95,7 +95,8 @@ fn a_command_that_ignores_signals_ends_with_the_run() {
         let ran = running.wait();
         assert!(ran.status.code().is_some_and(|code| code > 128), "{} {}", ran.status, ran.err);
         crate::events::lawful(&ran.json_lines());
-        pids(&world).into_iter().for_each(gone);
+        pids(&world);
+        no_command_lives(&world);
         let result = world.nodes().pop().unwrap();
         assert_eq!(result["message"]["role"], "toolResult");
         assert!(
@@ -116,7 +117,8 @@ fn twice_leaves_at_once_and_nothing_lives_on() {
     running.signal(Signal::SIGINT);
     let code = running.wait().status.code();
     assert_eq!(code, Some(130));
-    pids(&world).into_iter().for_each(gone);
+    pids(&world);
+    no_command_lives(&world);
     goes_on(&world);
 }
 
@@ -126,7 +128,8 @@ fn when_it_is_killed_its_children_die_and_the_call_is_not_run_again() {
     let running = started(&world);
     running.signal(Signal::SIGKILL);
     running.wait();
-    pids(&world).into_iter().for_each(gone);
+    pids(&world);
+    no_command_lives(&world);
     let said = goes_on(&world);
     assert!(said.iter().any(|message| wire_text(message).contains("Interrupted:")), "{said:?}");
     pids(&world);
@@ -141,5 +144,5 @@ fn a_background_server_ends_with_the_session_that_started_it() {
     ]);
     world.run(&["-p", "first"]).ok();
     assert!(wire_text(messages(&world.requests()[2]).last().unwrap()).contains("alive"));
-    gone(std::fs::read_to_string(world.path("work/pid")).unwrap().trim().parse().unwrap());
+    no_command_lives(&world);
 }

@@ -552,6 +552,23 @@ pub(crate) fn lives(pid: i32) -> bool {
     }
 }
 
+/// Waits until no command of a task lives. Their own numbers say nothing outside of their namespaces, so they are known by their
+/// directory.
+#[track_caller]
+pub(crate) fn no_command_lives(world: &World) {
+    use std::os::unix::fs::MetadataExt as _;
+    let here = std::fs::metadata(world.path("work")).unwrap();
+    let is_here = |entry: std::fs::DirEntry| {
+        std::fs::metadata(entry.path().join("cwd"))
+            .is_ok_and(|cwd| (cwd.dev(), cwd.ino()) == (here.dev(), here.ino()))
+    };
+    let until = Instant::now() + Duration::from_secs(20);
+    while std::fs::read_dir("/proc").is_ok_and(|all| all.flatten().any(is_here)) {
+        assert!(Instant::now() < until, "a command lives on");
+        std::thread::yield_now();
+    }
+}
+
 /// Waits until a process is gone, which its killer may not wait for.
 #[track_caller]
 pub(crate) fn gone(pid: i32) {

@@ -126,7 +126,7 @@ fn an_endless_command_ends_with_the_user_and_max_turns_ends_a_model_that_goes_on
     while !running.line().unwrap().contains("tool_execution_update") {}
     running.signal(Signal::SIGINT);
     running.wait().exits(130);
-    gone(std::fs::read_to_string(world.path("work/pid")).unwrap().trim().parse().unwrap());
+    no_command_lives(&world);
     for n in 0..3 {
         world.server.push(bash(&format!("d{n}"), "seq 100000"));
     }

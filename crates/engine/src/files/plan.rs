@@ -585,7 +585,7 @@ fn refusal(at: &Path, root: &Path, access: &Access) -> Option<String> {
         return Some("a link on the way to it leads elsewhere".into());
     }
     match access.reach(at, Want::Write) {
-        Reach::Free => None,
+        Reach::Free | Reach::Configures => None,
         Reach::Linked => Some("it has other names (hard links)".into()),
         Reach::Secret => Some("it lies where programs keep secrets".into()),
         Reach::Outside | Reach::Own => Some("it lies outside the workspace".into()),

@@ -63,6 +63,7 @@ fn bench() -> (Bench, PathBuf) {
         read: vec![root.join("outputs")],
         own: vec![root.join("own")],
         home: Some(root.join("home")),
+        protects: true,
     });
     (bench, out)
 }

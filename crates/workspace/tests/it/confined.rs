@@ -16,6 +16,15 @@ use tokio_util::sync::CancellationToken;
 #[cfg(target_os = "linux")]
 const VICTIMS_SECRET: &str = "a-secret-of-the-victim";
 
+/// Names a directory for worlds that is not the one for temporary files.
+pub(crate) const SHOWN: &str = "QUIPU_TEST_SHOWN";
+
+/// Names the launcher, where the one that was built cannot be reached.
+const LAUNCHER: &str = "QUIPU_TEST_LAUNCHER";
+/// Set where all of this is done by a user without any rights.
+const UNPRIVILEGED: &str = "QUIPU_TEST_UNPRIVILEGED";
+const NOBODY: u32 = 65_534;
+
 /// How the outside is named: what must be done before, the path of the file, that of the directory.
 const ROUTES: &[(&str, &str)] = &[
     ("", "$OUT"),
@@ -28,16 +37,50 @@ const ROUTES: &[(&str, &str)] = &[
     ("mkdir -p deep/er; cd deep/er;", "../../../out"),
 ];
 
-struct World {
+pub(crate) struct World {
+    pub(crate) way: Way,
     dir: tempfile::TempDir,
-    sandbox: Arc<Sandbox>,
-    registry: Arc<ProcessRegistry>,
-    env: Vec<(String, Option<String>)>,
+    pub(crate) sandbox: Arc<Sandbox>,
+    pub(crate) registry: Arc<ProcessRegistry>,
+    pub(crate) env: Vec<(String, Option<String>)>,
 }
 
-/// The world, or nothing where the system cannot confine; then that is what is tested.
-fn world() -> Option<World> {
-    let dir = tempfile::Builder::new().prefix("quipu-confined-").tempdir().unwrap();
+/// The ways to confine.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Way {
+    Landlock,
+    Namespaces,
+}
+
+/// The worlds in which each thing is tried, or none where the system cannot confine; then that is what is tested.
+fn worlds() -> Vec<World> {
+    let worlds = vec![world(Way::Landlock), world(Way::Namespaces)];
+    if SandboxSupport::of_this_system().is_full() {
+        return worlds;
+    }
+    eprintln!("note: this system cannot confine commands; tested is that none is run");
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    for world in worlds {
+        let error = runtime.block_on(world.run("echo x > ran")).unwrap_err();
+        assert!(matches!(error, ShellError::Sandbox(_)), "{error}");
+        assert!(!world.path("ws/ran").exists());
+    }
+    Vec::new()
+}
+
+pub(crate) fn world(way: Way) -> World {
+    // Here and not at the start: the checkout may lie where only the administrator may go.
+    if std::env::var_os(UNPRIVILEGED).is_some() && nix::unistd::geteuid().is_root() {
+        nix::unistd::setgid(nix::unistd::Gid::from_raw(NOBODY)).unwrap();
+        nix::unistd::setuid(nix::unistd::Uid::from_raw(NOBODY)).unwrap();
+    }
+    let mut builder = tempfile::Builder::new();
+    builder.prefix("quipu-confined-");
+    let dir = match way {
+        Way::Landlock => builder.tempdir(),
+        Way::Namespaces => builder.tempdir_in(shown()),
+    };
+    let dir = dir.unwrap();
     let root = dir.path().canonicalize().unwrap();
     for made in ["ws", "out", "added", "home/.quipu", "home/.ssh", "home/.cache", "home/.npm"] {
         fs::create_dir_all(root.join(made)).unwrap();
@@ -49,31 +92,49 @@ fn world() -> Option<World> {
         ("GIT_CONFIG_NOSYSTEM".into(), Some("1".into())),
     ];
     let write = ["ws", "added", "home/.cache", "home/.npm", "home/not-there"].map(|name| root.join(name));
-    let sandbox = Arc::new(Sandbox::new(write.into()));
-    let world = World { dir, sandbox, registry: Arc::default(), env };
-    if SandboxSupport::of_this_system().is_full() {
-        return Some(world);
+    let namespaces = (way == Way::Namespaces).then(|| namespaces(&root));
+    let sandbox = Arc::new(Sandbox::new(write.into()).with_namespaces(namespaces));
+    if way == Way::Namespaces && SandboxSupport::of_this_system().is_full() {
+        assert_eq!(sandbox.isolation().unwrap(), Ok(()));
     }
-    eprintln!("note: this system cannot confine commands; tested is that none is run");
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-    let error = runtime.block_on(world.run("echo x > ran")).unwrap_err();
-    assert!(matches!(error, ShellError::Sandbox(_)), "{error}");
-    assert!(!world.path("ws/ran").exists());
-    None
+    World { way, dir, sandbox, registry: Arc::default(), env }
+}
+
+/// Where namespaces show what is outside: not in the directory for temporary files, if that can be.
+fn shown() -> PathBuf {
+    let shown = std::env::var_os(SHOWN).map_or_else(|| "/opt".into(), PathBuf::from);
+    if nix::unistd::access(&shown, nix::unistd::AccessFlags::W_OK).is_ok() {
+        shown
+    } else {
+        std::env::temp_dir()
+    }
+}
+
+pub(crate) fn namespaces(root: &Path) -> Namespaces {
+    let program =
+        std::env::var_os(LAUNCHER).map_or_else(|| env!("CARGO_BIN_EXE_quipu-sandbox").into(), PathBuf::from);
+    Namespaces {
+        launcher: Launcher { program, arguments: Vec::new() },
+        home: Some(root.join("home")),
+        hidden: vec![root.join("home/.quipu")],
+        visible: Vec::new(),
+        doors: Doors::default(),
+    }
 }
 
 impl World {
-    fn path(&self, name: &str) -> PathBuf {
+    pub(crate) fn path(&self, name: &str) -> PathBuf {
         self.dir.path().canonicalize().unwrap().join(name)
     }
 
-    async fn run(&self, command: &str) -> Result<(ShellEnd, String), ShellError> {
-        self.run_in(Some(&self.sandbox), command).await
+    pub(crate) async fn run(&self, command: &str) -> Result<(ShellEnd, String), ShellError> {
+        self.run_in(Some(&self.sandbox), CommandNeeds::default(), command).await
     }
 
-    async fn run_in(
+    pub(crate) async fn run_in(
         &self,
         sandbox: Option<&Sandbox>,
+        needs: CommandNeeds,
         command: &str,
     ) -> Result<(ShellEnd, String), ShellError> {
         let limits = OutputLimits { lines: 2000, bytes: 50 * 1024, spill_bytes: 1 << 20 };
@@ -86,13 +147,14 @@ impl World {
             env: &self.env,
             timeout: Some(std::time::Duration::from_secs(120)),
             sandbox,
+            needs,
         };
         let end = run_shell(shell, &self.registry, &CancellationToken::new(), &mut output, &|_| ()).await?;
         Ok((end, output.tail().to_owned()))
     }
 
     /// The workspace as each escape finds it. The directory itself stays: rules name it, not its path.
-    fn fresh(&self) {
+    pub(crate) fn fresh(&self) {
         for entry in fs::read_dir(self.path("ws")).unwrap() {
             let path = entry.unwrap().path();
             if path.is_dir() && !path.is_symlink() {
@@ -130,7 +192,7 @@ fn snapshot(root: &Path) -> BTreeMap<PathBuf, String> {
     found
 }
 
-fn is_installed(program: &str) -> bool {
+pub(crate) fn is_installed(program: &str) -> bool {
     let path = std::env::var_os("PATH").unwrap_or_default();
     std::env::split_paths(&path).any(|dir| dir.join(program).is_file())
 }
@@ -144,7 +206,12 @@ fn lines(table: &str) -> impl Iterator<Item = (&str, &str)> {
 
 #[tokio::test]
 async fn no_escape_changes_what_is_outside() {
-    let Some(world) = tokio::task::spawn_blocking(world).await.unwrap() else { return };
+    for world in tokio::task::spawn_blocking(worlds).await.unwrap() {
+        no_escape_changes_what_is_outside_in(world).await;
+    }
+}
+
+async fn no_escape_changes_what_is_outside_in(world: World) {
     fs::write(world.path("out/file"), "content\n").unwrap();
     fs::create_dir(world.path("out/emptydir")).unwrap();
     fs::write(world.path("home/.bashrc"), "# mine\n").unwrap();
@@ -203,7 +270,12 @@ impl Drop for Victim {
 #[cfg(target_os = "linux")]
 #[tokio::test]
 async fn no_escape_reaches_other_processes() {
-    let Some(world) = tokio::task::spawn_blocking(world).await.unwrap() else { return };
+    for world in tokio::task::spawn_blocking(worlds).await.unwrap() {
+        no_escape_reaches_other_processes_in(world).await;
+    }
+}
+
+async fn no_escape_reaches_other_processes_in(world: World) {
     if SandboxSupport::of_this_system() != (SandboxSupport::Full { scoped: true }) {
         eprintln!("note: this kernel cannot confine signals; not tested");
         return;
@@ -259,7 +331,12 @@ async fn no_escape_reaches_other_processes() {
 /// What an agent does all day. A line is a program that must be there and a command that must succeed.
 #[tokio::test]
 async fn everyday_commands_work() {
-    let Some(world) = tokio::task::spawn_blocking(world).await.unwrap() else { return };
+    for world in tokio::task::spawn_blocking(worlds).await.unwrap() {
+        everyday_commands_work_in(world).await;
+    }
+}
+
+async fn everyday_commands_work_in(world: World) {
     let home = world.path("home");
     fs::write(
         home.join(".gitconfig"),
@@ -288,7 +365,12 @@ async fn everyday_commands_work() {
 /// What makes a command wait until it may begin is not to be seen in what it does.
 #[tokio::test]
 async fn a_confined_command_is_the_same_command() {
-    let Some(mut world) = tokio::task::spawn_blocking(world).await.unwrap() else { return };
+    for world in tokio::task::spawn_blocking(worlds).await.unwrap() {
+        a_confined_command_is_the_same_command_in(world).await;
+    }
+}
+
+async fn a_confined_command_is_the_same_command_in(mut world: World) {
     let prepared = world.path("home/prepare");
     fs::write(&prepared, "prepared=yes\nread() { echo not this one; }\nexport -f read\n").unwrap();
     let commands = [
@@ -320,7 +402,7 @@ async fn a_confined_command_is_the_same_command() {
         world.env.extend(more);
         for command in commands {
             let (end, output) = world.run(command).await.unwrap();
-            let (free_end, free_output) = world.run_in(None, command).await.unwrap();
+            let (free_end, free_output) = world.run_in(None, CommandNeeds::default(), command).await.unwrap();
             assert_eq!((end, &output), (free_end, &free_output), "{command:?} {:?}", world.env.get(4));
             assert!(!output.contains("QUIPU"), "{output}");
         }
@@ -334,17 +416,21 @@ async fn a_confined_command_is_the_same_command() {
 
 #[tokio::test]
 async fn commands_of_a_session_can_signal_each_other_and_end_with_it() {
-    let Some(world) = tokio::task::spawn_blocking(world).await.unwrap() else { return };
+    for world in tokio::task::spawn_blocking(worlds).await.unwrap() {
+        commands_of_a_session_can_signal_each_other_and_end_with_it_in(world).await;
+    }
+}
+
+async fn commands_of_a_session_can_signal_each_other_and_end_with_it_in(world: World) {
     world.run("sleep 1000 & echo $! > pid").await.unwrap();
     assert_eq!(world.registry.alive(), 1);
     let (end, output) = world.run("kill $(cat pid) && echo done").await.unwrap();
     assert_eq!((end, output.as_str()), (ShellEnd::Exited(0), "done\n"));
     world.run("setsid sleep 1000 & sleep 1000 & echo $! > pid").await.unwrap();
-    let pid = fs::read_to_string(world.path("ws/pid")).unwrap();
     world.registry.kill_all();
     assert_eq!(world.registry.alive(), 0);
-    let state = fs::read_to_string(format!("/proc/{}/stat", pid.trim())).unwrap_or_default();
-    assert!(state.is_empty() || state.contains(") Z "), "{state}");
+    let (_, state) = world.run("cat /proc/$(cat pid)/stat || true").await.unwrap();
+    assert!(state.contains("No such file") || state.contains(") Z "), "{state}");
     let temporary = world.sandbox.temporary().unwrap();
     assert!(temporary.is_dir());
     drop(world);
@@ -353,7 +439,12 @@ async fn commands_of_a_session_can_signal_each_other_and_end_with_it() {
 
 #[tokio::test]
 async fn git_works_in_worktrees_submodules_and_below_the_top_and_cannot_be_lured() {
-    let Some(world) = tokio::task::spawn_blocking(world).await.unwrap() else { return };
+    for world in tokio::task::spawn_blocking(worlds).await.unwrap() {
+        git_works_in_worktrees_submodules_and_below_the_top_and_cannot_be_lured_in(world).await;
+    }
+}
+
+async fn git_works_in_worktrees_submodules_and_below_the_top_and_cannot_be_lured_in(world: World) {
     if !is_installed("git") {
         eprintln!("note: git is not installed");
         return;
@@ -394,6 +485,7 @@ async fn git_works_in_worktrees_submodules_and_below_the_top_and_cannot_be_lured
             env: &world.env,
             timeout: None,
             sandbox: Some(&sandbox),
+            needs: CommandNeeds::default(),
         };
         let end =
             run_shell(shell, &world.registry, &CancellationToken::new(), &mut output, &|_| ()).await.unwrap();
@@ -427,7 +519,16 @@ async fn git_works_in_worktrees_submodules_and_below_the_top_and_cannot_be_lured
 
 #[tokio::test]
 async fn the_network_can_be_closed() {
-    let Some(mut world) = tokio::task::spawn_blocking(world).await.unwrap() else { return };
+    for world in tokio::task::spawn_blocking(worlds).await.unwrap() {
+        the_network_can_be_closed_in(world).await;
+    }
+}
+
+async fn the_network_can_be_closed_in(mut world: World) {
+    if world.way == Way::Namespaces {
+        // See `namespaces`.
+        return;
+    }
     if let Some(why) = Sandbox::network_stays_open() {
         eprintln!("note: {why}; not tested");
         return;
@@ -460,7 +561,12 @@ async fn the_network_can_be_closed() {
 
 #[tokio::test]
 async fn device_nodes_cannot_be_made() {
-    let Some(world) = world() else { return };
+    for world in tokio::task::spawn_blocking(worlds).await.unwrap() {
+        device_nodes_cannot_be_made_in(world).await;
+    }
+}
+
+async fn device_nodes_cannot_be_made_in(world: World) {
     if !nix::unistd::geteuid().is_root() {
         eprintln!("note: only an administrator could make device nodes, so this is not tested");
         return;
@@ -477,7 +583,37 @@ async fn device_nodes_cannot_be_made() {
 
 #[tokio::test]
 async fn the_directory_for_temporary_files_is_private_whatever_the_umask() {
-    let Some(world) = world() else { return };
+    for world in tokio::task::spawn_blocking(worlds).await.unwrap() {
+        the_directory_for_temporary_files_is_private_whatever_the_umask_in(world).await;
+    }
+}
+
+async fn the_directory_for_temporary_files_is_private_whatever_the_umask_in(world: World) {
     let (_, text) = world.run("umask 0; stat -c %a \"$TMPDIR\"").await.unwrap();
     assert_eq!(text.trim(), "700");
+}
+
+/// An administrator tries all of this, and what is in namespaces, as a user without any rights, too.
+#[test]
+fn all_of_it_holds_for_a_normal_user() {
+    use std::os::unix::fs::PermissionsExt as _;
+    if !nix::unistd::geteuid().is_root() {
+        return;
+    }
+    let base = tempfile::Builder::new().prefix("quipu-normal-").tempdir_in(shown()).unwrap();
+    let launcher = base.path().join("quipu-sandbox");
+    fs::copy(env!("CARGO_BIN_EXE_quipu-sandbox"), &launcher).unwrap();
+    fs::set_permissions(base.path(), fs::Permissions::from_mode(0o1777)).unwrap();
+    let output = Command::new(std::env::current_exe().unwrap())
+        .args(["confined::", "namespaces::", "--skip", "all_of_it_holds_for_a_normal_user"])
+        .env(UNPRIVILEGED, "1")
+        .env(LAUNCHER, &launcher)
+        .env(SHOWN, base.path())
+        .env("HOME", base.path())
+        .env_remove("CARGO_HOME")
+        .current_dir("/")
+        .output()
+        .unwrap();
+    let said = String::from_utf8_lossy(&output.stdout);
+    assert!(output.status.success(), "{said}\n{}", String::from_utf8_lossy(&output.stderr));
 }

@@ -67,6 +67,7 @@ impl Fresh {
             env: &env,
             timeout: Some(std::time::Duration::from_secs(120)),
             sandbox: Some(&self.sandbox),
+            needs: CommandNeeds::default(),
         };
         let end = run_shell(shell, &self.registry, &CancellationToken::new(), &mut output, &|_| ()).await;
         (end.unwrap(), output.tail().to_owned())

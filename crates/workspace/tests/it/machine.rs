@@ -51,6 +51,7 @@ impl Bench {
             env: &self.env,
             timeout: self.timeout,
             sandbox: None,
+            needs: CommandNeeds::default(),
         };
         run_shell(command, &self.registry, &self.cancel, &mut self.output, &|_| ()).await
     }
@@ -234,6 +235,7 @@ async fn a_command_that_prints_without_end_can_be_cancelled() {
         env: &[],
         timeout: None,
         sandbox: None,
+        needs: CommandNeeds::default(),
     };
     let notify = seen.clone();
     let progress = move |output: &OutputBuffer| {

@@ -8,3 +8,6 @@ mod fresh_home;
 mod helpers;
 #[cfg(test)]
 mod machine;
+#[cfg(test)]
+#[cfg(target_os = "linux")]
+mod namespaces;

@@ -1,0 +1,77 @@
+//! Files of rules that commands of a model made: they count once a person accepted them.
+
+use std::io::Read as _;
+use std::path::Path;
+
+use crate::exit::Failure;
+use crate::permissions::{Record, What};
+use crate::print::note;
+use crate::setup::Place;
+
+/// `quipu permissions accept`.
+pub(crate) fn accept(record: &Record, file: &Path) -> Result<(), Failure> {
+    let failed = |error: std::io::Error| Failure::usage(format!("{}: {error}", file.display()));
+    let path = file.canonicalize().map_err(failed)?;
+    let content = hash_of(&path).map_err(failed)?;
+    let Some(text) = path.to_str() else {
+        return Err(Failure::usage(format!("{}: its name is not text (UTF-8)", path.display())));
+    };
+    record.add(What::Rules { path: text.to_owned(), content })?;
+    note(format!("{} is accepted as it is now, in this directory; a new session reads it", path.display()));
+    Ok(())
+}
+
+/// The most of a file of rules that is looked at.
+const RULES: u64 = 64 << 20;
+
+fn bytes_of(path: &Path) -> std::io::Result<Vec<u8>> {
+    let file = quipu_workspace::open_for_reading(path).map_err(std::io::Error::other)?.0;
+    let mut bytes = Vec::new();
+    file.take(RULES).read_to_end(&mut bytes)?;
+    Ok(bytes)
+}
+
+fn hash_of(path: &Path) -> std::io::Result<String> {
+    Ok(digest(&bytes_of(path)?))
+}
+
+fn digest(bytes: &[u8]) -> String {
+    quipu::content_of(bytes).to_string()
+}
+
+/// Rules without the files that commands of a model made and nobody accepted; those, with what to do.
+pub(crate) async fn accepted_rules(
+    place: &Place,
+    engine: &quipu::Engine,
+    cwd: &Path,
+    rules: Vec<quipu::Rules>,
+) -> Result<(Vec<quipu::Rules>, Vec<String>), Failure> {
+    let (mut kept, mut problems) = (Vec::new(), Vec::new());
+    for one in rules {
+        // The user's own lie where no command may write.
+        if one.path.starts_with(&place.home) {
+            kept.push(one);
+            continue;
+        }
+        let bytes = bytes_of(&one.path).unwrap_or_default();
+        let Some(session) = quipu::made_by_command(&**engine.store(), &one.path, &bytes).await? else {
+            kept.push(one);
+            continue;
+        };
+        let path = one.path.canonicalize().unwrap_or_else(|_| one.path.clone());
+        let content = digest(&bytes);
+        let is_accepted = Record::of(place, cwd).project()?.entries.iter().any(|entry| {
+            matches!(&entry.what, What::Rules { path: known, content: was } if Path::new(known) == path && *was == content)
+        });
+        if is_accepted {
+            kept.push(one);
+        } else {
+            problems.push(format!(
+                "{path} was made by a command of session {session} and is left out; read it, and accept it as it is with \
+                 `quipu permissions accept {path}`",
+                path = path.display()
+            ));
+        }
+    }
+    Ok((kept, problems))
+}

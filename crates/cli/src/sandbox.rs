@@ -1,0 +1,87 @@
+//! What the sandbox of commands is made of: `sandbox` of `settings.json`, and ourselves as its keeper.
+
+use quipu::{Doors, Launcher, Network, Permissions};
+
+use crate::print::note;
+use crate::setup::Place;
+
+/// The argument with which we become the keeper of a sandbox.
+pub(crate) const SANDBOX: &str = "__sandbox";
+
+/// Ourselves, also when we were replaced meanwhile.
+pub(crate) fn launcher() -> Launcher {
+    Launcher { program: "/proc/self/exe".into(), arguments: vec![SANDBOX.into()] }
+}
+
+/// What `settings.json` says of the network of commands (`sandbox.network`), and whether they run in namespaces
+/// (`sandbox.namespaces`).
+pub(crate) fn isolation(place: &Place) -> (Network, bool) {
+    let settings = place.settings_json().unwrap_or_default();
+    let path = place.home.join("settings.json");
+    let network = match settings.pointer("/sandbox/network").map(|value| value.as_str().unwrap_or_default()) {
+        None | Some("ask") => Network::Asked,
+        Some("open") => Network::Open,
+        Some("closed") => Network::Closed,
+        Some(_) => {
+            let path = path.display();
+            note(format!("warning: {path}: sandbox.network must be ask, open or closed; it is asked"));
+            Network::Asked
+        }
+    };
+    let isolated = settings.pointer("/sandbox/namespaces").map(serde_json::Value::as_bool);
+    if isolated == Some(None) {
+        note(format!("warning: {}: sandbox.namespaces must be true or false; it is true", path.display()));
+    }
+    (network, isolated.flatten().unwrap_or(true))
+}
+
+/// What `settings.json` opens between the network of commands and this machine: `sandbox.ports`, `sandbox.services`.
+pub(crate) fn doors(place: &Place) -> Doors {
+    let settings = place.settings_json().unwrap_or_default();
+    let path = place.home.join("settings.json");
+    let warn = |problem: &str| note(format!("warning: {}: {problem}; it is left out", path.display()));
+    let list = |name: &str| match settings.pointer(&format!("/sandbox/{name}")) {
+        None => Vec::new(),
+        Some(serde_json::Value::Array(list)) => list.clone(),
+        Some(_) => {
+            warn(&format!("sandbox.{name} must be a list"));
+            Vec::new()
+        }
+    };
+    let mut doors = Doors::default();
+    for port in list("ports") {
+        match port.as_u64().and_then(|port| u16::try_from(port).ok()).filter(|port| *port > 0) {
+            Some(port) => doors.ports.push(port),
+            None => warn("sandbox.ports holds something that is not a port (1 to 65535)"),
+        }
+    }
+    for service in list("services") {
+        match service.as_str() {
+            Some(socket) if socket.starts_with('/') => doors.sockets.push(socket.into()),
+            Some(address) if is_address(address) => doors.services.push(address.to_owned()),
+            _ => warn(
+                "sandbox.services holds something that is neither `HOST:PORT` nor the absolute path of a socket",
+            ),
+        }
+    }
+    doors
+}
+
+fn is_address(text: &str) -> bool {
+    text.rsplit_once(':')
+        .is_some_and(|(host, port)| !host.is_empty() && port.parse::<u16>().is_ok_and(|port| port > 0))
+}
+
+/// Why commands do not run in namespaces, and what is open then.
+pub(crate) fn isolation_here(permissions: &Permissions) -> Option<String> {
+    let sandbox = quipu::Policy::sandbox(permissions)?;
+    let why = match sandbox.isolation() {
+        Ok(Ok(())) => return None,
+        Ok(Err(why)) => why,
+        Err(error) => error.to_string(),
+    };
+    Some(format!(
+        "not in namespaces ({why}), so that these are open to them: the network, sockets with a path, reading secrets in the \
+         home directory, .git/config and hooks, other processes' names"
+    ))
+}
