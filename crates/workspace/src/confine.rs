@@ -103,8 +103,12 @@ pub(crate) fn restrict(ruleset: &RulesetCreated) -> io::Result<()> {
 
 /// Confines this thread, which ends before anybody is told what it started, so that nobody shares its memory.
 pub(crate) fn close_writing() -> io::Result<()> {
-    let scopes = Scope::Signal | Scope::AbstractUnixSocket;
-    restrict(&ruleset(&[], Path::new("/dev/null"), scopes)?)?;
+    let created = handled(ABI::V3)
+        .map(|ruleset| ruleset.set_compatibility(CompatLevel::BestEffort))
+        .and_then(|ruleset| ruleset.scope(Scope::Signal | Scope::AbstractUnixSocket))
+        .and_then(Ruleset::create)
+        .map_err(failed)?;
+    restrict(&grant(created, Path::new("/dev/null"), AccessFs::WriteFile | AccessFs::Truncate)?)?;
     seccompiler::apply_filter(&closed_network()?).map_err(failed)
 }
 
