@@ -697,6 +697,10 @@ pub(crate) struct DoctorArgs {
     /// writes waits.
     #[arg(long, conflicts_with = "repair")]
     pub(crate) shrink: bool,
+    /// Remove the whole outputs of long commands that no session has: of sessions that are gone, and those that earlier
+    /// versions kept as they were printed, to which older sessions may refer.
+    #[arg(long)]
+    pub(crate) drop_outputs: bool,
     #[command(flatten)]
     pub(crate) out: OutArgs,
 }

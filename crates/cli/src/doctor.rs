@@ -1,5 +1,7 @@
 //! `quipu doctor`: is this machine healthy. Exit 0 unless something is broken; a missing key is not.
 
+mod outputs;
+
 use std::io::Write as _;
 
 use quipu_store::{
@@ -55,7 +57,14 @@ pub(crate) async fn run(args: &DoctorArgs) -> Result<(), Failure> {
             Err(error) => Finding { what: "shrink", state: State::Bad, detail: error.to_string() },
         });
     }
+    if args.drop_outputs {
+        found.push(match outputs::drop_unowned(&place).await {
+            Ok((state, detail)) => Finding { what: "drop", state, detail },
+            Err(failure) => Finding { what: "drop", state: State::Bad, detail: failure.message },
+        });
+    }
     found.extend(store(&place).await);
+    found.push(outputs::finding(&place).await);
     found.push(credentials(&place));
     found.push(permissions(&place));
     found.push(budget(&place).await);

@@ -73,7 +73,7 @@ impl From<ChangeError> for Failure {
             ChangeError::Open(OpenError::Store(error)) => Self::new(Exit::Store, error),
             ChangeError::Open(error) => error.into(),
             ChangeError::Files(FilesError::Store(error)) => Self::new(Exit::Store, error),
-            ChangeError::Busy(_) | ChangeError::Files(_) => Self::failed(error),
+            ChangeError::Busy(_) | ChangeError::Files(_) | ChangeError::Outputs { .. } => Self::failed(error),
             ChangeError::Removed { .. }
             | ChangeError::Foreign { .. }
             | ChangeError::NoSession(_)

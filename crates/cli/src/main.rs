@@ -33,6 +33,7 @@ mod meaning;
 mod merge;
 mod models;
 mod open;
+mod outputs;
 mod pager;
 mod permissions;
 mod pick;

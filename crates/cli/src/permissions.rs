@@ -354,7 +354,7 @@ fn rules(place: &Place, cwd: &Path, project: Project, travel: TravelRule) -> (Pe
     let home = std::env::home_dir();
     let (command_write, caches) = command_write(place, home.as_deref());
     let (network, is_isolated) = sandbox::isolation(place);
-    let read = vec![place.home.join("outputs")];
+    let read = vec![place.readable_outputs()];
     let namespaces = is_isolated.then(|| Namespaces {
         launcher: sandbox::launcher(),
         home: home.clone(),

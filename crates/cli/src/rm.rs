@@ -13,7 +13,7 @@ pub(crate) async fn run(args: &RmArgs) -> Result<(), Failure> {
     if !args.yes {
         let title = if row.called.is_empty() { &row.title } else { &row.called };
         let what = format!("session {} ({}, {})", row.id, one_line(title, 60), ago(now(), row.updated));
-        let question = format!("Remove {what}? Its nodes stay.");
+        let question = format!("Remove {what}, with the files of what its commands printed? Its nodes stay.");
         confirm(&question, &format!("{what} is removed"), "not removed")?;
     }
     let head = engine.remove(&row.id).await?;

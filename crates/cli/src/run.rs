@@ -34,7 +34,10 @@ pub(crate) async fn run(task: &Task) -> Result<(), Failure> {
             "--stream is for text; `--mode json` has every piece of an answer as it is",
         ));
     }
-    let place = Place::find(&task.store)?;
+    let mut place = Place::find(&task.store)?;
+    if task.no_session {
+        place = place.without_outputs();
+    }
     let here = current_dir()?;
     let replay = match &task.replay {
         Some(path) => Some(Arc::new(Replay::open(path, Places::of(&here))?)),

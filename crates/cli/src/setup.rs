@@ -4,8 +4,9 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use quipu::{
-    CompactionSettings, EarlyCall, Engine, FileSettings, Follower, HistorySettings, Limits, Opened, Places,
-    Provider, PruneSettings, PublishSettings, Recorder, Replay, Sealer, SessionOptions, TravelSettings,
+    CompactionSettings, EarlyCall, Engine, FileSettings, Follower, HistorySettings, Limits, Opened, Outputs,
+    Places, Provider, PruneSettings, PublishSettings, Recorder, Replay, Sealer, SessionOptions,
+    TravelSettings,
 };
 use quipu_protocol::{Epoch, Input, Model, ModelErrorKind, NodeId, Thinking, Trouble, UnixMs};
 use quipu_providers::{Selection, Settings, Warning};
@@ -13,6 +14,8 @@ use quipu_store::{
     DroppedFiles, DroppingFiles, FoundBy, OpenOptions, SearchIndex, SessionQuery, SessionRow, SqliteStore,
     Store, Upkeep as _,
 };
+
+use quipu_workspace::OutputPlace;
 
 use crate::another::Known;
 use crate::args::{StoreArg, Task};
@@ -32,6 +35,8 @@ pub(crate) struct Place {
     /// The graph.
     pub(crate) store: PathBuf,
     named: bool,
+    /// Where outputs are while nothing is kept.
+    pub(crate) unkept: Option<Outputs>,
 }
 
 /// The time, in milliseconds since the epoch.
@@ -77,7 +82,7 @@ impl Place {
             Some(path) => std::path::absolute(path)?,
             None => home.join("quipu.db"),
         };
-        Ok(Self { home, store, named })
+        Ok(Self { home, store, named, unkept: None })
     }
 
     /// What must be said to reach the same store again.
@@ -154,7 +159,7 @@ impl Place {
         for problem in problems {
             note(format!("warning: {}: {problem}", self.home.join("settings.json").display()));
         }
-        let engine = Engine::new(store, sealer, self.home.join("outputs"));
+        let engine = Engine::new(store, sealer, "").with_outputs(self.outputs());
         Ok(engine.with_env(children).with_published_heads(&publish))
     }
 
@@ -186,6 +191,8 @@ pub(crate) struct Started {
     pub(crate) file: Option<Arc<Mirror>>,
     /// The session's first call, begun before it was open.
     pub(crate) early: Option<Arc<EarlyCall>>,
+    /// Where whole outputs of the session go.
+    pub(crate) outputs: OutputPlace,
     /// How long a question waits for an answer.
     pub(crate) ask_deadline: std::time::Duration,
 }
@@ -338,8 +345,10 @@ pub(crate) async fn open(
                 }
                 None => None,
             };
+            let outputs = engine.outputs().place(&opened.session.view().session, engine.sealer());
             Ok(Started {
                 store,
+                outputs,
                 model,
                 thinking,
                 opened,

@@ -55,7 +55,10 @@ pub(crate) fn why_not(task: &Task) -> &'static str {
 }
 
 pub(crate) async fn run(task: &Task) -> Result<(), Failure> {
-    let place = Place::find(&task.store)?;
+    let mut place = Place::find(&task.store)?;
+    if task.no_session {
+        place = place.without_outputs();
+    }
     let here = current_dir()?;
     let (home, directory) = (place.home.clone(), here.clone());
     let sealer = Arc::new(quipu::Sealer::new(place.seal_key()?));

@@ -23,6 +23,7 @@ use crate::identity::Prompt;
 use crate::machine::{CompactionSettings, Draft, Limits, Machine, Prefix, PruneSettings, Start};
 use crate::models::Models;
 use crate::money::Purse;
+use crate::outputs::Outputs;
 use crate::owner::{Got, Lease};
 use crate::policy::{AllowAll, Policy};
 use crate::published::{Heads, PublishSettings};
@@ -131,7 +132,7 @@ pub struct Engine {
     store: Arc<dyn Store>,
     sealer: Arc<Sealer>,
     clock: Arc<dyn Clock>,
-    spill_dir: PathBuf,
+    outputs: Outputs,
     env: Arc<[(String, Option<String>)]>,
     heads: Heads,
     ahead: Arc<Mutex<Option<Ahead>>>,
@@ -243,11 +244,24 @@ pub struct Opened {
 }
 
 impl Engine {
-    /// An engine over a store. Long outputs of tools are spilled to files in `spill_dir`, made when needed.
-    pub fn new(store: Arc<dyn Store>, sealer: Arc<Sealer>, spill_dir: impl Into<PathBuf>) -> Self {
+    /// An engine over a store. Long outputs of tools are kept, sealed, in files in `outputs`, in a directory for each session,
+    /// which goes when the session is [removed](Self::remove).
+    pub fn new(store: Arc<dyn Store>, sealer: Arc<Sealer>, outputs: impl Into<PathBuf>) -> Self {
         let (clock, env) = (Arc::new(SystemClock), Arc::new([]));
         let (heads, ahead) = (Heads::default(), Arc::default());
-        Self { store, sealer, clock, spill_dir: spill_dir.into(), env, heads, ahead }
+        Self { store, sealer, clock, outputs: Outputs::new(outputs), env, heads, ahead }
+    }
+
+    /// Keeps long outputs elsewhere, such as for as long as the program runs ([`Outputs::temporary`]).
+    #[must_use]
+    pub fn with_outputs(mut self, outputs: Outputs) -> Self {
+        self.outputs = outputs;
+        self
+    }
+
+    /// Where long outputs are kept.
+    pub fn outputs(&self) -> &Outputs {
+        &self.outputs
     }
 
     /// Reads the time from another clock.
@@ -595,7 +609,7 @@ impl Engine {
             sealer: self.sealer.clone(),
             clock: self.clock.clone(),
             cwd: options.cwd.clone(),
-            spill_dir: self.spill_dir.clone(),
+            outputs: self.outputs.clone(),
             env: self.env.clone(),
             sees_images: options.model.sees_images().into(),
         };
@@ -718,7 +732,7 @@ fn start_of(id: &SessionId, options: &SessionOptions, parent: Option<SessionId>,
 }
 
 /// Whether a text can name a session.
-fn is_session_id(text: &str) -> bool {
+pub(crate) fn is_session_id(text: &str) -> bool {
     let edge = |b: Option<&u8>| b.is_some_and(u8::is_ascii_alphanumeric);
     let bytes = text.as_bytes();
     bytes.len() <= 128

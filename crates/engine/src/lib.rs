@@ -31,6 +31,7 @@ mod merge;
 mod models;
 mod money;
 mod origin;
+mod outputs;
 mod owner;
 mod permissions;
 mod places;
@@ -78,6 +79,7 @@ pub use meaning::{
 pub use merge::{Merge, MergeSide, Merged};
 pub use models::Models;
 pub use origin::{content_of, made_by_command};
+pub use outputs::{KeptOutputs, Outputs};
 pub use permissions::{Grant, PermissionMode, PermissionRules, Permissions, TravelRule};
 pub use places::Places;
 pub use policy::{AllowAll, Decision, Policy, PolicyVersion, Proposal};

@@ -54,6 +54,16 @@ pub enum ChangeError {
         /// That program.
         agent: String,
     },
+    /// A session was removed, and the files of what its commands printed were not.
+    #[error(
+        "session `{session}` was removed, but not all that its commands printed: {why}; remove that yourself"
+    )]
+    Outputs {
+        /// The session.
+        session: SessionId,
+        /// Which file stays, and why.
+        why: String,
+    },
     /// The node belongs to no session.
     #[error("node {0} belongs to no session; `quipu fork {0}` makes one that goes on from it")]
     NoSession(NodeId),
@@ -319,15 +329,26 @@ impl Engine {
         Ok(true)
     }
 
-    /// Removes a session: its refs go, its nodes stay. Gives the node where it stood, from which
-    /// [`Engine::fork_from`] goes on.
+    /// Removes a session: its refs go, and the files of what its commands printed; its nodes stay. Gives the node where
+    /// it stood, from which [`Engine::fork_from`] goes on.
     ///
     /// # Errors
-    /// `Busy`, `Removed`; `Open` with `NoSuchSession` or `Store`.
+    /// `Busy`, `Removed`; `Open` with `NoSuchSession` or `Store`; `Outputs` when only the files stay.
     pub async fn remove(&self, session: &SessionId) -> Result<NodeId, ChangeError> {
         let row = self.row_of(session).await?;
         let head = self.head_of(&row).await?;
-        self.alone_with(&row, self.drop_refs(&row, head)).await.map(|()| head)
+        let work = async {
+            self.drop_refs(&row, head).await?;
+            if row.agent != crate::AGENT {
+                return Ok(());
+            }
+            let (outputs, id) = (self.outputs().clone(), row.id.clone());
+            let done = tokio::task::spawn_blocking(move || outputs.remove(&id)).await;
+            done.map_err(|error| error.to_string())
+                .and_then(|done| done.map_err(|error| error.to_string()))
+                .map_err(|why| ChangeError::Outputs { session: row.id.clone(), why })
+        };
+        self.alone_with(&row, work).await.map(|()| head)
     }
 
     async fn drop_refs(&self, row: &SessionRow, head: NodeId) -> Result<(), ChangeError> {

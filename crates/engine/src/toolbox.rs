@@ -12,7 +12,7 @@ use quipu_protocol::{Content, Json, RunId, ToolCall, ToolResultMessage, ToolSpec
 use quipu_seal::Sealer;
 use quipu_store::StoreError;
 use quipu_tools::{Invocation, Preparation, Tool, ToolContext, ToolOutput, Touches};
-use quipu_workspace::{Access, Approval, Reach, Want};
+use quipu_workspace::{Access, Approval, OutputPlace, Reach, Want};
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
@@ -20,6 +20,7 @@ use crate::call::seal_content;
 use crate::clock::Clock;
 use crate::files::{Begun, CallPlace, Ground, Keeper, Noticed, WorkspaceNote};
 use crate::machine::{Done, Input, Prepared};
+use crate::outputs::Outputs;
 use crate::policy::{Decision, Policy, Proposal};
 use crate::travel::{Standing, Tobe, Travel, Trip};
 
@@ -115,13 +116,20 @@ impl Toolbox {
             run: run.clone(),
             cwd: self.parts.cwd.clone(),
             env: self.parts.env.clone(),
-            spill_dir: self.parts.spill_dir.clone(),
+            outputs: self.output_place(),
             progress,
             cancel,
             sees_images: self.parts.sees_images.load(Ordering::Relaxed),
             access,
             sandbox: self.parts.policy.sandbox(),
         }
+    }
+
+    /// Where whole outputs of the session go.
+    fn output_place(&self) -> OutputPlace {
+        // A session stands somewhere before its first call.
+        let session = self.standing.get().map(|view| view.borrow().session.clone());
+        self.parts.outputs.place(&session.unwrap_or_else(|| "".into()), &self.parts.sealer)
     }
 
     fn shown(&self) -> std::sync::MutexGuard<'_, HashMap<String, Vec<Approval>>> {
@@ -520,7 +528,7 @@ pub(crate) struct ToolboxParts {
     pub(crate) sealer: Arc<Sealer>,
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) cwd: PathBuf,
-    pub(crate) spill_dir: PathBuf,
+    pub(crate) outputs: Outputs,
     pub(crate) env: Arc<[(String, Option<String>)]>,
     /// Changes with the model.
     pub(crate) sees_images: AtomicBool,

@@ -42,6 +42,11 @@ impl Known {
         &self.entries
     }
 
+    /// Bytes of the longest spelling.
+    pub(crate) fn longest(&self) -> usize {
+        self.entries.first().map_or(0, |(spelling, _)| spelling.len())
+    }
+
     pub(crate) fn placeholder(&self, index: usize) -> Arc<str> {
         Arc::clone(&self.entries[index].1)
     }

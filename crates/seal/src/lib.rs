@@ -35,6 +35,7 @@ mod known;
 mod patterns;
 mod picture;
 mod placeholder;
+mod stream;
 mod words;
 
 use std::borrow::Cow;
@@ -50,6 +51,7 @@ use known::Known;
 use patterns::{Candidate, Patterns};
 pub use picture::without_text;
 use placeholder::{IdKey, Memory};
+pub use stream::SealStream;
 
 /// Replaces secrets by `[REDACTED:kind:id]` and remembers them, for the life of the process, to put them back.
 ///
@@ -173,21 +175,32 @@ impl Sealer {
 
     /// All secrets of a text, in order, with the placeholders that replace them; they are remembered.
     fn secrets(&self, text: &str) -> Vec<Edit> {
+        self.found(text, true)
+    }
+
+    /// Keeps a secret that was found, to put it back; whether it is new and there was room.
+    fn remember(&self, secret: &str) -> bool {
+        let id = self.key.id(secret);
+        self.memory().remember(id, secret)
+    }
+
+    /// All secrets of a text, in order, with the placeholders that replace them.
+    fn found(&self, text: &str, remember: bool) -> Vec<Edit> {
         let known = self.known();
         let mut edits = Vec::new();
         let mut rest = 0;
         while let Some(wall) = placeholder::next(text, rest) {
-            self.search(text, rest..wall.start, &known, &mut edits);
+            self.search(text, rest..wall.start, &known, remember, &mut edits);
             rest = wall.end;
         }
-        self.search(text, rest..text.len(), &known, &mut edits);
+        self.search(text, rest..text.len(), &known, remember, &mut edits);
         edits.sort_unstable_by_key(|edit| edit.range.start);
         edits
     }
 
     /// Adds the secrets of one piece without placeholders. What is left between them is searched again until
     /// nothing is found, for only then is sealing idempotent: a second pass sees exactly those pieces.
-    fn search(&self, text: &str, piece: Range<usize>, known: &Known, edits: &mut Vec<Edit>) {
+    fn search(&self, text: &str, piece: Range<usize>, known: &Known, remember: bool, edits: &mut Vec<Edit>) {
         let mut pieces = vec![(piece, 0)];
         while let Some((piece, depth)) = pieces.pop() {
             // What stands behind the piece once all is sealed: nothing, or a placeholder.
@@ -208,7 +221,9 @@ impl Sealer {
                     Source::Pattern(row) => {
                         let secret = &text[range.clone()];
                         let id = self.key.id(secret);
-                        self.memory().remember(id, secret);
+                        if remember {
+                            self.memory().remember(id, secret);
+                        }
                         placeholder::write(Patterns::table().kind(row), id).into()
                     }
                 };

@@ -92,18 +92,20 @@ impl Memory {
         self.by_id.len()
     }
 
-    /// Keeps a secret that was found, as long as there is room.
-    pub(crate) fn remember(&mut self, id: u32, secret: &str) {
+    /// Keeps a secret that was found, as long as there is room; whether it took some.
+    pub(crate) fn remember(&mut self, id: u32, secret: &str) -> bool {
         match self.by_id.get(&id) {
-            Some(Remembered::Ambiguous) => {}
-            Some(Remembered::One(present)) if **present == *secret => {}
+            Some(Remembered::Ambiguous) => false,
+            Some(Remembered::One(present)) if **present == *secret => false,
             Some(Remembered::One(_)) => {
                 self.by_id.insert(id, Remembered::Ambiguous);
+                false
             }
-            None if self.bytes + secret.len() + ENTRY_BYTES > REMEMBERED_BYTES => {}
+            None if self.bytes + secret.len() + ENTRY_BYTES > REMEMBERED_BYTES => false,
             None => {
                 self.bytes += secret.len() + ENTRY_BYTES;
                 self.by_id.insert(id, Remembered::One(secret.into()));
+                true
             }
         }
     }

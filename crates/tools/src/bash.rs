@@ -166,7 +166,7 @@ impl Bash {
             return ToolOutput::error("Command aborted");
         }
         let limits = OutputLimits { lines: MAX_LINES as u64, bytes: MAX_BYTES, spill_bytes: SPILL_LIMIT };
-        let mut output = OutputBuffer::new(limits, &cx.spill_dir);
+        let mut output = OutputBuffer::new(limits, &cx.outputs);
         let progress = |output: &OutputBuffer| (cx.progress)(&Truncation::tail(output).content);
         let end = match ready {
             Some(shell) => shell.run(wait, &cx.cancel, &mut output, &progress).await,

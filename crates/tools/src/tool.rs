@@ -6,7 +6,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 
 use quipu_protocol::{CallId, Content, Json, RunId, ToolSpec};
-use quipu_workspace::{Access, Sandbox};
+use quipu_workspace::{Access, OutputPlace, Sandbox};
 use tokio_util::sync::CancellationToken;
 
 /// Something that the model can run.
@@ -79,8 +79,8 @@ pub struct ToolContext {
     pub cwd: PathBuf,
     /// Environment for child processes, beyond what is inherited: name and value; `None` removes.
     pub env: Arc<[(String, Option<String>)]>,
-    /// Where whole outputs are spilled (0700), such as a long command's.
-    pub spill_dir: PathBuf,
+    /// Where whole outputs are kept, such as a long command's, and what seals them.
+    pub outputs: OutputPlace,
     /// Told the tail of the output so far (at most 50 KB), not more often than every 100 ms.
     pub progress: Arc<dyn Fn(&str) + Send + Sync>,
     /// Fires when the call must stop.

@@ -44,7 +44,7 @@ pub use error::{FileError, FileKind};
 pub use helpers::Helpers;
 pub use namespaces::{CommandNeeds, Doors, Launcher, Namespaces, run_launcher};
 pub use open::{FileStamp, open_for_reading, read_whole};
-pub use output::{OutputBuffer, OutputLimits, SpillState};
+pub use output::{OutputBuffer, OutputFilter, OutputLimits, OutputPlace, SpillState};
 pub use path::{FileKeys, file_key, resolve, resolve_existing};
 pub use protected::configures;
 pub use read::{LineRange, ReadLimits, TextWindow, read_lines};
@@ -56,5 +56,6 @@ pub use scan::{
     is_cache, scan, walk,
 };
 pub use shell::{ReadyShell, ShellCommand, ShellEnd, ShellError, run_shell};
+pub use temporary::Temporary;
 pub use text::Utf8Decoder;
 pub use write::{WriteKind, write_file};

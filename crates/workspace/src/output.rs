@@ -3,10 +3,15 @@
 use std::fs::{DirBuilder, Permissions};
 use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use tokio::io::AsyncWriteExt;
 
 use crate::Utf8Decoder;
+
+/// What the names of the files begin and end with.
+const PREFIX: &str = "quipu-bash-";
+const SUFFIX: &str = ".log";
 
 /// How much of an output is kept where.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -32,15 +37,75 @@ pub enum SpillState<'a> {
     Failed(&'a str),
 }
 
+/// What the bytes of an output go through on their way to its file.
+pub trait OutputFilter: Send + Sync + std::fmt::Debug {
+    /// Takes the next bytes, and adds to `out` what may be written by now.
+    fn push(&mut self, bytes: &[u8], out: &mut Vec<u8>);
+    /// No more come: adds the rest to `out`.
+    fn finish(&mut self, out: &mut Vec<u8>);
+}
+
+type MakeFilter = dyn Fn() -> Box<dyn OutputFilter> + Send + Sync;
+
+/// Where the files of long outputs are made, and what their bytes go through.
+#[derive(Clone)]
+pub struct OutputPlace {
+    directory: PathBuf,
+    filter: Option<Arc<MakeFilter>>,
+    /// Why no file can be made.
+    closed: Option<Arc<str>>,
+}
+
+impl OutputPlace {
+    /// In `directory`, made (0700) when needed; each file's bytes go through a filter of its own.
+    pub fn filtered(
+        directory: impl Into<PathBuf>,
+        filter: impl Fn() -> Box<dyn OutputFilter> + Send + Sync + 'static,
+    ) -> Self {
+        Self { directory: directory.into(), filter: Some(Arc::new(filter)), closed: None }
+    }
+
+    /// In `directory`, as printed, secrets too.
+    pub fn as_printed(directory: impl Into<PathBuf>) -> Self {
+        Self { directory: directory.into(), filter: None, closed: None }
+    }
+
+    /// Nowhere, for this reason.
+    pub fn nowhere(why: impl Into<Arc<str>>) -> Self {
+        Self { directory: PathBuf::new(), filter: None, closed: Some(why.into()) }
+    }
+
+    /// The directory.
+    pub fn directory(&self) -> &Path {
+        &self.directory
+    }
+
+    /// Whether a file of an output can have this name.
+    pub fn is_file_name(name: &std::ffi::OsStr) -> bool {
+        let name = name.to_string_lossy();
+        name.starts_with(PREFIX) && name.ends_with(SUFFIX)
+    }
+}
+
+impl std::fmt::Debug for OutputPlace {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let filtered = self.filter.is_some();
+        f.debug_struct("OutputPlace")
+            .field("directory", &self.directory)
+            .field("filtered", &filtered)
+            .finish()
+    }
+}
+
 /// Takes the bytes of a command as they come.
 ///
-/// Needs memory for a few times [`OutputLimits::bytes`], whatever is printed. The file is made (mode 0600, in a
-/// directory of mode 0700) once a limit is passed, holds the bytes as printed, and is never removed by us. A
-/// failure to write it does not stop the command and is told by [`spill`](Self::spill).
+/// Needs memory for a few times [`OutputLimits::bytes`], whatever is printed, beside what a filter needs. The file is
+/// made (mode 0600, in a directory of mode 0700) once a limit is passed, and holds the bytes as they come out of the
+/// place's filter. A failure to write it does not stop the command and is told by [`spill`](Self::spill).
 #[derive(Debug)]
 pub struct OutputBuffer {
     limits: OutputLimits,
-    directory: PathBuf,
+    place: OutputPlace,
     decoder: Utf8Decoder,
     tail: String,
     raw_bytes: u64,
@@ -56,20 +121,26 @@ pub struct OutputBuffer {
 enum Spill {
     /// Everything so far, in case it becomes long.
     Held(Vec<u8>),
-    Open {
-        file: tokio::fs::File,
-        path: PathBuf,
-        written: u64,
-    },
+    Open(Open),
     Failed(String),
 }
 
+#[derive(Debug)]
+struct Open {
+    file: tokio::fs::File,
+    path: PathBuf,
+    filter: Option<Box<dyn OutputFilter>>,
+    written: u64,
+    /// Not all of it has room.
+    limited: bool,
+}
+
 impl OutputBuffer {
-    /// An empty output whose file, if it needs one, is made in `directory`.
-    pub fn new(limits: OutputLimits, directory: &Path) -> Self {
+    /// An empty output whose file, if it needs one, is made in `place`.
+    pub fn new(limits: OutputLimits, place: &OutputPlace) -> Self {
         Self {
             limits,
-            directory: directory.to_path_buf(),
+            place: place.clone(),
             decoder: Utf8Decoder::default(),
             tail: String::new(),
             raw_bytes: 0,
@@ -95,10 +166,19 @@ impl OutputBuffer {
         let mut decoder = std::mem::take(&mut self.decoder);
         decoder.finish(|text| self.take_text(text));
         self.keep(&[]).await;
-        if let Spill::Open { file, path, .. } = &mut self.spill
-            && let Err(error) = file.flush().await
+        let Spill::Open(open) = &mut self.spill else { return };
+        let mut rest = Vec::new();
+        if let Some(filter) = &mut open.filter
+            && !open.limited
         {
-            self.spill = Spill::Failed(format!("cannot write {}: {error}", path.display()));
+            filter.finish(&mut rest);
+        }
+        let mut done = open.write(&rest, self.limits.spill_bytes).await;
+        if done.is_ok() {
+            done = open.file.flush().await;
+        }
+        if let Err(error) = done {
+            self.spill = Spill::Failed(format!("cannot write {}: {error}", open.path.display()));
         }
     }
 
@@ -139,10 +219,19 @@ impl OutputBuffer {
                 return;
             }
             let held = std::mem::take(held);
-            self.spill = match make_file(&self.directory) {
-                Ok((file, path)) => Spill::Open { file: tokio::fs::File::from_std(file), path, written: 0 },
+            if let Some(why) = &self.place.closed {
+                self.spill = Spill::Failed(why.to_string());
+                return;
+            }
+            self.spill = match make_file(self.place.directory()) {
+                Ok((file, path)) => {
+                    let filter = self.place.filter.as_ref().map(|make| make());
+                    let file = tokio::fs::File::from_std(file);
+                    Spill::Open(Open { file, path, filter, written: 0, limited: false })
+                }
                 Err(error) => {
-                    Spill::Failed(format!("cannot make a file in {}: {error}", self.directory.display()))
+                    let directory = self.place.directory().display();
+                    Spill::Failed(format!("cannot make a file in {directory}: {error}"))
                 }
             };
             self.append(&held).await;
@@ -152,12 +241,18 @@ impl OutputBuffer {
     }
 
     async fn append(&mut self, bytes: &[u8]) {
-        let Spill::Open { file, path, written } = &mut self.spill else { return };
-        let room = usize::try_from(self.limits.spill_bytes - *written).unwrap_or(usize::MAX);
-        let bytes = &bytes[..bytes.len().min(room)];
-        match file.write_all(bytes).await {
-            Ok(()) => *written += bytes.len() as u64,
-            Err(error) => self.spill = Spill::Failed(format!("cannot write {}: {error}", path.display())),
+        let Spill::Open(open) = &mut self.spill else { return };
+        let mut filtered = Vec::new();
+        let bytes: &[u8] = match &mut open.filter {
+            _ if open.limited => &[],
+            Some(filter) => {
+                filter.push(bytes, &mut filtered);
+                &filtered
+            }
+            None => bytes,
+        };
+        if let Err(error) = open.write(bytes, self.limits.spill_bytes).await {
+            self.spill = Spill::Failed(format!("cannot write {}: {error}", open.path.display()));
         }
     }
 
@@ -186,18 +281,30 @@ impl OutputBuffer {
     pub fn spill(&self) -> SpillState<'_> {
         match &self.spill {
             Spill::Held(_) => SpillState::NotNeeded,
-            Spill::Open { path, written, .. } if *written < self.raw_bytes => SpillState::Limited(path),
-            Spill::Open { path, .. } => SpillState::Complete(path),
+            Spill::Open(Open { path, limited: true, .. }) => SpillState::Limited(path),
+            Spill::Open(Open { path, .. }) => SpillState::Complete(path),
             Spill::Failed(reason) => SpillState::Failed(reason),
         }
+    }
+}
+
+impl Open {
+    /// Writes as much as has room.
+    async fn write(&mut self, bytes: &[u8], most: u64) -> std::io::Result<()> {
+        let room = usize::try_from(most - self.written).unwrap_or(usize::MAX);
+        self.limited |= bytes.len() > room;
+        let bytes = &bytes[..bytes.len().min(room)];
+        self.file.write_all(bytes).await?;
+        self.written += bytes.len() as u64;
+        Ok(())
     }
 }
 
 fn make_file(directory: &Path) -> std::io::Result<(std::fs::File, PathBuf)> {
     DirBuilder::new().recursive(true).mode(0o700).create(directory)?;
     let file = tempfile::Builder::new()
-        .prefix("quipu-bash-")
-        .suffix(".log")
+        .prefix(PREFIX)
+        .suffix(SUFFIX)
         .rand_bytes(16)
         .permissions(Permissions::from_mode(0o600))
         .tempfile_in(directory)?;
@@ -220,7 +327,7 @@ mod tests {
 
     async fn print(text: &str, piece: usize) -> (OutputBuffer, tempfile::TempDir) {
         let dir = tempfile::tempdir().unwrap();
-        let mut output = OutputBuffer::new(LIMITS, &dir.path().join("spill"));
+        let mut output = OutputBuffer::new(LIMITS, &OutputPlace::as_printed(dir.path().join("spill")));
         for piece in text.as_bytes().chunks(piece) {
             output.push(piece).await;
         }
@@ -274,7 +381,7 @@ mod tests {
     async fn a_file_that_cannot_be_made_is_told() {
         let dir = tempfile::tempdir().unwrap();
         std::fs::write(dir.path().join("spill"), "").unwrap();
-        let mut output = OutputBuffer::new(LIMITS, &dir.path().join("spill"));
+        let mut output = OutputBuffer::new(LIMITS, &OutputPlace::as_printed(dir.path().join("spill")));
         output.push(b"0123456789abc").await;
         output.finish().await;
         assert!(

@@ -17,7 +17,7 @@ const MOST: usize = 1_000;
 
 /// The directory (0700), which is locked for as long as this lives. Dropped, it is removed.
 #[derive(Debug)]
-pub(crate) struct Temporary {
+pub struct Temporary {
     dir: tempfile::TempDir,
     /// Released by the end of the process, however it comes.
     _lock: File,
@@ -25,7 +25,10 @@ pub(crate) struct Temporary {
 
 impl Temporary {
     /// Makes one, and removes beside it those whose processes are dead.
-    pub(crate) fn make() -> io::Result<Self> {
+    ///
+    /// # Errors
+    /// There is no place for one.
+    pub fn make() -> io::Result<Self> {
         // Its true path: what a command is told must be what the kernel compares with.
         let base = std::env::temp_dir().canonicalize()?;
         let mut builder = tempfile::Builder::new();
@@ -39,7 +42,8 @@ impl Temporary {
         Ok(Self { dir, _lock: lock })
     }
 
-    pub(crate) fn path(&self) -> &Path {
+    /// Its true path.
+    pub fn path(&self) -> &Path {
         self.dir.path()
     }
 }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use quipu_tui::{ShellDone, Tell};
 use quipu_workspace::{
-    OutputBuffer, OutputLimits, ProcessRegistry, ShellCommand, ShellEnd, SpillState, run_shell,
+    OutputBuffer, OutputLimits, OutputPlace, ProcessRegistry, ShellCommand, ShellEnd, SpillState, run_shell,
 };
 use tokio::sync::oneshot;
 use tokio_util::sync::CancellationToken;
@@ -23,6 +23,7 @@ const SPILLED: u64 = 64 << 20;
 /// Runs a line, unconfined and without the user's keys in its environment, until it ends or `stop` is there or gone.
 pub(super) async fn run(
     place: &Place,
+    outputs: &OutputPlace,
     registry: &Arc<ProcessRegistry>,
     cwd: &Path,
     line: &str,
@@ -31,7 +32,7 @@ pub(super) async fn run(
 ) -> Result<ShellDone, Failure> {
     let env: Vec<_> = place.settings().env_keys().into_iter().map(|name| (name, None)).collect();
     let limits = OutputLimits { lines: u64::MAX, bytes: OUTPUT, spill_bytes: SPILLED };
-    let mut output = OutputBuffer::new(limits, &place.home.join("outputs"));
+    let mut output = OutputBuffer::new(limits, outputs);
     let shell = ShellCommand {
         owner: "user",
         command: line,

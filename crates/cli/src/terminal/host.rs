@@ -15,7 +15,7 @@ use quipu_tui::{
     Choice, Cycled, Deciding, Doing, Glimpse, Host, Kept, NotOpened, Open, Printed, ProviderItem, Reach,
     SessionItem, SettingKept, ShellDone, Tell, TreeRow, Which,
 };
-use quipu_workspace::ProcessRegistry;
+use quipu_workspace::{OutputPlace, ProcessRegistry};
 use tokio::sync::oneshot;
 
 use crate::args::{Task, ThinkingArg};
@@ -53,6 +53,8 @@ struct Inner {
 #[derive(Default)]
 struct Now {
     store: Option<Arc<dyn Store>>,
+    /// Where whole outputs go.
+    outputs: Option<OutputPlace>,
     desk: Option<Arc<Desk>>,
     /// Where the session stood when it was opened.
     from: Option<NodeId>,
@@ -190,7 +192,7 @@ impl Inner {
         };
         let started =
             crate::setup::open(&self.place, &task, &self.here, replay, None).await.map_err(failed)?;
-        let Started { store, model, thinking, opened, permissions, record, file, .. } = started;
+        let Started { store, model, thinking, opened, permissions, record, file, outputs, .. } = started;
         let Opened { session, mut troubles } = opened;
         let view = session.view();
         let read = match view.head {
@@ -204,6 +206,7 @@ impl Inner {
             now.cwd = session.cwd().to_owned();
             now.from = view.head;
             now.store = Some(store);
+            now.outputs = Some(outputs);
             if let Some(file) = &file {
                 now.filed = Some((view.session.clone(), PathBuf::from(&file.path)));
             }
@@ -502,8 +505,13 @@ impl Host for Surroundings {
 
     fn shell(&self, line: String, stop: oneshot::Receiver<()>, tell: Tell) -> Doing<ShellDone> {
         self.doing(|inner| async move {
-            let cwd = inner.now().cwd.clone();
-            super::by_hand::run(&inner.place, &inner.registry, &cwd, &line, stop, &tell).await
+            let (cwd, outputs) = {
+                let now = inner.now();
+                (now.cwd.clone(), now.outputs.clone())
+            };
+            let nobodys = || inner.place.outputs().place(&"".into(), &inner.sealer);
+            let outputs = outputs.unwrap_or_else(nobodys);
+            super::by_hand::run(&inner.place, &outputs, &inner.registry, &cwd, &line, stop, &tell).await
         })
     }
 

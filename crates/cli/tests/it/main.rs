@@ -81,6 +81,8 @@ mod merge;
 #[cfg(test)]
 mod network;
 #[cfg(test)]
+mod outputs;
+#[cfg(test)]
 mod peers;
 #[cfg(test)]
 mod permissions;

@@ -15,7 +15,8 @@ fn peak(terminal: &Terminal) -> u64 {
 
 /// Bytes of the outputs that were too long to be held.
 fn spilled(world: &World) -> u64 {
-    let Ok(outputs) = std::fs::read_dir(world.path("home/.quipu/outputs")) else { return 0 };
+    let Ok(sessions) = std::fs::read_dir(world.path("home/.quipu/outputs")) else { return 0 };
+    let outputs = sessions.flat_map(|session| std::fs::read_dir(session.unwrap().path()).unwrap());
     outputs.map(|entry| entry.unwrap().metadata().unwrap().len()).sum()
 }
 

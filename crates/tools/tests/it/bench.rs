@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex};
 
 use quipu_protocol::{Content, Json};
 use quipu_tools::{Invocation, Tool, ToolContext, ToolOutput, builtin};
-use quipu_workspace::Access;
+use quipu_workspace::{Access, OutputPlace};
 use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 
@@ -25,7 +25,7 @@ impl Bench {
             run: "run".into(),
             cwd: dir.path().join("work"),
             env: Arc::new([]),
-            spill_dir: dir.path().join("spill"),
+            outputs: OutputPlace::as_printed(dir.path().join("spill")),
             progress: Arc::new(move |text| told.lock().unwrap().push(text.to_owned())),
             cancel: CancellationToken::new(),
             sees_images: true,

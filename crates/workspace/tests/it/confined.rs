@@ -138,7 +138,7 @@ impl World {
         command: &str,
     ) -> Result<(ShellEnd, String), ShellError> {
         let limits = OutputLimits { lines: 2000, bytes: 50 * 1024, spill_bytes: 1 << 20 };
-        let mut output = OutputBuffer::new(limits, &self.path("spill"));
+        let mut output = OutputBuffer::new(limits, &OutputPlace::as_printed(self.path("spill")));
         let cwd = self.path("ws");
         let shell = ShellCommand {
             owner: "run",
@@ -476,7 +476,7 @@ async fn git_works_in_worktrees_submodules_and_below_the_top_and_cannot_be_lured
         write.extend(git_directories(&cwd));
         let sandbox = Sandbox::new(write);
         let limits = OutputLimits { lines: 2000, bytes: 50 * 1024, spill_bytes: 1 << 20 };
-        let mut output = OutputBuffer::new(limits, &world.path("spill"));
+        let mut output = OutputBuffer::new(limits, &OutputPlace::as_printed(world.path("spill")));
         let command = "git config user.name; echo x >> g && git add g && git -c user.name=T -c user.email=t@e commit -qm two";
         let shell = ShellCommand {
             owner: "run",

@@ -55,7 +55,7 @@ impl Fresh {
         }
         fs::write(self.path("ws/inside"), "inside\n").unwrap();
         let limits = OutputLimits { lines: 2000, bytes: 50 * 1024, spill_bytes: 1 << 20 };
-        let mut output = OutputBuffer::new(limits, &self.path("spill"));
+        let mut output = OutputBuffer::new(limits, &OutputPlace::as_printed(self.path("spill")));
         let mut env: Vec<(String, Option<String>)> =
             VARIABLES.iter().map(|name| ((*name).to_owned(), None)).collect();
         env.push(("HOME".into(), Some(self.path("home").display().to_string())));

@@ -32,7 +32,7 @@ struct Bench {
 impl Bench {
     fn new() -> Self {
         let dir = tempfile::tempdir().unwrap();
-        let output = OutputBuffer::new(LIMITS, &dir.path().join("spill"));
+        let output = OutputBuffer::new(LIMITS, &OutputPlace::as_printed(dir.path().join("spill")));
         Self {
             dir,
             registry: Arc::default(),
@@ -376,7 +376,10 @@ fn helper() {
         }
         "print" => runtime.block_on(async {
             let mut bench = Bench::new();
-            bench.output = OutputBuffer::new(OutputLimits { spill_bytes: 64 << 20, ..LIMITS }, &dir);
+            bench.output = OutputBuffer::new(
+                OutputLimits { spill_bytes: 64 << 20, ..LIMITS },
+                &OutputPlace::as_printed(&dir),
+            );
             assert_eq!(bench.run(&argument).await.unwrap(), ShellEnd::Exited(0));
             assert!(bench.output.bytes() >= 99_999_000);
             let SpillState::Limited(path) = bench.output.spill() else {

@@ -1,0 +1,37 @@
+//! Where the whole outputs of long commands are.
+
+use std::path::PathBuf;
+
+use quipu::Outputs;
+use sha2::{Digest as _, Sha256};
+
+use crate::setup::Place;
+
+impl Place {
+    /// Where the whole outputs of long commands are kept. Another store than the user's has a directory of its own there,
+    /// for what belongs to a session of one is nobody's in the other.
+    pub(crate) fn outputs(&self) -> Outputs {
+        if let Some(unkept) = &self.unkept {
+            return unkept.clone();
+        }
+        let all = self.home.join("outputs");
+        if self.store == self.home.join("quipu.db") {
+            return Outputs::new(all);
+        }
+        let hash = Sha256::digest(self.store.as_os_str().as_encoded_bytes());
+        let name: String = hash[..8].iter().map(|byte| format!("{byte:02x}")).collect();
+        Outputs::new(all.join(format!("@{name}")))
+    }
+
+    /// Where tools may read outputs: those of all sessions, for a fork reads those of the session that it is from, and those of
+    /// earlier versions lie beside them. What is not kept is alone.
+    pub(crate) fn readable_outputs(&self) -> PathBuf {
+        self.unkept.as_ref().map_or_else(|| self.home.join("outputs"), |unkept| unkept.root().to_owned())
+    }
+
+    /// The same place for what shall not be kept: outputs go when the program ends.
+    pub(crate) fn without_outputs(mut self) -> Self {
+        self.unkept = Some(Outputs::temporary());
+        self
+    }
+}
