@@ -3,9 +3,13 @@
 use std::path::PathBuf;
 
 use quipu::Outputs;
+use quipu_workspace::file_key;
 use sha2::{Digest as _, Sha256};
 
 use crate::setup::Place;
+
+/// What the directory of another store begins with; no id of a session does.
+const OTHER: char = '@';
 
 impl Place {
     /// Where the whole outputs of long commands are kept. Another store than the user's has a directory of its own there,
@@ -15,12 +19,34 @@ impl Place {
             return unkept.clone();
         }
         let all = self.home.join("outputs");
-        if self.store == self.home.join("quipu.db") {
+        // By whatever name it is reached.
+        let store = file_key(&self.store);
+        if store == file_key(&self.home.join("quipu.db")) {
             return Outputs::new(all);
         }
-        let hash = Sha256::digest(self.store.as_os_str().as_encoded_bytes());
+        let hash = Sha256::digest(store.as_os_str().as_encoded_bytes());
         let name: String = hash[..8].iter().map(|byte| format!("{byte:02x}")).collect();
-        Outputs::new(all.join(format!("@{name}")))
+        Outputs::new(all.join(format!("{OTHER}{name}")))
+    }
+
+    /// Where those of other stores are, as the user's own store sees it.
+    pub(crate) fn outputs_of_others(&self) -> std::io::Result<Vec<Outputs>> {
+        let ours = self.outputs();
+        if self.unkept.is_some() || ours.root() != self.home.join("outputs") {
+            return Ok(Vec::new());
+        }
+        let entries = match std::fs::read_dir(ours.root()) {
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(Vec::new()),
+            entries => entries?,
+        };
+        let mut others = Vec::new();
+        for entry in entries {
+            let entry = entry?;
+            if entry.file_name().to_string_lossy().starts_with(OTHER) && entry.file_type()?.is_dir() {
+                others.push(Outputs::new(entry.path()));
+            }
+        }
+        Ok(others)
     }
 
     /// Where tools may read outputs: those of all sessions, for a fork reads those of the session that it is from, and those of

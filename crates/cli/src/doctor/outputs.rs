@@ -14,6 +14,8 @@ struct Survey {
     owned: Vec<KeptOutputs>,
     /// Of sessions that are not.
     gone: Vec<KeptOutputs>,
+    /// Of other stores.
+    others: Vec<KeptOutputs>,
     /// Beside the directories of sessions, as they were printed.
     loose: Option<KeptOutputs>,
 }
@@ -21,10 +23,17 @@ struct Survey {
 async fn survey(place: &Place) -> Result<Survey, Failure> {
     let outputs = place.outputs();
     let path = outputs.root().display().to_string();
-    let kept =
-        tokio::task::spawn_blocking(move || outputs.kept()).await.unwrap_or_else(|error| Err(error.into()));
-    let kept = kept.map_err(|error| cannot(&path, &error))?;
-    let mut survey = Survey::default();
+    let all = place.clone();
+    let work = tokio::task::spawn_blocking(move || {
+        let mut others = Vec::new();
+        for other in all.outputs_of_others()? {
+            others.extend(other.kept()?);
+        }
+        Ok((outputs.kept()?, others))
+    });
+    let kept = work.await.unwrap_or_else(|error| Err(error.into()));
+    let (kept, others) = kept.map_err(|error| cannot(&path, &error))?;
+    let mut survey = Survey { others, ..Survey::default() };
     if kept.is_empty() {
         return Ok(survey);
     }
@@ -68,6 +77,9 @@ pub(super) async fn finding(place: &Place) -> Finding {
         found.owned.len(),
         if found.owned.len() == 1 { "" } else { "s" }
     );
+    if !found.others.is_empty() {
+        detail.push_str(&format!("; {} of other stores (`--store`)", size(sum(&found.others))));
+    }
     let mut state = State::Good;
     if !found.gone.is_empty() {
         state = State::Note;

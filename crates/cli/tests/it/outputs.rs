@@ -6,6 +6,7 @@ use nix::sys::signal::Signal;
 use quipu_testkit::{Answer, Gate, Reply};
 use serde_json::{Value, json};
 
+use crate::pty::{CTRL_D, Terminal, says};
 use crate::support::*;
 
 /// Looks like a key of a common kind, and is none.
@@ -210,11 +211,12 @@ fn doctor_counts_outputs() {
     let size = std::fs::metadata(&outputs(&world)[0]).unwrap().len().div_ceil(1024);
     assert_eq!(detail, format!("whole outputs of long commands: 1 file, {size} KiB, of 1 session"));
     assert_eq!(state, "good");
-    // One of another store is nobody's business here.
+    // Those of another store are of no session here, and not gone.
     world.run(&["-p", "--store", "other.db", "two"]).ok();
     assert_eq!(outputs(&world).len(), 2);
-    assert_eq!(doctor(&world, &[]).1, detail);
-    assert_eq!(doctor(&world, &["--store", "other.db"]), (state, detail.clone()));
+    let both = (state.clone(), format!("{detail}; 1 file, {size} KiB of other stores (`--store`)"));
+    assert_eq!(doctor(&world, &[]), both);
+    assert_eq!(doctor(&world, &["--store", "../work/other.db"]), (state, detail.clone()));
     // What an earlier version left, and a session that is gone.
     let root = world.path("home/.quipu/outputs");
     std::fs::write(root.join("quipu-bash-aB3.log"), secrets()).unwrap();
@@ -230,7 +232,7 @@ fn doctor_counts_outputs() {
     ] {
         assert!(more.contains(part), "{part} in {more}");
     }
-    assert_eq!(doctor(&world, &["--drop-outputs"]), ("good".into(), detail));
+    assert_eq!(doctor(&world, &["--drop-outputs"]), both);
     assert_eq!(outputs(&world).len(), 2);
     assert!(world.run(&["doctor", "--drop-outputs"]).ok().text().contains("removed: 0 files, 0 KiB"));
 }
@@ -267,4 +269,33 @@ fn fork_reads_the_output_of_the_session_that_it_is_from() {
         }
     }
     world.unchecked();
+}
+
+#[test]
+fn output_of_a_line_of_the_user_is_sealed_and_of_the_session() {
+    for unkept in [false, true] {
+        let world = World::new([says("I see.")]);
+        world.file("secrets", secrets());
+        let mut terminal = Terminal::open(&world, if unkept { &["--no-session"] } else { &[] });
+        terminal.shows("test-1");
+        terminal.types("!seq 40000; cat secrets; seq 40000; echo ended-$((40+2))\r");
+        terminal.shows("ended-42");
+        terminal.hides("running");
+        terminal.types("what was it?\r");
+        terminal.settles("I see.");
+        let sessions = if unkept { world.path("tmp") } else { world.path("home/.quipu/outputs") };
+        let kept = files(&sessions);
+        assert_eq!(kept.len(), 1, "{kept:?}");
+        let bytes = std::fs::read(&kept[0]).unwrap();
+        assert_sealed(&bytes);
+        assert!(contains(&bytes, b"\ntoken [REDACTED:github-token:") && contains(&bytes, b"ended-42"));
+        terminal.types(CTRL_D);
+        assert_eq!(terminal.ends(), Some(0));
+        if unkept {
+            assert_eq!((files(&world.path("tmp")), outputs(&world)), (Vec::new(), Vec::new()));
+            world.unchecked();
+        } else {
+            assert_eq!(doctor(&world, &[]).0, "good");
+        }
+    }
 }
