@@ -178,7 +178,7 @@ impl OutputBuffer {
             done = open.file.flush().await;
         }
         if let Err(error) = done {
-            self.spill = Spill::Failed(format!("cannot write {}: {error}", open.path.display()));
+            self.spill = open.given_up(&error).await;
         }
     }
 
@@ -252,7 +252,7 @@ impl OutputBuffer {
             None => bytes,
         };
         if let Err(error) = open.write(bytes, self.limits.spill_bytes).await {
-            self.spill = Spill::Failed(format!("cannot write {}: {error}", open.path.display()));
+            self.spill = open.given_up(&error).await;
         }
     }
 
@@ -289,6 +289,16 @@ impl OutputBuffer {
 }
 
 impl Open {
+    /// A part of an output that nothing names would only take room.
+    async fn given_up(&self, error: &std::io::Error) -> Spill {
+        let path = self.path.display();
+        let stays = match tokio::fs::remove_file(&self.path).await {
+            Ok(()) => String::new(),
+            Err(error) => format!("; what was written stays: {error}"),
+        };
+        Spill::Failed(format!("cannot write {path}: {error}{stays}"))
+    }
+
     /// Writes as much as has room.
     async fn write(&mut self, bytes: &[u8], most: u64) -> std::io::Result<()> {
         let room = usize::try_from(most - self.written).unwrap_or(usize::MAX);

@@ -144,6 +144,21 @@ fn unkept_output_without_a_place_is_told() {
 }
 
 #[test]
+fn output_without_room_is_told_and_leaves_no_part() {
+    let world = World::new([bash("c1", "seq 400000"), done()]);
+    let mut command = world.command("/bin/sh");
+    let program = world.program.display();
+    command.args(["-c", &format!("trap '' XFSZ; ulimit -f 2048; exec {program} -p print")]);
+    Running::start(command).wait().ok();
+    let text = told(&world);
+    assert!(
+        text.contains("400000\n") && text.contains("The full output was not kept: cannot write "),
+        "{text}"
+    );
+    assert!(text.contains("File too large") && outputs(&world).is_empty(), "{text}");
+}
+
+#[test]
 fn unkept_output_goes_on_a_signal_too() {
     let gate = Gate::new();
     let last = Reply::sse("").then_gate(&gate).then(Answer::new().text("Done.").stream());
