@@ -114,16 +114,28 @@ pub(crate) fn close_writing() -> io::Result<()> {
 
 /// The filter that leaves only local sockets.
 pub(crate) fn closed_network() -> io::Result<BpfProgram> {
-    only_sockets(&[libc::AF_UNIX, libc::AF_NETLINK])
+    only_sockets(&[libc::AF_UNIX, libc::AF_NETLINK], &[])
 }
 
 /// The filter for who has a network of its own: other kinds of sockets, such as those to the host of a virtual machine, are
 /// not in it.
 pub(crate) fn local_or_internet() -> io::Result<BpfProgram> {
-    only_sockets(&[libc::AF_UNIX, libc::AF_NETLINK, libc::AF_INET, libc::AF_INET6])
+    only_sockets(&[libc::AF_UNIX, libc::AF_NETLINK, libc::AF_INET, libc::AF_INET6], &SHARED)
 }
 
-fn only_sockets(domains: &[i32]) -> io::Result<BpfProgram> {
+/// What no namespace keeps apart: keys of the user, files by numbers, programs in the kernel and what it counts.
+const SHARED: [libc::c_long; 8] = [
+    libc::SYS_add_key,
+    libc::SYS_request_key,
+    libc::SYS_keyctl,
+    libc::SYS_open_by_handle_at,
+    libc::SYS_bpf,
+    libc::SYS_perf_event_open,
+    libc::SYS_userfaultfd,
+    libc::SYS_syslog,
+];
+
+fn only_sockets(domains: &[i32], closed: &[libc::c_long]) -> io::Result<BpfProgram> {
     let unless = |domain: &i32| {
         let domain = u64::try_from(*domain).map_err(failed)?;
         SeccompCondition::new(0, SeccompCmpArgLen::Dword, SeccompCmpOp::Ne, domain).map_err(failed)
@@ -131,6 +143,7 @@ fn only_sockets(domains: &[i32]) -> io::Result<BpfProgram> {
     let foreign = domains.iter().map(unless).collect::<io::Result<Vec<_>>>()?;
     let foreign = SeccompRule::new(foreign).map_err(failed)?;
     let mut rules = BTreeMap::from([(libc::SYS_socket, vec![foreign]), (libc::SYS_io_uring_setup, vec![])]);
+    rules.extend(closed.iter().map(|call| (*call, Vec::new())));
     if cfg!(target_arch = "x86_64") {
         // The same calls by their numbers for 32-bit pointers.
         rules = rules

@@ -124,6 +124,7 @@ pub(super) fn run(socket: &OwnedFd) -> io::Result<()> {
     protected::cover_sockets(&free, Path::new(EMPTY));
     let watch = Arc::new(Watch::new()?);
     watch.protect(&setup.write)?;
+    let home = Some(setup.home.as_path()).filter(|home| home.is_absolute());
     let (watcher, running, spared) = (watch.clone(), commands.clone(), free.clone());
     thread("quipu-watch", move || watcher.run(&spared, &|| running.any.load(Ordering::SeqCst)))?;
     send(socket.as_fd(), READY, &[])?;
@@ -131,7 +132,7 @@ pub(super) fn run(socket: &OwnedFd) -> io::Result<()> {
         let Some((message, files)) = receive(socket.as_fd())? else { return Ok(()) };
         let (job, needs) = decode(&message, files)?;
         // What is to be protected may be new, or was replaced from outside.
-        let closed = watch.protect(&setup.write);
+        let closed = watch.protect(&setup.write).and_then(|()| protected::hide(home));
         protected::cover_sockets(&free, Path::new(EMPTY));
         let started = closed.and_then(|()| {
             let thread = if needs == CommandNeeds::default() {
@@ -177,7 +178,6 @@ fn give_up() -> io::Result<CapabilitySet> {
     let kept = if has_all && rustix::process::geteuid().is_root() {
         CapabilitySet::CHOWN
             | CapabilitySet::DAC_OVERRIDE
-            | CapabilitySet::DAC_READ_SEARCH
             | CapabilitySet::FOWNER
             | CapabilitySet::FSETID
             | CapabilitySet::KILL

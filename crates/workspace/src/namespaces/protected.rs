@@ -11,7 +11,8 @@ use rustix::fs::StatVfsMountFlags;
 
 use crate::protected::{lines, names as protected_names};
 
-use super::mounts::{attach, close, copy, detach, is_mounted};
+use super::mounts::{attach, close, copy, detach, empty, is_mounted};
+use super::stage::EMPTY;
 
 /// Repositories of submodules that are looked at, and how deep.
 const MODULES: usize = 200;
@@ -125,6 +126,27 @@ pub(super) fn open(write: &[PathBuf]) -> io::Result<()> {
         }
     }
     Ok(())
+}
+
+/// Hides the secrets that came since the namespaces were made.
+pub(super) fn hide(home: Option<&Path>) -> io::Result<()> {
+    for path in secrets(home) {
+        if !is_mounted(&path) {
+            hide_one(&path)?;
+        }
+    }
+    Ok(())
+}
+
+fn hide_one(path: &Path) -> io::Result<()> {
+    if path.is_dir() {
+        empty(path, "mode=000,size=4k")?;
+        return close(path, MsFlags::MS_NODEV);
+    }
+    match copy(Path::new(EMPTY)).and_then(|tree| attach(&tree, path)) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+        done => done,
+    }
 }
 
 /// Covers the sockets of the network of this thread that have a path outside of these directories.

@@ -170,7 +170,7 @@ impl World {
 }
 
 /// Names, kinds and contents of everything below.
-fn snapshot(root: &Path) -> BTreeMap<PathBuf, String> {
+pub(crate) fn snapshot(root: &Path) -> BTreeMap<PathBuf, String> {
     let mut found = BTreeMap::new();
     let mut open = vec![root.to_path_buf()];
     while let Some(dir) = open.pop() {
@@ -197,7 +197,7 @@ pub(crate) fn is_installed(program: &str) -> bool {
     std::env::split_paths(&path).any(|dir| dir.join(program).is_file())
 }
 
-fn lines(table: &str) -> impl Iterator<Item = (&str, &str)> {
+pub(crate) fn lines(table: &str) -> impl Iterator<Item = (&str, &str)> {
     table
         .lines()
         .filter(|line| !line.is_empty() && !line.starts_with('#'))

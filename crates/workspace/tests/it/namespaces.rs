@@ -467,3 +467,137 @@ async fn missing_namespaces_are_told_and_landlock_holds() {
         assert_ne!(end, ShellEnd::Exited(0));
     }
 }
+
+/// What attacks are aimed at, outside.
+struct Targets {
+    victim: std::process::Child,
+    tcp: std::net::TcpListener,
+    udp: std::net::UdpSocket,
+    sockets: Vec<UnixListener>,
+    _temporary: tempfile::TempDir,
+    shared: tempfile::NamedTempFile,
+}
+
+impl Drop for Targets {
+    fn drop(&mut self) {
+        self.victim.kill().ok();
+        self.victim.wait().ok();
+    }
+}
+
+impl Targets {
+    fn new(world: &mut World) -> Self {
+        use std::os::linux::net::SocketAddrExt as _;
+        let tcp = std::net::TcpListener::bind("0.0.0.0:0").unwrap();
+        let udp = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
+        let name = format!("quipu-attacks-{}", std::process::id());
+        let address = std::os::unix::net::SocketAddr::from_abstract_name(&name).unwrap();
+        let temporary = tempfile::tempdir().unwrap();
+        let (socket, other) = (world.path("out/service"), temporary.path().join("service"));
+        let sockets = vec![
+            UnixListener::bind_addr(&address).unwrap(),
+            UnixListener::bind(&socket).unwrap(),
+            UnixListener::bind(&other).unwrap(),
+        ];
+        tcp.set_nonblocking(true).unwrap();
+        udp.set_nonblocking(true).unwrap();
+        sockets.iter().for_each(|socket| socket.set_nonblocking(true).unwrap());
+        let shared = tempfile::Builder::new().prefix("quipu-attack").tempfile_in("/dev/shm").unwrap();
+        let victim = Command::new("sleep").arg("1000").env("SECRET", "secret-of-the-victim").spawn().unwrap();
+        for (name, value) in [
+            ("PORT", tcp.local_addr().unwrap().port().to_string()),
+            ("UDP", udp.local_addr().unwrap().port().to_string()),
+            ("ABSTRACT", name),
+            ("SOCK", socket.display().to_string()),
+            ("TSOCK", other.display().to_string()),
+            ("SSH_AUTH_SOCK", other.display().to_string()),
+            ("DOCKER_HOST", format!("unix://{}", socket.display())),
+            ("PID", victim.id().to_string()),
+            ("HOST", world.path("out/file").display().to_string()),
+            ("SHARED", shared.path().display().to_string()),
+        ] {
+            world.env.push((name.into(), Some(value)));
+        }
+        Self { victim, tcp, udp, sockets, _temporary: temporary, shared }
+    }
+
+    fn are_untouched(&mut self, attack: &str) {
+        assert!(self.victim.try_wait().unwrap().is_none(), "killed by: {attack}");
+        let state = fs::read_to_string(format!("/proc/{}/stat", self.victim.id())).unwrap();
+        assert!(!state.contains(") T "), "stopped by: {attack}");
+        assert!(self.tcp.accept().is_err() && self.udp.recv(&mut [0; 9]).is_err(), "reached by: {attack}");
+        assert!(self.sockets.iter().all(|socket| socket.accept().is_err()), "reached by: {attack}");
+        assert!(self.shared.path().exists(), "removed by: {attack}");
+    }
+}
+
+/// The workspace as each attack finds it: a repository, and what configures programs.
+fn prepared(world: &World) {
+    world.fresh();
+    let at = |name: &str| world.path("ws").join(name);
+    for dir in [".git/hooks", ".git/objects", ".git/refs", ".vscode"] {
+        fs::create_dir_all(at(dir)).unwrap();
+    }
+    for (name, text) in [
+        (".git/HEAD", "ref: refs/heads/main\n"),
+        (".git/config", "[core]\n\tbare = false\n"),
+        ("AGENTS.md", "mine\n"),
+        (".envrc", "mine\n"),
+        (".vscode/tasks.json", "{}\n"),
+        (".mcp.json", "{}\n"),
+    ] {
+        fs::write(at(name), text).unwrap();
+    }
+}
+
+#[tokio::test]
+async fn no_attack_gets_through() {
+    let Some(mut world) = inside() else { return };
+    for (name, text) in
+        [(".ssh/id", "the-secret-key"), (".netrc", "the-secret-key"), (".quipu/auth.json", "the-secret-key")]
+    {
+        fs::write(world.path("home").join(name), text).unwrap();
+    }
+    fs::write(world.path("out/file"), "content\n").unwrap();
+    let mut targets = Targets::new(&mut world);
+    let outside = |world: &World| {
+        let mut all = crate::confined::snapshot(&world.path("out"));
+        all.extend(crate::confined::snapshot(&world.path("home")).into_iter().filter(|(path, _)| {
+            [".cache", ".npm"].iter().all(|free| !path.starts_with(world.path("home").join(free)))
+        }));
+        for name in [".git/hooks", ".vscode"] {
+            all.extend(crate::confined::snapshot(&world.path("ws").join(name)));
+        }
+        for name in [".git/config", "AGENTS.md", ".envrc", ".mcp.json"] {
+            let path = world.path("ws").join(name);
+            all.insert(path.clone(), fs::read_to_string(path).unwrap_or_else(|error| error.to_string()));
+        }
+        all
+    };
+    prepared(&world);
+    let before = outside(&world);
+    let (mut tried, mut missing, mut kinds) = (0, Vec::new(), std::collections::BTreeSet::new());
+    for (kind, rest) in crate::confined::lines(include_str!("attacks.txt")) {
+        let (program, attack) = rest.split_once(' ').unwrap();
+        if !is_installed(program) {
+            missing.push(program);
+            continue;
+        }
+        // As it is, from a process that left its parents, and from below a directory.
+        for way in ["{}", "( {} ) & wait", "mkdir -p deep; cp -r . deep/ 2>/dev/null; {}"] {
+            prepared(&world);
+            let command = way.replace("{}", attack);
+            let (_, said) = world.run(&command).await.unwrap();
+            for word in ["ESCAPED", "the-secret", "secret-of-the-victim"] {
+                assert!(!said.contains(word), "{kind}: {command}\n{said}");
+            }
+            assert_eq!(outside(&world), before, "{kind}: {command}\n{said}");
+            targets.are_untouched(&command);
+            tried += 1;
+        }
+        kinds.insert(kind);
+    }
+    assert_eq!(works(&world, "echo alive").await, "alive\n");
+    eprintln!("{tried} attacks of {} kinds tried; not installed: {missing:?}", kinds.len());
+    assert!(tried >= 200 && kinds.len() >= 40, "{tried} of {} kinds", kinds.len());
+}
