@@ -64,7 +64,7 @@ fn missing() -> io::Error {
 }
 
 impl Session {
-    pub(crate) fn start(_: &Namespaces, _: &[PathBuf], _: &Path, _: bool) -> io::Result<Self> {
+    pub(crate) fn start(_: &Namespaces, _: &[PathBuf], _: &[PathBuf], _: &Path, _: bool) -> io::Result<Self> {
         Err(missing())
     }
 

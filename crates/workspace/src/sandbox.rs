@@ -222,7 +222,9 @@ impl Sandbox {
         let mut missing = None;
         if let Some(namespaces) = &self.namespaces {
             let open = self.network == Network::Open;
-            match Session::start(namespaces, &self.write, temporary.path(), open) {
+            let is_cache = |path: &&PathBuf| self.caches.iter().any(|cache| cache.path == **path);
+            let protects: Vec<PathBuf> = self.write.iter().filter(|path| !is_cache(path)).cloned().collect();
+            match Session::start(namespaces, &self.write, &protects, temporary.path(), open) {
                 Ok(session) => return Ok(Confined::Session(session)),
                 Err(error) => missing = Some(error.to_string()),
             }

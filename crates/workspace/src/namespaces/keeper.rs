@@ -113,17 +113,17 @@ pub(super) fn run(socket: &OwnedFd) -> io::Result<()> {
         network,
         closed: ruleset(&write, &setup.temporary, BitFlags::EMPTY)?,
         open: ruleset(&write, &setup.temporary, Scope::AbstractUnixSocket.into())?,
-        write: setup.write.clone(),
+        write: setup.protects.clone(),
         filter: local_or_internet()?,
         kept,
     });
     let commands = Arc::new(Commands::default());
     let reaper = commands.clone();
     thread("quipu-reap", move || reaper.reap())?;
-    let mut ready = prepare(&bounds, &commands, CommandNeeds::default())?;
+    let mut ready = Some(prepare(&bounds, &commands, CommandNeeds::default())?);
     protected::cover_sockets(&free, Path::new(EMPTY));
     let watch = Arc::new(Watch::new()?);
-    watch.protect(&setup.write)?;
+    watch.protect(&setup.protects)?;
     let home = Some(setup.home.as_path()).filter(|home| home.is_absolute());
     let (watcher, running, spared) = (watch.clone(), commands.clone(), free.clone());
     thread("quipu-watch", move || watcher.run(&spared, &|| running.any.load(Ordering::SeqCst)))?;
@@ -132,14 +132,11 @@ pub(super) fn run(socket: &OwnedFd) -> io::Result<()> {
         let Some((message, files)) = receive(socket.as_fd())? else { return Ok(()) };
         let (job, needs) = decode(&message, files)?;
         // What is to be protected may be new, or was replaced from outside.
-        let closed = watch.protect(&setup.write).and_then(|()| protected::hide(home));
+        let closed = watch.protect(&setup.protects).and_then(|()| protected::hide(home));
         protected::cover_sockets(&free, Path::new(EMPTY));
         let started = closed.and_then(|()| {
-            let thread = if needs == CommandNeeds::default() {
-                std::mem::replace(&mut ready, prepare(&bounds, &commands, needs)?)
-            } else {
-                prepare(&bounds, &commands, needs)?
-            };
+            let kept = if needs == CommandNeeds::default() { ready.take() } else { None };
+            let thread = kept.map_or_else(|| prepare(&bounds, &commands, needs), Ok)?;
             let gone = || failed("a command", "its thread is gone");
             thread.job.send(job).map_err(|_| gone())?;
             thread.started.recv().map_err(|_| gone())?
@@ -151,6 +148,10 @@ pub(super) fn run(socket: &OwnedFd) -> io::Result<()> {
                 let number = error.raw_os_error().unwrap_or(libc::EPERM);
                 send(socket.as_fd(), &number.to_le_bytes(), &[])?;
             }
+        }
+        // For the next one, while this one runs.
+        if ready.is_none() {
+            ready = Some(prepare(&bounds, &commands, CommandNeeds::default())?);
         }
     }
 }

@@ -84,6 +84,8 @@ pub struct CommandNeeds {
 #[derive(Debug)]
 struct Setup {
     write: Vec<PathBuf>,
+    /// Those of them in which something configures programs.
+    protects: Vec<PathBuf>,
     visible: Vec<PathBuf>,
     hidden: Vec<PathBuf>,
     temporary: PathBuf,
@@ -99,7 +101,7 @@ struct Setup {
 impl Setup {
     fn encode(&self) -> Vec<u8> {
         let mut fields = Fields::default();
-        for list in [&self.write, &self.visible, &self.hidden] {
+        for list in [&self.write, &self.protects, &self.visible, &self.hidden] {
             fields.put_list(list.iter());
         }
         fields.put(&self.temporary);
@@ -116,6 +118,7 @@ impl Setup {
         let mut fields = Reading(bytes);
         Ok(Self {
             write: fields.paths()?,
+            protects: fields.paths()?,
             visible: fields.paths()?,
             hidden: fields.paths()?,
             temporary: fields.path()?,
@@ -142,13 +145,14 @@ pub(crate) struct Session {
 }
 
 impl Session {
-    /// Makes them; `temporary` is for commands to write, and its `tmp` is what they see as `/tmp`.
+    /// Makes them; `protects` are directories of `write` in which something configures programs, `temporary` is for commands to write, and its `tmp` is what they see as `/tmp`.
     ///
     /// # Errors
     /// Why they cannot be made here.
     pub(crate) fn start(
         namespaces: &Namespaces,
         write: &[PathBuf],
+        protects: &[PathBuf],
         temporary: &Path,
         open: bool,
     ) -> io::Result<Self> {
@@ -161,6 +165,7 @@ impl Session {
         }
         let setup = Setup {
             write: write.to_vec(),
+            protects: protects.to_vec(),
             visible: visible.clone(),
             hidden,
             temporary: temporary.to_owned(),

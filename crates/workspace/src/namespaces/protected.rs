@@ -22,16 +22,17 @@ const SOCKETS: usize = 4_096;
 
 /// The secrets of all users and of the system that are there, by their true paths.
 pub(super) fn secrets(home: Option<&Path>) -> Vec<PathBuf> {
-    let mut homes: Vec<PathBuf> = home.map(Path::to_owned).into_iter().collect();
-    homes.push("/root".into());
+    let mut homes: HashSet<PathBuf> = home.map(Path::to_owned).into_iter().collect();
+    homes.insert("/root".into());
     homes.extend(
         fs::read_dir("/home").into_iter().flatten().flatten().map(|entry| entry.path()).take(SOCKETS),
     );
     let below = lines(include_str!("../secrets.txt"));
     let of_homes = below.flat_map(|name| homes.iter().map(move |home| home.join(name)));
     let of_system = lines(include_str!("hidden.txt")).map(PathBuf::from);
-    let found: HashSet<PathBuf> =
-        of_homes.chain(of_system).filter_map(|path| path.canonicalize().ok()).collect();
+    // Most are not there, which is quickly known.
+    let there = of_homes.chain(of_system).filter(|path| path.symlink_metadata().is_ok());
+    let found: HashSet<PathBuf> = there.filter_map(|path| path.canonicalize().ok()).collect();
     found.into_iter().collect()
 }
 

@@ -158,6 +158,7 @@ impl World {
         for entry in fs::read_dir(self.path("ws")).unwrap() {
             let path = entry.unwrap().path();
             if path.is_dir() && !path.is_symlink() {
+                open_up(&path);
                 fs::remove_dir_all(path)
             } else {
                 fs::remove_file(path)
@@ -166,6 +167,17 @@ impl World {
         }
         fs::write(self.path("ws/inside"), "inside\n").unwrap();
         symlink(self.path("out"), self.path("ws/outlink")).unwrap();
+    }
+}
+
+/// A copy of what is hidden is closed to its owner.
+fn open_up(dir: &Path) {
+    use std::os::unix::fs::PermissionsExt as _;
+    fs::set_permissions(dir, fs::Permissions::from_mode(0o700)).unwrap();
+    for path in fs::read_dir(dir).unwrap().map(|entry| entry.unwrap().path()) {
+        if path.is_dir() && !path.is_symlink() {
+            open_up(&path);
+        }
     }
 }
 
