@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use quipu_protocol::UnixMs;
+use quipu_tui::is_unseen;
 use unicode_width::UnicodeWidthStr as _;
 
 /// What was to be told while somebody else draws on the terminal; `None` while nobody does.
@@ -144,24 +145,21 @@ impl Paint {
     }
 }
 
-/// Text with control characters (other than newline and tab) and bidirectional overrides made visible, so that
-/// what a model or a file says cannot steer the terminal.
+/// Text with control characters (other than newline and tab) and all others that are not seen made visible, so that
+/// what a model or a file says cannot steer the terminal, nor hide in it.
 pub(crate) fn printable(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
-    for c in text.chars() {
-        if matches!(c, '\n' | '\t') || !steers(c) {
+    let mut rest = text.chars().peekable();
+    let mut before = None;
+    while let Some(c) = rest.next() {
+        if matches!(c, '\n' | '\t') || !is_unseen(before, c, rest.peek().copied()) {
             out.push(c);
         } else {
             out.extend(c.escape_unicode());
         }
+        before = Some(c);
     }
     out
-}
-
-/// Whether a character does something to a terminal beyond taking its place.
-fn steers(c: char) -> bool {
-    c.is_control()
-        || matches!(c, '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}' | '\u{200e}' | '\u{200f}' | '\u{61c}')
 }
 
 /// The same on one line, cut to `width` columns of a terminal. Reads no more of a text than it needs.
@@ -170,7 +168,10 @@ pub(crate) fn one_line(text: &str, width: usize) -> String {
     // Where the line is cut when it becomes too wide, and how wide it is.
     let (mut fits, mut used) = (0, 0);
     let mut gap = false;
-    for c in text.chars() {
+    let mut rest = text.chars().peekable();
+    let mut last = None;
+    while let Some(c) = rest.next() {
+        let beside = std::mem::replace(&mut last, Some(c));
         // Controls that are no white space are shown; of white space only that it is there.
         if c.is_whitespace() {
             gap = !line.is_empty();
@@ -180,7 +181,7 @@ pub(crate) fn one_line(text: &str, width: usize) -> String {
         if std::mem::take(&mut gap) {
             line.push(' ');
         }
-        if steers(c) {
+        if is_unseen(beside, c, rest.peek().copied()) {
             line.extend(c.escape_unicode());
         } else {
             line.push(c);
@@ -252,6 +253,13 @@ mod tests {
     #[test]
     fn nothing_steers_the_terminal() {
         assert_eq!(printable("a\x1b[31m\u{202e}b\tc\n"), "a\\u{1b}[31m\\u{202e}b\tc\n");
+        let unseen = "x\u{200b}\u{e0041}y\u{ad}z\u{fe01}\u{2060}";
+        let seen = "x\\u{200b}\\u{e0041}y\\u{ad}z\\u{fe01}\\u{2060}";
+        assert_eq!((printable(unseen), one_line(unseen, 80)), (seen.to_owned(), seen.to_owned()));
+        assert_eq!(
+            printable("👩\u{200d}👧 ❤\u{fe0f} می\u{200c}خواهم"),
+            "👩\u{200d}👧 ❤\u{fe0f} می\u{200c}خواهم"
+        );
         assert_eq!(one_line("  a\n b  ", 9), "a b");
         assert_eq!(one_line("abcdef", 4), "abc…");
         assert_eq!(one_line("abcd", 4), "abcd");

@@ -44,7 +44,7 @@ mod theme;
 mod view;
 mod wrap;
 
-pub use clean::clean;
+pub use clean::{clean, is_unseen};
 pub use clipboard::clipboard_image;
 pub use commands::{COMMANDS, Does, Report, SlashCommand};
 pub use depth::Depth;

@@ -1,5 +1,7 @@
 //! What is seen below the scrollback. Pure.
 
+use std::ops::Range;
+
 use crate::blocks::{self, AskView, ShellView, StatusView};
 use crate::host::Choice;
 use crate::picker::{cut, one_line};
@@ -7,18 +9,25 @@ use crate::render;
 use crate::state::{State, level_name, room};
 use crate::{Frame, Line, Size, clean};
 
+/// Rows of what a question is about that are worth a question in full; with fewer, all else makes room for it.
+const LEAST: usize = 3;
 /// Pictures of a wheel that turns.
 const WHEEL: [&str; 8] = ["⠋", "⠙", "⠸", "⠴", "⠦", "⠧", "⠇", "⠏"];
 
 /// The live part of a state on a screen of this size.
 pub fn view(state: &State, size: Size) -> Frame {
+    view_reading(state, size).0
+}
+
+/// The same, and which rows of what the question is about are seen.
+pub(crate) fn view_reading(state: &State, size: Size) -> (Frame, Option<Range<usize>>) {
     let columns = size.columns.max(1);
     let rows = size.rows.max(1);
     let theme = &state.theme;
     if let Some(overlay) = &state.overlay {
         let room = rows.saturating_sub(2).clamp(1, 40);
         let lines = overlay.view(Size { columns, rows: room }, theme);
-        return Frame { lines, cursor: None };
+        return (Frame { lines, cursor: None }, None);
     }
     let status = status(state, columns);
     let (text, cursor) = state.editor.view(room(Size { columns, rows }), theme);
@@ -36,15 +45,16 @@ pub fn view(state: &State, size: Size) -> Frame {
     below.push(Line::styled(format!("{mode}{}", "─".repeat(columns - crate::width(&mode))), border));
     below.extend(state.editor.popup(Size { columns, rows: 8.min(rows / 2) }, theme));
     below.push(status);
-    let mut middle = asks(state, columns);
+    // With the empty line before it.
+    let (mut middle, rows_read) = asks(state, columns, rows.saturating_sub(below.len() + 1));
     let asked = !middle.is_empty();
     // With the empty line before it.
     let left = rows.checked_sub(below.len() + middle.len() + 1);
     if asked
         && left.is_none()
-        && let Some(frame) = cramped(state, Size { columns, rows })
+        && let Some((frame, part)) = cramped(state, Size { columns, rows })
     {
-        return frame;
+        return (frame, Some(part));
     }
     let others = queue(state, columns).into_iter().chain(working(state, columns));
     // A question goes before them.
@@ -81,7 +91,7 @@ pub fn view(state: &State, size: Size) -> Frame {
     lines.extend(middle);
     let cursor = (lines.len() + editor_at + cursor.0, cursor.1);
     lines.extend(below);
-    Frame { lines, cursor: Some(cursor) }
+    (Frame { lines, cursor: Some(cursor) }, rows_read)
 }
 
 /// What is under way, for who is told of it once.
@@ -97,28 +107,43 @@ pub(crate) fn under_way(state: &State, columns: usize) -> Vec<Vec<Line>> {
     blocks
 }
 
-/// The question that waits for an answer.
-pub(crate) fn asks(state: &State, columns: usize) -> Vec<Line> {
+/// The question that waits for an answer, in so many rows; more, where not even a few of what it is about fit there.
+pub(crate) fn asks(state: &State, columns: usize, rows: usize) -> (Vec<Line>, Option<Range<usize>>) {
     if state.theme.spoken && state.reason.is_some() {
-        return vec![Line::from("Why not? The model is told. Enter alone gives no reason.")];
+        return (vec![Line::from("Why not? The model is told. Enter alone gives no reason.")], None);
     }
     let theme = &state.theme;
-    let mut lines =
-        asked(state, Choice::meaning, |view| blocks::ask(view, columns, theme)).unwrap_or_default();
+    let reason = if state.reason.is_some() { 2 } else { 0 };
+    let shown = asked(state, Choice::meaning, |view| {
+        let around = blocks::ask(&AskView { body: &[], ..*view }, columns, 0, theme).0.len() + reason;
+        if state.theme.spoken || around + view.body.len() <= rows {
+            return blocks::ask(view, columns, view.body.len(), theme);
+        }
+        // How to go on takes a row, or two where it is narrow.
+        let mut room = rows.saturating_sub(around + 1).max(LEAST);
+        loop {
+            let shown = blocks::ask(view, columns, room, theme);
+            if room == LEAST || shown.0.len() + reason <= rows {
+                return shown;
+            }
+            room -= 1;
+        }
+    });
+    let Some((mut lines, part)) = shown else { return (Vec::new(), None) };
     if let Some(reason) = &state.reason {
         let text = format!("  No, because: {}▏", clean(reason));
         lines.push(Line::styled(cut(&text, columns), theme.ask));
         lines.push(Line::styled(cut("  Enter says no, Escape goes back", columns), theme.muted));
     }
-    lines
+    (lines, Some(part))
 }
 
 /// The question, with the keys that answer it in such words, as `shown` shows it.
-fn asked(
+fn asked<T>(
     state: &State,
     words: impl Fn(Choice) -> &'static str,
-    shown: impl FnOnce(&AskView<'_>) -> Vec<Line>,
-) -> Option<Vec<Line>> {
+    shown: impl FnOnce(&AskView<'_>) -> T,
+) -> Option<T> {
     let (ask, choices) = state.asks.front()?;
     let spoken = state.theme.spoken;
     let alt = if state.editor.is_empty() { "" } else { "Alt+" };
@@ -131,8 +156,19 @@ fn asked(
         })
         .collect();
     let keys: Vec<(&str, &str)> = keys.iter().map(|(key, meaning)| (key.as_str(), *meaning)).collect();
+    let made;
+    let (body, top, read) = match &state.reading {
+        Some(reading) => (&reading.body, reading.top, reading.read),
+        None => {
+            made = blocks::ask_body(ask, state.size.columns, &state.theme);
+            (&made, 0, spoken)
+        }
+    };
     Some(shown(&AskView {
         ask,
+        body,
+        top,
+        read,
         cwd: &state.standing.directory,
         choices: &keys,
         selected: if state.editor.is_empty() && !spoken { state.choice } else { usize::MAX },
@@ -141,19 +177,24 @@ fn asked(
 }
 
 /// A question that has no room beside all else: what it is about and its keys, and a row of what is written.
-fn cramped(state: &State, size: Size) -> Option<Frame> {
+fn cramped(state: &State, size: Size) -> Option<(Frame, Range<usize>)> {
     let Size { columns, rows } = size;
     let (theme, reason) = (&state.theme, state.reason.as_deref());
     let writes = usize::from(rows > 2);
     let show = |view: &AskView<'_>| blocks::small_ask(view, reason, columns, rows - writes, theme);
-    let mut lines = asked(state, Choice::word, show)?;
+    let (mut lines, part) = asked(state, Choice::word, show)?;
+    // A yes too early has its word in the place of what is written.
+    if let Some(hint) = state.hint.as_ref().filter(|_| writes > 0) {
+        lines.push(Line::styled(cut(&clean(hint), columns), theme.warning));
+        return Some((Frame { lines, cursor: None }, part));
+    }
     let (text, cursor) = state.editor.view(Size { columns, rows: 1 }, theme);
     if writes == 0 {
-        return Some(Frame { lines, cursor: None });
+        return Some((Frame { lines, cursor: None }, part));
     }
     let cursor = Some((lines.len() + cursor.0, cursor.1));
     lines.extend(text);
-    Some(Frame { lines, cursor })
+    Some((Frame { lines, cursor }, part))
 }
 
 /// What waits.

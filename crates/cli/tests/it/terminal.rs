@@ -131,6 +131,40 @@ fn it_asks_before_a_command_runs() {
 }
 
 #[test]
+fn long_question_is_allowed_only_after_its_last_row() {
+    let command: String = (1..=202)
+        .map(|at| if at == 101 { "touch payload\u{202e}\n".to_owned() } else { format!("true step-{at}\n") })
+        .collect();
+    let world = World::new([bash("c1", &command), says("It ran.")]);
+    let mut terminal = Terminal::open(&world, &["--permissions", "ask"]);
+    terminal.shows("test-1");
+    terminal.types("run it\r");
+    terminal.shows("of 202");
+    for yes in ["\u{1b}y", "\u{1b}a", "\u{1b}s"] {
+        terminal.types(yes);
+        terminal.shows("Not yet");
+    }
+    let mut found = false;
+    for _ in 0..202 {
+        let seen = terminal.seen();
+        found |= seen.contains("touch payload\\u{202e}");
+        if seen.contains("true step-202") {
+            break;
+        }
+        let at = seen.split("rows ").nth(1).and_then(|rest| rest.split(' ').nth(2)).unwrap().to_owned();
+        terminal.types("\u{1b}[6~");
+        terminal.hides(&format!("to {at} of 202"));
+    }
+    assert!(found, "the middle was not shown");
+    terminal.shows("PageUp, PageDown move");
+    terminal.types("\u{1b}y");
+    terminal.shows("It ran.");
+    terminal.types(CTRL_D);
+    assert_eq!(terminal.ends(), Some(0));
+    assert_eq!(world.requests().len(), 2);
+}
+
+#[test]
 fn on_a_screen_with_hardly_any_room_a_question_shows_the_command_and_the_keys() {
     let world = World::new([bash("c1", "echo tiny-and-run"), says("It ran.")]);
     let mut terminal = Terminal::sized(&world, &["--permissions", "ask"], 20, 5);

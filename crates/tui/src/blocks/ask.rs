@@ -1,16 +1,24 @@
 //! What waits for the user, and what of theirs waits.
 
+use std::ops::Range;
+
 use quipu_protocol::{Ask, Queued};
 use unicode_segmentation::UnicodeSegmentation as _;
 
-use super::text::{beside, cut, one_line, plural};
-use crate::{Line, Theme, clean};
+use super::text::{beside, cut, one_line};
+use crate::{Line, Style, Theme, clean, wrap};
 
 /// A question of permission.
 #[derive(Debug, Clone, Copy)]
 pub struct AskView<'a> {
     /// The question.
     pub ask: &'a Ask,
+    /// All that it is about, from [`ask_body`].
+    pub body: &'a [Line],
+    /// The first row of that which is shown, where not all fit.
+    pub top: usize,
+    /// Its last row has been on the screen.
+    pub read: bool,
     /// The directory that the session works in, with `~`.
     pub cwd: &'a str,
     /// What may be answered, in order: the key that chooses it, and what it means.
@@ -21,26 +29,62 @@ pub struct AskView<'a> {
     pub waiting: usize,
 }
 
-/// Lines of what a question is about that are shown; the rest is counted.
-const SUBJECT: usize = 12;
+/// Rows that the words of a question take at most; longer ones are part of what scrolls.
+const QUESTION: usize = 4;
+/// Screens that are narrower have no room for an indent.
+const NARROW: usize = 10;
 
-/// A question of permission: what would happen, where, why it is asked, and what may be answered.
+/// All that a question is about, in rows: every character of it, those that are not seen by their numbers.
 #[must_use]
-pub fn ask(view: &AskView<'_>, columns: usize, theme: &Theme) -> Vec<Line> {
-    let AskView { ask, cwd, choices, selected, waiting } = *view;
+pub fn ask_body(ask: &Ask, columns: usize, theme: &Theme) -> Vec<Line> {
+    let room = if columns < NARROW { columns.max(1) } else { columns - 2 };
+    let mut rows = Vec::new();
+    if is_long(ask, columns) {
+        broken(&question(ask), theme.ask, room, theme, &mut rows);
+    }
+    broken(ask.subject.trim_end_matches('\n'), theme.command, room, theme, &mut rows);
+    rows
+}
+
+fn question(ask: &Ask) -> String {
+    format!("May `{}` {}?", ask.tool, ask.question)
+}
+
+/// Whether the words of a question take more rows than they may before what it is about.
+fn is_long(ask: &Ask, columns: usize) -> bool {
+    let most = columns.saturating_sub(2).max(1).saturating_mul(QUESTION);
+    let question = question(ask);
+    // Not all of one that is much too long is wrapped to be counted.
+    let shown = || beside("? ", Style::default(), &question, Style::default(), columns).len();
+    question.len() > most.saturating_mul(4) || shown() > QUESTION
+}
+
+/// A question of permission: what would happen, where, why it is asked, and what may be answered; of what it is about
+/// as many rows as there is room for, and which of them those are.
+#[must_use]
+pub fn ask(view: &AskView<'_>, columns: usize, room: usize, theme: &Theme) -> (Vec<Line>, Range<usize>) {
+    let AskView { ask, body, top, read, cwd, choices, selected, waiting } = *view;
     let more = if waiting > 0 { format!(" ({waiting} more wait)") } else { String::new() };
-    let question = format!("May `{}` {}?{more}", ask.tool, ask.question);
+    let long = is_long(ask, columns);
+    let question = if long { format!("May `{}` do this?{more}", ask.tool) } else { question(ask) + &more };
     let mut lines = beside(theme.mark("? ", "Needs an answer: "), theme.ask, &question, theme.ask, columns);
-    let subject = beside("  ", theme.command, ask.subject.trim_end(), theme.command, columns);
-    let hidden = subject.len().saturating_sub(SUBJECT);
-    // The end matters as much as the beginning: that is where something unexpected would stand.
-    if hidden > 1 {
-        lines.extend_from_slice(&subject[..SUBJECT - 4]);
-        let text = format!("  … {} not shown …", plural(hidden + 1, "line"));
-        lines.push(cut(&Line::styled(text, theme.warning), columns));
-        lines.extend_from_slice(&subject[subject.len() - 3..]);
-    } else {
-        lines.extend(subject);
+    let part = window(body.len(), top, room);
+    for row in &body[part.clone()] {
+        let mut line = Line::default();
+        if columns >= NARROW {
+            line.push("  ", Style::default());
+        }
+        line.spans.extend(row.spans.iter().cloned());
+        lines.push(line);
+    }
+    if part.len() < body.len() && room > 0 {
+        let at = format!("  rows {} to {} of {}", part.start + 1, part.end, body.len());
+        let keys = if read {
+            " · PageUp, PageDown move"
+        } else {
+            " · PageDown, ↓, End go on; a yes waits for the last row"
+        };
+        lines.extend(wrap(&Line::styled(at + keys, theme.warning), columns, 2));
     }
     lines.extend(beside("  in ", theme.muted, cwd, theme.muted, columns));
     for (index, (key, meaning)) in choices.iter().enumerate() {
@@ -49,11 +93,18 @@ pub fn ask(view: &AskView<'_>, columns: usize, theme: &Theme) -> Vec<Line> {
         let first = format!("{} {key}  ", if chosen { ">" } else { theme.mark(" ", "") });
         lines.extend(beside(&first, style, meaning, style, columns));
     }
-    lines
+    (lines, part)
+}
+
+/// Which rows are seen of so many.
+fn window(count: usize, top: usize, room: usize) -> Range<usize> {
+    let top = top.min(count.saturating_sub(room));
+    top..count.min(top + room)
 }
 
 /// A question of permission where there is no room for all of it: what would happen, as much of it as fits, and the keys.
-/// Takes `rows` rows at most, one at least; a `reason` that is written stands in the place of the keys.
+/// Takes `rows` rows at most, one at least; a `reason` that is written stands in the place of the keys, and so does how to
+/// go on while not all was seen.
 #[must_use]
 pub fn small_ask(
     view: &AskView<'_>,
@@ -61,8 +112,8 @@ pub fn small_ask(
     columns: usize,
     rows: usize,
     theme: &Theme,
-) -> Vec<Line> {
-    let AskView { ask, choices, selected, waiting, .. } = *view;
+) -> (Vec<Line>, Range<usize>) {
+    let AskView { ask, body, top, read, choices, selected, waiting, .. } = *view;
     let keys = match reason {
         Some(reason) => {
             let reason = clean(reason).replace(char::is_control, " ");
@@ -102,20 +153,27 @@ pub fn small_ask(
     let more = if waiting > 0 { format!(" (+{waiting})") } else { String::new() };
     let question = super::text::one_line(&format!("? {} {}{more}", ask.tool, ask.question), columns);
     let question = Line::styled(question, theme.ask);
-    let subject = broken(ask.subject.trim_end(), columns, theme);
     if rows < 2 {
-        // What is left of the row beside the keys.
         let left = columns.saturating_sub(keys.width() + 1);
-        let mut line = subject.first().map_or_else(Line::default, |line| cut(line, left));
-        if left < 2 {
-            return vec![cut(&keys, columns)];
+        let fits = body.len() == 1 && body[0].width() <= left;
+        if reason.is_none() && !fits && !read {
+            // One row after the other, and then the keys.
+            let part = window(body.len(), top, 1);
+            let lines = body[part.clone()].iter().map(|line| cut(line, columns)).collect();
+            return (lines, part);
         }
-        if subject.len() > 1 && line.width() < left {
+        // What is left of the row beside the keys.
+        let mut line = body.first().map_or_else(Line::default, |line| cut(line, left));
+        let part = if fits { 0..1 } else { 0..0 };
+        if left < 2 {
+            return (vec![cut(&keys, columns)], part);
+        }
+        if body.len() > 1 && line.width() < left {
             line.push("…", theme.warning);
         }
         line.push(" ", theme.text);
         line.spans.extend(keys.spans);
-        return vec![line];
+        return (vec![line], part);
     }
     let mut room = rows - 1;
     let mut lines = Vec::new();
@@ -123,42 +181,53 @@ pub fn small_ask(
         lines.push(question);
         room -= 1;
     }
-    let hidden = subject.len().saturating_sub(room);
-    if hidden == 0 {
-        lines.extend(subject);
-    } else if room == 1 {
-        let mut line = cut(&subject[0], columns.saturating_sub(2));
-        line.push(" …", theme.warning);
-        lines.push(line);
+    let part = window(body.len(), top, room);
+    lines.extend_from_slice(&body[part.clone()]);
+    let on = part.len() < body.len() && !read && reason.is_none();
+    lines.push(if on {
+        let at = format!("{}/{} PgDn: more, n: no", part.end, body.len());
+        let short = format!("{}/{} PgDn", part.end, body.len());
+        Line::styled(if crate::width(&at) <= columns { at } else { short }, theme.warning)
     } else {
-        // The end matters as much as the beginning.
-        let end = usize::from(room > 2);
-        lines.extend_from_slice(&subject[..room - 1 - end]);
-        lines.push(Line::styled(format!("… {} not shown", plural(hidden + 1, "line")), theme.warning));
-        lines.extend_from_slice(&subject[subject.len() - end..]);
-    }
-    lines.push(keys);
-    lines.iter().map(|line| cut(line, columns)).collect()
+        keys
+    });
+    (lines.iter().map(|line| cut(line, columns)).collect(), part)
 }
 
-/// A text in rows that are broken where they are full: more of it is seen than when words stay whole.
-fn broken(text: &str, columns: usize, theme: &Theme) -> Vec<Line> {
-    let mut rows = Vec::new();
-    for line in text.lines() {
-        let line = clean(line);
-        let (mut row, mut wide) = (String::new(), 0);
-        for cluster in line.graphemes(true) {
-            let columns_of = crate::width(cluster);
-            if wide + columns_of > columns && !row.is_empty() {
-                rows.push(Line::styled(std::mem::take(&mut row), theme.command));
-                wide = 0;
+/// A text in rows that are broken where they are full: more of it is seen than when words stay whole, and nothing of it is
+/// left out, not even a space.
+fn broken(text: &str, style: Style, columns: usize, theme: &Theme, rows: &mut Vec<Line>) {
+    for line in text.split('\n') {
+        let (mut row, mut wide) = (Line::default(), 0);
+        for (piece, made) in crate::clean::bare(line) {
+            let style = if made { theme.warning } else { style };
+            let mut put = |cluster: &str, columns_of: usize| {
+                if wide + columns_of > columns && wide > 0 {
+                    rows.push(std::mem::take(&mut row));
+                    wide = 0;
+                }
+                match row.spans.last_mut() {
+                    Some(last) if last.style == style => last.text.push_str(cluster),
+                    _ => row.push(cluster, style),
+                }
+                wide += columns_of;
+            };
+            if piece.is_ascii() {
+                (0..piece.len()).for_each(|at| put(&piece[at..=at], 1));
+                continue;
             }
-            row.push_str(cluster);
-            wide += columns_of;
+            for cluster in piece.graphemes(true) {
+                let columns_of = crate::width(cluster);
+                if columns_of <= columns {
+                    put(cluster, columns_of);
+                } else {
+                    // What is wider than the screen would not be seen.
+                    cluster.escape_unicode().for_each(|one| put(one.encode_utf8(&mut [0; 4]), 1));
+                }
+            }
         }
-        rows.push(Line::styled(row, theme.command));
+        rows.push(row);
     }
-    rows
 }
 
 /// What waits to be said: first what the model gets after the current turn, then what it gets at the end.

@@ -11,7 +11,7 @@ mod status;
 mod text;
 mod tool;
 
-pub use ask::{AskView, ask, queue, small_ask};
+pub use ask::{AskView, ask, ask_body, queue, small_ask};
 pub use error::{model_error, outcome, retry, trouble};
 pub use output::output;
 pub use say::{branch_summary, compacting, compaction, image, label, thinking, user};

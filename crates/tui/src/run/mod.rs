@@ -22,7 +22,8 @@ use crate::keys::Bindings;
 use crate::screen::linear::Linear;
 use crate::state::{Got, Input, Purpose, State};
 use crate::terminal::{Abilities, End, Incoming, Terminal, take_panics};
-use crate::{Canvas, DraftFile, Links, Screen, SentFile, Size, TerminalEvent, Theme, view};
+use crate::view::view_reading;
+use crate::{Canvas, DraftFile, Links, Screen, SentFile, Size, TerminalEvent, Theme};
 
 use lent::Lent;
 
@@ -399,7 +400,9 @@ impl Run {
             }
             None => {
                 self.screen.print(&printed);
-                self.screen.draw(&view(&self.state, self.screen.size()));
+                let (frame, read) = view_reading(&self.state, self.screen.size());
+                self.screen.draw(&frame);
+                self.dirty = self.state.saw(read);
                 self.screen.take()
             }
         };

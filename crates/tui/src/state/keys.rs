@@ -12,6 +12,8 @@ use crate::{Key, KeyCode};
 
 /// A letter answers a question that stood there so long, in milliseconds: what was typed before it came does not.
 const SEEN: i64 = 400;
+/// A yes was given to a question that was not read to its end.
+const UNREAD: &str = "Not yet: the last row was not on the screen. PageDown or End goes on; n says no";
 /// Ctrl-C twice within so many milliseconds leaves.
 const TWICE: i64 = 2_000;
 
@@ -209,7 +211,9 @@ impl State {
 
     /// Whether the key was for the question.
     fn on_ask_key(&mut self, key: Key, effects: &mut Vec<Effect>) -> bool {
-        let Some((_, choices)) = self.asks.front() else { return false };
+        if self.asks.is_empty() {
+            return false;
+        }
         if let Some(reason) = &mut self.reason {
             match (key.code, key.modifiers.control, key.modifiers.alt) {
                 (KeyCode::Enter, ..) => {
@@ -224,6 +228,12 @@ impl State {
             return true;
         }
         let plain = !key.modifiers.control && !key.modifiers.alt;
+        // Lines that are written have their own arrows, and their own beginning and end.
+        let moves = self.editor.is_empty() || matches!(key.code, KeyCode::PageUp | KeyCode::PageDown);
+        if plain && moves && self.scroll(key.code) {
+            return true;
+        }
+        let Some((_, choices)) = self.asks.front() else { return false };
         let seen = self.now.saturating_sub(self.asked_at) >= SEEN;
         if key.modifiers.control || (plain && !self.editor.is_empty()) {
             return false;
@@ -258,6 +268,10 @@ impl State {
         }
         if choice == Choice::No {
             self.reason = Some(String::new());
+            return true;
+        }
+        if !self.has_read() {
+            self.hint = Some(UNREAD.to_owned());
             return true;
         }
         self.answer(choice, None, effects);

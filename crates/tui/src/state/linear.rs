@@ -297,7 +297,7 @@ impl State {
         linear.told = under_way;
         let asked = self.asks.front().map(|(ask, _)| (ask.id.clone(), self.reason.is_some()));
         if asked != linear.asked {
-            lines.extend(view::asks(self, columns));
+            lines.extend(view::asks(self, columns, usize::MAX).0);
             linear.asked = asked;
         }
         let listed = self.overlay.as_ref().map(Overlay::spoken).unwrap_or_default();

@@ -9,6 +9,9 @@ mod opening;
 mod overlay;
 #[cfg(test)]
 mod overlay_tests;
+mod reading;
+#[cfg(test)]
+mod reading_tests;
 mod shell;
 mod slash;
 mod words;
@@ -82,6 +85,8 @@ pub struct State {
     pub(crate) choice: usize,
     /// The reason of a no, while it is written.
     pub(crate) reason: Option<String>,
+    /// What the first question is about, and how far it was seen.
+    pub(crate) reading: Option<reading::Reading>,
     pub(crate) overlay: Option<Overlay>,
     pub(crate) working: Option<Working>,
     /// The context is being summed up, or the session goes to another node.
@@ -157,6 +162,7 @@ impl State {
             asked_at: 0,
             choice: 0,
             reason: None,
+            reading: None,
             overlay: None,
             working: None,
             busy: None,
@@ -263,6 +269,7 @@ impl State {
             }
         }
         self.settle();
+        self.lay();
         self.tell();
         effects
     }

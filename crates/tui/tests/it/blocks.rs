@@ -116,8 +116,10 @@ proptest! {
                 lines.extend(tool(name, arguments, state, folded, columns, &theme));
             }
         }
-        lines.extend(blocks::ask(&AskView { ask: &ask, cwd: &text, choices: &[("y", "yes")], selected: 0, waiting: 0 }, columns, &theme));
-        lines.extend(blocks::small_ask(&AskView { ask: &ask, cwd: &text, choices: &[("y", "yes")], selected: 0, waiting: 0 }, Some(&text).filter(|_| folded).map(String::as_str), columns, 5, &theme));
+        let body = blocks::ask_body(&ask, columns, &theme);
+        let question = AskView { ask: &ask, body: &body, top: 2, read: folded, cwd: &text, choices: &[("y", "yes")], selected: 0, waiting: 0 };
+        lines.extend(blocks::ask(&question, columns, 4, &theme).0);
+        lines.extend(blocks::small_ask(&question, Some(&text).filter(|_| folded).map(String::as_str), columns, 5, &theme).0);
         lines.extend(blocks::queue(&[Queued { id: "1".into(), text: text.clone() }], &[], columns, &theme));
         lines.extend(blocks::model_error(&ModelError::new(ModelErrorKind::Server, text.clone()), columns, &theme));
         lines.extend(blocks::trouble(&Trouble::Note(text.clone()), columns, &theme));
@@ -432,10 +434,27 @@ fn asks() {
     let short = ask("rm -rf target && \x1b[2Jcargo build");
     let long = ask(&(1..=30).map(|n| format!("step {n}")).collect::<Vec<_>>().join("\n"));
     check("ask", |columns, theme| {
-        let view = AskView { ask: &short, cwd: "~/work", choices: &choices, selected: 0, waiting: 0 };
-        let mut lines = blocks::ask(&view, columns, theme);
+        let body = blocks::ask_body(&short, columns, theme);
+        let view = AskView {
+            ask: &short,
+            body: &body,
+            top: 0,
+            read: true,
+            cwd: "~/work",
+            choices: &choices,
+            selected: 0,
+            waiting: 0,
+        };
+        let (mut lines, part) = blocks::ask(&view, columns, body.len(), theme);
+        assert_eq!(part, 0..body.len());
         lines.push(Line::default());
-        lines.extend(blocks::ask(&AskView { ask: &long, selected: 2, waiting: 2, ..view }, columns, theme));
+        let body = blocks::ask_body(&long, columns, theme);
+        let view = AskView { ask: &long, body: &body, read: false, selected: 2, waiting: 2, ..view };
+        for top in [0, usize::MAX] {
+            let (shown, part) = blocks::ask(&AskView { top, ..view }, columns, 4, theme);
+            assert_eq!(part, if top == 0 { 0..4 } else { body.len() - 4..body.len() });
+            lines.extend(shown);
+        }
         lines
     });
 }
@@ -463,8 +482,19 @@ fn a_question_where_there_is_no_room_shows_the_command_and_the_keys() {
             (&long, &held, usize::MAX, None),
             (&long, &choices, 0, Some("because it pushes over the work of others")),
         ] {
-            let view = AskView { ask, cwd: "~/work", choices, selected, waiting: 1 };
-            let lines = blocks::small_ask(&view, reason, columns, rows, &Theme::plain());
+            let body = blocks::ask_body(ask, columns, &Theme::plain());
+            let view = AskView {
+                ask,
+                body: &body,
+                top: 0,
+                read: false,
+                cwd: "~/work",
+                choices,
+                selected,
+                waiting: 1,
+            };
+            let (lines, part) = blocks::small_ask(&view, reason, columns, rows, &Theme::plain());
+            assert!(part.end <= body.len());
             writeln!(out, "══ {columns}×{rows}").unwrap();
             assert!((1..=rows).contains(&lines.len()), "{columns}×{rows}: {lines:?}");
             for line in &lines {

@@ -1,0 +1,91 @@
+//! How much of a question has been on the screen: nothing is allowed that could not be read to its end.
+
+use std::ops::Range;
+
+use quipu_protocol::AskId;
+
+use super::State;
+use crate::{KeyCode, Line, Style, blocks};
+
+/// What the first question is about, in rows, and how far it was seen. Made once for a question and a width: what it is
+/// about may have a hundred thousand lines.
+#[derive(Debug)]
+pub(crate) struct Reading {
+    ask: AskId,
+    columns: usize,
+    style: Style,
+    pub(crate) body: Vec<Line>,
+    /// The first row that is shown, where not all are.
+    pub(crate) top: usize,
+    /// How many rows were shown last.
+    room: usize,
+    /// The last row was on the screen.
+    ended: bool,
+    /// The same, long enough to be read.
+    pub(crate) read: bool,
+}
+
+impl State {
+    /// Makes rows of the first question, unless they are made.
+    pub(super) fn lay(&mut self) {
+        let Some((ask, _)) = self.asks.front() else { return self.reading = None };
+        if self.linear.is_some() {
+            return;
+        }
+        let (columns, style) = (self.size.columns.max(1), self.theme.command);
+        let old = self.reading.take().filter(|reading| reading.ask == ask.id);
+        if old.as_ref().is_some_and(|old| old.columns == columns && old.style == style) {
+            return self.reading = old;
+        }
+        let body = blocks::ask_body(ask, columns, &self.theme);
+        let (mut top, mut read) = (0, false);
+        if let Some(old) = old {
+            // About where it was: in another width there are more rows or fewer.
+            top = old.top.saturating_mul(body.len()) / old.body.len().max(1);
+            read = old.read;
+        }
+        let ask = ask.id.clone();
+        self.reading = Some(Reading { ask, columns, style, body, top, room: 0, ended: read, read });
+    }
+
+    /// These rows of what the first question is about are on the screen now. Whether that changes what is shown.
+    pub(crate) fn saw(&mut self, rows: Option<Range<usize>>) -> bool {
+        let (Some(reading), Some(rows)) = (&mut self.reading, rows) else { return false };
+        let Range { start, end } = rows;
+        (reading.room, reading.top) = (end.saturating_sub(start), start);
+        reading.ended |= end >= reading.body.len();
+        // A screen of one row shows its keys in the place of what was to be read, so another key has to say so.
+        let flashes = reading.room < 2 && reading.body.len() > 1;
+        let before = reading.read;
+        reading.read |= reading.ended && !flashes;
+        reading.read != before
+    }
+
+    /// Whether a yes counts.
+    pub(super) fn has_read(&self) -> bool {
+        self.linear.is_some() || self.reading.as_ref().is_some_and(|reading| reading.read)
+    }
+
+    /// Whether the key moved what is read; of one row up or down only while that is not read.
+    pub(super) fn scroll(&mut self, code: KeyCode) -> bool {
+        let Some(reading) = &mut self.reading else { return false };
+        let count = reading.body.len();
+        if reading.room >= count {
+            return false;
+        }
+        let page = reading.room.saturating_sub(1).max(1);
+        let last = count.saturating_sub(reading.room.max(1));
+        let top = match code {
+            KeyCode::PageUp => reading.top.saturating_sub(page),
+            KeyCode::PageDown => reading.top + page,
+            KeyCode::Home => 0,
+            KeyCode::End => last,
+            KeyCode::Up if !reading.read => reading.top.saturating_sub(1),
+            KeyCode::Down if !reading.read => reading.top + 1,
+            _ => return false,
+        };
+        reading.read |= reading.ended && top > reading.top;
+        reading.top = top.min(last);
+        true
+    }
+}
