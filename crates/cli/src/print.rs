@@ -171,7 +171,7 @@ pub(crate) fn one_line(text: &str, width: usize) -> String {
     let mut rest = text.chars().peekable();
     let mut last = None;
     while let Some(c) = rest.next() {
-        let beside = std::mem::replace(&mut last, Some(c));
+        let beside = last.replace(c);
         // Controls that are no white space are shown; of white space only that it is there.
         if c.is_whitespace() {
             gap = !line.is_empty();

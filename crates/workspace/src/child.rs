@@ -69,6 +69,9 @@ impl Launch {
         }
         files.add_dup2(self.output.as_raw_fd(), 1)?;
         files.add_dup2(self.output.as_raw_fd(), 2)?;
+        for inherited in inherited() {
+            files.add_close(inherited)?;
+        }
         let mut attributes = PosixSpawnAttr::init()?;
         attributes.set_flags(
             PosixSpawnFlags::POSIX_SPAWN_SETSIGDEF
@@ -122,6 +125,14 @@ impl Launch {
 fn enter(directory: &Path) -> io::Result<()> {
     nix::sched::unshare(nix::sched::CloneFlags::CLONE_FS)?;
     std::env::set_current_dir(directory)
+}
+
+/// Open files of this process that its own programs get unless they are closed: what it was started with itself, too. Those that end
+/// by themselves are among them. Nothing is known where the system tells of none, as in the keeper, which closed all of them.
+#[cfg(target_os = "linux")]
+pub(crate) fn inherited() -> impl Iterator<Item = std::os::fd::RawFd> {
+    let files = std::fs::read_dir("/proc/self/fd").into_iter().flatten().flatten();
+    files.filter_map(|file| file.file_name().to_str()?.parse().ok()).filter(|file| *file > 2)
 }
 
 /// Whether the environment makes bash do something before its command line, or do it otherwise.
@@ -268,6 +279,29 @@ mod tests {
         for _ in 0..2 {
             assert_eq!(child.wait().await.unwrap(), ShellEnd::Exited(3));
         }
+    }
+
+    #[cfg(target_os = "linux")]
+    #[test]
+    fn files_that_this_process_was_started_with_stay_its_own() {
+        let inherited = nix::unistd::dup(std::fs::File::open("/").unwrap()).unwrap();
+        let number = std::os::fd::AsRawFd::as_raw_fd(&inherited);
+        assert!(rustix::io::fcntl_getfd(&inherited).unwrap().is_empty(), "it would be passed on");
+        let (mut reader, output) = io::pipe().unwrap();
+        let launch = Launch {
+            program: "/bin/sh".into(),
+            arguments: vec!["-c".into(), format!("echo begun; readlink /proc/$$/fd/{number}").into()],
+            environment: BTreeMap::new(),
+            cwd: "/".into(),
+            here: false,
+            input: None,
+            output: output.into(),
+        };
+        let pid = std::thread::spawn(move || launch.start()).join().unwrap().unwrap();
+        let mut said = String::new();
+        reader.read_to_string(&mut said).unwrap();
+        assert_eq!(said, "begun\n");
+        waitpid(Some(pid), WaitOptions::empty()).unwrap();
     }
 
     #[tokio::test]

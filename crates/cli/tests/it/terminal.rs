@@ -8,7 +8,10 @@ use nix::sys::signal::Signal;
 use quipu_testkit::{Answer, Gate, Reply};
 use serde_json::json;
 
-use crate::pty::{ALT_ENTER, ALT_UP, CTRL_C, CTRL_D, CTRL_L, ENTER, ESCAPE, SHIFT_TAB, Terminal, held, says};
+use crate::pty::{
+    ALT_ENTER, ALT_UP, CTRL_C, CTRL_D, CTRL_L, ENTER, ESCAPE, PAGE_DOWN, PAGE_UP, SHIFT_TAB, Terminal, held,
+    says,
+};
 use crate::support::{World, bash, messages, reached, wire_text};
 
 #[test]
@@ -152,7 +155,7 @@ fn long_question_is_allowed_only_after_its_last_row() {
             break;
         }
         let at = seen.split("rows ").nth(1).and_then(|rest| rest.split(' ').nth(2)).unwrap().to_owned();
-        terminal.types("\u{1b}[6~");
+        terminal.types(PAGE_DOWN);
         terminal.hides(&format!("to {at} of 202"));
     }
     assert!(found, "the middle was not shown");
@@ -171,7 +174,11 @@ fn on_a_screen_with_hardly_any_room_a_question_shows_the_command_and_the_keys() 
     terminal.shows("test-1");
     terminal.types("run it\r");
     terminal.shows("echo tiny-and-run");
+    // The words of the question have no room beside it.
+    terminal.types(&PAGE_DOWN.repeat(8));
     terminal.shows(">y s a n");
+    terminal.types(&PAGE_UP.repeat(8));
+    terminal.shows("echo tiny-and-run");
     // What is written meanwhile is seen as well, and the keys that answer then.
     terminal.types("wait");
     terminal.shows("Alt+ y s a n");

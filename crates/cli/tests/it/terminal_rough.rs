@@ -3,7 +3,7 @@
 use quipu_testkit::{Answer, Gate, Reply};
 use serde_json::json;
 
-use crate::pty::{CTRL_C, CTRL_D, ESCAPE, Terminal, held, says};
+use crate::pty::{CTRL_C, CTRL_D, ESCAPE, PAGE_DOWN, Terminal, held, says};
 use crate::support::{World, bash, call, messages, reached, wire_text};
 
 /// Kilobytes that a process had in memory at most.
@@ -84,6 +84,8 @@ fn the_smallest_window_has_all_of_it() {
     terminal.shows("─");
     terminal.types("run it\r");
     terminal.tells(b"\x1b]9;");
+    terminal.types(&PAGE_DOWN.repeat(8));
+    terminal.shows(">y s a n");
     terminal.types("\u{1b}y");
     terminal.tells(b"main");
     terminal.types("/model\r");

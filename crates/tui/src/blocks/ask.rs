@@ -39,10 +39,10 @@ const NARROW: usize = 10;
 pub fn ask_body(ask: &Ask, columns: usize, theme: &Theme) -> Vec<Line> {
     let room = if columns < NARROW { columns.max(1) } else { columns - 2 };
     let mut rows = Vec::new();
+    broken(ask.subject.trim_end_matches('\n'), theme.command, room, theme, &mut rows);
     if is_long(ask, columns) {
         broken(&question(ask), theme.ask, room, theme, &mut rows);
     }
-    broken(ask.subject.trim_end_matches('\n'), theme.command, room, theme, &mut rows);
     rows
 }
 

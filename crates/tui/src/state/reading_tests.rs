@@ -167,12 +167,13 @@ fn question_shows_what_is_not_seen() {
 fn long_words_of_a_question_are_read_with_it() {
     let why = format!("run this: {} and-at-last", "it is quite harmless ".repeat(400));
     let mut state = asked("true", &why, Size::default());
-    assert!(!drawn(&mut state).contains("and-at-last"));
+    let text = drawn(&mut state);
+    assert!(text.contains("\n  true") && !text.contains("and-at-last"), "{text}");
     assert!(!allows(&press(&mut state, KeyCode::Enter)));
     press(&mut state, KeyCode::End);
     let text = drawn(&mut state);
     let whole = text.replace("\n  ", "");
-    assert!(whole.contains("and-at-last") && text.contains("\n  true"), "{text}");
+    assert!(whole.contains("and-at-last"), "{text}");
     assert!(allows(&press(&mut state, KeyCode::Enter)));
 }
 

@@ -12,7 +12,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use landlock::{BitFlags, RulesetCreated, Scope};
 use nix::mount::{MsFlags, mount};
 use nix::sched::{CloneFlags, setns, unshare};
-use rustix::process::{Pid, PidfdFlags, WaitOptions, pidfd_open};
+use rustix::process::{PidfdFlags, WaitId, WaitIdOptions, WaitOptions, pidfd_open, waitid};
 use rustix::thread::{CapabilitySet, CapabilitySets};
 use seccompiler::BpfProgram;
 
@@ -44,9 +44,14 @@ impl Commands {
     /// Waits for every process that ends, also those whose parents are gone.
     fn reap(&self) {
         loop {
-            match rustix::process::wait(WaitOptions::empty()) {
-                Ok(Some((pid, status))) => {
-                    let told = lock(&self.running).remove(&pid.as_raw_nonzero().get());
+            // Its number is its own until it was waited for, which is not before its start was told.
+            let ended = waitid(WaitId::All, WaitIdOptions::EXITED | WaitIdOptions::NOWAIT).and_then(|_| {
+                let mut running = lock(&self.running);
+                let ended = rustix::process::wait(WaitOptions::NOHANG)?;
+                Ok(ended.map(|(pid, status)| (running.remove(&pid.as_raw_nonzero().get()), status)))
+            });
+            match ended {
+                Ok(Some((told, status))) => {
                     if let Some(mut told) = told {
                         let end =
                             [status.exit_status().unwrap_or(-1), status.terminating_signal().unwrap_or(0)];
@@ -88,7 +93,7 @@ struct Job {
 
 struct Ready {
     job: SyncSender<Job>,
-    started: Receiver<io::Result<Pid>>,
+    started: Receiver<io::Result<OwnedFd>>,
 }
 
 /// Keeps a session until the agent is gone.
@@ -141,8 +146,7 @@ pub(super) fn run(socket: &OwnedFd) -> io::Result<()> {
             thread.job.send(job).map_err(|_| gone())?;
             thread.started.recv().map_err(|_| gone())?
         });
-        let handle = started.and_then(|pid| Ok(pidfd_open(pid, PidfdFlags::empty())?));
-        match handle {
+        match started {
             Ok(handle) => send(socket.as_fd(), &0_i32.to_le_bytes(), &[handle.as_fd()])?,
             Err(error) => {
                 let number = error.raw_os_error().unwrap_or(libc::EPERM);
@@ -233,7 +237,7 @@ fn prepare(bounds: &Arc<Bounds>, commands: &Arc<Commands>, needs: CommandNeeds) 
     let (starts, started) = sync_channel(1);
     let (bounds, commands) = (bounds.clone(), commands.clone());
     thread("quipu-start", move || {
-        let start = || -> io::Result<Pid> {
+        let start = || -> io::Result<OwnedFd> {
             confine(&bounds, needs)?;
             let Job { launch, status } = jobs.recv().map_err(io::Error::other)?;
             // Held, so that its end is not told before it is known.
@@ -242,7 +246,8 @@ fn prepare(bounds: &Arc<Bounds>, commands: &Arc<Commands>, needs: CommandNeeds) 
             running.insert(pid.as_raw_nonzero().get(), status);
             commands.any.store(true, Ordering::SeqCst);
             commands.more.notify_one();
-            Ok(pid)
+            // It may have ended, and is still there.
+            Ok(pidfd_open(pid, PidfdFlags::empty())?)
         };
         // The session is over when nobody listens.
         starts.send(start()).ok();

@@ -306,6 +306,10 @@ fn outer(handle: &OwnedFd) -> io::Result<Pid> {
 /// The first thing that a [`Launcher`] does: with the socket of the agent as its input, it becomes the stage of a session, and then
 /// its keeper. `again`: how it is started once more, with which it comes back here.
 pub fn run_launcher(again: &Launcher) -> ExitCode {
+    // What the agent was started with would be in each command.
+    for file in crate::child::inherited().collect::<Vec<_>>() {
+        nix::unistd::close(file).ok();
+    }
     let Ok(socket) = io::stdin().as_fd().try_clone_to_owned() else { return ExitCode::FAILURE };
     // Process 1 was started by the stage.
     let done = if std::process::id() == 1 { keeper::run(&socket) } else { stage::run(&socket, again) };

@@ -622,6 +622,8 @@ fn all_of_it_holds_for_a_normal_user() {
         .env(LAUNCHER, &launcher)
         .env(SHOWN, base.path())
         .env("HOME", base.path())
+        // That user's own one lets nobody in.
+        .env("SHELL", "/bin/sh")
         .env_remove("CARGO_HOME")
         .current_dir("/")
         .output()

@@ -559,6 +559,8 @@ async fn no_attack_gets_through() {
         fs::write(world.path("home").join(name), text).unwrap();
     }
     fs::write(world.path("out/file"), "content\n").unwrap();
+    // As if the agent had been started with it.
+    let _inherited = nix::unistd::dup(fs::File::open(world.path("out/file")).unwrap()).unwrap();
     let mut targets = Targets::new(&mut world);
     let outside = |world: &World| {
         let mut all = crate::confined::snapshot(&world.path("out"));
