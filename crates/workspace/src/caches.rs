@@ -19,6 +19,12 @@ pub struct Cache {
     home: PathBuf,
     /// The tool itself; where it is installed, it will be used.
     programs: &'static [&'static str],
+    /// The variable of the user's environment that names it, if one does.
+    pub variable: Option<&'static str>,
+    /// Whether that variable names no more than this, so that a tool can be led elsewhere by it.
+    alone: bool,
+    /// Written by commands as it is, because the user said so: nothing lies over it.
+    pub shared: bool,
 }
 
 /// How [`TABLE`] names a place.
@@ -54,16 +60,34 @@ const TABLE: &[Row] = &[
     Row { variable: Some("GOPATH"), base: Some("go"), names: &["pkg"], files: &[], programs: &["go"] },
     // Everybody's, so `sh` stands for any program.
     Row { variable: Some("XDG_CACHE_HOME"), base: Some(".cache"), names: &[], files: &[], programs: &["sh"] },
+    named("CARGO_TARGET_DIR", &["cargo"]),
+    named("CARGO_BUILD_BUILD_DIR", &["cargo"]),
     named("GOCACHE", &["go"]),
     named("GOMODCACHE", &["go"]),
     named("npm_config_cache", &["npm"]),
+    named("NPM_CONFIG_CACHE", &["npm"]),
+    named("YARN_CACHE_FOLDER", &["yarn"]),
+    named("BUN_INSTALL_CACHE_DIR", &["bun"]),
+    named("DENO_DIR", &["deno"]),
     named("PIP_CACHE_DIR", &["pip", "pip3"]),
     named("UV_CACHE_DIR", &["uv"]),
+    named("POETRY_CACHE_DIR", &["poetry"]),
+    named("CCACHE_DIR", &["ccache"]),
+    named("SCCACHE_DIR", &["sccache"]),
+    named("COMPOSER_CACHE_DIR", &["composer"]),
+    named("NUGET_PACKAGES", &["dotnet"]),
+    named("COURSIER_CACHE", &["sbt", "cs"]),
+    Row {
+        variable: Some("GRADLE_USER_HOME"),
+        base: Some(".gradle"),
+        names: &["caches", "daemon", "wrapper"],
+        files: &[],
+        programs: &["gradle"],
+    },
     at(".npm", &[], &["npm"]),
     at(".local/share/pnpm", &["store"], &["pnpm"]),
     at(".yarn", &["berry/cache"], &["yarn"]),
     at(".bun", &["install/cache"], &["bun"]),
-    at(".gradle", &["caches", "daemon", "wrapper"], &["gradle"]),
     at(".m2", &["repository"], &["mvn"]),
     at(".ivy2", &["cache"], &["sbt"]),
     at(".nuget", &["packages"], &["dotnet"]),
@@ -77,13 +101,16 @@ pub fn caches(home: Option<&Path>, variable: &dyn Fn(&str) -> Option<OsString>) 
     for Row { variable: name, base, names, files, programs } in TABLE {
         // `GOPATH` may be a list; what is downloaded goes to its first.
         let named = name.and_then(variable).and_then(|value| std::env::split_paths(&value).next());
-        let (below, base) = match (named.filter(|path| path.is_absolute()), home, base) {
-            (Some(named), ..) => (Path::new("/"), named),
-            (None, Some(home), Some(base)) if home.is_absolute() => (home, home.join(base)),
+        let (below, variable, place) = match (named.filter(|path| path.is_absolute()), home, base) {
+            (Some(named), ..) => (Path::new("/"), *name, named),
+            (None, Some(home), Some(base)) if home.is_absolute() => (home, None, home.join(base)),
             (None, ..) => continue,
         };
+        let alone = base.is_none();
+        let base = place;
         let mut add = |path: PathBuf, is_file| {
-            found.push(Cache { path, is_file, below: below.to_owned(), home: base.clone(), programs });
+            let (below, home) = (below.to_owned(), base.clone());
+            found.push(Cache { path, is_file, below, home, programs, variable, alone, shared: false });
         };
         if names.is_empty() {
             add(base.clone(), false);
@@ -95,6 +122,16 @@ pub fn caches(home: Option<&Path>, variable: &dyn Fn(&str) -> Option<OsString>) 
 }
 
 impl Cache {
+    /// Whether it is a file, and no directory.
+    pub(crate) fn is_file(&self) -> bool {
+        self.is_file
+    }
+
+    /// The variable by which a tool can be led to another one.
+    pub(crate) fn led_by(&self) -> Option<&'static str> {
+        self.variable.filter(|_| self.alone)
+    }
+
     /// Makes it, private, when it is missing and its tool was used or is installed. What cannot be made stays missing:
     /// the tool that wants it says so. Where commands may `write` nothing is looked up and nothing is made, so that
     /// they do not choose what is.
@@ -260,6 +297,9 @@ mod tests {
             below: home.clone(),
             home: home.join(tool),
             programs,
+            variable: None,
+            alone: false,
+            shared: false,
         };
         let made = |cache: Cache, write: &[PathBuf]| {
             cache.make(write);

@@ -20,6 +20,7 @@ mod confine;
 mod error;
 mod guardian;
 mod helpers;
+mod layers;
 #[cfg_attr(not(target_os = "linux"), path = "namespaces_none.rs")]
 mod namespaces;
 mod open;

@@ -55,6 +55,17 @@ pub struct CommandNeeds {
     pub protected: bool,
 }
 
+/// What the commands of a session may write, and reach.
+#[derive(Debug)]
+#[expect(dead_code, reason = "it says what would be, as elsewhere")]
+pub(crate) struct SessionBounds<'a> {
+    pub(crate) write: &'a [PathBuf],
+    pub(crate) protects: Vec<PathBuf>,
+    pub(crate) layered: Vec<(PathBuf, PathBuf)>,
+    pub(crate) temporary: &'a Path,
+    pub(crate) open: bool,
+}
+
 /// There are none here.
 #[derive(Debug)]
 pub(crate) struct Session;
@@ -64,7 +75,7 @@ fn missing() -> io::Error {
 }
 
 impl Session {
-    pub(crate) fn start(_: &Namespaces, _: &[PathBuf], _: &[PathBuf], _: &Path, _: bool) -> io::Result<Self> {
+    pub(crate) fn start(_: &Namespaces, _: SessionBounds<'_>) -> io::Result<Self> {
         Err(missing())
     }
 

@@ -17,7 +17,8 @@ use crate::caches::Cache;
 use crate::child::Launch;
 use crate::confine;
 use crate::helpers::Helpers;
-use crate::namespaces::{CommandNeeds, Namespaces, Session};
+use crate::layers::Layers;
+use crate::namespaces::{CommandNeeds, Namespaces, Session, SessionBounds};
 use crate::temporary::Temporary;
 
 /// What this system can do.
@@ -51,6 +52,8 @@ impl SandboxSupport {
 pub struct Sandbox {
     write: Vec<PathBuf>,
     caches: Vec<Cache>,
+    /// Where what commands write to caches is kept; `None`: in the caches.
+    layers: Option<PathBuf>,
     network: Network,
     namespaces: Option<Namespaces>,
     state: Mutex<Option<Started>>,
@@ -73,6 +76,7 @@ pub enum Network {
 struct Started {
     confined: Confined,
     temporary: Temporary,
+    layers: Option<Layers>,
 }
 
 #[derive(Debug)]
@@ -80,7 +84,7 @@ enum Confined {
     /// In namespaces.
     Session(Session),
     /// By Landlock alone; why there are no namespaces, where they were wanted.
-    Holder(confine::Holder, Option<String>),
+    Holder(confine::Holder, Option<String>, Vec<(&'static str, PathBuf)>),
 }
 
 /// A command that was started: its process, and where its end is told if it is not a child of ours.
@@ -92,7 +96,14 @@ impl Sandbox {
     /// devices.
     pub fn new(write: Vec<PathBuf>) -> Self {
         Helpers::keep_from(write.iter().map(PathBuf::as_path));
-        Self { write, caches: Vec::new(), network: Network::Asked, namespaces: None, state: Mutex::default() }
+        Self {
+            write,
+            caches: Vec::new(),
+            layers: None,
+            network: Network::Asked,
+            namespaces: None,
+            state: Mutex::default(),
+        }
     }
 
     /// The same, where commands may write to these caches too. Those of tools that are installed are made before the
@@ -102,6 +113,15 @@ impl Sandbox {
         Helpers::keep_from(caches.iter().map(|cache| cache.path.as_path()));
         self.write.extend(caches.iter().map(|cache| cache.path.clone()));
         self.caches = caches;
+        self
+    }
+
+    /// The same, where what commands write to caches that are not shared is kept below this directory, one of the project (made, 0700).
+    /// In namespaces it lies over the caches. Without them variables lead tools to it, for caches that a variable alone names;
+    /// others are written as they are.
+    #[must_use]
+    pub fn with_cache_layers(mut self, project: Option<PathBuf>) -> Self {
+        self.layers = project;
         self
     }
 
@@ -127,7 +147,7 @@ impl Sandbox {
         self.with(|started| {
             Ok(match &started.confined {
                 Confined::Session(_) => Ok(()),
-                Confined::Holder(_, why) => {
+                Confined::Holder(_, why, _) => {
                     Err(why.clone().unwrap_or_else(|| "they were not asked for".to_owned()))
                 }
             })
@@ -141,7 +161,8 @@ impl Sandbox {
 
     /// Whether commands are confined in the same way by both.
     pub fn confines_as(&self, other: &Self) -> bool {
-        (&self.write, self.network, &self.namespaces) == (&other.write, other.network, &other.namespaces)
+        (&self.write, &self.caches, &self.layers, self.network, &self.namespaces)
+            == (&other.write, &other.caches, &other.layers, other.network, &other.namespaces)
     }
 
     /// Where commands may write, without devices and the temporary directory.
@@ -155,6 +176,19 @@ impl Sandbox {
     /// When the sandbox cannot be set up.
     pub fn temporary(&self) -> io::Result<PathBuf> {
         self.with(|started| Ok(started.temporary.path().to_path_buf()))
+    }
+
+    /// The variables that lead tools to caches of the project.
+    ///
+    /// # Errors
+    /// When the sandbox cannot be set up.
+    pub(crate) fn environment(&self) -> io::Result<Vec<(&'static str, PathBuf)>> {
+        self.with(|started| {
+            Ok(match &started.confined {
+                Confined::Session(_) => Vec::new(),
+                Confined::Holder(_, _, variables) => variables.clone(),
+            })
+        })
     }
 
     /// The directory for temporary files, if it was made already.
@@ -177,8 +211,8 @@ impl Sandbox {
             match session.launch(&launch, needs) {
                 // Somebody ended it: what ran there is gone with it.
                 Err(error) if error.kind() == io::ErrorKind::BrokenPipe => {
-                    started.confined = self.confine(&started.temporary)?;
-                    if let Confined::Holder(_, Some(why)) = &started.confined {
+                    started.confined = self.confine(&started.temporary, started.layers.as_ref())?;
+                    if let Confined::Holder(_, Some(why), _) = &started.confined {
                         return Err(io::Error::other(why.clone()));
                     }
                 }
@@ -192,7 +226,7 @@ impl Sandbox {
             Confined::Session(session) => session
                 .launch(&launch, needs)
                 .map(|launched| launched.map(|(pid, status)| (pid, Some(status)))),
-            Confined::Holder(holder, _) => {
+            Confined::Holder(holder, ..) => {
                 holder.run(move || launch.start()).map(|started| started.map(|pid| (pid, None)))
             }
         };
@@ -214,23 +248,50 @@ impl Sandbox {
         let temporary = Temporary::make()?;
         Helpers::keep_from([temporary.path()]);
         Helpers::of_this_process().settle();
-        let confined = self.confine(&temporary)?;
-        Ok(Started { confined, temporary })
+        let layers = self.layers.as_deref().map(Layers::take).transpose()?;
+        let confined = self.confine(&temporary, layers.as_ref())?;
+        Ok(Started { confined, temporary, layers })
     }
 
-    fn confine(&self, temporary: &Temporary) -> io::Result<Confined> {
+    fn confine(&self, temporary: &Temporary, layers: Option<&Layers>) -> io::Result<Confined> {
+        let layered = || {
+            self.caches
+                .iter()
+                .filter(|cache| !cache.shared)
+                .zip(std::iter::repeat(layers))
+                .filter_map(|(cache, layers)| Some((cache, layers?)))
+        };
         let mut missing = None;
         if let Some(namespaces) = &self.namespaces {
-            let open = self.network == Network::Open;
             let is_cache = |path: &&PathBuf| self.caches.iter().any(|cache| cache.path == **path);
-            let protects: Vec<PathBuf> = self.write.iter().filter(|path| !is_cache(path)).cloned().collect();
-            match Session::start(namespaces, &self.write, &protects, temporary.path(), open) {
+            let bounds = SessionBounds {
+                write: &self.write,
+                protects: self.write.iter().filter(|path| !is_cache(path)).cloned().collect(),
+                layered: layered()
+                    .filter(|(cache, _)| cache.path.symlink_metadata().is_ok())
+                    .map(|(cache, layers)| {
+                        Ok((cache.path.clone(), layers.make(&cache.path, !cache.is_file())?))
+                    })
+                    .collect::<io::Result<_>>()?,
+                temporary: temporary.path(),
+                open: self.network == Network::Open,
+            };
+            match Session::start(namespaces, bounds) {
                 Ok(session) => return Ok(Confined::Session(session)),
                 Err(error) => missing = Some(error.to_string()),
             }
         }
-        let holder = confine::Holder::start(&self.write, temporary.path(), self.network)?;
-        Ok(Confined::Holder(holder, missing))
+        let (mut write, mut variables) = (self.write.clone(), Vec::new());
+        for (cache, layers) in layered() {
+            if let Some(variable) = cache.led_by() {
+                let own = layers.make(&cache.path, true)?.join(crate::layers::UPPER);
+                write.retain(|path| *path != cache.path);
+                write.push(own.clone());
+                variables.push((variable, own));
+            }
+        }
+        let holder = confine::Holder::start(&write, temporary.path(), self.network)?;
+        Ok(Confined::Holder(holder, missing, variables))
     }
 }
 

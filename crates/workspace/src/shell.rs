@@ -288,6 +288,11 @@ fn start(
             None => environment.remove(OsStr::new(name)),
         };
     }
+    if let Some(sandbox) = command.sandbox {
+        for (name, path) in sandbox.environment().map_err(ShellError::Sandbox)? {
+            environment.insert(name.into(), path.into());
+        }
+    }
     environment.insert(MARK.into(), ticket.mark.clone().into());
     let around = !shell.ends_with("bash") || prepares_bash(&environment);
     // A confined command waits until the thread that started it is gone: see `sandbox`.

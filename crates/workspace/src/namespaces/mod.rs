@@ -86,6 +86,9 @@ struct Setup {
     write: Vec<PathBuf>,
     /// Those of them in which something configures programs.
     protects: Vec<PathBuf>,
+    /// Caches over which something lies, and in the same order what.
+    caches: Vec<PathBuf>,
+    layers: Vec<PathBuf>,
     visible: Vec<PathBuf>,
     hidden: Vec<PathBuf>,
     temporary: PathBuf,
@@ -101,7 +104,7 @@ struct Setup {
 impl Setup {
     fn encode(&self) -> Vec<u8> {
         let mut fields = Fields::default();
-        for list in [&self.write, &self.protects, &self.visible, &self.hidden] {
+        for list in [&self.write, &self.protects, &self.caches, &self.layers, &self.visible, &self.hidden] {
             fields.put_list(list.iter());
         }
         fields.put(&self.temporary);
@@ -119,6 +122,8 @@ impl Setup {
         Ok(Self {
             write: fields.paths()?,
             protects: fields.paths()?,
+            caches: fields.paths()?,
+            layers: fields.paths()?,
             visible: fields.paths()?,
             hidden: fields.paths()?,
             temporary: fields.path()?,
@@ -137,6 +142,20 @@ const MAP: &[u8] = b"map";
 /// What the keeper says when it can start commands. Anything else is why not.
 const READY: &[u8] = b"ready";
 
+/// What the commands of a session may write, and reach.
+#[derive(Debug)]
+pub(crate) struct SessionBounds<'a> {
+    pub(crate) write: &'a [PathBuf],
+    /// Directories of `write` in which something configures programs.
+    pub(crate) protects: Vec<PathBuf>,
+    /// Of `write`, caches that are only read, and where what is written there goes.
+    pub(crate) layered: Vec<(PathBuf, PathBuf)>,
+    /// For commands to write; its `tmp` is what they see as `/tmp`.
+    pub(crate) temporary: &'a Path,
+    /// Whether they use the network of the user.
+    pub(crate) open: bool,
+}
+
 /// Namespaces that are there. Dropped, they end with every process in them.
 #[derive(Debug)]
 pub(crate) struct Session {
@@ -145,17 +164,13 @@ pub(crate) struct Session {
 }
 
 impl Session {
-    /// Makes them; `protects` are directories of `write` in which something configures programs, `temporary` is for commands to write, and its `tmp` is what they see as `/tmp`.
+    /// Makes them.
     ///
     /// # Errors
     /// Why they cannot be made here.
-    pub(crate) fn start(
-        namespaces: &Namespaces,
-        write: &[PathBuf],
-        protects: &[PathBuf],
-        temporary: &Path,
-        open: bool,
-    ) -> io::Result<Self> {
+    pub(crate) fn start(namespaces: &Namespaces, bounds: SessionBounds<'_>) -> io::Result<Self> {
+        let SessionBounds { write, protects, layered, temporary, open } = bounds;
+        let (caches, layers) = layered.into_iter().unzip();
         let Namespaces { launcher, home, hidden, visible, doors } = namespaces;
         let mut hidden = hidden.clone();
         hidden.extend(protected::secrets(home.as_deref()));
@@ -165,7 +180,9 @@ impl Session {
         }
         let setup = Setup {
             write: write.to_vec(),
-            protects: protects.to_vec(),
+            protects,
+            caches,
+            layers,
             visible: visible.clone(),
             hidden,
             temporary: temporary.to_owned(),

@@ -7,7 +7,10 @@ use std::path::{Path, PathBuf};
 
 use nix::mount::{MsFlags, mount};
 use rustix::fs::{AtFlags, CWD, StatxAttributes, StatxFlags, statx};
-use rustix::mount::{MoveMountFlags, OpenTreeFlags, UnmountFlags, move_mount, open_tree, unmount};
+use rustix::mount::{
+    FsMountFlags, FsOpenFlags, MountAttrFlags, MoveMountFlags, OpenTreeFlags, UnmountFlags, fsconfig_create,
+    fsconfig_set_flag, fsconfig_set_string, fsmount, fsopen, move_mount, open_tree, unmount,
+};
 
 const NONE: Option<&str> = None;
 
@@ -22,6 +25,31 @@ pub(super) fn copy(path: &Path) -> io::Result<OwnedFd> {
     let flags =
         OpenTreeFlags::OPEN_TREE_CLONE | OpenTreeFlags::OPEN_TREE_CLOEXEC | OpenTreeFlags::AT_RECURSIVE;
     open_tree(CWD, path, flags).map_err(|error| on("copy", path, error))
+}
+
+/// One directory over another, attached nowhere yet: what is changed or made is in `upper`, all else is as in `lower`.
+pub(super) fn overlay(lower: &Path, upper: &Path, work: &Path) -> io::Result<OwnedFd> {
+    use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
+    // A colon would part two of them.
+    let mut plain = Vec::new();
+    for byte in lower.as_os_str().as_bytes() {
+        if matches!(byte, b':' | b'\\') {
+            plain.push(b'\\');
+        }
+        plain.push(*byte);
+    }
+    let lower = std::ffi::OsString::from_vec(plain);
+    let made = || -> rustix::io::Result<OwnedFd> {
+        let filesystem = fsopen("overlay", FsOpenFlags::FSOPEN_CLOEXEC)?;
+        fsconfig_set_string(&filesystem, "lowerdir", lower.as_os_str())?;
+        fsconfig_set_string(&filesystem, "upperdir", upper)?;
+        fsconfig_set_string(&filesystem, "workdir", work)?;
+        fsconfig_set_flag(&filesystem, "userxattr")?;
+        fsconfig_create(&filesystem)?;
+        let attributes = MountAttrFlags::MOUNT_ATTR_NOSUID | MountAttrFlags::MOUNT_ATTR_NODEV;
+        fsmount(&filesystem, FsMountFlags::FSMOUNT_CLOEXEC, attributes)
+    };
+    made().map_err(|error| on("a layer over", Path::new(&lower), error))
 }
 
 /// Attaches such a copy.

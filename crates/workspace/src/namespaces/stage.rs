@@ -11,9 +11,10 @@ use nix::mount::{MsFlags, mount};
 use nix::sched::{CloneFlags, unshare};
 use rustix::thread::{CapabilitySet, CapabilitySets};
 
-use super::mounts::{all, attach, attach_over, close, copy, empty};
+use super::mounts::{all, attach, attach_over, close, copy, empty, overlay};
 use super::wire::{receive, send};
 use super::{Launcher, MAP, Setup, protected};
+use crate::layers::{FILE, UPPER, WORK};
 
 /// Where nothing of the outside is seen.
 const COVERED: [&str; 4] = ["/tmp", "/var/tmp", "/run", "/dev"];
@@ -105,7 +106,19 @@ fn fates(setup: &Setup) -> io::Result<Vec<(PathBuf, Fate)>> {
             fates.push((path.clone(), Fate::Readable(copy(&path)?, found.is_dir(), forbidden)));
         }
     }
-    for path in setup.write.iter().chain([&setup.temporary]) {
+    for (path, layer) in setup.caches.iter().zip(&setup.layers) {
+        let Ok(found) = path.metadata() else { continue };
+        let (upper, work) = (layer.join(UPPER), layer.join(WORK));
+        // Where there can be no layers on layers, commands begin with what they wrote themselves.
+        let tree = if found.is_dir() {
+            overlay(path, &upper, &work).or_else(|_| copy(&upper))?
+        } else {
+            copy(&layer.join(FILE))?
+        };
+        fates.push((path.clone(), Fate::Writable(tree, found.is_dir())));
+    }
+    let written = setup.write.iter().filter(|path| !setup.caches.contains(path));
+    for path in written.chain([&setup.temporary]) {
         if let Ok(found) = path.metadata() {
             fates.push((path.clone(), Fate::Writable(copy(path)?, found.is_dir())));
         }

@@ -22,7 +22,7 @@ pub(crate) const SHOWN: &str = "QUIPU_TEST_SHOWN";
 /// Names the launcher, where the one that was built cannot be reached.
 const LAUNCHER: &str = "QUIPU_TEST_LAUNCHER";
 /// Set where all of this is done by a user without any rights.
-const UNPRIVILEGED: &str = "QUIPU_TEST_UNPRIVILEGED";
+pub(crate) const UNPRIVILEGED: &str = "QUIPU_TEST_UNPRIVILEGED";
 const NOBODY: u32 = 65_534;
 
 /// How the outside is named: what must be done before, the path of the file, that of the directory.
@@ -39,7 +39,7 @@ const ROUTES: &[(&str, &str)] = &[
 
 pub(crate) struct World {
     pub(crate) way: Way,
-    dir: tempfile::TempDir,
+    dir: Arc<tempfile::TempDir>,
     pub(crate) sandbox: Arc<Sandbox>,
     pub(crate) registry: Arc<ProcessRegistry>,
     pub(crate) env: Vec<(String, Option<String>)>,
@@ -53,7 +53,7 @@ pub(crate) enum Way {
 }
 
 /// The worlds in which each thing is tried, or none where the system cannot confine; then that is what is tested.
-fn worlds() -> Vec<World> {
+pub(crate) fn worlds() -> Vec<World> {
     let worlds = vec![world(Way::Landlock), world(Way::Namespaces)];
     if SandboxSupport::of_this_system().is_full() {
         return worlds;
@@ -97,7 +97,7 @@ pub(crate) fn world(way: Way) -> World {
     if way == Way::Namespaces && SandboxSupport::of_this_system().is_full() {
         assert_eq!(sandbox.isolation().unwrap(), Ok(()));
     }
-    World { way, dir, sandbox, registry: Arc::default(), env }
+    World { way, dir: Arc::new(dir), sandbox, registry: Arc::default(), env }
 }
 
 /// Where namespaces show what is outside: not in the directory for temporary files, if that can be.
@@ -125,6 +125,11 @@ pub(crate) fn namespaces(root: &Path) -> Namespaces {
 impl World {
     pub(crate) fn path(&self, name: &str) -> PathBuf {
         self.dir.path().canonicalize().unwrap().join(name)
+    }
+
+    /// The same place with another sandbox and environment. It goes with the first.
+    pub(crate) fn with(&self, sandbox: Arc<Sandbox>, env: Vec<(String, Option<String>)>) -> Self {
+        Self { way: self.way, dir: self.dir.clone(), sandbox, registry: Arc::default(), env }
     }
 
     pub(crate) async fn run(&self, command: &str) -> Result<(ShellEnd, String), ShellError> {
@@ -617,7 +622,13 @@ fn all_of_it_holds_for_a_normal_user() {
     fs::copy(env!("CARGO_BIN_EXE_quipu-sandbox"), &launcher).unwrap();
     fs::set_permissions(base.path(), fs::Permissions::from_mode(0o1777)).unwrap();
     let output = Command::new(std::env::current_exe().unwrap())
-        .args(["confined::", "namespaces::", "--skip", "all_of_it_holds_for_a_normal_user"])
+        .args([
+            "confined::",
+            "namespaces::",
+            "private_caches::",
+            "--skip",
+            "all_of_it_holds_for_a_normal_user",
+        ])
         .env(UNPRIVILEGED, "1")
         .env(LAUNCHER, &launcher)
         .env(SHOWN, base.path())

@@ -11,3 +11,6 @@ mod machine;
 #[cfg(test)]
 #[cfg(target_os = "linux")]
 mod namespaces;
+#[cfg(test)]
+#[cfg(target_os = "linux")]
+mod private_caches;
