@@ -701,6 +701,9 @@ pub(crate) struct DoctorArgs {
     /// versions kept as they were printed, to which older sessions may refer.
     #[arg(long)]
     pub(crate) drop_outputs: bool,
+    /// Remove what commands wrote to caches, which is kept for each project. Tools make or download it anew.
+    #[arg(long)]
+    pub(crate) drop_caches: bool,
     #[command(flatten)]
     pub(crate) out: OutArgs,
 }

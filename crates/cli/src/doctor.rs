@@ -1,5 +1,6 @@
 //! `quipu doctor`: is this machine healthy. Exit 0 unless something is broken; a missing key is not.
 
+mod caches;
 mod outputs;
 
 use std::io::Write as _;
@@ -63,8 +64,15 @@ pub(crate) async fn run(args: &DoctorArgs) -> Result<(), Failure> {
             Err(failure) => Finding { what: "drop", state: State::Bad, detail: failure.message },
         });
     }
+    if args.drop_caches {
+        found.push(match caches::drop_unused(&place).await {
+            Ok((state, detail)) => Finding { what: "drop", state, detail },
+            Err(failure) => Finding { what: "drop", state: State::Bad, detail: failure.message },
+        });
+    }
     found.extend(store(&place).await);
     found.push(outputs::finding(&place).await);
+    found.extend(caches::finding(&place).await);
     found.push(credentials(&place));
     found.push(permissions(&place));
     found.push(budget(&place).await);

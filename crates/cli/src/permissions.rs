@@ -15,13 +15,15 @@ use quipu::{
     TravelRule,
 };
 use serde::{Deserialize, Serialize};
+use sha2::{Digest as _, Sha256};
 
 use crate::args::{AllowArg, ModeArg, PermissionsAction, PermissionsArgs, Task};
+use crate::confirm::asked_to_open;
 use crate::exit::Failure;
 use crate::follow::SavedPermissions;
 use crate::print::{note, printable};
 use crate::sandbox;
-use crate::setup::{Place, current_dir};
+use crate::setup::{Place, current_dir, env};
 
 /// Bytes of the file at most.
 const LIMIT: u64 = 8 << 20;
@@ -62,6 +64,12 @@ pub(crate) enum What {
     Grant {
         tool: String,
         subject: String,
+    },
+    /// A directory that a variable of the user's environment names for a tool, and whether commands write to it.
+    Cache {
+        variable: String,
+        path: String,
+        write: bool,
     },
     /// A file of rules that a command made, as it was when it was accepted: the SHA-256 of its bytes.
     Rules {
@@ -231,6 +239,9 @@ pub(crate) fn of_task(
             project.entries.push(Entry { id: String::new(), what });
         }
     }
+    if keep && project.mode.unwrap_or_default() != ModeArg::Full {
+        offer_caches(place, task, cwd, &record, &project)?;
+    }
     let network = task.permissions.no_network.then_some(Network::Closed);
     let allow = |what: AllowArg| task.permissions.allow.contains(&what);
     if network.is_some() && allow(AllowArg::Network) {
@@ -264,6 +275,66 @@ pub(crate) fn of_task(
         note(format!("warning: every command is asked, or refused when nobody is there, because {why}"));
     }
     Ok((Arc::new(permissions), record))
+}
+
+/// Asks once whether commands may write to directories that variables of the user name for tools; where nobody can be
+/// asked, what they write there is kept apart.
+fn offer_caches(
+    place: &Place,
+    task: &Task,
+    cwd: &Path,
+    record: &Record,
+    project: &Project,
+) -> Result<(), Failure> {
+    if task.answers.is_none() || record.project.is_none() || !sandbox::keeps_caches_apart(place, false) {
+        return Ok(());
+    }
+    let (write, caches, _) = command_write_of(place, std::env::home_dir().as_deref());
+    let added = project.entries.iter().filter_map(|entry| match &entry.what {
+        What::Directory { path } => Some(PathBuf::from(path)),
+        What::Grant { .. } | What::Cache { .. } | What::Rules { .. } => None,
+    });
+    let open: Vec<PathBuf> = std::iter::once(cwd.to_path_buf()).chain(added).chain(write).collect();
+    let mut named: Vec<(&str, String)> = Vec::new();
+    for cache in caches {
+        // Everything has its cache in that one.
+        let Some(variable) = cache.variable.filter(|variable| *variable != "XDG_CACHE_HOME") else {
+            continue;
+        };
+        let Some(path) = env(variable) else { continue };
+        let is_known = project.entries.iter().any(|entry| {
+            matches!(&entry.what, What::Cache { variable: known, path: at, .. } if known == variable && *at == path)
+        });
+        let is_open = open.iter().any(|open| quipu_workspace::file_key(&cache.path).starts_with(open));
+        if !is_known && !is_open && named.iter().all(|(known, _)| *known != variable) {
+            named.push((variable, path));
+        }
+    }
+    if named.is_empty() {
+        return Ok(());
+    }
+    let list: String = named.iter().map(|(variable, path)| format!("\n  {variable}={path}")).collect();
+    let text = printable(&format!(
+        "Your environment names places in which tools keep what they build or download:{list}\nCommands of sessions in {} read \
+         them. What they write there is kept apart, for this directory alone, unless you let them write to the places themselves.",
+        cwd.display()
+    ));
+    if let Some(write) = asked_to_open(task, quipu_tui::Question::Caches, &text)? {
+        for (variable, path) in named {
+            record.add(What::Cache { variable: variable.to_owned(), path, write })?;
+        }
+    }
+    Ok(())
+}
+
+/// What the directory of a project is called where there is one for each.
+fn project_name(cwd: &Path) -> String {
+    let name = cwd.file_name().map(|name| name.to_string_lossy()).unwrap_or_default();
+    let name: String =
+        name.chars().filter(|c| c.is_ascii_alphanumeric() || "-_.".contains(*c)).take(40).collect();
+    let hash = Sha256::digest(cwd.as_os_str().as_encoded_bytes());
+    let hash: String = hash.iter().take(8).map(|byte| format!("{byte:02x}")).collect();
+    format!("{name}-{hash}")
 }
 
 /// What a task said that is not saved.
@@ -343,16 +414,21 @@ fn travel_rule(place: &Place) -> TravelRule {
 }
 
 fn rules(place: &Place, cwd: &Path, project: Project, travel: TravelRule) -> (PermissionRules, Vec<Grant>) {
-    let (mut add_dirs, mut grants) = (Vec::new(), Vec::new());
+    let (mut add_dirs, mut grants, mut shared) = (Vec::new(), Vec::new(), Vec::new());
     for entry in project.entries {
         match entry.what {
             What::Directory { path } => add_dirs.extend(still_there(path, &entry.id)),
             What::Grant { tool, subject } => grants.push(Grant { tool, subject }),
-            What::Rules { .. } => {}
+            What::Cache { variable, path, write: true } => shared.push((variable, path)),
+            What::Cache { .. } | What::Rules { .. } => {}
         }
     }
     let home = std::env::home_dir();
-    let (command_write, caches) = command_write(place, home.as_deref());
+    let (command_write, mut caches) = command_write(place, home.as_deref());
+    for cache in &mut caches {
+        let named = cache.variable.and_then(|variable| Some((variable.to_owned(), env(variable)?)));
+        cache.shared = named.is_some_and(|named| shared.contains(&named));
+    }
     let (network, is_isolated) = sandbox::isolation(place);
     let read = vec![place.readable_outputs()];
     let namespaces = is_isolated.then(|| Namespaces {
@@ -370,6 +446,8 @@ fn rules(place: &Place, cwd: &Path, project: Project, travel: TravelRule) -> (Pe
         own: place.home.clone(),
         command_write,
         caches,
+        cache_layers: sandbox::keeps_caches_apart(place, true)
+            .then(|| place.cache_layers().join(project_name(cwd))),
         home,
         network,
         namespaces,
@@ -385,7 +463,7 @@ pub(crate) fn added_directories(place: &Place, cwd: &Path) -> Result<Vec<PathBuf
     let entries = Record::of(place, cwd).project()?.entries;
     let added = entries.into_iter().filter_map(|Entry { id, what }| match what {
         What::Directory { path } => still_there(path, &id),
-        What::Grant { .. } | What::Rules { .. } => None,
+        What::Grant { .. } | What::Cache { .. } | What::Rules { .. } => None,
     });
     Ok(added.collect())
 }
@@ -451,7 +529,7 @@ pub(crate) fn open_to_commands(place: &Place, cwd: &Path) -> Vec<PathBuf> {
     let entries = Record::of(place, cwd).project().unwrap_or_default().entries;
     let added = entries.into_iter().filter_map(|entry| match entry.what {
         What::Directory { path } => Some(PathBuf::from(path)),
-        What::Grant { .. } | What::Rules { .. } => None,
+        What::Grant { .. } | What::Cache { .. } | What::Rules { .. } => None,
     });
     let mut places: Vec<PathBuf> = std::iter::once(cwd.to_path_buf()).chain(added).collect();
     let git: Vec<PathBuf> = places.iter().flat_map(|place| quipu_workspace::git_directories(place)).collect();
@@ -542,10 +620,16 @@ fn list(record: &Record, json: bool) -> Result<(), Failure> {
         }
         writeln!(out, "{mode:<10} {}", printable(directory))?;
         for entry in &project.entries {
+            let cache;
             let (kind, what) = match &entry.what {
                 What::Directory { path } => ("directory", path.as_str()),
                 What::Grant { tool, subject } => (tool.as_str(), subject.as_str()),
                 What::Rules { path, .. } => ("rules", path.as_str()),
+                What::Cache { variable, path, write } => {
+                    let how = if *write { "written by commands" } else { "kept apart" };
+                    cache = format!("{variable}={path} ({how})");
+                    ("cache", cache.as_str())
+                }
             };
             writeln!(
                 out,

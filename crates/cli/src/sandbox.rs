@@ -35,6 +35,17 @@ pub(crate) fn isolation(place: &Place) -> (Network, bool) {
     (network, isolated.flatten().unwrap_or(true))
 }
 
+/// Whether what commands write to caches is kept apart for each project (`sandbox.caches`). A wrong word is told if `tells`.
+pub(crate) fn keeps_caches_apart(place: &Place, tells: bool) -> bool {
+    let settings = place.settings_json().unwrap_or_default();
+    let word = settings.pointer("/sandbox/caches").map(|value| value.as_str().unwrap_or_default());
+    if tells && !matches!(word, None | Some("private" | "shared")) {
+        let path = place.home.join("settings.json");
+        note(format!("warning: {}: sandbox.caches must be private or shared; it is private", path.display()));
+    }
+    word != Some("shared")
+}
+
 /// What `settings.json` opens between the network of commands and this machine: `sandbox.ports`, `sandbox.services`.
 pub(crate) fn doors(place: &Place) -> Doors {
     let settings = place.settings_json().unwrap_or_default();

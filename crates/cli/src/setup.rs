@@ -63,6 +63,11 @@ pub(crate) fn env(name: &str) -> Option<String> {
 }
 
 impl Place {
+    /// Where what commands write to caches is kept, a directory for each project.
+    pub(crate) fn cache_layers(&self) -> PathBuf {
+        self.home.join("caches")
+    }
+
     pub(crate) fn find(store: &StoreArg) -> Result<Self, Failure> {
         // Paths need not be text.
         let path = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);

@@ -58,6 +58,9 @@ pub struct PermissionRules {
     pub command_write: Vec<PathBuf>,
     /// The same, made when they are missing and wanted: [`caches`](crate::caches).
     pub caches: Vec<Cache>,
+    /// Where what commands write to caches that are not shared is kept: a directory of the project, made when it is missing. `None`: they
+    /// write to the caches themselves.
+    pub cache_layers: Option<PathBuf>,
     /// Whether confined commands can use the network: in namespaces they ask for it by default, without them they can.
     pub network: Network,
     /// What runs commands in namespaces, where the system has them; without it Landlock alone confines them.
@@ -244,6 +247,7 @@ impl Bounds {
             home,
             command_write,
             mut caches,
+            cache_layers,
             network,
             namespaces,
             needs,
@@ -306,8 +310,8 @@ impl Bounds {
             needs,
             // In the mode `full`, too: another mode may follow.
             sandbox: unconfined.is_none().then(|| {
-                let sandbox = Sandbox::new(commands).with_caches(caches).with_network(network);
-                Arc::new(sandbox.with_namespaces(namespaces))
+                let sandbox = Sandbox::new(commands).with_caches(caches).with_cache_layers(cache_layers);
+                Arc::new(sandbox.with_network(network).with_namespaces(namespaces))
             }),
             unconfined: unconfined.filter(|_| mode != PermissionMode::Full),
             travel,
@@ -558,6 +562,7 @@ mod tests {
                 home: Some(root.join("home")),
                 command_write: vec![],
                 caches: vec![],
+                cache_layers: None,
                 network: Network::Open,
                 namespaces: None,
                 needs: CommandNeeds::default(),

@@ -141,6 +141,8 @@ pub enum Question {
     Here,
     /// The user's text before the system prompt is another one now: does it go on with that?
     NewText,
+    /// Places that the user's environment names for tools: do commands write there?
+    Caches,
 }
 
 /// Which session.

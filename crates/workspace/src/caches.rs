@@ -101,6 +101,9 @@ pub fn caches(home: Option<&Path>, variable: &dyn Fn(&str) -> Option<OsString>) 
     for Row { variable: name, base, names, files, programs } in TABLE {
         // `GOPATH` may be a list; what is downloaded goes to its first.
         let named = name.and_then(variable).and_then(|value| std::env::split_paths(&value).next());
+        // One that names the usual place names nothing else: some tools set theirs for what they start.
+        let usual = home.zip(*base).map(|(home, base)| home.join(base));
+        let named = named.filter(|path| Some(path) != usual.as_ref());
         let (below, variable, place) = match (named.filter(|path| path.is_absolute()), home, base) {
             (Some(named), ..) => (Path::new("/"), *name, named),
             (None, Some(home), Some(base)) if home.is_absolute() => (home, None, home.join(base)),
@@ -246,6 +249,16 @@ mod tests {
         ];
         assert_eq!(paths(None, &own), ["/one/pkg", "/uv"]);
         assert!(paths(Some("/h"), &own).contains(&"/h/.cache".to_owned()));
+        let variable = |name: &str| match name {
+            "CARGO_HOME" => Some("/h/.cargo".into()),
+            "GOPATH" => Some("/elsewhere".into()),
+            _ => None,
+        };
+        let found = caches(Some(Path::new("/h")), &variable);
+        let named: Vec<_> =
+            found.iter().filter_map(|cache| cache.variable.zip(cache.path.to_str())).collect();
+        assert_eq!(named, [("GOPATH", "/elsewhere/pkg")]);
+        assert!(found.iter().any(|cache| cache.path == Path::new("/h/.cargo/registry")));
     }
 
     #[test]

@@ -4,9 +4,9 @@
 //! in it, under the path of each cache, what commands wrote there. In namespaces that is mounted over the cache. Without them
 //! a variable leads a tool to it, for caches that a variable names.
 
-use std::fs::{DirBuilder, File, OpenOptions};
+use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io;
-use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
+use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
 
 use rustix::fs::{FlockOperation, flock};
@@ -62,6 +62,85 @@ impl Layers {
     }
 }
 
+/// What lies below a directory of such projects: how many of them, files, bytes.
+///
+/// # Errors
+/// When it cannot be read, but for what is missing.
+pub fn cache_layers(root: &Path) -> io::Result<(u64, u64, u64)> {
+    let projects = projects(root)?;
+    let (mut files, mut bytes) = (0, 0);
+    let mut open = projects.clone();
+    while let Some(dir) = open.pop() {
+        // What the kernel works in is closed to its owner, and empty.
+        let Ok(entries) = fs::read_dir(&dir) else { continue };
+        for entry in entries.flatten() {
+            match entry.metadata() {
+                Ok(found) if found.is_dir() => open.push(entry.path()),
+                Ok(found) => {
+                    files += 1;
+                    bytes += found.len();
+                }
+                // Removed meanwhile.
+                Err(_) => {}
+            }
+        }
+    }
+    Ok((projects.len() as u64, files, bytes))
+}
+
+/// Removes what no session has at the moment; how many could not be removed because one has them.
+///
+/// # Errors
+/// The first thing that cannot be removed.
+pub fn drop_cache_layers(root: &Path) -> io::Result<usize> {
+    let mut in_use = 0;
+    for project in projects(root)? {
+        let mut all = true;
+        for slot in projects_of(&project)? {
+            let lock = file(&slot.join("lock"))?;
+            if flock(&lock, FlockOperation::NonBlockingLockExclusive).is_err() {
+                (all, in_use) = (false, in_use + 1);
+                continue;
+            }
+            open_up(&slot)?;
+            fs::remove_dir_all(&slot)?;
+        }
+        if all {
+            fs::remove_dir(&project)?;
+        }
+    }
+    Ok(in_use)
+}
+
+fn projects(root: &Path) -> io::Result<Vec<PathBuf>> {
+    match projects_of(root) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Vec::new()),
+        found => found,
+    }
+}
+
+/// The directories in a directory.
+fn projects_of(root: &Path) -> io::Result<Vec<PathBuf>> {
+    let mut found = Vec::new();
+    for entry in fs::read_dir(root)? {
+        let entry = entry?;
+        if entry.file_type()?.is_dir() {
+            found.push(entry.path());
+        }
+    }
+    Ok(found)
+}
+
+/// Some tools, and the kernel, close directories to their owner.
+fn open_up(dir: &Path) -> io::Result<()> {
+    let mut open = vec![dir.to_path_buf()];
+    while let Some(dir) = open.pop() {
+        fs::set_permissions(&dir, fs::Permissions::from_mode(0o700))?;
+        open.extend(projects_of(&dir)?);
+    }
+    Ok(())
+}
+
 fn make(dir: &Path) -> io::Result<()> {
     DirBuilder::new().recursive(true).mode(0o700).create(dir)
 }
@@ -72,8 +151,6 @@ fn file(path: &Path) -> io::Result<File> {
 
 #[cfg(test)]
 mod tests {
-    use std::os::unix::fs::PermissionsExt as _;
-
     use super::*;
 
     #[test]
@@ -91,8 +168,21 @@ mod tests {
         assert_eq!(made.join(UPPER).metadata().unwrap().permissions().mode() & 0o777, 0o700);
         assert!(third.make(Path::new("/home/u/.lock"), false).unwrap().join(FILE).is_file());
         assert!(third.make(Path::new("relative"), true).is_err());
-        std::fs::write(project.join("file"), "").unwrap();
+        fs::write(project.join("file"), "").unwrap();
         let error = Layers::take(&project.join("file")).unwrap_err().to_string();
         assert!(error.contains("project/file"), "{error}");
+        // Closed, as some tools leave their directories.
+        let closed = made.join(UPPER).join("module");
+        fs::create_dir(&closed).unwrap();
+        fs::write(closed.join("file"), "12345").unwrap();
+        fs::set_permissions(&closed, fs::Permissions::from_mode(0o500)).unwrap();
+        let root = dir.path().join("caches");
+        let (projects, _, bytes) = cache_layers(&root).unwrap();
+        assert_eq!((projects, bytes), (1, 5));
+        assert_eq!(drop_cache_layers(&root).unwrap(), 2, "two sessions run");
+        drop((second, third));
+        assert_eq!(drop_cache_layers(&root).unwrap(), 0);
+        assert_eq!(cache_layers(&root).unwrap(), (0, 0, 0));
+        assert_eq!(cache_layers(&root.join("missing")).unwrap(), (0, 0, 0));
     }
 }

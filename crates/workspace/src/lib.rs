@@ -43,6 +43,7 @@ pub use caches::{Cache, caches, leads_through};
 pub use capture::Captured;
 pub use error::{FileError, FileKind};
 pub use helpers::Helpers;
+pub use layers::{cache_layers, drop_cache_layers};
 pub use namespaces::{CommandNeeds, Doors, Launcher, Namespaces, run_launcher};
 pub use open::{FileStamp, open_for_reading, read_whole};
 pub use output::{OutputBuffer, OutputFilter, OutputLimits, OutputPlace, SpillState};

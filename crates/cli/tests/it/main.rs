@@ -17,6 +17,8 @@ mod browser;
 #[cfg(test)]
 mod budget;
 #[cfg(test)]
+mod caches;
+#[cfg(test)]
 mod compact;
 #[cfg(test)]
 mod context;

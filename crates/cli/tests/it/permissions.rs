@@ -334,10 +334,18 @@ fn a_fresh_home_gets_the_caches_of_its_tools_with_the_first_command() {
 
 #[test]
 fn no_command_chooses_what_later_commands_may_write() {
+    for caches in ["shared", "private"] {
+        no_command_chooses_what_later_commands_may_write_with(caches);
+    }
+}
+
+fn no_command_chooses_what_later_commands_may_write_with(caches: &str) {
     let world = World::new([]);
     if !confined() {
         return;
     }
+    let settings = json!({ "sandbox": { "caches": caches } });
+    std::fs::write(world.path("home/.quipu/settings.json"), settings.to_string()).unwrap();
     for made in ["home/secret", "shared/added"] {
         std::fs::create_dir_all(world.path(made)).unwrap();
     }
@@ -362,7 +370,8 @@ fn no_command_chooses_what_later_commands_may_write() {
         &[],
         "rm -r .cargo ~/.cache/go-build; ln -s ~/secret .cargo; ln -s ~/secret ~/.cache/go-build",
     );
-    assert!(world.path("home/.cache/go-build").is_symlink() && world.path("shared/added").is_symlink());
+    assert_eq!(world.path("home/.cache/go-build").is_symlink(), caches == "shared");
+    assert!(world.path("shared/added").is_symlink());
     let ran = run(
         "work",
         &[],

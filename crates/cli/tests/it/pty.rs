@@ -29,6 +29,7 @@ pub(crate) const CTRL_D: &str = "\u{4}";
 pub(crate) const CTRL_L: &str = "\u{c}";
 pub(crate) const SHIFT_TAB: &str = "\u{1b}[Z";
 pub(crate) const UP: &str = "\u{1b}[A";
+pub(crate) const DOWN: &str = "\u{1b}[B";
 pub(crate) const PAGE_UP: &str = "\u{1b}[5~";
 pub(crate) const PAGE_DOWN: &str = "\u{1b}[6~";
 

@@ -132,6 +132,13 @@ impl State {
                     row(true, "Take the new text", "what the model is told is sent anew"),
                 ],
             ),
+            Question::Caches => (
+                "May commands write to these places?",
+                vec![
+                    row(false, "Keep apart what they write", "other projects do not see it"),
+                    row(true, "Let them write there", "you and other projects use what they leave"),
+                ],
+            ),
         };
         self.show(Overlay::Opening(Picker::new(title, rows), question, open));
     }
@@ -145,12 +152,12 @@ impl State {
         effects: &mut Vec<Effect>,
     ) {
         match (yes, question) {
-            (None, _) | (Some(false), Question::Here) => {
+            (None, Question::Here | Question::NewText) | (Some(false), Question::Here) => {
                 self.note("It was not opened.");
                 self.not_opened(effects);
             }
-            (Some(yes), _) => {
-                open.answers.push((question, yes));
+            (yes, _) => {
+                open.answers.push((question, yes == Some(true)));
                 self.opening = true;
                 effects.push(Effect::Open(open));
             }

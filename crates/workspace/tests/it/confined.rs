@@ -90,10 +90,20 @@ pub(crate) fn world(way: Way) -> World {
         ("OUT".into(), Some(root.join("out").display().to_string())),
         ("ADDED".into(), Some(root.join("added").display().to_string())),
         ("GIT_CONFIG_NOSYSTEM".into(), Some("1".into())),
+        // The tester's own; `private_caches` sets one.
+        ("CARGO_TARGET_DIR".into(), None),
     ];
-    let write = ["ws", "added", "home/.cache", "home/.npm", "home/not-there"].map(|name| root.join(name));
-    let namespaces = (way == Way::Namespaces).then(|| namespaces(&root));
-    let sandbox = Arc::new(Sandbox::new(write.into()).with_namespaces(namespaces));
+    let mut write: Vec<PathBuf> = ["ws", "added", "home/not-there"].map(|name| root.join(name)).into();
+    let sandbox = if way == Way::Namespaces {
+        Sandbox::new(write)
+            .with_caches(caches(Some(&root.join("home")), &|_| None))
+            .with_cache_layers(Some(root.join("layers")))
+            .with_namespaces(Some(namespaces(&root)))
+    } else {
+        write.extend(["home/.cache", "home/.npm"].map(|name| root.join(name)));
+        Sandbox::new(write)
+    };
+    let sandbox = Arc::new(sandbox);
     if way == Way::Namespaces && SandboxSupport::of_this_system().is_full() {
         assert_eq!(sandbox.isolation().unwrap(), Ok(()));
     }
@@ -415,12 +425,12 @@ async fn a_confined_command_is_the_same_command_in(mut world: World) {
     let options = ("SHELLOPTS".to_owned(), Some("verbose:nounset".to_owned()));
     for more in [None, Some(function), Some(file), Some(options)] {
         let plain = more.is_none();
-        world.env.truncate(4);
+        world.env.truncate(5);
         world.env.extend(more);
         for command in commands {
             let (end, output) = world.run(command).await.unwrap();
             let (free_end, free_output) = world.run_in(None, CommandNeeds::default(), command).await.unwrap();
-            assert_eq!((end, &output), (free_end, &free_output), "{command:?} {:?}", world.env.get(4));
+            assert_eq!((end, &output), (free_end, &free_output), "{command:?} {:?}", world.env.get(5));
             assert!(!output.contains("QUIPU"), "{output}");
         }
         // The one thing that is to be seen: bash shows the line that it cannot read.

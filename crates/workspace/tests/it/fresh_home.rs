@@ -10,8 +10,9 @@ use quipu_workspace::*;
 use tokio_util::sync::CancellationToken;
 
 /// Variables that would lead tools to the tester's own caches.
-const VARIABLES: [&str; 8] = [
+const VARIABLES: [&str; 9] = [
     "CARGO_HOME",
+    "CARGO_TARGET_DIR",
     "GOPATH",
     "XDG_CACHE_HOME",
     "GOCACHE",

@@ -1,0 +1,51 @@
+//! What commands wrote to caches of tools, which is kept for each project.
+
+use std::io;
+
+use quipu_workspace::{cache_layers, drop_cache_layers};
+
+use super::{Finding, State};
+use crate::exit::Failure;
+use crate::setup::Place;
+
+async fn apart<T: Send + 'static>(
+    place: &Place,
+    work: fn(&std::path::Path) -> io::Result<T>,
+) -> Result<T, Failure> {
+    let root = place.cache_layers();
+    let path = root.display().to_string();
+    let work = tokio::task::spawn_blocking(move || work(&root)).await;
+    work.unwrap_or_else(|error| Err(error.into()))
+        .map_err(|error| Failure::failed(format!("{path}: {error}")))
+}
+
+/// How much is kept; nothing where there is none.
+pub(super) async fn finding(place: &Place) -> Option<Finding> {
+    let (state, detail) = match apart(place, cache_layers).await {
+        Ok((_, _, 0)) => return None,
+        Ok((projects, files, bytes)) => {
+            let (ss, fs) = (if projects == 1 { "" } else { "s" }, if files == 1 { "" } else { "s" });
+            let mib = bytes.div_ceil(1 << 20);
+            let detail = format!(
+                "what commands wrote to caches: {projects} project{ss}, {files} file{fs}, {mib} MiB; `quipu doctor --drop-caches` removes it"
+            );
+            (State::Good, detail)
+        }
+        Err(error) => (State::Note, error.message),
+    };
+    Some(Finding { what: "caches", state, detail })
+}
+
+/// Removes what no session has.
+pub(super) async fn drop_unused(place: &Place) -> Result<(State, String), Failure> {
+    Ok(match apart(place, drop_cache_layers).await? {
+        0 => (State::Good, "what commands wrote to caches was removed".to_owned()),
+        used => {
+            let s = if used == 1 { "" } else { "s" };
+            (
+                State::Note,
+                format!("what commands wrote to caches was removed, but for {used} session{s} that run"),
+            )
+        }
+    })
+}
