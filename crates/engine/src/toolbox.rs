@@ -42,6 +42,10 @@ const NOT_PREPARED: &str =
 /// The model is told this when what a file was could not be stored.
 const NOT_KEPT: &str = "The call was not run, because what the file was before it could not be stored";
 
+/// What is told to people, once for a session; behind it why.
+const OPEN_TO_COMMANDS: &str = "Commands of this session do not run in namespaces: the network, sockets with a path, secrets in your home \
+    directory, git's configuration and most caches are open to them";
+
 /// What is known of the changes of a call where what files were is not kept.
 const NOT_WATCHED: &str = "what tools changed is not kept, because `files.enabled` is false";
 
@@ -400,6 +404,7 @@ impl Toolbox {
         if self.keeper.is_none() && matches!(touches, Touches::Anything | Touches::Writes(_)) {
             noticed.note = WorkspaceNote::unknown(NOT_WATCHED);
         }
+        let is_command = matches!(touches, Touches::Anything);
         let begun = match self.begin(place, call, touches, &cx.access, &people).await {
             Ok(begun) => begun,
             Err(error) => return ToolOutput::error(format!("{NOT_KEPT}: {error}")),
@@ -419,6 +424,9 @@ impl Toolbox {
             output = work => output.unwrap_or_else(|_| ToolOutput::error(BROKE_DOWN)),
             () = overdue => ToolOutput::error("Operation aborted (the tool did not stop in time and was dropped)"),
         };
+        if is_command && let Some(why) = cx.sandbox.as_ref().and_then(|sandbox| sandbox.lacks_namespaces()) {
+            tell(&people, Some(format!("{OPEN_TO_COMMANDS} ({why})."))).await;
+        }
         if let (Some(keeper), Some(begun)) = (&self.keeper, begun) {
             *noticed = if begun.is_command {
                 let mut noticed = keeper.after_command(place).await;

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::io;
+use std::os::fd::{AsFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::thread::JoinHandle;
@@ -10,7 +11,7 @@ use landlock::{
     ABI, AccessFs, BitFlags, CompatLevel, Compatible as _, PathBeneath, PathFd, Ruleset, RulesetAttr as _,
     RulesetCreated, RulesetCreatedAttr as _, RulesetStatus, Scope,
 };
-
+use rustix::fs::{CWD, Mode, OFlags, ResolveFlags, openat2};
 use seccompiler::{
     BpfProgram, SeccompAction, SeccompCmpArgLen, SeccompCmpOp, SeccompCondition, SeccompFilter, SeccompRule,
 };
@@ -71,7 +72,9 @@ pub(crate) fn ruleset(
     let all = AccessFs::from_write(ABI::V5) & !(AccessFs::MakeChar | AccessFs::MakeBlock);
     let paths = write.iter().map(PathBuf::as_path).chain([temporary]);
     for path in paths {
-        created = grant(created, path, all)?;
+        if let Ok(opened) = exact(path) {
+            created = add(created, opened, all)?;
+        }
     }
     for device in DEVICES {
         // New names in /dev/shm, and nowhere else among the devices.
@@ -86,11 +89,22 @@ pub(crate) fn ruleset(
 }
 
 fn grant(created: RulesetCreated, path: &Path, rights: BitFlags<AccessFs>) -> io::Result<RulesetCreated> {
-    let (Ok(opened), Ok(metadata)) = (PathFd::new(path), std::fs::metadata(path)) else {
-        return Ok(created);
-    };
-    let rights = if metadata.is_dir() { rights } else { rights & AccessFs::from_file(ABI::V5) };
+    let Ok(opened) = PathFd::new(path) else { return Ok(created) };
+    add(created, opened, rights)
+}
+
+fn add(created: RulesetCreated, opened: impl AsFd, rights: BitFlags<AccessFs>) -> io::Result<RulesetCreated> {
+    let found = rustix::fs::fstat(&opened)?;
+    let is_dir = rustix::fs::FileType::from_raw_mode(found.st_mode).is_dir();
+    let rights = if is_dir { rights } else { rights & AccessFs::from_file(ABI::V5) };
     created.add_rule(PathBeneath::new(opened, rights)).map_err(failed)
+}
+
+/// What is at a true path, if it leads through no link by now: a command may have put one there, which says nothing of
+/// what may be written.
+pub(crate) fn exact(path: &Path) -> io::Result<OwnedFd> {
+    let flags = OFlags::PATH | OFlags::CLOEXEC;
+    Ok(openat2(CWD, path, flags, Mode::empty(), ResolveFlags::NO_SYMLINKS)?)
 }
 
 pub(crate) fn restrict(ruleset: &RulesetCreated) -> io::Result<()> {

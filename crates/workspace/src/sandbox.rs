@@ -10,6 +10,7 @@ use std::io;
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use rustix::process::Pid;
 
@@ -56,6 +57,8 @@ pub struct Sandbox {
     layers: Option<PathBuf>,
     network: Network,
     namespaces: Option<Namespaces>,
+    /// Whether it was told that there are none.
+    told: AtomicBool,
     state: Mutex<Option<Started>>,
 }
 
@@ -102,6 +105,7 @@ impl Sandbox {
             layers: None,
             network: Network::Asked,
             namespaces: None,
+            told: AtomicBool::default(),
             state: Mutex::default(),
         }
     }
@@ -152,6 +156,13 @@ impl Sandbox {
                 }
             })
         })
+    }
+
+    /// Why commands do not run in namespaces although that was asked for. Told once, after the first of them was started.
+    pub fn lacks_namespaces(&self) -> Option<String> {
+        let state = self.state.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        let Confined::Holder(_, Some(why), _) = &state.as_ref()?.confined else { return None };
+        (!self.told.swap(true, Ordering::SeqCst)).then(|| why.clone())
     }
 
     /// Why the network cannot be closed on this system, if so.

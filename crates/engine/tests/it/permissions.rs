@@ -22,6 +22,48 @@ fn options(world: &World, support: SandboxSupport) -> SessionOptions {
     SessionOptions { policy: Arc::new(Permissions::new(rules, [])), ..world.options() }
 }
 
+#[tokio::test]
+async fn missing_namespaces_are_told_once() {
+    if !SandboxSupport::of_this_system().is_full() {
+        return;
+    }
+    let echo = |text: &str| call(&[("bash", json!({ "command": format!("echo {text}") }))]);
+    let mut world = World::with([echo("one"), echo("two"), say("ok")]);
+    world.tools = quipu::builtin_isolated();
+    let rules = PermissionRules {
+        cwd: world.cwd(),
+        own: world.cwd().join("../own"),
+        namespaces: Some(quipu::Namespaces {
+            launcher: quipu::Launcher { program: "/nowhere/launcher".into(), arguments: Vec::new() },
+            home: None,
+            hidden: Vec::new(),
+            visible: Vec::new(),
+            doors: quipu::Doors::default(),
+        }),
+        ..PermissionRules::default()
+    };
+    let policy = Arc::new(Permissions::new(rules, []));
+    let live = world.create_with(SessionOptions { policy, ..world.options() }).await;
+    let (_, mut events) = live.session.subscribe(Delivery::Lossless).await.unwrap();
+    let told = tokio::spawn(async move {
+        let mut told = Vec::new();
+        while let Some(envelope) = events.next().await {
+            match &envelope.event {
+                Event::Trouble(quipu::protocol::Trouble::Note(text)) => told.push(text.clone()),
+                Event::Settled => break,
+                _ => {}
+            }
+        }
+        told
+    });
+    assert_eq!(live.run("go").await, Outcome::Done);
+    let told = told.await.unwrap();
+    let told: Vec<_> = told.iter().filter(|text| text.contains("do not run in namespaces")).collect();
+    assert!(matches!(told[..], [text] if text.contains("/nowhere/launcher")), "{told:?}");
+    live.finish().await;
+    world.check().await;
+}
+
 fn world(paths: &[&str]) -> World {
     let calls: Vec<_> =
         paths.iter().map(|path| ("write", json!({ "path": path, "content": "new" }))).collect();

@@ -27,6 +27,16 @@ pub(super) fn copy(path: &Path) -> io::Result<OwnedFd> {
     open_tree(CWD, path, flags).map_err(|error| on("copy", path, error))
 }
 
+/// The same of a true path, which leads through no link: where it does by now, somebody put one there.
+pub(super) fn copy_exact(path: &Path) -> io::Result<OwnedFd> {
+    let found = crate::confine::exact(path).map_err(|error| on("copy", path, error))?;
+    let flags = OpenTreeFlags::OPEN_TREE_CLONE
+        | OpenTreeFlags::OPEN_TREE_CLOEXEC
+        | OpenTreeFlags::AT_RECURSIVE
+        | OpenTreeFlags::AT_EMPTY_PATH;
+    open_tree(&found, "", flags).map_err(|error| on("copy", path, error))
+}
+
 /// One directory over another, attached nowhere yet: what is changed or made is in `upper`, all else is as in `lower`.
 pub(super) fn overlay(lower: &Path, upper: &Path, work: &Path) -> io::Result<OwnedFd> {
     use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};

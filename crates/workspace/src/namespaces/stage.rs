@@ -11,7 +11,7 @@ use nix::mount::{MsFlags, mount};
 use nix::sched::{CloneFlags, unshare};
 use rustix::thread::{CapabilitySet, CapabilitySets};
 
-use super::mounts::{all, attach, attach_over, close, copy, empty, overlay};
+use super::mounts::{all, attach, attach_over, close, copy, copy_exact, empty, overlay};
 use super::wire::{receive, send};
 use super::{Launcher, MAP, Setup, protected};
 use crate::layers::{FILE, UPPER, WORK};
@@ -119,8 +119,10 @@ fn fates(setup: &Setup) -> io::Result<Vec<(PathBuf, Fate)>> {
     }
     let written = setup.write.iter().filter(|path| !setup.caches.contains(path));
     for path in written.chain([&setup.temporary]) {
-        if let Ok(found) = path.metadata() {
-            fates.push((path.clone(), Fate::Writable(copy(path)?, found.is_dir())));
+        if let Ok(found) = path.symlink_metadata() {
+            // One that leads elsewhere by now is not written.
+            let Ok(tree) = copy_exact(path) else { continue };
+            fates.push((path.clone(), Fate::Writable(tree, found.is_dir())));
         }
     }
     fates.sort_by_key(|(path, fate)| {
@@ -142,10 +144,8 @@ fn make_mounts(setup: &Setup) -> io::Result<()> {
         .map_err(|error| failed("mounts", error))?;
     // All that is kept is taken aside before anything covers it.
     let fates = fates(setup)?;
-    let own = setup.temporary.join("tmp");
-    fs::create_dir_all(&own)?;
-    fs::set_permissions(&own, fs::Permissions::from_mode(0o1777))?;
-    let own = [copy(&own)?, copy(&own)?];
+    let own = own_tmp(&setup.temporary)?;
+    let own = [copy_exact(&own)?, copy_exact(&own)?];
     let devices = DEVICES.map(|name| copy(&Path::new("/dev").join(name)));
     let links: Vec<(PathBuf, PathBuf)> = links_of("/run");
     for mount in all()? {
@@ -194,6 +194,18 @@ fn make_mounts(setup: &Setup) -> io::Result<()> {
         }
     }
     Ok(())
+}
+
+/// What commands see as `/tmp`. They can write beside it, so what they left in its place in an earlier set of namespaces is no
+/// directory to be followed or opened up.
+fn own_tmp(temporary: &Path) -> io::Result<PathBuf> {
+    let own = temporary.join("tmp");
+    if own.symlink_metadata().is_ok_and(|found| !found.is_dir()) {
+        fs::remove_file(&own)?;
+    }
+    fs::create_dir_all(&own)?;
+    fs::set_permissions(&own, fs::Permissions::from_mode(0o1777))?;
+    Ok(own)
 }
 
 /// What is made only to hold what is attached below it cannot be written: what a command left there would be lost.

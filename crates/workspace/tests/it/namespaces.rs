@@ -414,6 +414,41 @@ async fn keeper_that_was_killed_is_replaced() {
     assert!(count.trim().parse::<u32>().unwrap() < 6, "what ran before is gone: {said}");
 }
 
+/// What a command leaves for the next namespaces to be made of leads them nowhere.
+#[tokio::test]
+async fn links_left_for_later_namespaces_lead_nowhere() {
+    use std::os::unix::fs::symlink;
+    let Some(world) = inside() else { return };
+    let outside = || {
+        (
+            fs::metadata(world.path("out")).unwrap().permissions(),
+            fs::read_dir(world.path("out")).unwrap().count(),
+        )
+    };
+    let before = outside();
+    let reach = "echo x > /tmp/through; echo x > /var/tmp/through2; echo x > $TMPDIR/tmp/through3; echo x > $ADDED/through4; true";
+    for swap in [
+        "mv $TMPDIR/tmp $TMPDIR/tmp.1; ln -s $OUT $TMPDIR/tmp",
+        "mv $TMPDIR/tmp $TMPDIR/tmp.2; echo x > $TMPDIR/tmp",
+        "true",
+    ] {
+        works(&world, swap).await;
+        if swap == "true" {
+            // As another session may, whose workspace holds this directory.
+            fs::remove_dir_all(world.path("added")).unwrap();
+            symlink(world.path("out"), world.path("added")).unwrap();
+        }
+        let pid = outer_keeper(&world).await;
+        nix::sys::signal::kill(nix::unistd::Pid::from_raw(pid), nix::sys::signal::Signal::SIGKILL).unwrap();
+        works(&world, reach).await;
+        assert_eq!(outside(), before, "{swap}");
+    }
+    // Nor where there are no namespaces.
+    let sandbox = Sandbox::new(vec![world.path("ws"), world.path("added")]);
+    world.run_in(Some(&sandbox), CommandNeeds::default(), reach).await.unwrap();
+    assert_eq!(outside(), before);
+}
+
 /// The keeper's number outside: the parent of a command.
 async fn outer_keeper(world: &World) -> i32 {
     works(world, "sleep 4321 & true").await;
@@ -459,7 +494,9 @@ async fn missing_namespaces_are_told_and_landlock_holds() {
     ] {
         broken.launcher = Launcher { program: program.into(), arguments };
         let sandbox = Sandbox::new(vec![world.path("ws")]).with_namespaces(Some(broken.clone()));
+        assert_eq!(sandbox.lacks_namespaces(), None, "nothing was started");
         assert!(sandbox.isolation().unwrap().is_err(), "{program}");
+        assert!(sandbox.lacks_namespaces().is_some() && sandbox.lacks_namespaces().is_none(), "told once");
         let (end, _) = world.run_in(Some(&sandbox), CommandNeeds::default(), "echo x > made").await.unwrap();
         assert_eq!(end, ShellEnd::Exited(0));
         let (end, _) =
