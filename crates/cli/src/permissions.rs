@@ -538,7 +538,9 @@ pub(crate) fn open_to_commands(place: &Place, cwd: &Path) -> Vec<PathBuf> {
     places.extend(write);
     places.extend(caches.into_iter().map(|cache| cache.path));
     let own = quipu_workspace::file_key(&place.home);
-    places.retain(|place| !own.starts_with(quipu_workspace::file_key(place)));
+    // Most are caches below one home.
+    let mut keys = quipu_workspace::FileKeys::default();
+    places.retain(|place| !own.starts_with(keys.key(place)));
     places
 }
 

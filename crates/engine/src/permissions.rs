@@ -425,8 +425,10 @@ impl Bounds {
             // Another thing than the same command without it.
             Some(command) if !beyond.is_empty() => {
                 let wants: Vec<&str> = beyond.iter().map(|(want, _)| *want).collect();
-                format!("# to {}\n{command}", wants.join(" and to "))
+                format!("{WANTS}{}\n{command}", wants.join(" and to "))
             }
+            // One that only looks like that is no yes to more.
+            Some(command) if command.starts_with(WANTS) => format!("#\n{command}"),
             Some(command) => command,
             None => proposal.call.arguments.to_string(),
         };
@@ -455,6 +457,9 @@ impl Bounds {
         }
     }
 }
+
+/// Before what a command wants beyond what it may do, in the line over it.
+const WANTS: &str = "# to ";
 
 fn ask(granted: &dyn Fn(&Grant) -> bool, tool: &str, question: String, subject: String) -> Decision {
     let grant = Grant { tool: tool.to_owned(), subject };
@@ -643,6 +648,48 @@ mod tests {
             std::fs::remove_file(at("other")).unwrap();
             assert_eq!((decide("write"), decide("edit")), ("allow".into(), "allow".into()));
         }
+    }
+
+    #[test]
+    fn yes_to_a_comment_is_no_yes_to_the_network() {
+        let subject = |mode, arguments: serde_json::Value| {
+            let dir = tempfile::tempdir().unwrap();
+            let rules = PermissionRules {
+                mode,
+                cwd: dir.path().join("work"),
+                own: dir.path().join("own"),
+                support: Some(FULL),
+                namespaces: Some(Namespaces {
+                    launcher: quipu_workspace::Launcher { program: "/nowhere".into(), arguments: Vec::new() },
+                    home: None,
+                    hidden: Vec::new(),
+                    visible: Vec::new(),
+                    doors: quipu_workspace::Doors::default(),
+                }),
+                ..PermissionRules::default()
+            };
+            let call = ToolCall {
+                id: "c".into(),
+                name: "bash".into(),
+                arguments: Json::from(arguments),
+                thought_signature: None,
+                namespace: None,
+            };
+            let permissions = Permissions::new(rules, []);
+            let touches = Touches::Anything;
+            let proposal = Proposal { call: &call, cwd: dir.path(), touches: &touches, travel: None };
+            match permissions.decide(&proposal) {
+                Decision::Ask { subject, .. } => subject,
+                other => panic!("{other:?}"),
+            }
+        };
+        let wants = subject(
+            PermissionMode::Workspace,
+            serde_json::json!({ "command": "curl x", "network": true, "reason": "why" }),
+        );
+        assert_eq!(wants, "# to use the network\ncurl x");
+        let plain = subject(PermissionMode::Ask, serde_json::json!({ "command": wants }));
+        assert_eq!(plain, "#\n# to use the network\ncurl x");
     }
 
     #[test]

@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use crate::path::{FileKeys, file_key};
+use crate::path::FileKeys;
 
 /// Where programs usually are; looked at behind `PATH`.
 const USUAL: [&str; 8] = [
@@ -73,10 +73,10 @@ impl Helpers {
     /// Those of a `PATH`, for commands that may write at these places.
     pub fn new(path: Option<&OsStr>, write: &[PathBuf]) -> Self {
         let shared = SHARED.iter().map(PathBuf::from);
-        let write: Vec<PathBuf> = write.iter().cloned().chain(shared).map(|place| file_key(&place)).collect();
+        let mut keys = FileKeys::default();
+        let write: Vec<PathBuf> = write.iter().cloned().chain(shared).map(|place| keys.key(&place)).collect();
         let mut helpers = Self { write, directories: Vec::new(), found: Mutex::default() };
         let named = path.into_iter().flat_map(std::env::split_paths);
-        let mut keys = FileKeys::default();
         let mut directories: Vec<PathBuf> = Vec::new();
         for directory in named.chain(USUAL.iter().map(PathBuf::from)) {
             let Ok(real) = directory.canonicalize() else { continue };
