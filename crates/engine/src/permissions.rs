@@ -399,7 +399,7 @@ impl Bounds {
             None => CommandNeeds::default(),
         };
         if wanted.network && self.network == Network::Closed {
-            let reason = "Commands are kept off the network here (`--no-network`).".to_owned();
+            let reason = "The user keeps commands off the network (`--no-network`, or `sandbox.network` in settings.json).".to_owned();
             return Decision::Deny { reason };
         }
         let beyond = self.beyond(wanted);

@@ -12,6 +12,7 @@ use quipu_workspace::{
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 
+use crate::closed::closed;
 use crate::ready::ReadyShells;
 use crate::truncate::{MAX_BYTES, MAX_LINES, TruncatedBy, Truncation, format_size};
 use crate::{Invocation, Preparation, Tool, ToolContext, ToolOutput, Touches, arguments, spec};
@@ -183,6 +184,7 @@ impl Bash {
                 run_shell(shell, &self.registry, &cx.cancel, &mut output, &progress).await
             }
         };
+        let timed_out = matches!(end, Ok(ShellEnd::TimedOut));
         let (status, exit_code) = match end {
             Ok(ShellEnd::Exited(0)) => (None, None),
             Ok(ShellEnd::Exited(code)) => (Some(format!("Command exited with code {code}")), Some(code)),
@@ -206,7 +208,8 @@ impl Bash {
             }
             text.push_str(status);
         }
-        if let Some(closed) = exit_code.and_then(|_| closed(&text, needs, cx)) {
+        let sandbox = cx.sandbox.as_deref().filter(|_| ran_to_its_end || timed_out);
+        if let Some(closed) = sandbox.and_then(|sandbox| closed(&text, status.is_some(), needs, sandbox)) {
             text.push_str("\n\n");
             text.push_str(&closed);
         }
@@ -223,48 +226,6 @@ impl Bash {
             ..ToolOutput::text(text)
         }
     }
-}
-
-/// How programs say that there is no network.
-const NO_NETWORK: [&str; 12] = [
-    "Network is unreachable",
-    "network is unreachable",
-    "Could not resolve",
-    "could not resolve",
-    "Couldn't resolve",
-    "Temporary failure in name resolution",
-    "Name or service not known",
-    "EAI_AGAIN",
-    "ENETUNREACH",
-    "ENOTFOUND",
-    "dns error",
-    "no such host",
-];
-/// How programs say that something cannot be changed.
-const READ_ONLY: [&str; 5] =
-    ["Read-only file system", "read-only file system", "EROFS", "Device or resource busy", "EBUSY"];
-
-/// What was closed to a command that failed, as far as what it printed shows that it met it.
-fn closed(text: &str, needs: CommandNeeds, cx: &ToolContext) -> Option<String> {
-    let sandbox = cx.sandbox.as_ref()?;
-    if !sandbox.isolation().is_ok_and(|isolated| isolated.is_ok()) {
-        return None;
-    }
-    let says = |signs: &[&str]| signs.iter().any(|sign| text.contains(sign));
-    let mut told = Vec::new();
-    if !needs.network && says(&NO_NETWORK) {
-        told.push(
-            "Commands have no network of their own accord; a call with `network` asks the user for it.",
-        );
-    }
-    if says(&READ_ONLY) {
-        told.push(
-            "Commands cannot change files outside of the working directory, $TMPDIR and the usual caches. .git/config, git \
-             hooks and files that configure agents, editors and shells are read-only as well; a call with `protected` asks \
-             the user for them.",
-        );
-    }
-    (!told.is_empty()).then(|| format!("[{}]", told.join(" ")))
 }
 
 /// The output as the model gets it, with a note on what is missing.

@@ -4,6 +4,7 @@
 //! know sessions, models, stores or how its result is drawn.
 
 mod bash;
+mod closed;
 mod edit;
 mod images;
 mod read;

@@ -48,7 +48,7 @@ pub use namespaces::{CommandNeeds, Doors, Launcher, Namespaces, run_launcher};
 pub use open::{FileStamp, open_for_reading, read_whole};
 pub use output::{OutputBuffer, OutputFilter, OutputLimits, OutputPlace, SpillState};
 pub use path::{FileKeys, file_key, resolve, resolve_existing};
-pub use protected::configures;
+pub use protected::{configures, names_secret};
 pub use read::{LineRange, ReadLimits, TextWindow, read_lines};
 pub use registry::ProcessRegistry;
 pub use restore::{Staged, can_change, make_directory, place, remove, remove_directory, stage, staging_path};

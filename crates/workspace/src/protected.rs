@@ -18,6 +18,18 @@ pub fn configures(below: &Path) -> bool {
     names().any(|name| below.starts_with(name)) || of_modules(below)
 }
 
+/// Whether a text names a place where well-known programs keep secrets.
+pub fn names_secret(text: &str) -> bool {
+    lines(include_str!("secrets.txt")).any(|name| {
+        let ends = text
+            .match_indices(name)
+            .filter(|(at, _)| text.get(..*at).is_some_and(|before| before.ends_with('/')));
+        let rest = ends.map(|(at, _)| text.get(at + name.len()..).unwrap_or_default());
+        rest.into_iter()
+            .any(|rest| !rest.starts_with(|char: char| char.is_alphanumeric() || "-_.".contains(char)))
+    })
+}
+
 /// `.git/modules/NAME/hooks` and `config`, at any depth.
 fn of_modules(below: &Path) -> bool {
     below.strip_prefix(".git/modules").is_ok_and(|rest| {
@@ -28,6 +40,18 @@ fn of_modules(below: &Path) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn places_of_secrets_are_known_in_a_text() {
+        for text in
+            ["cat: /home/a/.ssh/id_rsa: No such file", "~/.netrc", "open '/root/.config/gh/hosts.yml'"]
+        {
+            assert!(names_secret(text), "{text}");
+        }
+        for text in ["", "a.ssh", "x/.sshd", "/.config/ghost", "/.awsome/x"] {
+            assert!(!names_secret(text), "{text}");
+        }
+    }
 
     #[test]
     fn what_configures_programs_is_known_by_its_path() {

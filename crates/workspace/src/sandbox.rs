@@ -170,6 +170,11 @@ impl Sandbox {
         confine::closed_network().err().map(|error| error.to_string())
     }
 
+    /// What commands reach beyond their own servers.
+    pub fn network(&self) -> Network {
+        self.network
+    }
+
     /// Whether commands are confined in the same way by both.
     pub fn confines_as(&self, other: &Self) -> bool {
         (&self.write, &self.caches, &self.layers, self.network, &self.namespaces)

@@ -474,6 +474,56 @@ fn own_files_and_secrets_are_hidden_from_commands() {
 }
 
 #[test]
+fn model_reads_what_was_closed_and_how_to_ask() {
+    if !isolated() {
+        return;
+    }
+    let world = World::new([]);
+    std::fs::create_dir(world.path("home/.ssh")).unwrap();
+    let makes = "git init -q . && git config user.email a@b && git config user.name a && echo 1 > AGENTS.md && git add . && git \
+         commit -qm 1 && git checkout -qb other && echo 2 > AGENTS.md && git commit -qam 2";
+    assert_eq!(does(&world, &[], &[command(makes)])[0], "(no output)");
+    let lines = [
+        "git checkout -q -; git log --oneline | wc -l",
+        "git config a.b c",
+        "unshare -U true",
+        "cat ~/.ssh/key",
+        "cat < /dev/tcp/127.0.0.1/1",
+        "echo 'curl: (6) Could not resolve host: a' | tail -1",
+        "echo '    \"ENOTFOUND\", \"EROFS\"'",
+        "echo 'fatal: Authentication failed'; false",
+        "echo 'Cannot connect to the Docker daemon at unix:///run/docker.sock'; false",
+    ];
+    let told = does(&world, &[], &lines.map(command));
+    let says = [
+        "`protected` asks",
+        "`protected` asks",
+        "namespaces of their own",
+        "are hidden",
+        "On localhost",
+        "`network` asks",
+        "",
+        "are hidden",
+        "`sandbox.services`",
+    ];
+    for ((line, told), says) in lines.iter().zip(&told).zip(says) {
+        assert!(if says.is_empty() { !told.contains("[Co") } else { told.contains(says) }, "{line}: {told}");
+    }
+    let settings = |network: &str| {
+        let settings = json!({ "sandbox": { "network": network } }).to_string();
+        std::fs::write(world.path("home/.quipu/settings.json"), settings).unwrap();
+    };
+    let fails = "echo 'curl: (6) Could not resolve host: a'; false";
+    settings("open");
+    let told = does(&world, &[], &[command(fails)]);
+    assert!(!told[0].contains('['), "{}", told[0]);
+    settings("closed");
+    let told = does(&world, &[], &[command(fails), asking("true", "network")]);
+    assert!(told[0].contains("keeps commands off the network") && !told[0].contains("asks"), "{}", told[0]);
+    assert!(told[1].contains("sandbox.network"), "{}", told[1]);
+}
+
+#[test]
 fn ports_and_services_pass_when_they_are_set() {
     if !isolated() {
         return;
@@ -501,34 +551,43 @@ fn ports_and_services_pass_when_they_are_set() {
     // Taken and given back, so that it is free.
     let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
     set(json!({ "services": [address.to_string(), socket], "ports": [port] }));
-    let serve = format!(
-        "python3 -c 'import socket\ns=socket.create_server((\"127.0.0.1\",{port}))\nopen(\"up\",\"w\")\nc,_=s.accept()\nc.sendall(b\"from inside\")\nc.close()' & while ! test -e up; do sleep 0.01; done; while ! test -e done; do sleep 0.01; done"
-    );
-    let up = world.path("work/up");
-    let done = world.path("work/done");
-    let reader = std::thread::spawn(move || {
+    // A server may listen on either address of `localhost`.
+    let serve = |address: &str, family: &str| {
+        format!(
+            "rm -f up done; python3 -c 'import socket\ns=socket.create_server((\"{address}\",{port}),family=socket.{family})\nopen(\"up\",\"w\")\nc,_=s.accept()\nc.sendall(b\"from inside\")\nc.close()' & while ! test -e up; do sleep 0.01; done; while ! test -e done; do sleep 0.01; done"
+        )
+    };
+    let (up, done) = (world.path("work/up"), world.path("work/done"));
+    let reader = move || {
         while !up.exists() {
             std::thread::yield_now();
         }
         let mut said = String::new();
         let mut connected = std::net::TcpStream::connect(("127.0.0.1", port)).unwrap();
         std::io::Read::read_to_string(&mut connected, &mut said).unwrap();
-        std::fs::write(done, "").unwrap();
+        std::fs::write(&done, "").unwrap();
         said
-    });
+    };
+    let reads = std::thread::spawn(reader.clone());
     let told = does(
         &world,
         &[],
         &[
             command(&connect),
             command(&format!("cat < /dev/tcp/127.0.0.1/{}", address.port())),
-            command(&serve),
+            command(&serve("127.0.0.1", "AF_INET")),
         ],
     );
     assert_eq!(told[1], "from the host", "{told:?}");
     assert!(!told[0].starts_with('!') && listener.accept().is_ok(), "{told:?}");
-    assert_eq!(reader.join().unwrap(), "from inside");
+    assert_eq!(reads.join().unwrap(), "from inside");
     answer.join().unwrap();
+    if std::net::TcpListener::bind("[::1]:0").is_ok() {
+        std::fs::remove_file(world.path("work/up")).unwrap();
+        let reads = std::thread::spawn(reader);
+        does(&world, &[], &[command(&serve("::1", "AF_INET6"))]);
+        assert_eq!(reads.join().unwrap(), "from inside");
+    }
     set(json!({ "services": ["nonsense", 7], "ports": [0, "x", 70_000] }));
     let ran = world.run(&["doctor"]).ok();
     assert!(ran.err.matches("it is left out").count() >= 5, "{}", ran.err);

@@ -1,7 +1,7 @@
 //! Connections between the network of a session and that of the user, as far as a person allowed them.
 
 use std::io;
-use std::net::{Ipv4Addr, Shutdown, SocketAddr, TcpListener, TcpStream, ToSocketAddrs as _};
+use std::net::{Ipv4Addr, Ipv6Addr, Shutdown, TcpListener, TcpStream, ToSocketAddrs as _};
 use std::os::fd::{AsFd as _, OwnedFd};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -30,22 +30,25 @@ fn enter(network: &Network) -> io::Result<()> {
     }
 }
 
-/// A port of the session can be reached by the user's programs, at the same port of this machine.
+/// A port of the session can be reached by the user's programs, at the same port of this machine. A server may listen on
+/// either address that `localhost` has.
 pub(super) fn let_in(port: u16, session: &Arc<OwnedFd>) -> io::Result<()> {
-    open(None, port, Some(session.clone()), format!("{}:{port}", Ipv4Addr::LOCALHOST))
+    let targets =
+        vec![format!("{}:{port}", Ipv4Addr::LOCALHOST), format!("[{}]:{port}", Ipv6Addr::LOCALHOST)];
+    open(None, port, Some(session.clone()), targets)
 }
 
 /// A service of the user (`HOST:PORT`) can be reached by commands, at the same port of `localhost`.
 pub(super) fn let_out(service: &str, session: &Arc<OwnedFd>) -> io::Result<()> {
     let port = service.rsplit_once(':').and_then(|(_, port)| port.parse().ok());
     let port = port.ok_or_else(|| io::Error::other(format!("{service} is not HOST:PORT")))?;
-    open(Some(session.clone()), port, None, service.to_owned())
+    open(Some(session.clone()), port, None, vec![service.to_owned()])
 }
 
-/// Listens in one network, and connects to `target` in the other.
-fn open(here: Network, port: u16, there: Network, target: String) -> io::Result<()> {
+/// Listens in one network, and connects to the first of `targets` that answers in the other.
+fn open(here: Network, port: u16, there: Network, targets: Vec<String>) -> io::Result<()> {
     let live = Arc::new(AtomicUsize::new(0));
-    let target: Arc<str> = target.into();
+    let targets: Arc<[String]> = targets.into();
     // This thread stays in the network of the user: there is no way back into it.
     thread(move || {
         let listener = std::thread::spawn(move || listen(&here, port)).join();
@@ -59,10 +62,10 @@ fn open(here: Network, port: u16, there: Network, target: String) -> io::Result<
                 live.fetch_sub(1, Ordering::SeqCst);
                 continue;
             }
-            let (there, target, counted) = (there.clone(), target.clone(), live.clone());
+            let (there, targets, counted) = (there.clone(), targets.clone(), live.clone());
             let passed = thread(move || {
                 // Either side may go at any time.
-                pass(arrived, &there, &target).ok();
+                pass(arrived, &there, &targets).ok();
                 counted.fetch_sub(1, Ordering::SeqCst);
             });
             if passed.is_err() {
@@ -82,9 +85,9 @@ fn listen(here: &Network, port: u16) -> io::Result<TcpListener> {
     }
 }
 
-fn pass(arrived: TcpStream, there: &Network, target: &str) -> io::Result<()> {
+fn pass(arrived: TcpStream, there: &Network, targets: &[String]) -> io::Result<()> {
     enter(there)?;
-    let addresses: Vec<SocketAddr> = target.to_socket_addrs()?.collect();
+    let addresses = targets.iter().filter_map(|target| target.to_socket_addrs().ok()).flatten();
     let mut connected = Err(io::ErrorKind::NotFound.into());
     for address in addresses {
         connected = TcpStream::connect_timeout(&address, CONNECT);
