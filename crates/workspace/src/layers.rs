@@ -171,6 +171,7 @@ mod tests {
         fs::write(project.join("file"), "").unwrap();
         let error = Layers::take(&project.join("file")).unwrap_err().to_string();
         assert!(error.contains("project/file"), "{error}");
+        fs::remove_file(project.join("file")).unwrap();
         // Closed, as some tools leave their directories.
         let closed = made.join(UPPER).join("module");
         fs::create_dir(&closed).unwrap();

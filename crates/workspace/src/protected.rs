@@ -15,7 +15,8 @@ pub(crate) fn names() -> impl Iterator<Item = &'static str> {
 /// Whether a path below a directory where commands may write configures programs that act outside the sandbox: git, agents,
 /// editors, shells.
 pub fn configures(below: &Path) -> bool {
-    names().any(|name| below.starts_with(name)) || of_modules(below)
+    // As a file it says where git's settings are.
+    below == Path::new(".git") || names().any(|name| below.starts_with(name)) || of_repositories(below)
 }
 
 /// Whether a text names a place where well-known programs keep secrets.
@@ -30,11 +31,18 @@ pub fn names_secret(text: &str) -> bool {
     })
 }
 
-/// `.git/modules/NAME/hooks` and `config`, at any depth.
-fn of_modules(below: &Path) -> bool {
-    below.strip_prefix(".git/modules").is_ok_and(|rest| {
-        rest.components().skip(1).any(|part| ["hooks", "config"].iter().any(|name| part.as_os_str() == *name))
-    })
+/// Settings and hooks of submodules and worktrees, at any depth, and what leads to settings elsewhere.
+fn of_repositories(below: &Path) -> bool {
+    let Ok(rest) = below.strip_prefix(".git") else { return false };
+    let mut names = rest.components().map(std::path::Component::as_os_str);
+    let first = names.next().and_then(|name| name.to_str());
+    match first {
+        Some("commondir") => true,
+        Some("modules" | "worktrees") => names.skip(1).any(|name| {
+            ["hooks", "config", "config.worktree", "commondir"].iter().any(|known| name == *known)
+        }),
+        _ => false,
+    }
 }
 
 #[cfg(test)]
@@ -60,13 +68,21 @@ mod tests {
         {
             assert!(configures(Path::new(path)), "{path}");
         }
-        for path in [".git/modules/a/hooks/x", ".git/modules/a/modules/b/config"] {
+        for path in [
+            ".git",
+            ".git/commondir",
+            ".git/worktrees/a/commondir",
+            ".git/modules/a/commondir",
+            ".git/modules/a/hooks/x",
+            ".git/modules/a/modules/b/config",
+            ".husky/pre-commit",
+        ] {
             assert!(configures(Path::new(path)), "{path}");
         }
         for path in [
             "",
-            ".git",
             ".git/index",
+            ".git/worktrees/commondir/HEAD",
             ".git/configuration",
             "src/AGENTS.md",
             ".git/modules/config/HEAD",

@@ -161,6 +161,8 @@ pub(crate) struct SessionBounds<'a> {
 pub(crate) struct Session {
     socket: UnixStream,
     stage: Child,
+    /// Git directories that were there before the first command.
+    repositories: Vec<PathBuf>,
 }
 
 impl Session {
@@ -205,7 +207,8 @@ impl Session {
             .map_err(|error| {
                 io::Error::new(error.kind(), format!("{}: {error}", launcher.program.display()))
             })?;
-        let session = Self { socket, stage };
+        let repositories = setup.protects.iter().flat_map(|root| protected::repositories(root)).collect();
+        let session = Self { socket, stage, repositories };
         session.prepare(&setup.encode())?;
         Ok(session)
     }
@@ -301,6 +304,8 @@ impl Drop for Session {
             }
             std::thread::sleep(Duration::from_millis(1));
         }
+        // What the last of its processes left.
+        self.repositories.iter().for_each(|git| protected::disable_commondir(git));
     }
 }
 

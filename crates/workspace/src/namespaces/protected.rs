@@ -1,9 +1,9 @@
 //! What commands cannot change although it lies where they may write, and what they cannot see.
 
 use std::collections::HashSet;
-use std::fs;
+use std::fs::{self, File};
 use std::io;
-use std::os::unix::fs::FileTypeExt as _;
+use std::os::unix::fs::{FileTypeExt as _, MetadataExt as _};
 use std::path::{Path, PathBuf};
 
 use nix::mount::MsFlags;
@@ -17,6 +17,8 @@ use super::stage::EMPTY;
 /// Repositories of submodules that are looked at, and how deep.
 const MODULES: usize = 200;
 const DEPTH: usize = 8;
+/// Bytes of a repository's settings that are looked at.
+const CONFIG: u64 = 256 * 1024;
 /// Links of one name that are looked through.
 const SOCKETS: usize = 4_096;
 
@@ -39,19 +41,92 @@ pub(super) fn secrets(home: Option<&Path>) -> Vec<PathBuf> {
 /// What is to be read-only below a directory where commands may write, as far as it is there.
 pub(super) fn places(root: &Path) -> Vec<PathBuf> {
     let mut found: Vec<PathBuf> = protected_names().map(|name| root.join(name)).collect();
-    let mut repositories = Vec::new();
-    modules(&root.join(".git/modules"), DEPTH, &mut repositories);
-    if is_repository(root) {
-        repositories.push(root.to_owned());
-        modules(&root.join("modules"), DEPTH, &mut repositories);
+    let own = root.join(".git");
+    // Of a worktree or a submodule: it says where all else is.
+    if own.symlink_metadata().is_ok_and(|found| found.is_file()) {
+        found.push(own);
     }
-    found.extend(repositories.iter().flat_map(|git| [git.join("hooks"), git.join("config")]));
+    for git in repositories(root) {
+        found.extend(["hooks", "config", "config.worktree"].map(|name| git.join(name)));
+        let worktrees = fs::read_dir(git.join("worktrees")).into_iter().flatten().flatten().take(MODULES);
+        found.extend(
+            worktrees.flat_map(|one| ["commondir", "config.worktree"].map(|name| one.path().join(name))),
+        );
+        found.extend(named(&git, root));
+    }
     found.retain(|path| path.symlink_metadata().is_ok());
     // Behind a link, what it leads to as well.
     let targets = found.iter().filter(|path| path.is_symlink()).filter_map(|path| path.canonicalize().ok());
     let targets: Vec<PathBuf> = targets.filter(|path| path.starts_with(root) && path != root).collect();
     found.extend(targets);
     found
+}
+
+/// What the settings of a repository say is a part of them, or where hooks are, as far as it is below the root.
+fn named(git: &Path, root: &Path) -> Vec<PathBuf> {
+    let Some(config) = crate::open::read_small(&git.join("config"), CONFIG) else { return Vec::new() };
+    let mut includes = false;
+    let mut found = Vec::new();
+    for line in config.lines().map(str::trim) {
+        if line.starts_with('[') {
+            includes = line.to_ascii_lowercase().starts_with("[include");
+        }
+        let Some((name, value)) = line.split_once('=') else { continue };
+        let base = match name.trim().to_ascii_lowercase().as_str() {
+            "hookspath" => root,
+            "path" if includes => git,
+            _ => continue,
+        };
+        let value = value.trim().trim_matches('"');
+        // Otherwise it is below the user's home.
+        if !value.is_empty() && !value.starts_with('~') {
+            found.extend(base.join(value).canonicalize().ok());
+        }
+    }
+    found.retain(|path| path.starts_with(root) && path != root);
+    found
+}
+
+/// The git directories at a directory where commands may write, and those of its submodules.
+pub(super) fn repositories(root: &Path) -> Vec<PathBuf> {
+    let own = root.join(".git");
+    let mut found = Vec::new();
+    modules(&own.join("modules"), DEPTH, &mut found);
+    if is_repository(&own) && !own.is_symlink() {
+        found.push(own);
+    }
+    if is_repository(root) {
+        found.push(root.to_owned());
+        modules(&root.join("modules"), DEPTH, &mut found);
+    }
+    found
+}
+
+/// Gives git directories what commands could make otherwise to have git run something: hooks, and settings of the worktree where
+/// those count.
+pub(super) fn complete(git: &Path) {
+    let is_ours =
+        fs::symlink_metadata(git).is_ok_and(|found| found.uid() == rustix::process::geteuid().as_raw());
+    if !is_ours {
+        return;
+    }
+    // What cannot be made is not there, as before.
+    fs::create_dir(git.join("hooks")).ok();
+    let own = git.join("config.worktree");
+    if own.symlink_metadata().is_err() {
+        let config = crate::open::read_small(&git.join("config"), CONFIG).unwrap_or_default();
+        if config.to_ascii_lowercase().contains("worktreeconfig") {
+            File::create_new(own).ok();
+        }
+    }
+}
+
+/// A file by which git would take its settings from elsewhere. No git directory of these has one: somebody wrote it to that end.
+pub(super) fn disable_commondir(git: &Path) {
+    let file = git.join("commondir");
+    if file.symlink_metadata().is_ok() && fs::rename(&file, git.join("commondir.disabled")).is_err() {
+        fs::remove_file(&file).ok();
+    }
 }
 
 fn is_repository(path: &Path) -> bool {
@@ -197,12 +272,37 @@ mod tests {
         for made in [".git/config", ".git/modules/deep/sub/HEAD", "docs/rules.md"] {
             fs::write(root.join(made), "").unwrap();
         }
+        fs::create_dir_all(root.join(".git/worktrees/w")).unwrap();
+        fs::create_dir_all(root.join(".git/objects")).unwrap();
+        fs::create_dir_all(root.join("tools/hooks")).unwrap();
+        for made in [".git/HEAD", ".git/worktrees/w/commondir", "tools/git.inc", ".git/near.inc"] {
+            fs::write(root.join(made), "").unwrap();
+        }
+        let config = "[core]\n\thooksPath = tools/hooks\n[include]\n\tpath = ../tools/git.inc\n[includeIf \"x\"]\n path=near.inc\n\
+            path = /etc/passwd\n[other]\n path = ../docs\n";
+        fs::write(root.join(".git/config"), config).unwrap();
         std::os::unix::fs::symlink("docs/rules.md", root.join("AGENTS.md")).unwrap();
         std::os::unix::fs::symlink("nowhere", root.join("CLAUDE.md")).unwrap();
         let found = places(&root);
-        for path in [".git/hooks", ".git/config", "AGENTS.md", "docs/rules.md", ".git/modules/deep/sub/hooks"]
-        {
+        for path in [
+            ".git/hooks",
+            ".git/config",
+            "AGENTS.md",
+            "docs/rules.md",
+            ".git/modules/deep/sub/hooks",
+            ".git/worktrees/w/commondir",
+            "tools/hooks",
+            "tools/git.inc",
+            ".git/near.inc",
+        ] {
             assert!(found.contains(&root.join(path)), "{path}: {found:?}");
         }
+        assert!(
+            !found.contains(&root.join("docs")) && found.iter().all(|path| path.starts_with(&root)),
+            "{found:?}"
+        );
+        let worktree = root.join("docs");
+        fs::write(worktree.join(".git"), "gitdir: elsewhere").unwrap();
+        assert!(places(&worktree).contains(&worktree.join(".git")));
     }
 }

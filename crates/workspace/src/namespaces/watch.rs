@@ -11,7 +11,7 @@ use std::sync::Mutex;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::inotify::{self, CreateFlags, ReadFlags, WatchFlags};
 
-use super::protected::{cover_sockets, places, protect_one};
+use super::protected::{complete, cover_sockets, disable_commondir, places, protect_one, repositories};
 use super::stage::EMPTY;
 
 /// How often sockets are looked for while commands run.
@@ -24,12 +24,19 @@ pub(super) struct Watch {
     /// Each with the directory below which it lies.
     protected: Mutex<HashSet<(PathBuf, PathBuf)>>,
     watched: Mutex<HashSet<PathBuf>>,
+    /// Git directories that were there when the last command began.
+    repositories: Mutex<Vec<PathBuf>>,
 }
 
 impl Watch {
     pub(super) fn new() -> io::Result<Self> {
         let notices = inotify::init(CreateFlags::CLOEXEC | CreateFlags::NONBLOCK)?;
-        Ok(Self { notices, protected: Mutex::default(), watched: Mutex::default() })
+        Ok(Self {
+            notices,
+            protected: Mutex::default(),
+            watched: Mutex::default(),
+            repositories: Mutex::default(),
+        })
     }
 
     /// Protects what is there now, and remembers it.
@@ -41,7 +48,14 @@ impl Watch {
         let mut protected = super::keeper::lock(&self.protected);
         protected.clear();
         let mut done = Ok(());
+        let mut all = Vec::new();
         for root in write {
+            for git in repositories(root) {
+                disable_commondir(&git);
+                complete(&git);
+                self.watch(&git);
+                all.push(git);
+            }
             for place in places(root) {
                 if let Some(dir) = place.parent() {
                     self.watch(dir);
@@ -50,6 +64,7 @@ impl Watch {
                 protected.insert((root.clone(), place));
             }
         }
+        *super::keeper::lock(&self.repositories) = all;
         done
     }
 
@@ -78,6 +93,7 @@ impl Watch {
                 news = true;
             }
             if news {
+                super::keeper::lock(&self.repositories).iter().for_each(|git| disable_commondir(git));
                 for (root, place) in super::keeper::lock(&self.protected).iter() {
                     if place.symlink_metadata().is_ok() {
                         protect_one(root, place).ok();

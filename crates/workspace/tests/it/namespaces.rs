@@ -19,6 +19,15 @@ fn inside() -> Option<World> {
     SandboxSupport::of_this_system().is_full().then(|| world(Way::Namespaces))
 }
 
+/// Waits for what another process does.
+fn until(done: impl Fn() -> bool) {
+    let since = std::time::Instant::now();
+    while !done() {
+        assert!(since.elapsed() < std::time::Duration::from_secs(20));
+        std::thread::yield_now();
+    }
+}
+
 async fn works(world: &World, command: &str) -> String {
     let (end, output) = world.run(command).await.unwrap();
     assert_eq!(end, ShellEnd::Exited(0), "{command}: {output}");
@@ -239,6 +248,28 @@ async fn what_configures_programs_stays_as_it_was() {
         fails(&world, command).await;
         assert_eq!(state(), before, "{command}");
     }
+    // Git takes settings and hooks from nowhere else.
+    fs::remove_dir_all(world.path("ws/.git/hooks")).unwrap();
+    fails(&world, "mkdir .git/hooks; echo x > .git/hooks/pre-commit").await;
+    for command in [
+        "cp -r .git evil; echo ../evil > .git/commondir; git config core.fsmonitor x",
+        "ln -s ../evil/commondir .git/commondir",
+        "(while :; do echo ../evil > .git/commondir; done) & sleep 0.2",
+    ] {
+        works(&world, &format!("{command}; true")).await;
+        let commondir = world.path("ws/.git/commondir");
+        if !command.contains("while") {
+            until(|| !commondir.exists() && !commondir.is_symlink());
+        }
+    }
+    let pid = outer_keeper(&world).await;
+    nix::sys::signal::kill(nix::unistd::Pid::from_raw(pid), nix::sys::signal::Signal::SIGKILL).unwrap();
+    works(&world, "rm -rf evil .git/commondir.disabled").await;
+    assert!(!world.path("ws/.git/commondir").exists());
+    let contents = |state: &[String]| -> Vec<String> {
+        state.iter().filter(|one| !one.contains("/hooks/")).cloned().collect()
+    };
+    assert_eq!(contents(&state()), contents(&before));
     // What is done all day works.
     works(&world, "echo two >> f && git add f && git commit -qm two && git checkout -qb b && git stash list && git tag v && git gc -q").await;
     works(&world, "git init -q sub && cd sub && git config user.name X && echo x > .git/hooks/post-commit")
