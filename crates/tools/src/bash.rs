@@ -170,7 +170,7 @@ impl Bash {
         let mut output = OutputBuffer::new(limits, &cx.outputs);
         let progress = |output: &OutputBuffer| (cx.progress)(&Truncation::tail(output).content);
         let end = match ready {
-            Some(shell) => shell.run(wait, &cx.cancel, &mut output, &progress).await,
+            Some(shell) => shell.run(wait, cx.sandbox.as_deref(), &cx.cancel, &mut output, &progress).await,
             None => {
                 let shell = ShellCommand {
                     owner: cx.run.as_str(),

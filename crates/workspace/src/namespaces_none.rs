@@ -79,6 +79,10 @@ impl Session {
         Err(missing())
     }
 
+    pub(crate) fn begin(&self, _: bool) -> io::Result<()> {
+        Err(missing())
+    }
+
     pub(crate) fn launch(&self, _: &Launch, _: CommandNeeds) -> io::Result<io::Result<(Pid, OwnedFd)>> {
         Err(missing())
     }

@@ -9,8 +9,8 @@
 use std::io;
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
-use std::sync::Mutex;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
 
 use rustix::process::Pid;
 
@@ -60,6 +60,18 @@ pub struct Sandbox {
     /// Whether it was told that there are none.
     told: AtomicBool,
     state: Mutex<Option<Started>>,
+    /// Commands that began and are not over.
+    begun: Arc<AtomicUsize>,
+}
+
+/// A command that began; dropped when it is over.
+#[derive(Debug)]
+pub(crate) struct Begun(Arc<AtomicUsize>);
+
+impl Drop for Begun {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::SeqCst);
+    }
 }
 
 /// Whether commands can reach other machines, and servers on this one.
@@ -107,6 +119,7 @@ impl Sandbox {
             namespaces: None,
             told: AtomicBool::default(),
             state: Mutex::default(),
+            begun: Arc::default(),
         }
     }
 
@@ -248,6 +261,20 @@ impl Sandbox {
         };
         *state = Some(started);
         launched
+    }
+
+    /// A command that was started is about to begin.
+    ///
+    /// # Errors
+    /// When what is there now could not be closed to it.
+    pub(crate) fn begin(&self) -> io::Result<Begun> {
+        let state = self.state.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        let alone = self.begun.fetch_add(1, Ordering::SeqCst) == 0;
+        let begun = Begun(self.begun.clone());
+        if let Some(Started { confined: Confined::Session(session), .. }) = state.as_ref() {
+            session.begin(alone)?;
+        }
+        Ok(begun)
     }
 
     fn with<T>(&self, work: impl FnOnce(&Started) -> io::Result<T>) -> io::Result<T> {

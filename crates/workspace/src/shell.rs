@@ -15,6 +15,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::child::{Child, Launch, is_here, prepares_bash};
 use crate::registry::Ticket;
+use crate::sandbox::Begun;
 use crate::tree::{MARK, Victims, kill_tree};
 use crate::{CommandNeeds, Helpers, OutputBuffer, ProcessRegistry, Sandbox};
 
@@ -118,7 +119,7 @@ pub async fn run_shell(
     progress: &(dyn Fn(&OutputBuffer) + Send + Sync),
 ) -> Result<ShellEnd, ShellError> {
     let shell = start(&command, registry, Begin::AtOnce)?;
-    shell.run(command.timeout, cancel, output, progress).await
+    shell.run(command.timeout, command.sandbox, cancel, output, progress).await
 }
 
 /// When a command begins.
@@ -154,19 +155,21 @@ impl ReadyShell {
         matches!(self.running.child.try_wait(), Ok(None))
     }
 
-    /// Lets it begin; from here on it is [`run_shell`]. The time runs from now.
+    /// Lets it begin; from here on it is [`run_shell`]. The time runs from now. `sandbox`: what it was started in.
     ///
     /// # Errors
-    /// [`ShellError::Lost`].
+    /// [`ShellError::Lost`], [`ShellError::Sandbox`].
     pub async fn run(
         self,
         timeout: Option<Duration>,
+        sandbox: Option<&Sandbox>,
         cancel: &CancellationToken,
         output: &mut OutputBuffer,
         progress: &(dyn Fn(&OutputBuffer) + Send + Sync),
     ) -> Result<ShellEnd, ShellError> {
         let deadline = timeout.and_then(|timeout| Instant::now().checked_add(timeout));
-        let Self { running, pipe, gate } = self;
+        let Self { mut running, pipe, gate } = self;
+        running.begun = sandbox.map(Sandbox::begin).transpose().map_err(ShellError::Sandbox)?;
         if let Some(mut gate) = gate
             && let Err(error) = io::Write::write_all(&mut gate, b"\n")
             // Nobody waits at the gate when the first line is not one of the shell's language.
@@ -333,7 +336,7 @@ fn start(
     let (pid, status) = started.map_err(failed)?;
     let leader = pid.as_raw_nonzero().get();
     let child = status.map_or_else(|| Child::new(pid), |status| Child::kept(pid, status));
-    let running = Running { child, leader, ticket, registry: registry.clone(), over: false };
+    let running = Running { child, leader, ticket, registry: registry.clone(), over: false, begun: None };
     registry.started(&running.ticket, leader).map_err(ShellError::Guardian)?;
     Ok(ReadyShell { running, pipe, gate })
 }
@@ -352,6 +355,7 @@ struct Running {
     ticket: Ticket,
     registry: Arc<ProcessRegistry>,
     over: bool,
+    begun: Option<Begun>,
 }
 
 impl Running {

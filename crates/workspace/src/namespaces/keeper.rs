@@ -135,10 +135,26 @@ pub(super) fn run(socket: &OwnedFd) -> io::Result<()> {
     send(socket.as_fd(), READY, &[])?;
     loop {
         let Some((message, files)) = receive(socket.as_fd())? else { return Ok(()) };
+        let close = || {
+            let closed = protected::hide(home);
+            protected::cover_sockets(&free, Path::new(EMPTY));
+            closed
+        };
+        if let [alone] = message.as_slice() {
+            // What is to be protected may be new, or was replaced from outside.
+            let closed = if *alone == 0 {
+                watch.again();
+                Ok(())
+            } else {
+                watch.protect(&setup.protects)
+            };
+            let number = closed.and_then(|()| close()).err().map_or(0, |error| errno(&error));
+            send(socket.as_fd(), &number.to_le_bytes(), &[])?;
+            continue;
+        }
         let (job, needs) = decode(&message, files)?;
-        // What is to be protected may be new, or was replaced from outside.
-        let closed = watch.protect(&setup.protects).and_then(|()| protected::hide(home));
-        protected::cover_sockets(&free, Path::new(EMPTY));
+        // It may have mounts of its own from here on.
+        let closed = if needs == CommandNeeds::default() { Ok(()) } else { close() };
         let started = closed.and_then(|()| {
             let kept = if needs == CommandNeeds::default() { ready.take() } else { None };
             let thread = kept.map_or_else(|| prepare(&bounds, &commands, needs), Ok)?;
@@ -149,8 +165,7 @@ pub(super) fn run(socket: &OwnedFd) -> io::Result<()> {
         match started {
             Ok(handle) => send(socket.as_fd(), &0_i32.to_le_bytes(), &[handle.as_fd()])?,
             Err(error) => {
-                let number = error.raw_os_error().unwrap_or(libc::EPERM);
-                send(socket.as_fd(), &number.to_le_bytes(), &[])?;
+                send(socket.as_fd(), &errno(&error).to_le_bytes(), &[])?;
             }
         }
         // For the next one, while this one runs.
@@ -158,6 +173,10 @@ pub(super) fn run(socket: &OwnedFd) -> io::Result<()> {
             ready = Some(prepare(&bounds, &commands, CommandNeeds::default())?);
         }
     }
+}
+
+fn errno(error: &io::Error) -> i32 {
+    error.raw_os_error().unwrap_or(libc::EPERM)
 }
 
 fn decode(message: &[u8], files: Vec<OwnedFd>) -> io::Result<(Job, CommandNeeds)> {

@@ -284,12 +284,26 @@ impl Session {
         // Whatever is wrong with the socket, the other side is not there any more.
         let said = sent.and_then(|()| receive(self.socket.as_fd())).map_err(|_| gone())?;
         let (said, files) = said.ok_or_else(gone)?;
-        let errno = said.as_slice().try_into().map(i32::from_le_bytes).map_err(|_| gone())?;
+        let errno = number(&said)?;
         if errno != 0 {
             return Ok(Err(io::Error::from_raw_os_error(errno)));
         }
         let handle = files.into_iter().next().ok_or_else(gone)?;
         Ok(outer(&handle).map(|pid| (pid, status.into())))
+    }
+
+    /// A command that was started begins: what is there now is closed to it. `alone`: no other one is on its way, to which
+    /// what is new could belong.
+    ///
+    /// # Errors
+    /// When it could not be closed, or the keeper is gone.
+    pub(crate) fn begin(&self, alone: bool) -> io::Result<()> {
+        send(self.socket.as_fd(), &[u8::from(alone)], &[])?;
+        let (said, _) = receive(self.socket.as_fd())?.ok_or_else(gone)?;
+        match number(&said)? {
+            0 => Ok(()),
+            errno => Err(io::Error::from_raw_os_error(errno)),
+        }
     }
 }
 
@@ -307,6 +321,10 @@ impl Drop for Session {
         // What the last of its processes left.
         self.repositories.iter().for_each(|git| protected::disable_commondir(git));
     }
+}
+
+fn number(said: &[u8]) -> io::Result<i32> {
+    said.try_into().map(i32::from_le_bytes).map_err(|_| gone())
 }
 
 fn gone() -> io::Error {

@@ -68,6 +68,16 @@ impl Watch {
         done
     }
 
+    /// Protects what was, where it was replaced.
+    pub(super) fn again(&self) {
+        super::keeper::lock(&self.repositories).iter().for_each(|git| disable_commondir(git));
+        for (root, place) in super::keeper::lock(&self.protected).iter() {
+            if place.symlink_metadata().is_ok() {
+                protect_one(root, place).ok();
+            }
+        }
+    }
+
     /// A directory that cannot be watched is looked at when the next command begins.
     fn watch(&self, dir: &Path) {
         let mut watched = super::keeper::lock(&self.watched);
@@ -93,12 +103,7 @@ impl Watch {
                 news = true;
             }
             if news {
-                super::keeper::lock(&self.repositories).iter().for_each(|git| disable_commondir(git));
-                for (root, place) in super::keeper::lock(&self.protected).iter() {
-                    if place.symlink_metadata().is_ok() {
-                        protect_one(root, place).ok();
-                    }
-                }
+                self.again();
             }
             if runs() {
                 cover_sockets(free, Path::new(EMPTY));

@@ -335,6 +335,26 @@ async fn configuration_replaced_during_a_command_is_protected_again() {
 }
 
 #[tokio::test]
+async fn repository_that_is_made_is_not_closed_by_another_command() {
+    let Some(world) = inside() else { return };
+    world.fresh();
+    let world = Arc::new(world);
+    let inner = world.clone();
+    let makes = "git init -q new && cp -r new/.git .git && touch up; while ! test -e go; do sleep 0.01; done; git config a.b c && \
+                 touch .git/hooks/mine && mv .git/config .git/other && mv .git/other .git/config";
+    let command = tokio::spawn(async move { inner.run(makes).await.unwrap() });
+    while !world.path("ws/up").exists() {
+        tokio::task::yield_now().await;
+    }
+    works(&world, "true").await;
+    fs::write(world.path("ws/go"), "").unwrap();
+    let (end, said) = command.await.unwrap();
+    assert_eq!(end, ShellEnd::Exited(0), "{said}");
+    fails(&world, "git config a.b d").await;
+    fails(&world, "touch .git/hooks/theirs").await;
+}
+
+#[tokio::test]
 async fn socket_bound_during_a_command_is_covered() {
     let Some(world) = inside() else { return };
     works(&world, "sleep 1000 & true").await;
