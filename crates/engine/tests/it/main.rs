@@ -51,6 +51,9 @@ mod record;
 #[cfg(test)]
 mod resume;
 #[cfg(test)]
+#[cfg(target_os = "linux")]
+mod sandbox_example;
+#[cfg(test)]
 mod sealing;
 #[cfg(test)]
 mod storage;
