@@ -551,6 +551,8 @@ pub(crate) fn state_here(place: &Place) -> Result<(bool, String), Failure> {
     let mode = project.mode.unwrap_or_default();
     let counts = format!("{} saved", project.entries.len());
     let (rules, grants) = rules(place, &cwd, project, travel_rule(place));
+    // To look makes nothing.
+    let bare = PermissionRules { caches: Vec::new(), cache_layers: None, ..rules.clone() };
     let permissions = Permissions::new(rules, grants);
     let detail = |more: &str| format!("{} in {} ({counts}); {more}", mode.word(), cwd.display());
     Ok(match (permissions.mode(), permissions.unconfined()) {
@@ -564,9 +566,11 @@ pub(crate) fn state_here(place: &Place) -> Result<(bool, String), Failure> {
             _ => (true, detail("commands are confined")),
         },
     })
-    .map(|(is_well, detail): (bool, String)| match sandbox::isolation_here(&permissions) {
-        Some(why) => (false, format!("{detail}; {why}")),
-        None => (is_well, detail),
+    .map(|(is_well, detail): (bool, String)| {
+        match sandbox::isolation_here(&Permissions::new(bare, [])) {
+            Some(why) => (false, format!("{detail}; {why}")),
+            None => (is_well, detail),
+        }
     })
 }
 
