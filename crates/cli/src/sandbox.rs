@@ -13,6 +13,9 @@ pub(crate) fn launcher() -> Launcher {
     Launcher { program: "/proc/self/exe".into(), arguments: vec![SANDBOX.into()] }
 }
 
+/// What may stand in `sandbox` of `settings.json`.
+const KNOWN: [&str; 6] = ["caches", "namespaces", "network", "ports", "services", "write"];
+
 /// What `settings.json` says of the network of commands (`sandbox.network`), and whether they run in namespaces
 /// (`sandbox.namespaces`).
 pub(crate) fn isolation(place: &Place) -> (Network, bool) {
@@ -28,6 +31,21 @@ pub(crate) fn isolation(place: &Place) -> (Network, bool) {
             Network::Asked
         }
     };
+    if let Some(sandbox) = settings.get("sandbox") {
+        let unknown = sandbox
+            .as_object()
+            .into_iter()
+            .flat_map(|all| all.keys())
+            .find(|key| !KNOWN.contains(&key.as_str()));
+        let (path, known) = (path.display(), KNOWN.join(", "));
+        match unknown {
+            _ if !sandbox.is_object() => {
+                note(format!("warning: {path}: sandbox must be an object, with {known}; the defaults hold"));
+            }
+            Some(key) => note(format!("warning: {path}: sandbox.{key} is no setting; there are {known}")),
+            None => {}
+        }
+    }
     let isolated = settings.pointer("/sandbox/namespaces").map(serde_json::Value::as_bool);
     if isolated == Some(None) {
         note(format!("warning: {}: sandbox.namespaces must be true or false; it is true", path.display()));
@@ -68,7 +86,16 @@ pub(crate) fn doors(place: &Place) -> Doors {
     }
     for service in list("services") {
         match service.as_str() {
-            Some(socket) if socket.starts_with('/') => doors.sockets.push(socket.into()),
+            Some(socket) if socket.starts_with('/') => {
+                if !std::path::Path::new(socket).exists() {
+                    note(format!(
+                        "warning: {}: sandbox.services names {socket}, where nothing is now; commands do not reach it until a \
+                         session begins while it is there",
+                        path.display()
+                    ));
+                }
+                doors.sockets.push(socket.into());
+            }
             Some(address) if is_address(address) => doors.services.push(address.to_owned()),
             _ => warn(
                 "sandbox.services holds something that is neither `HOST:PORT` nor the absolute path of a socket",

@@ -588,6 +588,13 @@ fn ports_and_services_pass_when_they_are_set() {
         does(&world, &[], &[command(&serve("::1", "AF_INET6"))]);
         assert_eq!(reads.join().unwrap(), "from inside");
     }
+    set(json!({ "services": ["/nowhere/socket"], "port": [3000] }));
+    let ran = world.run(&["doctor"]).ok();
+    for words in
+        ["sandbox.port is no setting", "caches, namespaces, network", "/nowhere/socket, where nothing is"]
+    {
+        assert!(ran.err.contains(words), "{words}: {}", ran.err);
+    }
     set(json!({ "services": ["nonsense", 7], "ports": [0, "x", 70_000] }));
     let ran = world.run(&["doctor"]).ok();
     assert!(ran.err.matches("it is left out").count() >= 5, "{}", ran.err);
