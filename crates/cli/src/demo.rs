@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use quipu::{Engine, Places, Replay, Session, SessionOptions};
-use quipu_protocol::{Input, NodeId};
+use quipu_protocol::{NodeId, UserInput};
 use quipu_store::{SessionQuery, SessionRow, SqliteStore, Store};
 
 use crate::args::{DemoArgs, Mode};
@@ -139,7 +139,7 @@ async fn tour(stage: &Stage) -> Result<(), Failure> {
 
 impl Stage {
     /// What a session that plays a recording is made of, and what its user says.
-    fn rehearse(&self, story: &Story) -> Result<(SessionOptions, Vec<Option<Input>>), Failure> {
+    fn rehearse(&self, story: &Story) -> Result<(SessionOptions, Vec<Option<UserInput>>), Failure> {
         let places = Places::of(&self.dir);
         let replay = Arc::new(Replay::parse("the demo", story.recording.as_bytes(), places)?);
         let prompts = replay.prompts();
@@ -154,7 +154,7 @@ impl Stage {
         Ok((options, prompts))
     }
 
-    async fn follow(&self, session: Session, prompts: Vec<Option<Input>>) -> Result<(), Failure> {
+    async fn follow(&self, session: Session, prompts: Vec<Option<UserInput>>) -> Result<(), Failure> {
         let id = session.view().session;
         let mut front = Front::new(Mode::Text, &session, &self.dir.display().to_string())?;
         if let Front::Text(text) = &mut front {
@@ -177,7 +177,7 @@ impl Stage {
 }
 
 /// What the user says, for people.
-fn said(prompts: &[Option<Input>]) -> String {
+fn said(prompts: &[Option<UserInput>]) -> String {
     let blocks = prompts.iter().flatten().flat_map(|input| &input.0);
     blocks.filter_map(quipu_protocol::Content::as_text).collect::<Vec<_>>().join(" ")
 }

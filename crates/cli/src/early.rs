@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use quipu::{EarlyCall, Engine, SessionOptions};
 use quipu_archive::pi::SessionFile;
-use quipu_protocol::Input;
+use quipu_protocol::UserInput;
 use quipu_providers::Settings;
 use quipu_store::{SqliteStore, Store};
 
@@ -36,7 +36,7 @@ pub(crate) async fn begin(
     settings: &Settings,
     engine: &Engine,
     file: &SessionFile,
-    prompt: &Input,
+    prompt: &UserInput,
 ) -> Option<Early> {
     let elsewhere = task.fork.is_some() || task.cwd.is_some();
     // A recorder keeps what it is told to send when it is.

@@ -4,7 +4,7 @@ use std::io::{IsTerminal as _, Read as _};
 use std::path::{Path, PathBuf};
 
 use base64::Engine as _;
-use quipu_protocol::{Content, ImageContent, Input};
+use quipu_protocol::{Content, ImageContent, UserInput};
 
 use crate::exit::Failure;
 
@@ -13,7 +13,7 @@ const LIMIT: u64 = 16 << 20;
 
 /// The prompts of this run: the first holds what was [`piped`], files and the first message; each further message is
 /// a prompt of its own.
-pub(crate) fn prompts(messages: &[String], piped: String, cwd: &Path) -> Result<Vec<Input>, Failure> {
+pub(crate) fn prompts(messages: &[String], piped: String, cwd: &Path) -> Result<Vec<UserInput>, Failure> {
     let (files, texts): (Vec<&String>, Vec<&String>) =
         messages.iter().partition(|word| word.starts_with('@'));
     let mut text = piped;
@@ -35,10 +35,10 @@ pub(crate) fn prompts(messages: &[String], piped: String, cwd: &Path) -> Result<
         blocks.push(Content::text(text));
     }
     blocks.extend(images);
-    let first = (!blocks.is_empty()).then_some(Input(blocks));
+    let first = (!blocks.is_empty()).then_some(UserInput(blocks));
     Ok(first
         .into_iter()
-        .chain(texts.filter(|text| !text.trim().is_empty()).map(|text| Input::from(text.as_str())))
+        .chain(texts.filter(|text| !text.trim().is_empty()).map(|text| UserInput::from(text.as_str())))
         .collect())
 }
 

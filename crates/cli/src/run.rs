@@ -7,8 +7,8 @@ use std::time::{Duration, Instant};
 
 use quipu::{Delivery, Opened, Places, Refused, Replay, Session};
 use quipu_protocol::{
-    Answer, AskId, CompactionReason, CompactionResult, Content, Delta, Ending, Envelope, Event, Input, Limit,
-    Message, ModelErrorKind, Outcome, StopReason, Trouble,
+    Answer, AskId, CompactionReason, CompactionResult, Content, Delta, Ending, Envelope, Event, Limit,
+    Message, ModelErrorKind, Notice, Outcome, StopReason, UserInput,
 };
 use quipu_rpc::{JsonEvents, SessionHeader};
 use quipu_store::Store;
@@ -122,7 +122,7 @@ pub(crate) async fn run(task: &Task) -> Result<(), Failure> {
 }
 
 /// Without a new message the session goes on with what waits in it.
-fn some_or_continue(prompts: Vec<Input>) -> Vec<Option<Input>> {
+fn some_or_continue(prompts: Vec<UserInput>) -> Vec<Option<UserInput>> {
     if prompts.is_empty() { vec![None] } else { prompts.into_iter().map(Some).collect() }
 }
 
@@ -155,7 +155,7 @@ fn file_number(path: &Path) -> Option<(u64, u64)> {
 /// Sends the prompts one after the other (`None` goes on without a message) and follows each to its end.
 pub(crate) async fn run_prompts(
     session: Session,
-    prompts: Vec<Option<Input>>,
+    prompts: Vec<Option<UserInput>>,
     mut front: Front,
     told: &Told,
 ) -> Result<(), Failure> {
@@ -286,12 +286,12 @@ fn finished(outcome: &Outcome, told: &Told) -> Result<(), Failure> {
 }
 
 /// Tells people of trouble.
-pub(crate) fn tell(trouble: &Trouble) {
+pub(crate) fn tell(trouble: &Notice) {
     match trouble {
-        Trouble::Branched { session } => note(format!(
+        Notice::Branched { session } => note(format!(
             "Another process is working on this session; this one goes on as a branch: session {session}"
         )),
-        Trouble::Interrupted { calls, model_call } => {
+        Notice::Interrupted { calls, model_call } => {
             for (tool, call) in calls {
                 note(format!(
                     "Interrupted earlier, not run again: {tool} ({call}); whether it took effect is unknown"
@@ -301,7 +301,7 @@ pub(crate) fn tell(trouble: &Trouble) {
                 note("A model call was interrupted earlier; whether it was answered is unknown");
             }
         }
-        Trouble::Note(text) => note(text),
+        Notice::Note(text) => note(text),
     }
 }
 
@@ -367,10 +367,10 @@ impl Front {
         }
     }
 
-    /// Trouble that was met before anyone could listen.
-    fn opened_with(&mut self, session: &Session, trouble: Trouble) -> std::io::Result<()> {
+    /// Notice that was met before anyone could listen.
+    fn opened_with(&mut self, session: &Session, trouble: Notice) -> std::io::Result<()> {
         let session = session.view().session;
-        let event = Event::Trouble(trouble);
+        let event = Event::Notice(trouble);
         self.show(&Arc::new(Envelope { seq: 0, session, run: None, at: now(), event }))
     }
 
@@ -380,7 +380,7 @@ impl Front {
         {
             text.clear_progress();
         }
-        if let Event::Trouble(trouble) = &envelope.event {
+        if let Event::Notice(trouble) = &envelope.event {
             tell(trouble);
         }
         match self {

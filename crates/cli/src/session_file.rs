@@ -7,7 +7,7 @@ use futures_util::future::BoxFuture;
 use quipu::{ChangeError, Committed, Engine, Follower, Sealer};
 use quipu_archive::pi::SessionFile;
 use quipu_archive::{ArchiveError, Report};
-use quipu_protocol::{NodeId, SessionId, Trouble};
+use quipu_protocol::{NodeId, Notice, SessionId};
 use quipu_store::{RefName, SessionQuery, SessionRow, Store};
 use tokio::sync::Mutex;
 
@@ -179,12 +179,12 @@ impl Mirror {
 }
 
 impl Follower for Mirror {
-    fn committed(&self, commit: Committed) -> BoxFuture<'_, Vec<Trouble>> {
+    fn committed(&self, commit: Committed) -> BoxFuture<'_, Vec<Notice>> {
         Box::pin(async move {
             let mut file = self.file.lock().await;
             let Some(file) = &mut *file else { return Vec::new() };
             let told = file.follow(&*self.store, &commit.session, &commit.nodes).await;
-            told.map(Trouble::Note).into_iter().collect()
+            told.map(Notice::Note).into_iter().collect()
         })
     }
 }

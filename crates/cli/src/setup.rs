@@ -8,7 +8,7 @@ use quipu::{
     Places, Provider, PruneSettings, PublishSettings, Recorder, Replay, Sealer, SessionOptions,
     TravelSettings,
 };
-use quipu_protocol::{Epoch, Input, Model, ModelErrorKind, NodeId, Thinking, Trouble, UnixMs};
+use quipu_protocol::{Epoch, Model, ModelErrorKind, NodeId, Notice, Thinking, UnixMs, UserInput};
 use quipu_providers::{Selection, Settings, Warning};
 use quipu_store::{
     DroppedFiles, DroppingFiles, FoundBy, OpenOptions, SearchIndex, SessionQuery, SessionRow, SqliteStore,
@@ -241,7 +241,7 @@ pub(crate) async fn open(
     task: &Task,
     here: &Path,
     replay: Option<Arc<Replay>>,
-    prompt: Option<&Input>,
+    prompt: Option<&UserInput>,
 ) -> Result<Started, Failure> {
     let store: Arc<dyn Store> = if task.no_session {
         match &task.memory {
@@ -341,11 +341,11 @@ pub(crate) async fn open(
     };
     match opened {
         Ok(mut opened) => {
-            opened.troubles.extend(unpriced.map(Trouble::Note));
+            opened.troubles.extend(unpriced.map(Notice::Note));
             let file = match file {
                 Some(Begun { mirror, told, .. }) => {
                     mirror.go_on(&opened.session.view().session, below).await?;
-                    opened.troubles.splice(..0, told.into_iter().map(Trouble::Note));
+                    opened.troubles.splice(..0, told.into_iter().map(Notice::Note));
                     Some(mirror)
                 }
                 None => None,

@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use quipu::{Delivery, Opened};
-use quipu_protocol::{Command, Event, Part};
+use quipu_protocol::{AbortTarget, Command, Event};
 
 use crate::args::Mode;
 use crate::exit::Failure;
@@ -45,7 +45,7 @@ pub(crate) async fn work<T>(
                     return Err(Failure::silent(signals.exit()));
                 }
                 // A session that is closed has nothing to stop.
-                drop(session.send(Command::Abort(Part::Compaction)).await);
+                drop(session.send(Command::Abort(AbortTarget::Compaction)).await);
             }
         }
     }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use quipu_dag::{Node, NodeRecord};
-use quipu_protocol::{Entry, Epoch, FileChange, Json, NodeId, SessionId, Trouble, UnixMs};
+use quipu_protocol::{Entry, Epoch, FileChange, Json, NodeId, Notice, SessionId, UnixMs};
 use quipu_store::{
     Action, Commit, Durability, InboxItem, NewChunk, Op, RefMove, RefName, Step, StepCall, StepState, Store,
     StoreError,
@@ -131,7 +131,7 @@ impl Committer {
                 }
             }
             for text in self.told.drain(..) {
-                drop(answers.send(Input::Told(Trouble::Note(text))).await);
+                drop(answers.send(Input::Told(Notice::Note(text))).await);
             }
             drop(answers.send(Input::Committed { tag, result }).await);
         }

@@ -12,8 +12,8 @@ use futures_util::FutureExt as _;
 use futures_util::future::BoxFuture;
 use quipu_dag::Blob;
 use quipu_protocol::{
-    CallRecord, Entry, Event, Input as Said, Json, ModelError, ModelErrorKind, ModelRequest, NodeId, RunId,
-    SessionId, Trouble,
+    CallRecord, Entry, Event, Json, ModelError, ModelErrorKind, ModelRequest, NodeId, Notice, RunId,
+    SessionId, UserInput,
 };
 use quipu_providers::{Body, Call, CallEnd, CallEvent, Memory, Provider};
 use quipu_store::{Commit, NewChunk, Op, Step, StepCall, Store, StoreError};
@@ -104,7 +104,7 @@ impl Engine {
         &self,
         at: NodeId,
         options: SessionOptions,
-        prompt: Said,
+        prompt: UserInput,
     ) -> Option<FirstRequest> {
         let (sender, mut caught) = mpsc::channel(1);
         // What it costs could not be reserved where it counts.
@@ -336,7 +336,7 @@ pub(crate) async fn settle_early(
     id: &SessionId,
     past: &mut Past,
     first: &mut Vec<Draft>,
-) -> Result<Option<Trouble>, OpenError> {
+) -> Result<Option<Notice>, OpenError> {
     let steps = store.pending(id).await?.steps;
     let drafts = early_drafts(&steps, None, past.head);
     if drafts.is_empty() {
@@ -357,5 +357,5 @@ pub(crate) async fn settle_early(
     past.head = nodes.last().copied().or(past.head);
     past.has_ref = true;
     past.last_time = committer.last_time();
-    Ok(Some(Trouble::Interrupted { calls: Vec::new(), model_call: true }))
+    Ok(Some(Notice::Interrupted { calls: Vec::new(), model_call: true }))
 }

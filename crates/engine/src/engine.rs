@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use quipu_dag::Blob;
-use quipu_protocol::{BlobId, Entry, Epoch, Model, NodeId, SessionId, SessionStart, Thinking, Trouble};
+use quipu_protocol::{BlobId, Entry, Epoch, Model, NodeId, Notice, SessionId, SessionStart, Thinking};
 use quipu_providers::Provider;
 use quipu_seal::Sealer;
 use quipu_store::{RefName, SessionQuery, SessionRow, Store, StoreError};
@@ -240,7 +240,7 @@ pub struct Opened {
     /// The session.
     pub session: Session,
     /// What an earlier process left behind, or that the session had to branch.
-    pub troubles: Vec<Trouble>,
+    pub troubles: Vec<Notice>,
 }
 
 impl Engine {
@@ -315,7 +315,7 @@ impl Engine {
     ///
     /// Must be called within a Tokio runtime, whose tasks the session uses. Should somebody else take the name
     /// before the first message, the session goes on under a fresh one and says so
-    /// ([`Trouble::Branched`]).
+    /// ([`Notice::Branched`]).
     ///
     /// # Errors
     /// `BadId`, `Exists`, `BadTool`, `Store`.
@@ -332,14 +332,14 @@ impl Engine {
 
     /// Opens a session by its id and goes on from its last node. What a dead process left open is recorded as
     /// interrupted first. While a living writer holds it (another process, or a [`Session`] of this one that was
-    /// not [shut down](Session::shutdown)), a branch is made instead and told as [`Trouble::Branched`].
+    /// not [shut down](Session::shutdown)), a branch is made instead and told as [`Notice::Branched`].
     ///
     /// Where its system prompt is missing from the store, it goes on with that of the options, or else with our own without
-    /// project rules, in a new epoch, which is told as a [`Trouble::Note`]. [`has_lost_prompt`](crate::has_lost_prompt)
+    /// project rules, in a new epoch, which is told as a [`Notice::Note`]. [`has_lost_prompt`](crate::has_lost_prompt)
     /// says so before.
     ///
     /// A session that another program wrote, and that was imported, stays as it is: a new one begins below its last
-    /// node, which is told as a [`Trouble::Note`].
+    /// node, which is told as a [`Notice::Note`].
     ///
     /// # Errors
     /// `NoSuchSession`, `BadTool`, `Broken`, `Store`.
@@ -399,7 +399,7 @@ impl Engine {
             "session {id} was written by another program ({agent}) and stays as it is; this goes on from it as session {}",
             session.view().session
         );
-        Ok(Opened { session, troubles: vec![Trouble::Note(note)] })
+        Ok(Opened { session, troubles: vec![Notice::Note(note)] })
     }
 
     async fn open_leased(
@@ -416,11 +416,11 @@ impl Engine {
         };
         let mut past = if head == before { past? } else { read_past(&*self.store, head).await? };
         let toolbox = self.toolbox(&options, Some(&past))?;
-        let mut troubles: Vec<Trouble> = past.lost_prompt_notice().into_iter().collect();
+        let mut troubles: Vec<Notice> = past.lost_prompt_notice().into_iter().collect();
         if mine {
             let Settled { mut told, waits } = self.settle_files(id).await?;
             told.extend(waits.then(|| NOT_SETTLED.to_owned()));
-            troubles.extend(told.into_iter().map(Trouble::Note));
+            troubles.extend(told.into_iter().map(Notice::Note));
             let mut committer = self.committer(&past, past.epoch.clone(), Prompt::default());
             troubles.extend(
                 recover(&*self.store, &mut committer, id, &mut past, &self.sealer, self.clock.now()).await?,
@@ -437,7 +437,7 @@ impl Engine {
             past.follow_up.clear();
             past.waits = false;
             first.push(start_of(&session, &options, Some(id.clone()), &epoch));
-            troubles.push(Trouble::Branched { session: session.clone() });
+            troubles.push(Notice::Branched { session: session.clone() });
         } else if epoch != past.epoch || past.lost_prompt.is_some() {
             // Also where the prompt is the one that was lost: it comes into the store with the node of an epoch.
             first.push(Draft::new(Entry::Epoch(epoch.clone())));

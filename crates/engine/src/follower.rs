@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use futures_util::future::{BoxFuture, FutureExt as _};
-use quipu_protocol::{NodeId, SessionId, Trouble};
+use quipu_protocol::{NodeId, Notice, SessionId};
 use tokio::sync::mpsc;
 
 use crate::machine::Input;
@@ -29,14 +29,14 @@ pub struct Committed {
 /// # use std::sync::{Arc, Mutex};
 /// # use quipu::{Engine, Script, ScriptStep, Sealer, SessionOptions, store::SqliteStore};
 /// use futures_util::future::BoxFuture;
-/// use quipu::protocol::{Model, Trouble};
+/// use quipu::protocol::{Model, Notice};
 /// use quipu::{Committed, Follower};
 ///
 /// #[derive(Default)]
 /// struct Count(Mutex<usize>);
 ///
 /// impl Follower for Count {
-///     fn committed(&self, commit: Committed) -> BoxFuture<'_, Vec<Trouble>> {
+///     fn committed(&self, commit: Committed) -> BoxFuture<'_, Vec<Notice>> {
 ///         Box::pin(async move {
 ///             *self.0.lock().expect("nobody panicked") += commit.nodes.len();
 ///             Vec::new()
@@ -64,7 +64,7 @@ pub struct Committed {
 /// ```
 pub trait Follower: Send + Sync + 'static {
     /// Takes note of a commit. What it returns becomes events; nothing that it does can fail the commit or the run.
-    fn committed(&self, commit: Committed) -> BoxFuture<'_, Vec<Trouble>>;
+    fn committed(&self, commit: Committed) -> BoxFuture<'_, Vec<Notice>>;
 }
 
 /// Tells a follower of commits until no more can come.
@@ -76,7 +76,7 @@ pub(crate) async fn follow(
     while let Some(commit) = commits.recv().await {
         let work = std::panic::AssertUnwindSafe(async { follower.committed(commit).await });
         let troubles = work.catch_unwind().await.unwrap_or_else(|_| {
-            vec![Trouble::Note(
+            vec![Notice::Note(
                 "what follows this session failed inside; this is a bug of the follower".into(),
             )]
         });

@@ -5,7 +5,8 @@ use std::sync::Arc;
 
 use quipu_dag::Node;
 use quipu_protocol::{
-    Body, Compaction, Content, Entry, Input, Json, Jumped, Message, NodeId, SessionId, StepInfo, UserMessage,
+    Body, Compaction, Content, Entry, Json, Jumped, Message, NodeId, SessionId, StepInfo, UserInput,
+    UserMessage,
 };
 use quipu_store::{
     Action, Commit, Durability, Op, OpenJump, RefMove, RefName, Resolved, Scope, Spelling, Store, StoreError,
@@ -48,7 +49,7 @@ pub(crate) fn awaited(jump: &OpenJump) -> Option<NodeId> {
 pub(crate) struct Stand {
     pub(crate) at: NodeId,
     /// What was said in the node, when it stands before it.
-    pub(crate) said: Option<Input>,
+    pub(crate) said: Option<UserInput>,
 }
 
 /// Before what somebody said, behind everything else. `None` when the node is not one of the session.
@@ -75,7 +76,7 @@ pub(crate) async fn stand(
         _ => None,
     };
     Ok(Some(match (body, node.record.parent) {
-        (Some(body), Some(at)) => Stand { at, said: Some(Input(body.blocks().into_owned())) },
+        (Some(body), Some(at)) => Stand { at, said: Some(UserInput(body.blocks().into_owned())) },
         (_, _) => Stand { at: to, said: None },
     }))
 }

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use quipu_protocol::{
-    CallRecord, Limit, Message, Model, ModelError, ModelErrorKind, ModelRequest, Outcome, Trouble, UnixMs,
+    CallRecord, Limit, Message, Model, ModelError, ModelErrorKind, ModelRequest, Notice, Outcome, UnixMs,
     Usage,
 };
 use quipu_providers::{CallEnd, Charge, MostTokens, Provider};
@@ -433,7 +433,7 @@ impl Caller {
     async fn say(&self, tell: Option<&mpsc::Sender<Input>>, text: String) {
         if let Some(tell) = tell {
             // The session is over.
-            drop(tell.send(Input::Told(Trouble::Note(text))).await);
+            drop(tell.send(Input::Told(Notice::Note(text))).await);
         }
     }
 

@@ -7,8 +7,8 @@ use bytes::Bytes;
 use futures_util::FutureExt as _;
 use futures_util::future::BoxFuture;
 use quipu_protocol::{
-    AssistantMessage, Attempt, Body, Content, Cost, Input, Model, ModelError, ModelErrorKind, ModelRequest,
-    StopReason, Thinking, Usage,
+    AssistantMessage, Attempt, Body, Content, Cost, Model, ModelError, ModelErrorKind, ModelRequest,
+    StopReason, Thinking, Usage, UserInput,
 };
 use quipu_providers::{Call, CallEnd, CallEvent, Provider};
 
@@ -131,7 +131,7 @@ impl Replay {
 
     /// What the user said, one for each run, in order; `None` where a run went on without a message. What was said
     /// while a run was under way is not among them.
-    pub fn prompts(&self) -> Vec<Option<Input>> {
+    pub fn prompts(&self) -> Vec<Option<UserInput>> {
         let of_turns: Vec<&RecordedCall> = self.calls.iter().filter(|call| !call.summary).collect();
         let overflowed = |call: &&RecordedCall| {
             call.error.as_ref().is_some_and(|error| error.kind == ModelErrorKind::ContextOverflow)
@@ -150,7 +150,7 @@ impl Replay {
                 let mut blocks: Vec<Content> =
                     call.said.iter().flat_map(|body| body.blocks().into_owned()).collect();
                 map_content(&mut blocks, |text| self.places.here(text), |json| self.places.here_json(json));
-                (!blocks.is_empty()).then_some(Input(blocks))
+                (!blocks.is_empty()).then_some(UserInput(blocks))
             })
             .collect()
     }

@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use quipu_protocol::{
     AssistantMessage, BashExecutionMessage, BlobId, Body, CallId, CallRecord, Checkpoint, ChunkId,
-    Compaction, Content, Entry, Epoch, Message, NodeId, RunId, SessionId, StepInfo, StopReason, ToolCall,
-    ToolResultMessage, Trouble, UnixMs, UserMessage,
+    Compaction, Content, Entry, Epoch, Message, NodeId, Notice, RunId, SessionId, StepInfo, StopReason,
+    ToolCall, ToolResultMessage, UnixMs, UserMessage,
 };
 use quipu_seal::Sealer;
 use quipu_store::{
@@ -63,9 +63,9 @@ pub(crate) struct Past {
 
 impl Past {
     /// What is told of a prompt that is lost.
-    pub(crate) fn lost_prompt_notice(&self) -> Option<Trouble> {
+    pub(crate) fn lost_prompt_notice(&self) -> Option<Notice> {
         let lost = self.lost_prompt?;
-        Some(Trouble::Note(format!(
+        Some(Notice::Note(format!(
             "The system prompt of this session ({lost}) is missing from the store. The session continues with the prompt \
              that a new session here gets."
         )))
@@ -343,7 +343,7 @@ pub(crate) async fn recover(
     past: &mut Past,
     sealer: &Arc<Sealer>,
     now: UnixMs,
-) -> Result<Vec<Trouble>, OpenError> {
+) -> Result<Vec<Notice>, OpenError> {
     let pending = store.pending(id).await?;
     for item in pending.inbox {
         // An input that cannot be read stays where it is; nothing is lost.
@@ -426,7 +426,7 @@ pub(crate) async fn recover(
     if interrupted.is_empty() && !model_call {
         return Ok(Vec::new());
     }
-    Ok(vec![Trouble::Interrupted { calls: interrupted, model_call }])
+    Ok(vec![Notice::Interrupted { calls: interrupted, model_call }])
 }
 
 /// What a session cannot be opened for when what was left of it could not be settled.

@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use futures_util::future::{FutureExt as _, select_all};
 use quipu_protocol::{
-    Ack, Answer, AskId, Command, Ending, Envelope, Event, Input as Said, Message, Model, NodeId, Outcome,
-    Part, RunId, Setting, Summarize, When,
+    AbortTarget, Ack, Answer, AskId, Command, Ending, Envelope, Event, Message, Model, NodeId, Outcome,
+    QueueMode, RunId, Setting, Summarize, UserInput,
 };
 use quipu_providers::{CallEvent, Provider};
 use quipu_seal::Sealer;
@@ -206,8 +206,8 @@ impl Session {
     ///
     /// # Errors
     /// `Busy` while a run is under way; `Empty`; `Behind`; `Store`; `Closed`.
-    pub async fn prompt(&self, input: impl Into<Said>) -> Result<Ack, Refused> {
-        self.send(Command::Prompt { input: input.into(), when: When::Now }).await
+    pub async fn prompt(&self, input: impl Into<UserInput>) -> Result<Ack, Refused> {
+        self.send(Command::Prompt { input: input.into(), when: QueueMode::Now }).await
     }
 
     /// Says something that reaches the model after the current turn; at once when idle. One waiting message a
@@ -215,16 +215,16 @@ impl Session {
     ///
     /// # Errors
     /// `Empty`; `QueueFull` when 256 messages wait; `Behind`; `Store`; `Closed`.
-    pub async fn steer(&self, input: impl Into<Said>) -> Result<Ack, Refused> {
-        self.send(Command::Prompt { input: input.into(), when: When::Steer }).await
+    pub async fn steer(&self, input: impl Into<UserInput>) -> Result<Ack, Refused> {
+        self.send(Command::Prompt { input: input.into(), when: QueueMode::Steer }).await
     }
 
     /// Says something that reaches the model when it would stop; at once when idle.
     ///
     /// # Errors
     /// `Empty`; `QueueFull` when 256 messages wait; `Behind`; `Store`; `Closed`.
-    pub async fn follow_up(&self, input: impl Into<Said>) -> Result<Ack, Refused> {
-        self.send(Command::Prompt { input: input.into(), when: When::FollowUp }).await
+    pub async fn follow_up(&self, input: impl Into<UserInput>) -> Result<Ack, Refused> {
+        self.send(Command::Prompt { input: input.into(), when: QueueMode::FollowUp }).await
     }
 
     /// Stops the run; it ends with `RunEnded` and `Settled` soon after (tools get 5 seconds). What waits in the
@@ -233,7 +233,7 @@ impl Session {
     /// # Errors
     /// `Closed`.
     pub async fn abort(&self) -> Result<(), Refused> {
-        self.send(Command::Abort(Part::Run)).await.map(|_| ())
+        self.send(Command::Abort(AbortTarget::Run)).await.map(|_| ())
     }
 
     /// Sums the context up, except for its end; `CompactionEnded` tells what came of it. Acknowledged as begun.
@@ -308,7 +308,7 @@ impl Session {
     ///
     /// # Errors
     /// As [`Session::prompt`].
-    pub async fn ask(&self, input: impl Into<Said>) -> Result<(Outcome, String), Refused> {
+    pub async fn ask(&self, input: impl Into<UserInput>) -> Result<(Outcome, String), Refused> {
         let (_, mut events) = self.subscribe(Delivery::Lossless).await?;
         self.prompt(input).await?;
         let (mut outcome, mut text) = (Outcome::Aborted, String::new());

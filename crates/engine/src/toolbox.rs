@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use futures_util::FutureExt as _;
-use quipu_protocol::{Content, Json, RunId, ToolCall, ToolResultMessage, ToolSpec, Trouble};
+use quipu_protocol::{Content, Json, Notice, RunId, ToolCall, ToolResultMessage, ToolSpec};
 use quipu_seal::Sealer;
 use quipu_store::StoreError;
 use quipu_tools::{Invocation, Preparation, Tool, ToolContext, ToolOutput, Touches};
@@ -494,7 +494,7 @@ impl Toolbox {
 async fn tell(people: &mpsc::Sender<Input>, text: Option<String>) {
     if let Some(text) = text {
         // The session is over when nobody listens.
-        drop(people.send(Input::Told(Trouble::Note(text))).await);
+        drop(people.send(Input::Told(Notice::Note(text))).await);
     }
 }
 

@@ -12,9 +12,9 @@ pub enum Command {
     /// Say something to the agent.
     Prompt {
         /// What is said.
-        input: Input,
+        input: UserInput,
         /// When it reaches the model.
-        when: When,
+        when: QueueMode,
     },
     /// Go on from where the conversation stands, without a new message.
     Continue,
@@ -24,7 +24,7 @@ pub enum Command {
         items: Vec<ItemId>,
     },
     /// Stop something that runs.
-    Abort(Part),
+    Abort(AbortTarget),
     /// Answer a question.
     Answer {
         /// The question.
@@ -97,15 +97,15 @@ pub struct Summarize {
 /// What is said: blocks of text and images.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(transparent)]
-pub struct Input(pub Vec<Content>);
+pub struct UserInput(pub Vec<Content>);
 
-impl From<&str> for Input {
+impl From<&str> for UserInput {
     fn from(text: &str) -> Self {
         Self(vec![Content::text(text)])
     }
 }
 
-impl From<String> for Input {
+impl From<String> for UserInput {
     fn from(text: String) -> Self {
         Self(vec![Content::text(text)])
     }
@@ -114,7 +114,7 @@ impl From<String> for Input {
 /// When an input reaches the model.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub enum When {
+pub enum QueueMode {
     /// At once; refused while a run is under way.
     Now,
     /// After the current turn and all its tool calls; at once when idle.
@@ -125,7 +125,7 @@ pub enum When {
 
 /// What to stop.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Part {
+pub enum AbortTarget {
     /// The whole run.
     Run,
     /// One tool call of it.
@@ -144,7 +144,7 @@ pub enum Ack {
     /// It is done.
     Handled,
     /// These were taken back.
-    Unqueued(Vec<Input>),
+    Unqueued(Vec<UserInput>),
 }
 
 /// A question to whoever is in front.

@@ -4,8 +4,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::{
-    Answer, Ask, AskId, CallId, Compaction, CompactionReason, Input, ItemId, Json, Message, MessageId, Model,
-    ModelError, NodeId, RunId, SessionId, Thinking, ToolResultMessage, UnixMs, Usage,
+    Answer, Ask, AskId, CallId, Compaction, CompactionReason, ItemId, Json, Message, MessageId, Model,
+    ModelError, NodeId, RunId, SessionId, Thinking, ToolResultMessage, UnixMs, Usage, UserInput,
 };
 
 /// An event with its place in the session's stream.
@@ -181,7 +181,7 @@ pub enum Event {
         ok: bool,
     },
     /// Something that the user should know and the engine could handle.
-    Trouble(Trouble),
+    Notice(Notice),
     /// The subscriber was too slow; these events are lost to it. Never sent to a lossless subscriber.
     Lagged {
         /// How many.
@@ -299,7 +299,7 @@ pub struct Jumped {
     /// Where its ref stands now: at `at`, or at what was added below it.
     pub head: NodeId,
     /// What was said in the message that it stands before, to be said in other words.
-    pub said: Option<Input>,
+    pub said: Option<UserInput>,
     /// The node that sums up what was left behind.
     pub summary: Option<NodeId>,
     /// What that cost.
@@ -348,7 +348,7 @@ pub enum Limit {
 
 /// Something that the user should know.
 #[derive(Debug, Clone, PartialEq)]
-pub enum Trouble {
+pub enum Notice {
     /// Another process moved this session's ref; this one goes on as a branch of its own.
     Branched {
         /// The session that this process writes to now.

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use quipu_protocol::{
     Answer, CallId, CompactionReason, CompactionResult, Content, Delta, Ending, Envelope, Event, Json,
-    JumpResult, Limit, Message, MessageId, Outcome, SessionId, ToolCall, Trouble, Usage,
+    JumpResult, Limit, Message, MessageId, Notice, Outcome, SessionId, ToolCall, Usage,
 };
 
 use crate::line::{
@@ -208,16 +208,16 @@ impl JsonEvents {
                 let final_error = (!ok).then_some(error.as_str());
                 Line::AutoRetryEnd { success: *ok, attempt, final_error }.write()
             }
-            Event::Trouble(trouble) => Line::QuipuTrouble(match trouble {
-                Trouble::Branched { session } => TroubleLine::Branched { session },
-                Trouble::Interrupted { calls, model_call } => TroubleLine::Interrupted {
+            Event::Notice(trouble) => Line::QuipuTrouble(match trouble {
+                Notice::Branched { session } => TroubleLine::Branched { session },
+                Notice::Interrupted { calls, model_call } => TroubleLine::Interrupted {
                     calls: calls
                         .iter()
                         .map(|(tool_name, tool_call_id)| InterruptedCall { tool_call_id, tool_name })
                         .collect(),
                     model_call: *model_call,
                 },
-                Trouble::Note(message) => TroubleLine::Note { message },
+                Notice::Note(message) => TroubleLine::Note { message },
             })
             .write(),
             Event::Lagged { missed } => Line::QuipuLagged { missed: *missed }.write(),

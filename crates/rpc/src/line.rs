@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use quipu_protocol::{
-    CallId, Compaction, CompactionReason, Content, Input, Json, Jumped, Message, ModelError, NodeId,
-    SessionId, Thinking, ToolResultMessage, Usage,
+    CallId, Compaction, CompactionReason, Content, Json, Jumped, Message, ModelError, NodeId, SessionId,
+    Thinking, ToolResultMessage, Usage, UserInput,
 };
 use serde::Serialize;
 
@@ -300,7 +300,7 @@ pub(crate) struct JumpLine<'a> {
     at: NodeId,
     head: NodeId,
     #[serde(skip_serializing_if = "Option::is_none")]
-    said: Option<&'a Input>,
+    said: Option<&'a UserInput>,
     #[serde(skip_serializing_if = "Option::is_none")]
     summary: Option<NodeId>,
     #[serde(skip_serializing_if = "Option::is_none")]

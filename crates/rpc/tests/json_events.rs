@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use quipu_protocol::{
     Answer, Ask, Compaction, CompactionReason, CompactionResult, Content, Delta, Ending, Envelope, Event,
-    Json, JumpResult, Jumped, Limit, Message, ModelError, ModelErrorKind, NodeId, Outcome, Queued,
-    ToolResultMessage, Trouble,
+    Json, JumpResult, Jumped, Limit, Message, ModelError, ModelErrorKind, NodeId, Notice, Outcome, Queued,
+    ToolResultMessage,
 };
 use quipu_rpc::{JsonEvents, SessionHeader};
 use serde_json::Value;
@@ -367,15 +367,15 @@ fn lines_of_single_events() {
         r#"{"type":"quipu_jump_end","aborted":false,"errorMessage":"why"}"#,
     );
     check(
-        Event::Trouble(Trouble::Branched { session: "s2".into() }),
+        Event::Notice(Notice::Branched { session: "s2".into() }),
         r#"{"type":"quipu_trouble","kind":"branched","session":"s2"}"#,
     );
     check(
-        Event::Trouble(Trouble::Interrupted { calls: vec![("bash".into(), "c".into())], model_call: true }),
+        Event::Notice(Notice::Interrupted { calls: vec![("bash".into(), "c".into())], model_call: true }),
         r#"{"type":"quipu_trouble","kind":"interrupted","calls":[{"toolCallId":"c","toolName":"bash"}],"modelCall":true}"#,
     );
     check(
-        Event::Trouble(Trouble::Note("look".into())),
+        Event::Notice(Notice::Note("look".into())),
         r#"{"type":"quipu_trouble","kind":"note","message":"look"}"#,
     );
     check(

@@ -173,7 +173,7 @@ impl EventLaws {
             Event::QueueChanged { .. }
             | Event::RetryScheduled { .. }
             | Event::RetryEnded { .. }
-            | Event::Trouble(_)
+            | Event::Notice(_)
             | Event::PermissionsChanged { .. }
             | Event::Lagged { .. } => {}
         }

@@ -6,7 +6,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 
 use quipu::Session;
-use quipu_protocol::{Answer, Ask, Entry, Model, NodeId, SessionId, Thinking, Trouble, UnixMs};
+use quipu_protocol::{Answer, Ask, Entry, Model, NodeId, Notice, SessionId, Thinking, UnixMs};
 use tokio::sync::oneshot;
 
 use crate::Theme;
@@ -27,7 +27,7 @@ pub type Tell = Box<dyn Fn(&str) + Send + Sync>;
 /// The terminal's surroundings.
 pub trait Host: Send + Sync + 'static {
     /// Opens a session. One that is at work in another process is gone on with as a branch, which
-    /// [`Trouble::Branched`] says.
+    /// [`Notice::Branched`] says.
     fn open(&self, open: Open) -> Pin<Box<dyn Future<Output = Result<Opened, NotOpened>> + Send>>;
 
     /// The end of the session that would be opened, before it is: opening may have to read all that the model is told.
@@ -174,7 +174,7 @@ pub struct Opened {
     /// Its handle.
     pub session: Arc<Session>,
     /// What the user should know.
-    pub troubles: Vec<Trouble>,
+    pub troubles: Vec<Notice>,
     /// The model that answers.
     pub model: Arc<Model>,
     /// How hard it thinks.

@@ -6,7 +6,7 @@ use std::process::Stdio;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use quipu::{Opened, Sealer};
-use quipu_protocol::{Answer, Ask, Model, NodeId, SessionId, Thinking, Trouble};
+use quipu_protocol::{Answer, Ask, Model, NodeId, Notice, SessionId, Thinking};
 use quipu_providers::{is_supported, levels};
 use quipu_store::{SessionQuery, Store, Until, decode_nodes};
 use quipu_tui::editor::Candidate;
@@ -216,7 +216,7 @@ impl Inner {
             now.thinking = open.thinking.or(now.thinking);
         }
         let told =
-            |text: String| Trouble::Note(text.strip_prefix("warning: ").map_or(text.clone(), str::to_owned));
+            |text: String| Notice::Note(text.strip_prefix("warning: ").map_or(text.clone(), str::to_owned));
         troubles.splice(..0, hold(true).into_iter().chain(lacks).map(told));
         Ok(quipu_tui::Opened {
             session: Arc::new(session),

@@ -1,6 +1,8 @@
 //! What commands do to the machine.
 
-use quipu_protocol::{Ack, Answer, AskId, Command, Content, Event, Message, Part, RunId, Setting, When};
+use quipu_protocol::{
+    AbortTarget, Ack, Answer, AskId, Command, Content, Event, Message, QueueMode, RunId, Setting,
+};
 
 use quipu_transcript::{message_of, project_messages};
 
@@ -25,7 +27,7 @@ impl Machine {
             Command::Prompt { input, .. } if self.run.is_none() && !self.waits => {
                 self.start(Some(input), Queue::Steering, reply, fresh.run);
             }
-            Command::Prompt { when: When::Now, .. } if self.run.is_some() && !self.is_busy_alone() => {
+            Command::Prompt { when: QueueMode::Now, .. } if self.run.is_some() && !self.is_busy_alone() => {
                 self.out.push(Effect::Reply(reply, Err(Refused::Busy)));
             }
             Command::Prompt { .. } if self.waiting() + self.arriving >= WAITING => {
@@ -40,7 +42,7 @@ impl Machine {
                 }
                 let item = Waiting { id: fresh.item, session: self.session.clone(), input };
                 // What the session said to itself is answered first.
-                let follow_up = when == When::FollowUp || self.run.is_none();
+                let follow_up = when == QueueMode::FollowUp || self.run.is_none();
                 let queue = if follow_up { Queue::FollowUp } else { Queue::Steering };
                 let op = PlanOp::Put { queue, item: item.clone() };
                 self.arriving += 1;
@@ -77,9 +79,9 @@ impl Machine {
             }
             Command::Abort(part) => {
                 match part {
-                    Part::Run => self.abort(),
-                    Part::Tool(call) => self.abort_tool(&call),
-                    Part::Compaction => match self.run.as_mut().map(|run| &mut run.phase) {
+                    AbortTarget::Run => self.abort(),
+                    AbortTarget::Tool(call) => self.abort_tool(&call),
+                    AbortTarget::Compaction => match self.run.as_mut().map(|run| &mut run.phase) {
                         Some(Phase::Compacting(_)) => self.out.push(Effect::CancelCall),
                         Some(Phase::Jumping(jumping)) => {
                             jumping.stopped = true;
@@ -112,7 +114,7 @@ impl Machine {
         }
     }
 
-    fn start(&mut self, input: Option<quipu_protocol::Input>, from: Queue, reply: ReplyId, run: RunId) {
+    fn start(&mut self, input: Option<quipu_protocol::UserInput>, from: Queue, reply: ReplyId, run: RunId) {
         let mut drafts: Vec<_> = input.map(|input| super::Draft::said(input, self.now)).into_iter().collect();
         let (queued, ops) = if self.waits { Default::default() } else { self.drain(from) };
         drafts.extend(queued);
@@ -339,7 +341,7 @@ impl Machine {
     }
 }
 
-fn is_empty(input: &quipu_protocol::Input) -> bool {
+fn is_empty(input: &quipu_protocol::UserInput) -> bool {
     input.0.iter().all(|block| match block {
         Content::Text(text) => text.text.trim().is_empty(),
         // Not something that a user can say: the model would not be shown it.

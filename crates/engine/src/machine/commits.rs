@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use quipu_protocol::{
     Ack, Checkpoint, Compaction, CompactionReason, CompactionResult, Ending, Entry, Event, JumpResult,
-    ModelError, ModelErrorKind, NodeId, Outcome, Queued, SessionId, SessionStart, Trouble,
+    ModelError, ModelErrorKind, NodeId, Notice, Outcome, Queued, SessionId, SessionStart,
 };
 use quipu_transcript::{message_of, sent_tokens};
 
@@ -185,7 +185,7 @@ impl Machine {
         }
         self.has_ref = false;
         self.committing = Some(plan.clone());
-        self.emit(Event::Trouble(Trouble::Branched { session: fresh }));
+        self.emit(Event::Notice(Notice::Branched { session: fresh }));
         self.out.push(Effect::Commit { tag, plan, next: None });
     }
 
@@ -264,7 +264,7 @@ impl Machine {
             self.run = None;
             match reply {
                 Some(reply) => self.out.push(Effect::Reply(*reply, Err(Refused::Store(text)))),
-                None => self.emit(Event::Trouble(Trouble::Note(text))),
+                None => self.emit(Event::Notice(Notice::Note(text))),
             }
             return self.settle();
         }

@@ -4,8 +4,8 @@
 use std::sync::Arc;
 
 use quipu_protocol::{
-    Ack, Compaction, Entry, Epoch, Event, Input as Said, JumpResult, Jumped, Message, NodeId, RunId,
-    Summarize, Usage,
+    Ack, Compaction, Entry, Epoch, Event, JumpResult, Jumped, Message, NodeId, RunId, Summarize, Usage,
+    UserInput,
 };
 use quipu_transcript::{Prune, TouchedFiles, branch_summary, compaction_note};
 
@@ -24,7 +24,7 @@ pub(crate) struct Place {
     /// The node that it would go on from.
     pub(crate) at: NodeId,
     /// What was said in the node that it would stand before.
-    pub(crate) said: Option<Said>,
+    pub(crate) said: Option<UserInput>,
     /// The conversation there.
     pub(crate) messages: Vec<Arc<Message>>,
     /// The node of each of them.

@@ -4,7 +4,7 @@
 
 use std::sync::Arc;
 
-use quipu_protocol::{Entry, Event, Input as Said, Json, NodeId, Outcome, RunId};
+use quipu_protocol::{Entry, Event, Json, NodeId, Outcome, RunId, UserInput};
 
 use super::batch::{ABORTED, Batch, Slot, State, refusal};
 use super::{Draft, Effect, Leap, Machine, Phase, Place, Plan, PlanOp, Run, Tag, message_of, shared};
@@ -96,7 +96,7 @@ impl Machine {
             let (entry, step) = restored(head, files);
             drafts.push(Draft::of(entry, step));
         }
-        drafts.push(Draft::said(Said::from(leaving.carryover.as_str()), self.now));
+        drafts.push(Draft::said(UserInput::from(leaving.carryover.as_str()), self.now));
         let carries = Some(leaving.log.clone());
         let parent = Some(leaving.place.at);
         let forget = PlanOp::Forget { run: id.clone(), session: None };

@@ -303,7 +303,7 @@ impl Machine {
                 self.tool_held(slot, prepared);
             }
             Input::AskExpired { ask } => self.answer(&ask, None),
-            Input::Told(trouble) => self.emit(Event::Trouble(trouble)),
+            Input::Told(trouble) => self.emit(Event::Notice(trouble)),
             // An answer of a run that is over is dropped: everything that it could say was said in its last commit.
             Input::Prepared { run, calls } if self.is_current(&run) => self.prepared(calls),
             Input::Call { run, event } if self.is_current(&run) => self.call_event(event),

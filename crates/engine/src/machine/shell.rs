@@ -2,7 +2,7 @@
 //! While something is under way they wait for its end, since a conversation has its results right behind their calls.
 
 use quipu_protocol::{
-    Ack, BashExecutionMessage, Ending, Entry, Event, Message, NodeId, RunId, SessionId, StepInfo, Trouble,
+    Ack, BashExecutionMessage, Ending, Entry, Event, Message, NodeId, Notice, RunId, SessionId, StepInfo,
     UnixMs,
 };
 
@@ -160,7 +160,7 @@ impl Machine {
     pub(super) fn not_noted(&mut self, reply: Option<ReplyId>, text: String) {
         match reply {
             Some(reply) => self.out.push(Effect::Reply(reply, Err(Refused::Store(text)))),
-            None => self.emit(Event::Trouble(Trouble::Note(text))),
+            None => self.emit(Event::Notice(Notice::Note(text))),
         }
         self.nothing_to_note();
     }

@@ -4,8 +4,8 @@ use std::collections::{HashMap, VecDeque};
 
 use proptest::prelude::*;
 use quipu_protocol::{
-    Answer, AskId, Command, Content, Delta, FileChange, FileState, Input as Said, Json, ModelError, Part,
-    SessionStart, Setting, Summarize, ToolResultMessage, Unknown, Usage, When,
+    AbortTarget, Answer, AskId, Command, Content, Delta, FileChange, FileState, Json, ModelError, QueueMode,
+    SessionStart, Setting, Summarize, ToolResultMessage, Unknown, Usage, UserInput,
 };
 use quipu_testkit::events::EventLaws;
 use quipu_tools::Touches;
@@ -595,7 +595,7 @@ impl World {
         }
         let (parent, entry) = &self.tree[&to];
         let (at, said) = match &**entry {
-            Entry::Message(Message::User(_)) => (parent.unwrap(), Some(Said::from("again"))),
+            Entry::Message(Message::User(_)) => (parent.unwrap(), Some(UserInput::from("again"))),
             _ => (to, None),
         };
         let mut place = Place { said, ..self.place(at) };
@@ -745,18 +745,21 @@ impl World {
     fn play(&mut self, next: Move) {
         match next {
             Move::Prompt(choice) => {
-                let when = [When::Now, When::Steer, When::FollowUp][usize::from(choice) % 3];
-                let input =
-                    if choice == 7 { Said::from(" ") } else { Said::from(format!("say {}", self.sent)) };
+                let when = [QueueMode::Now, QueueMode::Steer, QueueMode::FollowUp][usize::from(choice) % 3];
+                let input = if choice == 7 {
+                    UserInput::from(" ")
+                } else {
+                    UserInput::from(format!("say {}", self.sent))
+                };
                 self.command(Command::Prompt { input, when });
             }
-            Move::Abort => self.command(Command::Abort(Part::Run)),
+            Move::Abort => self.command(Command::Abort(AbortTarget::Run)),
             Move::AbortTool(choice) => {
                 let call = self
                     .tools
                     .get(usize::from(choice) % self.tools.len().max(1))
                     .map(|tool| tool.2.id.clone());
-                self.command(Command::Abort(Part::Tool(call.unwrap_or_else(|| "none".into()))));
+                self.command(Command::Abort(AbortTarget::Tool(call.unwrap_or_else(|| "none".into()))));
             }
             Move::Unqueue => self.command(Command::Unqueue { items: Vec::new() }),
             Move::Unrecorded => {
@@ -784,7 +787,7 @@ impl World {
                 self.command(Command::Set(setting));
             }
             Move::Look => self.look(),
-            Move::AbortCompaction => self.command(Command::Abort(Part::Compaction)),
+            Move::AbortCompaction => self.command(Command::Abort(AbortTarget::Compaction)),
             Move::Answer(which, yes) => {
                 let ask = self.asks.get(usize::from(which) % self.asks.len().max(1)).cloned();
                 let answer = if yes { Answer::Allow } else { Answer::Deny { reason: None } };
@@ -941,10 +944,10 @@ proptest! {
         world.inbox.sort();
         prop_assert_eq!(&world.inbox, &waiting, "the queues are what is stored");
         // The next prompt works whatever happened before; where the queue and a compaction take its money, the one after.
-        world.command(Command::Prompt { input: "again".into(), when: When::Now });
+        world.command(Command::Prompt { input: "again".into(), when: QueueMode::Now });
         world.finish();
         if world.spent.values().any(|spent| *spent >= MAX_COST) && conversation_end(&world).is_none() {
-            world.command(Command::Prompt { input: "and again".into(), when: When::Now });
+            world.command(Command::Prompt { input: "and again".into(), when: QueueMode::Now });
             world.finish();
         }
         world.laws.finish().unwrap();
@@ -974,7 +977,7 @@ proptest! {
             world.play(next);
         }
         world.command(Command::Close);
-        world.command(Command::Prompt { input: "late".into(), when: When::Steer });
+        world.command(Command::Prompt { input: "late".into(), when: QueueMode::Steer });
         world.finish();
         world.laws.finish().unwrap();
         prop_assert_eq!(world.stopped, 1);
@@ -1018,9 +1021,9 @@ fn conversation_end(world: &World) -> Option<String> {
 #[test]
 fn what_could_not_be_taken_back_waits_where_a_branch_took_it_meanwhile() {
     let mut world = World::new();
-    world.command(Command::Prompt { input: "go".into(), when: When::Now });
+    world.command(Command::Prompt { input: "go".into(), when: QueueMode::Now });
     world.commit(255);
-    world.command(Command::Prompt { input: "and this".into(), when: When::Steer });
+    world.command(Command::Prompt { input: "and this".into(), when: QueueMode::Steer });
     world.commit(255);
     while world.commits.is_empty() {
         world.stream();
@@ -1059,7 +1062,7 @@ fn answered() -> World {
     let mut world = World::new();
     // An answer with two calls.
     world.seed = 63;
-    world.command(Command::Prompt { input: "go".into(), when: When::Now });
+    world.command(Command::Prompt { input: "go".into(), when: QueueMode::Now });
     world.commit(255);
     while world.commits.is_empty() {
         world.stream();
@@ -1077,7 +1080,7 @@ fn a_run_that_was_stopped_pays_for_no_summary() {
             world.seed = 0;
             world.command(Command::Prompt {
                 input: "so many words to say again and again".into(),
-                when: When::Now,
+                when: QueueMode::Now,
             });
             if world.machine.compaction_is_due() {
                 break;
@@ -1087,7 +1090,7 @@ fn a_run_that_was_stopped_pays_for_no_summary() {
         }
         assert!(world.machine.compaction_is_due());
         if stops {
-            world.command(Command::Abort(Part::Run));
+            world.command(Command::Abort(AbortTarget::Run));
         }
         world.commit(255);
         assert_eq!((world.summary.is_some(), world.machine.run().is_none()), (!stops, stops));
@@ -1102,7 +1105,7 @@ fn old_results_are_left_out_before_a_call_and_their_record_is_all_that_is_needed
     let mut pruned = 0;
     for turn in 0..12 {
         world.seed = 63;
-        world.command(Command::Prompt { input: "go".into(), when: When::Now });
+        world.command(Command::Prompt { input: "go".into(), when: QueueMode::Now });
         for _ in 0..40 {
             if let Some((Tag::Pruned, ..)) = world.commits.front() {
                 pruned += 1;
@@ -1155,7 +1158,7 @@ fn calls_that_began_early_are_stopped_with_the_run() {
     world.prepare(READS);
     let begun = world.tools.len();
     world.tool(0);
-    world.command(Command::Abort(Part::Run));
+    world.command(Command::Abort(AbortTarget::Run));
     world.finish();
     let conversation = quipu_transcript::project_messages(world.machine.messages.iter().cloned());
     let ok = |one: &&Arc<Message>| matches!(&***one, Message::ToolResult(result) if !result.is_error);

@@ -4,9 +4,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use quipu_protocol::{
-    Ack, AskId, BashExecutionMessage, CallRecord, Command, Entry, Event, FileChange, Input as Said, ItemId,
-    Json, Message, Model, ModelRequest, NodeId, Outcome, RunId, SessionId, StepInfo, Thinking, ToolCall,
-    ToolResultMessage, Trouble, UnixMs,
+    Ack, AskId, BashExecutionMessage, CallRecord, Command, Entry, Event, FileChange, ItemId, Json, Message,
+    Model, ModelRequest, NodeId, Notice, Outcome, RunId, SessionId, StepInfo, Thinking, ToolCall,
+    ToolResultMessage, UnixMs, UserInput,
 };
 use quipu_providers::{CallEnd, CallEvent};
 use quipu_store::NewChunk;
@@ -149,7 +149,7 @@ pub(crate) enum Input {
     /// How many subscribers can answer questions.
     Askers(usize),
     /// What somebody beside the run wants people to know.
-    Told(Trouble),
+    Told(Notice),
 }
 
 /// A finished tool call, sealed.
@@ -275,7 +275,7 @@ impl Draft {
     }
 
     /// What the user says.
-    pub(crate) fn said(input: quipu_protocol::Input, now: UnixMs) -> Self {
+    pub(crate) fn said(input: quipu_protocol::UserInput, now: UnixMs) -> Self {
         let message =
             quipu_protocol::UserMessage { content: quipu_protocol::Body::Blocks(input.0), timestamp: now };
         Self::new(Entry::Message(quipu_protocol::Message::User(message)))
@@ -384,7 +384,7 @@ pub(crate) struct Waiting {
     pub(crate) id: ItemId,
     /// The session whose inbox holds it; another than the current one after a branch.
     pub(crate) session: SessionId,
-    pub(crate) input: Said,
+    pub(crate) input: UserInput,
 }
 
 /// What the machine wants done.

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use quipu::protocol::{
-    Command, Compaction, CompactionReason, CompactionResult, Content, Ending, Entry, Event, Limit, Message,
-    Model, ModelErrorKind, NodeId, Outcome, Part, StopReason, When,
+    AbortTarget, Command, Compaction, CompactionReason, CompactionResult, Content, Ending, Entry, Event,
+    Limit, Message, Model, ModelErrorKind, NodeId, Outcome, QueueMode, StopReason,
 };
 use quipu::store::{Store, decode_nodes};
 use quipu::{CompactionSettings, Limits, Refused, SessionOptions};
@@ -238,9 +238,12 @@ async fn what_is_said_meanwhile_is_answered_afterwards() {
         gate.reached().await;
         assert_eq!(live.session.compact(None).await, Err(Refused::Busy));
         live.session.prompt("now").await.unwrap();
-        live.session.send(Command::Prompt { input: "later".into(), when: When::FollowUp }).await.unwrap();
+        live.session
+            .send(Command::Prompt { input: "later".into(), when: QueueMode::FollowUp })
+            .await
+            .unwrap();
         if abort {
-            live.session.send(Command::Abort(Part::Compaction)).await.unwrap();
+            live.session.send(Command::Abort(AbortTarget::Compaction)).await.unwrap();
         }
         // Once opened, the answer could be faster than the abort.
         if !abort {

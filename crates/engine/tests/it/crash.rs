@@ -11,7 +11,7 @@ use bytes::Bytes;
 use futures_util::FutureExt as _;
 use futures_util::future::BoxFuture;
 use quipu::protocol::{
-    Ack, Entry, Event, FileChange, FileState, Message, ModelError, ModelRequest, Outcome, StopReason, Trouble,
+    Ack, Entry, Event, FileChange, FileState, Message, ModelError, ModelRequest, Notice, Outcome, StopReason,
 };
 use quipu::store::{RefName, Store, Until, decode_nodes};
 use quipu::{Call, CallEnd, Delivery, Provider, SessionOptions, Tool, ToolOutput, Touches};
@@ -255,7 +255,7 @@ async fn check(dir: tempfile::TempDir, killed: &Killed) -> Option<&'static str> 
             assert!(unknown == 0 && !in_flight);
             "nothing"
         }
-        [Trouble::Interrupted { calls, model_call }] => {
+        [Notice::Interrupted { calls, model_call }] => {
             assert!(
                 had_steps && calls.len() == unknown && *model_call == in_flight,
                 "{calls:?} {unknown} {in_flight}"

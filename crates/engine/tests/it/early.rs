@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use quipu::protocol::{Entry, NodeId, Outcome, Trouble, UnixMs};
+use quipu::protocol::{Entry, NodeId, Notice, Outcome, UnixMs};
 use quipu::store::{StepCall, Store, Until, Upkeep, decode_nodes};
 use quipu::{Clock, EarlyCall, Engine, SessionOptions};
 
@@ -83,7 +83,7 @@ async fn another_request_stops_the_call_and_is_made_itself() {
     live.finish().await;
     // What it may have cost is kept beside the conversation, which goes on as if it had not been.
     let (live, troubles) = world.open(&id).await;
-    assert_eq!(troubles, [Trouble::Interrupted { calls: Vec::new(), model_call: true }]);
+    assert_eq!(troubles, [Notice::Interrupted { calls: Vec::new(), model_call: true }]);
     live.run("On.").await;
     assert!(world.fake.last_messages().iter().all(|message| crate::support::text_of(message) != "Left."));
     live.finish().await;
@@ -100,7 +100,7 @@ async fn a_call_of_a_dead_process_is_kept_by_the_session_that_takes_its_place() 
     drop(call);
     let options = SessionOptions { id: Some(id.clone()), ..world.options() };
     let opened = world.engine.go_on_from(head, options).await.unwrap();
-    assert_eq!(opened.troubles, [Trouble::Interrupted { calls: Vec::new(), model_call: true }]);
+    assert_eq!(opened.troubles, [Notice::Interrupted { calls: Vec::new(), model_call: true }]);
     assert_eq!(world.store.pending(&id).await.unwrap().steps, []);
     let live = Live::of(opened.session).await;
     live.run("Right.").await;

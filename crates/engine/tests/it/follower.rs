@@ -3,7 +3,7 @@
 use std::sync::{Arc, Mutex};
 
 use futures_util::future::BoxFuture;
-use quipu::protocol::{Entry, Event, Outcome, Trouble};
+use quipu::protocol::{Entry, Event, Notice, Outcome};
 use quipu::store::{Store, Until, decode_nodes};
 use quipu::{ChangeError, Committed, Follower, SessionOptions};
 use serde_json::json;
@@ -27,7 +27,7 @@ impl Watcher {
 }
 
 impl Follower for Watcher {
-    fn committed(&self, commit: Committed) -> BoxFuture<'_, Vec<Trouble>> {
+    fn committed(&self, commit: Committed) -> BoxFuture<'_, Vec<Notice>> {
         Box::pin(async move {
             if let Some(gate) = &self.gate {
                 gate.pass().await;
@@ -35,7 +35,7 @@ impl Follower for Watcher {
             let found = self.store.nodes(&commit.nodes).await.unwrap();
             self.seen.lock().unwrap().push((commit, found.iter().all(Option::is_some)));
             assert!(!self.panics, "as it was told");
-            self.says.map(|text| Trouble::Note(text.into())).into_iter().collect()
+            self.says.map(|text| Notice::Note(text.into())).into_iter().collect()
         })
     }
 }
@@ -86,7 +86,7 @@ async fn one_that_fails_is_told_and_harms_nothing() {
         let (_, mut events) = session.subscribe(quipu::Delivery::Lossless).await.unwrap();
         assert_eq!(session.ask("first").await.unwrap().0, Outcome::Done);
         let told = loop {
-            if let Event::Trouble(Trouble::Note(text)) = &events.next().await.unwrap().event {
+            if let Event::Notice(Notice::Note(text)) = &events.next().await.unwrap().event {
                 break text.clone();
             }
         };

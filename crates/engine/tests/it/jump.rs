@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use quipu::protocol::{
-    Command, Ending, Entry, Event, Input, JumpResult, Jumped, Message, ModelErrorKind, NodeId, Outcome, Part,
-    StopReason, Summarize, When,
+    AbortTarget, Command, Ending, Entry, Event, JumpResult, Jumped, Message, ModelErrorKind, NodeId, Outcome,
+    QueueMode, StopReason, Summarize, UserInput,
 };
 use quipu::store::{Commit, RefMove, RefName, Store, decode_nodes};
 use quipu::{ChangeError, Limits, Refused, SessionOptions};
@@ -95,7 +95,7 @@ async fn what_is_left_behind_is_summed_up_at_the_new_place() {
     // It stands before what was said, whose words are given back.
     let summary = jumped.summary.unwrap();
     assert_eq!((jumped.from, jumped.at), (from, node_of(&live, "a0")));
-    assert_eq!(jumped.said, Some(Input::from("q1")));
+    assert_eq!(jumped.said, Some(UserInput::from("q1")));
     assert_eq!(jumped.usage.unwrap().cost.total, 0.5);
     assert_eq!(live.session.view().head, Some(jumped.head));
     let moved = live.all(|event| match event {
@@ -194,7 +194,7 @@ async fn without_a_summary_nobody_is_asked() {
     assert_eq!(texts(world.fake.bodies().last().unwrap()), ["q0", "a0", "q1", "a1", "q2"]);
     // To the very beginning.
     let start = jump(&live, node_of(&live, "q0"), None, None).await;
-    assert_eq!(done(&start).said, Some(Input::from("q0")));
+    assert_eq!(done(&start).said, Some(UserInput::from("q0")));
     live.run("anew").await;
     assert_eq!(texts(world.fake.bodies().last().unwrap()), ["anew"]);
     live.finish().await;
@@ -235,7 +235,7 @@ async fn only_nodes_of_the_session_are_places_to_go() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_is_said_meanwhile_is_answered_at_the_place_that_was_reached() {
-    for abort in [None, Some(Part::Compaction), Some(Part::Run)] {
+    for abort in [None, Some(AbortTarget::Compaction), Some(AbortTarget::Run)] {
         let gate = Gate::new();
         let world = World::with([say("a0"), say("a1")]);
         let live = world.create().await;
@@ -255,7 +255,7 @@ async fn what_is_said_meanwhile_is_answered_at_the_place_that_was_reached() {
         live.until(1, |event| matches!(event, Event::JumpEnded { .. })).await;
         let result = results(&live).remove(0);
         assert_eq!(matches!(&*result, JumpResult::Aborted), abort.is_some(), "{result:?}");
-        if abort == Some(Part::Run) {
+        if abort == Some(AbortTarget::Run) {
             // It waits, as after any run that somebody stopped.
             live.settled(3).await;
             live.session.send(Command::Continue).await.unwrap();
@@ -466,7 +466,7 @@ async fn a_session_at_rest_goes_without_a_model() {
         (jumped.session, jumped.from, jumped.at),
         (id.clone(), last, node_of_text(&world, "a0").await)
     );
-    assert_eq!((jumped.head, jumped.said), (jumped.at, Some(Input::from("q1"))));
+    assert_eq!((jumped.head, jumped.said), (jumped.at, Some(UserInput::from("q1"))));
     assert_eq!(world.store.head(&RefName::session(&id)).await.unwrap(), Some(jumped.head));
     let back = world.engine.jump(last, None).await.unwrap();
     assert_eq!((back.from, back.head), (jumped.at, last));
@@ -505,7 +505,7 @@ async fn who_loses_the_race_goes_there_in_a_session_of_its_own() {
     gate.reached().await;
     let moves = vec![RefMove::swap(RefName::session(&id), Some(from), to, "another program")];
     world.store.commit(Commit { moves, ..Commit::default() }).await.unwrap();
-    live.session.send(Command::Prompt { input: "later".into(), when: When::FollowUp }).await.unwrap();
+    live.session.send(Command::Prompt { input: "later".into(), when: QueueMode::FollowUp }).await.unwrap();
     gate.open();
     live.until(3, |event| matches!(event, Event::RunEnded { .. })).await;
     let jumped = done(&results(&live)[0]);

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use quipu::protocol::{
-    Ack, Answer, Command, Event, Json, Limit, ModelErrorKind, Outcome, Part, StopReason, When,
+    AbortTarget, Ack, Answer, Command, Event, Json, Limit, ModelErrorKind, Outcome, QueueMode, StopReason,
 };
 use quipu::{Decision, Delivery, Limits, Policy, Proposal, Refused, ToolOutput};
 use serde_json::json;
@@ -54,11 +54,11 @@ async fn steering_comes_between_turns_and_follow_ups_at_the_end() {
     live.session.prompt("start").await.unwrap();
     gate.reached().await;
     for (text, when) in [
-        ("f1", When::FollowUp),
-        ("s1", When::Steer),
-        ("gone", When::Steer),
-        ("s2", When::Steer),
-        ("f2", When::FollowUp),
+        ("f1", QueueMode::FollowUp),
+        ("s1", QueueMode::Steer),
+        ("gone", QueueMode::Steer),
+        ("s2", QueueMode::Steer),
+        ("f2", QueueMode::FollowUp),
     ] {
         let ack = live.session.send(Command::Prompt { input: text.into(), when }).await.unwrap();
         if text == "gone" {
@@ -430,9 +430,9 @@ async fn one_call_of_a_batch_is_stopped() {
     live.session.prompt("go").await.unwrap();
     one.reached().await;
     two.reached().await;
-    live.session.send(Command::Abort(Part::Tool("c1".into()))).await.unwrap();
+    live.session.send(Command::Abort(AbortTarget::Tool("c1".into()))).await.unwrap();
     live.until(1, |event| matches!(event, Event::ToolEnded { .. })).await;
-    live.session.send(Command::Abort(Part::Tool("none".into()))).await.unwrap();
+    live.session.send(Command::Abort(AbortTarget::Tool("none".into()))).await.unwrap();
     two.open();
     live.settled(1).await;
     let results = live.results();

@@ -49,7 +49,7 @@ async fn missing_namespaces_are_told_once() {
         let mut told = Vec::new();
         while let Some(envelope) = events.next().await {
             match &envelope.event {
-                Event::Trouble(quipu::protocol::Trouble::Note(text)) => told.push(text.clone()),
+                Event::Notice(quipu::protocol::Notice::Note(text)) => told.push(text.clone()),
                 Event::Settled => break,
                 _ => {}
             }

@@ -458,6 +458,6 @@ async fn a_session_that_was_compacted_is_played_to_its_end() {
     assert_eq!(error.kind, ModelErrorKind::ContextOverflow);
 }
 
-fn words(input: &quipu::protocol::Input) -> String {
+fn words(input: &quipu::protocol::UserInput) -> String {
     input.0.iter().filter_map(quipu::protocol::Content::as_text).collect()
 }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use quipu::protocol::{
-    Checkpoint, Command, Compaction, Ending, Entry, Event, NodeId, Outcome, SessionId, StepInfo, Trouble,
+    Checkpoint, Command, Compaction, Ending, Entry, Event, NodeId, Notice, Outcome, SessionId, StepInfo,
 };
 use quipu::store::{Commit, Durability, Op, RefMove, RefName, Store, Until};
 use quipu::{Engine, OpenError};
@@ -138,11 +138,11 @@ async fn a_second_writer_is_told_and_gets_a_branch() {
     let other = engine_over(store.clone(), world.dir.path());
     let opened = other.open(&id, world.options()).await.unwrap();
     let branch = opened.session.view().session;
-    assert_eq!(opened.troubles, [Trouble::Branched { session: branch.clone() }]);
+    assert_eq!(opened.troubles, [Notice::Branched { session: branch.clone() }]);
     assert_ne!(branch, id);
     assert_eq!(opened.session.ask("from two").await.unwrap().1, "to two");
     assert_eq!(one.run("from one").await, Outcome::Done);
-    assert!(one.all(|event| matches!(event, Event::Trouble(_)).then_some(())).is_empty());
+    assert!(one.all(|event| matches!(event, Event::Notice(_)).then_some(())).is_empty());
     opened.session.shutdown().await;
     assert_eq!(texts(&*store, &id).await, ["first", "to one", "from one", "to one again"]);
     assert_eq!(texts(&*store, &branch).await, ["first", "to one", "from two", "to two"]);
@@ -254,10 +254,10 @@ async fn who_loses_the_race_gets_a_branch_and_nothing_is_woven() {
         let branch = live.id();
         assert_ne!(branch, id);
         let troubles = live.all(|event| match event {
-            Event::Trouble(trouble) => Some(trouble.clone()),
+            Event::Notice(trouble) => Some(trouble.clone()),
             _ => None,
         });
-        assert_eq!(troubles, [Trouble::Branched { session: branch.clone() }], "{moment}");
+        assert_eq!(troubles, [Notice::Branched { session: branch.clone() }], "{moment}");
         assert_eq!(live.outcomes().last(), Some(&Outcome::Done), "{moment}");
         live.finish().await;
         assert!(texts(&*world.store, &id).await.contains(&"from elsewhere".to_owned()));
@@ -356,14 +356,14 @@ async fn a_session_that_was_dropped_keeps_what_was_acknowledged() {
     let (live, troubles) = loop {
         let (live, troubles) = world.open(&id).await;
         match troubles.as_slice() {
-            [Trouble::Branched { .. }] => live.finish().await,
+            [Notice::Branched { .. }] => live.finish().await,
             _ => break (live, troubles),
         };
         tokio::task::yield_now().await;
     };
     assert_eq!(
         troubles,
-        [Trouble::Interrupted { calls: vec![("wait".into(), "c1".into())], model_call: false }]
+        [Notice::Interrupted { calls: vec![("wait".into(), "c1".into())], model_call: false }]
     );
     assert_eq!(live.session.view().waiting, 1);
     live.session.send(Command::Continue).await.unwrap();

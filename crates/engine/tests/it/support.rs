@@ -10,8 +10,8 @@ use futures_util::FutureExt as _;
 use futures_util::future::BoxFuture;
 use quipu::protocol::{
     AssistantMessage, Attempt, CallId, Content, Delta, Entry, Envelope, Event, Json, Message, Model,
-    ModelError, ModelErrorKind, ModelRequest, Outcome, SessionId, StopReason, ToolCall, ToolResultMessage,
-    ToolSpec, Trouble, Usage,
+    ModelError, ModelErrorKind, ModelRequest, Notice, Outcome, SessionId, StopReason, ToolCall,
+    ToolResultMessage, ToolSpec, Usage,
 };
 use quipu::store::{OpenOptions, SqliteStore, Store, Until, Upkeep, decode_nodes};
 use quipu::{
@@ -419,7 +419,7 @@ impl World {
         Live::of(self.engine.create(options).await.unwrap()).await
     }
 
-    pub(crate) async fn open(&self, id: &SessionId) -> (Live, Vec<Trouble>) {
+    pub(crate) async fn open(&self, id: &SessionId) -> (Live, Vec<Notice>) {
         let Opened { session, troubles } = self.engine.open(id, self.options()).await.unwrap();
         (Live::of(session).await, troubles)
     }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use quipu::protocol::{
-    Ack, Answer, Command, Entry, Event, Limit, Message, NodeId, Outcome, StopReason, When,
+    Ack, Answer, Command, Entry, Event, Limit, Message, NodeId, Outcome, QueueMode, StopReason,
 };
 use quipu::store::{ActionQuery, RefName, Store, Until, decode_nodes};
 use quipu::{
@@ -128,7 +128,7 @@ async fn calls_before_it_end_first_and_calls_after_it_are_not_run() {
         go(target, "Twice."),
     ];
     world.fake.push([call(&calls), say("Here I am.")]);
-    live.session.send(Command::Prompt { input: "q1".into(), when: When::Now }).await.unwrap();
+    live.session.send(Command::Prompt { input: "q1".into(), when: QueueMode::Now }).await.unwrap();
     gate.reached().await;
     gate.open();
     live.settled(2).await;
@@ -293,7 +293,7 @@ async fn a_person_is_asked_and_without_one_it_is_refused() {
         [(Answer::Deny { reason: Some("not yet".into()) }, "not yet"), (Answer::Allow, "Incarnation")]
     {
         world.fake.push([call(&[go(target, "Back.")]), say("There.")]);
-        live.session.send(Command::Prompt { input: "q3".into(), when: When::Now }).await.unwrap();
+        live.session.send(Command::Prompt { input: "q3".into(), when: QueueMode::Now }).await.unwrap();
         loop {
             match &events.next().await.unwrap().event {
                 Event::Asked(ask) => {
@@ -366,7 +366,8 @@ async fn what_waits_is_answered_first_and_once() {
     world.fake.push([say("Looked."), say("Said.")]);
     let Opened { session, .. } = world.engine.open(&id, options(&world)).await.unwrap();
     let live = Live::of(session).await;
-    let ack = live.session.send(Command::Prompt { input: "and this".into(), when: When::Now }).await.unwrap();
+    let ack =
+        live.session.send(Command::Prompt { input: "and this".into(), when: QueueMode::Now }).await.unwrap();
     assert!(matches!(ack, Ack::Queued(_)), "{ack:?}");
     live.settled(1).await;
     assert!(!waits(&world, &live).await);

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use quipu::protocol::{Answer, Command, Entry, Event, Message, NodeId, Outcome, When};
+use quipu::protocol::{Answer, Command, Entry, Event, Message, NodeId, Outcome, QueueMode};
 use quipu::store::{ActionQuery, Store, Until, decode_nodes};
 use quipu::{
     Decision, Delivery, FileSettings, Policy, Proposal, RestoreFiles, SessionOptions, TravelSettings,
@@ -145,7 +145,7 @@ async fn a_person_sees_which_files_would_be_changed_and_only_that_is_done() {
     let (_, mut events) = live.session.subscribe_and_answer(Delivery::Lossless).await.unwrap();
     for changes in [true, false] {
         world.fake.push([call(&[go(target)]), say("Then.")]);
-        live.session.send(Command::Prompt { input: "q2".into(), when: When::Now }).await.unwrap();
+        live.session.send(Command::Prompt { input: "q2".into(), when: QueueMode::Now }).await.unwrap();
         loop {
             match &events.next().await.unwrap().event {
                 Event::Asked(ask) => {

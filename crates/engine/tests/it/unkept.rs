@@ -376,7 +376,7 @@ async fn aborted_and_timed_out_commands_are_looked_at_as_well() {
     let (node, then) = (live.session.view().head.unwrap(), tree(&world.cwd()));
     world.fake.push([crate::support::call(&[bash("rm a; printf x > b; sleep 1000")])]);
     live.session
-        .send(quipu::protocol::Command::Prompt { input: "on".into(), when: quipu::protocol::When::Now })
+        .send(quipu::protocol::Command::Prompt { input: "on".into(), when: quipu::protocol::QueueMode::Now })
         .await
         .unwrap();
     while !world.cwd().join("b").exists() {

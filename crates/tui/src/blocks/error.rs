@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use quipu_protocol::{Limit, ModelError, ModelErrorKind, Outcome, Trouble};
+use quipu_protocol::{Limit, ModelError, ModelErrorKind, Notice, Outcome};
 
 use super::text::{beside, dollars, duration};
 use crate::{Line, Theme};
@@ -93,12 +93,12 @@ pub fn outcome(outcome: &Outcome, columns: usize, theme: &Theme) -> Vec<Line> {
 
 /// Something that the user should know.
 #[must_use]
-pub fn trouble(trouble: &Trouble, columns: usize, theme: &Theme) -> Vec<Line> {
+pub fn trouble(trouble: &Notice, columns: usize, theme: &Theme) -> Vec<Line> {
     let text = match trouble {
-        Trouble::Branched { session } => format!(
+        Notice::Branched { session } => format!(
             "Another program went on with this session. What is said here from now on is a branch of it: {session}"
         ),
-        Trouble::Interrupted { calls, model_call } => {
+        Notice::Interrupted { calls, model_call } => {
             let mut what: Vec<String> = calls.iter().map(|(name, _)| format!("`{name}`")).collect();
             if *model_call {
                 what.push("an answer of the model".into());
@@ -108,7 +108,7 @@ pub fn trouble(trouble: &Trouble, columns: usize, theme: &Theme) -> Vec<Line> {
                 what.join(", ")
             )
         }
-        Trouble::Note(note) => note.clone(),
+        Notice::Note(note) => note.clone(),
     };
     beside(theme.mark("! ", "Warning: "), theme.warning, &text, theme.warning, columns)
 }

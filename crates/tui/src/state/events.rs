@@ -1,8 +1,7 @@
 //! What the session tells.
 
 use quipu_protocol::{
-    Answer, CompactionReason, CompactionResult, Ending, Envelope, Event, JumpResult, Message, Outcome,
-    Trouble,
+    Answer, CompactionReason, CompactionResult, Ending, Envelope, Event, JumpResult, Message, Notice, Outcome,
 };
 
 use super::item::{Answering, Running};
@@ -148,7 +147,7 @@ impl State {
                 self.retry = Some((*attempt, at.saturating_add(delay), error.clone()));
             }
             Event::RetryEnded { .. } => self.retry = None,
-            Event::Trouble(trouble) => self.trouble(trouble),
+            Event::Notice(trouble) => self.trouble(trouble),
             Event::Lagged { missed } => {
                 self.note(&format!("{missed} events were not seen here; the session has them"));
             }
@@ -274,7 +273,7 @@ impl State {
     }
 
     /// Something that the user should know.
-    pub(super) fn trouble(&mut self, trouble: &Trouble) {
+    pub(super) fn trouble(&mut self, trouble: &Notice) {
         let lines = render::apart(blocks::trouble(trouble, self.size.columns, &self.theme));
         self.ready(lines);
     }

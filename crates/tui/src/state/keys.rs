@@ -1,6 +1,6 @@
 //! Keys: what a picker, a question or the editor does with them.
 
-use quipu_protocol::{Command, Part, Thinking, When};
+use quipu_protocol::{AbortTarget, Command, QueueMode, Thinking};
 
 use super::slash::level_name;
 use super::{Effect, Going, ModelChoice, Overlay, Purpose, State};
@@ -30,7 +30,7 @@ impl State {
             return self.help();
         }
         match self.editor.on_key(key, &self.bindings) {
-            EditorOutcome::Submit(text) => self.submit(&text, When::Steer, effects),
+            EditorOutcome::Submit(text) => self.submit(&text, QueueMode::Steer, effects),
             EditorOutcome::Handled(wanted) => {
                 for effect in wanted {
                     let effect = match effect {
@@ -62,7 +62,7 @@ impl State {
             Action::Suspend => effects.push(Effect::Suspend),
             Action::FollowUp => {
                 let text = self.editor.take();
-                self.submit(&text, When::FollowUp, effects);
+                self.submit(&text, QueueMode::FollowUp, effects);
             }
             Action::Dequeue => self.take_back(effects),
             Action::ThinkingCycle => self.next_thinking(effects),
@@ -109,7 +109,7 @@ impl State {
     }
 
     /// Enter: a command, a line of the shell, or something for the model. What cannot be done now is written again.
-    pub(super) fn submit(&mut self, text: &str, when: When, effects: &mut Vec<Effect>) {
+    pub(super) fn submit(&mut self, text: &str, when: QueueMode, effects: &mut Vec<Effect>) {
         let trimmed = text.trim();
         if trimmed.is_empty() {
             return;
@@ -140,10 +140,10 @@ impl State {
             return self.stop_shell(effects);
         }
         if self.busy.is_some() {
-            return effects.push(Effect::Send(Command::Abort(Part::Compaction), Purpose::Else));
+            return effects.push(Effect::Send(Command::Abort(AbortTarget::Compaction), Purpose::Else));
         }
         if self.working.is_some() {
-            effects.push(Effect::Send(Command::Abort(Part::Run), Purpose::Else));
+            effects.push(Effect::Send(Command::Abort(AbortTarget::Run), Purpose::Else));
             if !(self.queue.0.is_empty() && self.queue.1.is_empty()) {
                 effects.push(Effect::Send(Command::Unqueue { items: Vec::new() }, Purpose::TakeBack));
             }

@@ -1,6 +1,6 @@
 //! The linear way: what is typed comes as lines, and what others see change is told in words, once.
 
-use quipu_protocol::{AskId, UnixMs, When};
+use quipu_protocol::{AskId, QueueMode, UnixMs};
 
 use super::{Effect, Overlay, Shell, State, level_name};
 use crate::editor::Candidate;
@@ -136,7 +136,7 @@ impl State {
         {
             linear.said = Some(text.trim().to_owned());
         }
-        self.submit(text.trim_end(), When::Steer, effects);
+        self.submit(text.trim_end(), QueueMode::Steer, effects);
     }
 
     /// Whether the line was for the question.

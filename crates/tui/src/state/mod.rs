@@ -21,7 +21,7 @@ use std::sync::Arc;
 
 use quipu::Refused;
 use quipu_protocol::{
-    Ack, Ask, CallId, Command, Input as Said, Model, NodeId, Queued, SessionId, Setting, Thinking, UnixMs,
+    Ack, Ask, CallId, Command, Model, NodeId, Queued, SessionId, Setting, Thinking, UnixMs, UserInput,
 };
 
 use crate::editor::{CommandWord, Editor, EditorEffect};
@@ -96,7 +96,7 @@ pub struct State {
     /// The next try of a call: which, when, and why.
     pub(crate) retry: Option<(u32, UnixMs, quipu_protocol::ModelError)>,
     /// Said before the session was open, in order.
-    pub(crate) waiting: Vec<(Said, String, quipu_protocol::When)>,
+    pub(crate) waiting: Vec<(UserInput, String, quipu_protocol::QueueMode)>,
     /// The session is being opened.
     pub(crate) opening: bool,
     /// No session can be opened: there is no model.
@@ -302,7 +302,7 @@ impl State {
     }
 
     /// What is said to the model.
-    fn say(&mut self, text: String, when: quipu_protocol::When, effects: &mut Vec<Effect>) {
+    fn say(&mut self, text: String, when: quipu_protocol::QueueMode, effects: &mut Vec<Effect>) {
         if self.opening || self.unready || self.standing.session.is_none() {
             self.waiting.push((text.clone().into(), text, when));
         } else {
@@ -395,7 +395,7 @@ pub(crate) fn room(size: Size) -> Size {
 }
 
 /// The text of what is said.
-pub(crate) fn text_of(input: &Said) -> String {
+pub(crate) fn text_of(input: &UserInput) -> String {
     let texts: Vec<&str> = input.0.iter().filter_map(quipu_protocol::Content::as_text).collect();
     texts.join("\n")
 }

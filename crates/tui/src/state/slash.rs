@@ -1,6 +1,6 @@
 //! What commands with a slash do, and what was chosen.
 
-use quipu_protocol::{Command, NodeId, SessionId, Setting, Summarize, Thinking, When};
+use quipu_protocol::{Command, NodeId, QueueMode, SessionId, Setting, Summarize, Thinking};
 
 use super::overlay::{Asked, Chosen, Wanted, Way};
 use super::{Effect, ModelChoice, Overlay, Purpose, State};
@@ -43,7 +43,7 @@ impl State {
             Does::Search => effects.push(Effect::Search(arguments.to_owned())),
             Does::Copy => self.copy(effects),
             Does::Later if arguments.is_empty() => self.hint = Some("/later and what is to be sent".into()),
-            Does::Later => self.say(arguments.to_owned(), When::FollowUp, effects),
+            Does::Later => self.say(arguments.to_owned(), QueueMode::FollowUp, effects),
             Does::Unqueue => self.take_back(effects),
             Does::History => self.search_history(),
             Does::Unfold => self.on_action(crate::Action::ToolsExpand, effects),

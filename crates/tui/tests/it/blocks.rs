@@ -6,7 +6,7 @@ use std::time::Duration;
 use proptest::prelude::*;
 use quipu_protocol::{
     Ask, Compaction, CompactionReason, CompactionResult, Content, Cost, ImageContent, Json, Limit,
-    ModelError, ModelErrorKind, NodeId, Outcome, Queued, ToolResultMessage, Trouble, Usage,
+    ModelError, ModelErrorKind, NodeId, Notice, Outcome, Queued, ToolResultMessage, Usage,
 };
 use quipu_tui::blocks::{self, AskView, ShellView, StatusView, ToolState, ToolView};
 use quipu_tui::{Color, Line, Style, Theme, markdown};
@@ -122,7 +122,7 @@ proptest! {
         lines.extend(blocks::small_ask(&question, Some(&text).filter(|_| folded).map(String::as_str), columns, 5, &theme).0);
         lines.extend(blocks::queue(&[Queued { id: "1".into(), text: text.clone() }], &[], columns, &theme));
         lines.extend(blocks::model_error(&ModelError::new(ModelErrorKind::Server, text.clone()), columns, &theme));
-        lines.extend(blocks::trouble(&Trouble::Note(text.clone()), columns, &theme));
+        lines.extend(blocks::trouble(&Notice::Note(text.clone()), columns, &theme));
         lines.extend(blocks::label(&text, columns, &theme));
         lines.push(blocks::status(&StatusView { model: &text, branch: &text, session: &text, cwd: &text, permissions: &text, thinking: &text, working: Some((&text, Duration::ZERO)), ..StatusView::default() }, columns, &theme));
         for line in &lines {
@@ -353,8 +353,8 @@ fn errors() {
         ] {
             lines.extend(blocks::outcome(&outcome, columns, theme));
         }
-        let interrupted = Trouble::Interrupted { calls: vec![("bash".into(), "c".into())], model_call: true };
-        for trouble in [interrupted, Trouble::Note("a note".into())] {
+        let interrupted = Notice::Interrupted { calls: vec![("bash".into(), "c".into())], model_call: true };
+        for trouble in [interrupted, Notice::Note("a note".into())] {
             lines.extend(blocks::trouble(&trouble, columns, theme));
         }
         lines
