@@ -4,88 +4,25 @@ use std::collections::VecDeque;
 use std::fs::File;
 use std::io::{BufRead as _, BufReader, IsTerminal as _, Read as _};
 use std::os::fd::AsFd as _;
-use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use quipu::Grant;
-use quipu_protocol::{Answer, Ask, AskId};
-use quipu_rpc::{ANSWER_LIMIT, AskAnswer, BadAnswer, Choice};
+use quipu_protocol::{Answer, Ask, AskId, AskKind, Json, Permission, Scope};
+use quipu_rpc::{ANSWER_LIMIT, BadAnswer};
 use tokio::sync::mpsc;
 
-use crate::follow::SavedPermissions;
-use crate::permissions::Record;
 use crate::print::{Paint, note, note_in};
-
-/// What answers do.
-pub(crate) struct Desk {
-    pub(crate) permissions: Arc<SavedPermissions>,
-    /// Keeps what is allowed for good; `None` where nothing is kept.
-    record: Option<Record>,
-}
-
-impl Desk {
-    pub(crate) fn new(permissions: Arc<SavedPermissions>, record: Option<Record>) -> Self {
-        Self { permissions, record }
-    }
-
-    /// What may be answered.
-    pub(crate) fn choices(&self, ask: &Ask) -> &'static [Choice] {
-        match (self.permissions.may_last(&grant(ask)), &self.record) {
-            (true, Some(_)) => &[Choice::Once, Choice::Session, Choice::Always, Choice::No],
-            (true, None) => &[Choice::Once, Choice::Session, Choice::No],
-            (false, _) => &[Choice::Once, Choice::No],
-        }
-    }
-
-    /// Takes an answer; `None` when it may not be given.
-    pub(crate) fn take(&self, ask: &Ask, choice: Choice, reason: Option<String>) -> Option<Answer> {
-        let choice = match choice {
-            _ if self.choices(ask).contains(&choice) => choice,
-            // It may have been offered before the file got them: then the yes is for this time, and if it is not the file
-            // that was shown, it is asked again.
-            Choice::Session | Choice::Always if has_other_names(ask) => Choice::Once,
-            _ => return None,
-        };
-        match choice {
-            Choice::Once => {}
-            Choice::No => return Some(Answer::Deny { reason }),
-            Choice::Session => {
-                self.permissions.grant(grant(ask));
-            }
-            Choice::Always => match self.record.as_ref().map(|record| record.keep(&grant(ask))) {
-                Some(Err(failure)) => {
-                    self.permissions.grant(grant(ask));
-                    note(format!("  not kept, for this session only: {}", failure.message));
-                }
-                // It is read from there, as long as it stands there.
-                Some(Ok(())) | None => note("  kept; `quipu permissions` lists and revokes"),
-            },
-        }
-        Some(Answer::Allow)
-    }
-}
-
-/// Whether it is about a file with hard links.
-fn has_other_names(ask: &Ask) -> bool {
-    ask.tool != "bash" && ask.subject.lines().any(|path| quipu_workspace::has_other_names(Path::new(path)))
-}
-
-fn grant(ask: &Ask) -> Grant {
-    Grant { tool: ask.tool.clone(), subject: ask.subject.to_string() }
-}
 
 /// Puts questions to the person at the terminal, one at a time.
 pub(crate) struct Asker {
     terminal: Option<File>,
     lines: Option<mpsc::Receiver<String>>,
     open: VecDeque<Arc<Ask>>,
-    desk: Desk,
 }
 
 impl Asker {
     /// Where a person sees what is asked and can answer: a terminal that is ours and in front.
-    pub(crate) fn new(desk: Desk) -> Option<Self> {
+    pub(crate) fn new() -> Option<Self> {
         if !std::io::stderr().is_terminal() {
             return None;
         }
@@ -95,7 +32,7 @@ impl Asker {
         if front != nix::unistd::getpgrp() {
             return None;
         }
-        Some(Self { terminal: Some(terminal), lines: None, open: VecDeque::new(), desk })
+        Some(Self { terminal: Some(terminal), lines: None, open: VecDeque::new() })
     }
 
     /// A question came up.
@@ -137,15 +74,12 @@ impl Asker {
         if let Some(lines) = &mut self.lines {
             while lines.try_recv().is_ok() {}
         }
-        note_in(Paint::bold, format!("\nMay `{}` {}?", ask.tool, ask.question));
-        note(format!("  {}", ask.subject.replace('\n', "\n  ")));
-        let choices = self.desk.choices(ask).iter().map(|choice| match choice {
-            Choice::Once => "y once",
-            Choice::Session => "s in this session",
-            Choice::Always => "a always in this directory",
-            Choice::No => "n no (a reason may follow)",
-        });
-        note(format!("  {}", choices.collect::<Vec<_>>().join(" · ")));
+        let (title, text, answers) = in_words(&ask.kind);
+        note_in(Paint::bold, format!("\n{title}"));
+        if !text.is_empty() {
+            note(format!("  {}", text.replace('\n', "\n  ")));
+        }
+        note(format!("  {}", answers.join(" · ")));
     }
 
     /// The next answer. Never ends while nothing is asked.
@@ -157,23 +91,77 @@ impl Asker {
             // The terminal is gone: no.
             let Some(line) = lines.recv().await else {
                 self.open.pop_front();
-                return (ask.id.clone(), Answer::Deny { reason: None });
+                return (ask.id.clone(), ask.default.clone());
             };
-            let line = line.trim();
-            let (word, rest) = line.split_once(char::is_whitespace).unwrap_or((line, ""));
-            let choice = match word.to_ascii_lowercase().as_str() {
-                "y" | "yes" | "once" => Some(Choice::Once),
-                "s" | "session" => Some(Choice::Session),
-                "a" | "always" => Some(Choice::Always),
-                "n" | "no" => Some(Choice::No),
-                _ => None,
-            };
-            let reason = Some(rest.trim().to_owned()).filter(|reason| !reason.is_empty());
-            match choice.and_then(|choice| self.desk.take(&ask, choice, reason)) {
-                Some(answer) => return (ask.id.clone(), answer),
-                None => self.show(),
+            match typed(&ask.kind, &line) {
+                Some(answer) if ask.takes(&answer) => return (ask.id.clone(), answer),
+                _ => self.show(),
             }
         }
+    }
+}
+
+/// What is asked, more about it, and what may be answered.
+fn in_words(kind: &AskKind) -> (String, String, Vec<String>) {
+    let list = |words: &[&str]| words.iter().map(|word| (*word).to_owned()).collect();
+    match kind {
+        AskKind::Permission(Permission { tool, question, subject, scopes, .. }) => {
+            let words = scopes.iter().map(|scope| match scope {
+                Scope::Once => "y once",
+                Scope::Session => "s in this session",
+                Scope::Always => "a always in this directory",
+            });
+            let words: Vec<&str> = words.chain(["n no (a reason may follow)"]).collect();
+            (format!("May `{tool}` {question}?"), subject.to_string(), list(&words))
+        }
+        AskKind::Confirm { title, text } => (title.clone(), text.clone(), list(&["y yes", "n no"])),
+        AskKind::Choose { title, options } => {
+            let words = options.iter().enumerate().map(|(at, option)| {
+                let detail = option.detail.as_ref().map_or(String::new(), |detail| format!(": {detail}"));
+                format!("{} {}{detail}", at + 1, option.label)
+            });
+            (title.clone(), String::new(), words.collect())
+        }
+        AskKind::Text { title, placeholder, .. } => {
+            (title.clone(), placeholder.clone(), list(&["a line of text"]))
+        }
+        AskKind::Edit { title, text } => (title.clone(), text.clone(), list(&["a line in its place"])),
+        AskKind::Form { title, schema } => {
+            (title.clone(), schema.to_string(), list(&["a line of JSON that the schema allows"]))
+        }
+        AskKind::OpenUrl { title, url } => {
+            (title.clone(), url.clone(), list(&["y when it is done", "n when it will not be"]))
+        }
+    }
+}
+
+/// The answer that a line gives.
+fn typed(kind: &AskKind, line: &str) -> Option<Answer> {
+    let line = line.trim();
+    let (word, rest) = line.split_once(char::is_whitespace).unwrap_or((line, ""));
+    let word = word.to_ascii_lowercase();
+    match kind {
+        AskKind::Permission(_) => Some(match word.as_str() {
+            "y" | "yes" | "once" => Answer::Allow { scope: Scope::Once },
+            "s" | "session" => Answer::Allow { scope: Scope::Session },
+            "a" | "always" => Answer::Allow { scope: Scope::Always },
+            "n" | "no" => {
+                Answer::Deny { reason: Some(rest.trim().to_owned()).filter(|reason| !reason.is_empty()) }
+            }
+            _ => return None,
+        }),
+        AskKind::Confirm { .. } | AskKind::OpenUrl { .. } => Some(match word.as_str() {
+            "y" | "yes" => Answer::Confirm { yes: true },
+            "n" | "no" => Answer::Confirm { yes: false },
+            _ => return None,
+        }),
+        AskKind::Choose { options, .. } => {
+            let number = word.parse::<usize>().ok().and_then(|at| options.get(at.checked_sub(1)?));
+            let option = number.or_else(|| options.iter().find(|option| option.label == line))?;
+            Some(Answer::Choose { option: option.id.clone() })
+        }
+        AskKind::Text { .. } | AskKind::Edit { .. } => Some(Answer::Text { text: line.to_owned() }),
+        AskKind::Form { .. } => Json::parse(line).ok().map(|value| Answer::Form { value }),
     }
 }
 
@@ -182,13 +170,12 @@ pub(crate) struct LineAsker {
     lines: mpsc::Receiver<Vec<u8>>,
     ended: bool,
     open: VecDeque<Arc<Ask>>,
-    desk: Desk,
     deadline: Duration,
 }
 
 impl LineAsker {
     /// Reads stdin from now on. An answer counts for `deadline`.
-    pub(crate) fn new(desk: Desk, deadline: Duration) -> std::io::Result<Self> {
+    pub(crate) fn new(deadline: Duration) -> std::io::Result<Self> {
         let (send, lines) = mpsc::channel(16);
         // Ends with the program: a read of a pipe cannot be stopped.
         let read = move || {
@@ -214,13 +201,13 @@ impl LineAsker {
             }
         };
         std::thread::Builder::new().name("quipu-ask".into()).spawn(read)?;
-        Ok(Self { lines, ended: false, open: VecDeque::new(), desk, deadline })
+        Ok(Self { lines, ended: false, open: VecDeque::new(), deadline })
     }
 
     /// A question came up: the line that puts it.
     pub(crate) fn asked(&mut self, ask: &Arc<Ask>) -> String {
         self.open.push_back(ask.clone());
-        quipu_rpc::ask_line(ask, self.desk.choices(ask), self.deadline)
+        quipu_rpc::ask_line(ask, ask.deadline.map(|_| self.deadline))
     }
 
     /// A question was answered or is void.
@@ -238,7 +225,8 @@ impl LineAsker {
         }
         match self.open.pop_front() {
             Some(ask) => {
-                note(format!("`{}` is refused: stdin is closed, so nobody can answer", ask.tool));
+                let Some(asked) = ask.permission() else { return Ok((ask.id.clone(), ask.default.clone())) };
+                note(format!("`{}` is refused: stdin is closed, so nobody can answer", asked.tool));
                 let reason = Some("nobody could answer, because the program that is asked has gone".into());
                 Ok((ask.id.clone(), Answer::Deny { reason }))
             }
@@ -247,16 +235,15 @@ impl LineAsker {
     }
 
     fn read(&mut self, line: &[u8]) -> Result<(AskId, Answer), BadAnswer> {
-        let AskAnswer { id, choice, reason } = quipu_rpc::read_answer(line)?;
-        let Some(at) = self.open.iter().position(|ask| ask.id == id) else {
-            let error = format!("no question `{id}` is open; it was never asked, or is answered or void");
-            return Err(BadAnswer::to(&id, error));
+        let given = quipu_rpc::read_answer(line)?;
+        let Some(at) = self.open.iter().position(|ask| ask.id == given.id) else {
+            let error =
+                format!("no question `{}` is open; it was never asked, or is answered or void", given.id);
+            return Err(BadAnswer::to(&given.id, error));
         };
-        let Some(answer) = self.desk.take(&self.open[at], choice, reason) else {
-            return Err(BadAnswer::to(&id, "that is none of the options of this question; it is still open"));
-        };
+        let answer = given.for_ask(&self.open[at])?;
         // A second answer to it is one to no question.
         self.open.remove(at);
-        Ok((id, answer))
+        Ok((given.id, answer))
     }
 }

@@ -6,10 +6,11 @@ use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use quipu::{Decision, Grant, PermissionMode, Permissions, Policy, PolicyVersion, Proposal};
+use quipu_protocol::Scope;
 use quipu_workspace::{Access, Sandbox};
 
 use crate::exit::Failure;
-use crate::permissions::{Record, Source, Unsaved};
+use crate::permissions::{Source, Unsaved};
 use crate::print::note;
 
 /// What tells one state of a file from another; `None` where it is not there.
@@ -20,6 +21,8 @@ type Stamp = Option<(u64, u64, u64, [i64; 4])>;
 pub(crate) struct SavedPermissions {
     permissions: Permissions,
     source: Source,
+    /// Whether what is allowed for good is kept.
+    keeps: bool,
     seen: Mutex<Seen>,
 }
 
@@ -30,13 +33,12 @@ struct Seen {
 }
 
 impl SavedPermissions {
-    pub(crate) fn of(source: Source, unsaved: Unsaved) -> Result<(Self, Record), Failure> {
+    pub(crate) fn of(source: Source, unsaved: Unsaved, keeps: bool) -> Result<Self, Failure> {
         // Before they are read: what is saved meanwhile is read again.
         let stamps = stamps(&source);
         let (rules, grants) = source.read(&unsaved)?;
-        let record = source.record.clone();
         let permissions = Permissions::new(rules, grants);
-        Ok((Self { permissions, source, seen: Mutex::new(Seen { stamps, unsaved }) }, record))
+        Ok(Self { permissions, source, keeps, seen: Mutex::new(Seen { stamps, unsaved }) })
     }
 
     /// How much is asked.
@@ -54,15 +56,6 @@ impl SavedPermissions {
 
     pub(crate) fn unconfined(&self) -> Option<String> {
         self.permissions.unconfined()
-    }
-
-    pub(crate) fn may_last(&self, grant: &Grant) -> bool {
-        self.permissions.may_last(grant)
-    }
-
-    /// Allows this until the session ends.
-    pub(crate) fn grant(&self, grant: Grant) -> bool {
-        self.permissions.grant(grant)
     }
 
     /// Why this mode cannot hold in this session, if so.
@@ -119,6 +112,25 @@ impl Policy for SavedPermissions {
     fn version(&self) -> PolicyVersion {
         self.follow();
         self.permissions.version()
+    }
+
+    fn scopes(&self, grant: &Grant) -> Vec<Scope> {
+        let mut scopes = self.permissions.scopes(grant);
+        if self.keeps && scopes.contains(&Scope::Session) {
+            scopes.push(Scope::Always);
+        }
+        scopes
+    }
+
+    fn grant(&self, grant: Grant, scope: Scope) -> Result<Scope, String> {
+        if scope != Scope::Always || !self.scopes(&grant).contains(&scope) {
+            return self.permissions.grant(grant, scope);
+        }
+        // It is read from there, as long as it stands there.
+        self.source.record.keep(&grant).map(|()| scope).map_err(|failure| {
+            self.permissions.allow(grant);
+            format!("That could not be kept, and holds for this session only: {}", failure.message)
+        })
     }
 
     fn access(&self) -> Access {

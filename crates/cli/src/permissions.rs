@@ -204,11 +204,7 @@ impl Record {
 }
 
 /// The permissions of a task in `cwd`: what is saved, and what the task says, which is saved.
-pub(crate) fn of_task(
-    place: &Place,
-    task: &Task,
-    cwd: &Path,
-) -> Result<(Arc<SavedPermissions>, Record), Failure> {
+pub(crate) fn of_task(place: &Place, task: &Task, cwd: &Path) -> Result<Arc<SavedPermissions>, Failure> {
     let record = Record::of(place, cwd);
     let mut project = record.project()?;
     // `--no-session` keeps nothing on disk.
@@ -257,7 +253,7 @@ pub(crate) fn of_task(
         needs: CommandNeeds { network: allow(AllowArg::Network), protected: allow(AllowArg::Protected) },
         allow_tobe: task.permissions.allow_tobe,
     };
-    let (permissions, record) = SavedPermissions::of(source, unsaved)?;
+    let permissions = SavedPermissions::of(source, unsaved, keep)?;
     if network.is_some() {
         let why = match permissions.mode() {
             PermissionMode::Full => {
@@ -274,7 +270,7 @@ pub(crate) fn of_task(
     if let Some(why) = permissions.unconfined() {
         note(format!("warning: every command is asked, or refused when nobody is there, because {why}"));
     }
-    Ok((Arc::new(permissions), record))
+    Ok(Arc::new(permissions))
 }
 
 /// Asks once whether commands may write to directories that variables of the user name for tools; where nobody can be

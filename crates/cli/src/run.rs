@@ -8,14 +8,14 @@ use std::time::{Duration, Instant};
 use quipu::{Delivery, Opened, Places, Refused, Replay, Session};
 use quipu_protocol::{
     Answer, AskId, CompactionReason, CompactionResult, Content, Delta, Ending, Envelope, Event, Limit,
-    Message, ModelErrorKind, Notice, Outcome, StopReason, UserInput,
+    Message, ModelErrorKind, Notice, Outcome, Scope, StopReason, Ui, UserInput,
 };
 use quipu_rpc::{JsonEvents, SessionHeader};
 use quipu_store::Store;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use crate::args::{Mode, Task};
-use crate::ask::{Asker, Desk, LineAsker};
+use crate::ask::{Asker, LineAsker};
 use crate::budget::Budget;
 use crate::exit::{Exit, Failure};
 use crate::print::{Paint, Progress, dollars, iso, note, note_in, one_line, printable, took};
@@ -57,9 +57,8 @@ pub(crate) async fn run(task: &Task) -> Result<(), Failure> {
         ));
     }
     let prompt = prompts.first().and_then(Option::as_ref);
-    let Started {
-        store: open, opened, permissions, record, recorder, budget, file, early, ask_deadline, ..
-    } = crate::setup::open(&place, task, &here, replay.clone(), prompt).await?;
+    let Started { store: open, opened, recorder, budget, file, early, ask_deadline, .. } =
+        crate::setup::open(&place, task, &here, replay.clone(), prompt).await?;
     let Opened { session, troubles } = opened;
     let cwd = session.cwd().display().to_string();
     // What must be typed to go on after a failure.
@@ -80,13 +79,12 @@ pub(crate) async fn run(task: &Task) -> Result<(), Failure> {
         open: Some(open),
     };
     let mut front = Front::new(task.mode, &session, &cwd)?;
-    let desk = Desk::new(permissions, Some(record).filter(|_| !task.no_session));
     match &mut front {
         Front::Text(text) => {
-            text.asker = Asker::new(desk);
+            text.asker = Asker::new();
             text.streams = task.stream;
         }
-        Front::Json(json) if task.ask_on_stdin => json.asker = Some(LineAsker::new(desk, ask_deadline)?),
+        Front::Json(json) if task.ask_on_stdin => json.asker = Some(LineAsker::new(ask_deadline)?),
         Front::Json(_) => {}
     }
     for trouble in troubles {
@@ -233,16 +231,19 @@ async fn abort(session: &Session) {
 
 pub(crate) fn refused(error: Refused) -> Failure {
     let exit = match &error {
-        Refused::Store(_) => Exit::Store,
+        Refused::Store { .. } => Exit::Store,
         Refused::Empty
         | Refused::NothingToContinue
         | Refused::NothingToCompact
-        | Refused::NotInSession(_)
-        | Refused::NoSuchModel(_)
-        | Refused::LabelTooLong(_) => Exit::Usage,
-        Refused::Busy | Refused::NoSuchAsk | Refused::QueueFull | Refused::Behind | Refused::Closed => {
-            Exit::Failed
-        }
+        | Refused::NotInSession { .. }
+        | Refused::NoSuchModel { .. }
+        | Refused::LabelTooLong { .. } => Exit::Usage,
+        Refused::Busy
+        | Refused::NoSuchAsk
+        | Refused::NoSuchAnswer
+        | Refused::QueueFull
+        | Refused::Behind
+        | Refused::Closed => Exit::Failed,
     };
     Failure::new(exit, error)
 }
@@ -301,7 +302,7 @@ pub(crate) fn tell(trouble: &Notice) {
                 note("A model call was interrupted earlier; whether it was answered is unknown");
             }
         }
-        Notice::Note(text) => note(text),
+        Notice::Note { text } => note(text),
     }
 }
 
@@ -370,7 +371,7 @@ impl Front {
     /// Notice that was met before anyone could listen.
     fn opened_with(&mut self, session: &Session, trouble: Notice) -> std::io::Result<()> {
         let session = session.view().session;
-        let event = Event::Notice(trouble);
+        let event = Event::from(trouble);
         self.show(&Arc::new(Envelope { seq: 0, session, run: None, at: now(), event }))
     }
 
@@ -380,7 +381,7 @@ impl Front {
         {
             text.clear_progress();
         }
-        if let Event::Notice(trouble) = &envelope.event {
+        if let Event::Ui { ui: Ui::Notice { notice: trouble } } = &envelope.event {
             tell(trouble);
         }
         match self {
@@ -389,7 +390,7 @@ impl Front {
                     write_line(&line)?;
                 }
                 match (&envelope.event, &mut json.asker) {
-                    (Event::Asked(ask), Some(asker)) => write_line(&asker.asked(ask)),
+                    (Event::Asked { ask }, Some(asker)) => write_line(&asker.asked(ask)),
                     (Event::AskClosed { ask, .. }, Some(asker)) => {
                         asker.closed(ask);
                         Ok(())
@@ -517,7 +518,7 @@ impl Text {
                 );
                 Ok(())
             }
-            Event::Asked(ask) => {
+            Event::Asked { ask } => {
                 self.close()?;
                 if let Some(asker) = &mut self.asker {
                     asker.asked(ask);
@@ -528,8 +529,11 @@ impl Text {
                 if let Some(asker) = &mut self.asker {
                     asker.closed(ask);
                 }
+                if let Some(Answer::Allow { scope: Scope::Always }) = by {
+                    note("  kept; `quipu permissions` lists and revokes");
+                }
                 if *by_policy {
-                    let word = if matches!(by, Some(Answer::Allow)) { "allowed" } else { "refused" };
+                    let word = if matches!(by, Some(Answer::Allow { .. })) { "allowed" } else { "refused" };
                     note_in(Paint::dim, format!("  {word} by the permissions that hold now"));
                 }
                 Ok(())

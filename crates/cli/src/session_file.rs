@@ -184,7 +184,7 @@ impl Follower for Mirror {
             let mut file = self.file.lock().await;
             let Some(file) = &mut *file else { return Vec::new() };
             let told = file.follow(&*self.store, &commit.session, &commit.nodes).await;
-            told.map(Notice::Note).into_iter().collect()
+            told.map(Notice::note).into_iter().collect()
         })
     }
 }

@@ -23,7 +23,6 @@ use crate::budget::Budget;
 use crate::early;
 use crate::exit::{Exit, Failure};
 use crate::follow::SavedPermissions;
-use crate::permissions::Record;
 use crate::print::{Progress, note};
 use crate::session_file::{self, Begun, Mirror};
 
@@ -189,7 +188,6 @@ pub(crate) struct Started {
     pub(crate) thinking: Thinking,
     pub(crate) opened: Opened,
     pub(crate) permissions: Arc<SavedPermissions>,
-    pub(crate) record: Record,
     pub(crate) recorder: Option<Arc<Recorder>>,
     pub(crate) budget: Option<Budget>,
     /// The file that the session is written to as well.
@@ -228,7 +226,6 @@ impl std::fmt::Debug for Memory {
 pub(crate) struct Prepared {
     pub(crate) options: SessionOptions,
     permissions: Arc<SavedPermissions>,
-    record: Record,
     recorder: Option<Arc<Recorder>>,
     budget: Option<Budget>,
     /// What to say of a model without a price.
@@ -318,7 +315,7 @@ pub(crate) async fn open(
         // What goes on otherwise than was foreseen asks something else.
         _ => (prepare(place, task, &settings, &engine, &basis, replay.clone()).await?, None),
     };
-    let Prepared { mut options, permissions, record, recorder, budget, unpriced } = prepared;
+    let Prepared { mut options, permissions, recorder, budget, unpriced } = prepared;
     options.early = early.clone();
     options.id = match &early {
         Some(early) => Some(early.session().clone()),
@@ -341,11 +338,11 @@ pub(crate) async fn open(
     };
     match opened {
         Ok(mut opened) => {
-            opened.troubles.extend(unpriced.map(Notice::Note));
+            opened.troubles.extend(unpriced.map(Notice::note));
             let file = match file {
                 Some(Begun { mirror, told, .. }) => {
                     mirror.go_on(&opened.session.view().session, below).await?;
-                    opened.troubles.splice(..0, told.into_iter().map(Notice::Note));
+                    opened.troubles.splice(..0, told.into_iter().map(Notice::note));
                     Some(mirror)
                 }
                 None => None,
@@ -358,7 +355,6 @@ pub(crate) async fn open(
                 thinking,
                 opened,
                 permissions,
-                record,
                 recorder,
                 budget,
                 file,
@@ -425,7 +421,7 @@ pub(crate) async fn prepare(
     (options.identity, options.declined_identity) = (identity.text, identity.declined);
     options.thinking = thinking;
     options.max_tokens = last.and_then(|epoch| epoch.max_tokens);
-    let (permissions, record) = crate::permissions::of_task(place, task, cwd)?;
+    let permissions = crate::permissions::of_task(place, task, cwd)?;
     options.policy = permissions.clone();
     if permissions.isolates() {
         options.tools = quipu::builtin_isolated();
@@ -450,7 +446,7 @@ pub(crate) async fn prepare(
     options.files.enabled &= !task.no_session;
     options.history = history_settings(place, task, replayed.as_deref());
     options.travel = travel_settings(place, task, replayed.as_deref());
-    Ok(Prepared { options, permissions, record, recorder, budget, unpriced })
+    Ok(Prepared { options, permissions, recorder, budget, unpriced })
 }
 
 /// What `settings.json` says of compaction, and of results that are left out; what is wrong there is told.

@@ -45,7 +45,7 @@ pub(crate) async fn work<T>(
                     return Err(Failure::silent(signals.exit()));
                 }
                 // A session that is closed has nothing to stop.
-                drop(session.send(Command::Abort(AbortTarget::Compaction)).await);
+                drop(session.send(Command::Abort { target: AbortTarget::Compaction }).await);
             }
         }
     }

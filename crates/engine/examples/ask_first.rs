@@ -59,14 +59,15 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     session.prompt("What time is it?").await?;
     while let Some(envelope) = events.next().await {
         match &envelope.event {
-            Event::Asked(ask) => {
-                println!("{} {} [y/N]", ask.question, ask.subject);
+            Event::Asked { ask } => {
+                let Some(asked) = ask.permission() else { continue };
+                println!("{} {} [y/N]", asked.question, asked.subject);
                 let line = tokio::task::spawn_blocking(|| {
                     let mut line = String::new();
                     std::io::stdin().read_line(&mut line).map(|_| line)
                 });
                 let answer = match line.await??.trim() {
-                    "y" => Answer::Allow,
+                    "y" => Answer::once(),
                     _ => Answer::Deny { reason: Some("Not now.".into()) },
                 };
                 session.send(Command::Answer { ask: ask.id.clone(), answer }).await?;

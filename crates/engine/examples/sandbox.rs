@@ -84,7 +84,7 @@ async fn run(launcher: Launcher) -> Result<(), Box<dyn std::error::Error>> {
                 println!("{}: {:?}", if result.is_error { "failed" } else { "done" }, result.content);
             }
             // Where there are no namespaces, why.
-            Event::Notice(trouble) => println!("{trouble:?}"),
+            Event::Ui { ui: quipu::protocol::Ui::Notice { notice: trouble } } => println!("{trouble:?}"),
             Event::Settled => break,
             _ => {}
         }

@@ -131,7 +131,7 @@ impl Committer {
                 }
             }
             for text in self.told.drain(..) {
-                drop(answers.send(Input::Told(Notice::Note(text))).await);
+                drop(answers.send(Input::Told(Notice::Note { text })).await);
             }
             drop(answers.send(Input::Committed { tag, result }).await);
         }

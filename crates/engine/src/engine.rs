@@ -5,7 +5,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use quipu_dag::Blob;
-use quipu_protocol::{BlobId, Entry, Epoch, Model, NodeId, Notice, SessionId, SessionStart, Thinking};
+use quipu_protocol::{
+    BlobId, Entry, Epoch, Model, NodeId, Notice, SessionId, SessionStart, Snapshot, Thinking,
+};
 use quipu_providers::Provider;
 use quipu_seal::Sealer;
 use quipu_store::{RefName, SessionQuery, SessionRow, Store, StoreError};
@@ -20,7 +22,7 @@ use crate::early::{EarlyCall, settle_early};
 use crate::files::{FileSettings, Keeper, Settled};
 use crate::follower::Follower;
 use crate::identity::Prompt;
-use crate::machine::{CompactionSettings, Draft, Limits, Machine, Prefix, PruneSettings, Start};
+use crate::machine::{CompactionSettings, Draft, Limits, Machine, Prefix, PruneSettings, Start, Waiting};
 use crate::models::Models;
 use crate::money::Purse;
 use crate::outputs::Outputs;
@@ -335,11 +337,11 @@ impl Engine {
     /// not [shut down](Session::shutdown)), a branch is made instead and told as [`Notice::Branched`].
     ///
     /// Where its system prompt is missing from the store, it goes on with that of the options, or else with our own without
-    /// project rules, in a new epoch, which is told as a [`Notice::Note`]. [`has_lost_prompt`](crate::has_lost_prompt)
+    /// project rules, in a new epoch, which is told as a [`Notice::note`]. [`has_lost_prompt`](crate::has_lost_prompt)
     /// says so before.
     ///
     /// A session that another program wrote, and that was imported, stays as it is: a new one begins below its last
-    /// node, which is told as a [`Notice::Note`].
+    /// node, which is told as a [`Notice::note`].
     ///
     /// # Errors
     /// `NoSuchSession`, `BadTool`, `Broken`, `Store`.
@@ -399,7 +401,7 @@ impl Engine {
             "session {id} was written by another program ({agent}) and stays as it is; this goes on from it as session {}",
             session.view().session
         );
-        Ok(Opened { session, troubles: vec![Notice::Note(note)] })
+        Ok(Opened { session, troubles: vec![Notice::Note { text: note }] })
     }
 
     async fn open_leased(
@@ -415,12 +417,13 @@ impl Engine {
             return Err(OpenError::NoSuchSession(id.to_string()));
         };
         let mut past = if head == before { past? } else { read_past(&*self.store, head).await? };
+        past.name = self.name_of(id).await?;
         let toolbox = self.toolbox(&options, Some(&past))?;
         let mut troubles: Vec<Notice> = past.lost_prompt_notice().into_iter().collect();
         if mine {
             let Settled { mut told, waits } = self.settle_files(id).await?;
             told.extend(waits.then(|| NOT_SETTLED.to_owned()));
-            troubles.extend(told.into_iter().map(Notice::Note));
+            troubles.extend(told.into_iter().map(Notice::note));
             let mut committer = self.committer(&past, past.epoch.clone(), Prompt::default());
             troubles.extend(
                 recover(&*self.store, &mut committer, id, &mut past, &self.sealer, self.clock.now()).await?,
@@ -444,6 +447,13 @@ impl Engine {
         }
         let session = self.spawn(options, session, past, first, toolbox, epoch, prompt, lease);
         Ok(Opened { session, troubles })
+    }
+
+    /// The name that people gave a session; empty for none.
+    async fn name_of(&self, id: &SessionId) -> Result<String, OpenError> {
+        let query = SessionQuery { id: Some(id.clone()), limit: Some(1), ..SessionQuery::default() };
+        let row = self.store.sessions(query).await?.into_iter().next();
+        Ok(row.map_or_else(String::new, |row| row.called))
     }
 
     /// A new session that goes on from any node of the graph, also one in the middle of another session, which
@@ -685,9 +695,21 @@ impl Engine {
             purse: purse.clone(),
             bodies: Bodies::after(past.last_body).into(),
         };
+        let cwd = options.cwd.to_string_lossy().into_owned();
+        let policy = options.policy.version();
+        let (model, thinking) = (options.model.clone(), options.thinking);
+        let queued = |items: &[Waiting]| items.iter().map(Waiting::queued).collect();
+        let snapshot = Snapshot {
+            name: past.name,
+            head: past.head,
+            permissions: policy.mode.clone().unwrap_or_default(),
+            steering: queued(&past.steering),
+            follow_up: queued(&past.follow_up),
+            ..Snapshot::new(session.clone(), cwd.clone(), model, thinking)
+        };
         let machine = Machine::new(Start {
             session,
-            cwd: options.cwd.to_string_lossy().into_owned(),
+            cwd,
             head: past.head,
             has_ref: past.has_ref,
             first,
@@ -705,10 +727,11 @@ impl Engine {
             waits: past.waits,
             limits: options.limits,
             ask_deadline: options.ask_deadline,
-            policy: options.policy.version(),
+            policy,
         });
         Session::spawn(Parts {
             machine,
+            snapshot,
             committer,
             caller: Arc::new(caller),
             toolbox: Arc::new(toolbox),

@@ -76,9 +76,9 @@ pub(crate) async fn follow(
     while let Some(commit) = commits.recv().await {
         let work = std::panic::AssertUnwindSafe(async { follower.committed(commit).await });
         let troubles = work.catch_unwind().await.unwrap_or_else(|_| {
-            vec![Notice::Note(
-                "what follows this session failed inside; this is a bug of the follower".into(),
-            )]
+            vec![Notice::Note {
+                text: "what follows this session failed inside; this is a bug of the follower".into(),
+            }]
         });
         for trouble in troubles {
             // The session is over: who wants to know asks the follower itself.

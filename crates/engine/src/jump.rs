@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use quipu_dag::Node;
 use quipu_protocol::{
-    Body, Compaction, Content, Entry, Json, Jumped, Message, NodeId, SessionId, StepInfo, UserInput,
+    Body, Compaction, Content, Entry, Json, Jumped, Message, NodeId, Refused, SessionId, StepInfo, UserInput,
     UserMessage,
 };
 use quipu_store::{
@@ -17,7 +17,7 @@ use quipu_transcript::{Decoded, TouchedFiles, context, message_of};
 use crate::engine::{Engine, OpenError};
 use crate::files::{FilePlan, InFlight, JumpedWithFiles, RestoreFiles, tells_of_files, told};
 use crate::listed::{ListedIds, needed};
-use crate::machine::{Place, Refused};
+use crate::machine::Place;
 use crate::owner::alone;
 use crate::resume::read_past;
 use crate::sessions::{ChangeError, Written};
@@ -89,9 +89,9 @@ pub(crate) async fn look(
     to: NodeId,
     wants_left: bool,
 ) -> Result<Place, Refused> {
-    let failed = |error: OpenError| Refused::Store(error.to_string());
+    let failed = |error: OpenError| Refused::Store { why: error.to_string() };
     let stand = stand(store, session, to).await.map_err(|error| failed(error.into()))?;
-    let Some(Stand { at, said }) = stand else { return Err(Refused::NotInSession(to)) };
+    let Some(Stand { at, said }) = stand else { return Err(Refused::NotInSession { node: to }) };
     let place = place_at(store, at).await.map_err(failed)?;
     let (mut left, mut files) = (Vec::new(), TouchedFiles::default());
     if wants_left {

@@ -71,7 +71,7 @@ pub use identity::{
     IDENTITY_LIMIT, IdentityError, IdentitySettings, identity_hash, identity_text, read_identity,
 };
 pub use log::{Ended, LogEntry, log};
-pub use machine::{CompactionSettings, Limits, PruneSettings, Refused};
+pub use machine::{CompactionSettings, Limits, PruneSettings};
 pub use markdown::{MarkdownEntry, markdown_entry, markdown_inline};
 pub use meaning::{
     FoundByMeaning, MeaningError, MeaningIndexed, RANK_OFFSET, index_meaning, search_by_meaning,
@@ -80,17 +80,18 @@ pub use merge::{Merge, MergeSide, Merged};
 pub use models::Models;
 pub use origin::{content_of, made_by_command};
 pub use outputs::{KeptOutputs, Outputs};
-pub use permissions::{Grant, PermissionMode, PermissionRules, Permissions, TravelRule};
+pub use permissions::{PermissionMode, PermissionRules, Permissions, TravelRule};
 pub use places::Places;
-pub use policy::{AllowAll, Decision, Policy, PolicyVersion, Proposal};
+pub use policy::{AllowAll, Decision, Grant, Policy, PolicyVersion, Proposal};
 pub use published::PublishSettings;
+pub use quipu_protocol::{NAME_LIMIT, Refused};
 pub use record::Recorder;
 pub use recording::RecordingError;
 pub use replay::Replay;
 pub use script::{Script, ScriptStep};
 pub use seal_key::seal_key;
 pub use session::Session;
-pub use sessions::{ChangeError, Forked, NAME_LIMIT};
+pub use sessions::{ChangeError, Forked};
 pub use subscribe::{Delivery, Events, View};
 pub use timeline::TimeStep;
 pub use travel::{

@@ -433,7 +433,7 @@ impl Caller {
     async fn say(&self, tell: Option<&mpsc::Sender<Input>>, text: String) {
         if let Some(tell) = tell {
             // The session is over.
-            drop(tell.send(Input::Told(Notice::Note(text))).await);
+            drop(tell.send(Input::Told(Notice::Note { text })).await);
         }
     }
 
@@ -508,7 +508,7 @@ impl Caller {
 impl Session {
     /// US dollars that may be spent in a day, from the next call on, whether one is under way or not. `None`: no limit.
     pub fn set_daily_budget(&self, dollars: Option<f64>) {
-        self.purse.set_daily(dollars);
+        self.purse().set_daily(dollars);
     }
 }
 

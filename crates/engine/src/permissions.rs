@@ -5,13 +5,14 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 
+use quipu_protocol::Scope;
 use quipu_tools::Touches;
 use quipu_workspace::{
     Access, AccessRules, Cache, CommandNeeds, FileKeys, Namespaces, Network, Reach, Sandbox, SandboxSupport,
     Want, file_key, git_directories, has_other_names,
 };
 
-use crate::policy::{Decision, Policy, PolicyVersion, Proposal};
+use crate::policy::{Decision, Grant, Policy, PolicyVersion, Proposal};
 use crate::travel::{Tobe, Travel};
 
 /// How much is asked.
@@ -71,15 +72,6 @@ pub struct PermissionRules {
     pub support: Option<SandboxSupport>,
     /// Whether the model may go to earlier points of its session.
     pub travel: TravelRule,
-}
-
-/// Something that was allowed for more than once, exactly: one tool and one command line or file.
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub struct Grant {
-    /// The tool.
-    pub tool: String,
-    /// The command as it was asked for (secrets sealed), or the true path of the file.
-    pub subject: String,
 }
 
 /// The built-in policy. [`Engine`](crate::Engine) gives tools its bounds; what lies beyond them is asked. Its rules can
@@ -205,7 +197,7 @@ impl Permissions {
 
     /// Allows this from now on. Says no for what is always asked: files where secrets are kept, and changes of files with
     /// other names (hard links).
-    pub fn grant(&self, grant: Grant) -> bool {
+    pub fn allow(&self, grant: Grant) -> bool {
         let lasting = self.may_last(&grant);
         if lasting && self.grants().insert(grant) {
             self.number.fetch_add(1, Ordering::SeqCst);
@@ -214,7 +206,7 @@ impl Permissions {
     }
 
     /// Whether a yes may hold for more than once.
-    pub fn may_last(&self, grant: &Grant) -> bool {
+    fn may_last(&self, grant: &Grant) -> bool {
         // What is left behind is another thing each time.
         if grant.tool == Tobe::NAME {
             return false;
@@ -500,6 +492,15 @@ impl Policy for Permissions {
         PolicyVersion { number, mode: Some(self.mode().word().to_owned()) }
     }
 
+    fn scopes(&self, grant: &Grant) -> Vec<Scope> {
+        if self.may_last(grant) { vec![Scope::Once, Scope::Session] } else { vec![Scope::Once] }
+    }
+
+    fn grant(&self, grant: Grant, _: Scope) -> Result<Scope, String> {
+        // Where files of it came to have other names since it was asked, the yes is for this time.
+        Ok(if self.allow(grant) { Scope::Session } else { Scope::Once })
+    }
+
     fn access(&self) -> Access {
         self.bounds().access()
     }
@@ -633,7 +634,7 @@ mod tests {
             let grant = |tool: &str| Grant { tool: tool.into(), subject: path.to_str().unwrap().into() };
             std::fs::write(&path, "").unwrap();
             let permissions = Permissions::new(rules(), [grant("edit")]);
-            assert!(permissions.grant(grant("write")) && permissions.may_last(&grant("edit")));
+            assert!(permissions.allow(grant("write")) && permissions.may_last(&grant("edit")));
             let decide = |tool: &str| {
                 let touches = Touches::Writes(vec![path.clone()]);
                 word(Case { permissions: &permissions, touches }.decide(tool))
@@ -643,7 +644,7 @@ mod tests {
             for tool in ["write", "edit"] {
                 let said = decide(tool);
                 assert!(said.starts_with("ask") && said.contains("hard links"), "{said}");
-                assert!(!permissions.grant(grant(tool)), "a yes holds once");
+                assert!(!permissions.allow(grant(tool)), "a yes holds once");
             }
             std::fs::remove_file(at("other")).unwrap();
             assert_eq!((decide("write"), decide("edit")), ("allow".into(), "allow".into()));
@@ -726,13 +727,13 @@ mod tests {
             |tool: &str, touches: Touches| word(Case { permissions: &permissions, touches }.decide(tool));
         let at = |path: &str| root.join("quipu-none").join(path);
         let grant = |tool: &str, subject: &str| Grant { tool: tool.into(), subject: subject.into() };
-        assert!(permissions.grant(grant("bash", "make test")));
+        assert!(permissions.allow(grant("bash", "make test")));
         assert_eq!(decide("bash", Touches::Anything), "allow");
-        assert!(permissions.grant(grant("read", at("f").to_str().unwrap())));
+        assert!(permissions.allow(grant("read", at("f").to_str().unwrap())));
         assert_eq!(decide("read", Touches::Reads(vec![at("f")])), "allow");
         assert!(decide("read", Touches::Reads(vec![at("g")])).starts_with("ask"));
         assert!(decide("write", Touches::Writes(vec![at("f")])).starts_with("ask"), "another tool");
-        assert!(!permissions.grant(grant("read", at("home/.ssh/f").to_str().unwrap())));
+        assert!(!permissions.allow(grant("read", at("home/.ssh/f").to_str().unwrap())));
         // Even one that was written into the file by hand.
         permissions.grants().insert(grant("read", at("home/.ssh/f").to_str().unwrap()));
         assert!(decide("read", Touches::Reads(vec![at("home/.ssh/f")])).starts_with("ask"));
@@ -754,7 +755,7 @@ mod tests {
                 begins: false,
             };
             let grant = Grant { tool: "tobe".into(), subject: trip.message.clone() };
-            assert!(!permissions.grant(grant));
+            assert!(!permissions.allow(grant));
             let call = ToolCall {
                 id: "c".into(),
                 name: "tobe".into(),

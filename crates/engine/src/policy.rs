@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use quipu_protocol::{Json, ToolCall};
+use quipu_protocol::{Json, Scope, ToolCall};
 use quipu_tools::Touches;
 use quipu_workspace::{Access, Sandbox};
 
@@ -55,6 +55,15 @@ impl Proposal<'_> {
     }
 }
 
+/// Something that was allowed for more than once, exactly: one tool and one command line or file.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct Grant {
+    /// The tool.
+    pub tool: String,
+    /// The command as it was asked for (secrets sealed), or the true path of the file.
+    pub subject: String,
+}
+
 /// Which rules a policy goes by.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct PolicyVersion {
@@ -90,6 +99,20 @@ pub trait Policy: Send + Sync + 'static {
         PolicyVersion::default()
     }
 
+    /// For how long a person may allow such a call. Only this once by default.
+    fn scopes(&self, _grant: &Grant) -> Vec<Scope> {
+        vec![Scope::Once]
+    }
+
+    /// A person allowed this, and its like, for longer than once. Gives for how long it holds, which may be shorter. May
+    /// write a file.
+    ///
+    /// # Errors
+    /// In one line why it cannot be kept for good; it holds until the session ends then.
+    fn grant(&self, _grant: Grant, _scope: Scope) -> Result<Scope, String> {
+        Ok(Scope::Once)
+    }
+
     /// Which files tools may open; asked for before each call. What [`decide`](Self::decide) let pass beyond these
     /// bounds is allowed for that call, by its exact path. Everywhere by default.
     fn access(&self) -> Access {
@@ -119,6 +142,12 @@ impl std::fmt::Debug for SharedPolicy {
 }
 
 impl SharedPolicy {
+    pub(crate) async fn grant(&self, grant: Grant, scope: Scope) -> Result<Scope, String> {
+        let policy = self.0.clone();
+        let kept = tokio::task::spawn_blocking(move || policy.grant(grant, scope)).await;
+        kept.unwrap_or(Ok(Scope::Once))
+    }
+
     /// Which rules it goes by; `None` when it failed inside. It may look at files.
     pub(crate) async fn version(&self) -> Option<PolicyVersion> {
         let policy = self.0.clone();

@@ -31,6 +31,8 @@ use crate::machine::{Calls, CommitError, Draft, MEASURED, Plan, PlanOp, Waiting,
 pub(crate) struct Past {
     pub(crate) head: Option<NodeId>,
     pub(crate) has_ref: bool,
+    /// The name of the session; empty for none.
+    pub(crate) name: String,
     /// The conversation so far.
     pub(crate) messages: Vec<Arc<Message>>,
     /// The node of each of them.
@@ -65,10 +67,12 @@ impl Past {
     /// What is told of a prompt that is lost.
     pub(crate) fn lost_prompt_notice(&self) -> Option<Notice> {
         let lost = self.lost_prompt?;
-        Some(Notice::Note(format!(
-            "The system prompt of this session ({lost}) is missing from the store. The session continues with the prompt \
+        Some(Notice::Note {
+            text: format!(
+                "The system prompt of this session ({lost}) is missing from the store. The session continues with the prompt \
              that a new session here gets."
-        )))
+            ),
+        })
     }
 }
 

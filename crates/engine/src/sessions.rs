@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use quipu_dag::{Node, NodeRecord};
-use quipu_protocol::{Entry, Json, Message, NodeId, SessionId, SessionStart, StepInfo, UnixMs};
+use quipu_protocol::{Entry, Json, Message, NAME_LIMIT, NodeId, SessionId, SessionStart, StepInfo, UnixMs};
 use quipu_seal::Sealer;
 use quipu_store::{
     Action, Commit, Durability, Expect, LandmarkKind, NewChunk, Op, RefMove, RefName, Resolved, Scope,
@@ -21,7 +21,6 @@ use crate::resume::epoch_of;
 use crate::travel::Illegal;
 
 /// Characters of a label or a name at most.
-pub const NAME_LIMIT: usize = 200;
 /// Refs that move in one commit at most.
 const BATCH_MOVES: usize = 5_000;
 /// How often an entry is tried again when others write at the same time.

@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use quipu_protocol::{Envelope, Event, NodeId, RunId, SessionId};
+use quipu_protocol::{Envelope, Event, NodeId, RunId, SessionId, Snapshot};
 use tokio::sync::mpsc;
 
 /// Events that a subscriber can be behind before something happens.
@@ -21,8 +21,8 @@ pub enum Delivery {
     /// what is under way beside the stream; when it is thousands behind, nothing new is begun
     /// ([`Refused::Behind`](crate::Refused::Behind)).
     Lossless,
-    /// Never holds up a run; what it missed is counted in [`Event::Lagged`], sent when it has caught up.
-    /// [`Session::view`](crate::Session::view) then says where the session stands.
+    /// Never holds up a run; what it missed is counted in [`Event::Lagged`], sent when it has caught up, with how
+    /// everything stands then.
     Live,
 }
 
@@ -98,14 +98,15 @@ impl Subscriber {
         (self.missed > 0 || !self.backlog.is_empty()) && self.is_open()
     }
 
-    pub(crate) fn send(&mut self, envelope: &Arc<Envelope>) {
+    /// `snapshot` is how everything stands before the event.
+    pub(crate) fn send(&mut self, envelope: &Arc<Envelope>, snapshot: &Snapshot) {
         match self.delivery {
             Delivery::Lossless => {
                 self.backlog.push_back(envelope.clone());
-                self.flush();
+                self.flush(snapshot);
             }
             Delivery::Live => {
-                self.tell_lag();
+                self.tell_lag(snapshot);
                 if self.missed > 0 || self.tx.try_send(envelope.clone()).is_err() {
                     self.missed += 1;
                     self.last_missed = Some(envelope.clone());
@@ -115,20 +116,21 @@ impl Subscriber {
     }
 
     /// Tells a live one what it lost, once it has room for much more than that.
-    fn tell_lag(&mut self) {
+    fn tell_lag(&mut self, snapshot: &Snapshot) {
         if self.missed == 0 || self.tx.capacity() < CAUGHT_UP {
             return;
         }
         if let Some(last) = self.last_missed.take() {
-            let event = Event::Lagged { missed: std::mem::take(&mut self.missed) };
+            let (missed, snapshot) = (std::mem::take(&mut self.missed), Arc::new(snapshot.clone()));
+            let event = Event::Lagged { missed, snapshot };
             // There is room.
             drop(self.tx.try_send(Arc::new(Envelope { event, ..Envelope::clone(&last) })));
         }
     }
 
     /// Moves what fits out of the backlog.
-    pub(crate) fn flush(&mut self) {
-        self.tell_lag();
+    pub(crate) fn flush(&mut self, snapshot: &Snapshot) {
+        self.tell_lag(snapshot);
         while let Some(envelope) = self.backlog.pop_front() {
             if let Err(error) = self.tx.try_send(envelope) {
                 match error {

@@ -21,7 +21,7 @@ use crate::clock::Clock;
 use crate::files::{Begun, CallPlace, Ground, Keeper, Noticed, WorkspaceNote};
 use crate::machine::{Done, Input, Prepared};
 use crate::outputs::Outputs;
-use crate::policy::{Decision, Policy, Proposal};
+use crate::policy::{Decision, Grant, Policy, Proposal};
 use crate::travel::{Standing, Tobe, Travel, Trip};
 
 /// How long a cancelled tool may take to come back before it is dropped.
@@ -221,10 +221,14 @@ impl Toolbox {
         match decision {
             Decision::Allow => Prepared::Ready { call, touches },
             Decision::Deny { reason } => Prepared::Refused(reason),
-            Decision::Ask { question, subject } => {
-                Prepared::Ask { call, touches, question, subject: subject.into() }
-            }
+            Decision::Ask { question, subject } => self.question(call, touches, question, subject),
         }
+    }
+
+    fn question(&self, call: ToolCall, touches: Touches, question: String, subject: String) -> Prepared {
+        let grant = Grant { tool: call.name.clone(), subject };
+        let scopes = self.parts.policy.scopes(&grant);
+        Prepared::Ask { call, touches, question, subject: grant.subject.into(), scopes }
     }
 
     /// Asks the policy once more of a call that was prepared.
@@ -250,9 +254,10 @@ impl Toolbox {
             let led_elsewhere = now != *touches;
             return match self.judge(call, &now) {
                 Prepared::Ready { .. } if !led_elsewhere => self.asked_again(call, now),
-                Prepared::Ask { call, touches, question, subject } => {
+                Prepared::Ask { call, touches, question, subject, scopes } => {
                     let why = if led_elsewhere { LEADS_ELSEWHERE } else { HAS_OTHER_NAMES };
-                    Some(Prepared::Ask { call, touches, question: format!("{question} ({why})"), subject })
+                    let question = format!("{question} ({why})");
+                    Some(Prepared::Ask { call, touches, question, subject, scopes })
                 }
                 held @ (Prepared::Ready { .. } | Prepared::Refused(_)) => Some(held),
             };
@@ -278,7 +283,7 @@ impl Toolbox {
         let paths: Vec<_> = files(&touches).iter().map(|path| path.to_string_lossy()).collect();
         let (subject, question) =
             (paths.join("\n"), format!("{what} {}: {HAS_OTHER_NAMES}", paths.join(", ")));
-        Some(Prepared::Ask { call: call.clone(), touches, question, subject: subject.into() })
+        Some(self.question(call.clone(), touches, question, subject))
     }
 
     /// What an approved call touches by now, where these are not the files that were approved.
@@ -494,7 +499,7 @@ impl Toolbox {
 async fn tell(people: &mpsc::Sender<Input>, text: Option<String>) {
     if let Some(text) = text {
         // The session is over when nobody listens.
-        drop(people.send(Input::Told(Notice::Note(text))).await);
+        drop(people.send(Input::Told(Notice::Note { text })).await);
     }
 }
 

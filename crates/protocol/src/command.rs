@@ -1,13 +1,17 @@
 //! Commands: the one way in.
 
-use std::sync::Arc;
-
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::{AskId, BashExecutionMessage, CallId, Content, ItemId, NodeId, RunId, Thinking};
+use crate::tagged::tagged;
+use crate::{Answer, AskId, BashExecutionMessage, CallId, Content, ItemId, NodeId, RunId, Thinking};
 
 /// What a front asks of a session. Accepted commands are durable before they are acknowledged.
-#[derive(Debug, Clone, PartialEq)]
+///
+/// JSON form: an object with a `type`. A member that is not known makes the command invalid.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(remote = "Self", rename_all = "camelCase", rename_all_fields = "camelCase", deny_unknown_fields)]
+#[schemars(tag = "type")]
 pub enum Command {
     /// Say something to the agent.
     Prompt {
@@ -24,7 +28,10 @@ pub enum Command {
         items: Vec<ItemId>,
     },
     /// Stop something that runs.
-    Abort(AbortTarget),
+    Abort {
+        /// What to stop.
+        target: AbortTarget,
+    },
     /// Answer a question.
     Answer {
         /// The question.
@@ -49,7 +56,10 @@ pub enum Command {
     },
     /// Change how the session goes on from its next request on. Acknowledged when that is recorded: at once where nothing
     /// is under way, else between two turns or at the end of what is.
-    Set(Setting),
+    Set {
+        /// What to change.
+        setting: Setting,
+    },
     /// The user is about to run a line in the shell by hand. Word of it is kept before it begins, so that it is not
     /// forgotten when the program ends before the line does. Acknowledged as started, with the run that ends it.
     ShellBegins {
@@ -71,7 +81,8 @@ pub enum Command {
 }
 
 /// What of a session can be changed while it is open.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(tag = "type", rename_all = "camelCase", rename_all_fields = "camelCase", deny_unknown_fields)]
 pub enum Setting {
     /// The model that answers. How hard it thinks stays, as far as the model has that level.
     Model {
@@ -81,21 +92,26 @@ pub enum Setting {
         id: String,
     },
     /// How hard the model thinks: the level, or the nearest one that the model has.
-    Thinking(Thinking),
+    Thinking {
+        /// The level.
+        level: Thinking,
+    },
     /// What tools may do, as the session's policy says by now. Takes effect at once, also within a turn: open questions
     /// are judged again, and so is each call that has not begun.
     Permissions,
 }
 
 /// How something is to be summed up.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Summarize {
     /// What the summary should look at above all.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub focus: Option<String>,
 }
 
 /// What is said: blocks of text and images.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(transparent)]
 pub struct UserInput(pub Vec<Content>);
 
@@ -112,7 +128,7 @@ impl From<String> for UserInput {
 }
 
 /// When an input reaches the model.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub enum QueueMode {
     /// At once; refused while a run is under way.
@@ -124,7 +140,8 @@ pub enum QueueMode {
 }
 
 /// What to stop.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
 pub enum AbortTarget {
     /// The whole run.
     Run,
@@ -135,7 +152,8 @@ pub enum AbortTarget {
 }
 
 /// What became of a command.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
 pub enum Ack {
     /// A run began.
     Started(RunId),
@@ -147,29 +165,4 @@ pub enum Ack {
     Unqueued(Vec<UserInput>),
 }
 
-/// A question to whoever is in front.
-#[derive(Debug, Clone, PartialEq)]
-pub struct Ask {
-    /// Names the question.
-    pub id: AskId,
-    /// The tool call that waits for the answer.
-    pub call: CallId,
-    /// The tool's name.
-    pub tool: String,
-    /// What is asked, in one line.
-    pub question: String,
-    /// What exactly would happen: a command, a path.
-    pub subject: Arc<str>,
-}
-
-/// An answer to an [`Ask`].
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Answer {
-    /// Do it.
-    Allow,
-    /// Do not; the model is told, with the reason when there is one.
-    Deny {
-        /// Why, for the model.
-        reason: Option<String>,
-    },
-}
+tagged!(Command);

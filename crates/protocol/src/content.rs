@@ -11,7 +11,7 @@ use crate::{CallId, Json};
 /// One block of a message. JSON form: an object with a `type`.
 ///
 /// A type that is not known is kept whole in [`Content::Other`], so nothing that another program wrote is lost.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, schemars::JsonSchema)]
 #[serde(tag = "type", rename_all = "camelCase")]
 pub enum Content {
     /// Text for the reader.
@@ -28,7 +28,7 @@ pub enum Content {
 }
 
 /// Text for the reader.
-#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct TextContent {
     /// The text.
@@ -39,7 +39,7 @@ pub struct TextContent {
 }
 
 /// Reasoning of the model.
-#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct ThinkingContent {
     /// The reasoning as text; may be empty when it is redacted or withheld.
@@ -53,7 +53,7 @@ pub struct ThinkingContent {
 }
 
 /// An image, inline.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct ImageContent {
     /// Base64 of the file.
@@ -63,7 +63,7 @@ pub struct ImageContent {
 }
 
 /// A request of the model to run a tool.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct ToolCall {
     /// The model's id for this call.

@@ -43,7 +43,7 @@ pub struct SessionStart {
 }
 
 /// What stands before the messages of a request until the next epoch, and how the model is called.
-#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Epoch {
     /// The provider's id.
@@ -75,7 +75,7 @@ pub struct Epoch {
 
 /// The context becomes a summary, the nodes from `first_kept` up to here, and what follows. The history itself stays
 /// where it is, and a lineage that goes around this node is as it was.
-#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Compaction {
     /// What the model is told in place of what is not kept.
@@ -114,7 +114,7 @@ fn present<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<Option<J
 }
 
 /// Why a context was compacted.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub enum CompactionReason {
     /// The context came near the end of the model's window.
@@ -126,7 +126,7 @@ pub enum CompactionReason {
 }
 
 /// What the nodes before a compaction say about the session beside its messages.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Checkpoint {
     /// The session.

@@ -3,13 +3,18 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::tagged::tagged;
 use crate::{
     Answer, Ask, AskId, CallId, Compaction, CompactionReason, ItemId, Json, Message, MessageId, Model,
-    ModelError, NodeId, RunId, SessionId, Thinking, ToolResultMessage, UnixMs, Usage, UserInput,
+    ModelError, NodeId, RunId, SessionId, Snapshot, Thinking, ToolResultMessage, UnixMs, Usage, UserInput,
 };
 
 /// An event with its place in the session's stream.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
 pub struct Envelope {
     /// Counts up by one from 1 for each session task.
     pub seq: u64,
@@ -23,8 +28,10 @@ pub struct Envelope {
     pub event: Event,
 }
 
-/// What happened in a session.
-#[derive(Debug, Clone, PartialEq)]
+/// What happened in a session. JSON form: an object with a `type`; later versions may add types and members.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(remote = "Self", rename_all = "camelCase", rename_all_fields = "camelCase")]
+#[schemars(tag = "type")]
 pub enum Event {
     /// A run began.
     RunStarted,
@@ -94,7 +101,10 @@ pub enum Event {
         result: Arc<ToolResultMessage>,
     },
     /// Someone must answer.
-    Asked(Arc<Ask>),
+    Asked {
+        /// The question.
+        ask: Arc<Ask>,
+    },
     /// A question needs no answer any more.
     AskClosed {
         /// The question.
@@ -115,6 +125,11 @@ pub enum Event {
         steering: Vec<Queued>,
         /// Waiting for the end of the run.
         follow_up: Vec<Queued>,
+    },
+    /// Something was appended that no other event tells of, such as a note of what failed.
+    Appended {
+        /// Its last node.
+        node: NodeId,
     },
     /// The session's ref moved other than by appending.
     HeadMoved {
@@ -170,7 +185,9 @@ pub enum Event {
     RetryScheduled {
         /// The attempt that will follow, from 2.
         attempt: u32,
-        /// After this time.
+        /// After this time; in JSON `delayMs`.
+        #[serde(rename = "delayMs", with = "millis")]
+        #[schemars(with = "u64")]
         delay: Duration,
         /// What went wrong.
         error: ModelError,
@@ -180,17 +197,28 @@ pub enum Event {
         /// Whether the last one succeeded.
         ok: bool,
     },
-    /// Something that the user should know and the engine could handle.
-    Notice(Notice),
+    /// Something for people to see.
+    Ui {
+        /// What.
+        ui: Ui,
+    },
+    /// The session has another name.
+    Renamed {
+        /// The name; empty for none.
+        name: String,
+    },
     /// The subscriber was too slow; these events are lost to it. Never sent to a lossless subscriber.
     Lagged {
         /// How many.
         missed: u64,
+        /// How everything stands now: in place of what was put together from the events before.
+        snapshot: Arc<Snapshot>,
     },
 }
 
 /// An input that waits.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
 pub struct Queued {
     /// Names it.
     pub id: ItemId,
@@ -199,7 +227,8 @@ pub struct Queued {
 }
 
 /// A piece of an answer. `index` is the block's place in the message's content.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(tag = "type", rename_all = "camelCase", rename_all_fields = "camelCase")]
 pub enum Delta {
     /// A text block begins.
     TextStarted {
@@ -259,7 +288,8 @@ pub enum Delta {
 }
 
 /// What came of a compaction.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", rename_all_fields = "camelCase")]
 pub enum CompactionResult {
     /// The context is smaller from here on.
     Done {
@@ -277,7 +307,8 @@ pub enum CompactionResult {
 }
 
 /// What came of a jump.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", rename_all_fields = "camelCase")]
 pub enum JumpResult {
     /// The session stands at another node, or stood there already.
     Done(Box<Jumped>),
@@ -288,7 +319,8 @@ pub enum JumpResult {
 }
 
 /// A session that went to another node.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
 pub struct Jumped {
     /// The session.
     pub session: SessionId,
@@ -307,7 +339,8 @@ pub struct Jumped {
 }
 
 /// What became of a message.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", rename_all_fields = "camelCase")]
 pub enum Ending {
     /// It is this node.
     Kept(NodeId),
@@ -316,7 +349,8 @@ pub enum Ending {
 }
 
 /// How a run ended.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", rename_all_fields = "camelCase")]
 pub enum Outcome {
     /// The model was done.
     Done,
@@ -331,7 +365,8 @@ pub enum Outcome {
 }
 
 /// A limit that the user set.
-#[derive(Debug, Clone, Copy, PartialEq)]
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", rename_all_fields = "camelCase")]
 pub enum Limit {
     /// Turns of one run.
     Turns(u32),
@@ -346,8 +381,34 @@ pub enum Limit {
     },
 }
 
-/// Something that the user should know.
-#[derive(Debug, Clone, PartialEq)]
+/// What people see beside the conversation.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(tag = "type", rename_all = "camelCase", rename_all_fields = "camelCase")]
+pub enum Ui {
+    /// Something that they should know. It is told once.
+    Notice {
+        /// What.
+        notice: Notice,
+    },
+    /// A line that stays until it is replaced or taken away.
+    Status {
+        /// Names the line.
+        key: String,
+        /// The line; `None` takes it away.
+        text: Option<String>,
+    },
+    /// Some lines that stay until they are replaced or taken away.
+    Widget {
+        /// Names them.
+        key: String,
+        /// The lines; empty takes them away.
+        lines: Vec<String>,
+    },
+}
+
+/// Something that people should know.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(tag = "type", rename_all = "camelCase", rename_all_fields = "camelCase")]
 pub enum Notice {
     /// Another process moved this session's ref; this one goes on as a branch of its own.
     Branched {
@@ -361,6 +422,39 @@ pub enum Notice {
         /// Whether a model call was sent whose answer is not known.
         model_call: bool,
     },
-    /// Anything else, in one line.
-    Note(String),
+    /// Anything else.
+    Note {
+        /// One line.
+        text: String,
+    },
 }
+
+impl Notice {
+    /// Anything that has no kind of its own, in one line.
+    pub fn note(text: impl Into<String>) -> Self {
+        Self::Note { text: text.into() }
+    }
+}
+
+impl From<Notice> for Event {
+    fn from(notice: Notice) -> Self {
+        Self::Ui { ui: Ui::Notice { notice } }
+    }
+}
+
+/// A time as a number of milliseconds.
+mod millis {
+    use std::time::Duration;
+
+    use serde::{Deserialize as _, Deserializer, Serializer};
+
+    pub(super) fn serialize<S: Serializer>(time: &Duration, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_u64(u64::try_from(time.as_millis()).unwrap_or(u64::MAX))
+    }
+
+    pub(super) fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Duration, D::Error> {
+        u64::deserialize(deserializer).map(Duration::from_millis)
+    }
+}
+
+tagged!(Event);

@@ -108,6 +108,20 @@ impl Default for Json {
     }
 }
 
+impl schemars::JsonSchema for Json {
+    fn inline_schema() -> bool {
+        true
+    }
+
+    fn schema_name() -> std::borrow::Cow<'static, str> {
+        "Json".into()
+    }
+
+    fn json_schema(_: &mut schemars::SchemaGenerator) -> schemars::Schema {
+        schemars::json_schema!(true)
+    }
+}
+
 impl Serialize for Json {
     fn serialize<S: Serializer>(&self, s: S) -> Result<S::Ok, S::Error> {
         let raw: &RawValue = serde_json::from_str(&self.0).map_err(ser::Error::custom)?;

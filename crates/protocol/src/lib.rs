@@ -4,6 +4,7 @@
 //! stored, sent or drawn. Wire names follow Pi's session format, so that a [`Message`] serialises to the JSON
 //! that Pi reads.
 
+mod ask;
 mod command;
 mod content;
 mod entry;
@@ -14,7 +15,11 @@ mod ids;
 mod json;
 mod message;
 mod model;
+mod refused;
+mod snapshot;
+mod tagged;
 
+pub use ask::*;
 pub use command::*;
 pub use content::*;
 pub use entry::*;
@@ -25,3 +30,9 @@ pub use ids::*;
 pub use json::*;
 pub use message::*;
 pub use model::*;
+pub use refused::*;
+pub use snapshot::*;
+
+/// The version of the JSON form of [`Command`], [`Ack`], [`Envelope`], [`Snapshot`], [`Ask`], [`Answer`] and [`Notice`]. A
+/// later version of this program may add types and members to what it sends without another number.
+pub const PROTOCOL_VERSION: u32 = 1;

@@ -9,7 +9,7 @@ use crate::{CallId, Content, Json, Model, ToolCall, UnixMs, Usage};
 /// One message of a conversation. JSON form: an object with a `role`.
 ///
 /// Deserialising never fails on an unknown role or shape: such a value is kept whole in [`Message::Other`].
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, schemars::JsonSchema)]
 #[serde(tag = "role", rename_all = "camelCase")]
 pub enum Message {
     /// What a person (or a program on their behalf) said.
@@ -32,7 +32,7 @@ pub enum Message {
 }
 
 /// Text or blocks.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, schemars::JsonSchema)]
 #[serde(untagged)]
 pub enum Body {
     /// Plain text.
@@ -42,7 +42,7 @@ pub enum Body {
 }
 
 /// What a person said.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct UserMessage {
     /// Text, or text and images.
     #[serde(default)]
@@ -53,7 +53,7 @@ pub struct UserMessage {
 }
 
 /// Why the model stopped.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub enum StopReason {
     /// It was done.
@@ -74,7 +74,7 @@ pub enum StopReason {
 }
 
 /// What the model answered.
-#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct AssistantMessage {
     /// Blocks in the order received.
@@ -113,7 +113,7 @@ pub struct AssistantMessage {
 }
 
 /// What a tool returned.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct ToolResultMessage {
     /// The call that this answers.
@@ -139,7 +139,7 @@ pub struct ToolResultMessage {
 }
 
 /// A command that the user ran by hand.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct BashExecutionMessage {
     /// The command line.
@@ -168,7 +168,7 @@ pub struct BashExecutionMessage {
 }
 
 /// A message of an extension.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct CustomMessage {
     /// The extension's name for its kind.
@@ -188,7 +188,7 @@ pub struct CustomMessage {
 }
 
 /// What an abandoned branch held.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct BranchSummaryMessage {
     /// The summary.
@@ -205,7 +205,7 @@ pub struct BranchSummaryMessage {
 }
 
 /// What stood before a compaction.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct CompactionSummaryMessage {
     /// The summary.

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use crate::{Json, Message};
 
 /// Tokens of one model call. `input` excludes cached tokens.
-#[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Usage {
     /// Input tokens that were neither read from nor written to a cache.
@@ -31,7 +31,7 @@ pub struct Usage {
 }
 
 /// US dollars.
-#[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Cost {
     /// For uncached input.
@@ -47,7 +47,7 @@ pub struct Cost {
 }
 
 /// Prices in US dollars for a million tokens.
-#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Prices {
     /// Uncached input.
@@ -67,7 +67,7 @@ pub struct Prices {
 }
 
 /// Rates for large inputs.
-#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 pub struct PriceTier {
     /// Applies when input, cache reads and cache writes together exceed this.
@@ -83,7 +83,20 @@ pub struct PriceTier {
 }
 
 /// How hard a model thinks.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Serialize, Deserialize)]
+#[derive(
+    Debug,
+    Clone,
+    Copy,
+    PartialEq,
+    Eq,
+    PartialOrd,
+    Ord,
+    Hash,
+    Default,
+    Serialize,
+    Deserialize,
+    schemars::JsonSchema,
+)]
 #[serde(rename_all = "lowercase")]
 pub enum Thinking {
     /// Not at all.
@@ -104,7 +117,7 @@ pub enum Thinking {
 }
 
 /// One model that can be called, as the catalogue and `models.json` describe it.
-#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Model {
     /// The provider's id for it.
@@ -204,7 +217,7 @@ impl Prices {
 }
 
 /// A tool as the model sees it.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct ToolSpec {
     /// Its name: `[a-zA-Z0-9_-]{1,64}`.

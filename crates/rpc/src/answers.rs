@@ -2,11 +2,10 @@
 
 use std::time::Duration;
 
-use quipu_protocol::{Ask, AskId};
-use serde::Serialize;
+use quipu_protocol::{Answer, Ask, AskId, AskKind, Json, Scope};
 use serde_json::Value;
 
-use crate::line::{Line, Response};
+use crate::line::{Dialog, Response};
 
 /// Bytes of a line from another program at most.
 pub const ANSWER_LIMIT: usize = 1 << 20;
@@ -14,41 +13,82 @@ pub const ANSWER_LIMIT: usize = 1 << 20;
 /// The type of the lines that answer.
 const ANSWER: &str = "extension_ui_response";
 
-/// What may be answered to a question of permission.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Choice {
-    /// This call runs.
-    Once,
-    /// This and its like run for the rest of the session.
-    Session,
-    /// This and its like run from now on.
-    Always,
-    /// It does not run.
-    No,
-}
+/// What refuses a tool call.
+const NO: &str = "no";
 
-impl Choice {
-    fn named(word: &str) -> Option<Self> {
-        match word {
-            "once" => Some(Self::Once),
-            "session" => Some(Self::Session),
-            "always" => Some(Self::Always),
-            "no" => Some(Self::No),
-            _ => None,
-        }
-    }
-}
-
-/// An answer to a question.
+/// A line that answers a question, before it is held against that.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct AskAnswer {
     /// The question.
     pub id: AskId,
-    /// The answer.
-    pub choice: Choice,
+    /// What it says.
+    pub given: Given,
     /// Why not, for the model.
     pub reason: Option<String>,
+}
+
+/// What a line answers.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Given {
+    /// One of the options, or a text.
+    Value(String),
+    /// Yes or no.
+    Confirmed(bool),
+    /// Nothing.
+    Cancelled,
+}
+
+impl AskAnswer {
+    /// The answer to that question. `confirmed` stands for once or no where a tool call is asked about, and `cancelled` for
+    /// no.
+    ///
+    /// # Errors
+    /// [`BadAnswer`] when the question does not take it.
+    pub fn for_ask(&self, ask: &Ask) -> Result<Answer, BadAnswer> {
+        let deny = || Answer::Deny { reason: self.reason.clone() };
+        let answer = match (&ask.kind, &self.given) {
+            (AskKind::Permission(_), Given::Cancelled | Given::Confirmed(false)) => deny(),
+            (AskKind::Permission(_), Given::Confirmed(true)) => Answer::once(),
+            (AskKind::Permission(_), Given::Value(word)) if word == NO => deny(),
+            (AskKind::Permission(permission), Given::Value(word)) => {
+                match permission.scopes.iter().find(|scope| scope_word(**scope) == word) {
+                    Some(scope) => Answer::Allow { scope: *scope },
+                    None => return Err(self.refused()),
+                }
+            }
+            (_, Given::Cancelled) => Answer::Cancel,
+            (AskKind::Confirm { .. } | AskKind::OpenUrl { .. }, Given::Confirmed(yes)) => {
+                Answer::Confirm { yes: *yes }
+            }
+            (AskKind::Choose { options, .. }, Given::Value(label)) => {
+                match options.iter().find(|option| option.label == *label) {
+                    Some(option) => Answer::Choose { option: option.id.clone() },
+                    None => return Err(self.refused()),
+                }
+            }
+            (AskKind::Text { .. } | AskKind::Edit { .. }, Given::Value(text)) => {
+                Answer::Text { text: text.clone() }
+            }
+            (AskKind::Form { .. }, Given::Value(text)) => match Json::parse(text) {
+                Ok(value) => Answer::Form { value },
+                Err(error) => return Err(BadAnswer::to(&self.id, format!("the form is no JSON: {error}"))),
+            },
+            _ => return Err(self.refused()),
+        };
+        if ask.takes(&answer) { Ok(answer) } else { Err(self.refused()) }
+    }
+
+    fn refused(&self) -> BadAnswer {
+        BadAnswer::to(&self.id, "that is none of the options of this question; it is still open")
+    }
+}
+
+fn scope_word(scope: Scope) -> &'static str {
+    match scope {
+        Scope::Once => "once",
+        Scope::Session => "session",
+        Scope::Always => "always",
+    }
 }
 
 /// A line that answers nothing.
@@ -75,24 +115,43 @@ impl BadAnswer {
     }
 }
 
-/// The line that puts a question, without a newline: Pi's `select`. `timeout` is how long an answer counts.
-pub fn ask_line(ask: &Ask, choices: &[Choice], timeout: Duration) -> String {
-    let title = format!("May `{}` {}?\n\n{}", ask.tool, ask.question, ask.subject);
-    let timeout = u64::try_from(timeout.as_millis()).unwrap_or(u64::MAX);
-    Line::ExtensionUiRequest {
-        id: ask.id.as_str(),
-        method: "select",
-        title: &title,
-        options: choices,
-        timeout,
+/// The line that puts a question, without a newline: one of Pi's dialogs. `timeout` is how long an answer counts. A form is
+/// put as a text to edit, which must come back as JSON.
+pub fn ask_line(ask: &Ask, timeout: Option<Duration>) -> String {
+    let timeout = timeout.map(|timeout| u64::try_from(timeout.as_millis()).unwrap_or(u64::MAX));
+    let line = Dialog { id: ask.id.as_str(), timeout, ..Dialog::default() };
+    match &ask.kind {
+        AskKind::Permission(asked) => {
+            let title = format!("May `{}` {}?\n\n{}", asked.tool, asked.question, asked.subject);
+            let options = asked.scopes.iter().map(|scope| scope_word(*scope)).chain([NO]).collect();
+            Dialog { method: "select", title: &title, options: Some(options), ..line }.write()
+        }
+        AskKind::Confirm { title, text } => {
+            Dialog { method: "confirm", title, message: Some(text), ..line }.write()
+        }
+        AskKind::Choose { title, options } => {
+            let options = options.iter().map(|option| option.label.as_str()).collect();
+            Dialog { method: "select", title, options: Some(options), ..line }.write()
+        }
+        AskKind::Text { title, placeholder, secret: _ } => {
+            Dialog { method: "input", title, placeholder: Some(placeholder), ..line }.write()
+        }
+        AskKind::Edit { title, text } => {
+            Dialog { method: "editor", title, prefill: Some(text), ..line }.write()
+        }
+        AskKind::Form { title, schema } => {
+            let title = format!("{title}\n\n{schema}");
+            Dialog { method: "editor", title: &title, prefill: Some("{}"), ..line }.write()
+        }
+        AskKind::OpenUrl { title, url } => {
+            Dialog { method: "confirm", title, message: Some(url), ..line }.write()
+        }
     }
-    .write()
 }
 
 /// Reads a line that answers a question, with or without its end.
 ///
-/// `value` is the name of a [`Choice`]; `confirmed` true or false stands for once or no, `cancelled` for no. `reason` is
-/// ours, beside them.
+/// `cancelled` counts before `value`, and that before `confirmed`. `reason` is ours, beside them.
 ///
 /// # Errors
 /// [`BadAnswer`] for a line that is longer than [`ANSWER_LIMIT`], no JSON, of another type, or without an answer.
@@ -116,15 +175,12 @@ pub fn read_answer(line: &[u8]) -> Result<AskAnswer, BadAnswer> {
     }
     let Some(id) = id else { return bad(ANSWER, "an answer needs the id of its question".into()) };
     let is = |name: &str| read.get(name).and_then(Value::as_bool);
-    let choice = match (text("value"), is("confirmed"), is("cancelled")) {
-        (_, _, Some(true)) | (None, Some(false), _) => Some(Choice::No),
-        (None, Some(true), _) => Some(Choice::Once),
-        (Some(word), ..) => Choice::named(word),
-        (None, None, _) => None,
-    };
-    let Some(choice) = choice else {
-        return bad(ANSWER, "the answer is none of once, session, always and no".into());
+    let given = match (text("value"), is("confirmed"), is("cancelled")) {
+        (_, _, Some(true)) => Given::Cancelled,
+        (Some(value), ..) => Given::Value(value.to_owned()),
+        (None, Some(yes), _) => Given::Confirmed(yes),
+        (None, None, _) => return bad(ANSWER, "an answer needs a value, or confirmed, or cancelled".into()),
     };
     let reason = text("reason").map(str::trim).filter(|reason| !reason.is_empty());
-    Ok(AskAnswer { id: id.into(), choice, reason: reason.map(str::to_owned) })
+    Ok(AskAnswer { id: id.into(), given, reason: reason.map(str::to_owned) })
 }

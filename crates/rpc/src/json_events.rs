@@ -4,8 +4,8 @@ use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
 use quipu_protocol::{
-    Answer, CallId, CompactionReason, CompactionResult, Content, Delta, Ending, Envelope, Event, Json,
-    JumpResult, Limit, Message, MessageId, Notice, Outcome, SessionId, ToolCall, Usage,
+    Answer, AskKind, CallId, CompactionReason, CompactionResult, Content, Delta, Ending, Envelope, Event,
+    Json, JumpResult, Limit, Message, MessageId, Notice, Outcome, SessionId, ToolCall, Ui, Usage,
 };
 
 use crate::line::{
@@ -137,19 +137,25 @@ impl JsonEvents {
                 }
                 .write()
             }
-            Event::Asked(ask) => Line::QuipuAsked {
-                id: ask.id.as_str(),
-                tool_call_id: &ask.call,
-                tool_name: &ask.tool,
-                question: &ask.question,
-                subject: &ask.subject,
+            Event::Asked { ask } => match &ask.kind {
+                AskKind::Permission(asked) => Line::QuipuAsked {
+                    id: ask.id.as_str(),
+                    tool_call_id: &asked.call,
+                    tool_name: &asked.tool,
+                    question: &asked.question,
+                    subject: &asked.subject,
+                },
+                kind => Line::QuipuAskedOther { id: ask.id.as_str(), ask: kind },
             }
             .write(),
             Event::AskClosed { ask, by, by_policy } => {
                 let (answer, reason) = match by {
                     None => (None, None),
-                    Some(Answer::Allow) => (Some("allow"), None),
+                    Some(Answer::Allow { .. }) => (Some("allow"), None),
                     Some(Answer::Deny { reason }) => (Some("deny"), reason.as_deref()),
+                    Some(Answer::Cancel) => (Some("cancel"), None),
+                    // Of other questions; whoever asked has the answer.
+                    Some(_) => (Some("given"), None),
                 };
                 Line::QuipuAskClosed { id: ask.as_str(), answer, reason, by_policy: *by_policy }.write()
             }
@@ -159,6 +165,8 @@ impl JsonEvents {
                 follow_up: follow_up.iter().map(|item| item.text.as_str()).collect(),
             }
             .write(),
+            // Nobody who reads Pi's stream would know what to do with it.
+            Event::Appended { .. } => return Vec::new(),
             Event::HeadMoved { from, to } => Line::QuipuHeadMoved { from: *from, to: *to }.write(),
             Event::CompactionStarted { reason } => Line::CompactionStart { reason: *reason }.write(),
             Event::CompactionEnded { reason, result } => {
@@ -208,7 +216,7 @@ impl JsonEvents {
                 let final_error = (!ok).then_some(error.as_str());
                 Line::AutoRetryEnd { success: *ok, attempt, final_error }.write()
             }
-            Event::Notice(trouble) => Line::QuipuTrouble(match trouble {
+            Event::Ui { ui: Ui::Notice { notice } } => Line::QuipuTrouble(match notice {
                 Notice::Branched { session } => TroubleLine::Branched { session },
                 Notice::Interrupted { calls, model_call } => TroubleLine::Interrupted {
                     calls: calls
@@ -217,10 +225,12 @@ impl JsonEvents {
                         .collect(),
                     model_call: *model_call,
                 },
-                Notice::Note(message) => TroubleLine::Note { message },
+                Notice::Note { text: message } => TroubleLine::Note { message },
             })
             .write(),
-            Event::Lagged { missed } => Line::QuipuLagged { missed: *missed }.write(),
+            Event::Ui { ui } => Line::QuipuUi { ui }.write(),
+            Event::Renamed { name } => Line::QuipuRenamed { name }.write(),
+            Event::Lagged { missed, .. } => Line::QuipuLagged { missed: *missed }.write(),
         };
         vec![line]
     }

@@ -3,10 +3,11 @@
 use std::sync::Arc;
 
 use quipu_protocol::{
-    CallId, Compaction, CompactionReason, Content, Json, Jumped, Message, ModelError, NodeId, SessionId,
-    Thinking, ToolResultMessage, Usage, UserInput,
+    AskKind, CallId, Compaction, CompactionReason, Content, Json, Jumped, Message, ModelError, NodeId,
+    SessionId, Thinking, ToolResultMessage, Ui, Usage, UserInput,
 };
 use serde::Serialize;
+use serde::ser::SerializeMap as _;
 
 #[derive(Serialize)]
 #[serde(tag = "type", rename_all = "snake_case", rename_all_fields = "camelCase")]
@@ -97,12 +98,16 @@ pub(crate) enum Line<'a> {
         question: &'a str,
         subject: &'a str,
     },
-    ExtensionUiRequest {
+    #[serde(rename = "quipu_asked")]
+    QuipuAskedOther {
         id: &'a str,
-        method: &'a str,
-        title: &'a str,
-        options: &'a [crate::Choice],
-        timeout: u64,
+        ask: &'a AskKind,
+    },
+    QuipuUi {
+        ui: &'a Ui,
+    },
+    QuipuRenamed {
+        name: &'a str,
     },
     QuipuAskClosed {
         id: &'a str,
@@ -260,6 +265,48 @@ pub(crate) struct Response<'a> {
 pub(crate) struct InterruptedCall<'a> {
     pub(crate) tool_call_id: &'a CallId,
     pub(crate) tool_name: &'a str,
+}
+
+/// A question as a dialog.
+#[derive(Default)]
+pub(crate) struct Dialog<'a> {
+    pub(crate) id: &'a str,
+    pub(crate) method: &'a str,
+    pub(crate) title: &'a str,
+    pub(crate) message: Option<&'a str>,
+    pub(crate) options: Option<Vec<&'a str>>,
+    pub(crate) placeholder: Option<&'a str>,
+    pub(crate) prefill: Option<&'a str>,
+    pub(crate) timeout: Option<u64>,
+}
+
+impl Serialize for Dialog<'_> {
+    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut map = serializer.serialize_map(None)?;
+        map.serialize_entry("type", "extension_ui_request")?;
+        for (name, value) in [("id", self.id), ("method", self.method), ("title", self.title)] {
+            map.serialize_entry(name, value)?;
+        }
+        let texts = [("message", self.message), ("placeholder", self.placeholder), ("prefill", self.prefill)];
+        for (name, value) in texts {
+            if let Some(value) = value {
+                map.serialize_entry(name, value)?;
+            }
+        }
+        if let Some(options) = &self.options {
+            map.serialize_entry("options", options)?;
+        }
+        if let Some(timeout) = self.timeout {
+            map.serialize_entry("timeout", &timeout)?;
+        }
+        map.end()
+    }
+}
+
+impl Dialog<'_> {
+    pub(crate) fn write(&self) -> String {
+        write(self)
+    }
 }
 
 impl Line<'_> {

@@ -3,46 +3,95 @@
 use std::time::Duration;
 
 use proptest::prelude::*;
-use quipu_protocol::Ask;
-use quipu_rpc::{ANSWER_LIMIT, AskAnswer, BadAnswer, Choice, ask_line, read_answer};
+use quipu_protocol::{Answer, Ask, AskKind, AskOption, Json, Permission, Scope};
+use quipu_rpc::{ANSWER_LIMIT, BadAnswer, ask_line, read_answer};
 
-#[test]
-fn a_question_is_a_dialog_of_pi() {
-    let ask = Ask {
-        id: "a1".into(),
+fn permission(scopes: &[Scope]) -> Ask {
+    let permission = Permission {
         call: "c1".into(),
         tool: "bash".into(),
         question: "run this in /work: every command is asked here".into(),
         subject: "make\ntest \"x\"".into(),
+        scopes: scopes.to_vec(),
     };
+    asked(AskKind::Permission(permission))
+}
+
+fn asked(kind: AskKind) -> Ask {
+    Ask { id: "a1".into(), deadline: None, default: Answer::Cancel, kind }
+}
+
+const ALL: [Scope; 3] = [Scope::Once, Scope::Session, Scope::Always];
+
+#[test]
+fn permission_becomes_select_dialog() {
+    let line = ask_line(&permission(&ALL), Some(Duration::from_secs(600)));
     assert_eq!(
-        ask_line(
-            &ask,
-            &[Choice::Once, Choice::Session, Choice::Always, Choice::No],
-            Duration::from_secs(600)
-        ),
+        line,
         r#"{"type":"extension_ui_request","id":"a1","method":"select","title":"May `bash` run this in /work: every command is asked here?\n\nmake\ntest \"x\"","options":["once","session","always","no"],"timeout":600000}"#
     );
 }
 
 #[test]
-fn answers_are_read() {
-    let check = |members: &str, choice: Choice, reason: Option<&str>| {
-        let line = format!(r#"{{"type":"extension_ui_response","id":"a1",{members}}}"#);
-        let answer = AskAnswer { id: "a1".into(), choice, reason: reason.map(str::to_owned) };
-        assert_eq!(read_answer(line.as_bytes()), Ok(answer.clone()), "{line}");
-        assert_eq!(read_answer(format!(" {line} \r\n").as_bytes()), Ok(answer), "{line}");
+fn every_other_question_becomes_a_dialog() {
+    let check = |kind: AskKind, method: &str, rest: &str| {
+        let line = ask_line(&asked(kind), None);
+        let expect = format!(r#"{{"type":"extension_ui_request","id":"a1","method":"{method}",{rest}}}"#);
+        assert_eq!(line, expect);
     };
-    check(r#""value":"once""#, Choice::Once, None);
-    check(r#""value":"session""#, Choice::Session, None);
-    check(r#""value":"always","other":1"#, Choice::Always, None);
-    check(r#""value":"no","reason":" not there ""#, Choice::No, Some("not there"));
-    check(r#""value":"no","reason":"  ""#, Choice::No, None);
-    check(r#""confirmed":true"#, Choice::Once, None);
-    check(r#""confirmed":false,"reason":"no""#, Choice::No, Some("no"));
-    check(r#""cancelled":true"#, Choice::No, None);
-    check(r#""cancelled":true,"value":"always""#, Choice::No, None);
-    check(r#""cancelled":false,"value":"once""#, Choice::Once, None);
+    let title = || "T".to_owned();
+    check(AskKind::Confirm { title: title(), text: "x".into() }, "confirm", r#""title":"T","message":"x""#);
+    let option = |id: &str| AskOption { id: id.into(), label: id.to_uppercase(), detail: None };
+    let options = vec![option("a"), option("b")];
+    check(AskKind::Choose { title: title(), options }, "select", r#""title":"T","options":["A","B"]"#);
+    let text = AskKind::Text { title: title(), placeholder: "p".into(), secret: false };
+    check(text, "input", r#""title":"T","placeholder":"p""#);
+    check(AskKind::Edit { title: title(), text: "e".into() }, "editor", r#""title":"T","prefill":"e""#);
+    let form = AskKind::Form { title: title(), schema: Json::object() };
+    check(form, "editor", r#""title":"T\n\n{}","prefill":"{}""#);
+    let url = AskKind::OpenUrl { title: title(), url: "http://localhost/x".into() };
+    check(url, "confirm", r#""title":"T","message":"http://localhost/x""#);
+}
+
+#[test]
+fn answers_are_read() {
+    let check = |ask: &Ask, members: &str, expect: Option<Answer>| {
+        let line = format!(r#"{{"type":"extension_ui_response","id":"a1",{members}}}"#);
+        for line in [line.clone(), format!(" {line} \r\n")] {
+            let answer = read_answer(line.as_bytes()).unwrap();
+            assert_eq!(answer.for_ask(ask).ok(), expect, "{line}");
+        }
+    };
+    let no = |reason: &str| Some(Answer::Deny { reason: Some(reason.into()) });
+    let allow = |scope| Some(Answer::Allow { scope });
+    let all = permission(&ALL);
+    check(&all, r#""value":"once""#, allow(Scope::Once));
+    check(&all, r#""value":"session""#, allow(Scope::Session));
+    check(&all, r#""value":"always","other":1"#, allow(Scope::Always));
+    check(&all, r#""value":"Once""#, None);
+    check(&all, r#""value":"no","reason":" not there ""#, no("not there"));
+    check(&all, r#""value":"no","reason":"  ""#, Some(Answer::no()));
+    check(&all, r#""confirmed":true"#, allow(Scope::Once));
+    check(&all, r#""confirmed":false,"reason":"no""#, no("no"));
+    check(&all, r#""cancelled":true"#, Some(Answer::no()));
+    check(&all, r#""cancelled":true,"value":"always""#, Some(Answer::no()));
+    check(&all, r#""cancelled":false,"value":"once""#, allow(Scope::Once));
+    let once = permission(&[Scope::Once]);
+    check(&once, r#""value":"always""#, None);
+    check(&once, r#""value":"once""#, allow(Scope::Once));
+    let confirm = asked(AskKind::Confirm { title: "T".into(), text: String::new() });
+    check(&confirm, r#""confirmed":false"#, Some(Answer::Confirm { yes: false }));
+    check(&confirm, r#""value":"yes""#, None);
+    check(&confirm, r#""cancelled":true"#, Some(Answer::Cancel));
+    let option = AskOption { id: "a".into(), label: "A".into(), detail: None };
+    let choose = asked(AskKind::Choose { title: "T".into(), options: vec![option] });
+    check(&choose, r#""value":"A""#, Some(Answer::Choose { option: "a".into() }));
+    check(&choose, r#""value":"B""#, None);
+    let form = asked(AskKind::Form { title: "T".into(), schema: Json::object() });
+    let value = Json::parse(r#"{"a":1.0}"#).unwrap();
+    check(&form, r#""value":"{\"a\":1.0}""#, Some(Answer::Form { value }));
+    check(&form, r#""value":"{""#, None);
+    check(&form, r#""value":"1""#, None);
 }
 
 #[test]
@@ -63,7 +112,7 @@ fn what_answers_nothing_is_told() {
         r#"{"type":"extension_ui_response","value":"once"}"#,
         r#"{"type":"response","command":"extension_ui_response","#,
     );
-    for members in [r#""value":"Once""#, r#""value":1"#, r#""confirmed":"yes""#, r#""cancelled":false"#] {
+    for members in [r#""value":1"#, r#""confirmed":"yes""#, r#""cancelled":false"#] {
         check(
             &format!(r#"{{"type":"extension_ui_response","id":"a1",{members}}}"#),
             r#"{"id":"a1","type":"response","command":"extension_ui_response","#,

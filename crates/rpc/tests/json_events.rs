@@ -5,9 +5,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use quipu_protocol::{
-    Answer, Ask, Compaction, CompactionReason, CompactionResult, Content, Delta, Ending, Envelope, Event,
-    Json, JumpResult, Jumped, Limit, Message, ModelError, ModelErrorKind, NodeId, Notice, Outcome, Queued,
-    ToolResultMessage,
+    Answer, Ask, AskKind, Compaction, CompactionReason, CompactionResult, Content, Delta, Ending, Envelope,
+    Event, Json, JumpResult, Jumped, Limit, Message, ModelError, ModelErrorKind, NodeId, Notice, Outcome,
+    Permission, Queued, Scope, Snapshot, Thinking, ToolResultMessage,
 };
 use quipu_rpc::{JsonEvents, SessionHeader};
 use serde_json::Value;
@@ -284,24 +284,31 @@ fn lines_of_single_events() {
         r#"{"type":"tool_execution_update","toolCallId":"c","toolName":"","args":{},"partialResult":{"content":[{"type":"text","text":"x"}],"details":{}}}"#,
     );
     check(
-        Event::Asked(Arc::new(Ask {
-            id: "q".into(),
-            call: "c".into(),
-            tool: "bash".into(),
-            question: "Run it?".into(),
-            subject: "rm -r x".into(),
-        })),
+        Event::Asked {
+            ask: Arc::new(Ask {
+                id: "q".into(),
+                deadline: None,
+                default: Answer::no(),
+                kind: AskKind::Permission(Permission {
+                    call: "c".into(),
+                    tool: "bash".into(),
+                    question: "Run it?".into(),
+                    subject: "rm -r x".into(),
+                    scopes: vec![Scope::Once],
+                }),
+            }),
+        },
         r#"{"type":"quipu_asked","id":"q","toolCallId":"c","toolName":"bash","question":"Run it?","subject":"rm -r x"}"#,
     );
     let closed = |by| Event::AskClosed { ask: "q".into(), by, by_policy: false };
     check(closed(None), r#"{"type":"quipu_ask_closed","id":"q","answer":null}"#);
-    check(closed(Some(Answer::Allow)), r#"{"type":"quipu_ask_closed","id":"q","answer":"allow"}"#);
+    check(closed(Some(Answer::once())), r#"{"type":"quipu_ask_closed","id":"q","answer":"allow"}"#);
     check(
         closed(Some(Answer::Deny { reason: Some("no".into()) })),
         r#"{"type":"quipu_ask_closed","id":"q","answer":"deny","reason":"no"}"#,
     );
     check(
-        Event::AskClosed { ask: "q".into(), by: Some(Answer::Allow), by_policy: true },
+        Event::AskClosed { ask: "q".into(), by: Some(Answer::once()), by_policy: true },
         r#"{"type":"quipu_ask_closed","id":"q","answer":"allow","byPolicy":true}"#,
     );
     check(Event::PermissionsChanged { mode: "ask".into() }, r#"{"type":"quipu_permissions","mode":"ask"}"#);
@@ -367,15 +374,15 @@ fn lines_of_single_events() {
         r#"{"type":"quipu_jump_end","aborted":false,"errorMessage":"why"}"#,
     );
     check(
-        Event::Notice(Notice::Branched { session: "s2".into() }),
+        Event::from(Notice::Branched { session: "s2".into() }),
         r#"{"type":"quipu_trouble","kind":"branched","session":"s2"}"#,
     );
     check(
-        Event::Notice(Notice::Interrupted { calls: vec![("bash".into(), "c".into())], model_call: true }),
+        Event::from(Notice::Interrupted { calls: vec![("bash".into(), "c".into())], model_call: true }),
         r#"{"type":"quipu_trouble","kind":"interrupted","calls":[{"toolCallId":"c","toolName":"bash"}],"modelCall":true}"#,
     );
     check(
-        Event::Notice(Notice::Note("look".into())),
+        Event::from(Notice::Note { text: "look".into() }),
         r#"{"type":"quipu_trouble","kind":"note","message":"look"}"#,
     );
     check(
@@ -385,7 +392,8 @@ fn lines_of_single_events() {
             NodeId([1; 32])
         ),
     );
-    check(Event::Lagged { missed: 5 }, r#"{"type":"quipu_lagged","missed":5}"#);
+    let snapshot = Snapshot::new("s".into(), "/w".into(), Arc::default(), Thinking::Off).into();
+    check(Event::Lagged { missed: 5, snapshot }, r#"{"type":"quipu_lagged","missed":5}"#);
 }
 
 #[test]

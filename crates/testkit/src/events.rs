@@ -126,7 +126,7 @@ impl EventLaws {
                 let at = self.tools.iter().position(|open| open == call.as_str());
                 self.tools.remove(at.ok_or("a tool ends after it began, once")?);
             }
-            Event::Asked(ask) => law(self.asks.insert(ask.id.to_string()), "a question is asked once")?,
+            Event::Asked { ask } => law(self.asks.insert(ask.id.to_string()), "a question is asked once")?,
             Event::AskClosed { ask, .. } => {
                 law(self.asks.remove(ask.as_str()), "a question is closed after it was asked, once")?;
             }
@@ -173,7 +173,9 @@ impl EventLaws {
             Event::QueueChanged { .. }
             | Event::RetryScheduled { .. }
             | Event::RetryEnded { .. }
-            | Event::Notice(_)
+            | Event::Ui { .. }
+            | Event::Appended { .. }
+            | Event::Renamed { .. }
             | Event::PermissionsChanged { .. }
             | Event::Lagged { .. } => {}
         }

@@ -6,7 +6,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 
 use quipu::Session;
-use quipu_protocol::{Answer, Ask, Entry, Model, NodeId, Notice, SessionId, Thinking, UnixMs};
+use quipu_protocol::{Entry, Model, NodeId, Notice, SessionId, Thinking, UnixMs};
 use tokio::sync::oneshot;
 
 use crate::Theme;
@@ -14,9 +14,6 @@ use crate::editor::Candidate;
 
 /// Something that is being done; the error is for people, in one line or a few.
 pub type Doing<T> = Pin<Box<dyn Future<Output = Result<T, String>> + Send>>;
-
-/// An answer that is being taken, and what is to be told of it.
-pub type Deciding = Pin<Box<dyn Future<Output = (Answer, Option<String>)> + Send>>;
 
 /// A model that is gone through, with the level of thinking that the user wants with it.
 pub type Cycled = (Arc<Model>, Option<Thinking>);
@@ -33,13 +30,6 @@ pub trait Host: Send + Sync + 'static {
     /// The end of the session that would be opened, before it is: opening may have to read all that the model is told.
     /// `None` for a new one, and for one that is not known without opening it.
     fn glimpse(&self, open: &Open) -> Doing<Option<Glimpse>>;
-
-    /// What may be answered to a question, the first of them by default.
-    fn choices(&self, ask: &Ask) -> Vec<Choice>;
-
-    /// What an answer comes to: grants are taken, and kept where that is wanted, before it is there. With what is to be
-    /// told.
-    fn decide(&self, ask: Arc<Ask>, choice: Choice, reason: Option<String>) -> Deciding;
 
     /// Models that can be called.
     fn models(&self) -> Doing<Vec<Arc<Model>>>;
@@ -247,57 +237,6 @@ pub enum Kept {
     Refused(String),
     /// Whether the provider takes it could not be found out, and why. It is not stored.
     Unknown(String),
-}
-
-/// An answer to a question of permission.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Choice {
-    /// This time.
-    Once,
-    /// In this session.
-    Session,
-    /// In this directory, for good.
-    Always,
-    /// No.
-    No,
-}
-
-impl Choice {
-    /// All of them, in the order in which they are offered.
-    pub const ALL: [Self; 4] = [Self::Once, Self::Session, Self::Always, Self::No];
-
-    /// The letter that gives this answer.
-    #[must_use]
-    pub fn letter(self) -> char {
-        match self {
-            Self::Once => 'y',
-            Self::Session => 's',
-            Self::Always => 'a',
-            Self::No => 'n',
-        }
-    }
-
-    /// What it means, in a word.
-    #[must_use]
-    pub fn word(self) -> &'static str {
-        match self {
-            Self::Once => "once",
-            Self::Session => "session",
-            Self::Always => "always",
-            Self::No => "no",
-        }
-    }
-
-    /// What it means.
-    #[must_use]
-    pub fn meaning(self) -> &'static str {
-        match self {
-            Self::Once => "this time",
-            Self::Session => "in this session",
-            Self::Always => "in this directory, for good",
-            Self::No => "no",
-        }
-    }
 }
 
 /// A session in a list.

@@ -66,7 +66,7 @@ pub use run::{Begin, Ended, Left, run};
 pub use screen::Screen;
 pub use sent::{HISTORY_TEXT, HISTORY_TEXTS, SentFile};
 pub use shell::ShellRan;
-pub use state::{Effect, Got, Input, ModelChoice, Purpose, State};
+pub use state::{Choice, Effect, Got, Input, ModelChoice, Purpose, State};
 pub use theme::{Role, THEME_LIMIT, Theme, ThemeProblem};
 pub use view::view;
 pub use wrap::wrap;

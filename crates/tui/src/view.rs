@@ -2,15 +2,18 @@
 
 use std::ops::Range;
 
+use quipu_protocol::AskKind;
+
 use crate::blocks::{self, AskView, ShellView, StatusView};
-use crate::host::Choice;
 use crate::picker::{cut, one_line};
 use crate::render;
-use crate::state::{State, level_name, room};
+use crate::state::{Choice, State, level_name, room};
 use crate::{Frame, Line, Size, clean};
 
 /// Rows of what a question is about that are worth a question in full; with fewer, all else makes room for it.
 const LEAST: usize = 3;
+/// Rows of status lines and widgets at most.
+const EXTRAS: usize = 8;
 /// Pictures of a wheel that turns.
 const WHEEL: [&str; 8] = ["⠋", "⠙", "⠸", "⠴", "⠦", "⠧", "⠇", "⠏"];
 
@@ -56,7 +59,8 @@ pub(crate) fn view_reading(state: &State, size: Size) -> (Frame, Option<Range<us
     {
         return (frame, Some(part));
     }
-    let others = queue(state, columns).into_iter().chain(working(state, columns));
+    let others =
+        extras(state, columns).into_iter().chain(queue(state, columns)).chain(working(state, columns));
     // A question goes before them.
     middle.extend(others.take(if asked { left.unwrap_or(0) } else { usize::MAX }));
     let mut room = rows.saturating_sub(below.len() + middle.len() + 1);
@@ -110,7 +114,11 @@ pub(crate) fn under_way(state: &State, columns: usize) -> Vec<Vec<Line>> {
 /// The question that waits for an answer, in so many rows; more, where not even a few of what it is about fit there.
 pub(crate) fn asks(state: &State, columns: usize, rows: usize) -> (Vec<Line>, Option<Range<usize>>) {
     if state.theme.spoken && state.reason.is_some() {
-        return (vec![Line::from("Why not? The model is told. Enter alone gives no reason.")], None);
+        let says = match state.asks.front().and_then(|(ask, _)| ask.permission()) {
+            Some(_) => "Why not? The model is told. Enter alone gives no reason.",
+            None => "Write the answer; Enter gives it.",
+        };
+        return (vec![Line::from(says)], None);
     }
     let theme = &state.theme;
     let reason = if state.reason.is_some() { 2 } else { 0 };
@@ -131,9 +139,18 @@ pub(crate) fn asks(state: &State, columns: usize, rows: usize) -> (Vec<Line>, Op
     });
     let Some((mut lines, part)) = shown else { return (Vec::new(), None) };
     if let Some(reason) = &state.reason {
-        let text = format!("  No, because: {}▏", clean(reason));
+        let ask = state.asks.front().map(|(ask, _)| &ask.kind);
+        let (text, keys) = match ask {
+            Some(AskKind::Permission(_)) | None => {
+                (format!("  No, because: {}▏", clean(reason)), "  Enter says no, Escape goes back")
+            }
+            Some(AskKind::Text { secret: true, .. }) => {
+                (format!("  {}▏", "•".repeat(reason.chars().count())), "  Enter answers, Escape goes back")
+            }
+            Some(_) => (format!("  {}▏", clean(reason)), "  Enter answers, Escape goes back"),
+        };
         lines.push(Line::styled(cut(&text, columns), theme.ask));
-        lines.push(Line::styled(cut("  Enter says no, Escape goes back", columns), theme.muted));
+        lines.push(Line::styled(cut(keys, columns), theme.muted));
     }
     (lines, Some(part))
 }
@@ -141,21 +158,26 @@ pub(crate) fn asks(state: &State, columns: usize, rows: usize) -> (Vec<Line>, Op
 /// The question, with the keys that answer it in such words, as `shown` shows it.
 fn asked<T>(
     state: &State,
-    words: impl Fn(Choice) -> &'static str,
+    words: impl Fn(&Choice) -> &str,
     shown: impl FnOnce(&AskView<'_>) -> T,
 ) -> Option<T> {
     let (ask, choices) = state.asks.front()?;
     let spoken = state.theme.spoken;
     let alt = if state.editor.is_empty() { "" } else { "Alt+" };
-    let keys: Vec<(String, &str)> = choices
+    let keys: Vec<(String, String)> = choices
         .iter()
         .enumerate()
         .map(|(at, choice)| {
-            let key = if spoken { format!("{}.", at + 1) } else { format!("{alt}{}", choice.letter()) };
-            (key, words(*choice))
+            let key = if spoken {
+                format!("{}.", at + 1)
+            } else {
+                format!("{alt}{}", choice.letter().unwrap_or(' '))
+            };
+            (key, words(choice).to_owned())
         })
         .collect();
-    let keys: Vec<(&str, &str)> = keys.iter().map(|(key, meaning)| (key.as_str(), *meaning)).collect();
+    let keys: Vec<(&str, &str)> =
+        keys.iter().map(|(key, meaning)| (key.as_str(), meaning.as_str())).collect();
     let made;
     let (body, top, read) = match &state.reading {
         Some(reading) => (&reading.body, reading.top, reading.read),
@@ -179,7 +201,14 @@ fn asked<T>(
 /// A question that has no room beside all else: what it is about and its keys, and a row of what is written.
 fn cramped(state: &State, size: Size) -> Option<(Frame, Range<usize>)> {
     let Size { columns, rows } = size;
-    let (theme, reason) = (&state.theme, state.reason.as_deref());
+    let theme = &state.theme;
+    let ask = state.asks.front().map(|(ask, _)| &ask.kind);
+    let hidden = matches!(ask, Some(AskKind::Text { secret: true, .. }));
+    let reason = state
+        .reason
+        .as_ref()
+        .map(|text| if hidden { "•".repeat(text.chars().count()) } else { text.clone() });
+    let reason = reason.as_deref();
     let writes = usize::from(rows > 2);
     let show = |view: &AskView<'_>| blocks::small_ask(view, reason, columns, rows - writes, theme);
     let (mut lines, part) = asked(state, Choice::word, show)?;
@@ -195,6 +224,14 @@ fn cramped(state: &State, size: Size) -> Option<(Frame, Range<usize>)> {
     let cursor = Some((lines.len() + cursor.0, cursor.1));
     lines.extend(text);
     Some((Frame { lines, cursor }, part))
+}
+
+/// Status lines and widgets, a few rows of them.
+fn extras(state: &State, columns: usize) -> Vec<Line> {
+    let lines = state.status.iter().flat_map(|(_, lines)| lines);
+    let shown =
+        lines.take(EXTRAS).map(|text| Line::styled(cut(&clean(&one_line(text)), columns), state.theme.muted));
+    shown.collect()
 }
 
 /// What waits.

@@ -153,6 +153,16 @@ fn file(path: &Path) -> io::Result<File> {
 mod tests {
     use super::*;
 
+    /// What there is in the end.
+    fn until<T>(mut found: impl FnMut() -> Option<T>) -> T {
+        loop {
+            match found() {
+                Some(found) => return found,
+                None => std::thread::yield_now(),
+            }
+        }
+    }
+
     #[test]
     fn sessions_of_a_project_have_each_their_own() {
         let dir = tempfile::tempdir().unwrap();
@@ -161,8 +171,8 @@ mod tests {
         let second = Layers::take(&project).unwrap();
         assert_eq!((first.dir.as_path(), second.dir.as_path()), (&*project.join("0"), &*project.join("1")));
         drop(first);
-        let third = Layers::take(&project).unwrap();
-        assert_eq!(third.dir, project.join("0"));
+        // A child that another test starts in this process has a copy of the lock until its program runs.
+        let third = until(|| Layers::take(&project).ok().filter(|layers| layers.dir == project.join("0")));
         let made = third.make(Path::new("/home/u/.cache"), true).unwrap();
         assert_eq!(made, project.join("0/home/u/.cache"));
         assert_eq!(made.join(UPPER).metadata().unwrap().permissions().mode() & 0o777, 0o700);
@@ -182,7 +192,7 @@ mod tests {
         assert_eq!((projects, bytes), (1, 5));
         assert_eq!(drop_cache_layers(&root).unwrap(), 2, "two sessions run");
         drop((second, third));
-        assert_eq!(drop_cache_layers(&root).unwrap(), 0);
+        until(|| (drop_cache_layers(&root).unwrap() == 0).then_some(()));
         assert_eq!(cache_layers(&root).unwrap(), (0, 0, 0));
         assert_eq!(cache_layers(&root.join("missing")).unwrap(), (0, 0, 0));
     }

@@ -6,21 +6,21 @@ use std::process::Stdio;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use quipu::{Opened, Sealer};
-use quipu_protocol::{Answer, Ask, Model, NodeId, Notice, SessionId, Thinking};
+use quipu_protocol::{Model, NodeId, Notice, SessionId, Thinking};
 use quipu_providers::{is_supported, levels};
 use quipu_store::{SessionQuery, Store, Until, decode_nodes};
 use quipu_tui::editor::Candidate;
 use quipu_tui::terminal::Abilities;
 use quipu_tui::{
-    Choice, Cycled, Deciding, Doing, Glimpse, Host, Kept, NotOpened, Open, Printed, ProviderItem, Reach,
-    SessionItem, SettingKept, ShellDone, Tell, TreeRow, Which,
+    Cycled, Doing, Glimpse, Host, Kept, NotOpened, Open, Printed, ProviderItem, Reach, SessionItem,
+    SettingKept, ShellDone, Tell, TreeRow, Which,
 };
 use quipu_workspace::{OutputPlace, ProcessRegistry};
 use tokio::sync::oneshot;
 
 use crate::args::{Task, ThinkingArg};
-use crate::ask::Desk;
 use crate::exit::{Exit, Failure};
+use crate::follow::SavedPermissions;
 use crate::print::hold;
 use crate::session_file::Mirror;
 use crate::setup::{Memory, Place, Started, seal_credentials};
@@ -55,7 +55,7 @@ struct Now {
     store: Option<Arc<dyn Store>>,
     /// Where whole outputs go.
     outputs: Option<OutputPlace>,
-    desk: Option<Arc<Desk>>,
+    permissions: Option<Arc<SavedPermissions>>,
     /// Where the session stood when it was opened.
     from: Option<NodeId>,
     cwd: PathBuf,
@@ -192,7 +192,7 @@ impl Inner {
         };
         let started =
             crate::setup::open(&self.place, &task, &self.here, replay, None).await.map_err(failed)?;
-        let Started { store, model, thinking, opened, permissions, record, file, outputs, .. } = started;
+        let Started { store, model, thinking, opened, permissions, file, outputs, .. } = started;
         let Opened { session, mut troubles } = opened;
         let view = session.view();
         let read = match view.head {
@@ -211,12 +211,13 @@ impl Inner {
                 now.filed = Some((view.session.clone(), PathBuf::from(&file.path)));
             }
             now.file = file;
-            now.desk = Some(Arc::new(Desk::new(permissions, Some(record).filter(|_| !task.no_session))));
+            now.permissions = Some(permissions);
             now.model = open.model.or(now.model.take());
             now.thinking = open.thinking.or(now.thinking);
         }
-        let told =
-            |text: String| Notice::Note(text.strip_prefix("warning: ").map_or(text.clone(), str::to_owned));
+        let told = |text: String| Notice::Note {
+            text: text.strip_prefix("warning: ").map_or(text.clone(), str::to_owned),
+        };
         troubles.splice(..0, hold(true).into_iter().chain(lacks).map(told));
         Ok(quipu_tui::Opened {
             session: Arc::new(session),
@@ -277,39 +278,6 @@ impl Host for Surroundings {
                 Some((session, head)) => tail(&*store, &session, head).await.map(Some),
                 None => Ok(None),
             }
-        })
-    }
-
-    fn choices(&self, ask: &Ask) -> Vec<Choice> {
-        let Some(desk) = self.0.now().desk.clone() else { return vec![Choice::Once, Choice::No] };
-        desk.choices(ask)
-            .iter()
-            .map(|choice| match choice {
-                quipu_rpc::Choice::Once => Choice::Once,
-                quipu_rpc::Choice::Session => Choice::Session,
-                quipu_rpc::Choice::Always => Choice::Always,
-                quipu_rpc::Choice::No => Choice::No,
-            })
-            .collect()
-    }
-
-    fn decide(&self, ask: Arc<Ask>, choice: Choice, reason: Option<String>) -> Deciding {
-        let choice = match choice {
-            Choice::Once => quipu_rpc::Choice::Once,
-            Choice::Session => quipu_rpc::Choice::Session,
-            Choice::Always => quipu_rpc::Choice::Always,
-            Choice::No => quipu_rpc::Choice::No,
-        };
-        let desk = self.0.now().desk.clone();
-        let work = tokio::task::spawn_blocking(move || {
-            let answer = desk.and_then(|desk| desk.take(&ask, choice, reason));
-            let told = hold(true).join("\n");
-            (answer, Some(told).filter(|told| !told.is_empty()))
-        });
-        Box::pin(async move {
-            let (answer, told) =
-                work.await.unwrap_or_else(|error| (None, Some(format!("The answer was not taken: {error}"))));
-            (answer.unwrap_or(Answer::Deny { reason: None }), told)
         })
     }
 
@@ -474,7 +442,7 @@ impl Host for Surroundings {
     fn command(&self, words: Vec<String>) -> Doing<Printed> {
         self.doing(|inner| async move {
             let mode = crate::permissions::mode_set_by(&words);
-            let permissions = inner.now().desk.as_ref().map(|desk| desk.permissions.clone());
+            let permissions = inner.now().permissions.clone();
             if let Some(why) = mode.zip(permissions.as_ref()).and_then(|(mode, all)| all.refuses(mode)) {
                 return Ok(Printed { err: why, ..Printed::default() });
             }

@@ -3,10 +3,12 @@
 
 use std::sync::Arc;
 
-use quipu_protocol::{Ack, Entry, Epoch, Event, Model, NodeId, RunId, SessionStart, Setting, Thinking};
+use quipu_protocol::{
+    Ack, Entry, Epoch, Event, Model, NodeId, Refused, RunId, SessionStart, Setting, Thinking,
+};
 use quipu_providers::clamp_level;
 
-use super::{Draft, Effect, Machine, Phase, Prefix, Refused, ReplyId, Run, Tag, Went};
+use super::{Draft, Effect, Machine, Phase, Prefix, ReplyId, Run, Tag, Went};
 
 /// What is to be changed, and who waits for it.
 pub(super) struct Changing {
@@ -44,11 +46,11 @@ impl Machine {
             }
             (Setting::Model { provider, id }, None) => {
                 let why = format!("there is no model {provider}/{id} for this session");
-                return self.out.push(Effect::Reply(reply, Err(Refused::NoSuchModel(why))));
+                return self.out.push(Effect::Reply(reply, Err(Refused::NoSuchModel { why })));
             }
             // Needs no record: it is a rule of the directory, and none of the conversation.
             (Setting::Permissions, _) => return self.out.push(Effect::Reply(reply, Ok(Ack::Handled))),
-            (Setting::Thinking(level), _) => {
+            (Setting::Thinking { level }, _) => {
                 self.changing.get_or_insert_with(none).thinking = Some(*level);
             }
         }
@@ -90,7 +92,7 @@ impl Machine {
         // What was said last comes before it.
         if self.unsaved.iter().any(|draft| matches!(&*draft.entry, Entry::Message(_))) {
             let why = "what was said last could not be stored yet; say something here first";
-            self.answer_all(replies, &Err(Refused::Store(why.into())));
+            self.answer_all(replies, &Err(Refused::Store { why: why.into() }));
             return false;
         }
         let draft = Draft::new(Entry::Epoch(prefix.epoch.clone()));
@@ -116,7 +118,7 @@ impl Machine {
     /// It could not be recorded: all stays as it was.
     pub(super) fn change_failed(&mut self, text: String) {
         let Some(recording) = self.recorded() else { return };
-        self.answer_all(recording.replies, &Err(Refused::Store(text)));
+        self.answer_all(recording.replies, &Err(Refused::Store { why: text }));
         self.after_change(recording.went, recording.said);
     }
 

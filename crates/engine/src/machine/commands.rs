@@ -1,15 +1,14 @@
 //! What commands do to the machine.
 
 use quipu_protocol::{
-    AbortTarget, Ack, Answer, AskId, Command, Content, Event, Message, QueueMode, RunId, Setting,
+    AbortTarget, Ack, Answer, AskId, Command, Content, Event, Message, QueueMode, Refused, RunId, Setting,
 };
 
 use quipu_transcript::{message_of, project_messages};
 
 use super::batch::{self, State, refusal};
 use super::{
-    CommitError, Done, Effect, Fresh, Machine, Phase, Plan, PlanOp, Queue, Refused, ReplyId, Run, Tag,
-    Waiting,
+    CommitError, Done, Effect, Fresh, Machine, Phase, Plan, PlanOp, Queue, ReplyId, Run, Tag, Waiting,
 };
 
 /// Messages that wait in the queues at most.
@@ -51,13 +50,13 @@ impl Machine {
             Command::Compact { focus } => self.compact(focus, reply, fresh.run),
             Command::Jump { to, summary, label } => self.jump(to, summary, label, reply, fresh.run),
             Command::Continue => self.go_on(reply, fresh.run),
-            Command::Set(Setting::Permissions) => {
+            Command::Set { setting: Setting::Permissions } => {
                 if let Some(version) = fresh.policy {
                     self.policy_is(version);
                 }
                 self.out.push(Effect::Reply(reply, Ok(Ack::Handled)));
             }
-            Command::Set(setting) => self.set(&setting, fresh.model, reply, fresh.run),
+            Command::Set { setting } => self.set(&setting, fresh.model, reply, fresh.run),
             Command::Unqueue { items } => {
                 let mut taken = Vec::new();
                 for (queue, list) in
@@ -77,7 +76,7 @@ impl Machine {
                 let items = taken;
                 self.side_commit(Tag::Unqueue { reply, items }, ops, false);
             }
-            Command::Abort(part) => {
+            Command::Abort { target: part } => {
                 match part {
                     AbortTarget::Run => self.abort(),
                     AbortTarget::Tool(call) => self.abort_tool(&call),
@@ -166,7 +165,7 @@ impl Machine {
         }
         match tag {
             Tag::Queue { reply, item, follow_up } => match result {
-                Err(text) => self.out.push(Effect::Reply(reply, Err(Refused::Store(text)))),
+                Err(text) => self.out.push(Effect::Reply(reply, Err(Refused::Store { why: text }))),
                 Ok(()) => {
                     let id = item.id.clone();
                     if follow_up {
@@ -195,7 +194,7 @@ impl Machine {
                                 Queue::FollowUp => self.follow_up.insert(0, item),
                             }
                         }
-                        Err(Refused::Store(text))
+                        Err(Refused::Store { why: text })
                     }
                 };
                 self.out.push(Effect::Reply(reply, answer));
@@ -314,7 +313,7 @@ impl Machine {
         let Some(Run { phase: Phase::Tools(batch), .. }) = &mut self.run else { return };
         let Some(slot) = batch.asking(ask) else { return };
         match &answer {
-            Some(Answer::Allow) => {
+            Some(Answer::Allow { .. }) => {
                 batch.slots[slot].state = State::Ready;
                 batch.slots[slot].approved = true;
             }
@@ -322,6 +321,14 @@ impl Machine {
                 let text = batch::denied(reason.as_deref());
                 self.refuse_slot(slot, text);
             }
+            // No answer to such a question: nobody allowed it.
+            Some(
+                Answer::Confirm { .. }
+                | Answer::Choose { .. }
+                | Answer::Text { .. }
+                | Answer::Form { .. }
+                | Answer::Cancel,
+            ) => self.refuse_slot(slot, batch::denied(None)),
             None => self.refuse_slot(
                 slot,
                 "Nobody answered in time whether this call may run, so it was not run.".into(),

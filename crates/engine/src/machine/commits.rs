@@ -4,12 +4,12 @@ use std::sync::Arc;
 
 use quipu_protocol::{
     Ack, Checkpoint, Compaction, CompactionReason, CompactionResult, Ending, Entry, Event, JumpResult,
-    ModelError, ModelErrorKind, NodeId, Notice, Outcome, Queued, SessionId, SessionStart,
+    ModelError, ModelErrorKind, NodeId, Notice, Outcome, Refused, SessionId, SessionStart,
 };
 use quipu_transcript::{message_of, sent_tokens};
 
 use super::{
-    Answered, CommitError, Draft, Effect, Machine, Phase, Plan, PlanOp, Queue, Refused, Run, Tag, Waiting,
+    Answered, CommitError, Draft, Effect, Machine, Phase, Plan, PlanOp, Queue, Run, Tag, Waiting,
     json_of_nothing, shared,
 };
 
@@ -185,7 +185,7 @@ impl Machine {
         }
         self.has_ref = false;
         self.committing = Some(plan.clone());
-        self.emit(Event::Notice(Notice::Branched { session: fresh }));
+        self.emit(Event::from(Notice::Branched { session: fresh }));
         self.out.push(Effect::Commit { tag, plan, next: None });
     }
 
@@ -263,8 +263,8 @@ impl Machine {
             self.unsaved = plan.drafts;
             self.run = None;
             match reply {
-                Some(reply) => self.out.push(Effect::Reply(*reply, Err(Refused::Store(text)))),
-                None => self.emit(Event::Notice(Notice::Note(text))),
+                Some(reply) => self.out.push(Effect::Reply(*reply, Err(Refused::Store { why: text }))),
+                None => self.emit(Event::from(Notice::Note { text })),
             }
             return self.settle();
         }
@@ -386,14 +386,8 @@ impl Machine {
     }
 
     pub(super) fn queue_changed(&mut self) {
-        let list = |items: &[Waiting]| items.iter().map(queued).collect();
+        let list = |items: &[Waiting]| items.iter().map(Waiting::queued).collect();
         let event = Event::QueueChanged { steering: list(&self.steering), follow_up: list(&self.follow_up) };
         self.emit(event);
     }
-}
-
-fn queued(item: &Waiting) -> Queued {
-    let text =
-        item.input.0.iter().filter_map(quipu_protocol::Content::as_text).collect::<Vec<_>>().join("\n");
-    Queued { id: item.id.clone(), text }
 }

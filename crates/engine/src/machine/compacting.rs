@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use quipu_protocol::{
     Ack, CallRecord, Checkpoint, Compaction, CompactionReason, CompactionResult, Entry, Event, Json, Limit,
-    Message, ModelError, NodeId, Outcome, RunId, StepInfo, ToolSpec, Usage,
+    Message, ModelError, NodeId, Outcome, Refused, RunId, StepInfo, ToolSpec, Usage,
 };
 use quipu_transcript::{
     Cut, TouchedFiles, compaction_note, cut, estimate_text, measure, sent_tokens, summary_of_note,
@@ -14,9 +14,7 @@ use quipu_transcript::{
 };
 use serde::{Deserialize, Serialize};
 
-use super::{
-    Draft, Effect, Left, MEASURED, Machine, Phase, Plan, PlanOp, Prefix, Refused, ReplyId, Run, Tag,
-};
+use super::{Draft, Effect, Left, MEASURED, Machine, Phase, Plan, PlanOp, Prefix, ReplyId, Run, Tag};
 
 /// When a context is compacted and what stays of it. Tokens.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

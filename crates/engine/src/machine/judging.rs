@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use quipu_protocol::{Answer, Ask, AskId, Event, ToolCall};
+use quipu_protocol::{Answer, Ask, AskId, AskKind, Event, Permission, Scope, ToolCall};
 use quipu_tools::Touches;
 
 use super::batch::{self, State, Subject};
@@ -48,7 +48,7 @@ impl Machine {
             Prepared::Ask { .. } => return,
             Prepared::Ready { .. } => {
                 batch.slots[slot].state = State::Ready;
-                Answer::Allow
+                Answer::once()
             }
             Prepared::Refused(reason) => {
                 self.refuse_slot(slot, reason.clone());
@@ -80,8 +80,8 @@ impl Machine {
             Prepared::Ask { question, .. } if self.askers == 0 => {
                 self.refuse_slot(slot, batch::nobody_to_ask(&question));
             }
-            Prepared::Ask { touches, question, subject, .. } => {
-                let ask = self.ask(&call, question, Arc::clone(&subject));
+            Prepared::Ask { touches, question, subject, scopes, .. } => {
+                let ask = self.ask(&call, question, subject, scopes);
                 self.set_touches(slot, touches);
                 self.set_state(slot, State::Asking(ask));
                 // The rules may have changed once more meanwhile.
@@ -96,11 +96,25 @@ impl Machine {
     }
 
     /// Puts a question.
-    pub(super) fn ask(&mut self, call: &ToolCall, question: String, subject: Subject) -> AskId {
+    pub(super) fn ask(
+        &mut self,
+        call: &ToolCall,
+        question: String,
+        subject: Subject,
+        scopes: Vec<Scope>,
+    ) -> AskId {
         self.counter += 1;
         let id = AskId::from(format!("a{}", self.counter));
-        let ask = Ask { id: id.clone(), call: call.id.clone(), tool: call.name.clone(), question, subject };
-        self.emit(Event::Asked(Arc::new(ask)));
+        let tool = call.name.clone();
+        let permission = Permission { call: call.id.clone(), tool, question, subject, scopes };
+        let deadline = i64::try_from(self.ask_deadline.as_millis()).unwrap_or(i64::MAX);
+        let ask = Ask {
+            id: id.clone(),
+            deadline: Some(self.now.saturating_add(deadline)),
+            default: Answer::no(),
+            kind: AskKind::Permission(permission),
+        };
+        self.emit(Event::Asked { ask: Arc::new(ask) });
         self.out.push(Effect::AskDeadline { ask: id.clone(), after: self.ask_deadline });
         id
     }

@@ -4,15 +4,15 @@
 use std::sync::Arc;
 
 use quipu_protocol::{
-    Ack, Compaction, Entry, Epoch, Event, JumpResult, Jumped, Message, NodeId, RunId, Summarize, Usage,
-    UserInput,
+    Ack, Compaction, Entry, Epoch, Event, JumpResult, Jumped, Message, NodeId, Refused, RunId, Summarize,
+    Usage, UserInput,
 };
 use quipu_transcript::{Prune, TouchedFiles, branch_summary, compaction_note};
 
 use super::leaving::place_of;
 use super::{
-    Draft, Effect, Leap, Left, Machine, NoSummary, Phase, Plan, PlanOp, Purpose, Refused, ReplyId, Run,
-    Stretch, Summary, Tag, json_of_nothing, step_of,
+    Draft, Effect, Leap, Left, Machine, NoSummary, Phase, Plan, PlanOp, Purpose, ReplyId, Run, Stretch,
+    Summary, Tag, json_of_nothing, step_of,
 };
 
 /// Tokens of a branch's summary at most.
@@ -77,12 +77,12 @@ impl Machine {
             return self.out.push(Effect::Reply(reply, Err(Refused::Busy)));
         }
         let Some(from) = self.head.filter(|_| self.has_ref) else {
-            return self.out.push(Effect::Reply(reply, Err(Refused::NotInSession(to))));
+            return self.out.push(Effect::Reply(reply, Err(Refused::NotInSession { node: to })));
         };
         // It belongs to where it was said.
         if self.unsaved.iter().any(|draft| matches!(&*draft.entry, Entry::Message(_))) {
             let why = "what was said last could not be stored yet; say something here first";
-            return self.out.push(Effect::Reply(reply, Err(Refused::Store(why.into()))));
+            return self.out.push(Effect::Reply(reply, Err(Refused::Store { why: why.into() })));
         }
         let left = summary.is_some();
         let phase = Phase::Jumping(Box::new(Jumping {

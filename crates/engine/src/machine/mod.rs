@@ -51,7 +51,6 @@ pub use limits::Limits;
 pub use pruning::PruneSettings;
 pub(crate) use pruning::{Left, MEASURED};
 use shell::{Noting, Shells};
-pub use types::Refused;
 pub(crate) use types::*;
 
 /// What every request of this session begins with, until the next epoch.
@@ -303,7 +302,7 @@ impl Machine {
                 self.tool_held(slot, prepared);
             }
             Input::AskExpired { ask } => self.answer(&ask, None),
-            Input::Told(trouble) => self.emit(Event::Notice(trouble)),
+            Input::Told(trouble) => self.emit(Event::from(trouble)),
             // An answer of a run that is over is dropped: everything that it could say was said in its last commit.
             Input::Prepared { run, calls } if self.is_current(&run) => self.prepared(calls),
             Input::Call { run, event } if self.is_current(&run) => self.call_event(event),
@@ -386,8 +385,8 @@ impl Machine {
                 Prepared::Ask { call, touches, question, .. } if self.askers == 0 => {
                     (call, refuse(batch::nobody_to_ask(&question)), touches)
                 }
-                Prepared::Ask { call, touches, question, subject } => {
-                    let ask = self.ask(&call, question, subject);
+                Prepared::Ask { call, touches, question, subject, scopes } => {
+                    let ask = self.ask(&call, question, subject, scopes);
                     (call, State::Asking(ask), touches)
                 }
             };

@@ -2,11 +2,11 @@
 //! While something is under way they wait for its end, since a conversation has its results right behind their calls.
 
 use quipu_protocol::{
-    Ack, BashExecutionMessage, Ending, Entry, Event, Message, NodeId, Notice, RunId, SessionId, StepInfo,
-    UnixMs,
+    Ack, BashExecutionMessage, Ending, Entry, Event, Message, NodeId, Notice, Refused, RunId, SessionId,
+    StepInfo, UnixMs,
 };
 
-use super::{Draft, Effect, Machine, Phase, Plan, PlanOp, Ran, Refused, ReplyId, Run, Tag};
+use super::{Draft, Effect, Machine, Phase, Plan, PlanOp, Ran, ReplyId, Run, Tag};
 
 /// What the user runs in the shell.
 #[derive(Default)]
@@ -72,7 +72,7 @@ impl Machine {
                 self.shells.running.push((run.clone(), session, self.now));
                 Ok(Ack::Started(run))
             }
-            Err(text) => Err(Refused::Store(text)),
+            Err(text) => Err(Refused::Store { why: text }),
         };
         self.out.push(Effect::Reply(reply, answer));
     }
@@ -110,7 +110,8 @@ impl Machine {
     }
 
     pub(super) fn shell_ended(&mut self, reply: ReplyId, ran: Ran, result: Result<(), String>) {
-        self.out.push(Effect::Reply(reply, result.map(|()| Ack::Handled).map_err(Refused::Store)));
+        self.out
+            .push(Effect::Reply(reply, result.map(|()| Ack::Handled).map_err(|why| Refused::Store { why })));
         // Kept or not: what cannot be written now may be at the end of the run.
         self.shells.ran.push(ran);
         self.note_what_ran();
@@ -159,8 +160,8 @@ impl Machine {
 
     pub(super) fn not_noted(&mut self, reply: Option<ReplyId>, text: String) {
         match reply {
-            Some(reply) => self.out.push(Effect::Reply(reply, Err(Refused::Store(text)))),
-            None => self.emit(Event::Notice(Notice::Note(text))),
+            Some(reply) => self.out.push(Effect::Reply(reply, Err(Refused::Store { why: text }))),
+            None => self.emit(Event::from(Notice::Note { text })),
         }
         self.nothing_to_note();
     }

@@ -5,7 +5,7 @@ use std::collections::{HashMap, VecDeque};
 use proptest::prelude::*;
 use quipu_protocol::{
     AbortTarget, Answer, AskId, Command, Content, Delta, FileChange, FileState, Json, ModelError, QueueMode,
-    SessionStart, Setting, Summarize, ToolResultMessage, Unknown, Usage, UserInput,
+    Refused, Scope, SessionStart, Setting, Summarize, ToolResultMessage, Unknown, Usage, UserInput,
 };
 use quipu_testkit::events::EventLaws;
 use quipu_tools::Touches;
@@ -77,7 +77,13 @@ fn moves() -> impl Strategy<Value = Vec<Move>> {
 fn decided(choice: u8, call: ToolCall, touches: Touches) -> Prepared {
     match choice % 3 {
         0 => Prepared::Refused("no".into()),
-        1 => Prepared::Ask { call, touches, question: "?".into(), subject: "x".into() },
+        1 => Prepared::Ask {
+            call,
+            touches,
+            question: "?".into(),
+            subject: "x".into(),
+            scopes: vec![Scope::Once],
+        },
         _ => Prepared::Ready { call, touches },
     }
 }
@@ -264,7 +270,7 @@ impl World {
         let reply = ReplyId(self.sent);
         self.replies.insert(reply.0, 0);
         let model = match &command {
-            Command::Set(Setting::Model { id, .. }) if id != "none" => {
+            Command::Set { setting: Setting::Model { id, .. } } if id != "none" => {
                 let (id, context_window) = (id.clone(), 48);
                 Some(Arc::new(Model {
                     id,
@@ -591,7 +597,7 @@ impl World {
             _ => None,
         });
         if session.as_ref() != Some(self.machine.session()) {
-            return self.give(Input::Looked { run, result: Err(Refused::NotInSession(to)) });
+            return self.give(Input::Looked { run, result: Err(Refused::NotInSession { node: to }) });
         }
         let (parent, entry) = &self.tree[&to];
         let (at, said) = match &**entry {
@@ -679,7 +685,13 @@ impl World {
                     // As the toolbox sees to it.
                     _ if place > leaves => Prepared::Refused("behind".into()),
                     0 => Prepared::Refused("no".into()),
-                    1 => Prepared::Ask { call, touches, question: "?".into(), subject: "x".into() },
+                    1 => Prepared::Ask {
+                        call,
+                        touches,
+                        question: "?".into(),
+                        subject: "x".into(),
+                        scopes: vec![Scope::Once],
+                    },
                     _ => Prepared::Ready { call, touches },
                 }
             })
@@ -753,13 +765,15 @@ impl World {
                 };
                 self.command(Command::Prompt { input, when });
             }
-            Move::Abort => self.command(Command::Abort(AbortTarget::Run)),
+            Move::Abort => self.command(Command::Abort { target: AbortTarget::Run }),
             Move::AbortTool(choice) => {
                 let call = self
                     .tools
                     .get(usize::from(choice) % self.tools.len().max(1))
                     .map(|tool| tool.2.id.clone());
-                self.command(Command::Abort(AbortTarget::Tool(call.unwrap_or_else(|| "none".into()))));
+                self.command(Command::Abort {
+                    target: AbortTarget::Tool(call.unwrap_or_else(|| "none".into())),
+                });
             }
             Move::Unqueue => self.command(Command::Unqueue { items: Vec::new() }),
             Move::Unrecorded => {
@@ -781,16 +795,16 @@ impl World {
             Move::Set(which) => {
                 let id = ["m", "n", "o", "none"][usize::from(which) % 4].to_owned();
                 let setting = match which.is_multiple_of(5) {
-                    true => Setting::Thinking(quipu_protocol::Thinking::High),
+                    true => Setting::Thinking { level: quipu_protocol::Thinking::High },
                     false => Setting::Model { provider: "p".into(), id },
                 };
-                self.command(Command::Set(setting));
+                self.command(Command::Set { setting });
             }
             Move::Look => self.look(),
-            Move::AbortCompaction => self.command(Command::Abort(AbortTarget::Compaction)),
+            Move::AbortCompaction => self.command(Command::Abort { target: AbortTarget::Compaction }),
             Move::Answer(which, yes) => {
                 let ask = self.asks.get(usize::from(which) % self.asks.len().max(1)).cloned();
-                let answer = if yes { Answer::Allow } else { Answer::Deny { reason: None } };
+                let answer = if yes { Answer::once() } else { Answer::Deny { reason: None } };
                 self.command(Command::Answer { ask: ask.unwrap_or_else(|| "none".into()), answer });
             }
             Move::Commit(choice) => self.commit(choice),
@@ -1090,7 +1104,7 @@ fn a_run_that_was_stopped_pays_for_no_summary() {
         }
         assert!(world.machine.compaction_is_due());
         if stops {
-            world.command(Command::Abort(AbortTarget::Run));
+            world.command(Command::Abort { target: AbortTarget::Run });
         }
         world.commit(255);
         assert_eq!((world.summary.is_some(), world.machine.run().is_none()), (!stops, stops));
@@ -1158,7 +1172,7 @@ fn calls_that_began_early_are_stopped_with_the_run() {
     world.prepare(READS);
     let begun = world.tools.len();
     world.tool(0);
-    world.command(Command::Abort(AbortTarget::Run));
+    world.command(Command::Abort { target: AbortTarget::Run });
     world.finish();
     let conversation = quipu_transcript::project_messages(world.machine.messages.iter().cloned());
     let ok = |one: &&Arc<Message>| matches!(&***one, Message::ToolResult(result) if !result.is_error);

@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use quipu_protocol::{
     Ack, AskId, BashExecutionMessage, CallRecord, Command, Entry, Event, FileChange, ItemId, Json, Message,
-    Model, ModelRequest, NodeId, Notice, Outcome, RunId, SessionId, StepInfo, Thinking, ToolCall,
-    ToolResultMessage, UnixMs, UserInput,
+    Model, ModelRequest, NodeId, Notice, Outcome, Queued, Refused, RunId, Scope, SessionId, StepInfo,
+    Thinking, ToolCall, ToolResultMessage, UnixMs, UserInput,
 };
 use quipu_providers::{CallEnd, CallEvent};
 use quipu_store::NewChunk;
@@ -16,52 +16,10 @@ use super::{Leaving, NoSummary, Place, Stretch, Summary};
 use crate::files::{FilePlan, WorkspaceNote};
 use crate::money::{CallMoney, RunMoney};
 use crate::policy::PolicyVersion;
-use crate::sessions::NAME_LIMIT;
 
 /// Names the place in the task where the sender of a command waits for its acknowledgement.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) struct ReplyId(pub(crate) u64);
-
-/// Why a command was not accepted.
-#[derive(Debug, Clone, PartialEq, thiserror::Error)]
-pub enum Refused {
-    /// A run is under way; queue the message instead, or abort first.
-    #[error("the agent is working; send the message as steering or follow-up, or abort first")]
-    Busy,
-    /// The message has no text and no image.
-    #[error("the message is empty")]
-    Empty,
-    /// The conversation ends with an answer and nothing waits.
-    #[error("there is nothing to continue: the conversation ends with an answer")]
-    NothingToContinue,
-    /// The context is too small to sum anything up.
-    #[error("there is nothing to compact: the conversation is shorter than what would be kept of it")]
-    NothingToCompact,
-    /// The node is not one of this session.
-    #[error("node {0} is no node of this session; `quipu fork {0}` makes a session that goes on from it")]
-    NotInSession(NodeId),
-    /// A label is too long.
-    #[error("a label has at most {NAME_LIMIT} characters, and this one has {0}")]
-    LabelTooLong(usize),
-    /// The model cannot be asked.
-    #[error("{0}")]
-    NoSuchModel(String),
-    /// No such question is open.
-    #[error("that question is not open any more")]
-    NoSuchAsk,
-    /// 256 messages wait already.
-    #[error("256 messages wait already; take some back or let the agent reach them first")]
-    QueueFull,
-    /// A lossless subscriber has not read thousands of events.
-    #[error("a subscriber does not read its events, so nothing new is begun; abort, or let it catch up")]
-    Behind,
-    /// It could not be stored, so nothing happened.
-    #[error("{0}")]
-    Store(String),
-    /// The session has ended.
-    #[error("the session is closed")]
-    Closed,
-}
 
 /// Ids made outside, since the machine has no randomness.
 #[derive(Debug, Clone)]
@@ -191,7 +149,7 @@ pub(crate) enum Prepared {
     /// It may run.
     Ready { call: ToolCall, touches: Touches },
     /// It may run when someone says yes.
-    Ask { call: ToolCall, touches: Touches, question: String, subject: Arc<str> },
+    Ask { call: ToolCall, touches: Touches, question: String, subject: Arc<str>, scopes: Vec<Scope> },
     /// It will not run; the model is told why.
     Refused(String),
 }
@@ -385,6 +343,14 @@ pub(crate) struct Waiting {
     /// The session whose inbox holds it; another than the current one after a branch.
     pub(crate) session: SessionId,
     pub(crate) input: UserInput,
+}
+
+impl Waiting {
+    /// It, for people.
+    pub(crate) fn queued(&self) -> Queued {
+        let texts = self.input.0.iter().filter_map(quipu_protocol::Content::as_text);
+        Queued { id: self.id.clone(), text: texts.collect::<Vec<_>>().join("\n") }
+    }
 }
 
 /// What the machine wants done.

@@ -75,7 +75,7 @@ async fn at_rest_it_is_recorded_at_once_and_the_next_request_goes_there() {
     // The same again is nothing new.
     assert_eq!(live.session.set(to_other()).await, Ok(Ack::Handled));
     assert_eq!(live.session.view().head, Some(head));
-    assert_eq!(live.session.set(Setting::Thinking(Thinking::High)).await, Ok(Ack::Handled));
+    assert_eq!(live.session.set(Setting::Thinking { level: Thinking::High }).await, Ok(Ack::Handled));
     // The run, and each change.
     live.settled(3).await;
 
@@ -121,7 +121,8 @@ async fn while_it_works_it_holds_from_the_next_turn_on() {
         assert_eq!(changes(&live), []);
         gate.open();
     };
-    let (model, level) = (live.session.set(to_other()), live.session.set(Setting::Thinking(Thinking::Low)));
+    let (model, level) =
+        (live.session.set(to_other()), live.session.set(Setting::Thinking { level: Thinking::Low }));
     let (model, level, ()) = tokio::join!(model, level, rest);
     assert_eq!((model, level), (Ok(Ack::Handled), Ok(Ack::Handled)));
     live.settled(1).await;
@@ -148,10 +149,10 @@ async fn while_it_works_it_holds_from_the_next_turn_on() {
 async fn before_anything_is_said_the_session_begins_so() {
     let world = World::new();
     let (live, fake) = create(&world).await;
-    assert_eq!(live.session.set(Setting::Thinking(Thinking::Max)).await, Ok(Ack::Handled));
+    assert_eq!(live.session.set(Setting::Thinking { level: Thinking::Max }).await, Ok(Ack::Handled));
     assert_eq!(live.session.set(to_other()).await, Ok(Ack::Handled));
     assert_eq!(live.session.view().head, None);
-    assert_eq!(live.session.set(Setting::Thinking(Thinking::High)).await, Ok(Ack::Handled));
+    assert_eq!(live.session.set(Setting::Thinking { level: Thinking::High }).await, Ok(Ack::Handled));
     // A level that the model does not have becomes one that it has.
     let expect =
         [(None, "other-model".to_owned(), Thinking::Off), (None, "other-model".into(), Thinking::High)];
@@ -172,12 +173,12 @@ async fn what_is_not_known_is_refused_and_nothing_changes() {
     live.run("a").await;
     let head = live.session.view().head;
     let nobody = Setting::Model { provider: "nobody".into(), id: "none".into() };
-    assert_eq!(live.session.set(nobody).await, Err(Refused::NoSuchModel("no nobody/none".into())));
+    assert_eq!(live.session.set(nobody).await, Err(Refused::NoSuchModel { why: "no nobody/none".into() }));
     assert_eq!((live.session.view().head, changes(&live)), (head, vec![]));
     live.finish().await;
     // One that knows no others.
     let live = world.create().await;
-    assert!(matches!(live.session.set(to_other()).await, Err(Refused::NoSuchModel(_))));
+    assert!(matches!(live.session.set(to_other()).await, Err(Refused::NoSuchModel { .. })));
     assert_eq!(model().id, "test-model");
     live.finish().await;
     world.check().await;

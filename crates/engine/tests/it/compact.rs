@@ -243,7 +243,7 @@ async fn what_is_said_meanwhile_is_answered_afterwards() {
             .await
             .unwrap();
         if abort {
-            live.session.send(Command::Abort(AbortTarget::Compaction)).await.unwrap();
+            live.session.send(Command::Abort { target: AbortTarget::Compaction }).await.unwrap();
         }
         // Once opened, the answer could be faster than the abort.
         if !abort {
@@ -619,6 +619,7 @@ async fn a_process_that_dies_between_two_pieces_leaves_what_they_cost() {
     let id = live.id();
     live.session.prompt(long("question-4")).await.unwrap();
     gate.reached().await;
+    live.session.kill();
     drop(live);
     // Its task ends by itself and gives the session back.
     let live = loop {

@@ -35,7 +35,7 @@ impl Follower for Watcher {
             let found = self.store.nodes(&commit.nodes).await.unwrap();
             self.seen.lock().unwrap().push((commit, found.iter().all(Option::is_some)));
             assert!(!self.panics, "as it was told");
-            self.says.map(|text| Notice::Note(text.into())).into_iter().collect()
+            self.says.map(|text| Notice::Note { text: text.into() }).into_iter().collect()
         })
     }
 }
@@ -86,7 +86,9 @@ async fn one_that_fails_is_told_and_harms_nothing() {
         let (_, mut events) = session.subscribe(quipu::Delivery::Lossless).await.unwrap();
         assert_eq!(session.ask("first").await.unwrap().0, Outcome::Done);
         let told = loop {
-            if let Event::Notice(Notice::Note(text)) = &events.next().await.unwrap().event {
+            if let Event::Ui { ui: quipu::protocol::Ui::Notice { notice: Notice::Note { text } } } =
+                &events.next().await.unwrap().event
+            {
                 break text.clone();
             }
         };

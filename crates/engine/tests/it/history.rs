@@ -198,10 +198,10 @@ async fn another_project_is_asked_for_and_refused_without_a_person() {
         let mut subjects = Vec::new();
         while let Some(envelope) = events.next().await {
             match &envelope.event {
-                Event::Asked(ask) => {
-                    subjects.push(PathBuf::from(ask.subject.to_string()));
+                Event::Asked { ask } => {
+                    subjects.push(PathBuf::from(ask.permission().unwrap().subject.to_string()));
                     let answer =
-                        if subjects.len() < 3 { Answer::Allow } else { Answer::Deny { reason: None } };
+                        if subjects.len() < 3 { Answer::once() } else { Answer::Deny { reason: None } };
                     session.send(Command::Answer { ask: ask.id.clone(), answer }).await.unwrap();
                 }
                 Event::Settled => break,

@@ -212,7 +212,7 @@ async fn only_nodes_of_the_session_are_places_to_go() {
     let live = world.create().await;
     assert_eq!(
         live.session.jump(theirs, None, None).await,
-        Err(Refused::NotInSession(theirs)),
+        Err(Refused::NotInSession { node: theirs }),
         "not begun yet"
     );
     let gate = Gate::new();
@@ -221,9 +221,12 @@ async fn only_nodes_of_the_session_are_places_to_go() {
     let mine = node_of(&live, "b0");
     let nowhere = NodeId([7; 32]);
     for node in [theirs, nowhere] {
-        assert_eq!(live.session.jump(node, None, None).await, Err(Refused::NotInSession(node)));
+        assert_eq!(live.session.jump(node, None, None).await, Err(Refused::NotInSession { node }));
     }
-    assert_eq!(live.session.jump(mine, None, Some("x".repeat(201))).await, Err(Refused::LabelTooLong(201)));
+    assert_eq!(
+        live.session.jump(mine, None, Some("x".repeat(201))).await,
+        Err(Refused::LabelTooLong { characters: 201 })
+    );
     live.session.prompt("p1").await.unwrap();
     gate.reached().await;
     assert_eq!(live.session.jump(mine, None, None).await, Err(Refused::Busy));
@@ -249,7 +252,7 @@ async fn what_is_said_meanwhile_is_answered_at_the_place_that_was_reached() {
         assert_eq!(live.session.jump(to, None, None).await, Err(Refused::Busy));
         live.session.prompt("now").await.unwrap();
         match abort.clone() {
-            Some(part) => drop(live.session.send(Command::Abort(part)).await.unwrap()),
+            Some(part) => drop(live.session.send(Command::Abort { target: part }).await.unwrap()),
             None => gate.open(),
         }
         live.until(1, |event| matches!(event, Event::JumpEnded { .. })).await;
@@ -431,6 +434,7 @@ async fn a_process_that_dies_over_a_summary_leaves_the_session_where_it_stood() 
     let (id, to) = (live.id(), node_of(&live, "a0"));
     live.session.jump(to, Some(Summarize::default()), None).await.unwrap();
     gate.reached().await;
+    live.session.kill();
     drop(live);
     // At rest again, it goes there all the same: what was left open is told where it stood.
     let jumped = loop {

@@ -356,15 +356,15 @@ async fn questions_allow_deny_and_nobody() {
     let person = tokio::spawn(async move {
         let mut subjects = Vec::new();
         while let Some(envelope) = events.next().await {
-            let Event::Asked(ask) = &envelope.event else {
+            let Event::Asked { ask } = &envelope.event else {
                 if matches!(envelope.event, Event::Settled) {
                     break;
                 }
                 continue;
             };
-            subjects.push(ask.subject.to_string());
-            let answer = match &*ask.subject {
-                "yes" => Answer::Allow,
+            subjects.push(ask.permission().unwrap().subject.to_string());
+            let answer = match &*ask.permission().unwrap().subject {
+                "yes" => Answer::once(),
                 "no" => Answer::Deny { reason: None },
                 _ => Answer::Deny { reason: Some("too risky".into()) },
             };
@@ -386,7 +386,7 @@ async fn questions_allow_deny_and_nobody() {
     let live = world.create_with(asking(&world)).await;
     assert_eq!(live.run("go").await, Outcome::Done);
     assert!(live.results()[0].1.contains("nobody is here"));
-    assert!(live.all(|event| matches!(event, Event::Asked(_)).then_some(())).is_empty());
+    assert!(live.all(|event| matches!(event, Event::Asked { .. }).then_some(())).is_empty());
     live.finish().await;
     world.check().await;
 }
@@ -402,7 +402,7 @@ async fn a_question_ends_when_its_answerer_leaves_or_its_time_is_up() {
     let (_, one) = live.session.subscribe_and_answer(Delivery::Live).await.unwrap();
     let (_, other) = live.session.subscribe_and_answer(Delivery::Live).await.unwrap();
     live.session.prompt("go").await.unwrap();
-    live.until(1, |event| matches!(event, Event::Asked(_))).await;
+    live.until(1, |event| matches!(event, Event::Asked { .. })).await;
     drop(other);
     live.session.steer("still waiting").await.unwrap();
     assert!(live.results().is_empty());
@@ -430,9 +430,9 @@ async fn one_call_of_a_batch_is_stopped() {
     live.session.prompt("go").await.unwrap();
     one.reached().await;
     two.reached().await;
-    live.session.send(Command::Abort(AbortTarget::Tool("c1".into()))).await.unwrap();
+    live.session.send(Command::Abort { target: AbortTarget::Tool("c1".into()) }).await.unwrap();
     live.until(1, |event| matches!(event, Event::ToolEnded { .. })).await;
-    live.session.send(Command::Abort(AbortTarget::Tool("none".into()))).await.unwrap();
+    live.session.send(Command::Abort { target: AbortTarget::Tool("none".into()) }).await.unwrap();
     two.open();
     live.settled(1).await;
     let results = live.results();

@@ -47,6 +47,8 @@ mod pressure;
 #[cfg(test)]
 mod prune;
 #[cfg(test)]
+mod reconnect;
+#[cfg(test)]
 mod record;
 #[cfg(test)]
 mod resume;

@@ -49,7 +49,9 @@ async fn missing_namespaces_are_told_once() {
         let mut told = Vec::new();
         while let Some(envelope) = events.next().await {
             match &envelope.event {
-                Event::Notice(quipu::protocol::Notice::Note(text)) => told.push(text.clone()),
+                Event::Ui {
+                    ui: quipu::protocol::Ui::Notice { notice: quipu::protocol::Notice::Note { text } },
+                } => told.push(text.clone()),
                 Event::Settled => break,
                 _ => {}
             }
@@ -88,19 +90,23 @@ async fn what_was_approved_is_what_runs() {
         let mut subjects = Vec::new();
         while let Some(envelope) = events.next().await {
             match &envelope.event {
-                Event::Asked(ask) => {
-                    subjects.push(ask.subject.to_string());
+                Event::Asked { ask } => {
+                    subjects.push(ask.permission().unwrap().subject.to_string());
                     // While the person thinks, the name comes to mean another file.
-                    if ask.subject.ends_with("/b") {
+                    if ask.permission().unwrap().subject.ends_with("/b") {
                         fs::remove_file(cwd.join("changes")).unwrap();
                         symlink(&other, cwd.join("changes")).unwrap();
                     }
                     // What it means by then is asked in its turn.
-                    let answer = if ask.subject.ends_with("/c") {
-                        assert!(ask.question.contains("asked again"), "{}", ask.question);
+                    let answer = if ask.permission().unwrap().subject.ends_with("/c") {
+                        assert!(
+                            ask.permission().unwrap().question.contains("asked again"),
+                            "{}",
+                            ask.permission().unwrap().question
+                        );
                         Answer::Deny { reason: None }
                     } else {
-                        Answer::Allow
+                        Answer::once()
                     };
                     session.send(Command::Answer { ask: ask.id.clone(), answer }).await.unwrap();
                 }
@@ -249,19 +255,22 @@ async fn swapped(swap: &'static Swap, tool: &'static str, answer: Answer) -> (bo
         let mut asked: Vec<String> = Vec::new();
         while let Some(envelope) = events.next().await {
             match &envelope.event {
-                Event::Asked(ask) => {
+                Event::Asked { ask } => {
                     let answer = match asked.len() {
                         0 => {
                             (swap.swap)(&base);
                             // For good: for what was shown.
                             if swap.always {
-                                policy.grant(Grant { tool: tool.into(), subject: ask.subject.to_string() });
+                                policy.allow(Grant {
+                                    tool: tool.into(),
+                                    subject: ask.permission().unwrap().subject.to_string(),
+                                });
                             }
-                            Answer::Allow
+                            Answer::once()
                         }
                         _ => answer.clone(),
                     };
-                    asked.push(ask.question.clone());
+                    asked.push(ask.permission().unwrap().question.clone());
                     session.send(Command::Answer { ask: ask.id.clone(), answer }).await.unwrap();
                 }
                 Event::Settled => break,
@@ -290,7 +299,7 @@ async fn file_linked_while_asked_is_asked_again() {
             assert!(failed && said.contains("did not allow"), "{tool} {}: {said}", swap.path);
             assert_eq!(victim, "old", "{tool} {}", swap.path);
             // Who says yes to that means it.
-            let (failed, said, victim) = swapped(swap, tool, Answer::Allow).await;
+            let (failed, said, victim) = swapped(swap, tool, Answer::once()).await;
             assert!(!failed, "{tool} {}: {said}", swap.path);
             assert_eq!(victim, "new", "{tool} {}", swap.path);
         }
@@ -302,7 +311,7 @@ async fn file_linked_while_its_reading_is_asked_is_asked_again() {
     for swap in SWAPS.iter().filter(|swap| swap.path == "../out/file") {
         let (failed, said, _) = swapped(swap, "read", Answer::Deny { reason: None }).await;
         assert!(failed && said.contains("did not allow") && !said.contains("old"), "{said}");
-        let (failed, said, _) = swapped(swap, "read", Answer::Allow).await;
+        let (failed, said, _) = swapped(swap, "read", Answer::once()).await;
         assert!(!failed && said.contains("old"), "{said}");
     }
 }
@@ -320,11 +329,11 @@ async fn file_saved_anew_while_asked_is_not_asked_again() {
         let mut asked = 0;
         while let Some(envelope) = events.next().await {
             match &envelope.event {
-                Event::Asked(ask) => {
+                Event::Asked { ask } => {
                     asked += 1;
                     fs::write(saved.with_extension("tmp"), "saved").unwrap();
                     fs::rename(saved.with_extension("tmp"), &saved).unwrap();
-                    let answer = Command::Answer { ask: ask.id.clone(), answer: Answer::Allow };
+                    let answer = Command::Answer { ask: ask.id.clone(), answer: Answer::once() };
                     session.send(answer).await.unwrap();
                 }
                 Event::Settled => break,

@@ -17,7 +17,7 @@ async fn a_lossless_subscriber_withholds_the_stream_and_commands_still_run() {
     let world = World::with([flood(), say("next")]);
     let live = world.create().await;
     let (view, mut events) = live.session.subscribe(Delivery::Lossless).await.unwrap();
-    assert_eq!((view.run, view.waiting), (None, 0));
+    assert_eq!((view.run, view.steering.len() + view.follow_up.len()), (None, 0));
     live.session.prompt("go").await.unwrap();
     world.fake.pieces.subscribe().wait_for(|count| *count > 256).await.unwrap();
     // Commands are accepted and durable while the stream waits.
@@ -89,7 +89,7 @@ async fn a_live_subscriber_lags_and_learns_of_it_even_at_the_end() {
     while read + missed < total {
         let envelope = events.next().await.unwrap();
         match envelope.event {
-            Event::Lagged { missed: more } => missed += more,
+            Event::Lagged { missed: more, .. } => missed += more,
             _ => read += 1,
         }
         assert!(envelope.seq > last);

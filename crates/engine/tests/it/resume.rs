@@ -142,7 +142,11 @@ async fn a_second_writer_is_told_and_gets_a_branch() {
     assert_ne!(branch, id);
     assert_eq!(opened.session.ask("from two").await.unwrap().1, "to two");
     assert_eq!(one.run("from one").await, Outcome::Done);
-    assert!(one.all(|event| matches!(event, Event::Notice(_)).then_some(())).is_empty());
+    assert!(
+        one.all(|event| matches!(event, Event::Ui { ui: quipu::protocol::Ui::Notice { notice: _ } })
+            .then_some(()))
+            .is_empty()
+    );
     opened.session.shutdown().await;
     assert_eq!(texts(&*store, &id).await, ["first", "to one", "from one", "to one again"]);
     assert_eq!(texts(&*store, &branch).await, ["first", "to one", "from two", "to two"]);
@@ -254,7 +258,7 @@ async fn who_loses_the_race_gets_a_branch_and_nothing_is_woven() {
         let branch = live.id();
         assert_ne!(branch, id);
         let troubles = live.all(|event| match event {
-            Event::Notice(trouble) => Some(trouble.clone()),
+            Event::Ui { ui: quipu::protocol::Ui::Notice { notice: trouble } } => Some(trouble.clone()),
             _ => None,
         });
         assert_eq!(troubles, [Notice::Branched { session: branch.clone() }], "{moment}");
@@ -351,6 +355,7 @@ async fn a_session_that_was_dropped_keeps_what_was_acknowledged() {
     live.session.prompt("go").await.unwrap();
     gate.reached().await;
     live.session.steer("and this").await.unwrap();
+    live.session.kill();
     drop(live);
     // Its task ends by itself and gives the session back.
     let (live, troubles) = loop {

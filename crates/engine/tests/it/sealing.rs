@@ -154,8 +154,8 @@ async fn known_credentials_are_sealed_in_every_spelling_wherever_text_comes_in()
     let session = live.session.clone();
     let person = tokio::spawn(async move {
         while let Some(envelope) = events.next().await {
-            let Event::Asked(ask) = &envelope.event else { continue };
-            assert!(!ask.subject.contains(KNOWN));
+            let Event::Asked { ask } = &envelope.event else { continue };
+            assert!(!ask.permission().unwrap().subject.contains(KNOWN));
             let answer = Answer::Deny { reason: Some(format!("not with {KNOWN}")) };
             session.send(Command::Answer { ask: ask.id.clone(), answer }).await.unwrap();
             break;

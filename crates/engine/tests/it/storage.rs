@@ -271,7 +271,7 @@ async fn fail_at(after: usize, times: usize, error: StoreError, restart: bool, d
     let live = world.create().await;
     let refused = match live.session.prompt("go").await {
         Ok(_) => false,
-        Err(Refused::Store(text)) => {
+        Err(Refused::Store { why: text }) => {
             assert!(text.contains("/x/quipu.db"), "{case}: {text}");
             true
         }
@@ -407,10 +407,10 @@ async fn a_queued_message_that_could_not_be_stored_is_refused() {
     gate.reached().await;
     live.session.steer("kept").await.unwrap();
     store.after.store(0, Ordering::SeqCst);
-    assert!(matches!(live.session.steer("lost").await, Err(Refused::Store(_))));
+    assert!(matches!(live.session.steer("lost").await, Err(Refused::Store { .. })));
     store.times.store(1, Ordering::SeqCst);
     let unqueue = quipu::protocol::Command::Unqueue { items: vec![] };
-    assert!(matches!(live.session.send(unqueue).await, Err(Refused::Store(_))));
+    assert!(matches!(live.session.send(unqueue).await, Err(Refused::Store { .. })));
     gate.open();
     live.settled(1).await;
     assert_eq!(live.said()[3..], ["user: kept", "assistant: done"]);

@@ -290,17 +290,25 @@ async fn a_person_is_asked_and_without_one_it_is_refused() {
 
     let (_, mut events) = live.session.subscribe_and_answer(Delivery::Lossless).await.unwrap();
     for (answer, outcome) in
-        [(Answer::Deny { reason: Some("not yet".into()) }, "not yet"), (Answer::Allow, "Incarnation")]
+        [(Answer::Deny { reason: Some("not yet".into()) }, "not yet"), (Answer::once(), "Incarnation")]
     {
         world.fake.push([call(&[go(target, "Back.")]), say("There.")]);
         live.session.send(Command::Prompt { input: "q3".into(), when: QueueMode::Now }).await.unwrap();
         loop {
             match &events.next().await.unwrap().event {
-                Event::Asked(ask) => {
+                Event::Asked { ask } => {
                     let expect = format!("go back to {} (assistant: \"a0\"), leaving ", target.short());
-                    assert!(ask.question.starts_with(&expect), "{}", ask.question);
-                    assert!(ask.question.contains("files stay as they are"), "{}", ask.question);
-                    assert_eq!(&*ask.subject, "Back.");
+                    assert!(
+                        ask.permission().unwrap().question.starts_with(&expect),
+                        "{}",
+                        ask.permission().unwrap().question
+                    );
+                    assert!(
+                        ask.permission().unwrap().question.contains("files stay as they are"),
+                        "{}",
+                        ask.permission().unwrap().question
+                    );
+                    assert_eq!(&*ask.permission().unwrap().subject, "Back.");
                     let (ask, answer) = (ask.id.clone(), answer.clone());
                     live.session.send(Command::Answer { ask, answer }).await.unwrap();
                 }

@@ -148,14 +148,20 @@ async fn a_person_sees_which_files_would_be_changed_and_only_that_is_done() {
         live.session.send(Command::Prompt { input: "q2".into(), when: QueueMode::Now }).await.unwrap();
         loop {
             match &events.next().await.unwrap().event {
-                Event::Asked(ask) => {
-                    assert!(ask.question.ends_with("; 2 file(s) become what they were there"), "{ask:?}");
-                    assert_eq!(&*ask.subject, "Not this way.\n\n~ a\n- new/b");
+                Event::Asked { ask } => {
+                    assert!(
+                        ask.permission()
+                            .unwrap()
+                            .question
+                            .ends_with("; 2 file(s) become what they were there"),
+                        "{ask:?}"
+                    );
+                    assert_eq!(&*ask.permission().unwrap().subject, "Not this way.\n\n~ a\n- new/b");
                     if changes {
                         std::fs::write(world.cwd().join("new/b"), "changed meanwhile").unwrap();
                     }
                     let ask = ask.id.clone();
-                    live.session.send(Command::Answer { ask, answer: Answer::Allow }).await.unwrap();
+                    live.session.send(Command::Answer { ask, answer: Answer::once() }).await.unwrap();
                 }
                 Event::Settled => break,
                 _ => {}

@@ -2,13 +2,15 @@
 
 use std::ops::Range;
 
-use quipu_protocol::{Ask, Queued};
+use std::borrow::Cow;
+
+use quipu_protocol::{Ask, AskKind, Queued};
 use unicode_segmentation::UnicodeSegmentation as _;
 
 use super::text::{beside, cut, one_line};
 use crate::{Line, Style, Theme, clean, wrap};
 
-/// A question of permission.
+/// A question.
 #[derive(Debug, Clone, Copy)]
 pub struct AskView<'a> {
     /// The question.
@@ -39,7 +41,7 @@ const NARROW: usize = 10;
 pub fn ask_body(ask: &Ask, columns: usize, theme: &Theme) -> Vec<Line> {
     let room = if columns < NARROW { columns.max(1) } else { columns - 2 };
     let mut rows = Vec::new();
-    broken(ask.subject.trim_end_matches('\n'), theme.command, room, theme, &mut rows);
+    broken(subject(ask).trim_end_matches('\n'), theme.command, room, theme, &mut rows);
     if is_long(ask, columns) {
         broken(&question(ask), theme.ask, room, theme, &mut rows);
     }
@@ -47,7 +49,41 @@ pub fn ask_body(ask: &Ask, columns: usize, theme: &Theme) -> Vec<Line> {
 }
 
 fn question(ask: &Ask) -> String {
-    format!("May `{}` {}?", ask.tool, ask.question)
+    match &ask.kind {
+        AskKind::Permission(asked) => format!("May `{}` {}?", asked.tool, asked.question),
+        AskKind::Confirm { title, .. }
+        | AskKind::Choose { title, .. }
+        | AskKind::Text { title, .. }
+        | AskKind::Edit { title, .. }
+        | AskKind::Form { title, .. }
+        | AskKind::OpenUrl { title, .. } => title.clone(),
+    }
+}
+
+/// The same, where its words are part of what scrolls.
+fn short_question(ask: &Ask) -> String {
+    match &ask.kind {
+        AskKind::Permission(asked) => format!("May `{}` do this?", asked.tool),
+        _ => "A question:".to_owned(),
+    }
+}
+
+/// What it is about.
+fn subject(ask: &Ask) -> Cow<'_, str> {
+    match &ask.kind {
+        AskKind::Permission(asked) => (&*asked.subject).into(),
+        AskKind::Confirm { text, .. } => text.into(),
+        AskKind::Choose { options, .. } => {
+            let detail = |option: &quipu_protocol::AskOption| {
+                Some(format!("{}: {}", option.label, option.detail.as_ref()?))
+            };
+            options.iter().filter_map(detail).collect::<Vec<_>>().join("\n").into()
+        }
+        AskKind::Text { placeholder, .. } => placeholder.into(),
+        AskKind::Edit { text, .. } => text.into(),
+        AskKind::Form { schema, .. } => schema.get().into(),
+        AskKind::OpenUrl { url, .. } => url.into(),
+    }
 }
 
 /// Whether the words of a question take more rows than they may before what it is about.
@@ -59,14 +95,14 @@ fn is_long(ask: &Ask, columns: usize) -> bool {
     question.len() > most.saturating_mul(4) || shown() > QUESTION
 }
 
-/// A question of permission: what would happen, where, why it is asked, and what may be answered; of what it is about
+/// A question: what would happen, where, why it is asked, and what may be answered; of what it is about
 /// as many rows as there is room for, and which of them those are.
 #[must_use]
 pub fn ask(view: &AskView<'_>, columns: usize, room: usize, theme: &Theme) -> (Vec<Line>, Range<usize>) {
     let AskView { ask, body, top, read, cwd, choices, selected, waiting } = *view;
     let more = if waiting > 0 { format!(" ({waiting} more wait)") } else { String::new() };
     let long = is_long(ask, columns);
-    let question = if long { format!("May `{}` do this?{more}", ask.tool) } else { question(ask) + &more };
+    let question = if long { short_question(ask) + &more } else { question(ask) + &more };
     let mut lines = beside(theme.mark("? ", "Needs an answer: "), theme.ask, &question, theme.ask, columns);
     let part = window(body.len(), top, room);
     for row in &body[part.clone()] {
@@ -102,7 +138,7 @@ fn window(count: usize, top: usize, room: usize) -> Range<usize> {
     top..count.min(top + room)
 }
 
-/// A question of permission where there is no room for all of it: what would happen, as much of it as fits, and the keys.
+/// A question where there is no room for all of it: what would happen, as much of it as fits, and the keys.
 /// Takes `rows` rows at most, one at least; a `reason` that is written stands in the place of the keys, and so does how to
 /// go on while not all was seen.
 #[must_use]
@@ -118,14 +154,15 @@ pub fn small_ask(
         Some(reason) => {
             let reason = clean(reason).replace(char::is_control, " ");
             // The end is where it is written.
-            let room = columns.saturating_sub("No: ▏".chars().count());
+            let says = if ask.permission().is_some() { "No: " } else { "" };
+            let room = columns.saturating_sub(says.chars().count() + 1);
             let start = reason
                 .char_indices()
                 .rev()
                 .map(|(at, _)| at)
                 .take_while(|at| crate::width(&reason[*at..]) <= room);
             let start = start.last().unwrap_or(reason.len());
-            Line::styled(format!("No: {}▏", &reason[start..]), theme.ask)
+            Line::styled(format!("{says}{}▏", &reason[start..]), theme.ask)
         }
         None => {
             let row = |gap: &str, words: bool| {
@@ -151,7 +188,11 @@ pub fn small_ask(
         }
     };
     let more = if waiting > 0 { format!(" (+{waiting})") } else { String::new() };
-    let question = super::text::one_line(&format!("? {} {}{more}", ask.tool, ask.question), columns);
+    let asked = match ask.permission() {
+        Some(asked) => format!("{} {}", asked.tool, asked.question),
+        None => question(ask),
+    };
+    let question = super::text::one_line(&format!("? {asked}{more}"), columns);
     let question = Line::styled(question, theme.ask);
     if rows < 2 {
         let left = columns.saturating_sub(keys.width() + 1);

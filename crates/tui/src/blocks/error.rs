@@ -108,7 +108,7 @@ pub fn trouble(trouble: &Notice, columns: usize, theme: &Theme) -> Vec<Line> {
                 what.join(", ")
             )
         }
-        Notice::Note(note) => note.clone(),
+        Notice::Note { text: note } => note.clone(),
     };
     beside(theme.mark("! ", "Warning: "), theme.warning, &text, theme.warning, columns)
 }

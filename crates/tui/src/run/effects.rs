@@ -16,14 +16,6 @@ impl Run {
         match effect {
             Effect::Send(command, purpose) => self.send(command, purpose),
             Effect::Open(open) => self.open(open),
-            Effect::Answer(ask, choice, reason) => {
-                // A key never waits for a disk; the end waits for what is kept.
-                let (id, up) = (ask.id.clone(), self.up.clone());
-                self.keeping.spawn(async move {
-                    let (answer, told) = host.decide(ask, choice, reason).await;
-                    drop(up.send(Up::Input(Box::new(Input::Decided(id, answer, told)))));
-                });
-            }
             Effect::Models => self.begin(async move { Input::Got(Got::Models(host.models().await)) }),
             Effect::Cycle(choice) => {
                 self.begin(async move { Input::Got(Got::Cycled(host.cycled().await, choice)) });
@@ -90,7 +82,8 @@ impl Run {
                 self.begin(async move {
                     let mut printed = host.command(words).await;
                     if let (Some(session), Ok(Printed { ok: ok @ true, err, .. })) = (open, &mut printed)
-                        && let Err(refused) = session.send(Command::Set(Setting::Permissions)).await
+                        && let Err(refused) =
+                            session.send(Command::Set { setting: Setting::Permissions }).await
                     {
                         *ok = false;
                         err.push_str(&format!("The open session did not take it: {refused}\n"));

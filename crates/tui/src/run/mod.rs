@@ -328,10 +328,6 @@ impl Run {
             self.session = None;
             return self.take(Input::Ended);
         };
-        if let Event::Asked(ask) = &envelope.event {
-            let choices = self.host.choices(ask);
-            self.take(Input::Asked(ask.clone(), choices));
-        }
         if let Event::Changed { model, .. } = &envelope.event {
             self.take(Input::Levels(self.host.levels(model)));
         }
@@ -555,18 +551,7 @@ impl Run {
 
 /// Ends a session: what runs is stopped, and recorded as such. Nobody holds it any more then.
 async fn end(session: Option<Arc<Session>>) {
-    let Some(mut shared) = session else { return };
-    let close = async {
-        // What was sent before is answered by this.
-        drop(shared.send(Command::Close).await);
-        loop {
-            match Arc::try_unwrap(shared) {
-                Ok(session) => return session.shutdown().await,
-                Err(still) => shared = still,
-            }
-            tokio::task::yield_now().await;
-        }
-    };
+    let Some(session) = session else { return };
     // One that does not end in time is stopped as a crash would.
-    drop(tokio::time::timeout(END, close).await);
+    drop(tokio::time::timeout(END, session.shutdown()).await);
 }

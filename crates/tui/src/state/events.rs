@@ -1,11 +1,14 @@
 //! What the session tells.
 
+use std::sync::Arc;
+
 use quipu_protocol::{
-    Answer, CompactionReason, CompactionResult, Ending, Envelope, Event, JumpResult, Message, Notice, Outcome,
+    Answer, Ask, CompactionReason, CompactionResult, Ending, Envelope, Event, JumpResult, Message, Notice,
+    Outcome, Scope, Snapshot, Ui,
 };
 
 use super::item::{Answering, Running};
-use super::{Effect, Item, State, Working};
+use super::{Choice, Effect, Item, State, Working};
 use crate::{blocks, render};
 
 /// Somebody may have looked away from what took so long, in milliseconds.
@@ -89,14 +92,18 @@ impl State {
                     tool.result = Some((result.clone(), at));
                 }
             }
-            Event::Asked(_) => {
+            Event::Asked { ask } => {
                 self.doing("waiting for your answer");
+                self.asked(ask, effects);
             }
             Event::AskClosed { ask, by, by_policy } => {
                 if *by_policy && let Some((open, _)) = self.asks.iter().find(|(open, _)| open.id == *ask) {
-                    let word = if matches!(by, Some(Answer::Allow)) { "allowed" } else { "refused" };
-                    let tool = open.tool.clone();
+                    let word = if matches!(by, Some(Answer::Allow { .. })) { "allowed" } else { "refused" };
+                    let tool = open.permission().map_or_else(String::new, |asked| asked.tool.clone());
                     self.note(&format!("`{tool}` is {word} by the permissions that hold now"));
+                }
+                if let Some(Answer::Allow { scope: Scope::Always }) = by {
+                    self.note("Kept; `/permissions` lists and revokes it");
                 }
                 let first = self.asks.front().is_some_and(|(open, _)| open.id == *ask);
                 self.asks.retain(|(open, _)| open.id != *ask);
@@ -111,6 +118,7 @@ impl State {
             Event::QueueChanged { steering, follow_up } => {
                 self.queue = (steering.clone(), follow_up.clone());
             }
+            Event::Appended { node } => self.standing.head = Some(*node),
             Event::HeadMoved { to, .. } => self.standing.head = Some(*to),
             Event::CompactionStarted { reason } => {
                 let why = match reason {
@@ -147,10 +155,65 @@ impl State {
                 self.retry = Some((*attempt, at.saturating_add(delay), error.clone()));
             }
             Event::RetryEnded { .. } => self.retry = None,
-            Event::Notice(trouble) => self.trouble(trouble),
-            Event::Lagged { missed } => {
+            Event::Ui { ui } => self.show_ui(ui),
+            Event::Renamed { name } => self.standing.name.clone_from(name),
+            Event::Lagged { missed, snapshot } => {
                 self.note(&format!("{missed} events were not seen here; the session has them"));
+                self.stand_as(snapshot, effects);
             }
+        }
+    }
+
+    /// A question came up.
+    fn asked(&mut self, ask: &Arc<Ask>, effects: &mut Vec<Effect>) {
+        if self.focused != Some(true) {
+            effects.push(Effect::Notify(match ask.permission() {
+                Some(asked) => format!("May {} run?", asked.tool),
+                None => "A question waits for you.".into(),
+            }));
+        }
+        if self.asks.is_empty() {
+            (self.asked_at, self.choice) = (self.now, 0);
+        }
+        self.asks.push_back((ask.clone(), Choice::of(ask)));
+    }
+
+    /// What people see beside the conversation.
+    fn show_ui(&mut self, ui: &Ui) {
+        match ui {
+            Ui::Notice { notice } => self.trouble(notice),
+            Ui::Status { key, text } => {
+                self.status.retain(|(named, _)| named != key);
+                self.status.extend(text.clone().map(|text| (key.clone(), vec![text])));
+            }
+            Ui::Widget { key, lines } => {
+                self.status.retain(|(named, _)| named != key);
+                if !lines.is_empty() {
+                    self.status.push((key.clone(), lines.clone()));
+                }
+            }
+        }
+    }
+
+    /// Takes over how the session stands, where events were not seen.
+    pub(super) fn stand_as(&mut self, snapshot: &Snapshot, effects: &mut Vec<Effect>) {
+        self.standing.head = snapshot.head;
+        self.standing.model = Some(snapshot.model.clone());
+        self.standing.thinking = snapshot.thinking;
+        self.standing.permissions.clone_from(&snapshot.permissions);
+        self.queue = (snapshot.steering.clone(), snapshot.follow_up.clone());
+        self.status = snapshot.status.iter().map(|(key, text)| (key.clone(), vec![text.clone()])).collect();
+        self.status.extend(snapshot.widgets.clone());
+        self.asks.retain(|(open, _)| snapshot.asks.iter().any(|ask| ask.id == open.id));
+        for ask in &snapshot.asks {
+            if !self.asks.iter().any(|(open, _)| open.id == ask.id) {
+                self.asked(ask, effects);
+            }
+        }
+        self.next_ask();
+        if snapshot.run.is_none() {
+            (self.working, self.busy, self.retry) = (None, None, None);
+            self.items.retain(|item| !matches!(item, Item::Tool(tool) if tool.result.is_none()));
         }
     }
 

@@ -3,9 +3,9 @@
 use quipu_protocol::{AbortTarget, Command, QueueMode, Thinking};
 
 use super::slash::level_name;
-use super::{Effect, Going, ModelChoice, Overlay, Purpose, State};
+use super::{Choice, Effect, Going, ModelChoice, Overlay, Purpose, State};
 use crate::editor::{Candidate, EditorEffect, EditorOutcome, Query};
-use crate::host::{Choice, Reach};
+use crate::host::Reach;
 use crate::keys::{Action, Scope};
 use crate::picker::{Picker, PickerRow};
 use crate::{Key, KeyCode};
@@ -140,10 +140,11 @@ impl State {
             return self.stop_shell(effects);
         }
         if self.busy.is_some() {
-            return effects.push(Effect::Send(Command::Abort(AbortTarget::Compaction), Purpose::Else));
+            return effects
+                .push(Effect::Send(Command::Abort { target: AbortTarget::Compaction }, Purpose::Else));
         }
         if self.working.is_some() {
-            effects.push(Effect::Send(Command::Abort(AbortTarget::Run), Purpose::Else));
+            effects.push(Effect::Send(Command::Abort { target: AbortTarget::Run }, Purpose::Else));
             if !(self.queue.0.is_empty() && self.queue.1.is_empty()) {
                 effects.push(Effect::Send(Command::Unqueue { items: Vec::new() }, Purpose::TakeBack));
             }
@@ -217,8 +218,8 @@ impl State {
         if let Some(reason) = &mut self.reason {
             match (key.code, key.modifiers.control, key.modifiers.alt) {
                 (KeyCode::Enter, ..) => {
-                    let reason = Some(reason.trim().to_owned()).filter(|reason| !reason.is_empty());
-                    self.answer(Choice::No, reason, effects);
+                    let written = reason.trim().to_owned();
+                    self.answer_written(written, effects);
                 }
                 (KeyCode::Escape, ..) => self.reason = None,
                 (KeyCode::Backspace, ..) => drop(reason.pop()),
@@ -242,14 +243,15 @@ impl State {
             KeyCode::Char(letter) if plain && !seen => {
                 // It was typed before the question could be read.
                 let letter = letter.to_ascii_lowercase();
-                return Choice::ALL.iter().any(|choice| choice.letter() == letter);
+                return choices.iter().any(|choice| choice.letter() == Some(letter));
             }
             KeyCode::Char(letter) => {
                 let letter = letter.to_ascii_lowercase();
-                let Some(choice) = Choice::ALL.into_iter().find(|choice| choice.letter() == letter) else {
-                    return false;
+                let Some(choice) = choices.iter().find(|choice| choice.letter() == Some(letter)) else {
+                    // A letter that answers other questions of the kind is not for the editor.
+                    return Choice::PERMISSION.iter().any(|choice| choice.letter() == Some(letter));
                 };
-                choice
+                choice.clone()
             }
             KeyCode::Up => {
                 self.choice = self.choice.checked_sub(1).unwrap_or(choices.len().saturating_sub(1));
@@ -259,31 +261,53 @@ impl State {
                 self.choice = (self.choice + 1) % choices.len().max(1);
                 return true;
             }
-            KeyCode::Enter if plain && seen => choices.get(self.choice).copied().unwrap_or(Choice::No),
+            KeyCode::Enter if plain && seen => match choices.get(self.choice) {
+                Some(choice) => choice.clone(),
+                None => return true,
+            },
             KeyCode::Enter => return plain,
             _ => return false,
         };
-        if !choices.contains(&choice) {
+        if choice.is_written() {
+            self.write_with(&choice);
             return true;
         }
-        if choice == Choice::No {
-            self.reason = Some(String::new());
-            return true;
-        }
-        if !self.has_read() {
+        if choice.agrees() && !self.has_read() {
             self.hint = Some(UNREAD.to_owned());
             return true;
         }
-        self.answer(choice, None, effects);
+        self.answer(&choice, None, effects);
         true
     }
 
-    /// Answers the question that is asked first; the next one has its time to be read.
-    pub(super) fn answer(&mut self, choice: Choice, reason: Option<String>, effects: &mut Vec<Effect>) {
-        if let Some((ask, _)) = self.asks.pop_front() {
-            effects.push(Effect::Answer(ask, choice, reason));
+    /// Something is written with an answer.
+    pub(super) fn write_with(&mut self, choice: &Choice) {
+        if let Some((ask, choices)) = self.asks.front() {
+            self.reason = Some(choice.begins(ask));
+            self.choice = choices.iter().position(|one| one == choice).unwrap_or_default();
         }
-        self.next_ask();
+    }
+
+    /// Answers with what was written.
+    pub(super) fn answer_written(&mut self, written: String, effects: &mut Vec<Effect>) {
+        let chosen = self.asks.front().and_then(|(_, choices)| choices.get(self.choice).cloned());
+        if let Some(choice) = chosen {
+            self.answer(&choice, Some(written), effects);
+        }
+    }
+
+    /// Answers the question that is asked first; the next one has its time to be read.
+    pub(super) fn answer(&mut self, choice: &Choice, written: Option<String>, effects: &mut Vec<Effect>) {
+        let Some((ask, _)) = self.asks.front() else { return };
+        match choice.answer(ask, written) {
+            Ok(answer) => {
+                let command = Command::Answer { ask: ask.id.clone(), answer };
+                effects.push(Effect::Send(command, Purpose::Else));
+                self.asks.pop_front();
+                self.next_ask();
+            }
+            Err(why) => self.hint = Some(why),
+        }
     }
 
     /// Another question is asked first.

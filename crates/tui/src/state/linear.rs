@@ -4,7 +4,6 @@ use quipu_protocol::{AskId, QueueMode, UnixMs};
 
 use super::{Effect, Overlay, Shell, State, level_name};
 use crate::editor::Candidate;
-use crate::host::Choice;
 use crate::keys::Action;
 use crate::picker::{Picker, PickerRow};
 use crate::{Key, Line, ShellDone, Size, clean, render, view};
@@ -144,21 +143,23 @@ impl State {
         let Some((_, choices)) = self.asks.front() else { return false };
         let text = text.trim();
         if self.reason.take().is_some() {
-            let reason = Some(text.to_owned()).filter(|reason| !reason.is_empty());
-            self.answer(Choice::No, reason, effects);
+            self.answer_written(text.to_owned(), effects);
             return true;
         }
         let (word, rest) = text.split_once(char::is_whitespace).unwrap_or((text, ""));
         let word = word.trim_end_matches(['.', ',', ':', ')']).to_lowercase();
-        let said = match word.as_str() {
-            "y" | "yes" => Some(Choice::Once),
-            "s" => Some(Choice::Session),
-            "a" => Some(Choice::Always),
-            "n" | "no" => Some(Choice::No),
-            word => word.parse::<usize>().ok().and_then(|at| choices.get(at.wrapping_sub(1)).copied()),
+        let letter = match word.as_str() {
+            "yes" => Some('y'),
+            "no" => Some('n'),
+            word => word.parse::<char>().ok().filter(|letter| !letter.is_ascii_digit()),
         };
-        // More words are a message, unless they say why not.
-        let said = said.filter(|said| choices.contains(said) && (rest.is_empty() || *said == Choice::No));
+        let said = match (letter, word.parse::<usize>()) {
+            (Some(letter), _) => choices.iter().find(|choice| choice.letter() == Some(letter)),
+            (None, Ok(at)) => choices.get(at.wrapping_sub(1)),
+            (None, Err(_)) => None,
+        };
+        // More words are a message, unless they go with the answer.
+        let said = said.filter(|said| rest.is_empty() || said.is_written()).cloned();
         let Some(choice) = said else {
             if let Some(linear) = self.linear.as_mut().filter(|_| text.is_empty()) {
                 linear.asked = None;
@@ -169,11 +170,11 @@ impl State {
         };
         if self.now.saturating_sub(self.asked_at) < SEEN {
             self.hint = Some("That came before the question could be read: answer again.".into());
-        } else if choice == Choice::No && rest.is_empty() {
-            self.reason = Some(String::new());
+        } else if choice.is_written() && rest.is_empty() {
+            self.write_with(&choice);
         } else {
-            let reason = Some(rest.trim().to_owned()).filter(|reason| !reason.is_empty());
-            self.answer(choice, reason, effects);
+            let written = Some(rest.trim().to_owned());
+            self.answer(&choice, written, effects);
         }
         true
     }

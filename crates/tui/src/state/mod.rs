@@ -1,5 +1,6 @@
 //! What the terminal knows, and how it changes. Pure: time comes in, and what is to be done goes out.
 
+mod choice;
 mod events;
 mod first;
 mod item;
@@ -25,10 +26,11 @@ use quipu_protocol::{
 };
 
 use crate::editor::{CommandWord, Editor, EditorEffect};
-use crate::host::{Choice, Open};
+use crate::host::Open;
 use crate::keys::Bindings;
 use crate::{Line, Size, SlashCommand, Theme};
 
+pub use choice::Choice;
 pub(crate) use item::{Item, Running};
 pub(crate) use overlay::{Going, Overlay};
 pub(crate) use shell::Shell;
@@ -78,6 +80,8 @@ pub struct State {
     /// Calls whose results were shown.
     shown: HashSet<CallId>,
     pub(crate) queue: (Vec<Queued>, Vec<Queued>),
+    /// Status lines and widgets, by key.
+    pub(crate) status: Vec<(String, Vec<String>)>,
     pub(crate) asks: VecDeque<(Arc<Ask>, Vec<Choice>)>,
     /// When the first of them came.
     pub(crate) asked_at: UnixMs,
@@ -158,6 +162,7 @@ impl State {
             printed: Vec::new(),
             shown: HashSet::new(),
             queue: (Vec::new(), Vec::new()),
+            status: Vec::new(),
             asks: VecDeque::new(),
             asked_at: 0,
             choice: 0,
@@ -217,23 +222,8 @@ impl State {
             Input::Focus(focused) => self.focused = Some(focused),
             Input::Tick => {}
             Input::Event(envelope) => self.on_event(&envelope, &mut effects),
-            Input::Asked(ask, choices) => {
-                if self.focused != Some(true) {
-                    effects.push(Effect::Notify(format!("May {} run?", ask.tool)));
-                }
-                if self.asks.is_empty() {
-                    (self.asked_at, self.choice) = (now, 0);
-                }
-                self.asks.push_back((ask, choices));
-            }
             Input::Branch(branch) => self.standing.branch = branch,
             Input::Levels(levels) => self.standing.levels = levels,
-            Input::Decided(ask, answer, told) => {
-                if let Some(told) = told {
-                    self.note(&told);
-                }
-                effects.push(Effect::Send(Command::Answer { ask, answer }, Purpose::Else));
-            }
             Input::Sent(purpose, result) => self.on_sent(purpose, result, &mut effects),
             Input::Glimpsed(end) => self.on_glimpse(&end),
             Input::Opened(result) => self.on_opened(*result, &mut effects),
@@ -244,6 +234,7 @@ impl State {
                 self.working = None;
                 self.busy = None;
                 self.asks.clear();
+                self.status.clear();
             }
             Input::Note(text) => self.note(&text),
             Input::ShellOutput(id, tail) => self.shell_output(id, tail),

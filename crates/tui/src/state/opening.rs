@@ -80,7 +80,7 @@ impl State {
             return self.reopen(effects);
         }
         for setting in std::mem::take(&mut self.settings) {
-            effects.push(Effect::Send(quipu_protocol::Command::Set(setting), Purpose::Set));
+            effects.push(Effect::Send(quipu_protocol::Command::Set { setting }, Purpose::Set));
         }
         self.say_what_waits(effects);
     }

@@ -2,11 +2,10 @@
 
 use std::sync::Arc;
 
-use quipu_protocol::Ask;
+use quipu_protocol::{Answer, Ask, AskKind, Command, Envelope, Event, Permission, Scope};
 
 use super::{Effect, Input, State};
 use crate::editor::Editor;
-use crate::host::Choice;
 use crate::view::view_reading;
 use crate::{Bindings, Key, KeyCode, Modifiers, Size, Theme};
 
@@ -15,16 +14,23 @@ const LATER: i64 = 10_000;
 
 fn asked(subject: &str, question: &str, size: Size) -> State {
     let mut state = State::new(size, Theme::plain(), Bindings::default(), Editor::default(), 0);
-    let ask = Ask {
-        id: "a".into(),
+    state.opening = false;
+    ask(&mut state, "a", subject, question);
+    state
+}
+
+fn ask(state: &mut State, id: &str, subject: &str, question: &str) {
+    let kind = AskKind::Permission(Permission {
         call: "c".into(),
         tool: "bash".into(),
         question: question.into(),
         subject: subject.into(),
-    };
-    state.opening = false;
-    state.on(Input::Asked(Arc::new(ask), Choice::ALL.to_vec()), 0);
-    state
+        scopes: vec![Scope::Once, Scope::Session, Scope::Always],
+    });
+    let ask = Arc::new(Ask { id: id.into(), deadline: None, default: Answer::no(), kind });
+    let event = Event::Asked { ask };
+    let envelope = Envelope { seq: 1, session: "s".into(), run: None, at: 0, event };
+    state.on(Input::Event(Arc::new(envelope)), 0);
 }
 
 fn lines(count: usize) -> String {
@@ -47,7 +53,10 @@ fn press(state: &mut State, code: KeyCode) -> Vec<Effect> {
 }
 
 fn allows(effects: &[Effect]) -> bool {
-    effects.iter().any(|effect| matches!(effect, Effect::Answer(_, choice, _) if *choice != Choice::No))
+    let allows = |answer: &Answer| matches!(answer, Answer::Allow { .. });
+    effects
+        .iter()
+        .any(|effect| matches!(effect, Effect::Send(Command::Answer { answer, .. }, _) if allows(answer)))
 }
 
 #[test]
@@ -103,7 +112,10 @@ fn a_no_counts_at_once() {
     drawn(&mut state);
     press(&mut state, KeyCode::Char('n'));
     let effects = press(&mut state, KeyCode::Enter);
-    assert!(matches!(effects.as_slice(), [Effect::Answer(_, Choice::No, None)]), "{effects:?}");
+    assert!(
+        matches!(effects.as_slice(), [Effect::Send(Command::Answer { answer, .. }, _)] if *answer == Answer::no()),
+        "{effects:?}"
+    );
 }
 
 #[test]
@@ -142,9 +154,7 @@ fn another_size_neither_reads_nor_forgets() {
 #[test]
 fn each_question_is_read_for_itself() {
     let mut state = asked("true", "run this", Size::default());
-    let (first, choices) = state.asks[0].clone();
-    let ask = Ask { id: "b".into(), subject: lines(300).into(), ..(*first).clone() };
-    state.on(Input::Asked(Arc::new(ask), choices), 0);
+    ask(&mut state, "b", &lines(300), "run this");
     drawn(&mut state);
     assert!(allows(&press(&mut state, KeyCode::Char('y'))));
     drawn(&mut state);

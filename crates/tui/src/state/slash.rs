@@ -2,10 +2,11 @@
 
 use quipu_protocol::{Command, NodeId, QueueMode, SessionId, Setting, Summarize, Thinking};
 
+use super::Choice;
 use super::overlay::{Asked, Chosen, Wanted, Way};
 use super::{Effect, ModelChoice, Overlay, Purpose, State};
 use crate::commands::{COMMANDS, Does, Report, SlashCommand, words};
-use crate::host::{Choice, Cycled, Open, Which};
+use crate::host::{Cycled, Open, Which};
 use crate::picker::{Picker, PickerRow};
 use crate::render;
 
@@ -236,11 +237,11 @@ impl State {
         }
         let setting =
             |(provider, id): &(String, String)| Setting::Model { provider: provider.clone(), id: id.clone() };
-        let settings = model.iter().map(setting).chain(thinking.map(Setting::Thinking));
+        let settings = model.iter().map(setting).chain(thinking.map(|level| Setting::Thinking { level }));
         if self.opening {
             self.settings.extend(settings);
         } else {
-            effects.extend(settings.map(|setting| Effect::Send(Command::Set(setting), Purpose::Set)));
+            effects.extend(settings.map(|setting| Effect::Send(Command::Set { setting }, Purpose::Set)));
         }
         self.wanted = (model.or(self.wanted.0.take()), thinking.or(self.wanted.1));
         if self.working.is_some() {
@@ -321,8 +322,8 @@ impl State {
             let rows = section.rows.into_iter().map(|(keys, what)| (keys, what.to_owned()));
             sections.push((section.title, rows.collect()));
         }
-        let answers = Choice::ALL.map(|choice| {
-            let letter = choice.letter();
+        let answers = Choice::PERMISSION.map(|choice| {
+            let letter = choice.letter().unwrap_or(' ');
             let alt = format!(", Alt+{}", letter.to_ascii_uppercase());
             let alt = if self.linear.is_some() { "" } else { alt.as_str() };
             (format!("{letter}{alt}"), capital(choice.meaning()))

@@ -3,12 +3,12 @@
 use std::sync::Arc;
 
 use quipu::Refused;
-use quipu_protocol::{Ack, Answer, Ask, AskId, Command, Envelope, Model, NodeId, Thinking};
+use quipu_protocol::{Ack, Command, Envelope, Model, NodeId, Thinking};
 
 use crate::editor::{Candidate, Query};
 use crate::host::{
-    Choice, Cycled, FoundItems, Glimpse, Kept, LocalServers, NotOpened, Open, Opened, Printed, ProviderItem,
-    Reach, SessionItem, SettingKept, TreeRow,
+    Cycled, FoundItems, Glimpse, Kept, LocalServers, NotOpened, Open, Opened, Printed, ProviderItem, Reach,
+    SessionItem, SettingKept, TreeRow,
 };
 use crate::{Key, ShellRan, Size};
 
@@ -38,14 +38,10 @@ pub enum Input {
     Tick,
     /// The session tells something.
     Event(Arc<Envelope>),
-    /// Somebody must answer, with what may be answered.
-    Asked(Arc<Ask>, Vec<Choice>),
     /// The repository is on this branch.
     Branch(Option<String>),
     /// Levels of thinking that the model has which answers from now on.
     Levels(Vec<Thinking>),
-    /// What an answer to a question came to, and what is to be told of it.
-    Decided(AskId, Answer, Option<String>),
     /// A command was taken, or not.
     Sent(Purpose, Result<Ack, Refused>),
     /// The end of the session that is being opened.
@@ -142,8 +138,6 @@ pub enum Effect {
     Send(Command, Purpose),
     /// Open a session; the one that is open is ended first.
     Open(Open),
-    /// Decide on a question.
-    Answer(Arc<Ask>, Choice, Option<String>),
     /// Models to choose from; they come back.
     Models,
     /// The next model, or the one before.

@@ -5,8 +5,9 @@ use std::time::Duration;
 
 use proptest::prelude::*;
 use quipu_protocol::{
-    Ask, Compaction, CompactionReason, CompactionResult, Content, Cost, ImageContent, Json, Limit,
-    ModelError, ModelErrorKind, NodeId, Notice, Outcome, Queued, ToolResultMessage, Usage,
+    Answer, Ask, AskKind, Compaction, CompactionReason, CompactionResult, Content, Cost, ImageContent, Json,
+    Limit, ModelError, ModelErrorKind, NodeId, Notice, Outcome, Permission, Queued, Scope, ToolResultMessage,
+    Usage,
 };
 use quipu_tui::blocks::{self, AskView, ShellView, StatusView, ToolState, ToolView};
 use quipu_tui::{Color, Line, Style, Theme, markdown};
@@ -94,6 +95,17 @@ fn hostile() -> impl Strategy<Value = String> {
     prop::collection::vec(part, 0..12).prop_map(|parts| parts.concat())
 }
 
+fn permission(tool: &str, question: &str, subject: &str) -> Ask {
+    let kind = AskKind::Permission(Permission {
+        call: "c".into(),
+        tool: tool.into(),
+        question: question.into(),
+        subject: subject.into(),
+        scopes: vec![Scope::Once],
+    });
+    Ask { id: "a".into(), deadline: None, default: Answer::no(), kind }
+}
+
 proptest! {
     #[test]
     fn no_block_lets_anything_foreign_through(text in hostile(), columns in 1usize..100, folded: bool) {
@@ -103,7 +115,7 @@ proptest! {
         let details = format!(r#"{{"diff":{}}}"#, json(&text));
         let done = result(&text, Some(&details), false);
         let failed = result(&text, None, true);
-        let ask = Ask { id: "a".into(), call: "c".into(), tool: text.clone(), question: text.clone(), subject: text.as_str().into() };
+        let ask = permission(&text, &text, &text);
         let mut lines = blocks::user(&text, columns, &theme);
         for name in ["edit", "write", "bash", "read", &text] {
             for (arguments, state) in [
@@ -122,7 +134,7 @@ proptest! {
         lines.extend(blocks::small_ask(&question, Some(&text).filter(|_| folded).map(String::as_str), columns, 5, &theme).0);
         lines.extend(blocks::queue(&[Queued { id: "1".into(), text: text.clone() }], &[], columns, &theme));
         lines.extend(blocks::model_error(&ModelError::new(ModelErrorKind::Server, text.clone()), columns, &theme));
-        lines.extend(blocks::trouble(&Notice::Note(text.clone()), columns, &theme));
+        lines.extend(blocks::trouble(&Notice::Note { text: text.clone() }, columns, &theme));
         lines.extend(blocks::label(&text, columns, &theme));
         lines.push(blocks::status(&StatusView { model: &text, branch: &text, session: &text, cwd: &text, permissions: &text, thinking: &text, working: Some((&text, Duration::ZERO)), ..StatusView::default() }, columns, &theme));
         for line in &lines {
@@ -136,6 +148,8 @@ proptest! {
         }
     }
 }
+
+proptest! {}
 
 #[test]
 fn a_reply() {
@@ -354,7 +368,7 @@ fn errors() {
             lines.extend(blocks::outcome(&outcome, columns, theme));
         }
         let interrupted = Notice::Interrupted { calls: vec![("bash".into(), "c".into())], model_call: true };
-        for trouble in [interrupted, Notice::Note("a note".into())] {
+        for trouble in [interrupted, Notice::Note { text: "a note".into() }] {
             lines.extend(blocks::trouble(&trouble, columns, theme));
         }
         lines
@@ -423,13 +437,7 @@ fn a_long_change_is_folded_and_counted() {
 
 #[test]
 fn asks() {
-    let ask = |subject: &str| Ask {
-        id: "a".into(),
-        call: "c".into(),
-        tool: "bash".into(),
-        question: "run this in /work: it is not on the list".into(),
-        subject: subject.into(),
-    };
+    let ask = |subject: &str| permission("bash", "run this in /work: it is not on the list", subject);
     let choices = [("y", "once"), ("s", "for this session"), ("n", "no")];
     let short = ask("rm -rf target && \x1b[2Jcargo build");
     let long = ask(&(1..=30).map(|n| format!("step {n}")).collect::<Vec<_>>().join("\n"));
@@ -461,13 +469,7 @@ fn asks() {
 
 #[test]
 fn a_question_where_there_is_no_room_shows_the_command_and_the_keys() {
-    let ask = |subject: &str| Ask {
-        id: "a".into(),
-        call: "c".into(),
-        tool: "bash".into(),
-        question: "run this in ~/work/project".into(),
-        subject: subject.into(),
-    };
+    let ask = |subject: &str| permission("bash", "run this in ~/work/project", subject);
     let short = ask("cargo test");
     let long = ask(
         "curl https://example.com/install.sh -o install.sh\nsh install.sh\nrm -rf ~/.cache\ngit push --force",

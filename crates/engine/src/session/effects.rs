@@ -1,0 +1,162 @@
+//! What the machine wants done, done.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use futures_util::future::FutureExt as _;
+use quipu_protocol::Event;
+
+use super::task::Task;
+use crate::call::{Next, Order};
+use crate::commit::Job;
+use crate::files::CallPlace;
+use crate::jump::look;
+use crate::machine::{Calls, Effect, Input, NoSummary, step_key};
+use crate::summarize::Job as SummaryJob;
+
+impl Task {
+    pub(super) fn perform(&mut self, effect: Effect) {
+        match effect {
+            Effect::Emit { event, run } => {
+                if let Event::AskClosed { ask, .. } = &event
+                    && let Some(deadline) = self.asks.remove(ask)
+                {
+                    deadline.cancel();
+                }
+                self.emit(event, run);
+            }
+            Effect::Reply(id, result) => {
+                if let Some(reply) = self.replies.remove(&id) {
+                    // The sender may have gone; the command was carried out all the same.
+                    drop(reply.send(result));
+                }
+            }
+            Effect::Commit { tag, plan, next } => {
+                let next = next.zip(self.machine.run().cloned()).map(|(request, run)| {
+                    let (caller, foreseen) = (self.caller.clone(), self.foreseen.clone());
+                    Next { caller, foreseen, run, request }
+                });
+                self.backlog.push_back(Job { tag, plan, next });
+            }
+            Effect::Call { run, head, request, money } => {
+                let cancel = self.root.child_token();
+                self.call = Some(cancel.clone());
+                let session = self.machine.session().clone();
+                let (caller, input, stream) =
+                    (self.caller.clone(), self.input.clone(), self.stream_tx.clone());
+                let recorded = self.foreseen.take(&request);
+                let system = caller.system;
+                self.effects.spawn(async move {
+                    let (tell, summary) = (Some(input.clone()), None);
+                    let order =
+                        Order { session, run, head, request, recorded, system, summary, money, tell, cancel };
+                    let end = caller.make(order, stream).await;
+                    // The task is gone only when the session is over.
+                    drop(input.send(end).await);
+                });
+            }
+            Effect::Summarize { run, head, model, thinking, stretch } => {
+                let cancel = self.root.child_token();
+                self.call = Some(cancel.clone());
+                let session = self.machine.session().clone();
+                let (caller, input) = (self.caller.clone(), self.input.clone());
+                self.effects.spawn(async move {
+                    let tell = input.clone();
+                    let job = SummaryJob { session, run: run.clone(), head, model, thinking, tell, cancel };
+                    let work = std::panic::AssertUnwindSafe(caller.summarize(&job, &stretch));
+                    let result = work.catch_unwind().await.unwrap_or_else(|_| {
+                        let why = "the model's adapter failed inside; this is a bug of the adapter";
+                        Err(Box::new(NoSummary { why: Some(why.into()), made: Calls::default() }))
+                    });
+                    drop(input.send(Input::Summarized { run, result }).await);
+                });
+            }
+            Effect::Look { run, from, to, left } => {
+                let session = self.machine.session().clone();
+                let (caller, input) = (self.caller.clone(), self.input.clone());
+                self.effects.spawn(async move {
+                    let found = look(&*caller.store, &session, from, to, left).await;
+                    drop(input.send(Input::Looked { run, result: found.map(Box::new) }).await);
+                });
+            }
+            Effect::Prepare { run, calls } => {
+                let (toolbox, input) = (self.toolbox.clone(), self.input.clone());
+                let policy = toolbox.parts.policy.clone();
+                self.effects.spawn(async move {
+                    let work = move || {
+                        let work = std::panic::AssertUnwindSafe(|| toolbox.prepare(&run, &calls));
+                        let (calls, preparation) = std::panic::catch_unwind(work).unwrap_or_default();
+                        let look = std::panic::AssertUnwindSafe(|| policy.version());
+                        if let Ok(version) = std::panic::catch_unwind(look) {
+                            drop(input.blocking_send(Input::Policy(version)));
+                        }
+                        drop(input.blocking_send(Input::Prepared { run, calls }));
+                        // While the calls are being announced.
+                        if let Some(preparation) = preparation {
+                            preparation();
+                        }
+                    };
+                    drop(tokio::task::spawn_blocking(work).await);
+                });
+            }
+            Effect::Judge { run, ask, call, touches } => {
+                let (toolbox, input) = (self.toolbox.clone(), self.input.clone());
+                self.effects.spawn(async move {
+                    let judge = tokio::task::spawn_blocking(move || toolbox.judge(&call, &touches));
+                    if let Ok(prepared) = judge.await {
+                        drop(input.send(Input::Judged { run, ask, prepared }).await);
+                    }
+                });
+            }
+            Effect::RunTool { run, turn, slot, call, touches, approved } => {
+                let cancel = self.root.child_token();
+                self.tools.insert(slot, cancel.clone());
+                let (toolbox, input) = (self.toolbox.clone(), self.input.clone());
+                let place =
+                    CallPlace { session: self.machine.session().clone(), run, key: step_key(turn, slot) };
+                self.effects.spawn(async move {
+                    let done =
+                        toolbox.run(place, slot, (call, touches, approved), cancel, input.clone()).await;
+                    drop(input.send(done).await);
+                });
+            }
+            Effect::Clear { run } => {
+                let (toolbox, input) = (self.toolbox.clone(), self.input.clone());
+                self.effects.spawn(async move {
+                    let result = toolbox.clear(&run).await;
+                    drop(input.send(Input::Cleared { run, result }).await);
+                });
+            }
+            Effect::UseModel(model) => {
+                self.toolbox.parts.sees_images.store(model.sees_images(), Ordering::Relaxed);
+                let chosen = self.chosen.iter().position(|(chosen, _)| Arc::ptr_eq(chosen, &model));
+                // Those that were chosen before it are not used any more.
+                let provider = chosen.and_then(|at| self.chosen.drain(..=at).next_back());
+                if let Some((_, provider)) = provider {
+                    self.caller.carried_by(provider);
+                }
+            }
+            Effect::CancelCall => {
+                if let Some(call) = &self.call {
+                    call.cancel();
+                }
+            }
+            Effect::CancelTool { slot } => {
+                if let Some(tool) = self.tools.get(&slot) {
+                    tool.cancel();
+                }
+            }
+            Effect::AskDeadline { ask, after } => {
+                let (input, closed) = (self.input.clone(), self.root.child_token());
+                self.asks.insert(ask.clone(), closed.clone());
+                self.effects.spawn(async move {
+                    tokio::select! {
+                        () = tokio::time::sleep(after) => drop(input.send(Input::AskExpired { ask }).await),
+                        () = closed.cancelled() => {}
+                    }
+                });
+            }
+            Effect::Stop => self.done = true,
+        }
+    }
+}

@@ -1,0 +1,438 @@
+//! A session at work: the handle that fronts hold. The task behind it is in `task`.
+
+mod asks;
+mod effects;
+mod task;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use quipu_protocol::{
+    AbortTarget, Ack, Answer, Ask, AskId, AskKind, Command, Ending, Event, Message, Model, NodeId, Notice,
+    Outcome, QueueMode, Refused, Scope, Setting, Snapshot, Summarize, Ui, UserInput,
+};
+use quipu_providers::Provider;
+use quipu_seal::Sealer;
+use tokio::sync::{mpsc, oneshot, watch};
+use tokio_util::sync::CancellationToken;
+
+use self::asks::Question;
+use self::task::Task;
+use crate::call::{Caller, seal_content};
+use crate::clock::Clock;
+use crate::commit::Committer;
+use crate::follower::Follower;
+use crate::machine::Machine;
+use crate::models::Models;
+use crate::money::Purse;
+use crate::owner::Lease;
+use crate::policy::{Grant, PolicyVersion, SharedPolicy};
+use crate::sessions::clean;
+use crate::subscribe::{Delivery, Events, Subscriber, View};
+use crate::toolbox::Toolbox;
+
+/// Commands and answers that may wait for the session task.
+const MAILBOX: usize = 256;
+/// How long [`Session::shutdown`] waits for what runs.
+const SHUTDOWN: Duration = Duration::from_secs(8);
+
+/// Everything that a session task needs.
+pub(crate) struct Parts {
+    pub(crate) machine: Machine,
+    /// How the session stands before its first event.
+    pub(crate) snapshot: Snapshot,
+    pub(crate) committer: Committer,
+    pub(crate) caller: Arc<Caller>,
+    pub(crate) toolbox: Arc<Toolbox>,
+    pub(crate) clock: Arc<dyn Clock>,
+    pub(crate) lease: Arc<Lease>,
+    pub(crate) follower: Option<Arc<dyn Follower>>,
+    pub(crate) models: Option<Arc<dyn Models>>,
+}
+
+/// A model, and what carries requests to it.
+type Carried = (Arc<Model>, Arc<dyn Provider>);
+
+/// What a command needs to know of what is outside.
+enum Found {
+    Nothing,
+    /// The model that it names.
+    Model(Carried),
+    /// Which rules the policy goes by.
+    Policy(PolicyVersion),
+}
+
+enum Mail {
+    /// With what was found for it.
+    Command(Command, Found, oneshot::Sender<Result<Ack, Refused>>),
+    Subscribe(Subscriber, oneshot::Sender<Snapshot>),
+    /// An open question.
+    FindAsk(AskId, oneshot::Sender<Option<Arc<Ask>>>),
+    /// A question of somebody beside the run.
+    Ask(Question),
+    /// Something for people to see.
+    Show(Ui),
+}
+
+/// A handle of a session at work. Clones are handles of the same session.
+///
+/// [`Session::shutdown`] ends the session and waits until that is recorded. Dropping the last handle ends it in the same
+/// way, and nobody waits: when the runtime stops before that, the next [`Engine::open`](crate::Engine::open) reports what
+/// was interrupted.
+///
+/// ```
+/// # use std::sync::Arc;
+/// # use quipu::{Engine, Script, ScriptStep, Sealer, SessionOptions, store::SqliteStore};
+/// use quipu::Delivery;
+/// use quipu::protocol::{Delta, Ending, Event, Model};
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # let store = Arc::new(SqliteStore::in_memory()?);
+/// # let engine = Engine::new(store, Arc::new(Sealer::new([0; 32])), std::env::temp_dir());
+/// # let step = ScriptStep { text: "Hello.".into(), ..ScriptStep::default() };
+/// # let (model, script) = (Arc::new(Model::default()), Arc::new(Script::new(vec![step])));
+/// # let session = engine.create(SessionOptions::new(std::env::temp_dir(), model, script)).await?;
+/// let (_, mut events) = session.subscribe(Delivery::Lossless).await?;
+/// session.prompt("Hi!").await?;
+/// let mut text = String::new();
+/// while let Some(envelope) = events.next().await {
+///     match &envelope.event {
+///         Event::MessageDelta { delta: Delta::Text { text: piece, .. }, .. } => text.push_str(piece),
+///         // The provider is asked again.
+///         Event::MessageEnded { ending: Ending::Dropped(_), .. } => text.clear(),
+///         Event::Settled => break,
+///         _ => {}
+///     }
+/// }
+/// assert_eq!(text, "Hello.");
+/// session.shutdown().await;
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Debug, Clone)]
+pub struct Session(Arc<Inner>);
+
+#[derive(Debug)]
+struct Inner {
+    mail: mpsc::Sender<Mail>,
+    policy: SharedPolicy,
+    purse: Arc<Purse>,
+    view: watch::Receiver<View>,
+    cwd: std::path::PathBuf,
+    sealer: Arc<Sealer>,
+    models: Others,
+    /// Who holds it puts the next command into the mailbox.
+    order: tokio::sync::Mutex<()>,
+    /// Kills what runs.
+    stop: CancellationToken,
+    /// The task is over.
+    ended: CancellationToken,
+}
+
+impl Session {
+    pub(crate) fn spawn(parts: Parts) -> Self {
+        let (mail, inbox) = mpsc::channel(MAILBOX);
+        let (view_tx, view) = watch::channel(view_of(&parts.machine));
+        // Each toolbox has one session.
+        drop(parts.toolbox.standing.set(view.clone()));
+        let (stop, ended) = (CancellationToken::new(), CancellationToken::new());
+        let cwd = parts.toolbox.parts.cwd.clone();
+        let sealer = parts.toolbox.parts.sealer.clone();
+        let (models, purse) = (Others(parts.models.clone()), parts.caller.purse.clone());
+        let policy = SharedPolicy(parts.toolbox.parts.policy.clone());
+        let (task, over) = (Task::new(parts, inbox, view_tx, stop.clone()), ended.clone().drop_guard());
+        // Its owner is the mailbox: it ends soon after the last handle is gone.
+        tokio::spawn(async move {
+            task.serve().await;
+            drop(over);
+        });
+        let order = tokio::sync::Mutex::default();
+        Self(Arc::new(Inner { mail, policy, purse, view, cwd, sealer, models, order, stop, ended }))
+    }
+
+    pub(crate) fn purse(&self) -> &Arc<Purse> {
+        &self.0.purse
+    }
+
+    /// Sends a command. Resolves when it is accepted and durable, not when it is done.
+    ///
+    /// # Errors
+    /// [`Refused`] says why; nothing happened then.
+    pub async fn send(&self, mut command: Command) -> Result<Ack, Refused> {
+        // Here and not in the task, which must not be held up by a large message.
+        match &mut command {
+            Command::Prompt { input, .. } => seal_content(&mut input.0, &self.0.sealer),
+            Command::Answer { ask, answer } => self.take_answer(ask, answer).await?,
+            Command::Compact { focus: Some(focus) } => *focus = self.0.sealer.seal(focus).into_owned(),
+            Command::Jump { summary, label, .. } => {
+                if let Some(Summarize { focus: Some(focus) }) = summary {
+                    *focus = self.0.sealer.seal(focus).into_owned();
+                }
+                if let Some(text) = label.take() {
+                    let text = clean(&self.0.sealer, &text)
+                        .map_err(|characters| Refused::LabelTooLong { characters })?;
+                    *label = Some(text).filter(|text| !text.is_empty());
+                }
+            }
+            Command::ShellBegins { line, .. } => *line = self.0.sealer.seal(line).into_owned(),
+            Command::ShellEnds { shell, .. } => {
+                for text in [&mut shell.command, &mut shell.output] {
+                    *text = self.0.sealer.seal(text).into_owned();
+                }
+            }
+            Command::Compact { focus: None }
+            | Command::Continue
+            | Command::Unqueue { .. }
+            | Command::Abort { .. }
+            | Command::Set { .. }
+            | Command::Close => {}
+        }
+        // What is said after another model was chosen is said to that one, though it takes a while to find.
+        let turn = match &command {
+            Command::Abort { .. } | Command::Answer { .. } | Command::Close => None,
+            _ => Some(self.0.order.lock().await),
+        };
+        let found = match &command {
+            Command::Set { setting: Setting::Model { provider, id } } => Found::Model(
+                self.0.models.find(provider, id).await.map_err(|why| Refused::NoSuchModel { why })?,
+            ),
+            Command::Set { setting: Setting::Permissions } => match self.0.policy.version().await {
+                Some(version) => Found::Policy(version),
+                None => return Err(Refused::Store { why: "the permissions could not be looked at".into() }),
+            },
+            _ => Found::Nothing,
+        };
+        let (reply, answer) = oneshot::channel();
+        self.0.mail.send(Mail::Command(command, found, reply)).await.map_err(|_| Refused::Closed)?;
+        drop(turn);
+        answer.await.unwrap_or(Err(Refused::Closed))
+    }
+
+    /// Says something to an idle agent. Acknowledged with the run's id once the message is durable.
+    ///
+    /// # Errors
+    /// `Busy` while a run is under way; `Empty`; `Behind`; `Store`; `Closed`.
+    pub async fn prompt(&self, input: impl Into<UserInput>) -> Result<Ack, Refused> {
+        self.send(Command::Prompt { input: input.into(), when: QueueMode::Now }).await
+    }
+
+    /// Says something that reaches the model after the current turn; at once when idle. One waiting message a
+    /// turn, in order.
+    ///
+    /// # Errors
+    /// `Empty`; `QueueFull` when 256 messages wait; `Behind`; `Store`; `Closed`.
+    pub async fn steer(&self, input: impl Into<UserInput>) -> Result<Ack, Refused> {
+        self.send(Command::Prompt { input: input.into(), when: QueueMode::Steer }).await
+    }
+
+    /// Says something that reaches the model when it would stop; at once when idle.
+    ///
+    /// # Errors
+    /// `Empty`; `QueueFull` when 256 messages wait; `Behind`; `Store`; `Closed`.
+    pub async fn follow_up(&self, input: impl Into<UserInput>) -> Result<Ack, Refused> {
+        self.send(Command::Prompt { input: input.into(), when: QueueMode::FollowUp }).await
+    }
+
+    /// Stops the run; it ends with `RunEnded` and `Settled` soon after (tools get 5 seconds). What waits in the
+    /// queues stays there.
+    ///
+    /// # Errors
+    /// `Closed`.
+    pub async fn abort(&self) -> Result<(), Refused> {
+        self.send(Command::Abort { target: AbortTarget::Run }).await.map(|_| ())
+    }
+
+    /// Sums the context up, except for its end; `CompactionEnded` tells what came of it. Acknowledged as begun.
+    ///
+    /// # Errors
+    /// `Busy` while a run is under way; `NothingToCompact`; `Behind`; `Closed`.
+    pub async fn compact(&self, focus: Option<String>) -> Result<Ack, Refused> {
+        self.send(Command::Compact { focus }).await
+    }
+
+    /// Goes to another node of the session: before it when somebody said it, else behind it. What is left behind stays
+    /// in the graph, and is summed up at the new place where that is wanted and there is something to sum up.
+    /// `JumpEnded` tells what came of it; going to where it stood takes it back. The model, the tools and the system
+    /// prompt stay what they are. Acknowledged as begun. [`Engine::jump`](crate::Engine::jump) is the same for a session
+    /// at rest, and asks no model.
+    ///
+    /// # Errors
+    /// `Busy` while a run is under way; `NotInSession`; `LabelTooLong`; `Behind`; `Store`; `Closed`.
+    pub async fn jump(
+        &self,
+        to: NodeId,
+        summary: Option<Summarize>,
+        label: Option<String>,
+    ) -> Result<Ack, Refused> {
+        self.send(Command::Jump { to, summary, label }).await
+    }
+
+    /// Goes on with another model, or another level of thinking, from the next request on; at any time. Acknowledged when that
+    /// is recorded: at once where nothing is under way, else between two turns or at the end of what is.
+    ///
+    /// # Errors
+    /// `NoSuchModel`; `Behind`; `Store`; `Closed`.
+    pub async fn set(&self, setting: Setting) -> Result<Ack, Refused> {
+        self.send(Command::Set { setting }).await
+    }
+
+    /// Listens to events from now on; the view is how things stood before the first of them.
+    ///
+    /// # Errors
+    /// `Closed`.
+    pub async fn subscribe(&self, delivery: Delivery) -> Result<(Snapshot, Events), Refused> {
+        self.listen(delivery, false).await
+    }
+
+    /// Listens, and answers questions: while such a subscriber is there, calls that need permission wait for
+    /// [`Command::Answer`].
+    ///
+    /// # Errors
+    /// `Closed`.
+    pub async fn subscribe_and_answer(&self, delivery: Delivery) -> Result<(Snapshot, Events), Refused> {
+        self.listen(delivery, true).await
+    }
+
+    async fn listen(&self, delivery: Delivery, answers: bool) -> Result<(Snapshot, Events), Refused> {
+        let (subscriber, events) = Subscriber::new(delivery, answers);
+        let (reply, snapshot) = oneshot::channel();
+        self.0.mail.send(Mail::Subscribe(subscriber, reply)).await.map_err(|_| Refused::Closed)?;
+        Ok((snapshot.await.map_err(|_| Refused::Closed)?, events))
+    }
+
+    /// Asks whoever is in front. The first answer counts; `default` when none comes within `wait`, or at once when nobody
+    /// is there who can answer.
+    ///
+    /// # Errors
+    /// `Closed`.
+    pub async fn ask_person(
+        &self,
+        kind: AskKind,
+        default: Answer,
+        wait: Option<Duration>,
+    ) -> Result<Answer, Refused> {
+        let (reply, answer) = oneshot::channel();
+        let question = Question { kind, default, wait, reply };
+        self.0.mail.send(Mail::Ask(question)).await.map_err(|_| Refused::Closed)?;
+        answer.await.map_err(|_| Refused::Closed)
+    }
+
+    /// Shows something to whoever is in front. Status lines and widgets stay until they are replaced.
+    ///
+    /// # Errors
+    /// `Closed`.
+    pub async fn show(&self, ui: Ui) -> Result<(), Refused> {
+        self.0.mail.send(Mail::Show(ui)).await.map_err(|_| Refused::Closed)
+    }
+
+    /// Checks an answer against its question, and keeps what it allows for longer than once.
+    async fn take_answer(&self, id: &AskId, answer: &mut Answer) -> Result<(), Refused> {
+        let (reply, open) = oneshot::channel();
+        self.0.mail.send(Mail::FindAsk(id.clone(), reply)).await.map_err(|_| Refused::Closed)?;
+        let ask = open.await.map_err(|_| Refused::Closed)?.ok_or(Refused::NoSuchAsk)?;
+        if !ask.takes(answer) {
+            return Err(Refused::NoSuchAnswer);
+        }
+        match (answer, ask.permission()) {
+            (Answer::Deny { reason: Some(reason) }, _) => *reason = self.0.sealer.seal(reason).into_owned(),
+            (answer @ Answer::Cancel, Some(_)) => *answer = Answer::no(),
+            (Answer::Allow { scope }, Some(permission)) if *scope != Scope::Once => {
+                let grant = Grant { tool: permission.tool.clone(), subject: permission.subject.to_string() };
+                match self.0.policy.grant(grant, *scope).await {
+                    Ok(kept) => *scope = kept,
+                    Err(why) => {
+                        *scope = Scope::Session;
+                        self.show(Ui::Notice { notice: Notice::note(why) }).await?;
+                    }
+                }
+            }
+            _ => {}
+        }
+        Ok(())
+    }
+
+    /// The directory that it works in.
+    pub fn cwd(&self) -> &std::path::Path {
+        &self.0.cwd
+    }
+
+    /// Where the session stands.
+    pub fn view(&self) -> View {
+        self.0.view.borrow().clone()
+    }
+
+    /// Prompts, waits until everything settled, and gives the outcome and the last answer's text.
+    ///
+    /// # Errors
+    /// As [`Session::prompt`].
+    pub async fn ask(&self, input: impl Into<UserInput>) -> Result<(Outcome, String), Refused> {
+        let (_, mut events) = self.subscribe(Delivery::Lossless).await?;
+        self.prompt(input).await?;
+        let (mut outcome, mut text) = (Outcome::Aborted, String::new());
+        while let Some(envelope) = events.next().await {
+            match &envelope.event {
+                Event::MessageEnded { message, ending: Ending::Kept(_), .. } => {
+                    if let Message::Assistant(answer) = &**message {
+                        text = answer.text();
+                    }
+                }
+                Event::RunEnded { outcome: ended } => outcome = ended.clone(),
+                Event::Settled => break,
+                _ => {}
+            }
+        }
+        Ok((outcome, text))
+    }
+
+    /// Aborts what runs and waits until it is recorded and every lossless subscriber has its events; after 8
+    /// seconds of either, what still runs is killed and what nobody reads is dropped.
+    pub async fn shutdown(&self) {
+        let close = async {
+            // Closed already is as good.
+            drop(self.send(Command::Close).await);
+        };
+        if tokio::time::timeout(SHUTDOWN, close).await.is_err() {
+            self.0.stop.cancel();
+        }
+        self.0.ended.cancelled().await;
+    }
+
+    /// Stops it at once, as a crash would, except that children die and what was queued for the store is written: what runs
+    /// is cancelled, every step that was acknowledged is in the store, and the next
+    /// [`Engine::open`](crate::Engine::open) reports what was interrupted.
+    pub fn kill(&self) {
+        self.0.stop.cancel();
+    }
+}
+
+/// The models that the session may go on with.
+#[derive(Clone)]
+struct Others(Option<Arc<dyn Models>>);
+
+impl std::fmt::Debug for Others {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_tuple("Others").field(&self.0.is_some()).finish()
+    }
+}
+
+impl Others {
+    async fn find(&self, provider: &str, id: &str) -> Result<Carried, String> {
+        let Some(models) = self.0.clone() else {
+            return Err("this session knows no other models".into());
+        };
+        let (provider, id) = (provider.to_owned(), id.to_owned());
+        // It may read files, and run a command that knows a key.
+        let found = tokio::task::spawn_blocking(move || models.find(&provider, &id)).await;
+        found.unwrap_or_else(|error| Err(format!("the model could not be looked up: {error}")))
+    }
+}
+
+fn view_of(machine: &Machine) -> View {
+    View {
+        session: machine.session().clone(),
+        head: machine.head(),
+        run: machine.run().cloned(),
+        waiting: machine.waiting(),
+    }
+}

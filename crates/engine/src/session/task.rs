@@ -1,0 +1,349 @@
+//! The task that runs a session's machine and carries its effects out.
+
+use std::collections::{HashMap, VecDeque};
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures_util::future::select_all;
+use quipu_protocol::{Ack, AskId, Command, Envelope, Event, Refused, RunId, Setting, Snapshot};
+use quipu_providers::CallEvent;
+use tokio::sync::{mpsc, oneshot, watch};
+use tokio::task::JoinSet;
+use tokio_util::sync::CancellationToken;
+
+use super::asks::Questions;
+use super::{Carried, Found, MAILBOX, Mail, Parts, SHUTDOWN, view_of};
+use crate::call::{Caller, Foreseen};
+use crate::clock::{Clock, fresh_id};
+use crate::commit::Job;
+use crate::follower::follow;
+use crate::machine::{Fresh, Input, Machine, ReplyId};
+use crate::owner::Lease;
+use crate::policy::SharedPolicy;
+use crate::subscribe::{Subscriber, View};
+use crate::toolbox::Toolbox;
+
+/// Between two looks at the rules of the policy while a question is open.
+const LOOK: Duration = Duration::from_millis(250);
+
+pub(super) struct Task {
+    pub(super) machine: Machine,
+    pub(super) snapshot: Snapshot,
+    /// Questions of others than the machine.
+    pub(super) questions: Questions,
+    pub(super) caller: Arc<Caller>,
+    pub(super) toolbox: Arc<Toolbox>,
+    pub(super) clock: Arc<dyn Clock>,
+    lease: Arc<Lease>,
+    mail: mpsc::Receiver<Mail>,
+    inputs: mpsc::Receiver<Input>,
+    pub(super) input: mpsc::Sender<Input>,
+    stream: mpsc::Receiver<(RunId, CallEvent)>,
+    pub(super) stream_tx: mpsc::Sender<(RunId, CallEvent)>,
+    plans: mpsc::Sender<Job>,
+    /// Plans on their way to the committer. Bounded by what the machine has under way; never waited for while
+    /// answers are not being read.
+    pub(super) backlog: VecDeque<Job>,
+    /// The next request, recorded in the commit before it.
+    pub(super) foreseen: Arc<Foreseen>,
+    pub(super) effects: JoinSet<()>,
+    pub(super) subscribers: Vec<Subscriber>,
+    pub(super) answerers: usize,
+    pub(super) replies: HashMap<ReplyId, oneshot::Sender<Result<Ack, Refused>>>,
+    next_reply: u64,
+    seq: u64,
+    pub(super) call: Option<CancellationToken>,
+    pub(super) tools: HashMap<usize, CancellationToken>,
+    /// Models that were chosen and are not used yet.
+    pub(super) chosen: Vec<Carried>,
+    /// The deadlines of open questions.
+    pub(super) asks: HashMap<AskId, CancellationToken>,
+    pub(super) root: CancellationToken,
+    view: watch::Sender<View>,
+    pub(super) done: bool,
+    /// The end of a call waits here until the stream before it was read.
+    ended: Option<Input>,
+}
+
+impl Task {
+    pub(super) fn new(
+        parts: Parts,
+        mail: mpsc::Receiver<Mail>,
+        view: watch::Sender<View>,
+        root: CancellationToken,
+    ) -> Self {
+        let (input, inputs) = mpsc::channel(MAILBOX);
+        let (stream_tx, stream) = mpsc::channel(MAILBOX);
+        let (plans, waiting) = mpsc::channel(MAILBOX);
+        let mut effects = JoinSet::new();
+        let mut committer = parts.committer;
+        if let Some(follower) = parts.follower {
+            let (tell, commits) = mpsc::channel(MAILBOX);
+            committer.tell(tell);
+            effects.spawn(follow(follower, commits, input.clone()));
+        }
+        effects.spawn(committer.serve(waiting, input.clone()));
+        Self {
+            machine: parts.machine,
+            snapshot: parts.snapshot,
+            questions: Questions::default(),
+            caller: parts.caller,
+            toolbox: parts.toolbox,
+            clock: parts.clock,
+            lease: parts.lease,
+            mail,
+            inputs,
+            input,
+            stream,
+            stream_tx,
+            plans,
+            backlog: VecDeque::new(),
+            foreseen: Arc::default(),
+            effects,
+            subscribers: Vec::new(),
+            answerers: 0,
+            replies: HashMap::new(),
+            next_reply: 0,
+            seq: 0,
+            call: None,
+            tools: HashMap::new(),
+            chosen: Vec::new(),
+            asks: HashMap::new(),
+            root,
+            view,
+            done: false,
+            ended: None,
+        }
+    }
+
+    pub(super) async fn serve(mut self) {
+        let root = self.root.clone();
+        let mut keep_lease = tokio::time::interval(crate::owner::RENEW);
+        keep_lease.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+        let mut look = tokio::time::interval(LOOK);
+        look.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+        let mut left = false;
+        let overdue = tokio::time::sleep(SHUTDOWN);
+        tokio::pin!(overdue);
+        while !self.done {
+            if !left {
+                overdue.as_mut().reset(tokio::time::Instant::now() + SHUTDOWN);
+            }
+            self.count_answerers();
+            let behind = self.subscribers.iter().any(Subscriber::is_behind);
+            // A call that was stopped ends whoever reads.
+            let flows = !behind || self.call.as_ref().is_some_and(CancellationToken::is_cancelled);
+            let waiting: Vec<_> = self.subscribers.iter().filter(|one| one.wants_room()).collect();
+            let room = async {
+                if waiting.is_empty() {
+                    return std::future::pending().await;
+                }
+                drop(select_all(waiting.into_iter().map(|one| Box::pin(one.room()))).await);
+            };
+            let plans = self.plans.clone();
+            let answerers: Vec<_> = self.subscribers.iter().filter(|one| one.answers).collect();
+            let answerer_left = async {
+                if answerers.is_empty() {
+                    return std::future::pending().await;
+                }
+                drop(select_all(answerers.into_iter().map(|one| Box::pin(one.closed()))).await);
+            };
+            tokio::select! {
+                biased;
+                () = root.cancelled() => break,
+                Ok(permit) = plans.reserve(), if !self.backlog.is_empty() => {
+                    if let Some(plan) = self.backlog.pop_front() {
+                        permit.send(plan);
+                    }
+                }
+                // Counted in the next round.
+                () = answerer_left => self.subscribers.retain(Subscriber::is_open),
+                _ = keep_lease.tick() => self.renew(),
+                // What another program, or an answer to another question, made of the rules.
+                _ = look.tick(), if !self.asks.is_empty() => self.look_at_policy(),
+                mail = self.mail.recv(), if !left => match mail {
+                    Some(mail) => self.mail(mail),
+                    // The last handle is gone.
+                    None => {
+                        left = true;
+                        self.close();
+                    }
+                },
+                () = &mut overdue, if left => break,
+                Some(ask) = self.questions.overdue() => self.close_question(&ask),
+                () = room => self.subscribers.iter_mut().for_each(|one| one.flush(&self.snapshot)),
+                Some((run, event)) = self.stream.recv(), if flows => {
+                    self.take(Input::Call { run, event });
+                }
+                Some(input) = self.inputs.recv() => match input {
+                    // Its events were sent before it, on the channel beside this one.
+                    Input::CallEnded { .. } => self.ended = Some(input),
+                    // A newer one follows, and the result holds all.
+                    Input::ToolOutput { .. } if behind => {}
+                    input => self.take(input),
+                },
+                // Nothing is left in the stream: now the call has ended for the machine, too.
+                () = std::future::ready(()), if flows && self.ended.is_some() => {
+                    if let Some(input) = self.ended.take() {
+                        self.take(input);
+                    }
+                }
+                Some(_) = self.effects.join_next() => {}
+            }
+        }
+        root.cancel();
+        while let Some(plan) = self.backlog.pop_front() {
+            // Answers are not read any more, so they are let go while what is left is written.
+            tokio::select! {
+                sent = self.plans.send(plan) => if sent.is_err() { break },
+                _ = drain(&mut self.inputs) => {}
+            }
+        }
+        // Committing goes on until what was queued is written; calls and tools see their token and end.
+        drop(self.plans);
+        drop(self.stream);
+        self.inputs.close();
+        let effects = async { while self.effects.join_next().await.is_some() {} };
+        let read = async {
+            for subscriber in &mut self.subscribers {
+                while subscriber.wants_room() {
+                    subscriber.room().await;
+                    subscriber.flush(&self.snapshot);
+                }
+            }
+        };
+        let rest = async { tokio::join!(effects, read) };
+        if tokio::time::timeout(SHUTDOWN, rest).await.is_err() {
+            self.effects.abort_all();
+        }
+        drop(tokio::time::timeout(SHUTDOWN, self.toolbox.close()).await);
+        // Last, so that whoever takes the session over finds it at rest.
+        drop(tokio::time::timeout(SHUTDOWN, self.lease.release()).await);
+    }
+
+    fn look_at_policy(&mut self) {
+        let (policy, input) = (SharedPolicy(self.toolbox.parts.policy.clone()), self.input.clone());
+        self.effects.spawn(async move {
+            if let Some(version) = policy.version().await {
+                drop(input.send(Input::Policy(version)).await);
+            }
+        });
+    }
+
+    fn renew(&mut self) {
+        let lease = self.lease.clone();
+        let name = quipu_store::RefName::session(self.machine.session());
+        self.effects.spawn(async move { lease.hold(&name).await });
+    }
+
+    fn mail(&mut self, mail: Mail) {
+        match mail {
+            Mail::Subscribe(subscriber, snapshot) => {
+                // Who went away again is seen at the next event.
+                drop(snapshot.send(self.snapshot.clone()));
+                self.subscribers.push(subscriber);
+                self.count_answerers();
+            }
+            Mail::FindAsk(id, reply) => {
+                let ask = self.snapshot.asks.iter().find(|ask| ask.id == id).cloned();
+                drop(reply.send(ask));
+            }
+            Mail::Ask(question) => self.ask(question),
+            Mail::Show(ui) => {
+                let run = self.machine.run().cloned();
+                self.emit(Event::Ui { ui }, run);
+            }
+            Mail::Command(Command::Answer { ask, answer }, _, reply) if self.questions.is_open(&ask) => {
+                self.answer_question(&ask, answer);
+                drop(reply.send(Ok(Ack::Handled)));
+            }
+            Mail::Command(
+                Command::Prompt { .. }
+                | Command::Compact { .. }
+                | Command::Jump { .. }
+                | Command::Continue
+                | Command::Set { setting: Setting::Model { .. } | Setting::Thinking { .. } }
+                | Command::Unqueue { .. },
+                _,
+                reply,
+            ) if self.subscribers.iter().any(Subscriber::is_stuck) => {
+                drop(reply.send(Err(Refused::Behind)));
+            }
+            Mail::Command(command, found, reply) => {
+                self.next_reply += 1;
+                let id = ReplyId(self.next_reply);
+                self.replies.insert(id, reply);
+                let (model, policy) = match found {
+                    Found::Nothing => (None, None),
+                    Found::Policy(version) => (None, Some(version)),
+                    Found::Model((model, provider)) => {
+                        self.chosen.push((model.clone(), provider));
+                        (Some(model), None)
+                    }
+                };
+                let fresh = Fresh { run: fresh_id().into(), item: fresh_id().into(), model, policy };
+                self.take(Input::Command { command, reply: id, fresh });
+            }
+        }
+    }
+
+    fn count_answerers(&mut self) {
+        let count = self.subscribers.iter().filter(|one| one.answers && one.is_open()).count();
+        if count != self.answerers {
+            self.answerers = count;
+            self.take(Input::Askers(count));
+            if count == 0 {
+                self.withdraw_questions();
+            }
+        }
+    }
+
+    /// Ends the session for lack of anybody who holds it.
+    fn close(&mut self) {
+        self.next_reply += 1;
+        let fresh = Fresh { run: fresh_id().into(), item: fresh_id().into(), model: None, policy: None };
+        self.take(Input::Command { command: Command::Close, reply: ReplyId(self.next_reply), fresh });
+    }
+
+    /// Gives the machine an input and carries out what it wants.
+    pub(super) fn take(&mut self, input: Input) {
+        let effects = self.machine.on(self.clock.now(), input);
+        // First, so that who has read an event or an answer never finds an older view.
+        self.view.send_if_modified(|view| {
+            let new = view_of(&self.machine);
+            let changed = *view != new;
+            *view = new;
+            changed
+        });
+        for effect in effects {
+            self.perform(effect);
+        }
+        // What is appended is mostly told by an event of its own.
+        if let Some(node) = self.machine.head()
+            && self.snapshot.head != Some(node)
+        {
+            let run = self.machine.run().cloned();
+            self.emit(Event::Appended { node }, run);
+        }
+    }
+
+    pub(super) fn emit(&mut self, event: Event, run: Option<RunId>) {
+        self.seq += 1;
+        let envelope = Arc::new(Envelope {
+            seq: self.seq,
+            session: self.machine.session().clone(),
+            run,
+            at: self.clock.now(),
+            event,
+        });
+        for subscriber in &mut self.subscribers {
+            subscriber.send(&envelope, &self.snapshot);
+        }
+        self.snapshot.fold(&envelope);
+        self.subscribers.retain(Subscriber::is_open);
+    }
+}
+
+async fn drain(inputs: &mut mpsc::Receiver<Input>) {
+    while inputs.recv().await.is_some() {}
+}

@@ -1,0 +1,66 @@
+//! Why a command was not accepted.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::NodeId;
+
+/// Characters of a label or a session's name at most.
+pub const NAME_LIMIT: usize = 200;
+
+/// Why a command was not accepted. Nothing happened then. JSON form: an object with a `type`.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error, Serialize, Deserialize, JsonSchema)]
+#[serde(tag = "type", rename_all = "camelCase", rename_all_fields = "camelCase")]
+pub enum Refused {
+    /// A run is under way; queue the message instead, or abort first.
+    #[error("the agent is working; send the message as steering or follow-up, or abort first")]
+    Busy,
+    /// The message has no text and no image.
+    #[error("the message is empty")]
+    Empty,
+    /// The conversation ends with an answer and nothing waits.
+    #[error("there is nothing to continue: the conversation ends with an answer")]
+    NothingToContinue,
+    /// The context is too small to sum anything up.
+    #[error("there is nothing to compact: the conversation is shorter than what would be kept of it")]
+    NothingToCompact,
+    /// The node is not one of this session.
+    #[error("node {node} is no node of this session; fork there to go on from it")]
+    NotInSession {
+        /// The node.
+        node: NodeId,
+    },
+    /// A label is too long.
+    #[error("a label has at most {NAME_LIMIT} characters, and this one has {characters}")]
+    LabelTooLong {
+        /// How many it has.
+        characters: usize,
+    },
+    /// The model cannot be asked.
+    #[error("{why}")]
+    NoSuchModel {
+        /// Why not.
+        why: String,
+    },
+    /// No such question is open.
+    #[error("that question is not open any more")]
+    NoSuchAsk,
+    /// The question is open, and this is no answer to it.
+    #[error("that is none of the answers that the question takes; it is still open")]
+    NoSuchAnswer,
+    /// 256 messages wait already.
+    #[error("256 messages wait already; take some back or let the agent reach them first")]
+    QueueFull,
+    /// A lossless subscriber has not read thousands of events.
+    #[error("a subscriber does not read its events, so nothing new is begun; abort, or let it catch up")]
+    Behind,
+    /// It could not be stored, so nothing happened.
+    #[error("{why}")]
+    Store {
+        /// Why.
+        why: String,
+    },
+    /// The session has ended.
+    #[error("the session is closed")]
+    Closed,
+}

@@ -1,0 +1,378 @@
+//! How a session stands: what a client that comes, or comes back, needs in order to show it.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::{
+    Ask, AssistantMessage, CallId, CompactionReason, CompactionResult, Delta, Ending, Envelope, Event, Json,
+    JumpResult, Message, MessageId, Model, ModelError, NodeId, Notice, Queued, RunId, SessionId, Thinking,
+    ToolResultMessage, Ui, UnixMs, Usage,
+};
+
+/// How a session stands after one of its events. [`Snapshot::fold`] is the only way in which it changes, so that a
+/// client which folds events and one which asks for a new snapshot hold the same.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct Snapshot {
+    /// The last event that is in it; 0 before the first.
+    pub seq: u64,
+    /// The session that is written to; changes when it had to branch.
+    pub session: SessionId,
+    /// The directory that it works in.
+    pub cwd: String,
+    /// Its name; empty for none.
+    pub name: String,
+    /// Its last node; `None` before the first message.
+    pub head: Option<NodeId>,
+    /// The model that answers.
+    pub model: Arc<Model>,
+    /// How hard it thinks.
+    pub thinking: Thinking,
+    /// How much is asked of people, in a word; empty where there is no such word.
+    pub permissions: String,
+    /// The run under way.
+    pub run: Option<RunSnapshot>,
+    /// Questions that are open, oldest first.
+    pub asks: Vec<Arc<Ask>>,
+    /// Messages that wait for the end of the turn.
+    pub steering: Vec<Queued>,
+    /// Messages that wait for the end of the run.
+    pub follow_up: Vec<Queued>,
+    /// The calls of the turn that are not nodes yet, in order.
+    pub tools: Vec<ToolSnapshot>,
+    /// The answer that streams.
+    pub message: Option<PartialMessage>,
+    /// The context is being summed up, and why.
+    pub compaction: Option<CompactionReason>,
+    /// The session is on its way to this node.
+    pub jump: Option<NodeId>,
+    /// The provider will be called again.
+    pub retry: Option<RetrySnapshot>,
+    /// Tokens and cost of the answers since the session was opened.
+    pub usage: Usage,
+    /// Tokens of the context, as far as they were counted.
+    pub context: Option<u64>,
+    /// Status lines, by key.
+    pub status: BTreeMap<String, String>,
+    /// Widgets, by key.
+    pub widgets: BTreeMap<String, Vec<String>>,
+}
+
+/// A run under way.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct RunSnapshot {
+    /// The run.
+    pub id: RunId,
+    /// When it began.
+    pub since: UnixMs,
+    /// Its turn, from 1; 0 before the first.
+    pub turn: u32,
+}
+
+/// A tool call that is not a node yet.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct ToolSnapshot {
+    /// The call.
+    pub call: CallId,
+    /// The tool.
+    pub name: String,
+    /// The arguments as the model wrote them.
+    pub args: Json,
+    /// When it was recorded.
+    pub since: UnixMs,
+    /// What it printed so far, its end only: at most 50 KB.
+    pub tail: Arc<str>,
+    /// What came of it, once it is done.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub result: Option<Arc<ToolResultMessage>>,
+}
+
+/// An answer that streams.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct PartialMessage {
+    /// Names the message until it has a node.
+    pub id: MessageId,
+    /// 1 for the first try.
+    pub attempt: u32,
+    /// When it began.
+    pub since: UnixMs,
+    /// Its blocks so far, by their place in the message.
+    pub blocks: BTreeMap<usize, PartialBlock>,
+}
+
+/// A block of an answer that streams.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(tag = "type", rename_all = "camelCase", rename_all_fields = "camelCase")]
+pub enum PartialBlock {
+    /// Text.
+    Text {
+        /// So far.
+        text: String,
+        /// Whether that is all.
+        done: bool,
+    },
+    /// Thinking.
+    Thinking {
+        /// So far.
+        text: String,
+        /// Whether that is all.
+        done: bool,
+    },
+    /// A tool call.
+    ToolCall {
+        /// Its id.
+        id: CallId,
+        /// The tool.
+        name: String,
+        /// The text of its arguments so far: the beginning of a JSON object.
+        json: String,
+        /// Whether that is all.
+        done: bool,
+    },
+}
+
+/// A provider that will be called again.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct RetrySnapshot {
+    /// The attempt that will follow, from 2.
+    pub attempt: u32,
+    /// When it will be made.
+    pub at: UnixMs,
+    /// What went wrong.
+    pub error: ModelError,
+}
+
+impl Snapshot {
+    /// A session at rest, before its first event.
+    pub fn new(session: SessionId, cwd: String, model: Arc<Model>, thinking: Thinking) -> Self {
+        Self {
+            seq: 0,
+            session,
+            cwd,
+            name: String::new(),
+            head: None,
+            model,
+            thinking,
+            permissions: String::new(),
+            run: None,
+            asks: Vec::new(),
+            steering: Vec::new(),
+            follow_up: Vec::new(),
+            tools: Vec::new(),
+            message: None,
+            compaction: None,
+            jump: None,
+            retry: None,
+            usage: Usage::default(),
+            context: None,
+            status: BTreeMap::new(),
+            widgets: BTreeMap::new(),
+        }
+    }
+
+    /// Takes one event in: the one after [`Snapshot::seq`], or one that says that some were lost.
+    pub fn fold(&mut self, envelope: &Envelope) {
+        let at = envelope.at;
+        match &envelope.event {
+            Event::RunStarted => {
+                let id = envelope.run.clone().unwrap_or_else(|| "".into());
+                self.run = Some(RunSnapshot { id, since: at, turn: 0 });
+            }
+            Event::TurnStarted { turn } => {
+                if let Some(run) = &mut self.run {
+                    run.turn = *turn;
+                }
+            }
+            Event::TurnEnded { .. } => self.tools.clear(),
+            Event::RunEnded { .. } => self.at_rest(),
+            Event::Settled => {
+                self.at_rest();
+                (self.compaction, self.jump) = (None, None);
+            }
+            Event::MessageStarted { id, message, attempt } => {
+                if let Message::Assistant(_) = &**message {
+                    let (id, attempt) = (id.clone(), *attempt);
+                    self.retry = None;
+                    self.message = Some(PartialMessage { id, attempt, since: at, blocks: BTreeMap::new() });
+                }
+            }
+            Event::MessageDelta { id, delta } => {
+                if let Some(message) = self.message.as_mut().filter(|message| message.id == *id) {
+                    message.fold(delta);
+                }
+            }
+            Event::MessageEnded { id, message, ending } => {
+                if self.message.as_ref().is_some_and(|open| open.id == *id) {
+                    self.message = None;
+                }
+                if let Message::Assistant(answer) = &**message {
+                    self.count(answer);
+                }
+                if let Ending::Kept(node) = ending {
+                    self.head = Some(*node);
+                }
+            }
+            Event::ToolStarted { call, name, args } => self.tools.push(ToolSnapshot {
+                call: call.clone(),
+                name: name.clone(),
+                args: args.clone(),
+                since: at,
+                tail: "".into(),
+                result: None,
+            }),
+            Event::ToolOutput { call, tail } => {
+                if let Some(tool) = self.tool(call) {
+                    tool.tail = tail.clone();
+                }
+            }
+            Event::ToolEnded { call, result } => {
+                if let Some(tool) = self.tool(call) {
+                    tool.result = Some(result.clone());
+                }
+            }
+            Event::Asked { ask } => self.asks.push(ask.clone()),
+            Event::AskClosed { ask, .. } => self.asks.retain(|open| open.id != *ask),
+            Event::PermissionsChanged { mode } => self.permissions.clone_from(mode),
+            Event::QueueChanged { steering, follow_up } => {
+                self.steering.clone_from(steering);
+                self.follow_up.clone_from(follow_up);
+            }
+            Event::Appended { node } => self.head = Some(*node),
+            Event::HeadMoved { to, .. } => self.head = Some(*to),
+            Event::CompactionStarted { reason } => self.compaction = Some(*reason),
+            Event::CompactionEnded { result, .. } => {
+                self.compaction = None;
+                if let CompactionResult::Done { node, compaction, tokens_after } = &**result {
+                    self.head = Some(*node);
+                    self.context = Some(*tokens_after);
+                    if let Some(usage) = &compaction.usage {
+                        self.usage.cost.total += usage.cost.total;
+                    }
+                }
+            }
+            Event::JumpStarted { to } => self.jump = Some(*to),
+            Event::JumpEnded { result } => {
+                self.jump = None;
+                if let JumpResult::Done(jumped) = &**result {
+                    self.head = Some(jumped.head);
+                    if let Some(usage) = &jumped.usage {
+                        self.usage.cost.total += usage.cost.total;
+                    }
+                }
+            }
+            Event::ContextPruned { node, tokens_after, .. } => {
+                self.head = Some(*node);
+                self.context = Some(*tokens_after);
+            }
+            Event::Changed { node, model, thinking } => {
+                self.head = node.or(self.head);
+                self.model = model.clone();
+                self.thinking = *thinking;
+            }
+            Event::RetryScheduled { attempt, delay, error } => {
+                let delay = i64::try_from(delay.as_millis()).unwrap_or(i64::MAX);
+                let (attempt, error) = (*attempt, error.clone());
+                self.retry = Some(RetrySnapshot { attempt, at: at.saturating_add(delay), error });
+            }
+            Event::RetryEnded { .. } => self.retry = None,
+            Event::Renamed { name } => self.name.clone_from(name),
+            Event::Ui { ui } => self.show(ui),
+            Event::Lagged { snapshot, .. } => *self = Self::clone(snapshot),
+        }
+        self.seq = envelope.seq;
+        if self.session != envelope.session {
+            self.session = envelope.session.clone();
+        }
+    }
+
+    /// Nothing of a run is under way.
+    fn at_rest(&mut self) {
+        self.run = None;
+        self.message = None;
+        self.retry = None;
+        self.tools.clear();
+    }
+
+    fn tool(&mut self, call: &CallId) -> Option<&mut ToolSnapshot> {
+        self.tools.iter_mut().find(|tool| tool.call == *call && tool.result.is_none())
+    }
+
+    fn show(&mut self, ui: &Ui) {
+        match ui {
+            Ui::Notice { notice: Notice::Branched { session } } => self.session.clone_from(session),
+            Ui::Notice { .. } => {}
+            Ui::Status { key, text: Some(text) } => drop(self.status.insert(key.clone(), text.clone())),
+            Ui::Status { key, text: None } => drop(self.status.remove(key)),
+            Ui::Widget { key, lines } if lines.is_empty() => drop(self.widgets.remove(key)),
+            Ui::Widget { key, lines } => drop(self.widgets.insert(key.clone(), lines.clone())),
+        }
+    }
+
+    fn count(&mut self, answer: &AssistantMessage) {
+        let (all, usage) = (&mut self.usage, &answer.usage);
+        all.input = all.input.saturating_add(usage.input);
+        all.output = all.output.saturating_add(usage.output);
+        all.cache_read = all.cache_read.saturating_add(usage.cache_read);
+        all.cache_write = all.cache_write.saturating_add(usage.cache_write);
+        all.total_tokens = all.total_tokens.saturating_add(usage.total_tokens);
+        all.cost.input += usage.cost.input;
+        all.cost.output += usage.cost.output;
+        all.cost.cache_read += usage.cost.cache_read;
+        all.cost.cache_write += usage.cost.cache_write;
+        all.cost.total += usage.cost.total;
+        if usage.total_tokens > 0 {
+            self.context = Some(usage.total_tokens);
+        }
+    }
+}
+
+impl PartialMessage {
+    /// Takes one piece in.
+    pub fn fold(&mut self, delta: &Delta) {
+        match delta {
+            Delta::TextStarted { index } => {
+                self.blocks.insert(*index, PartialBlock::Text { text: String::new(), done: false });
+            }
+            Delta::ThinkingStarted { index } => {
+                self.blocks.insert(*index, PartialBlock::Thinking { text: String::new(), done: false });
+            }
+            Delta::ToolCallStarted { index, id, name } => {
+                let (id, name) = (id.clone(), name.clone());
+                let block = PartialBlock::ToolCall { id, name, json: String::new(), done: false };
+                self.blocks.insert(*index, block);
+            }
+            Delta::Text { index, text: piece } => {
+                if let Some(PartialBlock::Text { text, .. }) = self.blocks.get_mut(index) {
+                    text.push_str(piece);
+                }
+            }
+            Delta::Thinking { index, text: piece } => {
+                if let Some(PartialBlock::Thinking { text, .. }) = self.blocks.get_mut(index) {
+                    text.push_str(piece);
+                }
+            }
+            Delta::ToolCallArguments { index, json: piece } => {
+                if let Some(PartialBlock::ToolCall { json, .. }) = self.blocks.get_mut(index) {
+                    json.push_str(piece);
+                }
+            }
+            Delta::TextEnded { index } | Delta::ThinkingEnded { index } | Delta::ToolCallEnded { index } => {
+                match self.blocks.get_mut(index) {
+                    Some(
+                        PartialBlock::Text { done, .. }
+                        | PartialBlock::Thinking { done, .. }
+                        | PartialBlock::ToolCall { done, .. },
+                    ) => *done = true,
+                    None => {}
+                }
+            }
+        }
+    }
+}
