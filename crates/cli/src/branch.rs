@@ -3,7 +3,7 @@
 use std::io::Write as _;
 
 use quipu::{ChangeError, JumpedWithFiles};
-use quipu_protocol::{Command, Content, Event, JumpResult, Jumped, Summarize};
+use quipu_protocol::{Command, Content, Event, JumpResult, Jumped, MoveFiles, Summarize};
 
 use crate::args::{BranchArgs, Task};
 use crate::exit::Failure;
@@ -82,7 +82,7 @@ async fn summarized(
         return Err(ChangeError::Busy(id.as_str().into()).into());
     }
     let summary = Some(Summarize { focus: args.focus.clone() });
-    let command = Command::Jump { to: node, summary, label: args.label.clone() };
+    let command = Command::Jump { to: node, summary, label: args.label.clone(), files: MoveFiles::Keep };
     let stopped = || Failure::failed("stopped; the session stands where it stood");
     let jumped = work(opened, &here, command, |event| match event {
         Event::JumpEnded { result } => Some(match &**result {

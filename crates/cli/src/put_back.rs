@@ -15,7 +15,7 @@ use crate::setup::{Place, file_settings};
 pub(crate) fn how(place: &Place, cwd: &str, overwrite: bool) -> Result<RestoreFiles, Failure> {
     let add_dirs = crate::permissions::added_directories(place, std::path::Path::new(cwd))?;
     let (own, kept) = (Some(place.home.clone()), file_settings(place));
-    Ok(RestoreFiles { overwrite, add_dirs, own, kept, agreed: None })
+    Ok(RestoreFiles { overwrite, add_dirs, own, kept, ..RestoreFiles::default() })
 }
 
 /// Shows what would be changed.

@@ -232,9 +232,14 @@ async fn abort(session: &Session) {
 pub(crate) fn refused(error: Refused) -> Failure {
     let exit = match &error {
         Refused::Store { .. } => Exit::Store,
+        Refused::Files { .. } | Refused::NotMoved { .. } => Exit::Failed,
         Refused::Empty
         | Refused::NothingToContinue
         | Refused::NothingToCompact
+        | Refused::NothingToUndo
+        | Refused::NothingToRedo
+        | Refused::NoCompaction
+        | Refused::MergeConflict { .. }
         | Refused::NotInSession { .. }
         | Refused::NoSuchModel { .. }
         | Refused::LabelTooLong { .. } => Exit::Usage,

@@ -26,6 +26,9 @@ pub(crate) struct StepArgs {
     steps: u32,
     #[command(flatten)]
     along: FilesAlong,
+    /// Leave files as they are, also where they went along with what is undone.
+    #[arg(long, conflicts_with = "files")]
+    keep_files: bool,
     /// For programs: as JSON, one object for each step.
     #[arg(long)]
     json: bool,
@@ -37,10 +40,10 @@ pub(crate) async fn undo(args: &StepArgs) -> Result<(), Failure> {
     let (place, engine) = engine(&args.store).await?;
     let row = chosen(&engine, args.session.as_deref()).await?;
     let planned = engine.undoable(&row.id, args.steps()).await?;
-    if !agreed(&place, &engine, args, &row, &planned, ["Undo", "undone"]).await? {
+    let how = along(&place, &engine, &row, args).await?;
+    if !agreed(how.as_ref(), &engine, args, &row, &planned, ["Undo", "undone"]).await? {
         return Ok(());
     }
-    let how = along(&place, &row, args)?;
     let (done, problems) = engine.undo_along(&row.id, args.steps(), how.as_ref()).await?;
     put_back::warn(&problems);
     tell(&place, &row, &done, args.json, "undone")?;
@@ -54,10 +57,10 @@ pub(crate) async fn redo(args: &StepArgs) -> Result<(), Failure> {
     let (place, engine) = engine(&args.store).await?;
     let row = chosen(&engine, args.session.as_deref()).await?;
     let planned = engine.redoable(&row.id, args.steps()).await?;
-    if !agreed(&place, &engine, args, &row, &planned, ["Do again", "done again"]).await? {
+    let how = along(&place, &engine, &row, args).await?;
+    if !agreed(how.as_ref(), &engine, args, &row, &planned, ["Do again", "done again"]).await? {
         return Ok(());
     }
-    let how = along(&place, &row, args)?;
     let (done, problems) = engine.redo_along(&row.id, args.steps(), how.as_ref()).await?;
     put_back::warn(&problems);
     tell(&place, &row, &done, args.json, "done again")
@@ -69,14 +72,24 @@ impl StepArgs {
     }
 }
 
-/// How files go along, if they do.
-fn along(place: &Place, row: &SessionRow, args: &StepArgs) -> Result<Option<RestoreFiles>, Failure> {
-    args.along.files.then(|| put_back::how(place, &row.cwd, args.along.overwrite)).transpose()
+/// How files go along, if they do: where that is said, and where they did so with what is undone or done again.
+async fn along(
+    place: &Place,
+    engine: &Engine,
+    row: &SessionRow,
+    args: &StepArgs,
+) -> Result<Option<RestoreFiles>, Failure> {
+    let goes = args.along.files || (!args.keep_files && engine.moved_with_files(&row.id).await?);
+    if goes && !args.along.files {
+        note("Files go along, as they did before; `--keep-files` leaves them as they are.");
+    }
+    let how = goes.then(|| put_back::how(place, &row.cwd, args.along.overwrite)).transpose()?;
+    Ok(how.map(|how| RestoreFiles { as_before: !args.along.files, ..how }))
 }
 
 /// Shows what would be changed, and asks. Whether it is to be done: not where it was only to be shown.
 async fn agreed(
-    place: &Place,
+    how: Option<&RestoreFiles>,
     engine: &Engine,
     args: &StepArgs,
     row: &SessionRow,
@@ -84,8 +97,10 @@ async fn agreed(
     [ask, done]: [&str; 2],
 ) -> Result<bool, Failure> {
     let FilesAlong { dry_run, yes, .. } = args.along;
-    if let Some(how) = along(place, row, args)? {
-        let plan = engine.preview_steps(&row.id, planned, &how).await?;
+    if let Some(how) = how {
+        // What went along went with the last of them.
+        let planned = if how.as_before { planned.get(..1).unwrap_or_default() } else { planned };
+        let plan = engine.preview_steps(&row.id, planned, how).await?;
         if dry_run {
             put_back::print(&plan, args.json)?;
             return Ok(false);

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use quipu_dag::{Node, NodeRecord};
-use quipu_protocol::{Entry, Epoch, FileChange, Json, NodeId, Notice, SessionId, UnixMs};
+use quipu_protocol::{Entry, Epoch, FileChange, Json, NodeId, Notice, Refused, RunId, SessionId, UnixMs};
 use quipu_store::{
     Action, Commit, Durability, InboxItem, NewChunk, Op, RefMove, RefName, Step, StepCall, StepState, Store,
     StoreError,
@@ -19,8 +19,9 @@ use crate::follower::Committed;
 use crate::identity::Prompt;
 use crate::jump::{INCARNATE, TOBE, waits};
 use crate::listed::{ListedIds, needed};
-use crate::machine::{CommitError, Done, Draft, Input, Leap, Plan, PlanOp, Queue, Tag};
+use crate::machine::{CommitError, Done, Draft, Input, Leap, MoveDone, MoveOrder, Plan, PlanOp, Queue, Tag};
 use crate::money::Purse;
+use crate::moves::Mover;
 use crate::published::{Heads, boot};
 
 /// A finished call as it waits in the table of steps for its batch.
@@ -40,12 +41,17 @@ pub(crate) struct KeptResult {
 /// model has it: those name their place.
 pub(crate) const SHELL: &str = "shell";
 
-/// A plan on its way to the store.
-pub(crate) struct Job {
-    pub(crate) tag: Tag,
-    pub(crate) plan: Plan,
-    /// The request that follows if nothing comes between, recorded in the same transaction.
-    pub(crate) next: Option<Next>,
+/// Something on its way to the store.
+pub(crate) enum Job {
+    /// Nodes to append, and what goes with them.
+    Plan {
+        tag: Tag,
+        plan: Box<Plan>,
+        /// The request that follows if nothing comes between, recorded in the same transaction.
+        next: Option<Next>,
+    },
+    /// The session goes elsewhere.
+    Move { run: RunId, session: SessionId, head: NodeId, order: MoveOrder },
 }
 
 /// Writes plans one after the other.
@@ -69,6 +75,8 @@ pub(crate) struct Committer {
     heads: Heads,
     /// What is reserved for calls until their nodes are written.
     purse: Option<Arc<Purse>>,
+    /// Makes moves.
+    mover: Option<Arc<dyn Mover>>,
 }
 
 /// A session that was opened.
@@ -87,7 +95,8 @@ impl Committer {
         heads: Heads,
     ) -> Self {
         let (follower, ground, told, opened, purse) = (None, None, Vec::new(), None, None);
-        Self { store, clock, last, epoch, prompt, follower, ground, told, opened, heads, purse }
+        let mover = None;
+        Self { store, clock, last, epoch, prompt, follower, ground, told, opened, heads, purse, mover }
     }
 
     /// Whom to tell what was committed.
@@ -105,6 +114,32 @@ impl Committer {
         self.purse = Some(purse);
     }
 
+    /// What makes moves.
+    pub(crate) fn with_mover(&mut self, mover: Arc<dyn Mover>) {
+        self.mover = Some(mover);
+    }
+
+    /// Makes a move between two commits.
+    async fn make(
+        &mut self,
+        session: &SessionId,
+        head: NodeId,
+        order: MoveOrder,
+    ) -> Result<Box<MoveDone>, Refused> {
+        let Some(mover) = self.mover.clone() else {
+            return Err(Refused::NotMoved { why: "this session cannot be moved".into() });
+        };
+        let done = mover.make(session, head, order).await?;
+        self.last = self.last.max(done.at);
+        if let Some(follower) = &self.follower
+            && done.moved.to != head
+        {
+            // Nobody follows any more.
+            drop(follower.send(Committed { session: session.clone(), nodes: vec![done.moved.to] }).await);
+        }
+        Ok(Box::new(done))
+    }
+
     /// The first commit that moves the session's ref tells the log of actions that it was opened, and went on from here.
     pub(crate) fn opened(&mut self, at: Option<NodeId>) {
         self.opened = Some(Opened { at });
@@ -118,7 +153,15 @@ impl Committer {
     /// Serves plans until the sender is gone. What was queued is written even when nobody waits for the answer
     /// any more.
     pub(crate) async fn serve(mut self, mut plans: mpsc::Receiver<Job>, answers: mpsc::Sender<Input>) {
-        while let Some(Job { tag, plan, next }) = plans.recv().await {
+        while let Some(job) = plans.recv().await {
+            let (tag, plan, next) = match job {
+                Job::Plan { tag, plan, next } => (tag, *plan, next),
+                Job::Move { run, session, head, order } => {
+                    let result = self.make(&session, head, order).await;
+                    drop(answers.send(Input::Moved { run, result }).await);
+                    continue;
+                }
+            };
             let session = self.follower.as_ref().map(|_| plan.session.clone());
             let leaves = plan.leaves.len();
             let result = self.commit(plan, next.as_ref()).await;

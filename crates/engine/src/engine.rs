@@ -25,11 +25,12 @@ use crate::identity::Prompt;
 use crate::machine::{CompactionSettings, Draft, Limits, Machine, Prefix, PruneSettings, Start, Waiting};
 use crate::models::Models;
 use crate::money::Purse;
+use crate::moves::SessionMover;
 use crate::outputs::Outputs;
 use crate::owner::{Got, Lease};
 use crate::policy::{AllowAll, Policy};
 use crate::published::{Heads, PublishSettings};
-use crate::resume::{Past, epoch_of, read_past, recover};
+use crate::resume::{Past, read_past, recover};
 use crate::session::{Parts, Session};
 use crate::toolbox::{Toolbox, ToolboxParts};
 use crate::travel::{
@@ -677,6 +678,8 @@ impl Engine {
             prompt.system.as_ref().map_or_else(|| "".into(), |blob| system_text(blob).into());
         let mut committer = self.committer(&past, epoch.clone(), prompt);
         committer.opened(past.head);
+        let mover = Arc::new(SessionMover::new(self.clone(), &options));
+        committer.with_mover(mover.clone());
         if let Some(ground) = toolbox.ground() {
             committer.with_files(ground);
         }
@@ -730,6 +733,7 @@ impl Engine {
             policy,
         });
         Session::spawn(Parts {
+            mover,
             machine,
             snapshot,
             committer,
@@ -771,30 +775,4 @@ pub(crate) fn system_blob(text: &str) -> Blob {
 /// The text of a `system_prompt` blob.
 pub(crate) fn system_text(blob: &Blob) -> String {
     serde_json::from_str(&blob.content).unwrap_or_default()
-}
-
-/// The epoch that a session stands in.
-///
-/// # Errors
-/// What the store says.
-pub async fn last_epoch(store: &dyn Store, row: &SessionRow) -> Result<Option<Epoch>, OpenError> {
-    let Some(head) = row.head else { return Ok(None) };
-    Ok(Some(epoch_of(store, head).await?))
-}
-
-/// Whether a part of the system prompt that an epoch names is missing from the store.
-///
-/// # Errors
-/// What the store says.
-pub async fn has_lost_prompt(store: &dyn Store, epoch: &Epoch) -> Result<bool, OpenError> {
-    let named: Vec<BlobId> = epoch.system.into_iter().chain(epoch.identity).collect();
-    Ok(store.blobs(&named).await?.iter().any(Option::is_none))
-}
-
-/// The epoch that a node stands in.
-///
-/// # Errors
-/// What the store says.
-pub async fn epoch_at(store: &dyn Store, node: NodeId) -> Result<Epoch, OpenError> {
-    epoch_of(store, node).await
 }

@@ -9,8 +9,8 @@ use quipu_protocol::{
     UserMessage,
 };
 use quipu_store::{
-    Action, Commit, Durability, Op, OpenJump, RefMove, RefName, Resolved, Scope, Spelling, Store, StoreError,
-    Until, decode_nodes,
+    Action, Commit, Durability, Op, OpenJump, RefMove, RefName, Resolved, Scope, SessionRow, Spelling, Store,
+    StoreError, Until, decode_nodes,
 };
 use quipu_transcript::{Decoded, TouchedFiles, context, message_of};
 
@@ -402,11 +402,27 @@ impl Engine {
         label: Option<String>,
         how: Option<&RestoreFiles>,
     ) -> Result<JumpedWithFiles, ChangeError> {
-        let store = self.store();
         let row = self.row_of(session).await?;
         let from = self.head_of(&row).await?;
-        let (stands, mut problems) = self.close_open_steps(session, name).await?;
-        let from = stands.unwrap_or(from);
+        let (stands, problems) = self.close_open_steps(session, name).await?;
+        let row = SessionRow { head: Some(stands.unwrap_or(from)), ..row };
+        let mut done = self.jump_standing(&row, to, label, Vec::new(), how).await?;
+        done.problems.splice(..0, problems);
+        Ok(done)
+    }
+
+    /// The same for a session at rest, or one that we have open, with entries that are added there.
+    pub(crate) async fn jump_standing(
+        &self,
+        row: &SessionRow,
+        to: NodeId,
+        label: Option<String>,
+        added: Vec<(Entry, StepInfo)>,
+        how: Option<&RestoreFiles>,
+    ) -> Result<JumpedWithFiles, ChangeError> {
+        let (store, session, name) = (self.store(), &row.id, &row.name);
+        let from = self.head_of(row).await?;
+        let mut problems = Vec::new();
         let Some(Stand { at, said }) = stand(&**store, session, to).await? else {
             return Err(ChangeError::NoSession(to));
         };
@@ -416,6 +432,7 @@ impl Engine {
         };
         let mut entries: Vec<(Entry, StepInfo)> = flight.iter().map(|flight| flight.record.clone()).collect();
         entries.extend(how.and_then(|_| told(&plan, self.sealer(), self.now())));
+        entries.extend(added);
         entries.extend(label.map(|label| {
             let entry = serde_json::json!({ "type": "label", "targetId": at.to_string(), "label": label });
             (Entry::Meta((&entry).into()), StepInfo::default())

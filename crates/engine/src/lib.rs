@@ -30,6 +30,7 @@ mod meaning;
 mod merge;
 mod models;
 mod money;
+mod moves;
 mod origin;
 mod outputs;
 mod owner;
@@ -61,7 +62,7 @@ pub use clock::{Clock, SystemClock, instant};
 pub use context::{Rules, SYSTEM_PROMPT, find_rules, system_prompt};
 pub use context_use::{ContextKind, ContextPart, ContextUse, Counted, PrunedUse};
 pub use early::{EarlyCall, FirstRequest};
-pub use engine::{Engine, OpenError, Opened, SessionOptions, epoch_at, has_lost_prompt, last_epoch};
+pub use engine::{Engine, OpenError, Opened, SessionOptions};
 pub use files::{
     FileConflict, FilePlan, FileSettings, FilesError, JumpedWithFiles, LeftAlone, PlannedChange, RestoreFiles,
 };
@@ -76,7 +77,7 @@ pub use markdown::{MarkdownEntry, markdown_entry, markdown_inline};
 pub use meaning::{
     FoundByMeaning, MeaningError, MeaningIndexed, RANK_OFFSET, index_meaning, search_by_meaning,
 };
-pub use merge::{Merge, MergeSide, Merged};
+pub use merge::{Merge, Merged};
 pub use models::Models;
 pub use origin::{content_of, made_by_command};
 pub use outputs::{KeptOutputs, Outputs};
@@ -84,10 +85,11 @@ pub use permissions::{PermissionMode, PermissionRules, Permissions, TravelRule};
 pub use places::Places;
 pub use policy::{AllowAll, Decision, Grant, Policy, PolicyVersion, Proposal};
 pub use published::PublishSettings;
-pub use quipu_protocol::{NAME_LIMIT, Refused};
+pub use quipu_protocol::{MergeSide, NAME_LIMIT, Refused};
 pub use record::Recorder;
 pub use recording::RecordingError;
 pub use replay::Replay;
+pub use resume::{epoch_at, has_lost_prompt, last_epoch};
 pub use script::{Script, ScriptStep};
 pub use seal_key::seal_key;
 pub use session::Session;

@@ -5,7 +5,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Component, Path, PathBuf};
 use std::sync::Arc;
 
-use quipu_protocol::{Body, Content, Entry, FileState, Message, NodeId, SessionId, StepInfo, UserMessage};
+use quipu_protocol::{
+    Body, Content, Entry, FileState, MergeSide, Message, NodeId, SessionId, StepInfo, UserMessage,
+};
 use quipu_store::{RefMove, RefName, SessionQuery, Store, StoreError, Until, decode_nodes};
 use quipu_transcript::{Decoded, TouchedFiles, counts, message_of};
 
@@ -32,15 +34,6 @@ const BEGIN: &str =
 /// Why what a branch did to git's refs, and to caches, does not come along.
 const OF_GIT: &str = "the branch moved it; commits, refs and the index of git do not come along";
 const OF_CACHES: &str = "a cache that git ignores: the branch changed something in it, and what is not known";
-
-/// Which side's files count where both changed them.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum MergeSide {
-    /// Those of the session that is merged into.
-    Ours,
-    /// Those of the branch that is brought in.
-    Theirs,
-}
 
 /// What a merge brings together.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -204,20 +197,23 @@ impl Engine {
         side: Option<MergeSide>,
         how: Option<&RestoreFiles>,
     ) -> Result<Merged, ChangeError> {
-        let note = self.sealer().seal(note.trim()).into_owned();
-        if note.len() > crate::travel::CARRYOVER_LIMIT {
-            let why = format!(
-                "a note has at most {} bytes, and this one {}",
-                crate::travel::CARRYOVER_LIMIT,
-                note.len()
-            );
-            return Err(ChangeError::BadMessage(why));
-        }
+        let note = self.merge_note(note)?;
         let name = RefName::session(into);
         // Nobody else's work is read half done.
         self.merge_of(from, into).await?;
         let busy = || ChangeError::Busy(into.clone());
         alone(self.store(), &name, busy, self.merge_leased(from, into, &note, side, how)).await
+    }
+
+    /// The user's words of a merge as they are kept.
+    pub(crate) fn merge_note(&self, note: &str) -> Result<String, ChangeError> {
+        let note = self.sealer().seal(note.trim()).into_owned();
+        let limit = crate::travel::CARRYOVER_LIMIT;
+        if note.len() > limit {
+            let why = format!("a note has at most {limit} bytes, and this one {}", note.len());
+            return Err(ChangeError::BadMessage(why));
+        }
+        Ok(note)
     }
 
     /// What [`Engine::merge_along`] would do to files.
@@ -249,7 +245,23 @@ impl Engine {
         how: Option<&RestoreFiles>,
     ) -> Result<Merged, ChangeError> {
         let name = RefName::session(into);
-        let (_, mut problems) = self.close_open_steps(into, &name).await?;
+        let (_, problems) = self.close_open_steps(into, &name).await?;
+        let mut merged = self.merge_standing(from, into, note, side, how).await?;
+        merged.problems.splice(..0, problems);
+        Ok(merged)
+    }
+
+    /// The same for a session that is at rest, or that we have open.
+    pub(crate) async fn merge_standing(
+        &self,
+        from: NodeId,
+        into: &SessionId,
+        note: &str,
+        side: Option<MergeSide>,
+        how: Option<&RestoreFiles>,
+    ) -> Result<Merged, ChangeError> {
+        let name = RefName::session(into);
+        let mut problems = Vec::new();
         let sides = self.sides_of(from, into).await?;
         let (merge, cwd) = (sides.merge.clone(), sides.cwd.clone());
         decided(&merge, side)?;

@@ -10,7 +10,8 @@ use quipu_protocol::{
 };
 use quipu_seal::Sealer;
 use quipu_store::{
-    Commit, Durability, Op, Step, StepCall, StepState, Store, StoreError, Until, decode_all, decode_nodes,
+    Commit, Durability, Op, SessionRow, Step, StepCall, StepState, Store, StoreError, Until, decode_all,
+    decode_nodes,
 };
 use quipu_transcript::{
     COMPACTION, ContextEdits, Decoded, Measure, Prune, SettingChanges, context, counts, message_of,
@@ -227,6 +228,32 @@ const ANSWER_WITHIN: [usize; 3] = [16, 256, 4_096];
 pub(crate) struct Standing {
     pub(crate) session: Option<SessionId>,
     pub(crate) epoch: Epoch,
+}
+
+/// The epoch that a session stands in.
+///
+/// # Errors
+/// What the store says.
+pub async fn last_epoch(store: &dyn Store, row: &SessionRow) -> Result<Option<Epoch>, OpenError> {
+    let Some(head) = row.head else { return Ok(None) };
+    Ok(Some(epoch_of(store, head).await?))
+}
+
+/// Whether a part of the system prompt that an epoch names is missing from the store.
+///
+/// # Errors
+/// What the store says.
+pub async fn has_lost_prompt(store: &dyn Store, epoch: &Epoch) -> Result<bool, OpenError> {
+    let named: Vec<BlobId> = epoch.system.into_iter().chain(epoch.identity).collect();
+    Ok(store.blobs(&named).await?.iter().any(Option::is_none))
+}
+
+/// The epoch that a node stands in.
+///
+/// # Errors
+/// What the store says.
+pub async fn epoch_at(store: &dyn Store, node: NodeId) -> Result<Epoch, OpenError> {
+    epoch_of(store, node).await
 }
 
 /// The epoch that a node stands in. Reads no further back than its last compaction, and without one no more than

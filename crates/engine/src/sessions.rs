@@ -279,13 +279,34 @@ impl Engine {
         let text = self.clean(text)?;
         self.node_of(node).await?;
         let session = self.session_of(node).await?.ok_or(ChangeError::NoSession(node))?;
-        let target = node.to_string();
-        let entry = if text.is_empty() {
-            serde_json::json!({ "type": "label", "targetId": target })
-        } else {
-            serde_json::json!({ "type": "label", "targetId": target, "label": text })
-        };
-        self.note(&session, &entry, "label").await
+        self.note(&session, &label_of(node, &text), "label").await
+    }
+
+    /// The same while we have a session open; gives the entry where it is one of that.
+    pub(crate) async fn label_standing(
+        &self,
+        row: &SessionRow,
+        node: NodeId,
+        text: &str,
+    ) -> Result<Option<NodeId>, ChangeError> {
+        self.node_of(node).await?;
+        if self.session_of(node).await?.as_ref() != Some(&row.id) {
+            return self.label(node, text).await.map(|_| None);
+        }
+        let entry = Entry::Meta(Json::from(&label_of(node, &self.clean(text)?)));
+        self.append(row, &entry, "label").await.map(Some)
+    }
+
+    /// [`Engine::rename`] while we have the session open; with the name as it is kept.
+    pub(crate) async fn rename_standing(
+        &self,
+        row: &SessionRow,
+        name: &str,
+    ) -> Result<(NodeId, String), ChangeError> {
+        let name = self.clean(name)?;
+        let entry = serde_json::json!({ "type": "session_info", "name": name });
+        let node = self.append(row, &Entry::Meta(Json::from(&entry)), "rename").await?;
+        Ok((node, name))
     }
 
     /// Gives a session a name, on one line and without control characters; an empty name clears it. Gives the entry
@@ -536,6 +557,14 @@ pub(crate) fn clean(sealer: &Sealer, text: &str) -> Result<String, usize> {
     match sealed.chars().count() {
         count if count > NAME_LIMIT => Err(count),
         _ => Ok(sealed.to_string()),
+    }
+}
+
+fn label_of(node: NodeId, text: &str) -> serde_json::Value {
+    let target = node.to_string();
+    match text {
+        "" => serde_json::json!({ "type": "label", "targetId": target }),
+        text => serde_json::json!({ "type": "label", "targetId": target, "label": text }),
     }
 }
 

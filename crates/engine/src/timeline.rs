@@ -29,9 +29,26 @@ pub struct TimeStep {
     pub what: String,
 }
 
+/// Whether files go along with a step.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Along {
+    /// How, where they may.
+    pub(crate) how: Option<RestoreFiles>,
+    /// Also where they did not go along with what is undone or done again.
+    pub(crate) always: bool,
+    /// The session is open, and cannot go where it was not there yet.
+    pub(crate) stays_there: bool,
+}
+
+impl Along {
+    fn of(how: Option<&RestoreFiles>) -> Self {
+        Self { how: how.cloned(), always: how.is_none_or(|how| !how.as_before), stays_there: false }
+    }
+}
+
 /// Which way.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Way {
+pub(crate) enum Way {
     Back,
     Forward,
 }
@@ -228,10 +245,35 @@ impl Engine {
         how: Option<&RestoreFiles>,
     ) -> Result<(Vec<TimeStep>, Vec<String>), ChangeError> {
         let (_, mut problems) = self.close_open_steps(&row.id, &row.name).await?;
-        let mut done = Vec::new();
+        let files = Along::of(how);
+        let (done, more) = self.steps_standing(row, steps, way, &files).await?;
+        problems.extend(more);
+        Ok((done, problems))
+    }
+
+    /// The same for a session that is at rest, or that we have open.
+    pub(crate) async fn steps_standing(
+        &self,
+        row: &SessionRow,
+        steps: usize,
+        way: Way,
+        files: &Along,
+    ) -> Result<(Vec<TimeStep>, Vec<String>), ChangeError> {
+        let (mut done, mut problems) = (Vec::new(), Vec::new());
         while done.len() < steps {
             let timeline = self.timeline(&row.name).await?;
             let Some((mut step, next)) = self.step(row, timeline, way).await? else { break };
+            if files.stays_there && step.to.is_none() {
+                break;
+            }
+            let how = match files {
+                Along { how: Some(how), always: true, .. } => Some(how),
+                Along { how: Some(how), .. } => match step.from {
+                    Some(from) if self.brought_files(from).await? => Some(how),
+                    Some(_) | None => None,
+                },
+                Along { how: None, .. } => None,
+            };
             problems.extend(self.go(row, timeline, &mut step, next, (way, how)).await?);
             done.push(step);
         }
@@ -240,6 +282,27 @@ impl Engine {
             (true, Way::Back) => Err(ChangeError::NothingToUndo(row.id.clone())),
             (true, Way::Forward) => Err(ChangeError::NothingToRedo(row.id.clone())),
         }
+    }
+
+    /// Whether files went along with what moved a session last, so that they go along when that is undone or done again.
+    ///
+    /// # Errors
+    /// `Removed`; `Open` with `NoSuchSession` or `Store`.
+    pub async fn moved_with_files(&self, session: &SessionId) -> Result<bool, ChangeError> {
+        let row = self.row_of(session).await?;
+        match row.head {
+            Some(head) => self.brought_files(head).await,
+            None => Ok(false),
+        }
+    }
+
+    /// Whether files were put back with the move that led to a node.
+    async fn brought_files(&self, head: NodeId) -> Result<bool, ChangeError> {
+        let nodes = self.store().lineage(head, Until::Count(AT_ONCE)).await?;
+        let decoded = decode_nodes(&**self.store(), &nodes).await?;
+        let entries = decoded.iter().rev().map(|one| &one.entry);
+        let of_move = |entry: &&Entry| is_restored(entry) || tells_of_files(entry) || is_note(entry);
+        Ok(entries.take_while(of_move).any(is_restored))
     }
 
     async fn go(

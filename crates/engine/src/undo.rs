@@ -59,9 +59,19 @@ impl Engine {
     }
 
     async fn go_back(&self, session: &SessionId, name: &RefName) -> Result<(NodeId, Vec<String>), UndoError> {
-        let store = self.store();
         let (head, told) = self.close_open_steps(session, name).await?;
         let Some(head) = head else { return Err(OpenError::NoSuchSession(session.to_string()).into()) };
+        Ok((self.go_back_standing(session, name, head).await?, told))
+    }
+
+    /// The same for a session that is at rest, or that we have open.
+    pub(crate) async fn go_back_standing(
+        &self,
+        session: &SessionId,
+        name: &RefName,
+        head: NodeId,
+    ) -> Result<NodeId, UndoError> {
+        let store = self.store();
         let nodes = store.lineage(head, Until::Checkpoint).await?;
         let Some(first) = nodes.first() else { return Err(UndoError::NotCompacted(session.clone())) };
         let decoded = decode_nodes(&**store, std::slice::from_ref(first)).await?;
@@ -84,6 +94,6 @@ impl Engine {
             Commit { moves, actions: vec![action], durability: Durability::Power, ..Commit::default() };
         self.publish(&mut commit, session, Some(head), before, "undo compaction").await?;
         store.commit(commit).await?;
-        Ok((before, told))
+        Ok(before)
     }
 }

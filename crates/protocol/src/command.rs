@@ -4,7 +4,10 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::tagged::tagged;
-use crate::{Answer, AskId, BashExecutionMessage, CallId, Content, ItemId, NodeId, RunId, Thinking};
+use crate::{
+    Answer, AskId, BashExecutionMessage, CallId, Content, ItemId, MergeSide, MoveFiles, Moved, NodeId, RunId,
+    SessionId, Thinking,
+};
 
 /// What a front asks of a session. Accepted commands are durable before they are acknowledged.
 ///
@@ -53,6 +56,58 @@ pub enum Command {
         summary: Option<Summarize>,
         /// A label for that summary, or for the new place when there is none: one line, at most 200 characters.
         label: Option<String>,
+        /// What becomes of files.
+        #[serde(default)]
+        files: MoveFiles,
+    },
+    /// Bring what a branch came to into the session: one node behind its head with both ends recorded. Acknowledged when it
+    /// is done, as the commands below.
+    Merge {
+        /// The end of the branch.
+        from: NodeId,
+        /// The user's own words to it; may be empty. At most 64 KiB.
+        note: String,
+        /// Whose files count where both sides changed them; refused where that must be said and is not.
+        side: Option<MergeSide>,
+        /// What becomes of files: those that the branch changed become what it made of them.
+        #[serde(default)]
+        files: MoveFiles,
+    },
+    /// Take back what moved the session last: a jump, a merge, or a turn.
+    Undo {
+        /// So many steps; fewer are taken where there are no more.
+        steps: u32,
+        /// What becomes of files.
+        #[serde(default)]
+        files: MoveFiles,
+    },
+    /// Do again what was undone last.
+    Redo {
+        /// So many steps.
+        steps: u32,
+        /// What becomes of files.
+        #[serde(default)]
+        files: MoveFiles,
+    },
+    /// Go back over the compaction that the session ends with.
+    UndoCompaction,
+    /// Make another session that goes on from a node, also one of another session: before it when somebody said it, else
+    /// behind it. This one stays as it is.
+    Fork {
+        /// The node.
+        at: NodeId,
+    },
+    /// Label a node. While something is under way it is recorded at its end.
+    Label {
+        /// The node.
+        node: NodeId,
+        /// One line, at most 200 characters; `None` takes the label away.
+        text: Option<String>,
+    },
+    /// Give the session a name. While something is under way it is recorded at its end.
+    Rename {
+        /// One line, at most 200 characters; empty for none.
+        name: String,
     },
     /// Change how the session goes on from its next request on. Acknowledged when that is recorded: at once where nothing
     /// is under way, else between two turns or at the end of what is.
@@ -163,6 +218,15 @@ pub enum Ack {
     Handled,
     /// These were taken back.
     Unqueued(Vec<UserInput>),
+    /// The session stands elsewhere.
+    Moved(Moved),
+    /// Another session was made.
+    Forked {
+        /// It.
+        session: SessionId,
+        /// What was said in the message that it stands before, to be said in other words.
+        said: Option<String>,
+    },
 }
 
 tagged!(Command);

@@ -15,6 +15,7 @@ mod ids;
 mod json;
 mod message;
 mod model;
+mod moves;
 mod refused;
 mod snapshot;
 mod tagged;
@@ -30,6 +31,7 @@ pub use ids::*;
 pub use json::*;
 pub use message::*;
 pub use model::*;
+pub use moves::*;
 pub use refused::*;
 pub use snapshot::*;
 

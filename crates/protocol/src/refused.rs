@@ -48,6 +48,35 @@ pub enum Refused {
     /// The question is open, and this is no answer to it.
     #[error("that is none of the answers that the question takes; it is still open")]
     NoSuchAnswer,
+    /// Nothing moved the session, or all that did is undone.
+    #[error("there is nothing to undo: the session stands at its beginning")]
+    NothingToUndo,
+    /// Nothing was undone since the session moved last.
+    #[error("there is nothing to do again: nothing was undone since the session moved last")]
+    NothingToRedo,
+    /// The session does not end with a compaction.
+    #[error("the session does not end with a compaction, so there is none to undo; `undo` takes back turns")]
+    NoCompaction,
+    /// Both sides of a merge changed these files, and nobody said whose count.
+    #[error("both sides changed {}; say whose are to be kept", files.join(", "))]
+    MergeConflict {
+        /// Absolute paths.
+        files: Vec<String>,
+    },
+    /// Files do not go along; nothing was changed.
+    #[error("{why}")]
+    Files {
+        /// Why.
+        why: String,
+        /// Those that somebody changed since, or that cannot be kept as they are.
+        conflicts: Vec<String>,
+    },
+    /// It cannot go there; nothing was changed.
+    #[error("{why}")]
+    NotMoved {
+        /// Why.
+        why: String,
+    },
     /// 256 messages wait already.
     #[error("256 messages wait already; take some back or let the agent reach them first")]
     QueueFull,

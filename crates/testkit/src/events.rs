@@ -138,10 +138,9 @@ impl EventLaws {
                 self.jumping = true;
             }
             Event::HeadMoved { .. } => {
-                let between = self.running && self.turn.is_none();
                 law(
-                    self.jumping || between,
-                    "the head moves in a jump, or after the turn that asked for it",
+                    self.jumping || self.turn.is_none(),
+                    "the head moves in a jump, between two turns, or while nothing runs",
                 )?;
             }
             Event::JumpEnded { .. } => {

@@ -60,6 +60,9 @@ pub trait Host: Send + Sync + 'static {
     /// What a node says, for a preview.
     fn preview(&self, node: NodeId) -> Doing<String>;
 
+    /// The node that somebody names: the beginning of its id, a bookmark, a session.
+    fn resolve(&self, name: String) -> Doing<NodeId>;
+
     /// What two branches did since they parted, each named by the node that it ends in, in lines of so many columns.
     fn compare(&self, a: NodeId, b: NodeId, columns: usize) -> Doing<String>;
 

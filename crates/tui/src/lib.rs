@@ -32,6 +32,7 @@ pub mod osc;
 mod paths;
 mod picker;
 mod pictures;
+mod plan;
 mod reader;
 mod render;
 mod run;

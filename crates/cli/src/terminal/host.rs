@@ -30,7 +30,7 @@ const TAIL: usize = 60;
 /// Bytes of what a command prints that are shown at most.
 const PRINTED: usize = 1 << 20;
 /// Commands that change a session in the store, and so none that is only in memory.
-const KEPT_ONLY: &[&str] = &["undo", "redo", "rename", "label", "branch", "fork"];
+const KEPT_ONLY: &[&str] = &["clone"];
 /// Sessions that are listed at most.
 const LISTED: usize = 100_000;
 
@@ -383,6 +383,13 @@ impl Host for Surroundings {
             crate::show::write_whole(&*store, &node.to_string(), false, &mut text).await?;
             text.truncate(64 << 10);
             Ok(String::from_utf8_lossy(&text).into_owned())
+        })
+    }
+
+    fn resolve(&self, name: String) -> Doing<NodeId> {
+        self.doing(|inner| async move {
+            let store = inner.store()?.ok_or_else(|| Failure::usage("nothing is stored yet"))?;
+            Ok(crate::show::resolve(&*store, &name, None).await?.node)
         })
     }
 

@@ -52,6 +52,10 @@ pub struct RestoreFiles {
     pub add_dirs: Vec<std::path::PathBuf>,
     /// A directory whose files are never touched, such as the one of our own files.
     pub own: Option<std::path::PathBuf>,
+    /// Only with steps that took files along before ([`Engine::undo_along`], [`Engine::redo_along`]).
+    pub as_before: bool,
+    /// Where files are put back in place of all these: what the policy of an open session says.
+    pub access: Option<Access>,
     /// How much of a file is kept: of what is replaced, and was not kept yet, too.
     pub kept: FileSettings,
     /// What somebody agreed to; it is refused when the files are no longer as they were then.
@@ -164,7 +168,8 @@ impl Engine {
         };
         let limit = how.kept.file_bytes;
         let (store, sealer) = (self.store().clone(), self.sealer().clone());
-        Ground { store, sealer, root, access: Access::within(rules), limit }
+        let access = how.access.clone().unwrap_or_else(|| Access::within(rules));
+        Ground { store, sealer, root, access, limit }
     }
 
     /// Where the model of a session puts files back.

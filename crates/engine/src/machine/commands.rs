@@ -8,7 +8,8 @@ use quipu_transcript::{message_of, project_messages};
 
 use super::batch::{self, State, refusal};
 use super::{
-    CommitError, Done, Effect, Fresh, Machine, Phase, Plan, PlanOp, Queue, ReplyId, Run, Tag, Waiting,
+    CommitError, Done, Effect, Fresh, Machine, MoveOrder, Phase, Plan, PlanOp, Queue, ReplyId, Run, Tag,
+    Waiting,
 };
 
 /// Messages that wait in the queues at most.
@@ -37,6 +38,7 @@ impl Machine {
                     Some(Phase::Compacting(compacting)) => compacting.said = true,
                     Some(Phase::Jumping(jumping)) => jumping.said = true,
                     Some(Phase::Changing(recording)) => recording.said = true,
+                    Some(Phase::Moving(moving)) => moving.said = true,
                     _ => {}
                 }
                 let item = Waiting { id: fresh.item, session: self.session.clone(), input };
@@ -48,7 +50,26 @@ impl Machine {
                 self.side_commit(Tag::Queue { reply, item, follow_up }, vec![op], true);
             }
             Command::Compact { focus } => self.compact(focus, reply, fresh.run),
-            Command::Jump { to, summary, label } => self.jump(to, summary, label, reply, fresh.run),
+            Command::Jump { to, summary, label, files } => {
+                self.jump(to, summary, label, files, reply, fresh.run);
+            }
+            Command::Merge { from, note, side, files } => {
+                self.begin_move(MoveOrder::Merge { from, note, side, files }, reply, fresh.run);
+            }
+            Command::Undo { steps, files } => {
+                self.begin_move(MoveOrder::Undo { steps, files }, reply, fresh.run);
+            }
+            Command::Redo { steps, files } => {
+                self.begin_move(MoveOrder::Redo { steps, files }, reply, fresh.run);
+            }
+            Command::UndoCompaction => self.begin_move(MoveOrder::UndoCompaction, reply, fresh.run),
+            Command::Label { node, text } => {
+                let text = text.unwrap_or_default();
+                self.begin_move(MoveOrder::Label { node, text }, reply, fresh.run);
+            }
+            Command::Rename { name } => self.begin_move(MoveOrder::Rename { name }, reply, fresh.run),
+            // Made outside: nothing of this session changes.
+            Command::Fork { .. } => self.out.push(Effect::Reply(reply, Ok(Ack::Handled))),
             Command::Continue => self.go_on(reply, fresh.run),
             Command::Set { setting: Setting::Permissions } => {
                 if let Some(version) = fresh.policy {
@@ -179,6 +200,7 @@ impl Machine {
                     match self.run.as_mut().map(|run| &mut run.phase) {
                         None if self.closing.is_none() => self.start_queued(id.as_str().into()),
                         Some(Phase::Noting(noting)) => noting.said = true,
+                        Some(Phase::Moving(moving)) => moving.said = true,
                         _ => {}
                     }
                 }
@@ -253,8 +275,12 @@ impl Machine {
         run.aborting = true;
         match &mut run.phase {
             // The commit under way decides; what follows it sees `aborting`.
-            Phase::Saying | Phase::Results(_) | Phase::Leaving(_) | Phase::Changing(_) | Phase::Noting(_) => {
-            }
+            Phase::Saying
+            | Phase::Results(_)
+            | Phase::Leaving(_)
+            | Phase::Changing(_)
+            | Phase::Moving(_)
+            | Phase::Noting(_) => {}
             Phase::Answered(answered) => {
                 // No call will run, so how the checking ends does not matter.
                 answered.waiting = false;

@@ -313,6 +313,7 @@ impl Machine {
             | Phase::Jumping(_)
             | Phase::Noting(_)
             | Phase::Leaving(_)
+            | Phase::Moving(_)
             | Phase::Changing(_) => {}
         }
         self.end_run(Outcome::StoreFailed(text));

@@ -224,7 +224,7 @@ impl Machine {
     pub(super) fn is_busy_alone(&self) -> bool {
         match self.run.as_ref().map(|run| &run.phase) {
             Some(Phase::Compacting(one)) => one.reason == CompactionReason::Manual,
-            Some(Phase::Jumping(_) | Phase::Noting(_)) => true,
+            Some(Phase::Jumping(_) | Phase::Noting(_) | Phase::Moving(_)) => true,
             Some(Phase::Changing(recording)) => recording.is_alone(),
             Some(
                 Phase::Saying

@@ -4,8 +4,8 @@
 use std::sync::Arc;
 
 use quipu_protocol::{
-    Ack, Compaction, Entry, Epoch, Event, JumpResult, Jumped, Message, NodeId, Refused, RunId, Summarize,
-    Usage, UserInput,
+    Ack, Compaction, Entry, Epoch, Event, JumpResult, Jumped, Message, MoveFiles, NodeId, Refused, RunId,
+    Summarize, Usage, UserInput,
 };
 use quipu_transcript::{Prune, TouchedFiles, branch_summary, compaction_note};
 
@@ -49,10 +49,14 @@ pub(super) struct Jumping {
     from: NodeId,
     summary: Option<Summarize>,
     label: Option<String>,
+    /// What becomes of files.
+    along: MoveFiles,
     /// Who waits to hear whether there is such a place.
     reply: Option<ReplyId>,
     place: Option<Place>,
     usage: Option<Usage>,
+    /// The summary that goes along to a move with files.
+    pub(super) summed: Option<Draft>,
     /// Somebody stopped it before there was a call to stop.
     pub(super) stopped: bool,
     /// Somebody said something that is to be answered afterwards.
@@ -63,6 +67,13 @@ pub(super) struct Jumping {
     nothing: Option<JumpResult>,
 }
 
+impl Jumping {
+    /// Where it goes, and the label of that.
+    pub(super) fn order(&self) -> (NodeId, Option<String>) {
+        (self.to, self.label.clone())
+    }
+}
+
 impl Machine {
     /// Somebody asks for it while nothing runs.
     pub(super) fn jump(
@@ -70,6 +81,7 @@ impl Machine {
         to: NodeId,
         summary: Option<Summarize>,
         label: Option<String>,
+        along: MoveFiles,
         reply: ReplyId,
         run: RunId,
     ) {
@@ -90,9 +102,11 @@ impl Machine {
             from,
             summary,
             label,
+            along,
             reply: Some(reply),
             place: None,
             usage: None,
+            summed: None,
             stopped: false,
             said: false,
             leaping: false,
@@ -116,7 +130,8 @@ impl Machine {
         };
         let (at, left) = (place.at, place.left.clone());
         let summary = jumping.summary.take().filter(|_| !left.is_empty());
-        let stays = at == from && jumping.label.is_none();
+        let stays =
+            at == from && jumping.label.is_none() && !matches!(jumping.along, MoveFiles::Restore { .. });
         jumping.place = Some(place);
         self.out.push(Effect::Reply(reply, Ok(Ack::Started(run.clone()))));
         self.emit(Event::JumpStarted { to });
@@ -186,6 +201,10 @@ impl Machine {
     fn leap(&mut self, summary: Option<Draft>) {
         let Some(Run { id, phase: Phase::Jumping(jumping), .. }) = &mut self.run else { return };
         let Some(place) = &jumping.place else { return };
+        if let MoveFiles::Restore { .. } = jumping.along {
+            let along = jumping.along;
+            return self.leap_with_files(summary, along);
+        }
         jumping.leaping = true;
         let mut drafts = Vec::new();
         if place.epoch != self.prefix.epoch {
@@ -220,6 +239,18 @@ impl Machine {
         };
         let Some(place) = place else { return };
         self.head = plan.parent;
+        let mut taken = Place {
+            messages: std::mem::take(&mut place.messages),
+            nodes: std::mem::take(&mut place.nodes),
+            compacted: place.compacted.take(),
+            prunes: std::mem::take(&mut place.prunes),
+            ..place.clone()
+        };
+        self.converse(&mut taken);
+    }
+
+    /// The conversation is that of a place.
+    pub(super) fn converse(&mut self, place: &mut Place) {
         self.messages = std::mem::take(&mut place.messages);
         self.nodes = std::mem::take(&mut place.nodes);
         self.compacted = place.compacted.take();
@@ -228,6 +259,38 @@ impl Machine {
         self.left = Left::of(&records, &mut self.messages, &self.nodes, place.old, self.prefix_tokens);
         self.left.measured = self.left.measured.or(measured);
         self.estimated = self.estimate(..);
+    }
+
+    /// A jump was made outside.
+    pub(super) fn jump_made(&mut self, from: NodeId, head: NodeId, said: Option<UserInput>) {
+        let session = self.session.clone();
+        let Some(Run { id, phase: Phase::Jumping(jumping), .. }) = &self.run else { return };
+        let run = id.clone();
+        let at = jumping.place.as_ref().map_or(head, |place| place.at);
+        let usage = jumping.usage;
+        let summed = jumping.summed.is_some();
+        if summed {
+            // What the summary cost is in its node now.
+            let op = PlanOp::Forget { run: run.clone(), session: None };
+            self.side_commit(Tag::Unsent { session: session.clone(), run }, vec![op], false);
+        }
+        let jumped = Jumped { session, from, at, head, said, summary: None, usage };
+        self.jump_over(Some(JumpResult::Done(Box::new(jumped))));
+    }
+
+    /// It was not; what a summary cost is kept all the same.
+    pub(super) fn jump_not_made(&mut self, why: &str) {
+        let Some(Run { id, phase: Phase::Jumping(jumping), .. }) = &mut self.run else { return };
+        let failed = JumpResult::Failed(why.to_owned());
+        let run = id.clone();
+        match jumping.summed.take() {
+            None => self.jump_over(Some(failed)),
+            Some(draft) => {
+                jumping.nothing = Some(failed);
+                let kept = self.paid_for_nothing(vec![draft], why);
+                self.commit(Tag::Jumped, kept, vec![PlanOp::Forget { run, session: None }], false);
+            }
+        }
     }
 
     pub(super) fn jump_kept(&mut self, plan: &Plan, nodes: &[NodeId]) {

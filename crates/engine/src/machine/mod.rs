@@ -14,6 +14,7 @@ mod judging;
 mod jumping;
 mod leaving;
 mod limits;
+mod moving;
 mod pruning;
 mod shell;
 #[cfg(test)]
@@ -48,6 +49,7 @@ pub(crate) use jumping::Place;
 use leaving::Departing;
 pub(crate) use leaving::Leaving;
 pub use limits::Limits;
+use moving::Moving;
 pub use pruning::PruneSettings;
 pub(crate) use pruning::{Left, MEASURED};
 use shell::{Noting, Shells};
@@ -145,6 +147,8 @@ enum Phase {
     Jumping(Box<Jumping>),
     /// A call takes the session to another node.
     Leaving(Box<Departing>),
+    /// The session is moved, or something is noted of it.
+    Moving(Moving),
     /// Another model, or another level of thinking, is being recorded.
     Changing(Box<Recording>),
     /// What the user ran in the shell becomes nodes.
@@ -206,6 +210,8 @@ pub(crate) struct Machine {
     /// The queued item that the commit under way takes.
     drained: Option<(Queue, Waiting)>,
     shells: Shells,
+    /// Labels and names that wait for the end of what is under way.
+    notes: Vec<(MoveOrder, ReplyId, RunId)>,
     askers: usize,
     /// Which rules the policy goes by, as far as was heard.
     policy: PolicyVersion,
@@ -254,6 +260,7 @@ impl Machine {
             moved: Vec::new(),
             drained: None,
             shells: Shells::default(),
+            notes: Vec::new(),
             askers: 0,
             policy: start.policy,
             waits: start.waits,
@@ -313,6 +320,7 @@ impl Machine {
             Input::Summarized { run, result } if self.is_current(&run) => self.summarized(result),
             Input::Looked { run, result } if self.is_current(&run) => self.looked(result),
             Input::Cleared { run, result } if self.is_current(&run) => self.cleared(result),
+            Input::Moved { run, result } if self.is_current(&run) => self.moved(result),
             Input::ToolOutput { run, slot, tail } if self.is_current(&run) => self.tool_output(slot, tail),
             Input::ToolDone { run, slot, done } if self.is_current(&run) => self.tool_done(slot, *done),
             Input::Prepared { .. }
@@ -322,6 +330,7 @@ impl Machine {
             | Input::Summarized { .. }
             | Input::Looked { .. }
             | Input::Cleared { .. }
+            | Input::Moved { .. }
             | Input::ToolOutput { .. }
             | Input::Judged { .. }
             | Input::ToolHeld { .. }

@@ -4,8 +4,9 @@ use std::collections::{HashMap, VecDeque};
 
 use proptest::prelude::*;
 use quipu_protocol::{
-    AbortTarget, Answer, AskId, Command, Content, Delta, FileChange, FileState, Json, ModelError, QueueMode,
-    Refused, Scope, SessionStart, Setting, Summarize, ToolResultMessage, Unknown, Usage, UserInput,
+    AbortTarget, Answer, AskId, Command, Content, Delta, FileChange, FileState, Json, ModelError, MoveFiles,
+    Moved, QueueMode, Refused, Scope, SessionStart, Setting, Summarize, ToolResultMessage, Unknown, Usage,
+    UserInput,
 };
 use quipu_testkit::events::EventLaws;
 use quipu_tools::Touches;
@@ -107,6 +108,7 @@ struct World {
     summary: Option<(RunId, bool)>,
     /// A place that is being looked at: from, to, and whether what is left is wanted.
     look: Option<(RunId, NodeId, NodeId, bool)>,
+    moving: Option<(RunId, NodeId, MoveOrder)>,
     /// Every node: its parent and its entry.
     tree: HashMap<NodeId, (Option<NodeId>, Arc<Entry>)>,
     /// A run whose children are to end before it goes elsewhere.
@@ -229,6 +231,7 @@ impl World {
             call: None,
             summary: None,
             look: None,
+            moving: None,
             tree: HashMap::new(),
             clear: None,
             waits: Default::default(),
@@ -350,6 +353,10 @@ impl World {
                 self.steps.insert((self.machine.session().clone(), run.clone(), String::new()));
                 let (left, end) = answer(if self.finishing { 0 } else { self.seed }, self.sent);
                 self.call = Some(Calling { run, left, end, cancelled: false, fresh: true });
+            }
+            Effect::Move { run, head, order } => {
+                assert!(self.moving.is_none() && self.call.is_none() && self.commits_nodes() == 0);
+                self.moving = Some((run, head, order));
             }
             Effect::Look { run, from, to, left } => {
                 assert!(self.look.is_none() && self.call.is_none() && self.commits_nodes() == 0);
@@ -590,6 +597,9 @@ impl World {
             let result = if fails { Err("a child lives".into()) } else { Ok(()) };
             return self.give(Input::Cleared { run, result });
         }
+        if let Some((run, head, order)) = self.moving.take() {
+            return self.make_move(run, head, order);
+        }
         let Some((run, from, to, left)) = self.look.take() else { return };
         let lineage = self.lineage(to);
         let session = lineage.iter().rev().find_map(|(_, entry)| match entry {
@@ -615,6 +625,54 @@ impl World {
             place.epoch.model = "old".into();
         }
         self.give(Input::Looked { run, result: Ok(Box::new(place)) });
+    }
+
+    /// What moves sessions beside the machine did its work, or did not.
+    fn make_move(&mut self, run: RunId, head: NodeId, order: MoveOrder) {
+        self.seed = self.seed.wrapping_mul(31).wrapping_add(17);
+        let session = self.machine.session().clone();
+        let elsewhere = self.refs.get(&session) != Some(&head);
+        if elsewhere || (self.seed.is_multiple_of(4) && !self.finishing) {
+            let result = Err(Refused::NotMoved { why: "no".into() });
+            return self.give(Input::Moved { run, result });
+        }
+        let note = Arc::new(Entry::Meta(Json::object()));
+        let (at, added, notes) = match order {
+            MoveOrder::Jump { to, added, .. } => {
+                let at = match &self.tree[&to] {
+                    (Some(parent), entry) if matches!(&**entry, Entry::Message(Message::User(_))) => *parent,
+                    _ => to,
+                };
+                let summed = added.iter().filter(|draft| draft.step.call.is_some()).count();
+                self.summaries.1 += u32::try_from(summed).unwrap();
+                (at, added.into_iter().map(|draft| draft.entry).collect(), false)
+            }
+            MoveOrder::Label { .. } | MoveOrder::Rename { .. } => (head, vec![note], true),
+            MoveOrder::Undo { .. }
+            | MoveOrder::Redo { .. }
+            | MoveOrder::Merge { .. }
+            | MoveOrder::UndoCompaction => {
+                // Back to some place of this session behind its first node.
+                let lineage = self.lineage(head);
+                let own =
+                    lineage.iter().rposition(|(_, entry)| matches!(entry, Entry::Session(_))).unwrap_or(0);
+                let places = &lineage[own..];
+                (places[usize::from(self.seed) % places.len()].0, Vec::new(), false)
+            }
+        };
+        let mut to = at;
+        for entry in added {
+            to = self.node(Some(to), entry);
+        }
+        self.refs.insert(session.clone(), to);
+        if !notes {
+            self.waits.remove(&session);
+        }
+        let moved =
+            Moved { from: head, to, said: None, steps: Vec::new(), files: Vec::new(), problems: Vec::new() };
+        let place = (!notes).then(|| Box::new(self.place(to)));
+        let done = MoveDone { moved, place, waits: self.waits.contains(&session), name: None, at: 0 };
+        self.give(Input::Moved { run, result: Ok(Box::new(done)) });
     }
 
     fn stream(&mut self) {
@@ -790,7 +848,17 @@ impl World {
                 let to = ids.get(usize::from(which) % ids.len().max(1)).copied();
                 let summary = sums.then(Summarize::default);
                 let label = which.is_multiple_of(5).then(|| "here".to_owned());
-                self.command(Command::Jump { to: to.unwrap_or(NodeId([9; 32])), summary, label });
+                let files = match which % 3 {
+                    0 => MoveFiles::Restore { overwrite: false },
+                    _ => MoveFiles::Keep,
+                };
+                let to = to.unwrap_or(NodeId([9; 32]));
+                match which % 7 {
+                    0 => self.command(Command::Undo { steps: 1, files }),
+                    1 => self.command(Command::Rename { name: "name".into() }),
+                    2 => self.command(Command::Label { node: to, text: None }),
+                    _ => self.command(Command::Jump { to, summary, label, files }),
+                }
             }
             Move::Set(which) => {
                 let id = ["m", "n", "o", "none"][usize::from(which) % 4].to_owned();
@@ -864,7 +932,7 @@ impl World {
                 self.commit(0);
             } else if self.call.is_some() || self.summary.is_some() {
                 self.stream();
-            } else if self.look.is_some() || self.clear.is_some() {
+            } else if self.look.is_some() || self.clear.is_some() || self.moving.is_some() {
                 self.look();
             } else if !self.prepares.is_empty() {
                 self.prepare(8);

@@ -4,9 +4,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use quipu_protocol::{
-    Ack, AskId, BashExecutionMessage, CallRecord, Command, Entry, Event, FileChange, ItemId, Json, Message,
-    Model, ModelRequest, NodeId, Notice, Outcome, Queued, Refused, RunId, Scope, SessionId, StepInfo,
-    Thinking, ToolCall, ToolResultMessage, UnixMs, UserInput,
+    Ack, AskId, BashExecutionMessage, CallRecord, Command, Entry, Event, FileChange, ItemId, Json, MergeSide,
+    Message, Model, ModelRequest, MoveFiles, Moved, NodeId, Notice, Outcome, Queued, Refused, RunId, Scope,
+    SessionId, StepInfo, Thinking, ToolCall, ToolResultMessage, UnixMs, UserInput,
 };
 use quipu_providers::{CallEnd, CallEvent};
 use quipu_store::NewChunk;
@@ -71,6 +71,11 @@ pub(crate) enum Input {
     Looked {
         run: RunId,
         result: Result<Box<Place>, Refused>,
+    },
+    /// What became of a move.
+    Moved {
+        run: RunId,
+        result: Result<Box<MoveDone>, Refused>,
     },
     /// Nothing that the run started runs any more, or why nobody can leave.
     Cleared {
@@ -353,6 +358,56 @@ impl Waiting {
     }
 }
 
+/// Where a session is to go, or what is to be noted of it.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) enum MoveOrder {
+    /// Before the node when somebody said it, else behind it.
+    Jump {
+        to: NodeId,
+        label: Option<String>,
+        /// What is added there.
+        added: Vec<Draft>,
+        files: MoveFiles,
+    },
+    Undo {
+        steps: u32,
+        files: MoveFiles,
+    },
+    Redo {
+        steps: u32,
+        files: MoveFiles,
+    },
+    Merge {
+        from: NodeId,
+        note: String,
+        side: Option<MergeSide>,
+        files: MoveFiles,
+    },
+    UndoCompaction,
+    Label {
+        node: NodeId,
+        /// Empty to take it away.
+        text: String,
+    },
+    Rename {
+        name: String,
+    },
+}
+
+/// A move that was made.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct MoveDone {
+    pub(crate) moved: Moved,
+    /// What there is; `None` where the conversation is what it was.
+    pub(crate) place: Option<Box<Place>>,
+    /// A message to itself waits there for its answer.
+    pub(crate) waits: bool,
+    /// The name that it has now, where that is another.
+    pub(crate) name: Option<String>,
+    /// The time of the node where it stands.
+    pub(crate) at: UnixMs,
+}
+
 /// What the machine wants done.
 #[derive(Debug)]
 pub(crate) enum Effect {
@@ -384,6 +439,12 @@ pub(crate) enum Effect {
         model: Arc<Model>,
         thinking: Thinking,
         stretch: Box<Stretch>,
+    },
+    /// Move the session, which stands at `head`. Answer: `Moved`.
+    Move {
+        run: RunId,
+        head: NodeId,
+        order: MoveOrder,
     },
     /// Read the context of a node, and what is left behind when the session goes there from `from`. Answer: `Looked`.
     Look {

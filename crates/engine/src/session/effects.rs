@@ -36,7 +36,7 @@ impl Task {
                     let (caller, foreseen) = (self.caller.clone(), self.foreseen.clone());
                     Next { caller, foreseen, run, request }
                 });
-                self.backlog.push_back(Job { tag, plan, next });
+                self.backlog.push_back(Job::Plan { tag, plan: Box::new(plan), next });
             }
             Effect::Call { run, head, request, money } => {
                 let cancel = self.root.child_token();
@@ -70,6 +70,10 @@ impl Task {
                     });
                     drop(input.send(Input::Summarized { run, result }).await);
                 });
+            }
+            Effect::Move { run, head, order } => {
+                let session = self.machine.session().clone();
+                self.backlog.push_back(Job::Move { run, session, head, order });
             }
             Effect::Look { run, from, to, left } => {
                 let session = self.machine.session().clone();

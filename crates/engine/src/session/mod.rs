@@ -5,11 +5,12 @@ mod effects;
 mod task;
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use quipu_protocol::{
-    AbortTarget, Ack, Answer, Ask, AskId, AskKind, Command, Ending, Event, Message, Model, NodeId, Notice,
-    Outcome, QueueMode, Refused, Scope, Setting, Snapshot, Summarize, Ui, UserInput,
+    AbortTarget, Ack, Answer, Ask, AskId, AskKind, Command, Ending, Event, Message, Model, MoveFiles, NodeId,
+    Notice, Outcome, QueueMode, Refused, Scope, Setting, Snapshot, Summarize, Ui, UserInput,
 };
 use quipu_providers::Provider;
 use quipu_seal::Sealer;
@@ -21,10 +22,12 @@ use self::task::Task;
 use crate::call::{Caller, seal_content};
 use crate::clock::Clock;
 use crate::commit::Committer;
+use crate::files::FilePlan;
 use crate::follower::Follower;
 use crate::machine::Machine;
 use crate::models::Models;
 use crate::money::Purse;
+use crate::moves::{SessionMover, refused};
 use crate::owner::Lease;
 use crate::policy::{Grant, PolicyVersion, SharedPolicy};
 use crate::sessions::clean;
@@ -38,6 +41,8 @@ const SHUTDOWN: Duration = Duration::from_secs(8);
 
 /// Everything that a session task needs.
 pub(crate) struct Parts {
+    /// Makes moves.
+    pub(crate) mover: Arc<SessionMover>,
     pub(crate) machine: Machine,
     /// How the session stands before its first event.
     pub(crate) snapshot: Snapshot,
@@ -121,6 +126,9 @@ struct Inner {
     view: watch::Receiver<View>,
     cwd: std::path::PathBuf,
     sealer: Arc<Sealer>,
+    mover: Arc<SessionMover>,
+    /// Answers on their way that changed the policy.
+    granting: Arc<AtomicUsize>,
     models: Others,
     /// Who holds it puts the next command into the mailbox.
     order: tokio::sync::Mutex<()>,
@@ -136,19 +144,35 @@ impl Session {
         let (view_tx, view) = watch::channel(view_of(&parts.machine));
         // Each toolbox has one session.
         drop(parts.toolbox.standing.set(view.clone()));
+        let mover = parts.mover.clone();
+        let granting = Arc::new(AtomicUsize::new(0));
         let (stop, ended) = (CancellationToken::new(), CancellationToken::new());
         let cwd = parts.toolbox.parts.cwd.clone();
         let sealer = parts.toolbox.parts.sealer.clone();
         let (models, purse) = (Others(parts.models.clone()), parts.caller.purse.clone());
         let policy = SharedPolicy(parts.toolbox.parts.policy.clone());
-        let (task, over) = (Task::new(parts, inbox, view_tx, stop.clone()), ended.clone().drop_guard());
+        let (task, over) =
+            (Task::new(parts, inbox, view_tx, stop.clone(), granting.clone()), ended.clone().drop_guard());
         // Its owner is the mailbox: it ends soon after the last handle is gone.
         tokio::spawn(async move {
             task.serve().await;
             drop(over);
         });
         let order = tokio::sync::Mutex::default();
-        Self(Arc::new(Inner { mail, policy, purse, view, cwd, sealer, models, order, stop, ended }))
+        Self(Arc::new(Inner {
+            mail,
+            policy,
+            purse,
+            view,
+            cwd,
+            sealer,
+            mover,
+            granting,
+            models,
+            order,
+            stop,
+            ended,
+        }))
     }
 
     pub(crate) fn purse(&self) -> &Arc<Purse> {
@@ -160,11 +184,18 @@ impl Session {
     /// # Errors
     /// [`Refused`] says why; nothing happened then.
     pub async fn send(&self, mut command: Command) -> Result<Ack, Refused> {
+        let mut _granting = None;
         // Here and not in the task, which must not be held up by a large message.
         match &mut command {
             Command::Prompt { input, .. } => seal_content(&mut input.0, &self.0.sealer),
-            Command::Answer { ask, answer } => self.take_answer(ask, answer).await?,
+            Command::Answer { ask, answer } => _granting = self.take_answer(ask, answer).await?,
             Command::Compact { focus: Some(focus) } => *focus = self.0.sealer.seal(focus).into_owned(),
+            Command::Merge { note, .. } => *note = self.0.sealer.seal(note).into_owned(),
+            Command::Label { text: Some(text), .. } | Command::Rename { name: text } => {
+                *text =
+                    clean(&self.0.sealer, text).map_err(|characters| Refused::LabelTooLong { characters })?;
+            }
+            Command::Fork { at } => return self.fork(*at).await,
             Command::Jump { summary, label, .. } => {
                 if let Some(Summarize { focus: Some(focus) }) = summary {
                     *focus = self.0.sealer.seal(focus).into_owned();
@@ -186,6 +217,10 @@ impl Session {
             | Command::Unqueue { .. }
             | Command::Abort { .. }
             | Command::Set { .. }
+            | Command::Undo { .. }
+            | Command::Redo { .. }
+            | Command::UndoCompaction
+            | Command::Label { text: None, .. }
             | Command::Close => {}
         }
         // What is said after another model was chosen is said to that one, though it takes a while to find.
@@ -265,7 +300,25 @@ impl Session {
         summary: Option<Summarize>,
         label: Option<String>,
     ) -> Result<Ack, Refused> {
-        self.send(Command::Jump { to, summary, label }).await
+        self.send(Command::Jump { to, summary, label, files: MoveFiles::Keep }).await
+    }
+
+    /// What a jump with files would do to them, as they are now. Nothing is changed.
+    ///
+    /// # Errors
+    /// `NotInSession`; `Files` where it cannot be told; `NotMoved` before the first message; `Store`.
+    pub async fn plan_files(&self, to: NodeId) -> Result<FilePlan, Refused> {
+        let View { session, head, .. } = self.view();
+        let Some(head) = head else {
+            return Err(Refused::NotMoved { why: "nothing was said in this session yet".into() });
+        };
+        self.0.mover.preview(&session, head, to).await
+    }
+
+    /// Another session that goes on from a node.
+    async fn fork(&self, at: NodeId) -> Result<Ack, Refused> {
+        let forked = self.0.mover.engine().fork_from(at, None).await.map_err(refused)?;
+        Ok(Ack::Forked { session: forked.session, said: forked.text })
     }
 
     /// Goes on with another model, or another level of thinking, from the next request on; at any time. Acknowledged when that
@@ -327,7 +380,7 @@ impl Session {
     }
 
     /// Checks an answer against its question, and keeps what it allows for longer than once.
-    async fn take_answer(&self, id: &AskId, answer: &mut Answer) -> Result<(), Refused> {
+    async fn take_answer(&self, id: &AskId, answer: &mut Answer) -> Result<Option<Granting>, Refused> {
         let (reply, open) = oneshot::channel();
         self.0.mail.send(Mail::FindAsk(id.clone(), reply)).await.map_err(|_| Refused::Closed)?;
         let ask = open.await.map_err(|_| Refused::Closed)?.ok_or(Refused::NoSuchAsk)?;
@@ -338,6 +391,7 @@ impl Session {
             (Answer::Deny { reason: Some(reason) }, _) => *reason = self.0.sealer.seal(reason).into_owned(),
             (answer @ Answer::Cancel, Some(_)) => *answer = Answer::no(),
             (Answer::Allow { scope }, Some(permission)) if *scope != Scope::Once => {
+                let granting = Granting::begin(&self.0.granting);
                 let grant = Grant { tool: permission.tool.clone(), subject: permission.subject.to_string() };
                 match self.0.policy.grant(grant, *scope).await {
                     Ok(kept) => *scope = kept,
@@ -346,10 +400,11 @@ impl Session {
                         self.show(Ui::Notice { notice: Notice::note(why) }).await?;
                     }
                 }
+                return Ok(Some(granting));
             }
             _ => {}
         }
-        Ok(())
+        Ok(None)
     }
 
     /// The directory that it works in.
@@ -403,6 +458,22 @@ impl Session {
     /// [`Engine::open`](crate::Engine::open) reports what was interrupted.
     pub fn kill(&self) {
         self.0.stop.cancel();
+    }
+}
+
+/// Something is allowed for longer, and the answer that says so is on its way: the policy does not answer before it.
+struct Granting(Arc<AtomicUsize>);
+
+impl Granting {
+    fn begin(count: &Arc<AtomicUsize>) -> Self {
+        count.fetch_add(1, Ordering::SeqCst);
+        Self(count.clone())
+    }
+}
+
+impl Drop for Granting {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::SeqCst);
     }
 }
 

@@ -2,6 +2,7 @@
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use futures_util::future::select_all;
@@ -59,6 +60,7 @@ pub(super) struct Task {
     /// The deadlines of open questions.
     pub(super) asks: HashMap<AskId, CancellationToken>,
     pub(super) root: CancellationToken,
+    granting: Arc<AtomicUsize>,
     view: watch::Sender<View>,
     pub(super) done: bool,
     /// The end of a call waits here until the stream before it was read.
@@ -71,6 +73,7 @@ impl Task {
         mail: mpsc::Receiver<Mail>,
         view: watch::Sender<View>,
         root: CancellationToken,
+        granting: Arc<AtomicUsize>,
     ) -> Self {
         let (input, inputs) = mpsc::channel(MAILBOX);
         let (stream_tx, stream) = mpsc::channel(MAILBOX);
@@ -110,6 +113,7 @@ impl Task {
             chosen: Vec::new(),
             asks: HashMap::new(),
             root,
+            granting,
             view,
             done: false,
             ended: None,
@@ -160,7 +164,7 @@ impl Task {
                 () = answerer_left => self.subscribers.retain(Subscriber::is_open),
                 _ = keep_lease.tick() => self.renew(),
                 // What another program, or an answer to another question, made of the rules.
-                _ = look.tick(), if !self.asks.is_empty() => self.look_at_policy(),
+                _ = look.tick(), if !self.asks.is_empty() && self.granting.load(Ordering::SeqCst) == 0 => self.look_at_policy(),
                 mail = self.mail.recv(), if !left => match mail {
                     Some(mail) => self.mail(mail),
                     // The last handle is gone.

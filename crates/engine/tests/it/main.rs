@@ -37,6 +37,8 @@ mod jump;
 #[cfg(test)]
 mod loop_;
 #[cfg(test)]
+mod moves;
+#[cfg(test)]
 mod neighbours;
 #[cfg(test)]
 mod parallel;

@@ -5,8 +5,8 @@ use std::os::unix::fs::symlink;
 use std::path::Path;
 use std::sync::Arc;
 
-use quipu::protocol::{Answer, Command, Event, Outcome};
-use quipu::{Delivery, Grant, PermissionMode, PermissionRules, Permissions, SandboxSupport, SessionOptions};
+use quipu::protocol::{Answer, Command, Event, Outcome, Scope};
+use quipu::{Delivery, PermissionMode, PermissionRules, Permissions, SandboxSupport, SessionOptions};
 use serde_json::json;
 
 use crate::support::{World, call, say};
@@ -247,7 +247,7 @@ async fn swapped(swap: &'static Swap, tool: &'static str, answer: Answer) -> (bo
         ..PermissionRules::default()
     };
     let policy = Arc::new(Permissions::new(rules, []));
-    let options = SessionOptions { policy: policy.clone(), cwd: at("work"), ..world.options() };
+    let options = SessionOptions { policy, cwd: at("work"), ..world.options() };
     let live = world.create_with(options).await;
     let (_, mut events) = live.session.subscribe_and_answer(Delivery::Lossless).await.unwrap();
     let (session, base) = (live.session.clone(), at(""));
@@ -259,14 +259,10 @@ async fn swapped(swap: &'static Swap, tool: &'static str, answer: Answer) -> (bo
                     let answer = match asked.len() {
                         0 => {
                             (swap.swap)(&base);
-                            // For good: for what was shown.
-                            if swap.always {
-                                policy.allow(Grant {
-                                    tool: tool.into(),
-                                    subject: ask.permission().unwrap().subject.to_string(),
-                                });
-                            }
-                            Answer::once()
+                            // For longer: for what was shown.
+                            let offered = &ask.permission().unwrap().scopes;
+                            let lasts = swap.always && offered.contains(&Scope::Session);
+                            Answer::Allow { scope: if lasts { Scope::Session } else { Scope::Once } }
                         }
                         _ => answer.clone(),
                     };

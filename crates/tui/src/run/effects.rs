@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use quipu_protocol::{Command, Setting};
 
-use super::{Run, Up, end, lent};
+use super::{Run, Up, lent};
 use crate::editor::Query;
 use crate::host::Printed;
 use crate::state::{Effect, Got, Input};
@@ -36,8 +36,15 @@ impl Run {
                 self.begin(async move { Input::Got(Got::Compared(host.compare(a, b, columns).await)) });
             }
             Effect::Foresee(node) => {
-                let words = ["branch", &node.to_string(), "--files", "--dry-run"].map(str::to_owned);
-                self.begin(async move { Input::Got(Got::Foreseen(node, host.command(words.into()).await)) });
+                let session = self.session.clone();
+                self.begin(async move {
+                    let plan = match session {
+                        Some(session) => session.plan_files(node).await,
+                        None => Err(quipu::Refused::Closed),
+                    };
+                    let plan = plan.map(|plan| crate::plan::lines(&plan).join("\n"));
+                    Input::Got(Got::Foreseen(node, plan.map_err(|refused| refused.to_string())))
+                });
             }
             Effect::Settings => {
                 self.begin(async move {
@@ -71,6 +78,9 @@ impl Run {
                 let said = crate::commands::words(&words);
                 self.begin(async move { Input::Got(Got::Found(host.search(said).await, words)) });
             }
+            Effect::Resolve(name) => {
+                self.begin(async move { Input::Got(Got::Resolved(host.resolve(name).await)) });
+            }
             Effect::Said(head) => {
                 self.begin(async move { Input::Got(Got::Said(host.said(head).await)) });
             }
@@ -93,13 +103,6 @@ impl Run {
             }
             Effect::Make(words) => {
                 self.begin(async move { Input::Got(Got::Made(host.command(words).await)) });
-            }
-            Effect::AtRest(words) => {
-                let old = self.close();
-                self.begin(async move {
-                    end(old).await;
-                    Input::Got(Got::Moved(words.clone(), host.command(words).await))
-                });
             }
             Effect::Shell(id, line, hidden) => self.run_shell(id, line, hidden),
             // What it printed comes as when it ends by itself.

@@ -113,8 +113,6 @@ pub struct State {
     settings: Vec<Setting>,
     /// The model and the level that were chosen last, until the session has them.
     wanted: (Option<(String, String)>, Option<Thinking>),
-    /// Commands for the session at rest that were given while it was opened, in order.
-    resting: VecDeque<Vec<String>>,
     /// The terminal's own commands that wait until a session is open, or its work is done; with what follows them.
     held: VecDeque<(SlashCommand, String)>,
     /// A setting was kept that the session has when it is opened again.
@@ -180,7 +178,6 @@ impl State {
             pending: None,
             settings: Vec::new(),
             wanted: (None, None),
-            resting: VecDeque::new(),
             held: VecDeque::new(),
             reopens: false,
             returns: false,
@@ -337,6 +334,14 @@ impl State {
                 let both = if now.trim().is_empty() { text } else { format!("{text}\n\n{now}") };
                 self.editor.set_text(&both);
                 self.error("It was not taken.", &refused.to_string());
+            }
+            (Purpose::Move(name), Ok(ack)) => self.on_moved(name, ack, effects),
+            (Purpose::Move(name), Err(refused)) => {
+                let mut why = refused.to_string();
+                if let Refused::Files { conflicts, .. } = &refused {
+                    why.extend(conflicts.iter().take(10).map(|path| format!("\n! {path}")));
+                }
+                self.error(&format!("/{name} did nothing."), &why);
             }
             (_, Err(Refused::NoSuchAsk)) | (_, Ok(_)) => {}
             (_, Err(refused)) => self.error("It was not done.", &refused.to_string()),

@@ -66,9 +66,6 @@ impl State {
             self.trouble(trouble);
         }
         // What was asked for while it was opened comes before what is said in it.
-        if let Some(run) = self.resting.pop_front() {
-            return self.at_rest(run, effects);
-        }
         if let Some(open) = self.pending.take() {
             return self.open(open, effects);
         }
@@ -98,7 +95,6 @@ impl State {
 
     /// A session is not opened: what waited for it comes back, and the one before it is opened again.
     fn not_opened(&mut self, effects: &mut Vec<Effect>) {
-        self.resting.clear();
         self.held.clear();
         self.pending = None;
         self.settings.clear();
@@ -253,13 +249,11 @@ impl State {
                     other => other,
                 };
             }
-            Got::Foreseen(node, Ok(printed)) if printed.ok => {
+            Got::Foreseen(node, Ok(text)) => {
                 let help =
                     "Enter goes there · o also where what is in a file (!) would be lost · Escape stays";
-                let text = format!("{}{}", printed.out, printed.err);
                 self.show(Overlay::Foreseen(Reader::new("What would become of files", text, help), node));
             }
-            Got::Foreseen(_, Ok(printed)) => self.error("That did not work.", &printed.err),
             Got::Settings(Ok(settings)) => {
                 let row = |one: Candidate| PickerRow::new(one.meant().to_owned(), one.text, one.detail);
                 let mut rows = vec![PickerRow::new(String::new(), "settings.json in your editor", "")];
@@ -281,17 +275,12 @@ impl State {
                 let rows = said.into_iter().map(|(node, text)| PickerRow::new(node, text, "")).collect();
                 self.show(Overlay::Said(Picker::new("A new session from before", rows)));
             }
+            Got::Resolved(Ok(node)) => self.fork_at(node, effects),
             Got::LocalServers(Ok(servers)) => self.on_local_servers(&servers),
             Got::Providers(Ok(providers), wanted) => self.on_providers(providers, &wanted),
             Got::Printed(what, Ok(printed)) => self.printed(&what, &printed),
             Got::Made(Ok(printed)) if printed.ok => {
-                let json = serde_json::from_str::<serde_json::Value>(&printed.out).ok();
-                let text = |name: &str| json.as_ref().and_then(|value| value[name].as_str());
-                let id = text("session").unwrap_or(printed.out.trim()).to_owned();
-                if let Some(said) = text("text").filter(|_| self.editor.text().trim().is_empty()) {
-                    self.editor.set_text(said);
-                    effects.push(Effect::Draft);
-                }
+                let id = printed.out.trim().to_owned();
                 self.opening = false;
                 self.open(Open { which: Which::Session(id.into()), ..Open::default() }, effects);
             }
@@ -301,7 +290,6 @@ impl State {
                 self.opening = false;
                 self.say_what_waits(effects);
             }
-            Got::Moved(run, result) => self.moved(&run, result, effects),
             Got::Shell(id, ran) => self.shell_done(id, ran, effects),
             Got::Kept(provider, key, kept) => self.on_kept(provider, key, kept, effects),
             Got::Set(Ok(kept)) => self.on_setting(kept, effects),
@@ -317,6 +305,7 @@ impl State {
             | Got::Preview(_, Err(error))
             | Got::Found(Err(error), _)
             | Got::Said(Err(error))
+            | Got::Resolved(Err(error))
             | Got::LocalServers(Err(error))
             | Got::Providers(Err(error), _)
             | Got::Printed(_, Err(error)) => self.error("That did not work.", &error),
@@ -417,35 +406,5 @@ impl State {
         if self.unready && self.overlay.is_none() {
             self.tell_first();
         }
-    }
-
-    /// The session was moved at rest.
-    fn moved(&mut self, run: &[String], result: Result<Printed, String>, effects: &mut Vec<Effect>) {
-        match result {
-            Ok(printed) if printed.ok => {
-                let json = serde_json::from_str::<serde_json::Value>(&printed.out).ok();
-                let said = json.as_ref().and_then(|value| value["text"].as_str()).map(str::to_owned);
-                let told =
-                    if json.is_some() { printed.err } else { format!("{}{}", printed.out, printed.err) };
-                let told = told.trim();
-                if !told.is_empty() {
-                    let lines = render::plain(told, self.size.columns, self.theme.muted, usize::MAX);
-                    self.ready(lines);
-                }
-                if let Some(said) = said.filter(|_| self.editor.text().trim().is_empty()) {
-                    self.editor.set_text(&said);
-                    effects.push(Effect::Draft);
-                }
-            }
-            Ok(printed) => {
-                self.error(
-                    &format!("/{} did nothing.", run.first().map_or("", String::as_str)),
-                    &printed.err,
-                );
-            }
-            Err(error) => self.error("That did not work.", &error),
-        }
-        self.opening = true;
-        effects.push(Effect::Open(self.again()));
     }
 }

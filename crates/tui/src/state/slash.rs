@@ -1,6 +1,6 @@
 //! What commands with a slash do, and what was chosen.
 
-use quipu_protocol::{Command, NodeId, QueueMode, SessionId, Setting, Summarize, Thinking};
+use quipu_protocol::{Ack, Command, MoveFiles, NodeId, QueueMode, SessionId, Setting, Summarize, Thinking};
 
 use super::Choice;
 use super::overlay::{Asked, Chosen, Wanted, Way};
@@ -58,32 +58,19 @@ impl State {
                 (Some(session), Some(_)) => self.make(vec!["clone".into(), session], effects),
                 _ => nothing(self),
             },
-            Does::Undo | Does::Redo | Does::Name => match (session, head) {
-                (Some(session), Some(_)) => {
-                    let mut run = match command.does {
-                        Does::Undo => vec!["undo".to_owned(), session],
-                        Does::Redo => vec!["redo".to_owned(), session],
-                        _ => vec!["rename".to_owned(), "--".into(), session],
-                    };
-                    let steps = !matches!(command.does, Does::Name);
-                    if steps {
-                        run.push("--yes".to_owned());
-                    }
-                    match (steps, arguments.is_empty()) {
-                        (_, true) => {}
-                        (true, false) => run.extend(["--steps".to_owned(), arguments.to_owned()]),
-                        (false, false) => run.push(arguments.to_owned()),
-                    }
-                    self.at_rest(run, effects);
-                }
-                _ => nothing(self),
+            Does::Undo | Does::Redo => match self.standing.head {
+                Some(_) => self.step(matches!(command.does, Does::Undo), arguments, effects),
+                None => nothing(self),
             },
-            Does::Label => match head {
-                Some(head) => {
-                    let mut run = vec!["label".to_owned(), "--".into(), head];
-                    run.extend(Some(arguments.to_owned()).filter(|text| !text.is_empty()));
-                    self.at_rest(run, effects);
+            Does::Name => match self.standing.head {
+                Some(_) => {
+                    let command = Command::Rename { name: arguments.to_owned() };
+                    effects.push(Effect::Send(command, Purpose::Move("name")));
                 }
+                None => nothing(self),
+            },
+            Does::Label => match self.standing.head {
+                Some(head) => self.label(head, arguments, effects),
                 None => nothing(self),
             },
             Does::Compact if self.working.is_some() || self.busy.is_some() => {
@@ -174,8 +161,71 @@ impl State {
         }
     }
 
+    /// Another session from a node, named by a person.
     fn fork_from(&mut self, node: String, effects: &mut Vec<Effect>) {
-        self.make(vec!["fork".into(), node, "--json".into()], effects);
+        match node.parse::<NodeId>() {
+            Ok(at) => self.fork_at(at, effects),
+            Err(_) => effects.push(Effect::Resolve(node)),
+        }
+    }
+
+    /// A new session from a node; it is gone on with.
+    pub(super) fn fork_at(&mut self, at: NodeId, effects: &mut Vec<Effect>) {
+        if self.is_held() {
+            return;
+        }
+        effects.push(Effect::Send(Command::Fork { at }, Purpose::Move("fork")));
+    }
+
+    /// Back over what moved the session, or forward again.
+    fn step(&mut self, back: bool, arguments: &str, effects: &mut Vec<Effect>) {
+        if self.is_held() {
+            return;
+        }
+        let steps = if arguments.is_empty() { Ok(1) } else { arguments.parse::<u32>() };
+        let Ok(steps @ 1..) = steps else {
+            self.error("It was not done.", "The number of steps is a number from 1.");
+            return;
+        };
+        let files = MoveFiles::AsBefore;
+        let (command, name) = match back {
+            true => (Command::Undo { steps, files }, "undo"),
+            false => (Command::Redo { steps, files }, "redo"),
+        };
+        effects.push(Effect::Send(command, Purpose::Move(name)));
+    }
+
+    fn label(&mut self, node: NodeId, text: &str, effects: &mut Vec<Effect>) {
+        let text = Some(text.to_owned()).filter(|text| !text.trim().is_empty());
+        effects.push(Effect::Send(Command::Label { node, text }, Purpose::Move("label")));
+    }
+
+    /// The session was moved, or something was noted of it.
+    pub(super) fn on_moved(&mut self, name: &str, ack: Ack, effects: &mut Vec<Effect>) {
+        let moved = match ack {
+            Ack::Moved(moved) => moved,
+            Ack::Forked { session, said } => {
+                if let Some(said) = said.filter(|_| self.editor.text().trim().is_empty()) {
+                    self.editor.set_text(&said);
+                    effects.push(Effect::Draft);
+                }
+                return self.open(Open { which: Which::Session(session), ..Open::default() }, effects);
+            }
+            Ack::Handled if name == "label" => return self.note("The node is labelled"),
+            Ack::Handled => return self.note("The session is renamed"),
+            Ack::Started(_) | Ack::Queued(_) | Ack::Unqueued(_) => return,
+        };
+        let place = |node: Option<NodeId>| node.map_or_else(|| "nowhere".into(), |node| node.short());
+        let verb = if name == "undo" { "undone" } else { "done again" };
+        for step in &moved.steps {
+            self.note(&format!("{} {verb}: from {} to {}", step.what, place(step.from), place(step.to)));
+        }
+        for problem in &moved.problems {
+            self.note(problem);
+        }
+        if name == "undo" {
+            self.note("/redo takes that back");
+        }
     }
 
     /// Makes a session and goes on with it; what is said meanwhile is said there.
@@ -298,19 +348,6 @@ impl State {
         self.show(Overlay::Levels(Picker::new("Thinking", rows).starting_at(at.unwrap_or(0))));
     }
 
-    /// Runs a command on the session at rest.
-    pub(super) fn at_rest(&mut self, run: Vec<String>, effects: &mut Vec<Effect>) {
-        if self.is_held() {
-            return;
-        }
-        if self.opening {
-            self.resting.push_back(run);
-            return;
-        }
-        self.opening = true;
-        effects.push(Effect::AtRest(run));
-    }
-
     /// The keys and the commands, from the tables that the program goes by.
     pub(super) fn help(&mut self) {
         let theme = &self.theme;
@@ -353,7 +390,7 @@ impl State {
             Chosen::Session(id) => {
                 self.open(Open { which: Which::Session(id), ..Open::default() }, effects);
             }
-            Chosen::Fork(node) => self.fork_from(node.to_string(), effects),
+            Chosen::Fork(node) => self.fork_at(node, effects),
             Chosen::Hit((node, session)) => {
                 let title = format!("Node {}", node.short());
                 let rows = self.ways_from(session);
@@ -383,15 +420,9 @@ impl State {
             }
             Chosen::Way(way, node) => self.go(way, node, effects),
             Chosen::Files(node, overwrite) => {
-                let mut run = vec![
-                    "branch".into(),
-                    node.to_string(),
-                    "--files".into(),
-                    "--yes".into(),
-                    "--json".into(),
-                ];
-                run.extend(overwrite.then(|| "--overwrite".to_owned()));
-                self.at_rest(run, effects);
+                let files = MoveFiles::Restore { overwrite };
+                let command = Command::Jump { to: node, summary: None, label: None, files };
+                effects.push(Effect::Send(command, Purpose::Else));
             }
             Chosen::Setting(setting) if setting.is_empty() => effects.push(Effect::EditSettings),
             // A value is still to be written.
@@ -423,9 +454,7 @@ impl State {
                 Wanted::Key(_) if self.unready => self.tell_first(),
                 Wanted::Key(_) => {}
                 Wanted::Label(node) => {
-                    let mut run = vec!["label".to_owned(), "--".into(), node.to_string()];
-                    run.extend(Some(text).filter(|text| !text.trim().is_empty()));
-                    self.at_rest(run, effects);
+                    self.label(node, &text, effects);
                 }
                 Wanted::Search if text.trim().is_empty() => {}
                 Wanted::Search => effects.push(Effect::Search(text)),
@@ -475,12 +504,15 @@ impl State {
             })),
             Way::Files => effects.push(Effect::Foresee(node)),
             Way::Session(session) => self.chosen(Chosen::Session(session), effects),
-            Way::Fork => self.fork_from(node.to_string(), effects),
+            Way::Fork => self.fork_at(node, effects),
         }
     }
 
     fn jump(&mut self, to: NodeId, summary: Option<Summarize>, effects: &mut Vec<Effect>) {
-        effects.push(Effect::Send(Command::Jump { to, summary, label: None }, Purpose::Else));
+        effects.push(Effect::Send(
+            Command::Jump { to, summary, label: None, files: MoveFiles::Keep },
+            Purpose::Else,
+        ));
     }
 }
 

@@ -75,6 +75,8 @@ pub enum Purpose {
     TakeBack,
     /// The session is to go on with another model or level.
     Set,
+    /// The session is moved, or something is noted of it; the command by its name.
+    Move(&'static str),
     /// Nothing more is to be done.
     Else,
 }
@@ -97,21 +99,21 @@ pub enum Got {
     /// What two branches did.
     Compared(Result<String, String>),
     /// What going to a node would do to files.
-    Foreseen(NodeId, Result<Printed, String>),
+    Foreseen(NodeId, Result<String, String>),
     /// Settings that can be made.
     Settings(Result<Vec<Candidate>, String>),
     /// A setting was kept, or not.
     Set(Result<SettingKept, String>),
     /// What was found, and the words.
     Found(Result<FoundItems, String>, String),
+    /// The node that somebody named.
+    Resolved(Result<NodeId, String>),
     /// What the user said.
     Said(Result<Vec<(NodeId, String)>, String>),
     /// What a command printed; the words say which.
     Printed(String, Result<Printed, String>),
     /// The session that a command made.
     Made(Result<Printed, String>),
-    /// A command that moves the session at rest was run.
-    Moved(Vec<String>, Result<Printed, String>),
     /// The line of this number is done.
     Shell(u64, ShellRan),
     /// Servers on this machine.
@@ -164,12 +166,12 @@ pub enum Effect {
     Search(String),
     /// Messages of the user before this node.
     Said(NodeId),
+    /// The node that this names.
+    Resolve(String),
     /// Run a command of the program: what it prints comes back.
     Command(Vec<String>),
     /// Run one that makes a session, and go on with that.
     Make(Vec<String>),
-    /// Run one on the session at rest: it is ended first and opened again.
-    AtRest(Vec<String>),
     /// Run a line in the shell, of this number; whether the model must not see it.
     Shell(u64, String, bool),
     /// Stop it.

@@ -378,7 +378,7 @@ fn branches_are_compared_and_what_files_would_become_is_told() {
     terminal.line("", "You: ");
     assert_eq!(std::fs::read(world.path("work/a.txt")).unwrap(), b"two");
     foresee(&mut terminal);
-    terminal.line("y", "Session open.");
+    terminal.line("y", "The session stands at ");
     terminal.hears(0, "Not sent: write two\n");
     assert_eq!(std::fs::read(world.path("work/a.txt")).unwrap(), b"one");
     terminal.line("go elsewhere", "Went elsewhere.");

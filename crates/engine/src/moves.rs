@@ -1,0 +1,241 @@
+//! Moves of a session that is open, made between two of its commits by what moves sessions at rest.
+
+use std::sync::Arc;
+
+use futures_util::future::BoxFuture;
+use quipu_protocol::{Jumped, MoveFiles, MoveStep, Moved, NodeId, Refused, SessionId};
+use quipu_store::SessionRow;
+
+use crate::engine::{Engine, OpenError, SessionOptions};
+use crate::files::{FilePlan, FileSettings, FilesError, JumpedWithFiles, RestoreFiles};
+use crate::jump::{Stand, awaited, place_at, stand};
+use crate::machine::{MoveDone, MoveOrder};
+use crate::policy::Policy;
+use crate::sessions::ChangeError;
+use crate::timeline::{Along, Way};
+use crate::undo::UndoError;
+
+/// Files of a move that are named at most.
+const NAMED: usize = 1_000;
+
+/// Makes moves for a session that is open.
+pub(crate) trait Mover: Send + Sync {
+    /// Moves the session, which stands at `head`, and reads where it stands then.
+    fn make<'a>(
+        &'a self,
+        session: &'a SessionId,
+        head: NodeId,
+        order: MoveOrder,
+    ) -> BoxFuture<'a, Result<MoveDone, Refused>>;
+}
+
+/// Moves by the rules of one session.
+#[derive(Clone)]
+pub(crate) struct SessionMover {
+    engine: Engine,
+    policy: Arc<dyn Policy>,
+    files: FileSettings,
+}
+
+impl std::fmt::Debug for SessionMover {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("SessionMover")
+    }
+}
+
+/// What was done, and whether the conversation is another one.
+struct Made {
+    moved: Moved,
+    name: Option<String>,
+    elsewhere: bool,
+}
+
+impl SessionMover {
+    pub(crate) fn new(engine: Engine, options: &SessionOptions) -> Self {
+        Self { engine, policy: options.policy.clone(), files: options.files }
+    }
+
+    /// How files go along, where they do; a jump or a merge takes none along unless that is said.
+    fn along(&self, files: MoveFiles) -> Option<RestoreFiles> {
+        let overwrite = match files {
+            MoveFiles::AsBefore | MoveFiles::Keep => return None,
+            MoveFiles::Restore { overwrite } => overwrite,
+        };
+        Some(self.how(overwrite))
+    }
+
+    fn how(&self, overwrite: bool) -> RestoreFiles {
+        let access = self.policy.restores();
+        RestoreFiles { overwrite, access, kept: self.files, ..RestoreFiles::default() }
+    }
+
+    async fn steps(
+        &self,
+        row: &SessionRow,
+        head: NodeId,
+        (steps, way, files): (u32, Way, MoveFiles),
+    ) -> Result<Made, Refused> {
+        let (how, always) = match files {
+            MoveFiles::AsBefore => (Some(self.how(false)), false),
+            MoveFiles::Keep => (None, false),
+            MoveFiles::Restore { overwrite } => (Some(self.how(overwrite)), true),
+        };
+        let along = Along { how, always, stays_there: true };
+        let steps = usize::try_from(steps).unwrap_or(usize::MAX);
+        let (done, problems) = self.engine.steps_standing(row, steps, way, &along).await.map_err(refused)?;
+        let Some(to) = done.last().and_then(|step| step.to) else {
+            return Err(match way {
+                Way::Back => Refused::NothingToUndo,
+                Way::Forward => Refused::NothingToRedo,
+            });
+        };
+        let steps = done.into_iter().map(|step| MoveStep { what: step.what, from: step.from, to: step.to });
+        let moved = Moved { from: head, to, said: None, steps: steps.collect(), files: Vec::new(), problems };
+        Ok(Made { moved, name: None, elsewhere: true })
+    }
+
+    async fn move_session(&self, row: &SessionRow, head: NodeId, order: MoveOrder) -> Result<Made, Refused> {
+        let engine = &self.engine;
+        let stands = |to: NodeId| Moved {
+            from: head,
+            to,
+            said: None,
+            steps: Vec::new(),
+            files: Vec::new(),
+            problems: Vec::new(),
+        };
+        match order {
+            MoveOrder::Jump { to, label, added, files } => {
+                let how = self.along(files);
+                let added = added.into_iter().map(|draft| ((*draft.entry).clone(), draft.step)).collect();
+                let done = engine.jump_standing(row, to, label, added, how.as_ref()).await;
+                let JumpedWithFiles { jumped, plan, problems } = done.map_err(refused)?;
+                let Jumped { head, said, .. } = jumped;
+                let moved =
+                    Moved { said, files: named(&plan), problems: told(&plan, problems), ..stands(head) };
+                Ok(Made { moved, name: None, elsewhere: true })
+            }
+            MoveOrder::Undo { steps, files } => self.steps(row, head, (steps, Way::Back, files)).await,
+            MoveOrder::Redo { steps, files } => self.steps(row, head, (steps, Way::Forward, files)).await,
+            MoveOrder::Merge { from, note, side, files } => {
+                let how = self.along(files);
+                let note = engine.merge_note(&note).map_err(refused)?;
+                let merged = engine.merge_standing(from, &row.id, &note, side, how.as_ref()).await;
+                let merged = merged.map_err(refused)?;
+                let to = self.head(row).await?;
+                let problems = told(&merged.plan, merged.problems);
+                let moved = Moved { files: named(&merged.plan), problems, ..stands(to) };
+                Ok(Made { moved, name: None, elsewhere: true })
+            }
+            MoveOrder::UndoCompaction => {
+                let to =
+                    engine.go_back_standing(&row.id, &row.name, head).await.map_err(|e| not_undone(&e))?;
+                Ok(Made { moved: stands(to), name: None, elsewhere: true })
+            }
+            MoveOrder::Label { node, text } => {
+                let to = engine.label_standing(row, node, &text).await.map_err(refused)?;
+                Ok(Made { moved: stands(to.unwrap_or(head)), name: None, elsewhere: false })
+            }
+            MoveOrder::Rename { name } => {
+                let (to, name) = engine.rename_standing(row, &name).await.map_err(refused)?;
+                Ok(Made { moved: stands(to), name: Some(name), elsewhere: false })
+            }
+        }
+    }
+
+    /// What a jump would do to files.
+    pub(crate) async fn preview(
+        &self,
+        session: &SessionId,
+        head: NodeId,
+        to: NodeId,
+    ) -> Result<FilePlan, Refused> {
+        let row = self.engine.row_of(session).await.map_err(refused)?;
+        let stand =
+            stand(&**self.engine.store(), session, to).await.map_err(|error| refused(error.into()))?;
+        let Some(Stand { at, .. }) = stand else { return Err(Refused::NotInSession { node: to }) };
+        let plan = self.engine.plan_files(&row.cwd, head, at, &self.how(false)).await;
+        plan.map_err(|error| refused(error.into()))
+    }
+
+    pub(crate) fn engine(&self) -> &Engine {
+        &self.engine
+    }
+
+    async fn head(&self, row: &SessionRow) -> Result<NodeId, Refused> {
+        let head = self.engine.store().head(&row.name).await.map_err(|error| refused(error.into()))?;
+        head.ok_or_else(|| Refused::NotMoved { why: "the session was removed meanwhile".into() })
+    }
+
+    async fn made(&self, session: &SessionId, head: NodeId, order: MoveOrder) -> Result<MoveDone, Refused> {
+        let row = self.engine.row_of(session).await.map_err(refused)?;
+        if self.head(&row).await? != head {
+            let why = "another process went on with this session meanwhile; nothing was changed";
+            return Err(Refused::NotMoved { why: why.into() });
+        }
+        let row = SessionRow { head: Some(head), ..row };
+        let Made { moved, name, elsewhere } = self.move_session(&row, head, order).await?;
+        let store = &**self.engine.store();
+        let failed = |error: OpenError| Refused::Store { why: error.to_string() };
+        let place = match elsewhere {
+            true => Some(Box::new(place_at(store, moved.to).await.map_err(failed)?)),
+            false => None,
+        };
+        let pending = store.pending(session).await.map_err(|error| failed(error.into()))?;
+        let waits = pending.jump.as_ref().and_then(awaited).is_some();
+        let node = self.engine.node_of(moved.to).await.map_err(refused)?;
+        Ok(MoveDone { moved, place, waits, name, at: node.record.timestamp })
+    }
+}
+
+impl Mover for SessionMover {
+    fn make<'a>(
+        &'a self,
+        session: &'a SessionId,
+        head: NodeId,
+        order: MoveOrder,
+    ) -> BoxFuture<'a, Result<MoveDone, Refused>> {
+        Box::pin(self.made(session, head, order))
+    }
+}
+
+fn named(plan: &FilePlan) -> Vec<String> {
+    plan.shown().take(NAMED).map(|change| change.path.clone()).collect()
+}
+
+fn told(plan: &FilePlan, mut problems: Vec<String>) -> Vec<String> {
+    problems.extend(plan.stays().take(NAMED));
+    problems
+}
+
+pub(crate) fn refused(error: ChangeError) -> Refused {
+    let why = error.to_string();
+    match error {
+        ChangeError::NothingToUndo(_) => Refused::NothingToUndo,
+        ChangeError::NothingToRedo(_) => Refused::NothingToRedo,
+        ChangeError::Conflict { files } => Refused::MergeConflict { files },
+        ChangeError::NoSession(node) => Refused::NotInSession { node },
+        ChangeError::TooLong(characters) => Refused::LabelTooLong { characters },
+        ChangeError::Files(FilesError::Conflicts(plan) | FilesError::Stale(plan)) => {
+            let conflicts = plan.conflicts().take(NAMED).map(|(change, _)| change.path.clone()).collect();
+            Refused::Files { why, conflicts }
+        }
+        ChangeError::Files(_) => Refused::Files { why, conflicts: Vec::new() },
+        ChangeError::Open(OpenError::Store(_)) => Refused::Store { why },
+        ChangeError::Open(_)
+        | ChangeError::Busy(_)
+        | ChangeError::Removed { .. }
+        | ChangeError::Foreign { .. }
+        | ChangeError::Outputs { .. }
+        | ChangeError::Illegal { .. }
+        | ChangeError::BadMessage(_)
+        | ChangeError::NothingToMerge { .. } => Refused::NotMoved { why },
+    }
+}
+
+fn not_undone(error: &UndoError) -> Refused {
+    match error {
+        UndoError::NotCompacted(_) | UndoError::WentOn { .. } => Refused::NoCompaction,
+        UndoError::Busy(_) | UndoError::Open(_) => Refused::NotMoved { why: error.to_string() },
+    }
+}
