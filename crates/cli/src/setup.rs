@@ -15,7 +15,7 @@ use quipu_store::{
     Store, Upkeep as _,
 };
 
-use quipu_workspace::OutputPlace;
+use quipu_workspace::ProcessRegistry;
 
 use crate::another::Known;
 use crate::args::{StoreArg, Task};
@@ -36,6 +36,8 @@ pub(crate) struct Place {
     named: bool,
     /// Where outputs are while nothing is kept.
     pub(crate) unkept: Option<Outputs>,
+    /// What people leave running in the shell.
+    processes: Arc<ProcessRegistry>,
 }
 
 /// The time, in milliseconds since the epoch.
@@ -86,7 +88,7 @@ impl Place {
             Some(path) => std::path::absolute(path)?,
             None => home.join("quipu.db"),
         };
-        Ok(Self { home, store, named, unkept: None })
+        Ok(Self { home, store, named, unkept: None, processes: Arc::default() })
     }
 
     /// What must be said to reach the same store again.
@@ -164,7 +166,8 @@ impl Place {
             note(format!("warning: {}: {problem}", self.home.join("settings.json").display()));
         }
         let engine = Engine::new(store, sealer, "").with_outputs(self.outputs());
-        Ok(engine.with_env(children).with_published_heads(&publish))
+        let engine = engine.with_env(children).with_processes(self.processes.clone());
+        Ok(engine.with_published_heads(&publish))
     }
 
     /// The key that makes the ids of sealed secrets: made once, kept for ever. Without a place to keep it, one
@@ -194,8 +197,6 @@ pub(crate) struct Started {
     pub(crate) file: Option<Arc<Mirror>>,
     /// The session's first call, begun before it was open.
     pub(crate) early: Option<Arc<EarlyCall>>,
-    /// Where whole outputs of the session go.
-    pub(crate) outputs: OutputPlace,
     /// How long a question waits for an answer.
     pub(crate) ask_deadline: std::time::Duration,
 }
@@ -347,10 +348,8 @@ pub(crate) async fn open(
                 }
                 None => None,
             };
-            let outputs = engine.outputs().place(&opened.session.view().session, engine.sealer());
             Ok(Started {
                 store,
-                outputs,
                 model,
                 thinking,
                 opened,

@@ -1,7 +1,6 @@
 //! `quipu` without arguments: the terminal.
 
 mod arguments;
-mod by_hand;
 mod cycled;
 mod found;
 mod host;

@@ -12,6 +12,7 @@ use quipu_providers::Provider;
 use quipu_seal::Sealer;
 use quipu_store::{RefName, SessionQuery, SessionRow, Store, StoreError};
 use quipu_tools::Tool;
+use quipu_workspace::ProcessRegistry;
 use tokio_util::task::AbortOnDropHandle;
 
 use crate::bodies::Bodies;
@@ -137,6 +138,7 @@ pub struct Engine {
     clock: Arc<dyn Clock>,
     outputs: Outputs,
     env: Arc<[(String, Option<String>)]>,
+    processes: Arc<ProcessRegistry>,
     heads: Heads,
     ahead: Arc<Mutex<Option<Ahead>>>,
 }
@@ -251,8 +253,8 @@ impl Engine {
     /// which goes when the session is [removed](Self::remove).
     pub fn new(store: Arc<dyn Store>, sealer: Arc<Sealer>, outputs: impl Into<PathBuf>) -> Self {
         let (clock, env) = (Arc::new(SystemClock), Arc::new([]));
-        let (heads, ahead) = (Heads::default(), Arc::default());
-        Self { store, sealer, clock, outputs: Outputs::new(outputs), env, heads, ahead }
+        let (heads, ahead, processes) = (Heads::default(), Arc::default(), Arc::default());
+        Self { store, sealer, clock, outputs: Outputs::new(outputs), env, heads, ahead, processes }
     }
 
     /// Keeps long outputs elsewhere, such as for as long as the program runs ([`Outputs::temporary`]).
@@ -282,6 +284,14 @@ impl Engine {
         self
     }
 
+    /// Owns what [lines of people](quipu_protocol::Command::Shell) leave running in the shell; without it that ends
+    /// with the engine and its sessions.
+    #[must_use]
+    pub fn with_processes(mut self, processes: Arc<ProcessRegistry>) -> Self {
+        self.processes = processes;
+        self
+    }
+
     /// Moves heads of other programs along with our sessions. None, where nothing is said; names that
     /// [no head can have](PublishSettings::is_head) are left out.
     #[must_use]
@@ -299,6 +309,14 @@ impl Engine {
     /// The store.
     pub fn store(&self) -> &Arc<dyn Store> {
         &self.store
+    }
+
+    pub(crate) fn env(&self) -> &[(String, Option<String>)] {
+        &self.env
+    }
+
+    pub(crate) fn processes(&self) -> &Arc<ProcessRegistry> {
+        &self.processes
     }
 
     pub(crate) fn heads(&self) -> &Heads {
@@ -622,6 +640,7 @@ impl Engine {
             cwd: options.cwd.clone(),
             outputs: self.outputs.clone(),
             env: self.env.clone(),
+            processes: self.processes.clone(),
             sees_images: options.model.sees_images().into(),
         };
         let keeper = options

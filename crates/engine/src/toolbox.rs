@@ -12,7 +12,7 @@ use quipu_protocol::{Content, Json, Notice, RunId, ToolCall, ToolResultMessage, 
 use quipu_seal::Sealer;
 use quipu_store::StoreError;
 use quipu_tools::{Invocation, Preparation, Tool, ToolContext, ToolOutput, Touches};
-use quipu_workspace::{Access, Approval, OutputPlace, Reach, Want};
+use quipu_workspace::{Access, Approval, OutputPlace, ProcessRegistry, Reach, Want};
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
@@ -130,7 +130,7 @@ impl Toolbox {
     }
 
     /// Where whole outputs of the session go.
-    fn output_place(&self) -> OutputPlace {
+    pub(crate) fn output_place(&self) -> OutputPlace {
         // A session stands somewhere before its first call.
         let session = self.standing.get().map(|view| view.borrow().session.clone());
         self.parts.outputs.place(&session.unwrap_or_else(|| "".into()), &self.parts.sealer)
@@ -543,6 +543,8 @@ pub(crate) struct ToolboxParts {
     pub(crate) cwd: PathBuf,
     pub(crate) outputs: Outputs,
     pub(crate) env: Arc<[(String, Option<String>)]>,
+    /// What people leave running in the shell.
+    pub(crate) processes: Arc<ProcessRegistry>,
     /// Changes with the model.
     pub(crate) sees_images: AtomicBool,
 }

@@ -5,8 +5,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::tagged::tagged;
 use crate::{
-    Answer, AskId, BashExecutionMessage, CallId, Content, ItemId, MergeSide, MoveFiles, Moved, NodeId, RunId,
-    SessionId, Thinking,
+    Answer, AskId, CallId, Content, ItemId, MergeSide, MoveFiles, Moved, NodeId, RunId, SessionId, Thinking,
 };
 
 /// What a front asks of a session. Accepted commands are durable before they are acknowledged.
@@ -115,21 +114,16 @@ pub enum Command {
         /// What to change.
         setting: Setting,
     },
-    /// The user is about to run a line in the shell by hand. Word of it is kept before it begins, so that it is not
-    /// forgotten when the program ends before the line does. Acknowledged as started, with the run that ends it.
-    ShellBegins {
+    /// Run a line in the shell for a person: in the directory of the session, outside of the sandbox and beside the
+    /// agent. It is recorded before it begins, so that it is not forgotten when the program ends before the line does.
+    /// Acknowledged as started, with the id that [`Event::ShellOutput`](crate::Event::ShellOutput) and
+    /// [`Event::ShellEnded`](crate::Event::ShellEnded) have. It becomes a node of the conversation when it is done and
+    /// nothing else is under way.
+    Shell {
         /// The line.
         line: String,
         /// Whether the model must not see it.
         hidden: bool,
-    },
-    /// The line of that run is done: it becomes a node of the conversation, at once when nothing else is under way, else
-    /// at the end of what is.
-    ShellEnds {
-        /// What [`Command::ShellBegins`] was acknowledged with.
-        run: RunId,
-        /// What came of it.
-        shell: BashExecutionMessage,
     },
     /// End the session task. What runs is aborted first.
     Close,
@@ -204,6 +198,8 @@ pub enum AbortTarget {
     Tool(CallId),
     /// The compaction that is under way, or the jump; the run goes on where it can.
     Compaction,
+    /// A person's line in the shell.
+    Shell(RunId),
 }
 
 /// What became of a command.

@@ -8,8 +8,9 @@ use serde::{Deserialize, Serialize};
 
 use crate::tagged::tagged;
 use crate::{
-    Answer, Ask, AskId, CallId, Compaction, CompactionReason, ItemId, Json, Message, MessageId, Model,
-    ModelError, NodeId, RunId, SessionId, Snapshot, Thinking, ToolResultMessage, UnixMs, Usage, UserInput,
+    Answer, Ask, AskId, BashExecutionMessage, CallId, Compaction, CompactionReason, ItemId, Json, Message,
+    MessageId, Model, ModelError, NodeId, RunId, SessionId, Snapshot, Thinking, ToolResultMessage, UnixMs,
+    Usage, UserInput,
 };
 
 /// An event with its place in the session's stream.
@@ -99,6 +100,31 @@ pub enum Event {
         call: CallId,
         /// The result.
         result: Arc<ToolResultMessage>,
+    },
+    /// A person's line in the shell was recorded and runs now.
+    ShellStarted {
+        /// Names it.
+        id: RunId,
+        /// The line.
+        line: String,
+        /// Whether the model does not see it.
+        hidden: bool,
+    },
+    /// What it printed so far, its end only.
+    ShellOutput {
+        /// The line.
+        id: RunId,
+        /// At most 16 KB.
+        tail: Arc<str>,
+    },
+    /// It is over. It is told as a message as well, once it is a node.
+    ShellEnded {
+        /// The line.
+        id: RunId,
+        /// What came of it.
+        result: Arc<BashExecutionMessage>,
+        /// Why the session does not have it, where it does not.
+        lost: Option<String>,
     },
     /// Someone must answer.
     Asked {

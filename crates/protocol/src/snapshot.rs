@@ -43,6 +43,9 @@ pub struct Snapshot {
     pub follow_up: Vec<Queued>,
     /// The calls of the turn that are not nodes yet, in order.
     pub tools: Vec<ToolSnapshot>,
+    /// Lines of people that run in the shell, oldest first.
+    #[serde(default)]
+    pub shells: Vec<ShellSnapshot>,
     /// The answer that streams.
     pub message: Option<PartialMessage>,
     /// The context is being summed up, and why.
@@ -90,6 +93,22 @@ pub struct ToolSnapshot {
     /// What came of it, once it is done.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub result: Option<Arc<ToolResultMessage>>,
+}
+
+/// A person's line that runs in the shell.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct ShellSnapshot {
+    /// Names it.
+    pub id: RunId,
+    /// The line.
+    pub line: String,
+    /// Whether the model does not see it.
+    pub hidden: bool,
+    /// When it began.
+    pub since: UnixMs,
+    /// What it printed so far, its end only: at most 16 KB.
+    pub tail: Arc<str>,
 }
 
 /// An answer that streams.
@@ -166,6 +185,7 @@ impl Snapshot {
             steering: Vec::new(),
             follow_up: Vec::new(),
             tools: Vec::new(),
+            shells: Vec::new(),
             message: None,
             compaction: None,
             jump: None,
@@ -237,6 +257,19 @@ impl Snapshot {
                     tool.result = Some(result.clone());
                 }
             }
+            Event::ShellStarted { id, line, hidden } => self.shells.push(ShellSnapshot {
+                id: id.clone(),
+                line: line.clone(),
+                hidden: *hidden,
+                since: at,
+                tail: "".into(),
+            }),
+            Event::ShellOutput { id, tail } => {
+                if let Some(shell) = self.shells.iter_mut().find(|shell| shell.id == *id) {
+                    shell.tail = tail.clone();
+                }
+            }
+            Event::ShellEnded { id, .. } => self.shells.retain(|shell| shell.id != *id),
             Event::Asked { ask } => self.asks.push(ask.clone()),
             Event::AskClosed { ask, .. } => self.asks.retain(|open| open.id != *ask),
             Event::PermissionsChanged { mode } => self.permissions.clone_from(mode),

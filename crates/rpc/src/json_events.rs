@@ -166,7 +166,10 @@ impl JsonEvents {
             }
             .write(),
             // Nobody who reads Pi's stream would know what to do with it.
-            Event::Appended { .. } => return Vec::new(),
+            Event::Appended { .. }
+            | Event::ShellStarted { .. }
+            | Event::ShellOutput { .. }
+            | Event::ShellEnded { .. } => return Vec::new(),
             Event::HeadMoved { from, to } => Line::QuipuHeadMoved { from: *from, to: *to }.write(),
             Event::CompactionStarted { reason } => Line::CompactionStart { reason: *reason }.write(),
             Event::CompactionEnded { reason, result } => {

@@ -14,6 +14,7 @@ pub struct EventLaws {
     messages: HashMap<String, Vec<String>>,
     ended: HashSet<String>,
     tools: Vec<String>,
+    shells: Vec<String>,
     asks: HashSet<String>,
     compacting: bool,
     jumping: bool,
@@ -34,7 +35,7 @@ impl EventLaws {
     /// Says what is.
     pub fn finish(&self) -> Result<(), String> {
         let open = self.running || self.turn.is_some() || !self.messages.is_empty() || !self.tools.is_empty();
-        let open = open || self.compacting || self.jumping;
+        let open = open || self.compacting || self.jumping || !self.shells.is_empty();
         if open || !self.asks.is_empty() { Err(format!("something was left open: {self:?}")) } else { Ok(()) }
     }
 
@@ -125,6 +126,20 @@ impl EventLaws {
                 law(result.tool_call_id == *call, "a result answers its call")?;
                 let at = self.tools.iter().position(|open| open == call.as_str());
                 self.tools.remove(at.ok_or("a tool ends after it began, once")?);
+            }
+            Event::ShellStarted { id, .. } => {
+                law(self.shells.iter().all(|open| open != id.as_str()), "a line begins once")?;
+                self.shells.push(id.to_string());
+            }
+            Event::ShellOutput { id, .. } => {
+                law(
+                    self.shells.iter().any(|open| open == id.as_str()),
+                    "output belongs to a line that runs",
+                )?;
+            }
+            Event::ShellEnded { id, .. } => {
+                let at = self.shells.iter().position(|open| open == id.as_str());
+                self.shells.remove(at.ok_or("a line ends after it began, once")?);
             }
             Event::Asked { ask } => law(self.asks.insert(ask.id.to_string()), "a question is asked once")?,
             Event::AskClosed { ask, .. } => {

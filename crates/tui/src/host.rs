@@ -6,8 +6,9 @@ use std::pin::Pin;
 use std::sync::Arc;
 
 use quipu::Session;
-use quipu_protocol::{Entry, Model, NodeId, Notice, SessionId, Thinking, UnixMs};
-use tokio::sync::oneshot;
+use quipu_protocol::{BashExecutionMessage, Entry, Model, NodeId, Notice, SessionId, Thinking, UnixMs};
+
+use tokio_util::sync::CancellationToken;
 
 use crate::Theme;
 use crate::editor::Candidate;
@@ -15,11 +16,11 @@ use crate::editor::Candidate;
 /// Something that is being done; the error is for people, in one line or a few.
 pub type Doing<T> = Pin<Box<dyn Future<Output = Result<T, String>> + Send>>;
 
+/// Hears what is printed.
+pub type Tell = Box<dyn Fn(Arc<str>) + Send + Sync>;
+
 /// A model that is gone through, with the level of thinking that the user wants with it.
 pub type Cycled = (Arc<Model>, Option<Thinking>);
-
-/// Hears what is printed.
-pub type Tell = Box<dyn Fn(&str) + Send + Sync>;
 
 /// The terminal's surroundings.
 pub trait Host: Send + Sync + 'static {
@@ -78,10 +79,15 @@ pub trait Host: Send + Sync + 'static {
     /// Runs a command of the program as on its command line; what it prints.
     fn command(&self, arguments: Vec<String>) -> Doing<Printed>;
 
-    /// Runs a line of the user's in the shell, in the directory of the session; what it prints, also when it was ended
-    /// by `stop`, which being dropped does as well. `tell` hears the end of what it prints meanwhile, a few times a
-    /// second. Dropped: killed.
-    fn shell(&self, line: String, stop: oneshot::Receiver<()>, tell: Tell) -> Doing<ShellDone>;
+    /// Runs a line in the shell while no session is open: nothing of it is kept. `tell` hears the end of what it printed
+    /// so far.
+    fn run_unkept(
+        &self,
+        line: String,
+        hidden: bool,
+        stop: CancellationToken,
+        tell: Tell,
+    ) -> Doing<BashExecutionMessage>;
 
     /// Model servers that listen on this machine, and where they were looked for. May take a second or two.
     fn local_servers(&self) -> Doing<LocalServers>;
@@ -369,17 +375,4 @@ pub struct Printed {
     pub err: String,
     /// Whether it did what it should.
     pub ok: bool,
-}
-
-/// What came of a line in the shell.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct ShellDone {
-    /// What it printed, its end where it is long.
-    pub output: String,
-    /// Its exit code; `None` when it was killed.
-    pub code: Option<i32>,
-    /// Whether something of the output is left out.
-    pub cut: bool,
-    /// Where all of it is, when it is long.
-    pub path: Option<String>,
 }

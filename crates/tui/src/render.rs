@@ -3,10 +3,11 @@
 use std::collections::HashMap;
 use std::time::Duration;
 
-use quipu_protocol::{Body, CallId, Content, Entry, Json, Message, ToolResultMessage, UnixMs};
+use quipu_protocol::{
+    BashExecutionMessage, Body, CallId, Content, Entry, Json, Message, ToolResultMessage, UnixMs,
+};
 
 use crate::blocks::{self, ShellView, ToolState, ToolView};
-use crate::host::ShellDone;
 use crate::picker::cut;
 use crate::state::Running;
 use crate::{Line, Markdown, Style, Theme, clean, wrap};
@@ -160,22 +161,15 @@ pub(crate) fn span(milliseconds: UnixMs) -> Duration {
 }
 
 /// A line of the user's in the shell.
-pub(crate) fn shell(
-    line: &str,
-    done: &ShellDone,
-    hidden: bool,
-    unfolded: bool,
-    columns: usize,
-    theme: &Theme,
-) -> Vec<Line> {
+pub(crate) fn shell(done: &BashExecutionMessage, unfolded: bool, columns: usize, theme: &Theme) -> Vec<Line> {
     let view = ShellView {
-        command: line,
+        command: &done.command,
         output: &done.output,
         running: None,
-        exit_code: done.code,
-        cancelled: done.code.is_none(),
-        hidden,
-        full_output_path: done.path.as_deref(),
+        exit_code: done.exit_code,
+        cancelled: done.cancelled,
+        hidden: done.exclude_from_context == Some(true),
+        full_output_path: done.full_output_path.as_deref(),
         folded: !unfolded,
     };
     apart(blocks::shell(&view, columns, theme))
@@ -185,7 +179,7 @@ pub(crate) fn shell(
 pub(crate) fn shell_more(
     begun: Option<(&str, bool)>,
     more: &str,
-    done: Option<&ShellDone>,
+    done: Option<&BashExecutionMessage>,
     unfolded: bool,
     columns: usize,
     theme: &Theme,
@@ -195,10 +189,10 @@ pub(crate) fn shell_more(
         command,
         output: more,
         running: done.is_none().then_some(Duration::ZERO),
-        exit_code: done.and_then(|done| done.code),
-        cancelled: done.is_some_and(|done| done.code.is_none()),
+        exit_code: done.and_then(|done| done.exit_code),
+        cancelled: done.is_some_and(|done| done.cancelled),
         hidden,
-        full_output_path: done.and_then(|done| done.path.as_deref()),
+        full_output_path: done.and_then(|done| done.full_output_path.as_deref()),
         folded: !unfolded,
     };
     if begun.is_some() {
@@ -235,16 +229,7 @@ pub(crate) fn message(message: &Message, unfolded: bool, columns: usize, theme: 
         Message::ToolResult(result) => {
             tool(&result.tool_name, &Json::object(), result, 0, unfolded, columns, theme)
         }
-        Message::BashExecution(run) => {
-            let done = ShellDone {
-                output: run.output.clone(),
-                code: run.exit_code,
-                cut: run.truncated,
-                path: run.full_output_path.clone(),
-            };
-            let hidden = run.exclude_from_context == Some(true);
-            shell(&run.command, &done, hidden, unfolded, columns, theme)
-        }
+        Message::BashExecution(run) => shell(run, unfolded, columns, theme),
         Message::Custom(custom) if custom.display => user(&custom.content, columns, theme),
         Message::BranchSummary(summary) => {
             apart(blocks::branch_summary(&summary.summary, !unfolded, columns, theme))

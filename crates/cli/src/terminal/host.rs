@@ -6,17 +6,17 @@ use std::process::Stdio;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use quipu::{Opened, Sealer};
-use quipu_protocol::{Model, NodeId, Notice, SessionId, Thinking};
+use quipu_protocol::{BashExecutionMessage, Model, NodeId, Notice, SessionId, Thinking};
 use quipu_providers::{is_supported, levels};
 use quipu_store::{SessionQuery, Store, Until, decode_nodes};
 use quipu_tui::editor::Candidate;
 use quipu_tui::terminal::Abilities;
 use quipu_tui::{
     Cycled, Doing, Glimpse, Host, Kept, NotOpened, Open, Printed, ProviderItem, Reach, SessionItem,
-    SettingKept, ShellDone, Tell, TreeRow, Which,
+    SettingKept, Tell, TreeRow, Which,
 };
-use quipu_workspace::{OutputPlace, ProcessRegistry};
-use tokio::sync::oneshot;
+
+use tokio_util::sync::CancellationToken;
 
 use crate::args::{Task, ThinkingArg};
 use crate::exit::{Exit, Failure};
@@ -42,7 +42,6 @@ struct Inner {
     task: Task,
     here: PathBuf,
     now: Mutex<Now>,
-    registry: Arc<ProcessRegistry>,
     /// Seals what is kept of the editor.
     sealer: Arc<Sealer>,
     /// What the terminal can do.
@@ -53,8 +52,6 @@ struct Inner {
 #[derive(Default)]
 struct Now {
     store: Option<Arc<dyn Store>>,
-    /// Where whole outputs go.
-    outputs: Option<OutputPlace>,
     permissions: Option<Arc<SavedPermissions>>,
     /// Where the session stood when it was opened.
     from: Option<NodeId>,
@@ -77,8 +74,8 @@ impl Surroundings {
         abilities: Abilities,
     ) -> Self {
         let now = Now { cwd: here.clone(), ..Now::default() };
-        let (now, registry) = (Mutex::new(now), Arc::new(ProcessRegistry::new()));
-        Self(Arc::new(Inner { place, task: task.clone(), here, now, registry, sealer, abilities }))
+        let now = Mutex::new(now);
+        Self(Arc::new(Inner { place, task: task.clone(), here, now, sealer, abilities }))
     }
 
     /// The end of the last session: its file is brought up to date and let go of. What there is to tell.
@@ -192,7 +189,7 @@ impl Inner {
         };
         let started =
             crate::setup::open(&self.place, &task, &self.here, replay, None).await.map_err(failed)?;
-        let Started { store, model, thinking, opened, permissions, file, outputs, .. } = started;
+        let Started { store, model, thinking, opened, permissions, file, .. } = started;
         let Opened { session, mut troubles } = opened;
         let view = session.view();
         let read = match view.head {
@@ -206,7 +203,6 @@ impl Inner {
             now.cwd = session.cwd().to_owned();
             now.from = view.head;
             now.store = Some(store);
-            now.outputs = Some(outputs);
             if let Some(file) = &file {
                 now.filed = Some((view.session.clone(), PathBuf::from(&file.path)));
             }
@@ -478,15 +474,18 @@ impl Host for Surroundings {
         })
     }
 
-    fn shell(&self, line: String, stop: oneshot::Receiver<()>, tell: Tell) -> Doing<ShellDone> {
-        self.doing(|inner| async move {
-            let (cwd, outputs) = {
-                let now = inner.now();
-                (now.cwd.clone(), now.outputs.clone())
-            };
-            let nobodys = || inner.place.outputs().place(&"".into(), &inner.sealer);
-            let outputs = outputs.unwrap_or_else(nobodys);
-            super::by_hand::run(&inner.place, &outputs, &inner.registry, &cwd, &line, stop, &tell).await
+    fn run_unkept(
+        &self,
+        line: String,
+        hidden: bool,
+        stop: CancellationToken,
+        tell: Tell,
+    ) -> Doing<BashExecutionMessage> {
+        self.doing(move |inner| async move {
+            let store = Arc::new(quipu_store::SqliteStore::in_memory()?);
+            let engine = inner.place.engine(store, &inner.place.settings())?;
+            let cwd = inner.now().cwd.clone();
+            Ok(engine.run_unkept(&cwd, line, hidden, stop, tell).await)
         })
     }
 

@@ -101,6 +101,7 @@ impl Machine {
                 match part {
                     AbortTarget::Run => self.abort(),
                     AbortTarget::Tool(call) => self.abort_tool(&call),
+                    AbortTarget::Shell(run) => self.stop_shell(&run),
                     AbortTarget::Compaction => match self.run.as_mut().map(|run| &mut run.phase) {
                         Some(Phase::Compacting(_)) => self.out.push(Effect::CancelCall),
                         Some(Phase::Jumping(jumping)) => {
@@ -121,10 +122,13 @@ impl Machine {
                 self.out.push(Effect::Reply(reply, result));
                 self.answer(&ask, Some(answer));
             }
-            Command::ShellBegins { line, hidden } => self.shell_begins(line, hidden, reply, fresh.run),
-            Command::ShellEnds { run, shell } => self.shell_ends(run, shell, reply, fresh.run),
+            Command::Shell { line, .. } if line.trim().is_empty() => {
+                self.out.push(Effect::Reply(reply, Err(Refused::Empty)));
+            }
+            Command::Shell { line, hidden } => self.shell(line, hidden, reply, fresh.run),
             Command::Close => {
                 self.closing = Some(reply);
+                self.stop_shells();
                 if self.run.is_some() {
                     self.abort();
                 } else {
@@ -243,8 +247,8 @@ impl Machine {
                     self.owed.push(PlanOp::Forget { run, session: Some(session) });
                 }
             }
-            Tag::ShellBegins { reply, session, run } => self.shell_begun(reply, session, run, result),
-            Tag::ShellEnds { reply, ran } => self.shell_ended(reply, *ran, result),
+            Tag::ShellBegins { reply, session, run } => self.shell_begun(reply, session, &run),
+            Tag::ShellEnds { ran } => self.shell_kept(*ran, result),
             Tag::Start { .. }
             | Tag::Assistant
             | Tag::Results
@@ -256,6 +260,7 @@ impl Machine {
             | Tag::Pruned
             | Tag::Changed
             | Tag::Noted { .. }
+            | Tag::NotedBegin { .. }
             | Tag::Closing => {}
         }
         self.stop_if_closing();

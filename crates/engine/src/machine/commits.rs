@@ -74,6 +74,7 @@ impl Machine {
             | Tag::ShellBegins { .. }
             | Tag::ShellEnds { .. }
             | Tag::Noted { .. }
+            | Tag::NotedBegin { .. }
             | Tag::Unsent { .. } => false,
         }
     }
@@ -272,8 +273,11 @@ impl Machine {
         if let Tag::Changed = tag {
             return self.change_failed(text);
         }
-        if let Tag::Noted { reply, .. } = tag {
-            return self.not_noted(*reply, text);
+        if let Tag::Noted { ended } = tag {
+            return self.not_noted(ended.as_ref(), text);
+        }
+        if let Tag::NotedBegin { reply, run } = tag {
+            return self.noted_begin(*reply, run);
         }
         let Some(run) = &mut self.run else { return };
         let turn = run.turn;
@@ -354,7 +358,8 @@ impl Machine {
             Tag::Pruned => self.prune_kept(plan, nodes),
             Tag::Changed => self.change_kept(nodes),
             Tag::Closing => self.stop_if_closing(),
-            Tag::Noted { reply, begins } => self.noted(*reply, begins.clone(), plan, nodes),
+            Tag::Noted { ended } => self.noted(ended.as_ref(), plan, nodes),
+            Tag::NotedBegin { reply, run } => self.noted_begin(*reply, run),
             Tag::Left
             | Tag::Queue { .. }
             | Tag::Unqueue { .. }

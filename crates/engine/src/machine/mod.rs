@@ -52,6 +52,7 @@ pub use limits::Limits;
 use moving::Moving;
 pub use pruning::PruneSettings;
 pub(crate) use pruning::{Left, MEASURED};
+pub(crate) use shell::shell_message;
 use shell::{Noting, Shells};
 pub(crate) use types::*;
 
@@ -323,6 +324,8 @@ impl Machine {
             Input::Moved { run, result } if self.is_current(&run) => self.moved(result),
             Input::ToolOutput { run, slot, tail } if self.is_current(&run) => self.tool_output(slot, tail),
             Input::ToolDone { run, slot, done } if self.is_current(&run) => self.tool_done(slot, *done),
+            Input::ShellOutput { run, tail } => self.shell_output(run, tail),
+            Input::ShellEnded { run, end } => self.shell_ended(&run, end),
             Input::Prepared { .. }
             | Input::Call { .. }
             | Input::CallEnded { .. }
@@ -562,9 +565,14 @@ impl Machine {
         self.settle();
     }
 
+    /// Whether something runs or waits for the store.
+    fn is_at_work(&self) -> bool {
+        self.run.is_some() || self.beside > 0 || self.committing.is_some() || self.shells.run()
+    }
+
     /// The session ends when nothing runs and no command waits for the store.
     fn stop_if_closing(&mut self) {
-        if self.closing.is_none() || self.run.is_some() || self.beside > 0 || self.committing.is_some() {
+        if self.is_at_work() || self.closing.is_none() {
             return;
         }
         let says = |draft: &Draft| matches!(&*draft.entry, Entry::Message(_));

@@ -1,31 +1,55 @@
-//! Lines that the user runs in the shell by hand, beside the agent: a row before they begin, a node when they are done.
-//! While something is under way they wait for its end, since a conversation has its results right behind their calls.
+//! Lines that a person runs in the shell, beside the agent: a row before they begin, a node when they are done. While
+//! something is under way they wait for its end, since a conversation has its results right behind their calls.
+
+use std::sync::Arc;
 
 use quipu_protocol::{
-    Ack, BashExecutionMessage, Ending, Entry, Event, Message, NodeId, Notice, Refused, RunId, SessionId,
-    StepInfo, UnixMs,
+    Ack, BashExecutionMessage, Ending, Entry, Event, Message, NodeId, Notice, RunId, SessionId, StepInfo,
+    UnixMs,
 };
 
-use super::{Draft, Effect, Machine, Phase, Plan, PlanOp, Ran, ReplyId, Run, Tag};
+use super::{Draft, Effect, Machine, Phase, Plan, PlanOp, Ran, ReplyId, Run, ShellDone, Tag};
 
-/// What the user runs in the shell.
+/// Bytes of what a line printed that are kept, and that the model is told at most: its end.
+const KEPT: usize = 50_000;
+
+/// What people run in the shell.
 #[derive(Default)]
 pub(super) struct Shells {
-    /// What runs: in which session its row is, and since when.
-    running: Vec<(RunId, SessionId, UnixMs)>,
+    /// What runs, or is about to.
+    running: Vec<Running>,
     /// What is done and no node yet, for something is under way.
     ran: Vec<Ran>,
 }
 
-#[cfg(test)]
+/// A line that runs, or is about to.
+struct Running {
+    run: RunId,
+    /// Where its row is.
+    session: SessionId,
+    started: UnixMs,
+    line: String,
+    hidden: bool,
+    /// Its row was tried.
+    begun: bool,
+    /// It is to end.
+    stopped: bool,
+}
+
 impl Shells {
+    /// Whether something runs or is about to.
+    pub(super) fn run(&self) -> bool {
+        !self.running.is_empty()
+    }
+
     /// Whether all that is done is on its way to a node.
+    #[cfg(test)]
     pub(super) fn is_empty(&self) -> bool {
         self.ran.is_empty()
     }
 }
 
-/// What the user ran becomes nodes.
+/// What people ran becomes nodes.
 #[derive(Default)]
 pub(super) struct Noting {
     /// Something that was said meanwhile is to be answered afterwards.
@@ -33,9 +57,9 @@ pub(super) struct Noting {
 }
 
 impl Machine {
-    pub(super) fn shell_begins(&mut self, line: String, hidden: bool, reply: ReplyId, run: RunId) {
+    pub(super) fn shell(&mut self, line: String, hidden: bool, reply: ReplyId, run: RunId) {
         let shell = BashExecutionMessage {
-            command: line,
+            command: line.clone(),
             output: String::new(),
             exit_code: None,
             // As long as it is not known to have ended.
@@ -46,75 +70,102 @@ impl Machine {
             timestamp: self.now,
         };
         let op = PlanOp::Shell { session: None, run: run.clone(), shell: Box::new(shell), done: false };
+        let (session, started) = (self.session.clone(), self.now);
+        self.shells.running.push(Running {
+            run: run.clone(),
+            session: session.clone(),
+            started,
+            line,
+            hidden,
+            begun: false,
+            stopped: false,
+        });
         if self.run.is_none() && !self.has_ref {
             // A row belongs to a session that can be found again.
             self.run = Some(Run { phase: Phase::Noting(Noting::default()), ..Run::new(run.clone()) });
-            return self.commit(
-                Tag::Noted { reply: Some(reply), begins: Some(run) },
-                Vec::new(),
-                vec![op],
-                true,
-            );
+            return self.commit(Tag::NotedBegin { reply, run }, Vec::new(), vec![op], true);
         }
-        let session = self.session.clone();
         self.side_commit(Tag::ShellBegins { reply, session, run }, vec![op], false);
     }
 
-    pub(super) fn shell_begun(
-        &mut self,
-        reply: ReplyId,
-        session: SessionId,
-        run: RunId,
-        result: Result<(), String>,
-    ) {
-        let answer = match result {
-            Ok(()) => {
-                self.shells.running.push((run.clone(), session, self.now));
-                Ok(Ack::Started(run))
-            }
-            Err(text) => Err(Refused::Store { why: text }),
-        };
-        self.out.push(Effect::Reply(reply, answer));
+    /// Its row is there, or cannot be: what nobody can record may be what makes room again, so it runs all the same, and
+    /// its end tells that it was not kept.
+    pub(super) fn shell_begun(&mut self, reply: ReplyId, session: SessionId, run: &RunId) {
+        let closing = self.closing.is_some();
+        let Some(shell) = self.shells.running.iter_mut().find(|shell| shell.run == *run) else { return };
+        (shell.session, shell.started, shell.begun) = (session, self.now, true);
+        let event = Event::ShellStarted { id: run.clone(), line: shell.line.clone(), hidden: shell.hidden };
+        let stops = shell.stopped || closing;
+        self.out.push(Effect::Reply(reply, Ok(Ack::Started(run.clone()))));
+        self.emit(event);
+        self.out.push(Effect::RunShell { run: run.clone() });
+        if stops {
+            self.out.push(Effect::CancelShell { run: run.clone() });
+        }
     }
 
-    pub(super) fn shell_ends(
-        &mut self,
-        run: RunId,
-        shell: BashExecutionMessage,
-        reply: ReplyId,
-        fresh: RunId,
-    ) {
-        // One whose beginning could not be kept has no row.
-        let running = &mut self.shells.running;
-        let begun = running.iter().position(|(id, ..)| *id == run).map(|at| running.swap_remove(at));
-        let (session, started) = match begun {
-            Some((_, session, started)) => (session, Some(started)),
-            None => (self.session.clone(), None),
-        };
+    pub(super) fn stop_shell(&mut self, run: &RunId) {
+        if let Some(shell) = self.shells.running.iter_mut().find(|shell| shell.run == *run) {
+            shell.stopped = true;
+            if shell.begun {
+                self.out.push(Effect::CancelShell { run: run.clone() });
+            }
+        }
+    }
+
+    pub(super) fn stop_shells(&mut self) {
+        let runs: Vec<RunId> = self.shells.running.iter().map(|shell| shell.run.clone()).collect();
+        runs.iter().for_each(|run| self.stop_shell(run));
+    }
+
+    pub(super) fn shell_output(&mut self, run: RunId, tail: Arc<str>) {
+        if self.shells.running.iter().any(|shell| shell.run == run) {
+            self.emit(Event::ShellOutput { id: run, tail });
+        }
+    }
+
+    pub(super) fn shell_ended(&mut self, run: &RunId, end: Result<ShellDone, String>) {
+        let Some(at) = self.shells.running.iter().position(|shell| shell.run == *run) else { return };
+        let shell = self.shells.running.swap_remove(at);
         let step = StepInfo {
             run: Some(run.clone()),
-            started,
-            duration_ms: started.and_then(|started| u64::try_from(self.now - started).ok()),
+            started: Some(shell.started),
+            duration_ms: u64::try_from(self.now - shell.started).ok(),
             ..StepInfo::default()
         };
-        let draft = Draft::of(Entry::Message(Message::BashExecution(shell.clone())), step);
+        let session = shell.session;
+        let message = shell_message(shell.line, shell.hidden, end, self.now);
+        let draft = Draft::of(Entry::Message(Message::BashExecution(message.clone())), step);
         let forget = PlanOp::Forget { run: run.clone(), session: Some(session.clone()) };
         if self.run.is_none() {
-            self.run = Some(Run { phase: Phase::Noting(Noting::default()), ..Run::new(fresh) });
-            let tag = Tag::Noted { reply: Some(reply), begins: None };
+            let tag = Tag::Noted { ended: Some(run.clone()) };
+            self.begin_noting();
             return self.commit(tag, vec![draft], vec![forget], true);
         }
-        let op = PlanOp::Shell { session: Some(session), run, shell: Box::new(shell), done: true };
-        let ran = Box::new(Ran { draft, forget });
-        self.side_commit(Tag::ShellEnds { reply, ran }, vec![op], true);
+        let op =
+            PlanOp::Shell { session: Some(session), run: run.clone(), shell: Box::new(message), done: true };
+        let ran = Box::new(Ran { run: run.clone(), draft, forget });
+        self.side_commit(Tag::ShellEnds { ran }, vec![op], true);
     }
 
-    pub(super) fn shell_ended(&mut self, reply: ReplyId, ran: Ran, result: Result<(), String>) {
-        self.out
-            .push(Effect::Reply(reply, result.map(|()| Ack::Handled).map_err(|why| Refused::Store { why })));
+    pub(super) fn shell_kept(&mut self, ran: Ran, result: Result<(), String>) {
+        self.tell_end(&ran.run, &ran.draft, result.err());
         // Kept or not: what cannot be written now may be at the end of the run.
         self.shells.ran.push(ran);
         self.note_what_ran();
+    }
+
+    fn tell_end(&mut self, run: &RunId, draft: &Draft, lost: Option<String>) {
+        if let Entry::Message(Message::BashExecution(shell)) = &*draft.entry {
+            let (id, result) = (run.clone(), Arc::new(shell.clone()));
+            self.emit(Event::ShellEnded { id, result, lost });
+        }
+    }
+
+    fn begin_noting(&mut self) {
+        self.counter += 1;
+        let run = format!("noted-{}", self.counter).into();
+        self.run = Some(Run { phase: Phase::Noting(Noting::default()), ..Run::new(run) });
     }
 
     /// Lines that are done become nodes, when nothing is under way.
@@ -128,39 +179,35 @@ impl Machine {
             self.unsaved.extend(drafts);
             return self.owed.extend(ops);
         }
-        self.counter += 1;
-        let run = format!("noted-{}", self.counter).into();
-        self.run = Some(Run { phase: Phase::Noting(Noting::default()), ..Run::new(run) });
-        self.commit(Tag::Noted { reply: None, begins: None }, drafts, ops, true);
+        self.begin_noting();
+        self.commit(Tag::Noted { ended: None }, drafts, ops, true);
     }
 
-    pub(super) fn noted(
-        &mut self,
-        reply: Option<ReplyId>,
-        begins: Option<RunId>,
-        plan: &Plan,
-        nodes: &[NodeId],
-    ) {
+    pub(super) fn noted(&mut self, ended: Option<&RunId>, plan: &Plan, nodes: &[NodeId]) {
         for (draft, node) in plan.drafts.iter().zip(nodes) {
             let Entry::Message(message @ Message::BashExecution(_)) = &*draft.entry else { continue };
-            let (id, message) = (self.next_message(), std::sync::Arc::new(message.clone()));
+            let (id, message) = (self.next_message(), Arc::new(message.clone()));
             self.emit(Event::MessageStarted { id: id.clone(), message: message.clone(), attempt: 1 });
             self.emit(Event::MessageEnded { id, message, ending: Ending::Kept(*node) });
-        }
-        let ack = match begins {
-            Some(run) => {
-                self.shells.running.push((run.clone(), self.session.clone(), self.now));
-                Ack::Started(run)
+            if ended.is_some() && draft.step.run.as_ref() == ended {
+                self.tell_end(&draft.step.run.clone().unwrap_or_else(|| "".into()), draft, None);
             }
-            None => Ack::Handled,
-        };
-        self.out.extend(reply.map(|reply| Effect::Reply(reply, Ok(ack))));
+        }
         self.nothing_to_note();
     }
 
-    pub(super) fn not_noted(&mut self, reply: Option<ReplyId>, text: String) {
-        match reply {
-            Some(reply) => self.out.push(Effect::Reply(reply, Err(Refused::Store { why: text }))),
+    /// The session has a name now, or cannot get one: a line that was said first begins.
+    pub(super) fn noted_begin(&mut self, reply: ReplyId, run: &RunId) {
+        let session = self.session.clone();
+        self.shell_begun(reply, session, run);
+        self.nothing_to_note();
+    }
+
+    /// What was to be noted waits in `unsaved`.
+    pub(super) fn not_noted(&mut self, ended: Option<&RunId>, text: String) {
+        let of = |draft: &&Draft| ended.is_some() && draft.step.run.as_ref() == ended;
+        match self.unsaved.iter().find(of).cloned().zip(ended) {
+            Some((draft, run)) => self.tell_end(run, &draft, Some(text)),
             None => self.emit(Event::from(Notice::Note { text })),
         }
         self.nothing_to_note();
@@ -170,5 +217,61 @@ impl Machine {
         let Some(Run { aborting, phase: Phase::Noting(noting), .. }) = &self.run else { return };
         let said = noting.said && !*aborting;
         self.answer_what_was_said(said);
+    }
+}
+
+/// What came of a line, as the conversation has it.
+pub(crate) fn shell_message(
+    line: String,
+    hidden: bool,
+    end: Result<ShellDone, String>,
+    now: UnixMs,
+) -> BashExecutionMessage {
+    let (output, exit_code, cancelled, truncated, full_output_path) = match end {
+        Ok(done) => {
+            let from = done.output.ceil_char_boundary(done.output.len().saturating_sub(KEPT));
+            let cut = done.cut || from > 0;
+            (done.output[from..].to_owned(), done.code, done.code.is_none(), cut, done.path)
+        }
+        Err(why) => (format!("[It was not run: {why}]"), None, false, false, None),
+    };
+    BashExecutionMessage {
+        command: line,
+        output,
+        exit_code,
+        cancelled,
+        truncated,
+        full_output_path,
+        exclude_from_context: hidden.then_some(true),
+        timestamp: now,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn end_of_a_long_output_is_kept_and_names_its_file() {
+        let done = |output: String, path: Option<&str>| {
+            Ok(ShellDone { output, code: Some(0), cut: path.is_some(), path: path.map(str::to_owned) })
+        };
+        let short = shell_message("ls".into(), false, done("a\n".into(), None), 7);
+        assert_eq!(
+            (short.output.as_str(), short.truncated, short.exclude_from_context),
+            ("a\n", false, None)
+        );
+        let long =
+            shell_message("ls".into(), true, done(format!("ü{}", "x".repeat(KEPT - 1)), Some("/o")), 7);
+        assert_eq!(
+            (long.output.len(), long.truncated, long.exclude_from_context),
+            (KEPT - 1, true, Some(true))
+        );
+        assert_eq!(long.full_output_path.as_deref(), Some("/o"));
+        let none = shell_message("ls".into(), false, Err("no shell".into()), 7);
+        assert_eq!(
+            (none.output.as_str(), none.exit_code, none.cancelled),
+            ("[It was not run: no shell]", None, false)
+        );
     }
 }

@@ -126,8 +126,7 @@ struct World {
     touches: HashMap<(RunId, usize), Touches>,
     asks: Vec<AskId>,
     replies: HashMap<u64, u32>,
-    /// Commands that begin a line in the shell, lines that run there, and how many were done.
-    begins: std::collections::HashSet<u64>,
+    /// Lines that run in the shell, and how many were done.
     shells: Vec<RunId>,
     ran: u64,
     sent: u64,
@@ -243,7 +242,6 @@ impl World {
             touches: HashMap::new(),
             asks: Vec::new(),
             replies: HashMap::new(),
-            begins: Default::default(),
             shells: Vec::new(),
             ran: 0,
             sent: 0,
@@ -302,11 +300,8 @@ impl World {
                 }
                 self.laws.take(&event).unwrap();
             }
-            Effect::Reply(id, result) => {
+            Effect::Reply(id, _) => {
                 *self.replies.get_mut(&id.0).expect("a reply to a command") += 1;
-                if let (Ok(quipu_protocol::Ack::Started(run)), true) = (result, self.begins.remove(&id.0)) {
-                    self.shells.push(run);
-                }
             }
             Effect::Commit { tag, plan, next } => {
                 let records = next.as_ref().and_then(|_| self.machine.run().cloned());
@@ -395,6 +390,8 @@ impl World {
                     call.cancelled = true;
                 }
             }
+            Effect::RunShell { run } => self.shells.push(run),
+            Effect::CancelShell { run } => assert!(self.shells.contains(&run), "it runs"),
             Effect::CancelTool { .. } | Effect::UseModel(_) => {}
             Effect::Clear { run } => {
                 assert!(
@@ -892,8 +889,7 @@ impl World {
                 }
             }
             Move::Shell(true) => {
-                self.begins.insert(self.sent);
-                self.command(Command::ShellBegins {
+                self.command(Command::Shell {
                     line: format!("ls {}", self.sent),
                     hidden: self.sent.is_multiple_of(3),
                 });
@@ -911,17 +907,12 @@ impl World {
     fn shell_ends(&mut self) {
         let Some(run) = self.shells.pop() else { return };
         self.ran += 1;
-        let shell = quipu_protocol::BashExecutionMessage {
-            command: format!("ls {run}"),
-            output: "ok".into(),
-            exit_code: Some(0),
-            cancelled: false,
-            truncated: false,
-            full_output_path: None,
-            exclude_from_context: None,
-            timestamp: 0,
+        let end = match self.ran.is_multiple_of(4) {
+            true => Err("no shell".into()),
+            false => Ok(ShellDone { output: "ok".into(), code: Some(0), cut: false, path: None }),
         };
-        self.command(Command::ShellEnds { run, shell });
+        self.give(Input::ShellOutput { run: run.clone(), tail: "o".into() });
+        self.give(Input::ShellEnded { run, end });
     }
 
     /// Answers everything that is open until nothing is.
@@ -940,7 +931,7 @@ impl World {
                 self.tool(0);
             } else if let Some(ask) = self.asks.first().cloned() {
                 self.give(Input::AskExpired { ask });
-            } else if !self.shells.is_empty() && self.stopped == 0 {
+            } else if !self.shells.is_empty() {
                 self.shell_ends();
             } else {
                 return;
@@ -1065,8 +1056,6 @@ proptest! {
         prop_assert_eq!(world.stopped, 1);
         prop_assert!(world.replies.values().all(|count| *count == 1), "each command is answered once: {:?}", world.replies);
         let said = world.machine.unsaved.iter().any(|draft| matches!(&*draft.entry, Entry::Message(_)));
-        // What still runs by hand is ended by whoever opens the session next.
-        world.steps.retain(|(_, _, key)| key != "shell");
         prop_assert!(!said && world.steps.is_empty(), "what an earlier commit could not keep is kept: {:?}", world.steps);
         prop_assert!(world.machine.shells.is_empty(), "what was run by hand is a node");
     }

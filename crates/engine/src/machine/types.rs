@@ -106,6 +106,16 @@ pub(crate) enum Input {
         ask: AskId,
         prepared: Prepared,
     },
+    /// What a person's line printed so far.
+    ShellOutput {
+        run: RunId,
+        tail: Arc<str>,
+    },
+    /// A person's line is done, or why it did not run.
+    ShellEnded {
+        run: RunId,
+        end: Result<ShellDone, String>,
+    },
     AskExpired {
         ask: AskId,
     },
@@ -113,6 +123,19 @@ pub(crate) enum Input {
     Askers(usize),
     /// What somebody beside the run wants people to know.
     Told(Notice),
+}
+
+/// What came of a person's line in the shell, sealed.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct ShellDone {
+    /// The end of what it printed.
+    pub(crate) output: String,
+    /// `None` when it was killed.
+    pub(crate) code: Option<i32>,
+    /// Whether something of the output is left out.
+    pub(crate) cut: bool,
+    /// Where all of it is, when it is long.
+    pub(crate) path: Option<String>,
 }
 
 /// A finished tool call, sealed.
@@ -206,14 +229,17 @@ pub(crate) enum Tag {
     /// A line of the user's begins in the shell, beside all else.
     ShellBegins { reply: ReplyId, session: SessionId, run: RunId },
     /// One is done while something is under way: kept until it can be a node.
-    ShellEnds { reply: ReplyId, ran: Box<Ran> },
-    /// Lines of the shell become nodes, or one begins before the session has a name.
-    Noted { reply: Option<ReplyId>, begins: Option<RunId> },
+    ShellEnds { ran: Box<Ran> },
+    /// Lines of the shell become nodes, of which this one just ended.
+    Noted { ended: Option<RunId> },
+    /// One begins before the session has a name.
+    NotedBegin { reply: ReplyId, run: RunId },
 }
 
 /// A line that the user ran in the shell, done, and no node yet.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Ran {
+    pub(crate) run: RunId,
     pub(crate) draft: Draft,
     /// Removes its row.
     pub(crate) forget: PlanOp,
@@ -485,6 +511,13 @@ pub(crate) enum Effect {
     CancelCall,
     CancelTool {
         slot: usize,
+    },
+    /// Run a person's line. Answers: `ShellOutput`, then `ShellEnded`.
+    RunShell {
+        run: RunId,
+    },
+    CancelShell {
+        run: RunId,
     },
     /// Answer: `AskExpired`.
     AskDeadline {

@@ -150,6 +150,30 @@ impl Task {
                     tool.cancel();
                 }
             }
+            Effect::RunShell { run } => {
+                let cancel = self.root.child_token();
+                let line = match self.shells.get_mut(&run) {
+                    Some(shell) => {
+                        shell.cancel = cancel.clone();
+                        std::mem::take(&mut shell.line)
+                    }
+                    None => String::new(),
+                };
+                let (toolbox, input) = (self.toolbox.clone(), self.input.clone());
+                self.effects.spawn(async move {
+                    let work = super::shell::run(&toolbox, run.clone(), &line, cancel, input.clone());
+                    let end = std::panic::AssertUnwindSafe(work)
+                        .catch_unwind()
+                        .await
+                        .unwrap_or_else(|_| Err("the program failed inside; this is a bug of it".to_owned()));
+                    drop(input.send(Input::ShellEnded { run, end }).await);
+                });
+            }
+            Effect::CancelShell { run } => {
+                if let Some(shell) = self.shells.get(&run) {
+                    shell.cancel.cancel();
+                }
+            }
             Effect::AskDeadline { ask, after } => {
                 let (input, closed) = (self.input.clone(), self.root.child_token());
                 self.asks.insert(ask.clone(), closed.clone());

@@ -2,6 +2,7 @@
 
 mod asks;
 mod effects;
+mod shell;
 mod task;
 
 use std::sync::Arc;
@@ -65,6 +66,8 @@ enum Found {
     Model(Carried),
     /// Which rules the policy goes by.
     Policy(PolicyVersion),
+    /// The line as it was given, which runs so.
+    Line(String),
 }
 
 enum Mail {
@@ -185,6 +188,7 @@ impl Session {
     /// [`Refused`] says why; nothing happened then.
     pub async fn send(&self, mut command: Command) -> Result<Ack, Refused> {
         let mut _granting = None;
+        let mut found = Found::Nothing;
         // Here and not in the task, which must not be held up by a large message.
         match &mut command {
             Command::Prompt { input, .. } => seal_content(&mut input.0, &self.0.sealer),
@@ -206,11 +210,9 @@ impl Session {
                     *label = Some(text).filter(|text| !text.is_empty());
                 }
             }
-            Command::ShellBegins { line, .. } => *line = self.0.sealer.seal(line).into_owned(),
-            Command::ShellEnds { shell, .. } => {
-                for text in [&mut shell.command, &mut shell.output] {
-                    *text = self.0.sealer.seal(text).into_owned();
-                }
+            Command::Shell { line, .. } => {
+                let sealed = self.0.sealer.seal(line).into_owned();
+                found = Found::Line(std::mem::replace(line, sealed));
             }
             Command::Compact { focus: None }
             | Command::Continue
@@ -228,7 +230,7 @@ impl Session {
             Command::Abort { .. } | Command::Answer { .. } | Command::Close => None,
             _ => Some(self.0.order.lock().await),
         };
-        let found = match &command {
+        found = match &command {
             Command::Set { setting: Setting::Model { provider, id } } => Found::Model(
                 self.0.models.find(provider, id).await.map_err(|why| Refused::NoSuchModel { why })?,
             ),
@@ -236,7 +238,7 @@ impl Session {
                 Some(version) => Found::Policy(version),
                 None => return Err(Refused::Store { why: "the permissions could not be looked at".into() }),
             },
-            _ => Found::Nothing,
+            _ => found,
         };
         let (reply, answer) = oneshot::channel();
         self.0.mail.send(Mail::Command(command, found, reply)).await.map_err(|_| Refused::Closed)?;

@@ -27,6 +27,13 @@ use crate::toolbox::Toolbox;
 /// Between two looks at the rules of the policy while a question is open.
 const LOOK: Duration = Duration::from_millis(250);
 
+/// A line that runs or is about to.
+pub(super) struct Shell {
+    /// As it was given: what is recorded of it is sealed.
+    pub(super) line: String,
+    pub(super) cancel: CancellationToken,
+}
+
 pub(super) struct Task {
     pub(super) machine: Machine,
     pub(super) snapshot: Snapshot,
@@ -55,6 +62,8 @@ pub(super) struct Task {
     seq: u64,
     pub(super) call: Option<CancellationToken>,
     pub(super) tools: HashMap<usize, CancellationToken>,
+    /// Lines of people that run or are about to.
+    pub(super) shells: HashMap<RunId, Shell>,
     /// Models that were chosen and are not used yet.
     pub(super) chosen: Vec<Carried>,
     /// The deadlines of open questions.
@@ -110,6 +119,7 @@ impl Task {
             seq: 0,
             call: None,
             tools: HashMap::new(),
+            shells: HashMap::new(),
             chosen: Vec::new(),
             asks: HashMap::new(),
             root,
@@ -183,7 +193,11 @@ impl Task {
                     // Its events were sent before it, on the channel beside this one.
                     Input::CallEnded { .. } => self.ended = Some(input),
                     // A newer one follows, and the result holds all.
-                    Input::ToolOutput { .. } if behind => {}
+                    Input::ToolOutput { .. } | Input::ShellOutput { .. } if behind => {}
+                    Input::ShellEnded { run, end } => {
+                        self.shells.remove(&run);
+                        self.take(Input::ShellEnded { run, end });
+                    }
                     input => self.take(input),
                 },
                 // Nothing is left in the stream: now the call has ended for the machine, too.
@@ -277,15 +291,21 @@ impl Task {
                 self.next_reply += 1;
                 let id = ReplyId(self.next_reply);
                 self.replies.insert(id, reply);
+                let run: RunId = fresh_id().into();
                 let (model, policy) = match found {
                     Found::Nothing => (None, None),
                     Found::Policy(version) => (None, Some(version)),
+                    Found::Line(line) => {
+                        let shell = Shell { line, cancel: CancellationToken::new() };
+                        self.shells.insert(run.clone(), shell);
+                        (None, None)
+                    }
                     Found::Model((model, provider)) => {
                         self.chosen.push((model.clone(), provider));
                         (Some(model), None)
                     }
                 };
-                let fresh = Fresh { run: fresh_id().into(), item: fresh_id().into(), model, policy };
+                let fresh = Fresh { run, item: fresh_id().into(), model, policy };
                 self.take(Input::Command { command, reply: id, fresh });
             }
         }

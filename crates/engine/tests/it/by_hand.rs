@@ -1,30 +1,32 @@
-//! Lines that the user runs in the shell beside the agent: kept before they begin, and nodes once they are done.
+//! Lines that a person runs in the shell beside the agent: recorded before they begin, and nodes once they are done.
 
-use quipu::Session;
-use quipu::protocol::{Ack, BashExecutionMessage, Command, Entry, Message, Outcome, RunId, SessionId};
+use quipu::protocol::{
+    AbortTarget, Ack, BashExecutionMessage, Command, Entry, Event, Message, Outcome, Refused, RunId,
+    SessionId,
+};
 use quipu::store::{RefName, Store, Until, decode_nodes};
+use quipu::{Delivery, Events, Session};
 use serde_json::json;
 
 use crate::support::{Gate, World, call, gated, messages_of, say};
 
-fn ran(command: &str, output: &str) -> BashExecutionMessage {
-    BashExecutionMessage {
-        command: command.into(),
-        output: output.into(),
-        exit_code: Some(0),
-        cancelled: false,
-        truncated: false,
-        full_output_path: None,
-        exclude_from_context: None,
-        timestamp: 1,
+async fn begins(session: &Session, line: &str) -> RunId {
+    match session.send(Command::Shell { line: line.into(), hidden: false }).await {
+        Ok(Ack::Started(run)) => run,
+        other => panic!("it was not taken: {other:?}"),
     }
 }
 
-async fn begins(session: &Session, line: &str) -> RunId {
-    match session.send(Command::ShellBegins { line: line.into(), hidden: false }).await {
-        Ok(Ack::Started(run)) => run,
-        other => panic!("it was not kept: {other:?}"),
+/// What came of a line, and why it was lost.
+async fn end(events: &mut Events, run: &RunId) -> (BashExecutionMessage, Option<String>) {
+    while let Some(envelope) = events.next().await {
+        if let Event::ShellEnded { id, result, lost } = &envelope.event
+            && id == run
+        {
+            return (BashExecutionMessage::clone(result), lost.clone());
+        }
     }
+    panic!("the session ended before the line");
 }
 
 /// The conversation that is stored, in a word each.
@@ -34,7 +36,7 @@ async fn stored(world: &World, id: &SessionId) -> Vec<String> {
     let decoded = decode_nodes(&*world.store, &nodes).await.unwrap();
     let word = |entry: &Entry| match entry {
         Entry::Message(Message::BashExecution(shell)) => {
-            Some(format!("!{}: {}", shell.command, shell.output))
+            Some(format!("!{}: {}", shell.command, shell.output.trim()))
         }
         Entry::Message(Message::ToolResult(_)) => Some("result".into()),
         Entry::Message(Message::User(said)) => Some(said.content.text()),
@@ -45,14 +47,17 @@ async fn stored(world: &World, id: &SessionId) -> Vec<String> {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_line_is_a_node_and_the_model_is_told_with_the_next_message() {
+async fn line_is_a_node_and_the_model_is_told_with_the_next_message() {
     let world = World::with([say("I see.")]);
     let live = world.create().await;
-    let run = begins(&live.session, "echo one").await;
+    let (_, mut events) = live.session.subscribe(Delivery::Lossless).await.unwrap();
+    let run = begins(&live.session, "echo one; pwd").await;
     assert!(live.session.view().head.is_some(), "a session that is killed now can be found");
-    let ended = live.session.send(Command::ShellEnds { run, shell: ran("echo one", "one") }).await;
-    assert_eq!(ended, Ok(Ack::Handled));
-    assert_eq!(stored(&world, &live.id()).await, ["!echo one: one"]);
+    let (done, lost) = end(&mut events, &run).await;
+    let cwd = live.session.cwd().canonicalize().unwrap();
+    let printed = format!("one\n{}", cwd.display());
+    assert_eq!((done.output.trim(), done.exit_code, lost), (printed.as_str(), Some(0), None));
+    assert_eq!(stored(&world, &live.id()).await, [format!("!echo one; pwd: {printed}")]);
     assert_eq!(live.run("what was it?").await, Outcome::Done);
     let body = &world.fake.bodies()[0];
     let told = format!("{:?}", messages_of(body));
@@ -64,23 +69,88 @@ async fn a_line_is_a_node_and_the_model_is_told_with_the_next_message() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn one_that_ends_while_the_agent_works_comes_behind_the_run() {
+async fn line_that_ends_while_the_agent_works_comes_behind_the_run() {
     let gate = Gate::new();
     let mut world = World::with([call(&[("slow", json!({"text": "t"}))]), say("done"), say("again")]);
     world.tools = vec![gated("slow", &gate)];
     let live = world.create().await;
+    let (_, mut events) = live.session.subscribe(Delivery::Lossless).await.unwrap();
     live.session.prompt("go").await.unwrap();
     gate.reached().await;
-    let run = begins(&live.session, "make").await;
-    let ended = live.session.send(Command::ShellEnds { run, shell: ran("make", "made") }).await;
-    assert_eq!(ended, Ok(Ack::Handled));
+    let run = begins(&live.session, "echo made").await;
+    assert_eq!(end(&mut events, &run).await.1, None);
     let pending = world.store.pending(&live.id()).await.unwrap();
     assert!(pending.steps.iter().any(|step| step.call == quipu::store::StepCall::Tool("shell".into())));
     gate.open();
     // Of the run, and of the node behind it.
     live.settled(2).await;
-    assert_eq!(stored(&world, &live.id()).await, ["go", "calling", "result", "done", "!make: made"]);
+    assert_eq!(stored(&world, &live.id()).await, ["go", "calling", "result", "done", "!echo made: made"]);
     assert_eq!(live.run("and?").await, Outcome::Done);
+    live.finish().await;
+    world.check().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn output_streams_sealed_and_is_in_the_snapshot() {
+    let world = World::with([]);
+    let live = world.create().await;
+    let (_, mut events) = live.session.subscribe(Delivery::Lossless).await.unwrap();
+    let secret = "ghp_0123456789abcdefghijklmnopqrstuvwxyz";
+    let run = begins(&live.session, &format!("echo t={secret}; sleep 600")).await;
+    let tail = loop {
+        let envelope = events.next().await.unwrap();
+        match &envelope.event {
+            Event::ShellStarted { id, line, hidden: false } => {
+                assert!(*id == run && !line.contains(secret), "{line}");
+            }
+            Event::ShellOutput { tail, .. } if tail.contains("t=") => break tail.clone(),
+            _ => {}
+        }
+    };
+    assert!(tail.contains("[REDACTED:"), "{tail}");
+    let (snapshot, _again) = live.session.subscribe(Delivery::Lossless).await.unwrap();
+    let [shell] = &snapshot.shells[..] else { panic!("{:?}", snapshot.shells) };
+    assert_eq!((&shell.id, &*shell.tail), (&run, &*tail));
+    // One that is not there is nobody's.
+    let abort = |run: RunId| Command::Abort { target: AbortTarget::Shell(run) };
+    live.session.send(abort("none".into())).await.unwrap();
+    live.session.send(abort(run.clone())).await.unwrap();
+    let (done, lost) = end(&mut events, &run).await;
+    assert!(done.cancelled && done.exit_code.is_none() && lost.is_none(), "{done:?}");
+    assert!(done.output.contains("[REDACTED:") && !done.output.contains(secret), "{}", done.output);
+    let (snapshot, _) = live.session.subscribe(Delivery::Lossless).await.unwrap();
+    assert_eq!(snapshot.shells, []);
+    live.finish().await;
+    world.check().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn lines_that_run_end_with_the_session_and_are_kept() {
+    let world = World::with([]);
+    let live = world.create().await;
+    let lines = ["echo one; sleep 600", "echo two; sleep 600"];
+    let (_, mut events) = live.session.subscribe(Delivery::Lossless).await.unwrap();
+    for line in lines {
+        let run = begins(&live.session, line).await;
+        loop {
+            match &events.next().await.unwrap().event {
+                Event::ShellOutput { id, tail } if *id == run && !tail.is_empty() => break,
+                _ => {}
+            }
+        }
+    }
+    assert_eq!(
+        live.session.send(Command::Shell { line: " \n".into(), hidden: true }).await,
+        Err(Refused::Empty)
+    );
+    let id = live.id();
+    assert_eq!(live.session.send(Command::Close).await, Ok(Ack::Handled));
+    let mut kept = stored(&world, &id).await;
+    kept.sort();
+    assert_eq!(kept, ["!echo one; sleep 600: one", "!echo two; sleep 600: two"]);
+    assert!(world.store.pending(&id).await.unwrap().steps.is_empty());
+    let late = live.session.send(Command::Shell { line: "echo late".into(), hidden: false }).await;
+    assert_eq!(late, Err(Refused::Closed));
     live.finish().await;
     world.check().await;
 }

@@ -104,9 +104,7 @@ impl Run {
             Effect::Make(words) => {
                 self.begin(async move { Input::Got(Got::Made(host.command(words).await)) });
             }
-            Effect::Shell(id, line, hidden) => self.run_shell(id, line, hidden),
             // What it printed comes as when it ends by itself.
-            Effect::StopShell => drop(self.shell.take()),
             Effect::LocalServers => {
                 self.begin(async move { Input::Got(Got::LocalServers(host.local_servers().await)) });
             }

@@ -11,9 +11,10 @@ use std::time::{Duration, Instant};
 
 use futures_util::FutureExt as _;
 use quipu::{Clock as _, Delivery, Events, Refused, Sealer, Session, SystemClock};
-use quipu_protocol::{Command, Envelope, Event, SessionId};
-use tokio::sync::{mpsc, oneshot};
+use quipu_protocol::{AbortTarget, Ack, Command, Envelope, Event, RunId, SessionId};
+use tokio::sync::mpsc;
 use tokio::task::{AbortHandle, JoinSet};
+use tokio_util::sync::CancellationToken;
 
 use crate::editor::Editor;
 use crate::host::{Host, NotOpened, Open, Opened};
@@ -106,8 +107,8 @@ struct Run {
     keeping: JoinSet<()>,
     /// Bounded by what was begun: what comes often says the latest, and is taken as it comes.
     up: mpsc::UnboundedSender<Up>,
-    /// Ends the line that runs in the shell.
-    shell: Option<oneshot::Sender<()>>,
+    /// Ends the line that runs while no session is open.
+    unkept: Option<CancellationToken>,
     /// A provider that is asked about a key.
     checking: Option<AbortHandle>,
     keeper: Keeper,
@@ -186,7 +187,7 @@ pub async fn run(begin: Begin) -> io::Result<Ended> {
         tasks: JoinSet::new(),
         keeping: JoinSet::new(),
         up,
-        shell: None,
+        unkept: None,
         checking: None,
         keeper,
         unsaved: false,
@@ -440,6 +441,13 @@ impl Run {
     /// Sends a command. It is given to the session here, so that commands come there in their order; its answer is
     /// waited for beside.
     fn send(&mut self, command: Command, purpose: Purpose) {
+        let command = match (&self.session, command) {
+            (None, Command::Shell { line, hidden }) => return self.run_unkept(line, hidden, purpose),
+            (None, Command::Abort { target: AbortTarget::Shell(_) }) => {
+                return self.unkept.iter().for_each(CancellationToken::cancel);
+            }
+            (_, command) => command,
+        };
         let (session, up) = (self.session.clone(), self.up.clone());
         let mut sending = Box::pin(async move {
             let result = match session {
@@ -453,18 +461,20 @@ impl Run {
         }
     }
 
-    fn run_shell(&mut self, id: u64, line: String, hidden: bool) {
-        let (stop, stopped) = oneshot::channel();
-        self.shell = Some(stop);
-        let (host, session, up, told) =
-            (self.host.clone(), self.session.clone(), self.up.clone(), self.up.clone());
-        let tell = Box::new(move |tail: &str| {
-            drop(told.send(Up::Input(Box::new(Input::ShellOutput(id, tail.into())))));
+    /// Runs a line that no session can have.
+    fn run_unkept(&mut self, line: String, hidden: bool, purpose: Purpose) {
+        let stop = CancellationToken::new();
+        self.unkept = Some(stop.clone());
+        let (id, up, told) = (RunId::from("unkept"), self.up.clone(), self.up.clone());
+        let told_id = id.clone();
+        let tell = Box::new(move |tail| {
+            drop(told.send(Up::Input(Box::new(Input::UnkeptOutput(told_id.clone(), tail)))));
         });
-        self.keeping.spawn(async move {
-            let now = || SystemClock.now();
-            let ran = crate::shell::by_hand(host, session, (line, hidden), stopped, tell, now).await;
-            drop(up.send(Up::Input(Box::new(Input::Got(Got::Shell(id, ran))))));
+        let done = self.host.run_unkept(line, hidden, stop, tell);
+        drop(up.send(Up::Input(Box::new(Input::Sent(purpose, Ok(Ack::Started(id.clone())))))));
+        self.tasks.spawn(async move {
+            let done = done.await;
+            drop(up.send(Up::Input(Box::new(Input::UnkeptEnded(id, done)))));
         });
     }
 
@@ -523,8 +533,7 @@ impl Run {
             self.tty.write(bytes);
             self.tty.leave();
         }
-        // What was said and what a line printed is in the store then. The answers are taken once more.
-        drop(self.shell.take());
+        // What was said is in the store then. The answers are taken once more.
         let keeping = async { while self.keeping.join_next().await.is_some() {} };
         drop(tokio::time::timeout(END, keeping).await);
         let mut opened = None;

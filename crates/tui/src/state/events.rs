@@ -52,7 +52,7 @@ impl State {
                     self.open(open, effects);
                 }
                 self.reopen(effects);
-                if !self.opening {
+                if !self.opening && !self.moving {
                     self.do_held(effects);
                 }
             }
@@ -92,6 +92,9 @@ impl State {
                     tool.result = Some((result.clone(), at));
                 }
             }
+            Event::ShellStarted { id, line, hidden } => self.shell_started(id, line, *hidden, effects),
+            Event::ShellOutput { id, tail } => self.shell_output(id, tail),
+            Event::ShellEnded { id, result, lost } => self.shell_ended(id, result, lost.as_deref(), effects),
             Event::Asked { ask } => {
                 self.doing("waiting for your answer");
                 self.asked(ask, effects);
@@ -211,6 +214,7 @@ impl State {
             }
         }
         self.next_ask();
+        self.stand_shells(&snapshot.shells);
         if snapshot.run.is_none() {
             (self.working, self.busy, self.retry) = (None, None, None);
             self.items.retain(|item| !matches!(item, Item::Tool(tool) if tool.result.is_none()));

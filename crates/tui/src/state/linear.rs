@@ -1,12 +1,12 @@
 //! The linear way: what is typed comes as lines, and what others see change is told in words, once.
 
-use quipu_protocol::{AskId, QueueMode, UnixMs};
+use quipu_protocol::{AskId, BashExecutionMessage, QueueMode, UnixMs};
 
 use super::{Effect, Overlay, Shell, State, level_name};
 use crate::editor::Candidate;
 use crate::keys::Action;
 use crate::picker::{Picker, PickerRow};
-use crate::{Key, Line, ShellDone, Size, clean, render, view};
+use crate::{Key, Line, Size, clean, render, view};
 
 /// A line answers a question that stood there so long, in milliseconds: what was typed before it came does not.
 const SEEN: i64 = 400;
@@ -233,7 +233,7 @@ impl State {
     }
 
     /// What a line of the shell printed since that was told last, by whole lines; all of it when it is done.
-    pub(super) fn tell_shell(&mut self, shell: &Shell, output: &str, done: Option<&ShellDone>) {
+    pub(super) fn tell_shell(&mut self, shell: &Shell, output: &str, done: Option<&BashExecutionMessage>) {
         let Some(linear) = &mut self.linear else { return };
         let told = linear.output.take().filter(|(id, _)| *id == shell.id).map(|(_, told)| told);
         let from = behind(told.as_deref().unwrap_or_default(), output);

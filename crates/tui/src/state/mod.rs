@@ -103,6 +103,8 @@ pub struct State {
     pub(crate) waiting: Vec<(UserInput, String, quipu_protocol::QueueMode)>,
     /// The session is being opened.
     pub(crate) opening: bool,
+    /// The session goes elsewhere, or something is noted of it.
+    pub(crate) moving: bool,
     /// No session can be opened: there is no model.
     pub(crate) unready: bool,
     /// What was asked to be opened last.
@@ -173,6 +175,7 @@ impl State {
             retry: None,
             waiting: Vec::new(),
             opening: true,
+            moving: false,
             unready: false,
             latest: Open::default(),
             pending: None,
@@ -230,11 +233,19 @@ impl State {
                 }
                 self.working = None;
                 self.busy = None;
+                self.moving = false;
+                self.shell = None;
                 self.asks.clear();
                 self.status.clear();
             }
             Input::Note(text) => self.note(&text),
-            Input::ShellOutput(id, tail) => self.shell_output(id, tail),
+            Input::UnkeptOutput(id, tail) => self.shell_output(&id, &tail),
+            Input::UnkeptEnded(id, Ok(done)) => {
+                self.shell_ended(&id, &done, Some("no session is open"), &mut effects);
+            }
+            Input::UnkeptEnded(_, Err(why)) => {
+                self.shell_taken(Err(Refused::Store { why }), &mut effects);
+            }
             Input::Got(got) => self.on_got(got, &mut effects),
             Input::Offered(linear::OFFERED, candidates, _) => self.on_offered(candidates),
             Input::Offered(id, candidates, more) => {
@@ -291,7 +302,7 @@ impl State {
 
     /// What is said to the model.
     fn say(&mut self, text: String, when: quipu_protocol::QueueMode, effects: &mut Vec<Effect>) {
-        if self.opening || self.unready || self.standing.session.is_none() {
+        if self.opening || self.moving || self.unready || self.standing.session.is_none() {
             self.waiting.push((text.clone().into(), text, when));
         } else {
             self.unsent.push_back(text.clone());
@@ -335,13 +346,20 @@ impl State {
                 self.editor.set_text(&both);
                 self.error("It was not taken.", &refused.to_string());
             }
-            (Purpose::Move(name), Ok(ack)) => self.on_moved(name, ack, effects),
+            (Purpose::Shell, result) => self.shell_taken(result, effects),
+            (Purpose::Move(name), Ok(ack)) => {
+                self.moving = false;
+                self.on_moved(name, ack, effects);
+                self.go_on(effects);
+            }
             (Purpose::Move(name), Err(refused)) => {
+                self.moving = false;
                 let mut why = refused.to_string();
                 if let Refused::Files { conflicts, .. } = &refused {
                     why.extend(conflicts.iter().take(10).map(|path| format!("\n! {path}")));
                 }
                 self.error(&format!("/{name} did nothing."), &why);
+                self.go_on(effects);
             }
             (_, Err(Refused::NoSuchAsk)) | (_, Ok(_)) => {}
             (_, Err(refused)) => self.error("It was not done.", &refused.to_string()),

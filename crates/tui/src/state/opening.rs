@@ -69,7 +69,12 @@ impl State {
         if let Some(open) = self.pending.take() {
             return self.open(open, effects);
         }
-        if !self.do_held(effects) {
+        self.go_on(effects);
+    }
+
+    /// What was put off while the session was opened, or went elsewhere.
+    pub(super) fn go_on(&mut self, effects: &mut Vec<Effect>) {
+        if self.opening || !self.do_held(effects) {
             return;
         }
         // A setting was kept while it was opened.
@@ -86,7 +91,7 @@ impl State {
     pub(super) fn do_held(&mut self, effects: &mut Vec<Effect>) -> bool {
         while let Some((command, arguments)) = self.held.pop_front() {
             self.slash(&command, &arguments, effects);
-            if self.opening {
+            if self.opening || self.moving {
                 return false;
             }
         }
@@ -290,7 +295,6 @@ impl State {
                 self.opening = false;
                 self.say_what_waits(effects);
             }
-            Got::Shell(id, ran) => self.shell_done(id, ran, effects),
             Got::Kept(provider, key, kept) => self.on_kept(provider, key, kept, effects),
             Got::Set(Ok(kept)) => self.on_setting(kept, effects),
             Got::Models(Err(error))

@@ -2,22 +2,28 @@
 
 use std::sync::Arc;
 
-use quipu_protocol::UnixMs;
+use quipu_protocol::{
+    AbortTarget, Ack, BashExecutionMessage, Command, Refused, RunId, ShellSnapshot, UnixMs,
+};
 
-use super::{Effect, State};
+use super::{Effect, Purpose, State};
 use crate::editor::Draft;
 use crate::keys::Action;
-use crate::{ShellRan, render};
+use crate::render;
 
 /// A line that runs.
 #[derive(Debug)]
 pub(crate) struct Shell {
     pub(crate) id: u64,
+    /// Its name in the session, once it is taken.
+    pub(crate) run: Option<RunId>,
     pub(crate) line: String,
     pub(crate) hidden: bool,
     pub(crate) since: UnixMs,
     /// The end of what it printed so far.
     pub(crate) tail: Arc<str>,
+    /// It is to end.
+    stopped: bool,
 }
 
 impl State {
@@ -26,57 +32,122 @@ impl State {
         if line.is_empty() {
             return;
         }
-        if self.shell.is_some() || self.opening {
+        if self.shell.is_some() || self.opening || self.moving {
             self.editor.set_text(text);
             let stop = self.key_of(Action::Interrupt);
-            self.hint = Some(match self.opening {
-                true => "The session is being opened".into(),
-                false => format!("A command runs; {stop} stops it"),
+            self.hint = Some(match (self.opening, self.moving) {
+                (true, _) => "The session is being opened".into(),
+                (_, true) => "The session is on its way".into(),
+                _ => format!("A command runs; {stop} stops it"),
             });
             return effects.push(Effect::Draft);
         }
+        self.begin_shell(None, line, hidden);
+        let command = Command::Shell { line: line.to_owned(), hidden };
+        effects.push(Effect::Send(command, Purpose::Shell));
+    }
+
+    fn begin_shell(&mut self, run: Option<RunId>, line: &str, hidden: bool) {
         self.shells += 1;
-        let (id, line) = (self.shells, line.to_owned());
-        self.shell = Some(Shell { id, line: line.clone(), hidden, since: self.now, tail: "".into() });
-        effects.push(Effect::Shell(id, line, hidden));
+        let (id, since, line) = (self.shells, self.now, line.to_owned());
+        self.shell = Some(Shell { id, run, line, hidden, since, tail: "".into(), stopped: false });
+    }
+
+    /// The session took the line, or refused it.
+    pub(super) fn shell_taken(&mut self, result: Result<Ack, Refused>, effects: &mut Vec<Effect>) {
+        match result {
+            Ok(Ack::Started(run)) => self.shell_is(&run, effects),
+            Ok(_) => {}
+            Err(refused) => {
+                let Some(shell) = self.shell.take() else { return };
+                self.error(&format!("`{}` was not run.", shell.line), &refused.to_string());
+                self.after_shell(effects);
+            }
+        }
+    }
+
+    fn shell_is(&mut self, run: &RunId, effects: &mut Vec<Effect>) {
+        let Some(shell) = self.shell.as_mut().filter(|shell| shell.run.is_none()) else { return };
+        shell.run = Some(run.clone());
+        if shell.stopped {
+            self.end_shell(effects);
+        }
+    }
+
+    /// A line begins: ours, or one of somebody else who holds the session.
+    pub(super) fn shell_started(&mut self, id: &RunId, line: &str, hidden: bool, effects: &mut Vec<Effect>) {
+        match self.shell {
+            Some(_) => self.shell_is(id, effects),
+            None => self.begin_shell(Some(id.clone()), line, hidden),
+        }
     }
 
     /// More of what a line prints.
-    pub(super) fn shell_output(&mut self, of: u64, tail: Arc<str>) {
-        if let Some(mut shell) = self.shell.take_if(|shell| shell.id == of) {
-            self.tell_shell(&shell, &tail, None);
-            shell.tail = tail;
+    pub(super) fn shell_output(&mut self, of: &RunId, tail: &Arc<str>) {
+        if let Some(mut shell) = self.shell.take_if(|shell| shell.run.as_ref() == Some(of)) {
+            self.tell_shell(&shell, tail, None);
+            shell.tail = tail.clone();
             self.shell = Some(shell);
         }
     }
 
     /// Ends a line; it comes back into the editor.
     pub(super) fn stop_shell(&mut self, effects: &mut Vec<Effect>) {
-        let Some(shell) = &self.shell else { return };
+        let Some(shell) = &mut self.shell else { return };
+        shell.stopped = true;
         if self.editor.is_empty() {
             let mark = if shell.hidden { "!!" } else { "!" };
             self.editor.set_text(&format!("{mark}{}", shell.line));
             effects.push(Effect::Draft);
         }
-        effects.push(Effect::StopShell);
+        self.end_shell(effects);
+    }
+
+    fn end_shell(&self, effects: &mut Vec<Effect>) {
+        if let Some(run) = self.shell.as_ref().and_then(|shell| shell.run.clone()) {
+            effects.push(Effect::Send(Command::Abort { target: AbortTarget::Shell(run) }, Purpose::Else));
+        }
     }
 
     /// A line is done.
-    pub(super) fn shell_done(&mut self, of: u64, ran: ShellRan, effects: &mut Vec<Effect>) {
-        let Some(shell) = self.shell.take_if(|shell| shell.id == of) else { return };
-        match ran.done {
-            Ok(done) if self.linear.is_some() => self.tell_shell(&shell, &done.output, Some(&done)),
-            Ok(done) => {
-                let (columns, theme) = (self.size.columns, &self.theme);
-                let lines = render::shell(&shell.line, &done, shell.hidden, self.unfolded, columns, theme);
+    pub(super) fn shell_ended(
+        &mut self,
+        of: &RunId,
+        done: &BashExecutionMessage,
+        lost: Option<&str>,
+        effects: &mut Vec<Effect>,
+    ) {
+        let shell = self.shell.take_if(|shell| shell.run.as_ref() == Some(of));
+        match shell {
+            Some(shell) if self.linear.is_some() => self.tell_shell(&shell, &done.output, Some(done)),
+            _ => {
+                let lines = render::shell(done, self.unfolded, self.size.columns, &self.theme);
                 self.ready(lines);
             }
-            Err(error) => self.error(&format!("`{}` was not run.", shell.line), &error),
         }
-        if let Some(why) = ran.lost {
-            let told = if shell.hidden { "" } else { ", and the model is not told" };
+        if let Some(why) = lost {
+            let told =
+                if done.exclude_from_context == Some(true) { "" } else { ", and the model is not told" };
             self.note(&format!("The session does not have that{told}: {why}"));
         }
+        self.after_shell(effects);
+    }
+
+    /// What runs now, where events were not seen.
+    pub(super) fn stand_shells(&mut self, shells: &[ShellSnapshot]) {
+        let running = |run: &RunId| shells.iter().any(|shell| shell.id == *run);
+        if self.shell.as_ref().is_some_and(|shell| shell.run.as_ref().is_some_and(|run| !running(run))) {
+            self.shell = None;
+        }
+        if let (None, Some(shell)) = (&self.shell, shells.first()) {
+            self.begin_shell(Some(shell.id.clone()), &shell.line, shell.hidden);
+        }
+        for shell in shells {
+            self.shell_output(&shell.id, &shell.tail);
+        }
+    }
+
+    fn after_shell(&mut self, effects: &mut Vec<Effect>) {
         if self.working.is_none()
             && self.busy.is_none()
             && let Some(open) = self.pending.take()

@@ -28,9 +28,10 @@ pub(crate) fn level_name(level: Thinking) -> &'static str {
 
 impl State {
     pub(super) fn slash(&mut self, command: &SlashCommand, arguments: &str, effects: &mut Vec<Effect>) {
-        if self.opening && command.does.is_of_the_session() {
-            // It is for the session that is being opened.
-            self.hint = Some(format!("The session is being opened; /{} follows", command.name));
+        if (self.opening || self.moving) && command.does.is_of_the_session() {
+            // It is for the session that is being opened, or for where that goes.
+            let what = if self.opening { "is being opened" } else { "is on its way" };
+            self.hint = Some(format!("The session {what}; /{} follows", command.name));
             self.held.push_back((*command, arguments.to_owned()));
             return;
         }
@@ -65,7 +66,7 @@ impl State {
             Does::Name => match self.standing.head {
                 Some(_) => {
                     let command = Command::Rename { name: arguments.to_owned() };
-                    effects.push(Effect::Send(command, Purpose::Move("name")));
+                    self.send_move(command, "name", effects);
                 }
                 None => nothing(self),
             },
@@ -174,7 +175,7 @@ impl State {
         if self.is_held() {
             return;
         }
-        effects.push(Effect::Send(Command::Fork { at }, Purpose::Move("fork")));
+        self.send_move(Command::Fork { at }, "fork", effects);
     }
 
     /// Back over what moved the session, or forward again.
@@ -192,12 +193,19 @@ impl State {
             true => (Command::Undo { steps, files }, "undo"),
             false => (Command::Redo { steps, files }, "redo"),
         };
-        effects.push(Effect::Send(command, Purpose::Move(name)));
+        self.send_move(command, name, effects);
     }
 
     fn label(&mut self, node: NodeId, text: &str, effects: &mut Vec<Effect>) {
         let text = Some(text.to_owned()).filter(|text| !text.trim().is_empty());
-        effects.push(Effect::Send(Command::Label { node, text }, Purpose::Move("label")));
+        self.send_move(Command::Label { node, text }, "label", effects);
+    }
+
+    /// Moves the session; what is said or asked for meanwhile follows. Behind a run it waits for its end, which what is
+    /// said does not.
+    pub(super) fn send_move(&mut self, command: Command, name: &'static str, effects: &mut Vec<Effect>) {
+        self.moving = self.working.is_none() && self.busy.is_none();
+        effects.push(Effect::Send(command, Purpose::Move(name)));
     }
 
     /// The session was moved, or something was noted of it.

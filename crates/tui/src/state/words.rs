@@ -3,14 +3,14 @@
 use std::sync::Arc;
 
 use quipu::Refused;
-use quipu_protocol::{Ack, Command, Envelope, Model, NodeId, Thinking};
+use quipu_protocol::{Ack, BashExecutionMessage, Command, Envelope, Model, NodeId, RunId, Thinking};
 
 use crate::editor::{Candidate, Query};
 use crate::host::{
     Cycled, FoundItems, Glimpse, Kept, LocalServers, NotOpened, Open, Opened, Printed, ProviderItem, Reach,
     SessionItem, SettingKept, TreeRow,
 };
-use crate::{Key, ShellRan, Size};
+use crate::{Key, Size};
 
 /// What happened.
 #[derive(Debug)]
@@ -52,8 +52,10 @@ pub enum Input {
     Ended,
     /// Something is to be told.
     Note(String),
-    /// The end of what the line of this number printed so far.
-    ShellOutput(u64, Arc<str>),
+    /// What a line that no session has printed so far.
+    UnkeptOutput(RunId, Arc<str>),
+    /// It is over, or was not run.
+    UnkeptEnded(RunId, Result<BashExecutionMessage, String>),
     /// What was asked of the host.
     Got(Got),
     /// What may be meant, for the question of this number; whether more may come.
@@ -77,6 +79,8 @@ pub enum Purpose {
     Set,
     /// The session is moved, or something is noted of it; the command by its name.
     Move(&'static str),
+    /// A line is to run in the shell.
+    Shell,
     /// Nothing more is to be done.
     Else,
 }
@@ -114,8 +118,6 @@ pub enum Got {
     Printed(String, Result<Printed, String>),
     /// The session that a command made.
     Made(Result<Printed, String>),
-    /// The line of this number is done.
-    Shell(u64, ShellRan),
     /// Servers on this machine.
     LocalServers(Result<LocalServers, String>),
     /// Providers; with the one that a key is for, if that was said.
@@ -172,10 +174,6 @@ pub enum Effect {
     Command(Vec<String>),
     /// Run one that makes a session, and go on with that.
     Make(Vec<String>),
-    /// Run a line in the shell, of this number; whether the model must not see it.
-    Shell(u64, String, bool),
-    /// Stop it.
-    StopShell,
     /// As it says.
     LocalServers,
     /// Providers, for a key for the one of this name.

@@ -1,0 +1,112 @@
+//! Lines that a person runs in the shell: outside of the sandbox, without the engine's keys in their environment.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use quipu_protocol::{BashExecutionMessage, RunId};
+use quipu_seal::Sealer;
+use quipu_workspace::{
+    CommandNeeds, OutputBuffer, OutputLimits, OutputPlace, ProcessRegistry, ShellCommand, ShellEnd,
+    SpillState, run_shell,
+};
+use tokio::sync::mpsc;
+use tokio_util::sync::CancellationToken;
+
+use crate::engine::Engine;
+use crate::machine::{Input, ShellDone, shell_message};
+use crate::toolbox::Toolbox;
+
+/// Bytes of what is printed that are kept at hand.
+const OUTPUT: usize = 256 << 10;
+/// Bytes of its end that are told while it runs.
+const TOLD: usize = 16 << 10;
+/// Bytes of the file that holds all of a long one.
+const SPILLED: u64 = 64 << 20;
+
+/// Where a line runs, and with what.
+struct Ground<'a> {
+    cwd: &'a Path,
+    env: &'a [(String, Option<String>)],
+    outputs: &'a OutputPlace,
+    sealer: &'a Sealer,
+    processes: &'a Arc<ProcessRegistry>,
+}
+
+/// Runs a line of a session until it ends or is cancelled. What it printed is sealed.
+pub(super) async fn run(
+    toolbox: &Toolbox,
+    run: RunId,
+    line: &str,
+    cancel: CancellationToken,
+    input: mpsc::Sender<Input>,
+) -> Result<ShellDone, String> {
+    let parts = &toolbox.parts;
+    let ground = Ground {
+        cwd: &parts.cwd,
+        env: &parts.env,
+        outputs: &toolbox.output_place(),
+        sealer: &parts.sealer,
+        processes: &parts.processes,
+    };
+    // A newer one follows, and the end holds all.
+    let tell = |tail: Arc<str>| drop(input.try_send(Input::ShellOutput { run: run.clone(), tail }));
+    ground.run(line, &cancel, &tell).await
+}
+
+impl Engine {
+    /// Runs a line in the shell for a person who has no session, as [`Command::Shell`](quipu_protocol::Command::Shell)
+    /// does in one: nothing of it is kept. `tell` hears the sealed end of what it printed so far, at most 16 KB.
+    pub async fn run_unkept(
+        &self,
+        cwd: &Path,
+        line: String,
+        hidden: bool,
+        cancel: CancellationToken,
+        tell: impl Fn(Arc<str>) + Send + Sync,
+    ) -> BashExecutionMessage {
+        let outputs = self.outputs().place(&"".into(), self.sealer());
+        let (sealer, processes) = (self.sealer(), self.processes());
+        let ground = Ground { cwd, env: self.env(), outputs: &outputs, sealer, processes };
+        let end = ground.run(&line, &cancel, &tell).await;
+        shell_message(sealer.seal(&line).into_owned(), hidden, end, self.now())
+    }
+}
+
+impl Ground<'_> {
+    async fn run(
+        &self,
+        line: &str,
+        cancel: &CancellationToken,
+        tell: &(dyn Fn(Arc<str>) + Send + Sync),
+    ) -> Result<ShellDone, String> {
+        let limits = OutputLimits { lines: u64::MAX, bytes: OUTPUT, spill_bytes: SPILLED };
+        let mut output = OutputBuffer::new(limits, self.outputs);
+        let command = ShellCommand {
+            owner: "user",
+            command: line,
+            cwd: self.cwd,
+            env: self.env,
+            timeout: None,
+            sandbox: None,
+            needs: CommandNeeds::default(),
+        };
+        let progress = |output: &OutputBuffer| {
+            let tail = output.tail();
+            let tail = &tail[tail.ceil_char_boundary(tail.len().saturating_sub(TOLD))..];
+            tell(self.sealer.seal(tail).into());
+        };
+        let end = run_shell(command, self.processes, cancel, &mut output, &progress).await;
+        let code = match end.map_err(|error| error.to_string())? {
+            ShellEnd::Exited(code) => Some(code),
+            ShellEnd::Signalled(signal) => Some(128 + signal),
+            ShellEnd::TimedOut | ShellEnd::Cancelled => None,
+        };
+        let path = match output.spill() {
+            SpillState::Complete(path) | SpillState::Limited(path) => Some(path.display().to_string()),
+            SpillState::NotNeeded | SpillState::Failed(_) => None,
+        };
+        let text = output.tail();
+        let cut = output.bytes() > text.len() as u64;
+        Ok(ShellDone { output: self.sealer.seal(text).into_owned(), code, cut, path })
+    }
+}
