@@ -6,10 +6,8 @@ use clap::builder::{PossibleValuesParser, TypedValueParser};
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use quipu_store::Speaker;
 
-mod plain;
 mod travel;
 
-pub(crate) use plain::parse;
 pub(crate) use travel::*;
 
 /// A coding agent whose every step is a node in a graph that is never rewritten.

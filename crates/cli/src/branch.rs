@@ -76,7 +76,7 @@ async fn summarized(
         max_cost: args.max_cost,
         ..Task::default()
     };
-    let Started { opened, .. } = setup::open(place, &task, &here, None, None).await?;
+    let Started { opened, .. } = setup::open(place, &task, &here, None).await?;
     if opened.session.view().session.as_str() != id {
         opened.session.shutdown().await;
         return Err(ChangeError::Busy(id.as_str().into()).into());

@@ -26,7 +26,7 @@ pub(crate) async fn run(args: &CompactArgs) -> Result<(), Failure> {
     if setup::existing_session(&place, &task, &here).await?.is_none() {
         return Err(no_session());
     }
-    let Started { opened, .. } = setup::open(&place, &task, &here, None, None).await?;
+    let Started { opened, .. } = setup::open(&place, &task, &here, None).await?;
     let command = Command::Compact { focus: args.focus.clone() };
     let stopped = || Failure::failed("stopped; the context is as it was");
     let node = work(opened, &here, command, |event| match event {

@@ -14,7 +14,6 @@ mod context;
 mod demo;
 mod diff;
 mod doctor;
-mod early;
 mod exit;
 mod export;
 mod files;
@@ -61,7 +60,7 @@ mod work;
 
 use std::process::ExitCode;
 
-use clap::CommandFactory as _;
+use clap::{CommandFactory as _, Parser as _};
 use tokio::signal::unix::SignalKind;
 
 use args::{Cli, Cmd};
@@ -89,7 +88,7 @@ fn main() -> ExitCode {
     if std::env::args_os().nth(1).is_some_and(|first| first == sandbox::SANDBOX) {
         return quipu::run_launcher(&sandbox::launcher());
     }
-    let cli = args::parse();
+    let cli = Cli::parse();
     if let Err(error) = descriptors() {
         print::note(format!(
             "quipu: files cannot be opened: {error}; it needs {DESCRIPTORS} file descriptors and more for tools, so \

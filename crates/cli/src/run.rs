@@ -56,9 +56,8 @@ pub(crate) async fn run(task: &Task) -> Result<(), Failure> {
             "no task: give it as an argument or on stdin, such as `quipu -p \"fix the test\"`",
         ));
     }
-    let prompt = prompts.first().and_then(Option::as_ref);
-    let Started { store: open, opened, recorder, budget, file, early, ask_deadline, .. } =
-        crate::setup::open(&place, task, &here, replay.clone(), prompt).await?;
+    let Started { store: open, opened, recorder, budget, file, ask_deadline, .. } =
+        crate::setup::open(&place, task, &here, replay.clone()).await?;
     let Opened { session, troubles } = opened;
     let cwd = session.cwd().display().to_string();
     // What must be typed to go on after a failure.
@@ -91,11 +90,6 @@ pub(crate) async fn run(task: &Task) -> Result<(), Failure> {
         front.opened_with(&session, trouble)?;
     }
     let mut result = run_prompts(session, prompts, front, &told).await;
-    if let Some(early) = early
-        && !early.finish().await
-    {
-        note(crate::early::UNUSED);
-    }
     if let Some(file) = file {
         result = file.finish(result).await;
     }

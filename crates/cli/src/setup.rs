@@ -4,11 +4,11 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use quipu::{
-    CompactionSettings, EarlyCall, Engine, FileSettings, Follower, HistorySettings, Limits, Opened, Outputs,
+    CompactionSettings, Engine, FileSettings, Follower, HistorySettings, Limits, Opened, Outputs,
     Places, Provider, PruneSettings, PublishSettings, Recorder, Replay, Sealer, SessionOptions,
     TravelSettings,
 };
-use quipu_protocol::{Epoch, Model, ModelErrorKind, NodeId, Notice, Thinking, UnixMs, UserInput};
+use quipu_protocol::{Epoch, Model, ModelErrorKind, NodeId, Notice, Thinking, UnixMs};
 use quipu_providers::{Selection, Settings, Warning};
 use quipu_store::{
     DroppedFiles, DroppingFiles, FoundBy, OpenOptions, SearchIndex, SessionQuery, SessionRow, SqliteStore,
@@ -20,7 +20,6 @@ use quipu_workspace::ProcessRegistry;
 use crate::another::Known;
 use crate::args::{StoreArg, Task};
 use crate::budget::Budget;
-use crate::early;
 use crate::exit::{Exit, Failure};
 use crate::follow::SavedPermissions;
 use crate::print::{Progress, note};
@@ -195,8 +194,6 @@ pub(crate) struct Started {
     pub(crate) budget: Option<Budget>,
     /// The file that the session is written to as well.
     pub(crate) file: Option<Arc<Mirror>>,
-    /// The session's first call, begun before it was open.
-    pub(crate) early: Option<Arc<EarlyCall>>,
     /// How long a question waits for an answer.
     pub(crate) ask_deadline: std::time::Duration,
 }
@@ -233,13 +230,12 @@ pub(crate) struct Prepared {
     unpriced: Option<String>,
 }
 
-/// Opens the session that a task asks for, to say `prompt` first. With a `replay` no model is looked for.
+/// Opens the session that a task asks for. With a `replay` no model is looked for.
 pub(crate) async fn open(
     place: &Place,
     task: &Task,
     here: &Path,
     replay: Option<Arc<Replay>>,
-    prompt: Option<&UserInput>,
 ) -> Result<Started, Failure> {
     let store: Arc<dyn Store> = if task.no_session {
         match &task.memory {
@@ -257,13 +253,9 @@ pub(crate) async fn open(
     let settings = place.settings();
     let engine = place.engine(store.clone(), &settings)?;
     let named_file = task.session.as_ref().filter(|what| session_file::is_file(what));
-    let mut early = None;
     let mut file = match named_file {
         Some(path) => {
             let found = session_file::find(Path::new(path)).await?;
-            if let Some(prompt) = prompt {
-                early = early::begin(place, task, &settings, &engine, &found, prompt).await;
-            }
             Some(session_file::open(&engine, found).await?)
         }
         None => None,
@@ -311,17 +303,9 @@ pub(crate) async fn open(
     };
     let ours = resumed.as_ref().is_none_or(|row| row.agent == quipu::AGENT);
     let basis = Basis { cwd: cwd.clone(), last, ours, moved: moved.is_some() };
-    let (prepared, early) = match early {
-        Some(early) if early.basis == basis && below.is_some() => (early.prepared?, early.call),
-        // What goes on otherwise than was foreseen asks something else.
-        _ => (prepare(place, task, &settings, &engine, &basis, replay.clone()).await?, None),
-    };
+    let prepared = prepare(place, task, &settings, &engine, &basis, replay.clone()).await?;
     let Prepared { mut options, permissions, recorder, budget, unpriced } = prepared;
-    options.early = early.clone();
-    options.id = match &early {
-        Some(early) => Some(early.session().clone()),
-        None => file.as_mut().and_then(|begun| begun.announced.take()),
-    };
+    options.id = file.as_mut().and_then(|begun| begun.announced.take());
     let ask_deadline = options.ask_deadline;
     let (model, thinking) = (options.model.clone(), options.thinking);
     let fresh = |session| Opened { session, troubles: Vec::new() };
@@ -357,7 +341,6 @@ pub(crate) async fn open(
                 recorder,
                 budget,
                 file,
-                early,
                 ask_deadline,
             })
         }

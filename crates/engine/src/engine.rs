@@ -19,7 +19,7 @@ use crate::bodies::Bodies;
 use crate::call::Caller;
 use crate::clock::{Clock, SystemClock, fresh_id};
 use crate::commit::Committer;
-use crate::early::{EarlyCall, settle_early};
+use crate::early::settle_early;
 use crate::files::{FileSettings, Keeper, Settled};
 use crate::follower::Follower;
 use crate::identity::Prompt;
@@ -198,8 +198,6 @@ pub struct SessionOptions {
     pub models: Option<Arc<dyn Models>>,
     /// Told of every commit of the session.
     pub follower: Option<Arc<dyn Follower>>,
-    /// The first call of a new session with this `id`, begun before.
-    pub early: Option<Arc<EarlyCall>>,
     /// How long a question waits for an answer before it counts as refused; ten minutes by default.
     pub ask_deadline: Duration,
     /// The id of a new session: at most 128 letters, digits, `.`, `_` and `-`. `None` for a fresh UUIDv7. Not
@@ -232,7 +230,6 @@ impl SessionOptions {
             travel: TravelSettings::default(),
             models: None,
             follower: None,
-            early: None,
             ask_deadline: Duration::from_secs(600),
             id: None,
         }
@@ -298,12 +295,6 @@ impl Engine {
     pub fn with_published_heads(mut self, settings: &PublishSettings) -> Self {
         self.heads = Heads::new(settings);
         self
-    }
-
-    /// The same engine over another store.
-    #[must_use]
-    pub fn over(&self, store: Arc<dyn Store>) -> Self {
-        Self { store, ahead: Arc::default(), ..self.clone() }
     }
 
     /// The store.
@@ -519,9 +510,7 @@ impl Engine {
     }
 
     /// A new session that goes on from any node, as [`Engine::fork`] makes one, also where calls have no result: the
-    /// model is told that there is none. For nodes that another program wrote, whose calls nobody will ever answer. An
-    /// [`EarlyCall`](crate::EarlyCall) that a dead process left under the id of the options is recorded as interrupted, and
-    /// told.
+    /// model is told that there is none. For nodes that another program wrote, whose calls nobody will ever answer.
     ///
     /// # Errors
     /// As [`Engine::fork`], without `Incomplete`.
@@ -543,10 +532,7 @@ impl Engine {
         let lease = Arc::new(Lease::new(self.store.clone()));
         lease.take(&RefName::session(&id)).await?;
         let mut committer = self.committer(&past, epoch.clone(), prompt.clone());
-        let settled = match &options.early {
-            Some(_) => Ok(None),
-            None => settle_early(&*self.store, &mut committer, &id, &mut past, &mut first).await,
-        };
+        let settled = settle_early(&*self.store, &mut committer, &id, &mut past, &mut first).await;
         let lost = past.lost_prompt_notice();
         let troubles = match settled {
             Ok(trouble) => lost.into_iter().chain(trouble).collect(),
@@ -704,12 +690,11 @@ impl Engine {
         }
         // The first body is kept as a difference to the last.
         past.last_body.into_iter().for_each(|base| self.store.will_build_on(base));
-        let early = options.early.map(|early| early as Arc<dyn Provider>);
         let Limits { daily_budget, wait, .. } = options.limits;
         let purse = Arc::new(Purse::new(daily_budget, wait, options.ledger));
         committer.with_purse(purse.clone());
         let caller = Caller {
-            provider: early.unwrap_or(options.provider).into(),
+            provider: options.provider.into(),
             store: self.store.clone(),
             clock: self.clock.clone(),
             sealer: self.sealer.clone(),

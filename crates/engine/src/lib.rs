@@ -61,7 +61,6 @@ pub use bookmarks::{BOOKMARK_LIMIT, Bookmark, BookmarkError};
 pub use clock::{Clock, SystemClock, instant};
 pub use context::{Rules, SYSTEM_PROMPT, find_rules, system_prompt};
 pub use context_use::{ContextKind, ContextPart, ContextUse, Counted, PrunedUse};
-pub use early::{EarlyCall, FirstRequest};
 pub use engine::{Engine, OpenError, Opened, SessionOptions};
 pub use files::{
     FileConflict, FilePlan, FileSettings, FilesError, JumpedWithFiles, LeftAlone, PlannedChange, RestoreFiles,

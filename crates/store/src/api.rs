@@ -621,8 +621,7 @@ pub struct Step {
 pub enum StepCall {
     /// The model call; a run has one at a time.
     Model,
-    /// A model call that was begun before its session was there. It stands for itself: the call that the session then makes
-    /// is recorded like any other.
+    /// A model call that an earlier version began before its session was there. No such call is made any more.
     Early,
     /// A tool call.
     Tool(CallId),

@@ -21,9 +21,8 @@ use super::entry::place;
 use super::export::notes;
 use super::import::{Before, ImportOptions, Taken, hash_of, move_main, off_the_runtime, take};
 use super::own::{Own, began, file_under, unbegun};
-use super::{AGENT, VERSION, glance};
+use super::{AGENT, VERSION};
 use crate::intake::open_file;
-use crate::lineages::main_ref;
 use crate::seen::{Filed, Mark};
 use crate::tree::Tree;
 use crate::{ArchiveError, Progress, Report, Seen};
@@ -139,48 +138,8 @@ impl SessionFile {
         })
     }
 
-    /// The end of a large file that the store has nothing of yet, before all of it is read: as much as the next request to a
-    /// model is made of comes into `aside`, a store of its own, as an import of it would. Gives the last node there and the
-    /// session; `None` for any other file, and for one that is in any way unusual.
-    ///
-    /// # Errors
-    /// `File`, `NotASession`, `Changed`, `Store`.
-    pub async fn glance(
-        &self,
-        store: &dyn Store,
-        aside: &Arc<dyn Store>,
-        sealer: &Arc<Sealer>,
-    ) -> Result<Option<(SessionId, NodeId)>, ArchiveError> {
-        if self.size < glance::LARGE || self.migrated.is_some() {
-            return Ok(None);
-        }
-        let Some(session) = glance::session_of(&self.path).await? else { return Ok(None) };
-        let own = Own::of(store, &session).await?;
-        if own.root.is_some()
-            || !own.rows.is_empty()
-            || own.is_any_filed(&self.path)
-            || Seen::load(store).await?.of(AGENT, &self.path).is_some()
-            || store.head(&main_ref(AGENT, &session)).await?.is_some()
-        {
-            return Ok(None);
-        }
-        Ok(glance::end_of(&self.path, aside, sealer).await?.map(|last| (session, last)))
-    }
-
-    /// Notes that `own`, a session that is not there yet, will be written to the file, whose session is `session`.
-    ///
-    /// # Errors
-    /// What the store says.
-    pub async fn announce(
-        &self,
-        store: &dyn Store,
-        session: &SessionId,
-        own: &SessionId,
-    ) -> Result<(), StoreError> {
-        file_under(store, &self.path, session, own).await
-    }
-
-    /// The sessions that were announced and did not come to be, the newest first.
+    /// Sessions that earlier versions announced, which began a call before they opened one, and that did not come to be; the
+    /// newest first.
     ///
     /// # Errors
     /// What the store says.

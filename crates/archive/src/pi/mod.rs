@@ -9,7 +9,6 @@ mod disk;
 mod entry;
 mod export;
 mod file;
-mod glance;
 mod going;
 mod header;
 mod import;

@@ -136,11 +136,6 @@ impl Own {
         Ok(nodes.filter(|node| node.record.role != INTERNAL).map(|node| node.id).collect())
     }
 
-    /// Whether any session was noted as written to this very file, whatever became of it.
-    pub(super) fn is_any_filed(&self, path: &Path) -> bool {
-        self.filed.iter().any(|filed| filed.path == path)
-    }
-
     /// Whether a session was noted as written to this very file.
     pub(super) fn is_filed(&self, path: &Path, own: &SessionId) -> bool {
         self.filed.iter().any(|filed| filed.path == path && filed.own == *own)

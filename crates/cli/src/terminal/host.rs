@@ -188,7 +188,7 @@ impl Inner {
             None => None,
         };
         let started =
-            crate::setup::open(&self.place, &task, &self.here, replay, None).await.map_err(failed)?;
+            crate::setup::open(&self.place, &task, &self.here, replay).await.map_err(failed)?;
         let Started { store, model, thinking, opened, permissions, file, .. } = started;
         let Opened { session, mut troubles } = opened;
         let view = session.view();

@@ -31,7 +31,6 @@ mod demo;
 #[cfg(test)]
 mod documents;
 #[cfg(test)]
-mod early;
 #[cfg(test)]
 mod events;
 #[cfg(test)]
@@ -77,7 +76,6 @@ mod machine;
 #[cfg(test)]
 mod meaning;
 #[cfg(test)]
-mod memory;
 #[cfg(test)]
 mod merge;
 #[cfg(test)]
