@@ -35,7 +35,7 @@ pub enum ArchiveError {
         path: PathBuf,
     },
     /// Another process of ours is working with the file.
-    #[error("{} is in use by another Quipu; end that one first, or go on in a fork (`quipu fork`)", path.display())]
+    #[error("{} is in use by another Quipu; end that one first, or go on in a fork", path.display())]
     InUse {
         /// The file.
         path: PathBuf,

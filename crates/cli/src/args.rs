@@ -58,12 +58,6 @@ pub(crate) struct Task {
     /// With --session or --fork: go on in this directory, in a new session when that of the other one is another.
     #[arg(long, value_name = "DIR", value_parser = directory)]
     pub(crate) cwd: Option<PathBuf>,
-    /// What is asked while a session is opened is answered here; `None` where it is asked on the terminal.
-    #[arg(skip)]
-    pub(crate) answers: Option<Vec<(quipu_tui::Question, bool)>>,
-    /// The store in memory that a session which is not kept is opened again from; `None` for a new one.
-    #[arg(skip)]
-    pub(crate) memory: Option<crate::setup::Memory>,
     /// Keep nothing on disk.
     #[arg(long, conflicts_with = "store")]
     pub(crate) no_session: bool,
@@ -160,8 +154,7 @@ pub(crate) enum AllowArg {
 }
 
 /// How much is asked.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, ValueEnum, serde::Serialize, serde::Deserialize)]
-#[serde(rename_all = "snake_case")]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, ValueEnum)]
 pub(crate) enum ModeArg {
     /// Every command and every change is asked
     Ask,
@@ -170,6 +163,16 @@ pub(crate) enum ModeArg {
     Workspace,
     /// Nothing is asked and nothing is confined
     Full,
+}
+
+impl From<ModeArg> for quipu::PermissionMode {
+    fn from(arg: ModeArg) -> Self {
+        match arg {
+            ModeArg::Ask => Self::Ask,
+            ModeArg::Workspace => Self::Workspace,
+            ModeArg::Full => Self::Full,
+        }
+    }
 }
 
 /// Where the graph is.

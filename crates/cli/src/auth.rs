@@ -1,20 +1,21 @@
 //! `quipu auth`: which credentials are known. Credentials themselves are never printed.
 
-use std::io::{IsTerminal as _, Read as _, Write as _};
+use std::io::{Read as _, Write as _};
 
 use nix::sys::termios::{LocalFlags, SetArg, tcgetattr, tcsetattr};
 use quipu_providers::{AuthFile, nearest};
 
 use crate::args::{AuthAction, AuthArgs, StoreArg};
 use crate::exit::{Exit, Failure};
+use crate::place::place;
 use crate::print::{Paint, note, printable};
-use crate::setup::Place;
+use quipu_host::Place;
 
 /// Bytes of a key at most.
 const KEY_LIMIT: u64 = 16 << 10;
 
 pub(crate) fn run(args: &AuthArgs) -> Result<(), Failure> {
-    let place = Place::find(&StoreArg::default())?;
+    let place = place(&StoreArg::default())?;
     match &args.action {
         None => list(&place, args.json),
         Some(AuthAction::Set { provider }) => set(&place, provider),
@@ -28,7 +29,7 @@ pub(crate) fn run(args: &AuthArgs) -> Result<(), Failure> {
 
 fn list(place: &Place, json: bool) -> Result<(), Failure> {
     let settings = place.settings();
-    let mut out = std::io::BufWriter::new(std::io::stdout().lock());
+    let mut out = std::io::BufWriter::new(crate::console::stdout());
     let paint = Paint::stdout();
     let mut without = Vec::new();
     for provider in settings.providers() {
@@ -74,11 +75,11 @@ fn set(place: &Place, provider: &str) -> Result<(), Failure> {
         )));
     }
     let mut key = String::new();
-    if std::io::stdin().is_terminal() {
+    if crate::console::is_typed() {
         note(format!("The key for {}, which is not shown; Enter ends it:", printable(provider)));
         key = typed()?;
     } else {
-        std::io::stdin().lock().take(KEY_LIMIT + 1).read_to_string(&mut key)?;
+        crate::console::stdin().take(KEY_LIMIT + 1).read_to_string(&mut key)?;
     }
     let key = key.trim();
     if key.is_empty() || key.len() as u64 > KEY_LIMIT || key.contains(char::is_whitespace) {

@@ -8,9 +8,10 @@ use quipu::{BLAMED_CHANGES, Blame, BlameTurn, LineOf, NotKnown};
 
 use crate::args::BlameArgs;
 use crate::exit::Failure;
+use crate::place::place;
 use crate::print::{Paint, ago, iso, note, one_line, printable};
-use crate::setup::{Place, now};
 use crate::usage::tell_behind;
+use quipu_host::now;
 
 /// Bytes of a file at most.
 const FILE_LIMIT: u64 = 16 << 20;
@@ -29,7 +30,7 @@ pub(crate) async fn run(args: &BlameArgs) -> Result<(), Failure> {
     {
         return Err(Failure::usage(format!("{shown} has {} lines, and no line {line}", lines.len())));
     }
-    let place = Place::find(&args.out.store)?;
+    let place = place(&args.out.store)?;
     let found = match place.existing_store().await? {
         Some(store) => quipu::blame(&*store, &names(&path), &content, &beside).await?,
         None => Blame { lines: vec![LineOf::Nobody; lines.len()], ..Blame::default() },
@@ -38,7 +39,7 @@ pub(crate) async fn run(args: &BlameArgs) -> Result<(), Failure> {
         Some(line) => line - 1..line,
         None => 0..lines.len(),
     };
-    let mut out = std::io::BufWriter::new(std::io::stdout().lock());
+    let mut out = std::io::BufWriter::new(crate::console::stdout());
     let whose = |at: usize| match found.lines.get(at) {
         Some(LineOf::Turn(turn)) => found.turns.get(*turn).map_or(Whose::Nobody, Whose::Turn),
         Some(LineOf::Unknown(why)) => Whose::Unknown(*why),
@@ -62,7 +63,7 @@ pub(crate) async fn run(args: &BlameArgs) -> Result<(), Failure> {
         let text = printable(lines[at]);
         match (whose(at), line) {
             (Whose::Turn(turn), Some(_)) => {
-                write_turn(&mut out, turn, &text, now, paint, &place.store_flag())?;
+                write_turn(&mut out, turn, &text, now, paint, &crate::place::store_flag(&place))?;
             }
             (Whose::Nobody, Some(_)) => writeln!(out, "{text}\n\nno agent")?,
             (Whose::Unknown(why), Some(_)) => writeln!(out, "{text}\n\nunknown: {why}")?,

@@ -3,14 +3,14 @@
 use std::io::Write as _;
 
 use clap::Args;
-use quipu::{Bookmark, BookmarkError, OpenError};
+use quipu::Bookmark;
 
 use crate::args::StoreArg;
-use crate::exit::{Exit, Failure};
+use crate::exit::Failure;
 use crate::fork::engine;
 use crate::print::{ago, note, one_line, printable};
-use crate::setup::now;
 use crate::undo::chosen;
+use quipu_host::now;
 
 #[derive(Debug, Args)]
 pub(crate) struct BookmarkArgs {
@@ -34,7 +34,7 @@ pub(crate) async fn run(args: &BookmarkArgs) -> Result<(), Failure> {
     let (_, engine) = engine(&args.store).await?;
     let store = engine.store();
     let Some(name) = &args.name else {
-        let mut out = std::io::stdout();
+        let mut out = crate::console::stdout();
         for Bookmark { name, node, owner, at } in engine.bookmarks().await? {
             if args.json {
                 let value = serde_json::json!({ "name": name, "node": node, "owner": owner, "at": at });
@@ -50,13 +50,13 @@ pub(crate) async fn run(args: &BookmarkArgs) -> Result<(), Failure> {
         let node = engine.remove_bookmark(name).await?;
         if args.json {
             let value = serde_json::json!({ "name": name, "node": node, "removed": true });
-            return Ok(writeln!(std::io::stdout(), "{value}")?);
+            return Ok(writeln!(crate::console::stdout(), "{value}")?);
         }
         note(format!("Bookmark `{}` is gone; it named {}.", printable(name), node.short()));
         return Ok(());
     }
     let node = match &args.node {
-        Some(node) => crate::show::last_node(&**store, node).await?,
+        Some(node) => quipu_host::last_node(&**store, node).await?,
         None => {
             let row = chosen(&engine, None).await?;
             row.head.unwrap_or(row.base)
@@ -65,20 +65,8 @@ pub(crate) async fn run(args: &BookmarkArgs) -> Result<(), Failure> {
     let Bookmark { name, node, owner, at } = engine.bookmark(name, node).await?;
     if args.json {
         let value = serde_json::json!({ "name": name, "node": node, "owner": owner, "at": at });
-        return Ok(writeln!(std::io::stdout(), "{value}")?);
+        return Ok(writeln!(crate::console::stdout(), "{value}")?);
     }
     note(format!("`{}` names {} now.", printable(&name), node.short()));
-    Ok(writeln!(std::io::stdout(), "{node}")?)
-}
-
-impl From<BookmarkError> for Failure {
-    fn from(error: BookmarkError) -> Self {
-        match error {
-            BookmarkError::Open(OpenError::Store(error)) => Self::new(Exit::Store, error),
-            BookmarkError::Open(error) => error.into(),
-            BookmarkError::BadName(_) | BookmarkError::Unknown(_) | BookmarkError::Foreign(_) => {
-                Self::usage(error)
-            }
-        }
-    }
+    Ok(writeln!(crate::console::stdout(), "{node}")?)
 }

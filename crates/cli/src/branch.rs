@@ -10,12 +10,12 @@ use crate::exit::Failure;
 use crate::fork::engine;
 use crate::print::{note, printable};
 use crate::put_back::{self, Words};
-use crate::setup::{self, Place, Started};
 use crate::work::work;
+use quipu_host::{Place, Started};
 
 pub(crate) async fn run(args: &BranchArgs) -> Result<(), Failure> {
     let (place, engine) = engine(&args.out.store).await?;
-    let node = crate::show::resolve(&**engine.store(), &args.node, None).await?.node;
+    let node = quipu_host::resolve(&**engine.store(), &args.node, None).await?.node;
     let (label, mut files) = (args.label.as_deref(), None);
     let jumped = if args.summarize || args.focus.is_some() {
         let session = engine.session_to_jump(node).await?;
@@ -46,20 +46,20 @@ pub(crate) async fn run(args: &BranchArgs) -> Result<(), Failure> {
             "summary": summary, "cost": cost, "files": files.as_ref().map(|(plan, _)| plan),
             "problems": files.as_ref().map(|(_, problems)| problems),
         });
-        return Ok(writeln!(std::io::stdout(), "{value}")?);
+        return Ok(writeln!(crate::console::stdout(), "{value}")?);
     }
     if let Some(text) = text {
         let images = if images == 0 { String::new() } else { format!(" (and {images} image(s))") };
         let text = printable(&text);
         note(format!("It stands before this message{images}, to be said in other words:\n\n{text}\n"));
     }
-    let store = place.store_flag();
+    let store = crate::place::store_flag(&place);
     if from != head {
         let along = if files.is_some() { " --files" } else { "" };
         note(format!("Back to where it stood: `quipu branch {}{along}{store}`.", from.short()));
     }
     note(format!("Go on with `quipu -p --session {session}{store} \"…\"`."));
-    Ok(writeln!(std::io::stdout(), "{head}")?)
+    Ok(writeln!(crate::console::stdout(), "{head}")?)
 }
 
 async fn summarized(
@@ -76,7 +76,7 @@ async fn summarized(
         max_cost: args.max_cost,
         ..Task::default()
     };
-    let Started { opened, .. } = setup::open(place, &task, &here, None).await?;
+    let Started { opened, .. } = crate::place::open(place, &task, &here, None).await?;
     if opened.session.view().session.as_str() != id {
         opened.session.shutdown().await;
         return Err(ChangeError::Busy(id.as_str().into()).into());

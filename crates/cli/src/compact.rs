@@ -2,16 +2,16 @@
 
 use std::io::Write as _;
 
-use quipu::UndoError;
 use quipu_protocol::{Command, CompactionResult, Event};
 
 use crate::args::{CompactArgs, Task};
 use crate::exit::Failure;
-use crate::setup::{self, Place, Started};
+use crate::place::{place, request};
 use crate::work::work;
+use quipu_host::{self as setup, Place, Started};
 
 pub(crate) async fn run(args: &CompactArgs) -> Result<(), Failure> {
-    let place = Place::find(&args.store)?;
+    let place = place(&args.store)?;
     let here = std::env::current_dir()?;
     let task = Task {
         resume: args.session.is_none(),
@@ -23,10 +23,10 @@ pub(crate) async fn run(args: &CompactArgs) -> Result<(), Failure> {
     if args.undo {
         return undo(&place, &task, &here).await;
     }
-    if setup::existing_session(&place, &task, &here).await?.is_none() {
+    if setup::existing_session(&place, &request(&task, &here)?).await?.is_none() {
         return Err(no_session());
     }
-    let Started { opened, .. } = setup::open(&place, &task, &here, None).await?;
+    let Started { opened, .. } = crate::place::open(&place, &task, &here, None).await?;
     let command = Command::Compact { focus: args.focus.clone() };
     let stopped = || Failure::failed("stopped; the context is as it was");
     let node = work(opened, &here, command, |event| match event {
@@ -40,27 +40,19 @@ pub(crate) async fn run(args: &CompactArgs) -> Result<(), Failure> {
         _ => None,
     });
     let node = node.await?.ok_or_else(stopped)?;
-    Ok(writeln!(std::io::stdout(), "{node}")?)
+    Ok(writeln!(crate::console::stdout(), "{node}")?)
 }
 
 async fn undo(place: &Place, task: &Task, here: &std::path::Path) -> Result<(), Failure> {
-    let Some(row) = setup::existing_session(place, task, here).await? else { return Err(no_session()) };
+    let Some(row) = setup::existing_session(place, &request(task, here)?).await? else {
+        return Err(no_session());
+    };
     let engine = place.engine(place.store().await?, &place.settings())?;
     let (node, problems) = engine.undo_compaction(&row.id).await?;
     crate::put_back::warn(&problems);
-    Ok(writeln!(std::io::stdout(), "{node}")?)
+    Ok(writeln!(crate::console::stdout(), "{node}")?)
 }
 
 fn no_session() -> Failure {
     Failure::usage("there is no session here; `quipu sessions --all` lists what there is")
-}
-
-impl From<UndoError> for Failure {
-    fn from(error: UndoError) -> Self {
-        match error {
-            UndoError::Open(error) => error.into(),
-            UndoError::Busy(_) => Self::failed(error),
-            UndoError::NotCompacted(_) | UndoError::WentOn { .. } => Self::usage(error),
-        }
-    }
 }

@@ -6,9 +6,11 @@ use quipu::{CompactionSettings, ContextKind, ContextUse, PruneSettings};
 use quipu_protocol::{Model, Usage};
 
 use crate::args::{ContextArgs, Task};
+use crate::console::current_dir;
 use crate::exit::Failure;
+use crate::place::{place, request};
 use crate::print::{Paint, dollars, note, one_line, width};
-use crate::setup::{self, Place, current_dir};
+use quipu_host::{self as setup};
 
 /// Characters of a bar that stands for all of the window, at most.
 const BAR: u64 = 40;
@@ -16,7 +18,7 @@ const BAR: u64 = 40;
 const BEFORE_BAR: usize = 44;
 
 pub(crate) async fn run(args: &ContextArgs) -> Result<(), Failure> {
-    let place = Place::find(&args.out.store)?;
+    let place = place(&args.out.store)?;
     let task = Task {
         resume: args.session.is_none(),
         session: args.session.clone(),
@@ -25,7 +27,7 @@ pub(crate) async fn run(args: &ContextArgs) -> Result<(), Failure> {
         ..Task::default()
     };
     let here = if task.resume { current_dir()? } else { std::path::PathBuf::new() };
-    let Some(row) = setup::existing_session(&place, &task, &here).await? else {
+    let Some(row) = setup::existing_session(&place, &request(&task, &here)?).await? else {
         return Err(Failure::usage("there is no session here; `quipu sessions --all` lists what there is"));
     };
     let Some(head) = row.head else {
@@ -39,7 +41,7 @@ pub(crate) async fn run(args: &ContextArgs) -> Result<(), Failure> {
     let store = place.store().await?;
     let last = quipu::last_epoch(&*store, &row).await?;
     // What fills it can be told without knowing the model; then its window and prices are not.
-    let model = match setup::model_of(&settings, &task, last.as_ref()) {
+    let model = match setup::model_of(&settings, &request(&task, &here)?, last.as_ref()) {
         Ok(model) => Some(model),
         Err(error) => {
             note(format!("warning: {}", error.message));
@@ -55,7 +57,7 @@ pub(crate) async fn run(args: &ContextArgs) -> Result<(), Failure> {
         compaction,
         prune,
     };
-    let mut out = std::io::BufWriter::new(std::io::stdout().lock());
+    let mut out = std::io::BufWriter::new(crate::console::stdout());
     if args.out.json {
         writeln!(out, "{}", told.json())?;
     } else {

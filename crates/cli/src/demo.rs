@@ -4,15 +4,17 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use quipu::{Engine, Places, Replay, Session, SessionOptions};
+use quipu_host::LocalStore;
 use quipu_protocol::{NodeId, UserInput};
-use quipu_store::{SessionQuery, SessionRow, SqliteStore, Store};
+use quipu_store::{SessionQuery, SessionRow, Store};
 
 use crate::args::{DemoArgs, Mode};
 use crate::exit::{Exit, Failure};
+use crate::place::place;
 use crate::print::{Paint, note, note_in};
 use crate::run::{Front, Told};
-use crate::setup::Place;
 use crate::tree;
+use quipu_host::Place;
 
 /// A whole coding task.
 const TASK: Story = Story {
@@ -37,14 +39,14 @@ struct Story {
 struct Stage {
     place: Place,
     dir: PathBuf,
-    store: Arc<SqliteStore>,
+    store: Arc<LocalStore>,
     engine: Engine,
     /// Removed at the end.
     _temporary: Option<tempfile::TempDir>,
 }
 
 pub(crate) async fn run(args: &DemoArgs) -> Result<(), Failure> {
-    let place = Place::find(&args.store)?;
+    let place = place(&args.store)?;
     let temporary = match &args.dir {
         Some(dir) => {
             std::fs::create_dir_all(dir)
@@ -91,7 +93,7 @@ async fn task(stage: &Stage) -> Result<(), Failure> {
         drawn.rows.iter().rev().find(|row| row.decoded.step.call.is_some()).map(|row| row.node.id.short());
     note(format!("\nEvery step is a node of the graph in {}:\n", stage.place.store.display()));
     write_lines(&tree::draw(&drawn, row.head.as_slice(), Paint::stdout()))?;
-    let flag = stage.place.store_flag();
+    let flag = crate::place::store_flag(&stage.place);
     let answer = answer.unwrap_or_default();
     note(format!(
         "\nLook at it:\n  quipu show {id}{flag}\n  quipu show {answer}{flag}            (one step)\n  \
@@ -126,7 +128,7 @@ async fn tour(stage: &Stage) -> Result<(), Failure> {
     note(format!("\nBoth ways stand in the graph in {}:\n", stage.place.store.display()));
     let heads: Vec<NodeId> = row.head.into_iter().chain(other.head).collect();
     write_lines(&tree::draw(&drawn, &heads, Paint::stdout()))?;
-    let flag = stage.place.store_flag();
+    let flag = crate::place::store_flag(&stage.place);
     note(format!(
         "\nLook at it:\n  quipu show {first}{flag}  (the first way)\n  quipu show {second}{flag}  (the second)\n  \
          quipu show {}{flag}  (where they part)\n  quipu sessions --all{flag}\n\
@@ -147,7 +149,7 @@ impl Stage {
         let thinking = replay.thinking();
         let mut options = SessionOptions { thinking, ..SessionOptions::new(&self.dir, model, replay) };
         // As any task in this directory, except that what cannot be confined is run all the same: the commands are ours.
-        let permissions = crate::permissions::of_demo(&self.place, &self.dir);
+        let permissions = quipu_host::demo_permissions(&self.place, &self.dir);
         if permissions.confines() {
             options.policy = Arc::new(permissions);
         }
@@ -164,7 +166,10 @@ impl Stage {
             if failure.exit == Exit::Departed {
                 failure.message = format!("The demo stopped: {}", failure.message);
             }
-            note(format!("\nThe session up to here: quipu show {id}{}", self.place.store_flag()));
+            note(format!(
+                "\nThe session up to here: quipu show {id}{}",
+                crate::place::store_flag(&self.place)
+            ));
             failure
         })
     }
@@ -183,7 +188,7 @@ fn said(prompts: &[Option<UserInput>]) -> String {
 }
 
 fn write_lines(lines: &[String]) -> std::io::Result<()> {
-    let mut out = std::io::stdout().lock();
+    let mut out = crate::console::stdout();
     for line in lines {
         std::io::Write::write_all(&mut out, format!("{line}\n").as_bytes())?;
     }

@@ -12,21 +12,21 @@ use crate::args::DiffArgs;
 use crate::exit::Failure;
 use crate::pager::page;
 use crate::pick::{spot, store_of, vanished};
+use crate::place::place;
 use crate::print::{Paint, dollars, one_line, printable, width};
-use crate::setup::Place;
 
 /// Columns from which on both stand side by side.
 const BESIDE: usize = 100;
 
 pub(crate) async fn run(args: &DiffArgs) -> Result<(), Failure> {
-    let place = Place::find(&args.out.store)?;
+    let place = place(&args.out.store)?;
     let store = store_of(&place)?;
     let store: &dyn Store = &*store;
     let a = spot(store, Some(&args.a), false).await?;
     let b = spot(store, Some(&args.b), false).await?;
     let diff = between(store, a.node, b.node).await?;
     if args.out.json {
-        let mut out = std::io::stdout().lock();
+        let mut out = crate::console::stdout();
         let value = serde_json::json!({
             "ancestor": diff.ancestor,
             "a": side_json(&diff.sides[0]),

@@ -6,15 +6,16 @@ mod outputs;
 use std::io::Write as _;
 
 use quipu_store::{
-    Derived, ProblemKind, RebuildBegun, RebuildLeft, Report, Salvage, SqliteStore, StoreError, Upkeep as _,
+    Derived, ProblemKind, RebuildBegun, RebuildLeft, Report, Salvage, StoreError, Upkeep as _,
 };
 use serde::Serialize;
 
 use crate::args::{DoctorArgs, RebuildArg};
-use crate::budget::Budget;
 use crate::exit::{Exit, Failure};
+use crate::place::place;
 use crate::print::{Paint, Progress, dollars, printable};
-use crate::setup::Place;
+use quipu_host::Budget;
+use quipu_host::Place;
 
 /// Free bytes of the store that are worth a word.
 const FREE: u64 = 1 << 20;
@@ -35,7 +36,7 @@ enum State {
 }
 
 pub(crate) async fn run(args: &DoctorArgs) -> Result<(), Failure> {
-    let place = Place::find(&args.out.store)?;
+    let place = place(&args.out.store)?;
     let mut found = vec![version(), shell(), home(&place)];
     if args.repair {
         found.extend(repair(&place).await);
@@ -43,19 +44,19 @@ pub(crate) async fn run(args: &DoctorArgs) -> Result<(), Failure> {
     if let Some(what) = args.rebuild {
         found.push(match rebuild(&place, what).await {
             Ok((state, detail)) => Finding { what: "rebuild", state, detail },
-            Err(error) => Finding { what: "rebuild", state: State::Bad, detail: error.to_string() },
+            Err(error) => Finding { what: "rebuild", state: State::Bad, detail: why(error) },
         });
     }
     if args.prune {
         found.push(match prune(&place).await {
             Ok((state, detail)) => Finding { what: "prune", state, detail },
-            Err(error) => Finding { what: "prune", state: State::Bad, detail: error.to_string() },
+            Err(error) => Finding { what: "prune", state: State::Bad, detail: why(error) },
         });
     }
     if args.shrink {
         found.push(match shrink(&place).await {
             Ok((state, detail)) => Finding { what: "shrink", state, detail },
-            Err(error) => Finding { what: "shrink", state: State::Bad, detail: error.to_string() },
+            Err(error) => Finding { what: "shrink", state: State::Bad, detail: why(error) },
         });
     }
     if args.drop_outputs {
@@ -77,7 +78,7 @@ pub(crate) async fn run(args: &DoctorArgs) -> Result<(), Failure> {
     found.push(permissions(&place));
     found.push(budget(&place).await);
     let bad = found.iter().filter(|finding| finding.state == State::Bad).count();
-    let mut out = std::io::BufWriter::new(std::io::stdout().lock());
+    let mut out = std::io::BufWriter::new(crate::console::stdout());
     if args.out.json {
         writeln!(out, "{}", serde_json::json!({ "healthy": bad == 0, "findings": found }))?;
     } else {
@@ -102,7 +103,7 @@ fn version() -> Finding {
 }
 
 fn shell() -> Finding {
-    match crate::helpers::command_shell() {
+    match quipu_host::command_shell() {
         Some(shell) => Finding { what: "shell", state: State::Good, detail: shell.display().to_string() },
         None => Finding {
             what: "shell",
@@ -159,7 +160,7 @@ async fn repair(place: &Place) -> Vec<Finding> {
     if is_absent(place) {
         return told(State::Note, format!("there is no {}", place.store.display()));
     }
-    match SqliteStore::open(&place.store, &quipu_store::OpenOptions::default()) {
+    match place.open(&quipu_store::OpenOptions::default()) {
         Ok(store) => match store.check().await {
             Ok(report) if is_sound(&report) => {
                 return told(State::Good, "nothing is damaged, and nothing was changed".into());
@@ -167,15 +168,15 @@ async fn repair(place: &Place) -> Vec<Finding> {
             Ok(report) if report.problems.iter().all(|problem| problem.kind == ProblemKind::Derived) => {
                 return match store.rebuild().await {
                     Ok(()) => told(State::Good, "the index was made anew; nothing is lost".into()),
-                    Err(error) => told(State::Bad, error.to_string()),
+                    Err(error) => told(State::Bad, why(error)),
                 };
             }
             Ok(_) | Err(StoreError::Corrupt { .. }) => {}
-            Err(error) => return told(State::Bad, error.to_string()),
+            Err(error) => return told(State::Bad, why(error)),
         },
         // A header can be so damaged that nothing shows what the file was.
         Err(StoreError::Corrupt { .. } | StoreError::NotAStore { .. }) => {}
-        Err(error) => return told(State::Bad, error.to_string()),
+        Err(error) => return told(State::Bad, why(error)),
     }
     match quipu_store::salvage(&place.store) {
         Ok(done) => {
@@ -191,7 +192,7 @@ async fn rebuild(place: &Place, what: RebuildArg) -> Result<(State, String), Sto
     if is_absent(place) {
         return Ok((State::Note, format!("there is no {}", place.store.display())));
     }
-    let store = SqliteStore::open(&place.store, &quipu_store::OpenOptions::default())?;
+    let store = place.open(&quipu_store::OpenOptions::default())?;
     let (derived, name) = match what {
         RebuildArg::Search => (Derived::Search, "the indexes of the search"),
         RebuildArg::All => (Derived::All, "all tables that are made from the graph"),
@@ -227,10 +228,11 @@ async fn prune(place: &Place) -> Result<(State, String), StoreError> {
     if is_absent(place) {
         return Ok((State::Note, format!("there is no {}", place.store.display())));
     }
-    let store = SqliteStore::open(&place.store, &quipu_store::OpenOptions::default())?;
-    let most = crate::setup::file_settings(place).store_bytes;
-    let done = store.drop_files(most, &crate::setup::dropping()).await?;
-    let detail = crate::setup::dropped(&done);
+    let store = place.open(&quipu_store::OpenOptions::default())?;
+    let most = quipu_host::file_settings(place).store_bytes;
+    let progress = crate::print::Progress::new();
+    let done = store.drop_files(most, &move |at| crate::place::show_dropping(&progress, at)).await?;
+    let detail = crate::place::dropped(&done);
     Ok(match done.left <= most {
         true => (State::Good, detail),
         false => {
@@ -251,7 +253,7 @@ async fn shrink(place: &Place) -> Result<(State, String), StoreError> {
     if is_absent(place) {
         return Ok((State::Note, format!("there is no {}", place.store.display())));
     }
-    let store = SqliteStore::open(&place.store, &quipu_store::OpenOptions::default())?;
+    let store = place.open(&quipu_store::OpenOptions::default())?;
     let smaller = store.shrink().await?;
     Ok((State::Good, format!("the file of the store is {} KiB smaller", smaller / 1024)))
 }
@@ -307,19 +309,24 @@ fn repaired(place: &Place, done: &Salvage) -> Vec<String> {
     lines
 }
 
+/// What is wrong with the store, and what to do.
+fn why(error: StoreError) -> String {
+    Failure::from(error).message
+}
+
 async fn store(place: &Place) -> Vec<Finding> {
     let bad = |detail: String| vec![Finding { what: "store", state: State::Bad, detail }];
     if is_absent(place) {
         let detail = format!("{} (not there yet)", place.store.display());
         return vec![Finding { what: "store", state: State::Good, detail }];
     }
-    let store = match SqliteStore::open(&place.store, &quipu_store::OpenOptions::default()) {
+    let store = match place.open(&quipu_store::OpenOptions::default()) {
         Ok(store) => store,
-        Err(error) => return bad(error.to_string()),
+        Err(error) => return bad(why(error)),
     };
     let report = match store.check().await {
         Ok(report) => report,
-        Err(error) => return bad(error.to_string()),
+        Err(error) => return bad(why(error)),
     };
     let mut detail = format!(
         "{}: {} sessions, {} nodes, {} blobs, {} KiB; {} open steps, {} waiting messages",
@@ -339,7 +346,7 @@ async fn store(place: &Place) -> Vec<Finding> {
     }
     let state = if is_sound(&report) { State::Good } else { State::Bad };
     let mut found = vec![Finding { what: "store", state, detail }];
-    let most = crate::setup::file_settings(place).store_bytes;
+    let most = quipu_host::file_settings(place).store_bytes;
     let mut detail = format!(
         "{} states of files that tools changed, {} KiB of the store (at most {} KiB: files.storeBytes)",
         report.file_states,
@@ -383,10 +390,10 @@ async fn store(place: &Place) -> Vec<Finding> {
 }
 
 fn permissions(place: &Place) -> Finding {
-    let (state, detail) = match crate::permissions::state_here(place) {
+    let (state, detail) = match quipu_host::permissions_here(place) {
         Ok((true, detail)) => (State::Good, detail),
         Ok((false, detail)) => (State::Note, detail),
-        Err(failure) if failure.exit == Exit::Usage => (State::Note, failure.message),
+        Err(failure) if failure.kind == quipu_host::FailureKind::Request => (State::Note, failure.message),
         Err(failure) => (State::Bad, failure.message),
     };
     Finding { what: "permissions", state, detail }
@@ -395,15 +402,15 @@ fn permissions(place: &Place) -> Finding {
 /// What was spent today, and what may be.
 async fn budget(place: &Place) -> Finding {
     let finding = |state, detail| Finding { what: "budget", state, detail };
-    let limit = match crate::budget::of(place, None) {
+    let limit = match quipu_host::budget_of(place, None) {
         Ok(limit) => limit,
         Err(failure) => return finding(State::Bad, failure.message),
     };
     let (told, assumed) = if is_absent(place) {
         (0.0, 0.0)
     } else {
-        let store = SqliteStore::open(&place.store, &quipu_store::OpenOptions::default());
-        match async { crate::budget::spent_today(&store?).await }.await {
+        let store = place.open(&quipu_store::OpenOptions::default());
+        match async { quipu_host::spent_today(&store?).await }.await {
             Ok(spent) => spent,
             Err(error) => return finding(State::Note, format!("what was spent today is not known: {error}")),
         }
@@ -416,7 +423,8 @@ async fn budget(place: &Place) -> Finding {
     }
     match limit {
         None => finding(State::Good, format!("{spent_text}; no daily limit (budget.daily in settings.json)")),
-        Some(Budget { dollars: limit, source, .. }) => {
+        Some(budget @ Budget { dollars: limit, .. }) => {
+            let source = crate::place::source(&budget);
             let comma = if assumed > 0.0 { "," } else { "" };
             let detail = format!("{spent_text}{comma} of {} ({source})", dollars(limit));
             if spent < limit {

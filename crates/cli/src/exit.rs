@@ -3,6 +3,10 @@
 use std::fmt;
 use std::process::ExitCode;
 
+use quipu_host::{Advice, FailureKind, Meant};
+
+use crate::print::{ago, one_line, printable};
+
 /// An exit code; the table is in the help and in `docs/exit-codes.md`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Exit {
@@ -28,13 +32,11 @@ impl From<Exit> for ExitCode {
 pub(crate) struct Failure {
     pub(crate) exit: Exit,
     pub(crate) message: String,
-    /// What has to be answered first, where whoever called can ask: see [`crate::args::Task::answers`].
-    pub(crate) asks: Option<quipu_tui::Question>,
 }
 
 impl Failure {
     pub(crate) fn new(exit: Exit, message: impl fmt::Display) -> Self {
-        Self { exit, message: message.to_string(), asks: None }
+        Self { exit, message: message.to_string() }
     }
 
     pub(crate) fn usage(message: impl fmt::Display) -> Self {
@@ -47,48 +49,126 @@ impl Failure {
 
     /// Leaves without a word: stdout is closed, as `head` does.
     pub(crate) fn silent(exit: Exit) -> Self {
-        Self { exit, message: String::new(), asks: None }
-    }
-
-    /// Nothing is done before this is answered.
-    pub(crate) fn asks(question: quipu_tui::Question, message: impl fmt::Display) -> Self {
-        Self { asks: Some(question), ..Self::usage(message) }
+        Self { exit, message: String::new() }
     }
 }
 
-impl From<quipu_store::StoreError> for Failure {
-    fn from(error: quipu_store::StoreError) -> Self {
-        Self::new(Exit::Store, error)
-    }
-}
-
-impl From<quipu::OpenError> for Failure {
-    fn from(error: quipu::OpenError) -> Self {
-        let exit = match &error {
-            quipu::OpenError::Store(_) | quipu::OpenError::Broken { .. } => Exit::Store,
-            quipu::OpenError::Unsettled { .. } => Exit::Failed,
-            quipu::OpenError::NoSuchSession(_)
-            | quipu::OpenError::NoSuchNode(_)
-            | quipu::OpenError::Incomplete { .. }
-            | quipu::OpenError::BadId(_)
-            | quipu::OpenError::Exists(_)
-            | quipu::OpenError::BadTool(_) => Exit::Usage,
+impl From<quipu_host::Failure> for Failure {
+    fn from(failure: quipu_host::Failure) -> Self {
+        let exit = match failure.kind {
+            FailureKind::Departed => return Self::silent(Exit::Failed),
+            FailureKind::Failed => Exit::Failed,
+            FailureKind::Request | FailureKind::Asks(_) => Exit::Usage,
+            FailureKind::Credential => Exit::Credential,
+            FailureKind::Store => Exit::Store,
         };
-        Self::new(exit, error)
+        Self::new(exit, advised(&failure.message, failure.advice.as_ref()))
     }
 }
 
-impl From<quipu::RecordingError> for Failure {
-    fn from(error: quipu::RecordingError) -> Self {
-        Self::usage(error)
-    }
-}
-
-impl From<std::io::Error> for Failure {
-    fn from(error: std::io::Error) -> Self {
-        if error.kind() == std::io::ErrorKind::BrokenPipe {
-            return Self::silent(Exit::Failed);
+/// What is wrong in the words of the host.
+macro_rules! of_the_host {
+    ($($error:ty),*) => {$(
+        impl From<$error> for Failure {
+            fn from(error: $error) -> Self {
+                quipu_host::Failure::from(error).into()
+            }
         }
-        Self::failed(format!("input or output failed: {error}"))
+    )*};
+}
+
+of_the_host!(
+    quipu_store::StoreError,
+    quipu::OpenError,
+    quipu::ChangeError,
+    quipu::BookmarkError,
+    quipu::UndoError,
+    quipu::RecordingError,
+    quipu_archive::ArchiveError,
+    std::io::Error
+);
+
+/// A message, and what to do in the words of the command line.
+pub(crate) fn advised(message: &str, advice: Option<&Advice>) -> String {
+    let Some(advice) = advice else { return message.to_owned() };
+    let advice = match advice {
+        Advice::AnotherModel(Some((provider, id))) => {
+            return format!("{message} `--model {provider}/{id}` goes on with another.");
+        }
+        Advice::AnotherModel(None) => {
+            return format!(
+                "{message} `--model PROVIDER/MODEL` goes on with another; `quipu models` lists them."
+            );
+        }
+        Advice::ListModels => return format!("{message} See `quipu models`."),
+        Advice::SetKey(Some(provider)) => {
+            return format!("{message}: set a key with `quipu auth set {provider}`");
+        }
+        Advice::SetKey(None) => {
+            return format!(
+                "{message} Run `quipu auth set PROVIDER`; `quipu auth` lists the providers, and `quipu demo` needs no key"
+            );
+        }
+        Advice::OneOf(meant) => {
+            let list: Vec<String> = meant.iter().map(one_of).collect();
+            return format!("{message}; say more:\n{}", list.join("\n"));
+        }
+        Advice::ListProviders => "`quipu auth` lists them".to_owned(),
+        Advice::ListSessions => "`quipu sessions --all` lists what there is".to_owned(),
+        Advice::ListBookmarks => "`quipu bookmark` lists them".to_owned(),
+        Advice::ForkAt(at) => format!("`quipu fork {at}` goes on from where it stood"),
+        Advice::Fork => "`quipu fork` makes one that goes on from it".to_owned(),
+        Advice::GoOnFrom(before) => {
+            format!("`quipu -p --fork {before} \"…\"` goes on from before it and leaves this session as it is")
+        }
+        Advice::Overwrite => {
+            "`--overwrite` replaces them all the same, and going back brings back what could be kept".to_owned()
+        }
+        Advice::GoOnElsewhere { session, store } => {
+            let flag = store.as_ref().map_or(String::new(), |store| format!(" --store {}", store.display()));
+            format!(
+                "go on with it here with `quipu -p --session {session} --cwd .{flag} \"…\"`, elsewhere with --cwd DIR, or \
+                 make that directory again"
+            )
+        }
+        Advice::GoOnHere(session) => {
+            format!("`quipu -p --session {session} --cwd . \"…\"` would go on with it here.")
+        }
+        Advice::NameSession => {
+            "give a session's id, a node's hash, or at least their first four characters (`quipu sessions --all`)"
+                .to_owned()
+        }
+        Advice::NameForDirectory => "add --session or --fork, or change to the directory".to_owned(),
+        Advice::Repair => {
+            "`quipu doctor --repair` moves it aside and carries over what can be read, and --store names another".to_owned()
+        }
+        Advice::AnotherStore => "--store names another".to_owned(),
+        Advice::TakeSide => "--ours or --theirs says so".to_owned(),
+        Advice::MoveStore => "set QUIPU_HOME, or name another store with --store".to_owned(),
+        Advice::SetBudget => "mend it, or say with --daily-budget what may be spent today".to_owned(),
+        Advice::OneOfNetwork => {
+            "--no-network and --allow network contradict each other; give one of them".to_owned()
+        }
+        Advice::AllowNetwork => "without --no-network they have it".to_owned(),
+        Advice::Revoke(id) => format!("`quipu permissions revoke {id}` forgets it"),
+        Advice::AcceptRules(path) => format!(
+            "read it, and accept it as it is with `quipu permissions accept {}`",
+            path.display()
+        ),
+    };
+    format!("{message}; {advice}")
+}
+
+/// One of several that could be meant: a session by its id and what it is about, a node by its hash.
+fn one_of(one: &Meant) -> String {
+    let (when, role) = (ago(quipu_host::now(), one.at), printable(&one.role));
+    match &one.session {
+        None => format!("  {}  {role}  {when}", one.node.short()),
+        Some(session) if !one.is_session => {
+            format!("  {}  {role}  {when}  session {session}", one.node.short())
+        }
+        Some(session) => {
+            format!("  session {session}  {when}  {}", one_line(&one.about, 60)).trim_end().to_owned()
+        }
     }
 }

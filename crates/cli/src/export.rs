@@ -13,12 +13,11 @@ use quipu_store::{SessionQuery, SessionRow, Store, StoreError};
 
 use crate::args::{ExportArgs, ExportFormat};
 use crate::exit::Failure;
-use crate::import::failed;
+use crate::place::place;
 use crate::print::note;
-use crate::setup::Place;
 
 pub(crate) async fn run(args: &ExportArgs) -> Result<(), Failure> {
-    let place = Place::find(&args.store)?;
+    let place = place(&args.store)?;
     let Some(store) = place.store_to_read()? else {
         return Err(Failure::usage(format!("there is no store at {} yet", place.store.display())));
     };
@@ -27,7 +26,7 @@ pub(crate) async fn run(args: &ExportArgs) -> Result<(), Failure> {
     let row = match named.into_iter().find(|row| row.head.is_some()) {
         Some(row) => row,
         None => {
-            let found = crate::show::resolve(&*store, &args.id, None).await?;
+            let found = quipu_host::resolve(&*store, &args.id, None).await?;
             let no_session =
                 || Failure::usage(format!("`{}` belongs to no session (`quipu sessions --all`)", args.id));
             let id = found.session.ok_or_else(no_session)?;
@@ -36,7 +35,7 @@ pub(crate) async fn run(args: &ExportArgs) -> Result<(), Failure> {
     };
     match &args.output {
         None => {
-            let mut out = BufWriter::new(std::io::stdout());
+            let mut out = BufWriter::new(crate::console::stdout());
             match write(&*store, &row, args.format, &mut out).await {
                 Ok(_) => Ok(()),
                 Err(Stopped::Write(error)) => Err(error.into()),
@@ -84,7 +83,7 @@ async fn write(
         ExportFormat::Pi => match pi::export(store, row, out).await {
             Ok(done) => Ok(done.entries),
             Err(quipu_archive::ArchiveError::File { source, .. }) => Err(Stopped::Write(source)),
-            Err(other) => Err(Stopped::Read(failed(other))),
+            Err(other) => Err(Stopped::Read(other.into())),
         },
         ExportFormat::Markdown => read::read(store, row, &mut text::Markdown::new(out)).await,
         ExportFormat::Html => read::read(store, row, &mut html::Html::new(out)).await,

@@ -9,9 +9,10 @@ use quipu_transcript::DeedKind;
 
 use crate::args::FilesArgs;
 use crate::exit::Failure;
+use crate::place::place;
 use crate::print::{Paint, ago, note, printable};
-use crate::setup::{self, Place, now};
 use crate::usage::tell_behind;
+use quipu_host::{self as setup, now};
 
 /// What was done to one file.
 struct File<'a> {
@@ -26,7 +27,7 @@ struct File<'a> {
 }
 
 pub(crate) async fn run(args: &FilesArgs) -> Result<(), Failure> {
-    let place = Place::find(&args.out.store)?;
+    let place = place(&args.out.store)?;
     let Some(store) = place.existing_store().await? else {
         return Err(Failure::usage(format!(
             "there is no store at {} yet; try `quipu demo`",
@@ -35,11 +36,11 @@ pub(crate) async fn run(args: &FilesArgs) -> Result<(), Failure> {
     };
     let row = match &args.session {
         Some(what) => setup::session_named(&*store, what).await?,
-        None => crate::show::newest_here(&*store).await?,
+        None => quipu_host::newest_here(&*store).await?,
     };
     let known = store.touched(&row.id).await?;
     let files = by_path(&known.found);
-    let mut out = std::io::BufWriter::new(std::io::stdout().lock());
+    let mut out = std::io::BufWriter::new(crate::console::stdout());
     if args.out.json {
         for file in &files {
             writeln!(out, "{}", file.json())?;

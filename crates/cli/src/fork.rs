@@ -3,18 +3,20 @@
 use std::io::Write as _;
 use std::path::Path;
 
-use quipu::{ChangeError, Engine, FilesError, Forked, OpenError};
+use quipu::{ChangeError, Engine, Forked};
 use quipu_store::Store;
 
 use crate::args::{CloneArgs, ForkArgs, StoreArg};
-use crate::exit::{Exit, Failure};
+use crate::console::current_dir;
+use crate::exit::Failure;
+use crate::place::place;
 use crate::print::{note, printable};
-use crate::setup::{Place, current_dir, session_named};
+use quipu_host::{Place, session_named};
 
 pub(crate) async fn run(args: &ForkArgs) -> Result<(), Failure> {
     let (place, engine) = engine(&args.out.store).await?;
     let store: &dyn Store = &**engine.store();
-    let at = crate::show::last_node(store, &args.what).await?;
+    let at = quipu_host::last_node(store, &args.what).await?;
     let forked = match engine.fork_from(at, args.cwd.as_deref()).await {
         // What another program wrote may say no directory.
         Err(ChangeError::NoSession(_)) => engine.fork_from(at, Some(&current_dir()?)).await?,
@@ -24,7 +26,7 @@ pub(crate) async fn run(args: &ForkArgs) -> Result<(), Failure> {
         let value = serde_json::json!({
             "session": forked.session, "base": forked.base, "at": forked.at, "text": forked.text, "images": forked.images,
         });
-        writeln!(std::io::stdout(), "{value}")?;
+        writeln!(crate::console::stdout(), "{value}")?;
         return Ok(());
     }
     if let Some(text) = &forked.text {
@@ -50,13 +52,17 @@ pub(crate) async fn clone(args: &CloneArgs) -> Result<(), Failure> {
 async fn tell(place: &Place, engine: &Engine, forked: &Forked) -> Result<(), Failure> {
     let row = session_named(&**engine.store(), forked.session.as_str()).await?;
     let cwd = if Path::new(&row.cwd).is_dir() { "" } else { " --cwd ." };
-    note(format!("Go on with `quipu -p --session {}{cwd}{} \"…\"`.", forked.session, place.store_flag()));
-    Ok(writeln!(std::io::stdout(), "{}", forked.session)?)
+    note(format!(
+        "Go on with `quipu -p --session {}{cwd}{} \"…\"`.",
+        forked.session,
+        crate::place::store_flag(place)
+    ));
+    Ok(writeln!(crate::console::stdout(), "{}", forked.session)?)
 }
 
 /// An engine over a store that exists.
 pub(crate) async fn engine(store: &StoreArg) -> Result<(Place, Engine), Failure> {
-    let place = Place::find(store)?;
+    let place = place(store)?;
     let Some(store) = place.existing_store().await? else {
         return Err(Failure::usage(format!(
             "there is no store at {} yet; try `quipu demo`",
@@ -65,25 +71,4 @@ pub(crate) async fn engine(store: &StoreArg) -> Result<(Place, Engine), Failure>
     };
     let engine = place.engine(store, &place.settings())?;
     Ok((place, engine))
-}
-
-impl From<ChangeError> for Failure {
-    fn from(error: ChangeError) -> Self {
-        match error {
-            ChangeError::Open(OpenError::Store(error)) => Self::new(Exit::Store, error),
-            ChangeError::Open(error) => error.into(),
-            ChangeError::Files(FilesError::Store(error)) => Self::new(Exit::Store, error),
-            ChangeError::Busy(_) | ChangeError::Files(_) | ChangeError::Outputs { .. } => Self::failed(error),
-            ChangeError::Removed { .. }
-            | ChangeError::Foreign { .. }
-            | ChangeError::NoSession(_)
-            | ChangeError::NothingToMerge { .. }
-            | ChangeError::Conflict { .. }
-            | ChangeError::Illegal { .. }
-            | ChangeError::BadMessage(_)
-            | ChangeError::NothingToUndo(_)
-            | ChangeError::NothingToRedo(_)
-            | ChangeError::TooLong(_) => Self::usage(error),
-        }
-    }
 }

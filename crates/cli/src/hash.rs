@@ -9,8 +9,8 @@ use crate::exit::Failure;
 const LINE_LIMIT: u64 = 256 << 20;
 
 pub(crate) fn run(args: &HashArgs) -> Result<(), Failure> {
-    let mut stdin = std::io::BufReader::new(std::io::stdin().lock());
-    let mut out = std::io::BufWriter::new(std::io::stdout().lock());
+    let mut stdin = std::io::BufReader::new(crate::console::stdin());
+    let mut out = std::io::BufWriter::new(crate::console::stdout());
     if !args.jsonl {
         let mut bytes = Vec::new();
         if stdin.take(LINE_LIMIT + 1).read_to_end(&mut bytes)? as u64 > LINE_LIMIT {

@@ -1,7 +1,7 @@
 //! `quipu import`: sessions of other agents come into the store.
 
 use std::collections::BTreeMap;
-use std::io::{BufRead as _, IsTerminal as _, Write as _};
+use std::io::{BufRead as _, Write as _};
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -14,9 +14,9 @@ use quipu_store::Store;
 
 use crate::args::ImportArgs;
 use crate::exit::{Exit, Failure};
+use crate::place::place;
 use crate::print::{Paint, Progress as ProgressLine, note, printable};
 use crate::run::Signals;
-use crate::setup::Place;
 use crate::watch::Watch;
 
 /// Bytes between two lines of progress, where no terminal shows one that changes.
@@ -27,7 +27,7 @@ const TOLD: Duration = Duration::from_millis(100);
 const SHOWN: usize = 10;
 
 pub(crate) async fn run(args: &ImportArgs) -> Result<(), Failure> {
-    let place = Place::find(&args.out.store)?;
+    let place = place(&args.out.store)?;
     let asked = Asked::of(args)?;
     let work = match &asked {
         Asked::Agent(agent, path) => {
@@ -93,7 +93,7 @@ pub(crate) async fn run(args: &ImportArgs) -> Result<(), Failure> {
             sum.added, sum.present, sum.changed, sum.repaired, sum.lost
         ));
     }
-    if !args.dry_run && std::io::stderr().is_terminal() {
+    if !args.dry_run && crate::console::shows_people() {
         // Or the first search would have to; what is not watched is left to that and to quiet moments.
         tokio::select! {
             biased;
@@ -143,7 +143,7 @@ fn in_json(path: Option<&Path>, failure: &Failure, args: &ImportArgs) {
     if let Some(path) = path.filter(|_| args.out.json && failure.exit == Exit::Failed) {
         let line = serde_json::json!({ "path": path, "error": failure.message });
         // Who does not listen any more is told by the exit code.
-        drop(writeln!(std::io::stdout().lock(), "{line}"));
+        drop(writeln!(crate::console::stdout(), "{line}"));
     }
 }
 
@@ -175,7 +175,7 @@ impl Importer<'_> {
         self.failures += 1;
         if self.args.out.json {
             let line = serde_json::json!({ "path": path, "error": told });
-            writeln!(std::io::stdout().lock(), "{line}")?;
+            writeln!(crate::console::stdout(), "{line}")?;
         }
         note(told);
         Ok(())
@@ -213,7 +213,7 @@ impl Importer<'_> {
                         }
                     }
                 }
-                Err(error @ ArchiveError::Store(_)) => return Err(failed(error)),
+                Err(error @ ArchiveError::Store(_)) => return Err(error.into()),
                 // It is read again, as after any change.
                 Err(ArchiveError::Changed { .. }) if self.follows => {}
                 Err(error) => {
@@ -280,10 +280,10 @@ fn names() -> String {
 
 /// The exports of a file or a folder, one at least.
 fn exports(path: &Path) -> Result<Vec<(&'static Agent, Kept)>, Failure> {
-    let work = Agent::exports(path).map_err(failed)?;
+    let work = Agent::exports(path)?;
     if work.is_empty() {
         if let Some(error) = Agent::export_fault(path) {
-            return Err(failed(error));
+            return Err(error.into());
         }
         let what = if path.is_dir() { "holds" } else { "is" };
         return Err(Failure::usage(format!(
@@ -298,7 +298,7 @@ fn exports(path: &Path) -> Result<Vec<(&'static Agent, Kept)>, Failure> {
 /// The files that are named, or those that the agent keeps.
 fn files_of(agent: &Agent, path: Option<&Path>, args: &ImportArgs) -> Result<Kept, Failure> {
     if let Some(path) = path {
-        let found = agent.files(path).map_err(failed)?;
+        let found = agent.files(path)?;
         if found.files.is_empty() {
             note(format!("No session file of {} in {}.", agent.name, path.display()));
         }
@@ -348,7 +348,7 @@ fn shown_and_wanted(work: &[(&Agent, Kept)], args: &ImportArgs) -> Result<bool, 
     }
     let go = args.yes || args.dry_run;
     if !go || !args.out.json {
-        let mut out = std::io::stdout().lock();
+        let mut out = crate::console::stdout();
         for ((agent, project), (sessions, bytes)) in &projects {
             if args.out.json {
                 let line = serde_json::json!({
@@ -367,7 +367,7 @@ fn shown_and_wanted(work: &[(&Agent, Kept)], args: &ImportArgs) -> Result<bool, 
         return Ok(true);
     }
     let sessions: u64 = projects.values().map(|(sessions, _)| sessions).sum();
-    if !std::io::stdin().is_terminal() {
+    if !crate::console::is_typed() {
         note(format!(
             "Nothing was imported. `quipu import --yes` takes in all {sessions}, `quipu import AGENT [PATH]` some."
         ));
@@ -375,7 +375,7 @@ fn shown_and_wanted(work: &[(&Agent, Kept)], args: &ImportArgs) -> Result<bool, 
     }
     note(format!("Import {sessions} sessions? Their files stay as they are. [y/N]"));
     let mut answer = String::new();
-    std::io::stdin().lock().read_line(&mut answer)?;
+    crate::console::stdin().read_line(&mut answer)?;
     let wanted = ["y", "yes"].contains(&answer.trim().to_ascii_lowercase().as_str());
     if !wanted {
         note("Nothing was imported.");
@@ -383,37 +383,47 @@ fn shown_and_wanted(work: &[(&Agent, Kept)], args: &ImportArgs) -> Result<bool, 
     Ok(wanted)
 }
 
-pub(crate) fn failed(error: ArchiveError) -> Failure {
-    match error {
-        ArchiveError::Store(error) => error.into(),
-        ArchiveError::File { path, source, .. } if path.as_os_str().is_empty() => source.into(),
-        ArchiveError::File { .. }
-        | ArchiveError::NotASession { .. }
-        | ArchiveError::Changed { .. }
-        | ArchiveError::InUse { .. }
-        | ArchiveError::NotExportable { .. }
-        | ArchiveError::Fault(_) => Failure::failed(error),
-    }
-}
-
 /// Tells how far a large file is, for as long as this is kept.
-pub(crate) fn progress(file: &Path) -> impl Fn(Progress) + Sync {
+fn progress(file: &Path) -> impl Fn(Progress) + Sync {
     let meter = Meter::new(file);
     move |at: Progress| meter.show(at)
 }
 
+/// How far one file after the other is.
+#[derive(Default)]
+pub(crate) struct Meters(Mutex<Option<Meter>>);
+
+impl Meters {
+    pub(crate) fn show(&self, file: &Path, at: Progress) {
+        let mut now = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if at.stored >= at.total {
+            *now = None;
+            return;
+        }
+        match &*now {
+            Some(meter) if meter.file == file => meter.show(at),
+            Some(_) | None => now.insert(Meter::new(file)).show(at),
+        }
+    }
+}
+
 /// How far a file is: one line that changes on a terminal, else a line now and then.
-struct Meter<'a> {
-    file: &'a Path,
+struct Meter {
+    file: PathBuf,
     begun: Instant,
     line: ProgressLine,
     /// When it was shown last, and at which byte.
     shown: Mutex<Option<(Instant, u64)>>,
 }
 
-impl<'a> Meter<'a> {
-    fn new(file: &'a Path) -> Self {
-        Self { file, begun: Instant::now(), line: ProgressLine::new(), shown: Mutex::new(None) }
+impl Meter {
+    fn new(file: &Path) -> Self {
+        Self {
+            file: file.to_owned(),
+            begun: Instant::now(),
+            line: ProgressLine::new(),
+            shown: Mutex::new(None),
+        }
     }
 
     fn show(&self, at: Progress) {
@@ -449,7 +459,7 @@ fn is_same_file(one: &Path, other: &Path) -> bool {
 }
 
 fn tell(report: &Report, args: &ImportArgs) -> Result<(), Failure> {
-    let mut out = std::io::stdout().lock();
+    let mut out = crate::console::stdout();
     if args.out.json {
         let line = serde_json::to_string(report).map_err(|error| Failure::failed(error.to_string()))?;
         writeln!(out, "{line}")?;

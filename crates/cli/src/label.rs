@@ -4,11 +4,11 @@ use crate::args::{LabelArgs, RenameArgs};
 use crate::exit::Failure;
 use crate::fork::engine;
 use crate::print::note;
-use crate::setup::session_named;
+use quipu_host::session_named;
 
 pub(crate) async fn run(args: &LabelArgs) -> Result<(), Failure> {
     let (_, engine) = engine(&args.store).await?;
-    let found = crate::show::resolve(&**engine.store(), &args.node, None).await?;
+    let found = quipu_host::resolve(&**engine.store(), &args.node, None).await?;
     let text = args.text.join(" ");
     engine.label(found.node, &text).await?;
     let done = if text.trim().is_empty() { "has no label now" } else { "is labelled" };

@@ -1,6 +1,6 @@
 //! `quipu life`: the graph around a node.
 
-use std::io::{IsTerminal as _, Write as _};
+use std::io::Write as _;
 
 use quipu::{Life, LifeLine, LifeQuery};
 use quipu_store::{Store, StoreError};
@@ -10,15 +10,16 @@ use crate::args::LifeArgs;
 use crate::exit::Failure;
 use crate::pager::page;
 use crate::pick::{Spot, spot, store_of, vanished};
+use crate::place::place;
 use crate::print::{Paint, ago, iso, note, one_line, printable, width};
-use crate::setup::{Place, now};
 use crate::svg;
+use quipu_host::now;
 
 /// Lines that are drawn at most.
 const MOST: usize = 5_000;
 
 pub(crate) async fn run(args: &LifeArgs) -> Result<(), Failure> {
-    let place = Place::find(&args.out.store)?;
+    let place = place(&args.out.store)?;
     let store = store_of(&place)?;
     let store: &dyn Store = &*store;
     let asks = !args.out.json && !args.watch && args.svg.is_none();
@@ -28,7 +29,7 @@ pub(crate) async fn run(args: &LifeArgs) -> Result<(), Failure> {
     let spot = spot(store, args.what.as_deref(), asks).await?;
     let life = read(store, args, &spot).await?;
     if args.out.json {
-        let mut out = std::io::stdout().lock();
+        let mut out = crate::console::stdout();
         writeln!(out, "{}", json(&life, &spot))?;
         return Ok(out.flush()?);
     }
@@ -59,7 +60,7 @@ async fn read(store: &dyn Store, args: &LifeArgs, spot: &Spot) -> Result<Life, F
 
 /// Draws it, and again after each change that shows.
 async fn watch(store: &dyn Store, args: &LifeArgs) -> Result<(), Failure> {
-    let clears = std::io::stdout().is_terminal();
+    let clears = crate::console::stdout().is_terminal();
     let mut last = None;
     loop {
         // Counted from here: what changes while it is read is drawn next.
@@ -67,7 +68,7 @@ async fn watch(store: &dyn Store, args: &LifeArgs) -> Result<(), Failure> {
         let spot = spot(store, args.what.as_deref(), false).await?;
         let life = read(store, args, &spot).await?;
         if last.as_ref() != Some(&life) {
-            let mut out = std::io::stdout().lock();
+            let mut out = crate::console::stdout();
             let before = match (clears, &last) {
                 (true, _) => "\x1b[H\x1b[2J",
                 (false, Some(_)) => "\n",
@@ -89,7 +90,7 @@ fn drawn(life: &Life, spot: &Spot, paint: Paint) -> String {
         text.push_str(line.trim_end());
         text.push('\n');
     }
-    let columns = std::io::stdout().is_terminal().then(width);
+    let columns = crate::console::stdout().is_terminal().then(width);
     if life.earlier {
         text.push_str("...\n");
     }

@@ -8,12 +8,14 @@ use quipu_protocol::UnixMs;
 use quipu_store::{ASKED, DoneQuery};
 
 use crate::args::LogArgs;
+use crate::console::current_dir;
 use crate::exit::Failure;
 use crate::files::shown;
+use crate::place::place;
 use crate::print::{Paint, ago, dollars, note, one_line, printable};
 use crate::search::instant;
-use crate::setup::{Place, current_dir, now};
 use crate::usage::tell_behind;
+use quipu_host::now;
 
 /// Prompts of a session that people are shown.
 const PROMPTS: usize = 5;
@@ -23,7 +25,7 @@ const FILES: usize = 12;
 const WIDE: usize = 100;
 
 pub(crate) async fn run(args: &LogArgs) -> Result<(), Failure> {
-    let place = Place::find(&args.out.store)?;
+    let place = place(&args.out.store)?;
     let since = match &args.since {
         Some(text) => instant("--since", text, now())?,
         None => midnight(now()),
@@ -42,7 +44,7 @@ pub(crate) async fn run(args: &LogArgs) -> Result<(), Failure> {
         limit: if args.limit == 0 { usize::MAX } else { args.limit },
     };
     let known = quipu::log(&*store, query, if args.out.json { ASKED } else { PROMPTS }).await?;
-    let mut out = std::io::BufWriter::new(std::io::stdout().lock());
+    let mut out = std::io::BufWriter::new(crate::console::stdout());
     if args.out.json {
         for entry in &known.found {
             writeln!(out, "{}", json(entry))?;

@@ -1,15 +1,14 @@
 //! The `quipu` command: arguments, wiring, exit codes. What a session does is the engine's business.
 
-mod another;
 mod args;
 mod ask;
 mod auth;
 mod blame;
 mod bookmark;
 mod branch;
-mod budget;
 mod compact;
 mod confirm;
+mod console;
 mod context;
 mod demo;
 mod diff;
@@ -17,12 +16,8 @@ mod doctor;
 mod exit;
 mod export;
 mod files;
-mod follow;
 mod fork;
-mod gone;
 mod hash;
-mod helpers;
-mod identity;
 mod import;
 mod input;
 mod label;
@@ -32,21 +27,17 @@ mod meaning;
 mod merge;
 mod models;
 mod open;
-mod outputs;
 mod pager;
 mod permissions;
 mod pick;
+mod place;
 mod print;
 mod put_back;
 mod recall;
 mod rm;
-mod rules;
 mod run;
-mod sandbox;
 mod search;
-mod session_file;
 mod sessions;
-mod setup;
 mod show;
 mod svg;
 mod terminal;
@@ -85,8 +76,8 @@ fn descriptors() -> std::io::Result<()> {
 
 fn main() -> ExitCode {
     // Before there is a second thread.
-    if std::env::args_os().nth(1).is_some_and(|first| first == sandbox::SANDBOX) {
-        return quipu::run_launcher(&sandbox::launcher());
+    if std::env::args_os().nth(1).is_some_and(|first| first == quipu_host::SANDBOX) {
+        return quipu::run_launcher(&quipu_host::launcher());
     }
     let cli = Cli::parse();
     if let Err(error) = descriptors() {
@@ -145,7 +136,7 @@ fn meant(word: &str) -> Result<(), Failure> {
     }
 }
 
-async fn dispatch(cli: &Cli) -> Result<(), Failure> {
+pub(crate) async fn dispatch(cli: &Cli) -> Result<(), Failure> {
     // With a handler, a write beyond the limit on file sizes is an error that we can tell; without, it kills us.
     drop(tokio::signal::unix::signal(SignalKind::from_raw(nix::sys::signal::Signal::SIGXFSZ as i32)));
     match &cli.command {

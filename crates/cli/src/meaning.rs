@@ -4,13 +4,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use quipu::{Embedder, Engine, MeaningError, MeaningIndexed};
+use quipu_host::LocalStore;
 use quipu_protocol::{ModelErrorKind, Usage};
 use quipu_providers::EmbedderSettings;
-use quipu_store::{Found, SearchQuery, SqliteStore, StoreError};
+use quipu_store::{Found, SearchQuery, StoreError};
 
 use crate::exit::{Exit, Failure};
 use crate::print::{Progress, dollars};
-use crate::setup::Place;
+use quipu_host::Place;
 
 /// How long a search makes vectors of what is new.
 const PATIENCE: Duration = Duration::from_secs(2);
@@ -50,7 +51,7 @@ fn model_failure(error: &quipu_protocol::ModelError) -> Failure {
 
 impl Meaning {
     /// As the settings say.
-    pub(crate) fn of(place: &Place, store: Arc<SqliteStore>) -> Result<Self, Failure> {
+    pub(crate) fn of(place: &Place, store: Arc<LocalStore>) -> Result<Self, Failure> {
         let file = place.home.join("settings.json");
         let json = place.settings_json().map_err(|_| {
             Failure::usage(format!("{} cannot be read, so nothing says what makes vectors", file.display()))
@@ -74,7 +75,7 @@ impl Meaning {
     /// Makes vectors of what is new, all of it where `wait` says so, and searches; without words it ends there.
     pub(crate) async fn search(
         &self,
-        store: &SqliteStore,
+        store: &LocalStore,
         query: SearchQuery,
         wait: bool,
     ) -> Result<(Found, Compared), Failure> {

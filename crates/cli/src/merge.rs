@@ -42,7 +42,7 @@ pub(crate) struct MergeArgs {
 
 pub(crate) async fn run(args: &MergeArgs) -> Result<(), Failure> {
     let (place, engine) = engine(&args.store).await?;
-    let from = crate::show::last_node(&**engine.store(), &args.from).await?;
+    let from = quipu_host::last_node(&**engine.store(), &args.from).await?;
     let SessionRow { id: into, cwd, .. } = chosen(&engine, args.into.as_deref()).await?;
     let side = match (args.ours, args.theirs) {
         (true, _) => Some(MergeSide::Ours),
@@ -77,16 +77,16 @@ pub(crate) async fn run(args: &MergeArgs) -> Result<(), Failure> {
             "node": node, "session": into, "parents": [merge.head, from], "base": merge.base, "files": merge.files,
             "conflicts": merge.conflicts, "changed": how.is_some().then_some(plan), "problems": problems,
         });
-        return Ok(writeln!(std::io::stdout(), "{value}")?);
+        return Ok(writeln!(crate::console::stdout(), "{value}")?);
     }
     for file in &merge.conflicts {
         let stays = if how.is_some() { "" } else { "; files on disk are as they were" };
         note(format!("Both changed {}{stays}.", printable(file)));
     }
-    let store = place.store_flag();
+    let store = crate::place::store_flag(&place);
     let along = if how.is_some() { " --files" } else { "" };
     note(format!(
         "Go on with `quipu -p --session {into}{store}`; `quipu undo {into}{along}{store}` takes it back."
     ));
-    Ok(writeln!(std::io::stdout(), "{node}")?)
+    Ok(writeln!(crate::console::stdout(), "{node}")?)
 }

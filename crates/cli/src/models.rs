@@ -7,17 +7,17 @@ use quipu_providers::is_supported;
 
 use crate::args::{ModelsArgs, StoreArg};
 use crate::exit::Failure;
+use crate::place::place;
 use crate::print::{Paint, note, printable};
-use crate::setup::Place;
 
 pub(crate) fn run(args: &ModelsArgs) -> Result<(), Failure> {
-    let settings = Place::find(&StoreArg::default())?.settings();
+    let settings = place(&StoreArg::default())?.settings();
     let wanted = args.search.as_deref().unwrap_or_default().to_lowercase();
     let matches = |model: &Model| {
         let id = format!("{}/{}", model.provider, model.id).to_lowercase();
         id.contains(&wanted) || model.name.to_lowercase().contains(&wanted)
     };
-    let mut out = std::io::BufWriter::new(std::io::stdout().lock());
+    let mut out = std::io::BufWriter::new(crate::console::stdout());
     let paint = Paint::stdout();
     let (mut shown, mut hidden) = (0, 0);
     for model in settings.models().into_iter().filter(|model| matches(model)) {

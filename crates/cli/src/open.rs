@@ -5,11 +5,11 @@ use std::io::Write as _;
 use crate::args::OpenArgs;
 use crate::exit::Failure;
 use crate::pager::page;
-use crate::setup::Place;
+use crate::place::place;
 use crate::show;
 
 pub(crate) async fn run(args: &OpenArgs) -> Result<(), Failure> {
-    let place = Place::find(&args.out.store)?;
+    let place = place(&args.out.store)?;
     let Some(store) = place.existing_store().await? else {
         return Err(Failure::usage(format!(
             "there is no store at {} yet; try `quipu demo`",
@@ -19,7 +19,7 @@ pub(crate) async fn run(args: &OpenArgs) -> Result<(), Failure> {
     let mut text = Vec::new();
     show::write_whole(&*store, &args.node, args.out.json, &mut text).await?;
     if args.out.json {
-        let mut out = std::io::stdout().lock();
+        let mut out = crate::console::stdout();
         out.write_all(&text)?;
         return Ok(out.flush()?);
     }

@@ -1,17 +1,17 @@
 //! The user's pager.
 
-use std::io::{IsTerminal as _, Write as _};
+use std::io::Write as _;
 use std::process::Stdio;
 
 use tokio::signal::unix::SignalKind;
 
 use crate::exit::Failure;
 use crate::print::note;
-use crate::setup::env;
+use quipu_host::env;
 
 /// Shows a text in the pager, where stdout is a terminal; else writes it there.
 pub(crate) fn page(text: &[u8]) -> Result<(), Failure> {
-    if !std::io::stdout().is_terminal() {
+    if !crate::console::stdout().is_terminal() {
         return print(text);
     }
     // As most programs that page: nothing or `cat` is no pager.
@@ -20,7 +20,7 @@ pub(crate) fn page(text: &[u8]) -> Result<(), Failure> {
         return print(text);
     }
     let here = std::env::current_dir().unwrap_or_else(|_| "/".into());
-    let mut command = match crate::helpers::helpers().shell(&pager, &here) {
+    let mut command = match quipu_host::helpers().shell(&pager, &here) {
         Ok(command) => command,
         Err(error) => {
             note(format!("warning: the pager `{pager}` is not started: {error}"));
@@ -56,7 +56,7 @@ pub(crate) fn page(text: &[u8]) -> Result<(), Failure> {
 }
 
 fn print(text: &[u8]) -> Result<(), Failure> {
-    let mut out = std::io::stdout().lock();
+    let mut out = crate::console::stdout();
     out.write_all(text)?;
     Ok(out.flush()?)
 }

@@ -1,16 +1,17 @@
 //! Which place of the graph is meant: by a name, by the directory, or by asking.
 
-use std::io::{BufRead as _, IsTerminal as _, Read as _};
+use std::io::{BufRead as _, Read as _};
 use std::path::Path;
 
 use quipu_protocol::NodeId;
 use quipu_store::{FoundBy, SessionQuery, SessionRow, Store};
 
 use crate::args::NodeFilter;
+use crate::console::current_dir;
 use crate::exit::{Exit, Failure};
 use crate::print::{ago, note, one_line};
-use crate::setup::{current_dir, now};
-use crate::show::resolve;
+use quipu_host::now;
+use quipu_host::resolve;
 
 /// Sessions that are offered.
 const OFFERED: usize = 9;
@@ -75,8 +76,9 @@ fn picked(mut rows: Vec<SessionRow>, asks: bool) -> Result<SessionRow, Failure> 
             "no session in this directory; name one (`quipu sessions --all` lists those of every directory)",
         ));
     }
-    let is_terminal =
-        std::io::stdin().is_terminal() && std::io::stdout().is_terminal() && std::io::stderr().is_terminal();
+    let is_terminal = crate::console::is_typed()
+        && crate::console::stdout().is_terminal()
+        && crate::console::shows_people();
     if !asks || !is_terminal || rows.len() == 1 {
         return Ok(rows.swap_remove(0));
     }
@@ -86,7 +88,7 @@ fn picked(mut rows: Vec<SessionRow>, asks: bool) -> Result<SessionRow, Failure> 
     }
     note(format!("Which session? 1 to {}; Enter for 1", rows.len()));
     let mut line = String::new();
-    std::io::stdin().lock().take(LONGEST).read_line(&mut line)?;
+    crate::console::stdin().take(LONGEST).read_line(&mut line)?;
     let chosen = match line.trim() {
         "" => 1,
         number => number.parse().unwrap_or(0),
@@ -99,9 +101,7 @@ fn picked(mut rows: Vec<SessionRow>, asks: bool) -> Result<SessionRow, Failure> 
 }
 
 /// The store of a command that reads.
-pub(crate) fn store_of(
-    place: &crate::setup::Place,
-) -> Result<std::sync::Arc<quipu_store::SqliteStore>, Failure> {
+pub(crate) fn store_of(place: &quipu_host::Place) -> Result<std::sync::Arc<quipu_host::LocalStore>, Failure> {
     place.store_to_read()?.ok_or_else(|| {
         Failure::usage(format!("there is no store at {} yet; try `quipu demo`", place.store.display()))
     })

@@ -1,36 +1,12 @@
 //! Writing to people and to programs.
 
-use std::io::{IsTerminal as _, Write};
-use std::sync::Mutex;
+use std::io::Write;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use quipu_protocol::UnixMs;
 use quipu_tui::is_unseen;
 use unicode_width::UnicodeWidthStr as _;
-
-/// What was to be told while somebody else draws on the terminal; `None` while nobody does.
-static HELD: Mutex<Option<Vec<String>>> = Mutex::new(None);
-
-/// Holds back from now on what is for people, or tells it again; with what was held back so far.
-pub(crate) fn hold(on: bool) -> Vec<String> {
-    let mut held = HELD.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
-    let kept = held.take().unwrap_or_default();
-    *held = on.then(Vec::new);
-    kept
-}
-
-/// Whether it was held back.
-fn is_held(text: &str) -> bool {
-    let mut held = HELD.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
-    let Some(held) = held.as_mut() else { return false };
-    // The files of the user's are read more than once; what is wrong in them is told once.
-    let text = text.trim();
-    if !held.iter().any(|told| told == text) {
-        held.push(text.to_owned());
-    }
-    true
-}
 
 /// How far something is: a line on stderr that the next one replaces, where that is a terminal that obeys. Nothing is left
 /// of it in the end.
@@ -43,9 +19,7 @@ pub(crate) struct Progress {
 impl Progress {
     pub(crate) fn new() -> Self {
         let obeys = std::env::var_os("TERM").is_none_or(|term| term != "dumb");
-        // Nobody else draws on it.
-        let free = HELD.lock().unwrap_or_else(std::sync::PoisonError::into_inner).is_none();
-        let shows = std::io::stderr().is_terminal() && obeys && free;
+        let shows = crate::console::shows_people() && obeys;
         Self { shows, stands: AtomicBool::new(false) }
     }
 
@@ -85,24 +59,17 @@ impl Drop for Progress {
 
 /// A line for people, on stderr.
 pub(crate) fn note(text: impl AsRef<str>) {
-    if is_held(text.as_ref()) {
-        return;
-    }
-    // A terminal that is gone cannot be told so.
-    drop(writeln!(std::io::stderr().lock(), "{}", printable(text.as_ref())));
+    crate::console::tell(&printable(text.as_ref()));
 }
 
 /// The same in a colour, which is added to what was made printable.
 pub(crate) fn note_in(colour: fn(Paint, &str) -> String, text: impl AsRef<str>) {
-    if is_held(text.as_ref()) {
-        return;
-    }
-    drop(writeln!(std::io::stderr().lock(), "{}", colour(Paint::stderr(), &printable(text.as_ref()))));
+    crate::console::tell(&colour(Paint::stderr(), &printable(text.as_ref())));
 }
 
-/// Whether a stream may be coloured.
-pub(crate) fn colours(stream: &impl std::io::IsTerminal) -> bool {
-    stream.is_terminal()
+/// Whether a stream may be coloured that is a terminal or is none.
+pub(crate) fn colours(is_terminal: bool) -> bool {
+    is_terminal
         && std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty())
         && std::env::var_os("TERM").is_none_or(|term| term != "dumb")
 }
@@ -117,11 +84,11 @@ impl Paint {
     }
 
     pub(crate) fn stdout() -> Self {
-        Self(colours(&std::io::stdout()))
+        Self(colours(crate::console::stdout().is_terminal()))
     }
 
     pub(crate) fn stderr() -> Self {
-        Self(colours(&std::io::stderr()))
+        Self(colours(crate::console::shows_people()))
     }
 
     pub(crate) fn dim(self, text: &str) -> String {
@@ -230,7 +197,7 @@ pub(crate) fn took(milliseconds: u64) -> String {
 /// Columns that people see on stdout: those of the terminal, else `$COLUMNS`, else 80; from 20 to 500.
 pub(crate) fn width() -> usize {
     let columns = || std::env::var("COLUMNS").ok()?.trim().parse().ok();
-    let terminal = terminal_size::terminal_size_of(std::io::stdout());
+    let terminal = crate::console::size();
     let width = terminal.map(|(width, _)| usize::from(width.0)).or_else(columns).unwrap_or(80);
     width.clamp(20, 500)
 }

@@ -9,11 +9,11 @@ use crate::args::FilesAlong;
 use crate::confirm::asked;
 use crate::exit::Failure;
 use crate::print::{Paint, note, printable};
-use crate::setup::{Place, file_settings};
+use quipu_host::{Place, file_settings};
 
 /// How files go along with a session that works in `cwd`: there, and in the directories that were added for it.
 pub(crate) fn how(place: &Place, cwd: &str, overwrite: bool) -> Result<RestoreFiles, Failure> {
-    let add_dirs = crate::permissions::added_directories(place, std::path::Path::new(cwd))?;
+    let add_dirs = quipu_host::added_directories(place, std::path::Path::new(cwd))?;
     let (own, kept) = (Some(place.home.clone()), file_settings(place));
     Ok(RestoreFiles { overwrite, add_dirs, own, kept, ..RestoreFiles::default() })
 }
@@ -25,7 +25,7 @@ pub(crate) fn show(plan: &FilePlan) {
 
 /// Prints what would be changed, and no more than that is wanted.
 pub(crate) fn print(plan: &FilePlan, json: bool) -> Result<(), Failure> {
-    let mut out = std::io::stdout().lock();
+    let mut out = crate::console::stdout();
     if json {
         writeln!(out, "{}", serde_json::json!({ "files": plan }))?;
         return Ok(());
@@ -89,7 +89,7 @@ pub(crate) async fn jump(
     json: bool,
 ) -> Result<Option<JumpedWithFiles>, Failure> {
     let session = engine.session_to_jump(node).await?;
-    let cwd = crate::setup::session_named(&**engine.store(), session.as_str()).await?.cwd;
+    let cwd = quipu_host::session_named(&**engine.store(), session.as_str()).await?.cwd;
     let how = how(place, &cwd, files.overwrite)?;
     let plan = match words {
         Words::Label(_) => engine.preview_files(node, &how).await?,

@@ -9,11 +9,12 @@ use crate::args::RecallArgs;
 use crate::exit::Failure;
 use crate::pager::page;
 use crate::pick::{spot, store_of, vanished};
+use crate::place::place;
 use crate::print::{Paint, iso, printable};
-use crate::setup::{Place, now};
+use quipu_host::now;
 
 pub(crate) async fn run(args: &RecallArgs) -> Result<(), Failure> {
-    let place = Place::find(&args.out.store)?;
+    let place = place(&args.out.store)?;
     let store = store_of(&place)?;
     let store: &dyn Store = &*store;
     let spot = spot(store, Some(&args.what), false).await?;
@@ -36,7 +37,7 @@ pub(crate) async fn run(args: &RecallArgs) -> Result<(), Failure> {
         Err(RecallError::Store(error)) => return Err(error.into()),
     };
     if args.out.json {
-        let mut out = std::io::stdout().lock();
+        let mut out = crate::console::stdout();
         writeln!(out, "{}", json(&recalled))?;
         return Ok(out.flush()?);
     }

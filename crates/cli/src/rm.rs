@@ -5,7 +5,7 @@ use crate::confirm::confirm;
 use crate::exit::Failure;
 use crate::fork::engine;
 use crate::print::{ago, note, one_line};
-use crate::setup::{now, session_named};
+use quipu_host::{now, session_named};
 
 pub(crate) async fn run(args: &RmArgs) -> Result<(), Failure> {
     let (place, engine) = engine(&args.store).await?;
@@ -22,7 +22,7 @@ pub(crate) async fn run(args: &RmArgs) -> Result<(), Failure> {
     note(format!(
         "Removed session {}. Its nodes stay: `quipu fork {head}{}` goes on from where it stood{again}.",
         row.id,
-        place.store_flag()
+        crate::place::store_flag(&place)
     ));
     Ok(())
 }

@@ -16,13 +16,26 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use crate::args::{Mode, Task};
 use crate::ask::{Asker, LineAsker};
-use crate::budget::Budget;
 use crate::exit::{Exit, Failure};
+use crate::place::place;
 use crate::print::{Paint, Progress, dollars, iso, note, note_in, one_line, printable, took};
-use crate::setup::{Place, Started, current_dir, now};
+use quipu_host::Budget;
+use quipu_host::{Started, current_dir, now};
 
 /// Between two looks of a person at how far an answer is.
 const SHOW: Duration = Duration::from_millis(100);
+
+/// Brings the session's file up to date. What it lacks is a failure, unless there was another one.
+async fn finish(file: &quipu_host::Mirror, result: Result<(), Failure>) -> Result<(), Failure> {
+    match (result, file.finish().await.map_err(Failure::from)) {
+        (Ok(()), lacks) => lacks,
+        (result, Ok(())) => result,
+        (Err(failure), Err(lacks)) => {
+            note(lacks.message);
+            Err(failure)
+        }
+    }
+}
 
 /// `quipu -p`.
 pub(crate) async fn run(task: &Task) -> Result<(), Failure> {
@@ -34,7 +47,7 @@ pub(crate) async fn run(task: &Task) -> Result<(), Failure> {
             "--stream is for text; `--mode json` has every piece of an answer as it is",
         ));
     }
-    let mut place = Place::find(&task.store)?;
+    let mut place = place(&task.store)?;
     if task.no_session {
         place = place.without_outputs();
     }
@@ -57,7 +70,7 @@ pub(crate) async fn run(task: &Task) -> Result<(), Failure> {
         ));
     }
     let Started { store: open, opened, recorder, budget, file, ask_deadline, .. } =
-        crate::setup::open(&place, task, &here, replay.clone()).await?;
+        crate::place::open(&place, task, &here, replay.clone()).await?;
     let Opened { session, troubles } = opened;
     let cwd = session.cwd().display().to_string();
     // What must be typed to go on after a failure.
@@ -65,10 +78,12 @@ pub(crate) async fn run(task: &Task) -> Result<(), Failure> {
         // What was replayed goes on with a model of its own only.
         _ if task.no_session || replay.is_some() => None,
         _ if let Some(file) = &file => {
-            Some(format!("quipu -p --session {}{}", file.path, place.store_flag()))
+            Some(format!("quipu -p --session {}{}", file.path, crate::place::store_flag(&place)))
         }
-        true => Some(format!("quipu -p -c{}", place.store_flag())),
-        false => Some(format!("quipu -p --session {}{}", session.view().session, place.store_flag())),
+        true => Some(format!("quipu -p -c{}", crate::place::store_flag(&place))),
+        false => {
+            Some(format!("quipu -p --session {}{}", session.view().session, crate::place::store_flag(&place)))
+        }
     };
     let store = (!task.no_session).then(|| place.store.clone());
     let told = Told {
@@ -91,9 +106,9 @@ pub(crate) async fn run(task: &Task) -> Result<(), Failure> {
     }
     let mut result = run_prompts(session, prompts, front, &told).await;
     if let Some(file) = file {
-        result = file.finish(result).await;
+        result = finish(&file, result).await;
     }
-    crate::setup::make_room(&place, task).await;
+    crate::place::make_room(&place, task).await;
     for text in replay.iter().flat_map(|replay| replay.notes()) {
         note(format!("note: {text}"));
     }
@@ -272,7 +287,7 @@ fn finished(outcome: &Outcome, told: &Told) -> Result<(), Failure> {
         }
         Outcome::Limit(Limit::Cost(cost)) => fail(Exit::Limit, format!("stopped at ${cost} (--max-cost)")),
         Outcome::Limit(Limit::Daily { spent, budget }) => {
-            let source = told.budget.as_ref().map_or("daily_budget", |budget| &budget.source);
+            let source = told.budget.as_ref().map_or_else(|| "daily_budget".to_owned(), crate::place::source);
             let what = format!(
                 "stopped before a model call: {} counts as spent today, and the daily budget is {} ({source}). It goes on \
                  tomorrow, or now with another --daily-budget",

@@ -3,18 +3,20 @@
 use std::io::Write as _;
 use std::path::Path;
 
+use clap::Parser as _;
+use quipu_host::LocalStore;
 use quipu_protocol::{SessionId, UnixMs};
 use quipu_store::{
     Excerpt, Found, Hit, Matched, Matching, Order, QUERY_LIMIT, RANKED, SearchQuery, SessionQuery,
-    SessionRow, Sessions, SqliteStore, Store, Unindexed, Upkeep as _,
+    SessionRow, Sessions, Store, Unindexed, Upkeep as _,
 };
 
-use crate::args::SearchArgs;
+use crate::args::{Cli, Cmd, SearchArgs};
 use crate::exit::Failure;
 use crate::meaning::{Compared, Meaning};
+use crate::place::place;
 use crate::print::{Paint, Progress, ago, note, one_line, printable};
-use crate::setup::{Place, now};
-use crate::show;
+use quipu_host::{Place, now};
 
 /// Hits of one session that are shown.
 const OF_A_SESSION: usize = 5;
@@ -23,15 +25,30 @@ const MOST: usize = 10_000;
 /// Characters of a session's title.
 const TITLE: usize = 60;
 
-pub(crate) async fn run(args: &SearchArgs) -> Result<(), Failure> {
-    let place = Place::find(&args.out.store)?;
-    let Some(store) = place.existing_store().await? else {
-        if !args.out.json {
-            note("Nothing was done yet. Try `quipu demo`, or `quipu import`.");
-        }
-        return Ok(());
-    };
-    let meaning = if args.meaning { Some(Meaning::of(&place, store.clone())?) } else { None };
+/// What a search found.
+pub(crate) struct Results {
+    pub(crate) found: Found,
+    /// The sessions of the hits.
+    pub(crate) rows: Rows,
+    compared: Option<Compared>,
+    /// What people should know of it.
+    pub(crate) told: Vec<String>,
+}
+
+/// The arguments that these words are.
+pub(crate) fn args_of(words: Vec<String>) -> Result<SearchArgs, Failure> {
+    let words = ["quipu", "search"].map(str::to_owned).into_iter().chain(words);
+    match Cli::try_parse_from(words) {
+        Ok(Cli { command: Some(Cmd::Search(args)), .. }) => Ok(args),
+        Ok(_) => Err(Failure::usage("that is no search")),
+        Err(told) => Err(Failure::usage(told.to_string().trim_end())),
+    }
+}
+
+/// Searches the store; `None` where there is none yet.
+pub(crate) async fn find(place: &Place, args: &SearchArgs) -> Result<Option<Results>, Failure> {
+    let Some(store) = place.existing_store().await? else { return Ok(None) };
+    let meaning = if args.meaning { Some(Meaning::of(place, store.clone())?) } else { None };
     let query = query(&*store, args).await?;
     if args.wait {
         finish_index(&store).await?;
@@ -43,26 +60,41 @@ pub(crate) async fn run(args: &SearchArgs) -> Result<(), Failure> {
             (found, Some(compared))
         }
     };
-    let mut out = std::io::BufWriter::new(std::io::stdout().lock());
-    if args.out.json {
-        let mut rows = Rows::default();
-        for hit in &found.hits {
-            let row = rows.of(&*store, hit.session.as_ref()).await?;
-            writeln!(out, "{}", hit_json(hit, row))?;
+    let mut rows = Rows::default();
+    for hit in &found.hits {
+        rows.look_up(&*store, hit.session.as_ref()).await?;
+    }
+    let told = told(args, &found, compared.as_ref());
+    Ok(Some(Results { found, rows, compared, told }))
+}
+
+pub(crate) async fn run(args: &SearchArgs) -> Result<(), Failure> {
+    let place = place(&args.out.store)?;
+    let Some(results) = find(&place, args).await? else {
+        if !args.out.json {
+            note("Nothing was done yet. Try `quipu demo`, or `quipu import`.");
         }
-        let mut end = end_json(&found);
-        end["told"] = told(args, &found, compared.as_ref()).into();
-        if let Some(compared) = &compared {
+        return Ok(());
+    };
+    let Results { found, rows, compared, told } = &results;
+    let mut out = std::io::BufWriter::new(crate::console::stdout());
+    if args.out.json {
+        for hit in &found.hits {
+            writeln!(out, "{}", hit_json(hit, rows.get(hit.session.as_ref())))?;
+        }
+        let mut end = end_json(found);
+        end["told"] = told.clone().into();
+        if let Some(compared) = compared {
             end["meaning"] = compared.json();
         }
         writeln!(out, "{end}")?;
     } else {
-        write_groups(&mut out, &place, &*store, &found).await?;
+        write_groups(&mut out, &place, found, rows)?;
     }
     out.flush()?;
     drop(out);
     if !args.out.json {
-        told(args, &found, compared.as_ref()).iter().for_each(note);
+        told.iter().for_each(note);
     }
     Ok(())
 }
@@ -70,7 +102,7 @@ pub(crate) async fn run(args: &SearchArgs) -> Result<(), Failure> {
 async fn query(store: &dyn Store, args: &SearchArgs) -> Result<SearchQuery, Failure> {
     let branch = match &args.branch {
         None => None,
-        Some(what) => Some(show::last_node(store, what).await?),
+        Some(what) => Some(quipu_host::last_node(store, what).await?),
     };
     let project = args.project.as_deref().map(directory).transpose()?;
     let since = args.since.as_deref().map(|text| instant("--since", text, now())).transpose()?;
@@ -136,7 +168,7 @@ pub(crate) fn instant(flag: &str, text: &str, now: UnixMs) -> Result<UnixMs, Fai
 }
 
 /// Indexes all that is not, and tells how far it is. Ended by Ctrl-C, it goes on from there the next time.
-pub(crate) async fn finish_index(store: &SqliteStore) -> Result<(), Failure> {
+pub(crate) async fn finish_index(store: &LocalStore) -> Result<(), Failure> {
     let progress = Progress::new();
     let mut left = store.index().await?;
     let all = left;
@@ -151,30 +183,29 @@ pub(crate) async fn finish_index(store: &SqliteStore) -> Result<(), Failure> {
 
 /// Sessions that were looked up.
 #[derive(Default)]
-struct Rows(std::collections::HashMap<SessionId, Option<SessionRow>>);
+pub(crate) struct Rows(std::collections::HashMap<SessionId, Option<SessionRow>>);
 
 impl Rows {
-    async fn of(
-        &mut self,
-        store: &dyn Store,
-        id: Option<&SessionId>,
-    ) -> Result<Option<&SessionRow>, Failure> {
-        let Some(id) = id else { return Ok(None) };
-        if !self.0.contains_key(id) {
+    async fn look_up(&mut self, store: &dyn Store, id: Option<&SessionId>) -> Result<(), Failure> {
+        if let Some(id) = id.filter(|id| !self.0.contains_key(*id)) {
             let query = SessionQuery { id: Some(id.clone()), limit: Some(1), ..SessionQuery::default() };
             let row = store.sessions(query).await?.into_iter().next();
             self.0.insert(id.clone(), row);
         }
-        Ok(self.0.get(id).and_then(Option::as_ref))
+        Ok(())
+    }
+
+    pub(crate) fn get(&self, id: Option<&SessionId>) -> Option<&SessionRow> {
+        self.0.get(id?).and_then(Option::as_ref)
     }
 }
 
 /// Hits in groups, a session each, in the order of their first hits.
-async fn write_groups(
+fn write_groups(
     out: &mut impl std::io::Write,
     place: &Place,
-    store: &dyn Store,
     found: &Found,
+    sessions: &Rows,
 ) -> Result<(), Failure> {
     let (paint, now) = (Paint::stdout(), now());
     let mut groups: Vec<(Option<&SessionId>, Vec<&Hit>)> = Vec::new();
@@ -184,13 +215,12 @@ async fn write_groups(
             None => groups.push((hit.session.as_ref(), vec![hit])),
         }
     }
-    let mut rows = Rows::default();
-    let flag = place.store_flag();
+    let flag = crate::place::store_flag(place);
     for (n, (session, hits)) in groups.iter().enumerate() {
         if n > 0 {
             writeln!(out)?;
         }
-        match (session, rows.of(store, *session).await?) {
+        match (session, sessions.get(*session)) {
             (Some(id), Some(row)) => {
                 let title = if row.called.is_empty() { &row.title } else { &row.called };
                 let removed = if row.head.is_none() { "  (removed)" } else { "" };
@@ -223,7 +253,7 @@ async fn write_groups(
             writeln!(out, "  {}", paint.dim(&format!("and {more} or more here: --limit 0 shows all")))?;
         }
         if let Some(hit) = hits.first() {
-            let stands = rows.of(store, *session).await?.is_none_or(|row| row.head.is_some());
+            let stands = sessions.get(*session).is_none_or(|row| row.head.is_some());
             let go_on = match session {
                 Some(id) if stands => {
                     format!("   go on: quipu{flag} -p --session {} \"…\"", printable(id.as_str()))

@@ -7,13 +7,15 @@ use quipu_protocol::SessionId;
 use quipu_store::{SessionQuery, SessionRow, Store};
 
 use crate::args::SessionsArgs;
+use crate::console::current_dir;
 use crate::exit::Failure;
-use crate::gone::Seen;
+use crate::place::place;
 use crate::print::{Paint, ago, dollars, note, one_line};
-use crate::setup::{Place, current_dir, now};
+use quipu_host::Seen;
+use quipu_host::now;
 
 pub(crate) async fn run(args: &SessionsArgs) -> Result<(), Failure> {
-    let place = Place::find(&args.out.store)?;
+    let place = place(&args.out.store)?;
     let Some(store) = place.store_to_read()? else {
         if !args.out.json {
             note("Nothing was done yet. Try `quipu demo`.");
@@ -29,7 +31,7 @@ pub(crate) async fn run(args: &SessionsArgs) -> Result<(), Failure> {
     let rows = store.sessions(query).await?;
     let ids: Vec<_> = rows.iter().map(|row| row.id.clone()).collect();
     let labels = label_counts(&*store, &ids).await?;
-    let mut out = std::io::BufWriter::new(std::io::stdout().lock());
+    let mut out = std::io::BufWriter::new(crate::console::stdout());
     if args.out.json {
         for row in &rows {
             writeln!(out, "{}", json(row, &labels))?;

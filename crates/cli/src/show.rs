@@ -1,25 +1,23 @@
 //! `quipu show`: a session as a tree, a node whole, the request behind an answer.
 
 use std::io::Write as _;
-use std::path::Path;
 
 use quipu_dag::Node;
-use quipu_protocol::{Body, Content, Entry, Message, NodeId, StepInfo};
-use quipu_store::{Candidate, FoundBy, Resolved, Scope, SessionQuery, SessionRow, Store};
+use quipu_protocol::{Body, Content, Entry, Message, StepInfo};
+use quipu_store::{FoundBy, SessionQuery, SessionRow, Store};
 use quipu_transcript::{Decoded, role_with};
 use sha2::{Digest as _, Sha256};
 
 use crate::args::ShowArgs;
+use crate::console::current_dir;
 use crate::exit::{Exit, Failure};
+use crate::place::place;
 use crate::print::{Paint, ago, dollars, iso, one_line, printable, took};
-use crate::setup::{Place, current_dir, now, session_named};
 use crate::tree;
-
-/// Columns of what somebody named, where it is told: it may be of any length.
-const WIDTH: usize = 100;
+use quipu_host::now;
 
 pub(crate) async fn run(args: &ShowArgs) -> Result<(), Failure> {
-    let place = Place::find(&args.out.store)?;
+    let place = place(&args.out.store)?;
     let Some(store) = place.store_to_read()? else {
         return Err(Failure::usage(format!(
             "there is no store at {} yet; try `quipu demo`",
@@ -28,14 +26,14 @@ pub(crate) async fn run(args: &ShowArgs) -> Result<(), Failure> {
     };
     let store: &dyn Store = &*store;
     let Some(what) = &args.what else {
-        return show_session(store, &newest_here(store).await?, args).await;
+        return show_session(store, &quipu_host::newest_here(store).await?, args).await;
     };
     // What is named needs no directory; then it only says what `HEAD` means.
     let newest = match current_dir() {
-        Ok(here) => newest_in(store, &here).await?,
+        Ok(here) => quipu_host::newest_in(store, &here).await?,
         Err(_) => None,
     };
-    let found = resolve(store, what, newest.as_ref()).await?;
+    let found = quipu_host::resolve(store, what, newest.as_ref()).await?;
     if found.by == FoundBy::Session && !args.request {
         let query = SessionQuery { id: found.session.clone(), limit: Some(1), ..SessionQuery::default() };
         if let Some(row) = store.sessions(query).await?.first() {
@@ -56,7 +54,7 @@ pub(crate) async fn run(args: &ShowArgs) -> Result<(), Failure> {
     if args.request {
         return show_request(store, &node, &decoded).await;
     }
-    let mut out = std::io::BufWriter::new(std::io::stdout().lock());
+    let mut out = std::io::BufWriter::new(crate::console::stdout());
     if args.out.json {
         writeln!(out, "{}", node_json(&node, &decoded)?)?;
     } else {
@@ -73,10 +71,10 @@ pub(crate) async fn write_whole(
     out: &mut impl std::io::Write,
 ) -> Result<(), Failure> {
     let newest = match current_dir() {
-        Ok(here) => newest_in(store, &here).await?,
+        Ok(here) => quipu_host::newest_in(store, &here).await?,
         Err(_) => None,
     };
-    let found = resolve(store, what, newest.as_ref()).await?;
+    let found = quipu_host::resolve(store, what, newest.as_ref()).await?;
     let nodes: Vec<Node> = store.nodes(&[found.node]).await?.into_iter().flatten().collect();
     let decoded = quipu_store::decode_nodes(store, &nodes).await?;
     let (Some(node), Some(decoded)) = (nodes.first(), decoded.first()) else {
@@ -88,103 +86,9 @@ pub(crate) async fn write_whole(
     write_node(out, node, decoded, found.session.as_ref().map(ToString::to_string))
 }
 
-/// The newest session of the current directory.
-pub(crate) async fn newest_here(store: &dyn Store) -> Result<SessionRow, Failure> {
-    newest_in(store, &current_dir()?).await?.ok_or_else(|| {
-        Failure::usage("no session in this directory; `quipu sessions --all` lists those of every directory")
-    })
-}
-
-async fn newest_in(store: &dyn Store, here: &Path) -> Result<Option<SessionRow>, Failure> {
-    let cwd = Some(here.to_string_lossy().into_owned());
-    let query = SessionQuery { cwd, limit: Some(1), ..SessionQuery::default() };
-    Ok(store.sessions(query).await?.into_iter().next())
-}
-
-/// What a person means by a name.
-pub(crate) async fn resolve(
-    store: &dyn Store,
-    what: &str,
-    newest: Option<&SessionRow>,
-) -> Result<Candidate, Failure> {
-    let scope = Scope { head: newest.and_then(|row| row.head) };
-    let found = match store.resolve(&what.into(), &scope).await? {
-        Resolved::None => by_name(store, what).await?,
-        found => found,
-    };
-    match found {
-        Resolved::One(found) => Ok(found),
-        Resolved::None => Err(Failure::usage(format!(
-            "`{}` is no node and no session here: give a session's id, a node's hash, or at least their first four \
-             characters (`quipu sessions --all`)",
-            one_line(what, WIDTH)
-        ))),
-        Resolved::Many(found) => {
-            let mut list = Vec::with_capacity(found.len());
-            for one in &found {
-                list.push(candidate(store, one).await?);
-            }
-            Err(Failure::usage(format!(
-                "`{}` could be any of these; say more:\n{}",
-                one_line(what, WIDTH),
-                list.join("\n")
-            )))
-        }
-    }
-}
-
-/// The node that somebody means; of a session its last one, also when it was removed and stands nowhere.
-pub(crate) async fn last_node(store: &dyn Store, what: &str) -> Result<NodeId, Failure> {
-    let found = resolve(store, what, None).await?;
-    let (FoundBy::Session, Some(session)) = (found.by, &found.session) else { return Ok(found.node) };
-    if let Some(head) = session_named(store, session.as_str()).await?.head {
-        return Ok(head);
-    }
-    let ends = store.landmarks(std::slice::from_ref(session), 1).await?;
-    Ok(ends.first().map_or(found.node, |end| end.node))
-}
-
-/// One of several that could be meant: a session by its id and what it is about, a node by its hash.
-async fn candidate(store: &dyn Store, one: &Candidate) -> Result<String, Failure> {
-    let when = ago(now(), one.timestamp);
-    let Some(session) = &one.session else {
-        return Ok(format!("  {}  {}  {when}", one.node.short(), printable(&one.role)));
-    };
-    if one.by != FoundBy::Session {
-        return Ok(format!("  {}  {}  {when}  session {session}", one.node.short(), printable(&one.role)));
-    }
-    let query = SessionQuery { id: Some(session.clone()), limit: Some(1), ..SessionQuery::default() };
-    let rows = store.sessions(query).await?;
-    let about = rows.first().map_or("", |row| if row.called.is_empty() { &row.title } else { &row.called });
-    Ok(format!("  session {session}  {when}  {}", one_line(about, 60)).trim_end().to_owned())
-}
-
-/// Sessions that were given this name.
-async fn by_name(store: &dyn Store, name: &str) -> Result<Resolved, Failure> {
-    // As it is kept when it is given.
-    let name = name.split(|c: char| c.is_whitespace() || c.is_control()).filter(|word| !word.is_empty());
-    let name = name.collect::<Vec<_>>().join(" ");
-    if name.is_empty() {
-        return Ok(Resolved::None);
-    }
-    let query = SessionQuery { called: Some(name), limit: Some(20), ..SessionQuery::default() };
-    let mut found = Vec::new();
-    for row in store.sessions(query).await? {
-        match store.resolve(&row.id.as_str().into(), &Scope::default()).await? {
-            Resolved::One(one) => found.push(one),
-            Resolved::Many(_) | Resolved::None => {}
-        }
-    }
-    Ok(match found.len() {
-        1 => found.pop().map_or(Resolved::None, Resolved::One),
-        0 => Resolved::None,
-        _ => Resolved::Many(found),
-    })
-}
-
 async fn show_session(store: &dyn Store, row: &SessionRow, args: &ShowArgs) -> Result<(), Failure> {
     let tree = tree::read(store, row, tree::Forks::Named).await?;
-    let mut out = std::io::BufWriter::new(std::io::stdout().lock());
+    let mut out = std::io::BufWriter::new(crate::console::stdout());
     if args.out.json {
         let nodes =
             tree.rows.iter().map(|row| node_json(&row.node, &row.decoded)).collect::<Result<Vec<_>, _>>()?;
@@ -216,7 +120,7 @@ async fn show_request(store: &dyn Store, node: &Node, decoded: &Decoded) -> Resu
     if Sha256::digest(&bytes).as_slice() != call.body.0 {
         return Err(Failure::new(Exit::Store, format!("the request of {} was rebuilt wrongly", node.id)));
     }
-    let mut out = std::io::stdout().lock();
+    let mut out = crate::console::stdout();
     out.write_all(&bytes)?;
     Ok(out.flush()?)
 }

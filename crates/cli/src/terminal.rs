@@ -16,8 +16,9 @@ use quipu_tui::{Begin, Bindings, Left, Open};
 
 use crate::args::{Mode, Task};
 use crate::exit::{Exit, Failure};
-use crate::print::{hold, note};
-use crate::setup::{Place, current_dir, env};
+use crate::place::place;
+use crate::print::note;
+use quipu_host::{Place, current_dir, env};
 
 /// Whether there is a terminal on both sides, and nothing was asked that needs none.
 pub(crate) fn is_there(task: &Task) -> bool {
@@ -54,7 +55,8 @@ pub(crate) fn why_not(task: &Task) -> &'static str {
 }
 
 pub(crate) async fn run(task: &Task) -> Result<(), Failure> {
-    let mut place = Place::find(&task.store)?;
+    let told = Arc::new(crate::place::Told::default());
+    let mut place = place(&task.store)?.told_to(told.clone());
     if task.no_session {
         place = place.without_outputs();
     }
@@ -71,13 +73,12 @@ pub(crate) async fn run(task: &Task) -> Result<(), Failure> {
     if let Some(by) = linear {
         notes.insert(0, format!("Quipu, told in lines for screen readers, by {by}."));
     }
-    hold(true);
     // Before the first command.
-    crate::helpers::helpers();
-    let flag = place.store_flag();
+    quipu_host::helpers();
+    let flag = crate::place::store_flag(&place);
     let (bindings, problems) = Bindings::load(&home.join("keybindings.json"));
     notes.extend(problems);
-    let host = Arc::new(host::Surroundings::new(place, task, here, sealer.clone(), able));
+    let host = Arc::new(host::Surroundings::new(place, told.clone(), task, here, sealer.clone(), able));
     let begin = Begin {
         host: host.clone(),
         theme,
@@ -92,7 +93,7 @@ pub(crate) async fn run(task: &Task) -> Result<(), Failure> {
     };
     let ended = quipu_tui::run(begin).await;
     let lacks = host.finish().await;
-    for text in hold(false) {
+    for text in told.take() {
         note(text);
     }
     let quipu_tui::Ended { left, told } = ended?;

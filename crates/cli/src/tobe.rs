@@ -8,11 +8,11 @@ use quipu_protocol::Jumped;
 
 use crate::args::{FilesAlong, StoreArg};
 use crate::confirm::confirm;
+use crate::console::current_dir;
 use crate::exit::Failure;
 use crate::fork::engine;
 use crate::print::{note, printable};
 use crate::put_back::{self, Words};
-use crate::setup::current_dir;
 
 #[derive(Debug, Args)]
 pub(crate) struct TobeArgs {
@@ -34,7 +34,7 @@ pub(crate) struct TobeArgs {
 
 pub(crate) async fn run(args: &TobeArgs) -> Result<(), Failure> {
     let (place, engine) = engine(&args.store).await?;
-    let node = crate::show::resolve(&**engine.store(), &args.node, None).await?.node;
+    let node = quipu_host::resolve(&**engine.store(), &args.node, None).await?.node;
     let message = args.message.join(" ");
     let travel = engine.travel(node, &message).await?;
     let FilesAlong { files: with_files, dry_run, yes, .. } = args.along;
@@ -65,10 +65,10 @@ pub(crate) async fn run(args: &TobeArgs) -> Result<(), Failure> {
             "session": session, "from": from, "at": at, "head": head, "messages": travel.messages, "turns": travel.turns,
             "files": files.as_ref().map(|(plan, _)| plan), "problems": files.as_ref().map(|(_, problems)| problems),
         });
-        return Ok(writeln!(std::io::stdout(), "{value}")?);
+        return Ok(writeln!(crate::console::stdout(), "{value}")?);
     }
-    let store = place.store_flag();
+    let store = crate::place::store_flag(&place);
     note(format!("The message waits for an answer: `quipu -p --session {session}{store}` asks for it."));
     note(format!("`quipu undo {session}{store}` takes it back."));
-    Ok(writeln!(std::io::stdout(), "{head}")?)
+    Ok(writeln!(crate::console::stdout(), "{head}")?)
 }

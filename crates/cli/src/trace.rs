@@ -10,11 +10,11 @@ use crate::args::{RowFilter, RowScope, TraceArgs};
 use crate::exit::Failure;
 use crate::pager::page;
 use crate::pick::{spot, store_of};
+use crate::place::place;
 use crate::print::{Paint, iso, printable};
-use crate::setup::Place;
 
 pub(crate) async fn run(args: &TraceArgs) -> Result<(), Failure> {
-    let place = Place::find(&args.out.store)?;
+    let place = place(&args.out.store)?;
     let store = store_of(&place)?;
     let store: &dyn Store = &*store;
     let spot = spot(store, args.what.as_deref(), !args.out.json).await?;
@@ -34,7 +34,7 @@ pub(crate) async fn run(args: &TraceArgs) -> Result<(), Failure> {
     let query = TraceQuery { scope, filter, limit: args.limit, before: None };
     let trace = quipu::trace(store, &query).await?;
     if args.out.json {
-        let mut out = std::io::stdout().lock();
+        let mut out = crate::console::stdout();
         for row in &trace.rows {
             let (mut carryover, mut metadata) = (None, None);
             match row.action.metadata.as_deref().map(|metadata| carried(&row.action.kind, metadata)) {

@@ -1,7 +1,7 @@
 //! A session drawn as a tree: `quipu tree`, and what other commands show of one.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
-use std::io::{IsTerminal as _, Write};
+use std::io::Write;
 
 use quipu::{TreeItem, TreeLine, TreeQuery};
 use quipu_archive::Mended;
@@ -13,8 +13,9 @@ use unicode_width::UnicodeWidthStr as _;
 
 use crate::args::TreeArgs;
 use crate::exit::Failure;
+use crate::place::place;
 use crate::print::{Paint, ago, dollars, one_line, printable};
-use crate::setup::{Place, now, session_named};
+use quipu_host::{now, session_named};
 
 /// Nodes that are drawn at most.
 const LIMIT: usize = 5000;
@@ -35,7 +36,7 @@ const SOUGHT: usize = 1_000;
 
 /// `quipu tree`.
 pub(crate) async fn run(args: &TreeArgs) -> Result<(), Failure> {
-    let place = Place::find(&args.out.store)?;
+    let place = place(&args.out.store)?;
     let Some(store) = place.store_to_read()? else {
         return Err(Failure::usage(format!(
             "there is no store at {} yet; try `quipu demo`",
@@ -45,14 +46,14 @@ pub(crate) async fn run(args: &TreeArgs) -> Result<(), Failure> {
     let store: &dyn Store = &*store;
     let row = match &args.session {
         Some(what) => session_named(store, what).await?,
-        None => crate::show::newest_here(store).await?,
+        None => quipu_host::newest_here(store).await?,
     };
     let mut query = TreeQuery { whole: args.all, ..TreeQuery::default() };
     if args.all {
         query.most = MOST;
     }
     let tree = quipu::session_tree(store, &row, &query).await?;
-    let terminal = std::io::stdout().is_terminal().then(terminal_size::terminal_size).flatten();
+    let terminal = crate::console::stdout().is_terminal().then(terminal_size::terminal_size).flatten();
     let mut drawing = Drawing {
         store,
         row: &row,
@@ -61,7 +62,7 @@ pub(crate) async fn run(args: &TreeArgs) -> Result<(), Failure> {
         json: args.out.json,
         paint: Paint::stdout(),
         width: terminal.map_or(NAME + WIDTH, |(width, _)| usize::from(width.0)),
-        out: std::io::BufWriter::new(std::io::stdout().lock()),
+        out: std::io::BufWriter::new(crate::console::stdout()),
         written: 0,
         starts: false,
         between: 0,

@@ -9,11 +9,12 @@ use quipu_store::SessionRow;
 
 use crate::args::{FilesAlong, StoreArg};
 use crate::confirm::confirm;
+use crate::console::current_dir;
 use crate::exit::Failure;
 use crate::fork::engine;
 use crate::print::note;
 use crate::put_back;
-use crate::setup::{Place, current_dir, session_named};
+use quipu_host::{Place, session_named};
 
 #[derive(Debug, Args)]
 pub(crate) struct StepArgs {
@@ -48,7 +49,7 @@ pub(crate) async fn undo(args: &StepArgs) -> Result<(), Failure> {
     put_back::warn(&problems);
     tell(&place, &row, &done, args.json, "undone")?;
     if !args.json {
-        note(format!("`quipu redo {}{}` takes that back.", row.id, place.store_flag()));
+        note(format!("`quipu redo {}{}` takes that back.", row.id, crate::place::store_flag(&place)));
     }
     Ok(())
 }
@@ -124,7 +125,7 @@ async fn agreed(
 /// The session that is named, or the newest of this directory.
 pub(crate) async fn chosen(engine: &Engine, named: Option<&str>) -> Result<SessionRow, Failure> {
     match named {
-        Some(named) => session_named(&**engine.store(), named).await,
+        Some(named) => Ok(session_named(&**engine.store(), named).await?),
         None => engine.newest(&current_dir()?).await?.ok_or_else(|| {
             Failure::usage("there is no session here; `quipu sessions --all` lists what there is")
         }),
@@ -132,7 +133,7 @@ pub(crate) async fn chosen(engine: &Engine, named: Option<&str>) -> Result<Sessi
 }
 
 fn tell(place: &Place, row: &SessionRow, done: &[TimeStep], json: bool, verb: &str) -> Result<(), Failure> {
-    let mut out = std::io::stdout();
+    let mut out = crate::console::stdout();
     for TimeStep { from, to, what } in done {
         if json {
             let value = serde_json::json!({ "session": row.id, "what": what, "from": from, "to": to });
@@ -144,7 +145,11 @@ fn tell(place: &Place, row: &SessionRow, done: &[TimeStep], json: bool, verb: &s
     if let (false, Some(last)) = (json, done.last()) {
         match last.to {
             Some(to) => {
-                note(format!("Go on with `quipu -p --session {}{} \"…\"`.", row.id, place.store_flag()));
+                note(format!(
+                    "Go on with `quipu -p --session {}{} \"…\"`.",
+                    row.id,
+                    crate::place::store_flag(place)
+                ));
                 writeln!(out, "{to}")?;
             }
             None => note(format!("Session {} is not there any more; its nodes stay.", row.id)),

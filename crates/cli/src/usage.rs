@@ -10,9 +10,10 @@ use quipu_store::{Store as _, UsageBy, UsageQuery, UsageSum};
 use crate::args::{ByArg, UsageArgs};
 use crate::context::bar;
 use crate::exit::Failure;
+use crate::place::place;
 use crate::print::{Paint, dollars, note, one_line, width};
 use crate::search::instant;
-use crate::setup::{Place, now};
+use quipu_host::now;
 
 /// Columns of a key at most.
 const KEY: usize = 44;
@@ -20,7 +21,7 @@ const KEY: usize = 44;
 const BAR: (usize, usize) = (6, 40);
 
 pub(crate) async fn run(args: &UsageArgs) -> Result<(), Failure> {
-    let place = Place::find(&args.out.store)?;
+    let place = place(&args.out.store)?;
     let time =
         |flag, text: &Option<String>| text.as_deref().map(|text| instant(flag, text, now())).transpose();
     let (since, until) = (time("--since", &args.since)?, time("--until", &args.until)?);
@@ -48,7 +49,7 @@ pub(crate) async fn run(args: &UsageArgs) -> Result<(), Failure> {
     for row in &rows {
         all.add(row);
     }
-    let mut out = std::io::BufWriter::new(std::io::stdout().lock());
+    let mut out = std::io::BufWriter::new(crate::console::stdout());
     if args.out.json {
         for row in &rows {
             writeln!(out, "{}", row.json("row", args.by.name()))?;

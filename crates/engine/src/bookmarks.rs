@@ -36,7 +36,7 @@ pub enum BookmarkError {
     )]
     BadName(usize),
     /// There is no such bookmark.
-    #[error("there is no bookmark `{0}`; `quipu bookmark` lists them")]
+    #[error("there is no bookmark `{0}`")]
     Unknown(String),
     /// Another program put it where it is.
     #[error("bookmark `{0}` was put where it is by another program, which owns it; choose another name")]

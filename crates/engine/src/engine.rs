@@ -46,7 +46,7 @@ pub enum OpenError {
     #[error(transparent)]
     Store(#[from] StoreError),
     /// There is no such session.
-    #[error("there is no session `{0}` in the store; `quipu sessions --all` lists what there is")]
+    #[error("there is no session `{0}` in the store")]
     NoSuchSession(String),
     /// The id is not one that a session can have.
     #[error("`{0}` cannot name a session: use letters, digits, `.`, `_` and `-`, at most 128")]

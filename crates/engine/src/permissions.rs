@@ -272,7 +272,7 @@ impl Bounds {
             SandboxSupport::Full { .. } => all.iter().chain(&commands).find(|root| own.starts_with(root)).map(|root| {
                 format!(
                     "Quipu's own files ({}) lie in {}, where commands may write; work in another directory, or \
-                     use `--permissions full`",
+                     with permissions `full`",
                     own.display(),
                     root.display()
                 )
@@ -280,7 +280,7 @@ impl Bounds {
                 let root = all.iter().chain(&commands).find(|root| shell.starts_with(root))?;
                 Some(format!(
                     "the programs that Quipu itself runs ({}) lie in {}, where commands may write; work in another \
-                     directory, or use `--permissions full`",
+                     directory, or with permissions `full`",
                     shell.display(),
                     root.display()
                 ))
@@ -360,7 +360,7 @@ impl Bounds {
                 Reach::Outside => {
                     let more = if linked { ", and it has other names (hard links)" } else { "" };
                     let cwd = self.cwd.display();
-                    reasons.push(format!("it is outside {cwd}{more}; `--add-dir DIR` adds a directory"));
+                    reasons.push(format!("it is outside {cwd}{more}; adding its directory would allow it"));
                 }
             }
         }
@@ -391,7 +391,7 @@ impl Bounds {
             None => CommandNeeds::default(),
         };
         if wanted.network && self.network == Network::Closed {
-            let reason = "The user keeps commands off the network (`--no-network`, or `sandbox.network` in settings.json).".to_owned();
+            let reason = "The user keeps commands off the network (in this run, or by `sandbox.network` in settings.json).".to_owned();
             return Decision::Deny { reason };
         }
         let beyond = self.beyond(wanted);
@@ -401,13 +401,7 @@ impl Bounds {
             (Some(_), None) if !beyond.is_empty() => {
                 let why = proposal.text("reason").unwrap_or_default();
                 let why = if why.trim().is_empty() { String::new() } else { format!(" ({})", why.trim()) };
-                let flags: Vec<&str> = beyond.iter().map(|(_, flag)| *flag).collect();
-                let wants: Vec<&str> = beyond.iter().map(|(want, _)| *want).collect();
-                format!(
-                    "it wants to {}{why}; `{}` allows that beforehand",
-                    wants.join(" and to "),
-                    flags.join(" ")
-                )
+                format!("it wants to {}{why}; a person can allow that beforehand", beyond.join(" and to "))
             }
             (Some(_), None) if self.mode == PermissionMode::Ask => "every command is asked here".into(),
             (Some(_), None) => return Decision::Allow,
@@ -416,8 +410,7 @@ impl Bounds {
         let subject = match command {
             // Another thing than the same command without it.
             Some(command) if !beyond.is_empty() => {
-                let wants: Vec<&str> = beyond.iter().map(|(want, _)| *want).collect();
-                format!("{WANTS}{}\n{command}", wants.join(" and to "))
+                format!("{WANTS}{}\n{command}", beyond.join(" and to "))
             }
             // One that only looks like that is no yes to more.
             Some(command) if command.starts_with(WANTS) => format!("#\n{command}"),
@@ -427,14 +420,14 @@ impl Bounds {
         ask(granted, tool, question, subject)
     }
 
-    /// What a command asks for beyond what it may do unasked, and what allows it beforehand.
-    fn beyond(&self, wanted: CommandNeeds) -> Vec<(&'static str, &'static str)> {
+    /// What a command asks for beyond what it may do unasked.
+    fn beyond(&self, wanted: CommandNeeds) -> Vec<&'static str> {
         let mut beyond = Vec::new();
         if self.isolated && wanted.network && self.network == Network::Asked && !self.needs.network {
-            beyond.push(("use the network", "--allow network"));
+            beyond.push("use the network");
         }
         if self.isolated && wanted.protected && !self.needs.protected {
-            beyond.push(("change what configures git, agents, editors or shells", "--allow protected"));
+            beyond.push("change what configures git, agents, editors or shells");
         }
         beyond
     }
@@ -463,7 +456,7 @@ fn ask(granted: &dyn Fn(&Grant) -> bool, tool: &str, question: String, subject: 
 
 const MISSING: &str = "this system has no Landlock (Linux 5.13 and later, unless it is turned off)";
 const TOO_OLD: &str = "this kernel's Landlock cannot confine truncation (Linux 6.2 and later can)";
-const WHAT_TO_SET: &str = "`--permissions full` runs commands unconfined and unasked";
+const WHAT_TO_SET: &str = "permissions `full` run commands unconfined and unasked";
 
 impl Policy for Permissions {
     fn decide(&self, proposal: &Proposal<'_>) -> Decision {
@@ -599,8 +592,8 @@ mod tests {
             check(mode, FULL, "write", write("home/f"), "ask*outside");
             check(mode, FULL, "write", write("own/permissions.json"), "deny*own files");
             check(mode, FULL, "write", write("own/outputs/f"), "deny*own files");
-            check(mode, Missing, "bash", Touches::Anything, "ask*no Landlock*--permissions full");
-            check(mode, TooOld, "bash", Touches::Anything, "ask*truncation*--permissions full");
+            check(mode, Missing, "bash", Touches::Anything, "ask*no Landlock*permissions `full`");
+            check(mode, TooOld, "bash", Touches::Anything, "ask*truncation*permissions `full`");
             check(mode, FULL, "other", Touches::Anything, "ask*not confined");
             check(mode, FULL, "other", Touches::Nothing, "allow");
         }

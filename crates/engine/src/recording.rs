@@ -39,7 +39,7 @@ pub enum RecordingError {
     #[error("{0} is larger than a recording may be (256 MiB, 10,000 calls)")]
     TooLarge(String),
     /// It does not begin as a recording does.
-    #[error("{0} is no recording: its first line must be that of `--record`")]
+    #[error("{0} is no recording: its first line does not say so")]
     NotARecording(String),
     /// A later version wrote it.
     #[error("{path} is a recording of version {version}; this program plays up to {VERSION}. Update it")]

@@ -36,7 +36,7 @@ pub enum ChangeError {
     #[error("another process is working on session `{0}`; end it first")]
     Busy(SessionId),
     /// The session has no ref any more.
-    #[error("session `{session}` was removed; `quipu fork {at}` goes on from where it stood")]
+    #[error("session `{session}` was removed, and stood at {at}")]
     Removed {
         /// The session.
         session: SessionId,
@@ -44,9 +44,7 @@ pub enum ChangeError {
         at: NodeId,
     },
     /// Another program writes the session.
-    #[error(
-        "session `{session}` is written by {agent} and stays as it is; `quipu fork` makes one that goes on from it"
-    )]
+    #[error("session `{session}` is written by {agent} and stays as it is")]
     Foreign {
         /// The session.
         session: SessionId,
@@ -64,7 +62,7 @@ pub enum ChangeError {
         why: String,
     },
     /// The node belongs to no session.
-    #[error("node {0} belongs to no session; `quipu fork {0}` makes one that goes on from it")]
+    #[error("node {0} belongs to no session")]
     NoSession(NodeId),
     /// Nobody can go on from there.
     #[error("nobody can go to node {}: {why}{}", node.short(), instead(*nearest))]
@@ -89,7 +87,7 @@ pub enum ChangeError {
     },
     /// Both sides of a merge changed these files.
     #[error(
-        "both sides changed {}; say whose are to be kept: --ours (of the session that is merged into) or --theirs",
+        "both sides changed {}; say whose are to be kept: ours (of the session that is merged into) or theirs",
         files.join(", ")
     )]
     Conflict {

@@ -20,8 +20,7 @@ pub enum UndoError {
     NotCompacted(SessionId),
     /// Something was said after the compaction, and would be left behind.
     #[error(
-        "session `{session}` went on after its compaction {}; `quipu -p --fork {before} \"…\"` goes on from before it and \
-         leaves this session as it is",
+        "session `{session}` went on after its compaction {}",
         compaction.short()
     )]
     WentOn {

@@ -25,7 +25,7 @@ pub struct Selection {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum FindError {
     /// The provider is not known.
-    #[error("There is no provider {provider:?}.{} See `quipu models`.", did_you_mean(.similar))]
+    #[error("There is no provider {provider:?}.{}", did_you_mean(.similar))]
     UnknownProvider {
         /// What was asked for.
         provider: String,
@@ -33,7 +33,7 @@ pub enum FindError {
         similar: Vec<String>,
     },
     /// No model matches.
-    #[error("There is no model {pattern:?}.{} See `quipu models`.", did_you_mean(.similar))]
+    #[error("There is no model {pattern:?}.{}", did_you_mean(.similar))]
     UnknownModel {
         /// What was asked for.
         pattern: String,
@@ -41,7 +41,7 @@ pub enum FindError {
         similar: Vec<String>,
     },
     /// Several models have this id.
-    #[error("{pattern:?} could be {}. Write the provider before it, or use --provider.", .candidates.join(" or "))]
+    #[error("{pattern:?} could be {}. Write the provider before it.", .candidates.join(" or "))]
     Ambiguous {
         /// What was asked for.
         pattern: String,
@@ -105,7 +105,7 @@ impl Settings {
         let model = self.made_up(provider, id).ok_or_else(unknown)?;
         let note = format!(
             "The session's model {provider}/{id} is not among those of {provider} that we know. It is asked for all the \
-             same, with limits and prices of another; --model goes on with another."
+             same, with limits and prices of another."
         );
         Ok(Selection { model, thinking: None, note: Some(note) })
     }

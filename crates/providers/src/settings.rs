@@ -167,7 +167,7 @@ impl Settings {
             let (first, more) = server.models.split_first()?;
             let more = if more.is_empty() { String::new() } else { format!(" and {} more", more.len()) };
             Some(format!(
-                "{} listens on {} with {}{more}: --model {}/{}",
+                "{} listens on {} with {}{more}: the model {}/{}",
                 server.name, server.address, first.id, server.id, first.id
             ))
         });
@@ -335,7 +335,7 @@ impl Settings {
             return Err(ModelError::new(
                 ModelErrorKind::InvalidRequest,
                 format!(
-                    "{provider}/{} speaks {:?}, which this version does not. It speaks {:?} and {:?}; see `quipu models`.",
+                    "{provider}/{} speaks {:?}, which this version does not. It speaks {:?} and {:?}.",
                     model.id,
                     model.api,
                     anthropic::API,

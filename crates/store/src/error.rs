@@ -53,7 +53,7 @@ pub enum StoreError {
     /// The file or its directory cannot be written.
     #[error(
         "{} is read-only; reading works, but to record steps make the file and its directory writable for you, \
-         or name another store with --store",
+         or name another store",
         path.display()
     )]
     ReadOnly {
@@ -62,8 +62,7 @@ pub enum StoreError {
     },
     /// The file is damaged.
     #[error(
-        "{} is damaged: {what}; `quipu doctor --repair` moves it aside and carries over what can be read; or restore \
-         a backup, or name another store with --store",
+        "{} is damaged: {what}; restore a backup, or name another store",
         path.display()
     )]
     Corrupt {
@@ -117,7 +116,7 @@ pub enum StoreError {
     },
     /// The file or its directory belongs to another user.
     #[error(
-        "{} belongs to user {owner}, and this program runs as user {user}; name a store of your own with --store",
+        "{} belongs to user {owner}, and this program runs as user {user}; name a store of your own",
         path.display()
     )]
     NotOwner {
@@ -135,7 +134,7 @@ pub enum StoreError {
         path: PathBuf,
     },
     /// The path is no store: not a regular file, or a database of something else.
-    #[error("{} is not a store: {what}; name another file with --store", path.display())]
+    #[error("{} is not a store: {what}; name another file", path.display())]
     NotAStore {
         /// The file.
         path: PathBuf,
@@ -179,7 +178,7 @@ fn at(found: &Option<NodeId>) -> String {
 fn after_loss(path: &Path, lost: &Path, saved: bool, recovered: Option<&Path>) -> String {
     if let Some(recovered) = recovered {
         return format!(
-            "all acknowledged steps are in {}: end every program that uses the store, then name that file with --store; or remove \
+            "all acknowledged steps are in {}: end every program that uses the store, then name that file as the store; or remove \
              {path}-wal and {path}-shm where they are, and move that file to the store's name",
             recovered.display(),
             path = path.display()
@@ -204,13 +203,13 @@ fn after_loss(path: &Path, lost: &Path, saved: bool, recovered: Option<&Path>) -
 fn after_cut(path: &Path, recovered: Option<&Path>) -> String {
     match recovered {
         Some(recovered) => format!(
-            "all acknowledged steps are in {}: end every program that uses the store, then name that file with --store, or move \
+            "all acknowledged steps are in {}: end every program that uses the store, then name that file as the store, or move \
              {} away with what stands beside it (-wal, -shm) and give that file its name",
             recovered.display(),
             path.display()
         ),
-        None => "the last acknowledged steps are lost; end every program that uses the store, then open it again, and see \
-                 what `quipu doctor` says"
+        None => "the last acknowledged steps are lost; end every program that uses the store, then open it again, and have \
+                 it checked"
             .to_owned(),
     }
 }

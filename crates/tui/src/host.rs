@@ -6,6 +6,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 
 use quipu::Session;
+use quipu_host::Question;
 use quipu_protocol::{BashExecutionMessage, Entry, Model, NodeId, Notice, SessionId, Thinking, UnixMs};
 
 use tokio_util::sync::CancellationToken;
@@ -76,6 +77,9 @@ pub trait Host: Send + Sync + 'static {
     /// What follows from settings that the user edited.
     fn edited(&self) -> Doing<SettingKept>;
 
+    /// Copies a session; the copy.
+    fn clone_session(&self, session: SessionId) -> Doing<SessionId>;
+
     /// Runs a command of the program as on its command line; what it prints.
     fn command(&self, arguments: Vec<String>) -> Doing<Printed>;
 
@@ -102,8 +106,8 @@ pub trait Host: Send + Sync + 'static {
     /// The file of the user's settings.
     fn settings_path(&self) -> std::path::PathBuf;
 
-    /// The program itself, with what reaches the same store.
-    fn program(&self, arguments: &[&str]) -> std::process::Command;
+    /// Runs a command of the program that has the terminal meanwhile. Dropped: it ends.
+    fn foreground(&self, arguments: Vec<String>) -> Doing<()>;
 
     /// The branch that the directory's repository is on.
     fn git_branch(&self) -> Option<String>;
@@ -131,17 +135,6 @@ pub struct Open {
     pub thinking: Option<Thinking>,
     /// What was asked while it was opened before, and answered.
     pub answers: Vec<(Question, bool)>,
-}
-
-/// What must be known before a session can be opened.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Question {
-    /// Its directory is gone: does it go on here, as a session of its own?
-    Here,
-    /// The user's text before the system prompt is another one now: does it go on with that?
-    NewText,
-    /// Places that the user's environment names for tools: do commands write there?
-    Caches,
 }
 
 /// Which session.

@@ -187,12 +187,6 @@ const TARGETS: &[Target] = &[
         "resume 1,000 entries, start to first request",
         AtMost(1.3),
     ),
-    ratio(
-        "first open of 100 MB, first request sooner than Pi",
-        "first open of a file of 100,000 entries (Pi), start to first request",
-        "first open of a file of 100,000 entries, start to first request",
-        AtLeast(3.0),
-    ),
     Target {
         what: "tree of 1,000,000 entries, ms",
         over: "session of 1,000,000 entries, `tree`",

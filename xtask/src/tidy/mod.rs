@@ -4,6 +4,7 @@
 mod arrows;
 mod crates;
 mod documents;
+mod fronts;
 mod hygiene;
 mod lengths;
 mod tests_rules;
@@ -61,6 +62,7 @@ const RULES: &[(&str, Rule)] = &[
     ("sql", vocabulary::sql),
     ("json-rpc", vocabulary::json_rpc),
     ("print", vocabulary::print),
+    ("fronts", fronts::check),
     ("unfinished", vocabulary::unfinished),
     ("lints", vocabulary::lints),
     ("pure", vocabulary::pure),

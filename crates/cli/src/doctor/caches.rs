@@ -6,7 +6,7 @@ use quipu_workspace::{cache_layers, drop_cache_layers};
 
 use super::{Finding, State};
 use crate::exit::Failure;
-use crate::setup::Place;
+use quipu_host::Place;
 
 async fn apart<T: Send + 'static>(
     place: &Place,

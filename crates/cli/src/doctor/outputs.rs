@@ -1,11 +1,11 @@
 //! What is kept of the outputs of long commands, and whose it is.
 
 use quipu::KeptOutputs;
-use quipu_store::{OpenOptions, RefName, SearchIndex, SqliteStore, Store as _};
+use quipu_store::{OpenOptions, RefName, SearchIndex, Store as _};
 
 use super::{Finding, State, is_absent};
 use crate::exit::Failure;
-use crate::setup::Place;
+use quipu_host::Place;
 
 /// All that is kept.
 #[derive(Default)]
@@ -38,7 +38,7 @@ async fn survey(place: &Place) -> Result<Survey, Failure> {
         return Ok(survey);
     }
     let options = OpenOptions { search_index: SearchIndex::Asked, ..OpenOptions::default() };
-    let store = if is_absent(place) { None } else { Some(SqliteStore::open(&place.store, &options)?) };
+    let store = if is_absent(place) { None } else { Some(place.open(&options)?) };
     for one in kept {
         let Some(session) = &one.session else {
             survey.loose = Some(one);
@@ -93,7 +93,7 @@ pub(super) async fn finding(place: &Place) -> Finding {
         ));
     }
     if state == State::Note {
-        let flag = place.store_flag();
+        let flag = crate::place::store_flag(place);
         detail.push_str(&format!("; `quipu doctor --drop-outputs{flag}` removes what no session of now has"));
     }
     Finding { what: "outputs", state, detail }

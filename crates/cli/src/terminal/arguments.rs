@@ -11,7 +11,7 @@ use serde_json::Value;
 
 use crate::exit::Failure;
 use crate::print::{Paint, ago, one_line};
-use crate::setup::{Place, now};
+use quipu_host::{Place, now};
 
 /// Columns of a row's text.
 const WIDTH: usize = 60;

@@ -5,7 +5,7 @@ use quipu_tui::Cycled;
 use serde_json::Value;
 
 use crate::exit::Failure;
-use crate::setup::Place;
+use quipu_host::Place;
 
 /// What the setting says; `None` where it says nothing.
 pub(super) fn patterns(place: &Place) -> Result<Option<Vec<String>>, Failure> {

@@ -2,7 +2,6 @@
 
 use std::path::PathBuf;
 use std::pin::Pin;
-use std::process::Stdio;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use quipu::{Opened, Sealer};
@@ -18,19 +17,19 @@ use quipu_tui::{
 
 use tokio_util::sync::CancellationToken;
 
-use crate::args::{Task, ThinkingArg};
-use crate::exit::{Exit, Failure};
-use crate::follow::SavedPermissions;
-use crate::print::hold;
-use crate::session_file::Mirror;
-use crate::setup::{Memory, Place, Started, seal_credentials};
+use crate::args::Task;
+use crate::console::{Written, run_within, work_within};
+use crate::exit::Failure;
+use crate::place::{Told, request};
+use crate::print::printable;
+use quipu_host::Mirror;
+use quipu_host::SavedPermissions;
+use quipu_host::{FailureKind, OpenRequest, Place, Started, seal_credentials};
 
 /// Entries at the end of a session that are shown when it is opened.
 const TAIL: usize = 60;
 /// Bytes of what a command prints that are shown at most.
 const PRINTED: usize = 1 << 20;
-/// Commands that change a session in the store, and so none that is only in memory.
-const KEPT_ONLY: &[&str] = &["clone"];
 /// Sessions that are listed at most.
 const LISTED: usize = 100_000;
 
@@ -39,6 +38,8 @@ pub(super) struct Surroundings(Arc<Inner>);
 
 struct Inner {
     place: Place,
+    /// What the host has told and the terminal has not.
+    told: Arc<Told>,
     task: Task,
     here: PathBuf,
     now: Mutex<Now>,
@@ -68,6 +69,7 @@ struct Now {
 impl Surroundings {
     pub(super) fn new(
         place: Place,
+        told: Arc<Told>,
         task: &Task,
         here: PathBuf,
         sealer: Arc<Sealer>,
@@ -75,7 +77,7 @@ impl Surroundings {
     ) -> Self {
         let now = Now { cwd: here.clone(), ..Now::default() };
         let now = Mutex::new(now);
-        Self(Arc::new(Inner { place, task: task.clone(), here, now, sealer, abilities }))
+        Self(Arc::new(Inner { place, told, task: task.clone(), here, now, sealer, abilities }))
     }
 
     /// The end of the last session: its file is brought up to date and let go of. What there is to tell.
@@ -124,76 +126,76 @@ impl Inner {
     }
 
     /// The task that opens a session.
-    fn task_of(&self, open: &Open) -> Task {
-        let mut task = self.task.clone();
-        task.answers = Some(open.answers.clone());
+    fn request_of(&self, open: &Open) -> Result<OpenRequest, Failure> {
+        let mut request = request(&self.task, &self.here)?;
+        request.answers = open.answers.iter().map(|(question, yes)| (*question, Some(*yes))).collect();
+        request.offers_caches = true;
         let now = self.now();
-        task.memory = now.store.clone().filter(|_| task.no_session).map(Memory);
+        request.memory = now.store.clone().filter(|_| request.in_memory);
         let mut model = open.model.clone();
         let mut thinking = open.thinking;
         match &open.which {
             Which::Asked => {}
             Which::New => {
-                (task.resume, task.session, task.fork, task.cwd) = (false, None, None, None);
+                (request.which, request.cwd) = (quipu_host::Which::New, None);
                 model = model.or_else(|| now.model.clone());
                 thinking = thinking.or(now.thinking);
             }
             Which::Session(id) => {
                 let file = now.filed.as_ref().filter(|(filed, _)| filed == id);
                 let named = file.map_or_else(|| id.to_string(), |(_, path)| path.display().to_string());
-                (task.resume, task.session, task.fork) = (false, Some(named), None);
+                request.which = quipu_host::Which::Session(named);
                 // What the command line said was for the session that it opened.
-                (task.cwd, task.model.model, task.model.provider, task.model.thinking) =
-                    (None, None, None, None);
+                (request.cwd, request.model, request.provider, request.thinking) = (None, None, None, None);
             }
         }
         if let Some((provider, id)) = model {
-            task.model.model = Some(format!("{provider}/{id}"));
-            task.model.provider = None;
+            request.model = Some(format!("{provider}/{id}"));
+            request.provider = None;
         }
         if let Some(level) = thinking {
-            task.model.thinking = Some(level_arg(level));
+            request.thinking = Some(level);
         }
-        task
+        Ok(request)
     }
 
     /// Lets go of the file of the session that was open; what there is to tell.
     async fn let_go(&self) -> Option<String> {
         let file = self.now().file.take()?;
-        file.finish(Ok(())).await.err().map(|failure| failure.message)
+        file.finish().await.err().map(|failure| failure.message)
     }
 
     async fn open(&self, open: Open) -> Result<quipu_tui::Opened, NotOpened> {
         let lacks = self.let_go().await;
-        let task = self.task_of(&open);
+        let mut request = self.request_of(&open).map_err(|failure| NotOpened::Failed(failure.message))?;
         let settings = self.place.settings();
         let others = settings.default_model().is_some();
-        let failed = |failure: Failure| match (failure.asks, failure.exit) {
-            (Some(question), _) => NotOpened::Asks(Box::new(open.clone()), question, failure.message),
-            (None, Exit::Credential) => NotOpened::NoModel { why: failure.message, others },
-            (None, _) => NotOpened::Failed(failure.message),
+        let failed = |failure: quipu_host::Failure| match failure.kind {
+            FailureKind::Asks(question) => {
+                NotOpened::Asks(Box::new(open.clone()), question, printable(&failure.message))
+            }
+            FailureKind::Credential => NotOpened::NoModel { why: Failure::from(failure).message, others },
+            _ => NotOpened::Failed(Failure::from(failure).message),
         };
         seal_credentials(&self.sealer, &settings);
-        let asks_for_none = task.model.model.is_none() && task.model.provider.is_none();
-        let goes_on = task.session.is_some() || task.fork.is_some() || task.resume;
-        if !others && asks_for_none && !goes_on && task.replay.is_none() {
+        let asks_for_none = request.model.is_none() && request.provider.is_none();
+        let goes_on = request.which != quipu_host::Which::New;
+        if !others && asks_for_none && !goes_on && self.task.replay.is_none() {
             let why = "No model can be used yet: no provider's key is known.".to_owned();
             return Err(NotOpened::NoModel { why, others });
         }
-        let replay = match &task.replay {
-            Some(path) => {
-                let replay = quipu::Replay::open(path, quipu::Places::of(&self.here));
-                Some(Arc::new(replay.map_err(|error| NotOpened::Failed(error.to_string()))?))
-            }
-            None => None,
-        };
-        let started =
-            crate::setup::open(&self.place, &task, &self.here, replay).await.map_err(failed)?;
+        if let Some(path) = &self.task.replay {
+            let replay = quipu::Replay::open(path, quipu::Places::of(&self.here));
+            request.replay = Some(Arc::new(replay.map_err(|error| NotOpened::Failed(error.to_string()))?));
+        }
+        let started = quipu_host::open(&self.place, &request).await.map_err(failed)?;
         let Started { store, model, thinking, opened, permissions, file, .. } = started;
         let Opened { session, mut troubles } = opened;
         let view = session.view();
         let read = match view.head {
-            Some(head) => tail(&*store, &view.session, head).await.map_err(failed)?,
+            Some(head) => tail(&*store, &view.session, head)
+                .await
+                .map_err(|failure| NotOpened::Failed(failure.message))?,
             None => Glimpse::default(),
         };
         let mode = permissions.mode().word();
@@ -214,7 +216,7 @@ impl Inner {
         let told = |text: String| Notice::Note {
             text: text.strip_prefix("warning: ").map_or(text.clone(), str::to_owned),
         };
-        troubles.splice(..0, hold(true).into_iter().chain(lacks).map(told));
+        troubles.splice(..0, self.told.take().into_iter().chain(lacks).map(told));
         Ok(quipu_tui::Opened {
             session: Arc::new(session),
             troubles,
@@ -227,16 +229,16 @@ impl Inner {
         })
     }
 
-    /// The program, with what reaches the same store.
-    fn program(&self, words: &[&str]) -> std::process::Command {
-        let mut command = crate::helpers::ourselves();
-        let (first, rest) = words.split_first().map_or(("help", &[][..]), |(first, rest)| (*first, rest));
-        command.arg(first);
-        if !self.place.store_flag().is_empty() && !matches!(first, "permissions" | "auth" | "models") {
-            command.arg("--store").arg(&self.place.store);
+    /// Runs a command of the program, for the same store.
+    async fn run(&self, mut words: Vec<String>, shown: bool) -> (Written, Result<(), Failure>) {
+        let first = words.first().map(String::as_str).unwrap_or_default();
+        if self.place.has_named_store() && !matches!(first, "permissions" | "auth" | "models") {
+            // A path that is no text was named by text that was.
+            let store = self.place.store.to_string_lossy().into_owned();
+            words.splice(1..1, ["--store".to_owned(), store]);
         }
-        command.args(rest).current_dir(&self.now().cwd);
-        command
+        let here = self.now().cwd.clone();
+        run_within(words, here, shown).await
     }
 }
 
@@ -261,15 +263,19 @@ impl Host for Surroundings {
     }
 
     fn glimpse(&self, open: &Open) -> Doing<Option<Glimpse>> {
-        let task = self.0.task_of(open);
+        let request = self.0.request_of(open);
         self.doing(|inner| async move {
-            let named = task.session.as_ref();
-            let told = (task.resume || named.is_some()) && task.fork.is_none() && task.cwd.is_none();
-            if !told || task.no_session || named.is_some_and(|what| crate::session_file::is_file(what)) {
+            let request = request?;
+            let told = match &request.which {
+                quipu_host::Which::Newest => true,
+                quipu_host::Which::Session(what) => !quipu_host::is_file(what),
+                quipu_host::Which::New | quipu_host::Which::Fork(_) => false,
+            };
+            if !told || request.in_memory || request.cwd.is_some() {
                 return Ok(None);
             }
             let Some(store) = inner.store()? else { return Ok(None) };
-            let row = crate::setup::find_session(&*store, &task, &inner.here).await?;
+            let row = quipu_host::find_session(&*store, &request).await?;
             match row.and_then(|row| Some((row.id, row.head?))) {
                 Some((session, head)) => tail(&*store, &session, head).await.map(Some),
                 None => Ok(None),
@@ -352,16 +358,15 @@ impl Host for Surroundings {
         })
     }
 
-    fn search(&self, mut words: Vec<String>) -> Doing<quipu_tui::FoundItems> {
-        words.retain(|word| word != "--json");
-        words.splice(..0, ["search".to_owned(), "--json".to_owned()]);
-        let printed = self.command(words);
-        Box::pin(async move {
-            let printed = printed.await?;
-            match printed.ok {
-                true => Ok(super::found::items(&printed.out, crate::setup::now())),
-                false => Err(printed.err),
-            }
+    fn search(&self, words: Vec<String>) -> Doing<quipu_tui::FoundItems> {
+        self.doing(|inner| async move {
+            let (place, here) = (inner.place.clone(), inner.now().cwd.clone());
+            let work = async move || {
+                let args = crate::search::args_of(words)?;
+                let results = Box::pin(crate::search::find(&place, &args)).await?;
+                Ok(results.map(|results| super::found::items(&results, quipu_host::now())))
+            };
+            Ok(work_within(here, false, work).await.1?.unwrap_or_default())
         })
     }
 
@@ -385,7 +390,7 @@ impl Host for Surroundings {
     fn resolve(&self, name: String) -> Doing<NodeId> {
         self.doing(|inner| async move {
             let store = inner.store()?.ok_or_else(|| Failure::usage("nothing is stored yet"))?;
-            Ok(crate::show::resolve(&*store, &name, None).await?.node)
+            Ok(quipu_host::resolve(&*store, &name, None).await?.node)
         })
     }
 
@@ -442,6 +447,14 @@ impl Host for Surroundings {
         })
     }
 
+    fn clone_session(&self, session: SessionId) -> Doing<SessionId> {
+        self.doing(move |inner| async move {
+            let store = inner.store()?.ok_or_else(|| Failure::usage("nothing is stored yet"))?;
+            let engine = inner.place.engine(store, &inner.place.settings())?;
+            Ok(engine.clone_session(&session).await?.session)
+        })
+    }
+
     fn command(&self, words: Vec<String>) -> Doing<Printed> {
         self.doing(|inner| async move {
             let mode = crate::permissions::mode_set_by(&words);
@@ -449,14 +462,7 @@ impl Host for Surroundings {
             if let Some(why) = mode.zip(permissions.as_ref()).and_then(|(mode, all)| all.refuses(mode)) {
                 return Ok(Printed { err: why, ..Printed::default() });
             }
-            if inner.task.no_session && words.first().is_some_and(|word| KEPT_ONLY.contains(&word.as_str())) {
-                let err = "This session is only in memory (--no-session), where no other command reaches it. It goes on as it was.";
-                return Ok(Printed { err: err.to_owned(), ..Printed::default() });
-            }
-            let words: Vec<&str> = words.iter().map(String::as_str).collect();
-            let mut command = tokio::process::Command::from(inner.program(&words));
-            command.stdin(Stdio::null()).kill_on_drop(true);
-            let output = command.output().await?;
+            let (written, result) = inner.run(words, false).await;
             let text = |mut bytes: Vec<u8>| {
                 let cut = bytes.len() > PRINTED;
                 bytes.truncate(PRINTED);
@@ -466,11 +472,15 @@ impl Host for Surroundings {
                 }
                 text
             };
-            let ok = output.status.success();
+            let mut err = text(written.err);
+            let ok = result.is_ok();
+            if let Err(failure) = result {
+                err.push_str(&printable(&failure.message));
+            }
             if let Some(permissions) = permissions.filter(|_| ok && mode.is_some()) {
                 permissions.mode_was_saved();
             }
-            Ok(Printed { out: text(output.stdout), err: text(output.stderr), ok })
+            Ok(Printed { out: text(written.out), err, ok })
         })
     }
 
@@ -482,7 +492,7 @@ impl Host for Surroundings {
         tell: Tell,
     ) -> Doing<BashExecutionMessage> {
         self.doing(move |inner| async move {
-            let store = Arc::new(quipu_store::SqliteStore::in_memory()?);
+            let store = Arc::new(quipu_host::LocalStore::in_memory()?);
             let engine = inner.place.engine(store, &inner.place.settings())?;
             let cwd = inner.now().cwd.clone();
             Ok(engine.run_unkept(&cwd, line, hidden, stop, tell).await)
@@ -532,8 +542,8 @@ impl Host for Surroundings {
         self.0.place.home.join("settings.json")
     }
 
-    fn program(&self, words: &[&str]) -> std::process::Command {
-        self.0.program(words)
+    fn foreground(&self, words: Vec<String>) -> Doing<()> {
+        self.doing(|inner| async move { inner.run(words, true).await.1 })
     }
 
     fn git_branch(&self) -> Option<String> {
@@ -560,16 +570,4 @@ fn small(path: &std::path::Path) -> Option<String> {
     let mut text = String::new();
     std::io::Read::read_to_string(&mut std::io::Read::take(file, 4 << 10), &mut text).ok()?;
     Some(text)
-}
-
-fn level_arg(level: Thinking) -> ThinkingArg {
-    match level {
-        Thinking::Off => ThinkingArg::Off,
-        Thinking::Minimal => ThinkingArg::Minimal,
-        Thinking::Low => ThinkingArg::Low,
-        Thinking::Medium => ThinkingArg::Medium,
-        Thinking::High => ThinkingArg::High,
-        Thinking::Xhigh => ThinkingArg::Xhigh,
-        Thinking::Max => ThinkingArg::Max,
-    }
 }

@@ -4,13 +4,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use quipu::{Engine, Provider, SessionOptions};
+use quipu_host::LocalStore;
 use quipu_protocol::{Model, ModelErrorKind, Outcome};
 use quipu_providers::AuthFile;
-use quipu_store::SqliteStore;
 use quipu_tui::Kept;
 
 use crate::exit::Failure;
-use crate::setup::Place;
+use quipu_host::Place;
 
 /// How long a provider may take to say what it thinks of a key.
 const CHECK: Duration = Duration::from_secs(20);
@@ -40,7 +40,7 @@ pub(super) async fn keep(place: &Place, provider: &str, key: &str, unasked: bool
         let model = settings.default_of(provider);
         let model = model.ok_or_else(|| Failure::usage(format!("no model of `{provider}` can be asked")))?;
         let caller = settings.provider_for(&model, Some(key)).map_err(Failure::failed)?;
-        let engine = place.engine(Arc::new(SqliteStore::in_memory()?), &settings)?;
+        let engine = place.engine(Arc::new(LocalStore::in_memory()?), &settings)?;
         match ask(&engine, model, caller, &place.home).await {
             Thinks::Takes(None) => "It works.".to_owned(),
             Thinks::Takes(Some(but)) => format!("It is taken, but: {but}"),

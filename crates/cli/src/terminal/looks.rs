@@ -8,7 +8,7 @@ use quipu_tui::terminal::Abilities;
 use quipu_tui::{Depth, THEME_LIMIT, Theme};
 use serde_json::Value;
 
-use crate::setup::{Place, env};
+use quipu_host::{Place, env};
 
 /// How a terminal looks.
 pub(super) struct Looks {

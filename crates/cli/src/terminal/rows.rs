@@ -164,7 +164,7 @@ pub(super) async fn sessions(
         let parent = row.parent.as_ref().and_then(|parent| places.get(parent)).copied();
         below.entry(parent.filter(|parent| *parent != at)).or_default().push(at);
     }
-    let now = crate::setup::now();
+    let now = quipu_host::now();
     let mut rows = Vec::with_capacity(found.len());
     let mut stack: Vec<(usize, usize)> = Vec::new();
     let push = |stack: &mut Vec<(usize, usize)>, at: Option<Vec<usize>>, level: usize| {

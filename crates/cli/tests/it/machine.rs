@@ -294,7 +294,9 @@ fn a_log_that_is_cut_short_is_told() {
         reached(&gate);
         cut(&world, "-wal", part);
         gate.open();
-        let ran = running.wait().fails(4, &["quipu.db-wal", "was cut short", ".recovered-", "--store"]);
+        let ran = running
+            .wait()
+            .fails(4, &["quipu.db-wal", "was cut short", ".recovered-", "name that file as the store"]);
         assert!(!ran.err.contains("session is kept"), "{}", ran.err);
         drop(reader);
         let names = std::fs::read_dir(world.path("home/.quipu")).unwrap().map(|entry| entry.unwrap().path());

@@ -166,7 +166,10 @@ fn the_model_searches_what_was_done_here() {
     world.server.push(Answer::new().text("No.").reply());
     world.run(&["-p", "And elsewhere?"]).ok();
     let refused = world.requests().pop().unwrap().json()["messages"].to_string();
-    assert!(refused.contains("nobody is here to give it") && refused.contains("--add-dir"), "{refused}");
+    assert!(
+        refused.contains("nobody is here to give it") && refused.contains("adding its directory"),
+        "{refused}"
+    );
 
     let offers = |world: &World| {
         let body = world.requests().pop().unwrap().json();

@@ -147,7 +147,9 @@ fn a_server_on_this_machine_is_offered_and_used() {
         "vllm": null, "sglang": null, "jan": null, "koboldcpp": null, "docker": null } });
     std::fs::write(world.path("home/.quipu/settings.json"), settings.to_string()).unwrap();
     let address = server.url().replace("http://", "");
-    world.run(&["-p", "hello"]).fails(3, &["Ollama", &address, "--model ollama/small:1b", "quipu auth set"]);
+    world
+        .run(&["-p", "hello"])
+        .fails(3, &["Ollama", &address, "the model ollama/small:1b", "quipu auth set"]);
     let shown = world.run(&["models"]).ok().text();
     assert!(shown.starts_with("ollama/small:1b  "), "{shown}");
     assert_eq!(world.run(&["-p", "--model", "ollama/small:1b", "hello"]).ok().text(), "I am small.\n");

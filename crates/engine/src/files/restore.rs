@@ -32,8 +32,7 @@ pub enum FilesError {
     NoDirectory(PathBuf),
     /// Files would be overwritten that somebody changed, or that cannot be kept.
     #[error(
-        "{} of the files were changed by somebody else since, or cannot be kept as they are; nothing was changed. \
-         `--overwrite` replaces them all the same, and going back brings back what could be kept",
+        "{} of the files were changed by somebody else since, or cannot be kept as they are; nothing was changed",
         .0.conflicts().count()
     )]
     Conflicts(Box<FilePlan>),

@@ -175,7 +175,7 @@ impl Machine {
         }
         let (drafts, ops): (Vec<Draft>, Vec<PlanOp>) =
             self.shells.ran.drain(..).map(|ran| (ran.draft, ran.forget)).unzip();
-        if self.closing.is_some() {
+        if self.closing.is_some() && self.last_try {
             self.unsaved.extend(drafts);
             return self.owed.extend(ops);
         }

@@ -239,7 +239,7 @@ impl Tobe {
             )),
             [] => Err(format!(
                 "\"{said}\" is no node of this session, and you can go to nodes of this session only. Read it with recall; \
-                 a person goes on from it with `quipu tobe` or `quipu fork`."
+                 a person can go on from it, or fork it."
             )),
             many => {
                 let list: Vec<String> =

@@ -357,7 +357,7 @@ async fn without_anyone_to_ask_it_is_refused_and_the_model_is_told_what_to_set()
         format!(
             "This call needs a person's permission and nobody is here to give it, so it was not run (run this in \
              {}: it would not be confined, because this system has no Landlock (Linux 5.13 and later, unless it is \
-             turned off); `--permissions full` runs commands unconfined and unasked).",
+             turned off); permissions `full` run commands unconfined and unasked).",
             cwd.display()
         )
     );

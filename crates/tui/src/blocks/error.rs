@@ -83,7 +83,7 @@ pub fn outcome(outcome: &Outcome, columns: usize, theme: &Theme) -> Vec<Line> {
         ),
         Outcome::StoreFailed(why) => (
             format!("A step could not be stored, and nothing after it happened: {why}"),
-            "Make room or mend the store (`quipu doctor`), then say it again.",
+            "Make room or mend the store, then say it again.",
         ),
     };
     let mut lines = beside(theme.mark("! ", "Error: "), theme.error, &text, theme.error, columns);

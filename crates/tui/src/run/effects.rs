@@ -101,10 +101,9 @@ impl Run {
                     Input::Got(Got::Printed(what, printed))
                 });
             }
-            Effect::Make(words) => {
-                self.begin(async move { Input::Got(Got::Made(host.command(words).await)) });
+            Effect::Clone(session) => {
+                self.begin(async move { Input::Got(Got::Made(host.clone_session(session).await)) });
             }
-            // What it printed comes as when it ends by itself.
             Effect::LocalServers => {
                 self.begin(async move { Input::Got(Got::LocalServers(host.local_servers().await)) });
             }
@@ -119,8 +118,8 @@ impl Run {
                 }
             }
             Effect::Foreground(words) => {
-                let words: Vec<&str> = words.iter().map(String::as_str).collect();
-                self.lend(host.program(&words), |ended, _| Input::Edited(ended.map(|()| None)));
+                let work = host.foreground(words);
+                self.lend_to(work, |ended, _| Input::Edited(ended.map(|()| None)));
             }
             Effect::Edit(text) => self.edit(&text),
             Effect::EditSettings => match lent::editor() {

@@ -9,9 +9,11 @@ use std::time::Duration;
 use quipu::{Clock as _, SystemClock};
 use quipu_workspace::Helpers;
 use rustix::process::{Pid, Signal, kill_process};
+use tokio::signal::unix::SignalKind;
 use tokio::sync::mpsc;
 
 use super::{Left, Run, Up};
+use crate::host::Doing;
 use crate::state::Input;
 use crate::terminal::{Incoming, Terminal};
 
@@ -39,13 +41,9 @@ impl Run {
         program: std::process::Command,
         then: impl FnOnce(Result<(), String>, bool) -> Input + Send + 'static,
     ) {
-        let bytes = self.finish();
-        self.tty.write(bytes);
-        self.tty.leave();
-        let name = match Path::new(program.get_program()).file_name() {
-            Some(name) if name != "exe" => name.to_string_lossy().into_owned(),
-            Some(_) | None => "quipu".to_owned(),
-        };
+        self.leave_screen();
+        let name = Path::new(program.get_program()).file_name().unwrap_or_default();
+        let name = name.to_string_lossy().into_owned();
         let mut program = tokio::process::Command::from(program);
         let child = program.kill_on_drop(true).spawn();
         let id = child.as_ref().ok().and_then(tokio::process::Child::id);
@@ -62,6 +60,37 @@ impl Run {
                 Ok(status) if status.success() => Ok(()),
                 Ok(status) => Err(format!("{name} ended with {status}")),
                 Err(error) => Err(format!("{name}: {error}")),
+            };
+            drop(up.send(Up::Back(Box::new(then(ended, ends.load(Ordering::Relaxed))))));
+        });
+    }
+
+    fn leave_screen(&mut self) {
+        let bytes = self.finish();
+        self.tty.write(bytes);
+        self.tty.leave();
+    }
+
+    /// The same for something that this process does. Ctrl-C ends it.
+    pub(super) fn lend_to(
+        &mut self,
+        work: Doing<()>,
+        then: impl FnOnce(Result<(), String>, bool) -> Input + Send + 'static,
+    ) {
+        self.leave_screen();
+        let ends = Arc::new(AtomicBool::new(false));
+        self.lent = Some(Lent { process: None, ends: ends.clone() });
+        let up = self.up.clone();
+        self.tasks.spawn(async move {
+            let interrupted = async {
+                match tokio::signal::unix::signal(SignalKind::interrupt()) {
+                    Ok(mut interrupt) => drop(interrupt.recv().await),
+                    Err(_) => std::future::pending().await,
+                }
+            };
+            let ended = tokio::select! {
+                ended = work => ended,
+                () = interrupted => Err("it was stopped".to_owned()),
             };
             drop(up.send(Up::Back(Box::new(then(ended, ends.load(Ordering::Relaxed))))));
         });

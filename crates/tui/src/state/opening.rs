@@ -7,9 +7,10 @@ use quipu_protocol::{Entry, Message, Model};
 use super::overlay::Overlay;
 use super::{Effect, Got, Purpose, State};
 use crate::editor::Candidate;
+use quipu_host::Question;
+
 use crate::host::{
-    FoundItem, FoundItems, Glimpse, NotOpened, Open, Opened, Printed, Question, Reach, SessionItem,
-    SettingKept, Which,
+    FoundItem, FoundItems, Glimpse, NotOpened, Open, Opened, Printed, Reach, SessionItem, SettingKept, Which,
 };
 use crate::navigator::Navigator;
 use crate::picker::{Picker, PickerRow};
@@ -284,13 +285,11 @@ impl State {
             Got::LocalServers(Ok(servers)) => self.on_local_servers(&servers),
             Got::Providers(Ok(providers), wanted) => self.on_providers(providers, &wanted),
             Got::Printed(what, Ok(printed)) => self.printed(&what, &printed),
-            Got::Made(Ok(printed)) if printed.ok => {
-                let id = printed.out.trim().to_owned();
+            Got::Made(Ok(session)) => {
                 self.opening = false;
-                self.open(Open { which: Which::Session(id.into()), ..Open::default() }, effects);
+                self.open(Open { which: Which::Session(session), ..Open::default() }, effects);
             }
-            Got::Made(result) => {
-                let why = result.map_or_else(|error| error, |printed| printed.err);
+            Got::Made(Err(why)) => {
                 self.error("It was not made.", &why);
                 self.opening = false;
                 self.say_what_waits(effects);

@@ -6,7 +6,9 @@ use quipu_protocol::{Model, NodeId, SessionId, Thinking};
 
 use super::Effect;
 use crate::blocks::cut as cut_line;
-use crate::host::{Open, Question, Reach};
+use quipu_host::Question;
+
+use crate::host::{Open, Reach};
 use crate::navigator::{Navigated, Navigator};
 use crate::picker::{List, Picked, Picker, cut};
 use crate::reader::Reader;

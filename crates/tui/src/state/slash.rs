@@ -56,7 +56,7 @@ impl State {
             Does::New => self.begin_anew(effects),
             Does::Fork => self.fork(arguments, effects),
             Does::Clone => match (session, head) {
-                (Some(session), Some(_)) => self.make(vec!["clone".into(), session], effects),
+                (Some(session), Some(_)) => self.copy_session(session.into(), effects),
                 _ => nothing(self),
             },
             Does::Undo | Does::Redo => match self.standing.head {
@@ -236,8 +236,8 @@ impl State {
         }
     }
 
-    /// Makes a session and goes on with it; what is said meanwhile is said there.
-    fn make(&mut self, run: Vec<String>, effects: &mut Vec<Effect>) {
+    /// Copies a session and goes on with the copy; what is said meanwhile is said there.
+    fn copy_session(&mut self, session: SessionId, effects: &mut Vec<Effect>) {
         if self.is_held() {
             return;
         }
@@ -246,7 +246,7 @@ impl State {
             return;
         }
         self.opening = true;
-        effects.push(Effect::Make(run));
+        effects.push(Effect::Clone(session));
     }
 
     /// Opens a session, when nothing is under way in this one.

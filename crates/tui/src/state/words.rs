@@ -3,7 +3,9 @@
 use std::sync::Arc;
 
 use quipu::Refused;
-use quipu_protocol::{Ack, BashExecutionMessage, Command, Envelope, Model, NodeId, RunId, Thinking};
+use quipu_protocol::{
+    Ack, BashExecutionMessage, Command, Envelope, Model, NodeId, RunId, SessionId, Thinking,
+};
 
 use crate::editor::{Candidate, Query};
 use crate::host::{
@@ -116,8 +118,8 @@ pub enum Got {
     Said(Result<Vec<(NodeId, String)>, String>),
     /// What a command printed; the words say which.
     Printed(String, Result<Printed, String>),
-    /// The session that a command made.
-    Made(Result<Printed, String>),
+    /// The copy of a session.
+    Made(Result<SessionId, String>),
     /// Servers on this machine.
     LocalServers(Result<LocalServers, String>),
     /// Providers; with the one that a key is for, if that was said.
@@ -172,8 +174,8 @@ pub enum Effect {
     Resolve(String),
     /// Run a command of the program: what it prints comes back.
     Command(Vec<String>),
-    /// Run one that makes a session, and go on with that.
-    Make(Vec<String>),
+    /// Copy a session, and go on with the copy.
+    Clone(SessionId),
     /// As it says.
     LocalServers,
     /// Providers, for a key for the one of this name.

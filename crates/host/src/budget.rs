@@ -1,39 +1,38 @@
-//! What may be spent in a day: `--daily-budget`, or `budget.daily` in `settings.json`.
+//! What may be spent in a day: what a person says, or `budget.daily` in `settings.json`.
 
+use std::path::PathBuf;
 use std::time::Duration;
 
 use quipu::Clock as _;
 use quipu_protocol::Model;
 use quipu_store::{Store, StoreError};
 
-use crate::exit::Failure;
-use crate::setup::Place;
+use crate::{Advice, Failure, Place};
 
 /// A limit, and where it is set.
 #[derive(Debug, Clone, PartialEq)]
-pub(crate) struct Budget {
+pub struct Budget {
     /// US dollars a calendar day.
-    pub(crate) dollars: f64,
+    pub dollars: f64,
     /// How long a call waits for what other calls have reserved.
-    pub(crate) wait: Option<Duration>,
-    pub(crate) source: String,
+    pub wait: Option<Duration>,
+    /// The file that says so; `None` where it was given for this run.
+    pub source: Option<PathBuf>,
 }
 
-/// The budget of a task: `flag` beats the file. What cannot be read stops a task instead of letting it spend.
-pub(crate) fn of(place: &Place, flag: Option<f64>) -> Result<Option<Budget>, Failure> {
-    if let Some(dollars) = flag {
+/// The budget of a task: what was `given` beats the file. What cannot be read stops a task instead of letting it spend.
+///
+/// # Errors
+/// When it cannot be read.
+pub fn budget_of(place: &Place, given: Option<f64>) -> Result<Option<Budget>, Failure> {
+    if let Some(dollars) = given {
         let wait = place.settings_json().ok().and_then(|settings| {
             Some(Duration::from_millis(settings.get("budget")?.get("waitMs")?.as_u64()?))
         });
-        return Ok(Some(Budget { dollars, wait, source: "--daily-budget".into() }));
+        return Ok(Some(Budget { dollars, wait, source: None }));
     }
     let path = place.home.join("settings.json");
-    let failed = |why: &str| {
-        Failure::failed(format!(
-            "{}: {why}; mend it, or say with --daily-budget what may be spent today",
-            path.display()
-        ))
-    };
+    let failed = |why: &str| Failure::failed(format!("{}: {why}", path.display())).advise(Advice::SetBudget);
     let settings = match place.settings_json() {
         Ok(settings) => settings,
         // Whoever set no budget there misses none.
@@ -55,16 +54,17 @@ pub(crate) fn of(place: &Place, flag: Option<f64>) -> Result<Option<Budget>, Fai
     match daily.get("daily") {
         None | Some(serde_json::Value::Null) => Ok(None),
         Some(value) => match value.as_f64().filter(|dollars| *dollars > 0.0) {
-            Some(dollars) => {
-                Ok(Some(Budget { dollars, wait, source: format!("budget.daily in {}", path.display()) }))
-            }
+            Some(dollars) => Ok(Some(Budget { dollars, wait, source: Some(path.clone()) })),
             None => Err(failed("budget.daily must be an amount in US dollars above 0, such as 5")),
         },
     }
 }
 
 /// US dollars that the calls of a store cost since midnight, and what else they may have cost.
-pub(crate) async fn spent_today(store: &dyn Store) -> Result<(f64, f64), StoreError> {
+///
+/// # Errors
+/// What the store says.
+pub async fn spent_today(store: &dyn Store) -> Result<(f64, f64), StoreError> {
     let clock = quipu::SystemClock;
     let now = clock.now();
     let today = clock.day_of(now);

@@ -2,14 +2,13 @@
 
 use quipu::{Doors, Launcher, Network, Permissions};
 
-use crate::print::note;
-use crate::setup::Place;
+use crate::Place;
 
 /// The argument with which we become the keeper of a sandbox.
-pub(crate) const SANDBOX: &str = "__sandbox";
+pub const SANDBOX: &str = "__sandbox";
 
 /// Ourselves, also when we were replaced meanwhile.
-pub(crate) fn launcher() -> Launcher {
+pub fn launcher() -> Launcher {
     Launcher { program: "/proc/self/exe".into(), arguments: vec![SANDBOX.into()] }
 }
 
@@ -20,14 +19,12 @@ const KNOWN: [&str; 6] = ["caches", "namespaces", "network", "ports", "services"
 /// (`sandbox.namespaces`).
 pub(crate) fn isolation(place: &Place) -> (Network, bool) {
     let settings = place.settings_json().unwrap_or_default();
-    let path = place.home.join("settings.json");
     let network = match settings.pointer("/sandbox/network").map(|value| value.as_str().unwrap_or_default()) {
         None | Some("ask") => Network::Asked,
         Some("open") => Network::Open,
         Some("closed") => Network::Closed,
         Some(_) => {
-            let path = path.display();
-            note(format!("warning: {path}: sandbox.network must be ask, open or closed; it is asked"));
+            place.warn_of_settings("sandbox.network must be ask, open or closed; it is asked");
             Network::Asked
         }
     };
@@ -37,18 +34,18 @@ pub(crate) fn isolation(place: &Place) -> (Network, bool) {
             .into_iter()
             .flat_map(|all| all.keys())
             .find(|key| !KNOWN.contains(&key.as_str()));
-        let (path, known) = (path.display(), KNOWN.join(", "));
+        let known = KNOWN.join(", ");
         match unknown {
             _ if !sandbox.is_object() => {
-                note(format!("warning: {path}: sandbox must be an object, with {known}; the defaults hold"));
+                place.warn_of_settings(format!("sandbox must be an object, with {known}; the defaults hold"));
             }
-            Some(key) => note(format!("warning: {path}: sandbox.{key} is no setting; there are {known}")),
+            Some(key) => place.warn_of_settings(format!("sandbox.{key} is no setting; there are {known}")),
             None => {}
         }
     }
     let isolated = settings.pointer("/sandbox/namespaces").map(serde_json::Value::as_bool);
     if isolated == Some(None) {
-        note(format!("warning: {}: sandbox.namespaces must be true or false; it is true", path.display()));
+        place.warn_of_settings("sandbox.namespaces must be true or false; it is true");
     }
     (network, isolated.flatten().unwrap_or(true))
 }
@@ -58,8 +55,7 @@ pub(crate) fn keeps_caches_apart(place: &Place, tells: bool) -> bool {
     let settings = place.settings_json().unwrap_or_default();
     let word = settings.pointer("/sandbox/caches").map(|value| value.as_str().unwrap_or_default());
     if tells && !matches!(word, None | Some("private" | "shared")) {
-        let path = place.home.join("settings.json");
-        note(format!("warning: {}: sandbox.caches must be private or shared; it is private", path.display()));
+        place.warn_of_settings("sandbox.caches must be private or shared; it is private");
     }
     word != Some("shared")
 }
@@ -67,8 +63,7 @@ pub(crate) fn keeps_caches_apart(place: &Place, tells: bool) -> bool {
 /// What `settings.json` opens between the network of commands and this machine: `sandbox.ports`, `sandbox.services`.
 pub(crate) fn doors(place: &Place) -> Doors {
     let settings = place.settings_json().unwrap_or_default();
-    let path = place.home.join("settings.json");
-    let warn = |problem: &str| note(format!("warning: {}: {problem}; it is left out", path.display()));
+    let warn = |problem: &str| place.warn_of_settings(format!("{problem}; it is left out"));
     let list = |name: &str| match settings.pointer(&format!("/sandbox/{name}")) {
         None => Vec::new(),
         Some(serde_json::Value::Array(list)) => list.clone(),
@@ -81,25 +76,24 @@ pub(crate) fn doors(place: &Place) -> Doors {
     for port in list("ports") {
         match port.as_u64().and_then(|port| u16::try_from(port).ok()).filter(|port| *port > 0) {
             Some(port) => doors.ports.push(port),
-            None => warn("sandbox.ports holds something that is not a port (1 to 65535)"),
+            None => warn(&format!("sandbox.ports holds {port}, which is not a port (1 to 65535)")),
         }
     }
     for service in list("services") {
         match service.as_str() {
             Some(socket) if socket.starts_with('/') => {
                 if !std::path::Path::new(socket).exists() {
-                    note(format!(
-                        "warning: {}: sandbox.services names {socket}, where nothing is now; commands do not reach it until a \
-                         session begins while it is there",
-                        path.display()
+                    place.warn_of_settings(format!(
+                        "sandbox.services names {socket}, where nothing is now; commands do not reach it until a session \
+                         begins while it is there"
                     ));
                 }
                 doors.sockets.push(socket.into());
             }
             Some(address) if is_address(address) => doors.services.push(address.to_owned()),
-            _ => warn(
-                "sandbox.services holds something that is neither `HOST:PORT` nor the absolute path of a socket",
-            ),
+            _ => warn(&format!(
+                "sandbox.services holds {service}, which is neither `HOST:PORT` nor the absolute path of a socket"
+            )),
         }
     }
     doors
@@ -111,7 +105,7 @@ fn is_address(text: &str) -> bool {
 }
 
 /// Why commands do not run in namespaces, and what is open then.
-pub(crate) fn isolation_here(permissions: &Permissions) -> Option<String> {
+pub fn isolation_here(permissions: &Permissions) -> Option<String> {
     let sandbox = quipu::Policy::sandbox(permissions)?;
     let why = match sandbox.isolation() {
         Ok(Ok(())) => return None,

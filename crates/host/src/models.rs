@@ -7,7 +7,7 @@ use quipu::{Models, Provider, Sealer};
 use quipu_protocol::Model;
 use quipu_providers::{Selection, Settings};
 
-use crate::setup::{env, seal_credentials};
+use crate::{env, seal_credentials};
 
 /// What the user's files say when another model is asked for.
 pub(crate) struct Known {

@@ -11,17 +11,17 @@ use quipu_protocol::{NodeId, Notice, SessionId};
 use quipu_store::{RefName, SessionQuery, SessionRow, Store};
 use tokio::sync::Mutex;
 
-use crate::exit::{Exit, Failure};
-use crate::import::{failed, progress};
-use crate::print::note;
+use crate::names::resolve;
+use crate::{Advice, Failure, FailureKind, Place};
 
 /// The file of a session, while the session is open.
-pub(crate) struct Mirror {
+pub struct Mirror {
     store: Arc<dyn Store>,
     sealer: Arc<Sealer>,
+    place: Place,
     file: Mutex<Option<SessionFile>>,
     /// The file, for people.
-    pub(crate) path: String,
+    pub path: String,
 }
 
 /// How a task goes on with a file.
@@ -38,7 +38,7 @@ pub(crate) struct Begun {
 }
 
 /// Whether somebody names a file, and not a session.
-pub(crate) fn is_file(what: &str) -> bool {
+pub fn is_file(what: &str) -> bool {
     what.ends_with(".jsonl") || what.contains(MAIN_SEPARATOR)
 }
 
@@ -48,10 +48,11 @@ pub(crate) async fn find(path: &Path) -> Result<SessionFile, Failure> {
 }
 
 /// Opens the file: the graph has all that is in it afterwards, and it has what the graph had of it.
-pub(crate) async fn open(engine: &Engine, file: SessionFile) -> Result<Begun, Failure> {
+pub(crate) async fn open(place: &Place, engine: &Engine, file: SessionFile) -> Result<Begun, Failure> {
     let (store, sealer) = (engine.store().clone(), engine.sealer().clone());
     let path = file.path().to_owned();
-    let file = file.read(&store, &sealer, &progress(&path)).await.map_err(refused)?;
+    let file =
+        file.read(&store, &sealer, &|at| place.observer().importing(&path, at)).await.map_err(refused)?;
     let told = told(&file);
     let (row, below) = match file.last() {
         None => (None, None),
@@ -62,17 +63,19 @@ pub(crate) async fn open(engine: &Engine, file: SessionFile) -> Result<Begun, Fa
         None => None,
     };
     let path = file.path().display().to_string();
-    let mirror = Arc::new(Mirror { store, sealer, file: Mutex::new(Some(file)), path });
+    let place = place.clone();
+    let mirror = Arc::new(Mirror { store, sealer, place, file: Mutex::new(Some(file)), path });
     Ok(Begun { mirror, row, below, announced, told })
 }
 
 fn refused(error: ArchiveError) -> Failure {
     match error {
-        error @ (ArchiveError::NotASession { .. } | ArchiveError::InUse { .. }) => Failure::usage(error),
-        error @ ArchiveError::File { doing: "made", .. } => Failure::usage(format!(
-            "{error}; make its directory first, or name a session (`quipu sessions --all`)"
-        )),
-        error => failed(error),
+        error @ (ArchiveError::NotASession { .. } | ArchiveError::InUse { .. }) => Failure::request(error),
+        error @ ArchiveError::File { doing: "made", .. } => {
+            Failure::request(format!("{error}; make its directory first, or name a session"))
+                .advise(Advice::ListSessions)
+        }
+        error => error.into(),
     }
 }
 
@@ -83,7 +86,7 @@ async fn going_on(
     last: NodeId,
 ) -> Result<(Option<SessionRow>, Option<NodeId>), Failure> {
     let store = engine.store();
-    let session = crate::show::resolve(&**store, &last.to_string(), None).await?.session;
+    let session = resolve(&**store, &last.to_string(), None).await?.session;
     let Some(row) = row_of(&**store, session).await? else { return Ok((None, Some(last))) };
     if row.name != RefName::session(&row.id) || row.head.is_none() {
         return Ok((Some(row), Some(last)));
@@ -134,8 +137,8 @@ fn taken_in(report: &Report) -> Option<String> {
     };
     let unread = match lost {
         0 => None,
-        1 => Some("1 line could not be read, and stays (`quipu import pi FILE` names it)".to_owned()),
-        _ => Some(format!("{lost} lines could not be read, and stay (`quipu import pi FILE` names them)")),
+        1 => Some("1 line could not be read, and stays (importing the file names it)".to_owned()),
+        _ => Some(format!("{lost} lines could not be read, and stay (importing the file names them)")),
     };
     let told: Vec<String> = taken.into_iter().chain(unread).collect();
     (!told.is_empty()).then(|| format!("{}: {}", path.display(), told.join("; ")))
@@ -150,13 +153,16 @@ impl Mirror {
         }
     }
 
-    /// Brings the file up to date and lets go of it. What it lacks is a failure, unless there was another one.
-    pub(crate) async fn finish(&self, result: Result<(), Failure>) -> Result<(), Failure> {
-        let Some(file) = self.file.lock().await.take() else { return result };
+    /// Brings the file up to date and lets go of it.
+    ///
+    /// # Errors
+    /// What the file lacks.
+    pub async fn finish(&self) -> Result<(), Failure> {
+        let Some(file) = self.file.lock().await.take() else { return Ok(()) };
         let lacks = match file.finish(&self.store, &self.sealer).await {
             Ok(finished) => {
                 if let Some(text) = finished.taken.as_ref().and_then(taken_in) {
-                    note(text);
+                    self.place.note(text);
                 }
                 finished.lacking.map(|(count, why)| {
                     format!(
@@ -167,14 +173,7 @@ impl Mirror {
             }
             Err(error) => Some(format!("{} was not brought up to date: {error}", self.path)),
         };
-        match (result, lacks) {
-            (result, None) => result,
-            (Ok(()), Some(text)) => Err(Failure::new(Exit::Store, text)),
-            (Err(failure), Some(text)) => {
-                note(text);
-                Err(failure)
-            }
-        }
+        lacks.map_or(Ok(()), |text| Err(Failure::new(FailureKind::Store, text)))
     }
 }
 

@@ -9,16 +9,15 @@ use quipu::{Decision, Grant, PermissionMode, Permissions, Policy, PolicyVersion,
 use quipu_protocol::Scope;
 use quipu_workspace::{Access, Sandbox};
 
-use crate::exit::Failure;
+use crate::Failure;
 use crate::permissions::{Source, Unsaved};
-use crate::print::note;
 
 /// What tells one state of a file from another; `None` where it is not there.
 type Stamp = Option<(u64, u64, u64, [i64; 4])>;
 
 /// The permissions of a session, as they are saved.
 #[derive(Debug)]
-pub(crate) struct SavedPermissions {
+pub struct SavedPermissions {
     permissions: Permissions,
     source: Source,
     /// Whether what is allowed for good is kept.
@@ -42,34 +41,37 @@ impl SavedPermissions {
     }
 
     /// How much is asked.
-    pub(crate) fn mode(&self) -> PermissionMode {
+    pub fn mode(&self) -> PermissionMode {
         self.permissions.mode()
     }
 
-    pub(crate) fn confines(&self) -> bool {
+    /// Whether commands are confined.
+    pub fn confines(&self) -> bool {
         self.permissions.confines()
     }
 
-    pub(crate) fn isolates(&self) -> bool {
+    /// Whether commands run in namespaces.
+    pub fn isolates(&self) -> bool {
         self.permissions.isolates()
     }
 
-    pub(crate) fn unconfined(&self) -> Option<String> {
+    /// Why commands are not confined, though they should be.
+    pub fn unconfined(&self) -> Option<String> {
         self.permissions.unconfined()
     }
 
     /// Why this mode cannot hold in this session, if so.
-    pub(crate) fn refuses(&self, mode: PermissionMode) -> Option<String> {
+    pub fn refuses(&self, mode: PermissionMode) -> Option<String> {
         (mode == PermissionMode::Full && self.source.closes_network()).then(|| {
             format!(
-                "this session keeps commands off the network (--no-network), which `full` cannot do; it stays `{}`",
+                "this session keeps commands off the network, which `full` cannot do; it stays `{}`",
                 self.mode().word()
             )
         })
     }
 
     /// A mode was saved for the directory: it takes the place of one that was given for this run only.
-    pub(crate) fn mode_was_saved(&self) {
+    pub fn mode_was_saved(&self) {
         let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
         if seen.unsaved.mode.take().is_some() {
             seen.stamps = [None, None];
@@ -90,13 +92,13 @@ impl SavedPermissions {
         match self.source.read(&seen.unsaved) {
             Ok((mut rules, grants)) => {
                 if let Some(why) = self.refuses(rules.mode) {
-                    note(format!("warning: {why}"));
+                    self.source.place.warn(why);
                     rules.mode = self.mode();
                 }
                 self.permissions.exchange(rules, grants);
             }
             Err(failure) => {
-                note(format!("warning: no call is run: {}", failure.message));
+                self.source.place.warn(format!("no call is run: {}", failure.message));
                 self.permissions.refuse_all(failure.message);
             }
         }

@@ -5,13 +5,8 @@ use std::path::PathBuf;
 
 use quipu::{Engine, IdentitySettings, identity_hash, identity_text, read_identity};
 use quipu_protocol::{BlobId, Epoch};
-use quipu_tui::Question;
 
-use crate::args::Task;
-use crate::confirm::{asked, asked_to_open};
-use crate::exit::Failure;
-use crate::print::{note, printable};
-use crate::setup::Place;
+use crate::{Failure, OpenRequest, Place, Question};
 
 /// What goes into the options of a session.
 #[derive(Default)]
@@ -29,14 +24,14 @@ pub(crate) struct Chosen {
 pub(crate) async fn chosen(
     place: &Place,
     engine: &Engine,
-    task: &Task,
+    request: &OpenRequest,
     last: Option<&Epoch>,
 ) -> Result<Chosen, Failure> {
     let Some(path) = file(place) else { return Ok(Chosen::default()) };
     let Some(last) = last else {
         let wanted = read_identity(&path);
         let why = |error| {
-            Failure::usage(format!(
+            Failure::request(format!(
                 "{error}; mend it, or take `identity.file` out of {}",
                 place.home.join("settings.json").display()
             ))
@@ -50,7 +45,7 @@ pub(crate) async fn chosen(
     let new = match read_identity(&path) {
         Ok(text) => engine.sealer().seal(&text).into_owned(),
         Err(error) => {
-            note(format!("warning: {}; {keeps}", printable(&error.to_string())));
+            place.warn(format!("{error}; {keeps}"));
             return Ok(Chosen::default());
         }
     };
@@ -58,25 +53,21 @@ pub(crate) async fn chosen(
     if new == old || last.declined == Some(hash) {
         return Ok(Chosen::default());
     }
-    let shown = printable(&path.display().to_string());
+    let shown = path.display();
     let told = match quipu_tools::changed_lines(&old, &new) {
-        Some(lines) => printable(&lines),
+        Some(lines) => lines,
         None => "(the changes are too many to be shown)".into(),
     };
     let told = format!("{shown} is not what it was when this session began:\n{told}");
     let question = "Go on with the new text?";
-    let answer = if task.answers.is_some() {
-        asked_to_open(task, Question::NewText, &format!("{told}\n{question}"))?
-    } else {
-        note(told);
-        // Who answers by events has no terminal here.
-        if task.ask_on_stdin { None } else { asked(question)? }
-    };
-    match answer {
+    match request.answer(Question::NewText, &format!("{told}\n{question}"))? {
         Some(true) => Ok(Chosen { text: Some(new), declined: None }),
         Some(false) => Ok(Chosen { text: None, declined: Some(hash) }),
         None => {
-            note(format!("Nobody is here to be asked, so {keeps}. A new session begins with the new one."));
+            place.note(told);
+            place.note(format!(
+                "Nobody is here to be asked, so {keeps}. A new session begins with the new one."
+            ));
             Ok(Chosen::default())
         }
     }
@@ -84,10 +75,9 @@ pub(crate) async fn chosen(
 
 /// The file that the settings name: from the home directory where it begins with `~/`, else from ours.
 fn file(place: &Place) -> Option<PathBuf> {
-    let settings = place.home.join("settings.json");
     let (identity, problems) = IdentitySettings::of_json(&place.settings_json().unwrap_or_default());
     for problem in problems {
-        note(format!("warning: {}: {problem}", settings.display()));
+        place.warn_of_settings(problem);
     }
     let named = identity.file?;
     Some(match (named.strip_prefix("~/"), std::env::home_dir()) {

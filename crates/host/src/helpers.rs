@@ -1,22 +1,19 @@
 //! Programs that the command starts itself, found where no confined command could have put them.
 
-use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
-use std::process::Command;
 use std::sync::{Arc, Once};
 
 use quipu_providers::Shell;
 use quipu_workspace::Helpers;
 
-use crate::args::StoreArg;
-use crate::setup::{Place, current_dir};
+use crate::{Place, Silent, current_dir};
 
 /// Those of this process, not from where commands of sessions in the current directory may write, whether or not one is
 /// open.
-pub(crate) fn helpers() -> Arc<Helpers> {
+pub fn helpers() -> Arc<Helpers> {
     static HERE: Once = Once::new();
     HERE.call_once(|| {
-        if let (Ok(place), Ok(here)) = (Place::find(&StoreArg::default()), current_dir()) {
+        if let (Ok(place), Ok(here)) = (Place::find(None, Arc::new(Silent)), current_dir()) {
             keep_from(&place, &here, &[]);
         }
     });
@@ -24,14 +21,14 @@ pub(crate) fn helpers() -> Arc<Helpers> {
 }
 
 /// From now on no program is taken from where commands of a session in `cwd` may write, to which these are added.
-pub(crate) fn keep_from(place: &Place, cwd: &Path, added: &[PathBuf]) {
+pub fn keep_from(place: &Place, cwd: &Path, added: &[PathBuf]) {
     let mut places = crate::permissions::open_to_commands(place, cwd);
     places.extend(added.iter().filter_map(|path| path.canonicalize().ok()));
     Helpers::keep_from(places.iter().map(PathBuf::as_path));
 }
 
 /// The shell for commands, as they find it.
-pub(crate) fn command_shell() -> Option<PathBuf> {
+pub fn command_shell() -> Option<PathBuf> {
     let helpers = helpers();
     helpers.find("/bin/bash").or_else(|| helpers.find("bash")).or_else(|| helpers.find("sh"))
 }
@@ -40,16 +37,4 @@ pub(crate) fn command_shell() -> Option<PathBuf> {
 pub(crate) fn shell(home: &Path) -> Arc<Shell> {
     let home = if home.is_dir() { home.to_path_buf() } else { "/".into() };
     Arc::new(move |line| helpers().shell(line, &home))
-}
-
-/// This program once more: what runs, and not what stands under its name by now, which a build may have replaced.
-pub(crate) fn ourselves() -> Command {
-    let running = Path::new("/proc/self/exe");
-    let mut command = if running.exists() {
-        Command::new(running)
-    } else {
-        Command::new(std::env::current_exe().unwrap_or_else(|_| "quipu".into()))
-    };
-    command.arg0("quipu");
-    command
 }

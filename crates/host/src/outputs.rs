@@ -6,7 +6,7 @@ use quipu::Outputs;
 use quipu_workspace::file_key;
 use sha2::{Digest as _, Sha256};
 
-use crate::setup::Place;
+use crate::Place;
 
 /// What the directory of another store begins with; no id of a session does.
 const OTHER: char = '@';
@@ -14,7 +14,7 @@ const OTHER: char = '@';
 impl Place {
     /// Where the whole outputs of long commands are kept. Another store than the user's has a directory of its own there,
     /// for what belongs to a session of one is nobody's in the other.
-    pub(crate) fn outputs(&self) -> Outputs {
+    pub fn outputs(&self) -> Outputs {
         if let Some(unkept) = &self.unkept {
             return unkept.clone();
         }
@@ -30,7 +30,7 @@ impl Place {
     }
 
     /// Where those of other stores are, as the user's own store sees it.
-    pub(crate) fn outputs_of_others(&self) -> std::io::Result<Vec<Outputs>> {
+    pub fn outputs_of_others(&self) -> std::io::Result<Vec<Outputs>> {
         let ours = self.outputs();
         if self.unkept.is_some() || ours.root() != self.home.join("outputs") {
             return Ok(Vec::new());
@@ -51,12 +51,12 @@ impl Place {
 
     /// Where tools may read outputs: those of all sessions, for a fork reads those of the session that it is from, and those of
     /// earlier versions lie beside them. What is not kept is alone.
-    pub(crate) fn readable_outputs(&self) -> PathBuf {
+    pub fn readable_outputs(&self) -> PathBuf {
         self.unkept.as_ref().map_or_else(|| self.home.join("outputs"), |unkept| unkept.root().to_owned())
     }
 
     /// The same place for what shall not be kept: outputs go when the program ends.
-    pub(crate) fn without_outputs(mut self) -> Self {
+    pub fn without_outputs(mut self) -> Self {
         self.unkept = Some(Outputs::temporary());
         self
     }

@@ -1,24 +1,24 @@
 //! Files of rules that commands of a model made: they count once a person accepted them.
 
 use std::io::Read as _;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
-use crate::exit::Failure;
 use crate::permissions::{Record, What};
-use crate::print::note;
-use crate::setup::Place;
+use crate::{Advice, Failure, Place};
 
-/// `quipu permissions accept`.
-pub(crate) fn accept(record: &Record, file: &Path) -> Result<(), Failure> {
-    let failed = |error: std::io::Error| Failure::usage(format!("{}: {error}", file.display()));
+/// Accepts a file of rules, as it is now, in a directory. Gives its true path.
+///
+/// # Errors
+/// When it cannot be read, or the permissions cannot be written.
+pub fn accept_rules(record: &Record, file: &Path) -> Result<PathBuf, Failure> {
+    let failed = |error: std::io::Error| Failure::request(format!("{}: {error}", file.display()));
     let path = file.canonicalize().map_err(failed)?;
     let content = hash_of(&path).map_err(failed)?;
     let Some(text) = path.to_str() else {
-        return Err(Failure::usage(format!("{}: its name is not text (UTF-8)", path.display())));
+        return Err(Failure::request(format!("{}: its name is not text (UTF-8)", path.display())));
     };
     record.add(What::Rules { path: text.to_owned(), content })?;
-    note(format!("{} is accepted as it is now, in this directory; a new session reads it", path.display()));
-    Ok(())
+    Ok(path)
 }
 
 /// The most of a file of rules that is looked at.
@@ -39,14 +39,14 @@ fn digest(bytes: &[u8]) -> String {
     quipu::content_of(bytes).to_string()
 }
 
-/// Rules without the files that commands of a model made and nobody accepted; those, with what to do.
+/// Rules without the files that commands of a model made and nobody accepted, which are told.
 pub(crate) async fn accepted_rules(
     place: &Place,
     engine: &quipu::Engine,
     cwd: &Path,
     rules: Vec<quipu::Rules>,
-) -> Result<(Vec<quipu::Rules>, Vec<String>), Failure> {
-    let (mut kept, mut problems) = (Vec::new(), Vec::new());
+) -> Result<Vec<quipu::Rules>, Failure> {
+    let mut kept = Vec::new();
     for one in rules {
         // The user's own lie where no command may write.
         if one.path.starts_with(&place.home) {
@@ -66,12 +66,10 @@ pub(crate) async fn accepted_rules(
         if is_accepted {
             kept.push(one);
         } else {
-            problems.push(format!(
-                "{path} was made by a command of session {session} and is left out; read it, and accept it as it is with \
-                 `quipu permissions accept {path}`",
-                path = path.display()
-            ));
+            let text =
+                format!("{} was made by a command of session {session} and is left out", path.display());
+            place.warn_with(text, Advice::AcceptRules(path));
         }
     }
-    Ok((kept, problems))
+    Ok(kept)
 }

@@ -1,0 +1,179 @@
+//! Where a command writes and where it is: the streams and the directory of the process; or, for a command that the
+//! terminal runs within this process, what the terminal shows of it and the directory of its session.
+
+use std::cell::RefCell;
+use std::io::{self, IsTerminal as _, Write};
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use clap::Parser as _;
+use tokio_util::sync::CancellationToken;
+
+use crate::args::Cli;
+use crate::exit::Failure;
+
+thread_local! {
+    /// What the command of this thread is run within.
+    static WITHIN: RefCell<Option<Within>> = const { RefCell::new(None) };
+}
+
+/// What a command is run within.
+#[derive(Debug, Clone)]
+struct Within {
+    here: PathBuf,
+    /// What it writes; `None` where it has the streams of the process.
+    written: Option<Arc<Mutex<Written>>>,
+}
+
+/// What a command wrote.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Written {
+    pub(crate) out: Vec<u8>,
+    pub(crate) err: Vec<u8>,
+}
+
+fn within() -> Option<Within> {
+    WITHIN.with_borrow(Clone::clone)
+}
+
+fn written() -> Option<Arc<Mutex<Written>>> {
+    within()?.written
+}
+
+/// Whether a terminal shows what a command writes.
+pub(crate) fn is_within() -> bool {
+    written().is_some()
+}
+
+/// The directory that a command is for, without symbolic links.
+pub(crate) fn current_dir() -> Result<PathBuf, Failure> {
+    match within() {
+        Some(within) => Ok(within.here),
+        None => Ok(quipu_host::current_dir()?),
+    }
+}
+
+/// Stdout.
+#[derive(Debug)]
+pub(crate) struct Stdout(Option<Arc<Mutex<Written>>>);
+
+/// Where results go.
+pub(crate) fn stdout() -> Stdout {
+    Stdout(written())
+}
+
+impl Stdout {
+    pub(crate) fn is_terminal(&self) -> bool {
+        self.0.is_none() && io::stdout().is_terminal()
+    }
+}
+
+impl Write for Stdout {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        match &self.0 {
+            Some(written) => written.lock().unwrap_or_else(PoisonError::into_inner).out.write(bytes),
+            None => io::stdout().lock().write(bytes),
+        }
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        match &self.0 {
+            Some(_) => Ok(()),
+            None => io::stdout().lock().flush(),
+        }
+    }
+}
+
+/// Columns and rows of the terminal that results go to.
+pub(crate) fn size() -> Option<(terminal_size::Width, terminal_size::Height)> {
+    if is_within() { None } else { terminal_size::terminal_size_of(io::stdout()) }
+}
+
+/// Where input comes from: nowhere for a command that the terminal shows.
+pub(crate) fn stdin() -> Box<dyn io::BufRead> {
+    match is_within() {
+        true => Box::new(io::empty()),
+        false => Box::new(io::stdin().lock()),
+    }
+}
+
+/// Whether a person can type something in.
+pub(crate) fn is_typed() -> bool {
+    !is_within() && io::stdin().is_terminal()
+}
+
+/// A line for people.
+pub(crate) fn tell(line: &str) {
+    match written() {
+        Some(written) => {
+            let err = &mut written.lock().unwrap_or_else(PoisonError::into_inner).err;
+            err.extend(line.as_bytes());
+            err.push(b'\n');
+        }
+        // A terminal that is gone cannot be told so.
+        None => drop(writeln!(io::stderr().lock(), "{line}")),
+    }
+}
+
+/// Whether people see a line at once, on a terminal.
+pub(crate) fn shows_people() -> bool {
+    !is_within() && io::stderr().is_terminal()
+}
+
+/// Runs a command of the program in a thread of its own, as on its command line: with the streams of the process when it is
+/// `shown`, or with none. What it wrote, and how it ended. Dropped: it ends.
+pub(crate) async fn run_within(
+    words: Vec<String>,
+    here: PathBuf,
+    shown: bool,
+) -> (Written, Result<(), Failure>) {
+    work_within(here, shown, async move || {
+        match Cli::try_parse_from(std::iter::once("quipu".to_owned()).chain(words)) {
+            Ok(cli) => Box::pin(crate::dispatch(&cli)).await,
+            Err(told) if told.use_stderr() => Err(Failure::usage(told.to_string().trim_end())),
+            Err(help) => Ok(write!(stdout(), "{help}")?),
+        }
+    })
+    .await
+}
+
+/// The same for anything else that a command does.
+pub(crate) async fn work_within<T: Send + 'static>(
+    here: PathBuf,
+    shown: bool,
+    work: impl AsyncFnOnce() -> Result<T, Failure> + Send + 'static,
+) -> (Written, Result<T, Failure>) {
+    let cancel = CancellationToken::new();
+    let stopped = cancel.clone();
+    // Dropped with the future.
+    let _stops = cancel.drop_guard();
+    let written = (!shown).then(Arc::default);
+    let kept: Option<Arc<Mutex<Written>>> = written.clone();
+    let work = move || {
+        WITHIN.set(Some(Within { here, written }));
+        let result = wait_for(work, &stopped);
+        WITHIN.set(None);
+        result
+    };
+    let result = tokio::task::spawn_blocking(work)
+        .await
+        .unwrap_or_else(|_| Err(Failure::failed("the command failed inside; this is a bug of it")));
+    let written = kept.map(|kept| kept.lock().unwrap_or_else(PoisonError::into_inner).clone());
+    (written.unwrap_or_default(), result)
+}
+
+fn wait_for<T>(
+    work: impl AsyncFnOnce() -> Result<T, Failure>,
+    stopped: &CancellationToken,
+) -> Result<T, Failure> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    let result = runtime.block_on(async {
+        tokio::select! {
+            biased;
+            () = stopped.cancelled() => Err(Failure::failed("it was stopped")),
+            result = work() => result,
+        }
+    });
+    runtime.shutdown_timeout(std::time::Duration::from_millis(200));
+    result
+}

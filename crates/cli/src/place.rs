@@ -1,0 +1,184 @@
+//! What the command line asks for, in the words of the host.
+
+use std::collections::HashSet;
+use std::path::Path;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use quipu::Replay;
+use quipu_host::{
+    Failure as HostFailure, FailureKind, HostNotice, Observer, OpenRequest, PermissionRequest, Place,
+    Question, Started, Which,
+};
+
+use crate::args::{AllowArg, Mode, StoreArg, Task};
+use crate::confirm::asked;
+use crate::exit::{Failure, advised};
+use crate::import::Meters;
+use crate::print::{Progress, note};
+
+/// The user's files; what is to be known of them is told on stderr.
+pub(crate) fn place(store: &StoreArg) -> Result<Place, Failure> {
+    Ok(Place::find(store.store.as_deref(), Arc::new(Printer::default()))?)
+}
+
+/// What must be said to reach the same store again.
+pub(crate) fn store_flag(place: &Place) -> String {
+    if place.has_named_store() { format!(" --store {}", place.store.display()) } else { String::new() }
+}
+
+/// Tells people on stderr, each thing once.
+#[derive(Default)]
+struct Printer {
+    told: Mutex<HashSet<String>>,
+    meters: Meters,
+    progress: Mutex<Option<Progress>>,
+}
+
+impl Observer for Printer {
+    fn notice(&self, notice: HostNotice) {
+        let text = in_words(&notice);
+        if self.told.lock().unwrap_or_else(PoisonError::into_inner).insert(text.clone()) {
+            note(text);
+        }
+    }
+
+    fn importing(&self, file: &Path, progress: quipu_archive::Progress) {
+        self.meters.show(file, progress);
+    }
+
+    fn dropping(&self, progress: quipu_store::DroppingFiles) {
+        let mut shown = self.progress.lock().unwrap_or_else(PoisonError::into_inner);
+        show_dropping(shown.get_or_insert_with(Progress::new), progress);
+    }
+}
+
+/// Keeps what is told, each thing once, while somebody else draws on the terminal.
+#[derive(Default)]
+pub(crate) struct Told(Mutex<Vec<String>>);
+
+impl Told {
+    /// What was told since the last time.
+    pub(crate) fn take(&self) -> Vec<String> {
+        std::mem::take(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+}
+
+impl Observer for Told {
+    fn notice(&self, notice: HostNotice) {
+        let text = advised(&notice.text, notice.advice.as_ref());
+        let mut told = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        // The user's files are read more than once.
+        if !told.contains(&text) {
+            told.push(text);
+        }
+    }
+}
+
+/// A notice as it is told.
+pub(crate) fn in_words(notice: &HostNotice) -> String {
+    let text = advised(&notice.text, notice.advice.as_ref());
+    if notice.warns { format!("warning: {text}") } else { text }
+}
+
+/// How far old states of files are dropped.
+pub(crate) fn show_dropping(progress: &Progress, at: quipu_store::DroppingFiles) {
+    let quipu_store::DroppingFiles { done, of } = at;
+    if done < of {
+        progress.show(&format!("making room: {done} of {of} old states of files are dropped"));
+    } else {
+        progress.clear();
+    }
+}
+
+/// What was dropped, for people.
+pub(crate) fn dropped(done: &quipu_store::DroppedFiles) -> String {
+    format!(
+        "{} old states of files were dropped, {} KiB; {} KiB are left",
+        done.states,
+        done.bytes.div_ceil(1024),
+        done.left.div_ceil(1024)
+    )
+}
+
+/// Where a budget is set.
+pub(crate) fn source(budget: &quipu_host::Budget) -> String {
+    match &budget.source {
+        Some(path) => format!("budget.daily in {}", path.display()),
+        None => "--daily-budget".to_owned(),
+    }
+}
+
+/// Makes room when a task is over.
+pub(crate) async fn make_room(place: &Place, task: &Task) {
+    if task.no_session {
+        return;
+    }
+    if let Some(done) = quipu_host::make_room(place).await {
+        note(format!("To make room (`files.storeBytes`), {}.", dropped(&done)));
+    }
+}
+
+/// The session that a task asks for, in plain values.
+pub(crate) fn request(task: &Task, here: &Path) -> Result<OpenRequest, Failure> {
+    let flags = &task.permissions;
+    let allows = |what: AllowArg| flags.allow.contains(&what);
+    let texts = task.append_system_prompt.iter().map(|value| crate::input::text_or_file(value));
+    Ok(OpenRequest {
+        which: match (&task.session, &task.fork) {
+            (_, Some(node)) => Which::Fork(node.clone()),
+            (Some(session), None) => Which::Session(session.clone()),
+            (None, None) if task.resume => Which::Newest,
+            (None, None) => Which::New,
+        },
+        here: here.to_owned(),
+        cwd: task.cwd.clone(),
+        in_memory: task.no_session,
+        memory: None,
+        provider: task.model.provider.clone(),
+        model: task.model.model.clone(),
+        thinking: task.model.thinking.map(Into::into),
+        api_key: task.model.api_key.clone(),
+        replay: None,
+        record: task.record.clone(),
+        max_turns: task.max_turns,
+        max_cost: task.max_cost,
+        daily_budget: task.daily_budget,
+        permissions: PermissionRequest {
+            mode: flags.permissions.map(Into::into),
+            add_dirs: flags.add_dir.clone(),
+            allow_tobe: flags.allow_tobe,
+            allow_network: allows(AllowArg::Network),
+            allow_protected: allows(AllowArg::Protected),
+            no_network: flags.no_network,
+        },
+        system_prompt: task.system_prompt.as_deref().map(crate::input::text_or_file).transpose()?,
+        append_system_prompt: texts.collect::<Result<_, _>>()?,
+        no_context_files: task.no_context_files,
+        answers: Vec::new(),
+        offers_caches: false,
+    })
+}
+
+/// Opens the session that a task asks for; what has to be known first is asked on the terminal.
+pub(crate) async fn open(
+    place: &Place,
+    task: &Task,
+    here: &Path,
+    replay: Option<Arc<Replay>>,
+) -> Result<Started, Failure> {
+    let mut request = OpenRequest { replay, ..request(task, here)? };
+    loop {
+        match quipu_host::open(place, &request).await {
+            Err(HostFailure { kind: FailureKind::Asks(question), message, .. }) => {
+                let is_here = match question {
+                    Question::Here => task.mode == Mode::Text,
+                    // Who answers by events has no terminal here.
+                    Question::NewText | Question::Caches => !task.ask_on_stdin,
+                };
+                let answer = if is_here { asked(&message)? } else { None };
+                request.answers.push((question, answer));
+            }
+            opened => return Ok(opened?),
+        }
+    }
+}

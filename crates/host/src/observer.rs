@@ -1,0 +1,52 @@
+//! What the front is told while something is done.
+
+use std::fmt;
+use std::path::Path;
+use std::sync::Arc;
+
+use crate::Advice;
+
+/// Something that a person should know.
+#[derive(Debug, Clone, PartialEq)]
+pub struct HostNotice {
+    /// Whether something is wrong.
+    pub warns: bool,
+    /// What, without what to do about it.
+    pub text: String,
+    /// What to do, where the front knows how.
+    pub advice: Option<Advice>,
+}
+
+/// Who is told. What it does must not wait.
+pub trait Observer: Send + Sync {
+    /// Something that a person should know; the same may be told more than once.
+    fn notice(&self, notice: HostNotice);
+
+    /// How far a session file is taken in.
+    fn importing(&self, file: &Path, progress: quipu_archive::Progress) {
+        let _ = (file, progress);
+    }
+
+    /// How far old states of files are dropped.
+    fn dropping(&self, progress: quipu_store::DroppingFiles) {
+        let _ = progress;
+    }
+}
+
+/// An observer that can be held in many places.
+#[derive(Clone)]
+pub(crate) struct Shared(pub(crate) Arc<dyn Observer>);
+
+impl fmt::Debug for Shared {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Observer")
+    }
+}
+
+/// Nobody is told.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Silent;
+
+impl Observer for Silent {
+    fn notice(&self, _: HostNotice) {}
+}

@@ -1,0 +1,319 @@
+//! Opening a session with all that the user's files say.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use quipu::{Engine, Follower, Limits, Opened, Places, Recorder, SessionOptions};
+use quipu_protocol::{Epoch, Model, NodeId, Notice, Thinking};
+use quipu_providers::Settings;
+use quipu_store::{SessionQuery, SessionRow, SqliteStore, Store};
+
+use crate::budget::Budget;
+use crate::context::{context_settings, file_settings, history_settings, travel_settings};
+use crate::model::{Chosen, real_model};
+use crate::models::Known;
+use crate::names::{resolve, session_named};
+use crate::prompt::system;
+use crate::saved::SavedPermissions;
+use crate::session_file::{self, Begun, Mirror};
+use crate::{Advice, Failure, OpenRequest, Place, Which};
+
+/// A session that was opened, and what goes with it.
+pub struct Started {
+    /// The store that it is in.
+    pub store: Arc<dyn Store>,
+    /// The model that answers.
+    pub model: Arc<Model>,
+    /// How hard it thinks.
+    pub thinking: Thinking,
+    /// The session, and what there is to say of it.
+    pub opened: Opened,
+    /// What its tools may do.
+    pub permissions: Arc<SavedPermissions>,
+    /// What keeps requests and answers in a file.
+    pub recorder: Option<Arc<Recorder>>,
+    /// What may be spent in a day.
+    pub budget: Option<Budget>,
+    /// The file that the session is written to as well.
+    pub file: Option<Arc<Mirror>>,
+    /// How long a question waits for an answer.
+    pub ask_deadline: std::time::Duration,
+}
+
+/// Where a session goes on.
+#[derive(Debug, Clone, PartialEq)]
+struct Basis {
+    pub cwd: PathBuf,
+    /// How the session stands there; `None` for a new one.
+    pub last: Option<Epoch>,
+    /// Whether what goes on is a session of ours, or a new one.
+    pub ours: bool,
+    /// Whether it goes on in another directory than its own.
+    pub moved: bool,
+}
+
+/// What a session is made of, and what goes with it.
+struct Prepared {
+    pub options: SessionOptions,
+    permissions: Arc<SavedPermissions>,
+    recorder: Option<Arc<Recorder>>,
+    budget: Option<Budget>,
+    /// What to say of a model without a price.
+    unpriced: Option<String>,
+}
+
+/// Opens the session that is asked for. With a `replay` no model is looked for.
+///
+/// # Errors
+/// [`FailureKind::Asks`](crate::FailureKind::Asks) when something has to be answered first; else why it cannot be opened.
+pub async fn open(place: &Place, request: &OpenRequest) -> Result<Started, Failure> {
+    let here = &*request.here;
+    let store: Arc<dyn Store> = if request.in_memory {
+        match &request.memory {
+            Some(store) => store.clone(),
+            None => Arc::new(SqliteStore::in_memory()?),
+        }
+    } else {
+        let store = place.store().await?;
+        // What is gone on with is read; meanwhile there is more to do here.
+        if request.which != Which::New {
+            store.warm_up();
+        }
+        store
+    };
+    let settings = place.settings();
+    let engine = place.engine(store.clone(), &settings)?;
+    let named_file = request.session().filter(|what| session_file::is_file(what));
+    let mut file = match named_file {
+        Some(path) => {
+            let found = session_file::find(Path::new(path)).await?;
+            Some(session_file::open(place, &engine, found).await?)
+        }
+        None => None,
+    };
+    let (resumed, fork) = match (request.fork(), &mut file) {
+        (Some(node), _) => forked(&*store, node).await.map(|(row, node)| (row, Some(node)))?,
+        (None, Some(begun)) => (begun.row.take(), None),
+        (None, None) => (chosen_session(place, &*store, request).await?, None),
+    };
+    if request.cwd.is_some() && matches!(request.which, Which::New | Which::Newest) {
+        return Err(Failure::request("a directory says where a session goes on, and none is named")
+            .advise(Advice::NameForDirectory));
+    }
+    // In another directory it goes on as a session of its own, which says so.
+    let moved = match (&request.cwd, &resumed) {
+        (Some(dir), Some(row)) if Path::new(&row.cwd) == *dir => None,
+        (Some(dir), _) => Some(dir.clone()),
+        (None, Some(row)) if !request.is_newest() && !Path::new(&row.cwd).is_dir() => {
+            Some(crate::gone::instead(place, request, row)?)
+        }
+        (None, _) => None,
+    };
+    let cwd = match &resumed {
+        _ if moved.is_some() => moved.clone().unwrap_or_default(),
+        // It was found by the name of this directory, which need not be text.
+        Some(_) if request.is_newest() => here.to_owned(),
+        Some(row) => PathBuf::from(&row.cwd),
+        None => here.to_owned(),
+    };
+    // A file goes on in a new session where none of ours leads to its end, or where it shall work elsewhere.
+    let below = match (&file, &resumed) {
+        (Some(begun), Some(row)) => begun.below.or(row.head.filter(|_| moved.is_some())),
+        (Some(begun), None) => begun.below,
+        (None, _) => None,
+    };
+    if let (Some(SessionRow { id, head: Some(head), .. }), None, None, None) = (&resumed, fork, below, &moved)
+    {
+        engine.read_ahead(id, *head);
+    }
+    let last = match (&resumed, fork.or(below)) {
+        (_, Some(node)) => Some(quipu::epoch_at(&*store, node).await?),
+        (Some(row), None) => quipu::last_epoch(&*store, row).await?,
+        (None, None) => None,
+    };
+    let ours = resumed.as_ref().is_none_or(|row| row.agent == quipu::AGENT);
+    let basis = Basis { cwd: cwd.clone(), last, ours, moved: moved.is_some() };
+    let prepared = prepare(place, request, &settings, &engine, &basis).await?;
+    let Prepared { mut options, permissions, recorder, budget, unpriced } = prepared;
+    options.id = file.as_mut().and_then(|begun| begun.announced.take());
+    let ask_deadline = options.ask_deadline;
+    let (model, thinking) = (options.model.clone(), options.thinking);
+    let fresh = |session| Opened { session, troubles: Vec::new() };
+    options.follower = file.as_ref().map(|begun| begun.mirror.clone() as Arc<dyn Follower>);
+    let opened = match (resumed, fork) {
+        _ if let Some(at) = below => engine.go_on_from(at, options).await,
+        (_, Some(node)) => engine.fork(node, options).await,
+        (Some(row), None) if moved.is_some() && row.agent == quipu::AGENT => {
+            let clone = engine.clone_session_to(&row.id, &cwd).await?;
+            place.note(format!(
+                "Session {} goes on in {} as session {}.",
+                row.id,
+                cwd.display(),
+                clone.session
+            ));
+            engine.open(&clone.session, options).await
+        }
+        (Some(row), None) => engine.open(&row.id, options).await,
+        (None, None) => engine.create(options).await.map(fresh),
+    };
+    match opened {
+        Ok(mut opened) => {
+            opened.troubles.extend(unpriced.map(Notice::note));
+            let file = match file {
+                Some(Begun { mirror, told, .. }) => {
+                    mirror.go_on(&opened.session.view().session, below).await?;
+                    opened.troubles.splice(..0, told.into_iter().map(Notice::note));
+                    Some(mirror)
+                }
+                None => None,
+            };
+            Ok(Started { store, model, thinking, opened, permissions, recorder, budget, file, ask_deadline })
+        }
+        Err(error) => {
+            // Nothing is in it yet, so it goes.
+            drop(recorder.map(|recorder| recorder.finish()));
+            Err(error.into())
+        }
+    }
+}
+
+/// What the session is made of.
+async fn prepare(
+    place: &Place,
+    request: &OpenRequest,
+    settings: &Settings,
+    engine: &Engine,
+    basis: &Basis,
+) -> Result<Prepared, Failure> {
+    let Basis { cwd, last, ours, moved } = basis;
+    let last = last.as_ref();
+    // What another program began has no prompt of ours, nor has a fork of it that said nothing yet; and a prompt names
+    // its directory.
+    let ours = *ours && last.is_none_or(|epoch| epoch.system.is_some() || !epoch.tools.is_empty());
+    // What is lost cannot be gone on with: such a session gets what a new one would.
+    let kept = match last.filter(|_| ours) {
+        Some(last) if !quipu::has_lost_prompt(&**engine.store(), last).await? => Some(last),
+        _ => None,
+    };
+    // Before anything is made: it may have to be asked.
+    let identity = crate::identity::chosen(place, engine, request, kept).await?;
+    // Before a credential is looked up, which may run a command.
+    crate::helpers::keep_from(place, cwd, &request.permissions.add_dirs);
+    let mut recorder = None;
+    let replay = request.replay.as_deref();
+    let (model, provider, thinking): Chosen = match &request.replay {
+        Some(replay) => (replay.model(), replay.clone(), replay.thinking()),
+        None => {
+            let (model, provider, thinking) = real_model(place, settings, request, last)?;
+            let provider = match &request.record {
+                Some(path) => {
+                    let sealer = engine.sealer().clone();
+                    let made = Arc::new(Recorder::create(path, provider, sealer, Places::of(cwd))?);
+                    recorder = Some(made.clone());
+                    made
+                }
+                None => provider,
+            };
+            (model, provider, thinking)
+        }
+    };
+    let mut options = SessionOptions::new(cwd.clone(), model, provider);
+    // What is recorded or replayed has one model.
+    if request.record.is_none() && replay.is_none() {
+        let key = request.api_key.clone().map(|key| (options.model.provider.clone(), key));
+        let (home, sealer) = (place.home.clone(), engine.sealer().clone());
+        options.models = Some(Arc::new(Known { home, sealer, key }));
+    }
+    options.system = system(place, engine, request, cwd, kept.is_some() && !moved).await?;
+    (options.identity, options.declined_identity) = (identity.text, identity.declined);
+    options.thinking = thinking;
+    options.max_tokens = last.and_then(|epoch| epoch.max_tokens);
+    let permissions = crate::permissions::of_request(place, request, cwd)?;
+    options.policy = permissions.clone();
+    if permissions.isolates() {
+        options.tools = quipu::builtin_isolated();
+    } else if permissions.confines() {
+        options.tools = quipu::builtin_confined();
+    }
+    // What is replayed costs nothing.
+    let budget = if replay.is_some() { None } else { crate::budget::budget_of(place, request.daily_budget)? };
+    let daily_budget = budget.as_ref().map(|budget| budget.dollars);
+    let wait = budget.as_ref().and_then(|budget| budget.wait);
+    let max_cost = request.max_cost.filter(|_| replay.is_none());
+    options.limits = Limits { max_turns: request.max_turns, max_cost, daily_budget, wait };
+    if request.in_memory && daily_budget.is_some() {
+        // Nothing else is kept: what it spends counts for the day.
+        options.ledger = Some(place.store().await? as Arc<dyn Store>);
+    }
+    let limited = request.max_cost.is_some() || daily_budget.is_some();
+    let unpriced = crate::budget::unpriced(&options.model)
+        .filter(|_| limited && replay.is_none() && options.provider.is_local());
+    (options.compaction, options.prune) = context_settings(place);
+    options.files = file_settings(place);
+    options.files.enabled &= !request.in_memory;
+    options.history = history_settings(place, request, replay);
+    options.travel = travel_settings(place, request, replay);
+    Ok(Prepared { options, permissions, recorder, budget, unpriced })
+}
+
+/// The node to go on from, and the session that it is in.
+async fn forked(store: &dyn Store, what: &str) -> Result<(Option<SessionRow>, NodeId), Failure> {
+    let found = resolve(store, what, None).await?;
+    let query = SessionQuery { id: found.session.clone(), limit: Some(1), ..SessionQuery::default() };
+    let row = match found.session {
+        Some(_) => store.sessions(query).await?.into_iter().next(),
+        None => None,
+    };
+    Ok((row, found.node))
+}
+
+/// The session that a request goes on with, when there is one.
+///
+/// # Errors
+/// As [`find_session`].
+pub async fn existing_session(place: &Place, request: &OpenRequest) -> Result<Option<SessionRow>, Failure> {
+    match place.existing_store().await? {
+        Some(store) => find_session(&*store, request).await,
+        None => Ok(None),
+    }
+}
+
+async fn chosen_session(
+    place: &Place,
+    store: &dyn Store,
+    request: &OpenRequest,
+) -> Result<Option<SessionRow>, Failure> {
+    let row = find_session(store, request).await?;
+    if row.is_none() && request.which != Which::New {
+        place.note("No session here yet; starting one.");
+        crate::gone::tell_of_lost(place, store, &request.here).await?;
+    }
+    Ok(row)
+}
+
+/// The session that a request names, where it is one that is there.
+///
+/// # Errors
+/// When a name means none or several, and when the session was removed.
+pub async fn find_session(store: &dyn Store, request: &OpenRequest) -> Result<Option<SessionRow>, Failure> {
+    let query = if request.is_newest() {
+        SessionQuery {
+            cwd: Some(request.here.to_string_lossy().into_owned()),
+            limit: Some(1),
+            ..SessionQuery::default()
+        }
+    } else if let Some(id) = request.session() {
+        let row = session_named(store, id).await?;
+        if row.head.is_none() {
+            let ends = store.landmarks(std::slice::from_ref(&row.id), 1).await?;
+            let at = ends.first().map_or(row.base, |end| end.node);
+            return Err(
+                Failure::request(format!("session {} was removed", row.id)).advise(Advice::ForkAt(at))
+            );
+        }
+        return Ok(Some(row));
+    } else {
+        return Ok(None);
+    };
+    Ok(store.sessions(query).await?.into_iter().next())
+}

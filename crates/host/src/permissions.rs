@@ -1,0 +1,628 @@
+//! Permissions as the user keeps them, in one file for all projects, and as a session has them.
+
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::io::{Read as _, Write as _};
+use std::os::unix::fs::OpenOptionsExt as _;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use nix::fcntl::{Flock, FlockArg};
+use quipu::{
+    Cache, CommandNeeds, Grant, Namespaces, Network, PermissionMode, PermissionRules, Permissions, Sandbox,
+    TravelRule,
+};
+use serde::{Deserialize, Serialize};
+use sha2::{Digest as _, Sha256};
+
+use crate::saved::SavedPermissions;
+use crate::{Advice, Failure, OpenRequest, PermissionRequest, Place, Question, env, sandbox};
+
+/// Bytes of the file at most.
+const LIMIT: u64 = 8 << 20;
+
+/// `permissions.json`. Keys are true paths of directories.
+#[derive(Debug, Default, Serialize, Deserialize)]
+struct Saved {
+    version: u32,
+    /// The number of the next grant.
+    #[serde(default)]
+    next: u64,
+    #[serde(default)]
+    projects: BTreeMap<String, Project>,
+}
+
+/// What is saved for a directory.
+#[derive(Debug, Default, Clone, Serialize, Deserialize)]
+pub struct Project {
+    #[serde(default, with = "mode", skip_serializing_if = "Option::is_none")]
+    /// How much is asked there.
+    pub mode: Option<PermissionMode>,
+    /// What else holds there.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub entries: Vec<Entry>,
+}
+
+/// Something that can be revoked.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct Entry {
+    /// Names it.
+    pub id: String,
+    /// What it is.
+    #[serde(flatten)]
+    pub what: What,
+}
+
+/// What can be revoked.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case", tag = "kind")]
+pub enum What {
+    /// A directory where tools work as well.
+    Directory {
+        /// Its true path.
+        path: String,
+    },
+    /// A call that was allowed for good.
+    Grant {
+        /// The tool.
+        tool: String,
+        /// What it was for.
+        subject: String,
+    },
+    /// A directory that a variable of the user's environment names for a tool, and whether commands write to it.
+    Cache {
+        /// The variable.
+        variable: String,
+        /// What it named.
+        path: String,
+        /// Whether commands write there.
+        write: bool,
+    },
+    /// A file of rules that a command made, as it was when it was accepted: the SHA-256 of its bytes.
+    Rules {
+        /// Its true path.
+        path: String,
+        /// The hash of its bytes.
+        content: String,
+    },
+}
+
+/// How much is asked, as it is written.
+mod mode {
+    use quipu::PermissionMode;
+    use serde::{Deserialize, Deserializer, Serializer};
+
+    pub(super) fn serialize<S: Serializer>(
+        mode: &Option<PermissionMode>,
+        serializer: S,
+    ) -> Result<S::Ok, S::Error> {
+        match mode {
+            Some(mode) => serializer.serialize_str(mode.word()),
+            None => serializer.serialize_none(),
+        }
+    }
+
+    pub(super) fn deserialize<'de, D: Deserializer<'de>>(
+        deserializer: D,
+    ) -> Result<Option<PermissionMode>, D::Error> {
+        let Some(word) = Option::<String>::deserialize(deserializer)? else { return Ok(None) };
+        let mode = super::mode_named(&word);
+        mode.map(Some).ok_or_else(|| serde::de::Error::custom(format!("{word} is no mode of permissions")))
+    }
+}
+
+/// How much is asked, by its word.
+pub fn mode_named(word: &str) -> Option<PermissionMode> {
+    let all = [PermissionMode::Ask, PermissionMode::Workspace, PermissionMode::Full];
+    all.into_iter().find(|mode| mode.word() == word)
+}
+
+/// The file, and the project of one directory in it.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Record {
+    path: PathBuf,
+    /// `None` for a directory whose name is not text: two of them must not be taken for one.
+    project: Option<String>,
+}
+
+impl Record {
+    /// That of a directory.
+    pub fn of(place: &Place, cwd: &Path) -> Self {
+        Self { path: place.home.join("permissions.json"), project: cwd.to_str().map(str::to_owned) }
+    }
+
+    fn read(&self) -> Result<Saved, Failure> {
+        let shown = self.path.display();
+        let failed = |why: String| {
+            Failure::failed(format!(
+                "{shown} cannot be used: {why}; mend it, or remove it to forget every permission"
+            ))
+        };
+        match std::fs::metadata(&self.path) {
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
+                return Ok(Saved { version: 1, ..Saved::default() });
+            }
+            Err(error) => return Err(failed(error.to_string())),
+            Ok(found) if !found.is_file() => return Err(failed("it is not a regular file".into())),
+            Ok(found) if found.len() > LIMIT => return Err(failed("it is larger than 8 MiB".into())),
+            Ok(_) => {}
+        }
+        let mut text = String::new();
+        File::open(&self.path)
+            .and_then(|file| file.take(LIMIT).read_to_string(&mut text))
+            .map_err(|error| failed(error.to_string()))?;
+        let saved: Saved = serde_json::from_str(&text).map_err(|error| failed(error.to_string()))?;
+        if saved.version != 1 {
+            return Err(failed(format!("it is of version {}, and only 1 is known here", saved.version)));
+        }
+        Ok(saved)
+    }
+
+    /// What is saved for the directory.
+    ///
+    /// # Errors
+    /// When the file cannot be read.
+    pub fn project(&self) -> Result<Project, Failure> {
+        let mut saved = self.read()?;
+        Ok(self.project.as_ref().and_then(|project| saved.projects.remove(project)).unwrap_or_default())
+    }
+
+    /// Changes the file, alone. Nothing is written when nothing changed.
+    fn change(&self, change: impl FnOnce(&mut Saved) -> bool) -> Result<(), Failure> {
+        let failed = |error: std::io::Error| {
+            Failure::failed(format!("{} cannot be written: {error}", self.path.display()))
+        };
+        let dir = self.path.parent().unwrap_or(Path::new("/"));
+        std::os::unix::fs::DirBuilderExt::mode(std::fs::DirBuilder::new().recursive(true), 0o700)
+            .create(dir)
+            .map_err(failed)?;
+        let private = |path: &Path| {
+            std::fs::OpenOptions::new().append(true).create(true).mode(0o600).open(path).map_err(failed)
+        };
+        let lock = private(&dir.join("permissions.lock"))?;
+        let _lock = Flock::lock(lock, FlockArg::LockExclusive).map_err(|(_, error)| failed(error.into()))?;
+        let mut saved = self.read()?;
+        if !change(&mut saved) {
+            return Ok(());
+        }
+        saved.projects.retain(|_, project| project.mode.is_some() || !project.entries.is_empty());
+        let mut text = serde_json::to_string_pretty(&saved).map_err(|error| failed(error.into()))?;
+        text.push('\n');
+        // Written aside, so that nobody ever reads half of it.
+        let mut aside = tempfile::Builder::new().prefix(".permissions-").tempfile_in(dir).map_err(failed)?;
+        aside.write_all(text.as_bytes()).and_then(|()| aside.as_file().sync_all()).map_err(failed)?;
+        aside.persist(&self.path).map_err(|error| failed(error.error))?;
+        Ok(())
+    }
+
+    fn named(&self) -> Result<&String, Failure> {
+        self.project.as_ref().ok_or_else(|| {
+            Failure::request(
+                "the name of this directory is not text (UTF-8), so no permission can be kept for it",
+            )
+        })
+    }
+
+    /// Adds an entry, unless it is there.
+    ///
+    /// # Errors
+    /// When the file cannot be written.
+    pub fn add(&self, what: What) -> Result<(), Failure> {
+        let name = self.named()?;
+        self.change(|saved| {
+            let id = format!("p{}", saved.next + 1);
+            let project = saved.projects.entry(name.clone()).or_default();
+            if project.entries.iter().any(|entry| entry.what == what) {
+                return false;
+            }
+            project.entries.push(Entry { id, what });
+            saved.next += 1;
+            true
+        })
+    }
+
+    /// Sets how much is asked in the directory.
+    ///
+    /// # Errors
+    /// When the file cannot be written.
+    pub fn set(&self, mode: PermissionMode) -> Result<(), Failure> {
+        let name = self.named()?;
+        self.change(|saved| {
+            let project = saved.projects.entry(name.clone()).or_default();
+            project.mode.replace(mode) != Some(mode)
+        })
+    }
+
+    /// Every directory that something is saved for, and this one.
+    ///
+    /// # Errors
+    /// When the file cannot be read.
+    pub fn all(&self) -> Result<BTreeMap<String, Project>, Failure> {
+        let mut saved = self.read()?;
+        if let Some(project) = &self.project {
+            saved.projects.entry(project.clone()).or_default();
+        }
+        Ok(saved.projects)
+    }
+
+    /// Takes back an entry, of whichever directory. Whether there was one.
+    ///
+    /// # Errors
+    /// When the file cannot be written.
+    pub fn revoke(&self, id: &str) -> Result<bool, Failure> {
+        let mut found = false;
+        self.change(|saved| {
+            for project in saved.projects.values_mut() {
+                let before = project.entries.len();
+                project.entries.retain(|entry| entry.id != *id);
+                found |= project.entries.len() != before;
+            }
+            found
+        })?;
+        Ok(found)
+    }
+
+    /// Keeps a grant for good.
+    pub(crate) fn keep(&self, grant: &Grant) -> Result<(), Failure> {
+        self.add(What::Grant { tool: grant.tool.clone(), subject: grant.subject.clone() })
+    }
+}
+
+/// The permissions of a session in `cwd`: what is saved, and what the request says, which is saved.
+pub(crate) fn of_request(
+    place: &Place,
+    request: &OpenRequest,
+    cwd: &Path,
+) -> Result<Arc<SavedPermissions>, Failure> {
+    let record = Record::of(place, cwd);
+    let mut project = record.project()?;
+    // `--no-session` keeps nothing on disk.
+    let keep = !request.in_memory;
+    let mut unsaved = Unsaved::default();
+    if let Some(mode) = request.permissions.mode {
+        let before = project.mode.replace(mode).unwrap_or_default();
+        if keep && before != mode {
+            record.set(mode)?;
+            place.note(format!("permissions of {} are `{}` from now on", cwd.display(), mode.word()));
+        }
+        unsaved.mode = Some(mode).filter(|_| !keep);
+    }
+    for dir in &request.permissions.add_dirs {
+        let path = dir.canonicalize().ok().filter(|path| path.is_dir()).ok_or_else(|| {
+            Failure::request(format!("{}: there is no such directory to add", dir.display()))
+        })?;
+        let Some(text) = path.to_str() else {
+            return Err(Failure::request(format!(
+                "{}: its name is not text (UTF-8), so it cannot be added",
+                dir.display()
+            )));
+        };
+        let what = What::Directory { path: text.to_owned() };
+        if !project.entries.iter().any(|entry| entry.what == what) {
+            if keep {
+                record.add(what.clone())?;
+            } else {
+                unsaved.directories.push(what.clone());
+            }
+            project.entries.push(Entry { id: String::new(), what });
+        }
+    }
+    if keep && project.mode.unwrap_or_default() != PermissionMode::Full {
+        offer_caches(place, request, cwd, &record, &project)?;
+    }
+    let network = request.permissions.no_network.then_some(Network::Closed);
+    let PermissionRequest { allow_network, allow_protected, allow_tobe, .. } = request.permissions;
+    if network.is_some() && allow_network {
+        return Err(Failure::request("commands cannot have the network and be kept off it")
+            .advise(Advice::OneOfNetwork));
+    }
+    let source = Source {
+        place: place.clone(),
+        cwd: cwd.to_path_buf(),
+        record,
+        network,
+        needs: CommandNeeds { network: allow_network, protected: allow_protected },
+        allow_tobe,
+    };
+    let permissions = SavedPermissions::of(source, unsaved, keep)?;
+    if network.is_some() {
+        let why = match permissions.mode() {
+            PermissionMode::Full => {
+                Some("permissions are `full` here, so commands are not confined".to_owned())
+            }
+            PermissionMode::Ask | PermissionMode::Workspace => {
+                permissions.unconfined().or_else(Sandbox::network_stays_open)
+            }
+        };
+        if let Some(why) = why {
+            return Err(Failure::request(format!("commands cannot be kept off the network: {why}"))
+                .advise(Advice::AllowNetwork));
+        }
+    }
+    if let Some(why) = permissions.unconfined() {
+        place.warn(format!("every command is asked, or refused when nobody is there, because {why}"));
+    }
+    Ok(Arc::new(permissions))
+}
+
+/// Asks once whether commands may write to directories that variables of the user name for tools; where nobody can be
+/// asked, what they write there is kept apart.
+fn offer_caches(
+    place: &Place,
+    request: &OpenRequest,
+    cwd: &Path,
+    record: &Record,
+    project: &Project,
+) -> Result<(), Failure> {
+    if !request.offers_caches || record.project.is_none() || !sandbox::keeps_caches_apart(place, false) {
+        return Ok(());
+    }
+    let (write, caches, _) = command_write_of(place, std::env::home_dir().as_deref());
+    let added = project.entries.iter().filter_map(|entry| match &entry.what {
+        What::Directory { path } => Some(PathBuf::from(path)),
+        What::Grant { .. } | What::Cache { .. } | What::Rules { .. } => None,
+    });
+    let open: Vec<PathBuf> = std::iter::once(cwd.to_path_buf()).chain(added).chain(write).collect();
+    let mut named: Vec<(&str, String)> = Vec::new();
+    for cache in caches {
+        // Everything has its cache in that one.
+        let Some(variable) = cache.variable.filter(|variable| *variable != "XDG_CACHE_HOME") else {
+            continue;
+        };
+        let Some(path) = env(variable) else { continue };
+        let is_known = project.entries.iter().any(|entry| {
+            matches!(&entry.what, What::Cache { variable: known, path: at, .. } if known == variable && *at == path)
+        });
+        let is_open = open.iter().any(|open| quipu_workspace::file_key(&cache.path).starts_with(open));
+        if !is_known && !is_open && named.iter().all(|(known, _)| *known != variable) {
+            named.push((variable, path));
+        }
+    }
+    if named.is_empty() {
+        return Ok(());
+    }
+    let list: String = named.iter().map(|(variable, path)| format!("\n  {variable}={path}")).collect();
+    let text = format!(
+        "Your environment names places in which tools keep what they build or download:{list}\nCommands of sessions in {} read \
+         them. What they write there is kept apart, for this directory alone, unless you let them write to the places themselves.",
+        cwd.display()
+    );
+    if let Some(write) = request.answer(Question::Caches, &text)? {
+        for (variable, path) in named {
+            record.add(What::Cache { variable: variable.to_owned(), path, write })?;
+        }
+    }
+    Ok(())
+}
+
+/// What the directory of a project is called where there is one for each.
+fn project_name(cwd: &Path) -> String {
+    let name = cwd.file_name().map(|name| name.to_string_lossy()).unwrap_or_default();
+    let name: String =
+        name.chars().filter(|c| c.is_ascii_alphanumeric() || "-_.".contains(*c)).take(40).collect();
+    let hash = Sha256::digest(cwd.as_os_str().as_encoded_bytes());
+    let hash: String = hash.iter().take(8).map(|byte| format!("{byte:02x}")).collect();
+    format!("{name}-{hash}")
+}
+
+/// What was said that is not saved.
+#[derive(Debug, Default)]
+pub(crate) struct Unsaved {
+    pub(crate) mode: Option<PermissionMode>,
+    directories: Vec<What>,
+}
+
+/// What the permissions of a session are read from.
+#[derive(Debug)]
+pub(crate) struct Source {
+    pub(crate) place: Place,
+    cwd: PathBuf,
+    pub(crate) record: Record,
+    /// What was said for this run only.
+    network: Option<Network>,
+    needs: CommandNeeds,
+    allow_tobe: bool,
+}
+
+impl Source {
+    /// The rules and grants as they are saved now; why commands are not kept off the network by them, if so.
+    pub(crate) fn read(&self, unsaved: &Unsaved) -> Result<(PermissionRules, Vec<Grant>), Failure> {
+        let mut project = self.record.project()?;
+        project.mode = unsaved.mode.or(project.mode);
+        let more = unsaved.directories.iter().cloned().map(|what| Entry { id: String::new(), what });
+        project.entries.extend(more);
+        let travel = if self.allow_tobe { TravelRule::Allow } else { travel_rule(&self.place) };
+        let (mut rules, grants) = rules(&self.place, &self.cwd, project, travel);
+        rules.network = self.network.unwrap_or(rules.network);
+        rules.needs = self.needs;
+        Ok((rules, grants))
+    }
+
+    /// The files that it is read from.
+    pub(crate) fn files(&self) -> [PathBuf; 2] {
+        [self.record.path.clone(), self.place.home.join("settings.json")]
+    }
+
+    /// Whether commands are kept off the network, which the mode `full` cannot do.
+    pub(crate) fn closes_network(&self) -> bool {
+        self.network == Some(Network::Closed)
+    }
+}
+
+/// The permissions of a demo in `cwd`: those of a workspace about which nothing is saved.
+pub fn demo_permissions(place: &Place, cwd: &Path) -> Permissions {
+    let (rules, grants) = rules(place, cwd, Project::default(), TravelRule::Ask);
+    Permissions::new(rules, grants)
+}
+
+/// Whether the model may go to earlier points of its session: `travel.tobe` of `settings.json`.
+fn travel_rule(place: &Place) -> TravelRule {
+    let settings = place.settings_json().unwrap_or_default();
+    match settings.pointer("/travel/tobe").map(|value| value.as_str().unwrap_or_default()) {
+        None | Some("ask") => TravelRule::Ask,
+        Some("allow") => TravelRule::Allow,
+        Some("deny") => TravelRule::Deny,
+        Some(_) => {
+            place.warn_of_settings("travel.tobe must be ask, allow or deny; it is asked");
+            TravelRule::Ask
+        }
+    }
+}
+
+fn rules(place: &Place, cwd: &Path, project: Project, travel: TravelRule) -> (PermissionRules, Vec<Grant>) {
+    let (mut add_dirs, mut grants, mut shared) = (Vec::new(), Vec::new(), Vec::new());
+    for entry in project.entries {
+        match entry.what {
+            What::Directory { path } => add_dirs.extend(still_there(place, path, &entry.id)),
+            What::Grant { tool, subject } => grants.push(Grant { tool, subject }),
+            What::Cache { variable, path, write: true } => shared.push((variable, path)),
+            What::Cache { .. } | What::Rules { .. } => {}
+        }
+    }
+    let home = std::env::home_dir();
+    let (command_write, mut caches) = command_write(place, home.as_deref());
+    for cache in &mut caches {
+        let named = cache.variable.and_then(|variable| Some((variable.to_owned(), env(variable)?)));
+        cache.shared = named.is_some_and(|named| shared.contains(&named));
+    }
+    let (network, is_isolated) = sandbox::isolation(place);
+    let read = vec![place.readable_outputs()];
+    let namespaces = is_isolated.then(|| Namespaces {
+        launcher: sandbox::launcher(),
+        home: home.clone(),
+        hidden: vec![place.home.clone()],
+        visible: read.clone(),
+        doors: sandbox::doors(place),
+    });
+    let rules = PermissionRules {
+        mode: project.mode.unwrap_or_default(),
+        cwd: cwd.to_path_buf(),
+        add_dirs,
+        read,
+        own: place.home.clone(),
+        command_write,
+        caches,
+        cache_layers: sandbox::keeps_caches_apart(place, true)
+            .then(|| place.cache_layers().join(project_name(cwd))),
+        home,
+        network,
+        namespaces,
+        needs: CommandNeeds::default(),
+        support: None,
+        travel,
+    };
+    (rules, grants)
+}
+
+/// Directories where tools of the sessions in `cwd` may work as well, as they were added for good.
+pub fn added_directories(place: &Place, cwd: &Path) -> Result<Vec<PathBuf>, Failure> {
+    let entries = Record::of(place, cwd).project()?.entries;
+    let added = entries.into_iter().filter_map(|Entry { id, what }| match what {
+        What::Directory { path } => still_there(place, path, &id),
+        What::Grant { .. } | What::Cache { .. } | What::Rules { .. } => None,
+    });
+    Ok(added.collect())
+}
+
+/// An added directory, unless it leads elsewhere now: it was its true path when it was added, and whoever exchanged it
+/// since was not you.
+fn still_there(place: &Place, path: String, id: &str) -> Option<PathBuf> {
+    let path = PathBuf::from(path);
+    let now = quipu_workspace::file_key(&path);
+    if now == path {
+        return Some(path);
+    }
+    let text =
+        format!("the added directory {} leads to {} now and is left out", path.display(), now.display());
+    place.warn_with(text, Advice::Revoke(id.to_owned()));
+    None
+}
+
+/// What commands may write besides: `sandbox.write` of `settings.json`, or the usual caches.
+fn command_write(place: &Place, home: Option<&Path>) -> (Vec<PathBuf>, Vec<Cache>) {
+    let (write, caches, problems) = command_write_of(place, home);
+    for problem in problems {
+        place.warn_of_settings(problem);
+    }
+    (write, caches)
+}
+
+/// The same, and what is wrong with it.
+fn command_write_of(place: &Place, home: Option<&Path>) -> (Vec<PathBuf>, Vec<Cache>, Vec<String>) {
+    let usual = || quipu::caches(home, &|name| std::env::var_os(name));
+    // A file that cannot be read was warned of when the models were.
+    let settings = place.settings_json().unwrap_or_default();
+    let Some(list) = settings.pointer("/sandbox/write") else { return (Vec::new(), usual(), Vec::new()) };
+    let Some(list) = list.as_array() else {
+        let problem = "sandbox.write must be a list of paths; the default is used".to_owned();
+        return (Vec::new(), usual(), vec![problem]);
+    };
+    let (mut write, mut caches, mut problems) = (Vec::new(), Vec::new(), Vec::new());
+    for item in list {
+        match item.as_str() {
+            Some("default") => caches = usual(),
+            Some(text) if text.starts_with('/') => write.push(PathBuf::from(text)),
+            Some(text) => match (text.strip_prefix("~/"), home) {
+                (Some(below), Some(home)) => write.push(home.join(below)),
+                _ => problems.push(format!(
+                    "sandbox.write: `{text}` is neither absolute, nor below `~/`, nor `default`; it is left out"
+                )),
+            },
+            None => {
+                problems.push("sandbox.write holds something that is not text; it is left out".to_owned());
+            }
+        }
+    }
+    (write, caches, problems)
+}
+
+/// Where confined commands of sessions in `cwd` may write, as far as is known; says nothing of what is wrong, which a
+/// session does. Not what holds our own files: there commands are not confined.
+pub(crate) fn open_to_commands(place: &Place, cwd: &Path) -> Vec<PathBuf> {
+    let entries = Record::of(place, cwd).project().unwrap_or_default().entries;
+    let added = entries.into_iter().filter_map(|entry| match entry.what {
+        What::Directory { path } => Some(PathBuf::from(path)),
+        What::Grant { .. } | What::Cache { .. } | What::Rules { .. } => None,
+    });
+    let mut places: Vec<PathBuf> = std::iter::once(cwd.to_path_buf()).chain(added).collect();
+    let git: Vec<PathBuf> = places.iter().flat_map(|place| quipu_workspace::git_directories(place)).collect();
+    let (write, caches, _) = command_write_of(place, std::env::home_dir().as_deref());
+    places.extend(git);
+    places.extend(write);
+    places.extend(caches.into_iter().map(|cache| cache.path));
+    let own = quipu_workspace::file_key(&place.home);
+    // Most are caches below one home.
+    let mut keys = quipu_workspace::FileKeys::default();
+    places.retain(|place| !own.starts_with(keys.key(place)));
+    places
+}
+
+/// In one line: what holds here, and whether it is as it should be.
+pub fn permissions_here(place: &Place) -> Result<(bool, String), Failure> {
+    let cwd = crate::current_dir()?;
+    let project = Record::of(place, &cwd).project()?;
+    let mode = project.mode.unwrap_or_default();
+    let counts = format!("{} saved", project.entries.len());
+    let (rules, grants) = rules(place, &cwd, project, travel_rule(place));
+    // To look makes nothing.
+    let bare = PermissionRules { caches: Vec::new(), cache_layers: None, ..rules.clone() };
+    let permissions = Permissions::new(rules, grants);
+    let detail = |more: &str| format!("{} in {} ({counts}); {more}", mode.word(), cwd.display());
+    Ok(match (permissions.mode(), permissions.unconfined()) {
+        (PermissionMode::Full, _) => (true, detail("commands are not confined and nothing is asked")),
+        (_, Some(why)) => (false, detail(&format!("commands are asked, because {why}"))),
+        (_, None) => match quipu::SandboxSupport::of_this_system() {
+            quipu::SandboxSupport::Full { scoped: false } => (
+                true,
+                detail("commands are confined; this kernel cannot confine their signals (Linux 6.12 can)"),
+            ),
+            _ => (true, detail("commands are confined")),
+        },
+    })
+    .map(|(is_well, detail): (bool, String)| {
+        match sandbox::isolation_here(&Permissions::new(bare, [])) {
+            Some(why) => (false, format!("{detail}; {why}")),
+            None => (is_well, detail),
+        }
+    })
+}

@@ -1,0 +1,233 @@
+//! Where the user's files are.
+
+use std::fmt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use quipu::{Engine, Outputs, PublishSettings, Sealer};
+use quipu_protocol::UnixMs;
+use quipu_providers::{Settings, Warning};
+use quipu_store::{OpenOptions, SearchIndex, SqliteStore, Store, StoreError};
+use quipu_workspace::ProcessRegistry;
+
+use crate::observer::Shared;
+use crate::{Advice, Failure, HostNotice, Observer};
+
+/// A store in a file of this machine, or in memory, with its upkeep.
+pub type LocalStore = SqliteStore;
+
+/// The user's files.
+#[derive(Debug, Clone)]
+pub struct Place {
+    /// `$QUIPU_HOME`, or `.quipu` in the home directory.
+    pub home: PathBuf,
+    /// The graph.
+    pub store: PathBuf,
+    named: bool,
+    /// Where outputs are while nothing is kept.
+    pub unkept: Option<Outputs>,
+    /// What people leave running in the shell.
+    processes: Arc<ProcessRegistry>,
+    observer: Shared,
+}
+
+/// The time, in milliseconds since the epoch.
+pub fn now() -> UnixMs {
+    quipu::Clock::now(&quipu::SystemClock)
+}
+
+/// The directory that we are in, without symbolic links.
+///
+/// # Errors
+/// When it is gone.
+pub fn current_dir() -> Result<PathBuf, Failure> {
+    std::env::current_dir().and_then(|dir| dir.canonicalize()).map_err(|error| {
+        Failure::request(format!("the current directory cannot be used: {error}; change to another"))
+    })
+}
+
+/// Every credential that is known is replaced where something is stored.
+pub fn seal_credentials(sealer: &Sealer, settings: &Settings) {
+    for (_, secret) in settings.secrets() {
+        sealer.know("credential", &secret);
+    }
+}
+
+/// A variable of the environment, where it is set to something.
+pub fn env(name: &str) -> Option<String> {
+    std::env::var(name).ok().filter(|value| !value.is_empty())
+}
+
+impl Place {
+    /// Where what commands write to caches is kept, a directory for each project.
+    pub fn cache_layers(&self) -> PathBuf {
+        self.home.join("caches")
+    }
+
+    /// By the environment: `QUIPU_HOME`, else `.quipu` in `HOME`; with the store at `store`, or the one that is there.
+    /// What a person should know while it is used is told to `observer`.
+    ///
+    /// # Errors
+    /// When neither is set.
+    pub fn find(store: Option<&Path>, observer: Arc<dyn Observer>) -> Result<Self, Failure> {
+        // Paths need not be text.
+        let path = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
+        let home = match path("QUIPU_HOME") {
+            Some(home) => std::path::absolute(home)?,
+            None => match path("HOME") {
+                Some(home) => std::path::absolute(home.join(".quipu"))?,
+                None => {
+                    return Err(Failure::request(
+                        "neither QUIPU_HOME nor HOME is set, so there is no place for files; set QUIPU_HOME",
+                    ));
+                }
+            },
+        };
+        let named = store.is_some();
+        let store = match store {
+            Some(path) => std::path::absolute(path)?,
+            None => home.join("quipu.db"),
+        };
+        Ok(Self { home, store, named, unkept: None, processes: Arc::default(), observer: Shared(observer) })
+    }
+
+    /// Whether another store than the user's own was named.
+    pub fn has_named_store(&self) -> bool {
+        self.named
+    }
+
+    /// The same place, of which somebody else is told.
+    #[must_use]
+    pub fn told_to(mut self, observer: Arc<dyn Observer>) -> Self {
+        self.observer = Shared(observer);
+        self
+    }
+
+    /// Who is told.
+    pub fn observer(&self) -> &dyn Observer {
+        &*self.observer.0
+    }
+
+    pub(crate) fn shared_observer(&self) -> Arc<dyn Observer> {
+        self.observer.0.clone()
+    }
+
+    /// Tells something.
+    pub fn note(&self, text: impl Into<String>) {
+        self.observer.0.notice(HostNotice { warns: false, text: text.into(), advice: None });
+    }
+
+    /// Tells that something is wrong.
+    pub fn warn(&self, text: impl Into<String>) {
+        self.observer.0.notice(HostNotice { warns: true, text: text.into(), advice: None });
+    }
+
+    /// Tells that something is wrong, and what to do.
+    pub fn warn_with(&self, text: impl Into<String>, advice: Advice) {
+        self.observer.0.notice(HostNotice { warns: true, text: text.into(), advice: Some(advice) });
+    }
+
+    /// Tells what is wrong in `settings.json`.
+    pub fn warn_of_settings(&self, problem: impl fmt::Display) {
+        self.warn(format!("{}: {problem}", self.settings_path().display()));
+    }
+
+    /// The file of the user's settings.
+    pub fn settings_path(&self) -> PathBuf {
+        self.home.join("settings.json")
+    }
+
+    /// The store, made when it is not there.
+    pub async fn store(&self) -> Result<Arc<LocalStore>, Failure> {
+        self.open_store(&OpenOptions::default())
+    }
+
+    /// Opens the file of the store as it is.
+    ///
+    /// # Errors
+    /// What the store says.
+    pub fn open(&self, options: &OpenOptions) -> Result<LocalStore, StoreError> {
+        SqliteStore::open(&self.store, options)
+    }
+
+    fn open_store(&self, options: &OpenOptions) -> Result<Arc<LocalStore>, Failure> {
+        if let Some(told) = self.on_a_network() {
+            self.warn_with(told, Advice::MoveStore);
+        }
+        Ok(Arc::new(SqliteStore::open(&self.store, options)?))
+    }
+
+    /// What to say when the store lies on another machine's disk.
+    pub fn on_a_network(&self) -> Option<String> {
+        let kind = quipu_store::network_file_system(&self.store)?;
+        Some(format!(
+            "{} is on a network file system ({kind}), where locks and crashes can damage it; keep it on a local disk",
+            self.store.display()
+        ))
+    }
+
+    /// The store, unless nothing was ever stored.
+    pub async fn existing_store(&self) -> Result<Option<Arc<LocalStore>>, Failure> {
+        if self.has_store() { self.store().await.map(Some) } else { Ok(None) }
+    }
+
+    /// The same for a command that only reads: it leaves new text to those that search it.
+    pub fn store_to_read(&self) -> Result<Option<Arc<LocalStore>>, Failure> {
+        let options = OpenOptions { search_index: SearchIndex::Asked, ..OpenOptions::default() };
+        if self.has_store() { self.open_store(&options).map(Some) } else { Ok(None) }
+    }
+
+    fn has_store(&self) -> bool {
+        !std::fs::symlink_metadata(&self.store)
+            .is_err_and(|error| error.kind() == std::io::ErrorKind::NotFound)
+    }
+
+    /// All of `settings.json`; nothing when it is not there. The error is its text, when it has one: it was warned
+    /// of when the models were read.
+    pub fn settings_json(&self) -> Result<serde_json::Value, Option<String>> {
+        let path = self.home.join("settings.json");
+        match std::fs::metadata(&path) {
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(serde_json::Value::Null),
+            Ok(found) if found.is_file() && found.len() <= 1 << 20 => {}
+            Ok(_) | Err(_) => return Err(None),
+        }
+        let text = std::fs::read_to_string(&path).map_err(|_| None)?;
+        serde_json::from_str(text.trim_start_matches('\u{feff}')).map_err(|_| Some(text))
+    }
+
+    /// Models and credentials; problems in the files are told.
+    pub fn settings(&self) -> Settings {
+        let (settings, warnings) = Settings::load(&self.home, &env);
+        for Warning(text) in warnings {
+            self.warn(text);
+        }
+        settings.with_shell(crate::helpers::shell(&self.home))
+    }
+
+    /// An engine over `store`, which seals every credential that is known and keeps them from child processes.
+    pub fn engine(&self, store: Arc<dyn Store>, settings: &Settings) -> Result<Engine, Failure> {
+        let sealer = Arc::new(Sealer::new(self.seal_key()?));
+        seal_credentials(&sealer, settings);
+        let children = settings.env_keys().into_iter().map(|name| (name, None)).collect();
+        let (publish, problems) = PublishSettings::of_json(&self.settings_json().unwrap_or_default());
+        for problem in problems {
+            self.warn_of_settings(problem);
+        }
+        let engine = Engine::new(store, sealer, "").with_outputs(self.outputs());
+        let engine = engine.with_env(children).with_processes(self.processes.clone());
+        Ok(engine.with_published_heads(&publish))
+    }
+
+    /// The key that makes the ids of sealed secrets: made once, kept for ever. Without a place to keep it, one
+    /// for this process.
+    pub fn seal_key(&self) -> Result<[u8; 32], Failure> {
+        let path = self.home.join("seal.key");
+        quipu::seal_key(&path).map_err(|error| {
+            Failure::failed(format!(
+                "{} cannot be used: {error}; restore it, or remove it: then `[REDACTED:…]` of earlier sessions \
+                 cannot be turned back",
+                path.display()
+            ))
+        })
+    }
+}

@@ -1,0 +1,140 @@
+//! Which session is opened, and how: what a front was asked for, in plain values.
+
+use std::fmt;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use quipu::{PermissionMode, Replay};
+use quipu_protocol::Thinking;
+use quipu_store::Store;
+
+/// Which session.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub enum Which {
+    /// A new one.
+    #[default]
+    New,
+    /// The newest one of the directory; a new one where there is none.
+    Newest,
+    /// This one: its id, the beginning of it, its name, or a session file of Pi (a path, or a name that ends in `.jsonl`).
+    Session(String),
+    /// A new one that goes on from this node.
+    Fork(String),
+}
+
+/// What must be known before a session can be opened.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Question {
+    /// Its directory is gone: does it go on here, as a session of its own?
+    Here,
+    /// The user's text before the system prompt is another one now: does it go on with that?
+    NewText,
+    /// Places that the user's environment names for tools: do commands write there?
+    Caches,
+}
+
+/// What is asked for the tools of a session.
+#[derive(Debug, Clone, Default)]
+pub struct PermissionRequest {
+    /// How much is asked from now on in the directory.
+    pub mode: Option<PermissionMode>,
+    /// Directories to add for good.
+    pub add_dirs: Vec<PathBuf>,
+    /// The model may go back to earlier points of its session without asking.
+    pub allow_tobe: bool,
+    /// Commands that say that they need the network have it without asking.
+    pub allow_network: bool,
+    /// Commands that say so change protected files without asking.
+    pub allow_protected: bool,
+    /// Commands are kept off the network.
+    pub no_network: bool,
+}
+
+/// A session to open.
+#[derive(Clone, Default)]
+pub struct OpenRequest {
+    /// Which.
+    pub which: Which,
+    /// Where the front is: a directory without symbolic links in its path.
+    pub here: PathBuf,
+    /// The directory that the session goes on in, where that is another one.
+    pub cwd: Option<PathBuf>,
+    /// Nothing is kept on disk.
+    pub in_memory: bool,
+    /// The store of a session that is not kept and is opened again; `None` for a new one.
+    pub memory: Option<Arc<dyn Store>>,
+    /// The provider of the model.
+    pub provider: Option<String>,
+    /// The model: its id, `provider/id`, or a part of its name.
+    pub model: Option<String>,
+    /// How hard it thinks.
+    pub thinking: Option<Thinking>,
+    /// The key to use, for this session only.
+    pub api_key: Option<String>,
+    /// A recording to play in place of a model.
+    pub replay: Option<Arc<Replay>>,
+    /// A new file to keep requests and answers in.
+    pub record: Option<PathBuf>,
+    /// Ends a run after so many turns.
+    pub max_turns: Option<u32>,
+    /// Ends a run when it has cost so many US dollars.
+    pub max_cost: Option<f64>,
+    /// Ends a run when the store's sessions have cost so many US dollars today.
+    pub daily_budget: Option<f64>,
+    /// What tools may do.
+    pub permissions: PermissionRequest,
+    /// The system prompt in place of ours.
+    pub system_prompt: Option<String>,
+    /// Added to the system prompt.
+    pub append_system_prompt: Vec<String>,
+    /// Rules of the project are left out.
+    pub no_context_files: bool,
+    /// What was answered so far to questions that come up; `None` where nobody could be asked.
+    pub answers: Vec<(Question, Option<bool>)>,
+    /// Places of caches that the environment names are offered.
+    pub offers_caches: bool,
+}
+
+impl fmt::Debug for OpenRequest {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        // Never the key.
+        f.debug_struct("OpenRequest")
+            .field("which", &self.which)
+            .field("here", &self.here)
+            .finish_non_exhaustive()
+    }
+}
+
+impl OpenRequest {
+    /// Whether the newest session of the directory is meant.
+    pub(crate) fn is_newest(&self) -> bool {
+        self.which == Which::Newest
+    }
+
+    /// The session that is named.
+    pub(crate) fn session(&self) -> Option<&str> {
+        match &self.which {
+            Which::Session(session) => Some(session),
+            Which::New | Which::Newest | Which::Fork(_) => None,
+        }
+    }
+
+    /// The node that is gone on from.
+    pub(crate) fn fork(&self) -> Option<&str> {
+        match &self.which {
+            Which::Fork(node) => Some(node),
+            Which::New | Which::Newest | Which::Session(_) => None,
+        }
+    }
+
+    /// What was answered to a question; `None` where nobody could be asked.
+    ///
+    /// # Errors
+    /// [`FailureKind::Asks`](crate::FailureKind::Asks) where it has to be asked first, with this text.
+    pub(crate) fn answer(&self, question: Question, text: &str) -> Result<Option<bool>, crate::Failure> {
+        match self.answers.iter().find(|(answered, _)| *answered == question) {
+            Some((_, answer)) => Ok(*answer),
+            None => Err(crate::Failure::asks(question, text)),
+        }
+    }
+}
