@@ -3,14 +3,19 @@
 
 use std::cell::RefCell;
 use std::io::{self, IsTerminal as _, Write};
+use std::os::fd::AsFd as _;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use clap::Parser as _;
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use tokio_util::sync::CancellationToken;
 
 use crate::args::Cli;
 use crate::exit::Failure;
+
+/// Milliseconds between two looks at whether a command that waits for a key is to end.
+const LOOK: u8 = 50;
 
 thread_local! {
     /// What the command of this thread is run within.
@@ -21,6 +26,8 @@ thread_local! {
 #[derive(Debug, Clone)]
 struct Within {
     here: PathBuf,
+    /// It is to end.
+    stopped: CancellationToken,
     /// What it writes; `None` where it has the streams of the process.
     written: Option<Arc<Mutex<Written>>>,
 }
@@ -91,9 +98,31 @@ pub(crate) fn size() -> Option<(terminal_size::Width, terminal_size::Height)> {
 
 /// Where input comes from: nowhere for a command that the terminal shows.
 pub(crate) fn stdin() -> Box<dyn io::BufRead> {
-    match is_within() {
-        true => Box::new(io::empty()),
-        false => Box::new(io::stdin().lock()),
+    match within() {
+        None => Box::new(io::stdin().lock()),
+        Some(Within { written: Some(_), .. }) => Box::new(io::empty()),
+        Some(Within { stopped, .. }) => Box::new(io::BufReader::new(Typed(stopped))),
+    }
+}
+
+/// What is typed while a command has the terminal; nothing is taken any more once it is to end.
+struct Typed(CancellationToken);
+
+impl io::Read for Typed {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let stdin = io::stdin();
+        loop {
+            let mut ready = [PollFd::new(stdin.as_fd(), PollFlags::POLLIN)];
+            match poll(&mut ready, PollTimeout::from(LOOK)) {
+                // What comes from now on is for the terminal.
+                _ if self.0.is_cancelled() => {
+                    return Err(io::Error::new(io::ErrorKind::UnexpectedEof, "the command was stopped"));
+                }
+                Ok(0) | Err(nix::errno::Errno::EINTR) => {}
+                Ok(_) => return Ok(nix::unistd::read(stdin.as_fd(), buffer)?),
+                Err(error) => return Err(error.into()),
+            }
+        }
     }
 }
 
@@ -150,16 +179,24 @@ pub(crate) async fn work_within<T: Send + 'static>(
     let written = (!shown).then(Arc::default);
     let kept: Option<Arc<Mutex<Written>>> = written.clone();
     let work = move || {
-        WITHIN.set(Some(Within { here, written }));
-        let result = wait_for(work, &stopped);
-        WITHIN.set(None);
-        result
+        WITHIN.set(Some(Within { here, stopped: stopped.clone(), written }));
+        let _out = Out;
+        wait_for(work, &stopped)
     };
     let result = tokio::task::spawn_blocking(work)
         .await
         .unwrap_or_else(|_| Err(Failure::failed("the command failed inside; this is a bug of it")));
     let written = kept.map(|kept| kept.lock().unwrap_or_else(PoisonError::into_inner).clone());
     (written.unwrap_or_default(), result)
+}
+
+/// The thread is for anything again, also when the command broke down.
+struct Out;
+
+impl Drop for Out {
+    fn drop(&mut self) {
+        WITHIN.set(None);
+    }
 }
 
 fn wait_for<T>(

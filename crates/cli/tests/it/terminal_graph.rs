@@ -4,7 +4,7 @@ use std::path::Path;
 
 use crate::archive::{ID, conversation, lines};
 use crate::gone::in_a_directory_that_is_gone;
-use crate::pty::{CTRL_D, ENTER, ESCAPE, Terminal};
+use crate::pty::{CTRL_C, CTRL_D, ENTER, ESCAPE, Terminal};
 use crate::slash::{after, answers, leave};
 use crate::support::*;
 
@@ -161,4 +161,31 @@ fn the_tree_of_a_fork_begins_with_what_it_was_forked_from_and_leads_there() {
         ["first question", "Answer 1.", "second question", "Answer 2.", "third question"]
     );
     assert_eq!(world.sessions().len(), 3);
+}
+
+#[test]
+fn import_has_the_terminal_until_it_is_answered_or_stopped() {
+    let world = answers(1);
+    let dir = world.path("home/.pi/agent/sessions/--work--");
+    std::fs::create_dir_all(&dir).unwrap();
+    std::fs::write(dir.join("session.jsonl"), lines(&conversation(&world, ID))).unwrap();
+    let mut terminal = Terminal::open(&world, &[]);
+    terminal.shows("test-1");
+    terminal.types("/import\r");
+    terminal.shows("Import 1 sessions?");
+    terminal.signal(nix::sys::signal::Signal::SIGINT);
+    terminal.shows("The command did not go through");
+    // What is typed is the terminal's again.
+    terminal.types("kept whole");
+    terminal.shows("kept whole");
+    terminal.types(&format!("{CTRL_C}/import\r"));
+    terminal.until("the question once more", |shown| shown.matches("Import 1 sessions?").count() == 2);
+    terminal.types("y\r");
+    terminal.until("the terminal again", |shown| {
+        shown.contains("session.jsonl") && shown.trim_end().ends_with("/work")
+    });
+    terminal.types("/resume\r");
+    terminal.shows("Which way?");
+    terminal.types(ESCAPE);
+    leave(terminal);
 }

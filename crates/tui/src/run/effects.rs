@@ -119,7 +119,7 @@ impl Run {
             }
             Effect::Foreground(words) => {
                 let work = host.foreground(words);
-                self.lend_to(work, |ended, _| Input::Edited(ended.map(|()| None)));
+                self.lend_to(work, |ended, _| Input::Returned(ended));
             }
             Effect::Edit(text) => self.edit(&text),
             Effect::EditSettings => match lent::editor() {

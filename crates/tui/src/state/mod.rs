@@ -259,7 +259,8 @@ impl State {
             Input::Image(Err(why)) => self.hint = Some(why),
             Input::Edited(Ok(Some(text))) => self.editor.set_text(text.trim_end_matches('\n')),
             Input::EditedSettings => effects.push(Effect::ReadSettings),
-            Input::Edited(Ok(None)) => {}
+            Input::Edited(Ok(None)) | Input::Returned(Ok(())) => {}
+            Input::Returned(Err(error)) => self.error("The command did not go through.", &error),
             Input::Edited(Err(error)) => self.error("The editor could not be used.", &error),
         }
         for effect in &effects {

@@ -58,6 +58,8 @@ pub enum Input {
     UnkeptOutput(RunId, Arc<str>),
     /// It is over, or was not run.
     UnkeptEnded(RunId, Result<BashExecutionMessage, String>),
+    /// A command that had the terminal is over.
+    Returned(Result<(), String>),
     /// What was asked of the host.
     Got(Got),
     /// What may be meant, for the question of this number; whether more may come.
