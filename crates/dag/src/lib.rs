@@ -4,11 +4,13 @@
 //! business of `quipu-transcript`.
 
 mod canonical;
+mod chunk;
 mod json;
 mod object;
 mod text;
 
 pub use canonical::{canonical, hash_content, hash_json, is_canonical, quoted, sha256};
+pub use chunk::*;
 pub use json::*;
 pub use object::*;
 pub use quipu_protocol::{BlobId, ChunkId, NodeId, NotAHash};

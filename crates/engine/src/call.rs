@@ -20,8 +20,9 @@ use tokio_util::sync::CancellationToken;
 
 use crate::bodies::Bodies;
 use crate::clock::Clock;
-use crate::machine::{Calls, Input};
-use crate::money::{Asking, CallMoney, Purse, RunMoney, Sent, Stake};
+use crate::money::{Asking, Purse, Sent, Stake};
+use quipu_machine::{CallMoney, RunMoney};
+use quipu_machine::{Calls, Input};
 
 /// How long a provider may take to come back from a call that was stopped.
 const GRACE: Duration = Duration::from_secs(5);

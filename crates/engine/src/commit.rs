@@ -14,15 +14,16 @@ use tokio::sync::mpsc;
 
 use crate::call::{Next, Recorded};
 use crate::clock::{Clock, fresh_id};
-use crate::files::{Ground, InFlight, WorkspaceNote, is_restored, restored_again};
+use crate::files::{Ground, InFlight};
 use crate::follower::Committed;
 use crate::identity::Prompt;
 use crate::jump::{INCARNATE, TOBE, waits};
 use crate::listed::{ListedIds, needed};
-use crate::machine::{CommitError, Done, Draft, Input, Leap, MoveDone, MoveOrder, Plan, PlanOp, Queue, Tag};
 use crate::money::Purse;
 use crate::moves::Mover;
 use crate::published::{Heads, boot};
+use quipu_machine::{CommitError, Done, Draft, Input, Leap, MoveDone, MoveOrder, Plan, PlanOp, Queue, Tag};
+use quipu_transcript::{WorkspaceNote, is_restored, restored_again};
 
 /// A finished call as it waits in the table of steps for its batch.
 #[derive(Debug, Serialize, Deserialize)]

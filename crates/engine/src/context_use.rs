@@ -4,8 +4,8 @@ use quipu_protocol::{Body, Content, Message, NodeId, StopReason, Usage};
 use quipu_transcript::{Measure, estimate_text, last_count, measure, sent_tokens};
 
 use crate::engine::{Engine, OpenError, system_text};
-use crate::machine::{Left, PruneSettings, tool_tokens};
 use crate::resume::read_past;
+use quipu_machine::{Left, PruneSettings, tool_tokens};
 
 /// Tokens of an image in an estimate.
 const IMAGE: u64 = 1_200;

@@ -6,8 +6,8 @@ use quipu_store::{Step, StepCall, Store};
 
 use crate::commit::Committer;
 use crate::engine::OpenError;
-use crate::machine::{Draft, Plan, PlanOp, step_of};
 use crate::resume::{Past, broken, sent_call};
+use quipu_machine::{Draft, Plan, PlanOp, step_of};
 
 /// Such calls, each as what is kept of it below `head`. That of `made`, a call of the session, became this call.
 pub(crate) fn early_drafts(steps: &[Step], made: Option<&CallRecord>, head: Option<NodeId>) -> Vec<Draft> {

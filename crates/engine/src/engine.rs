@@ -23,7 +23,6 @@ use crate::early::settle_early;
 use crate::files::{FileSettings, Keeper, Settled};
 use crate::follower::Follower;
 use crate::identity::Prompt;
-use crate::machine::{CompactionSettings, Draft, Limits, Machine, Prefix, PruneSettings, Start, Waiting};
 use crate::models::Models;
 use crate::money::Purse;
 use crate::moves::SessionMover;
@@ -38,6 +37,7 @@ use crate::travel::{
     Archive, HistorySettings, LifeTool, Projects, Recall, SearchHistory, Sight, Standing, Tobe, TraceTool,
     TravelSettings,
 };
+use quipu_machine::{CompactionSettings, Draft, Limits, Machine, Prefix, PruneSettings, Start, Waiting};
 
 /// A session could not be made or opened. Nothing was written.
 #[derive(Debug, thiserror::Error)]

@@ -6,7 +6,7 @@ use futures_util::future::{BoxFuture, FutureExt as _};
 use quipu_protocol::{NodeId, Notice, SessionId};
 use tokio::sync::mpsc;
 
-use crate::machine::Input;
+use quipu_machine::Input;
 
 /// What one commit added to a session.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -24,7 +24,6 @@ mod identity;
 mod jump;
 mod listed;
 mod log;
-mod machine;
 mod markdown;
 mod meaning;
 mod merge;
@@ -62,16 +61,13 @@ pub use clock::{Clock, SystemClock, instant};
 pub use context::{Rules, SYSTEM_PROMPT, find_rules, system_prompt};
 pub use context_use::{ContextKind, ContextPart, ContextUse, Counted, PrunedUse};
 pub use engine::{Engine, OpenError, Opened, SessionOptions};
-pub use files::{
-    FileConflict, FilePlan, FileSettings, FilesError, JumpedWithFiles, LeftAlone, PlannedChange, RestoreFiles,
-};
+pub use files::{FileSettings, FilesError, JumpedWithFiles, RestoreFiles};
 pub use follower::{Committed, Follower};
 pub use html::{HtmlEntry, html_entry, html_text};
 pub use identity::{
     IDENTITY_LIMIT, IdentityError, IdentitySettings, identity_hash, identity_text, read_identity,
 };
 pub use log::{Ended, LogEntry, log};
-pub use machine::{CompactionSettings, Limits, PruneSettings};
 pub use markdown::{MarkdownEntry, markdown_entry, markdown_inline};
 pub use meaning::{
     FoundByMeaning, MeaningError, MeaningIndexed, RANK_OFFSET, index_meaning, search_by_meaning,
@@ -82,8 +78,9 @@ pub use origin::{content_of, made_by_command};
 pub use outputs::{KeptOutputs, Outputs};
 pub use permissions::{PermissionMode, PermissionRules, Permissions, TravelRule};
 pub use places::Places;
-pub use policy::{AllowAll, Decision, Grant, Policy, PolicyVersion, Proposal};
+pub use policy::{AllowAll, Decision, Grant, Policy, Proposal};
 pub use published::PublishSettings;
+pub use quipu_machine::{AGENT, CompactionSettings, Limits, PolicyVersion, PruneSettings};
 pub use quipu_protocol::{MergeSide, NAME_LIMIT, Refused};
 pub use record::Recorder;
 pub use recording::RecordingError;
@@ -93,6 +90,7 @@ pub use script::{Script, ScriptStep};
 pub use seal_key::seal_key;
 pub use session::Session;
 pub use sessions::{ChangeError, Forked};
+pub use settings::{compaction_settings, prune_settings};
 pub use subscribe::{Delivery, Events, View};
 pub use timeline::TimeStep;
 pub use travel::{
@@ -111,10 +109,8 @@ pub use quipu_tools::{
     Invocation, Preparation, Tool, ToolContext, ToolOutput, Touches, builtin, builtin_confined,
     builtin_isolated,
 };
+pub use quipu_transcript::{FileConflict, FilePlan, LeftAlone, PlannedChange};
 pub use quipu_workspace::{
     Access, Cache, CommandNeeds, Doors, Helpers, Launcher, Namespaces, Network, Sandbox, SandboxSupport,
     caches, run_launcher,
 };
-
-/// How our nodes name their writer.
-pub const AGENT: &str = "quipu";

@@ -12,14 +12,13 @@ use quipu_store::{RefMove, RefName, SessionQuery, Store, StoreError, Until, deco
 use quipu_transcript::{Decoded, TouchedFiles, counts, message_of};
 
 use crate::engine::Engine;
-use crate::files::{
-    Brought, Cargo, FilePlan, InFlight, LeftAlone, NOTE, RestoreFiles, WorkspaceNote, is_restored,
-};
+use crate::files::{Brought, Cargo, InFlight, RestoreFiles};
 use crate::jump::{awaited, waits};
 use crate::listed::ListedIds;
 use crate::owner::alone;
 use crate::sessions::{ChangeError, Written};
 use crate::travel::{END, escaped, shortened};
+use quipu_transcript::{FilePlan, LeftAlone, WORKSPACE_NOTE, WorkspaceNote, is_restored};
 
 /// Code units of the other branch's last words that come along.
 const CONCLUSION: u64 = 16 << 10;
@@ -339,7 +338,7 @@ async fn side(store: &dyn Store, end: NodeId, base: Option<NodeId>, cwd: &Path) 
             for path in named.modified_files {
                 side.files.entry(absolute(cwd, &path)).or_default();
             }
-            side.notes.extend(step.extra.get(NOTE).and_then(|note| note.read().ok()));
+            side.notes.extend(step.extra.get(WORKSPACE_NOTE).and_then(|note| note.read().ok()));
             for change in step.files.into_iter().filter(|change| change.before != change.after) {
                 let path = absolute(cwd, &change.path);
                 // Putting files back changes nothing that the side did not change itself.

@@ -16,8 +16,8 @@ use tokio::time::Instant;
 
 use crate::call::{Caller, Order, Recorded};
 use crate::clock::fresh_id;
-use crate::machine::Input;
 use crate::session::Session;
+use quipu_machine::{Input, RunMoney};
 
 /// Tokens of an answer below which a request is not lowered.
 const LEAST: u64 = 1_024;
@@ -55,22 +55,6 @@ struct Measured {
     request: Arc<ModelRequest>,
     bytes: u64,
     input: u64,
-}
-
-/// What may be left of the limit of a run.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct RunMoney {
-    pub(crate) left: f64,
-    pub(crate) limit: f64,
-}
-
-/// What a call did to what may be spent.
-#[derive(Debug, Default)]
-pub(crate) struct CallMoney {
-    /// US dollars that it may have cost besides what the answer tells.
-    pub(crate) assumed: f64,
-    /// Why it was not sent once more: the run ends so.
-    pub(crate) refused: Option<Outcome>,
 }
 
 /// What a call can cost.

@@ -7,13 +7,14 @@ use quipu_protocol::{Jumped, MoveFiles, MoveStep, Moved, NodeId, Refused, Sessio
 use quipu_store::SessionRow;
 
 use crate::engine::{Engine, OpenError, SessionOptions};
-use crate::files::{FilePlan, FileSettings, FilesError, JumpedWithFiles, RestoreFiles};
+use crate::files::{FileSettings, FilesError, JumpedWithFiles, RestoreFiles};
 use crate::jump::{Stand, awaited, place_at, stand};
-use crate::machine::{MoveDone, MoveOrder};
 use crate::policy::Policy;
 use crate::sessions::ChangeError;
 use crate::timeline::{Along, Way};
 use crate::undo::UndoError;
+use quipu_machine::{MoveDone, MoveOrder};
+use quipu_transcript::FilePlan;
 
 /// Files of a move that are named at most.
 const NAMED: usize = 1_000;

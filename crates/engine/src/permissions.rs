@@ -12,8 +12,9 @@ use quipu_workspace::{
     Want, file_key, git_directories, has_other_names,
 };
 
-use crate::policy::{Decision, Grant, Policy, PolicyVersion, Proposal};
+use crate::policy::{Decision, Grant, Policy, Proposal};
 use crate::travel::{Tobe, Travel};
+use quipu_machine::PolicyVersion;
 
 /// How much is asked.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]

@@ -7,6 +7,8 @@ use quipu_protocol::{Json, Scope, ToolCall};
 use quipu_tools::Touches;
 use quipu_workspace::{Access, Sandbox};
 
+use quipu_machine::PolicyVersion;
+
 use crate::travel::Travel;
 
 /// What a policy says of a call.
@@ -62,15 +64,6 @@ pub struct Grant {
     pub tool: String,
     /// The command as it was asked for (secrets sealed), or the true path of the file.
     pub subject: String,
-}
-
-/// Which rules a policy goes by.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct PolicyVersion {
-    /// Another number whenever something may be decided otherwise.
-    pub number: u64,
-    /// How much is asked, in a word for people; `None` where there is no such word.
-    pub mode: Option<String>,
 }
 
 /// Decides whether a call may run.

@@ -22,10 +22,11 @@ use serde::Deserialize;
 use crate::commit::{Committer, KeptResult, SHELL};
 use crate::early::early_drafts;
 use crate::engine::OpenError;
-use crate::files::{Left, Salvaged, WorkspaceNote, after_a_crash, listing_of};
+use crate::files::{Left, Salvaged, after_a_crash, listing_of};
 use crate::identity::Prompt;
 use crate::jump::awaited;
-use crate::machine::{Calls, CommitError, Draft, MEASURED, Plan, PlanOp, Waiting, json_of_nothing, step_of};
+use quipu_machine::{Calls, CommitError, Draft, MEASURED, Plan, PlanOp, Waiting, json_of_nothing, step_of};
+use quipu_transcript::WorkspaceNote;
 
 /// What a session was when it was opened.
 #[derive(Default)]

@@ -61,22 +61,14 @@ impl<'a> Section<'a> {
     }
 }
 
-impl CompactionSettings {
-    /// What `compaction` of the settings says (`enabled`, `reserveTokens`, `keepRecentTokens`), and for people what is
-    /// wrong with it; the defaults stand there.
-    pub fn of_json(settings: &Value) -> (Self, Vec<String>) {
-        let (mut found, mut section) = (Self::default(), Section::of(settings, "compaction"));
-        section.flag("enabled", &mut found.enabled);
-        section.number("reserveTokens", u64::MAX, &mut found.reserve_tokens);
-        section.number("keepRecentTokens", u64::MAX, &mut found.keep_recent_tokens);
-        (found, section.problems)
-    }
-
-    /// Tokens above which a context in a window of so many tokens is compacted before the next call; `None` when it
-    /// is not, or the window is not known (0).
-    pub fn threshold(&self, window: u64) -> Option<u64> {
-        (self.enabled && window > 0).then(|| window - self.reserve_tokens.min(window / 4))
-    }
+/// What `compaction` of the settings says (`enabled`, `reserveTokens`, `keepRecentTokens`), and for people what is wrong with
+/// it; the defaults stand there.
+pub fn compaction_settings(settings: &Value) -> (CompactionSettings, Vec<String>) {
+    let (mut found, mut section) = (CompactionSettings::default(), Section::of(settings, "compaction"));
+    section.flag("enabled", &mut found.enabled);
+    section.number("reserveTokens", u64::MAX, &mut found.reserve_tokens);
+    section.number("keepRecentTokens", u64::MAX, &mut found.keep_recent_tokens);
+    (found, section.problems)
 }
 
 impl HistorySettings {
@@ -151,21 +143,19 @@ impl PublishSettings {
     }
 }
 
-impl PruneSettings {
-    /// What `context.prune` of the settings says (`enabled`, `triggerPercent`, `clearAtLeastPercent`, `keepTurns`,
-    /// `minCharacters`), and for people what is wrong with it; the defaults stand there.
-    pub fn of_json(settings: &Value) -> (Self, Vec<String>) {
-        let (mut found, mut section) = (Self::default(), Section::of(settings, "context.prune"));
-        section.flag("enabled", &mut found.enabled);
-        section.number("triggerPercent", 100, &mut found.trigger_percent);
-        section.number("clearAtLeastPercent", 100, &mut found.clear_at_least_percent);
-        section.number("keepTurns", u64::MAX, &mut found.keep_turns);
-        section.number("minCharacters", u64::MAX, &mut found.min_characters);
-        if settings.get("context").is_some_and(|context| !context.is_object() && !context.is_null()) {
-            section.problems.push("context must be an object; its defaults are used.".into());
-        }
-        (found, section.problems)
+/// What `context.prune` of the settings says (`enabled`, `triggerPercent`, `clearAtLeastPercent`, `keepTurns`,
+/// `minCharacters`), and for people what is wrong with it; the defaults stand there.
+pub fn prune_settings(settings: &Value) -> (PruneSettings, Vec<String>) {
+    let (mut found, mut section) = (PruneSettings::default(), Section::of(settings, "context.prune"));
+    section.flag("enabled", &mut found.enabled);
+    section.number("triggerPercent", 100, &mut found.trigger_percent);
+    section.number("clearAtLeastPercent", 100, &mut found.clear_at_least_percent);
+    section.number("keepTurns", u64::MAX, &mut found.keep_turns);
+    section.number("minCharacters", u64::MAX, &mut found.min_characters);
+    if settings.get("context").is_some_and(|context| !context.is_object() && !context.is_null()) {
+        section.problems.push("context must be an object; its defaults are used.".into());
     }
+    (found, section.problems)
 }
 
 #[cfg(test)]
@@ -176,7 +166,7 @@ mod tests {
     fn settings() {
         let default = CompactionSettings::default();
         let check = |text: &str, expect: CompactionSettings, wrong: &[&str]| {
-            let (found, problems) = CompactionSettings::of_json(&serde_json::from_str(text).expect("JSON"));
+            let (found, problems) = compaction_settings(&serde_json::from_str(text).expect("JSON"));
             assert_eq!(found, expect, "{text}");
             assert_eq!(problems.len(), wrong.len(), "{problems:?}");
             for (problem, member) in problems.iter().zip(wrong) {
@@ -291,7 +281,7 @@ mod tests {
         let default = PruneSettings::default();
         assert!(!default.enabled);
         let check = |text: &str, expect: PruneSettings, wrong: &[&str]| {
-            let (found, problems) = PruneSettings::of_json(&serde_json::from_str(text).expect("JSON"));
+            let (found, problems) = prune_settings(&serde_json::from_str(text).expect("JSON"));
             assert_eq!(found, expect, "{text}");
             assert_eq!(problems.len(), wrong.len(), "{problems:?}");
             for (problem, member) in problems.iter().zip(wrong) {

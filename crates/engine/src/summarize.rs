@@ -13,8 +13,9 @@ use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
 use crate::call::{Caller, Made, Order, seal_answer};
-use crate::machine::{Calls, Input, NoSummary, Purpose, Stretch, Summary};
-use crate::money::{RunMoney, nano};
+use crate::money::nano;
+use quipu_machine::RunMoney;
+use quipu_machine::{Calls, Input, NoSummary, Purpose, Stretch, Summary};
 
 const SUMMARIZER: &str = include_str!("prompts/summarizer.md");
 const INITIAL: &str = include_str!("prompts/summary.md");

@@ -8,12 +8,13 @@ use quipu_store::{
 };
 
 use crate::engine::{Engine, OpenError};
-use crate::files::{FilePlan, RestoreFiles, Settled, is_restored, tells_of_files, told};
+use crate::files::{RestoreFiles, Settled, tells_of_files, told};
 use crate::identity::Prompt;
 use crate::owner::alone;
 use crate::resume::{read_past, recover};
 use crate::sessions::ChangeError;
 use crate::tree::is_note;
+use quipu_transcript::{FilePlan, is_restored};
 
 /// Nodes that are read at once on the way back to the beginning of a turn.
 const AT_ONCE: usize = 32;

@@ -18,11 +18,12 @@ use tokio_util::sync::CancellationToken;
 
 use crate::call::seal_content;
 use crate::clock::Clock;
-use crate::files::{Begun, CallPlace, Ground, Keeper, Noticed, WorkspaceNote};
-use crate::machine::{Done, Input, Prepared};
+use crate::files::{Begun, CallPlace, Ground, Keeper, Noticed};
 use crate::outputs::Outputs;
 use crate::policy::{Decision, Grant, Policy, Proposal};
 use crate::travel::{Standing, Tobe, Travel, Trip};
+use quipu_machine::{Done, Input, Prepared};
+use quipu_transcript::WorkspaceNote;
 
 /// How long a cancelled tool may take to come back before it is dropped.
 const GRACE: Duration = Duration::from_secs(5);

@@ -1,6 +1,9 @@
 //! What `settings.json` says of contexts, files, history and travel.
 
-use quipu::{CompactionSettings, FileSettings, HistorySettings, PruneSettings, Replay, TravelSettings};
+use quipu::{
+    CompactionSettings, FileSettings, HistorySettings, PruneSettings, Replay, TravelSettings,
+    compaction_settings, prune_settings,
+};
 use quipu_store::{DroppedFiles, OpenOptions, SqliteStore, Upkeep as _};
 
 use crate::{OpenRequest, Place};
@@ -30,8 +33,8 @@ pub async fn make_room(place: &Place) -> Option<DroppedFiles> {
 /// What `settings.json` says of compaction, and of results that are left out; what is wrong there is told.
 pub fn context_settings(place: &Place) -> (CompactionSettings, PruneSettings) {
     let settings = place.settings_json().unwrap_or_default();
-    let (compaction, mut problems) = CompactionSettings::of_json(&settings);
-    let (prune, more) = PruneSettings::of_json(&settings);
+    let (compaction, mut problems) = compaction_settings(&settings);
+    let (prune, more) = prune_settings(&settings);
     problems.extend(more);
     for problem in problems {
         place.warn_of_settings(problem);

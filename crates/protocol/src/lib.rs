@@ -5,6 +5,7 @@
 //! that Pi reads.
 
 mod ask;
+mod call;
 mod command;
 mod content;
 mod entry;
@@ -19,8 +20,10 @@ mod moves;
 mod refused;
 mod snapshot;
 mod tagged;
+mod thinking;
 
 pub use ask::*;
+pub use call::*;
 pub use command::*;
 pub use content::*;
 pub use entry::*;
@@ -34,6 +37,7 @@ pub use model::*;
 pub use moves::*;
 pub use refused::*;
 pub use snapshot::*;
+pub use thinking::*;
 
 /// The version of the JSON form of [`Command`], [`Ack`], [`Envelope`], [`Snapshot`], [`Ask`], [`Answer`] and [`Notice`]. A
 /// later version of this program may add types and members to what it sends without another number.

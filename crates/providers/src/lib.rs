@@ -47,7 +47,8 @@ pub use embed::{
 pub use local::LocalServer;
 pub use openai::OpenAiCompletions;
 pub use provider::*;
+pub use quipu_protocol::{CallEnd, CallEvent, Charge, clamp_level, level_name, levels, parse_level};
 pub use select::{FindError, Selection, nearest};
 pub use settings::{Settings, Warning, is_supported};
-pub use thinking::{ThinkingBudgets, clamp_level, level_name, levels, parse_level};
+pub use thinking::ThinkingBudgets;
 pub use values::Shell;

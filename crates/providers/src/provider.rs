@@ -1,11 +1,10 @@
 //! The seam between the engine and anything that answers like a model.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use bytes::Bytes;
 use futures_util::future::BoxFuture;
-use quipu_protocol::{AssistantMessage, Attempt, Delta, Json, ModelError, ModelRequest, Usage};
+use quipu_protocol::{CallEnd, CallEvent, Charge, ModelError, ModelRequest};
 use tokio::sync::{mpsc, oneshot};
 use tokio_util::sync::CancellationToken;
 
@@ -58,48 +57,4 @@ pub struct RetryAsk {
     pub charges: Vec<Charge>,
     /// The answer. Dropped: no.
     pub go: oneshot::Sender<bool>,
-}
-
-/// What an attempt may have been charged.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub enum Charge {
-    /// Nothing: the server was not reached, or refused the request.
-    Nothing,
-    /// What its answer told.
-    Told(Usage),
-    /// It broke off, or told nothing: so much, and what else the request allows.
-    AtLeast(Usage),
-}
-
-/// What happens during a call, in order.
-#[derive(Debug, Clone, PartialEq)]
-pub enum CallEvent {
-    /// The answer begins: headers came and the first event was read. `message` has no content yet.
-    Started(Box<AssistantMessage>),
-    /// A piece of it.
-    Delta(Delta),
-    /// What was streamed so far is void, or nothing came: the same bytes are sent again after `delay`.
-    Retry {
-        /// The attempt that will follow, from 2.
-        attempt: u32,
-        /// How long we wait, no shorter than the server asked.
-        delay: Duration,
-        /// What went wrong.
-        error: ModelError,
-    },
-}
-
-/// How a call ended.
-#[derive(Debug, Clone, PartialEq)]
-pub struct CallEnd {
-    /// The answer; what came of it when it failed (`stop_reason` error or aborted, usage as far as known).
-    pub message: AssistantMessage,
-    /// Why it failed.
-    pub error: Option<ModelError>,
-    /// Each time that the body was sent, in order.
-    pub attempts: Vec<Attempt>,
-    /// What each of them may have been charged, in order. Empty: no more than the message tells.
-    pub charges: Vec<Charge>,
-    /// Events of the stream that this version does not know, verbatim.
-    pub unknown: Vec<Json>,
 }

@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use quipu_protocol::{Model, Thinking};
 
+use crate::parse_level;
 use crate::settings::Settings;
-use crate::thinking::parse_level;
 
 /// Characters of a pattern at most: a longer one names nothing.
 const LONGEST: usize = 256;

@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use quipu_protocol::{Model, Thinking};
 
+use crate::parse_level;
 use crate::settings::{Settings, is_supported};
-use crate::thinking::parse_level;
 
 /// Candidates that an error lists at most.
 const MAX_LISTED: usize = 8;

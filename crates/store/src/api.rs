@@ -10,8 +10,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-use bytes::Bytes;
-use quipu_dag::{Blob, Node};
+use quipu_dag::{Blob, NewChunk, Node};
 use quipu_protocol::{BlobId, CallId, ChunkId, ItemId, Json, NodeId, RunId, SessionId, UnixMs};
 use quipu_transcript::Decoded;
 use serde::{Deserialize, Serialize};
@@ -276,46 +275,6 @@ pub enum Durability {
     Process,
     /// The loss of power.
     Power,
-}
-
-/// Plain bytes to keep, at most [`CHUNK_LIMIT`].
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum NewChunk {
-    /// Kept for themselves.
-    Full {
-        /// SHA-256 of `bytes`.
-        id: ChunkId,
-        /// The bytes.
-        bytes: Arc<[u8]>,
-    },
-    /// Kept for themselves and as they are: quicker to write than `Full`, and larger.
-    Plain {
-        /// SHA-256 of `bytes`.
-        id: ChunkId,
-        /// The bytes.
-        bytes: Arc<[u8]>,
-    },
-    /// Kept as the difference to another chunk; read back like any other. Whole when `base` is not there or
-    /// the difference would not be smaller.
-    Delta {
-        /// SHA-256 of `bytes`.
-        id: ChunkId,
-        /// A chunk with nearly the same bytes.
-        base: ChunkId,
-        /// The bytes.
-        bytes: Arc<[u8]>,
-    },
-    /// As `Delta`, where it is known how much of the beginning is the same, so that nothing is compared.
-    Grown {
-        /// SHA-256 of `bytes`.
-        id: ChunkId,
-        /// A chunk that begins with the same bytes.
-        base: ChunkId,
-        /// How many bytes both begin with, at least.
-        prefix: u64,
-        /// The bytes.
-        bytes: Bytes,
-    },
 }
 
 /// How the names of bookmarks begin.

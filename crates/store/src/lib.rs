@@ -22,6 +22,7 @@ pub use error::*;
 pub use forest::*;
 pub use load::*;
 pub use moves::*;
+pub use quipu_dag::NewChunk;
 pub use retention::*;
 pub use search::*;
 pub use sqlite::{

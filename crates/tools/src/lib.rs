@@ -22,6 +22,7 @@ use quipu_workspace::{FileError, ProcessRegistry};
 
 pub use bash::Bash;
 pub use edit::{Edit, changed_lines};
+pub use quipu_protocol::Touches;
 pub use read::Read;
 pub use tool::*;
 pub use truncate::{MAX_BYTES, MAX_LINES, TruncatedBy, Truncation};

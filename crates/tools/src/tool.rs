@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::pin::Pin;
 use std::sync::Arc;
 
-use quipu_protocol::{CallId, Content, Json, RunId, ToolSpec};
+use quipu_protocol::{CallId, Content, Json, RunId, ToolSpec, Touches};
 use quipu_workspace::{Access, OutputPlace, Sandbox};
 use tokio_util::sync::CancellationToken;
 
@@ -45,21 +45,6 @@ pub trait Tool: Send + Sync + 'static {
 
 /// Work that makes a call quicker.
 pub type Preparation = Box<dyn FnOnce() + Send>;
-
-/// What a call touches.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Touches {
-    /// Nothing that another call could notice.
-    Nothing,
-    /// Reads these files (keys as [`quipu_workspace`] makes them: resolved paths).
-    Reads(Vec<PathBuf>),
-    /// Changes these files.
-    Writes(Vec<PathBuf>),
-    /// Could touch any file, such as a shell command. Ordered with every file tool, not with its like.
-    Anything,
-    /// Where the session stands: such a call waits for all calls before it, and those after it wait for it.
-    Session,
-}
 
 /// One call to run.
 #[derive(Debug, Clone)]

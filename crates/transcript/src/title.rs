@@ -10,14 +10,14 @@ pub const MAX_TITLE: usize = 80;
 /// sees as one character. `None` when the user has said nothing yet.
 pub fn title<'a>(entries: impl IntoIterator<Item = &'a Entry>) -> Option<String> {
     entries.into_iter().find_map(|entry| match entry {
-        Entry::Message(Message::User(user)) => one_line(&user.content.text()),
+        Entry::Message(Message::User(user)) => first_line(&user.content.text()),
         Entry::Message(_) | Entry::Session(_) | Entry::Epoch(_) | Entry::Compaction(_) | Entry::Meta(_) => {
             None
         }
     })
 }
 
-fn one_line(text: &str) -> Option<String> {
+fn first_line(text: &str) -> Option<String> {
     let mut line = String::new();
     let mut length = 0;
     // A line of joined characters can be long in bytes; reading stops soon after the limit.
@@ -49,6 +49,12 @@ fn one_line(text: &str) -> Option<String> {
     cut.truncate(cut.trim_end().len());
     cut.push('…');
     Some(cut)
+}
+
+/// The first `most` characters on one line, without control characters.
+pub fn one_line(text: &str, most: usize) -> String {
+    let plain = text.chars().map(|character| if character.is_whitespace() { ' ' } else { character });
+    plain.filter(|character| !character.is_control()).take(most).collect()
 }
 
 #[cfg(test)]

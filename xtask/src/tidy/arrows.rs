@@ -11,12 +11,13 @@ const DRAWN: &[(&str, &[&str])] = &[
     ("dag", &["protocol"]),
     ("transcript", &["dag"]),
     ("store", &["transcript"]),
+    ("machine", &["transcript"]),
     ("seal", &["protocol"]),
     ("providers", &["protocol"]),
     ("workspace", &["protocol"]),
     ("tools", &["workspace"]),
     ("archive", &["store", "seal"]),
-    ("engine", &["transcript", "store", "seal", "providers", "workspace", "tools"]),
+    ("engine", &["machine", "store", "seal", "providers", "workspace", "tools"]),
     ("memory", &["engine"]),
     ("extensions", &["engine"]),
     ("mcp", &["engine"]),
@@ -34,7 +35,7 @@ const DRAWN: &[(&str, &[&str])] = &[
 const TESTS_ONLY: &str = "testkit";
 
 /// Crates without IO, clock or randomness, and the libraries that would bring them in.
-const PURE: &[&str] = &["protocol", "dag", "transcript", "seal"];
+const PURE: &[&str] = &["protocol", "dag", "transcript", "seal", "machine"];
 const IMPURE_LIBRARIES: &[&str] = &[
     "tokio",
     "tokio-util",

@@ -3,6 +3,7 @@
 
 mod arrows;
 mod crates;
+mod cycles;
 mod documents;
 mod fronts;
 mod hygiene;
@@ -58,6 +59,7 @@ const RULES: &[(&str, Rule)] = &[
     ("lengths", lengths::check),
     ("arrows", arrows::check),
     ("crates", crates::check),
+    ("cycles", cycles::check),
     ("vendors", vocabulary::vendors),
     ("sql", vocabulary::sql),
     ("json-rpc", vocabulary::json_rpc),

@@ -13,9 +13,9 @@ use quipu_workspace::{Access, Captured, GitRefs, git_blobs};
 use super::FileSettings;
 use super::keep::{Command, Running, Watched, dedup};
 use super::listing::{Before, DIRECTORY, KIND, Listing, Was};
-use super::note::{GitMove, WorkspaceNote};
 use super::state::{Found, named};
 use super::watch::{MOST_CHANGES, changed_since, not_noticed};
+use quipu_transcript::{GitMove, WorkspaceNote};
 
 /// Keeps the states after an interrupted call. What the store does not take is told as not kept; that the disk is full,
 /// or whatever it is, is told with the result, which is stored next.

@@ -15,9 +15,9 @@ use serde::{Deserialize, Serialize};
 
 use super::FileSettings;
 use super::listing::{Listing, Since, Update};
-use super::note::WorkspaceNote;
 use super::state::{Found, named};
 use super::watch::{Changed, Looked, MOST_CHANGES, Watch};
+use quipu_transcript::WorkspaceNote;
 
 /// Keeps the files of one session.
 pub(crate) struct Keeper {

@@ -10,7 +10,7 @@ use quipu_protocol::{ChunkId, SessionId};
 use quipu_workspace::{Files, GitIndex, GitRefs};
 use serde::{Deserialize, Serialize};
 
-use super::note::WorkspaceNote;
+use quipu_transcript::WorkspaceNote;
 
 /// Files of a list; where there are more, it is not kept.
 const LISTED: usize = 20_000;

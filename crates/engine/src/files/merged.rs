@@ -5,7 +5,9 @@ use std::path::Path;
 use quipu_protocol::{FileState, NodeId, SessionId, Unknown};
 use quipu_workspace::FileError;
 
-use super::plan::{FilePlan, Ground, LeftAlone, Origin, Ready, Wanted, against_disk, restored_entry};
+use quipu_transcript::{FilePlan, LeftAlone, RestoredFrom, restored_entry};
+
+use super::plan::{Ground, Ready, Wanted, against_disk};
 use super::restore::{FilesError, InFlight};
 use super::state::named;
 use super::travel::RestoreFiles;
@@ -62,7 +64,7 @@ impl Engine {
         let (agreed, overwrite) = (how.agreed.as_ref(), how.overwrite);
         let (plan, mut flight) = ground.begin_ready(session, from, ready, agreed, overwrite).await?;
         // The entry of the node that says what a merge did to files.
-        let origin = Origin { from, left: plan.left.clone(), unknown: plan.unknown.clone() };
+        let origin = RestoredFrom { from, left: plan.left.clone(), unknown: plan.unknown.clone() };
         flight.record.0 = restored_entry(&origin, "quipu.merged");
         Ok((plan, Some(flight)))
     }

@@ -17,15 +17,13 @@ mod tests;
 mod travel;
 mod watch;
 
-pub use plan::{FileConflict, FilePlan, LeftAlone, PlannedChange};
 pub use restore::FilesError;
 pub use travel::{JumpedWithFiles, RestoreFiles};
 
 pub(crate) use interrupted::{Left, Salvaged, after_a_crash};
 pub(crate) use keep::{Begun, CallPlace, Keeper, Noticed, listing_of};
 pub(crate) use merged::{Brought, Cargo};
-pub(crate) use note::{NOTE, WorkspaceNote};
-pub(crate) use plan::{Ground, is_restored, restored, restored_again};
+pub(crate) use plan::Ground;
 pub(crate) use restore::{InFlight, Settled};
 pub(crate) use travel::{tells_of_files, told};
 

@@ -4,143 +4,24 @@ use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::path::{Component, Path, PathBuf};
 use std::sync::Arc;
 
-use quipu_protocol::{Entry, FileChange, FileState, Json, NodeId, StepInfo, Unknown};
+use quipu_protocol::{FileChange, FileState, NodeId, Unknown};
 use quipu_seal::Sealer;
 use quipu_store::{Store, StoreError, Until, decode_nodes};
-use quipu_transcript::{INTERNAL, extra_of, files_of};
+use quipu_transcript::{
+    FileConflict, FilePlan, GIT_INDEX, GitMove, INTERNAL, LeftAlone, PlannedChange, RestoredFrom,
+    WORKSPACE_NOTE, WorkspaceNote, extra_of, files_of, restored_from,
+};
 use quipu_workspace::{Access, Captured, GitRefs, Reach, Want, file_key};
-use serde::{Deserialize, Serialize};
 
-use super::note::{GitMove, INDEX, NOTE, WorkspaceNote, joined};
+use super::note::joined;
 use super::state::Found;
-use crate::travel::one_line;
 
 /// Entries of a directory that are looked through, when one is in the way.
 const LOOKED_THROUGH: usize = 10_000;
-/// Characters of a path that are shown.
-const PATH: usize = 300;
-/// The type of the entry that says that files were put back.
-const KIND: &str = "quipu.files";
 /// The type of our part of a node.
 const OURS: &str = "quipu";
 /// What is known of the changes of another program's calls.
 const OF_OTHERS: &str = "what a tool of another program changed is not known";
-
-/// What going to another node does to files. Paths are in order.
-#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize)]
-pub struct FilePlan {
-    /// What will be on the disk that is not there now. Nothing else is changed, but for directories that become empty.
-    /// Programs are given those that people see.
-    #[serde(serialize_with = "only_shown")]
-    pub changes: Vec<PlannedChange>,
-    /// What stays as it is, though a step that is left or gone to changed it: files, git's refs (`.git/HEAD`, …) and caches.
-    pub left: Vec<LeftAlone>,
-    /// What is not known of what those steps changed: sentences without a full stop.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub unknown: Vec<String>,
-}
-
-/// A file that will be changed.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub struct PlannedChange {
-    /// As the node names it.
-    pub path: String,
-    /// As it is.
-    pub before: FileState,
-    /// As it will be.
-    pub after: FileState,
-    /// Why somebody must agree to that.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub conflict: Option<FileConflict>,
-    /// It is a directory that comes or goes with what is in it, or stays without that, so it is not shown.
-    #[serde(skip)]
-    pub implied: bool,
-}
-
-/// Why a file is not overwritten unless somebody says so.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "camelCase")]
-pub enum FileConflict {
-    /// Somebody changed it since.
-    Changed,
-    /// What it holds now cannot be kept, so it would be lost.
-    Lost(Unknown),
-}
-
-/// A file that is not put back.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct LeftAlone {
-    /// As the node names it.
-    pub path: String,
-    /// Why, in a few words.
-    pub why: String,
-}
-
-fn only_shown<S: serde::Serializer>(changes: &[PlannedChange], serializer: S) -> Result<S::Ok, S::Error> {
-    serializer.collect_seq(changes.iter().filter(|change| !change.implied))
-}
-
-impl FilePlan {
-    /// Files that are not overwritten unless somebody says so.
-    pub fn conflicts(&self) -> impl Iterator<Item = (&PlannedChange, FileConflict)> {
-        self.changes.iter().filter_map(|change| Some((change, change.conflict?)))
-    }
-
-    /// The changes that people see.
-    pub fn shown(&self) -> impl Iterator<Item = &PlannedChange> {
-        self.changes.iter().filter(|change| !change.implied)
-    }
-
-    /// What would be done to files, a line for each of the first `most`, for whoever is asked.
-    pub(crate) fn lines(&self, most: usize) -> String {
-        let changes = self.shown().map(|change| {
-            let sign = match (&change.before, &change.after) {
-                (FileState::Absent, _) => '+',
-                (_, FileState::Absent) => '-',
-                (_, _) => '~',
-            };
-            let slash = if change.before.is_directory() || change.after.is_directory() { "/" } else { "" };
-            format!("{sign} {}{slash}", one_line(&change.path, PATH))
-        });
-        cut(changes.chain(self.stays()), most)
-    }
-
-    /// What is not put back, a line each: what stays as it is, and what is not known. Whoever is told that files are as they
-    /// were is told this, too.
-    pub fn stays(&self) -> impl Iterator<Item = String> + '_ {
-        let left = self.left.iter().map(|left| {
-            format!("? {}  stays as it is: {}", one_line(&left.path, PATH), one_line(&left.why, PATH))
-        });
-        left.chain(self.unknown.iter().map(|what| format!("? {}", one_line(what, PATH))))
-    }
-
-    /// How many lines [`stays`](Self::stays) gives.
-    pub fn count_of_stays(&self) -> usize {
-        self.left.len() + self.unknown.len()
-    }
-
-    /// What is not put back, for the model: the first `most` lines.
-    pub(crate) fn stays_for_model(&self, most: usize, sealer: &Sealer) -> Option<String> {
-        let lines = cut(self.stays(), most);
-        (!lines.is_empty()).then(|| sealer.seal(&lines).into_owned())
-    }
-
-    /// Whether there is nothing to do and nothing to say.
-    pub fn is_empty(&self) -> bool {
-        self.changes.is_empty() && self.left.is_empty() && self.unknown.is_empty()
-    }
-}
-
-/// The first `most` lines, and how many more there are.
-fn cut(lines: impl Iterator<Item = String>, most: usize) -> String {
-    let mut lines: Vec<String> = lines.collect();
-    let more = lines.len().saturating_sub(most);
-    lines.truncate(most);
-    if more > 0 {
-        lines.push(format!("and {more} more"));
-    }
-    lines.join("\n")
-}
 
 /// What a node says of files.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -174,58 +55,6 @@ pub(super) struct Wanted {
     pub(super) target: FileState,
 }
 
-/// The node that says that the files of a plan were put back, when the session came from `from`.
-pub(crate) fn restored(from: NodeId, plan: &FilePlan) -> (Entry, StepInfo) {
-    let files = plan.changes.iter().map(|change| FileChange {
-        path: change.path.clone(),
-        before: change.before.clone(),
-        after: change.after.clone(),
-    });
-    let origin = Origin { from, left: plan.left.clone(), unknown: plan.unknown.clone() };
-    (restored_entry(&origin, KIND), StepInfo { files: files.collect(), ..StepInfo::default() })
-}
-
-/// Where files were put back from, and what was not put back then.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) struct Origin {
-    pub(super) from: NodeId,
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub(super) left: Vec<LeftAlone>,
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub(super) unknown: Vec<String>,
-}
-
-/// The entry of a node that says that files were put back.
-pub(super) fn restored_entry(origin: &Origin, kind: &str) -> Entry {
-    let data = serde_json::json!({ "type": "custom", "customType": kind, "data": origin });
-    Entry::Meta(Json::from(&data))
-}
-
-/// The same for a session that came from another node.
-pub(crate) fn restored_again(entry: &Entry, from: NodeId) -> Entry {
-    match origin(entry) {
-        Some(origin) => restored_entry(&Origin { from, ..origin }, KIND),
-        None => entry.clone(),
-    }
-}
-
-/// Whether an entry says that files were put back.
-pub(crate) fn is_restored(entry: &Entry) -> bool {
-    origin(entry).is_some()
-}
-
-fn origin(entry: &Entry) -> Option<Origin> {
-    #[derive(Deserialize)]
-    #[serde(rename_all = "camelCase")]
-    struct Restored {
-        custom_type: String,
-        data: Origin,
-    }
-    let Entry::Meta(json) = entry else { return None };
-    let found: Restored = Some(json).filter(|json| json.get().contains(KIND))?.read().ok()?;
-    (found.custom_type == KIND).then_some(found.data)
-}
-
 /// What the nodes below `above` say, down to `to`.
 async fn visits(store: &dyn Store, above: Option<NodeId>, to: NodeId) -> Result<Vec<Visit>, StoreError> {
     if above == Some(to) {
@@ -245,7 +74,7 @@ async fn visits(store: &dyn Store, above: Option<NodeId>, to: NodeId) -> Result<
         for node in nodes {
             let blob = if node.record.parts.is_empty() { None } else { blobs.next().flatten() };
             let files = blob.as_ref().map(files_of).unwrap_or_default();
-            let note = blob.as_ref().and_then(|blob| extra_of(blob, NOTE)?.read().ok());
+            let note = blob.as_ref().and_then(|blob| extra_of(blob, WORKSPACE_NOTE)?.read().ok());
             let mut note: WorkspaceNote = note.unwrap_or_default();
             let is_internal = node.record.role == INTERNAL;
             if !is_internal && blob.as_ref().is_none_or(|blob| blob.kind != OURS) {
@@ -255,7 +84,7 @@ async fn visits(store: &dyn Store, above: Option<NodeId>, to: NodeId) -> Result<
                 true => decode_nodes(store, std::slice::from_ref(node)).await?.pop(),
                 false => None,
             };
-            let Origin { from, left, unknown } = match entry.and_then(|one| origin(&one.entry)) {
+            let RestoredFrom { from, left, unknown } = match entry.and_then(|one| restored_from(&one.entry)) {
                 Some(origin) => origin,
                 None if files.is_empty() && note.is_empty() => continue,
                 None => {
@@ -367,10 +196,10 @@ impl Beside {
             },
         };
         let moved_refs =
-            self.git.iter().any(|one| one.name != INDEX && refs.get(&one.name) != one.before.as_deref());
+            self.git.iter().any(|one| one.name != GIT_INDEX && refs.get(&one.name) != one.before.as_deref());
         for GitMove { name, before, .. } in self.git {
             let now = refs.get(&name);
-            if name == INDEX {
+            if name == GIT_INDEX {
                 if !moved_refs {
                     let why = "what was staged is not staged back".into();
                     plan.left.push(LeftAlone { path: format!(".git/{name}"), why });
@@ -685,24 +514,5 @@ mod tests {
         check(&["<ta 9 0", "<xb 7 5"], &[], &["a 0 9", "b 5 5"]);
         check(&["a 0 1"], &["<ha 9 0", "<xb 7 5"], &["a 9 0", "b 5 5"]);
         check(&["<xa 9 0"], &["a 0 1"], &["a 0 1"]);
-    }
-
-    #[test]
-    fn an_entry_says_where_files_were_put_back_from() {
-        let left = vec![LeftAlone { path: "a".into(), why: "b".into() }];
-        let there = Origin { from: node("x"), left, unknown: vec!["c".into()] };
-        let entry = restored_entry(&there, KIND);
-        assert_eq!(origin(&entry).as_ref(), Some(&there));
-        let again = origin(&restored_again(&entry, node("y")));
-        assert_eq!(again, Some(Origin { from: node("y"), ..there }));
-        let other = |text: &str| Entry::Meta(Json::parse(text).unwrap());
-        assert_eq!(
-            origin(&other(r#"{"type":"custom","customType":"quipu.files","data":{"from":"x"}}"#)),
-            None
-        );
-        assert_eq!(
-            origin(&other(r#"{"type":"custom","customType":"other","data":{"x":"quipu.files"}}"#)),
-            None
-        );
     }
 }

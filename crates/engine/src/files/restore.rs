@@ -14,7 +14,9 @@ use quipu_workspace::{
 };
 use serde::{Deserialize, Serialize};
 
-use super::plan::{FilePlan, Ground, Ready, plan, restored};
+use quipu_transcript::{FilePlan, restored};
+
+use super::plan::{Ground, Ready, plan};
 use super::state::Found;
 use crate::clock::fresh_id;
 use crate::jump::{awaited, waits};

@@ -8,7 +8,9 @@ use quipu_seal::Sealer;
 use quipu_store::{Commit, NewChunk, SqliteStore, Store};
 use sha2::{Digest as _, Sha256};
 
-use super::plan::{FilePlan, PlannedChange, Ready};
+use quipu_transcript::{FilePlan, PlannedChange};
+
+use super::plan::Ready;
 use super::restore::{FilesError, InFlight, settle};
 
 struct World {

@@ -11,7 +11,9 @@ use quipu_workspace::{Access, AccessRules, file_key};
 
 use super::FileSettings;
 use super::keep::is_listing;
-use super::plan::{FilePlan, Ground};
+use quipu_transcript::FilePlan;
+
+use super::plan::Ground;
 use super::restore::{FilesError, InFlight, Settled, settle};
 use crate::engine::{Engine, SessionOptions};
 use crate::jump::{Stand, awaited, stand};
@@ -27,7 +29,11 @@ const PUT_BACK: &str = "The user went to this point of the conversation together
 
 /// Tells the model what was not put back when a person took the files along; `None` when there is nothing to tell.
 pub(crate) fn told(plan: &FilePlan, sealer: &Sealer, now: UnixMs) -> Option<(Entry, StepInfo)> {
-    let lines = plan.stays_for_model(LINES, sealer)?;
+    let lines = plan.stays_in_short(LINES);
+    if lines.is_empty() {
+        return None;
+    }
+    let lines = sealer.seal(&lines);
     let message = CustomMessage {
         custom_type: KIND.to_owned(),
         content: Body::Blocks(vec![Content::text(format!("{PUT_BACK}\n{lines}"))]),

@@ -13,8 +13,9 @@ use quipu_workspace::{Access, Captured, Changes, Files, GitIndex, GitRefs, Stamp
 use super::FileSettings;
 use super::held::Held;
 use super::listing::{Lister, Update, hash_of};
-use super::note::{GitMove, INDEX, WorkspaceNote, shown};
+use super::note::{Noted as _, shown};
 use super::state::{Found, named};
+use quipu_transcript::{GIT_INDEX, GitMove, WorkspaceNote};
 
 /// What was looked at longer ago is looked at again: somebody else may have changed it.
 const AHEAD: Duration = Duration::from_secs(1);
@@ -217,7 +218,7 @@ impl Watch {
             && let Some(old) = state.index.as_deref().filter(|index| !index.is_current())
             && GitIndex::of(&self.root).is_none_or(|new| !old.stages_the_same(&new))
         {
-            note.git.push(GitMove { name: INDEX.into(), before: None, after: None });
+            note.git.push(GitMove { name: GIT_INDEX.into(), before: None, after: None });
         }
         // What git knew then: it may have been a git command.
         let scanned = scan(&self.root, state.index.as_deref(), Some(&state.before), self.ignored_files);

@@ -11,8 +11,8 @@ use crate::call::{Next, Order};
 use crate::commit::Job;
 use crate::files::CallPlace;
 use crate::jump::look;
-use crate::machine::{Calls, Effect, Input, NoSummary, step_key};
 use crate::summarize::Job as SummaryJob;
+use quipu_machine::{Calls, Effect, Input, NoSummary, step_key};
 
 impl Task {
     pub(super) fn perform(&mut self, effect: Effect) {

@@ -23,17 +23,18 @@ use self::task::Task;
 use crate::call::{Caller, seal_content};
 use crate::clock::Clock;
 use crate::commit::Committer;
-use crate::files::FilePlan;
 use crate::follower::Follower;
-use crate::machine::Machine;
 use crate::models::Models;
 use crate::money::Purse;
 use crate::moves::{SessionMover, refused};
 use crate::owner::Lease;
-use crate::policy::{Grant, PolicyVersion, SharedPolicy};
+use crate::policy::{Grant, SharedPolicy};
 use crate::sessions::clean;
 use crate::subscribe::{Delivery, Events, Subscriber, View};
 use crate::toolbox::Toolbox;
+use quipu_machine::Machine;
+use quipu_machine::PolicyVersion;
+use quipu_transcript::FilePlan;
 
 /// Commands and answers that may wait for the session task.
 const MAILBOX: usize = 256;

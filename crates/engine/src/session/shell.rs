@@ -13,8 +13,8 @@ use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
 use crate::engine::Engine;
-use crate::machine::{Input, ShellDone, shell_message};
 use crate::toolbox::Toolbox;
+use quipu_machine::{Input, ShellDone, shell_message};
 
 /// Bytes of what is printed that are kept at hand.
 const OUTPUT: usize = 256 << 10;

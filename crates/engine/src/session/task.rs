@@ -18,11 +18,11 @@ use crate::call::{Caller, Foreseen};
 use crate::clock::{Clock, fresh_id};
 use crate::commit::Job;
 use crate::follower::follow;
-use crate::machine::{Fresh, Input, Machine, ReplyId};
 use crate::owner::Lease;
 use crate::policy::SharedPolicy;
 use crate::subscribe::{Subscriber, View};
 use crate::toolbox::Toolbox;
+use quipu_machine::{Fresh, Input, Machine, ReplyId};
 
 /// Between two looks at the rules of the policy while a question is open.
 const LOOK: Duration = Duration::from_millis(250);

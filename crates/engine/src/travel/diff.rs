@@ -9,7 +9,7 @@ use quipu_transcript::{Decoded, DeedKind, decode, deeds_done};
 
 use super::preview::preview;
 use super::target::Parts;
-use crate::files::is_restored;
+use quipu_transcript::is_restored;
 
 /// Nodes of one side that are read at most, the newest.
 const MOST: usize = 20_000;

@@ -16,9 +16,10 @@ use quipu_tools::{Invocation, Tool, ToolContext, ToolOutput, Touches};
 use quipu_workspace::{file_key, resolve_existing};
 use serde::Deserialize;
 
-use super::text::{BEGIN_HISTORY, END, escaped, one_line};
+use super::text::{BEGIN_HISTORY, END, escaped};
 use super::{Projects, Recall};
 use crate::clock::{Clock, instant, minute};
+use quipu_transcript::one_line;
 
 /// Hits that are shown when nobody says how many.
 const LIMIT: usize = 10;

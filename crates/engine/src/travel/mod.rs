@@ -34,7 +34,7 @@ pub use life::{Filter, Life, LifeLine, LifeQuery, life};
 pub use recall::{Neighbours, RecallError, RecallQuery, Recalled, recall};
 pub(crate) use target::Parts;
 pub use target::{Illegal, LegalTarget, legal_target};
-pub(crate) use text::{END, escaped, one_line, shortened};
+pub(crate) use text::{END, escaped, shortened};
 pub use tobe::Travel;
 pub(crate) use tobe::{CARRYOVER_LIMIT, Tobe, Trip, carryover, carryover_text, count_left, line_of, log_of};
 pub use trace::{Carried, Trace, TraceFilter, TraceQuery, TraceScope, carried, row_text, trace};

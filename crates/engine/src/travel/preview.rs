@@ -5,7 +5,8 @@ use quipu_protocol::{Body, Content, Entry, Message, UnixMs};
 use quipu_transcript::role_with;
 use serde::Deserialize;
 
-use super::text::{one_line, shortened, units};
+use super::text::{shortened, units};
+use quipu_transcript::one_line;
 
 /// Code units of each text of what was said, of a result, and of a call's arguments.
 const SAID: u64 = 60;

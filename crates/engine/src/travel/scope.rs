@@ -6,8 +6,9 @@ use std::sync::Arc;
 use quipu_protocol::{NodeId, SessionId};
 use quipu_store::{FoundBy, Resolved, Scope, SessionQuery, Spelling, Store, StoreError};
 
-use super::text::{escaped, one_line};
+use super::text::escaped;
 use super::{Projects, Standing};
+use quipu_transcript::one_line;
 
 /// Characters of an id that are said back.
 const SAID_BACK: usize = 80;

@@ -87,12 +87,6 @@ pub(crate) fn shortened(text: &str, most: u64) -> String {
     if start.len() == text.len() { start.to_owned() } else { format!("{start}...") }
 }
 
-/// The first `most` characters on one line, without control characters.
-pub(crate) fn one_line(text: &str, most: usize) -> String {
-    let plain = text.chars().map(|character| if character.is_whitespace() { ' ' } else { character });
-    plain.filter(|character| !character.is_control()).take(most).collect()
-}
-
 /// At most `most` code units of a text from the code unit `from` on, and where the piece begins. At least one
 /// character where there is one.
 pub(super) fn piece(text: &str, from: u64, most: u64) -> (&str, u64) {

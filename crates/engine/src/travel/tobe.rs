@@ -12,12 +12,14 @@ use quipu_tools::{Invocation, Tool, ToolContext, ToolOutput, Touches};
 use quipu_transcript::role_with;
 use serde::Deserialize;
 
-use super::text::{BEGIN, END, Whole, one_line, shortened, text_of};
+use super::text::{BEGIN, END, Whole, shortened, text_of};
 use super::{LegalTarget, Standing, legal_target};
 use crate::clock::fresh_id;
-use crate::files::{FilePlan, Ground};
+use crate::files::Ground;
 use crate::jump::place_at;
-use crate::machine::Leaving;
+use quipu_machine::Leaving;
+use quipu_transcript::FilePlan;
+use quipu_transcript::one_line;
 
 /// Bytes of a message to itself at most.
 pub(crate) const CARRYOVER_LIMIT: usize = 64 << 10;
@@ -347,7 +349,8 @@ pub(crate) fn carryover(message: &str) -> Result<String, String> {
 /// With what was done to files, where they went along.
 pub(crate) fn carryover_text(message: &str, files: Option<(&FilePlan, &Sealer)>) -> String {
     let warns = if files.is_some() { WITH_FILES } else { WARNS };
-    let stays = files.and_then(|(plan, sealer)| plan.stays_for_model(NOT_PUT_BACK, sealer));
+    let stays = files.map(|(plan, sealer)| sealer.seal(&plan.stays_in_short(NOT_PUT_BACK)).into_owned());
+    let stays = stays.filter(|stays| !stays.is_empty());
     let stays = stays.map_or_else(String::new, |stays| format!(" {EXCEPT}\n{stays}"));
     format!("{NOTE}: {message}\n{WARNING}: {warns}{stays}")
 }

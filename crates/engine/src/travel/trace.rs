@@ -6,8 +6,9 @@ use quipu_protocol::{Json, NodeId, SessionId};
 use quipu_store::{ActionQuery, LoggedAction, Store, StoreError};
 use serde::Deserialize;
 
-use super::text::{END, escaped, one_line, shortened, units};
+use super::text::{END, escaped, shortened, units};
 use crate::jump::INCARNATE;
+use quipu_transcript::one_line;
 
 /// The first line of the frame.
 const BEGIN: &str = "--- archived action log ---";

@@ -9,11 +9,12 @@ use super::wire::{Block, Head, ImageSource, Last, OutputConfig, Role, ThinkingMo
 use crate::CallOptions;
 use crate::body::{Body, Growing, Memory};
 use crate::cache::CacheControl;
+use crate::clamp_level;
 use crate::prepare::{
     self, Calls, MIN_ANSWER, NO_OUTPUT, NO_RESULT, Shown, TOOL_IMAGE_OMITTED, arguments, fit, own_tokens,
     sendable, wanted_tokens, wire_name,
 };
-use crate::thinking::{clamp_level, mapped};
+use crate::thinking::mapped;
 
 /// The smallest budget that the wire takes.
 const MIN_BUDGET: u64 = 1_024;

@@ -17,8 +17,9 @@ use crate::prepare::{
     self, Calls, MIN_ANSWER, NO_RESULT, Shown, TOOL_IMAGE_OMITTED, arguments, fit, own_tokens, sendable,
     wanted_tokens, wire_name,
 };
-use crate::thinking::{clamp_level, level_name, mapped};
+use crate::thinking::mapped;
 use crate::{CacheRetention, CallOptions};
+use crate::{clamp_level, level_name};
 
 /// Length of a tool call's id at most, where it is the server's own.
 const MAX_OWN_ID: usize = 64;

@@ -36,27 +36,27 @@ impl Default for PruneSettings {
 }
 
 /// Under which name the node of a compaction keeps what was counted before it.
-pub(crate) const MEASURED: &str = "measured";
+pub const MEASURED: &str = "measured";
 
 /// What is known of a context beside its messages.
 #[derive(Debug, Default)]
-pub(crate) struct Left {
+pub struct Left {
     /// How many of the messages are no part of any count: a compaction's, and those before results were left out.
-    pub(crate) old: usize,
+    pub old: usize,
     /// What was counted last, of a context that is no more.
-    pub(crate) measured: Option<Measure>,
+    pub measured: Option<Measure>,
     /// Results that are left out.
-    pub(crate) results: u64,
+    pub results: u64,
     /// Estimated tokens that they had.
-    pub(crate) tokens: u64,
+    pub tokens: u64,
     /// How many messages were looked at.
-    pub(crate) until: usize,
+    pub until: usize,
 }
 
 impl Left {
     /// Carries the records of a lineage out, one after the other, as they were made: each with the number of messages
     /// before it. `old` messages are a compaction's; `prefix` are the tokens before the messages.
-    pub(crate) fn of(
+    pub fn of(
         records: &[(usize, Prune)],
         messages: &mut [Arc<Message>],
         nodes: &[NodeId],

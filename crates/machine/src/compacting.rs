@@ -12,9 +12,11 @@ use quipu_transcript::{
     Cut, TouchedFiles, compaction_note, cut, estimate_text, measure, sent_tokens, summary_of_note,
     words_of_note,
 };
-use serde::{Deserialize, Serialize};
 
-use super::{Draft, Effect, Left, MEASURED, Machine, Phase, Plan, PlanOp, Prefix, ReplyId, Run, Tag};
+use super::{
+    Draft, Effect, Left, MEASURED, Machine, NoSummary, Phase, Plan, PlanOp, Prefix, Purpose, ReplyId, Run,
+    Stretch, Summary, Tag,
+};
 
 /// When a context is compacted and what stays of it. Tokens.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -25,6 +27,14 @@ pub struct CompactionSettings {
     pub reserve_tokens: u64,
     /// About so much of the newest conversation stays as it is. At most a quarter of the window counts.
     pub keep_recent_tokens: u64,
+}
+
+impl CompactionSettings {
+    /// Tokens above which a context in a window of so many tokens is compacted before the next call; `None` when it
+    /// is not, or the window is not known (0).
+    pub fn threshold(&self, window: u64) -> Option<u64> {
+        (self.enabled && window > 0).then(|| window - self.reserve_tokens.min(window / 4))
+    }
 }
 
 impl Default for CompactionSettings {
@@ -52,71 +62,6 @@ pub(super) struct Compacting {
     nothing: Option<CompactionResult>,
     /// What is to be summed up, while the session gets a name.
     unnamed: Option<Box<Stretch>>,
-}
-
-/// What notes are for.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Purpose {
-    /// To stand in place of the beginning of the context.
-    Compaction,
-    /// To tell what a branch held that was left.
-    Branch,
-}
-
-/// What has to be summed up.
-#[derive(Debug, Clone, PartialEq)]
-pub(crate) struct Stretch {
-    pub(crate) purpose: Purpose,
-    /// What the compaction before said in short.
-    pub(crate) previous: Option<String>,
-    /// Whole turns.
-    pub(crate) history: Vec<Arc<Message>>,
-    /// The beginning of a turn whose end stays.
-    pub(crate) turn: Vec<Arc<Message>>,
-    /// What to look at above all.
-    pub(crate) focus: Option<String>,
-    /// Tokens that a request may have, its answer included.
-    pub(crate) window: u64,
-    /// Tokens of the answer at most.
-    pub(crate) max_tokens: u64,
-    /// US dollars that the run may still spend.
-    pub(crate) dollars: Option<f64>,
-}
-
-/// The calls that were made for a summary.
-#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
-pub(crate) struct Calls {
-    pub(crate) usage: Usage,
-    pub(crate) records: Vec<CallRecord>,
-    /// US dollars that they may have cost besides.
-    #[serde(default, skip_serializing_if = "is_zero")]
-    pub(crate) assumed: f64,
-}
-
-fn is_zero(dollars: &f64) -> bool {
-    *dollars == 0.0
-}
-
-impl Calls {
-    /// US dollars that they cost, or may have cost.
-    pub(crate) fn cost(&self) -> f64 {
-        self.usage.cost.total + self.assumed
-    }
-}
-
-/// A summary.
-#[derive(Debug, Clone, PartialEq)]
-pub(crate) struct Summary {
-    pub(crate) text: String,
-    pub(crate) made: Calls,
-}
-
-/// There is none.
-#[derive(Debug, Clone, PartialEq)]
-pub(crate) struct NoSummary {
-    /// In one line; `None` when it was stopped.
-    pub(crate) why: Option<String>,
-    pub(crate) made: Calls,
 }
 
 impl Compacting {
@@ -481,13 +426,13 @@ pub(super) fn prefix_tokens(prefix: &Prefix) -> u64 {
 }
 
 /// The estimated tokens of a tool's declaration.
-pub(crate) fn tool_tokens(tool: &ToolSpec) -> u64 {
+pub fn tool_tokens(tool: &ToolSpec) -> u64 {
     let texts: [&str; 3] = [&tool.name, &tool.description, tool.parameters.get()];
     texts.into_iter().map(estimate_text).sum()
 }
 
 /// How the calls for a summary went.
-pub(crate) fn step_of(run: Option<RunId>, mut records: Vec<CallRecord>) -> StepInfo {
+pub fn step_of(run: Option<RunId>, mut records: Vec<CallRecord>) -> StepInfo {
     let started = records.first().map(|first| first.started);
     let mut step = StepInfo { run, started, call: records.pop(), ..StepInfo::default() };
     if !records.is_empty()
@@ -499,7 +444,7 @@ pub(crate) fn step_of(run: Option<RunId>, mut records: Vec<CallRecord>) -> StepI
 }
 
 /// What is kept of a summary that came to nothing; `why` is `None` when somebody stopped it.
-pub(crate) fn json_of_nothing(why: Option<&str>, usage: &Usage) -> Json {
+pub fn json_of_nothing(why: Option<&str>, usage: &Usage) -> Json {
     let data = serde_json::json!({
         "type": "custom",
         "customType": "quipu.summary",

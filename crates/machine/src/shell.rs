@@ -221,7 +221,7 @@ impl Machine {
 }
 
 /// What came of a line, as the conversation has it.
-pub(crate) fn shell_message(
+pub fn shell_message(
     line: String,
     hidden: bool,
     end: Result<ShellDone, String>,

@@ -4,9 +4,8 @@
 use std::sync::Arc;
 
 use quipu_protocol::{
-    Ack, Entry, Epoch, Event, Model, NodeId, Refused, RunId, SessionStart, Setting, Thinking,
+    Ack, Entry, Epoch, Event, Model, NodeId, Refused, RunId, SessionStart, Setting, Thinking, clamp_level,
 };
-use quipu_providers::clamp_level;
 
 use super::{Draft, Effect, Machine, Phase, Prefix, ReplyId, Run, Tag, Went};
 

@@ -2,11 +2,9 @@
 
 use std::sync::Arc;
 
-use quipu_protocol::{AskId, CallId, Content, RunId, ToolCall, ToolResultMessage, UnixMs};
-use quipu_tools::Touches;
+use quipu_protocol::{AskId, CallId, Content, RunId, ToolCall, ToolResultMessage, Touches, UnixMs};
 
-use super::leaving::Going;
-use super::types::{Done, Draft, Prepared};
+use super::types::{Done, Draft, Going, Prepared};
 
 /// One call of a batch. Named by its place, since models repeat call ids.
 #[derive(Debug)]
@@ -182,7 +180,7 @@ pub(super) fn refusal(id: &CallId, name: &str, text: String, now: UnixMs) -> Don
 }
 
 /// The key of a call in the table of steps.
-pub(crate) fn step_key(turn: u32, slot: usize) -> String {
+pub fn step_key(turn: u32, slot: usize) -> String {
     format!("{turn}.{slot}")
 }
 

@@ -4,8 +4,7 @@ use std::time::Duration;
 
 use quipu_protocol::Limit;
 
-use super::Run;
-use crate::money::RunMoney;
+use super::{Run, RunMoney};
 
 /// Limits of one run, and of the runs that it goes on with elsewhere.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
@@ -14,8 +13,7 @@ pub struct Limits {
     pub max_turns: Option<u32>,
     /// US dollars at most. Before each model call the most that it can cost must be left.
     pub max_cost: Option<f64>,
-    /// US dollars at most that calls of all sessions of the store may cost in one calendar day of the clock
-    /// ([`Clock::day_of`](crate::Clock::day_of)). Before each model call the most that it can cost is reserved in the store.
+    /// US dollars at most that calls of all sessions of the store may cost in one calendar day of the engine's clock. Before each model call the most that it can cost is reserved in the store.
     pub daily_budget: Option<f64>,
     /// How long a call waits while only what others have reserved stands in its way; 30 seconds where nothing is said.
     pub wait: Option<Duration>,

@@ -2,12 +2,10 @@
 
 use std::sync::Arc;
 
-use quipu_protocol::{Answer, Ask, AskId, AskKind, Event, Permission, Scope, ToolCall};
-use quipu_tools::Touches;
+use quipu_protocol::{Answer, Ask, AskId, AskKind, Event, Permission, Scope, ToolCall, Touches};
 
 use super::batch::{self, State, Subject};
-use super::{Effect, Machine, Phase, Prepared, Run};
-use crate::policy::PolicyVersion;
+use super::{Effect, Machine, Phase, PolicyVersion, Prepared, Run};
 
 impl Machine {
     /// Which rules the policy goes by now. Calls that have not begun are put to it before they begin; questions that

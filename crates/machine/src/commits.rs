@@ -147,7 +147,7 @@ impl Machine {
         let session = SessionStart {
             session: fresh.clone(),
             cwd: self.cwd.clone(),
-            agent: crate::AGENT.into(),
+            agent: super::AGENT.into(),
             parent_session: plan.parent.map(|_| old.clone()),
             epoch: self.prefix.epoch.clone(),
         };

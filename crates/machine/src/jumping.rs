@@ -4,43 +4,18 @@
 use std::sync::Arc;
 
 use quipu_protocol::{
-    Ack, Compaction, Entry, Epoch, Event, JumpResult, Jumped, Message, MoveFiles, NodeId, Refused, RunId,
-    Summarize, Usage, UserInput,
+    Ack, Entry, Event, JumpResult, Jumped, MoveFiles, NodeId, Refused, RunId, Summarize, Usage, UserInput,
 };
-use quipu_transcript::{Prune, TouchedFiles, branch_summary, compaction_note};
+use quipu_transcript::{branch_summary, compaction_note};
 
 use super::leaving::place_of;
 use super::{
-    Draft, Effect, Leap, Left, Machine, NoSummary, Phase, Plan, PlanOp, Purpose, ReplyId, Run, Stretch,
-    Summary, Tag, json_of_nothing, step_of,
+    Draft, Effect, Leap, Left, Machine, NoSummary, Phase, Place, Plan, PlanOp, Purpose, ReplyId, Run,
+    Stretch, Summary, Tag, json_of_nothing, step_of,
 };
 
 /// Tokens of a branch's summary at most.
 const BRANCH: u64 = 4_096;
-
-/// Where a session would stand, and what it would leave behind.
-#[derive(Debug, Clone, PartialEq)]
-pub(crate) struct Place {
-    /// The node that it would go on from.
-    pub(crate) at: NodeId,
-    /// What was said in the node that it would stand before.
-    pub(crate) said: Option<UserInput>,
-    /// The conversation there.
-    pub(crate) messages: Vec<Arc<Message>>,
-    /// The node of each of them.
-    pub(crate) nodes: Vec<NodeId>,
-    /// The compaction that it begins with.
-    pub(crate) compacted: Option<Arc<Compaction>>,
-    /// How many of the messages are its summary and what it kept.
-    pub(crate) old: usize,
-    /// Where the lineage says that results are left out; the messages are whole.
-    pub(crate) prunes: Vec<(usize, Prune)>,
-    pub(crate) epoch: Epoch,
-    /// What would be left behind, where that is wanted.
-    pub(crate) left: Vec<Arc<Message>>,
-    /// The files that were touched there.
-    pub(crate) files: TouchedFiles,
-}
 
 /// A jump under way.
 pub(super) struct Jumping {

@@ -4,14 +4,16 @@ use std::collections::{HashMap, VecDeque};
 
 use proptest::prelude::*;
 use quipu_protocol::{
-    AbortTarget, Answer, AskId, Command, Content, Delta, FileChange, FileState, Json, ModelError, MoveFiles,
-    Moved, QueueMode, Refused, Scope, SessionStart, Setting, Summarize, ToolResultMessage, Unknown, Usage,
-    UserInput,
+    AbortTarget, Answer, AskId, Command, Content, Delta, Epoch, FileChange, FileState, Json, Model,
+    ModelError, MoveFiles, Moved, QueueMode, Refused, Scope, SessionStart, Setting, Summarize,
+    ToolResultMessage, Unknown, Usage, UserInput,
 };
 use quipu_testkit::events::EventLaws;
-use quipu_tools::Touches;
+use quipu_transcript::Prune;
 
 use super::*;
+
+mod diagram;
 
 /// What the world does next; the numbers choose among what is possible.
 #[derive(Debug, Clone, Copy)]
@@ -148,6 +150,8 @@ struct World {
     seed: u8,
     /// What tools return.
     output: String,
+    /// From which state to which other one, and upon what.
+    steps_taken: std::collections::BTreeSet<diagram::StepTaken>,
 }
 
 /// Eight calls.
@@ -257,12 +261,19 @@ impl World {
             finishing: false,
             seed: 0,
             output,
+            steps_taken: std::collections::BTreeSet::new(),
         }
     }
 
     fn give(&mut self, input: Input) {
         self.sent += 1;
-        for effect in self.machine.on(i64::try_from(self.sent).unwrap(), input) {
+        let (before, why) = (diagram::state(&self.machine), diagram::kind(&input));
+        let effects = self.machine.on(i64::try_from(self.sent).unwrap(), input);
+        let after = diagram::state(&self.machine);
+        if before != after {
+            self.steps_taken.insert((before, after, why));
+        }
+        for effect in effects {
             self.perform(effect);
         }
     }
@@ -1061,22 +1072,24 @@ proptest! {
     }
 }
 
-/// Or the laws above would say nothing of it.
+/// Or the laws above would say nothing of it. What all of them did is drawn in the documents.
 #[test]
 fn some_orders_of_events_take_the_session_elsewhere() {
     let mut runner = proptest::test_runner::TestRunner::deterministic();
-    let mut departures = 0;
-    for _ in 0..1_600 {
+    let (mut departures, mut steps_taken) = (0, std::collections::BTreeSet::new());
+    for round in 0..1_600 {
         let tree = moves().new_tree(&mut runner).unwrap();
-        let mut world = World::new();
+        let mut world = World::of(if round % 4 == 3 { pruning() } else { start() });
         for (at, next) in proptest::strategy::ValueTree::current(&tree).into_iter().enumerate() {
             world.seed = world.seed.wrapping_add(u8::try_from(at % 251).unwrap());
             world.play(next);
         }
         world.finish();
         departures += world.departures;
+        steps_taken.append(&mut world.steps_taken);
     }
     assert!(departures > 5, "{departures}");
+    diagram::is_documented(&steps_taken);
 }
 
 fn conversation_end(world: &World) -> Option<String> {

@@ -3,38 +3,36 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use quipu_dag::NewChunk;
 use quipu_protocol::{
-    Ack, AskId, BashExecutionMessage, CallRecord, Command, Entry, Event, FileChange, ItemId, Json, MergeSide,
-    Message, Model, ModelRequest, MoveFiles, Moved, NodeId, Notice, Outcome, Queued, Refused, RunId, Scope,
-    SessionId, StepInfo, Thinking, ToolCall, ToolResultMessage, UnixMs, UserInput,
+    Ack, AskId, BashExecutionMessage, CallEnd, CallEvent, CallRecord, Command, Compaction, Entry, Epoch,
+    Event, FileChange, ItemId, Json, MergeSide, Message, Model, ModelRequest, MoveFiles, Moved, NodeId,
+    Notice, Outcome, Queued, Refused, RunId, Scope, SessionId, StepInfo, Thinking, ToolCall,
+    ToolResultMessage, ToolSpec, Touches, UnixMs, Usage, UserInput,
 };
-use quipu_providers::{CallEnd, CallEvent};
-use quipu_store::NewChunk;
-use quipu_tools::Touches;
+use quipu_transcript::{FilePlan, Measure, Prune, TouchedFiles, WorkspaceNote};
+use serde::{Deserialize, Serialize};
 
-use super::{Leaving, NoSummary, Place, Stretch, Summary};
-use crate::files::{FilePlan, WorkspaceNote};
-use crate::money::{CallMoney, RunMoney};
-use crate::policy::PolicyVersion;
+use super::{CompactionSettings, Limits, PruneSettings};
 
 /// Names the place in the task where the sender of a command waits for its acknowledgement.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub(crate) struct ReplyId(pub(crate) u64);
+pub struct ReplyId(pub u64);
 
 /// Ids made outside, since the machine has no randomness.
 #[derive(Debug, Clone)]
-pub(crate) struct Fresh {
-    pub(crate) run: RunId,
-    pub(crate) item: ItemId,
+pub struct Fresh {
+    pub run: RunId,
+    pub item: ItemId,
     /// The model that the command names, as it was found outside.
-    pub(crate) model: Option<Arc<Model>>,
+    pub model: Option<Arc<Model>>,
     /// Which rules the policy goes by, where the command is about them.
-    pub(crate) policy: Option<PolicyVersion>,
+    pub policy: Option<PolicyVersion>,
 }
 
 /// What the machine is told.
 #[derive(Debug)]
-pub(crate) enum Input {
+pub enum Input {
     Command {
         command: Command,
         reply: ReplyId,
@@ -127,32 +125,32 @@ pub(crate) enum Input {
 
 /// What came of a person's line in the shell, sealed.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct ShellDone {
+pub struct ShellDone {
     /// The end of what it printed.
-    pub(crate) output: String,
+    pub output: String,
     /// `None` when it was killed.
-    pub(crate) code: Option<i32>,
+    pub code: Option<i32>,
     /// Whether something of the output is left out.
-    pub(crate) cut: bool,
+    pub cut: bool,
     /// Where all of it is, when it is long.
-    pub(crate) path: Option<String>,
+    pub path: Option<String>,
 }
 
 /// A finished tool call, sealed.
 #[derive(Debug, Clone, PartialEq)]
-pub(crate) struct Done {
-    pub(crate) result: ToolResultMessage,
-    pub(crate) started: UnixMs,
-    pub(crate) duration_ms: u64,
+pub struct Done {
+    pub result: ToolResultMessage,
+    pub started: UnixMs,
+    pub duration_ms: u64,
     /// What it did to files.
-    pub(crate) files: Vec<FileChange>,
+    pub files: Vec<FileChange>,
     /// Their states, stored with the result.
-    pub(crate) states: Vec<NewChunk>,
+    pub states: Vec<NewChunk>,
     /// What else it did to the workspace, and what is not known of that.
-    pub(crate) note: Box<WorkspaceNote>,
-    pub(crate) terminate: bool,
+    pub note: Box<WorkspaceNote>,
+    pub terminate: bool,
     /// Where it takes the session.
-    pub(crate) leaving: Option<Box<Leaving>>,
+    pub leaving: Option<Box<Leaving>>,
 }
 
 impl Done {
@@ -173,7 +171,7 @@ impl Done {
 
 /// What became of looking a call up, validating it and asking the policy.
 #[derive(Debug, Clone, PartialEq)]
-pub(crate) enum Prepared {
+pub enum Prepared {
     /// It may run.
     Ready { call: ToolCall, touches: Touches },
     /// It may run when someone says yes.
@@ -184,7 +182,7 @@ pub(crate) enum Prepared {
 
 /// Why a commit failed.
 #[derive(Debug, Clone, PartialEq)]
-pub(crate) enum CommitError {
+pub enum CommitError {
     /// Another process moved the ref; `fresh` names a session to branch into.
     Conflict { fresh: SessionId },
     /// Files cannot go along, so nothing was done; a sentence for the model.
@@ -195,7 +193,7 @@ pub(crate) enum CommitError {
 
 /// What a commit was for.
 #[derive(Debug, Clone, PartialEq)]
-pub(crate) enum Tag {
+pub enum Tag {
     /// The messages that begin a run.
     Start { reply: Option<ReplyId> },
     /// An item for a queue.
@@ -238,33 +236,33 @@ pub(crate) enum Tag {
 
 /// A line that the user ran in the shell, done, and no node yet.
 #[derive(Debug, Clone, PartialEq)]
-pub(crate) struct Ran {
-    pub(crate) run: RunId,
-    pub(crate) draft: Draft,
+pub struct Ran {
+    pub run: RunId,
+    pub draft: Draft,
     /// Removes its row.
-    pub(crate) forget: PlanOp,
+    pub forget: PlanOp,
 }
 
 /// An entry to commit.
 #[derive(Debug, Clone, PartialEq)]
-pub(crate) struct Draft {
-    pub(crate) entry: Arc<Entry>,
-    pub(crate) step: StepInfo,
+pub struct Draft {
+    pub entry: Arc<Entry>,
+    pub step: StepInfo,
     /// States of files that the step names and that are not in the store yet.
-    pub(crate) states: Vec<NewChunk>,
+    pub states: Vec<NewChunk>,
 }
 
 impl Draft {
-    pub(crate) fn new(entry: Entry) -> Self {
+    pub fn new(entry: Entry) -> Self {
         Self::of(entry, StepInfo::default())
     }
 
-    pub(crate) fn of(entry: Entry, step: StepInfo) -> Self {
+    pub fn of(entry: Entry, step: StepInfo) -> Self {
         Self { entry: Arc::new(entry), step, states: Vec::new() }
     }
 
     /// What the user says.
-    pub(crate) fn said(input: quipu_protocol::UserInput, now: UnixMs) -> Self {
+    pub fn said(input: quipu_protocol::UserInput, now: UnixMs) -> Self {
         let message =
             quipu_protocol::UserMessage { content: quipu_protocol::Body::Blocks(input.0), timestamp: now };
         Self::new(Entry::Message(quipu_protocol::Message::User(message)))
@@ -273,7 +271,7 @@ impl Draft {
 
 /// A change to the small operational tables, in the same transaction as the nodes.
 #[derive(Debug, Clone, PartialEq)]
-pub(crate) enum PlanOp {
+pub enum PlanOp {
     Put {
         queue: Queue,
         item: Waiting,
@@ -314,7 +312,7 @@ pub(crate) enum PlanOp {
 
 impl PlanOp {
     /// The item that it puts into a queue.
-    pub(crate) fn put_item(&self) -> Option<&ItemId> {
+    pub fn put_item(&self) -> Option<&ItemId> {
         match self {
             Self::Put { item, .. } => Some(&item.id),
             Self::Take { .. }
@@ -329,56 +327,56 @@ impl PlanOp {
 
 /// Which queue.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Queue {
+pub enum Queue {
     Steering,
     FollowUp,
 }
 
 /// Nodes to append to the session, and what goes with them.
 #[derive(Debug, Clone, PartialEq)]
-pub(crate) struct Plan {
-    pub(crate) session: SessionId,
+pub struct Plan {
+    pub session: SessionId,
     /// Where the ref must stand; `None` when the session's ref does not exist yet.
-    pub(crate) expect: Option<NodeId>,
+    pub expect: Option<NodeId>,
     /// The parent of the first draft.
-    pub(crate) parent: Option<NodeId>,
-    pub(crate) drafts: Vec<Draft>,
+    pub parent: Option<NodeId>,
+    pub drafts: Vec<Draft>,
     /// How many of the drafts an earlier commit left unsaved; of `leaves`, where there are any.
-    pub(crate) carried: usize,
+    pub carried: usize,
     /// What is left behind where the session stood: below `expect`.
-    pub(crate) leaves: Vec<Draft>,
-    pub(crate) ops: Vec<PlanOp>,
+    pub leaves: Vec<Draft>,
+    pub ops: Vec<PlanOp>,
     /// The ref goes to `parent`, also when there is nothing to append.
-    pub(crate) jump: Option<Leap>,
+    pub jump: Option<Leap>,
     /// Whether it must survive power loss.
-    pub(crate) power: bool,
+    pub power: bool,
 }
 
 /// What goes with a ref that moves to another place.
 #[derive(Debug, Clone, PartialEq)]
-pub(crate) struct Leap {
+pub struct Leap {
     /// Where the session stood.
-    pub(crate) from: NodeId,
+    pub from: NodeId,
     /// A label for the last draft, or for `parent` when there is none: one more node.
-    pub(crate) label: Option<String>,
+    pub label: Option<String>,
     /// The last draft is a message to itself, which waits for its answer: what is logged of that.
-    pub(crate) carries: Option<Json>,
+    pub carries: Option<Json>,
     /// What is done to files, when they go along; one of the drafts says so.
-    pub(crate) files: Option<Arc<FilePlan>>,
+    pub files: Option<Arc<FilePlan>>,
 }
 
 /// An input that waits in a queue.
 #[derive(Debug, Clone, PartialEq)]
-pub(crate) struct Waiting {
-    pub(crate) id: ItemId,
+pub struct Waiting {
+    pub id: ItemId,
     /// The session whose inbox holds it; another than the current one after a branch.
-    pub(crate) session: SessionId,
-    pub(crate) input: UserInput,
+    pub session: SessionId,
+    pub input: UserInput,
 }
 
 impl Waiting {
     /// It, for people.
-    pub(crate) fn queued(&self) -> Queued {
+    pub fn queued(&self) -> Queued {
         let texts = self.input.0.iter().filter_map(quipu_protocol::Content::as_text);
         Queued { id: self.id.clone(), text: texts.collect::<Vec<_>>().join("\n") }
     }
@@ -386,7 +384,7 @@ impl Waiting {
 
 /// Where a session is to go, or what is to be noted of it.
 #[derive(Debug, Clone, PartialEq)]
-pub(crate) enum MoveOrder {
+pub enum MoveOrder {
     /// Before the node when somebody said it, else behind it.
     Jump {
         to: NodeId,
@@ -422,21 +420,21 @@ pub(crate) enum MoveOrder {
 
 /// A move that was made.
 #[derive(Debug, Clone, PartialEq)]
-pub(crate) struct MoveDone {
-    pub(crate) moved: Moved,
+pub struct MoveDone {
+    pub moved: Moved,
     /// What there is; `None` where the conversation is what it was.
-    pub(crate) place: Option<Box<Place>>,
+    pub place: Option<Box<Place>>,
     /// A message to itself waits there for its answer.
-    pub(crate) waits: bool,
+    pub waits: bool,
     /// The name that it has now, where that is another.
-    pub(crate) name: Option<String>,
+    pub name: Option<String>,
     /// The time of the node where it stands.
-    pub(crate) at: UnixMs,
+    pub at: UnixMs,
 }
 
 /// What the machine wants done.
 #[derive(Debug)]
-pub(crate) enum Effect {
+pub enum Effect {
     Emit {
         event: Event,
         /// The run in which it happened; the event that ends a run still belongs to it.
@@ -526,4 +524,183 @@ pub(crate) enum Effect {
     },
     /// The session is over.
     Stop,
+}
+
+/// What may be left of the limit of a run.
+#[derive(Debug, Clone, Copy)]
+pub struct RunMoney {
+    pub left: f64,
+    pub limit: f64,
+}
+
+/// What a call did to what may be spent.
+#[derive(Debug, Default)]
+pub struct CallMoney {
+    /// US dollars that it may have cost besides what the answer tells.
+    pub assumed: f64,
+    /// Why it was not sent once more: the run ends so.
+    pub refused: Option<Outcome>,
+}
+
+/// Which rules a policy goes by.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct PolicyVersion {
+    /// Another number whenever something may be decided otherwise.
+    pub number: u64,
+    /// How much is asked, in a word for people; `None` where there is no such word.
+    pub mode: Option<String>,
+}
+
+/// Where a call takes its session, found before anything is given up.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Leaving {
+    /// The run that goes on from there.
+    pub run: RunId,
+    /// What there is.
+    pub place: Place,
+    /// What is said there, as the conversation holds it.
+    pub carryover: String,
+    /// For the log of actions: a JSON object.
+    pub log: Json,
+    /// What is done to files, as it was agreed, where they go along.
+    pub files: Option<Arc<FilePlan>>,
+}
+
+/// The call of a batch that leaves.
+#[derive(Debug)]
+pub(super) struct Going {
+    pub(super) slot: usize,
+    pub(super) leaving: Leaving,
+}
+
+/// What notes are for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Purpose {
+    /// To stand in place of the beginning of the context.
+    Compaction,
+    /// To tell what a branch held that was left.
+    Branch,
+}
+
+/// What has to be summed up.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Stretch {
+    pub purpose: Purpose,
+    /// What the compaction before said in short.
+    pub previous: Option<String>,
+    /// Whole turns.
+    pub history: Vec<Arc<Message>>,
+    /// The beginning of a turn whose end stays.
+    pub turn: Vec<Arc<Message>>,
+    /// What to look at above all.
+    pub focus: Option<String>,
+    /// Tokens that a request may have, its answer included.
+    pub window: u64,
+    /// Tokens of the answer at most.
+    pub max_tokens: u64,
+    /// US dollars that the run may still spend.
+    pub dollars: Option<f64>,
+}
+
+/// The calls that were made for a summary.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+pub struct Calls {
+    pub usage: Usage,
+    pub records: Vec<CallRecord>,
+    /// US dollars that they may have cost besides.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub assumed: f64,
+}
+
+fn is_zero(dollars: &f64) -> bool {
+    *dollars == 0.0
+}
+
+impl Calls {
+    /// US dollars that they cost, or may have cost.
+    pub fn cost(&self) -> f64 {
+        self.usage.cost.total + self.assumed
+    }
+}
+
+/// A summary.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Summary {
+    pub text: String,
+    pub made: Calls,
+}
+
+/// There is none.
+#[derive(Debug, Clone, PartialEq)]
+pub struct NoSummary {
+    /// In one line; `None` when it was stopped.
+    pub why: Option<String>,
+    pub made: Calls,
+}
+
+/// Where a session would stand, and what it would leave behind.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Place {
+    /// The node that it would go on from.
+    pub at: NodeId,
+    /// What was said in the node that it would stand before.
+    pub said: Option<UserInput>,
+    /// The conversation there.
+    pub messages: Vec<Arc<Message>>,
+    /// The node of each of them.
+    pub nodes: Vec<NodeId>,
+    /// The compaction that it begins with.
+    pub compacted: Option<Arc<Compaction>>,
+    /// How many of the messages are its summary and what it kept.
+    pub old: usize,
+    /// Where the lineage says that results are left out; the messages are whole.
+    pub prunes: Vec<(usize, Prune)>,
+    pub epoch: Epoch,
+    /// What would be left behind, where that is wanted.
+    pub left: Vec<Arc<Message>>,
+    /// The files that were touched there.
+    pub files: TouchedFiles,
+}
+
+/// What every request of this session begins with, until the next epoch.
+#[derive(Debug, Clone)]
+pub struct Prefix {
+    pub model: Arc<Model>,
+    pub system: Arc<str>,
+    pub tools: Arc<[ToolSpec]>,
+    pub epoch: Epoch,
+}
+
+/// Everything that a machine starts from.
+pub struct Start {
+    pub session: SessionId,
+    pub cwd: String,
+    /// `None` before the session's first commit; then `first` is committed with the first message.
+    pub head: Option<NodeId>,
+    /// Whether the session's ref exists.
+    pub has_ref: bool,
+    /// Committed with the next commit, before anything else: the session node, a new epoch.
+    pub first: Vec<Draft>,
+    /// The conversation so far.
+    pub messages: Vec<Arc<Message>>,
+    /// The node of each of them.
+    pub nodes: Vec<NodeId>,
+    /// The compaction that the conversation begins with.
+    pub compacted: Option<Arc<Compaction>>,
+    /// How many of the messages are its summary and what it kept.
+    pub old: usize,
+    /// What was counted before that compaction.
+    pub measured: Option<Measure>,
+    /// Where the lineage says that results are left out: with the number of messages before it.
+    pub prunes: Vec<(usize, Prune)>,
+    pub prune: PruneSettings,
+    pub compaction: CompactionSettings,
+    pub prefix: Prefix,
+    pub steering: Vec<Waiting>,
+    pub follow_up: Vec<Waiting>,
+    /// A message to itself at the end of the conversation waits for its answer.
+    pub waits: bool,
+    pub limits: Limits,
+    pub ask_deadline: Duration,
+    pub policy: PolicyVersion,
 }

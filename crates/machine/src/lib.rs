@@ -1,5 +1,7 @@
 //! The session machine: what happens next, as a pure function of what happened.
 //!
+//! Not an interface for programs: package `quipu` carries its effects out and is what they use.
+//!
 //! `on(now, input)` returns effects; the session task carries them out and brings their answers back as inputs.
 //! It holds the conversation, the queues and the run. It does no IO, has no clock and no randomness, so every
 //! order of events can be tested.
@@ -19,85 +21,37 @@ mod pruning;
 mod shell;
 #[cfg(test)]
 mod tests;
+#[expect(missing_docs, reason = "fields are named for what they hold, and the engine alone reads them")]
 mod types;
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use quipu_protocol::{
-    Ack, AssistantMessage, CallRecord, Compaction, Ending, Entry, Epoch, Event, Message, MessageId, Model,
-    ModelError, ModelErrorKind, ModelRequest, NodeId, Outcome, RunId, SessionId, StepInfo, StopReason,
-    ToolCall, ToolSpec, UnixMs,
+    Ack, AssistantMessage, CallEnd, CallEvent, CallRecord, Compaction, Ending, Entry, Event, Message,
+    MessageId, ModelError, ModelErrorKind, ModelRequest, NodeId, Outcome, RunId, SessionId, StepInfo,
+    StopReason, ToolCall, Touches, UnixMs,
 };
-use quipu_providers::{CallEnd, CallEvent};
-use quipu_tools::Touches;
-use quipu_transcript::{Measure, Projector, Prune, counts, message_of, sent_tokens};
+use quipu_transcript::{Projector, counts, message_of, sent_tokens};
 
-use crate::money::CallMoney;
-use crate::policy::PolicyVersion;
-
-pub(crate) use batch::step_key;
+pub use batch::step_key;
 use batch::{Batch, Early, Slot, State, refusal};
 use changing::{Changing, Recording};
 use compacting::Compacting;
 pub use compacting::CompactionSettings;
-pub(crate) use compacting::{
-    Calls, NoSummary, Purpose, Stretch, Summary, json_of_nothing, step_of, tool_tokens,
-};
+pub use compacting::{json_of_nothing, step_of, tool_tokens};
 use jumping::Jumping;
-pub(crate) use jumping::Place;
 use leaving::Departing;
-pub(crate) use leaving::Leaving;
 pub use limits::Limits;
 use moving::Moving;
 pub use pruning::PruneSettings;
-pub(crate) use pruning::{Left, MEASURED};
-pub(crate) use shell::shell_message;
+pub use pruning::{Left, MEASURED};
+pub use shell::shell_message;
 use shell::{Noting, Shells};
-pub(crate) use types::*;
+pub use types::*;
 
-/// What every request of this session begins with, until the next epoch.
-#[derive(Debug, Clone)]
-pub(crate) struct Prefix {
-    pub(crate) model: Arc<Model>,
-    pub(crate) system: Arc<str>,
-    pub(crate) tools: Arc<[ToolSpec]>,
-    pub(crate) epoch: Epoch,
-}
-
-/// Everything that a machine starts from.
-pub(crate) struct Start {
-    pub(crate) session: SessionId,
-    pub(crate) cwd: String,
-    /// `None` before the session's first commit; then `first` is committed with the first message.
-    pub(crate) head: Option<NodeId>,
-    /// Whether the session's ref exists.
-    pub(crate) has_ref: bool,
-    /// Committed with the next commit, before anything else: the session node, a new epoch.
-    pub(crate) first: Vec<Draft>,
-    /// The conversation so far.
-    pub(crate) messages: Vec<Arc<Message>>,
-    /// The node of each of them.
-    pub(crate) nodes: Vec<NodeId>,
-    /// The compaction that the conversation begins with.
-    pub(crate) compacted: Option<Arc<Compaction>>,
-    /// How many of the messages are its summary and what it kept.
-    pub(crate) old: usize,
-    /// What was counted before that compaction.
-    pub(crate) measured: Option<Measure>,
-    /// Where the lineage says that results are left out: with the number of messages before it.
-    pub(crate) prunes: Vec<(usize, Prune)>,
-    pub(crate) prune: PruneSettings,
-    pub(crate) compaction: CompactionSettings,
-    pub(crate) prefix: Prefix,
-    pub(crate) steering: Vec<Waiting>,
-    pub(crate) follow_up: Vec<Waiting>,
-    /// A message to itself at the end of the conversation waits for its answer.
-    pub(crate) waits: bool,
-    pub(crate) limits: Limits,
-    pub(crate) ask_deadline: Duration,
-    pub(crate) policy: PolicyVersion,
-}
+/// How our nodes name their writer.
+pub const AGENT: &str = "quipu";
 
 struct Run {
     id: RunId,
@@ -170,7 +124,7 @@ struct Answered {
 }
 
 /// The session machine. See the module.
-pub(crate) struct Machine {
+pub struct Machine {
     session: SessionId,
     cwd: String,
     head: Option<NodeId>,
@@ -230,7 +184,8 @@ pub(crate) struct Machine {
 }
 
 impl Machine {
-    pub(crate) fn new(mut start: Start) -> Self {
+    /// A machine that does nothing yet.
+    pub fn new(mut start: Start) -> Self {
         let prefix_tokens = compacting::prefix_tokens(&start.prefix);
         let left = Left::of_start(&mut start, prefix_tokens);
         Self {
@@ -276,24 +231,28 @@ impl Machine {
         }
     }
 
-    pub(crate) fn session(&self) -> &SessionId {
+    /// Whose it is: another one after a branch.
+    pub fn session(&self) -> &SessionId {
         &self.session
     }
 
-    pub(crate) fn head(&self) -> Option<NodeId> {
+    /// The node where the session stands.
+    pub fn head(&self) -> Option<NodeId> {
         self.head
     }
 
-    pub(crate) fn run(&self) -> Option<&RunId> {
+    /// The run under way.
+    pub fn run(&self) -> Option<&RunId> {
         self.run.as_ref().map(|run| &run.id)
     }
 
-    pub(crate) fn waiting(&self) -> usize {
+    /// How many inputs wait in the queues.
+    pub fn waiting(&self) -> usize {
         self.steering.len() + self.follow_up.len()
     }
 
     /// Takes one input and says what to do.
-    pub(crate) fn on(&mut self, now: UnixMs, input: Input) -> Vec<Effect> {
+    pub fn on(&mut self, now: UnixMs, input: Input) -> Vec<Effect> {
         self.now = now;
         match input {
             Input::Command { command, reply, fresh } => self.command(command, reply, fresh),

@@ -2,35 +2,13 @@
 //! kept as results, and behind these stands the departure: the turn that is left is whole. One commit writes that, adds the
 //! message below the target, and moves the ref; a new run goes on from there at once.
 
-use std::sync::Arc;
-
-use quipu_protocol::{Entry, Event, Json, NodeId, Outcome, RunId, UserInput};
+use quipu_protocol::{Entry, Event, NodeId, Outcome, UserInput};
 
 use super::batch::{ABORTED, Batch, Slot, State, refusal};
-use super::{Draft, Effect, Leap, Machine, Phase, Place, Plan, PlanOp, Run, Tag, message_of, shared};
-use crate::files::{FilePlan, restored};
-
-/// Where a call takes its session, found before anything is given up.
-#[derive(Debug, Clone, PartialEq)]
-pub(crate) struct Leaving {
-    /// The run that goes on from there.
-    pub(crate) run: RunId,
-    /// What there is.
-    pub(crate) place: Place,
-    /// What is said there, as the conversation holds it.
-    pub(crate) carryover: String,
-    /// For the log of actions: a JSON object.
-    pub(crate) log: Json,
-    /// What is done to files, as it was agreed, where they go along.
-    pub(crate) files: Option<Arc<FilePlan>>,
-}
-
-/// The call of a batch that leaves.
-#[derive(Debug)]
-pub(super) struct Going {
-    slot: usize,
-    leaving: Leaving,
-}
+use super::{
+    Draft, Effect, Going, Leap, Leaving, Machine, Phase, Place, Plan, PlanOp, Run, Tag, message_of, shared,
+};
+use quipu_transcript::restored;
 
 /// A session on its way.
 pub(super) struct Departing {

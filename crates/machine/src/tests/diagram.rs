@@ -1,0 +1,111 @@
+//! The states of the machine and the ways between them, as they were taken, drawn in `docs/machine.md`.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
+
+use super::super::{CommitError, Input, Machine, Phase, Tag};
+
+/// From which state to which other one, and upon what.
+pub(super) type StepTaken = (&'static str, &'static str, String);
+
+/// Each state with what it is.
+const STATES: [(&str, &str); 12] = [
+    ("Idle", "nothing is under way; the queues may hold what waits for the next run"),
+    ("Saying", "the messages that begin the run, or come between two turns, are being committed"),
+    ("Calling", "a model call is under way"),
+    ("Answered", "the answer is being committed, and its calls are being prepared"),
+    ("Tools", "tools run, or wait for an answer of a person"),
+    ("Results", "the results of the tools are being committed"),
+    ("Compacting", "the context is being summed up"),
+    ("Jumping", "the session goes to another node without files"),
+    ("Leaving", "a call of the model takes the session to another node"),
+    ("Moving", "the session is moved with its files, undone, redone, merged, labelled or named"),
+    ("Changing", "another model or level of thinking is being recorded"),
+    ("Noting", "a line that a person ran in the shell becomes a node"),
+];
+
+pub(super) fn state(machine: &Machine) -> &'static str {
+    match machine.run.as_ref().map(|run| &run.phase) {
+        None => "Idle",
+        Some(Phase::Saying) => "Saying",
+        Some(Phase::Calling { .. }) => "Calling",
+        Some(Phase::Answered(_)) => "Answered",
+        Some(Phase::Tools(_)) => "Tools",
+        Some(Phase::Results(_)) => "Results",
+        Some(Phase::Compacting(_)) => "Compacting",
+        Some(Phase::Jumping(_)) => "Jumping",
+        Some(Phase::Leaving(_)) => "Leaving",
+        Some(Phase::Moving(_)) => "Moving",
+        Some(Phase::Changing(_)) => "Changing",
+        Some(Phase::Noting(_)) => "Noting",
+    }
+}
+
+/// What an input is, in words for the drawing.
+pub(super) fn kind(input: &Input) -> String {
+    match input {
+        Input::Command { command, .. } => {
+            let json = serde_json::to_value(command).unwrap();
+            format!("command {}", json["type"].as_str().unwrap())
+        }
+        Input::Committed { result: Err(CommitError::Conflict { .. }), .. } => "lost the race".into(),
+        Input::Committed { result: Err(_), .. } => "not committed".into(),
+        Input::Committed {
+            tag: Tag::ShellEnds { .. } | Tag::Noted { .. } | Tag::NotedBegin { .. }, ..
+        } => "shell line committed".into(),
+        Input::Committed { .. } => "committed".into(),
+        Input::Prepared { .. } => "calls prepared".into(),
+        Input::Call { .. } => "piece of the answer".into(),
+        Input::CallEnded { .. } => "answer ended".into(),
+        Input::CallNotMade { .. } => "call not made".into(),
+        Input::Summarized { .. } => "summed up".into(),
+        Input::Looked { .. } => "place read".into(),
+        Input::Moved { .. } => "moved".into(),
+        Input::Cleared { .. } => "all children ended".into(),
+        Input::ToolOutput { .. } | Input::ToolDone { .. } | Input::ToolHeld { .. } => "tool done".into(),
+        Input::Policy(_) | Input::Judged { .. } | Input::AskExpired { .. } | Input::Askers(_) => {
+            "question closed".into()
+        }
+        Input::ShellOutput { .. } | Input::ShellEnded { .. } => "shell line ended".into(),
+        Input::Told(_) => "notice".into(),
+    }
+}
+
+/// What the document says between its marks is what was seen; `UPDATE_DIAGRAM=1` writes it there.
+pub(super) fn is_documented(taken: &BTreeSet<StepTaken>) {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/machine.md");
+    let document = std::fs::read_to_string(&path).unwrap();
+    let (begin, end) = ("<!-- states: begin -->\n", "<!-- states: end -->");
+    let (before, rest) = document.split_once(begin).unwrap();
+    let (found, after) = rest.split_once(end).unwrap();
+    let drawn = drawn(taken);
+    if std::env::var_os("UPDATE_DIAGRAM").is_some() {
+        std::fs::write(&path, format!("{before}{begin}{drawn}{end}{after}")).unwrap();
+        return;
+    }
+    assert!(
+        found == drawn,
+        "docs/machine.md is out of date: run this test with UPDATE_DIAGRAM=1. It would say:\n{drawn}"
+    );
+}
+
+fn drawn(taken: &BTreeSet<StepTaken>) -> String {
+    let mut arrows: BTreeMap<(usize, usize), Vec<&str>> = BTreeMap::new();
+    let place = |name: &str| STATES.iter().position(|(state, _)| *state == name).unwrap();
+    for (from, to, why) in taken {
+        arrows.entry((place(from), place(to))).or_default().push(why);
+    }
+    let mut text = String::from("```mermaid\nstateDiagram-v2\n    [*] --> Idle\n");
+    for (from, to) in arrows.keys() {
+        text.push_str(&format!("    {} --> {}\n", STATES[*from].0, STATES[*to].0));
+    }
+    text.push_str("```\n\n| state | what happens there |\n|---|---|\n");
+    for (name, what) in STATES {
+        text.push_str(&format!("| {name} | {what} |\n"));
+    }
+    text.push_str("\n| from | to | upon |\n|---|---|---|\n");
+    for ((from, to), why) in &arrows {
+        text.push_str(&format!("| {} | {} | {} |\n", STATES[*from].0, STATES[*to].0, why.join(", ")));
+    }
+    text
+}

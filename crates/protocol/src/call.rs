@@ -1,0 +1,65 @@
+//! How a model call goes, and what a tool call touches.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use crate::{AssistantMessage, Attempt, Delta, Json, ModelError, Usage};
+
+/// What an attempt may have been charged.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum Charge {
+    /// Nothing: the server was not reached, or refused the request.
+    Nothing,
+    /// What its answer told.
+    Told(Usage),
+    /// It broke off, or told nothing: so much, and what else the request allows.
+    AtLeast(Usage),
+}
+
+/// What happens during a call, in order.
+#[derive(Debug, Clone, PartialEq)]
+pub enum CallEvent {
+    /// The answer begins: headers came and the first event was read. `message` has no content yet.
+    Started(Box<AssistantMessage>),
+    /// A piece of it.
+    Delta(Delta),
+    /// What was streamed so far is void, or nothing came: the same bytes are sent again after `delay`.
+    Retry {
+        /// The attempt that will follow, from 2.
+        attempt: u32,
+        /// How long we wait, no shorter than the server asked.
+        delay: Duration,
+        /// What went wrong.
+        error: ModelError,
+    },
+}
+
+/// How a call ended.
+#[derive(Debug, Clone, PartialEq)]
+pub struct CallEnd {
+    /// The answer; what came of it when it failed (`stop_reason` error or aborted, usage as far as known).
+    pub message: AssistantMessage,
+    /// Why it failed.
+    pub error: Option<ModelError>,
+    /// Each time that the body was sent, in order.
+    pub attempts: Vec<Attempt>,
+    /// What each of them may have been charged, in order. Empty: no more than the message tells.
+    pub charges: Vec<Charge>,
+    /// Events of the stream that this version does not know, verbatim.
+    pub unknown: Vec<Json>,
+}
+
+/// What a call touches.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Touches {
+    /// Nothing that another call could notice.
+    Nothing,
+    /// Reads these files (resolved paths).
+    Reads(Vec<PathBuf>),
+    /// Changes these files.
+    Writes(Vec<PathBuf>),
+    /// Could touch any file, such as a shell command. Ordered with every file tool, not with its like.
+    Anything,
+    /// Where the session stands: such a call waits for all calls before it, and those after it wait for it.
+    Session,
+}
