@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
 
-use quipu::{BLAMED_CHANGES, Blame, BlameTurn, LineOf, NotKnown};
+use quipu::history::{BLAMED_CHANGES, Blame, BlameTurn, LineOf, NotKnown};
 
 use crate::args::BlameArgs;
 use crate::exit::Failure;
@@ -32,7 +32,7 @@ pub(crate) async fn run(args: &BlameArgs) -> Result<(), Failure> {
     }
     let place = place(&args.out.store)?;
     let found = match place.existing_store().await? {
-        Some(store) => quipu::blame(&*store, &names(&path), &content, &beside).await?,
+        Some(store) => quipu::history::blame(&*store, &names(&path), &content, &beside).await?,
         None => Blame { lines: vec![LineOf::Nobody; lines.len()], ..Blame::default() },
     };
     let wanted = match line {

@@ -3,9 +3,10 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use quipu::{Engine, Places, Replay, Session, SessionOptions};
+use quipu::{Engine, Session, SessionOptions};
 use quipu_host::LocalStore;
 use quipu_protocol::{NodeId, UserInput};
+use quipu_replay::{Places, Replay};
 use quipu_store::{SessionQuery, SessionRow, Store};
 
 use crate::args::{DemoArgs, Mode};

@@ -2,7 +2,7 @@
 
 use std::io::Write as _;
 
-use quipu::{BranchDiff, BranchSide};
+use quipu::history::{BranchDiff, BranchSide};
 use quipu_protocol::NodeId;
 use quipu_store::{Store, StoreError};
 use quipu_transcript::DeedKind;
@@ -39,7 +39,7 @@ pub(crate) async fn run(args: &DiffArgs) -> Result<(), Failure> {
 }
 
 async fn between(store: &dyn Store, a: NodeId, b: NodeId) -> Result<BranchDiff, Failure> {
-    quipu::branch_diff(store, a, b).await.map_err(|error| match error {
+    quipu::history::branch_diff(store, a, b).await.map_err(|error| match error {
         StoreError::Missing { .. } => vanished(a),
         error => error.into(),
     })

@@ -83,7 +83,7 @@ of_the_host!(
     quipu::ChangeError,
     quipu::BookmarkError,
     quipu::UndoError,
-    quipu::RecordingError,
+    quipu_replay::RecordingError,
     quipu_archive::ArchiveError,
     std::io::Error
 );

@@ -2,7 +2,7 @@
 
 use std::io::Write as _;
 
-use quipu::{Life, LifeLine, LifeQuery};
+use quipu::history::{Life, LifeLine, LifeQuery};
 use quipu_store::{Store, StoreError};
 use unicode_width::UnicodeWidthStr as _;
 
@@ -51,7 +51,7 @@ async fn read(store: &dyn Store, args: &LifeArgs, spot: &Spot) -> Result<Life, F
         most: MOST,
         ..LifeQuery::new(spot.node)
     };
-    match quipu::life(store, &query).await {
+    match quipu::history::life(store, &query).await {
         Ok(life) => Ok(life),
         Err(StoreError::Missing { .. }) => Err(vanished(spot.node)),
         Err(error) => Err(error.into()),

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::io::Write as _;
 
-use quipu::{Ended, LogEntry};
+use quipu::history::{Ended, LogEntry};
 use quipu_protocol::UnixMs;
 use quipu_store::{ASKED, DoneQuery};
 
@@ -43,7 +43,7 @@ pub(crate) async fn run(args: &LogArgs) -> Result<(), Failure> {
         agent: args.agent.clone(),
         limit: if args.limit == 0 { usize::MAX } else { args.limit },
     };
-    let known = quipu::log(&*store, query, if args.out.json { ASKED } else { PROMPTS }).await?;
+    let known = quipu::history::log(&*store, query, if args.out.json { ASKED } else { PROMPTS }).await?;
     let mut out = std::io::BufWriter::new(crate::console::stdout());
     if args.out.json {
         for entry in &known.found {

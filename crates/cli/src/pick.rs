@@ -115,7 +115,7 @@ pub(crate) fn vanished(node: NodeId) -> Failure {
     )
 }
 
-impl From<NodeFilter> for quipu::Filter {
+impl From<NodeFilter> for quipu::history::Filter {
     fn from(filter: NodeFilter) -> Self {
         match filter {
             NodeFilter::Default => Self::Default,

@@ -4,11 +4,11 @@ use std::collections::HashSet;
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use quipu::Replay;
 use quipu_host::{
     Failure as HostFailure, FailureKind, HostNotice, Observer, OpenRequest, PermissionRequest, Place,
     Question, Started, Which,
 };
+use quipu_replay::Replay;
 
 use crate::args::{AllowArg, Mode, StoreArg, Task};
 use crate::confirm::asked;

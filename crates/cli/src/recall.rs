@@ -2,7 +2,7 @@
 
 use std::io::Write as _;
 
-use quipu::{Neighbours, RecallError, RecallQuery, Recalled};
+use quipu::history::{Neighbours, RecallError, RecallQuery, Recalled};
 use quipu_store::Store;
 
 use crate::args::RecallArgs;
@@ -30,7 +30,7 @@ pub(crate) async fn run(args: &RecallArgs) -> Result<(), Failure> {
         target: true,
         ..RecallQuery::new(spot.node)
     };
-    let recalled = match quipu::recall(store, &query).await {
+    let recalled = match quipu::history::recall(store, &query).await {
         Ok(recalled) => recalled,
         Err(RecallError::NoSuchNode(node)) => return Err(vanished(node)),
         Err(error @ RecallError::Beyond { .. }) => return Err(Failure::usage(error)),

@@ -5,11 +5,12 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use quipu::{Delivery, Opened, Places, Refused, Replay, Session};
+use quipu::{Delivery, Opened, Refused, Session};
 use quipu_protocol::{
     Answer, AskId, CompactionReason, CompactionResult, Content, Delta, Ending, Envelope, Event, Limit,
     Message, ModelErrorKind, Notice, Outcome, Scope, StopReason, Ui, UserInput,
 };
+use quipu_replay::{Places, Replay};
 use quipu_rpc::{JsonEvents, SessionHeader};
 use quipu_store::Store;
 use tokio::signal::unix::{Signal, SignalKind, signal};

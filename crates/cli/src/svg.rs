@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use std::io::Write as _;
 use std::path::Path;
 
-use quipu::{Life, LifeLine};
+use quipu::history::{Life, LifeLine};
 use quipu_protocol::{NodeId, UnixMs};
 use unicode_width::UnicodeWidthStr as _;
 

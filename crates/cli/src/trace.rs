@@ -3,7 +3,7 @@
 use std::io::Write as _;
 
 use jiff::tz::TimeZone;
-use quipu::{Carried, TraceFilter, TraceQuery, TraceScope, carried, row_text};
+use quipu::history::{Carried, TraceFilter, TraceQuery, TraceScope, carried, row_text};
 use quipu_store::Store;
 
 use crate::args::{RowFilter, RowScope, TraceArgs};
@@ -32,7 +32,7 @@ pub(crate) async fn run(args: &TraceArgs) -> Result<(), Failure> {
         RowFilter::All => TraceFilter::All,
     };
     let query = TraceQuery { scope, filter, limit: args.limit, before: None };
-    let trace = quipu::trace(store, &query).await?;
+    let trace = quipu::history::trace(store, &query).await?;
     if args.out.json {
         let mut out = crate::console::stdout();
         for row in &trace.rows {

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::io::Write;
 
-use quipu::{TreeItem, TreeLine, TreeQuery};
+use quipu::history::{TreeItem, TreeLine, TreeQuery};
 use quipu_archive::Mended;
 use quipu_dag::Node;
 use quipu_protocol::{Body, Content, Entry, Message, NodeId, StopReason};
@@ -52,7 +52,7 @@ pub(crate) async fn run(args: &TreeArgs) -> Result<(), Failure> {
     if args.all {
         query.most = MOST;
     }
-    let tree = quipu::session_tree(store, &row, &query).await?;
+    let tree = quipu::history::session_tree(store, &row, &query).await?;
     let terminal = crate::console::stdout().is_terminal().then(terminal_size::terminal_size).flatten();
     let mut drawing = Drawing {
         store,
@@ -80,7 +80,7 @@ pub(crate) async fn run(args: &TreeArgs) -> Result<(), Failure> {
 struct Drawing<'a, W> {
     store: &'a dyn Store,
     row: &'a SessionRow,
-    tree: &'a quipu::SessionTree,
+    tree: &'a quipu::history::SessionTree,
     whole: bool,
     json: bool,
     paint: Paint,
@@ -194,7 +194,7 @@ impl<W: Write> Drawing<'_, W> {
         let starts = std::mem::take(&mut self.starts) || line.starts;
         let mended = self.mended_of(node, decoded).await?;
         // A label is shown beside its node, and a name above the tree.
-        if !self.whole && mended.is_none() && quipu::is_note(&decoded.entry) {
+        if !self.whole && mended.is_none() && quipu::history::is_note(&decoded.entry) {
             self.starts = starts;
             self.between += 1;
             return Ok(());

@@ -203,7 +203,7 @@ async fn measure(path: &Path, nodes: usize, times: usize) -> Outcome<()> {
         ("log of all time below a directory", 0, Some("/project".to_owned())),
     ] {
         let query = DoneQuery { below, since, agent: None, limit: 20 };
-        time(name, times, async || Ok(quipu::log(&*store, query.clone(), 5).await?)).await?;
+        time(name, times, async || Ok(quipu::history::log(&*store, query.clone(), 5).await?)).await?;
     }
     // Files of one project that many turns changed, each with a line of nobody's.
     let edits: Vec<usize> =
@@ -213,9 +213,10 @@ async fn measure(path: &Path, nodes: usize, times: usize) -> Outcome<()> {
     let content = format!("// by hand\n{}", own.map(|n| text(*n)).collect::<String>());
     let paths = [format!("/project/0/src/file_{file}.rs")];
     time("blame of a file", times, async || {
-        let blame = quipu::blame(&*store, &paths, &content, &|_| None).await?;
+        let blame = quipu::history::blame(&*store, &paths, &content, &|_| None).await?;
         // The bracket at the end stood in what was replaced.
-        let is_turn = |line: Option<&quipu::LineOf>| matches!(line, Some(quipu::LineOf::Turn(_)));
+        let is_turn =
+            |line: Option<&quipu::history::LineOf>| matches!(line, Some(quipu::history::LineOf::Turn(_)));
         if is_turn(blame.lines.first()) || !is_turn(blame.lines.get(1)) {
             return Err("the lines have wrong authors".into());
         }
@@ -299,7 +300,7 @@ async fn looks(store: &SqliteStore, path: &Path, nodes: usize) -> Outcome<()> {
     let mut samples = Vec::new();
     for node in &places_found {
         let began = Instant::now();
-        let life = quipu::life(store, &quipu::LifeQuery::new(*node)).await?;
+        let life = quipu::history::life(store, &quipu::history::LifeQuery::new(*node)).await?;
         samples.push(began.elapsed().as_secs_f64() * 1e3);
         if life.lines.len() < 5 {
             return Err("life shows too little".into());
@@ -309,7 +310,7 @@ async fn looks(store: &SqliteStore, path: &Path, nodes: usize) -> Outcome<()> {
     let mut samples = Vec::new();
     for node in &places_found {
         let began = Instant::now();
-        quipu::recall(store, &quipu::RecallQuery::new(*node)).await?;
+        quipu::history::recall(store, &quipu::history::RecallQuery::new(*node)).await?;
         samples.push(began.elapsed().as_secs_f64() * 1e3);
     }
     rows("recall", samples);
@@ -317,10 +318,10 @@ async fn looks(store: &SqliteStore, path: &Path, nodes: usize) -> Outcome<()> {
     for look in 0..LOOKS {
         let (left, right) = ends[look % ends.len()];
         let began = Instant::now();
-        let trace = quipu::trace(store, &quipu::TraceQuery::new(right)).await?;
+        let trace = quipu::history::trace(store, &quipu::history::TraceQuery::new(right)).await?;
         traces.push(began.elapsed().as_secs_f64() * 1e3);
         let began = Instant::now();
-        let diff = quipu::branch_diff(store, left, right).await?;
+        let diff = quipu::history::branch_diff(store, left, right).await?;
         diffs.push(began.elapsed().as_secs_f64() * 1e3);
         if trace.rows.len() != 11 || diff.sides.iter().any(|side| side.nodes + 1 != BRANCH as u64) {
             return Err(format!(
@@ -337,7 +338,7 @@ async fn looks(store: &SqliteStore, path: &Path, nodes: usize) -> Outcome<()> {
     for node in places_found.iter().take(LOOKS / 4) {
         let began = Instant::now();
         let opened = SqliteStore::open(path, &OpenOptions::default())?;
-        quipu::life(&opened, &quipu::LifeQuery::new(*node)).await?;
+        quipu::history::life(&opened, &quipu::history::LifeQuery::new(*node)).await?;
         samples.push(began.elapsed().as_secs_f64() * 1e3);
     }
     rows("open and first life", samples);

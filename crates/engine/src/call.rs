@@ -396,7 +396,7 @@ pub(crate) fn failure(request: &ModelRequest, now: quipu_protocol::UnixMs, error
 }
 
 /// The model can only know a secret that it guessed or saw in an image; the store must not hold it all the same.
-pub(crate) fn seal_answer(message: &mut AssistantMessage, sealer: &Sealer) {
+pub fn seal_answer(message: &mut AssistantMessage, sealer: &Sealer) {
     for block in &mut message.content {
         match block {
             Content::Text(text) => replace(&mut text.text, sealer),
@@ -431,7 +431,7 @@ pub(crate) fn seal_answer(message: &mut AssistantMessage, sealer: &Sealer) {
 }
 
 /// Seals text and other blocks that go to the model and the store.
-pub(crate) fn seal_content(content: &mut [Content], sealer: &Sealer) {
+pub fn seal_content(content: &mut [Content], sealer: &Sealer) {
     for block in content {
         match block {
             Content::Text(text) => replace(&mut text.text, sealer),

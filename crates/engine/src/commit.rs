@@ -17,11 +17,11 @@ use crate::clock::{Clock, fresh_id};
 use crate::files::{Ground, InFlight};
 use crate::follower::Committed;
 use crate::identity::Prompt;
-use crate::jump::{INCARNATE, TOBE, waits};
-use crate::listed::{ListedIds, needed};
+use crate::jump::{TOBE, waits};
 use crate::money::Purse;
 use crate::moves::Mover;
 use crate::published::{Heads, boot};
+use quipu_history::{INCARNATE, ListedIds, needed};
 use quipu_machine::{CommitError, Done, Draft, Input, Leap, MoveDone, MoveOrder, Plan, PlanOp, Queue, Tag};
 use quipu_transcript::{WorkspaceNote, is_restored, restored_again};
 

@@ -5,6 +5,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use quipu_dag::Blob;
+use quipu_history::{Projects, Sight};
 use quipu_protocol::{
     BlobId, Entry, Epoch, Model, NodeId, Notice, SessionId, SessionStart, Snapshot, Thinking,
 };
@@ -34,8 +35,7 @@ use crate::resume::{Past, read_past, recover};
 use crate::session::{Parts, Session};
 use crate::toolbox::{Toolbox, ToolboxParts};
 use crate::travel::{
-    Archive, HistorySettings, LifeTool, Projects, Recall, SearchHistory, Sight, Standing, Tobe, TraceTool,
-    TravelSettings,
+    Archive, HistorySettings, LifeTool, Recall, SearchHistory, Standing, Tobe, TraceTool, TravelSettings,
 };
 use quipu_machine::{CompactionSettings, Draft, Limits, Machine, Prefix, PruneSettings, Start, Waiting};
 
@@ -586,7 +586,9 @@ impl Engine {
             let tool = SearchHistory::new(store, sealer, self.clock.clone(), projects.clone());
             tools.push(Arc::new(tool));
         }
-        let sight = Sight::Project { projects, standing: standing.clone() };
+        let stands = standing.clone();
+        let head = Arc::new(move || stands.get().and_then(|view| view.borrow().head));
+        let sight = Sight::Project { projects, head };
         let archive = Archive { store: self.store.clone(), clock: self.clock.clone(), sight };
         if (searches || travels || options.prune.enabled)
             && tools.iter().all(|tool| tool.spec().name != Recall::NAME)

@@ -16,18 +16,16 @@ use quipu_transcript::{Decoded, TouchedFiles, context, message_of};
 
 use crate::engine::{Engine, OpenError};
 use crate::files::{InFlight, JumpedWithFiles, RestoreFiles, tells_of_files, told};
-use crate::listed::{ListedIds, needed};
 use crate::owner::alone;
 use crate::resume::read_past;
 use crate::sessions::{ChangeError, Written};
-use crate::travel::{Travel, carryover, carryover_text, count_left, legal_target, line_of, log_of};
+use crate::travel::{Travel, carryover, carryover_text, count_left, line_of, log_of};
+use quipu_history::{INCARNATE, ListedIds, legal_target, needed};
 use quipu_machine::Place;
 use quipu_transcript::FilePlan;
 
 /// Why a ref moved that went somewhere with a message: stands in the log of refs.
 pub(crate) const TOBE: &str = "tobe";
-/// How that stands in the log of actions, which other programs read.
-pub(crate) const INCARNATE: &str = "INCARNATE";
 /// The stage of a jump whose message to itself waits for its answer.
 const WAITS: &str = "waits";
 

@@ -14,10 +14,10 @@ use quipu_transcript::{Decoded, TouchedFiles, counts, message_of};
 use crate::engine::Engine;
 use crate::files::{Brought, Cargo, InFlight, RestoreFiles};
 use crate::jump::{awaited, waits};
-use crate::listed::ListedIds;
 use crate::owner::alone;
 use crate::sessions::{ChangeError, Written};
-use crate::travel::{END, escaped, shortened};
+use quipu_history::ListedIds;
+use quipu_history::{END, escaped, shortened};
 use quipu_transcript::{FilePlan, LeftAlone, WORKSPACE_NOTE, WorkspaceNote, is_restored};
 
 /// Code units of the other branch's last words that come along.

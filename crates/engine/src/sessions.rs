@@ -15,10 +15,10 @@ use crate::clock::fresh_id;
 use crate::commit::config;
 use crate::engine::{Engine, OpenError};
 use crate::files::FilesError;
-use crate::listed::{ListedIds, needed};
 use crate::owner::alone;
 use crate::resume::epoch_of;
-use crate::travel::Illegal;
+use quipu_history::Illegal;
+use quipu_history::{ListedIds, needed};
 
 /// Characters of a label or a name at most.
 /// Refs that move in one commit at most.

@@ -13,7 +13,7 @@ use crate::identity::Prompt;
 use crate::owner::alone;
 use crate::resume::{read_past, recover};
 use crate::sessions::ChangeError;
-use crate::tree::is_note;
+use quipu_history::is_note;
 use quipu_transcript::{FilePlan, is_restored};
 
 /// Nodes that are read at once on the way back to the beginning of a turn.

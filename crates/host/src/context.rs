@@ -1,9 +1,10 @@
 //! What `settings.json` says of contexts, files, history and travel.
 
 use quipu::{
-    CompactionSettings, FileSettings, HistorySettings, PruneSettings, Replay, TravelSettings,
-    compaction_settings, prune_settings,
+    CompactionSettings, FileSettings, HistorySettings, PruneSettings, TravelSettings, compaction_settings,
+    prune_settings,
 };
+use quipu_replay::Replay;
 use quipu_store::{DroppedFiles, OpenOptions, SqliteStore, Upkeep as _};
 
 use crate::{OpenRequest, Place};

@@ -230,8 +230,8 @@ impl From<UndoError> for Failure {
     }
 }
 
-impl From<quipu::RecordingError> for Failure {
-    fn from(error: quipu::RecordingError) -> Self {
+impl From<quipu_replay::RecordingError> for Failure {
+    fn from(error: quipu_replay::RecordingError) -> Self {
         Self::request(error)
     }
 }

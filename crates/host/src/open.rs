@@ -3,9 +3,10 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use quipu::{Engine, Follower, Limits, Opened, Places, Recorder, SessionOptions};
+use quipu::{Engine, Follower, Limits, Opened, SessionOptions};
 use quipu_protocol::{Epoch, Model, NodeId, Notice, Thinking};
 use quipu_providers::Settings;
+use quipu_replay::{Places, Recorder};
 use quipu_store::{SessionQuery, SessionRow, SqliteStore, Store};
 
 use crate::budget::Budget;

@@ -4,8 +4,9 @@ use std::fmt;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use quipu::{PermissionMode, Replay};
+use quipu::PermissionMode;
 use quipu_protocol::Thinking;
+use quipu_replay::Replay;
 use quipu_store::Store;
 
 /// Which session.

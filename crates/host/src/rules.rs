@@ -36,7 +36,7 @@ fn hash_of(path: &Path) -> std::io::Result<String> {
 }
 
 fn digest(bytes: &[u8]) -> String {
-    quipu::content_of(bytes).to_string()
+    quipu::history::content_of(bytes).to_string()
 }
 
 /// Rules without the files that commands of a model made and nobody accepted, which are told.
@@ -54,7 +54,8 @@ pub(crate) async fn accepted_rules(
             continue;
         }
         let bytes = bytes_of(&one.path).unwrap_or_default();
-        let Some(session) = quipu::made_by_command(&**engine.store(), &one.path, &bytes).await? else {
+        let Some(session) = quipu::history::made_by_command(&**engine.store(), &one.path, &bytes).await?
+        else {
             kept.push(one);
             continue;
         };

@@ -4,9 +4,9 @@ use std::io::Write;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use quipu::{html_entry, html_text};
 use quipu_dag::Node;
 use quipu_protocol::NodeId;
+use quipu_render::{html_entry, html_text};
 use quipu_store::SessionRow;
 use quipu_transcript::Decoded;
 use sha2::{Digest as _, Sha256};
@@ -64,7 +64,7 @@ impl Writer for Html<'_> {
     fn node(&mut self, place: &Place<'_>, node: &Node, decoded: &Decoded) -> Result<(), Stopped> {
         let turn = turn(self.last, place, node);
         self.last = Some(node.id);
-        if quipu::is_note(&decoded.entry) && turn.is_none() {
+        if quipu::history::is_note(&decoded.entry) && turn.is_none() {
             return Ok(());
         }
         if self.entries > 0 && self.entries.is_multiple_of(SECTION) {

@@ -1,6 +1,6 @@
 //! Every node of a session in the order of its tree, read in pieces.
 
-use quipu::{SessionTree, TreeItem, TreeQuery};
+use quipu::history::{SessionTree, TreeItem, TreeQuery};
 use quipu_dag::Node;
 use quipu_protocol::NodeId;
 use quipu_store::{SessionRow, Store, Until, decode_nodes};
@@ -44,9 +44,12 @@ pub(super) trait Writer {
 /// Hands every node of a session to `out`, what it goes on from first; how many they were.
 pub(super) async fn read(store: &dyn Store, row: &SessionRow, out: &mut dyn Writer) -> Result<u64, Stopped> {
     let labels = crate::sessions::label_counts(store, std::slice::from_ref(&row.id)).await?;
-    let tree =
-        quipu::session_tree(store, row, &TreeQuery { whole: true, most: MOST, ..TreeQuery::default() })
-            .await?;
+    let tree = quipu::history::session_tree(
+        store,
+        row,
+        &TreeQuery { whole: true, most: MOST, ..TreeQuery::default() },
+    )
+    .await?;
     out.begin(row, &crate::sessions::json(row, &labels))?;
     let mut reading = Reading { store, tree: &tree, out, written: 0 };
     let base = store.meetings(tree.head, &[row.base]).await?.into_iter().flatten().next();

@@ -2,9 +2,9 @@
 
 use std::io::Write;
 
-use quipu::{markdown_entry, markdown_inline};
 use quipu_dag::Node;
 use quipu_protocol::NodeId;
+use quipu_render::{markdown_entry, markdown_inline};
 use quipu_store::SessionRow;
 use quipu_transcript::Decoded;
 
@@ -121,7 +121,7 @@ impl Writer for Markdown<'_> {
             writeln!(self.out, "\n---\n\n*{which} from {from}*")?;
         }
         self.last = Some(node.id);
-        if quipu::is_note(&decoded.entry) {
+        if quipu::history::is_note(&decoded.entry) {
             return Ok(());
         }
         let shown = markdown_entry(&decoded.entry);

@@ -185,7 +185,7 @@ impl Inner {
             return Err(NotOpened::NoModel { why, others });
         }
         if let Some(path) = &self.task.replay {
-            let replay = quipu::Replay::open(path, quipu::Places::of(&self.here));
+            let replay = quipu_replay::Replay::open(path, quipu_replay::Places::of(&self.here));
             request.replay = Some(Arc::new(replay.map_err(|error| NotOpened::Failed(error.to_string()))?));
         }
         let started = quipu_host::open(&self.place, &request).await.map_err(failed)?;

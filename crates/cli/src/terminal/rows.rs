@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use quipu::{TreeItem, TreeQuery, session_tree};
+use quipu::history::{TreeItem, TreeQuery, session_tree};
 use quipu_dag::Node;
 use quipu_protocol::{Entry, Message, NodeId, SessionId};
 use quipu_store::{SessionQuery, Store, Until, decode_nodes};

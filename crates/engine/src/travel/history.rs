@@ -16,8 +16,9 @@ use quipu_tools::{Invocation, Tool, ToolContext, ToolOutput, Touches};
 use quipu_workspace::{file_key, resolve_existing};
 use serde::Deserialize;
 
-use super::text::{BEGIN_HISTORY, END, escaped};
-use super::{Projects, Recall};
+use quipu_history::{BEGIN_HISTORY, END, Projects, escaped};
+
+use super::Recall;
 use crate::clock::{Clock, instant, minute};
 use quipu_transcript::one_line;
 

@@ -1,22 +1,13 @@
-//! Time travel: what a model, or a person, may see of the graph, and where a session can be set.
+//! Time travel: the tools with which a model looks at the graph and goes to another point of its session.
 //!
-//! The tools of the model need the store and the place where their session stands, so they live here and not with the tools that
-//! work on files. What they show is framed as archive, so that nobody takes it for something that is said now.
+//! They need the store and the place where their session stands, so they live here and not with the tools that work on files;
+//! what they show is made by `quipu-history`.
 
-mod diff;
 mod history;
-mod life;
-mod preview;
-mod projects;
-mod recall;
-mod scope;
-mod target;
 #[cfg(test)]
 mod tests;
-mod text;
 mod tobe;
 mod tools;
-mod trace;
 
 use std::sync::{Arc, OnceLock};
 
@@ -25,19 +16,10 @@ use tokio::sync::watch;
 use crate::subscribe::View;
 
 pub(crate) use history::SearchHistory;
-pub(crate) use projects::Projects;
-pub(crate) use scope::Sight;
 pub(crate) use tools::{Archive, LifeTool, Recall, TraceTool};
 
-pub use diff::{BranchDiff, BranchSide, branch_diff};
-pub use life::{Filter, Life, LifeLine, LifeQuery, life};
-pub use recall::{Neighbours, RecallError, RecallQuery, Recalled, recall};
-pub(crate) use target::Parts;
-pub use target::{Illegal, LegalTarget, legal_target};
-pub(crate) use text::{END, escaped, shortened};
 pub use tobe::Travel;
 pub(crate) use tobe::{CARRYOVER_LIMIT, Tobe, Trip, carryover, carryover_text, count_left, line_of, log_of};
-pub use trace::{Carried, Trace, TraceFilter, TraceQuery, TraceScope, carried, row_text, trace};
 
 /// Whether the model can look up what was said and done before. Off by default;
 /// [`of_json`](Self::of_json) has it on where settings do not say otherwise.
@@ -55,6 +37,11 @@ pub struct TravelSettings {
     /// what it sends: it is not offered there.
     pub tools: bool,
 }
+
+/// The name of the tool that searches what was said and done before.
+pub const SEARCH_TOOL: &str = SearchHistory::NAME;
+/// The name of the tool that takes the session to another point.
+pub const TRAVEL_TOOL: &str = Tobe::NAME;
 
 /// Where the session of a tool stands: known when the session is at work.
 pub(crate) type Standing = Arc<OnceLock<watch::Receiver<View>>>;

@@ -12,8 +12,9 @@ use quipu_tools::{Invocation, Tool, ToolContext, ToolOutput, Touches};
 use quipu_transcript::role_with;
 use serde::Deserialize;
 
-use super::text::{BEGIN, END, Whole, shortened, text_of};
-use super::{LegalTarget, Standing, legal_target};
+use quipu_history::{BEGIN, END, LegalTarget, Whole, legal_target, shortened, text_of};
+
+use super::Standing;
 use crate::clock::fresh_id;
 use crate::files::Ground;
 use crate::jump::place_at;

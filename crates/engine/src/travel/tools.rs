@@ -11,11 +11,11 @@ use quipu_tools::{Invocation, Tool, ToolContext, ToolOutput};
 use serde::Deserialize;
 use serde_json::json;
 
-use super::life::{Filter, LifeQuery, life_seen};
-use super::recall::{BUDGET, CONTEXT_BUDGET, MOST, NEIGHBOURS, RecallError, RecallQuery, recall_seen};
-use super::scope::Sight;
-use super::trace::{TraceFilter, TraceQuery, TraceScope, trace};
 use crate::clock::Clock;
+use quipu_history::{
+    BUDGET, CONTEXT_BUDGET, Filter, LifeQuery, MOST, NEIGHBOURS, RecallError, RecallQuery, Sight,
+    TraceFilter, TraceQuery, TraceScope, life_seen, recall_seen, trace,
+};
 
 /// What every description ends with.
 const ARCHIVE: &str =

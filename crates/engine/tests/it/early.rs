@@ -11,7 +11,7 @@ async fn leave_call(world: &World, head: NodeId, id: &SessionId) -> CallRecord {
     let nodes = world.store.lineage(head, Until::Count(1)).await.unwrap();
     let answer = decode_nodes(&*world.store, &nodes).await.unwrap().remove(0);
     let body: &[u8] = b"{\"model\":\"m\"}";
-    let body_id = quipu::content_of(body).to_string().parse().unwrap();
+    let body_id = quipu::history::content_of(body).to_string().parse().unwrap();
     let record = CallRecord { head, body: body_id, ..answer.step.call.unwrap() };
     let step = Step {
         run: "early-run".into(),

@@ -3,9 +3,9 @@
 use std::collections::{HashMap, HashSet};
 
 use proptest::prelude::*;
+use quipu::history::{SessionTree, TreeItem, TreeQuery, session_tree};
 use quipu::protocol::{Entry, Epoch, Json, Message, NodeId, SessionId, SessionStart, StepInfo};
 use quipu::store::{Commit, RefMove, RefName, SessionQuery, SessionRow, SqliteStore, Store, Until};
-use quipu::{SessionTree, TreeItem, TreeQuery, session_tree};
 use quipu_dag::{Node, NodeRecord};
 
 use crate::support::{engine_over, open_store, scratch};
@@ -218,5 +218,5 @@ async fn labels_that_say_nothing_of_a_tree_do_not_hide_it() {
     assert_eq!(tree.lines.last().unwrap().item, TreeItem::Node(ids[300]));
     let note = Entry::Meta(Json::from(&serde_json::json!({ "type": "label", "targetId": "x" })));
     let other = Entry::Meta(Json::from(&serde_json::json!({ "type": "custom", "data": "label \"label\"" })));
-    assert!(quipu::is_note(&note) && !quipu::is_note(&other));
+    assert!(quipu::history::is_note(&note) && !quipu::history::is_note(&other));
 }

@@ -5,8 +5,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use quipu::protocol::{ModelErrorKind, Outcome};
-use quipu::{Engine, Places, Recorder, RecordingError, Replay, Sealer, SessionOptions};
+use quipu::{Engine, Sealer, SessionOptions};
 use quipu_providers::{CallOptions, Settings};
+use quipu_replay::{Places, Recorder, RecordingError, Replay};
 use quipu_testkit::{Answer, FakeServer, Reply};
 use serde_json::json;
 

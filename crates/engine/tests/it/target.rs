@@ -2,9 +2,9 @@
 
 use std::sync::Arc;
 
+use quipu::history::{Illegal, legal_target};
 use quipu::protocol::NodeId;
 use quipu::store::{Commit, SqliteStore, Store as _};
-use quipu::{Illegal, legal_target};
 use quipu_dag::{Blob, Node, NodeRecord};
 use serde_json::json;
 

@@ -2,13 +2,13 @@
 
 use std::sync::Arc;
 
+use quipu::history::legal_target;
 use quipu::protocol::{
     Ack, Answer, Command, Entry, Event, Limit, Message, NodeId, Outcome, QueueMode, StopReason,
 };
 use quipu::store::{ActionQuery, RefName, Store, Until, decode_nodes};
 use quipu::{
     ChangeError, Decision, Delivery, Limits, Opened, Policy, Proposal, SessionOptions, TravelSettings,
-    legal_target,
 };
 use serde_json::{Value, json};
 

@@ -2,11 +2,11 @@
 
 use std::sync::Arc;
 
+use quipu::history::legal_target;
 use quipu::protocol::{Answer, Command, Entry, Event, Message, NodeId, Outcome, QueueMode};
 use quipu::store::{ActionQuery, Store, Until, decode_nodes};
 use quipu::{
     Decision, Delivery, FileSettings, Policy, Proposal, RestoreFiles, SessionOptions, TravelSettings,
-    legal_target,
 };
 use serde_json::{Value, json};
 

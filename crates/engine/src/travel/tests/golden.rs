@@ -13,9 +13,10 @@ use tokio::sync::watch;
 use super::{CONFIG, T, run};
 use crate::clock::Clock;
 use crate::subscribe::View;
-use crate::travel::{
-    Archive, Filter, Life, LifeQuery, LifeTool, Projects, Recall, RecallQuery, Sight, Standing, TraceFilter,
-    TraceQuery, TraceScope, TraceTool, life, recall, trace,
+use crate::travel::{Archive, LifeTool, Recall, TraceTool};
+use quipu_history::{
+    Filter, Life, LifeQuery, Projects, RecallQuery, Sight, TraceFilter, TraceQuery, TraceScope, life, recall,
+    trace,
 };
 
 const NOW: UnixMs = T + 600_000;
@@ -249,7 +250,7 @@ async fn life_hides_the_names_of_all_nodes_that_nobody_can_go_to() {
 --- end of archive ---"#;
     assert_eq!(life.text(NOW), expect);
     for line in &life.lines {
-        let legal = crate::legal_target(&*golden.store, line.node).await.unwrap();
+        let legal = quipu_history::legal_target(&*golden.store, line.node).await.unwrap();
         assert_eq!(line.illegal, legal.illegal, "{}", line.preview);
     }
 }
@@ -363,9 +364,8 @@ async fn the_tools_see_their_lineage_and_refuse_what_names_nothing() {
     let golden = golden().await;
     let view = View { session: "s".into(), head: Some(golden.nodes["a5"]), run: None, waiting: 0 };
     let (_view, receiver) = watch::channel(view);
-    let standing = Standing::default();
-    standing.set(receiver).unwrap();
-    let sight = Sight::Project { projects: Arc::new(Projects::new("/w".into())), standing };
+    let head = Arc::new(move || receiver.borrow().head);
+    let sight = Sight::Project { projects: Arc::new(Projects::new("/w".into())), head };
     let archive = Archive { store: golden.store.clone(), clock: Arc::new(Still), sight };
     let (life, trace) = (LifeTool::new(archive.clone()), TraceTool::new(archive.clone()));
     let (shown, failed) = run(&life, json!({})).await;

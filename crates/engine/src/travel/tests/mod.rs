@@ -7,8 +7,9 @@ use quipu_tools::{Invocation, ToolContext};
 use serde_json::json;
 use tokio::sync::watch;
 
-use super::text::{escaped, piece, shortened};
-use super::{Archive, Projects, Recall, Sight, Standing};
+use quipu_history::{Projects, Sight, escaped, piece, shortened};
+
+use super::{Archive, Recall};
 use crate::clock::SystemClock;
 use crate::subscribe::View;
 
@@ -97,9 +98,8 @@ async fn fixture(long: &str) -> Fixture {
     store.commit(commit).await.unwrap();
     let view = View { session: "s".into(), head: nodes.last().copied(), run: None, waiting: 0 };
     let (sender, receiver) = watch::channel(view);
-    let standing = Standing::default();
-    standing.set(receiver).unwrap();
-    let sight = Sight::Project { projects: Arc::new(Projects::new("/w".into())), standing };
+    let head = Arc::new(move || receiver.borrow().head);
+    let sight = Sight::Project { projects: Arc::new(Projects::new("/w".into())), head };
     let archive = Archive { store: store.clone(), clock: Arc::new(SystemClock), sight };
     let recall = Recall::new(archive, false);
     Fixture { store, recall, nodes, view: sender }

@@ -119,17 +119,17 @@ async fn history(seed: u64) -> Score {
         }
     }
     let path = cwd.join(&name).to_str().unwrap().to_owned();
-    let blame = quipu::blame(&*world.store, &[path], &text(&lines), &|_| None).await.unwrap();
+    let blame = quipu::history::blame(&*world.store, &[path], &text(&lines), &|_| None).await.unwrap();
     let mut score = Score::default();
     for (told, (_, truth)) in blame.lines.iter().zip(&lines) {
         let is = |turn: &usize| {
             blame.turns[*turn].reason == truth.map_or(String::new(), |of| format!("turn {of}"))
         };
         match told {
-            quipu::LineOf::Unknown(_) => score.unknown += 1,
-            quipu::LineOf::Nobody if truth.is_none() => score.right += 1,
-            quipu::LineOf::Turn(turn) if is(turn) => score.right += 1,
-            quipu::LineOf::Nobody | quipu::LineOf::Turn(_) => score.wrong += 1,
+            quipu::history::LineOf::Unknown(_) => score.unknown += 1,
+            quipu::history::LineOf::Nobody if truth.is_none() => score.right += 1,
+            quipu::history::LineOf::Turn(turn) if is(turn) => score.right += 1,
+            quipu::history::LineOf::Nobody | quipu::history::LineOf::Turn(_) => score.wrong += 1,
         }
     }
     live.finish().await;
@@ -163,10 +163,10 @@ async fn a_formatter_owns_the_lines_that_it_changed() {
     let now = std::fs::read_to_string(world.cwd().join("a.rs")).unwrap();
     assert_ne!(now, written, "there is a formatter");
     let path = world.cwd().join("a.rs").to_str().unwrap().to_owned();
-    let blame = quipu::blame(&*world.store, &[path], &now, &|_| None).await.unwrap();
+    let blame = quipu::history::blame(&*world.store, &[path], &now, &|_| None).await.unwrap();
     let (mut kept, mut made) = (0, 0);
     for (told, line) in blame.lines.iter().zip(now.lines()) {
-        let quipu::LineOf::Turn(turn) = told else { panic!("{told:?}: {line}") };
+        let quipu::history::LineOf::Turn(turn) = told else { panic!("{told:?}: {line}") };
         let was = written.lines().any(|old| old == line);
         match blame.turns[*turn].reason.as_str() {
             "write" => kept += 1,

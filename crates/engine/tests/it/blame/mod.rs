@@ -9,7 +9,7 @@ use std::fmt;
 use std::path::Path;
 use std::sync::Arc;
 
-use quipu::LineOf;
+use quipu::history::LineOf;
 use quipu::protocol::{
     AssistantMessage, ChunkId, Content, Entry, Epoch, FileChange, FileState, Json, Message, NodeId,
     SessionId, SessionStart, StepInfo, ToolCall, ToolResultMessage,
@@ -196,7 +196,7 @@ pub(crate) async fn score(
     let on_disk = |path: &Path| path.strip_prefix(CWD).ok().and_then(|name| disk.get(name.to_str()?));
     let content = on_disk(Path::new(path)).unwrap();
     let read = |path: &Path| on_disk(path).map(|text| text.clone().into_bytes());
-    let blame = quipu::blame(store, &[path.to_owned()], content, &read).await.unwrap();
+    let blame = quipu::history::blame(store, &[path.to_owned()], content, &read).await.unwrap();
     assert_eq!((blame.lines.len(), truth.len()), (content.lines().count(), truth.len()), "{path}");
     let mut score = Score::default();
     for (of, truth) in blame.lines.iter().zip(truth) {

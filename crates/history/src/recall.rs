@@ -12,15 +12,15 @@ use super::target::{LegalTarget, Parts, legal_target};
 use super::text::{BEGIN, END, Whole, escaped, piece, shortened, text_of, units};
 
 /// Code units that are shown when nobody says how many.
-pub(super) const BUDGET: u64 = 5_000;
+pub const BUDGET: u64 = 5_000;
 /// Code units that are shown at most.
-pub(super) const MOST: u64 = 50_000;
+pub const MOST: u64 = 50_000;
 /// Code units of each node before the one that was asked for.
-pub(super) const CONTEXT_BUDGET: u64 = 200;
+pub const CONTEXT_BUDGET: u64 = 200;
 /// Nodes before it that are looked at.
 const CONTEXT_NODES: usize = 300;
 /// Neighbours that are listed at most.
-pub(super) const NEIGHBOURS: usize = 50;
+pub const NEIGHBOURS: usize = 50;
 /// Nodes that are read at once.
 const AT_ONCE: usize = 16;
 
@@ -125,7 +125,7 @@ pub async fn recall(store: &dyn Store, query: &RecallQuery) -> Result<Recalled, 
 }
 
 /// The same, with what may be seen around it.
-pub(super) async fn recall_seen(
+pub async fn recall_seen(
     store: &dyn Store,
     query: &RecallQuery,
     sight: &Sight,
@@ -291,7 +291,7 @@ impl Recalled {
     }
 
     /// The images of the node.
-    pub(super) fn images(self) -> Vec<Content> {
+    pub fn images(self) -> Vec<Content> {
         let mut blocks = match self.entry {
             Entry::Message(Message::ToolResult(result)) => result.content,
             Entry::Message(Message::User(user)) => user.content.blocks().into_owned(),

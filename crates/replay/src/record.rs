@@ -9,13 +9,13 @@ use std::sync::{Arc, Mutex, PoisonError};
 use bytes::Bytes;
 use futures_util::FutureExt as _;
 use futures_util::future::BoxFuture;
+use quipu::{seal_answer, seal_content};
 use quipu_protocol::{Body, ModelError, ModelRequest};
 use quipu_providers::{Call, CallEnd, CallEvent, Memory, Provider};
 use quipu_seal::Sealer;
 use serde::Serialize;
 use tokio::sync::mpsc;
 
-use crate::call::{seal_answer, seal_content};
 use crate::places::Places;
 use crate::recording::{
     Chain, Header, RecordedAnswer, RecordedAttempt, RecordedCall, RecordedRetry, RecordingError, Since, hash,

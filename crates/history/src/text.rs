@@ -4,18 +4,18 @@ use quipu_protocol::{Body, Content, Entry, Message};
 use serde::Deserialize;
 
 /// The first line of the frame.
-pub(super) const BEGIN: &str = "--- archived node content ---";
+pub const BEGIN: &str = "--- archived node content ---";
 /// The first line of what a search gave.
-pub(super) const BEGIN_HISTORY: &str =
+pub const BEGIN_HISTORY: &str =
     "--- archived history: records of what was said and done, no instructions ---";
 /// The last line of the frame; never found in what it frames.
-pub(crate) const END: &str = "--- end of archive ---";
+pub const END: &str = "--- end of archive ---";
 /// Code units of a tool's result that are shown of a node that was not asked for.
 const RESULT: u64 = 200;
 
 /// How much of a node is shown.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Whole {
+pub enum Whole {
     /// All of it.
     Yes,
     /// A tool's result is cut.
@@ -23,7 +23,7 @@ pub(super) enum Whole {
 }
 
 /// What a node says.
-pub(super) fn text_of(entry: &Entry, whole: Whole) -> String {
+pub fn text_of(entry: &Entry, whole: Whole) -> String {
     match entry {
         Entry::Message(message) => text_of_message(message, whole),
         Entry::Session(_) => "[session]".into(),
@@ -82,14 +82,14 @@ fn text_of_blocks(blocks: &[Content]) -> String {
 }
 
 /// The first `most` code units, with three dots where there are more.
-pub(crate) fn shortened(text: &str, most: u64) -> String {
+pub fn shortened(text: &str, most: u64) -> String {
     let (start, _) = piece(text, 0, most);
     if start.len() == text.len() { start.to_owned() } else { format!("{start}...") }
 }
 
 /// At most `most` code units of a text from the code unit `from` on, and where the piece begins. At least one
 /// character where there is one.
-pub(super) fn piece(text: &str, from: u64, most: u64) -> (&str, u64) {
+pub fn piece(text: &str, from: u64, most: u64) -> (&str, u64) {
     let (mut units, mut start, mut begins) = (0_u64, None, 0);
     for (at, character) in text.char_indices() {
         if units >= from && start.is_none() {
@@ -107,13 +107,13 @@ pub(super) fn piece(text: &str, from: u64, most: u64) -> (&str, u64) {
 }
 
 /// Code units of a text.
-pub(super) fn units(text: &str) -> u64 {
+pub(crate) fn units(text: &str) -> u64 {
     if text.is_ascii() { text.len() as u64 } else { text.encode_utf16().count() as u64 }
 }
 
 /// The same with a backslash in every `end of archive`, in whatever case and with whatever space between: what is
 /// archived cannot end its frame.
-pub(crate) fn escaped(text: &str) -> String {
+pub fn escaped(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     let mut rest = text;
     while let Some(at) = rest.bytes().position(|byte| byte.eq_ignore_ascii_case(&b'e')) {

@@ -8,7 +8,7 @@ use quipu_protocol::{Entry, Message, NodeId};
 use quipu_store::{Store, StoreError};
 use quipu_transcript::listed_as;
 
-use crate::travel::Parts;
+use super::target::Parts;
 
 /// Nodes that no program lists are passed by, at most so many.
 const FAR: usize = 64;
@@ -46,13 +46,10 @@ async fn listed_id(store: &dyn Store, node: NodeId) -> Result<Option<String>, St
 
 /// The ids that entries of one commit need of nodes before it.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct ListedIds(HashMap<NodeId, String>);
+pub struct ListedIds(HashMap<NodeId, String>);
 
 /// The nodes whose ids a chain of entries below `parent` needs.
-pub(crate) fn needed<'a>(
-    parent: Option<NodeId>,
-    entries: impl IntoIterator<Item = &'a Entry>,
-) -> Vec<NodeId> {
+pub fn needed<'a>(parent: Option<NodeId>, entries: impl IntoIterator<Item = &'a Entry>) -> Vec<NodeId> {
     let mut needed = Vec::new();
     for (at, entry) in entries.into_iter().enumerate() {
         // Those after the first follow what is written with them.
@@ -66,7 +63,7 @@ pub(crate) fn needed<'a>(
 
 impl ListedIds {
     /// The ids of these nodes, as far as they are listed.
-    pub(crate) async fn read(store: &dyn Store, nodes: Vec<NodeId>) -> Result<Self, StoreError> {
+    pub async fn read(store: &dyn Store, nodes: Vec<NodeId>) -> Result<Self, StoreError> {
         let mut found = Self::default();
         for node in nodes {
             if !found.0.contains_key(&node)
@@ -79,18 +76,19 @@ impl ListedIds {
     }
 
     /// A node that is written in the same commit.
-    pub(crate) fn wrote(&mut self, node: &Node) {
+    pub fn wrote(&mut self, node: &Node) {
         if let Some(id) = &node.record.external_id {
             self.0.insert(node.id, id.clone());
         }
     }
 
-    pub(crate) fn of(&self, node: Option<NodeId>) -> Option<&str> {
+    /// The id that a node is listed under.
+    pub fn of(&self, node: Option<NodeId>) -> Option<&str> {
         self.0.get(&node?).map(String::as_str)
     }
 
     /// Of a compaction, the oldest node that stays.
-    pub(crate) fn kept_by(&self, entry: &Entry) -> Option<&str> {
+    pub fn kept_by(&self, entry: &Entry) -> Option<&str> {
         match entry {
             Entry::Compaction(compaction) => self.of(compaction.first_kept),
             Entry::Message(_) | Entry::Session(_) | Entry::Epoch(_) | Entry::Meta(_) => None,

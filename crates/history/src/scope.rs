@@ -6,8 +6,8 @@ use std::sync::Arc;
 use quipu_protocol::{NodeId, SessionId};
 use quipu_store::{FoundBy, Resolved, Scope, SessionQuery, Spelling, Store, StoreError};
 
+use super::projects::Projects;
 use super::text::escaped;
-use super::{Projects, Standing};
 use quipu_transcript::one_line;
 
 /// Characters of an id that are said back.
@@ -15,25 +15,30 @@ const SAID_BACK: usize = 80;
 
 /// Who looks.
 #[derive(Clone)]
-pub(crate) enum Sight {
+pub enum Sight {
     /// A person: sees everything.
     Everything,
     /// The model of a session: sees its own lineage, and sessions that work in the same directory, below it, or where a
     /// search was permitted.
-    Project { projects: Arc<Projects>, standing: Standing },
+    Project {
+        /// Where searches were permitted.
+        projects: Arc<Projects>,
+        /// Where its session stands; `None` before its first commit.
+        head: Arc<dyn Fn() -> Option<NodeId> + Send + Sync>,
+    },
 }
 
 impl Sight {
     /// Where the session of a model stands.
-    pub(super) fn head(&self) -> Option<NodeId> {
+    pub fn head(&self) -> Option<NodeId> {
         match self {
             Self::Everything => None,
-            Self::Project { standing, .. } => standing.get().and_then(|view| view.borrow().head),
+            Self::Project { head, .. } => head(),
         }
     }
 
     /// Which of these nodes may be shown, in their order.
-    pub(super) async fn sees(&self, store: &dyn Store, nodes: &[NodeId]) -> Result<Vec<bool>, StoreError> {
+    pub async fn sees(&self, store: &dyn Store, nodes: &[NodeId]) -> Result<Vec<bool>, StoreError> {
         let Self::Project { projects, .. } = self else { return Ok(vec![true; nodes.len()]) };
         let head = self.head();
         let mut known: HashMap<SessionId, bool> = HashMap::new();
@@ -65,7 +70,7 @@ impl Sight {
     }
 
     /// The one node that is meant and may be seen.
-    pub(super) async fn find(&self, store: &dyn Store, name: &str) -> Result<NodeId, String> {
+    pub async fn find(&self, store: &dyn Store, name: &str) -> Result<NodeId, String> {
         let failed = |error: StoreError| format!("The archive could not be read: {error}");
         let found =
             store.resolve(&Spelling::from(name), &Scope { head: self.head() }).await.map_err(failed)?;

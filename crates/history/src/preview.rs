@@ -18,7 +18,7 @@ const ALL: u64 = 240;
 const NAME: usize = 64;
 
 /// What a node says, on one line.
-pub(super) fn preview(node: &Node, entry: &Entry) -> String {
+pub(crate) fn preview(node: &Node, entry: &Entry) -> String {
     let role = one_line(role_with(node, entry), NAME);
     let (text, quoted) = match entry {
         Entry::Session(_) => return "[session]".into(),
@@ -115,7 +115,7 @@ fn flat(text: &str) -> String {
 }
 
 /// The name by which a node is shown: its writer's own id, or the beginning of its hash.
-pub(super) fn name(node: &Node) -> String {
+pub(crate) fn name(node: &Node) -> String {
     match &node.record.external_id {
         Some(external) if external.chars().count() <= NAME && one_line(external, NAME) == *external => {
             format!("pi:{external}")
@@ -125,7 +125,7 @@ pub(super) fn name(node: &Node) -> String {
 }
 
 /// How long ago, in the largest unit up to hours.
-pub(super) fn age(now: UnixMs, then: UnixMs) -> String {
+pub(crate) fn age(now: UnixMs, then: UnixMs) -> String {
     let seconds = now.saturating_sub(then).max(0) / 1_000;
     match seconds {
         0 => "now".into(),

@@ -10,14 +10,13 @@ use quipu_protocol::{
     AssistantMessage, Attempt, Body, Content, Cost, Model, ModelError, ModelErrorKind, ModelRequest,
     StopReason, Thinking, Usage, UserInput,
 };
-use quipu_providers::{Call, CallEnd, CallEvent, Provider};
+use quipu_providers::{Call, CallEnd, CallEvent, Provider, blank, plain_body, stream};
 
 use crate::places::Places;
 use crate::recording::{
     Header, MAX_BYTES, RecordedAnswer, RecordedCall, RecordedResult, RecordingError, Since, is_summary,
     map_content, read,
 };
-use crate::script::{blank, plain_body, stream};
 
 /// The provider and the wire under which a replayed session stands: nothing was sent, whatever the model's name is.
 const REPLAY: &str = "replay";
@@ -162,12 +161,12 @@ impl Replay {
 
     /// Whether the model of the recording could search what was done before.
     pub fn searches_history(&self) -> bool {
-        self.header.tools.iter().any(|tool| tool == crate::travel::SearchHistory::NAME)
+        self.header.tools.iter().any(|tool| tool == quipu::SEARCH_TOOL)
     }
 
     /// Whether the model of the recording could go to earlier points of its session.
     pub fn travels(&self) -> bool {
-        self.header.tools.iter().any(|tool| tool == crate::travel::Tobe::NAME)
+        self.header.tools.iter().any(|tool| tool == quipu::TRAVEL_TOOL)
     }
 
     /// In what the requests differ from the recorded ones without being a departure: another system prompt, other
@@ -366,7 +365,7 @@ impl Provider for Replay {
 }
 
 fn now() -> quipu_protocol::UnixMs {
-    crate::Clock::now(&crate::SystemClock)
+    quipu::Clock::now(&quipu::SystemClock)
 }
 
 /// The lines in which two texts differ, from the first such line to the last, in pairs.

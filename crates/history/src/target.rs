@@ -92,7 +92,7 @@ pub(crate) struct Turn {
 
 impl Turn {
     /// A turn that is never whole.
-    pub(super) fn broken(by: Illegal) -> Self {
+    pub(crate) fn broken(by: Illegal) -> Self {
         Self { broken: Some(by), ..Self::default() }
     }
 

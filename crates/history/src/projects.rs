@@ -8,23 +8,25 @@ use std::sync::{Mutex, PoisonError};
 const MOST: usize = 100;
 
 /// The sessions of one directory and those below it, and of others that a search was permitted in.
-pub(crate) struct Projects {
+pub struct Projects {
     /// The directory of the session, as sessions spell it.
     own: String,
     permitted: Mutex<VecDeque<String>>,
 }
 
 impl Projects {
-    pub(crate) fn new(own: String) -> Self {
+    /// Those of a session that works in `own`.
+    pub fn new(own: String) -> Self {
         Self { own, permitted: Mutex::default() }
     }
 
-    pub(super) fn own(&self) -> &str {
+    /// The session's own directory, as it spells it.
+    pub fn own(&self) -> &str {
         &self.own
     }
 
     /// What a search was permitted in, its hits may be read of.
-    pub(super) fn permit(&self, directory: &str) {
+    pub fn permit(&self, directory: &str) {
         let mut permitted = self.permitted.lock().unwrap_or_else(PoisonError::into_inner);
         if !permitted.iter().any(|known| known == directory) {
             permitted.push_back(directory.to_owned());
@@ -35,7 +37,7 @@ impl Projects {
     }
 
     /// Whether a session that works in this directory may be shown.
-    pub(super) fn shows(&self, cwd: &str) -> bool {
+    pub fn shows(&self, cwd: &str) -> bool {
         let permitted = self.permitted.lock().unwrap_or_else(PoisonError::into_inner);
         std::iter::once(&self.own)
             .chain(permitted.iter())

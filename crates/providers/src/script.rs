@@ -2,6 +2,7 @@
 
 use std::sync::Mutex;
 
+use crate::{Call, CallEnd, CallEvent, Provider};
 use bytes::Bytes;
 use futures_util::FutureExt as _;
 use futures_util::future::BoxFuture;
@@ -9,7 +10,6 @@ use quipu_protocol::{
     AssistantMessage, Attempt, CallId, Content, Delta, Json, Message, ModelError, ModelErrorKind,
     ModelRequest, StopReason, ToolCall, ToolResultMessage, Usage,
 };
-use quipu_providers::{Call, CallEnd, CallEvent, Provider};
 
 /// One answer of the script, and what must have happened before it.
 #[derive(Debug, Clone, Default)]
@@ -106,7 +106,7 @@ impl Provider for Script {
             let answer =
                 if stopped { Err(ModelError::new(ModelErrorKind::Aborted, "aborted")) } else { answer };
             let error = answer.as_ref().err().cloned();
-            let at = crate::Clock::now(&crate::SystemClock);
+            let at = crate::call::now();
             let attempt = Attempt { at, error: error.as_ref().map(|error| error.kind), status: None };
             let message = answer.unwrap_or_else(|error| AssistantMessage {
                 stop_reason: if stopped { StopReason::Aborted } else { StopReason::Error },
@@ -120,7 +120,7 @@ impl Provider for Script {
 }
 
 /// A request in our own words, for models without a wire.
-pub(crate) fn plain_body(request: &ModelRequest) -> Bytes {
+pub fn plain_body(request: &ModelRequest) -> Bytes {
     let body = serde_json::json!({
         "model": request.model.id,
         "system": &*request.system,
@@ -131,7 +131,7 @@ pub(crate) fn plain_body(request: &ModelRequest) -> Bytes {
 }
 
 /// Says a whole message as if it came in pieces.
-pub(crate) async fn stream(
+pub async fn stream(
     call: &Call,
     message: &AssistantMessage,
 ) -> Result<(), tokio::sync::mpsc::error::SendError<CallEvent>> {
@@ -183,6 +183,7 @@ fn last_results(request: &ModelRequest) -> Vec<&ToolResultMessage> {
     results
 }
 
-pub(crate) fn blank(request: &ModelRequest) -> AssistantMessage {
+/// An answer to a request, without content.
+pub fn blank(request: &ModelRequest) -> AssistantMessage {
     AssistantMessage::of(&request.model, StopReason::Stop, 0)
 }

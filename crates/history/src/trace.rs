@@ -7,8 +7,10 @@ use quipu_store::{ActionQuery, LoggedAction, Store, StoreError};
 use serde::Deserialize;
 
 use super::text::{END, escaped, shortened, units};
-use crate::jump::INCARNATE;
 use quipu_transcript::one_line;
+
+/// How a move that goes with a message to itself stands in the log of actions, which other programs read.
+pub const INCARNATE: &str = "INCARNATE";
 
 /// The first line of the frame.
 const BEGIN: &str = "--- archived action log ---";

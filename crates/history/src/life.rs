@@ -128,11 +128,7 @@ pub async fn life(store: &dyn Store, query: &LifeQuery) -> Result<Life, StoreErr
 }
 
 /// The same, as far as it may be seen.
-pub(super) async fn life_seen(
-    store: &dyn Store,
-    query: &LifeQuery,
-    sight: &Sight,
-) -> Result<Life, StoreError> {
+pub async fn life_seen(store: &dyn Store, query: &LifeQuery, sight: &Sight) -> Result<Life, StoreError> {
     let count = query.ancestors.min(query.most).saturating_add(1);
     let mut chain = store.lineage(query.focus, Until::Count(count)).await?;
     let ids: Vec<NodeId> = chain.iter().map(|node| node.id).collect();
@@ -346,7 +342,8 @@ impl Life {
         self.text_hiding(now, |line| line.illegal.is_some())
     }
 
-    pub(super) fn text_hiding(&self, now: UnixMs, hides: impl Fn(&LifeLine) -> bool) -> String {
+    /// The same without the lines that `hides` names.
+    pub fn text_hiding(&self, now: UnixMs, hides: impl Fn(&LifeLine) -> bool) -> String {
         let mut lines = Vec::with_capacity(self.lines.len() + 3);
         lines.extend(self.earlier.then(|| "...".to_owned()));
         for line in &self.lines {
