@@ -5,8 +5,9 @@ use quipu_store::{
     BOOKMARK, Commit, Durability, Expect, LoggedMove, RefMove, RefName, ReflogQuery, StoreError,
 };
 
-use crate::engine::{Engine, OpenError};
-use crate::sessions::ChangeError;
+use crate::change::ChangeError;
+use crate::engine::Engine;
+use crate::error::OpenError;
 
 /// Bytes of a bookmark's name at most.
 pub const BOOKMARK_LIMIT: usize = 256;

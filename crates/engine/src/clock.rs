@@ -73,6 +73,16 @@ pub(crate) fn fresh_id() -> String {
     uuid::Uuid::new_v7(at).to_string()
 }
 
+/// Whether a text can name a session.
+pub(crate) fn is_session_id(text: &str) -> bool {
+    let edge = |b: Option<&u8>| b.is_some_and(u8::is_ascii_alphanumeric);
+    let bytes = text.as_bytes();
+    bytes.len() <= 128
+        && edge(bytes.first())
+        && edge(bytes.last())
+        && bytes.iter().all(|b| b.is_ascii_alphanumeric() || matches!(b, b'.' | b'_' | b'-'))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

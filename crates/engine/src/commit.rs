@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use futures_util::future::BoxFuture;
 use quipu_dag::{Node, NodeRecord};
 use quipu_protocol::{Entry, Epoch, FileChange, Json, NodeId, Notice, Refused, RunId, SessionId, UnixMs};
 use quipu_store::{
@@ -12,14 +13,13 @@ use quipu_transcript::Listing;
 use serde::{Deserialize, Serialize};
 use tokio::sync::mpsc;
 
-use crate::call::{Next, Recorded};
+use crate::arrival::{TOBE, waits};
+use crate::calls::money::Purse;
+use crate::calls::{Next, Recorded};
 use crate::clock::{Clock, fresh_id};
 use crate::files::{Ground, InFlight};
 use crate::follower::Committed;
 use crate::identity::Prompt;
-use crate::jump::{TOBE, waits};
-use crate::money::Purse;
-use crate::moves::Mover;
 use crate::published::{Heads, boot};
 use quipu_history::{INCARNATE, ListedIds, needed};
 use quipu_machine::{CommitError, Done, Draft, Input, Leap, MoveDone, MoveOrder, Plan, PlanOp, Queue, Tag};
@@ -84,6 +84,17 @@ pub(crate) struct Committer {
 struct Opened {
     /// The node that it goes on from.
     at: Option<NodeId>,
+}
+
+/// Makes moves for a session that is open.
+pub(crate) trait Mover: Send + Sync {
+    /// Moves the session, which stands at `head`, and reads where it stands then.
+    fn make<'a>(
+        &'a self,
+        session: &'a SessionId,
+        head: NodeId,
+        order: MoveOrder,
+    ) -> BoxFuture<'a, Result<MoveDone, Refused>>;
 }
 
 impl Committer {

@@ -3,7 +3,9 @@
 use quipu_protocol::{Body, Content, Message, NodeId, StopReason, Usage};
 use quipu_transcript::{Measure, estimate_text, last_count, measure, sent_tokens};
 
-use crate::engine::{Engine, OpenError, system_text};
+use crate::engine::Engine;
+use crate::error::OpenError;
+use crate::identity::system_text;
 use crate::resume::read_past;
 use quipu_machine::{Left, PruneSettings, tool_tokens};
 

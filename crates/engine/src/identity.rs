@@ -10,7 +10,7 @@ use quipu_protocol::{BlobId, Epoch};
 use quipu_seal::Sealer;
 use quipu_store::Store;
 
-use crate::engine::{OpenError, system_blob, system_text};
+use crate::error::OpenError;
 
 /// Bytes of an identity text at most: it is a part of every request.
 pub const IDENTITY_LIMIT: u64 = 64 << 10;
@@ -136,6 +136,15 @@ fn without(system: Option<&Blob>, identity: Option<&Blob>) -> String {
         Some(rest) if !own.is_empty() => rest.strip_prefix(BETWEEN).unwrap_or(rest).to_owned(),
         _ => system,
     }
+}
+
+pub(crate) fn system_blob(text: &str) -> Blob {
+    Blob::string("system_prompt", text)
+}
+
+/// The text of a `system_prompt` blob.
+pub(crate) fn system_text(blob: &Blob) -> String {
+    serde_json::from_str(&blob.content).unwrap_or_default()
 }
 
 #[cfg(test)]

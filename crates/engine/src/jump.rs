@@ -1,171 +1,21 @@
 //! Going to another node of a session: what stands there, and what is left behind.
 
 use std::path::Path;
-use std::sync::Arc;
 
-use quipu_dag::Node;
-use quipu_protocol::{
-    Body, Compaction, Content, Entry, Json, Jumped, Message, NodeId, Refused, SessionId, StepInfo, UserInput,
-    UserMessage,
-};
-use quipu_store::{
-    Action, Commit, Durability, Op, OpenJump, RefMove, RefName, Resolved, Scope, SessionRow, Spelling, Store,
-    StoreError, Until, decode_nodes,
-};
-use quipu_transcript::{Decoded, TouchedFiles, context, message_of};
+use quipu_protocol::{Body, Content, Entry, Jumped, Message, NodeId, SessionId, StepInfo, UserMessage};
+use quipu_store::{Action, Commit, Durability, Op, OpenJump, RefMove, RefName, SessionRow, StoreError};
 
-use crate::engine::{Engine, OpenError};
-use crate::files::{InFlight, JumpedWithFiles, RestoreFiles, tells_of_files, told};
+use crate::along::{JumpedWithFiles, RestoreFiles};
+use crate::arrival::{TOBE, waits};
+use crate::change::ChangeError;
+use crate::engine::Engine;
+use crate::files::{InFlight, told};
 use crate::owner::alone;
-use crate::resume::read_past;
-use crate::sessions::{ChangeError, Written};
+use crate::sessions::Written;
+use crate::stand::{Stand, stand};
 use crate::travel::{Travel, carryover, carryover_text, count_left, line_of, log_of};
 use quipu_history::{INCARNATE, ListedIds, legal_target, needed};
-use quipu_machine::Place;
 use quipu_transcript::FilePlan;
-
-/// Why a ref moved that went somewhere with a message: stands in the log of refs.
-pub(crate) const TOBE: &str = "tobe";
-/// The stage of a jump whose message to itself waits for its answer.
-const WAITS: &str = "waits";
-
-/// A jump that is over but for the answer to the message at `head`.
-pub(crate) fn waits(head: NodeId) -> OpenJump {
-    OpenJump { stage: WAITS.into(), plan: Json::from(serde_json::json!({ "carryover": head })) }
-}
-
-/// The message whose answer a jump waits for.
-pub(crate) fn awaited(jump: &OpenJump) -> Option<NodeId> {
-    #[derive(serde::Deserialize)]
-    struct Plan {
-        carryover: NodeId,
-    }
-    // Whatever else is to be done.
-    jump.plan.read::<Plan>().ok().map(|plan| plan.carryover)
-}
-
-/// Where a session stands that goes to a node.
-pub(crate) struct Stand {
-    pub(crate) at: NodeId,
-    /// What was said in the node, when it stands before it.
-    pub(crate) said: Option<UserInput>,
-}
-
-/// Before what somebody said, behind everything else. `None` when the node is not one of the session.
-pub(crate) async fn stand(
-    store: &dyn Store,
-    session: &SessionId,
-    to: NodeId,
-) -> Result<Option<Stand>, StoreError> {
-    let found = match store.resolve(&Spelling::from(to.to_string()), &Scope::default()).await? {
-        Resolved::One(found) => found,
-        Resolved::Many(_) | Resolved::None => return Ok(None),
-    };
-    if found.node != to || found.session.as_ref() != Some(session) {
-        return Ok(None);
-    }
-    let nodes: Vec<Node> = store.nodes(&[to]).await?.into_iter().flatten().collect();
-    let Some(node) = nodes.first() else { return Ok(None) };
-    let decoded = decode_nodes(store, &nodes).await?;
-    // What the model was told of files nobody said.
-    let said = decoded.first().filter(|one| !tells_of_files(&one.entry));
-    let body: Option<Body> = match said.and_then(|one| message_of(&one.entry)).as_deref() {
-        Some(Message::User(user)) => Some(user.content.clone()),
-        Some(Message::Custom(custom)) => Some(custom.content.clone()),
-        _ => None,
-    };
-    Ok(Some(match (body, node.record.parent) {
-        (Some(body), Some(at)) => Stand { at, said: Some(UserInput(body.blocks().into_owned())) },
-        (_, _) => Stand { at: to, said: None },
-    }))
-}
-
-/// The context that a session would have at a node, and what it would leave behind.
-pub(crate) async fn look(
-    store: &dyn Store,
-    session: &SessionId,
-    from: NodeId,
-    to: NodeId,
-    wants_left: bool,
-) -> Result<Place, Refused> {
-    let failed = |error: OpenError| Refused::Store { why: error.to_string() };
-    let stand = stand(store, session, to).await.map_err(|error| failed(error.into()))?;
-    let Some(Stand { at, said }) = stand else { return Err(Refused::NotInSession { node: to }) };
-    let place = place_at(store, at).await.map_err(failed)?;
-    let (mut left, mut files) = (Vec::new(), TouchedFiles::default());
-    if wants_left {
-        let branch = left_behind(store, from, at).await.map_err(|error| failed(error.into()))?;
-        for place in context(&branch) {
-            let entry = &branch[place].1;
-            if let Entry::Compaction(Compaction { details: Some(details), .. }) = entry {
-                files.join(TouchedFiles::of_details(details));
-            }
-            left.extend(message_of(entry).map(|message| Arc::new(message.into_owned())));
-        }
-        files.add(&left);
-    }
-    Ok(Place { said, left, files, ..place })
-}
-
-/// The context that a session would have behind a node.
-pub(crate) async fn place_at(store: &dyn Store, at: NodeId) -> Result<Place, OpenError> {
-    let past = read_past(store, at).await?;
-    let (messages, nodes, compacted, prunes) = (past.messages, past.nodes, past.compacted, past.prunes);
-    let (left, files) = (Vec::new(), TouchedFiles::default());
-    let (old, epoch) = (past.old, past.epoch);
-    Ok(Place { at, said: None, messages, nodes, compacted, old, prunes, epoch, left, files })
-}
-
-/// The entries of the lineage of `from` that `to` does not share, root first: what was summed up among them already
-/// as its summary.
-async fn left_behind(
-    store: &dyn Store,
-    from: NodeId,
-    to: NodeId,
-) -> Result<Vec<(NodeId, Entry)>, StoreError> {
-    let shared = store.fork_point(from, to).await?;
-    if shared == Some(from) {
-        return Ok(Vec::new());
-    }
-    let mut nodes = store.lineage(from, Until::Checkpoint).await?;
-    if let Some(at) = nodes.iter().position(|node| Some(node.id) == shared) {
-        nodes.drain(..=at);
-        return entries(store, &nodes).await;
-    }
-    // The summary at its beginning covers more than the branch, unless the branch holds all that it kept.
-    let (Some(first), Some(shared)) = (nodes.first(), shared) else { return entries(store, &nodes).await };
-    let compaction = entries(store, std::slice::from_ref(first)).await?;
-    let kept = match compaction.first() {
-        Some((_, Entry::Compaction(compaction))) => compaction.first_kept,
-        _ => None,
-    };
-    let Some(parent) = first.record.parent else { return entries(store, &nodes).await };
-    let covers_branch = match kept {
-        None => true,
-        Some(kept) => {
-            let first = store.nodes(&[kept]).await?.into_iter().flatten().next();
-            let follows = first.is_some_and(|first| first.record.parent == Some(shared));
-            kept != shared && !follows && store.fork_point(kept, shared).await? == Some(shared)
-        }
-    };
-    let until = if covers_branch { kept } else { Some(shared) };
-    let mut before = match until {
-        Some(until) => store.lineage(parent, Until::Node(until)).await?,
-        None => Vec::new(),
-    };
-    if !covers_branch {
-        // All of the branch stands in what it kept.
-        before.remove(0);
-        nodes.remove(0);
-    }
-    before.extend(nodes);
-    entries(store, &before).await
-}
-
-async fn entries(store: &dyn Store, nodes: &[Node]) -> Result<Vec<(NodeId, Entry)>, StoreError> {
-    let decoded = decode_nodes(store, nodes).await?;
-    Ok(nodes.iter().map(|node| node.id).zip(decoded.into_iter().map(|Decoded { entry, .. }| entry)).collect())
-}
 
 impl Engine {
     /// Moves the session of a node there: before the node when somebody said it, whose words are given back, else

@@ -7,15 +7,18 @@
 //! This crate knows no vendor, no database and no front. Models come in as a [`Provider`], tools as a [`Tool`],
 //! permission as a [`Policy`].
 
-mod bodies;
+mod along;
+mod arrival;
 mod bookmarks;
-mod call;
+mod calls;
+mod change;
 mod clock;
 mod commit;
 mod context;
 mod context_use;
 mod early;
 mod engine;
+mod error;
 mod files;
 mod follower;
 mod identity;
@@ -23,8 +26,8 @@ mod jump;
 mod meaning;
 mod merge;
 mod models;
-mod money;
 mod moves;
+mod opening;
 mod outputs;
 mod owner;
 mod permissions;
@@ -35,20 +38,24 @@ mod seal_key;
 mod session;
 mod sessions;
 mod settings;
+mod stand;
 mod subscribe;
-mod summarize;
 mod timeline;
 mod toolbox;
 mod travel;
 mod undo;
 
+pub use along::{JumpedWithFiles, RestoreFiles};
+pub use arrival::TRAVEL_TOOL;
 pub use bookmarks::{BOOKMARK_LIMIT, Bookmark, BookmarkError};
-pub use call::{seal_answer, seal_content};
+pub use calls::{seal_answer, seal_content};
+pub use change::ChangeError;
 pub use clock::{Clock, SystemClock, instant};
 pub use context::{Rules, SYSTEM_PROMPT, find_rules, system_prompt};
 pub use context_use::{ContextKind, ContextPart, ContextUse, Counted, PrunedUse};
-pub use engine::{Engine, OpenError, Opened, SessionOptions};
-pub use files::{FileSettings, FilesError, JumpedWithFiles, RestoreFiles};
+pub use engine::{Engine, SessionOptions};
+pub use error::OpenError;
+pub use files::{FileSettings, FilesError};
 pub use follower::{Committed, Follower};
 pub use identity::{
     IDENTITY_LIMIT, IdentityError, IdentitySettings, identity_hash, identity_text, read_identity,
@@ -58,6 +65,7 @@ pub use meaning::{
 };
 pub use merge::{Merge, Merged};
 pub use models::Models;
+pub use opening::Opened;
 pub use outputs::{KeptOutputs, Outputs};
 pub use permissions::{PermissionMode, PermissionRules, Permissions, TravelRule};
 pub use policy::{AllowAll, Decision, Grant, Policy, Proposal};
@@ -67,11 +75,11 @@ pub use quipu_protocol::{MergeSide, NAME_LIMIT, Refused};
 pub use resume::{epoch_at, has_lost_prompt, last_epoch};
 pub use seal_key::seal_key;
 pub use session::Session;
-pub use sessions::{ChangeError, Forked};
+pub use sessions::Forked;
 pub use settings::{compaction_settings, prune_settings};
 pub use subscribe::{Delivery, Events, View};
 pub use timeline::TimeStep;
-pub use travel::{HistorySettings, SEARCH_TOOL, TRAVEL_TOOL, Travel, TravelSettings};
+pub use travel::{HistorySettings, SEARCH_TOOL, Travel, TravelSettings};
 pub use undo::UndoError;
 
 pub use quipu_history as history;

@@ -11,11 +11,13 @@ use quipu_protocol::{
 use quipu_store::{RefMove, RefName, SessionQuery, Store, StoreError, Until, decode_nodes};
 use quipu_transcript::{Decoded, TouchedFiles, counts, message_of};
 
+use crate::along::RestoreFiles;
+use crate::arrival::{awaited, waits};
+use crate::change::ChangeError;
 use crate::engine::Engine;
-use crate::files::{Brought, Cargo, InFlight, RestoreFiles};
-use crate::jump::{awaited, waits};
+use crate::files::{Brought, Cargo, InFlight};
 use crate::owner::alone;
-use crate::sessions::{ChangeError, Written};
+use crate::sessions::Written;
 use quipu_history::ListedIds;
 use quipu_history::{END, escaped, shortened};
 use quipu_transcript::{FilePlan, LeftAlone, WORKSPACE_NOTE, WorkspaceNote, is_restored};

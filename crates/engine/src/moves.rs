@@ -6,11 +6,15 @@ use futures_util::future::BoxFuture;
 use quipu_protocol::{Jumped, MoveFiles, MoveStep, Moved, NodeId, Refused, SessionId};
 use quipu_store::SessionRow;
 
-use crate::engine::{Engine, OpenError, SessionOptions};
-use crate::files::{FileSettings, FilesError, JumpedWithFiles, RestoreFiles};
-use crate::jump::{Stand, awaited, place_at, stand};
+use crate::along::{JumpedWithFiles, RestoreFiles};
+use crate::arrival::awaited;
+use crate::change::ChangeError;
+use crate::commit::Mover;
+use crate::engine::{Engine, SessionOptions};
+use crate::error::OpenError;
+use crate::files::{FileSettings, FilesError};
 use crate::policy::Policy;
-use crate::sessions::ChangeError;
+use crate::stand::{Stand, place_at, stand};
 use crate::timeline::{Along, Way};
 use crate::undo::UndoError;
 use quipu_machine::{MoveDone, MoveOrder};
@@ -18,17 +22,6 @@ use quipu_transcript::FilePlan;
 
 /// Files of a move that are named at most.
 const NAMED: usize = 1_000;
-
-/// Makes moves for a session that is open.
-pub(crate) trait Mover: Send + Sync {
-    /// Moves the session, which stands at `head`, and reads where it stands then.
-    fn make<'a>(
-        &'a self,
-        session: &'a SessionId,
-        head: NodeId,
-        order: MoveOrder,
-    ) -> BoxFuture<'a, Result<MoveDone, Refused>>;
-}
 
 /// Moves by the rules of one session.
 #[derive(Clone)]

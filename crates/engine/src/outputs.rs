@@ -131,7 +131,7 @@ impl Outputs {
 
     /// The directory of a session whose id is a name that a file can have.
     fn directory(&self, session: &SessionId) -> Option<PathBuf> {
-        crate::engine::is_session_id(session.as_str()).then(|| self.root.join(session.as_str()))
+        crate::clock::is_session_id(session.as_str()).then(|| self.root.join(session.as_str()))
     }
 }
 

@@ -4,9 +4,7 @@
 use std::sync::Arc;
 
 use quipu_protocol::{NodeId, SessionId, UnixMs};
-use quipu_store::{Action, Commit, Expect, RefMove, RefName, Store, StoreError};
-
-use crate::engine::Engine;
+use quipu_store::{Action, RefMove, RefName, Store, StoreError};
 
 /// Which heads of other programs follow our sessions. None, unless somebody says so: what such a program writes next becomes
 /// a child of what its head names, so moving it takes that program's own history out of its sight.
@@ -90,29 +88,4 @@ impl Heads {
 /// A session was opened and goes on from this node.
 pub(crate) fn boot(at: NodeId, now: UnixMs) -> Action {
     Action { timestamp: now, kind: "BOOT".into(), from: None, to: Some(at), metadata: None }
-}
-
-impl Engine {
-    /// Adds to a commit that moves a session from `stood` to `to` that it is the newest now.
-    pub(crate) async fn publish(
-        &self,
-        commit: &mut Commit,
-        session: &SessionId,
-        stood: Option<NodeId>,
-        to: NodeId,
-        why: &str,
-    ) -> Result<(), StoreError> {
-        let heads = self.heads();
-        commit.actions.extend(heads.switch(&**self.store(), session, stood, to, self.now()).await?);
-        commit.moves.extend(heads.moves(to, why));
-        Ok(())
-    }
-
-    /// The move that goes with the end of a session that stood there: where it was the newest, none is. Heads of other
-    /// programs stay; they know no session that ends.
-    pub(crate) async fn unpublish(&self, stood: NodeId, why: &str) -> Result<Option<RefMove>, StoreError> {
-        let name = RefName::from(RefName::NEWEST);
-        let stands = self.store().head(&name).await? == Some(stood);
-        Ok(stands.then(|| RefMove { name, expect: Expect::Any, to: None, fence: None, why: why.to_owned() }))
-    }
 }

@@ -19,12 +19,11 @@ use quipu_transcript::{
 };
 use serde::Deserialize;
 
+use crate::arrival::{TRAVEL_TOOL, awaited};
 use crate::commit::{Committer, KeptResult, SHELL};
-use crate::early::early_drafts;
-use crate::engine::OpenError;
+use crate::error::OpenError;
 use crate::files::{Left, Salvaged, after_a_crash, listing_of};
 use crate::identity::Prompt;
-use crate::jump::awaited;
 use quipu_machine::{Calls, CommitError, Draft, MEASURED, Plan, PlanOp, Waiting, json_of_nothing, step_of};
 use quipu_transcript::WorkspaceNote;
 
@@ -527,7 +526,7 @@ fn shell_draft(step: &Step, now: UnixMs) -> Option<(Draft, Option<String>)> {
 }
 
 fn interrupted_result(call: &ToolCall, now: UnixMs) -> ToolResultMessage {
-    let text = if call.name == crate::travel::Tobe::NAME {
+    let text = if call.name == TRAVEL_TOOL {
         // Or the session would not stand here.
         "Interrupted: the agent's process ended before this call had a result. The session did not go anywhere."
     } else {
@@ -566,4 +565,20 @@ fn unanswered_draft(run: RunId, record: CallRecord, summary: Option<Calls>, now:
     let step =
         StepInfo { run: Some(run), started: Some(record.started), call: Some(record), ..StepInfo::default() };
     Draft::of(Entry::Message(Message::Assistant(answer)), step)
+}
+
+/// Calls that earlier versions began before their session could be opened, each as what is kept of it below `head`. That of `made`, a call of the session, became this call.
+pub(crate) fn early_drafts(steps: &[Step], made: Option<&CallRecord>, head: Option<NodeId>) -> Vec<Draft> {
+    const WHY: &str =
+        "begun before the session could be opened, and not used: it may have been answered and charged";
+    let early = steps.iter().filter(|step| step.call == StepCall::Early).filter_map(sent_call);
+    let lost = early.filter(|(_, record, _)| made.is_none_or(|made| made.body != record.body));
+    let draft = |(run, record, _): (RunId, CallRecord, _)| {
+        // Where it was recorded there was no node of its lineage yet.
+        let record = CallRecord { head: head.unwrap_or(record.head), ..record };
+        let json =
+            serde_json::json!({ "type": "custom", "customType": "quipu.early", "data": { "error": WHY } });
+        Draft::of(Entry::Meta(quipu_protocol::Json::from(&json)), step_of(Some(run), vec![record]))
+    };
+    lost.map(draft).collect()
 }

@@ -7,12 +7,14 @@ use quipu_store::{
     Commit, Durability, Expect, LoggedMove, RefMove, RefName, ReflogQuery, SessionRow, Until, decode_nodes,
 };
 
-use crate::engine::{Engine, OpenError};
-use crate::files::{RestoreFiles, Settled, tells_of_files, told};
+use crate::along::RestoreFiles;
+use crate::change::ChangeError;
+use crate::engine::Engine;
+use crate::error::OpenError;
+use crate::files::{Settled, tells_of_files, told};
 use crate::identity::Prompt;
 use crate::owner::alone;
 use crate::resume::{read_past, recover};
-use crate::sessions::ChangeError;
 use quipu_history::is_note;
 use quipu_transcript::{FilePlan, is_restored};
 
@@ -436,7 +438,8 @@ impl Engine {
                 Appended::Turn(to, what) => return Ok(again(to, what)),
                 Appended::Files => {}
                 // What was said there is what the move brought, and the answer goes with it.
-                Appended::Other if anchor.as_ref().is_some_and(|anchor| anchor.why == crate::jump::TOBE) => {}
+                Appended::Other
+                    if anchor.as_ref().is_some_and(|anchor| anchor.why == crate::arrival::TOBE) => {}
                 Appended::Other => return Ok(again(began, "turn")),
             }
         }

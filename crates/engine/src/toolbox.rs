@@ -16,7 +16,7 @@ use quipu_workspace::{Access, Approval, OutputPlace, ProcessRegistry, Reach, Wan
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
-use crate::call::seal_content;
+use crate::calls::seal_content;
 use crate::clock::Clock;
 use crate::files::{Begun, CallPlace, Ground, Keeper, Noticed};
 use crate::outputs::Outputs;

@@ -3,7 +3,8 @@
 use quipu_protocol::{Entry, NodeId, SessionId};
 use quipu_store::{Action, Commit, Durability, RefMove, RefName, StoreError, Until, decode_nodes};
 
-use crate::engine::{Engine, OpenError};
+use crate::engine::Engine;
+use crate::error::OpenError;
 use crate::owner::alone;
 
 /// Why a compaction was not undone. Nothing was changed.

@@ -436,7 +436,7 @@ impl Bytes {
 }
 
 fn failed(dir: &Path, doing: &str, error: &io::Error) -> StoreError {
-    crate::sqlite::system_error(dir, &format!("{doing} a temporary file in"), error)
+    crate::error::system_error(dir, &format!("{doing} a temporary file in"), error)
 }
 
 impl SpooledNodes {

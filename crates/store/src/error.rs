@@ -1,5 +1,6 @@
 //! What can go wrong with a store. Closed: callers branch on the variant, never on the text.
 
+use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -211,5 +212,17 @@ fn after_cut(path: &Path, recovered: Option<&Path>) -> String {
         None => "the last acknowledged steps are lost; end every program that uses the store, then open it again, and have \
                  it checked"
             .to_owned(),
+    }
+}
+
+/// An error of the system, as ours.
+pub(crate) fn system_error(path: &Path, doing: &str, error: &io::Error) -> StoreError {
+    let path = path.to_owned();
+    match error.kind() {
+        ErrorKind::StorageFull | ErrorKind::QuotaExceeded | ErrorKind::FileTooLarge => {
+            StoreError::Full { path, detail: error.to_string() }
+        }
+        ErrorKind::ReadOnlyFilesystem => StoreError::ReadOnly { path },
+        _ => StoreError::Io { path, doing: doing.to_owned(), detail: error.to_string() },
     }
 }

@@ -2,16 +2,14 @@
 
 use std::path::Path;
 
-use quipu_protocol::{FileState, NodeId, SessionId, Unknown};
+use quipu_protocol::{FileState, Unknown};
 use quipu_workspace::FileError;
 
-use quipu_transcript::{FilePlan, LeftAlone, RestoredFrom, restored_entry};
+use quipu_transcript::LeftAlone;
 
 use super::plan::{Ground, Ready, Wanted, against_disk};
-use super::restore::{FilesError, InFlight};
+use super::restore::FilesError;
 use super::state::named;
-use super::travel::RestoreFiles;
-use crate::engine::Engine;
 
 /// What a merge brings along.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -33,44 +31,8 @@ pub(crate) struct Brought {
     pub(crate) target: Option<FileState>,
 }
 
-impl Engine {
-    /// What bringing files along would do.
-    pub(crate) async fn plan_merged(
-        &self,
-        cwd: &str,
-        brought: Cargo,
-        how: &RestoreFiles,
-    ) -> Result<FilePlan, FilesError> {
-        let ground = self.ground(cwd, how);
-        let plan = ready(&ground, brought).await?.plan;
-        ground.is_there(&plan)?;
-        Ok(plan)
-    }
-
-    /// Everything up to the commit, with the plan; `None` where nothing is to be changed.
-    pub(crate) async fn begin_merged(
-        &self,
-        session: &SessionId,
-        cwd: &str,
-        from: NodeId,
-        brought: Cargo,
-        how: &RestoreFiles,
-    ) -> Result<(FilePlan, Option<InFlight>), FilesError> {
-        let ground = self.ground(cwd, how);
-        let ready = ready(&ground, brought).await?;
-        if ready.plan.changes.is_empty() && how.agreed.as_ref().is_none_or(|agreed| *agreed == ready.plan) {
-            return Ok((ready.plan, None));
-        }
-        let (agreed, overwrite) = (how.agreed.as_ref(), how.overwrite);
-        let (plan, mut flight) = ground.begin_ready(session, from, ready, agreed, overwrite).await?;
-        // The entry of the node that says what a merge did to files.
-        let origin = RestoredFrom { from, left: plan.left.clone(), unknown: plan.unknown.clone() };
-        flight.record.0 = restored_entry(&origin, "quipu.merged");
-        Ok((plan, Some(flight)))
-    }
-}
-
-async fn ready(ground: &Ground, brought: Cargo) -> Result<Ready, FilesError> {
+/// What bringing them along would do, held against the disk.
+pub(crate) async fn ready(ground: &Ground, brought: Cargo) -> Result<Ready, FilesError> {
     let (mut wanted, mut left) = (Vec::new(), Vec::new());
     for Brought { path, expect, target } in brought.files {
         let path = named(&ground.root, Path::new(&path)).unwrap_or(path);

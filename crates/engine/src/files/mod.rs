@@ -14,18 +14,17 @@ mod restore;
 mod state;
 #[cfg(test)]
 mod tests;
-mod travel;
+mod told;
 mod watch;
 
 pub use restore::FilesError;
-pub use travel::{JumpedWithFiles, RestoreFiles};
 
 pub(crate) use interrupted::{Left, Salvaged, after_a_crash};
-pub(crate) use keep::{Begun, CallPlace, Keeper, Noticed, listing_of};
-pub(crate) use merged::{Brought, Cargo};
+pub(crate) use keep::{Begun, CallPlace, Keeper, Noticed, is_listing, listing_of};
+pub(crate) use merged::{Brought, Cargo, ready as ready_to_merge};
 pub(crate) use plan::Ground;
-pub(crate) use restore::{InFlight, Settled};
-pub(crate) use travel::{tells_of_files, told};
+pub(crate) use restore::{InFlight, Settled, settle};
+pub(crate) use told::{tells_of_files, told};
 
 /// What is kept of the files that tools change.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

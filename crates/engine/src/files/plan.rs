@@ -238,8 +238,8 @@ impl Beside {
 }
 
 /// A plan, and the bytes of what it replaces.
-pub(super) struct Ready {
-    pub(super) plan: FilePlan,
+pub(crate) struct Ready {
+    pub(crate) plan: FilePlan,
     /// For each change: where it is, and its bytes as they are.
     pub(super) places: Vec<(PathBuf, Option<Arc<[u8]>>)>,
     /// Directories that stay when they are empty.

@@ -18,8 +18,8 @@ use quipu_transcript::{FilePlan, restored};
 
 use super::plan::{Ground, Ready, plan};
 use super::state::Found;
+use crate::arrival::{awaited, waits};
 use crate::clock::fresh_id;
-use crate::jump::{awaited, waits};
 
 /// Content is being written beside its targets; the ref has not moved.
 const STAGING: &str = "staging";
@@ -155,7 +155,7 @@ impl Ground {
     }
 
     /// The same for what is held against the disk already.
-    pub(super) async fn begin_ready(
+    pub(crate) async fn begin_ready(
         &self,
         session: &SessionId,
         from: NodeId,
@@ -176,7 +176,7 @@ impl Ground {
         Ok((plan, flight))
     }
 
-    pub(super) fn is_there(&self, plan: &FilePlan) -> Result<(), FilesError> {
+    pub(crate) fn is_there(&self, plan: &FilePlan) -> Result<(), FilesError> {
         if plan.changes.is_empty() || self.root.is_dir() {
             return Ok(());
         }

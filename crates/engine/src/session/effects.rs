@@ -7,11 +7,11 @@ use futures_util::future::FutureExt as _;
 use quipu_protocol::Event;
 
 use super::task::Task;
-use crate::call::{Next, Order};
+use crate::calls::summarize::Job as SummaryJob;
+use crate::calls::{Next, Order};
 use crate::commit::Job;
 use crate::files::CallPlace;
-use crate::jump::look;
-use crate::summarize::Job as SummaryJob;
+use crate::stand::look;
 use quipu_machine::{Calls, Effect, Input, NoSummary, step_key};
 
 impl Task {

@@ -20,12 +20,12 @@ use tokio_util::sync::CancellationToken;
 
 use self::asks::Question;
 use self::task::Task;
-use crate::call::{Caller, seal_content};
+use crate::calls::money::Purse;
+use crate::calls::{Caller, seal_content};
 use crate::clock::Clock;
 use crate::commit::Committer;
 use crate::follower::Follower;
 use crate::models::Models;
-use crate::money::Purse;
 use crate::moves::{SessionMover, refused};
 use crate::owner::Lease;
 use crate::policy::{Grant, SharedPolicy};
@@ -140,6 +140,13 @@ struct Inner {
     stop: CancellationToken,
     /// The task is over.
     ended: CancellationToken,
+}
+
+impl Session {
+    /// US dollars that may be spent in a day, from the next call on, whether one is under way or not. `None`: no limit.
+    pub fn set_daily_budget(&self, dollars: Option<f64>) {
+        self.purse().set_daily(dollars);
+    }
 }
 
 impl Session {

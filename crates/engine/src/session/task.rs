@@ -6,15 +6,16 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use futures_util::future::select_all;
-use quipu_protocol::{Ack, AskId, Command, Envelope, Event, Refused, RunId, Setting, Snapshot};
+use quipu_protocol::{Ack, Answer, Ask, AskId, Command, Envelope, Event, Refused, RunId, Setting, Snapshot};
 use quipu_providers::CallEvent;
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::task::JoinSet;
+use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-use super::asks::Questions;
+use super::asks::{OPEN, OpenQuestion, Question, Questions};
 use super::{Carried, Found, MAILBOX, Mail, Parts, SHUTDOWN, view_of};
-use crate::call::{Caller, Foreseen};
+use crate::calls::{Caller, Foreseen};
 use crate::clock::{Clock, fresh_id};
 use crate::commit::Job;
 use crate::follower::follow;
@@ -370,4 +371,51 @@ impl Task {
 
 async fn drain(inputs: &mut mpsc::Receiver<Input>) {
     while inputs.recv().await.is_some() {}
+}
+
+/// Questions of others than the machine.
+impl Task {
+    pub(super) fn ask(&mut self, Question { kind, default, wait, reply }: Question) {
+        if self.answerers == 0 || self.questions.open.len() >= OPEN {
+            // Whoever asked may have gone.
+            return drop(reply.send(default));
+        }
+        self.questions.counter += 1;
+        let id = AskId::from(format!("q{}", self.questions.counter));
+        let millis = |wait: Duration| i64::try_from(wait.as_millis()).unwrap_or(i64::MAX);
+        let deadline = wait.map(|wait| self.clock.now().saturating_add(millis(wait)));
+        let until = wait.and_then(|wait| Instant::now().checked_add(wait));
+        let ask = Ask { id: id.clone(), deadline, default: default.clone(), kind };
+        self.questions.open.insert(id, OpenQuestion { default, until, reply });
+        let run = self.machine.run().cloned();
+        self.emit(Event::Asked { ask: Arc::new(ask) }, run);
+    }
+
+    pub(super) fn answer_question(&mut self, ask: &AskId, answer: Answer) {
+        if let Some(open) = self.questions.open.remove(ask) {
+            drop(open.reply.send(answer.clone()));
+            self.question_closed(ask, Some(answer));
+        }
+    }
+
+    /// Nobody answered.
+    pub(super) fn close_question(&mut self, ask: &AskId) {
+        if let Some(open) = self.questions.open.remove(ask) {
+            drop(open.reply.send(open.default));
+            self.question_closed(ask, None);
+        }
+    }
+
+    /// Nobody is left who could answer.
+    pub(super) fn withdraw_questions(&mut self) {
+        let open: Vec<AskId> = self.questions.open.keys().cloned().collect();
+        for ask in open {
+            self.close_question(&ask);
+        }
+    }
+
+    fn question_closed(&mut self, ask: &AskId, by: Option<Answer>) {
+        let run = self.machine.run().cloned();
+        self.emit(Event::AskClosed { ask: ask.clone(), by, by_policy: false }, run);
+    }
 }

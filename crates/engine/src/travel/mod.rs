@@ -40,8 +40,6 @@ pub struct TravelSettings {
 
 /// The name of the tool that searches what was said and done before.
 pub const SEARCH_TOOL: &str = SearchHistory::NAME;
-/// The name of the tool that takes the session to another point.
-pub const TRAVEL_TOOL: &str = Tobe::NAME;
 
 /// Where the session of a tool stands: known when the session is at work.
 pub(crate) type Standing = Arc<OnceLock<watch::Receiver<View>>>;

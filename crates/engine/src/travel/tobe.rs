@@ -15,9 +15,10 @@ use serde::Deserialize;
 use quipu_history::{BEGIN, END, LegalTarget, Whole, legal_target, shortened, text_of};
 
 use super::Standing;
+use crate::arrival::TRAVEL_TOOL;
 use crate::clock::fresh_id;
 use crate::files::Ground;
-use crate::jump::place_at;
+use crate::stand::place_at;
 use quipu_machine::Leaving;
 use quipu_transcript::FilePlan;
 use quipu_transcript::one_line;
@@ -130,7 +131,7 @@ struct Args {
 }
 
 impl Tobe {
-    pub(crate) const NAME: &'static str = "tobe";
+    pub(crate) const NAME: &'static str = TRAVEL_TOOL;
 
     pub(crate) fn new(
         store: Arc<dyn Store>,

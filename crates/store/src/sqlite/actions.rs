@@ -8,7 +8,7 @@ use rusqlite::{Connection, OptionalExtension as _, params};
 
 use super::failure::Outcome;
 use super::forest::mark;
-use super::index::{self, position};
+use super::places::{self, position};
 use super::{graph, rows};
 use crate::{Action, ActionQuery, LoggedAction};
 
@@ -158,11 +158,11 @@ fn sessions(connection: &Connection, query: &ActionQuery) -> Outcome<Option<BTre
         if !numbers.insert(session) {
             return Ok(Some(numbers));
         }
-        let first = index::at(connection, session)?;
+        let first = places::at(connection, session)?;
         if first.parent == first.seq {
             return Ok(Some(numbers));
         }
-        at = index::at(connection, first.parent)?;
+        at = places::at(connection, first.parent)?;
     }
 }
 

@@ -10,7 +10,7 @@ use quipu_protocol::NodeId;
 use rusqlite::{Connection, params};
 
 use super::connect::Patience;
-use super::{actions, connect, deeds, forest, graph, index, lists, open_for_writing};
+use super::{actions, connect, deeds, forest, graph, index, lists, open_for_writing, places};
 use crate::{ActionQuery, DoneQuery, LOGGED, OpenOptions, ReflogQuery, SessionQuery, SqliteStore, Until};
 
 /// Nodes since the last compaction.
@@ -113,7 +113,7 @@ fn reads_cost_what_they_return() {
         ("a session", &|c, _| sessions(c, None, Some("s11")), 1),
         ("heads", &|c, _| lists::heads(c, "quipu/s11x").unwrap().len(), 0),
         ("pending", &|c, _| lists::pending(c, &"s11".into()).unwrap().inbox.len(), 1),
-        ("lag", &|c, _| usize::from(index::is_behind(c).unwrap()), 0),
+        ("lag", &|c, _| usize::from(places::is_behind(c).unwrap()), 0),
         ("lineage of nodes that are not indexed", &newest, 400),
         // Every node is an end of it.
         ("ends", &|c, _| forest::landmarks(c, &["s11".into()], 20).unwrap().len(), 20),

@@ -1,5 +1,6 @@
 //! The file of a store and its directory: made private, and refused where somebody else could turn them.
 
+use crate::error::system_error;
 use std::fs::{self, DirBuilder, Metadata, Permissions};
 use std::io::{self, ErrorKind};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, PermissionsExt};
@@ -58,10 +59,10 @@ pub(super) fn prepare(path: &Path, create: bool) -> Result<PathBuf, StoreError> 
                         return Ok(file);
                     }
                     Err(error) if error.kind() == ErrorKind::AlreadyExists => {}
-                    Err(error) => return Err(system(&file, "create", &error)),
+                    Err(error) => return Err(system_error(&file, "create", &error)),
                 }
             }
-            Err(error) => return Err(system(&file, "look at", &error)),
+            Err(error) => return Err(system_error(&file, "look at", &error)),
         }
     }
     Err(StoreError::Io {
@@ -93,7 +94,7 @@ pub(super) fn sync_directory(directory: &Path) -> Result<(), StoreError> {
                 Some(Errno::EINVAL | Errno::ENOTSUP | Errno::EACCES | Errno::EBADF)
             ) =>
         {
-            Err(system(directory, "sync", &error))
+            Err(system_error(directory, "sync", &error))
         }
         Ok(()) | Err(_) => Ok(()),
     }
@@ -125,16 +126,16 @@ fn prepare_directory(store: &Path, directory: &Path, create: bool) -> Result<Pat
                 .recursive(true)
                 .mode(0o700)
                 .create(directory)
-                .map_err(|error| system(directory, "create the directory", &error))?;
+                .map_err(|error| system_error(directory, "create the directory", &error))?;
         }
         Err(error) if error.kind() == ErrorKind::NotFound => {
             let what = "its directory does not exist".to_owned();
             return Err(StoreError::NotAStore { path: store.to_owned(), what });
         }
-        Err(error) => return Err(system(directory, "look at", &error)),
+        Err(error) => return Err(system_error(directory, "look at", &error)),
     }
-    let real = fs::canonicalize(directory).map_err(|error| system(directory, "look at", &error))?;
-    let found = fs::metadata(&real).map_err(|error| system(&real, "look at", &error))?;
+    let real = fs::canonicalize(directory).map_err(|error| system_error(directory, "look at", &error))?;
+    let found = fs::metadata(&real).map_err(|error| system_error(&real, "look at", &error))?;
     if !found.is_dir() {
         let what = format!("{} is not a directory", real.display());
         return Err(StoreError::NotAStore { path: store.to_owned(), what });
@@ -172,20 +173,8 @@ fn check_file(path: &Path, found: &Metadata, mode: u32) -> Result<(), StoreError
             Err(error) if error.kind() == ErrorKind::ReadOnlyFilesystem => {}
             // SQLite removes its companions when the last process leaves.
             Err(error) if error.kind() == ErrorKind::NotFound => {}
-            Err(error) => return Err(system(path, "make private", &error)),
+            Err(error) => return Err(system_error(path, "make private", &error)),
         }
     }
     Ok(())
-}
-
-/// An error of the system, as ours.
-pub(crate) fn system(path: &Path, doing: &str, error: &io::Error) -> StoreError {
-    let path = path.to_owned();
-    match error.kind() {
-        ErrorKind::StorageFull | ErrorKind::QuotaExceeded | ErrorKind::FileTooLarge => {
-            StoreError::Full { path, detail: error.to_string() }
-        }
-        ErrorKind::ReadOnlyFilesystem => StoreError::ReadOnly { path },
-        _ => StoreError::Io { path, doing: doing.to_owned(), detail: error.to_string() },
-    }
 }

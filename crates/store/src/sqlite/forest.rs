@@ -7,7 +7,7 @@ use rusqlite::{Connection, OptionalExtension as _, params};
 use serde::Deserialize;
 
 use super::failure::Outcome;
-use super::{graph, index, rows};
+use super::{graph, places, rows};
 use crate::{Label, Landmark, LandmarkKind, Meeting};
 
 /// What a row says. Part of the stored form.
@@ -212,11 +212,11 @@ pub(super) fn meetings(
     trunk: &NodeId,
     nodes: &[NodeId],
 ) -> Outcome<Vec<Option<Meeting>>> {
-    let Some(trunk) = index::position(connection, trunk)? else { return Ok(vec![None; nodes.len()]) };
+    let Some(trunk) = places::position(connection, trunk)? else { return Ok(vec![None; nodes.len()]) };
     nodes
         .iter()
         .map(|node| {
-            let Some(own) = index::position(connection, node)? else { return Ok(None) };
+            let Some(own) = places::position(connection, node)? else { return Ok(None) };
             let depth = own.depth.unsigned_abs();
             let (at, apart) = match graph::meeting(connection, trunk, own)? {
                 None => (None, graph::ancestor(connection, node, 0)?),

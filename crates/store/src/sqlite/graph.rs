@@ -8,7 +8,7 @@ use quipu_transcript::COMPACTION;
 use rusqlite::{Connection, OptionalExtension as _, Rows, params};
 
 use super::failure::{Failure, Outcome};
-use super::index::{self, Position, position};
+use super::places::{self, Position, position};
 use super::rows;
 use crate::{Edge, Until};
 
@@ -268,7 +268,7 @@ pub(super) fn ancestor_at(
         return Ok(None);
     }
     while from.depth > depth {
-        let far = index::at(connection, from.jump)?;
+        let far = places::at(connection, from.jump)?;
         from = above(connection, from, if far.depth >= depth { from.jump } else { from.parent })?;
     }
     Ok(Some(from))
@@ -276,7 +276,7 @@ pub(super) fn ancestor_at(
 
 /// The position of `seq`, which must be an ancestor of `from`.
 fn above(connection: &Connection, from: Position, seq: i64) -> Outcome<Position> {
-    let next = index::at(connection, seq)?;
+    let next = places::at(connection, seq)?;
     if next.depth >= from.depth {
         return Err(Failure::Corrupt("the derived tables lead in a circle".to_owned()));
     }

@@ -7,69 +7,22 @@
 use std::collections::HashMap;
 
 use quipu_dag::{Blob, Node};
-use quipu_protocol::{BlobId, ChunkId, Entry, Message, NodeId, SessionStart, StepInfo, Usage};
+use quipu_protocol::{Entry, Message, NodeId, SessionStart, StepInfo, Usage};
 use quipu_transcript::{Lookup, decode};
 use rusqlite::{CachedStatement, Connection, OptionalExtension as _, params};
 use serde::Deserialize;
 
+use super::costs::nano_dollars;
 use super::failure::Outcome;
 use super::forest::{Given, Marks};
+use super::places::{Parts, Position, at, cursor, is_behind, kind, last, position};
 use super::rows;
+use super::schema;
 
 /// What sessions can cost at most, in billionths of a US dollar.
 const COST: i64 = 1_000_000_000_000_000_000;
 /// Characters of a title at most.
 const TITLE: usize = 200;
-
-/// Nodes of one lineage, or kinds of node that reads look for. Part of the stored form.
-pub(super) mod kind {
-    pub(in crate::sqlite) const OTHER: i64 = 0;
-    pub(in crate::sqlite) const USER: i64 = 1;
-    pub(in crate::sqlite) const ASSISTANT: i64 = 2;
-    pub(in crate::sqlite) const TOOL_RESULT: i64 = 3;
-    pub(in crate::sqlite) const SESSION: i64 = 4;
-    pub(in crate::sqlite) const EPOCH: i64 = 5;
-    pub(in crate::sqlite) const META: i64 = 6;
-    /// Stands for all before it.
-    pub(in crate::sqlite) const CHECKPOINT: i64 = 7;
-}
-
-/// Where a node stands.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct Position {
-    pub(super) seq: i64,
-    /// The parent's `seq`; the node's own for a root.
-    pub(super) parent: i64,
-    /// An ancestor further away, so that any ancestor is few hops away.
-    pub(super) jump: i64,
-    pub(super) depth: i64,
-    pub(super) session: Option<i64>,
-}
-
-/// How many rows after the cursor there can be.
-pub(super) fn lag(connection: &Connection) -> Outcome<usize> {
-    let mut statement = connection.prepare_cached(
-        "SELECT coalesce((SELECT max(rowid) FROM nodes), 0) - coalesce((SELECT seq FROM quipu_x_cursor), -1)",
-    )?;
-    let lag: i64 = statement.query_row([], |row| rows::integer(row, 0))?;
-    Ok(usize::try_from(lag).unwrap_or(0))
-}
-
-/// The last row number of a node: how many there are, or were.
-pub(super) fn last(connection: &Connection) -> Outcome<u64> {
-    let mut statement = connection.prepare_cached("SELECT coalesce(max(rowid), 0) FROM nodes")?;
-    Ok(u64::try_from(statement.query_row([], |row| rows::integer(row, 0))?).unwrap_or(0))
-}
-
-/// Whether there are nodes that are not indexed.
-pub(super) fn is_behind(connection: &Connection) -> Outcome<bool> {
-    Ok(lag(connection)? > 0)
-}
-
-/// The row number of the last node that was taken.
-pub(super) fn cursor(connection: &Connection) -> Outcome<i64> {
-    Ok(connection.prepare_cached("SELECT seq FROM quipu_x_cursor")?.query_row([], |row| row.get(0))?)
-}
 
 /// Indexes up to `limit` nodes after the cursor; says whether more may be left. Within the caller's transaction.
 pub(super) fn advance(connection: &Connection, limit: usize) -> Outcome<bool> {
@@ -121,7 +74,7 @@ pub(super) fn advance_or_renew_knowing(
 ) -> Outcome<bool> {
     match advance_knowing(connection, limit, told, at_hand) {
         Err(failure) if failure.is_of_data() => {
-            super::schema::reset_derived(connection)?;
+            schema::reset_derived(connection)?;
             advance(connection, limit)
         }
         other => other,
@@ -318,7 +271,7 @@ impl<'a> Indexer<'a> {
             meaning.cost
         ])?;
         if meaning.cost > 0 && meaning.charged {
-            super::spend::add(self.connection, node.record.timestamp, meaning.cost)?;
+            super::costs::add(self.connection, node.record.timestamp, meaning.cost)?;
         }
         // Nodes of no session together count as one.
         let (at, number) = (node.record.timestamp, session.unwrap_or(0));
@@ -536,53 +489,22 @@ impl Told {
     }
 }
 
-/// The parts of a node; chunks are not read.
-pub(super) struct Parts(pub(super) HashMap<BlobId, Blob>);
-
-impl Lookup for Parts {
-    fn blob(&self, id: &BlobId) -> Option<&Blob> {
-        self.0.get(id)
-    }
-
-    fn chunk(&self, _: &ChunkId) -> Option<&[u8]> {
-        None
-    }
-}
-
-/// Where a node stands, when it is indexed.
-pub(super) fn position(connection: &Connection, id: &NodeId) -> Outcome<Option<Position>> {
-    // Both ids: a program that rewrites the file can give its rows other numbers.
-    let mut statement = connection.prepare_cached(
-        "SELECT x.seq, x.parent, x.jump, x.depth, x.session FROM nodes n JOIN quipu_x_node x ON x.seq = n.rowid \
-         WHERE n.id = ?1 AND x.id = ?2",
-    )?;
-    Ok(statement.query_row(params![id.to_string(), id.0], to_position).optional()?)
-}
-
-/// Where the node of a `seq` stands.
-pub(super) fn at(connection: &Connection, seq: i64) -> Outcome<Position> {
-    let mut statement = connection
-        .prepare_cached("SELECT seq, parent, jump, depth, session FROM quipu_x_node WHERE seq = ?1")?;
-    Ok(statement.query_row([seq], to_position)?)
-}
-
-fn to_position(row: &rusqlite::Row<'_>) -> rusqlite::Result<Position> {
-    let seq = row.get(0)?;
-    Ok(Position {
-        seq,
-        parent: row.get::<_, Option<i64>>(1)?.unwrap_or(seq),
-        jump: row.get(2)?,
-        depth: row.get(3)?,
-        session: row.get(4)?,
-    })
-}
-
 fn title(text: &str) -> String {
     let line = text.lines().map(str::trim).find(|line| !line.is_empty()).unwrap_or_default();
     line.chars().filter(|c| !c.is_control()).take(TITLE).collect()
 }
 
-#[expect(clippy::cast_possible_truncation, reason = "clamped; a float that is no number becomes 0")]
-pub(super) fn nano_dollars(dollars: f64) -> i64 {
-    (dollars.clamp(0.0, 1e9) * 1e9).round() as i64
+/// The same for nodes that are not indexed: all are indexed in memory, since what is in the file cannot be added to.
+pub(super) fn index_in_memory(connection: &Connection) -> Outcome<()> {
+    schema::temporary(connection, schema::DERIVED)?;
+    while advance(connection, super::INDEX_BATCH)? {}
+    Ok(())
+}
+
+/// Gives nodes their places that have none yet: what comes with a place is made after it.
+pub(super) fn place_first(connection: &Connection, limit: usize) -> Outcome<()> {
+    if is_behind(connection)? {
+        advance_or_renew(connection, limit)?;
+    }
+    Ok(())
 }

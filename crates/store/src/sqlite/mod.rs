@@ -8,6 +8,7 @@ mod connect;
 mod copier;
 #[cfg(test)]
 mod cost;
+mod costs;
 mod cut;
 mod deeds;
 mod failure;
@@ -21,6 +22,7 @@ mod lists;
 mod mount;
 mod options;
 mod pages;
+mod places;
 mod readers;
 mod rebuild;
 mod resolve;
@@ -39,6 +41,7 @@ mod watch;
 mod writer;
 mod written;
 
+use crate::error::system_error;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -55,7 +58,6 @@ pub use self::chunks::{Delta, delta};
 use self::connect::Patience;
 use self::copier::Copier;
 use self::failure::{Failure, Outcome, Place};
-pub(crate) use self::file::system as system_error;
 pub use self::foreign::{ForeignCursor, ForeignDatabase, ForeignRows, ForeignValue};
 pub use self::index::Told;
 use self::job::CommitJob;
@@ -163,7 +165,7 @@ impl SqliteStore {
             name,
             options.search_index,
         )
-        .map_err(|error| file::system(&place.path, "start a thread for", &error))?;
+        .map_err(|error| system_error(&place.path, "start a thread for", &error))?;
         let ahead = Arc::default();
         Ok(Self { readers: None, copier: None, writer: Some(writer), refusal: None, place, ahead })
     }
@@ -213,7 +215,7 @@ impl SqliteStore {
             name,
             options.search_index,
         )
-        .map_err(|error| file::system(&place.path, "start a thread for", &error))?;
+        .map_err(|error| system_error(&place.path, "start a thread for", &error))?;
         let (readers, copier) = (Some(readers), Some(copier));
         let (writer, ahead) = (Some(writer), Arc::default());
         Ok(Self { readers, copier, writer, refusal: None, place, ahead })
@@ -237,7 +239,7 @@ impl SqliteStore {
         let readers = Readers::new(1, connect, place.clone(), None);
         readers
             .spawn(Some(first))
-            .map_err(|error| file::system(&place.path, "start a thread for", &error))?;
+            .map_err(|error| system_error(&place.path, "start a thread for", &error))?;
         let ahead = Arc::default();
         Ok(Self { readers: Some(readers), copier: None, writer: None, refusal: Some(why), place, ahead })
     }
@@ -314,7 +316,7 @@ impl SqliteStore {
     async fn read_indexed_untyped(&self, work: Untyped) -> Result<(), StoreError> {
         // Nearly always there is nothing to catch up with, so one visit to a reader is enough.
         let attempt = self.read(move |connection| {
-            if index::is_behind(connection)? {
+            if places::is_behind(connection)? {
                 return Ok(Some(work));
             }
             work(connection)?;
@@ -332,7 +334,7 @@ impl SqliteStore {
     /// Indexes what other programs wrote since the last time, and what our commits left.
     async fn catch_up(&self) -> Result<(), StoreError> {
         if self.writer.is_none() {
-            return self.read(schema::index_in_memory).await;
+            return self.read(index::index_in_memory).await;
         }
         let step = |connection: &Connection| index::advance_or_renew(connection, INDEX_BATCH);
         while self.work(Durability::Process, step).await? {}
@@ -346,13 +348,14 @@ impl SqliteStore {
         }
         let began = Instant::now();
         let done = async {
-            if self.read(index::is_behind).await? {
+            if self.read(places::is_behind).await? {
                 self.catch_up().await?;
             }
             let step = || {
                 let ahead = Arc::clone(ahead);
                 move |connection: &Connection| {
                     let mut ahead = ahead.lock().unwrap_or_else(PoisonError::into_inner);
+                    index::place_first(connection, search::PLACED)?;
                     search::advance(connection, SEARCH_STEP, &mut ahead)
                 }
             };
@@ -386,7 +389,10 @@ impl SqliteStore {
             return Ok(());
         }
         let began = Instant::now();
-        let step = |connection: &Connection| deeds::advance(connection, DEEDS_STEP);
+        let step = |connection: &Connection| {
+            index::place_first(connection, DEEDS_STEP)?;
+            deeds::advance(connection, DEEDS_STEP)
+        };
         loop {
             match self.work(Durability::Process, step).await {
                 Ok(true) if began.elapsed() < patience => {}
@@ -704,7 +710,7 @@ impl Store for SqliteStore {
         // Beside the file, where there is one: what does not fit there does not fit into it either.
         let dir = self.readers.as_ref().and_then(|_| self.place.path.parent()).map(Path::to_owned);
         let spool = dir.filter(|_| !self.is_read_only());
-        Box::pin(self.read(move |connection| Ok(Extent { nodes: index::last(connection)?, spool })))
+        Box::pin(self.read(move |connection| Ok(Extent { nodes: places::last(connection)?, spool })))
     }
 
     fn changed(&self) -> Fut<'_, ()> {

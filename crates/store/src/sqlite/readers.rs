@@ -1,5 +1,6 @@
 //! The threads that read, each with a connection of its own.
 
+use crate::error::system_error;
 use std::io;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
@@ -10,7 +11,6 @@ use rusqlite::Connection;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot};
 
 use super::failure::{Outcome, Place};
-use super::file;
 use super::shared::{Shared, Slot, lock};
 use super::writer::{guarded, join, stopped};
 use crate::StoreError;
@@ -156,7 +156,7 @@ impl Readers {
                 && let Err(error) = self.spawn(None)
                 && threads == 0
             {
-                return Err(file::system(&self.place.path, "start a thread for", &error));
+                return Err(system_error(&self.place.path, "start a thread for", &error));
             }
         }
         let read: Read = Box::new(move |own| {

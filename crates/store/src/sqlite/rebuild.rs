@@ -8,7 +8,7 @@ use std::time::Instant;
 use rusqlite::{Connection, OptionalExtension as _};
 
 use super::failure::Outcome;
-use super::{INDEX_PATIENCE, SqliteStore, deeds, index, schema, search, vectors};
+use super::{INDEX_PATIENCE, SqliteStore, deeds, index, places, schema, search, vectors};
 use crate::{Derived, Durability, RebuildBegun, RebuildLeft, StoreError, Upkeep as _};
 
 /// Under which key of `quipu_meta` it stands.
@@ -44,7 +44,7 @@ fn begin(connection: &Connection, what: Derived) -> Outcome<RebuildBegun> {
 
 fn left(connection: &Connection) -> Outcome<RebuildLeft> {
     let crate::Unindexed { words, substrings } = search::unindexed(connection)?;
-    let graph = u64::try_from(index::lag(connection)?).unwrap_or(u64::MAX);
+    let graph = u64::try_from(places::lag(connection)?).unwrap_or(u64::MAX);
     Ok(RebuildLeft { graph, deeds: deeds::behind(connection)?, words, substrings })
 }
 

@@ -4,6 +4,7 @@
 //! Nothing is written to the damaged file and nothing of it is removed; until the new store is complete, nothing
 //! has changed.
 
+use crate::error::system_error;
 use std::collections::{BTreeMap, HashMap};
 use std::fs::{self, File};
 use std::io;
@@ -72,7 +73,7 @@ pub fn salvage(path: &Path) -> Result<Salvage, StoreError> {
         .read(true)
         .write(true)
         .open(&place.path)
-        .map_err(|error| file::system(&place.path, "open", &error))?;
+        .map_err(|error| system_error(&place.path, "open", &error))?;
     // Until it is closed, at the end.
     lock(&source, &place)?;
     let mut now = rows::now();
@@ -88,7 +89,7 @@ pub fn salvage(path: &Path) -> Result<Salvage, StoreError> {
         busy: Duration::ZERO,
         identity: None,
     };
-    file::create_private(&new.path).map_err(|error| file::system(&new.path, "create", &error))?;
+    file::create_private(&new.path).map_err(|error| system_error(&new.path, "create", &error))?;
     let made = carry_over(&source, &place, &new, now)
         .map_err(|failure| match failure {
             // What is unreadable here is the old file.
@@ -123,7 +124,7 @@ fn lock(source: &File, place: &Place) -> Result<(), StoreError> {
         Err(nix::errno::Errno::EACCES | nix::errno::Errno::EAGAIN) => {
             Err(StoreError::Busy { path: place.path.clone(), waited: Duration::ZERO })
         }
-        Err(error) => Err(file::system(&place.path, "lock", &error.into())),
+        Err(error) => Err(system_error(&place.path, "lock", &error.into())),
     }
 }
 
@@ -137,17 +138,17 @@ fn exchange(path: &Path, new: &Path, aside: &Path) -> Result<(), StoreError> {
             match fs::rename(&from, &to) {
                 Ok(()) => moved.push((from, to)),
                 Err(error) if error.kind() == io::ErrorKind::NotFound => {}
-                Err(error) => return Err(file::system(&from, "move", &error)),
+                Err(error) => return Err(system_error(&from, "move", &error)),
             }
         }
         // With two names, it is never without one.
         linked = fs::hard_link(path, aside).is_ok();
         if !linked {
-            fs::rename(path, aside).map_err(|error| file::system(path, "move", &error))?;
+            fs::rename(path, aside).map_err(|error| system_error(path, "move", &error))?;
             moved.push((path.to_owned(), aside.to_owned()));
         }
         path.parent().map_or(Ok(()), file::sync_directory)?;
-        fs::rename(new, path).map_err(|error| file::system(new, "move", &error))
+        fs::rename(new, path).map_err(|error| system_error(new, "move", &error))
     })();
     match done {
         Ok(()) => {

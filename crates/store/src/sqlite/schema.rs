@@ -1,5 +1,6 @@
 //! The tables: made, recognised, and brought up to date.
 
+use crate::error::system_error;
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -62,7 +63,7 @@ CREATE TABLE IF NOT EXISTS quipu_reserve (id TEXT PRIMARY KEY, at INTEGER NOT NU
 
 /// Derived from the graph; `rebuild` drops them all. A node's `seq` is the row number of its row in `nodes`, so
 /// that what stands here depends on the graph alone and not on when it was indexed.
-const DERIVED: &str = "
+pub(super) const DERIVED: &str = "
 CREATE TABLE IF NOT EXISTS quipu_x_cursor (one INTEGER PRIMARY KEY CHECK (one = 1), seq INTEGER NOT NULL);
 INSERT OR IGNORE INTO quipu_x_cursor VALUES (1, 0);
 CREATE TABLE IF NOT EXISTS quipu_x_node (seq INTEGER PRIMARY KEY, id BLOB NOT NULL, parent INTEGER, jump INTEGER NOT NULL, depth INTEGER NOT NULL,
@@ -220,14 +221,7 @@ pub(super) fn complete_in_memory(connection: &Connection, path: &Path) -> Outcom
     Ok(())
 }
 
-/// The same for nodes that are not indexed: all are indexed in memory, since what is in the file cannot be added to.
-pub(super) fn index_in_memory(connection: &Connection) -> Outcome<()> {
-    temporary(connection, DERIVED)?;
-    while super::index::advance(connection, super::INDEX_BATCH)? {}
-    Ok(())
-}
-
-fn temporary(connection: &Connection, statements: &str) -> Outcome<()> {
+pub(super) fn temporary(connection: &Connection, statements: &str) -> Outcome<()> {
     let statements = statements
         .replace("CREATE TABLE IF NOT EXISTS ", "CREATE TABLE IF NOT EXISTS temp.")
         .replace("CREATE INDEX IF NOT EXISTS ", "CREATE INDEX IF NOT EXISTS temp.")
@@ -344,7 +338,7 @@ pub(super) fn copy_to(source: &Connection, target: &PathBuf) -> Outcome<()> {
         .into());
     };
     // SQLite takes an empty file as its target; ours has the right mode before anything is in it.
-    file::create_private(target).map_err(|error| file::system(target, "create", &error))?;
+    file::create_private(target).map_err(|error| system_error(target, "create", &error))?;
     let copied = source.execute("VACUUM INTO ?1", [name]);
     if let Err(error) = copied {
         // Half a copy must not look like a backup.

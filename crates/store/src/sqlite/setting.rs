@@ -6,7 +6,7 @@ use rusqlite::{Connection, params};
 use serde::Deserialize;
 
 use super::failure::Outcome;
-use super::{graph, index, rows};
+use super::{graph, places, rows};
 
 /// What a node says. Part of the stored form.
 mod says {
@@ -55,7 +55,7 @@ pub(super) fn add(connection: &Connection, session: i64, said: i64, seq: i64) ->
 
 /// The nearest node of each kind on the lineage of `of`, as far as its session goes; the nearest of them first.
 pub(super) fn nearest(connection: &Connection, of: &NodeId) -> Outcome<Vec<Node>> {
-    let Some(start) = index::position(connection, of)? else { return Ok(Vec::new()) };
+    let Some(start) = places::position(connection, of)? else { return Ok(Vec::new()) };
     let session = start.session.unwrap_or(0);
     // A node is stored after its parent.
     let mut statement = connection.prepare_cached(
@@ -65,7 +65,7 @@ pub(super) fn nearest(connection: &Connection, of: &NodeId) -> Outcome<Vec<Node>
     for kind in [says::MODEL, says::THINKING, says::EPOCH, says::SESSION] {
         let mut found = statement.query(params![session, kind, start.seq])?;
         while let Some(row) = found.next()? {
-            let place = index::at(connection, row.get(0)?)?;
+            let place = places::at(connection, row.get(0)?)?;
             if graph::ancestor_at(connection, start, place.depth)?.is_some_and(|one| one.seq == place.seq) {
                 places.push(place);
                 break;

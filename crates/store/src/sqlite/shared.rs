@@ -4,6 +4,7 @@
 //! as long as it was. If not, all are closed before any is used, and the next makes the memory anew from the log, as after a
 //! crash, under SQLite's own locks. What is cut off while a connection is at work still ends the process.
 
+use crate::error::system_error;
 use std::collections::HashMap;
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read as _};
@@ -125,7 +126,7 @@ impl Shared {
             connection.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, true).ok();
         }
         // Closed after them: it would cost them their locks.
-        let _file = emptied.map_err(|error| file::system(&self.path, "make anew", &error))?;
+        let _file = emptied.map_err(|error| system_error(&self.path, "make anew", &error))?;
         *lock(&self.seen) = None;
         Ok(())
     }

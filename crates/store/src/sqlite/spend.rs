@@ -5,23 +5,10 @@
 use quipu_protocol::UnixMs;
 use rusqlite::{Connection, params};
 
+use super::costs::SLOT;
 use super::failure::Outcome;
 use super::index;
 use crate::{ReserveAsk, ReserveId, Reserved};
-
-/// Milliseconds of one row.
-pub(super) const SLOT: i64 = 15 * 60 * 1000;
-
-/// Adds the cost of an answer, in billionths of a US dollar. Within the caller's transaction.
-pub(super) fn add(connection: &Connection, at: UnixMs, cost: i64) -> Outcome<()> {
-    connection
-        .prepare_cached(
-            "INSERT INTO quipu_x_spend (slot, cost) VALUES (?1, ?2) \
-             ON CONFLICT (slot) DO UPDATE SET cost = min(cost + excluded.cost, 1000000000000000000)",
-        )?
-        .execute(params![at.div_euclid(SLOT), cost])?;
-    Ok(())
-}
 
 /// US dollars since then, the whole of its quarter hour included.
 pub(super) fn since(connection: &Connection, from: UnixMs) -> Outcome<f64> {

@@ -10,7 +10,7 @@ use rusqlite::{Connection, OptionalExtension as _, params};
 
 use super::failure::{Failure, Outcome};
 use super::search::Reader;
-use super::{SqliteStore, index, rows, search};
+use super::{SqliteStore, places, rows, search};
 use crate::{Durability, Fut, Nearest, SearchQuery, Unembedded, VECTOR_NODES, Vectors};
 
 const TABLES: &str = "
@@ -49,7 +49,7 @@ fn done(connection: &Connection, model: &str) -> Outcome<Option<(i64, i64)>> {
 
 /// The stretch to go on from, and the row below which nothing is looked at.
 fn stretch(connection: &Connection, model: &str) -> Outcome<((i64, i64), i64)> {
-    let last = i64::try_from(index::last(connection)?).unwrap_or(i64::MAX);
+    let last = i64::try_from(places::last(connection)?).unwrap_or(i64::MAX);
     let floor = (last - WINDOW).max(0);
     let (low, high) = match done(connection, model)? {
         // So far behind that the newest come first again; vectors that are there count all the same.
@@ -60,7 +60,7 @@ fn stretch(connection: &Connection, model: &str) -> Outcome<((i64, i64), i64)> {
 }
 
 fn left(connection: &Connection, (low, high): (i64, i64), floor: i64) -> Outcome<u64> {
-    let last = i64::try_from(index::last(connection)?).unwrap_or(i64::MAX);
+    let last = i64::try_from(places::last(connection)?).unwrap_or(i64::MAX);
     Ok(u64::try_from((last - high) + (low - floor)).unwrap_or(0))
 }
 
@@ -148,7 +148,7 @@ fn keep(connection: &Connection, model: &str, batch: &Unembedded, bytes: &[Vec<u
             )?
             .execute(params![model, low, high])?;
     }
-    let last = i64::try_from(index::last(connection)?).unwrap_or(i64::MAX);
+    let last = i64::try_from(places::last(connection)?).unwrap_or(i64::MAX);
     connection.prepare_cached("DELETE FROM quipu_x_vector WHERE seq <= ?1")?.execute([last - WINDOW])?;
     Ok(())
 }

@@ -27,7 +27,7 @@ use super::index::Told;
 use super::search::{self, Ahead};
 use super::shared::{Shared, Slot, lock};
 use super::watch::{Names, Watch};
-use super::{SearchIndex, Work, deeds, file, index};
+use super::{SearchIndex, Work, deeds, file, index, places};
 use crate::{Durability, StoreError, Unindexed};
 
 /// Pieces of work that may wait for the writer; more callers wait before they queue.
@@ -299,7 +299,7 @@ impl State {
             state.seen = state.data_version();
             // Knows the log by now, before anything is written to it.
             state.names();
-            let lag = state.connection().map(|connection| index::lag(connection).unwrap_or(LAG));
+            let lag = state.connection().map(|connection| places::lag(connection).unwrap_or(LAG));
             state.left.nodes = lag.unwrap_or_default().min(LAG);
             state.behind = state.left.nodes == LAG;
         });
@@ -611,6 +611,7 @@ impl State {
         }
         self.patience.set(self.place.busy.min(Duration::from_millis(200)));
         let step = |connection: &Connection| {
+            index::place_first(connection, search::PLACED)?;
             // They cost little beside the text, and are asked for more often.
             Ok(deeds::advance(connection, DEEDS_STEP)?
                 || search::advance(connection, SEARCH_STEP, &mut Ahead::default())?)

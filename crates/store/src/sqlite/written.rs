@@ -12,7 +12,7 @@ use rusqlite::{CachedStatement, Connection, OptionalExtension as _, Row, params}
 use super::chunks;
 use super::failure::{Failure, Outcome};
 use super::graph::ancestor_at;
-use super::index::{at, position};
+use super::places::{at, position};
 use super::rows;
 use crate::load::{ByHash, parts_of};
 use crate::{Objects, Piece, ReadParts, Seq, Written};

@@ -9,10 +9,11 @@ use quipu_transcript::{Decoded, DeedKind, decode, deeds_done};
 use rusqlite::{Connection, OptionalExtension as _, params};
 use serde::Deserialize;
 
+use super::super::costs::{SLOT, nano_dollars};
 use super::super::failure::Outcome;
-use super::super::index::{self, Parts, kind, nano_dollars};
+use super::super::places::{self, Parts, kind};
+use super::super::rows;
 use super::super::twins::Twins;
-use super::super::{rows, spend::SLOT};
 use super::number;
 
 /// Nodes that may stand between a result and its answer, or between a summary and an answer before it.
@@ -335,7 +336,7 @@ impl<'a> Adder<'a> {
             }
             let Some(parent) = rows::find_node(self.connection, &id)? else { break };
             if parent.record.role == "assistant" {
-                let Some(position) = index::position(self.connection, &id)? else { break };
+                let Some(position) = places::position(self.connection, &id)? else { break };
                 let Entry::Message(Message::Assistant(message)) =
                     self.decode(&parent, &["tool_call", "quipu"])?.entry
                 else {

@@ -4,8 +4,8 @@ use quipu_protocol::{NodeId, SessionId, UnixMs};
 use quipu_transcript::DeedKind;
 use rusqlite::{Connection, Row, params};
 
+use super::super::costs::SLOT;
 use super::super::failure::Outcome;
-use super::super::spend::SLOT;
 use super::super::{graph, rows};
 use super::{behind, exists};
 use crate::{

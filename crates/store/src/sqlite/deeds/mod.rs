@@ -12,7 +12,7 @@ use self::add::Adder;
 pub(super) use self::find::{changes, done, touched, usage};
 pub(super) use self::states::file_steps;
 use super::failure::Outcome;
-use super::{index, rows};
+use super::{places, rows};
 
 /// `quipu_x_use`, `quipu_x_tool`: sums by quarter hours. `quipu_x_touch`: files by session. `quipu_x_file`: changes by
 /// file, `seq` that of the answer (`call` which of its calls, or -1), `states` that of the node which says how the file was
@@ -105,7 +105,7 @@ pub(super) fn placed_late(connection: &Connection, seq: i64) -> Outcome<()> {
 }
 
 /// Adds what up to `limit` nodes did; says whether there is more. Within the caller's transaction. Tables that are
-/// damaged are made anew.
+/// damaged are made anew. What has no place yet is left for later.
 pub(super) fn advance(connection: &Connection, limit: usize) -> Outcome<bool> {
     match try_advance(connection, limit) {
         Err(failure) if failure.is_of_data() => {
@@ -121,10 +121,7 @@ fn try_advance(connection: &Connection, limit: usize) -> Outcome<bool> {
         return Ok(false);
     }
     // Only what has its place: whose it is, is told by that.
-    if index::is_behind(connection)? {
-        index::advance_or_renew(connection, limit)?;
-    }
-    let until = index::cursor(connection)?;
+    let until = places::cursor(connection)?;
     if !exists(connection)? {
         if until == 0 {
             return Ok(false);
@@ -168,5 +165,5 @@ fn try_advance(connection: &Connection, limit: usize) -> Outcome<bool> {
     // To the end when nothing was left, or rows that are gone would be counted for ever.
     let last = if taken < limit { until } else { last };
     connection.prepare_cached("UPDATE quipu_x_deeds SET seq = ?1")?.execute([last])?;
-    Ok(taken == limit || late.len() == limit || index::is_behind(connection)?)
+    Ok(taken == limit || late.len() == limit || places::is_behind(connection)?)
 }

@@ -6,7 +6,6 @@ use std::ops::Range;
 use unicode_normalization::UnicodeNormalization as _;
 use unicode_normalization::char::is_combining_mark;
 
-use super::query::Term;
 use super::text::is_spaceless;
 use crate::Excerpt;
 
@@ -19,6 +18,15 @@ const BEFORE: usize = 40;
 /// How BM25 weighs repetition and length.
 const REPETITION: f64 = 1.2;
 const LENGTH: f64 = 0.75;
+
+/// A word, or words between quotes.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Term {
+    /// As it was typed.
+    pub(super) text: String,
+    /// Its words, folded; none for signs alone.
+    pub(super) tokens: Vec<String>,
+}
 
 /// Where a term stands.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -18,7 +18,7 @@ pub(super) use self::find::{allowed, find, near};
 use self::text::Document;
 pub(super) use self::text::Reader;
 use super::failure::{Failure, Outcome};
-use super::{index, rows};
+use super::{places, rows};
 use crate::Unindexed;
 
 /// `about` holds the tags of a node and the paths that it names. A node's row has its number in `nodes`. Pieces of an
@@ -41,7 +41,7 @@ SELECT n.id, n.parent_id, n.role, n.parts_list, n.timestamp, NULL, NULL, NULL, N
 FROM nodes n LEFT JOIN quipu_x_node x ON x.seq = n.rowid
 WHERE n.rowid > ?1 AND n.rowid <= ?2 ORDER BY n.rowid LIMIT ?3";
 /// Nodes that get their places before a step.
-const PLACED: usize = 2_000;
+pub(super) const PLACED: usize = 2_000;
 /// Of those that were placed late, which are removed from the index first.
 const STEP_LATE: usize = 200;
 
@@ -151,10 +151,7 @@ pub(super) fn is_damage(failure: &Failure) -> bool {
 
 fn try_advance(connection: &Connection, step: Step, ahead: &mut Ahead) -> Outcome<bool> {
     // Only what has its place: a session's name and directory are part of what is indexed.
-    if index::is_behind(connection)? {
-        index::advance_or_renew(connection, PLACED)?;
-    }
-    let until = index::cursor(connection)?;
+    let until = places::cursor(connection)?;
     if !exists(connection)? {
         if until == 0 {
             return Ok(false);
@@ -167,7 +164,7 @@ fn try_advance(connection: &Connection, step: Step, ahead: &mut Ahead) -> Outcom
     let from = cursor(connection, kind)?;
     if from >= until {
         *ahead = Ahead::default();
-        return Ok(more_late || index::is_behind(connection)?);
+        return Ok(more_late || places::is_behind(connection)?);
     }
     reader.ahead = std::mem::take(ahead);
     let mut put = connection.prepare_cached(match kind {

@@ -1,20 +1,11 @@
 //! What somebody typed, as conditions that the index understands. Nothing of it reaches the index unquoted.
 
-use super::mark;
+use super::mark::{self, Term};
 use super::text::spread;
 use crate::SHORTEST_SUBSTRING;
 
 /// Trigrams that one substring is looked up by at most; what they give is compared with the text in any case.
 const TRIGRAMS: usize = 12;
-
-/// A word, or words between quotes.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Term {
-    /// As it was typed.
-    pub(super) text: String,
-    /// Its words, folded; none for signs alone.
-    pub(super) tokens: Vec<String>,
-}
 
 /// Words are parted by spaces; quotes hold words together; a quote that is not closed reaches to the end.
 pub(super) fn terms(words: &str) -> Vec<Term> {

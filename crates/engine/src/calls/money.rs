@@ -14,9 +14,8 @@ use quipu_store::{Commit, Op, ReserveAsk, ReserveId, Reserved, Store, StoreError
 use tokio::sync::mpsc;
 use tokio::time::Instant;
 
-use crate::call::{Caller, Order, Recorded};
+use super::{Caller, Order, Recorded};
 use crate::clock::fresh_id;
-use crate::session::Session;
 use quipu_machine::{Input, RunMoney};
 
 /// Tokens of an answer below which a request is not lowered.
@@ -486,13 +485,6 @@ impl Caller {
 
     fn money_store(&self) -> &Arc<dyn Store> {
         self.purse.ledger.as_ref().unwrap_or(&self.store)
-    }
-}
-
-impl Session {
-    /// US dollars that may be spent in a day, from the next call on, whether one is under way or not. `None`: no limit.
-    pub fn set_daily_budget(&self, dollars: Option<f64>) {
-        self.purse().set_daily(dollars);
     }
 }
 

@@ -1,5 +1,9 @@
 //! One model call as an effect: recorded, then sent, then reported.
 
+pub(crate) mod bodies;
+pub(crate) mod money;
+pub(crate) mod summarize;
+
 use std::borrow::Cow;
 use std::panic::AssertUnwindSafe;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -18,9 +22,9 @@ use serde::Serialize;
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
-use crate::bodies::Bodies;
+use self::bodies::Bodies;
+use self::money::{Asking, Purse, Sent, Stake};
 use crate::clock::Clock;
-use crate::money::{Asking, Purse, Sent, Stake};
 use quipu_machine::{CallMoney, RunMoney};
 use quipu_machine::{Calls, Input};
 

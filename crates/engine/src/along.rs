@@ -1,53 +1,20 @@
-//! Going to another node together with the files.
+//! Files that go along when a session is moved or merged.
 
 use std::path::Path;
 
-use quipu_protocol::{
-    Body, Content, CustomMessage, Entry, Jumped, Message, NodeId, SessionId, StepInfo, UnixMs,
-};
-use quipu_seal::Sealer;
+use quipu_protocol::{Jumped, NodeId, SessionId};
 use quipu_store::SessionRow;
+use quipu_transcript::{FilePlan, RestoredFrom, restored_entry};
 use quipu_workspace::{Access, AccessRules, file_key};
 
-use super::FileSettings;
-use super::keep::is_listing;
-use quipu_transcript::FilePlan;
-
-use super::plan::Ground;
-use super::restore::{FilesError, InFlight, Settled, settle};
+use crate::arrival::awaited;
+use crate::change::ChangeError;
 use crate::engine::{Engine, SessionOptions};
-use crate::jump::{Stand, awaited, stand};
+use crate::files::{
+    Cargo, FileSettings, FilesError, Ground, InFlight, Settled, is_listing, ready_to_merge, settle,
+};
 use crate::owner::alone;
-use crate::sessions::ChangeError;
-
-/// The kind of the message that tells the model what was not put back.
-const KIND: &str = "quipu.files";
-/// Lines of that.
-const LINES: usize = 50;
-const PUT_BACK: &str = "The user went to this point of the conversation together with the files: what tools are known to have \
-                        changed in the working directory is as it was here. Not put back, or not known:";
-
-/// Tells the model what was not put back when a person took the files along; `None` when there is nothing to tell.
-pub(crate) fn told(plan: &FilePlan, sealer: &Sealer, now: UnixMs) -> Option<(Entry, StepInfo)> {
-    let lines = plan.stays_in_short(LINES);
-    if lines.is_empty() {
-        return None;
-    }
-    let lines = sealer.seal(&lines);
-    let message = CustomMessage {
-        custom_type: KIND.to_owned(),
-        content: Body::Blocks(vec![Content::text(format!("{PUT_BACK}\n{lines}"))]),
-        display: false,
-        details: None,
-        timestamp: now,
-    };
-    Some((Entry::Message(Message::Custom(message)), StepInfo::default()))
-}
-
-/// Whether an entry tells the model that. Nobody said it.
-pub(crate) fn tells_of_files(entry: &Entry) -> bool {
-    matches!(entry, Entry::Message(Message::Custom(custom)) if custom.custom_type == KIND)
-}
+use crate::stand::{Stand, stand};
 
 /// How files go with a jump.
 #[derive(Debug, Clone, Default)]
@@ -162,7 +129,7 @@ impl Engine {
         self.ground(cwd, how).begin(session, from, to, how.agreed.as_ref(), how.overwrite).await
     }
 
-    pub(super) fn ground(&self, cwd: &str, how: &RestoreFiles) -> Ground {
+    fn ground(&self, cwd: &str, how: &RestoreFiles) -> Ground {
         let root = file_key(Path::new(cwd));
         let mut write = vec![root.clone()];
         write.extend(how.add_dirs.iter().cloned());
@@ -192,5 +159,40 @@ impl Engine {
     /// Takes back, or brings to its end, what a process left that died while it put files back.
     pub(crate) async fn settle_files(&self, session: &SessionId) -> Result<Settled, quipu_store::StoreError> {
         settle(&**self.store(), self.sealer(), session).await
+    }
+
+    /// What bringing files along would do.
+    pub(crate) async fn plan_merged(
+        &self,
+        cwd: &str,
+        brought: Cargo,
+        how: &RestoreFiles,
+    ) -> Result<FilePlan, FilesError> {
+        let ground = self.ground(cwd, how);
+        let plan = ready_to_merge(&ground, brought).await?.plan;
+        ground.is_there(&plan)?;
+        Ok(plan)
+    }
+
+    /// Everything up to the commit, with the plan; `None` where nothing is to be changed.
+    pub(crate) async fn begin_merged(
+        &self,
+        session: &SessionId,
+        cwd: &str,
+        from: NodeId,
+        brought: Cargo,
+        how: &RestoreFiles,
+    ) -> Result<(FilePlan, Option<InFlight>), FilesError> {
+        let ground = self.ground(cwd, how);
+        let ready = ready_to_merge(&ground, brought).await?;
+        if ready.plan.changes.is_empty() && how.agreed.as_ref().is_none_or(|agreed| *agreed == ready.plan) {
+            return Ok((ready.plan, None));
+        }
+        let (agreed, overwrite) = (how.agreed.as_ref(), how.overwrite);
+        let (plan, mut flight) = ground.begin_ready(session, from, ready, agreed, overwrite).await?;
+        // The entry of the node that says what a merge did to files.
+        let origin = RestoredFrom { from, left: plan.left.clone(), unknown: plan.unknown.clone() };
+        flight.record.0 = restored_entry(&origin, "quipu.merged");
+        Ok((plan, Some(flight)))
     }
 }

@@ -12,17 +12,17 @@ use quipu_transcript::{conversation_text, estimate_text};
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
-use crate::call::{Caller, Made, Order, seal_answer};
-use crate::money::nano;
+use crate::calls::money::nano;
+use crate::calls::{Caller, Made, Order, seal_answer};
 use quipu_machine::RunMoney;
 use quipu_machine::{Calls, Input, NoSummary, Purpose, Stretch, Summary};
 
-const SUMMARIZER: &str = include_str!("prompts/summarizer.md");
-const INITIAL: &str = include_str!("prompts/summary.md");
-const UPDATE: &str = include_str!("prompts/summary-update.md");
-const TURN: &str = include_str!("prompts/summary-turn.md");
-const BRANCH: &str = include_str!("prompts/summary-branch.md");
-const BRANCH_UPDATE: &str = include_str!("prompts/summary-branch-update.md");
+const SUMMARIZER: &str = include_str!("../prompts/summarizer.md");
+const INITIAL: &str = include_str!("../prompts/summary.md");
+const UPDATE: &str = include_str!("../prompts/summary-update.md");
+const TURN: &str = include_str!("../prompts/summary-turn.md");
+const BRANCH: &str = include_str!("../prompts/summary-branch.md");
+const BRANCH_UPDATE: &str = include_str!("../prompts/summary-branch-update.md");
 
 /// UTF-8 bytes that are taken for one token where a request must fit: fewer than most models need, so that the count
 /// is rather too high.

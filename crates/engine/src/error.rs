@@ -1,0 +1,59 @@
+//! Why a session could not be made, opened or read.
+
+use quipu_protocol::{NodeId, SessionId};
+use quipu_store::StoreError;
+
+/// A session could not be made or opened. Nothing was written.
+#[derive(Debug, thiserror::Error)]
+pub enum OpenError {
+    /// The store refused.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    /// There is no such session.
+    #[error("there is no session `{0}` in the store")]
+    NoSuchSession(String),
+    /// The id is not one that a session can have.
+    #[error("`{0}` cannot name a session: use letters, digits, `.`, `_` and `-`, at most 128")]
+    BadId(String),
+    /// The name stands for a session that exists already.
+    #[error("a session `{0}` exists already; open it instead")]
+    Exists(SessionId),
+    /// Two tools have the same name, or one has none that a model could call.
+    #[error("`{0}` cannot name a tool, or two tools have it")]
+    BadTool(String),
+    /// There is no such node.
+    #[error("there is no node {0} in the store")]
+    NoSuchNode(NodeId),
+    /// Tool calls of the last answer have no result at this node.
+    #[error(
+        "nothing can go on from node {}: results are missing there ({}); choose the node of an answer, or the last \
+         result behind it",
+        node.short(),
+        calls.join(", ")
+    )]
+    Incomplete {
+        /// The node.
+        node: NodeId,
+        /// The tools that were called.
+        calls: Vec<String>,
+    },
+    /// A lineage could not be read.
+    #[error("session `{session}` could not be read: {why}")]
+    Broken {
+        /// The session.
+        session: SessionId,
+        /// What is wrong.
+        why: String,
+    },
+    /// Files of an earlier move cannot take their places, so the session is not moved again.
+    #[error(
+        "session `{session}` stays where it is, because files of an earlier move of it are not in their places: {why}; \
+         make that possible, and the next try brings it to its end"
+    )]
+    Unsettled {
+        /// The session.
+        session: SessionId,
+        /// Which, and why.
+        why: String,
+    },
+}

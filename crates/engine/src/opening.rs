@@ -1,0 +1,483 @@
+//! Sessions are made, opened and gone on with.
+
+use std::path::Path;
+use std::sync::{Arc, MutexGuard, PoisonError};
+
+use quipu_history::{Projects, Sight};
+use quipu_machine::{Draft, Limits, Machine, Prefix, Start, Waiting};
+use quipu_protocol::{Entry, Epoch, NodeId, Notice, SessionId, SessionStart, Snapshot};
+use quipu_store::{RefName, SessionQuery, SessionRow};
+use quipu_tools::Tool;
+use tokio_util::task::AbortOnDropHandle;
+
+use crate::calls::Caller;
+use crate::calls::bodies::Bodies;
+use crate::calls::money::Purse;
+use crate::clock::{fresh_id, is_session_id};
+use crate::commit::Committer;
+use crate::early::settle_early;
+use crate::engine::{Ahead, Engine, SessionOptions};
+use crate::error::OpenError;
+use crate::files::{Keeper, Settled};
+use crate::identity::{Prompt, system_text};
+use crate::moves::SessionMover;
+use crate::owner::{Got, Lease};
+use crate::resume::{Past, read_past, recover};
+use crate::session::{Parts, Session};
+use crate::toolbox::{Toolbox, ToolboxParts};
+use crate::travel::{Archive, LifeTool, Recall, SearchHistory, Standing, Tobe, TraceTool};
+
+/// People are told this when a session goes on though its files could not be settled.
+const NOT_SETTLED: &str = "Files of an earlier jump are not all in their places; that is tried again when the session is \
+                           opened the next time.";
+
+/// A session that was opened, and what the user should know about it.
+#[derive(Debug)]
+pub struct Opened {
+    /// The session.
+    pub session: Session,
+    /// What an earlier process left behind, or that the session had to branch.
+    pub troubles: Vec<Notice>,
+}
+
+impl Engine {
+    /// A new session. Nothing is stored before its first message.
+    ///
+    /// Must be called within a Tokio runtime, whose tasks the session uses. Should somebody else take the name
+    /// before the first message, the session goes on under a fresh one and says so
+    /// ([`Notice::Branched`]).
+    ///
+    /// # Errors
+    /// `BadId`, `Exists`, `BadTool`, `Store`.
+    pub async fn create(&self, options: SessionOptions) -> Result<Session, OpenError> {
+        let id = self.fresh_session(&options).await?;
+        let toolbox = self.toolbox(&options, None)?;
+        let (epoch, prompt) = self.epoch(&options, &toolbox, None);
+        let past = Past::default();
+        let lease = Arc::new(Lease::new(self.store.clone()));
+        lease.take(&RefName::session(&id)).await?;
+        let first = vec![start_of(&id, &options, None, &epoch)];
+        Ok(self.spawn(options, id, past, first, toolbox, epoch, prompt, lease))
+    }
+
+    /// Opens a session by its id and goes on from its last node. What a dead process left open is recorded as
+    /// interrupted first. While a living writer holds it (another process, or a [`Session`] of this one that was
+    /// not [shut down](Session::shutdown)), a branch is made instead and told as [`Notice::Branched`].
+    ///
+    /// Where its system prompt is missing from the store, it goes on with that of the options, or else with our own without
+    /// project rules, in a new epoch, which is told as a [`Notice::note`]. [`has_lost_prompt`](crate::has_lost_prompt)
+    /// says so before.
+    ///
+    /// A session that another program wrote, and that was imported, stays as it is: a new one begins below its last
+    /// node, which is told as a [`Notice::note`].
+    ///
+    /// # Errors
+    /// `NoSuchSession`, `BadTool`, `Broken`, `Store`.
+    pub async fn open(&self, id: &SessionId, options: SessionOptions) -> Result<Opened, OpenError> {
+        let name = RefName::session(id);
+        let lease = Arc::new(Lease::new(self.store.clone()));
+        let Some(head) = self.store.head(&name).await? else {
+            return self.open_imported(id, options).await;
+        };
+        // The lease waits for the disk. Whoever held it until then may have gone on: that is seen afterwards.
+        let (got, past) = tokio::join!(lease.take(&name), self.past_of(id, head));
+        let mine = got? == Got::Yes;
+        match self.open_leased(id, &name, options, lease.clone(), mine, (head, past)).await {
+            Ok(opened) => Ok(opened),
+            Err(error) => {
+                // Or the next try would find the session held by this process.
+                lease.release().await;
+                Err(error)
+            }
+        }
+    }
+
+    /// Begins to read a session that will be opened soon and stands at `head`, beside what is done until then.
+    /// [`open`](Self::open) takes what was read if it still stands there. Must be called within a Tokio runtime.
+    pub fn read_ahead(&self, id: &SessionId, head: NodeId) {
+        let store = self.store.clone();
+        let read = async move { read_past(&*store, head).await };
+        let past = AbortOnDropHandle::new(tokio::spawn(read));
+        *self.ahead() = Some(Ahead { session: id.clone(), head, past });
+    }
+
+    fn ahead(&self) -> MutexGuard<'_, Option<Ahead>> {
+        // Nothing can break down while it is held.
+        self.ahead.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    async fn past_of(&self, id: &SessionId, head: NodeId) -> Result<Past, OpenError> {
+        let ahead = self.ahead().take();
+        if let Some(ahead) = ahead.filter(|ahead| ahead.session == *id && ahead.head == head)
+            && let Ok(past) = ahead.past.await
+        {
+            return past;
+        }
+        read_past(&*self.store, head).await
+    }
+
+    async fn open_imported(&self, id: &SessionId, options: SessionOptions) -> Result<Opened, OpenError> {
+        let query = SessionQuery { id: Some(id.clone()), limit: Some(1), ..SessionQuery::default() };
+        let row = self.store.sessions(query).await?.into_iter().next();
+        let Some(SessionRow { head: Some(head), agent, .. }) = row else {
+            return Err(OpenError::NoSuchSession(id.to_string()));
+        };
+        // Calls without a result are no reason to refuse: nobody will ever answer them.
+        let past = self.past_of(id, head).await?;
+        let Opened { session, .. } = self.begin_below(past, SessionOptions { id: None, ..options }).await?;
+        let note = format!(
+            "session {id} was written by another program ({agent}) and stays as it is; this goes on from it as session {}",
+            session.view().session
+        );
+        Ok(Opened { session, troubles: vec![Notice::Note { text: note }] })
+    }
+
+    async fn open_leased(
+        &self,
+        id: &SessionId,
+        name: &RefName,
+        options: SessionOptions,
+        lease: Arc<Lease>,
+        mine: bool,
+        (before, past): (NodeId, Result<Past, OpenError>),
+    ) -> Result<Opened, OpenError> {
+        let Some(head) = self.store.head(name).await? else {
+            return Err(OpenError::NoSuchSession(id.to_string()));
+        };
+        let mut past = if head == before { past? } else { read_past(&*self.store, head).await? };
+        past.name = self.name_of(id).await?;
+        let toolbox = self.toolbox(&options, Some(&past))?;
+        let mut troubles: Vec<Notice> = past.lost_prompt_notice().into_iter().collect();
+        if mine {
+            let Settled { mut told, waits } = self.settle_files(id).await?;
+            told.extend(waits.then(|| NOT_SETTLED.to_owned()));
+            troubles.extend(told.into_iter().map(Notice::note));
+            let mut committer = self.committer(&past, past.epoch.clone(), Prompt::default());
+            troubles.extend(
+                recover(&*self.store, &mut committer, id, &mut past, &self.sealer, self.clock.now()).await?,
+            );
+        }
+        let (epoch, prompt) = self.epoch(&options, &toolbox, Some(&past));
+        let mut session = id.clone();
+        let mut first = Vec::new();
+        if !mine {
+            session = fresh_id().into();
+            lease.take(&RefName::session(&session)).await?;
+            past.has_ref = false;
+            past.steering.clear();
+            past.follow_up.clear();
+            past.waits = false;
+            first.push(start_of(&session, &options, Some(id.clone()), &epoch));
+            troubles.push(Notice::Branched { session: session.clone() });
+        } else if epoch != past.epoch || past.lost_prompt.is_some() {
+            // Also where the prompt is the one that was lost: it comes into the store with the node of an epoch.
+            first.push(Draft::new(Entry::Epoch(epoch.clone())));
+        }
+        let session = self.spawn(options, session, past, first, toolbox, epoch, prompt, lease);
+        Ok(Opened { session, troubles })
+    }
+
+    /// The name that people gave a session; empty for none.
+    async fn name_of(&self, id: &SessionId) -> Result<String, OpenError> {
+        let query = SessionQuery { id: Some(id.clone()), limit: Some(1), ..SessionQuery::default() };
+        let row = self.store.sessions(query).await?.into_iter().next();
+        Ok(row.map_or_else(String::new, |row| row.called))
+    }
+
+    /// A new session that goes on from any node of the graph, also one in the middle of another session, which
+    /// stays as it is. Its own first node is a child of `at` and is written with its first message; before it
+    /// stands the conversation up to `at`. Options that leave the system prompt open keep that of `at`. Files are
+    /// not touched: they are as they are now.
+    ///
+    /// ```
+    /// # use std::sync::Arc;
+    /// # use quipu::{Engine, Script, ScriptStep, Sealer, SessionOptions, protocol::Model, store::SqliteStore};
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let store = Arc::new(SqliteStore::in_memory()?);
+    /// # let engine = Engine::new(store, Arc::new(Sealer::new([0; 32])), std::env::temp_dir());
+    /// # let says = |text: &str| ScriptStep { text: text.into(), ..ScriptStep::default() };
+    /// # let steps = ["Left or right?", "Left it is.", "Right it is."].map(says);
+    /// # let (model, script) = (Arc::new(Model::default()), Arc::new(Script::new(steps.into())));
+    /// # let options = SessionOptions::new(std::env::temp_dir(), model, script);
+    /// let session = engine.create(options.clone()).await?;
+    /// session.ask("Where to?").await?;
+    /// let here = session.view().head.ok_or("no head")?;
+    /// session.ask("Left.").await?;
+    /// session.shutdown().await;
+    ///
+    /// let other = engine.fork(here, options).await?.session;
+    /// assert_eq!(other.ask("Right.").await?.1, "Right it is.");
+    /// other.shutdown().await;
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// `NoSuchNode`; `Incomplete` where calls wait for results; `BadId`, `Exists`, `BadTool`, `Broken`, `Store`.
+    pub async fn fork(&self, at: NodeId, options: SessionOptions) -> Result<Opened, OpenError> {
+        if self.store.nodes(&[at]).await?.into_iter().flatten().next().is_none() {
+            return Err(OpenError::NoSuchNode(at));
+        }
+        let past = read_past(&*self.store, at).await?;
+        let calls = past.unanswered();
+        if !calls.is_empty() {
+            return Err(OpenError::Incomplete { node: at, calls });
+        }
+        self.begin_below(past, options).await
+    }
+
+    /// A new session that goes on from any node, as [`Engine::fork`] makes one, also where calls have no result: the
+    /// model is told that there is none. For nodes that another program wrote, whose calls nobody will ever answer.
+    ///
+    /// # Errors
+    /// As [`Engine::fork`], without `Incomplete`.
+    pub async fn go_on_from(&self, at: NodeId, options: SessionOptions) -> Result<Opened, OpenError> {
+        if self.store.nodes(&[at]).await?.into_iter().flatten().next().is_none() {
+            return Err(OpenError::NoSuchNode(at));
+        }
+        let past = read_past(&*self.store, at).await?;
+        self.begin_below(past, options).await
+    }
+
+    /// A new session that goes on from what was read.
+    async fn begin_below(&self, mut past: Past, options: SessionOptions) -> Result<Opened, OpenError> {
+        let id = self.fresh_session(&options).await?;
+        let toolbox = self.toolbox(&options, Some(&past))?;
+        past.has_ref = false;
+        let (epoch, prompt) = self.epoch(&options, &toolbox, Some(&past));
+        let mut first = vec![start_of(&id, &options, past.session.clone(), &epoch)];
+        let lease = Arc::new(Lease::new(self.store.clone()));
+        lease.take(&RefName::session(&id)).await?;
+        let mut committer = self.committer(&past, epoch.clone(), prompt.clone());
+        let settled = settle_early(&*self.store, &mut committer, &id, &mut past, &mut first).await;
+        let lost = past.lost_prompt_notice();
+        let troubles = match settled {
+            Ok(trouble) => lost.into_iter().chain(trouble).collect(),
+            Err(error) => {
+                // Or the next try would find the session held by this process.
+                lease.release().await;
+                return Err(error);
+            }
+        };
+        let session = self.spawn(options, id, past, first, toolbox, epoch, prompt, lease);
+        Ok(Opened { session, troubles })
+    }
+
+    /// The id of a session that is to be made.
+    async fn fresh_session(&self, options: &SessionOptions) -> Result<SessionId, OpenError> {
+        let id = options.id.clone().unwrap_or_else(|| fresh_id().into());
+        if !is_session_id(id.as_str()) {
+            return Err(OpenError::BadId(id.to_string()));
+        }
+        if options.id.is_some() && self.store.head(&RefName::session(&id)).await?.is_some() {
+            return Err(OpenError::Exists(id));
+        }
+        Ok(id)
+    }
+
+    /// The newest session of a directory.
+    ///
+    /// # Errors
+    /// `Store`.
+    pub async fn newest(&self, cwd: &Path) -> Result<Option<SessionRow>, OpenError> {
+        let cwd = Some(cwd.to_string_lossy().into_owned());
+        let rows =
+            self.store.sessions(SessionQuery { cwd, limit: Some(1), ..SessionQuery::default() }).await?;
+        Ok(rows.into_iter().next())
+    }
+
+    fn toolbox(&self, options: &SessionOptions, past: Option<&Past>) -> Result<Toolbox, OpenError> {
+        let (mut tools, standing) = (options.tools.clone(), Standing::default());
+        // Other tools would change the beginning of every request of a session that was begun without them.
+        let began_without = |name: &str| {
+            past.is_some_and(|past| {
+                let tools = &past.epoch.tools;
+                !tools.is_empty() && tools.iter().all(|spec| spec.name != name)
+            })
+        };
+        let searches = options.history.enabled && !began_without(SearchHistory::NAME);
+        let travels = options.travel.tools && !began_without(LifeTool::NAME);
+        let projects = Arc::new(Projects::new(options.cwd.to_string_lossy().into_owned()));
+        if searches && tools.iter().all(|tool| tool.spec().name != SearchHistory::NAME) {
+            let (store, sealer) = (self.store.clone(), self.sealer.clone());
+            let tool = SearchHistory::new(store, sealer, self.clock.clone(), projects.clone());
+            tools.push(Arc::new(tool));
+        }
+        let stands = standing.clone();
+        let head = Arc::new(move || stands.get().and_then(|view| view.borrow().head));
+        let sight = Sight::Project { projects, head };
+        let archive = Archive { store: self.store.clone(), clock: self.clock.clone(), sight };
+        if (searches || travels || options.prune.enabled)
+            && tools.iter().all(|tool| tool.spec().name != Recall::NAME)
+        {
+            tools.push(Arc::new(Recall::new(archive.clone(), travels)));
+        }
+        if travels {
+            let ours: [Arc<dyn Tool>; 2] =
+                [Arc::new(LifeTool::new(archive.clone())), Arc::new(TraceTool::new(archive))];
+            let named = |name: &str| tools.iter().any(|tool| tool.spec().name == name);
+            let ours: Vec<_> = ours.into_iter().filter(|tool| !named(&tool.spec().name)).collect();
+            tools.extend(ours);
+        }
+        let began_without = past.is_some_and(|past| {
+            let tools = &past.epoch.tools;
+            !tools.is_empty() && tools.iter().all(|spec| spec.name != Tobe::NAME)
+        });
+        let own = tools.iter().any(|tool| tool.spec().name == Tobe::NAME);
+        let ground = options.files.enabled.then(|| Arc::new(self.ground_of(options)));
+        let tobe = (options.travel.tools && !began_without && !own).then(|| {
+            let (store, standing) = (self.store.clone(), standing.clone());
+            Arc::new(Tobe::new(store, standing, options.cwd.clone(), ground))
+        });
+        tools.extend(tobe.iter().map(|tobe| tobe.clone() as Arc<dyn Tool>));
+        let mut names = std::collections::HashSet::new();
+        for tool in &tools {
+            let name = &tool.spec().name;
+            let fits = name.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_' || b == b'-');
+            if name.is_empty() || name.len() > 64 || !fits || !names.insert(name) {
+                return Err(OpenError::BadTool(name.clone()));
+            }
+        }
+        let parts = ToolboxParts {
+            policy: options.policy.clone(),
+            sealer: self.sealer.clone(),
+            clock: self.clock.clone(),
+            cwd: options.cwd.clone(),
+            outputs: self.outputs.clone(),
+            env: self.env.clone(),
+            processes: self.processes.clone(),
+            sees_images: options.model.sees_images().into(),
+        };
+        let keeper = options
+            .files
+            .enabled
+            .then(|| Keeper::new(self.store.clone(), self.sealer.clone(), &options.cwd, options.files));
+        Ok(Toolbox::new(tools, parts, standing, keeper, tobe))
+    }
+
+    /// The epoch that the options ask for, and its system prompt.
+    fn epoch(&self, options: &SessionOptions, toolbox: &Toolbox, past: Option<&Past>) -> (Epoch, Prompt) {
+        let (identity, mut system) = (options.identity.as_deref(), options.system.as_deref());
+        let own;
+        // What is lost cannot be kept. A request without any prompt would be answered by another agent, as it were.
+        if past.is_some_and(|past| past.lost_prompt.is_some() && past.prompt.system.is_none()) {
+            own = crate::context::system_prompt(crate::SYSTEM_PROMPT, &[], &[], &options.cwd);
+            system = system.or(Some(&own));
+        }
+        let prompt = Prompt::of(&self.sealer, identity, system, past.map(|past| &past.prompt));
+        let identity = prompt.identity.as_ref().map(|blob| blob.id);
+        let before = past.map(|past| &past.epoch).filter(|before| before.identity == identity);
+        let epoch = Epoch {
+            provider: options.model.provider.clone(),
+            model: options.model.id.clone(),
+            thinking: options.thinking,
+            system: prompt.system.as_ref().map(|blob| blob.id),
+            identity,
+            declined: before.and_then(|before| options.declined_identity.or(before.declined)),
+            tools: toolbox.specs().to_vec(),
+            max_tokens: options.max_tokens,
+            prune: options.prune.enabled,
+        };
+        (epoch, prompt)
+    }
+
+    pub(crate) fn committer(&self, past: &Past, epoch: Epoch, prompt: Prompt) -> Committer {
+        let (store, clock, heads) = (self.store.clone(), self.clock.clone(), self.heads().clone());
+        Committer::new(store, clock, past.last_time, epoch, prompt, heads)
+    }
+
+    #[expect(clippy::too_many_arguments, reason = "called from two places with the same values at hand")]
+    fn spawn(
+        &self,
+        options: SessionOptions,
+        session: SessionId,
+        past: Past,
+        first: Vec<Draft>,
+        toolbox: Toolbox,
+        epoch: Epoch,
+        prompt: Prompt,
+        lease: Arc<Lease>,
+    ) -> Session {
+        let system_text: Arc<str> =
+            prompt.system.as_ref().map_or_else(|| "".into(), |blob| system_text(blob).into());
+        let mut committer = self.committer(&past, epoch.clone(), prompt);
+        committer.opened(past.head);
+        let mover = Arc::new(SessionMover::new(self.clone(), &options));
+        committer.with_mover(mover.clone());
+        if let Some(ground) = toolbox.ground() {
+            committer.with_files(ground);
+        }
+        // The first body is kept as a difference to the last.
+        past.last_body.into_iter().for_each(|base| self.store.will_build_on(base));
+        let Limits { daily_budget, wait, .. } = options.limits;
+        let purse = Arc::new(Purse::new(daily_budget, wait, options.ledger));
+        committer.with_purse(purse.clone());
+        let caller = Caller {
+            provider: options.provider.into(),
+            store: self.store.clone(),
+            clock: self.clock.clone(),
+            sealer: self.sealer.clone(),
+            system: epoch.system,
+            purse: purse.clone(),
+            bodies: Bodies::after(past.last_body).into(),
+        };
+        let cwd = options.cwd.to_string_lossy().into_owned();
+        let policy = options.policy.version();
+        let (model, thinking) = (options.model.clone(), options.thinking);
+        let queued = |items: &[Waiting]| items.iter().map(Waiting::queued).collect();
+        let snapshot = Snapshot {
+            name: past.name,
+            head: past.head,
+            permissions: policy.mode.clone().unwrap_or_default(),
+            steering: queued(&past.steering),
+            follow_up: queued(&past.follow_up),
+            ..Snapshot::new(session.clone(), cwd.clone(), model, thinking)
+        };
+        let machine = Machine::new(Start {
+            session,
+            cwd,
+            head: past.head,
+            has_ref: past.has_ref,
+            first,
+            messages: past.messages,
+            nodes: past.nodes,
+            compacted: past.compacted,
+            old: past.old,
+            measured: past.measured,
+            prunes: if options.prune.enabled { past.prunes } else { Vec::new() },
+            prune: options.prune,
+            compaction: options.compaction,
+            prefix: Prefix { model: options.model, system: system_text, tools: toolbox.specs(), epoch },
+            steering: past.steering,
+            follow_up: past.follow_up,
+            waits: past.waits,
+            limits: options.limits,
+            ask_deadline: options.ask_deadline,
+            policy,
+        });
+        Session::spawn(Parts {
+            mover,
+            machine,
+            snapshot,
+            committer,
+            caller: Arc::new(caller),
+            toolbox: Arc::new(toolbox),
+            clock: self.clock.clone(),
+            lease,
+            follower: options.follower,
+            models: options.models,
+        })
+    }
+}
+
+/// The first node of a session.
+fn start_of(id: &SessionId, options: &SessionOptions, parent: Option<SessionId>, epoch: &Epoch) -> Draft {
+    Draft::new(Entry::Session(SessionStart {
+        session: id.clone(),
+        cwd: options.cwd.to_string_lossy().into_owned(),
+        agent: crate::AGENT.into(),
+        parent_session: parent,
+        epoch: epoch.clone(),
+    }))
+}
