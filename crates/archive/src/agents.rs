@@ -8,10 +8,11 @@ use quipu_protocol::Json;
 use quipu_seal::Sealer;
 use quipu_store::Store;
 
+use crate::found::{SessionFiles, files_with};
 use crate::intake::{self, DatabaseFormat, Format};
 use crate::json::Members;
 use crate::lines::{Lines, content_of};
-use crate::pi::{SessionFiles, files_with, session_files};
+use crate::pi::session_files;
 use crate::{ArchiveError, ImportOptions, Report, Seen, export};
 use crate::{chatgpt, claude_ai, claude_code, codex, copilot};
 use crate::{gemini, gemini_takeout, openclaw, opencode, pi, playfilo};

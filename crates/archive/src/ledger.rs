@@ -8,7 +8,7 @@ use std::sync::OnceLock;
 
 use quipu_protocol::NodeId;
 
-use crate::tree::Key;
+use crate::key::Key;
 
 /// Entries that stay in memory at most: an entry mostly follows one of the newest.
 const MOST: usize = 64 << 10;

@@ -1,5 +1,6 @@
 //! What was imported before, by file, and whether a file is as it was then.
 
+use std::any::{Any, TypeId};
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::fs::File;
 use std::io::Seek as _;
@@ -11,16 +12,14 @@ use quipu_store::{Action, ActionQuery, Commit, LoggedAction, Store, StoreError};
 use serde::{Deserialize, Serialize};
 
 use crate::batches::off_the_runtime;
-use crate::intake;
 use crate::lineages::{IMPORTED, main_ref};
-use crate::pi::Going;
 use crate::stamp::{Stamp, hash_of_first};
 use crate::{ArchiveError, Report};
 
 /// Notes that are read at first, when what is new is looked for.
 const FEW: usize = 64;
 
-/// Files of which it is kept in memory how far they were read.
+/// Files of each kind of which it is kept in memory how far they were read.
 const FOLLOWED: usize = 8;
 
 /// What an import noted of its file.
@@ -88,41 +87,35 @@ pub struct Seen {
     /// The number of the last note.
     last: i64,
     follows: bool,
-    followed: Followed<Going>,
-    /// Those of other agents than Pi.
-    others: Followed<intake::Going>,
-    /// Databases.
-    databases: Followed<intake::Remembered>,
+    followed: Followed,
 }
 
-/// Files that are followed, those that grew last at the end.
-struct Followed<T>(Mutex<VecDeque<(PathBuf, T)>>);
+/// What is in memory of files that are followed: for each kind of importer, those that grew last at the end.
+#[derive(Default)]
+struct Followed(Mutex<HashMap<TypeId, VecDeque<(PathBuf, Box<dyn Any + Send>)>>>);
 
-impl<T> Default for Followed<T> {
-    fn default() -> Self {
-        Self(Mutex::default())
-    }
-}
-
-impl<T> std::fmt::Debug for Followed<T> {
+impl std::fmt::Debug for Followed {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str("Followed")
     }
 }
 
-impl<T> Followed<T> {
-    fn take(&self, path: &Path) -> Option<T> {
+impl Followed {
+    fn take<T: Send + 'static>(&self, path: &Path) -> Option<T> {
         let mut followed = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let at = followed.iter().position(|(other, _)| other == path)?;
-        followed.remove(at).map(|(_, going)| going)
+        let of_kind = followed.get_mut(&TypeId::of::<T>())?;
+        let at = of_kind.iter().position(|(other, _)| other == path)?;
+        let (_, going) = of_kind.remove(at)?;
+        going.downcast().ok().map(|going| *going)
     }
 
-    fn keep(&self, path: &Path, going: T) {
+    fn keep<T: Send + 'static>(&self, path: &Path, going: T) {
         let mut followed = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if followed.len() >= FOLLOWED {
-            followed.pop_front();
+        let of_kind = followed.entry(TypeId::of::<T>()).or_default();
+        if of_kind.len() >= FOLLOWED {
+            of_kind.pop_front();
         }
-        followed.push_back((path.to_owned(), going));
+        of_kind.push_back((path.to_owned(), Box::new(going)));
     }
 }
 
@@ -178,31 +171,13 @@ impl Seen {
         self.follows
     }
 
-    /// What is in memory of a file.
-    pub(crate) fn take_going(&self, path: &Path) -> Option<Going> {
+    /// What an importer keeps in memory of a file.
+    pub(crate) fn take<T: Send + 'static>(&self, path: &Path) -> Option<T> {
         self.followed.take(path)
     }
 
-    pub(crate) fn keep_going(&self, path: &Path, going: Going) {
+    pub(crate) fn keep<T: Send + 'static>(&self, path: &Path, going: T) {
         self.followed.keep(path, going);
-    }
-
-    /// The same of the files of lines of other agents.
-    pub(crate) fn take_lines(&self, path: &Path) -> Option<intake::Going> {
-        self.others.take(path)
-    }
-
-    pub(crate) fn keep_lines(&self, path: &Path, going: intake::Going) {
-        self.others.keep(path, going);
-    }
-
-    /// What is remembered of a database.
-    pub(crate) fn take_database(&self, path: &Path) -> Option<intake::Remembered> {
-        self.databases.take(path)
-    }
-
-    pub(crate) fn keep_database(&self, path: &Path, remembered: intake::Remembered) {
-        self.databases.keep(path, remembered);
     }
 
     /// What the last import of a file noted.

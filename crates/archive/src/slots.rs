@@ -2,8 +2,8 @@
 
 use std::hash::{BuildHasher as _, RandomState};
 
+use crate::key::{At, Key};
 use crate::ledger::Ledger;
-use crate::tree::{At, Key};
 
 /// A map from ids to entries, for millions of them: 8 bytes for each place, of which three quarters at most are taken. The
 /// ids themselves stand in the [`Ledger`], which is asked where half of a hash agrees. Nothing is ever taken out.

@@ -5,7 +5,7 @@ use std::process::ExitCode;
 
 use quipu_host::{Advice, FailureKind, Meant};
 
-use crate::print::{ago, one_line, printable};
+use crate::wording::{ago, one_line, printable};
 
 /// An exit code; the table is in the help and in `docs/exit-codes.md`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

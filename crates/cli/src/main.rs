@@ -25,6 +25,7 @@ mod life;
 mod log;
 mod meaning;
 mod merge;
+mod meters;
 mod models;
 mod open;
 mod pager;
@@ -47,6 +48,7 @@ mod tree;
 mod undo;
 mod usage;
 mod watch;
+mod wording;
 mod work;
 
 use std::process::ExitCode;

@@ -13,7 +13,7 @@ use quipu_replay::Replay;
 use crate::args::{AllowArg, Mode, StoreArg, Task};
 use crate::confirm::asked;
 use crate::exit::{Failure, advised};
-use crate::import::Meters;
+use crate::meters::Meters;
 use crate::print::{Progress, note};
 
 /// The user's files; what is to be known of them is told on stderr.

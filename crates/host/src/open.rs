@@ -229,7 +229,7 @@ async fn prepare(
     (options.identity, options.declined_identity) = (identity.text, identity.declined);
     options.thinking = thinking;
     options.max_tokens = last.and_then(|epoch| epoch.max_tokens);
-    let permissions = crate::permissions::of_request(place, request, cwd)?;
+    let permissions = crate::saved::of_request(place, request, cwd)?;
     options.policy = permissions.clone();
     if permissions.isolates() {
         options.tools = quipu::builtin_isolated();

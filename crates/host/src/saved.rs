@@ -2,15 +2,17 @@
 //! next call of every session that is open.
 
 use std::os::unix::fs::MetadataExt as _;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use quipu::{Decision, Grant, PermissionMode, Permissions, Policy, PolicyVersion, Proposal};
+use quipu::{
+    CommandNeeds, Decision, Grant, Network, PermissionMode, Permissions, Policy, PolicyVersion, Proposal,
+};
 use quipu_protocol::Scope;
 use quipu_workspace::{Access, Sandbox};
 
-use crate::Failure;
-use crate::permissions::{Source, Unsaved};
+use crate::permissions::{Entry, Project, Record, Source, Unsaved, What, command_write_of};
+use crate::{Advice, Failure, OpenRequest, PermissionRequest, Place, Question, env, sandbox};
 
 /// What tells one state of a file from another; `None` where it is not there.
 type Stamp = Option<(u64, u64, u64, [i64; 4])>;
@@ -156,4 +158,131 @@ fn stamp(path: &Path) -> Stamp {
     let found = std::fs::metadata(path).ok()?;
     let times = [found.mtime(), found.mtime_nsec(), found.ctime(), found.ctime_nsec()];
     Some((found.dev(), found.ino(), found.size(), times))
+}
+
+/// The permissions of a session in `cwd`: what is saved, and what the request says, which is saved.
+pub(crate) fn of_request(
+    place: &Place,
+    request: &OpenRequest,
+    cwd: &Path,
+) -> Result<Arc<SavedPermissions>, Failure> {
+    let record = Record::of(place, cwd);
+    let mut project = record.project()?;
+    // `--no-session` keeps nothing on disk.
+    let keep = !request.in_memory;
+    let mut unsaved = Unsaved::default();
+    if let Some(mode) = request.permissions.mode {
+        let before = project.mode.replace(mode).unwrap_or_default();
+        if keep && before != mode {
+            record.set(mode)?;
+            place.note(format!("permissions of {} are `{}` from now on", cwd.display(), mode.word()));
+        }
+        unsaved.mode = Some(mode).filter(|_| !keep);
+    }
+    for dir in &request.permissions.add_dirs {
+        let path = dir.canonicalize().ok().filter(|path| path.is_dir()).ok_or_else(|| {
+            Failure::request(format!("{}: there is no such directory to add", dir.display()))
+        })?;
+        let Some(text) = path.to_str() else {
+            return Err(Failure::request(format!(
+                "{}: its name is not text (UTF-8), so it cannot be added",
+                dir.display()
+            )));
+        };
+        let what = What::Directory { path: text.to_owned() };
+        if !project.entries.iter().any(|entry| entry.what == what) {
+            if keep {
+                record.add(what.clone())?;
+            } else {
+                unsaved.directories.push(what.clone());
+            }
+            project.entries.push(Entry { id: String::new(), what });
+        }
+    }
+    if keep && project.mode.unwrap_or_default() != PermissionMode::Full {
+        offer_caches(place, request, cwd, &record, &project)?;
+    }
+    let network = request.permissions.no_network.then_some(Network::Closed);
+    let PermissionRequest { allow_network, allow_protected, allow_tobe, .. } = request.permissions;
+    if network.is_some() && allow_network {
+        return Err(Failure::request("commands cannot have the network and be kept off it")
+            .advise(Advice::OneOfNetwork));
+    }
+    let source = Source {
+        place: place.clone(),
+        cwd: cwd.to_path_buf(),
+        record,
+        network,
+        needs: CommandNeeds { network: allow_network, protected: allow_protected },
+        allow_tobe,
+    };
+    let permissions = SavedPermissions::of(source, unsaved, keep)?;
+    if network.is_some() {
+        let why = match permissions.mode() {
+            PermissionMode::Full => {
+                Some("permissions are `full` here, so commands are not confined".to_owned())
+            }
+            PermissionMode::Ask | PermissionMode::Workspace => {
+                permissions.unconfined().or_else(Sandbox::network_stays_open)
+            }
+        };
+        if let Some(why) = why {
+            return Err(Failure::request(format!("commands cannot be kept off the network: {why}"))
+                .advise(Advice::AllowNetwork));
+        }
+    }
+    if let Some(why) = permissions.unconfined() {
+        place.warn(format!("every command is asked, or refused when nobody is there, because {why}"));
+    }
+    Ok(Arc::new(permissions))
+}
+
+/// Asks once whether commands may write to directories that variables of the user name for tools; where nobody can be
+/// asked, what they write there is kept apart.
+fn offer_caches(
+    place: &Place,
+    request: &OpenRequest,
+    cwd: &Path,
+    record: &Record,
+    project: &Project,
+) -> Result<(), Failure> {
+    if !request.offers_caches || record.project.is_none() || !sandbox::keeps_caches_apart(place, false) {
+        return Ok(());
+    }
+    let (write, caches, _) = command_write_of(place, std::env::home_dir().as_deref());
+    let added = project.entries.iter().filter_map(|entry| match &entry.what {
+        What::Directory { path } => Some(PathBuf::from(path)),
+        What::Grant { .. } | What::Cache { .. } | What::Rules { .. } => None,
+    });
+    let open: Vec<PathBuf> = std::iter::once(cwd.to_path_buf()).chain(added).chain(write).collect();
+    let mut named: Vec<(&str, String)> = Vec::new();
+    for cache in caches {
+        // Everything has its cache in that one.
+        let Some(variable) = cache.variable.filter(|variable| *variable != "XDG_CACHE_HOME") else {
+            continue;
+        };
+        let Some(path) = env(variable) else { continue };
+        let is_known = project.entries.iter().any(|entry| {
+            matches!(&entry.what, What::Cache { variable: known, path: at, .. } if known == variable && *at == path)
+        });
+        let is_open = open.iter().any(|open| quipu_workspace::file_key(&cache.path).starts_with(open));
+        if !is_known && !is_open && named.iter().all(|(known, _)| *known != variable) {
+            named.push((variable, path));
+        }
+    }
+    if named.is_empty() {
+        return Ok(());
+    }
+    let list: String = named.iter().map(|(variable, path)| format!("\n  {variable}={path}")).collect();
+    let text = format!(
+        "Your environment names places in which tools keep what they build or download:{list}\nCommands of sessions in {} read \
+         them. What they write there is kept apart, for this directory alone, unless you let them write to the places themselves.",
+        cwd.display()
+    );
+    if let Some(write) = request.answer(Question::Caches, &text)? {
+        for (variable, path) in named {
+            record.add(What::Cache { variable: variable.to_owned(), path, write })?;
+        }
+    }
+    Ok(())
 }

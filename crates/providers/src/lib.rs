@@ -33,6 +33,7 @@ pub mod sse;
 mod surrogates;
 mod thinking;
 mod values;
+mod warning;
 
 pub use anthropic::AnthropicMessages;
 pub use assemble::tool_arguments;
@@ -51,6 +52,7 @@ pub use provider::*;
 pub use quipu_protocol::{CallEnd, CallEvent, Charge, clamp_level, level_name, levels, parse_level};
 pub use script::{Script, ScriptStep, blank, plain_body, stream};
 pub use select::{FindError, Selection, nearest};
-pub use settings::{Settings, Warning, is_supported};
+pub use settings::{Settings, is_supported};
 pub use thinking::ThinkingBudgets;
 pub use values::Shell;
+pub use warning::Warning;

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use quipu_protocol::Model;
 use serde_json::{Map, Value, json};
 
-use crate::settings::Warning;
+use crate::warning::Warning;
 use crate::{catalogue, jsonc};
 
 /// Bytes of `models.json` at most.

@@ -13,6 +13,7 @@ use crate::credential::{AuthEntries, AuthEntry, AuthFile, Credential, Credential
 use crate::local::{self, Place};
 use crate::models_file::{self, ProviderConfig};
 use crate::values::{self, Shell, ValueError, Vars};
+use crate::warning::Warning;
 use crate::{AnthropicMessages, OpenAiCompletions, anthropic, openai};
 use crate::{CallOptions, LocalServer, Provider, net, settings_file};
 
@@ -21,16 +22,6 @@ const MIN_SECRET: usize = 8;
 
 /// A credential, and headers.
 type Access = (Option<Credential>, Vec<(String, String)>);
-
-/// Something in the user's files that was passed over: what, where, and what to do.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Warning(pub String);
-
-impl std::fmt::Display for Warning {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str(&self.0)
-    }
-}
 
 /// Models and credentials as the user has set them up.
 pub struct Settings {

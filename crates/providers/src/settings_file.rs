@@ -8,7 +8,7 @@ use std::time::Duration;
 use serde_json::Value;
 
 use crate::local::{self, Place};
-use crate::settings::Warning;
+use crate::warning::Warning;
 use crate::{CacheRetention, CallOptions, net};
 
 /// Bytes of `settings.json` at most.

@@ -2,10 +2,10 @@
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use quipu_dag::{Blob, ChunkId, quoted, sha256};
-use quipu_protocol::{Content, ImageContent, Json, TextContent, ThinkingContent, ToolCall};
+use quipu_dag::{Blob, BlobId, ChunkId, quoted, sha256};
+use quipu_protocol::{CallId, Content, ImageContent, Json, TextContent, ThinkingContent, ToolCall};
+use serde::Serialize;
 
-use crate::encode::json_of;
 use crate::exact::{Canonical, exact, plain};
 use crate::own::Draft;
 
@@ -144,4 +144,30 @@ pub(crate) fn members_of(content: &str) -> Option<std::collections::HashMap<Stri
     serde_json::from_str(content)
         .ok()
         .or_else(|| serde_json::from_str(&quipu_protocol::without_lone_surrogates(content)).ok())
+}
+
+/// Plain data always has a JSON text; `null` stands for the impossible.
+pub(crate) fn json_of<T: Serialize>(data: &T) -> Json {
+    Json::of(data).unwrap_or_default()
+}
+
+/// A call as other programs write it, too.
+pub(crate) fn tool_call(content: &str) -> Option<ToolCall> {
+    let mut members = members_of(content)?;
+    let text = |json: Option<Json>| json.and_then(|json| string_of(json.get()));
+    // A call without an id is known by the hash of what it asks for.
+    let id = text(members.remove("id"))
+        .or_else(|| quipu_dag::hash_json(content).ok().map(|hash| BlobId(hash).to_string()))?;
+    let arguments = ["arguments", "args", "input"].iter().find_map(|name| members.remove(*name));
+    Some(ToolCall {
+        id: CallId::from(id),
+        name: text(members.remove("name")).unwrap_or_else(|| "unknown".into()),
+        arguments: arguments.unwrap_or_else(Json::object),
+        thought_signature: None,
+        namespace: None,
+    })
+}
+
+pub(crate) fn member(json: &Json, name: &str) -> Option<String> {
+    members_of(json.get())?.get(name).and_then(|value| string_of(value.get()))
 }

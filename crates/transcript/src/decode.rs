@@ -3,13 +3,13 @@
 use quipu_dag::{BlobId, Node};
 use quipu_protocol::{
     AssistantMessage, Body, CallId, Compaction, CompactionSummaryMessage, Content, CustomMessage, Entry,
-    ImageContent, Json, Message, StepInfo, ToolCall, ToolResultMessage, UnixMs, Usage, UserMessage,
+    ImageContent, Json, Message, StepInfo, ToolResultMessage, UnixMs, Usage, UserMessage,
 };
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::value::RawValue;
 
-use crate::blocks::{image_data, members_of, string_of};
+use crate::blocks::{image_data, members_of, string_of, tool_call};
 use crate::exact::read;
 use crate::own::{Mark, Own, Whole, present};
 use crate::{Decoded, Lookup};
@@ -126,23 +126,6 @@ fn content(own: &Own<'_>, parts: &[BlobId], lookup: &dyn Lookup) -> Vec<Content>
         }
     });
     merge(own, blocks, lookup)
-}
-
-/// A call as other programs write it, too.
-pub(crate) fn tool_call(content: &str) -> Option<ToolCall> {
-    let mut members = members_of(content)?;
-    let text = |json: Option<Json>| json.and_then(|json| string_of(json.get()));
-    // A call without an id is known by the hash of what it asks for.
-    let id = text(members.remove("id"))
-        .or_else(|| quipu_dag::hash_json(content).ok().map(|hash| BlobId(hash).to_string()))?;
-    let arguments = ["arguments", "args", "input"].iter().find_map(|name| members.remove(*name));
-    Some(ToolCall {
-        id: CallId::from(id),
-        name: text(members.remove("name")).unwrap_or_else(|| "unknown".into()),
-        arguments: arguments.unwrap_or_else(Json::object),
-        thought_signature: None,
-        namespace: None,
-    })
 }
 
 fn tool_result(own: &Own<'_>, parts: &[BlobId], lookup: &dyn Lookup) -> ToolResultMessage {

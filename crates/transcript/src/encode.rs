@@ -7,9 +7,8 @@ use quipu_protocol::{
     AssistantMessage, Body, Checkpoint, Compaction, Content, CustomMessage, Entry, Epoch, Json, Message,
     SessionStart, StepInfo, ToolResultMessage, UserMessage,
 };
-use serde::Serialize;
 
-use crate::blocks::Blocks;
+use crate::blocks::{Blocks, json_of};
 use crate::exact::{Canonical, exact, plain, usage as usage_value, verbatim};
 use crate::own::Draft;
 use crate::project::summary_message;
@@ -326,9 +325,4 @@ fn encode_step(draft: &mut Draft, step: &StepInfo) {
 
 fn members(members: impl IntoIterator<Item = (&'static str, Canonical)>) -> Canonical {
     Canonical::object(members)
-}
-
-/// Plain data always has a JSON text; `null` stands for the impossible.
-pub(crate) fn json_of<T: Serialize>(data: &T) -> Json {
-    Json::of(data).unwrap_or_default()
 }

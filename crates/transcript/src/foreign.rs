@@ -11,8 +11,7 @@ use quipu_protocol::{
 use serde::Deserialize;
 
 use crate::Lookup;
-use crate::blocks::{members_of, string_of};
-use crate::decode::tool_call;
+use crate::blocks::{member, members_of, string_of, tool_call};
 
 /// What a role means, whoever wrote it.
 enum Role {
@@ -128,10 +127,6 @@ fn is_entry_type(kind: &str) -> bool {
             | "thinking_level_change"
             | "usage"
     )
-}
-
-pub(crate) fn member(json: &Json, name: &str) -> Option<String> {
-    members_of(json.get())?.get(name).and_then(|value| string_of(value.get()))
 }
 
 fn assistant(node: &Node, content: Vec<Content>) -> AssistantMessage {

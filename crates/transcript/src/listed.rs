@@ -6,8 +6,8 @@
 use quipu_dag::{Blob, Node, quoted};
 use quipu_protocol::{Compaction, Entry, Epoch, Json, UnixMs};
 
+use crate::blocks::member;
 use crate::exact::Canonical;
-use crate::foreign::member;
 use crate::own::Draft;
 use crate::{COMPACTION, INTERNAL, Lookup};
 

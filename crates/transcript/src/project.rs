@@ -10,7 +10,7 @@ use quipu_protocol::{
 };
 use serde::Deserialize;
 
-use crate::foreign::member;
+use crate::blocks::member;
 use crate::words;
 
 /// Version of this projection; recorded with each model call. Raise it when the same entries give other

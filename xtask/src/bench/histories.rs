@@ -11,7 +11,6 @@ use std::process::{Command, Stdio};
 use anyhow::{Context as _, Result, ensure};
 use serde_json::{Value, json};
 
-use super::import::Amount;
 use super::{Context, build};
 
 /// Who keeps it.
@@ -351,6 +350,14 @@ impl Text {
         path.push_str(".rs");
         path
     }
+}
+
+/// One size of session files.
+pub(super) struct Amount {
+    pub(super) name: &'static str,
+    pub(super) files: usize,
+    /// Entries of each, about a kilobyte each.
+    pub(super) entries: usize,
 }
 
 #[cfg(test)]

@@ -10,7 +10,7 @@ use std::time::Duration;
 use anyhow::{Context as _, Result, ensure};
 use serde_json::Value;
 
-use super::histories::{HISTORIES, History};
+use super::histories::{Amount, HISTORIES, History};
 use super::measure;
 use super::programs::{Contender, Stage};
 use super::sessions::Session;
@@ -21,14 +21,6 @@ pub(super) const BENCHMARK: Benchmark = Benchmark {
     about: "import histories of four agents, 10 and 100 MB, with --million 1 GB; index them; export Pi's",
     run,
 };
-
-/// One size of session files.
-pub(super) struct Amount {
-    pub(super) name: &'static str,
-    pub(super) files: usize,
-    /// Entries of each, about a kilobyte each.
-    pub(super) entries: usize,
-}
 
 /// What has more files takes minutes, and runs less often.
 const FEW_FILES: usize = 5;

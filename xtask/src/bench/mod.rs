@@ -105,7 +105,7 @@ struct Sizes {
     /// Sessions, and entries of each.
     list: (usize, usize),
     /// Session files that are imported.
-    import: Vec<import::Amount>,
+    import: Vec<histories::Amount>,
 }
 
 /// What `--million` adds to sessions: minutes for making each.
@@ -125,8 +125,8 @@ impl Sizes {
             answers: vec![10_000, 100_000],
             list: (1_000, 100),
             import: vec![
-                import::Amount { name: "10 MB", files: 1, entries: 10_000 },
-                import::Amount { name: "100 MB", files: 1, entries: 100_000 },
+                histories::Amount { name: "10 MB", files: 1, entries: 10_000 },
+                histories::Amount { name: "100 MB", files: 1, entries: 100_000 },
             ],
         }
     }
@@ -144,7 +144,7 @@ impl Sizes {
             search: vec![2_000],
             answers: vec![2_000],
             list: (100, 12),
-            import: vec![import::Amount { name: "4 MB", files: 2, entries: 2_000 }],
+            import: vec![histories::Amount { name: "4 MB", files: 2, entries: 2_000 }],
         }
     }
 
@@ -154,7 +154,7 @@ impl Sizes {
         {
             sizes.push(MILLION);
         }
-        self.import.push(import::Amount { name: "1 GB", files: 10, entries: MILLION / 10 });
+        self.import.push(histories::Amount { name: "1 GB", files: 10, entries: MILLION / 10 });
         self
     }
 }

@@ -11,7 +11,7 @@ use super::record::{Record, answer};
 use crate::intake::{Done, Follows, Item, Outline, Placer, REST, Reading, SealedLines, Skip, Start, Stop};
 use crate::intake::{Text, WHOLE, run};
 use crate::json::{Members, list_of};
-use crate::tree::Key;
+use crate::key::Key;
 
 /// Answers that are open at once at most; the oldest is closed.
 const OPEN: usize = 64;

@@ -15,7 +15,7 @@ use crate::ProblemKind;
 use crate::intake::{Done, Follows, Item, Outline, Placer, REST, Reading, SealedLines, Start, Stop, Text};
 use crate::intake::{WHOLE, run};
 use crate::json::{Members, list, list_of, text_of, time_of};
-use crate::tree::Key;
+use crate::key::Key;
 
 /// Items of answers that wait at most, before an answer counts as whole.
 const WAITING: usize = 1_000;

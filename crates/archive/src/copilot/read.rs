@@ -11,7 +11,7 @@ use super::event::Event;
 use super::outline::{self, Header};
 use crate::intake::{Done, Follows, Item, Outline, Placer, Reading, SealedLines, Start, Stop, Text, run};
 use crate::json::Members;
-use crate::tree::Key;
+use crate::key::Key;
 
 /// Requests whose answer has not come yet, and calls whose result has not, at most.
 const OPEN: usize = 10_000;

@@ -13,8 +13,8 @@ use quipu_protocol::{Content, ImageContent, Json};
 use quipu_seal::Sealer;
 
 use super::zip::{Packed, Unpacked, Zip, is_zip};
+use crate::key::Key;
 use crate::pi::files_with;
-use crate::tree::Key;
 use crate::{ProblemKind, Report};
 
 /// Bytes of a file that a message names, at most.

@@ -16,8 +16,8 @@ use super::outline::{self, Header};
 use crate::intake::run;
 use crate::intake::{Done, Follows, Item, Outline, Placer, REST, Reading, SealedLines, Start, Stop, Text};
 use crate::json::{Members, list};
+use crate::key::Key;
 use crate::lineages::session_id;
-use crate::tree::Key;
 
 /// Messages that are held, since a later line may say more of them: at most so many, or so many bytes.
 const HELD: usize = 512;

@@ -8,16 +8,16 @@ use std::io::{self, BufReader, Seek as _, SeekFrom};
 use std::time::Duration;
 
 use quipu_protocol::ChunkId;
-use sha2::{Digest as _, Sha256};
+use sha2::Digest as _;
 use tokio::sync::mpsc;
 
 use super::known::Known;
-use super::lines::Skip;
+use super::lines::{At, Skip};
 use super::place::{Placer, Stop};
 use super::{LINE_LIMIT, Outline, SealedLines, Text};
 use crate::batches::{Batch, Most};
 use crate::lines::Lines;
-use crate::stamp::{Stamp, sha_of_next, tail_of};
+use crate::stamp::{Stamp, tail_of};
 
 /// What goes through the lines of a file. A copy knows the same of those that came.
 pub(crate) trait Reading: Clone + Send + 'static {
@@ -104,16 +104,6 @@ pub(crate) struct Going {
     pub(super) tail: ChunkId,
 }
 
-/// A place between two lines.
-#[derive(Clone, Default)]
-pub(crate) struct At {
-    pub(super) bytes: u64,
-    /// Lines before it.
-    pub(super) number: u64,
-    /// Of all bytes before it.
-    pub(super) hash: Sha256,
-}
-
 impl Going {
     /// Whether it is of this file, which did not become shorter.
     pub(super) fn is_of(&self, now: &Stamp) -> bool {
@@ -143,18 +133,5 @@ impl Going {
     /// Takes up what the store has by now.
     pub(super) fn prepare(&mut self, batches: mpsc::Sender<Batch>, most: Most) {
         self.course.placer().go_on(std::mem::take(&mut self.known), most, batches);
-    }
-}
-
-impl At {
-    pub(super) fn sha256(&self) -> ChunkId {
-        ChunkId(self.hash.clone().finalize().into())
-    }
-
-    /// The place behind the lines that follow it, up to so many bytes.
-    pub(super) fn moved(mut self, file: &mut File, bytes: u64, number: u64) -> io::Result<Self> {
-        file.seek(SeekFrom::Start(self.bytes))?;
-        sha_of_next(file, bytes.saturating_sub(self.bytes), &mut self.hash)?;
-        Ok(Self { bytes, number, ..self })
     }
 }

@@ -22,8 +22,8 @@ use tokio::sync::{mpsc, watch};
 
 use self::again::Taken;
 use self::reading::{Reading, lock};
-use super::follow::At;
 use super::known::Known;
+use super::lines::At;
 use super::place::{Before, Placed, Placer, Rest, Stop};
 use super::{DatabaseFormat, Format, SealedLines, Watched};
 use crate::batches::{Batch, Most, commit_after, commit_all, off_the_runtime, waiting};
@@ -99,7 +99,7 @@ impl One<'_> {
             }
             let fail = |source| ArchiveError::File { path: path.clone(), doing: "read", source };
             let stamp = Stamp::of(&file.metadata().map_err(fail)?);
-            if let Some(going) = self.seen.take_lines(&path)
+            if let Some(going) = self.seen.take(&path)
                 && let Some(report) = self.go_on(going, &path, &file, stamp, mark).await?
             {
                 reports.push(report);
@@ -188,7 +188,7 @@ impl One<'_> {
         let owned = path.to_owned();
         let (open, sealer) = (format.open, Arc::clone(self.sealer));
         let watched = match self.is_followed() {
-            true => Watched::Yes(self.seen.take_database(path)),
+            true => Watched::Yes(self.seen.take(path)),
             false => Watched::No,
         };
         let (sessions, mut next) = off_the_runtime(move || {
@@ -316,7 +316,7 @@ impl One<'_> {
         if self.is_followed()
             && let Some(remembered) = lock(&sessions).remember(&unfinished)
         {
-            self.seen.keep_database(path, remembered);
+            self.seen.keep(path, remembered);
         }
         Ok(reports)
     }
@@ -380,7 +380,7 @@ pub(crate) fn stamp(path: &Path) -> std::io::Result<(u64, ChunkId)> {
     let mut log = path.as_os_str().to_owned();
     log.push("-wal");
     let files = match path.is_dir() {
-        true => crate::pi::files_with(path, &["json"]).map(|found| found.files).unwrap_or_default(),
+        true => crate::found::files_with(path, &["json"]).map(|found| found.files).unwrap_or_default(),
         false => vec![path.to_owned(), log.into()],
     };
     for file in files {

@@ -7,8 +7,8 @@ use quipu_store::{Resolved, Scope, SessionQuery, Store, StoreError, Until};
 
 use super::Outline;
 use crate::built::Said;
+use crate::key::Key;
 use crate::lineages;
-use crate::tree::Key;
 
 /// Nodes that are read at once at most.
 const MOST: usize = 4_096;

@@ -2,17 +2,18 @@
 
 use std::fs::File;
 use std::io::BufReader;
+use std::io::{self, Seek as _, SeekFrom};
 use std::sync::Arc;
 
 use quipu_protocol::{ChunkId, Json};
 use quipu_seal::Sealer;
 use sha2::{Digest as _, Sha256};
 
-use super::follow::At;
 use super::{LINE_LIMIT, Placer, Stop};
 use crate::ahead::{Ahead, ReadyLines};
 use crate::lines::{Content, Hashing, Line, Lines, Place, without_mark};
 use crate::packed::{about, damage, is_packed};
+use crate::stamp::sha_of_next;
 use crate::{Problem, ProblemKind};
 
 /// One line that is a JSON object.
@@ -23,6 +24,29 @@ pub(crate) struct Text {
     pub(crate) number: u64,
     /// Whether the line has its end; only the last may not.
     pub(crate) ended: bool,
+}
+
+/// A place between two lines.
+#[derive(Clone, Default)]
+pub(crate) struct At {
+    pub(super) bytes: u64,
+    /// Lines before it.
+    pub(super) number: u64,
+    /// Of all bytes before it.
+    pub(super) hash: Sha256,
+}
+
+impl At {
+    pub(super) fn sha256(&self) -> ChunkId {
+        ChunkId(self.hash.clone().finalize().into())
+    }
+
+    /// The place behind the lines that follow it, up to so many bytes.
+    pub(super) fn moved(mut self, file: &mut File, bytes: u64, number: u64) -> io::Result<Self> {
+        file.seek(SeekFrom::Start(self.bytes))?;
+        sha_of_next(file, bytes.saturating_sub(self.bytes), &mut self.hash)?;
+        Ok(Self { bytes, number, ..self })
+    }
 }
 
 /// Looks at the bytes of a line and names those that nobody needs.

@@ -26,7 +26,7 @@ use std::time::Duration;
 use quipu_protocol::{Entry, Json, SessionId, UnixMs};
 use quipu_seal::Sealer;
 
-pub(crate) use follow::{Done, Going, Reading, run};
+pub(crate) use follow::{Done, Reading, run};
 pub(crate) use import::{import, import_database, open_file, stamp};
 pub(crate) use lines::{SealedLines, Skip, Text, without_space};
 pub(crate) use place::{Placer, Stop};

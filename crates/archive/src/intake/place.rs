@@ -12,8 +12,8 @@ use super::known::{Known, Stored};
 use super::{Follows, Item, Start};
 use crate::batches::{Batch, Most};
 use crate::built::{Built, Parts, Said};
+use crate::key::Key;
 use crate::lineages::tip_ref;
-use crate::tree::Key;
 use crate::{ProblemKind, Report};
 
 /// Bytes of items that wait for what they follow, about; beyond it they wait no longer.

@@ -17,7 +17,7 @@ use super::entry;
 use super::going::Going;
 use super::header::Header;
 use super::own::Own;
-use super::placer::{Begin, Done, Placer};
+use super::placer::{Begin, Done, FileLines, Placer};
 use super::ready::Maker;
 use super::{AGENT, LINE_LIMIT};
 use crate::ahead::Ahead;
@@ -68,7 +68,7 @@ pub async fn import(
     if let Some(report) = unchanged(&**store, mark, &file, options.dry_run).await? {
         return Ok(report);
     }
-    let before = Before { mark, going: seen.take_going(path), follow: seen.follows() && !options.dry_run };
+    let before = Before { mark, going: seen.take(path), follow: seen.follows() && !options.dry_run };
     let taken = take(store, sealer, file, path, before, options).await?;
     if options.dry_run {
         let mut report = taken.report;
@@ -82,10 +82,7 @@ pub async fn import(
     if let Some(tail) = taken.tail {
         let Taken { tree, hash, lines, next, last, file, .. } = taken;
         let session = report.session.clone();
-        seen.keep_going(
-            path,
-            Going { file, session, tree, hash, bytes: report.bytes, lines, next, last, tail },
-        );
+        seen.keep(path, Going { file, session, tree, hash, bytes: report.bytes, lines, next, last, tail });
     }
     Ok(report)
 }
@@ -384,14 +381,6 @@ pub(super) struct Source {
     pub(super) header: Header,
     /// To read lines again.
     file: File,
-}
-
-/// The rest of a file, and where it is for messages.
-pub(super) struct FileLines {
-    pub(super) lines: Lines<BufReader<Hashing>>,
-    pub(super) path: PathBuf,
-    /// Lines before the header that hold nothing: they are told later.
-    pub(super) skipped: Vec<u64>,
 }
 
 impl Source {

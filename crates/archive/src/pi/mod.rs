@@ -18,15 +18,15 @@ mod placer;
 mod places;
 mod ready;
 
+pub use crate::found::SessionFiles;
+pub(crate) use crate::found::files_with;
 pub use disk::Unwritten;
 pub(crate) use entry::{Line, Parent, made_id, mended, migrated};
 pub use export::{Exported, export};
 pub use file::{Finished, SessionFile};
-pub(crate) use going::Going;
 pub(crate) use header::Header;
 pub use import::{ImportOptions, import};
-pub(crate) use places::files_with;
-pub use places::{SessionFiles, session_files, sessions_dir};
+pub use places::{session_files, sessions_dir};
 
 /// What this agent's sessions are called in the store.
 pub const AGENT: &str = "pi";

@@ -3,8 +3,10 @@
 use std::cell::OnceCell;
 use std::collections::{HashMap, HashSet};
 use std::fs::File;
+use std::io::BufReader;
 use std::os::unix::fs::FileExt as _;
 use std::path::Path;
+use std::path::PathBuf;
 
 use quipu_protocol::{Json, NodeId, UnixMs};
 use quipu_store::{Commit, Expect, RefMove};
@@ -13,14 +15,14 @@ use tokio::sync::mpsc;
 
 use super::AGENT;
 use super::entry::{Head, Line, Parent};
-use super::import::FileLines;
 use super::ready::{Made, Maker, Ready, What};
 use crate::ahead::{Ahead, ReadyLines};
 use crate::batches::{Batch, Most};
 use crate::built::{Built, Parts};
+use crate::key::{At, Key};
 use crate::lineages::tip_ref;
-use crate::lines;
-use crate::tree::{At, Key, Placed, ROOT, Tree};
+use crate::lines::{self, Hashing, Lines};
+use crate::tree::{Placed, ROOT, Tree};
 use crate::{ArchiveError, ProblemKind, Report};
 
 /// What came of a file.
@@ -399,6 +401,14 @@ impl Again {
             Self::Io(source) => ArchiveError::File { path: path.to_owned(), doing: "read", source },
         }
     }
+}
+
+/// The rest of a file, and where it is for messages.
+pub(super) struct FileLines {
+    pub(super) lines: Lines<BufReader<Hashing>>,
+    pub(super) path: PathBuf,
+    /// Lines before the header that hold nothing: they are told later.
+    pub(super) skipped: Vec<u64>,
 }
 
 #[cfg(test)]

@@ -10,6 +10,7 @@ use quipu_seal::Sealer;
 use quipu_store::{Action, ForeignDatabase, ForeignRows, ForeignValue};
 use tokio::sync::mpsc;
 
+use super::{number, sealed};
 use crate::{ArchiveError, ProblemKind, Report};
 
 /// Columns that every version of the tables has, and those that later ones have.
@@ -63,15 +64,6 @@ pub(super) fn refs(database: &ForeignDatabase) -> io::Result<Vec<(String, String
 
 fn text(value: &ForeignValue<'_>) -> Option<String> {
     value.text().map(std::borrow::Cow::into_owned)
-}
-
-/// A whole number, which some programs bind as another one.
-pub(super) fn number(value: &ForeignValue<'_>) -> i64 {
-    match value {
-        #[expect(clippy::cast_possible_truncation, reason = "saturates, which is what is wanted")]
-        ForeignValue::Real(number) => *number as i64,
-        other => other.integer().unwrap_or_default(),
-    }
 }
 
 impl Graph {
@@ -283,17 +275,6 @@ impl Graph {
         self.blobs.insert(id, here);
         blobs.extend(blob);
         Ok(here)
-    }
-}
-
-/// A text that the id of a node does not cover, with its secrets sealed.
-pub(super) fn sealed(text: &str, sealer: &Sealer) -> String {
-    match Json::parse(text) {
-        Ok(json) => {
-            let sealed = sealer.seal_json(&json);
-            if sealed == json { text.to_owned() } else { sealed.get().to_owned() }
-        }
-        Err(_) => sealer.seal(text).into_owned(),
     }
 }
 

@@ -12,7 +12,7 @@ use quipu_store::{
 use sha2::{Digest as _, Sha256};
 use tokio::sync::mpsc;
 
-use super::graph::sealed;
+use super::sealed;
 use crate::{ProblemKind, Report};
 
 /// Rows of one commit.
@@ -88,7 +88,7 @@ fn action(row: &[ForeignValue<'_>], here: &Here, sealer: &Sealer, report: &mut R
         report.sealed += u64::from(kept != text);
         kept
     });
-    Some(Action { timestamp: super::graph::number(timestamp), kind, from, to, metadata })
+    Some(Action { timestamp: super::number(timestamp), kind, from, to, metadata })
 }
 
 /// Rows that the store has, each as often as it is there.

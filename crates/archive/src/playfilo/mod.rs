@@ -10,6 +10,10 @@ mod log;
 
 use std::path::{Path, PathBuf};
 
+use quipu_protocol::Json;
+use quipu_seal::Sealer;
+use quipu_store::ForeignValue;
+
 pub(crate) use import::import;
 
 /// What these refs are called in the store.
@@ -28,4 +32,24 @@ pub(crate) fn is_database(path: &Path) -> bool {
 /// How many heads there are.
 pub(crate) fn heads(path: &Path) -> std::io::Result<u64> {
     Ok(graph::refs(&quipu_store::ForeignDatabase::open(path)?)?.len() as u64)
+}
+
+/// A whole number, which some programs bind as another one.
+pub(super) fn number(value: &ForeignValue<'_>) -> i64 {
+    match value {
+        #[expect(clippy::cast_possible_truncation, reason = "saturates, which is what is wanted")]
+        ForeignValue::Real(number) => *number as i64,
+        other => other.integer().unwrap_or_default(),
+    }
+}
+
+/// A text that the id of a node does not cover, with its secrets sealed.
+pub(super) fn sealed(text: &str, sealer: &Sealer) -> String {
+    match Json::parse(text) {
+        Ok(json) => {
+            let sealed = sealer.seal_json(&json);
+            if sealed == json { text.to_owned() } else { sealed.get().to_owned() }
+        }
+        Err(_) => sealer.seal(text).into_owned(),
+    }
 }

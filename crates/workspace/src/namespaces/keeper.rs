@@ -7,7 +7,7 @@ use std::os::fd::{AsFd as _, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Condvar, Mutex};
 
 use landlock::{BitFlags, RulesetCreated, Scope};
 use nix::mount::{MsFlags, mount};
@@ -16,19 +16,14 @@ use rustix::process::{PidfdFlags, WaitId, WaitIdOptions, WaitOptions, pidfd_open
 use rustix::thread::{CapabilitySet, CapabilitySets};
 use seccompiler::BpfProgram;
 
-use super::stage::EMPTY;
 use super::watch::Watch;
 use super::wire::{Reading, receive, send};
-use super::{CommandNeeds, READY, Setup, doors, net, protected};
+use super::{CommandNeeds, EMPTY, READY, Setup, doors, lock, net, protected};
 use crate::child::Launch;
 use crate::confine::{local_or_internet, restrict, ruleset};
 
 fn failed(what: &str, error: impl std::fmt::Display) -> io::Error {
     io::Error::other(format!("{what}: {error}"))
-}
-
-pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// The commands that run: where the end of each is told.

@@ -23,6 +23,7 @@ use std::os::unix::fs::DirBuilderExt as _;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitCode, Stdio};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use rustix::process::Pid;
@@ -361,4 +362,11 @@ pub fn run_launcher(again: &Launcher) -> ExitCode {
             ExitCode::FAILURE
         }
     }
+}
+
+/// An empty file, which covers others.
+pub(super) const EMPTY: &str = "/dev/.empty";
+
+pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

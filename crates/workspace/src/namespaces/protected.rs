@@ -11,8 +11,8 @@ use rustix::fs::StatVfsMountFlags;
 
 use crate::protected::{lines, names as protected_names};
 
+use super::EMPTY;
 use super::mounts::{attach, close, copy, detach, empty, is_mounted};
-use super::stage::EMPTY;
 
 /// Repositories of submodules that are looked at, and how deep.
 const MODULES: usize = 200;

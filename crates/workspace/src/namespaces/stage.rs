@@ -13,7 +13,7 @@ use rustix::thread::{CapabilitySet, CapabilitySets};
 
 use super::mounts::{all, attach, attach_over, close, copy, copy_exact, empty, overlay};
 use super::wire::{receive, send};
-use super::{Launcher, MAP, Setup, protected};
+use super::{EMPTY, Launcher, MAP, Setup, protected};
 use crate::layers::{FILE, UPPER, WORK};
 
 /// Where nothing of the outside is seen.
@@ -26,8 +26,6 @@ const RESOLVERS: [&str; 4] = [
     "/run/connman/resolv.conf",
 ];
 const DEVICES: [&str; 6] = ["null", "zero", "full", "random", "urandom", "tty"];
-/// An empty file, which covers others.
-pub(super) const EMPTY: &str = "/dev/.empty";
 
 /// What becomes of a path.
 enum Fate {

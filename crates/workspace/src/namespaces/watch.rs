@@ -11,8 +11,8 @@ use std::sync::Mutex;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::inotify::{self, CreateFlags, ReadFlags, WatchFlags};
 
+use super::EMPTY;
 use super::protected::{complete, cover_sockets, disable_commondir, places, protect_one, repositories};
-use super::stage::EMPTY;
 
 /// How often sockets are looked for while commands run.
 const SOCKETS: Timespec = Timespec { tv_sec: 1, tv_nsec: 0 };
@@ -45,7 +45,7 @@ impl Watch {
     /// When something of it could not be protected.
     pub(super) fn protect(&self, write: &[PathBuf]) -> io::Result<()> {
         // Held, so that nothing is protected twice.
-        let mut protected = super::keeper::lock(&self.protected);
+        let mut protected = super::lock(&self.protected);
         protected.clear();
         let mut done = Ok(());
         let mut all = Vec::new();
@@ -64,14 +64,14 @@ impl Watch {
                 protected.insert((root.clone(), place));
             }
         }
-        *super::keeper::lock(&self.repositories) = all;
+        *super::lock(&self.repositories) = all;
         done
     }
 
     /// Protects what was, where it was replaced.
     pub(super) fn again(&self) {
-        super::keeper::lock(&self.repositories).iter().for_each(|git| disable_commondir(git));
-        for (root, place) in super::keeper::lock(&self.protected).iter() {
+        super::lock(&self.repositories).iter().for_each(|git| disable_commondir(git));
+        for (root, place) in super::lock(&self.protected).iter() {
             if place.symlink_metadata().is_ok() {
                 protect_one(root, place).ok();
             }
@@ -80,7 +80,7 @@ impl Watch {
 
     /// A directory that cannot be watched is looked at when the next command begins.
     fn watch(&self, dir: &Path) {
-        let mut watched = super::keeper::lock(&self.watched);
+        let mut watched = super::lock(&self.watched);
         if watched.insert(dir.to_owned()) {
             let flags = WatchFlags::MOVED_TO | WatchFlags::CREATE | WatchFlags::DELETE | WatchFlags::ONLYDIR;
             inotify::add_watch(self.notices.as_fd(), dir, flags).ok();
@@ -98,7 +98,7 @@ impl Watch {
             while let Ok(notice) = notices.next() {
                 // A directory that is watched under a name that another one has now is watched anew.
                 if notice.events().contains(ReadFlags::IGNORED) {
-                    super::keeper::lock(&self.watched).clear();
+                    super::lock(&self.watched).clear();
                 }
                 news = true;
             }

@@ -14,7 +14,7 @@ use super::{Header, directory};
 use crate::ProblemKind;
 use crate::intake::{Done, Follows, Item, Outline, Placer, REST, SealedLines, Start, Stop};
 use crate::json::{Members, list, text_of};
-use crate::tree::Key;
+use crate::key::Key;
 
 pub(super) fn read(lines: &mut SealedLines, outline: &Outline, mut out: Placer) -> Result<Done, Stop> {
     whole(lines, outline, &mut out)?;

@@ -4,8 +4,9 @@ use std::fs::File;
 use std::path::Path;
 use std::sync::Arc;
 
-use super::super::follow::{At, Course, Done, Going};
+use super::super::follow::{Course, Done, Going};
 use super::super::known::Known;
+use super::super::lines::At;
 use super::super::lines::{End, SealedLines};
 use super::super::place::{Placed, Stop};
 use super::super::{Outline, idle};
@@ -98,7 +99,7 @@ impl One<'_> {
             });
             // What cannot be read any more is read whole the next time, or told then.
             if let Ok(going) = kept.await? {
-                self.seen.keep_lines(path, going);
+                self.seen.keep(path, going);
             }
         }
         Ok(report)
