@@ -13,7 +13,7 @@ use std::time::Instant;
 
 use quipu_archive::{Seen, pi};
 use quipu_seal::Sealer;
-use quipu_store::{OpenOptions, SessionQuery, SqliteStore, Store, Until};
+use quipu_store::{Graph, OpenOptions, SessionQuery, SqliteStore, Until};
 use serde_json::json;
 
 type Outcome<T> = Result<T, Box<dyn Error>>;
@@ -45,7 +45,7 @@ async fn main() -> Outcome<()> {
     for _ in 0..runs {
         let path = directory.join("import-rate.db");
         remove(&path);
-        let store: Arc<dyn Store> = Arc::new(SqliteStore::open(&path, &OpenOptions::default())?);
+        let store: Arc<dyn Graph> = Arc::new(SqliteStore::open(&path, &OpenOptions::default())?);
         for (row, name, dry_run) in [(0, &file, true), (1, &file, false), (2, &file, false)] {
             if (row == 1 && words != "dry run") || rows[row].0.contains(words) {
                 rows[row].2.push(size / import(&store, &sealer, name, dry_run).await?);
@@ -91,7 +91,7 @@ fn remove(path: &Path) {
 }
 
 /// Seconds that one import takes.
-async fn import(store: &Arc<dyn Store>, sealer: &Arc<Sealer>, file: &Path, dry_run: bool) -> Outcome<f64> {
+async fn import(store: &Arc<dyn Graph>, sealer: &Arc<Sealer>, file: &Path, dry_run: bool) -> Outcome<f64> {
     let begun = Instant::now();
     let seen = Seen::load(&**store).await?;
     let options = pi::ImportOptions { dry_run, progress: &|_| {} };

@@ -17,7 +17,7 @@ use quipu_protocol::{
     AssistantMessage, CompactionSummaryMessage, Content, Entry, Json, Message, Model, StopReason, ToolCall,
     ToolResultMessage,
 };
-use quipu_store::{SessionQuery, SqliteStore, Store, Until, decode_nodes};
+use quipu_store::{Graph, SessionQuery, SqliteStore, Until, decode_nodes};
 use quipu_transcript::{
     TouchedFiles, compaction_note, conversation_text, cut, estimate_tokens, message_of, words_of_note,
 };
@@ -238,7 +238,7 @@ fn real() -> Result<Vec<Arc<Message>>, Box<dyn std::error::Error>> {
     std::fs::write(&file, text)?;
     let runtime = tokio::runtime::Builder::new_current_thread().build()?;
     runtime.block_on(async {
-        let store: Arc<dyn Store> = Arc::new(SqliteStore::in_memory()?);
+        let store: Arc<dyn Graph> = Arc::new(SqliteStore::in_memory()?);
         let sealer = Arc::new(quipu_seal::Sealer::new([0; 32]));
         let seen = quipu_archive::Seen::load(&*store).await?;
         let options = quipu_archive::pi::ImportOptions { dry_run: false, progress: &|_| {} };

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use quipu_protocol::Json;
 use quipu_seal::Sealer;
-use quipu_store::Store;
+use quipu_store::Graph;
 
 use crate::found::{SessionFiles, files_with};
 use crate::intake::{self, DatabaseFormat, Format};
@@ -359,7 +359,7 @@ impl Agent {
     /// `File`, `NotASession`, `Changed`, `Store`.
     pub async fn import(
         &self,
-        store: &Arc<dyn Store>,
+        store: &Arc<dyn Graph>,
         sealer: &Arc<Sealer>,
         path: &Path,
         seen: &Seen,

@@ -2,7 +2,7 @@
 
 use std::sync::{Arc, Mutex, PoisonError};
 
-use quipu_store::{Bulk, Commit, Portion, SessionQuery, Store, Window};
+use quipu_store::{Bulk, Commit, Extent, Graph, Portion, SessionQuery, Window};
 use tokio::sync::{mpsc, watch};
 
 use crate::{ArchiveError, ImportOptions, Progress};
@@ -67,7 +67,7 @@ enum Piece {
 /// Commits batches in the order in which they come. `total` is the size of the file; a large one's batches are gathered
 /// first, so that as many keys as possible fall on each page of an index.
 pub(crate) async fn commit_all(
-    store: &dyn Store,
+    store: &dyn Graph,
     batches: mpsc::Receiver<Batch>,
     total: u64,
     options: &ImportOptions<'_>,
@@ -78,7 +78,7 @@ pub(crate) async fn commit_all(
 /// The same after the first bytes of a file. `committed` is told how many batches are.
 pub(crate) async fn commit_after(
     begun: u64,
-    store: &dyn Store,
+    store: &dyn Graph,
     mut batches: mpsc::Receiver<Batch>,
     total: u64,
     committed: &watch::Sender<u64>,
@@ -106,7 +106,7 @@ pub(crate) async fn commit_after(
     // One window is written while the next one is gathered, and no more: each takes memory.
     let (full, mut windows) = mpsc::channel::<(Window, u64, u64)>(1);
     let gather = async {
-        let mut bulk = Bulk::new(store.extent().await?);
+        let mut bulk = Bulk::new(Extent::of(store).await?);
         let (mut bytes, mut count) = (begun, 0);
         // Room first, so that no third one is begun while two are there.
         while let Ok(room) = full.reserve().await {

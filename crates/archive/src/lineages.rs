@@ -2,7 +2,7 @@
 
 use quipu_dag::Node;
 use quipu_protocol::{NodeId, SessionId};
-use quipu_store::{Head, Piece, ReadParts, RefName, Seq, Store, StoreError};
+use quipu_store::{Graph, Head, Piece, ReadParts, RefName, Seq, StoreError};
 
 /// Nodes that are read at once at most.
 const MOST: usize = 2_000;
@@ -32,7 +32,7 @@ pub(crate) fn main_ref(agent: &str, session: &SessionId) -> RefName {
 
 /// The refs of the ends of its branches.
 pub(crate) async fn tips(
-    store: &dyn Store,
+    store: &dyn Graph,
     agent: &str,
     session: &SessionId,
 ) -> Result<Vec<Head>, StoreError> {
@@ -46,7 +46,7 @@ pub(crate) fn tip_ref(agent: &str, session: &SessionId, node: &NodeId) -> RefNam
 
 /// Calls `each` with the nodes in these places, in their order.
 pub(crate) async fn nodes_of(
-    store: &dyn Store,
+    store: &dyn Graph,
     seqs: &[Seq],
     mut each: impl FnMut(Node),
 ) -> Result<(), StoreError> {

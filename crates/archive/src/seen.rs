@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 
 use quipu_protocol::{ChunkId, NodeId, SessionId, UnixMs};
-use quipu_store::{Action, ActionQuery, Commit, LoggedAction, Store, StoreError};
+use quipu_store::{Action, ActionQuery, Commit, Graph, LoggedAction, StoreError};
 use serde::{Deserialize, Serialize};
 
 use crate::batches::off_the_runtime;
@@ -92,7 +92,10 @@ pub struct Seen {
 
 /// What is in memory of files that are followed: for each kind of importer, those that grew last at the end.
 #[derive(Default)]
-struct Followed(Mutex<HashMap<TypeId, VecDeque<(PathBuf, Box<dyn Any + Send>)>>>);
+struct Followed(Mutex<HashMap<TypeId, OfKind>>);
+
+/// Files with what one kind of importer keeps of them.
+type OfKind = VecDeque<(PathBuf, Box<dyn Any + Send>)>;
 
 impl std::fmt::Debug for Followed {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
@@ -124,7 +127,7 @@ impl Seen {
     ///
     /// # Errors
     /// What the store says.
-    pub async fn load(store: &dyn Store) -> Result<Self, StoreError> {
+    pub async fn load(store: &dyn Graph) -> Result<Self, StoreError> {
         let mut seen = Self::default();
         seen.catch_up(store).await?;
         Ok(seen)
@@ -134,7 +137,7 @@ impl Seen {
     ///
     /// # Errors
     /// What the store says.
-    pub async fn catch_up(&mut self, store: &dyn Store) -> Result<(), StoreError> {
+    pub async fn catch_up(&mut self, store: &dyn Graph) -> Result<(), StoreError> {
         let mut query =
             ActionQuery { kinds: vec![IMPORTED.into()], limit: Some(FEW), ..ActionQuery::default() };
         let mut new: Vec<LoggedAction> = Vec::new();
@@ -191,7 +194,7 @@ fn mark_of(logged: &LoggedAction) -> Option<Mark> {
 }
 
 /// All that was noted, the newest first.
-pub(crate) async fn marks(store: &dyn Store) -> Result<impl Iterator<Item = Mark>, StoreError> {
+pub(crate) async fn marks(store: &dyn Graph) -> Result<impl Iterator<Item = Mark>, StoreError> {
     let query = ActionQuery { kinds: vec![IMPORTED.into()], ..ActionQuery::default() };
     let logged = store.actions(query).await?;
     Ok(logged.into_iter().filter_map(|logged| mark_of(&logged)))
@@ -200,7 +203,7 @@ pub(crate) async fn marks(store: &dyn Store) -> Result<impl Iterator<Item = Mark
 /// The report of a file that is as it was when it was imported last; `None` when it has to be read. It then stands at its
 /// beginning.
 pub(crate) async fn unchanged(
-    store: &dyn Store,
+    store: &dyn Graph,
     mark: Option<&Mark>,
     mut file: &File,
     dry_run: bool,

@@ -7,7 +7,7 @@ use quipu::{Engine, Session, SessionOptions};
 use quipu_host::LocalStore;
 use quipu_protocol::{NodeId, UserInput};
 use quipu_replay::{Places, Replay};
-use quipu_store::{SessionQuery, SessionRow, Store};
+use quipu_store::{ReadModel as _, SessionQuery, SessionRow};
 
 use crate::args::{DemoArgs, Mode};
 use crate::exit::{Exit, Failure};
@@ -177,7 +177,7 @@ impl Stage {
 
     async fn row(&self, id: &quipu_protocol::SessionId) -> Result<SessionRow, Failure> {
         let query = SessionQuery { id: Some(id.clone()), limit: Some(1), ..SessionQuery::default() };
-        let rows = Store::sessions(&*self.store, query).await?;
+        let rows = self.store.sessions(query).await?;
         rows.into_iter().next().ok_or_else(|| Failure::new(Exit::Store, "the session is not in the store"))
     }
 }

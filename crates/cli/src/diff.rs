@@ -4,7 +4,7 @@ use std::io::Write as _;
 
 use quipu::history::{BranchDiff, BranchSide};
 use quipu_protocol::NodeId;
-use quipu_store::{Store, StoreError};
+use quipu_store::{Graph, StoreError};
 use quipu_transcript::DeedKind;
 use unicode_width::UnicodeWidthStr as _;
 
@@ -21,7 +21,7 @@ const BESIDE: usize = 100;
 pub(crate) async fn run(args: &DiffArgs) -> Result<(), Failure> {
     let place = place(&args.out.store)?;
     let store = store_of(&place)?;
-    let store: &dyn Store = &*store;
+    let store: &dyn Graph = &*store;
     let a = spot(store, Some(&args.a), false).await?;
     let b = spot(store, Some(&args.b), false).await?;
     let diff = between(store, a.node, b.node).await?;
@@ -38,7 +38,7 @@ pub(crate) async fn run(args: &DiffArgs) -> Result<(), Failure> {
     page(drawn(&diff, width(), Paint::stdout()).as_bytes())
 }
 
-async fn between(store: &dyn Store, a: NodeId, b: NodeId) -> Result<BranchDiff, Failure> {
+async fn between(store: &dyn Graph, a: NodeId, b: NodeId) -> Result<BranchDiff, Failure> {
     quipu::history::branch_diff(store, a, b).await.map_err(|error| match error {
         StoreError::Missing { .. } => vanished(a),
         error => error.into(),
@@ -47,7 +47,7 @@ async fn between(store: &dyn Store, a: NodeId, b: NodeId) -> Result<BranchDiff, 
 
 /// Two branches in lines of so many columns.
 pub(crate) async fn compared(
-    store: &dyn Store,
+    store: &dyn Graph,
     a: NodeId,
     b: NodeId,
     columns: usize,

@@ -9,7 +9,7 @@ use std::path::Path;
 
 use quipu_archive::pi;
 use quipu_protocol::SessionId;
-use quipu_store::{SessionQuery, SessionRow, Store, StoreError};
+use quipu_store::{Graph, SessionQuery, SessionRow, StoreError};
 
 use crate::args::{ExportArgs, ExportFormat};
 use crate::exit::Failure;
@@ -74,7 +74,7 @@ impl From<Failure> for Stopped {
 
 /// Writes a session, and gives how many entries that are.
 async fn write(
-    store: &dyn Store,
+    store: &dyn Graph,
     row: &SessionRow,
     format: ExportFormat,
     out: &mut (dyn Write + Send),
@@ -91,13 +91,13 @@ async fn write(
     }
 }
 
-async fn rows(store: &dyn Store, id: SessionId) -> Result<Vec<SessionRow>, Failure> {
+async fn rows(store: &dyn Graph, id: SessionId) -> Result<Vec<SessionRow>, Failure> {
     Ok(store.sessions(SessionQuery { id: Some(id), ..SessionQuery::default() }).await?)
 }
 
 /// Writes aside and then takes the name, so that nobody finds half a file, and no other file is replaced.
 async fn to_file(
-    store: &dyn Store,
+    store: &dyn Graph,
     row: &SessionRow,
     format: ExportFormat,
     path: &Path,

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::io::Write as _;
 
 use quipu_protocol::{NodeId, UnixMs};
-use quipu_store::{Store, Touched};
+use quipu_store::{ReadModel as _, Touched};
 use quipu_transcript::DeedKind;
 
 use crate::args::FilesArgs;

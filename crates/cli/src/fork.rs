@@ -4,7 +4,7 @@ use std::io::Write as _;
 use std::path::Path;
 
 use quipu::{ChangeError, Engine, Forked};
-use quipu_store::Store;
+use quipu_store::Graph;
 
 use crate::args::{CloneArgs, ForkArgs, StoreArg};
 use crate::console::current_dir;
@@ -15,7 +15,7 @@ use quipu_host::{Place, session_named};
 
 pub(crate) async fn run(args: &ForkArgs) -> Result<(), Failure> {
     let (place, engine) = engine(&args.out.store).await?;
-    let store: &dyn Store = &**engine.store();
+    let store: &dyn Graph = &**engine.store();
     let at = quipu_host::last_node(store, &args.what).await?;
     let forked = match engine.fork_from(at, args.cwd.as_deref()).await {
         // What another program wrote may say no directory.

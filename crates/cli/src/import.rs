@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use quipu_archive::{AGENTS, Agent, ArchiveError, ImportOptions, Kept, Progress, Report, Seen};
 use quipu_seal::Sealer;
-use quipu_store::Store;
+use quipu_store::Graph;
 
 use crate::args::ImportArgs;
 use crate::exit::{Exit, Failure};
@@ -39,7 +39,7 @@ pub(crate) async fn run(args: &ImportArgs) -> Result<(), Failure> {
         }
     };
     let opened = place.store().await?;
-    let store: Arc<dyn Store> = opened.clone();
+    let store: Arc<dyn Graph> = opened.clone();
     let sealer = place.engine(store.clone(), &place.settings())?.sealer().clone();
     let mut importer = Importer {
         store,
@@ -150,7 +150,7 @@ fn all() -> Vec<(&'static Agent, Kept)> {
 }
 
 struct Importer<'a> {
-    store: Arc<dyn Store>,
+    store: Arc<dyn Graph>,
     sealer: Arc<Sealer>,
     args: &'a ImportArgs,
     /// What was imported before.

@@ -3,7 +3,7 @@
 use std::io::Write as _;
 
 use quipu::history::{Life, LifeLine, LifeQuery};
-use quipu_store::{Store, StoreError};
+use quipu_store::{Graph, StoreError};
 use unicode_width::UnicodeWidthStr as _;
 
 use crate::args::LifeArgs;
@@ -21,7 +21,7 @@ const MOST: usize = 5_000;
 pub(crate) async fn run(args: &LifeArgs) -> Result<(), Failure> {
     let place = place(&args.out.store)?;
     let store = store_of(&place)?;
-    let store: &dyn Store = &*store;
+    let store: &dyn Graph = &*store;
     let asks = !args.out.json && !args.watch && args.svg.is_none();
     if args.watch {
         return watch(store, args).await;
@@ -41,7 +41,7 @@ pub(crate) async fn run(args: &LifeArgs) -> Result<(), Failure> {
     page(drawn(&life, &spot, Paint::stdout()).as_bytes())
 }
 
-async fn read(store: &dyn Store, args: &LifeArgs, spot: &Spot) -> Result<Life, Failure> {
+async fn read(store: &dyn Graph, args: &LifeArgs, spot: &Spot) -> Result<Life, Failure> {
     let query = LifeQuery {
         head: spot.head(),
         ancestors: args.ancestors,
@@ -59,7 +59,7 @@ async fn read(store: &dyn Store, args: &LifeArgs, spot: &Spot) -> Result<Life, F
 }
 
 /// Draws it, and again after each change that shows.
-async fn watch(store: &dyn Store, args: &LifeArgs) -> Result<(), Failure> {
+async fn watch(store: &dyn Graph, args: &LifeArgs) -> Result<(), Failure> {
     let clears = crate::console::stdout().is_terminal();
     let mut last = None;
     loop {

@@ -4,7 +4,7 @@ use std::io::{BufRead as _, Read as _};
 use std::path::Path;
 
 use quipu_protocol::NodeId;
-use quipu_store::{FoundBy, SessionQuery, SessionRow, Store};
+use quipu_store::{FoundBy, Graph, SessionQuery, SessionRow};
 
 use crate::args::NodeFilter;
 use crate::console::current_dir;
@@ -40,7 +40,7 @@ impl Spot {
 
 /// The place that is named; without a name, where the newest session of this directory stands. Where `asks`, and several
 /// sessions are there, a person at the terminal is asked.
-pub(crate) async fn spot(store: &dyn Store, what: Option<&str>, asks: bool) -> Result<Spot, Failure> {
+pub(crate) async fn spot(store: &dyn Graph, what: Option<&str>, asks: bool) -> Result<Spot, Failure> {
     let Some(what) = what else {
         let here = current_dir()?;
         let rows = sessions(store, &here, if asks { OFFERED } else { 1 }).await?;
@@ -65,7 +65,7 @@ pub(crate) async fn spot(store: &dyn Store, what: Option<&str>, asks: bool) -> R
     }
 }
 
-async fn sessions(store: &dyn Store, here: &Path, limit: usize) -> Result<Vec<SessionRow>, Failure> {
+async fn sessions(store: &dyn Graph, here: &Path, limit: usize) -> Result<Vec<SessionRow>, Failure> {
     let cwd = Some(here.to_string_lossy().into_owned());
     Ok(store.sessions(SessionQuery { cwd, limit: Some(limit), ..SessionQuery::default() }).await?)
 }

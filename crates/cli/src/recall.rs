@@ -3,7 +3,7 @@
 use std::io::Write as _;
 
 use quipu::history::{Neighbours, RecallError, RecallQuery, Recalled};
-use quipu_store::Store;
+use quipu_store::Graph;
 
 use crate::args::RecallArgs;
 use crate::exit::Failure;
@@ -16,7 +16,7 @@ use quipu_host::now;
 pub(crate) async fn run(args: &RecallArgs) -> Result<(), Failure> {
     let place = place(&args.out.store)?;
     let store = store_of(&place)?;
-    let store: &dyn Store = &*store;
+    let store: &dyn Graph = &*store;
     let spot = spot(store, Some(&args.what), false).await?;
     let query = RecallQuery {
         budget: args.budget,

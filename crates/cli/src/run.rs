@@ -12,7 +12,7 @@ use quipu_protocol::{
 };
 use quipu_replay::{Places, Replay};
 use quipu_rpc::{JsonEvents, SessionHeader};
-use quipu_store::Store;
+use quipu_store::Graph;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use crate::args::{Mode, Task};
@@ -144,13 +144,13 @@ pub(crate) struct Told {
     /// The store's file, and its number when the run began.
     store: Option<((u64, u64), PathBuf)>,
     /// The same, as it is open.
-    open: Option<Arc<dyn Store>>,
+    open: Option<Arc<dyn Graph>>,
 }
 
 impl Told {
     /// Whether another file stands under the store's name, or none, or one without the last steps.
     fn has_lost_store(&self) -> bool {
-        self.open.as_ref().is_some_and(|store| !store.is_in_place())
+        self.open.as_ref().is_some_and(|store| store.local().is_some_and(|local| !local.is_in_place()))
             || self.store.as_ref().is_some_and(|(number, path)| file_number(path) != Some(*number))
     }
 }

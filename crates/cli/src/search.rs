@@ -7,8 +7,8 @@ use clap::Parser as _;
 use quipu_host::LocalStore;
 use quipu_protocol::{SessionId, UnixMs};
 use quipu_store::{
-    Excerpt, Found, Hit, Matched, Matching, Order, QUERY_LIMIT, RANKED, SearchQuery, SessionQuery,
-    SessionRow, Sessions, Store, Unindexed, Upkeep as _,
+    Excerpt, Found, Graph, Hit, Matched, Matching, Order, QUERY_LIMIT, RANKED, ReadModel as _, SearchQuery,
+    SessionQuery, SessionRow, Sessions, Unindexed, Upkeep as _,
 };
 
 use crate::args::{Cli, Cmd, SearchArgs};
@@ -99,7 +99,7 @@ pub(crate) async fn run(args: &SearchArgs) -> Result<(), Failure> {
     Ok(())
 }
 
-async fn query(store: &dyn Store, args: &SearchArgs) -> Result<SearchQuery, Failure> {
+async fn query(store: &dyn Graph, args: &SearchArgs) -> Result<SearchQuery, Failure> {
     let branch = match &args.branch {
         None => None,
         Some(what) => Some(quipu_host::last_node(store, what).await?),
@@ -186,7 +186,7 @@ pub(crate) async fn finish_index(store: &LocalStore) -> Result<(), Failure> {
 pub(crate) struct Rows(std::collections::HashMap<SessionId, Option<SessionRow>>);
 
 impl Rows {
-    async fn look_up(&mut self, store: &dyn Store, id: Option<&SessionId>) -> Result<(), Failure> {
+    async fn look_up(&mut self, store: &dyn Graph, id: Option<&SessionId>) -> Result<(), Failure> {
         if let Some(id) = id.filter(|id| !self.0.contains_key(*id)) {
             let query = SessionQuery { id: Some(id.clone()), limit: Some(1), ..SessionQuery::default() };
             let row = store.sessions(query).await?.into_iter().next();

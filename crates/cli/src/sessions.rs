@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::io::Write as _;
 
 use quipu_protocol::SessionId;
-use quipu_store::{SessionQuery, SessionRow, Store};
+use quipu_store::{Graph, ReadModel as _, SessionQuery, SessionRow};
 
 use crate::args::SessionsArgs;
 use crate::console::current_dir;
@@ -86,7 +86,7 @@ pub(crate) async fn run(args: &SessionsArgs) -> Result<(), Failure> {
 
 /// How many nodes have a label that was given in each session.
 pub(crate) async fn label_counts(
-    store: &dyn Store,
+    store: &dyn Graph,
     sessions: &[SessionId],
 ) -> Result<HashMap<SessionId, usize>, Failure> {
     let mut counts = HashMap::new();

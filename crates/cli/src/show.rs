@@ -4,7 +4,7 @@ use std::io::Write as _;
 
 use quipu_dag::Node;
 use quipu_protocol::{Body, Content, Entry, Message, StepInfo};
-use quipu_store::{FoundBy, SessionQuery, SessionRow, Store};
+use quipu_store::{FoundBy, Graph, SessionQuery, SessionRow};
 use quipu_transcript::{Decoded, role_with};
 use sha2::{Digest as _, Sha256};
 
@@ -24,7 +24,7 @@ pub(crate) async fn run(args: &ShowArgs) -> Result<(), Failure> {
             place.store.display()
         )));
     };
-    let store: &dyn Store = &*store;
+    let store: &dyn Graph = &*store;
     let Some(what) = &args.what else {
         return show_session(store, &quipu_host::newest_here(store).await?, args).await;
     };
@@ -65,7 +65,7 @@ pub(crate) async fn run(args: &ShowArgs) -> Result<(), Failure> {
 
 /// Writes one node, whole.
 pub(crate) async fn write_whole(
-    store: &dyn Store,
+    store: &dyn Graph,
     what: &str,
     json: bool,
     out: &mut impl std::io::Write,
@@ -86,7 +86,7 @@ pub(crate) async fn write_whole(
     write_node(out, node, decoded, found.session.as_ref().map(ToString::to_string))
 }
 
-async fn show_session(store: &dyn Store, row: &SessionRow, args: &ShowArgs) -> Result<(), Failure> {
+async fn show_session(store: &dyn Graph, row: &SessionRow, args: &ShowArgs) -> Result<(), Failure> {
     let tree = tree::read(store, row, tree::Forks::Named).await?;
     let mut out = std::io::BufWriter::new(crate::console::stdout());
     if args.out.json {
@@ -108,7 +108,7 @@ async fn show_session(store: &dyn Store, row: &SessionRow, args: &ShowArgs) -> R
     Ok(out.flush()?)
 }
 
-async fn show_request(store: &dyn Store, node: &Node, decoded: &Decoded) -> Result<(), Failure> {
+async fn show_request(store: &dyn Graph, node: &Node, decoded: &Decoded) -> Result<(), Failure> {
     let Some(call) = &decoded.step.call else {
         return Err(Failure::usage(format!(
             "no model call is recorded under {} ({}); give the node of an answer",

@@ -4,7 +4,7 @@ use std::io::Write as _;
 
 use jiff::tz::TimeZone;
 use quipu::history::{Carried, TraceFilter, TraceQuery, TraceScope, carried, row_text};
-use quipu_store::Store;
+use quipu_store::Graph;
 
 use crate::args::{RowFilter, RowScope, TraceArgs};
 use crate::exit::Failure;
@@ -16,7 +16,7 @@ use crate::print::{Paint, iso, printable};
 pub(crate) async fn run(args: &TraceArgs) -> Result<(), Failure> {
     let place = place(&args.out.store)?;
     let store = store_of(&place)?;
-    let store: &dyn Store = &*store;
+    let store: &dyn Graph = &*store;
     let spot = spot(store, args.what.as_deref(), !args.out.json).await?;
     let none = || Failure::usage("the node is of no session; leave --scope out, or say --scope all");
     let scope = match (args.scope, &spot.session) {

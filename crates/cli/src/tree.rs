@@ -7,7 +7,7 @@ use quipu::history::{TreeItem, TreeLine, TreeQuery};
 use quipu_archive::Mended;
 use quipu_dag::Node;
 use quipu_protocol::{Body, Content, Entry, Message, NodeId, StopReason};
-use quipu_store::{Edge, Resolved, Scope, SessionRow, Store, Until};
+use quipu_store::{Edge, Graph, Resolved, Scope, SessionRow, Until};
 use quipu_transcript::Decoded;
 use unicode_width::UnicodeWidthStr as _;
 
@@ -43,7 +43,7 @@ pub(crate) async fn run(args: &TreeArgs) -> Result<(), Failure> {
             place.store.display()
         )));
     };
-    let store: &dyn Store = &*store;
+    let store: &dyn Graph = &*store;
     let row = match &args.session {
         Some(what) => session_named(store, what).await?,
         None => quipu_host::newest_here(store).await?,
@@ -78,7 +78,7 @@ pub(crate) async fn run(args: &TreeArgs) -> Result<(), Failure> {
 
 /// A tree on its way to stdout.
 struct Drawing<'a, W> {
-    store: &'a dyn Store,
+    store: &'a dyn Graph,
     row: &'a SessionRow,
     tree: &'a quipu::history::SessionTree,
     whole: bool,
@@ -324,7 +324,7 @@ impl<W: Write> Drawing<'_, W> {
 
 /// The nodes of a few lines, and what they hold; those that are gone are left out.
 pub(crate) async fn nodes_of(
-    store: &dyn Store,
+    store: &dyn Graph,
     lines: &[TreeLine],
 ) -> Result<HashMap<NodeId, (Node, Decoded)>, Failure> {
     let ids: Vec<NodeId> = lines
@@ -381,7 +381,7 @@ pub(crate) enum Forks {
 }
 
 /// Reads a session's nodes, abandoned branches too.
-pub(crate) async fn read(store: &dyn Store, session: &SessionRow, forks: Forks) -> Result<Tree, Failure> {
+pub(crate) async fn read(store: &dyn Graph, session: &SessionRow, forks: Forks) -> Result<Tree, Failure> {
     let mut children: HashMap<NodeId, Vec<NodeId>> = HashMap::new();
     let mut ids = vec![session.base];
     let mut front = vec![session.base];

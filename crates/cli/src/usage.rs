@@ -5,7 +5,7 @@ use std::io::Write as _;
 
 use quipu_protocol::{Model, Usage};
 use quipu_providers::Settings;
-use quipu_store::{Store as _, UsageBy, UsageQuery, UsageSum};
+use quipu_store::{ReadModel as _, UsageBy, UsageQuery, UsageSum};
 
 use crate::args::{ByArg, UsageArgs};
 use crate::context::bar;

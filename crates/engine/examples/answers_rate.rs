@@ -15,8 +15,8 @@ use quipu::protocol::{
     StopReason, Thinking, ToolCall, ToolResultMessage, UnixMs, Usage,
 };
 use quipu::store::{
-    Action, Commit, DoneQuery, OpenOptions, RefMove, RefName, Resolved, Scope, SqliteStore, Store, Until,
-    UsageBy, UsageQuery,
+    Action, Commit, DoneQuery, OpenOptions, ReadModel as _, RefMove, RefName, Resolved, Scope, SqliteStore,
+    Store, Until, UsageBy, UsageQuery,
 };
 use quipu::{Engine, Sealer};
 use quipu_dag::{Node, NodeRecord};

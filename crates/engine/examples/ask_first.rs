@@ -9,7 +9,6 @@
 use std::sync::Arc;
 
 use quipu::protocol::{Answer, Command, Event, Json, Message, Model};
-use quipu::store::SqliteStore;
 use quipu::{Decision, Delivery, Engine, Policy, Proposal, Script, ScriptStep, Sealer, SessionOptions};
 
 /// Commands need a person; reading and editing files does not.
@@ -33,11 +32,8 @@ impl Policy for AskForCommands {
 #[expect(clippy::print_stdout, reason = "an example shows what it does")]
 async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let dir = tempfile::tempdir()?;
-    let engine = Engine::new(
-        Arc::new(SqliteStore::in_memory()?),
-        Arc::new(Sealer::new([0; 32])),
-        dir.path().join("outputs"),
-    );
+    let engine =
+        Engine::new(quipu::store::in_memory()?, Arc::new(Sealer::new([0; 32])), dir.path().join("outputs"));
     let bash = |command: &str| ("bash".to_owned(), Json::from(serde_json::json!({ "command": command })));
     let script = Script::new(vec![
         ScriptStep {

@@ -10,7 +10,6 @@
 use std::sync::Arc;
 
 use quipu::protocol::{Json, Model};
-use quipu::store::SqliteStore;
 use quipu::{Engine, Script, ScriptStep, Sealer, SessionOptions};
 
 #[tokio::main(flavor = "current_thread")]
@@ -19,8 +18,8 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let dir = tempfile::tempdir()?;
     std::fs::write(dir.path().join("notes.txt"), "Buy rope.\n")?;
 
-    // The store keeps every step. This one is gone when the program ends; `SqliteStore::open` makes one that stays.
-    let store = Arc::new(SqliteStore::in_memory()?);
+    // The store keeps every step. This one is gone when the program ends; `store::open` makes one that stays.
+    let store = quipu::store::in_memory()?;
     // The key makes the names of sealed secrets: keep one for each store (`quipu::seal_key`).
     let sealer = Arc::new(Sealer::new([0; 32]));
     let engine = Engine::new(store, sealer, dir.path().join("outputs"));

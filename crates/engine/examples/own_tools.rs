@@ -8,7 +8,6 @@ use std::pin::Pin;
 use std::sync::{Arc, Mutex};
 
 use quipu::protocol::{Event, Json, Message, Model, ToolSpec};
-use quipu::store::SqliteStore;
 use quipu::{
     Delivery, Engine, Invocation, Script, ScriptStep, Sealer, SessionOptions, Tool, ToolContext, ToolOutput,
     Touches,
@@ -114,11 +113,8 @@ fn step(text: &str, calls: &[(&str, &str)], expect: &[&str]) -> ScriptStep {
 #[expect(clippy::print_stdout, reason = "an example shows what it does")]
 async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let dir = tempfile::tempdir()?;
-    let engine = Engine::new(
-        Arc::new(SqliteStore::in_memory()?),
-        Arc::new(Sealer::new([0; 32])),
-        dir.path().join("outputs"),
-    );
+    let engine =
+        Engine::new(quipu::store::in_memory()?, Arc::new(Sealer::new([0; 32])), dir.path().join("outputs"));
     let shelf: Shelf = Arc::new(Mutex::new(vec![("lamp".into(), 1), ("rope".into(), 7)]));
     let script = Script::new(vec![
         // The second sale waits for the first, since both write the shelf.

@@ -10,7 +10,6 @@ use std::process::ExitCode;
 use std::sync::Arc;
 
 use quipu::protocol::{Event, Json, Model};
-use quipu::store::SqliteStore;
 use quipu::{
     Delivery, Doors, Engine, Launcher, Namespaces, PermissionRules, Permissions, Script, ScriptStep, Sealer,
     SessionOptions,
@@ -66,8 +65,7 @@ async fn run(launcher: Launcher) -> Result<(), Box<dyn std::error::Error>> {
         }),
         ..PermissionRules::default()
     };
-    let engine =
-        Engine::new(Arc::new(SqliteStore::in_memory()?), Arc::new(Sealer::new([0; 32])), own.join("outputs"));
+    let engine = Engine::new(quipu::store::in_memory()?, Arc::new(Sealer::new([0; 32])), own.join("outputs"));
     let model = Arc::new(Model { id: "script".into(), provider: "script".into(), ..Model::default() });
     let options = SessionOptions {
         // A `bash` that can ask for the network, and for what configures programs.

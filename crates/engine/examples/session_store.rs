@@ -15,7 +15,9 @@ use quipu::protocol::{
     Checkpoint, Compaction, CompactionReason, Entry, Epoch, Message, NodeId, SessionId, SessionStart,
     StepInfo, UnixMs,
 };
-use quipu::store::{Commit, NewChunk, OpenOptions, RefMove, RefName, SessionQuery, SqliteStore, Store as _};
+use quipu::store::{
+    Commit, NewChunk, OpenOptions, ReadModel as _, RefMove, RefName, SessionQuery, SqliteStore, Store as _,
+};
 use quipu_dag::{Node, NodeRecord};
 use serde::Deserialize;
 

@@ -6,7 +6,7 @@ use futures_util::future::BoxFuture;
 use quipu_dag::{Node, NodeRecord};
 use quipu_protocol::{Entry, Epoch, FileChange, Json, NodeId, Notice, Refused, RunId, SessionId, UnixMs};
 use quipu_store::{
-    Action, Commit, Durability, InboxItem, NewChunk, Op, RefMove, RefName, Step, StepCall, StepState, Store,
+    Action, Commit, Durability, Graph, InboxItem, NewChunk, Op, RefMove, RefName, Step, StepCall, StepState,
     StoreError,
 };
 use quipu_transcript::Listing;
@@ -57,7 +57,7 @@ pub(crate) enum Job {
 
 /// Writes plans one after the other.
 pub(crate) struct Committer {
-    store: Arc<dyn Store>,
+    store: Arc<dyn Graph>,
     clock: Arc<dyn Clock>,
     /// The time of the last node, so that time order is lineage order.
     last: UnixMs,
@@ -99,7 +99,7 @@ pub(crate) trait Mover: Send + Sync {
 
 impl Committer {
     pub(crate) fn new(
-        store: Arc<dyn Store>,
+        store: Arc<dyn Graph>,
         clock: Arc<dyn Clock>,
         last: UnixMs,
         epoch: Epoch,

@@ -2,7 +2,7 @@
 //! begins such a call any more.
 
 use quipu_protocol::{Notice, SessionId};
-use quipu_store::Store;
+use quipu_store::Graph;
 
 use crate::commit::Committer;
 use crate::error::OpenError;
@@ -12,7 +12,7 @@ use quipu_machine::{Draft, Plan, PlanOp};
 /// Begins a session for which a dead process left an early call, with a node of that; else it begins with its first
 /// message, and nothing is done.
 pub(crate) async fn settle_early(
-    store: &dyn Store,
+    store: &dyn Graph,
     committer: &mut Committer,
     id: &SessionId,
     past: &mut Past,

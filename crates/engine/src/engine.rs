@@ -8,7 +8,7 @@ use quipu_machine::{CompactionSettings, Limits, PruneSettings};
 use quipu_protocol::{BlobId, Model, NodeId, SessionId, Thinking};
 use quipu_providers::Provider;
 use quipu_seal::Sealer;
-use quipu_store::{Commit, Expect, RefMove, RefName, Store, StoreError};
+use quipu_store::{Commit, Expect, Graph, RefMove, RefName, StoreError};
 use quipu_tools::Tool;
 use quipu_workspace::ProcessRegistry;
 use tokio_util::task::AbortOnDropHandle;
@@ -30,12 +30,11 @@ use crate::travel::{HistorySettings, TravelSettings};
 /// use std::sync::Arc;
 ///
 /// use quipu::protocol::{Model, Outcome};
-/// use quipu::store::SqliteStore;
-/// use quipu::{Engine, Opened, Script, ScriptStep, Sealer, SessionOptions};
+/// use quipu::{Engine, Opened, Script, ScriptStep, Sealer, SessionOptions, store};
 ///
 /// # #[tokio::main(flavor = "current_thread")]
 /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
-/// let store = Arc::new(SqliteStore::in_memory()?);
+/// let store = store::in_memory()?;
 /// let engine = Engine::new(store, Arc::new(Sealer::new([0; 32])), std::env::temp_dir());
 ///
 /// // A script in place of a model. A real one comes from `quipu_providers::Settings`.
@@ -59,7 +58,7 @@ use crate::travel::{HistorySettings, TravelSettings};
 /// ```
 #[derive(Clone)]
 pub struct Engine {
-    pub(crate) store: Arc<dyn Store>,
+    pub(crate) store: Arc<dyn Graph>,
     pub(crate) sealer: Arc<Sealer>,
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) outputs: Outputs,
@@ -107,7 +106,7 @@ pub struct SessionOptions {
     /// Limits of each run.
     pub limits: Limits,
     /// Another store whose spending counts against the daily budget too, for a session whose own store keeps nothing.
-    pub ledger: Option<Arc<dyn Store>>,
+    pub ledger: Option<Arc<dyn Graph>>,
     /// When the context is compacted and what stays of it.
     pub compaction: CompactionSettings,
     /// When old results of tools are left out of requests. Off by default; when it is on, the model has the tool
@@ -166,7 +165,7 @@ impl SessionOptions {
 impl Engine {
     /// An engine over a store. Long outputs of tools are kept, sealed, in files in `outputs`, in a directory for each session,
     /// which goes when the session is [removed](Self::remove).
-    pub fn new(store: Arc<dyn Store>, sealer: Arc<Sealer>, outputs: impl Into<PathBuf>) -> Self {
+    pub fn new(store: Arc<dyn Graph>, sealer: Arc<Sealer>, outputs: impl Into<PathBuf>) -> Self {
         let (clock, env) = (Arc::new(SystemClock), Arc::new([]));
         let (heads, ahead, processes) = (Heads::default(), Arc::default(), Arc::default());
         Self { store, sealer, clock, outputs: Outputs::new(outputs), env, heads, ahead, processes }
@@ -216,7 +215,7 @@ impl Engine {
     }
 
     /// The store.
-    pub fn store(&self) -> &Arc<dyn Store> {
+    pub fn store(&self) -> &Arc<dyn Graph> {
         &self.store
     }
 

@@ -27,7 +27,7 @@ pub struct Committed {
 ///
 /// ```
 /// # use std::sync::{Arc, Mutex};
-/// # use quipu::{Engine, Script, ScriptStep, Sealer, SessionOptions, store::SqliteStore};
+/// # use quipu::{Engine, Script, ScriptStep, Sealer, SessionOptions, store};
 /// use futures_util::future::BoxFuture;
 /// use quipu::protocol::{Model, Notice};
 /// use quipu::{Committed, Follower};
@@ -46,7 +46,7 @@ pub struct Committed {
 ///
 /// # #[tokio::main(flavor = "current_thread")]
 /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
-/// # let engine = Engine::new(Arc::new(SqliteStore::in_memory()?), Arc::new(Sealer::new([0; 32])), std::env::temp_dir());
+/// # let engine = Engine::new(store::in_memory()?, Arc::new(Sealer::new([0; 32])), std::env::temp_dir());
 /// # let step = ScriptStep { text: "Hello.".into(), ..ScriptStep::default() };
 /// # let (model, script) = (Arc::new(Model::default()), Arc::new(Script::new(vec![step])));
 /// let count = Arc::new(Count::default());

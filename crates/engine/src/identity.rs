@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use quipu_dag::Blob;
 use quipu_protocol::{BlobId, Epoch};
 use quipu_seal::Sealer;
-use quipu_store::Store;
+use quipu_store::Graph;
 
 use crate::error::OpenError;
 
@@ -77,7 +77,7 @@ pub fn read_identity(path: &Path) -> Result<String, IdentityError> {
 ///
 /// # Errors
 /// What the store says.
-pub async fn identity_text(store: &dyn Store, epoch: &Epoch) -> Result<Option<String>, OpenError> {
+pub async fn identity_text(store: &dyn Graph, epoch: &Epoch) -> Result<Option<String>, OpenError> {
     let Some(identity) = epoch.identity else { return Ok(None) };
     Ok(store.blobs(&[identity]).await?.into_iter().flatten().next().map(|blob| system_text(&blob)))
 }

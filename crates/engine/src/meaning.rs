@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use quipu_protocol::{ModelError, SessionId, Usage};
 use quipu_providers::Embedder;
 use quipu_seal::Sealer;
-use quipu_store::{Found, Hit, Nearest, Order, RANKED, SearchQuery, Store, StoreError, Vectors};
+use quipu_store::{Found, Graph, Hit, Nearest, Order, RANKED, SearchQuery, StoreError, Vectors};
 
 /// What is added to each rank before it is turned over: the higher, the less the first ones weigh.
 pub const RANK_OFFSET: u32 = 60;
@@ -104,7 +104,7 @@ async fn embed(embedder: &dyn Embedder, texts: &[String]) -> Result<(Vec<Vec<f32
 /// # Errors
 /// Of the store, and of the model.
 pub async fn search_by_meaning(
-    store: &(impl Store + Vectors + ?Sized),
+    store: &(impl Graph + Vectors + ?Sized),
     embedder: &dyn Embedder,
     sealer: &Sealer,
     query: SearchQuery,

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use quipu_protocol::{
     Body, Content, Entry, FileState, MergeSide, Message, NodeId, SessionId, StepInfo, UserMessage,
 };
-use quipu_store::{RefMove, RefName, SessionQuery, Store, StoreError, Until, decode_nodes};
+use quipu_store::{Graph, RefMove, RefName, SessionQuery, StoreError, Until, decode_nodes};
 use quipu_transcript::{Decoded, TouchedFiles, counts, message_of};
 
 use crate::along::RestoreFiles;
@@ -317,7 +317,7 @@ fn decided(merge: &Merge, side: Option<MergeSide>) -> Result<(), ChangeError> {
 }
 
 /// What stands between `base`, which is left out, and `end`.
-async fn side(store: &dyn Store, end: NodeId, base: Option<NodeId>, cwd: &Path) -> Result<Side, StoreError> {
+async fn side(store: &dyn Graph, end: NodeId, base: Option<NodeId>, cwd: &Path) -> Result<Side, StoreError> {
     let mut side = Side::default();
     let nodes = match base {
         Some(base) => store.lineage(end, Until::Node(base)).await?,

@@ -191,10 +191,10 @@ impl Engine {
     ///
     /// ```
     /// # use std::sync::Arc;
-    /// # use quipu::{Engine, Script, ScriptStep, Sealer, SessionOptions, protocol::Model, store::SqliteStore};
+    /// # use quipu::{Engine, Script, ScriptStep, Sealer, SessionOptions, protocol::Model, store};
     /// # #[tokio::main(flavor = "current_thread")]
     /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
-    /// # let store = Arc::new(SqliteStore::in_memory()?);
+    /// # let store = store::in_memory()?;
     /// # let engine = Engine::new(store, Arc::new(Sealer::new([0; 32])), std::env::temp_dir());
     /// # let says = |text: &str| ScriptStep { text: text.into(), ..ScriptStep::default() };
     /// # let steps = ["Left or right?", "Left it is.", "Right it is."].map(says);
@@ -409,7 +409,9 @@ impl Engine {
             committer.with_files(ground);
         }
         // The first body is kept as a difference to the last.
-        past.last_body.into_iter().for_each(|base| self.store.will_build_on(base));
+        if let (Some(base), Some(local)) = (past.last_body, self.store.local()) {
+            local.will_build_on(base);
+        }
         let Limits { daily_budget, wait, .. } = options.limits;
         let purse = Arc::new(Purse::new(daily_budget, wait, options.ledger));
         committer.with_purse(purse.clone());

@@ -4,7 +4,7 @@ use std::future::Future;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use quipu_store::{Owner, RefName, Store, StoreError};
+use quipu_store::{Graph, Owner, RefName, StoreError};
 
 /// How long a lease lasts without renewal. Within one machine it ends with its process; the time is for other machines.
 const TTL: Duration = Duration::from_secs(300);
@@ -13,7 +13,7 @@ pub(crate) const RENEW: Duration = Duration::from_secs(100);
 
 /// The lease that a session task holds.
 pub(crate) struct Lease {
-    store: Arc<dyn Store>,
+    store: Arc<dyn Graph>,
     owner: Owner,
     held: Mutex<Option<RefName>>,
 }
@@ -27,7 +27,7 @@ pub(crate) enum Got {
 }
 
 impl Lease {
-    pub(crate) fn new(store: Arc<dyn Store>) -> Self {
+    pub(crate) fn new(store: Arc<dyn Graph>) -> Self {
         // Unique for each session object, so that two in one process are two writers.
         let owner = Owner(format!("{}:{}", process(std::process::id()), crate::clock::fresh_id()));
         Self { store, owner, held: Mutex::new(None) }
@@ -79,7 +79,7 @@ impl Lease {
 
 /// Does this while nobody else writes to a ref; `busy` is the error where somebody living does.
 pub(crate) async fn alone<T, E: From<StoreError>>(
-    store: &Arc<dyn Store>,
+    store: &Arc<dyn Graph>,
     name: &RefName,
     busy: impl FnOnce() -> E,
     work: impl Future<Output = Result<T, E>>,

@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use quipu_protocol::{NodeId, SessionId, UnixMs};
-use quipu_store::{Action, RefMove, RefName, Store, StoreError};
+use quipu_store::{Action, Graph, RefMove, RefName, StoreError};
 
 /// Which heads of other programs follow our sessions. None, unless somebody says so: what such a program writes next becomes
 /// a child of what its head names, so moving it takes that program's own history out of its sight.
@@ -50,7 +50,7 @@ impl Heads {
     /// The moves that come with an entry that makes no session the newest: of the heads that stand where it stood.
     pub(crate) async fn moves_along(
         &self,
-        store: &dyn Store,
+        store: &dyn Graph,
         stood: NodeId,
         to: NodeId,
         why: &str,
@@ -68,7 +68,7 @@ impl Heads {
     /// at `stood`, or where there was none before. Where a head of another program follows, that is where one was before.
     pub(crate) async fn switch(
         &self,
-        store: &dyn Store,
+        store: &dyn Graph,
         session: &SessionId,
         stood: Option<NodeId>,
         to: NodeId,

@@ -10,7 +10,7 @@ use quipu_protocol::{
 };
 use quipu_seal::Sealer;
 use quipu_store::{
-    Commit, Durability, Op, SessionRow, Step, StepCall, StepState, Store, StoreError, Until, decode_all,
+    Commit, Durability, Graph, Op, SessionRow, Step, StepCall, StepState, StoreError, Until, decode_all,
     decode_nodes,
 };
 use quipu_transcript::{
@@ -77,7 +77,7 @@ impl Past {
     }
 }
 
-pub(crate) async fn read_past(store: &dyn Store, head: NodeId) -> Result<Past, OpenError> {
+pub(crate) async fn read_past(store: &dyn Graph, head: NodeId) -> Result<Past, OpenError> {
     let (mut lineage, mut steps) = read_context(store, head).await?;
     let mut past = Past { head: Some(head), has_ref: true, last_time: steps.last_time, ..Past::default() };
     for (at, (_, entry)) in lineage.iter().enumerate() {
@@ -183,7 +183,7 @@ struct Steps {
 
 /// The end of a lineage, root first: from its last checkpoint, or from what the compaction there keeps, and no
 /// further back.
-async fn read_context(store: &dyn Store, head: NodeId) -> Result<(Vec<(NodeId, Entry)>, Steps), OpenError> {
+async fn read_context(store: &dyn Graph, head: NodeId) -> Result<(Vec<(NodeId, Entry)>, Steps), OpenError> {
     let nodes = store.lineage(head, Until::Checkpoint).await?;
     let last_time = nodes.last().map_or(0, |node| node.record.timestamp);
     let parent = nodes.first().and_then(|first| first.record.parent);
@@ -234,7 +234,7 @@ pub(crate) struct Standing {
 ///
 /// # Errors
 /// What the store says.
-pub async fn last_epoch(store: &dyn Store, row: &SessionRow) -> Result<Option<Epoch>, OpenError> {
+pub async fn last_epoch(store: &dyn Graph, row: &SessionRow) -> Result<Option<Epoch>, OpenError> {
     let Some(head) = row.head else { return Ok(None) };
     Ok(Some(epoch_of(store, head).await?))
 }
@@ -243,7 +243,7 @@ pub async fn last_epoch(store: &dyn Store, row: &SessionRow) -> Result<Option<Ep
 ///
 /// # Errors
 /// What the store says.
-pub async fn has_lost_prompt(store: &dyn Store, epoch: &Epoch) -> Result<bool, OpenError> {
+pub async fn has_lost_prompt(store: &dyn Graph, epoch: &Epoch) -> Result<bool, OpenError> {
     let named: Vec<BlobId> = epoch.system.into_iter().chain(epoch.identity).collect();
     Ok(store.blobs(&named).await?.iter().any(Option::is_none))
 }
@@ -252,13 +252,13 @@ pub async fn has_lost_prompt(store: &dyn Store, epoch: &Epoch) -> Result<bool, O
 ///
 /// # Errors
 /// What the store says.
-pub async fn epoch_at(store: &dyn Store, node: NodeId) -> Result<Epoch, OpenError> {
+pub async fn epoch_at(store: &dyn Graph, node: NodeId) -> Result<Epoch, OpenError> {
     epoch_of(store, node).await
 }
 
 /// The epoch that a node stands in. Reads no further back than its last compaction, and without one no more than
 /// thousands of nodes.
-pub(crate) async fn epoch_of(store: &dyn Store, node: NodeId) -> Result<Epoch, OpenError> {
+pub(crate) async fn epoch_of(store: &dyn Graph, node: NodeId) -> Result<Epoch, OpenError> {
     let mut changes = SettingChanges::default();
     let (mut before, mut told) = (Some(node), false);
     for count in ANSWER_WITHIN {
@@ -300,7 +300,7 @@ pub(crate) async fn epoch_of(store: &dyn Store, node: NodeId) -> Result<Epoch, O
 }
 
 /// With the model of an answer up to `node`: compactions of other programs do not say what came before them.
-async fn answered_before(store: &dyn Store, node: NodeId, epoch: Epoch) -> Result<Epoch, OpenError> {
+async fn answered_before(store: &dyn Graph, node: NodeId, epoch: Epoch) -> Result<Epoch, OpenError> {
     let mut nodes = match store.lineage(node, Until::Count(ANSWER_WITHIN[1])).await {
         Err(StoreError::Missing { .. }) => return Ok(epoch),
         nodes => nodes?,
@@ -318,7 +318,7 @@ async fn answered_before(store: &dyn Store, node: NodeId, epoch: Epoch) -> Resul
 
 /// How a session stands at a node, by the nearest entries that say so. `changes` came after it.
 async fn standing(
-    store: &dyn Store,
+    store: &dyn Graph,
     node: NodeId,
     mut changes: SettingChanges,
 ) -> Result<Standing, OpenError> {
@@ -368,7 +368,7 @@ impl Past {
 /// Takes the queues over and turns steps that a dead process left into nodes: kept results as they are, the rest
 /// as interrupted.
 pub(crate) async fn recover(
-    store: &dyn Store,
+    store: &dyn Graph,
     committer: &mut Committer,
     id: &SessionId,
     past: &mut Past,

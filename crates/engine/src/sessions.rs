@@ -62,10 +62,10 @@ impl Engine {
     ///
     /// ```
     /// # use std::sync::Arc;
-    /// # use quipu::{Engine, Script, ScriptStep, Sealer, SessionOptions, protocol::Model, store::SqliteStore};
+    /// # use quipu::{Engine, Script, ScriptStep, Sealer, SessionOptions, protocol::Model, store};
     /// # #[tokio::main(flavor = "current_thread")]
     /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
-    /// # let store = Arc::new(SqliteStore::in_memory()?);
+    /// # let store = store::in_memory()?;
     /// # let engine = Engine::new(store, Arc::new(Sealer::new([0; 32])), std::env::temp_dir());
     /// # let says = |text: &str| ScriptStep { text: text.into(), ..ScriptStep::default() };
     /// # let (model, script) = (Arc::new(Model::default()), Arc::new(Script::new(vec![says("Left."), says("Right.")])));

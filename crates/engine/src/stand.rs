@@ -5,7 +5,7 @@ use std::sync::Arc;
 use quipu_dag::Node;
 use quipu_machine::Place;
 use quipu_protocol::{Body, Compaction, Entry, Message, NodeId, Refused, SessionId, UserInput};
-use quipu_store::{Resolved, Scope, Spelling, Store, StoreError, Until, decode_nodes};
+use quipu_store::{Graph, Resolved, Scope, Spelling, StoreError, Until, decode_nodes};
 use quipu_transcript::{Decoded, TouchedFiles, context, message_of};
 
 use crate::error::OpenError;
@@ -21,7 +21,7 @@ pub(crate) struct Stand {
 
 /// Before what somebody said, behind everything else. `None` when the node is not one of the session.
 pub(crate) async fn stand(
-    store: &dyn Store,
+    store: &dyn Graph,
     session: &SessionId,
     to: NodeId,
 ) -> Result<Option<Stand>, StoreError> {
@@ -50,7 +50,7 @@ pub(crate) async fn stand(
 
 /// The context that a session would have at a node, and what it would leave behind.
 pub(crate) async fn look(
-    store: &dyn Store,
+    store: &dyn Graph,
     session: &SessionId,
     from: NodeId,
     to: NodeId,
@@ -76,7 +76,7 @@ pub(crate) async fn look(
 }
 
 /// The context that a session would have behind a node.
-pub(crate) async fn place_at(store: &dyn Store, at: NodeId) -> Result<Place, OpenError> {
+pub(crate) async fn place_at(store: &dyn Graph, at: NodeId) -> Result<Place, OpenError> {
     let past = read_past(store, at).await?;
     let (messages, nodes, compacted, prunes) = (past.messages, past.nodes, past.compacted, past.prunes);
     let (left, files) = (Vec::new(), TouchedFiles::default());
@@ -87,7 +87,7 @@ pub(crate) async fn place_at(store: &dyn Store, at: NodeId) -> Result<Place, Ope
 /// The entries of the lineage of `from` that `to` does not share, root first: what was summed up among them already
 /// as its summary.
 async fn left_behind(
-    store: &dyn Store,
+    store: &dyn Graph,
     from: NodeId,
     to: NodeId,
 ) -> Result<Vec<(NodeId, Entry)>, StoreError> {
@@ -130,7 +130,7 @@ async fn left_behind(
     entries(store, &before).await
 }
 
-async fn entries(store: &dyn Store, nodes: &[Node]) -> Result<Vec<(NodeId, Entry)>, StoreError> {
+async fn entries(store: &dyn Graph, nodes: &[Node]) -> Result<Vec<(NodeId, Entry)>, StoreError> {
     let decoded = decode_nodes(store, nodes).await?;
     Ok(nodes.iter().map(|node| node.id).zip(decoded.into_iter().map(|Decoded { entry, .. }| entry)).collect())
 }

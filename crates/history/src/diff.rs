@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, HashMap};
 
 use quipu_dag::Node;
 use quipu_protocol::{CallId, Entry, FileChange, Message, NodeId, SessionId};
-use quipu_store::{SessionQuery, Store, StoreError, Until};
+use quipu_store::{Graph, SessionQuery, StoreError, Until};
 use quipu_transcript::{Decoded, DeedKind, decode, deeds_done};
 
 use super::preview::preview;
@@ -63,7 +63,7 @@ pub struct BranchSide {
 ///
 /// # Errors
 /// `Missing` when a node is not there; what the store says.
-pub async fn branch_diff(store: &dyn Store, a: NodeId, b: NodeId) -> Result<BranchDiff, StoreError> {
+pub async fn branch_diff(store: &dyn Graph, a: NodeId, b: NodeId) -> Result<BranchDiff, StoreError> {
     let ancestor = store.fork_point(a, b).await?;
     let sides = [side(store, a, ancestor).await?, side(store, b, ancestor).await?];
     Ok(BranchDiff { ancestor, sides })
@@ -72,7 +72,7 @@ pub async fn branch_diff(store: &dyn Store, a: NodeId, b: NodeId) -> Result<Bran
 /// Calls of the last answer: the tool, and its arguments.
 type Calls = HashMap<CallId, (String, String)>;
 
-async fn side(store: &dyn Store, end: NodeId, ancestor: Option<NodeId>) -> Result<BranchSide, StoreError> {
+async fn side(store: &dyn Graph, end: NodeId, ancestor: Option<NodeId>) -> Result<BranchSide, StoreError> {
     let session = store.sessions_of(&[end]).await?.into_iter().next().flatten();
     let mut side = BranchSide {
         node: end,
@@ -117,7 +117,7 @@ async fn side(store: &dyn Store, end: NodeId, ancestor: Option<NodeId>) -> Resul
 
 /// The nodes of a lineage after the one that it shares, the oldest first, and whether there are more before these.
 async fn own_nodes(
-    store: &dyn Store,
+    store: &dyn Graph,
     end: NodeId,
     ancestor: Option<NodeId>,
 ) -> Result<(Vec<Node>, bool), StoreError> {

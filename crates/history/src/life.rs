@@ -4,7 +4,7 @@ use std::collections::{HashMap, HashSet};
 
 use quipu_dag::Node;
 use quipu_protocol::{Entry, Message, NodeId, UnixMs};
-use quipu_store::{Store, StoreError, Until};
+use quipu_store::{Graph, StoreError, Until};
 use quipu_transcript::{INTERNAL, decode, role_of};
 use serde::Deserialize;
 
@@ -123,12 +123,12 @@ pub struct LifeLine {
 ///
 /// # Errors
 /// `Missing` when there is no such node; what the store says.
-pub async fn life(store: &dyn Store, query: &LifeQuery) -> Result<Life, StoreError> {
+pub async fn life(store: &dyn Graph, query: &LifeQuery) -> Result<Life, StoreError> {
     life_seen(store, query, &Sight::Everything).await
 }
 
 /// The same, as far as it may be seen.
-pub async fn life_seen(store: &dyn Store, query: &LifeQuery, sight: &Sight) -> Result<Life, StoreError> {
+pub async fn life_seen(store: &dyn Graph, query: &LifeQuery, sight: &Sight) -> Result<Life, StoreError> {
     let count = query.ancestors.min(query.most).saturating_add(1);
     let mut chain = store.lineage(query.focus, Until::Count(count)).await?;
     let ids: Vec<NodeId> = chain.iter().map(|node| node.id).collect();
@@ -196,7 +196,7 @@ struct Around<'a> {
 
 impl Around<'_> {
     /// Level by level, until there are enough.
-    async fn read_below(&mut self, store: &dyn Store) -> Result<(), StoreError> {
+    async fn read_below(&mut self, store: &dyn Graph) -> Result<(), StoreError> {
         let mut level = vec![self.query.focus];
         let mut seen = HashSet::from([self.query.focus]);
         for _ in 0..=self.query.max_depth {
@@ -211,7 +211,7 @@ impl Around<'_> {
         Ok(())
     }
 
-    async fn read_children(&mut self, store: &dyn Store, of: &[NodeId]) -> Result<(), StoreError> {
+    async fn read_children(&mut self, store: &dyn Graph, of: &[NodeId]) -> Result<(), StoreError> {
         let left = self.query.most.saturating_sub(self.shown);
         let edges = store.first_children(of, left.saturating_add(1)).await?;
         let ids: Vec<NodeId> = edges.iter().map(|edge| edge.child).take(2 * self.query.most).collect();

@@ -5,7 +5,7 @@ use std::collections::HashMap;
 
 use quipu_dag::Node;
 use quipu_protocol::{Entry, Message, NodeId};
-use quipu_store::{Store, StoreError};
+use quipu_store::{Graph, StoreError};
 use quipu_transcript::listed_as;
 
 use super::target::Parts;
@@ -29,7 +29,7 @@ fn has_place(entry: &Entry) -> bool {
 }
 
 /// The id of a node, or of the nearest before it that is listed; `None` where none is.
-async fn listed_id(store: &dyn Store, node: NodeId) -> Result<Option<String>, StoreError> {
+async fn listed_id(store: &dyn Graph, node: NodeId) -> Result<Option<String>, StoreError> {
     let mut next = Some(node);
     for _ in 0..FAR {
         let Some(id) = next else { break };
@@ -63,7 +63,7 @@ pub fn needed<'a>(parent: Option<NodeId>, entries: impl IntoIterator<Item = &'a 
 
 impl ListedIds {
     /// The ids of these nodes, as far as they are listed.
-    pub async fn read(store: &dyn Store, nodes: Vec<NodeId>) -> Result<Self, StoreError> {
+    pub async fn read(store: &dyn Graph, nodes: Vec<NodeId>) -> Result<Self, StoreError> {
         let mut found = Self::default();
         for node in nodes {
             if !found.0.contains_key(&node)

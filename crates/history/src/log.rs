@@ -1,7 +1,7 @@
 //! What was done: sessions with what was asked, and how they ended.
 
 use quipu_protocol::{Entry, Message, NodeId, StopReason};
-use quipu_store::{Done, DoneQuery, Known, Store, StoreError, Until, decode_nodes};
+use quipu_store::{Done, DoneQuery, Graph, Known, StoreError, Until, decode_nodes};
 
 /// Nodes at the end of a session that are looked through for its last message.
 const LAST: usize = 16;
@@ -39,7 +39,7 @@ pub enum Ended {
 /// # Errors
 /// What the store says.
 pub async fn log(
-    store: &dyn Store,
+    store: &dyn Graph,
     query: DoneQuery,
     prompts: usize,
 ) -> Result<Known<Vec<LogEntry>>, StoreError> {

@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use quipu_protocol::{ChunkId, Entry, FileState, Message, SessionId};
-use quipu_store::{FileStepQuery, FileSteps, Store, StoreError, decode_nodes};
+use quipu_store::{FileStepQuery, FileSteps, Graph, StoreError, decode_nodes};
 use serde::Deserialize;
 use sha2::{Digest as _, Sha256};
 
@@ -28,7 +28,7 @@ pub fn content_of(bytes: &[u8]) -> ChunkId {
 /// # Errors
 /// The store cannot be read.
 pub async fn made_by_command(
-    store: &dyn Store,
+    store: &dyn Graph,
     path: &Path,
     bytes: &[u8],
 ) -> Result<Option<SessionId>, StoreError> {

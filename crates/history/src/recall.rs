@@ -2,7 +2,7 @@
 
 use quipu_dag::Node;
 use quipu_protocol::{Content, Entry, Message, NodeId, UnixMs};
-use quipu_store::{Store, StoreError, Until, decode_nodes};
+use quipu_store::{Graph, StoreError, Until, decode_nodes};
 use quipu_transcript::{decode, role_of, role_with};
 
 use super::life::Filter;
@@ -120,13 +120,13 @@ pub enum RecallError {
 ///
 /// # Errors
 /// `NoSuchNode`, `Beyond`, `Store`.
-pub async fn recall(store: &dyn Store, query: &RecallQuery) -> Result<Recalled, RecallError> {
+pub async fn recall(store: &dyn Graph, query: &RecallQuery) -> Result<Recalled, RecallError> {
     recall_seen(store, query, &Sight::Everything).await
 }
 
 /// The same, with what may be seen around it.
 pub async fn recall_seen(
-    store: &dyn Store,
+    store: &dyn Graph,
     query: &RecallQuery,
     sight: &Sight,
 ) -> Result<Recalled, RecallError> {
@@ -208,7 +208,7 @@ fn named(node: &Node, role: &str) -> Node {
 
 /// The first nodes that follow `of`, without one of them, as far as they may be seen.
 async fn neighbours(
-    store: &dyn Store,
+    store: &dyn Graph,
     sight: &Sight,
     of: NodeId,
     without: Option<NodeId>,

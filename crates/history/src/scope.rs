@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use quipu_protocol::{NodeId, SessionId};
-use quipu_store::{FoundBy, Resolved, Scope, SessionQuery, Spelling, Store, StoreError};
+use quipu_store::{FoundBy, Graph, Resolved, Scope, SessionQuery, Spelling, StoreError};
 
 use super::projects::Projects;
 use super::text::escaped;
@@ -38,7 +38,7 @@ impl Sight {
     }
 
     /// Which of these nodes may be shown, in their order.
-    pub async fn sees(&self, store: &dyn Store, nodes: &[NodeId]) -> Result<Vec<bool>, StoreError> {
+    pub async fn sees(&self, store: &dyn Graph, nodes: &[NodeId]) -> Result<Vec<bool>, StoreError> {
         let Self::Project { projects, .. } = self else { return Ok(vec![true; nodes.len()]) };
         let head = self.head();
         let mut known: HashMap<SessionId, bool> = HashMap::new();
@@ -70,7 +70,7 @@ impl Sight {
     }
 
     /// The one node that is meant and may be seen.
-    pub async fn find(&self, store: &dyn Store, name: &str) -> Result<NodeId, String> {
+    pub async fn find(&self, store: &dyn Graph, name: &str) -> Result<NodeId, String> {
         let failed = |error: StoreError| format!("The archive could not be read: {error}");
         let found =
             store.resolve(&Spelling::from(name), &Scope { head: self.head() }).await.map_err(failed)?;

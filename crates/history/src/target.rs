@@ -5,7 +5,7 @@ use std::collections::{HashMap, HashSet};
 
 use quipu_dag::{Blob, Node};
 use quipu_protocol::{BlobId, CallId, ChunkId, Content, Entry, Json, Message, NodeId};
-use quipu_store::{Store, StoreError, Until};
+use quipu_store::{Graph, StoreError, Until};
 use quipu_transcript::{INTERNAL, Lookup, counts, decode};
 use serde::Deserialize;
 
@@ -142,7 +142,7 @@ impl Turn {
 pub(crate) struct Parts(HashMap<BlobId, Blob>);
 
 impl Parts {
-    pub(crate) async fn of(store: &dyn Store, nodes: &[Node]) -> Result<Self, StoreError> {
+    pub(crate) async fn of(store: &dyn Graph, nodes: &[Node]) -> Result<Self, StoreError> {
         // In the order of the nodes: what was written together is found together.
         let mut seen = HashSet::new();
         let ids = nodes.iter().flat_map(|node| &node.record.parts).copied();
@@ -154,7 +154,7 @@ impl Parts {
 
 impl Parts {
     /// Our own parts of those nodes that are no messages: by them it is known which is a compaction.
-    pub(crate) async fn of_internal(store: &dyn Store, nodes: &[Node]) -> Result<Self, StoreError> {
+    pub(crate) async fn of_internal(store: &dyn Graph, nodes: &[Node]) -> Result<Self, StoreError> {
         let internal = nodes.iter().filter(|node| node.record.role == INTERNAL);
         let ids: Vec<BlobId> = internal.filter_map(|node| node.record.parts.last().copied()).collect();
         if ids.is_empty() {
@@ -234,7 +234,7 @@ struct Place {
 }
 
 /// The nodes from the last answer on the lineage of `node` to it, or from the root; and the turn before them.
-async fn places(store: &dyn Store, node: NodeId) -> Result<(Turn, Vec<Place>), StoreError> {
+async fn places(store: &dyn Graph, node: NodeId) -> Result<(Turn, Vec<Place>), StoreError> {
     let (mut together, most) = TOGETHER;
     let (mut places, mut seen) = (Vec::new(), HashSet::new());
     let mut at = node;
@@ -272,7 +272,7 @@ async fn places(store: &dyn Store, node: NodeId) -> Result<(Turn, Vec<Place>), S
 ///
 /// # Errors
 /// `Missing` when `node` is not there; what the store says.
-pub(crate) async fn turn_at(store: &dyn Store, node: NodeId) -> Result<Turn, StoreError> {
+pub(crate) async fn turn_at(store: &dyn Graph, node: NodeId) -> Result<Turn, StoreError> {
     let (mut turn, places) = places(store, node).await?;
     places.iter().for_each(|place| turn.add(&place.step));
     Ok(turn)
@@ -284,7 +284,7 @@ pub(crate) async fn turn_at(store: &dyn Store, node: NodeId) -> Result<Turn, Sto
 ///
 /// # Errors
 /// `Missing` when there is no such node; what the store says.
-pub async fn legal_target(store: &dyn Store, node: NodeId) -> Result<LegalTarget, StoreError> {
+pub async fn legal_target(store: &dyn Graph, node: NodeId) -> Result<LegalTarget, StoreError> {
     let (mut illegal, mut nearest, mut next) = (None, None, Some(node));
     for turns in 0..TURNS {
         let Some(at) = next else { break };

@@ -3,7 +3,7 @@
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
 use quipu_protocol::{Json, NodeId, SessionId};
-use quipu_store::{ActionQuery, LoggedAction, Store, StoreError};
+use quipu_store::{ActionQuery, Graph, LoggedAction, StoreError};
 use serde::Deserialize;
 
 use super::text::{END, escaped, shortened, units};
@@ -78,7 +78,7 @@ pub struct Trace {
 ///
 /// # Errors
 /// What the store says.
-pub async fn trace(store: &dyn Store, query: &TraceQuery) -> Result<Trace, StoreError> {
+pub async fn trace(store: &dyn Graph, query: &TraceQuery) -> Result<Trace, StoreError> {
     let kinds: &[&str] = match query.filter {
         TraceFilter::Default => &["BOOT", "INCARNATE", "HYDRATE_GHOST"],
         TraceFilter::Switches => &["BOOT", "INCARNATE", "HYDRATE_GHOST", "SESSION_SWITCH"],

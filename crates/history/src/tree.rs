@@ -5,7 +5,7 @@ use std::cmp::Reverse;
 use std::collections::{BTreeMap, HashMap, HashSet};
 
 use quipu_protocol::{Entry, NodeId, SessionId};
-use quipu_store::{LandmarkKind, SessionQuery, SessionRow, Store, StoreError, Until, decode_nodes};
+use quipu_store::{Graph, LandmarkKind, SessionQuery, SessionRow, StoreError, Until, decode_nodes};
 use serde::Deserialize;
 
 /// Nodes of a session that is drawn without leaving any out.
@@ -98,7 +98,7 @@ struct Group {
 /// # Errors
 /// What the store says.
 pub async fn session_tree(
-    store: &dyn Store,
+    store: &dyn Graph,
     row: &SessionRow,
     query: &TreeQuery,
 ) -> Result<SessionTree, StoreError> {
@@ -161,7 +161,7 @@ pub async fn session_tree(
 }
 
 /// The same nodes, each with the labels and names that it ends with passed over.
-async fn past_notes(store: &dyn Store, ends: &[NodeId]) -> Result<Vec<NodeId>, StoreError> {
+async fn past_notes(store: &dyn Graph, ends: &[NodeId]) -> Result<Vec<NodeId>, StoreError> {
     let nodes: Vec<_> = store.nodes(ends).await?.into_iter().flatten().collect();
     let decoded = decode_nodes(store, &nodes).await?;
     let noted: HashSet<NodeId> = nodes
@@ -209,7 +209,7 @@ pub fn is_note(entry: &Entry) -> bool {
 
 /// Sessions that went on from this one, the oldest first, each with the node from which it did.
 async fn forks_of(
-    store: &dyn Store,
+    store: &dyn Graph,
     session: &SessionId,
     most: usize,
 ) -> Result<Vec<(Option<NodeId>, SessionRow)>, StoreError> {
@@ -226,7 +226,7 @@ async fn forks_of(
 /// leads to `head`. Asks about each node as often as the logarithm of their number, whatever the tree looks like: what
 /// they are compared with is one of them by chance.
 async fn spots(
-    store: &dyn Store,
+    store: &dyn Graph,
     head: NodeId,
     base: NodeId,
     wanted: Vec<NodeId>,
@@ -287,7 +287,7 @@ struct Layout<'a> {
 }
 
 impl Layout<'_> {
-    async fn lines(mut self, store: &dyn Store) -> Result<Vec<TreeLine>, StoreError> {
+    async fn lines(mut self, store: &dyn Graph) -> Result<Vec<TreeLine>, StoreError> {
         let mut trunk = HashSet::new();
         let mut next = Some(self.head);
         while let Some(node) = next.filter(|node| trunk.insert(*node)) {
@@ -353,7 +353,7 @@ impl Layout<'_> {
     /// The nodes between one that stands out and the next before it: some of them, and a count of the rest.
     async fn before(
         &self,
-        store: &dyn Store,
+        store: &dyn Graph,
         node: NodeId,
         on_trunk: bool,
     ) -> Result<Vec<TreeItem>, StoreError> {

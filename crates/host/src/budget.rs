@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use quipu::Clock as _;
 use quipu_protocol::Model;
-use quipu_store::{Store, StoreError};
+use quipu_store::{Graph, StoreError};
 
 use crate::{Advice, Failure, Place};
 
@@ -64,7 +64,7 @@ pub fn budget_of(place: &Place, given: Option<f64>) -> Result<Option<Budget>, Fa
 ///
 /// # Errors
 /// What the store says.
-pub async fn spent_today(store: &dyn Store) -> Result<(f64, f64), StoreError> {
+pub async fn spent_today(store: &dyn Graph) -> Result<(f64, f64), StoreError> {
     let clock = quipu::SystemClock;
     let now = clock.now();
     let today = clock.day_of(now);

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 
-use quipu_store::{SessionQuery, SessionRow, Store};
+use quipu_store::{Graph, SessionQuery, SessionRow};
 
 use crate::{Advice, Failure, HostNotice, OpenRequest, Place, Question};
 
@@ -34,7 +34,7 @@ fn told(row: &SessionRow) -> String {
 
 /// Where no session of this directory was found: the newest one of a directory beside it, or of its name elsewhere, that
 /// is gone may be the one that was meant, from before the directory was moved.
-pub(crate) async fn tell_of_lost(place: &Place, store: &dyn Store, here: &Path) -> Result<(), Failure> {
+pub(crate) async fn tell_of_lost(place: &Place, store: &dyn Graph, here: &Path) -> Result<(), Failure> {
     let query = SessionQuery { limit: Some(LOOKED_AT), ..SessionQuery::default() };
     let mut seen = Seen::default();
     let rows = store.sessions(query).await?;

@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use quipu_protocol::NodeId;
-use quipu_store::{Candidate, FoundBy, Resolved, Scope, SessionQuery, SessionRow, Store};
+use quipu_store::{Candidate, FoundBy, Graph, Resolved, Scope, SessionQuery, SessionRow};
 
 use crate::{Advice, Failure, Meant, current_dir};
 
@@ -11,7 +11,7 @@ use crate::{Advice, Failure, Meant, current_dir};
 const WIDTH: usize = 80;
 
 /// The newest session of the current directory.
-pub async fn newest_here(store: &dyn Store) -> Result<SessionRow, Failure> {
+pub async fn newest_here(store: &dyn Graph) -> Result<SessionRow, Failure> {
     newest_in(store, &current_dir()?)
         .await?
         .ok_or_else(|| Failure::request("no session in this directory").advise(Advice::ListSessions))
@@ -21,7 +21,7 @@ pub async fn newest_here(store: &dyn Store) -> Result<SessionRow, Failure> {
 ///
 /// # Errors
 /// What the store says.
-pub async fn newest_in(store: &dyn Store, here: &Path) -> Result<Option<SessionRow>, Failure> {
+pub async fn newest_in(store: &dyn Graph, here: &Path) -> Result<Option<SessionRow>, Failure> {
     let cwd = Some(here.to_string_lossy().into_owned());
     let query = SessionQuery { cwd, limit: Some(1), ..SessionQuery::default() };
     Ok(store.sessions(query).await?.into_iter().next())
@@ -29,7 +29,7 @@ pub async fn newest_in(store: &dyn Store, here: &Path) -> Result<Option<SessionR
 
 /// What a person means by a name.
 pub async fn resolve(
-    store: &dyn Store,
+    store: &dyn Graph,
     what: &str,
     newest: Option<&SessionRow>,
 ) -> Result<Candidate, Failure> {
@@ -54,7 +54,7 @@ pub async fn resolve(
 }
 
 /// The node that somebody means; of a session its last one, also when it was removed and stands nowhere.
-pub async fn last_node(store: &dyn Store, what: &str) -> Result<NodeId, Failure> {
+pub async fn last_node(store: &dyn Graph, what: &str) -> Result<NodeId, Failure> {
     let found = resolve(store, what, None).await?;
     let (FoundBy::Session, Some(session)) = (found.by, &found.session) else { return Ok(found.node) };
     if let Some(head) = session_named(store, session.as_str()).await?.head {
@@ -65,7 +65,7 @@ pub async fn last_node(store: &dyn Store, what: &str) -> Result<NodeId, Failure>
 }
 
 /// One of several that could be meant.
-async fn candidate(store: &dyn Store, one: &Candidate) -> Result<Meant, Failure> {
+async fn candidate(store: &dyn Graph, one: &Candidate) -> Result<Meant, Failure> {
     let is_session = one.by == FoundBy::Session;
     let about = match one.session.as_ref().filter(|_| is_session) {
         Some(session) => {
@@ -80,7 +80,7 @@ async fn candidate(store: &dyn Store, one: &Candidate) -> Result<Meant, Failure>
 }
 
 /// Sessions that were given this name.
-async fn by_name(store: &dyn Store, name: &str) -> Result<Resolved, Failure> {
+async fn by_name(store: &dyn Graph, name: &str) -> Result<Resolved, Failure> {
     // As it is kept when it is given.
     let name = name.split(|c: char| c.is_whitespace() || c.is_control()).filter(|word| !word.is_empty());
     let name = name.collect::<Vec<_>>().join(" ");
@@ -103,7 +103,7 @@ async fn by_name(store: &dyn Store, name: &str) -> Result<Resolved, Failure> {
 }
 
 /// The session that a person means by its id, the beginning of it, or its name.
-pub async fn session_named(store: &dyn Store, what: &str) -> Result<SessionRow, Failure> {
+pub async fn session_named(store: &dyn Graph, what: &str) -> Result<SessionRow, Failure> {
     let found = resolve(store, what, None).await?;
     let session = found.session.filter(|_| found.by == FoundBy::Session);
     let session = session.ok_or_else(|| {

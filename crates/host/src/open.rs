@@ -7,7 +7,7 @@ use quipu::{Engine, Follower, Limits, Opened, SessionOptions};
 use quipu_protocol::{Epoch, Model, NodeId, Notice, Thinking};
 use quipu_providers::Settings;
 use quipu_replay::{Places, Recorder};
-use quipu_store::{SessionQuery, SessionRow, SqliteStore, Store};
+use quipu_store::{Graph, SessionQuery, SessionRow, SqliteStore};
 
 use crate::budget::Budget;
 use crate::context::{context_settings, file_settings, history_settings, travel_settings};
@@ -22,7 +22,7 @@ use crate::{Advice, Failure, OpenRequest, Place, Which};
 /// A session that was opened, and what goes with it.
 pub struct Started {
     /// The store that it is in.
-    pub store: Arc<dyn Store>,
+    pub store: Arc<dyn Graph>,
     /// The model that answers.
     pub model: Arc<Model>,
     /// How hard it thinks.
@@ -69,7 +69,7 @@ struct Prepared {
 /// [`FailureKind::Asks`](crate::FailureKind::Asks) when something has to be answered first; else why it cannot be opened.
 pub async fn open(place: &Place, request: &OpenRequest) -> Result<Started, Failure> {
     let here = &*request.here;
-    let store: Arc<dyn Store> = if request.in_memory {
+    let store: Arc<dyn Graph> = if request.in_memory {
         match &request.memory {
             Some(store) => store.clone(),
             None => Arc::new(SqliteStore::in_memory()?),
@@ -244,7 +244,7 @@ async fn prepare(
     options.limits = Limits { max_turns: request.max_turns, max_cost, daily_budget, wait };
     if request.in_memory && daily_budget.is_some() {
         // Nothing else is kept: what it spends counts for the day.
-        options.ledger = Some(place.store().await? as Arc<dyn Store>);
+        options.ledger = Some(place.store().await? as Arc<dyn Graph>);
     }
     let limited = request.max_cost.is_some() || daily_budget.is_some();
     let unpriced = crate::budget::unpriced(&options.model)
@@ -258,7 +258,7 @@ async fn prepare(
 }
 
 /// The node to go on from, and the session that it is in.
-async fn forked(store: &dyn Store, what: &str) -> Result<(Option<SessionRow>, NodeId), Failure> {
+async fn forked(store: &dyn Graph, what: &str) -> Result<(Option<SessionRow>, NodeId), Failure> {
     let found = resolve(store, what, None).await?;
     let query = SessionQuery { id: found.session.clone(), limit: Some(1), ..SessionQuery::default() };
     let row = match found.session {
@@ -281,7 +281,7 @@ pub async fn existing_session(place: &Place, request: &OpenRequest) -> Result<Op
 
 async fn chosen_session(
     place: &Place,
-    store: &dyn Store,
+    store: &dyn Graph,
     request: &OpenRequest,
 ) -> Result<Option<SessionRow>, Failure> {
     let row = find_session(store, request).await?;
@@ -296,7 +296,7 @@ async fn chosen_session(
 ///
 /// # Errors
 /// When a name means none or several, and when the session was removed.
-pub async fn find_session(store: &dyn Store, request: &OpenRequest) -> Result<Option<SessionRow>, Failure> {
+pub async fn find_session(store: &dyn Graph, request: &OpenRequest) -> Result<Option<SessionRow>, Failure> {
     let query = if request.is_newest() {
         SessionQuery {
             cwd: Some(request.here.to_string_lossy().into_owned()),

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use quipu::{Engine, Outputs, PublishSettings, Sealer};
 use quipu_protocol::UnixMs;
 use quipu_providers::{Settings, Warning};
-use quipu_store::{OpenOptions, SearchIndex, SqliteStore, Store, StoreError};
+use quipu_store::{Graph, OpenOptions, SearchIndex, SqliteStore, StoreError};
 use quipu_workspace::ProcessRegistry;
 
 use crate::observer::Shared;
@@ -205,7 +205,7 @@ impl Place {
     }
 
     /// An engine over `store`, which seals every credential that is known and keeps them from child processes.
-    pub fn engine(&self, store: Arc<dyn Store>, settings: &Settings) -> Result<Engine, Failure> {
+    pub fn engine(&self, store: Arc<dyn Graph>, settings: &Settings) -> Result<Engine, Failure> {
         let sealer = Arc::new(Sealer::new(self.seal_key()?));
         seal_credentials(&sealer, settings);
         let children = settings.env_keys().into_iter().map(|name| (name, None)).collect();

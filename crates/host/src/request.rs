@@ -7,7 +7,7 @@ use std::sync::Arc;
 use quipu::PermissionMode;
 use quipu_protocol::Thinking;
 use quipu_replay::Replay;
-use quipu_store::Store;
+use quipu_store::Graph;
 
 /// Which session.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -63,7 +63,7 @@ pub struct OpenRequest {
     /// Nothing is kept on disk.
     pub in_memory: bool,
     /// The store of a session that is not kept and is opened again; `None` for a new one.
-    pub memory: Option<Arc<dyn Store>>,
+    pub memory: Option<Arc<dyn Graph>>,
     /// The provider of the model.
     pub provider: Option<String>,
     /// The model: its id, `provider/id`, or a part of its name.

@@ -8,7 +8,7 @@ use quipu::{ChangeError, Committed, Engine, Follower, Sealer};
 use quipu_archive::pi::SessionFile;
 use quipu_archive::{ArchiveError, Report};
 use quipu_protocol::{NodeId, Notice, SessionId};
-use quipu_store::{RefName, SessionQuery, SessionRow, Store};
+use quipu_store::{Graph, RefName, SessionQuery, SessionRow};
 use tokio::sync::Mutex;
 
 use crate::names::resolve;
@@ -16,7 +16,7 @@ use crate::{Advice, Failure, FailureKind, Place};
 
 /// The file of a session, while the session is open.
 pub struct Mirror {
-    store: Arc<dyn Store>,
+    store: Arc<dyn Graph>,
     sealer: Arc<Sealer>,
     place: Place,
     file: Mutex<Option<SessionFile>>,
@@ -103,7 +103,7 @@ async fn going_on(
     }
 }
 
-pub(crate) async fn row_of(store: &dyn Store, id: Option<SessionId>) -> Result<Option<SessionRow>, Failure> {
+pub(crate) async fn row_of(store: &dyn Graph, id: Option<SessionId>) -> Result<Option<SessionRow>, Failure> {
     let Some(id) = id else { return Ok(None) };
     let rows = store.sessions(SessionQuery { id: Some(id), ..SessionQuery::default() }).await?;
     let own = rows.iter().find(|row| row.name == RefName::session(&row.id));

@@ -15,8 +15,8 @@ use std::time::{Duration, Instant};
 use quipu_dag::{Blob, Node, NodeRecord};
 use quipu_protocol::{Entry, Epoch, SessionId, SessionStart, StepInfo, Thinking};
 use quipu_store::{
-    Commit, Matching, OpenOptions, Order, RefMove, RefName, SearchQuery, SqliteStore, Store, Unindexed,
-    Upkeep, UsageBy, UsageQuery,
+    Commit, Matching, OpenOptions, Order, ReadModel as _, RefMove, RefName, SearchQuery, SqliteStore, Store,
+    Unindexed, Upkeep, UsageBy, UsageQuery,
 };
 
 type Outcome<T> = Result<T, Box<dyn Error>>;

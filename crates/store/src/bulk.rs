@@ -20,7 +20,7 @@ use quipu_dag::{Blob, Node, NodeRecord};
 use quipu_protocol::{BlobId, NodeId};
 
 use crate::load::ByHash;
-use crate::{Commit, Expect, NewChunk, RefMove, RefName, StoreError, Told};
+use crate::{Commit, Expect, Graph, NewChunk, RefMove, RefName, StoreError, Told};
 
 /// A window is this part of the store's nodes: so many keys fall on each page of an index that holds about 50.
 const PART: u64 = 4;
@@ -58,6 +58,19 @@ pub struct Extent {
     pub nodes: u64,
     /// A directory for files that vanish with the process; `None` where nothing may be put.
     pub spool: Option<PathBuf>,
+}
+
+impl Extent {
+    /// That of a store; of one that is no file, nothing is known and nothing may be put anywhere.
+    ///
+    /// # Errors
+    /// What the store says.
+    pub async fn of(store: &dyn Graph) -> Result<Self, StoreError> {
+        match store.local() {
+            Some(local) => local.extent().await,
+            None => Ok(Self::default()),
+        }
+    }
 }
 
 /// Gathers commits that come one after the other. What has not come back and been committed is lost with the process,

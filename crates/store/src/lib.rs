@@ -1,32 +1,59 @@
-//! Where the graph is kept: the [`Store`] trait, and SQLite behind it.
+//! Where the graph is kept: the [`Store`] trait, the [`ReadModel`] beside it, and SQLite behind both.
 //!
 //! The only crate that speaks SQL. It knows objects, refs and the small tables that a crash must not lose; it
 //! must not know the loop, providers or tools, and takes from `quipu-transcript` only what derived rows need.
 
-mod api;
+mod base;
 mod bulk;
 mod deeds;
 mod error;
 mod forest;
 mod load;
+mod local;
 mod moves;
+mod read;
 mod retention;
 mod search;
 mod sqlite;
+mod upkeep;
 mod vectors;
+mod words;
 
-pub use api::*;
+pub use base::*;
 pub use bulk::*;
 pub use deeds::*;
 pub use error::*;
 pub use forest::*;
 pub use load::*;
+pub use local::*;
 pub use moves::*;
 pub use quipu_dag::NewChunk;
+pub use read::*;
 pub use retention::*;
 pub use search::*;
 pub use sqlite::{
     Delta, ForeignCursor, ForeignDatabase, ForeignRows, ForeignValue, OpenOptions, Salvage, SearchIndex,
     SqliteStore, Told, delta, network_file_system, salvage,
 };
+pub use upkeep::*;
 pub use vectors::*;
+pub use words::*;
+
+use std::path::Path;
+use std::sync::Arc;
+
+/// Opens the store in a file, which is made where there is none.
+///
+/// # Errors
+/// `NotAStore`, `NewerVersion`, `NotOwner`, `Symlink`, `Corrupt`, `Busy`, `Full`, `Io`: each says what to do.
+pub fn open(path: &Path, options: &OpenOptions) -> Result<Arc<dyn Graph>, StoreError> {
+    Ok(Arc::new(SqliteStore::open(path, options)?))
+}
+
+/// A store that is gone with the process.
+///
+/// # Errors
+/// `Io` where there is no memory for it.
+pub fn in_memory() -> Result<Arc<dyn Graph>, StoreError> {
+    Ok(Arc::new(SqliteStore::in_memory()?))
+}

@@ -7,7 +7,7 @@ use quipu_dag::{Blob, Node};
 use quipu_protocol::{BlobId, ChunkId};
 use quipu_transcript::{Decoded, Lookup, chunks_of, decode};
 
-use crate::{Store, StoreError};
+use crate::{Graph, Store, StoreError};
 
 /// Blobs from which on a read is one for two connections: less takes longer to share than to do.
 const MANY: usize = 256;
@@ -175,7 +175,7 @@ pub async fn decode_nodes(store: &dyn Store, nodes: &[Node]) -> Result<Vec<Decod
 ///
 /// # Errors
 /// What the store says.
-pub async fn decode_all(store: &dyn Store, nodes: Vec<Node>) -> Result<Vec<(Node, Decoded)>, StoreError> {
+pub async fn decode_all(store: &dyn Graph, nodes: Vec<Node>) -> Result<Vec<(Node, Decoded)>, StoreError> {
     let (count, parts) = (nodes.len(), nodes.iter().map(|node| node.record.parts.len()).sum::<usize>());
     if parts < MANY {
         return store.decoded(nodes).await;

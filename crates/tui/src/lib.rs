@@ -6,6 +6,7 @@
 //!
 //! This crate must not know how anything is stored or sent: it holds a session's handle, as every front does.
 
+mod amounts;
 pub mod blocks;
 mod clean;
 mod clipboard;
@@ -38,7 +39,9 @@ mod render;
 mod run;
 mod screen;
 mod sent;
+mod spoken;
 mod state;
+mod styled;
 pub mod terminal;
 mod theme;
 mod view;

@@ -50,7 +50,7 @@ pub struct Picture {
 /// What is said of an image: its kind and size.
 pub(crate) fn caption(image: &ImageContent) -> String {
     let bytes = image.data.len() as u64 / 4 * 3;
-    let size = crate::blocks::bytes(bytes);
+    let size = crate::amounts::bytes(bytes);
     match measured(image) {
         Some((kind, width, height)) => format!("[{kind} image, {width} × {height}, {size}]"),
         None => format!("[{}, {size}, not readable]", image.mime_type),

@@ -9,7 +9,6 @@ use quipu_protocol::{
 
 use crate::blocks::{self, ShellView, ToolState, ToolView};
 use crate::picker::cut;
-use crate::state::Running;
 use crate::{Line, Markdown, Style, Theme, clean, wrap};
 
 /// Text that grows, of which blocks become final.
@@ -145,14 +144,6 @@ pub(crate) fn tool(
     let state = ToolState::Done { result, took: Some(took).filter(|took| *took >= Duration::from_secs(1)) };
     let view = ToolView { name, arguments: args.get(), state, folded: !unfolded };
     apart(blocks::tool(&view, columns, theme))
-}
-
-/// A call that runs, or waits.
-pub(crate) fn running(tool: &Running, columns: usize, theme: &Theme, now: UnixMs) -> Vec<Line> {
-    let elapsed = span(now.saturating_sub(tool.since));
-    let state = ToolState::Running { tail: &tool.tail, elapsed };
-    let view = ToolView { name: &tool.name, arguments: tool.args.get(), state, folded: true };
-    blocks::tool(&view, columns, theme)
 }
 
 /// A time that passed; none where the clock went back.

@@ -52,14 +52,14 @@ impl File {
                 let mut found = Vec::new();
                 tree(&tokens, at + 1, &[], &mut found);
                 for (name, path) in found {
-                    file.taken.push((name, file.from_root(&path)));
+                    file.taken.push((name, file.spelled(&path)));
                 }
             }
             if ["crate", "super", "self"].contains(word) && before != "::" && before != "(" {
                 let mut found = Vec::new();
                 tree(&tokens, at, &[], &mut found);
                 for (_, path) in found {
-                    file.paths.push((*line, file.from_root(&path)));
+                    file.paths.push((*line, file.spelled(&path)));
                 }
             }
         }
@@ -67,7 +67,7 @@ impl File {
     }
 
     /// A path as it would be spelled at the root, without `crate`.
-    fn from_root(&self, path: &[String]) -> Vec<String> {
+    fn spelled(&self, path: &[String]) -> Vec<String> {
         let up = path.iter().take_while(|word| *word == "super").count();
         let rest = &path[up..];
         match path.first().map(String::as_str) {
@@ -269,7 +269,7 @@ mod tests {
     fn two_modules_that_use_each_other_are_found() {
         let files = [
             ("crates/a/src/lib.rs", "mod one;\nmod two;\nmod three;\npub use two::Two;\n"),
-            ("crates/a/src/one.rs", "use crate::{three::Three, Two};\npub struct One;\n"),
+            ("crates/a/src/one.rs", "use crate::{three::Three, two::Two};\npub struct One;\n"),
             ("crates/a/src/two.rs", "pub struct Two;\nfn f() { super::one::g() }\n"),
             (
                 "crates/a/src/three.rs",
@@ -280,7 +280,9 @@ mod tests {
             check,
             &files,
             &[
+                "crates/a/src/one.rs: in a circle: one uses two (crates/a/src/one.rs:1)",
                 "crates/a/src/one.rs: modules in a circle: one uses two (crates/a/src/one.rs:1), two uses one (crates/a/src/two.rs:2)",
+                "crates/a/src/two.rs: in a circle: two uses one (crates/a/src/two.rs:2)",
             ],
         );
     }
@@ -304,17 +306,24 @@ mod tests {
             check,
             &files,
             &[
+                "crates/a/src/far/left.rs: in a circle: left uses right (crates/a/src/far/left.rs:1)",
                 "crates/a/src/far/left.rs: modules in a circle: left uses right (crates/a/src/far/left.rs:1), right uses left (crates/a/src/far/right.rs:1)",
+                "crates/a/src/far/right.rs: in a circle: far uses near (crates/a/src/far/right.rs:2)",
+                "crates/a/src/far/right.rs: in a circle: right uses left (crates/a/src/far/right.rs:1)",
                 "crates/a/src/far/right.rs: modules in a circle: far uses near (crates/a/src/far/right.rs:2), near uses far (crates/a/src/near.rs:2)",
+                "crates/a/src/near.rs: in a circle: near uses far (crates/a/src/near.rs:2)",
             ],
         );
     }
 
     #[test]
-    fn one_direction_is_fine() {
+    fn one_direction_and_the_face_of_the_crate_are_fine() {
         let files = [
-            ("crates/a/src/lib.rs", "mod one;\nmod two;\n"),
-            ("crates/a/src/one.rs", "pub(crate) struct One;\nimpl One { fn f(&self) { self.g() } }\n"),
+            ("crates/a/src/lib.rs", "mod one;\nmod two;\npub use two::Two;\n"),
+            (
+                "crates/a/src/one.rs",
+                "use crate::Two;\npub(crate) struct One;\nimpl One { fn f(&self) { self.g() } }\n",
+            ),
             ("crates/a/src/two.rs", "use crate::one::One;\nfn f() -> One { crate::one::One }\n"),
         ];
         expect(check, &files, &[]);

@@ -8,7 +8,6 @@ use std::io::{self, BufReader, Seek as _, SeekFrom};
 use std::time::Duration;
 
 use quipu_protocol::ChunkId;
-use sha2::Digest as _;
 use tokio::sync::mpsc;
 
 use super::known::Known;

@@ -16,7 +16,7 @@ use std::time::Duration;
 use nix::fcntl::OFlag;
 use quipu_protocol::{ChunkId, SessionId};
 use quipu_seal::Sealer;
-use quipu_store::{SessionQuery, Store, StoreError};
+use quipu_store::{Graph, SessionQuery, StoreError};
 use sha2::{Digest as _, Sha256};
 use tokio::sync::{mpsc, watch};
 
@@ -43,7 +43,7 @@ const DEEPEST: usize = 64;
 
 /// Imports one file, and before it those that it goes on from; the report of each, the file's own last.
 pub(crate) async fn import(
-    store: &Arc<dyn Store>,
+    store: &Arc<dyn Graph>,
     sealer: &Arc<Sealer>,
     format: &'static Format,
     path: &Path,
@@ -60,7 +60,7 @@ pub(crate) async fn import(
 
 /// Imports all sessions of a file that holds many; the report of each, and last that of the file where it has one.
 pub(crate) async fn import_database(
-    store: &Arc<dyn Store>,
+    store: &Arc<dyn Graph>,
     sealer: &Arc<Sealer>,
     format: &'static DatabaseFormat,
     path: &Path,
@@ -75,7 +75,7 @@ pub(crate) async fn import_database(
 
 /// What does not change from file to file.
 struct One<'a> {
-    store: &'a Arc<dyn Store>,
+    store: &'a Arc<dyn Graph>,
     sealer: &'a Arc<Sealer>,
     agent: &'static str,
     seen: &'a Seen,
@@ -341,7 +341,7 @@ impl One<'_> {
 struct Stored(HashSet<SessionId>);
 
 impl Stored {
-    async fn load(store: &dyn Store) -> Result<Self, StoreError> {
+    async fn load(store: &dyn Graph) -> Result<Self, StoreError> {
         let rows = store.sessions(SessionQuery::default()).await?;
         Ok(Self(rows.into_iter().flat_map(|row| std::iter::once(row.id).chain(row.parent)).collect()))
     }

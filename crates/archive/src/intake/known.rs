@@ -3,7 +3,7 @@
 use std::collections::{HashMap, HashSet};
 
 use quipu_protocol::{NodeId, SessionId};
-use quipu_store::{Resolved, Scope, SessionQuery, Store, StoreError, Until};
+use quipu_store::{Graph, Resolved, Scope, SessionQuery, StoreError, Until};
 
 use super::Outline;
 use crate::built::Said;
@@ -35,7 +35,7 @@ pub(super) struct Known {
 }
 
 impl Known {
-    pub(super) async fn load(store: &dyn Store, agent: &str, outline: &Outline) -> Result<Self, StoreError> {
+    pub(super) async fn load(store: &dyn Graph, agent: &str, outline: &Outline) -> Result<Self, StoreError> {
         let mut known = Self::default();
         known.catch_up(store, agent, outline).await?;
         Ok(known)
@@ -45,7 +45,7 @@ impl Known {
     /// more.
     pub(super) async fn catch_up(
         &mut self,
-        store: &dyn Store,
+        store: &dyn Graph,
         agent: &str,
         outline: &Outline,
     ) -> Result<bool, StoreError> {
@@ -102,7 +102,7 @@ impl Known {
     }
 
     /// Takes in what leads to `tip`. Each node is read once, and few more.
-    async fn walk(&mut self, store: &dyn Store, tip: NodeId) -> Result<(), StoreError> {
+    async fn walk(&mut self, store: &dyn Graph, tip: NodeId) -> Result<(), StoreError> {
         let mut from = Some(tip);
         let mut count = 16;
         while let Some(start) = from.take().filter(|start| !self.seen.contains(start)) {

@@ -5,7 +5,7 @@ use std::collections::{HashMap, HashSet};
 
 use quipu_dag::{Node, quoted};
 use quipu_protocol::{Entry, Epoch, Json, NodeId, SessionStart, Thinking, UnixMs};
-use quipu_store::{Store, StoreError, Until, decode_nodes};
+use quipu_store::{Graph, StoreError, Until, decode_nodes};
 use quipu_transcript::{Decoded, INTERNAL};
 
 use super::entry::{compaction_line, message_line, place, write};
@@ -82,7 +82,7 @@ pub(super) fn references(entry: &Entry) -> Vec<NodeId> {
 }
 
 /// The settings as they stand at a node: what the lines up to it say since the last node of ours that says all.
-pub(super) async fn settings_at(store: &dyn Store, node: NodeId) -> Result<Settings, StoreError> {
+pub(super) async fn settings_at(store: &dyn Graph, node: NodeId) -> Result<Settings, StoreError> {
     let mut found = Settings::default();
     let mut from = Some(node);
     while let Some(start) = from {

@@ -8,7 +8,7 @@ use std::task::Poll;
 use quipu_dag::Node;
 use quipu_protocol::{Entry, Json, NodeId, SessionId, UnixMs};
 use quipu_store::{
-    Fut, LandmarkKind, Piece, ReadParts, RefName, Seq, SessionRow, Store, StoreError, Until, Written,
+    Fut, Graph, LandmarkKind, Piece, ReadParts, RefName, Seq, SessionRow, StoreError, Until, Written,
     decode_nodes,
 };
 use quipu_transcript::{Decoded, Lookup as _, decode, extra_of};
@@ -46,7 +46,7 @@ pub struct Exported {
 /// # Errors
 /// `NotExportable`, `Store`; `File` with an empty path when `out` refuses.
 pub async fn export(
-    store: &dyn Store,
+    store: &dyn Graph,
     row: &SessionRow,
     out: &mut (dyn Write + Send),
 ) -> Result<Exported, ArchiveError> {
@@ -99,7 +99,7 @@ impl Writer<'_> {
 
 /// Nodes by their places, the next of which are read while some are looked at.
 struct Reading<'a> {
-    store: &'a dyn Store,
+    store: &'a dyn Graph,
     seqs: &'a [Seq],
     parts: ReadParts,
     next: Fut<'a, Piece>,
@@ -107,7 +107,7 @@ struct Reading<'a> {
 }
 
 impl<'a> Reading<'a> {
-    fn new(store: &'a dyn Store, seqs: &'a [Seq], parts: ReadParts) -> Self {
+    fn new(store: &'a dyn Graph, seqs: &'a [Seq], parts: ReadParts) -> Self {
         let next = store.written(&seqs[..PIECE.min(seqs.len())], parts, PIECE_BYTES);
         Self { store, seqs, parts, next, early: None }
     }
@@ -140,7 +140,7 @@ impl<'a> Reading<'a> {
 
 /// Everything that a file has, in the order of the file.
 async fn tree(
-    store: &dyn Store,
+    store: &dyn Graph,
     row: &SessionRow,
     root: NodeId,
     out: &mut Writer<'_>,
@@ -230,7 +230,7 @@ impl Lines {
 /// Whether as many nodes came of a file as it has entries: then they mostly were written in its order, and nothing of ours
 /// stands between them.
 async fn is_straight(
-    store: &dyn Store,
+    store: &dyn Graph,
     row: &SessionRow,
     root: NodeId,
     count: usize,
@@ -247,7 +247,7 @@ async fn is_straight(
 /// Writes nodes for as long as they come in the order of the file, each in the place after the one before; how many those
 /// are. So most files are read once, and nothing is kept of their entries.
 async fn straight(
-    store: &dyn Store,
+    store: &dyn Graph,
     seqs: &[Seq],
     lines: &mut Lines,
     out: &mut Writer<'_>,
@@ -269,7 +269,7 @@ async fn straight(
 }
 
 /// Brings the nodes of a file into its order, and takes those of ours out, which are returned in theirs.
-async fn places(store: &dyn Store, root: NodeId, seqs: &mut Vec<Seq>) -> Result<Vec<OurNode>, ArchiveError> {
+async fn places(store: &dyn Graph, root: NodeId, seqs: &mut Vec<Seq>) -> Result<Vec<OurNode>, ArchiveError> {
     let mut ours: Vec<OurNode> = Vec::new();
     let first = store.nodes(&[root]).await?.into_iter().flatten();
     // The header of a file has no id.
@@ -316,7 +316,7 @@ type OurNode = (UnixMs, NodeId, Option<NodeId>);
 
 /// Nodes of ours that stand in a file between those of others: in the places that these leave, in the order of time.
 struct Ours<'a> {
-    store: &'a dyn Store,
+    store: &'a dyn Graph,
     /// What else the file has, and whether that is in the order in which it was written.
     file: &'a [Seq],
     in_order: bool,
@@ -396,7 +396,7 @@ impl Ours<'_> {
 /// What we said of an imported session since, the oldest first: the labels and names beside its file, of which all nodes
 /// are `seqs`.
 async fn beside(
-    store: &dyn Store,
+    store: &dyn Graph,
     row: &SessionRow,
     root: NodeId,
     seqs: &[Seq],
@@ -433,7 +433,7 @@ async fn noted(notes: Vec<Node>, ours: Ours<'_>, out: &mut Writer<'_>) -> Result
 
 /// The labels and names that were given beside a session of a file, the oldest first.
 pub(super) async fn notes(
-    store: &dyn Store,
+    store: &dyn Graph,
     session: &SessionId,
     is_of_the_file: &(dyn Fn(&Node) -> bool + Sync),
 ) -> Result<Vec<Node>, StoreError> {
@@ -454,7 +454,7 @@ pub(super) async fn notes(
     Ok(notes)
 }
 
-async fn lineage(store: &dyn Store, row: &SessionRow, out: &mut Writer<'_>) -> Result<(), ArchiveError> {
+async fn lineage(store: &dyn Graph, row: &SessionRow, out: &mut Writer<'_>) -> Result<(), ArchiveError> {
     let head = row.head.ok_or_else(|| missing(row, "no ref stands at its last node"))?;
     let mut path: Vec<NodeId> = Vec::new();
     let mut from = Some(head);
@@ -477,7 +477,7 @@ async fn lineage(store: &dyn Store, row: &SessionRow, out: &mut Writer<'_>) -> R
 /// The nodes that a session of ours left behind, each behind the one that it follows; and how many nodes of its lineage
 /// they need before them.
 async fn sides(
-    store: &dyn Store,
+    store: &dyn Graph,
     row: &SessionRow,
     head: NodeId,
     path: &[NodeId],
@@ -500,7 +500,7 @@ async fn sides(
 
 /// The branches of a session of ours that are being written.
 struct Branches<'a> {
-    store: &'a dyn Store,
+    store: &'a dyn Graph,
     chain: Chain,
     /// The id of the last line up to each node.
     ids: HashMap<NodeId, Option<String>>,

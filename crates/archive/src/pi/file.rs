@@ -12,7 +12,7 @@ use std::sync::Arc;
 use quipu_dag::Node;
 use quipu_protocol::{ChunkId, Entry, NodeId, SessionId};
 use quipu_seal::Sealer;
-use quipu_store::{RefName, SessionRow, Store, StoreError, Until, decode_nodes};
+use quipu_store::{Graph, RefName, SessionRow, StoreError, Until, decode_nodes};
 use sha2::{Digest as _, Sha256};
 
 use super::chain::{Chain, header_line, ids_of, note_id, references, settings_at};
@@ -95,7 +95,7 @@ impl SessionFile {
     /// # Errors
     /// `File`, `NotASession`, `InUse`, `Changed`, `Store`; `File` too when what it lacks cannot be written.
     pub async fn open(
-        store: &Arc<dyn Store>,
+        store: &Arc<dyn Graph>,
         sealer: &Arc<Sealer>,
         path: &Path,
         progress: &(dyn Fn(Progress) + Sync),
@@ -143,7 +143,7 @@ impl SessionFile {
     ///
     /// # Errors
     /// What the store says.
-    pub async fn announced(&self, store: &dyn Store) -> Result<Vec<SessionId>, StoreError> {
+    pub async fn announced(&self, store: &dyn Graph) -> Result<Vec<SessionId>, StoreError> {
         match &self.session {
             Some(session) => unbegun(store, &self.path, session).await,
             None => Ok(Vec::new()),
@@ -156,7 +156,7 @@ impl SessionFile {
     /// As [`SessionFile::open`].
     pub async fn read(
         self,
-        store: &Arc<dyn Store>,
+        store: &Arc<dyn Graph>,
         sealer: &Arc<Sealer>,
         progress: &(dyn Fn(Progress) + Sync),
     ) -> Result<Self, ArchiveError> {
@@ -200,7 +200,7 @@ impl SessionFile {
     }
 
     /// An empty file that a session of ours was about to begin when its process died.
-    async fn begin_again(&mut self, store: &dyn Store, seen: &Seen) -> Result<(), ArchiveError> {
+    async fn begin_again(&mut self, store: &dyn Graph, seen: &Seen) -> Result<(), ArchiveError> {
         if self.made || seen.of(AGENT, &self.path).is_some() {
             return Ok(());
         }
@@ -222,7 +222,7 @@ impl SessionFile {
     }
 
     /// Whether everything is as it was when we were done with it last.
-    async fn is_as_noted(&mut self, store: &dyn Store, mark: Option<&Mark>) -> Result<bool, ArchiveError> {
+    async fn is_as_noted(&mut self, store: &dyn Graph, mark: Option<&Mark>) -> Result<bool, ArchiveError> {
         let Some((mark, last)) = mark.and_then(|mark| Some((mark, mark.filed.last?))) else {
             return Ok(false);
         };
@@ -260,7 +260,7 @@ impl SessionFile {
     /// Appends what sessions of ours have and the file has not. What cannot be written is tried again with the next node.
     async fn heal(
         &mut self,
-        store: &dyn Store,
+        store: &dyn Graph,
         own: &Own,
         is_there: &(dyn Fn(&Node) -> bool + Sync),
     ) -> Result<(), ArchiveError> {
@@ -308,7 +308,7 @@ impl SessionFile {
     /// stands last. Says whether that could be written.
     async fn heal_up_to(
         &mut self,
-        store: &dyn Store,
+        store: &dyn Graph,
         own: &Own,
         head: NodeId,
         wrote: &mut HashSet<NodeId>,
@@ -346,7 +346,7 @@ impl SessionFile {
     /// Labels and names that were given beside the session: they become lines, and come back as entries of it.
     async fn write_notes(
         &mut self,
-        store: &Arc<dyn Store>,
+        store: &Arc<dyn Graph>,
         sealer: &Arc<Sealer>,
         taken: &Taken,
     ) -> Result<(), ArchiveError> {
@@ -387,7 +387,7 @@ impl SessionFile {
     /// Reads the file again, as it is now.
     async fn take_in(
         &mut self,
-        store: &Arc<dyn Store>,
+        store: &Arc<dyn Graph>,
         sealer: &Arc<Sealer>,
     ) -> Result<Report, ArchiveError> {
         let options = ImportOptions { dry_run: false, progress: &|_| {} };
@@ -430,7 +430,7 @@ impl SessionFile {
     ///
     /// # Errors
     /// What the store says.
-    pub async fn last_is_ours(&self, store: &dyn Store) -> Result<bool, StoreError> {
+    pub async fn last_is_ours(&self, store: &dyn Graph) -> Result<bool, StoreError> {
         let Some(last) = self.last else { return Ok(false) };
         let nodes: Vec<Node> = store.nodes(&[last]).await?.into_iter().flatten().collect();
         Ok(decode_nodes(store, &nodes).await?.iter().all(|decoded| place(&decoded.step).is_none()))
@@ -447,7 +447,7 @@ impl SessionFile {
     /// What the store says.
     pub async fn go_on(
         &mut self,
-        store: &dyn Store,
+        store: &dyn Graph,
         own: &SessionId,
         at: Option<NodeId>,
     ) -> Result<(), StoreError> {
@@ -466,7 +466,7 @@ impl SessionFile {
     /// Appends what `own` has and the file has not, of which `nodes` is new. Gives what people should know: that it could
     /// not be written, that another program appended to it. What could not be written is tried again with the next node,
     /// unless the file is not the one any more that was opened.
-    pub async fn follow(&mut self, store: &dyn Store, own: &SessionId, nodes: &[NodeId]) -> Option<String> {
+    pub async fn follow(&mut self, store: &dyn Graph, own: &SessionId, nodes: &[NodeId]) -> Option<String> {
         let head = *nodes.last()?;
         if self.why.as_ref().is_some_and(Unwritten::is_final) {
             self.lacking += nodes.len() as u64;
@@ -496,7 +496,7 @@ impl SessionFile {
 
     async fn follow_to(
         &mut self,
-        store: &dyn Store,
+        store: &dyn Graph,
         own: &SessionId,
         head: NodeId,
     ) -> Result<u64, Unwritten> {
@@ -515,7 +515,7 @@ impl SessionFile {
 
     /// Where the way to a node leaves what stands in the file, when that is not at one of the known nodes: the session
     /// went to another place of the file.
-    async fn shared_with(&self, store: &dyn Store, head: NodeId) -> Result<Vec<NodeId>, StoreError> {
+    async fn shared_with(&self, store: &dyn Graph, head: NodeId) -> Result<Vec<NodeId>, StoreError> {
         let near = store.lineage(head, Until::Count(NEAR)).await?;
         if near.iter().any(|node| self.known.contains_key(&node.id)) {
             return Ok(Vec::new());
@@ -534,7 +534,7 @@ impl SessionFile {
     /// As `import`.
     pub async fn finish(
         mut self,
-        store: &Arc<dyn Store>,
+        store: &Arc<dyn Graph>,
         sealer: &Arc<Sealer>,
     ) -> Result<Finished, ArchiveError> {
         if let Some(why) = self.why.take() {
@@ -568,7 +568,7 @@ impl SessionFile {
     /// Appends the lines of a path of nodes that follows `anchor`; `None` for one from the beginning of everything.
     async fn write_path(
         &mut self,
-        store: &dyn Store,
+        store: &dyn Graph,
         anchor: Option<Node>,
         path: &[NodeId],
     ) -> Result<u64, Unwritten> {
@@ -679,7 +679,7 @@ fn is_met(tree: &Tree, node: &Node) -> bool {
 
 /// The nodes up to `head`, oldest first, from the first one on that is not there; and the one before it.
 async fn path_to(
-    store: &dyn Store,
+    store: &dyn Graph,
     head: NodeId,
     is_there: &(dyn Fn(&Node) -> bool + Sync),
 ) -> Result<(Option<Node>, Vec<NodeId>), StoreError> {
@@ -704,7 +704,7 @@ async fn path_to(
 }
 
 /// The id that a line names which follows a node: its own, or that of the nearest one before it that has one.
-async fn name_of(store: &dyn Store, node: NodeId) -> Result<Option<String>, StoreError> {
+async fn name_of(store: &dyn Graph, node: NodeId) -> Result<Option<String>, StoreError> {
     let mut from = Some(node);
     while let Some(at) = from {
         let Some(node) = store.nodes(&[at]).await?.into_iter().flatten().next() else { break };
@@ -717,7 +717,7 @@ async fn name_of(store: &dyn Store, node: NodeId) -> Result<Option<String>, Stor
 }
 
 /// Tells a chain how the nodes are called that an entry refers to.
-async fn name_references(store: &dyn Store, chain: &mut Chain, entry: &Entry) -> Result<(), StoreError> {
+async fn name_references(store: &dyn Graph, chain: &mut Chain, entry: &Entry) -> Result<(), StoreError> {
     for node in references(entry) {
         let key = node.to_string();
         if !chain.names.contains_key(&key)

@@ -5,7 +5,7 @@ use std::fs::File;
 use std::io::{self, BufReader, Seek as _, SeekFrom};
 
 use quipu_protocol::{ChunkId, NodeId, SessionId, UnixMs};
-use quipu_store::Store;
+use quipu_store::Graph;
 use sha2::Sha256;
 
 use super::import::off_the_runtime;
@@ -47,7 +47,7 @@ impl Going {
     /// changed further before in the file shows in its hash, which the next import of its own compares.
     pub(super) async fn checked(
         self,
-        store: &dyn Store,
+        store: &dyn Graph,
         file: File,
     ) -> Result<Option<(Self, Rest)>, ArchiveError> {
         let ends = tips(store, AGENT, &self.session).await?.into_iter().map(|head| head.node);

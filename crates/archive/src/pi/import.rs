@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use quipu_protocol::{ChunkId, Json, NodeId, SessionId, UnixMs};
 use quipu_seal::Sealer;
-use quipu_store::{Commit, Expect, RefMove, Store, StoreError, decode_nodes};
+use quipu_store::{Commit, Expect, Extent, Graph, RefMove, StoreError, decode_nodes};
 use sha2::{Digest as _, Sha256};
 use tokio::sync::mpsc;
 
@@ -40,7 +40,7 @@ pub struct ImportOptions<'a> {
 }
 
 /// The nodes of our own up to which files of a session were written, at any time.
-pub(super) async fn written(store: &dyn Store, session: &SessionId) -> Result<Vec<NodeId>, StoreError> {
+pub(super) async fn written(store: &dyn Graph, session: &SessionId) -> Result<Vec<NodeId>, StoreError> {
     let marks = marks(store).await?.filter(|mark| mark.format == AGENT && mark.session == *session);
     Ok(marks.flat_map(|mark| mark.filed.written.into_values()).collect())
 }
@@ -54,7 +54,7 @@ pub(super) async fn written(store: &dyn Store, session: &SessionId) -> Result<Ve
 /// # Errors
 /// `File`, `NotASession`, `Changed`, `Store`.
 pub async fn import(
-    store: &Arc<dyn Store>,
+    store: &Arc<dyn Graph>,
     sealer: &Arc<Sealer>,
     path: &Path,
     seen: &Seen,
@@ -138,7 +138,7 @@ impl Taken {
 /// Reads a file and puts what is new into the store. Where a note says how far it was read, and it has only grown since, what
 /// was read is hashed and what came after it read; where it is in memory how far, what came after it alone.
 pub(super) async fn take(
-    store: &Arc<dyn Store>,
+    store: &Arc<dyn Graph>,
     sealer: &Arc<Sealer>,
     file: File,
     path: &Path,
@@ -179,7 +179,7 @@ pub(super) async fn take(
         lines = FileLines { lines: rest, path: lines.path, skipped: Vec::new() };
         going.tree
     } else {
-        let mut tree = Tree::new(root, store.extent().await?.spool);
+        let mut tree = Tree::new(root, Extent::of(&**store).await?.spool);
         if let Some(root) = &own.root {
             tree.ours(root.id, None, &ids_of(root), false, false);
         }
@@ -240,7 +240,7 @@ pub(super) async fn take(
 /// Place, time and node of the last entry that was read of a file, if its entries are all that the store has of the session:
 /// then where those to come hang is known without reading it again.
 async fn last_of(
-    store: &dyn Store,
+    store: &dyn Graph,
     mark: &Mark,
     tree: &Tree,
 ) -> Result<Option<(u64, UnixMs, NodeId)>, StoreError> {
@@ -268,7 +268,7 @@ fn after(mut file: File, mark: &Mark) -> std::io::Result<Option<Lines<BufReader<
 
 /// Takes in what the store has of a session. Of its nodes one batch is held at a time.
 async fn stored(
-    store: &dyn Store,
+    store: &dyn Graph,
     root: NodeId,
     session: &SessionId,
     own: &Own,
@@ -302,7 +302,7 @@ async fn stored(
 
 /// Removes refs of ends that are none. They come from another import of the session that is under way, or was stopped while
 /// its last commit was.
-async fn leave_inner(store: &dyn Store, session: &SessionId, tree: &Tree) -> Result<(), StoreError> {
+async fn leave_inner(store: &dyn Graph, session: &SessionId, tree: &Tree) -> Result<(), StoreError> {
     let ends = tree.ends();
     let mut others = tips(store, AGENT, session).await?;
     others.retain(|head| !ends.contains(&head.node));
@@ -320,7 +320,7 @@ async fn leave_inner(store: &dyn Store, session: &SessionId, tree: &Tree) -> Res
 
 /// The session's own ref: at the last entry of the longest file that was imported for it.
 pub(super) async fn move_main(
-    store: &dyn Store,
+    store: &dyn Graph,
     session: &SessionId,
     last: (u64, UnixMs, NodeId),
     note: Option<Mark>,

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use quipu_dag::Node;
 use quipu_protocol::{NodeId, SessionId};
 use quipu_store::{
-    Action, ActionQuery, Commit, LandmarkKind, RefName, SessionQuery, SessionRow, Store, StoreError,
+    Action, ActionQuery, Commit, Graph, LandmarkKind, RefName, SessionQuery, SessionRow, StoreError,
 };
 use quipu_transcript::INTERNAL;
 use serde::{Deserialize, Serialize};
@@ -44,7 +44,7 @@ pub(super) struct Own {
 
 /// Notes that a session of ours is written to a file, before the first of it is.
 pub(super) async fn file_under(
-    store: &dyn Store,
+    store: &dyn Graph,
     path: &Path,
     session: &SessionId,
     own: &SessionId,
@@ -65,7 +65,7 @@ pub(super) async fn file_under(
 }
 
 /// All that was noted, the newest first.
-async fn all(store: &dyn Store) -> Result<Vec<Filed>, StoreError> {
+async fn all(store: &dyn Graph) -> Result<Vec<Filed>, StoreError> {
     let query = ActionQuery { kinds: vec![FILED.into()], ..ActionQuery::default() };
     let logged = store.actions(query).await?.into_iter();
     let filed = logged.filter_map(|logged| serde_json::from_str::<Filed>(&logged.action.metadata?).ok());
@@ -73,7 +73,7 @@ async fn all(store: &dyn Store) -> Result<Vec<Filed>, StoreError> {
 }
 
 /// The session of ours that was to begin a file which holds nothing yet, when there is something in it.
-pub(super) async fn began(store: &dyn Store, path: &Path) -> Result<Option<SessionRow>, StoreError> {
+pub(super) async fn began(store: &dyn Graph, path: &Path) -> Result<Option<SessionRow>, StoreError> {
     let Some(filed) = all(store).await?.into_iter().find(|filed| filed.path == path) else { return Ok(None) };
     if filed.session != filed.own {
         return Ok(None);
@@ -83,7 +83,7 @@ pub(super) async fn began(store: &dyn Store, path: &Path) -> Result<Option<Sessi
 
 /// The sessions of ours that were noted as written to this very file and are not there, the newest first.
 pub(super) async fn unbegun(
-    store: &dyn Store,
+    store: &dyn Graph,
     path: &Path,
     session: &SessionId,
 ) -> Result<Vec<SessionId>, StoreError> {
@@ -97,7 +97,7 @@ pub(super) async fn unbegun(
 }
 
 /// A session that we write.
-async fn row(store: &dyn Store, id: &SessionId) -> Result<Option<SessionRow>, StoreError> {
+async fn row(store: &dyn Graph, id: &SessionId) -> Result<Option<SessionRow>, StoreError> {
     let query = SessionQuery { id: Some(id.clone()), ..SessionQuery::default() };
     let rows = store.sessions(query).await?;
     Ok(rows.into_iter().find(|row| row.name == RefName::session(&row.id)))
@@ -105,7 +105,7 @@ async fn row(store: &dyn Store, id: &SessionId) -> Result<Option<SessionRow>, St
 
 impl Own {
     /// What can stand in a file of this session.
-    pub(super) async fn of(store: &dyn Store, session: &SessionId) -> Result<Self, StoreError> {
+    pub(super) async fn of(store: &dyn Graph, session: &SessionId) -> Result<Self, StoreError> {
         let filed: Vec<Filed> =
             all(store).await?.into_iter().filter(|filed| filed.session == *session).collect();
         let mut own = Self { filed, ..Self::default() };
@@ -131,7 +131,7 @@ impl Own {
     }
 
     /// The ends of what was said in them; labels and such, which may stand beside the file, are none.
-    pub(super) async fn left(&self, store: &dyn Store) -> Result<Vec<NodeId>, StoreError> {
+    pub(super) async fn left(&self, store: &dyn Graph) -> Result<Vec<NodeId>, StoreError> {
         let nodes = store.nodes(&self.ends).await?.into_iter().flatten();
         Ok(nodes.filter(|node| node.record.role != INTERNAL).map(|node| node.id).collect())
     }

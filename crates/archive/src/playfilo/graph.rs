@@ -24,7 +24,7 @@ pub(super) struct Taken {
     pub(super) blobs: Vec<Blob>,
 }
 
-pub(super) struct Graph {
+pub(super) struct Database {
     database: ForeignDatabase,
     /// Columns of a node that this file has.
     columns: Vec<&'static str>,
@@ -66,7 +66,7 @@ fn text(value: &ForeignValue<'_>) -> Option<String> {
     value.text().map(std::borrow::Cow::into_owned)
 }
 
-impl Graph {
+impl Database {
     /// Opens a database and puts its nodes in order.
     pub(super) fn open(path: &Path, report: &mut Report) -> Result<Self, ArchiveError> {
         let fail = |source| ArchiveError::File { path: path.to_owned(), doing: "read", source };

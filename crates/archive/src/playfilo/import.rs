@@ -5,10 +5,10 @@ use std::sync::Arc;
 
 use quipu_protocol::{NodeId, SessionId};
 use quipu_seal::Sealer;
-use quipu_store::{Commit, Expect, RefMove, RefName, Store};
+use quipu_store::{Commit, Expect, Graph, RefMove, RefName};
 
 use super::AGENT;
-use super::graph::Graph;
+use super::graph::Database;
 use super::log;
 use crate::batches::off_the_runtime;
 use crate::intake::{open_file, stamp};
@@ -26,7 +26,7 @@ const ENDS: &str = "playfilo-ends/";
 
 /// Imports the graph of a database; one report.
 pub(crate) async fn import(
-    store: &Arc<dyn Store>,
+    store: &Arc<dyn Graph>,
     sealer: &Arc<Sealer>,
     path: &Path,
     seen: &Seen,
@@ -49,7 +49,7 @@ pub(crate) async fn import(
     let mut graph;
     let refs;
     (graph, refs, report) = off_the_runtime(move || {
-        let graph = Graph::open(&owned, &mut report)?;
+        let graph = Database::open(&owned, &mut report)?;
         let fail = |source| ArchiveError::File { path: owned.clone(), doing: "read", source };
         let refs = graph.refs().map_err(fail)?;
         Ok::<_, ArchiveError>((graph, refs, report))
@@ -104,8 +104,8 @@ pub(crate) async fn import(
 
 /// Moves the refs, and notes what was imported.
 async fn finish(
-    store: &Arc<dyn Store>,
-    graph: &Graph,
+    store: &Arc<dyn Graph>,
+    graph: &Database,
     refs: Vec<(String, String)>,
     mut report: Report,
     (bytes, sha256): (u64, quipu_protocol::ChunkId),

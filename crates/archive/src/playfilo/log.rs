@@ -7,7 +7,7 @@ use std::sync::Arc;
 use quipu_protocol::NodeId;
 use quipu_seal::Sealer;
 use quipu_store::{
-    Action, ActionQuery, Commit, ForeignDatabase, ForeignRows, ForeignValue, Store, StoreError,
+    Action, ActionQuery, Commit, ForeignDatabase, ForeignRows, ForeignValue, Graph, StoreError,
 };
 use sha2::{Digest as _, Sha256};
 use tokio::sync::mpsc;
@@ -96,7 +96,7 @@ fn action(row: &[ForeignValue<'_>], here: &Here, sealer: &Sealer, report: &mut R
 struct Known(HashMap<[u8; 32], u64>);
 
 impl Known {
-    async fn of(store: &dyn Store) -> Result<Self, StoreError> {
+    async fn of(store: &dyn Graph) -> Result<Self, StoreError> {
         const PAGE: usize = 10_000;
         let (mut known, mut before) = (Self::default(), None);
         loop {
@@ -142,7 +142,7 @@ fn key(action: &Action) -> [u8; 32] {
 
 /// Adds the rows that the store does not have. Gives how many those were; none is written in a dry run.
 pub(super) async fn add(
-    store: &Arc<dyn Store>,
+    store: &Arc<dyn Graph>,
     mut rows: mpsc::Receiver<Vec<Action>>,
     dry_run: bool,
 ) -> Result<u64, StoreError> {

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use quipu_archive::{Agent, ArchiveError, ImportOptions, Progress, Report, Seen};
-use quipu_store::{Commit, RefMove, SqliteStore, Store, Upkeep as _};
+use quipu_store::{Commit, Graph, RefMove, SqliteStore, Upkeep as _};
 use serde_json::{Value, json};
 
 use crate::support::{All, Archive, FIXTURES, archive, block_on, fixture, header, lines, user};
@@ -283,7 +283,7 @@ fn what_is_told_is_what_is_read() {
     }
     for (agent, path) in files {
         let store = Arc::new(SqliteStore::in_memory().unwrap());
-        let archive = Archive { store: Arc::clone(&store) as Arc<dyn Store>, ..archive() };
+        let archive = Archive { store: Arc::clone(&store) as Arc<dyn Graph>, ..archive() };
         let file = archive.dir.path().join(path.file_name().unwrap());
         std::fs::copy(&path, &file).unwrap();
         let Ok(reports) = archive.try_take(agent, &file) else { continue };

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use quipu_archive::{ArchiveError, Report, Seen, pi};
 use quipu_protocol::{Entry, NodeId};
 use quipu_seal::Sealer;
-use quipu_store::{RefName, SessionQuery, SessionRow, SqliteStore, Store, Until, decode_nodes};
+use quipu_store::{Graph, RefName, SessionQuery, SessionRow, SqliteStore, Until, decode_nodes};
 use serde_json::{Value, json};
 
 /// A secret that is known to the sealer.
@@ -23,7 +23,7 @@ pub(crate) const FIXTURES: [&str; 4] = [
 
 pub(crate) struct Archive {
     pub(crate) dir: tempfile::TempDir,
-    pub(crate) store: Arc<dyn Store>,
+    pub(crate) store: Arc<dyn Graph>,
     pub(crate) sealer: Arc<Sealer>,
 }
 

@@ -3,7 +3,7 @@
 use quipu::history::{SessionTree, TreeItem, TreeQuery};
 use quipu_dag::Node;
 use quipu_protocol::NodeId;
-use quipu_store::{SessionRow, Store, Until, decode_nodes};
+use quipu_store::{Graph, SessionRow, Until, decode_nodes};
 use quipu_transcript::Decoded;
 
 use super::Stopped;
@@ -42,7 +42,7 @@ pub(super) trait Writer {
 }
 
 /// Hands every node of a session to `out`, what it goes on from first; how many they were.
-pub(super) async fn read(store: &dyn Store, row: &SessionRow, out: &mut dyn Writer) -> Result<u64, Stopped> {
+pub(super) async fn read(store: &dyn Graph, row: &SessionRow, out: &mut dyn Writer) -> Result<u64, Stopped> {
     let labels = crate::sessions::label_counts(store, std::slice::from_ref(&row.id)).await?;
     let tree = quipu::history::session_tree(
         store,
@@ -84,7 +84,7 @@ pub(super) async fn read(store: &dyn Store, row: &SessionRow, out: &mut dyn Writ
 }
 
 struct Reading<'a> {
-    store: &'a dyn Store,
+    store: &'a dyn Graph,
     tree: &'a SessionTree,
     out: &'a mut dyn Writer,
     written: u64,

@@ -5,7 +5,7 @@ use std::io::Write as _;
 
 use quipu::{Engine, TimeStep};
 use quipu_protocol::{Model, NodeId};
-use quipu_store::{SessionQuery, Store};
+use quipu_store::{Graph, SessionQuery};
 use quipu_tui::editor::Candidate;
 use serde_json::Value;
 
@@ -192,7 +192,7 @@ pub(super) async fn steps(
 
 /// What may follow that is in the store.
 pub(super) async fn stored(
-    store: &dyn Store,
+    store: &dyn Graph,
     command: &str,
     head: Option<NodeId>,
 ) -> Result<Vec<Candidate>, Failure> {

@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use quipu::{Opened, Sealer};
 use quipu_protocol::{BashExecutionMessage, Model, NodeId, Notice, SessionId, Thinking};
 use quipu_providers::{is_supported, levels};
-use quipu_store::{SessionQuery, Store, Until, decode_nodes};
+use quipu_store::{Graph, SessionQuery, Until, decode_nodes};
 use quipu_tui::editor::Candidate;
 use quipu_tui::terminal::Abilities;
 use quipu_tui::{
@@ -52,7 +52,7 @@ struct Inner {
 /// What goes with the session that is open.
 #[derive(Default)]
 struct Now {
-    store: Option<Arc<dyn Store>>,
+    store: Option<Arc<dyn Graph>>,
     permissions: Option<Arc<SavedPermissions>>,
     /// Where the session stood when it was opened.
     from: Option<NodeId>,
@@ -102,11 +102,11 @@ impl Inner {
     }
 
     /// The store of the session that is open, or of none.
-    fn store(&self) -> Result<Option<Arc<dyn Store>>, Failure> {
+    fn store(&self) -> Result<Option<Arc<dyn Graph>>, Failure> {
         let open = self.now().store.clone();
         match open {
             Some(store) => Ok(Some(store)),
-            None => Ok(self.place.store_to_read()?.map(|store| store as Arc<dyn Store>)),
+            None => Ok(self.place.store_to_read()?.map(|store| store as Arc<dyn Graph>)),
         }
     }
 
@@ -242,7 +242,7 @@ impl Inner {
     }
 }
 
-async fn tail(store: &dyn Store, session: &SessionId, head: NodeId) -> Result<Glimpse, Failure> {
+async fn tail(store: &dyn Graph, session: &SessionId, head: NodeId) -> Result<Glimpse, Failure> {
     let nodes = store.lineage(head, Until::Count(TAIL)).await?;
     let decoded = decode_nodes(store, &nodes).await?;
     let query = SessionQuery { id: Some(session.clone()), limit: Some(1), ..SessionQuery::default() };

@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use quipu::history::{TreeItem, TreeQuery, session_tree};
 use quipu_dag::Node;
 use quipu_protocol::{Entry, Message, NodeId, SessionId};
-use quipu_store::{SessionQuery, Store, Until, decode_nodes};
+use quipu_store::{Graph, SessionQuery, Until, decode_nodes};
 use quipu_transcript::Decoded;
 use quipu_tui::{TreeKind, TreeRow};
 
@@ -33,7 +33,7 @@ const WIDTH: usize = 300;
 /// A session as rows, the oldest first; behind what it was forked from, where that is wanted. One that is not stored yet
 /// goes on `from` a node.
 pub(super) async fn tree(
-    store: &dyn Store,
+    store: &dyn Graph,
     session: &SessionId,
     from: Option<NodeId>,
     with_past: bool,
@@ -95,7 +95,7 @@ pub(super) async fn tree(
 
 /// What leads to a node that a session goes on from: the sessions that it is from, the oldest first, and their nodes up to
 /// where others went on from them. So many of the last nodes are shown.
-async fn past(store: &dyn Store, mut at: NodeId, mut shown: u64) -> Result<Vec<TreeRow>, Failure> {
+async fn past(store: &dyn Graph, mut at: NodeId, mut shown: u64) -> Result<Vec<TreeRow>, Failure> {
     let mut stretches = Vec::new();
     for _ in 0..GENERATIONS {
         let of = store.sessions_of(&[at]).await?.into_iter().flatten().next();
@@ -147,7 +147,7 @@ async fn past(store: &dyn Store, mut at: NodeId, mut shown: u64) -> Result<Vec<T
 
 /// Sessions as rows, the last changed last; those that went on from another one below it.
 pub(super) async fn sessions(
-    store: &dyn Store,
+    store: &dyn Graph,
     cwd: Option<String>,
     most: usize,
 ) -> Result<Vec<TreeRow>, Failure> {
@@ -196,7 +196,7 @@ pub(super) async fn sessions(
 
 /// The nodes of a run that was folded: its last ones, where it is long.
 pub(super) async fn unfold(
-    store: &dyn Store,
+    store: &dyn Graph,
     below: NodeId,
     depth: u64,
     count: u64,
@@ -222,7 +222,7 @@ pub(super) async fn unfold(
 }
 
 /// What the user said, the newest first.
-pub(super) async fn said(store: &dyn Store, head: NodeId) -> Result<Vec<(NodeId, String)>, Failure> {
+pub(super) async fn said(store: &dyn Graph, head: NodeId) -> Result<Vec<(NodeId, String)>, Failure> {
     let nodes = store.lineage(head, Until::Count(SOUGHT)).await?;
     let mut said = Vec::new();
     for nodes in nodes.rchunks(TOGETHER) {

@@ -35,7 +35,7 @@ fn system(world: &World) -> String {
 async fn recorded(world: &World) -> Option<String> {
     let store = SqliteStore::open(&world.store(), &OpenOptions::default()).unwrap();
     let query = quipu::store::SessionQuery { limit: Some(1), ..Default::default() };
-    let row = quipu::store::Store::sessions(&store, query).await.unwrap().remove(0);
+    let row = quipu::store::ReadModel::sessions(&store, query).await.unwrap().remove(0);
     let epoch = quipu::last_epoch(&store, &row).await.unwrap().unwrap();
     quipu::identity_text(&store, &epoch).await.unwrap()
 }

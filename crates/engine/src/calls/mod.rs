@@ -17,7 +17,7 @@ use quipu_protocol::{
 };
 use quipu_providers::{Body, Call, CallEnd, CallEvent, Provider, RetryAsk};
 use quipu_seal::Sealer;
-use quipu_store::{Commit, Op, Step, StepCall, StepState, Store};
+use quipu_store::{Commit, Graph, Op, Step, StepCall, StepState};
 use serde::Serialize;
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
@@ -34,7 +34,7 @@ const GRACE: Duration = Duration::from_secs(5);
 /// What a session needs to make model calls.
 pub(crate) struct Caller {
     pub(crate) provider: CarriedBy,
-    pub(crate) store: Arc<dyn Store>,
+    pub(crate) store: Arc<dyn Graph>,
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) sealer: Arc<Sealer>,
     pub(crate) system: Option<BlobId>,

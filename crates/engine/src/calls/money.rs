@@ -10,7 +10,7 @@ use quipu_protocol::{
     Usage,
 };
 use quipu_providers::{CallEnd, Charge, MostTokens, Provider};
-use quipu_store::{Commit, Op, ReserveAsk, ReserveId, Reserved, Store, StoreError};
+use quipu_store::{Commit, Graph, Op, ReserveAsk, ReserveId, Reserved, StoreError};
 use tokio::sync::mpsc;
 use tokio::time::Instant;
 
@@ -34,7 +34,7 @@ pub(crate) struct Purse {
     daily: Mutex<Option<f64>>,
     wait: Duration,
     /// Another store, in which all is reserved and kept: that of a session that is kept nowhere itself.
-    ledger: Option<Arc<dyn Store>>,
+    ledger: Option<Arc<dyn Graph>>,
     held: Mutex<Held>,
     measured: Mutex<Option<Measured>>,
 }
@@ -150,7 +150,7 @@ impl Price<'_> {
 }
 
 impl Purse {
-    pub(crate) fn new(daily: Option<f64>, wait: Option<Duration>, ledger: Option<Arc<dyn Store>>) -> Self {
+    pub(crate) fn new(daily: Option<f64>, wait: Option<Duration>, ledger: Option<Arc<dyn Graph>>) -> Self {
         let (held, measured) = (Mutex::default(), Mutex::default());
         Self { daily: Mutex::new(daily), wait: wait.unwrap_or(WAIT), ledger, held, measured }
     }
@@ -483,7 +483,7 @@ impl Caller {
         }
     }
 
-    fn money_store(&self) -> &Arc<dyn Store> {
+    fn money_store(&self) -> &Arc<dyn Graph> {
         self.purse.ledger.as_ref().unwrap_or(&self.store)
     }
 }

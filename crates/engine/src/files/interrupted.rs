@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use quipu_protocol::{FileChange, FileState, Unknown};
 use quipu_seal::Sealer;
-use quipu_store::{Commit, NewChunk, Step, StepState, Store};
+use quipu_store::{Commit, Graph, NewChunk, Step, StepState};
 use quipu_workspace::{Access, Captured, GitRefs, git_blobs};
 
 use super::FileSettings;
@@ -20,7 +20,7 @@ use quipu_transcript::{GitMove, WorkspaceNote};
 /// Keeps the states after an interrupted call. What the store does not take is told as not kept; that the disk is full,
 /// or whatever it is, is told with the result, which is stored next.
 async fn store_states(
-    store: &dyn Store,
+    store: &dyn Graph,
     mut changes: Vec<FileChange>,
     chunks: Vec<NewChunk>,
 ) -> Vec<FileChange> {
@@ -58,7 +58,7 @@ pub(crate) struct Salvaged {
 /// one begins when the one before it is done; so what it found is what that one left, and the last one left what is
 /// there now. `listing` is what the session's list of files says. A list for each call.
 pub(crate) async fn after_a_crash(
-    store: &dyn Store,
+    store: &dyn Graph,
     sealer: &Arc<Sealer>,
     calls: &[Left<'_>],
     listing: Option<&Step>,
@@ -188,7 +188,7 @@ fn look_after(command: Command, listing: Option<Listing>, limit: u64) -> Interru
 
 /// How a file was before an interrupted command; what git has of it is kept now.
 async fn before_of(
-    store: &dyn Store,
+    store: &dyn Graph,
     sealer: &Arc<Sealer>,
     was: Earlier,
     bytes: Option<Vec<u8>>,
@@ -227,7 +227,7 @@ async fn before_of(
 }
 
 /// A file as it is, kept.
-async fn now(store: &dyn Store, sealer: &Arc<Sealer>, at: PathBuf, before: &FileState) -> FileState {
+async fn now(store: &dyn Graph, sealer: &Arc<Sealer>, at: PathBuf, before: &FileState) -> FileState {
     if let FileState::Unknown { why: Unknown::Secret, .. } = before {
         // Where it lies, nothing is read.
         return before.clone();

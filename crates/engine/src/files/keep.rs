@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use quipu_protocol::{ChunkId, FileChange, FileState, RunId, SessionId, ToolCall, Unknown};
 use quipu_seal::Sealer;
-use quipu_store::{Commit, NewChunk, Op, Step, StepCall, StepState, Store, StoreError, delta};
+use quipu_store::{Commit, Graph, NewChunk, Op, Step, StepCall, StepState, StoreError, delta};
 use quipu_workspace::{Access, file_key};
 use serde::{Deserialize, Serialize};
 
@@ -21,7 +21,7 @@ use quipu_transcript::WorkspaceNote;
 
 /// Keeps the files of one session.
 pub(crate) struct Keeper {
-    store: Arc<dyn Store>,
+    store: Arc<dyn Graph>,
     sealer: Arc<Sealer>,
     /// The true path of the session's directory.
     root: PathBuf,
@@ -185,7 +185,7 @@ impl Begun {
 impl Keeper {
     /// `cwd` is the session's directory.
     pub(crate) fn new(
-        store: Arc<dyn Store>,
+        store: Arc<dyn Graph>,
         sealer: Arc<Sealer>,
         cwd: &Path,
         settings: FileSettings,

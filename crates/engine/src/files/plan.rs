@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use quipu_protocol::{FileChange, FileState, NodeId, Unknown};
 use quipu_seal::Sealer;
-use quipu_store::{Store, StoreError, Until, decode_nodes};
+use quipu_store::{Graph, StoreError, Until, decode_nodes};
 use quipu_transcript::{
     FileConflict, FilePlan, GIT_INDEX, GitMove, INTERNAL, LeftAlone, PlannedChange, RestoredFrom,
     WORKSPACE_NOTE, WorkspaceNote, extra_of, files_of, restored_from,
@@ -56,7 +56,7 @@ pub(super) struct Wanted {
 }
 
 /// What the nodes below `above` say, down to `to`.
-async fn visits(store: &dyn Store, above: Option<NodeId>, to: NodeId) -> Result<Vec<Visit>, StoreError> {
+async fn visits(store: &dyn Graph, above: Option<NodeId>, to: NodeId) -> Result<Vec<Visit>, StoreError> {
     if above == Some(to) {
         return Ok(Vec::new());
     }
@@ -248,7 +248,7 @@ pub(crate) struct Ready {
 
 /// Where files are, and what may be done there.
 pub(crate) struct Ground {
-    pub(crate) store: Arc<dyn Store>,
+    pub(crate) store: Arc<dyn Graph>,
     pub(crate) sealer: Arc<Sealer>,
     /// The true path of the session's directory.
     pub(crate) root: PathBuf,

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use quipu_protocol::{Entry, FileChange, FileState, Json, NodeId, SessionId, StepInfo};
 use quipu_seal::Sealer;
-use quipu_store::{Commit, Durability, NewChunk, Op, OpenJump, Store, StoreError};
+use quipu_store::{Commit, Durability, Graph, NewChunk, Op, OpenJump, StoreError};
 use quipu_workspace::{
     Access, Captured, FileError, Staged, can_change, make_directory, place, remove, remove_directory, stage,
     staging_path,
@@ -187,7 +187,7 @@ impl Ground {
 impl InFlight {
     /// Brings all new content to the disk beside its targets. Nothing of it is left where that fails.
     pub(super) async fn stage(
-        store: &dyn Store,
+        store: &dyn Graph,
         session: &SessionId,
         from: NodeId,
         ready: Ready,
@@ -224,7 +224,7 @@ impl InFlight {
     }
 
     /// The ref has not moved: all as it was.
-    pub(crate) async fn abandon(self, store: &dyn Store, session: &SessionId) {
+    pub(crate) async fn abandon(self, store: &dyn Graph, session: &SessionId) {
         self.flight.unstage().await;
         // The next start does it otherwise.
         drop(put(store, session, self.rest).await);
@@ -234,7 +234,7 @@ impl InFlight {
     /// opened the next time. `rest` is what else is to be done then.
     pub(crate) async fn land(
         self,
-        store: &dyn Store,
+        store: &dyn Graph,
         sealer: &Arc<Sealer>,
         session: &SessionId,
         rest: Option<OpenJump>,
@@ -261,7 +261,7 @@ fn joined(mut jump: OpenJump, rest: Option<&OpenJump>) -> OpenJump {
 }
 
 /// Sets the row of a session's jump.
-async fn put(store: &dyn Store, session: &SessionId, row: Option<OpenJump>) -> Result<(), StoreError> {
+async fn put(store: &dyn Graph, session: &SessionId, row: Option<OpenJump>) -> Result<(), StoreError> {
     let session = session.clone();
     let op = match row {
         Some(jump) => Op::JumpPut { session, jump },
@@ -270,7 +270,7 @@ async fn put(store: &dyn Store, session: &SessionId, row: Option<OpenJump>) -> R
     store.commit(Commit { ops: vec![op], durability: Durability::Power, ..Commit::default() }).await
 }
 
-async fn bytes_of(store: &dyn Store, state: &FileState) -> Result<Vec<u8>, StoreError> {
+async fn bytes_of(store: &dyn Graph, state: &FileState) -> Result<Vec<u8>, StoreError> {
     match state.content() {
         Some(content) => store.chunk(content, 0..u64::MAX).await,
         None => Ok(Vec::new()),
@@ -278,7 +278,7 @@ async fn bytes_of(store: &dyn Store, state: &FileState) -> Result<Vec<u8>, Store
 }
 
 /// Makes sure that a step can be done, and does what can be done of it ahead.
-async fn stage_one(store: &dyn Store, step: &FlightStep) -> Result<(), FilesError> {
+async fn stage_one(store: &dyn Graph, step: &FlightStep) -> Result<(), FilesError> {
     let bytes = bytes_of(store, &step.change.after).await?;
     let step = step.clone();
     let work = move || {
@@ -310,7 +310,7 @@ struct Problem {
 }
 
 /// Brings every step to its end, whichever of them were done before.
-async fn land(store: &dyn Store, sealer: &Arc<Sealer>, flight: &Flight) -> Vec<Problem> {
+async fn land(store: &dyn Graph, sealer: &Arc<Sealer>, flight: &Flight) -> Vec<Problem> {
     let mut problems = Vec::new();
     // Removals first: they make room, what is in a directory before it.
     let is_removal = |step: &&FlightStep| step.change.after == FileState::Absent;
@@ -412,7 +412,7 @@ pub(crate) struct Settled {
 /// # Errors
 /// Those of the store.
 pub(crate) async fn settle(
-    store: &dyn Store,
+    store: &dyn Graph,
     sealer: &Arc<Sealer>,
     session: &SessionId,
 ) -> Result<Settled, StoreError> {

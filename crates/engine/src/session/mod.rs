@@ -91,13 +91,13 @@ enum Mail {
 ///
 /// ```
 /// # use std::sync::Arc;
-/// # use quipu::{Engine, Script, ScriptStep, Sealer, SessionOptions, store::SqliteStore};
+/// # use quipu::{Engine, Script, ScriptStep, Sealer, SessionOptions, store};
 /// use quipu::Delivery;
 /// use quipu::protocol::{Delta, Ending, Event, Model};
 ///
 /// # #[tokio::main(flavor = "current_thread")]
 /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
-/// # let store = Arc::new(SqliteStore::in_memory()?);
+/// # let store = store::in_memory()?;
 /// # let engine = Engine::new(store, Arc::new(Sealer::new([0; 32])), std::env::temp_dir());
 /// # let step = ScriptStep { text: "Hello.".into(), ..ScriptStep::default() };
 /// # let (model, script) = (Arc::new(Model::default()), Arc::new(Script::new(vec![step])));

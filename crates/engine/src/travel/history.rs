@@ -9,7 +9,7 @@ use std::sync::Arc;
 use quipu_protocol::{Json, SessionId, ToolSpec};
 use quipu_seal::Sealer;
 use quipu_store::{
-    Excerpt, Found, Hit, QUERY_LIMIT, SearchQuery, SessionQuery, SessionRow, Sessions, Speaker, Store,
+    Excerpt, Found, Graph, Hit, QUERY_LIMIT, SearchQuery, SessionQuery, SessionRow, Sessions, Speaker,
     StoreError,
 };
 use quipu_tools::{Invocation, Tool, ToolContext, ToolOutput, Touches};
@@ -36,7 +36,7 @@ const TITLE: usize = 80;
 /// Searches the sessions of this session's directory and of those below it; of another one when that may be read.
 pub(crate) struct SearchHistory {
     spec: ToolSpec,
-    store: Arc<dyn Store>,
+    store: Arc<dyn Graph>,
     sealer: Arc<Sealer>,
     clock: Arc<dyn Clock>,
     projects: Arc<Projects>,
@@ -58,7 +58,7 @@ impl SearchHistory {
     pub(crate) const NAME: &'static str = "search_history";
 
     pub(crate) fn new(
-        store: Arc<dyn Store>,
+        store: Arc<dyn Graph>,
         sealer: Arc<Sealer>,
         clock: Arc<dyn Clock>,
         projects: Arc<Projects>,

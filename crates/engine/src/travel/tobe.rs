@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use quipu_protocol::{Json, NodeId, SessionId, ToolSpec};
 use quipu_seal::Sealer;
-use quipu_store::{FoundBy, Resolved, Scope, Spelling, Store, StoreError, Until, decode_nodes};
+use quipu_store::{FoundBy, Graph, Resolved, Scope, Spelling, StoreError, Until, decode_nodes};
 use quipu_tools::{Invocation, Tool, ToolContext, ToolOutput, Touches};
 use quipu_transcript::role_with;
 use serde::Deserialize;
@@ -108,7 +108,7 @@ impl Travel {
 /// Takes its session to one of its nodes.
 pub(crate) struct Tobe {
     spec: ToolSpec,
-    store: Arc<dyn Store>,
+    store: Arc<dyn Graph>,
     standing: Standing,
     cwd: PathBuf,
     /// Where its files are, when they are kept.
@@ -134,7 +134,7 @@ impl Tobe {
     pub(crate) const NAME: &'static str = TRAVEL_TOOL;
 
     pub(crate) fn new(
-        store: Arc<dyn Store>,
+        store: Arc<dyn Graph>,
         standing: Standing,
         cwd: PathBuf,
         ground: Option<Arc<Ground>>,
@@ -359,7 +359,7 @@ pub(crate) fn carryover_text(message: &str, files: Option<(&FilePlan, &Sealer)>)
 
 /// Messages and turns on the way to `head` that `target` does not share.
 pub(crate) async fn count_left(
-    store: &dyn Store,
+    store: &dyn Graph,
     head: NodeId,
     target: NodeId,
 ) -> Result<(usize, usize), StoreError> {
@@ -375,7 +375,7 @@ pub(crate) async fn count_left(
 }
 
 /// A node on one line.
-pub(crate) async fn line_of(store: &dyn Store, node: NodeId) -> Result<String, StoreError> {
+pub(crate) async fn line_of(store: &dyn Graph, node: NodeId) -> Result<String, StoreError> {
     let nodes: Vec<_> = store.nodes(&[node]).await?.into_iter().flatten().collect();
     let decoded = decode_nodes(store, &nodes).await?;
     let Some((node, decoded)) = nodes.first().zip(decoded.first()) else { return Ok(String::new()) };

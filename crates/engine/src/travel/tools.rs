@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use jiff::tz::TimeZone;
 use quipu_protocol::{Json, NodeId, ToolSpec};
-use quipu_store::{SessionQuery, Store, StoreError};
+use quipu_store::{Graph, SessionQuery, StoreError};
 use quipu_tools::{Invocation, Tool, ToolContext, ToolOutput};
 use serde::Deserialize;
 use serde_json::json;
@@ -27,7 +27,7 @@ const ROWS: usize = 200;
 /// What the tools look into, and as whom.
 #[derive(Clone)]
 pub(crate) struct Archive {
-    pub(crate) store: Arc<dyn Store>,
+    pub(crate) store: Arc<dyn Graph>,
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) sight: Sight,
 }

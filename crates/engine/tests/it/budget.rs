@@ -1,11 +1,12 @@
 //! The daily budget: over all sessions of a store, by the day of the clock.
 
+use quipu_store::ReadModel as _;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::Duration;
 
 use quipu::protocol::{Command, Limit, Model, Outcome, Prices};
-use quipu::store::{SqliteStore, Store, Upkeep};
+use quipu::store::{Graph, SqliteStore, Upkeep};
 use quipu::{Clock, Limits, SessionOptions};
 use serde_json::json;
 
@@ -107,7 +108,7 @@ async fn a_session_that_keeps_nothing_counts_what_others_kept() {
     let clock = Arc::new(Hands(NOON.into()));
     let memory = Arc::new(SqliteStore::in_memory().unwrap());
     let engine = engine_over(memory, world.cwd().as_path()).with_clock(clock);
-    let ledger: Arc<dyn Store> = world.store.clone();
+    let ledger: Arc<dyn Graph> = world.store.clone();
     let options = SessionOptions { ledger: Some(ledger), ..limited(&world, 0.5) };
     let live = Live::of(engine.create(options).await.unwrap()).await;
     assert_eq!(live.run("go").await, Outcome::Done);

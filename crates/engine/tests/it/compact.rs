@@ -1,5 +1,6 @@
 //! Compaction: what the model is shown afterwards, what is kept, and that it can be undone.
 
+use quipu_store::ReadModel as _;
 use std::sync::Arc;
 
 use quipu::protocol::{

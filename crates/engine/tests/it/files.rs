@@ -1,5 +1,6 @@
 //! What tools change is noticed, and kept.
 
+use quipu_store::ReadModel as _;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 

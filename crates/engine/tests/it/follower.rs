@@ -1,10 +1,11 @@
 //! Who watches commits: told of each, in order, once it is durable; and never able to harm a run.
 
+use quipu_store::Store as _;
 use std::sync::{Arc, Mutex};
 
 use futures_util::future::BoxFuture;
 use quipu::protocol::{Entry, Event, Notice, Outcome};
-use quipu::store::{Store, Until, decode_nodes};
+use quipu::store::{Graph, Until, decode_nodes};
 use quipu::{ChangeError, Committed, Follower, SessionOptions};
 use serde_json::json;
 
@@ -12,7 +13,7 @@ use crate::support::{Gate, Live, World, call, say};
 
 /// Keeps what it is told, each time with whether the store had it by then.
 struct Watcher {
-    store: Arc<dyn Store>,
+    store: Arc<dyn Graph>,
     seen: Mutex<Vec<(Committed, bool)>>,
     /// Passed before each note.
     gate: Option<Gate>,

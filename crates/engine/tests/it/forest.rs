@@ -1,5 +1,6 @@
 //! Sessions as trees: random ones, and ones of every shape that is large.
 
+use quipu_store::ReadModel as _;
 use std::collections::{HashMap, HashSet};
 
 use proptest::prelude::*;

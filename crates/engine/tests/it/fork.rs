@@ -3,6 +3,7 @@
 use quipu::protocol::{Command, Entry, Message, NodeId, Outcome};
 use quipu::store::{SessionQuery, Store, Until, decode_nodes};
 use quipu::{OpenError, SessionOptions};
+use quipu_store::ReadModel as _;
 use serde_json::json;
 
 use crate::support::{Live, World, call, say, text_of};

@@ -1,5 +1,6 @@
 //! Going to another node of a session: what is left behind is summed up, and nothing is lost.
 
+use quipu_store::ReadModel as _;
 use std::sync::Arc;
 
 use quipu::protocol::{

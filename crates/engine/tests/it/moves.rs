@@ -1,5 +1,6 @@
 //! Moves are commands of a session that is open, and go on where it stands then.
 
+use quipu_store::ReadModel as _;
 use std::path::Path;
 
 use quipu::protocol::{

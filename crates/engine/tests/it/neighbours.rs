@@ -1,5 +1,6 @@
 //! Other programs on the same store: whose head is whose, and what each sees of the other.
 
+use quipu_store::ReadModel as _;
 use std::collections::HashSet;
 use std::path::PathBuf;
 

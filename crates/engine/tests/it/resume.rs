@@ -1,11 +1,12 @@
 //! Sessions that are opened again: the same bytes, branches, and what other writers do meanwhile.
 
+use quipu_store::Store as _;
 use std::sync::Arc;
 
 use quipu::protocol::{
     Checkpoint, Command, Compaction, Ending, Entry, Event, NodeId, Notice, Outcome, SessionId, StepInfo,
 };
-use quipu::store::{Commit, Durability, Op, RefMove, RefName, Store, Until};
+use quipu::store::{Commit, Durability, Graph, Op, RefMove, RefName, Until};
 use quipu::{Engine, OpenError};
 use serde_json::json;
 
@@ -190,7 +191,7 @@ async fn what_was_read_ahead_is_taken_where_the_session_still_stands_there() {
 }
 
 /// What another program does to a session that is open here: it takes what waits and goes on.
-pub(crate) async fn go_on_elsewhere(store: &dyn Store, id: &SessionId) -> quipu::protocol::NodeId {
+pub(crate) async fn go_on_elsewhere(store: &dyn Graph, id: &SessionId) -> quipu::protocol::NodeId {
     let name = RefName::session(id);
     let head = store.head(&name).await.unwrap().unwrap();
     let pending = store.pending(id).await.unwrap();
@@ -379,7 +380,7 @@ async fn a_session_that_was_dropped_keeps_what_was_acknowledged() {
     world.check().await;
 }
 
-async fn texts(store: &dyn Store, id: &SessionId) -> Vec<String> {
+async fn texts(store: &dyn Graph, id: &SessionId) -> Vec<String> {
     let head = store.head(&RefName::session(id)).await.unwrap().unwrap();
     let nodes = store.lineage(head, Until::Root).await.unwrap();
     let decoded = quipu::store::decode_nodes(store, &nodes).await.unwrap();

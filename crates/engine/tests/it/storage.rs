@@ -12,9 +12,9 @@ use quipu::protocol::{
     NodeId, Outcome, SessionId, SessionStart, StepInfo, Thinking,
 };
 use quipu::store::{
-    ActionQuery, Commit, Edge, Fence, Found, Fut, Head, Label, Landmark, LoggedAction, Meeting, Owner,
-    Pending, Piece, ReadParts, RefMove, RefName, ReserveAsk, Reserved, Resolved, Scope, SearchQuery, Seq,
-    SessionQuery, SessionRow, Spelling, SqliteStore, Store, StoreError, Until,
+    ActionQuery, Commit, Edge, Fence, Found, Fut, Graph, Head, Label, Landmark, Local, LoggedAction, Meeting,
+    Owner, Pending, Piece, ReadModel, ReadParts, RefMove, RefName, ReserveAsk, Reserved, Resolved, Scope,
+    SearchQuery, Seq, SessionQuery, SessionRow, Spelling, SqliteStore, Store, StoreError, Until,
 };
 use quipu::{Refused, ToolOutput};
 use quipu_dag::{Blob, Node, NodeRecord};
@@ -81,12 +81,6 @@ impl Store for Failing {
             Ok(self.count(nodes.await?.into_iter().map(there).collect()))
         })
     }
-    fn below<'a>(&'a self, root: NodeId, ends: &'a [NodeId]) -> Fut<'a, Vec<Seq>> {
-        self.inner.below(root, ends)
-    }
-    fn written<'a>(&'a self, seqs: &'a [Seq], parts: ReadParts, bytes: usize) -> Fut<'a, Piece> {
-        self.inner.written(seqs, parts, bytes)
-    }
     fn blobs<'a>(&'a self, ids: &'a [BlobId]) -> Fut<'a, Vec<Option<Blob>>> {
         let blobs = self.inner.blobs(ids);
         Box::pin(async move {
@@ -109,23 +103,50 @@ impl Store for Failing {
             Ok(self.count(nodes))
         })
     }
+    fn children<'a>(&'a self, of: &'a [NodeId]) -> Fut<'a, Vec<Edge>> {
+        self.inner.children(of)
+    }
+    fn actions(&self, query: ActionQuery) -> Fut<'_, Vec<LoggedAction>> {
+        self.inner.actions(query)
+    }
+    fn lease<'a>(&'a self, name: &'a RefName, owner: &'a Owner, ttl: Duration) -> Fut<'a, Fence> {
+        let goes_on = self.goes_on.lock().unwrap().take();
+        Box::pin(async move {
+            if let Some(session) = goes_on {
+                crate::resume::go_on_elsewhere(&*self.inner, &session).await;
+            }
+            self.inner.lease(name, owner, ttl).await
+        })
+    }
+    fn pending<'a>(&'a self, session: &'a SessionId) -> Fut<'a, Pending> {
+        self.inner.pending(session)
+    }
+    fn reserve(&self, ask: ReserveAsk) -> Fut<'_, Reserved> {
+        self.inner.reserve(ask)
+    }
+    fn changed(&self) -> Fut<'_, ()> {
+        self.inner.changed()
+    }
+}
+
+impl ReadModel for Failing {
+    fn below<'a>(&'a self, root: NodeId, ends: &'a [NodeId]) -> Fut<'a, Vec<Seq>> {
+        self.inner.below(root, ends)
+    }
+    fn written<'a>(&'a self, seqs: &'a [Seq], parts: ReadParts, bytes: usize) -> Fut<'a, Piece> {
+        self.inner.written(seqs, parts, bytes)
+    }
     fn decoded(&self, nodes: Vec<Node>) -> Fut<'_, Vec<(Node, Decoded)>> {
         Box::pin(async move {
             let decoded = quipu_store::decode_nodes(self, &nodes).await?;
             Ok(nodes.into_iter().zip(decoded).collect())
         })
     }
-    fn will_build_on(&self, base: ChunkId) {
-        self.inner.will_build_on(base);
-    }
     fn ancestor(&self, of: NodeId, depth: u32) -> Fut<'_, Option<NodeId>> {
         self.inner.ancestor(of, depth)
     }
     fn fork_point(&self, a: NodeId, b: NodeId) -> Fut<'_, Option<NodeId>> {
         self.inner.fork_point(a, b)
-    }
-    fn children<'a>(&'a self, of: &'a [NodeId]) -> Fut<'a, Vec<Edge>> {
-        self.inner.children(of)
     }
     fn first_children<'a>(&'a self, of: &'a [NodeId], limit: usize) -> Fut<'a, Vec<Edge>> {
         self.inner.first_children(of, limit)
@@ -138,9 +159,6 @@ impl Store for Failing {
     }
     fn resolve<'a>(&'a self, id: &'a Spelling, scope: &'a Scope) -> Fut<'a, Resolved> {
         self.inner.resolve(id, scope)
-    }
-    fn actions(&self, query: ActionQuery) -> Fut<'_, Vec<LoggedAction>> {
-        self.inner.actions(query)
     }
     fn sessions(&self, query: SessionQuery) -> Fut<'_, Vec<SessionRow>> {
         self.inner.sessions(query)
@@ -163,9 +181,6 @@ impl Store for Failing {
     }
     fn search(&self, query: SearchQuery) -> Fut<'_, Found> {
         self.inner.search(query)
-    }
-    fn reserve(&self, ask: ReserveAsk) -> Fut<'_, Reserved> {
-        self.inner.reserve(ask)
     }
     fn spent(&self, since: i64) -> Fut<'_, f64> {
         self.inner.spent(since)
@@ -200,23 +215,14 @@ impl Store for Failing {
     fn done(&self, query: quipu_store::DoneQuery) -> Fut<'_, quipu_store::Known<Vec<quipu_store::Done>>> {
         self.inner.done(query)
     }
-    fn lease<'a>(&'a self, name: &'a RefName, owner: &'a Owner, ttl: Duration) -> Fut<'a, Fence> {
-        let goes_on = self.goes_on.lock().unwrap().take();
-        Box::pin(async move {
-            if let Some(session) = goes_on {
-                crate::resume::go_on_elsewhere(&*self.inner, &session).await;
-            }
-            self.inner.lease(name, owner, ttl).await
-        })
-    }
-    fn pending<'a>(&'a self, session: &'a SessionId) -> Fut<'a, Pending> {
-        self.inner.pending(session)
-    }
     fn reflog<'a>(&'a self, query: &'a quipu_store::ReflogQuery) -> Fut<'a, Vec<quipu_store::LoggedMove>> {
         self.inner.reflog(query)
     }
-    fn changed(&self) -> Fut<'_, ()> {
-        self.inner.changed()
+}
+
+impl Graph for Failing {
+    fn local(&self) -> Option<&dyn Local> {
+        self.inner.local()
     }
 }
 

@@ -1,6 +1,7 @@
 //! A world for one test: a store in a file, an engine over it, a model that is told what to answer, and checks
 //! that hold for every session whatever happened in it.
 
+use quipu_store::Store as _;
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
@@ -13,7 +14,7 @@ use quipu::protocol::{
     ModelError, ModelErrorKind, ModelRequest, Notice, Outcome, SessionId, StopReason, ToolCall,
     ToolResultMessage, ToolSpec, Usage,
 };
-use quipu::store::{OpenOptions, SqliteStore, Store, Until, Upkeep, decode_nodes};
+use quipu::store::{Graph, OpenOptions, SqliteStore, Until, Upkeep, decode_nodes};
 use quipu::{
     Call, CallEnd, CallEvent, Delivery, Engine, Invocation, Opened, Provider, Sealer, Session,
     SessionOptions, Tool, ToolContext, ToolOutput, Touches,
@@ -368,7 +369,7 @@ pub(crate) fn open_store(dir: &Path) -> Arc<SqliteStore> {
     Arc::new(SqliteStore::open(&dir.join("quipu.db"), &OpenOptions::default()).unwrap())
 }
 
-pub(crate) fn engine_over(store: Arc<dyn Store>, dir: &Path) -> Engine {
+pub(crate) fn engine_over(store: Arc<dyn Graph>, dir: &Path) -> Engine {
     Engine::new(store, Arc::new(Sealer::new(KEY)), dir.join("spill"))
 }
 

@@ -8,7 +8,7 @@ use std::collections::HashMap;
 use std::path::Path;
 
 use quipu_protocol::{Entry, Message, NodeId, SessionId, UnixMs};
-use quipu_store::{CHANGES, Store, StoreError, decode_nodes};
+use quipu_store::{CHANGES, Graph, StoreError, decode_nodes};
 
 use self::walk::{By, Call, Walk};
 
@@ -97,7 +97,7 @@ pub type ReadFile<'a> = &'a (dyn Fn(&Path) -> Option<Vec<u8>> + Sync);
 /// # Errors
 /// What the store says.
 pub async fn blame(
-    store: &dyn Store,
+    store: &dyn Graph,
     paths: &[String],
     content: &str,
     read: ReadFile<'_>,
@@ -141,7 +141,7 @@ pub async fn blame(
 }
 
 /// What the user said before calls.
-async fn words(store: &dyn Store, calls: &[Call]) -> Result<HashMap<NodeId, String>, StoreError> {
+async fn words(store: &dyn Graph, calls: &[Call]) -> Result<HashMap<NodeId, String>, StoreError> {
     let mut ids: Vec<NodeId> = calls.iter().filter_map(|call| call.asked).collect();
     ids.sort_unstable();
     ids.dedup();

@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
 use quipu_protocol::{ChunkId, Entry, FileState, NodeId, SessionId, UnixMs};
-use quipu_store::{CHANGES, FileChange, FileStep, FileStepQuery, FileSteps, Store, StoreError, decode_nodes};
+use quipu_store::{CHANGES, FileChange, FileStep, FileStepQuery, FileSteps, Graph, StoreError, decode_nodes};
 use quipu_transcript::{Change, DeedKind, absolute_path, deeds};
 use sha2::{Digest as _, Sha256};
 
@@ -95,7 +95,7 @@ enum Doing {
 }
 
 pub(super) struct Walk<'a> {
-    store: &'a dyn Store,
+    store: &'a dyn Graph,
     read: ReadFile<'a>,
     book: Book,
     texts: HashMap<ChunkId, Option<Text>>,
@@ -113,7 +113,7 @@ pub(super) struct Walk<'a> {
 }
 
 impl<'a> Walk<'a> {
-    pub(super) fn new(store: &'a dyn Store, read: ReadFile<'a>) -> Self {
+    pub(super) fn new(store: &'a dyn Graph, read: ReadFile<'a>) -> Self {
         Self {
             store,
             read,

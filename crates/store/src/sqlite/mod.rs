@@ -70,10 +70,11 @@ use self::shared::Shared;
 use self::writer::{Job, Writer};
 use crate::{
     ActionQuery, Commit, Derived, Done, DoneQuery, DroppedFiles, Durability, Edge, Extent, Fence, FileChange,
-    FileStep, FileStepQuery, Found, Fut, Head, Known, Label, Landmark, LoggedAction, LoggedMove, Meeting,
-    Owner, Pending, Piece, QUERY_LIMIT, ReadParts, RebuildBegun, RebuildLeft, RefName, ReflogQuery, Report,
-    ReserveAsk, Reserved, Resolved, Scope, SearchQuery, Seq, SessionQuery, SessionRow, Spelling, Store,
-    StoreError, TellDropping, Touched, Unindexed, Until, Upkeep, UsageQuery, UsageSum,
+    FileStep, FileStepQuery, Found, Fut, Graph, Head, Known, Label, Landmark, Local, LoggedAction,
+    LoggedMove, Meeting, Owner, Pending, Piece, QUERY_LIMIT, ReadModel, ReadParts, RebuildBegun, RebuildLeft,
+    RefName, ReflogQuery, Report, ReserveAsk, Reserved, Resolved, Scope, SearchQuery, Seq, SessionQuery,
+    SessionRow, Spelling, Store, StoreError, TellDropping, Touched, Unindexed, Until, Upkeep, UsageQuery,
+    UsageSum,
 };
 
 /// Readers beside the writer.
@@ -511,10 +512,6 @@ impl Store for SqliteStore {
         })
     }
 
-    fn is_in_place(&self) -> bool {
-        self.writer.as_ref().is_none_or(Writer::is_in_place)
-    }
-
     fn head<'a>(&'a self, name: &'a RefName) -> Fut<'a, Option<NodeId>> {
         let name = name.clone();
         Box::pin(self.read(move |connection| lists::head(connection, name.as_str())))
@@ -530,18 +527,6 @@ impl Store for SqliteStore {
         Box::pin(self.read_many(ids.len(), move |connection| {
             ids.iter().map(|id| rows::find_node(connection, id)).collect()
         }))
-    }
-
-    fn below<'a>(&'a self, root: NodeId, ends: &'a [NodeId]) -> Fut<'a, Vec<Seq>> {
-        let ends = ends.to_vec();
-        Box::pin(self.read_indexed(move |connection| written::below(connection, &root, &ends)))
-    }
-
-    fn written<'a>(&'a self, seqs: &'a [Seq], parts: ReadParts, bytes: usize) -> Fut<'a, Piece> {
-        let seqs = seqs.to_vec();
-        Box::pin(
-            self.read_many(3 * seqs.len(), move |connection| written::read(connection, &seqs, parts, bytes)),
-        )
     }
 
     fn blobs<'a>(&'a self, ids: &'a [BlobId]) -> Fut<'a, Vec<Option<Blob>>> {
@@ -564,14 +549,58 @@ impl Store for SqliteStore {
         })
     }
 
-    fn decoded(&self, nodes: Vec<Node>) -> Fut<'_, Vec<(Node, Decoded)>> {
-        Box::pin(self.read_many(nodes.len(), move |connection| written::decoded(connection, nodes)))
+    fn children<'a>(&'a self, of: &'a [NodeId]) -> Fut<'a, Vec<Edge>> {
+        let of = of.to_vec();
+        Box::pin(self.read(move |connection| graph::children(connection, &of)))
     }
 
-    fn will_build_on(&self, base: ChunkId) {
-        if let Some(writer) = &self.writer {
-            writer.will_build_on(base);
-        }
+    fn actions(&self, query: ActionQuery) -> Fut<'_, Vec<LoggedAction>> {
+        Box::pin(self.read_indexed(move |connection| actions::find(connection, &query)))
+    }
+
+    fn lease<'a>(&'a self, name: &'a RefName, owner: &'a Owner, ttl: Duration) -> Fut<'a, Fence> {
+        let (name, owner) = (name.clone(), owner.clone());
+        let ttl = i64::try_from(ttl.as_millis()).unwrap_or(i64::MAX);
+        Box::pin(
+            self.work(Durability::Process, move |connection| commit::lease(connection, &name, &owner, ttl)),
+        )
+    }
+
+    fn pending<'a>(&'a self, session: &'a SessionId) -> Fut<'a, Pending> {
+        let session = session.clone();
+        Box::pin(self.read(move |connection| lists::pending(connection, &session)))
+    }
+
+    fn reserve(&self, ask: ReserveAsk) -> Fut<'_, Reserved> {
+        Box::pin(async move {
+            // Most of what is to be indexed, outside of the transaction.
+            self.read_indexed(|_| Ok(())).await?;
+            self.work(Durability::Process, move |connection| spend::reserve(connection, &ask)).await
+        })
+    }
+
+    fn changed(&self) -> Fut<'_, ()> {
+        // Counted from the call, not from the first poll.
+        let changes = self.writer().map(Writer::changes);
+        Box::pin(async move { changes?.changed().await.map_err(|_| self.closed()) })
+    }
+}
+
+impl ReadModel for SqliteStore {
+    fn below<'a>(&'a self, root: NodeId, ends: &'a [NodeId]) -> Fut<'a, Vec<Seq>> {
+        let ends = ends.to_vec();
+        Box::pin(self.read_indexed(move |connection| written::below(connection, &root, &ends)))
+    }
+
+    fn written<'a>(&'a self, seqs: &'a [Seq], parts: ReadParts, bytes: usize) -> Fut<'a, Piece> {
+        let seqs = seqs.to_vec();
+        Box::pin(
+            self.read_many(3 * seqs.len(), move |connection| written::read(connection, &seqs, parts, bytes)),
+        )
+    }
+
+    fn decoded(&self, nodes: Vec<Node>) -> Fut<'_, Vec<(Node, Decoded)>> {
+        Box::pin(self.read_many(nodes.len(), move |connection| written::decoded(connection, nodes)))
     }
 
     fn ancestor(&self, of: NodeId, depth: u32) -> Fut<'_, Option<NodeId>> {
@@ -580,11 +609,6 @@ impl Store for SqliteStore {
 
     fn fork_point(&self, a: NodeId, b: NodeId) -> Fut<'_, Option<NodeId>> {
         Box::pin(self.read_indexed(move |connection| graph::fork_point(connection, &a, &b)))
-    }
-
-    fn children<'a>(&'a self, of: &'a [NodeId]) -> Fut<'a, Vec<Edge>> {
-        let of = of.to_vec();
-        Box::pin(self.read(move |connection| graph::children(connection, &of)))
     }
 
     fn first_children<'a>(&'a self, of: &'a [NodeId], limit: usize) -> Fut<'a, Vec<Edge>> {
@@ -605,10 +629,6 @@ impl Store for SqliteStore {
     fn resolve<'a>(&'a self, id: &'a Spelling, scope: &'a Scope) -> Fut<'a, Resolved> {
         let (spelling, scope) = (id.0.clone(), scope.clone());
         Box::pin(self.read_indexed(move |connection| resolve::resolve(connection, &spelling, &scope)))
-    }
-
-    fn actions(&self, query: ActionQuery) -> Fut<'_, Vec<LoggedAction>> {
-        Box::pin(self.read_indexed(move |connection| actions::find(connection, &query)))
     }
 
     fn reflog<'a>(&'a self, query: &'a ReflogQuery) -> Fut<'a, Vec<LoggedMove>> {
@@ -663,14 +683,6 @@ impl Store for SqliteStore {
         Box::pin(self.read(move |connection| spend::assumed(connection, since, now)))
     }
 
-    fn reserve(&self, ask: ReserveAsk) -> Fut<'_, Reserved> {
-        Box::pin(async move {
-            // Most of what is to be indexed, outside of the transaction.
-            self.read_indexed(|_| Ok(())).await?;
-            self.work(Durability::Process, move |connection| spend::reserve(connection, &ask)).await
-        })
-    }
-
     fn usage(&self, query: UsageQuery) -> Fut<'_, Known<Vec<UsageSum>>> {
         Box::pin(self.read_deeds(move |connection| deeds::usage(connection, &query)))
     }
@@ -692,18 +704,23 @@ impl Store for SqliteStore {
     fn done(&self, query: DoneQuery) -> Fut<'_, Known<Vec<Done>>> {
         Box::pin(self.read_deeds(move |connection| deeds::done(connection, &query)))
     }
+}
 
-    fn lease<'a>(&'a self, name: &'a RefName, owner: &'a Owner, ttl: Duration) -> Fut<'a, Fence> {
-        let (name, owner) = (name.clone(), owner.clone());
-        let ttl = i64::try_from(ttl.as_millis()).unwrap_or(i64::MAX);
-        Box::pin(
-            self.work(Durability::Process, move |connection| commit::lease(connection, &name, &owner, ttl)),
-        )
+impl Graph for SqliteStore {
+    fn local(&self) -> Option<&dyn Local> {
+        Some(self)
+    }
+}
+
+impl Local for SqliteStore {
+    fn is_in_place(&self) -> bool {
+        self.writer.as_ref().is_none_or(Writer::is_in_place)
     }
 
-    fn pending<'a>(&'a self, session: &'a SessionId) -> Fut<'a, Pending> {
-        let session = session.clone();
-        Box::pin(self.read(move |connection| lists::pending(connection, &session)))
+    fn will_build_on(&self, base: ChunkId) {
+        if let Some(writer) = &self.writer {
+            writer.will_build_on(base);
+        }
     }
 
     fn extent(&self) -> Fut<'_, Extent> {
@@ -711,12 +728,6 @@ impl Store for SqliteStore {
         let dir = self.readers.as_ref().and_then(|_| self.place.path.parent()).map(Path::to_owned);
         let spool = dir.filter(|_| !self.is_read_only());
         Box::pin(self.read(move |connection| Ok(Extent { nodes: places::last(connection)?, spool })))
-    }
-
-    fn changed(&self) -> Fut<'_, ()> {
-        // Counted from the call, not from the first poll.
-        let changes = self.writer().map(Writer::changes);
-        Box::pin(async move { changes?.changed().await.map_err(|_| self.closed()) })
     }
 }
 

@@ -7,8 +7,8 @@ use std::sync::Arc;
 
 use quipu_protocol::{ItemId, NodeId, SessionId};
 use quipu_store::{
-    Action, ActionQuery, Bulk, Commit, Expect, Extent, NewChunk, RefMove, RefName, SqliteStore, Store,
-    StoreError, Until, Upkeep, Window,
+    Action, ActionQuery, Bulk, Commit, Expect, Extent, Local as _, NewChunk, RefMove, RefName, SqliteStore,
+    Store, StoreError, Until, Upkeep, Window,
 };
 use rusqlite::Connection;
 

@@ -9,13 +9,15 @@ use quipu_protocol::{
     AssistantMessage, BlobId, ChunkId, Content, Entry, Json, Message, NodeId, RunId, SessionId,
 };
 use quipu_store::{
-    Action, ActionQuery, Commit, Expect, Fence, FoundBy, InboxItem, NewChunk, Op, OpenJump, Owner, Piece,
-    ReadParts, RefMove, RefName, ReflogQuery, Resolved, Scope, Seq, SessionQuery, Spelling, SqliteStore,
-    Step, StepCall, StepState, Store, StoreError, Until, Upkeep, decode_all, decode_nodes,
+    Action, ActionQuery, Commit, Expect, Fence, FoundBy, Graph, InboxItem, Local as _, NewChunk, Op,
+    OpenJump, Owner, Piece, ReadModel as _, ReadParts, RefMove, RefName, ReflogQuery, ReserveAsk, ReserveId,
+    Reserved, Resolved, Scope, Seq, SessionQuery, Spelling, SqliteStore, Step, StepCall, StepState, Store,
+    StoreError, Until, Upkeep, decode_all, decode_nodes,
 };
 
 use quipu_transcript::Lookup as _;
 
+use crate::memory::MemoryStore;
 use crate::retain::image;
 use crate::support::*;
 
@@ -23,6 +25,7 @@ use crate::support::*;
 async fn in_memory() {
     let store = SqliteStore::in_memory().unwrap();
     conform(&store).await;
+    answers(&store).await;
     upkeep(&store).await;
 }
 
@@ -31,33 +34,47 @@ async fn in_a_file() {
     let dir = tempfile::tempdir().unwrap();
     let store = open(&dir.path().join("quipu.db"));
     conform(&store).await;
+    answers(&store).await;
     upkeep(&store).await;
 }
 
-/// Every law in turn, on one store.
+/// The laws of the core hold for another implementation as well.
+#[tokio::test]
+async fn in_maps() {
+    conform(&MemoryStore::default()).await;
+}
+
+/// Every law of the core in turn, on one store.
 async fn conform(store: &dyn Store) {
     objects(store).await;
     many_blobs(store).await;
     refs(store).await;
     refused_commits_leave_nothing(store).await;
     many_at_once(store).await;
-    walks(store).await;
-    walks_side_by_side(store).await;
-    in_order_of_writing(store).await;
-    names(store).await;
+    lineages(store).await;
     action_log(store).await;
-    session_rows(store).await;
     open_ends(store).await;
-    moves_of_refs(store).await;
     leases(store).await;
+    reservations(store).await;
     chunks(store).await;
     differences(store).await;
-    meanings(store).await;
+    entries_come_back(store).await;
     limits(store).await;
     changes(store).await;
 }
 
-async fn upkeep(store: &(impl Store + Upkeep)) {
+/// Every law of the read model in turn, on the same store.
+async fn answers(store: &dyn Graph) {
+    walks(store).await;
+    walks_side_by_side(store).await;
+    in_order_of_writing(store).await;
+    names(store).await;
+    session_rows(store).await;
+    moves_of_refs(store).await;
+    meanings(store).await;
+}
+
+async fn upkeep(store: &(impl Graph + Upkeep)) {
     let report = store.check().await.unwrap();
     assert_eq!(report.problems, []);
     assert!(report.nodes > 100 && report.chunks > 40 && report.sessions == 3, "{report:?}");
@@ -75,7 +92,7 @@ async fn upkeep(store: &(impl Store + Upkeep)) {
 }
 
 /// All that is read by place, in pieces of at most so many bytes of parts.
-async fn by_place(store: &dyn Store, seqs: &[Seq], parts: ReadParts, bytes: usize) -> Vec<NodeId> {
+async fn by_place(store: &dyn Graph, seqs: &[Seq], parts: ReadParts, bytes: usize) -> Vec<NodeId> {
     let mut rest = seqs;
     let mut ids = Vec::new();
     while !rest.is_empty() {
@@ -112,7 +129,7 @@ async fn by_place(store: &dyn Store, seqs: &[Seq], parts: ReadParts, bytes: usiz
     ids
 }
 
-async fn in_order_of_writing(store: &dyn Store) {
+async fn in_order_of_writing(store: &dyn Graph) {
     let [root, other] = ["place", "elsewhere"].map(|name| text_commit(None, name, T));
     let (mut end, mut away) = (root.0, other.0);
     for (_, commit) in [root.clone(), other.clone()] {
@@ -282,7 +299,7 @@ async fn many_at_once(store: &dyn Store) {
 }
 
 /// So many lineages that grow in turn: their nodes lie apart, in groups, or beside each other.
-async fn walks_side_by_side(store: &dyn Store) {
+async fn walks_side_by_side(store: &dyn Graph) {
     for (lineages, together, length) in [(1, 1, 4_200), (3, 1, 40), (7, 1, 300), (7, 40, 200)] {
         let mut all: Vec<Vec<NodeId>> = vec![Vec::new(); lineages];
         let mut commit = Commit::default();
@@ -322,8 +339,8 @@ async fn walks_side_by_side(store: &dyn Store) {
     }
 }
 
-async fn walks(store: &dyn Store) {
-    // A trunk of 40, a branch of 30 at its 20th node, a root elsewhere.
+/// A trunk of 40, a branch of 30 at its 20th node, a root elsewhere.
+async fn a_tree(store: &dyn Store) -> (Vec<NodeId>, Vec<NodeId>, NodeId) {
     let mut trunk: Vec<NodeId> = Vec::new();
     for n in 0..40 {
         let role = if n == 10 { "compactionSummary" } else { "user" };
@@ -342,7 +359,11 @@ async fn walks(store: &dyn Store) {
     store.commit(commit).await.unwrap();
     let (alone, commit) = text_commit(None, "alone", T);
     store.commit(commit).await.unwrap();
+    (trunk, branch, alone)
+}
 
+async fn lineages(store: &dyn Store) {
+    let (trunk, branch, alone) = a_tree(store).await;
     let ids = |nodes: Vec<quipu_dag::Node>| nodes.iter().map(|node| node.id).collect::<Vec<_>>();
     let (top, tip) = (trunk[39], branch[49]);
     assert_eq!(ids(store.lineage(top, Until::Root).await.unwrap()), trunk);
@@ -358,7 +379,14 @@ async fn walks(store: &dyn Store) {
         assert!(matches!(store.lineage(tip, Until::Node(end)).await, Err(StoreError::Missing { .. })));
     }
     assert!(matches!(store.lineage(NodeId([8; 32]), Until::Root).await, Err(StoreError::Missing { .. })));
+    let edges = store.children(&[trunk[19], tip, alone, trunk[0]]).await.unwrap();
+    let edges: Vec<_> = edges.iter().map(|edge| (edge.parent, edge.child)).collect();
+    assert_eq!(edges, [(trunk[19], trunk[20]), (trunk[19], branch[20]), (trunk[0], trunk[1])]);
+}
 
+async fn walks(store: &dyn Graph) {
+    let (trunk, branch, alone) = a_tree(store).await;
+    let (top, tip) = (trunk[39], branch[49]);
     for depth in 0..50_u32 {
         assert_eq!(store.ancestor(tip, depth).await.unwrap(), Some(branch[depth as usize]));
     }
@@ -377,12 +405,9 @@ async fn walks(store: &dyn Store) {
     ] {
         assert_eq!(store.fork_point(a, b).await.unwrap(), expect);
     }
-    let edges = store.children(&[trunk[19], tip, alone, trunk[0]]).await.unwrap();
-    let edges: Vec<_> = edges.iter().map(|edge| (edge.parent, edge.child)).collect();
-    assert_eq!(edges, [(trunk[19], trunk[20]), (trunk[19], branch[20]), (trunk[0], trunk[1])]);
 }
 
-async fn names(store: &dyn Store) {
+async fn names(store: &dyn Graph) {
     let external = |parent, text: &str, id: &str, at| {
         let (node, blob) = text_node(parent, "user", text, at);
         let record = quipu_dag::NodeRecord { external_id: Some(id.to_owned()), ..node.record };
@@ -484,7 +509,7 @@ async fn action_log(store: &dyn Store) {
     assert_eq!(ask(c, true).await, beside);
 }
 
-async fn session_rows(store: &dyn Store) {
+async fn session_rows(store: &dyn Graph) {
     let one = SessionId::from("0190a5c0-1111-7000-8000-000000000001");
     let two = SessionId::from("0190a5c0-1111-7000-8000-000000000002");
     let (base, mut commit) = entry_commit(None, &session_start(&one, "/work", None), T + 1000);
@@ -652,7 +677,7 @@ async fn open_ends(store: &dyn Store) {
     }
 }
 
-async fn moves_of_refs(store: &dyn Store) {
+async fn moves_of_refs(store: &dyn Graph) {
     let name = RefName::from("refs/moved");
     let mut nodes = Vec::new();
     for at in 0..3 {
@@ -711,6 +736,41 @@ async fn leases(store: &dyn Store) {
     let error = store.commit(commit).await.unwrap_err();
     assert_eq!(error, StoreError::Fenced { name: name.clone(), owner: "you".to_owned() });
     assert!(store.lease(&name, &me, Duration::ZERO).await.is_err(), "only the holder gives back");
+}
+
+/// What is reserved leaves less for others, until it is released or nobody renews it.
+async fn reservations(store: &dyn Store) {
+    let ask = async |id: &str, now: i64, full: i64, least: i64, settles: bool| {
+        let (id, since, expires) = (ReserveId(id.to_owned()), T + 900_000, now + 100);
+        let ask = ReserveAsk { id, since, now, expires, limit: 10, elsewhere: 1, full, least, settles };
+        let Reserved { granted, spent, others } = store.reserve(ask).await.unwrap();
+        (granted, spent, others)
+    };
+    let then = T + 1_000_000;
+    assert_eq!(ask("a", then, 6, 2, false).await, (Some(6), 1, 0));
+    assert_eq!(ask("a", then, 5, 2, false).await, (Some(5), 1, 0), "one of this name is replaced");
+    assert_eq!(ask("b", then, 6, 5, false).await, (None, 1, 5));
+    assert_eq!(ask("b", then, 6, 4, false).await, (None, 1, 5), "waiting would help");
+    assert_eq!(ask("b", then, 6, 4, true).await, (Some(4), 1, 5));
+    assert_eq!(ask("c", then, 30, 1, false).await, (None, 1, 9));
+    let op = async |op: Op| store.commit(Commit { ops: vec![op], ..Commit::default() }).await.unwrap();
+    op(Op::Release { id: ReserveId("b".into()), charged: 0 }).await;
+    assert_eq!(
+        ask("c", then, 30, 1, false).await,
+        (Some(4), 1, 5),
+        "less than it wants, where all would not do"
+    );
+    op(Op::Release { id: ReserveId("c".into()), charged: 2 }).await;
+    assert_eq!(ask("d", then, 2, 2, false).await, (Some(2), 3, 5));
+    op(Op::Renew { id: ReserveId("d".into()), expires: then + 1_000 }).await;
+    // What nobody renewed counts as spent.
+    assert_eq!(ask("e", then + 500, 1, 1, false).await, (None, 8, 2));
+    for id in ["a", "d"] {
+        op(Op::Release { id: ReserveId(id.into()), charged: 0 }).await;
+    }
+    assert_eq!(ask("e", then + 500, 7, 1, false).await, (Some(7), 3, 0));
+    op(Op::Release { id: ReserveId("e".into()), charged: 0 }).await;
+    op(Op::Release { id: ReserveId("c".into()), charged: 0 }).await;
 }
 
 async fn chunks(store: &dyn Store) {
@@ -811,11 +871,11 @@ async fn differences(store: &dyn Store) {
     assert!(store.chunk(id, 0..u64::MAX).await.unwrap() == other);
 }
 
-async fn meanings(store: &dyn Store) {
-    // Enough for several pieces, with images in each.
+/// A lineage of 2,500 entries, enough for several pieces, with images in each.
+async fn many_entries(store: &dyn Store, from: i64) -> (Vec<Entry>, Vec<quipu_dag::Node>) {
     let said = |n: i64| user(&format!("meaning {n}"), T + n);
     let entry = |n: i64| if n % 500 == 7 { image(&noise(n.unsigned_abs(), 300)) } else { said(n) };
-    let entries: Vec<Entry> = (0..2_500).map(entry).collect();
+    let entries: Vec<Entry> = (from..from + 2_500).map(entry).collect();
     let (mut parent, mut all) = (None, Commit::default());
     for (entry, at) in entries.iter().zip(T + 2_000..) {
         let (id, commit) = entry_commit(parent, entry, at);
@@ -826,6 +886,17 @@ async fn meanings(store: &dyn Store) {
     }
     store.commit(all).await.unwrap();
     let nodes = store.lineage(parent.unwrap(), Until::Root).await.unwrap();
+    (entries, nodes)
+}
+
+async fn entries_come_back(store: &dyn Store) {
+    let (entries, nodes) = many_entries(store, 0).await;
+    let read = decode_nodes(store, &nodes).await.unwrap();
+    assert!(read.iter().map(|read| &read.entry).eq(&entries));
+}
+
+async fn meanings(store: &dyn Graph) {
+    let (entries, nodes) = many_entries(store, 10_000).await;
     let together = decode_all(store, nodes.clone()).await.unwrap();
     let read: Vec<&Entry> = together.iter().map(|(_, decoded)| &decoded.entry).collect();
     assert_eq!(read, entries.iter().collect::<Vec<_>>());

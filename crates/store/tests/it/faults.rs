@@ -8,8 +8,8 @@ use std::sync::Arc;
 
 use quipu_protocol::SessionId;
 use quipu_store::{
-    Commit, NewChunk, OpenOptions, RefName, SearchIndex, SessionQuery, SqliteStore, Store, StoreError, Until,
-    Upkeep,
+    Commit, Local as _, NewChunk, OpenOptions, ReadModel as _, RefName, SearchIndex, SessionQuery,
+    SqliteStore, Store, StoreError, Until, Upkeep,
 };
 use rusqlite::Connection;
 
@@ -578,6 +578,11 @@ fn open_at_rest(path: &Path) -> SqliteStore {
     SqliteStore::open(path, &OpenOptions { search_index: SearchIndex::Asked, ..options() }).unwrap()
 }
 
+/// What a store looks at when it is opened, beside whoever opened it, is done: it is at rest from here on.
+async fn looked_around(store: &SqliteStore) {
+    store.commit(Commit::default()).await.unwrap();
+}
+
 #[test]
 fn memory_cut_short_at_rest_is_survived() {
     let dir = tempfile::tempdir().unwrap();
@@ -600,6 +605,7 @@ pub(crate) async fn after_a_first_read(path: &Path) {
     let (first, commit) = step(&session, None, "first", T);
     open(path).commit(commit).await.unwrap();
     let store = open_at_rest(path);
+    looked_around(&store).await;
     assert_eq!(store.head(&RefName::session(&session)).await.unwrap(), Some(first));
     nix::unistd::truncate(&file_beside(path, "-shm"), 0).unwrap();
     let (second, commit) = step(&session, Some(first), "second", T + 1);
@@ -613,6 +619,7 @@ pub(crate) async fn closed_by_all(path: &Path) {
     let (first, commit) = step(&session, None, "first", T);
     open(path).commit(commit).await.unwrap();
     let store = open_at_rest(path);
+    looked_around(&store).await;
     // The second read finds the connection of the first.
     for _ in 0..2 {
         store.lineage(first, Until::Root).await.unwrap();

@@ -12,8 +12,8 @@ use quipu_protocol::{
     ToolResultMessage,
 };
 use quipu_store::{
-    Commit, OpenOptions, ProblemKind, ReadParts, RefMove, RefName, Resolved, Scope, SessionQuery,
-    SqliteStore, Store, StoreError, Until, Upkeep,
+    Commit, OpenOptions, ProblemKind, ReadModel as _, ReadParts, RefMove, RefName, Resolved, Scope,
+    SessionQuery, SqliteStore, Store, StoreError, Until, Upkeep,
 };
 use quipu_transcript::Lookup as _;
 use rusqlite::Connection;

@@ -14,6 +14,8 @@ mod faults;
 #[cfg(test)]
 mod foreign;
 #[cfg(test)]
+mod memory;
+#[cfg(test)]
 mod model;
 #[cfg(test)]
 mod processes;

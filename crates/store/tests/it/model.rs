@@ -6,7 +6,9 @@ use std::path::{Path, PathBuf};
 
 use proptest::prelude::*;
 use quipu_protocol::NodeId;
-use quipu_store::{Commit, Expect, RefMove, RefName, SqliteStore, Store, StoreError, Until, Upkeep};
+use quipu_store::{
+    Commit, Expect, ReadModel as _, RefMove, RefName, SqliteStore, Store, StoreError, Until, Upkeep,
+};
 
 use crate::support::*;
 

@@ -5,7 +5,7 @@ use std::process::Stdio;
 use std::time::Instant;
 
 use quipu_protocol::{NodeId, SessionId};
-use quipu_store::{RefMove, RefName, Store, StoreError, Until, Upkeep};
+use quipu_store::{ReadModel as _, RefMove, RefName, Store, StoreError, Until, Upkeep};
 
 use crate::child::command;
 use crate::foreign::old_file;

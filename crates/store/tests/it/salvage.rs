@@ -8,8 +8,8 @@ use std::sync::Arc;
 
 use quipu_protocol::{ChunkId, Json, NodeId, SessionId};
 use quipu_store::{
-    Commit, InboxItem, NewChunk, Op, RefName, SessionQuery, SqliteStore, Step, StepCall, StepState, Store,
-    StoreError, Until, Upkeep, salvage,
+    Commit, InboxItem, NewChunk, Op, ReadModel as _, RefName, SessionQuery, SqliteStore, Step, StepCall,
+    StepState, Store, StoreError, Until, Upkeep, salvage,
 };
 use rusqlite::Connection;
 

@@ -6,8 +6,9 @@ use std::process::Stdio;
 use quipu_dag::{Blob, Node, NodeRecord};
 use quipu_protocol::{Entry, Json, Message, NodeId, SessionId};
 use quipu_store::{
-    Commit, Found, INDEXED_WORDS, Matched, Matching, OpenOptions, Order, ProblemKind, QUERY_LIMIT,
-    SearchIndex, SearchQuery, SessionQuery, Speaker, SqliteStore, Store, StoreError, Unindexed, Upkeep,
+    Commit, Found, Graph, INDEXED_WORDS, Matched, Matching, OpenOptions, Order, ProblemKind, QUERY_LIMIT,
+    ReadModel as _, SearchIndex, SearchQuery, SessionQuery, Speaker, SqliteStore, Store as _, StoreError,
+    Unindexed, Upkeep,
 };
 use rusqlite::Connection;
 
@@ -38,7 +39,7 @@ fn shown(found: &Found) -> Vec<String> {
     found.hits.iter().map(mark).collect()
 }
 
-async fn check(store: &dyn Store, query: SearchQuery, expect: &[&str]) {
+async fn check(store: &dyn Graph, query: SearchQuery, expect: &[&str]) {
     let found = store.search(query.clone()).await.unwrap();
     assert_eq!(shown(&found), expect, "{query:?}");
     assert_eq!((found.behind, found.cut), (Unindexed::default(), false), "{query:?}");
@@ -68,7 +69,7 @@ async fn who_only_reads_leaves_text_to_those_who_search() {
 }
 
 /// An answer as another program writes it: one blob for each part.
-async fn foreign(store: &dyn Store, parent: NodeId, role: &str, parts: &[(&str, &str)], at: i64) -> NodeId {
+async fn foreign(store: &dyn Graph, parent: NodeId, role: &str, parts: &[(&str, &str)], at: i64) -> NodeId {
     let blobs: Vec<Blob> = parts.iter().map(|(kind, content)| Blob::new(*kind, *content).unwrap()).collect();
     let record = NodeRecord {
         parent: Some(parent),
@@ -91,7 +92,7 @@ struct Filled {
     main: NodeId,
 }
 
-async fn fill(store: &dyn Store) -> Filled {
+async fn fill(store: &dyn Graph) -> Filled {
     let put = async |parent, entry: &Entry, at| {
         let (id, commit) = entry_commit(parent, entry, at);
         store.commit(commit).await.unwrap();
@@ -136,7 +137,7 @@ async fn fill(store: &dyn Store) -> Filled {
     Filled { one: asked, side, main }
 }
 
-async fn conform(store: &dyn Store) {
+async fn conform(store: &dyn Graph) {
     let Filled { one, side, main } = fill(store).await;
     let button = "Fix the [red] [button] in the café, see src/store/api.rs";
     check(store, whole("button RED"), &[button]).await;

@@ -1,13 +1,13 @@
 //! The nearest nodes that say how a session is set: on their own lineage, the same after a rebuild, missing in older files.
 
 use quipu_protocol::{Checkpoint, Compaction, Entry, Epoch, Json, NodeId, SessionId};
-use quipu_store::{SqliteStore, Store, Upkeep};
+use quipu_store::{Graph, SqliteStore, Upkeep};
 use serde_json::json;
 
 use crate::support::*;
 
 /// Appends an entry; what is written later stands later.
-async fn add(store: &dyn Store, parent: Option<NodeId>, at: i64, entry: &Entry) -> NodeId {
+async fn add(store: &dyn Graph, parent: Option<NodeId>, at: i64, entry: &Entry) -> NodeId {
     let (node, commit) = entry_commit(parent, entry, T + at);
     store.commit(commit).await.unwrap();
     node
@@ -18,7 +18,7 @@ fn meta(json: &serde_json::Value) -> Entry {
 }
 
 /// Two branches of a session, each with its own settings. Gives nodes and what is said at each, the nearest first.
-async fn write(store: &dyn Store) -> Vec<(NodeId, Vec<NodeId>)> {
+async fn write(store: &dyn Graph) -> Vec<(NodeId, Vec<NodeId>)> {
     let id = SessionId::from("s");
     let model = |name: &str| meta(&json!({ "type": "model_change", "provider": "p", "modelId": name }));
     let base = add(store, None, 0, &session_start(&id, "/work", None)).await;
@@ -50,7 +50,7 @@ async fn write(store: &dyn Store) -> Vec<(NodeId, Vec<NodeId>)> {
     ]
 }
 
-async fn check(store: &dyn Store, expected: &[(NodeId, Vec<NodeId>)]) {
+async fn check(store: &dyn Graph, expected: &[(NodeId, Vec<NodeId>)]) {
     for (node, said) in expected {
         let found: Vec<NodeId> = store.settings(*node).await.unwrap().iter().map(|node| node.id).collect();
         assert_eq!(found, *said, "{node}");

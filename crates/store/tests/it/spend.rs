@@ -3,7 +3,8 @@
 use quipu_dag::{Node, NodeRecord};
 use quipu_protocol::{CallRecord, Compaction, Entry, Message, NodeId, SessionId, StepInfo, Usage};
 use quipu_store::{
-    Commit, Op, RefMove, RefName, ReserveAsk, ReserveId, Reserved, SqliteStore, Store, Upkeep,
+    Commit, Graph, Op, ReadModel as _, RefMove, RefName, ReserveAsk, ReserveId, Reserved, SqliteStore,
+    Store as _, Upkeep,
 };
 use quipu_transcript::encode;
 use serde_json::json;
@@ -55,7 +56,7 @@ fn entry(parent: NodeId, entry: &Entry, at: i64, call: Option<CallRecord>) -> Co
     Commit { blobs: encoded.blobs, nodes: vec![node], ..Commit::default() }
 }
 
-async fn session(store: &dyn Store, name: &str, at: i64) -> NodeId {
+async fn session(store: &dyn Graph, name: &str, at: i64) -> NodeId {
     let id = SessionId::from(name);
     let (base, mut commit) = entry_commit(None, &session_start(&id, "/work", None), at);
     commit.moves.push(RefMove::swap(RefName::session(&id), None, base, "start"));
@@ -64,7 +65,7 @@ async fn session(store: &dyn Store, name: &str, at: i64) -> NodeId {
 }
 
 /// Dollars since each time, to the cent.
-async fn cents(store: &dyn Store, since: &[i64]) -> Vec<f64> {
+async fn cents(store: &dyn Graph, since: &[i64]) -> Vec<f64> {
     let mut found = Vec::new();
     for at in since {
         found.push((store.spent(*at).await.unwrap() * 100.0).round());
@@ -73,7 +74,7 @@ async fn cents(store: &dyn Store, since: &[i64]) -> Vec<f64> {
 }
 
 /// Two sessions that spend over three quarter hours.
-async fn spend(store: &dyn Store) {
+async fn spend(store: &dyn Graph) {
     let (one, two) = (session(store, "one", T + 1).await, session(store, "two", T + 2).await);
     let steps = [
         (one, 0.01, START - 1, Some(call())),

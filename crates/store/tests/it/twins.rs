@@ -9,7 +9,7 @@ use quipu_protocol::{
     AssistantMessage, Content, Entry, Json, Message, NodeId, SessionId, StepInfo, ToolCall,
     ToolResultMessage, Usage,
 };
-use quipu_store::{SearchQuery, SqliteStore, Store as _, Upkeep as _, UsageBy, UsageQuery};
+use quipu_store::{ReadModel as _, SearchQuery, SqliteStore, Upkeep as _, UsageBy, UsageQuery};
 use quipu_transcript::encode;
 use rusqlite::Connection;
 

@@ -11,12 +11,13 @@ mod status;
 mod text;
 mod tool;
 
+pub use crate::amounts::bytes;
 pub use ask::{AskView, ask, ask_body, queue, small_ask};
 pub use error::{model_error, outcome, retry, trouble};
 pub use output::output;
 pub use say::{branch_summary, compacting, compaction, image, label, thinking, user};
 pub use status::{StatusView, status};
 pub(crate) use text::cut;
-pub use text::{bytes, count, dollars, duration, home};
+pub use text::{count, dollars, duration, home};
 pub(crate) use tool::shell_more;
 pub use tool::{ShellView, ToolState, ToolView, shell, tool};

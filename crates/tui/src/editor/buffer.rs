@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::ops::Range;
 use std::sync::Arc;
 
-use super::clusters::{CHIPS, is_chip, snap};
+use super::clusters::{CHIPS, Chip, is_chip, snap};
 use super::layout::{Layout, Source, index};
 
 /// Text pasted of more lines than this, or more characters, becomes a chip.
@@ -15,14 +15,6 @@ const LARGE: usize = 16 << 10;
 /// Undo goes back this many steps, as long as their texts take no more than so many bytes.
 const STEPS: usize = 10_000;
 const BYTES: usize = 32 << 20;
-
-/// A long paste: shown as its label, and given as its content.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Chip {
-    /// Of printable ASCII.
-    pub(super) label: String,
-    pub(super) content: Arc<str>,
-}
 
 /// A piece of a text that can be put into another: with the chips that it needs.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]

@@ -1,5 +1,6 @@
 //! Where a cursor may stand: between grapheme clusters, and on both sides of a chip.
 
+use std::sync::Arc;
 use unicode_segmentation::{GraphemeCursor, UnicodeSegmentation as _};
 
 /// Characters that stand for a chip in the text of a [`Buffer`](super::buffer::Buffer). Unicode gives them no
@@ -140,6 +141,14 @@ pub(super) fn line_start(text: &str, at: usize) -> usize {
 /// The end of the line that `at` is in, before its newline.
 pub(super) fn line_end(text: &str, at: usize) -> usize {
     text[at..].find('\n').map_or(text.len(), |newline| at + newline)
+}
+
+/// A long paste: shown as its label, and given as its content.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Chip {
+    /// Of printable ASCII.
+    pub(super) label: String,
+    pub(super) content: Arc<str>,
 }
 
 #[cfg(test)]

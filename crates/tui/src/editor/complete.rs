@@ -1,5 +1,6 @@
 //! What could be meant by what is being written: commands, files, paths, arguments.
 
+use super::Candidate;
 use super::clusters::is_chip;
 use super::popup::{Kind, Popup};
 use super::{Editor, EditorEffect, EditorOutcome};
@@ -20,26 +21,6 @@ pub struct CommandWord {
     pub help: String,
     /// What follows can be completed: the editor asks with [`Query::Argument`].
     pub completes: bool,
-}
-
-/// Something that may be meant.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct Candidate {
-    /// What is shown, and written when it is chosen. A path that ends with a slash is a directory, and goes on.
-    pub text: String,
-    /// Of what follows a command: what is written instead; empty for the text.
-    pub written: String,
-    /// Shown behind it; may be empty.
-    pub detail: String,
-    /// Which characters of the text were looked for, in order.
-    pub matched: Vec<u32>,
-}
-
-impl Candidate {
-    /// What is written when it is chosen.
-    pub(crate) fn meant(&self) -> &str {
-        if self.written.is_empty() { &self.text } else { &self.written }
-    }
 }
 
 /// What candidates are wanted for.

@@ -2,8 +2,7 @@
 
 use std::borrow::Cow;
 
-use super::buffer::Chip;
-use super::clusters::{after, is_chip};
+use super::clusters::{Chip, after, is_chip};
 
 /// A tab leads to the next multiple of this many columns.
 const TAB: usize = 4;

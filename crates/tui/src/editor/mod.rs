@@ -19,10 +19,11 @@ mod vi;
 mod view;
 
 use buffer::Buffer;
-pub use complete::{Candidate, CommandWord, Query};
+pub use complete::{CommandWord, Query};
 pub use draft::Draft;
 use history::History;
 use kill::KillRing;
+pub use popup::Candidate;
 
 use crate::keys::{Action, Bindings, Scope, written};
 use crate::{Key, KeyCode};

@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use unicode_segmentation::UnicodeSegmentation as _;
 
-use super::{Candidate, Editor};
+use super::Editor;
 use crate::fuzzy::Fuzzy;
 use crate::{Line, Size, Style, Theme, clean, width};
 
@@ -180,4 +180,24 @@ fn popup_row(
         line.push(" ".repeat(from - used) + &cut(&detail, columns - from).0, style);
     }
     line
+}
+
+/// Something that may be meant.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Candidate {
+    /// What is shown, and written when it is chosen. A path that ends with a slash is a directory, and goes on.
+    pub text: String,
+    /// Of what follows a command: what is written instead; empty for the text.
+    pub written: String,
+    /// Shown behind it; may be empty.
+    pub detail: String,
+    /// Which characters of the text were looked for, in order.
+    pub matched: Vec<u32>,
+}
+
+impl Candidate {
+    /// What is written when it is chosen.
+    pub(crate) fn meant(&self) -> &str {
+        if self.written.is_empty() { &self.text } else { &self.written }
+    }
 }

@@ -3,7 +3,7 @@
 use super::Inside;
 use super::table::{Language, Mode};
 use crate::Role;
-use crate::markdown::Run;
+use crate::styled::Run;
 
 struct Lexer<'a> {
     language: &'static Language,

@@ -9,7 +9,7 @@ mod table;
 mod tests;
 
 use crate::Role;
-use crate::markdown::Run;
+use crate::styled::Run;
 use table::{LANGUAGES, Language};
 
 /// Where a line of code begins: in which language, and within what.

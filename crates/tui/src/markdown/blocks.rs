@@ -6,10 +6,11 @@
 use std::sync::Arc;
 
 use super::inline::inline;
-use super::piece::{Body, Indent, Piece, Run};
+use super::piece::{Body, Indent, Piece};
 use super::starts::{Cursor, HtmlEnd, Item, definitions, fence, heading, html, is_rule, item};
 use super::table::{Shape, Table, cells};
 use crate::highlight::Highlighter;
+use crate::styled::Run;
 use crate::{Role, clean, width};
 
 /// Bytes of a paragraph that are laid out together: a longer one is cut at a line.

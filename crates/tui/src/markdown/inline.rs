@@ -3,8 +3,8 @@
 use super::forms::{bare_url, entity, tag, target};
 use std::sync::Arc;
 
-use super::piece::Run;
 use crate::Role;
+use crate::styled::Run;
 
 /// A piece of a paragraph while it is read.
 #[derive(Debug)]

@@ -1,7 +1,8 @@
 //! Pieces become lines of a width.
 
-use super::piece::{Body, Indent, Piece, Run};
+use super::piece::{Body, Indent, Piece};
 use super::table::{Cells, Shape, Side, text};
+use crate::styled::Run;
 use crate::{Line, Role, Style, Theme, wrap};
 
 /// Columns between two of a table.

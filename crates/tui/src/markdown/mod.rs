@@ -17,7 +17,6 @@ mod tests;
 use blocks::Blocks;
 pub(crate) use layout::line_of;
 use piece::Piece;
-pub(crate) use piece::Run;
 
 use crate::{Line, Role, Theme};
 

@@ -2,8 +2,8 @@
 
 use super::forms::tag;
 use super::inline::inline;
-use super::piece::Run;
 use crate::Role;
+use crate::styled::Run;
 
 /// A line while its beginning is read.
 pub(super) struct Cursor<'a> {

@@ -1,8 +1,8 @@
 //! Tables: which lines are one, and how wide their columns are.
 
 use super::inline::inline;
-use super::piece::Run;
 use crate::line::is_wide;
+use crate::styled::Run;
 use crate::{Role, width};
 
 /// Rows, and bytes of them, after which the widths of the columns are settled: what follows is laid out as it comes.

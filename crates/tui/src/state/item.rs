@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use quipu_protocol::{AssistantMessage, CallId, Content, Delta, Json, MessageId, ToolResultMessage, UnixMs};
 
+use crate::blocks::{ToolState, ToolView};
 use crate::render::{self, Prose};
 use crate::{Line, Theme};
 
@@ -74,7 +75,7 @@ impl Item {
         match self {
             Self::Ready(lines) => lines.clone(),
             Self::Answer(answer) => answer.live(columns, rows, theme),
-            Self::Tool(tool) => render::running(tool, columns, theme, now),
+            Self::Tool(tool) => running(tool, columns, theme, now),
         }
     }
 }
@@ -261,4 +262,12 @@ impl Answering {
 
 fn text_block() -> Block {
     Block::Text { prose: Box::default(), bytes: 0, ended: false, begun: false }
+}
+
+/// A call that runs, or waits.
+fn running(tool: &Running, columns: usize, theme: &Theme, now: UnixMs) -> Vec<Line> {
+    let elapsed = render::span(now.saturating_sub(tool.since));
+    let state = ToolState::Running { tail: &tool.tail, elapsed };
+    let view = ToolView { name: &tool.name, arguments: tool.args.get(), state, folded: true };
+    crate::blocks::tool(&view, columns, theme)
 }

@@ -6,12 +6,10 @@ use super::{Effect, Overlay, Shell, State, level_name};
 use crate::editor::Candidate;
 use crate::keys::Action;
 use crate::picker::{Picker, PickerRow};
-use crate::{Key, Line, Size, clean, render, view};
+use crate::{Key, Line, Size, render};
 
 /// A line answers a question that stood there so long, in milliseconds: what was typed before it came does not.
 const SEEN: i64 = 400;
-/// After so many milliseconds without a word it is said that the work goes on.
-const QUIET: i64 = 15_000;
 /// Names the question what may follow a command; the editor, which asks as well, does not come so far.
 pub(super) const OFFERED: u64 = u64::MAX;
 /// Bytes of what was told that are looked for to find where it goes on.
@@ -23,18 +21,18 @@ const NARROWEST: usize = 40;
 #[derive(Debug, Default)]
 pub(crate) struct Linear {
     /// What was under way.
-    told: Vec<Vec<Line>>,
+    pub(crate) told: Vec<Vec<Line>>,
     /// The next try of a call: which, and when.
-    retried: Option<(u32, UnixMs)>,
+    pub(crate) retried: Option<(u32, UnixMs)>,
     /// Of the line of this number, what it printed and was told.
     output: Option<(u64, String)>,
     /// The command whose arguments are looked for.
     offering: String,
     /// The question, and whether its reason was asked for.
-    asked: Option<(AskId, bool)>,
-    listed: Vec<String>,
+    pub(crate) asked: Option<(AskId, bool)>,
+    pub(crate) listed: Vec<String>,
     /// What the editor held.
-    draft: String,
+    pub(crate) draft: String,
     /// A text whose end is not there yet.
     begun: String,
     /// What was said at the prompt, where it can be read already.
@@ -42,7 +40,7 @@ pub(crate) struct Linear {
     /// Something was sent, and nothing came of it yet.
     pub(super) sent: bool,
     /// When something was told last.
-    at: UnixMs,
+    pub(crate) at: UnixMs,
 }
 
 impl State {
@@ -280,62 +278,6 @@ impl State {
         Some(text)
     }
 
-    /// Tells what others see.
-    pub(super) fn tell(&mut self) {
-        let Some(mut linear) = self.linear.take() else { return };
-        let columns = self.size.columns;
-        let mut lines = Vec::new();
-        if let Some(hint) = self.hint.take() {
-            lines.extend(render::note(&hint, columns, &self.theme));
-        }
-        let retried = self.retry.as_ref().map(|retry| (retry.0, retry.1));
-        if retried != linear.retried {
-            lines.extend(view::retries(self, columns));
-            linear.retried = retried;
-        }
-        let under_way = view::under_way(self, columns);
-        lines.extend(under_way.iter().filter(|block| !linear.told.contains(block)).flatten().cloned());
-        linear.told = under_way;
-        let asked = self.asks.front().map(|(ask, _)| (ask.id.clone(), self.reason.is_some()));
-        if asked != linear.asked {
-            lines.extend(view::asks(self, columns, usize::MAX).0);
-            linear.asked = asked;
-        }
-        let listed = self.overlay.as_ref().map(Overlay::spoken).unwrap_or_default();
-        if listed != linear.listed {
-            lines.extend(listed.iter().map(|line| Line::from(&*clean(line))));
-            linear.listed = listed;
-        }
-        let draft = self.editor.text();
-        if draft != linear.draft {
-            if !draft.is_empty() {
-                let text = format!("Not sent: {draft}\nEnter alone sends it, /edit changes it.");
-                lines.extend(render::plain(&text, columns, self.theme.text, usize::MAX));
-            }
-            linear.draft = draft;
-        }
-        self.printed.append(&mut lines);
-        if !self.printed.is_empty() || !self.is_working() {
-            linear.at = self.now;
-        } else if let Some((what, since)) = self.goes_on()
-            && self.now.saturating_sub(linear.at) >= QUIET
-            && self.asks.is_empty()
-        {
-            linear.at = self.now;
-            let took = crate::blocks::duration(render::span(self.now.saturating_sub(since)));
-            let text = format!("Still {what}, {took}.");
-            self.printed.extend(render::note(&text, columns, &self.theme));
-        }
-        self.linear = Some(linear);
-    }
-
-    /// What is under way, and since when.
-    fn goes_on(&self) -> Option<(&str, UnixMs)> {
-        let working = self.busy.as_ref().or(self.working.as_ref()).or(self.checking.as_ref());
-        let working = working.map(|working| (working.what.as_str(), working.since));
-        working.or(self.shell.as_ref().map(|shell| ("running your command", shell.since)))
-    }
-
     /// What does something, to be said in a hint: the kernel knows no other keys where it edits lines.
     pub(super) fn key_of(&self, action: Action) -> String {
         match action {
@@ -356,21 +298,6 @@ fn behind(told: &str, text: &str) -> usize {
     text.rfind(end).map_or(0, |at| at + end.len())
 }
 
-/// The keys and words that hold here.
-pub(super) fn help() -> Vec<(String, String)> {
-    let rows = [
-        ("Enter", "sends the line; while the agent works it steers"),
-        ("a backslash at the end", "the text goes on in the next line"),
-        ("a number", "answers a question, or takes a row of a list"),
-        ("Ctrl-C, or Escape and Enter", "stops what is under way; twice with nothing under way: leaves"),
-        ("Ctrl-D in an empty line", "leaves"),
-        ("Ctrl-R", "the terminal shows again what is being typed"),
-        ("!LINE, !!LINE", "runs a line in the shell; of the second the model is not told"),
-        ("a command, a space and ?", "lists what may follow it"),
-    ];
-    rows.map(|(keys, what)| (keys.to_owned(), what.to_owned())).to_vec()
-}
-
 #[cfg(test)]
 mod tests {
     use std::sync::Arc;
@@ -378,6 +305,7 @@ mod tests {
     use quipu_protocol::{Envelope, Event};
 
     use super::*;
+    use crate::spoken::QUIET;
     use crate::state::Input;
     use crate::{Bindings, Theme};
 

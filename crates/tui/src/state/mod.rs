@@ -31,7 +31,7 @@ use crate::keys::Bindings;
 use crate::{Line, Size, SlashCommand, Theme};
 
 pub use choice::Choice;
-pub(crate) use item::{Item, Running};
+pub(crate) use item::Item;
 pub(crate) use overlay::{Going, Overlay};
 pub(crate) use shell::Shell;
 pub(crate) use slash::level_name;
@@ -76,7 +76,7 @@ pub struct State {
     /// The last node of a session that is printed and not open yet.
     glimpsed: Option<NodeId>,
     /// Finished lines that nobody took yet.
-    printed: Vec<Line>,
+    pub(crate) printed: Vec<Line>,
     /// Calls whose results were shown.
     shown: HashSet<CallId>,
     pub(crate) queue: (Vec<Queued>, Vec<Queued>),

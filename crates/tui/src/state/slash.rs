@@ -361,7 +361,7 @@ impl State {
         let theme = &self.theme;
         let mut sections: Vec<(&str, Vec<(String, String)>)> = Vec::new();
         if self.linear.is_some() {
-            sections.push(("What is typed", super::linear::help()));
+            sections.push(("What is typed", typed_help()));
         }
         for section in self.bindings.help().into_iter().filter(|_| self.linear.is_none()) {
             let rows = section.rows.into_iter().map(|(keys, what)| (keys, what.to_owned()));
@@ -540,4 +540,19 @@ fn ending(format: &str) -> &str {
         "pi" => "jsonl",
         other => other,
     }
+}
+
+/// The keys and words that hold here.
+fn typed_help() -> Vec<(String, String)> {
+    let rows = [
+        ("Enter", "sends the line; while the agent works it steers"),
+        ("a backslash at the end", "the text goes on in the next line"),
+        ("a number", "answers a question, or takes a row of a list"),
+        ("Ctrl-C, or Escape and Enter", "stops what is under way; twice with nothing under way: leaves"),
+        ("Ctrl-D in an empty line", "leaves"),
+        ("Ctrl-R", "the terminal shows again what is being typed"),
+        ("!LINE, !!LINE", "runs a line in the shell; of the second the model is not told"),
+        ("a command, a space and ?", "lists what may follow it"),
+    ];
+    rows.map(|(keys, what)| (keys.to_owned(), what.to_owned())).to_vec()
 }

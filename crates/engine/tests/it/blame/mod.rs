@@ -4,6 +4,7 @@ mod history;
 mod judge;
 mod made;
 
+use quipu_store::Store as _;
 use std::collections::BTreeMap;
 use std::fmt;
 use std::path::Path;
@@ -14,7 +15,7 @@ use quipu::protocol::{
     AssistantMessage, ChunkId, Content, Entry, Epoch, FileChange, FileState, Json, Message, NodeId,
     SessionId, SessionStart, StepInfo, ToolCall, ToolResultMessage,
 };
-use quipu::store::{Commit, NewChunk, RefMove, RefName, SqliteStore, Store};
+use quipu::store::{Commit, Graph, NewChunk, RefMove, RefName, SqliteStore};
 use quipu_dag::{Node, NodeRecord};
 use serde_json::Value;
 use sha2::{Digest as _, Sha256};
@@ -187,7 +188,7 @@ impl fmt::Display for Score {
 
 /// Tells the lines of a file; `truth` is each line's turn, or none.
 pub(crate) async fn score(
-    store: &dyn Store,
+    store: &dyn Graph,
     turns: &[NodeId],
     path: &str,
     disk: &Disk,

@@ -1,0 +1,155 @@
+//! Care for a store.
+
+use std::path::Path;
+
+use quipu_protocol::UnixMs;
+
+use crate::{DroppedFiles, Fut, TellDropping, Unindexed};
+
+/// Care for a store.
+pub trait Upkeep: Send + Sync + 'static {
+    /// Reads everything and reports what does not hold. Finding damage is not an error.
+    fn check(&self) -> Fut<'_, Report>;
+
+    /// Drops all derived tables and makes them anew from the graph.
+    fn rebuild(&self) -> Fut<'_, ()>;
+
+    /// Drops derived tables and marks that they are to be made anew, unless that was begun before and is not done yet.
+    ///
+    /// # Errors
+    /// `ReadOnly`, `Full`, `Busy`.
+    fn begin_rebuild(&self, what: Derived) -> Fut<'_, RebuildBegun>;
+
+    /// Makes what was dropped anew, for about a quarter of a second, and tells what is left then; nothing when it is
+    /// done. What is left after the process died goes on with the next call, or in somebody's quiet moments.
+    ///
+    /// # Errors
+    /// `ReadOnly`, `Full`, `Busy`.
+    fn go_on_with_rebuild(&self) -> Fut<'_, RebuildLeft>;
+
+    /// Makes the text of nodes searchable that is not yet, for about a quarter of a second, and tells what is left
+    /// then. Not needed: it happens in quiet moments as well.
+    fn index(&self) -> Fut<'_, Unindexed>;
+
+    /// Drops states of files that tools changed, the oldest first, until those that are left take no more than `most`
+    /// bytes: [`DroppedFiles`] says which stay. Errors: `ReadOnly`, `Full`, `Busy`.
+    fn drop_files<'a>(&'a self, most: u64, tell: TellDropping<'a>) -> Fut<'a, DroppedFiles>;
+
+    /// The same when the whole store has become larger than `most`, at most once a day, whoever asks; else `None`.
+    fn drop_files_when_due<'a>(&'a self, most: u64, tell: TellDropping<'a>) -> Fut<'a, Option<DroppedFiles>>;
+
+    /// Writes the file anew, without what is free in it; gives by how many bytes it is smaller then. Needs as much room
+    /// again meanwhile, and nobody else can write. While others read, it gets smaller later.
+    ///
+    /// # Errors
+    /// `ReadOnly`, `Full`, `Busy`; nothing is changed then.
+    fn shrink(&self) -> Fut<'_, u64>;
+
+    /// Writes a consistent copy to a new file, mode 0600.
+    ///
+    /// # Errors
+    /// `Io` when `to` exists, `Full`.
+    fn backup<'a>(&'a self, to: &'a Path) -> Fut<'a, ()>;
+}
+
+/// Tables that are made from the graph and can be made anew.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Derived {
+    /// The indexes of the search.
+    Search,
+    /// All.
+    All,
+}
+
+/// How a rebuild began.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum RebuildBegun {
+    /// The tables were dropped.
+    Anew,
+    /// An earlier one was not done; it goes on.
+    GoesOn,
+}
+
+/// Nodes that a rebuild has still to look at, for each kind of table.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct RebuildLeft {
+    /// Where nodes stand, and sessions.
+    pub graph: u64,
+    /// What was spent and done to files.
+    pub deeds: u64,
+    /// The search by words.
+    pub words: u64,
+    /// The search by substrings.
+    pub substrings: u64,
+}
+
+/// What a check found.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Report {
+    /// Nodes.
+    pub nodes: u64,
+    /// Blobs.
+    pub blobs: u64,
+    /// Chunks.
+    pub chunks: u64,
+    /// Chunks among them that are files which tools changed, as they were at some time.
+    pub file_states: u64,
+    /// Bytes that those take.
+    pub file_state_bytes: u64,
+    /// Those that were dropped so far to make room.
+    pub dropped_files: DroppedFiles,
+    /// Refs.
+    pub refs: u64,
+    /// Sessions.
+    pub sessions: u64,
+    /// Steps that a crash left open; not a problem.
+    pub open_steps: u64,
+    /// Inputs that wait; not a problem.
+    pub inbox: u64,
+    /// Nodes whose id is no hash of any known form of record: written by another program, not damage.
+    pub unverifiable: u64,
+    /// When the store was made from what could be read of a damaged one. What is missing since then is known.
+    pub salvaged: Option<UnixMs>,
+    /// Bytes of the file.
+    pub file_bytes: u64,
+    /// Bytes among them that nothing stands in: used again before the file grows.
+    pub free_bytes: u64,
+    /// Bytes of its write-ahead log.
+    pub wal_bytes: u64,
+    /// How many problems there are.
+    pub problem_count: u64,
+    /// The first 100 of them.
+    pub problems: Vec<Problem>,
+}
+
+/// Something that does not hold.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Problem {
+    /// What to branch on.
+    pub kind: ProblemKind,
+    /// What and where, in one line.
+    pub what: String,
+}
+
+/// What does not hold.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum ProblemKind {
+    /// SQLite finds the file damaged.
+    File,
+    /// A blob's content is not that of its id.
+    Blob,
+    /// A chunk's bytes are not those of its id, or cannot be read.
+    Chunk,
+    /// A node of ours whose id is not that of its record.
+    Node,
+    /// A node's parent is missing, or its lineage runs in a circle.
+    Parent,
+    /// A part of a node of ours is missing.
+    Part,
+    /// A ref stands at a node that does not exist.
+    Ref,
+    /// An open step or waiting input of a session that does not exist.
+    Orphan,
+    /// A derived table is not what `rebuild` would make.
+    Derived,
+}
