@@ -299,6 +299,8 @@ pub(crate) enum Cmd {
     Import(ImportArgs),
     /// Write a session to read, for programs, or as a file of another agent.
     Export(ExportArgs),
+    /// Serve sessions to a program over standard input and output, as lines of JSON.
+    Serve(crate::serve::ServeArgs),
 }
 
 #[derive(Debug, Args)]

@@ -91,6 +91,20 @@ impl Place {
         Ok(Self { home, store, named, unkept: None, processes: Arc::default(), observer: Shared(observer) })
     }
 
+    /// The files of a user in a directory of its own, whatever the environment says, with the store `quipu.db` in it.
+    pub fn at(home: impl Into<PathBuf>, observer: Arc<dyn Observer>) -> Self {
+        let home = home.into();
+        let store = home.join("quipu.db");
+        Self {
+            home,
+            store,
+            named: false,
+            unkept: None,
+            processes: Arc::default(),
+            observer: Shared(observer),
+        }
+    }
+
     /// Whether another store than the user's own was named.
     pub fn has_named_store(&self) -> bool {
         self.named

@@ -25,10 +25,11 @@ const DRAWN: &[(&str, &[&str])] = &[
     ("mcp", &["engine"]),
     ("replay", &["engine"]),
     ("host", &["engine", "archive", "replay"]),
+    ("runtime", &["host"]),
     ("tui", &["host"]),
     ("gateway", &["engine"]),
     ("rpc", &["engine", "archive"]),
-    ("cli", &["rpc", "render", "memory", "extensions", "mcp", "tui", "gateway"]),
+    ("cli", &["runtime", "rpc", "render", "memory", "extensions", "mcp", "tui", "gateway"]),
     ("testkit", &["protocol"]),
     // Never shipped: its benchmarks drive the binary against the fake server.
     ("xtask", &["testkit"]),

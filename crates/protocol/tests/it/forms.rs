@@ -21,6 +21,8 @@ struct Protocol {
     ask: Ask,
     answer: Answer,
     notice: Notice,
+    client_frame: ClientFrame,
+    server_frame: ServerFrame,
 }
 
 fn path() -> PathBuf {

@@ -535,7 +535,11 @@ impl Store for SqliteStore {
     }
 
     fn chunk(&self, id: ChunkId, bytes: Range<u64>) -> Fut<'_, Vec<u8>> {
-        Box::pin(self.read(move |connection| chunks::read(connection, id, bytes)))
+        Box::pin(self.read(move |connection| {
+            // As it stands at one moment: what it is the difference to may go in the next one, and then it stands alone.
+            let _moment = connection.unchecked_transaction()?;
+            chunks::read(connection, id, bytes)
+        }))
     }
 
     fn lineage(&self, from: NodeId, until: Until) -> Fut<'_, Vec<Node>> {

@@ -1,0 +1,35 @@
+//! `quipu serve`: sessions for a program, over standard input and output.
+
+use clap::Args;
+use quipu_host::OpenRequest;
+use quipu_runtime::{Desk, Served};
+
+use crate::args::StoreArg;
+use crate::exit::Failure;
+use crate::place::place;
+use crate::run::Signals;
+
+#[derive(Debug, Args)]
+pub(crate) struct ServeArgs {
+    #[command(flatten)]
+    pub(crate) store: StoreArg,
+}
+
+pub(crate) async fn run(args: &ServeArgs) -> Result<(), Failure> {
+    let desk = Desk::new(place(&args.store)?, OpenRequest::default());
+    let mut signals = Signals::new()?;
+    let served = tokio::select! {
+        served = desk.serve(tokio::io::stdin(), tokio::io::stdout()) => Some(served),
+        _ = signals.next() => None,
+    };
+    // Also where the client is gone: what runs is recorded as aborted.
+    desk.shutdown().await;
+    match served {
+        Some(Served::Left | Served::Closed) => Ok(()),
+        Some(Served::OtherVersion) => Err(Failure::usage(
+            "the program at the other end does not speak this protocol, or not this version of it (docs/serve.md)",
+        )),
+        Some(Served::Stalled) => Err(Failure::failed("the program at the other end stopped reading")),
+        None => Err(Failure::silent(signals.exit())),
+    }
+}

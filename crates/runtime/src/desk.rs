@@ -1,0 +1,474 @@
+//! Sessions held open for programs that come and go.
+
+use std::collections::{BTreeMap, HashMap};
+use std::future::Future;
+use std::path::Path;
+use std::pin::Pin;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use futures_util::stream::{FuturesUnordered, StreamExt as _};
+use quipu::{Delivery, Opened, Session};
+use quipu_host::{Failure, FailureKind, HostNotice, Observer, OpenRequest, Place, Question, Which};
+use quipu_protocol::{
+    ClientFrame, FrameErrorKind, PROTOCOL_VERSION, Refused, ServerFrame, SessionId, Thinking,
+};
+use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt as _};
+use tokio::sync::mpsc;
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::AbortOnDropHandle;
+
+use crate::lines::{LINE_LIMIT, Line, Lines};
+
+/// Sessions that a desk holds open at most.
+pub const SESSIONS: usize = 256;
+/// Requests of one client that are under way at most.
+const UNDER_WAY: usize = 256;
+/// Lines on their way to a client before those who make them wait.
+const WAITING: usize = 256;
+/// How long a client may read nothing of what waits for it.
+const STALLED: Duration = Duration::from_secs(30);
+
+/// Sessions that are open for programs: each by the name that `opened` gave it. They stay open when a client goes, until one
+/// closes them or the desk ends. Cheap to clone.
+#[derive(Clone)]
+pub struct Desk(Arc<Inner>);
+
+struct Inner {
+    place: Place,
+    /// What every session is opened with, but for what a client says.
+    request: OpenRequest,
+    stalled: Duration,
+    sessions: Mutex<BTreeMap<SessionId, Session>>,
+    /// One is opened after the other, or two clients that open the same one would get two.
+    opening: tokio::sync::Mutex<()>,
+    closing: CancellationToken,
+}
+
+/// How a connection ended.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Served {
+    /// The client left.
+    Left,
+    /// It spoke another version, or none.
+    OtherVersion,
+    /// It read nothing for too long, or cannot be written to.
+    Stalled,
+    /// The desk ended.
+    Closed,
+}
+
+/// An answer that is on its way.
+type Pending = Pin<Box<dyn Future<Output = ServerFrame> + Send>>;
+
+/// Lines to one client.
+#[derive(Clone)]
+struct Out(mpsc::Sender<String>);
+
+impl Out {
+    /// Whether it was taken: not when the client is gone.
+    async fn send(&self, frame: &ServerFrame) -> bool {
+        self.0.send(written(frame)).await.is_ok()
+    }
+}
+
+/// Tells a client what a person should know, for as long as it is there.
+struct Told(mpsc::WeakSender<String>);
+
+impl Observer for Told {
+    fn notice(&self, notice: HostNotice) {
+        let frame = ServerFrame::Notice { warns: notice.warns, text: notice.text };
+        if let Some(out) = self.0.upgrade() {
+            // A client that is so far behind is not told.
+            drop(out.try_send(written(&frame)));
+        }
+    }
+}
+
+fn written(frame: &ServerFrame) -> String {
+    // Plain data always has a JSON form.
+    let mut line = serde_json::to_string(frame).unwrap_or_default();
+    line.push('\n');
+    line
+}
+
+fn error(id: Option<u64>, kind: FrameErrorKind, message: impl Into<String>) -> ServerFrame {
+    ServerFrame::Error { id, kind, message: message.into() }
+}
+
+fn failed(id: u64, failure: Failure) -> ServerFrame {
+    let kind = match failure.kind {
+        FailureKind::Asks(_) => FrameErrorKind::Asks,
+        _ => FrameErrorKind::Failed,
+    };
+    error(Some(id), kind, failure.message)
+}
+
+fn refused(id: u64, refused: Refused) -> ServerFrame {
+    let message = refused.to_string();
+    ServerFrame::Refused { id, refused, message }
+}
+
+/// Which session a client wants.
+struct Wanted {
+    cwd: String,
+    session: Option<String>,
+    fork: Option<String>,
+    model: Option<String>,
+    thinking: Option<Thinking>,
+}
+
+impl Desk {
+    /// A desk in a place. Every session is opened with what `request` says, but for what a client says itself.
+    pub fn new(place: Place, request: OpenRequest) -> Self {
+        let (sessions, opening, closing) =
+            (Mutex::default(), tokio::sync::Mutex::default(), CancellationToken::new());
+        Self(Arc::new(Inner { place, request, stalled: STALLED, sessions, opening, closing }))
+    }
+
+    /// Lets a client read nothing for another time than 30 seconds before its connection ends.
+    #[must_use]
+    pub fn with_patience(self, stalled: Duration) -> Self {
+        let Inner { place, request, .. } = &*self.0;
+        let (sessions, opening, closing) =
+            (Mutex::default(), tokio::sync::Mutex::default(), CancellationToken::new());
+        let (place, request) = (place.clone(), request.clone());
+        Self(Arc::new(Inner { place, request, stalled, sessions, opening, closing }))
+    }
+
+    /// Serves one client until it leaves, reads nothing for too long, or the desk ends. Its sessions stay open. Must be called
+    /// within a Tokio runtime.
+    pub async fn serve(
+        &self,
+        read: impl AsyncRead + Unpin,
+        write: impl AsyncWrite + Unpin + Send + 'static,
+    ) -> Served {
+        let (sender, receiver) = mpsc::channel(WAITING);
+        let mut writer = AbortOnDropHandle::new(tokio::spawn(write_lines(write, receiver, self.0.stalled)));
+        let out = Out(sender);
+        let client = Client {
+            desk: self.clone(),
+            out: out.clone(),
+            followed: HashMap::new(),
+            under_way: FuturesUnordered::new(),
+        };
+        let served = tokio::select! {
+            biased;
+            () = self.0.closing.cancelled() => {
+                drop(out.0.try_send(written(&error(None, FrameErrorKind::Closing, "the server is ending"))));
+                Served::Closed
+            }
+            _ = &mut writer => return Served::Stalled,
+            served = client.serve(Lines::new(read)) => served,
+        };
+        // What is on its way is written; those who follow sessions are gone.
+        drop(out);
+        drop((&mut writer).await);
+        served
+    }
+
+    /// Ends all sessions, and with them every connection: what runs is aborted and recorded first.
+    pub async fn shutdown(&self) {
+        self.0.closing.cancel();
+        // Whoever is opening one is waited for.
+        let _opening = self.0.opening.lock().await;
+        let sessions = std::mem::take(&mut *self.sessions());
+        futures_util::future::join_all(sessions.values().map(Session::shutdown)).await;
+    }
+
+    fn sessions(&self) -> MutexGuard<'_, BTreeMap<SessionId, Session>> {
+        self.0.sessions.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn session(&self, id: &SessionId) -> Option<Session> {
+        self.sessions().get(id).cloned()
+    }
+
+    async fn open(&self, id: u64, wanted: Wanted, out: Out) -> ServerFrame {
+        let _opening = self.0.opening.lock().await;
+        if self.0.closing.is_cancelled() {
+            return error(Some(id), FrameErrorKind::Closing, "the server is ending, and opens nothing");
+        }
+        match self.opened(wanted, out).await {
+            Ok((session, handle, notices)) => {
+                let cwd = handle.cwd().to_string_lossy().into_owned();
+                ServerFrame::Opened { id, session, cwd, notices }
+            }
+            Err(failure) => failed(id, failure),
+        }
+    }
+
+    async fn opened(
+        &self,
+        wanted: Wanted,
+        out: Out,
+    ) -> Result<(SessionId, Session, Vec<quipu_protocol::Notice>), Failure> {
+        let Wanted { cwd, session, fork, model, thinking } = wanted;
+        let place = self.0.place.clone().told_to(Arc::new(Told(out.0.downgrade())));
+        if !Path::new(&cwd).is_absolute() {
+            return Err(Failure::request(format!("`cwd` must be an absolute path, and this is {cwd}")));
+        }
+        let here = std::fs::canonicalize(&cwd)
+            .ok()
+            .filter(|path| path.is_dir())
+            .ok_or_else(|| Failure::request(format!("`cwd` is {cwd}, and there is no such directory")))?;
+        let which = match (session, fork) {
+            (Some(_), Some(_)) => {
+                return Err(Failure::request(
+                    "`session` and `fork` are both given; a session is opened, or one made",
+                ));
+            }
+            (Some(session), None) => Which::Session(session),
+            (None, Some(node)) => Which::Fork(node),
+            (None, None) => Which::New,
+        };
+        if let Which::Session(named) = &which
+            && let Some((name, handle)) = self.open_already(&place, named).await?
+        {
+            return Ok((name, handle, Vec::new()));
+        }
+        if self.sessions().len() >= SESSIONS {
+            return Err(Failure::request(format!("{SESSIONS} sessions are open; close one first")));
+        }
+        // Nobody is there who could be asked before the session is.
+        let answers =
+            [Question::Here, Question::NewText, Question::Caches].map(|question| (question, None)).into();
+        let base = self.0.request.clone();
+        let (model, thinking) = (model.or(base.model), thinking.or(base.thinking));
+        let request = OpenRequest { which, here, model, thinking, answers, ..self.0.request.clone() };
+        let Opened { session, troubles } = quipu_host::open(&place, &request).await?.opened;
+        let name = session.view().session;
+        self.sessions().insert(name.clone(), session.clone());
+        Ok((name, session, troubles))
+    }
+
+    /// A session of this name that is open here.
+    async fn open_already(
+        &self,
+        place: &Place,
+        named: &str,
+    ) -> Result<Option<(SessionId, Session)>, Failure> {
+        if self.sessions().is_empty() || quipu_host::is_file(named) {
+            return Ok(None);
+        }
+        let store = place.store().await?;
+        let row = quipu_host::session_named(&*store, named).await?;
+        let sessions = self.sessions();
+        let mut found = sessions.iter().filter(|(_, session)| session.view().session == row.id);
+        Ok(found.next().map(|(name, session)| (name.clone(), session.clone())))
+    }
+
+    async fn close(&self, id: u64, name: SessionId, session: Session) -> ServerFrame {
+        session.shutdown().await;
+        self.sessions().remove(&name);
+        ServerFrame::Done { id }
+    }
+}
+
+/// Writes lines until nobody sends any more; whether the client read them.
+async fn write_lines(
+    mut write: impl AsyncWrite + Unpin,
+    mut lines: mpsc::Receiver<String>,
+    patience: Duration,
+) -> bool {
+    while let Some(mut line) = lines.recv().await {
+        // Those that wait already go along.
+        while line.len() < 64 << 10
+            && let Ok(next) = lines.try_recv()
+        {
+            line.push_str(&next);
+        }
+        let mut rest = line.as_bytes();
+        while !rest.is_empty() {
+            match tokio::time::timeout(patience, write.write(rest)).await {
+                Ok(Ok(count)) if count > 0 => rest = &rest[count..],
+                Ok(_) | Err(_) => return false,
+            }
+        }
+        if !matches!(tokio::time::timeout(patience, write.flush()).await, Ok(Ok(()))) {
+            return false;
+        }
+    }
+    true
+}
+
+/// One connection.
+struct Client {
+    desk: Desk,
+    out: Out,
+    /// The sessions that it follows.
+    followed: HashMap<SessionId, AbortOnDropHandle<()>>,
+    under_way: FuturesUnordered<Pending>,
+}
+
+impl Client {
+    async fn serve<R: AsyncRead + Unpin>(mut self, mut lines: Lines<R>) -> Served {
+        match lines.next().await {
+            Ok(Some(line)) => {
+                if let Err(why) = greeted(&line) {
+                    self.out.send(&error(None, FrameErrorKind::Version, why)).await;
+                    return Served::OtherVersion;
+                }
+            }
+            Ok(None) | Err(_) => return Served::Left,
+        }
+        let server = format!("quipu {}", env!("CARGO_PKG_VERSION"));
+        let mut there = self.out.send(&ServerFrame::Hello { version: PROTOCOL_VERSION, server }).await;
+        let (mut number, mut ends) = (1_u64, false);
+        while there {
+            if ends && self.under_way.is_empty() {
+                return Served::Left;
+            }
+            tokio::select! {
+                biased;
+                Some(frame) = self.under_way.next(), if !self.under_way.is_empty() => {
+                    there = self.out.send(&frame).await;
+                }
+                line = lines.next(), if !ends => {
+                    number += 1;
+                    there = match line {
+                        Ok(Some(line)) => self.line(number, &line).await,
+                        // What was asked for is done all the same.
+                        Ok(None) | Err(_) => {
+                            ends = true;
+                            true
+                        }
+                    };
+                }
+            }
+        }
+        Served::Stalled
+    }
+
+    /// Takes a line; whether the client is there still.
+    async fn line(&mut self, number: u64, line: &Line) -> bool {
+        let Line::Whole(line) = line else {
+            let message = format!("line {number} is longer than {} MiB", LINE_LIMIT >> 20);
+            return self.out.send(&error(None, FrameErrorKind::TooLong, message)).await;
+        };
+        let frame = match serde_json::from_slice::<ClientFrame>(line) {
+            Ok(frame) => frame,
+            Err(why) => {
+                // Whoever waits for an answer gets one.
+                let id = serde_json::from_slice::<serde_json::Value>(line).ok();
+                let id = id.and_then(|json| json.get("id")?.as_u64());
+                let message = format!("line {number} is none of this protocol: {why}");
+                return self.out.send(&error(id, FrameErrorKind::Invalid, message)).await;
+            }
+        };
+        let mut pending = match self.begin(frame).await {
+            Ok(Some(pending)) => pending,
+            Ok(None) => return true,
+            Err(answer) => return self.out.send(&answer).await,
+        };
+        // At once, so that commands reach their session in the order in which they came.
+        match futures_util::poll!(pending.as_mut()) {
+            std::task::Poll::Ready(answer) => self.out.send(&answer).await,
+            std::task::Poll::Pending => {
+                self.under_way.push(pending);
+                true
+            }
+        }
+    }
+
+    /// What a line asks for: on its way, or answered at once.
+    async fn begin(&mut self, frame: ClientFrame) -> Result<Option<Pending>, ServerFrame> {
+        let desk = self.desk.clone();
+        if self.under_way.len() >= UNDER_WAY {
+            let message = format!("{UNDER_WAY} requests are under way; wait for their answers");
+            return Err(error(id_of(&frame), FrameErrorKind::Busy, message));
+        }
+        let find = |id: u64, session: &SessionId| {
+            let message = format!("no session `{session}` is open here; open it first");
+            desk.session(session).ok_or_else(|| error(Some(id), FrameErrorKind::NoSession, message))
+        };
+        let pending: Pending = match frame {
+            ClientFrame::Hello { .. } => {
+                return Err(error(None, FrameErrorKind::Invalid, "`hello` comes once, as the first line"));
+            }
+            ClientFrame::Open { id, cwd, session, fork, model, thinking } => {
+                let out = self.out.clone();
+                let wanted = Wanted { cwd, session, fork, model, thinking };
+                Box::pin(async move { desk.open(id, wanted, out).await })
+            }
+            ClientFrame::Command { id, session, command } => {
+                let session = find(id, &session)?;
+                Box::pin(async move {
+                    match session.send(command).await {
+                        Ok(ack) => ServerFrame::Ack { id, ack },
+                        Err(why) => refused(id, why),
+                    }
+                })
+            }
+            ClientFrame::Subscribe { id, session: name, live, answers } => {
+                let session = find(id, &name)?;
+                let delivery = if live { Delivery::Live } else { Delivery::Lossless };
+                let subscribed = match answers {
+                    true => session.subscribe_and_answer(delivery).await,
+                    false => session.subscribe(delivery).await,
+                };
+                let (snapshot, mut events) = subscribed.map_err(|why| refused(id, why))?;
+                let snapshot =
+                    ServerFrame::Snapshot { id, session: name.clone(), snapshot: Box::new(snapshot) };
+                if self.out.send(&snapshot).await {
+                    let (out, session) = (self.out.clone(), name.clone());
+                    let follow = async move {
+                        while let Some(envelope) = events.next().await {
+                            let envelope = (*envelope).clone();
+                            let event = ServerFrame::Event { session: session.clone(), envelope };
+                            if !out.send(&event).await {
+                                return;
+                            }
+                        }
+                        out.send(&ServerFrame::Ended { session }).await;
+                    };
+                    self.followed.insert(name, AbortOnDropHandle::new(tokio::spawn(follow)));
+                }
+                return Ok(None);
+            }
+            ClientFrame::Unsubscribe { id, session } => {
+                find(id, &session)?;
+                self.followed.remove(&session);
+                return Err(ServerFrame::Done { id });
+            }
+            ClientFrame::Close { id, session: name } => {
+                let session = find(id, &name)?;
+                Box::pin(async move { desk.close(id, name, session).await })
+            }
+            ClientFrame::Sessions { id } => {
+                let sessions = desk.sessions().keys().cloned().collect();
+                return Err(ServerFrame::Sessions { id, sessions });
+            }
+        };
+        Ok(Some(pending))
+    }
+}
+
+/// Whether the first line is a greeting in our version; else why not.
+fn greeted(line: &Line) -> Result<(), String> {
+    let frame = match line {
+        Line::Whole(line) => serde_json::from_slice::<ClientFrame>(line).ok(),
+        Line::TooLong => None,
+    };
+    match frame {
+        Some(ClientFrame::Hello { version: PROTOCOL_VERSION }) => Ok(()),
+        Some(ClientFrame::Hello { version }) => {
+            Err(format!("version {version} was asked for, and this speaks version {PROTOCOL_VERSION}"))
+        }
+        Some(_) | None => {
+            Err(format!("the first line must be {{\"type\":\"hello\",\"version\":{PROTOCOL_VERSION}}}"))
+        }
+    }
+}
+
+fn id_of(frame: &ClientFrame) -> Option<u64> {
+    match frame {
+        ClientFrame::Hello { .. } => None,
+        ClientFrame::Open { id, .. }
+        | ClientFrame::Command { id, .. }
+        | ClientFrame::Subscribe { id, .. }
+        | ClientFrame::Unsubscribe { id, .. }
+        | ClientFrame::Close { id, .. }
+        | ClientFrame::Sessions { id } => Some(*id),
+    }
+}
