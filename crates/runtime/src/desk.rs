@@ -372,19 +372,23 @@ impl Client {
     }
 
     /// What a line asks for: on its way, or answered at once.
-    async fn begin(&mut self, frame: ClientFrame) -> Result<Option<Pending>, ServerFrame> {
+    async fn begin(&mut self, frame: ClientFrame) -> Result<Option<Pending>, Box<ServerFrame>> {
         let desk = self.desk.clone();
         if self.under_way.len() >= UNDER_WAY {
             let message = format!("{UNDER_WAY} requests are under way; wait for their answers");
-            return Err(error(id_of(&frame), FrameErrorKind::Busy, message));
+            return Err(Box::new(error(id_of(&frame), FrameErrorKind::Busy, message)));
         }
         let find = |id: u64, session: &SessionId| {
             let message = format!("no session `{session}` is open here; open it first");
-            desk.session(session).ok_or_else(|| error(Some(id), FrameErrorKind::NoSession, message))
+            desk.session(session).ok_or_else(|| Box::new(error(Some(id), FrameErrorKind::NoSession, message)))
         };
         let pending: Pending = match frame {
             ClientFrame::Hello { .. } => {
-                return Err(error(None, FrameErrorKind::Invalid, "`hello` comes once, as the first line"));
+                return Err(Box::new(error(
+                    None,
+                    FrameErrorKind::Invalid,
+                    "`hello` comes once, as the first line",
+                )));
             }
             ClientFrame::Open { id, cwd, session, fork, model, thinking } => {
                 let out = self.out.clone();
@@ -407,7 +411,7 @@ impl Client {
                     true => session.subscribe_and_answer(delivery).await,
                     false => session.subscribe(delivery).await,
                 };
-                let (snapshot, mut events) = subscribed.map_err(|why| refused(id, why))?;
+                let (snapshot, mut events) = subscribed.map_err(|why| Box::new(refused(id, why)))?;
                 let snapshot =
                     ServerFrame::Snapshot { id, session: name.clone(), snapshot: Box::new(snapshot) };
                 if self.out.send(&snapshot).await {
@@ -429,7 +433,7 @@ impl Client {
             ClientFrame::Unsubscribe { id, session } => {
                 find(id, &session)?;
                 self.followed.remove(&session);
-                return Err(ServerFrame::Done { id });
+                return Err(Box::new(ServerFrame::Done { id }));
             }
             ClientFrame::Close { id, session: name } => {
                 let session = find(id, &name)?;
@@ -437,7 +441,7 @@ impl Client {
             }
             ClientFrame::Sessions { id } => {
                 let sessions = desk.sessions().keys().cloned().collect();
-                return Err(ServerFrame::Sessions { id, sessions });
+                return Err(Box::new(ServerFrame::Sessions { id, sessions }));
             }
         };
         Ok(Some(pending))

@@ -11,6 +11,8 @@ use crate::{Gate, Wire};
 pub struct Reply {
     pub(crate) head: Option<Head>,
     pub(crate) steps: Vec<Step>,
+    /// Only for requests that hold this text.
+    pub(crate) only: Option<String>,
 }
 
 #[derive(Debug, Clone)]
@@ -39,7 +41,7 @@ impl Reply {
     pub fn new(status: u16, media_type: &str, body: impl Into<Bytes>) -> Self {
         let headers = vec![("content-type".to_owned(), media_type.to_owned())];
         let head = Head { status, headers, chunked: true, keep: false };
-        Self { head: Some(head), steps: vec![Step::Bytes(body.into())] }
+        Self { head: Some(head), steps: vec![Step::Bytes(body.into())], only: None }
     }
 
     /// 200 with an event stream.
@@ -66,17 +68,17 @@ impl Reply {
 
     /// Bytes instead of HTTP.
     pub fn raw(bytes: impl Into<Bytes>) -> Self {
-        Self { head: None, steps: vec![Step::Bytes(bytes.into())] }
+        Self { head: None, steps: vec![Step::Bytes(bytes.into())], only: None }
     }
 
     /// The request is read, and nothing ever comes back.
     pub fn never() -> Self {
-        Self { head: None, steps: vec![Step::Hang] }
+        Self { head: None, steps: vec![Step::Hang], only: None }
     }
 
     /// The request is read and the connection reset.
     pub fn reset() -> Self {
-        Self { head: None, steps: vec![Step::Reset] }
+        Self { head: None, steps: vec![Step::Reset], only: None }
     }
 
     /// Adds a header. No effect on raw bytes.
@@ -120,6 +122,13 @@ impl Reply {
     #[must_use]
     pub fn then_repeat(self, bytes: impl Into<Bytes>, times: u64) -> Self {
         self.step(Step::Repeat(bytes.into(), times))
+    }
+
+    /// Only for requests whose body holds this text; others get the next reply of the script.
+    #[must_use]
+    pub fn only_for(mut self, text: &str) -> Self {
+        self.only = Some(text.to_owned());
+        self
     }
 
     /// Then wait for the test.

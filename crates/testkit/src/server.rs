@@ -179,7 +179,13 @@ async fn answer_one(
 ) -> std::io::Result<bool> {
     let Some(request) = read(connection).await? else { return Ok(false) };
     // Before the request is shown, so that scripts and requests keep the same order.
-    let reply = state.script.lock().unwrap_or_else(PoisonError::into_inner).pop_front();
+    let reply = {
+        let body = String::from_utf8_lossy(&request.body);
+        let fits = |reply: &Reply| reply.only.as_ref().is_none_or(|text| body.contains(text.as_str()));
+        let mut script = state.script.lock().unwrap_or_else(PoisonError::into_inner);
+        let place = script.iter().position(fits);
+        place.and_then(|place| script.remove(place))
+    };
     state.captured.send_modify(|captured| captured.push(request));
     let reply = reply
         .unwrap_or_else(|| Reply::error(400, "invalid_request_error", "the script of this server is over"));

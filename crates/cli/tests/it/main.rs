@@ -104,6 +104,8 @@ mod repair;
 #[cfg(test)]
 mod search;
 #[cfg(test)]
+mod second_front;
+#[cfg(test)]
 mod servers;
 #[cfg(test)]
 mod session_file;
