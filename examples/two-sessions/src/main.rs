@@ -14,8 +14,8 @@ use std::io::{BufRead as _, BufReader, Write as _};
 use std::process::{Child, ChildStdin, ChildStdout, Command as Process, Stdio};
 
 use quipu_protocol::{
-    Ack, Answer, AskKind, ClientFrame, Command, Event, MoveFiles, NodeId, Outcome, PROTOCOL_VERSION, QueueMode, Refused, Scope,
-    ServerFrame, SessionId, Snapshot,
+    Ack, Answer, AskKind, ClientFrame, Command, Event, MoveFiles, NodeId, Outcome, PROTOCOL_VERSION,
+    QueueMode, Refused, Scope, ServerFrame, SessionId, Snapshot,
 };
 
 type Result<T> = std::result::Result<T, Box<dyn Error>>;
@@ -34,8 +34,10 @@ struct Front {
 
 impl Front {
     fn start(program: &str) -> Result<Self> {
-        let mut server = Process::new(program).arg("serve").stdin(Stdio::piped()).stdout(Stdio::piped()).spawn()?;
-        let (lines, said) = (server.stdin.take().ok_or("no input")?, server.stdout.take().ok_or("no output")?);
+        let mut server =
+            Process::new(program).arg("serve").stdin(Stdio::piped()).stdout(Stdio::piped()).spawn()?;
+        let (lines, said) =
+            (server.stdin.take().ok_or("no input")?, server.stdout.take().ok_or("no output")?);
         let (sessions, unseen) = (HashMap::new(), VecDeque::new());
         let mut front = Self { server, lines, said: BufReader::new(said), number: 0, sessions, unseen };
         front.write(&ClientFrame::Hello { version: PROTOCOL_VERSION })?;
@@ -80,7 +82,9 @@ impl Front {
         self.write(&frame(number))?;
         loop {
             match self.read()? {
-                ServerFrame::Error { id: Some(id), message, .. } if id == number => return Err(message.into()),
+                ServerFrame::Error { id: Some(id), message, .. } if id == number => {
+                    return Err(message.into());
+                }
                 ServerFrame::Error { id: None, message, .. } => return Err(message.into()),
                 frame @ (ServerFrame::Opened { id, .. }
                 | ServerFrame::Ack { id, .. }
@@ -100,7 +104,9 @@ impl Front {
     fn open(&mut self, cwd: &str) -> Result<SessionId> {
         let cwd = cwd.to_owned();
         let open = |id| ClientFrame::Open { id, cwd, session: None, fork: None, model: None, thinking: None };
-        let ServerFrame::Opened { session, cwd, .. } = self.ask(open)? else { return Err("not opened".into()) };
+        let ServerFrame::Opened { session, cwd, .. } = self.ask(open)? else {
+            return Err("not opened".into());
+        };
         println!("session {session} in {cwd}");
         self.follow(&session)?;
         Ok(session)
@@ -143,7 +149,8 @@ impl Front {
     /// Waits for an event of a session, whatever the other one does meanwhile.
     fn wait<T>(&mut self, of: &SessionId, wanted: impl Fn(&Event) -> Option<T>) -> Result<T> {
         loop {
-            let place = self.unseen.iter().position(|(session, event)| session == of && wanted(event).is_some());
+            let place =
+                self.unseen.iter().position(|(session, event)| session == of && wanted(event).is_some());
             if let Some(place) = place
                 && let Some((_, event)) = self.unseen.remove(place)
                 && let Some(found) = wanted(&event)
@@ -178,7 +185,9 @@ impl Front {
 
 fn main() -> Result<()> {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
-    let [program, first, second] = &arguments[..] else { return Err("usage: two-sessions QUIPU DIR_ONE DIR_TWO".into()) };
+    let [program, first, second] = &arguments[..] else {
+        return Err("usage: two-sessions QUIPU DIR_ONE DIR_TWO".into());
+    };
     let mut front = Front::start(program)?;
     let (one, two) = (front.open(first)?, front.open(second)?);
 
@@ -203,7 +212,8 @@ fn main() -> Result<()> {
     front.lose_sight(&one)?;
     front.follow(&one)?;
     front.follow(&two)?;
-    let open = front.sessions.get(&two).is_some_and(|snapshot| snapshot.asks.iter().any(|other| other.id == ask.id));
+    let open =
+        front.sessions.get(&two).is_some_and(|snapshot| snapshot.asks.iter().any(|other| other.id == ask.id));
     if !open {
         return Err("the question is gone".into());
     }
@@ -214,7 +224,12 @@ fn main() -> Result<()> {
     // Back to the first version with its file, and forward again.
     let version = || std::fs::read_to_string(std::path::Path::new(first).join("version.txt"));
     println!("version.txt: {}", version()?.trim());
-    let back = Command::Jump { to: there, summary: None, label: None, files: MoveFiles::Restore { overwrite: false } };
+    let back = Command::Jump {
+        to: there,
+        summary: None,
+        label: None,
+        files: MoveFiles::Restore { overwrite: false },
+    };
     front.send(&one, back)??;
     front.wait(&one, |event| matches!(event, Event::JumpEnded { .. }).then_some(()))?;
     println!("after the jump: {}", version()?.trim());
