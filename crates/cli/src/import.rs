@@ -16,7 +16,7 @@ use crate::meters::Meter;
 use crate::place::place;
 use crate::print::{Paint, note, printable};
 use crate::run::Signals;
-use crate::watch::Watch;
+use quipu_host::Watch;
 
 /// Problems of one file that people are shown.
 const SHOWN: usize = 10;

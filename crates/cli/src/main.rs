@@ -23,7 +23,6 @@ mod input;
 mod label;
 mod life;
 mod log;
-mod meaning;
 mod merge;
 mod meters;
 mod models;
@@ -48,7 +47,6 @@ mod trace;
 mod tree;
 mod undo;
 mod usage;
-mod watch;
 mod wording;
 mod work;
 

@@ -13,9 +13,9 @@ use quipu_store::{
 
 use crate::args::{Cli, Cmd, SearchArgs};
 use crate::exit::Failure;
-use crate::meaning::{Compared, Meaning};
 use crate::place::place;
-use crate::print::{Paint, Progress, ago, note, one_line, printable};
+use crate::print::{Paint, Progress, ago, dollars, note, one_line, printable};
+use quipu_host::{Compared, Meaning};
 use quipu_host::{Place, now};
 
 /// Hits of one session that are shown.
@@ -56,7 +56,13 @@ pub(crate) async fn find(place: &Place, args: &SearchArgs) -> Result<Option<Resu
     let (found, compared) = match meaning {
         None => (store.search(query).await?, None),
         Some(meaning) => {
-            let (found, compared) = meaning.search(&store, query, args.wait).await?;
+            let progress = args.wait.then(Progress::new);
+            let tell = |left: u64| {
+                if let Some(progress) = &progress {
+                    progress.show(&format!("vectors: {left} nodes left"));
+                }
+            };
+            let (found, compared) = meaning.search(&store, query, args.wait, tell).await?;
             (found, Some(compared))
         }
     };
@@ -85,7 +91,7 @@ pub(crate) async fn run(args: &SearchArgs) -> Result<(), Failure> {
         let mut end = end_json(found);
         end["told"] = told.clone().into();
         if let Some(compared) = compared {
-            end["meaning"] = compared.json();
+            end["meaning"] = compared_json(compared);
         }
         writeln!(out, "{end}")?;
     } else {
@@ -294,7 +300,7 @@ fn told(args: &SearchArgs, found: &Found, compared: Option<&Compared>) -> Vec<St
     if found.hits.is_empty() && !args.words.is_empty() {
         told.push("Nothing was found.".to_owned());
     }
-    told.extend(compared.map(Compared::told).unwrap_or_default());
+    told.extend(compared.map(compared_told).unwrap_or_default());
     let Unindexed { words, substrings } = found.behind;
     if words > 0 {
         told.push(format!(
@@ -355,4 +361,33 @@ fn end_json(found: &Found) -> serde_json::Value {
         "cut": found.cut,
         "tooShort": found.too_short,
     })
+}
+
+/// What a search by meaning took, for programs.
+fn compared_json(compared: &Compared) -> serde_json::Value {
+    serde_json::json!({
+        "vectors": compared.indexed.vectors, "left": compared.left, "tokens": compared.usage.input, "cost": compared.usage.cost.total,
+    })
+}
+
+/// For people: what was made, what it cost, and what is missing.
+fn compared_told(compared: &Compared) -> Vec<String> {
+    let mut told = Vec::new();
+    if compared.indexed.vectors > 0 {
+        told.push(format!("{} vectors were made.", compared.indexed.vectors));
+    }
+    if compared.usage.input > 0 {
+        let cost = match compared.usage.cost.total {
+            cost if cost > 0.0 => format!(", {}", dollars(cost)),
+            _ => String::new(),
+        };
+        told.push(format!("{} tokens were read for it{cost}.", compared.usage.input));
+    }
+    if compared.left > 0 {
+        told.push(format!(
+            "What was said in {} nodes was not compared by its meaning yet; --wait does that first.",
+            compared.left
+        ));
+    }
+    told
 }

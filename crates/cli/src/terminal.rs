@@ -4,7 +4,6 @@ mod arguments;
 mod cycled;
 mod found;
 mod host;
-mod keys;
 mod looks;
 mod rows;
 

@@ -1,6 +1,7 @@
 //! What the terminal needs beside a session's handle: other sessions, models, keys, and what commands print. The binary
 //! gives it; tests give their own.
 
+pub use quipu_host::KeyKept as Kept;
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
@@ -228,17 +229,6 @@ pub struct ProviderItem {
     pub source: Option<String>,
     /// Variables of the environment that a key is taken from, the usual one first.
     pub variables: Vec<String>,
-}
-
-/// What became of a key.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Kept {
-    /// It is stored; what to say of it.
-    Stored(String),
-    /// The provider refuses it, in these words. It is not stored.
-    Refused(String),
-    /// Whether the provider takes it could not be found out, and why. It is not stored.
-    Unknown(String),
 }
 
 /// A session in a list.

@@ -533,9 +533,9 @@ impl Host for Surroundings {
     }
 
     fn keep_key(&self, provider: String, key: String, unasked: bool) -> Doing<Kept> {
-        self.doing(
-            move |inner| async move { super::keys::keep(&inner.place, &provider, &key, unasked).await },
-        )
+        self.doing(move |inner| async move {
+            Ok(quipu_host::keep_key(&inner.place, &provider, &key, unasked).await?)
+        })
     }
 
     fn settings_path(&self) -> PathBuf {

@@ -77,10 +77,7 @@ fn serve_says_what_is_wrong_and_how_it_ended() {
     let ran = world.run_with(&["serve"], "");
     assert_eq!((ran.status.code(), ran.text().as_str()), (Some(0), ""), "{}", ran.err);
     // Another program, and another version.
-    for line in [
-        "{\"type\":\"hello\",\"version\":99}\n",
-        "{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"initialize\"}\n",
-    ] {
+    for line in ["{\"type\":\"hello\",\"version\":99}\n", "{\"id\":1,\"method\":\"initialize\"}\n"] {
         let ran = world.run_with(&["serve"], line);
         assert_eq!(ran.status.code(), Some(2), "{}", ran.err);
         assert!(ran.err.contains("docs/serve.md"), "{}", ran.err);

@@ -4,16 +4,24 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use quipu::{Engine, Provider, SessionOptions};
-use quipu_host::LocalStore;
 use quipu_protocol::{Model, ModelErrorKind, Outcome};
 use quipu_providers::AuthFile;
-use quipu_tui::Kept;
 
-use crate::exit::Failure;
-use quipu_host::Place;
+use crate::{Failure, LocalStore, Place};
 
 /// How long a provider may take to say what it thinks of a key.
 const CHECK: Duration = Duration::from_secs(20);
+
+/// What became of a key.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum KeyKept {
+    /// It is kept; in words.
+    Stored(String),
+    /// The provider refuses it, in these words; it is not kept.
+    Refused(String),
+    /// Whether it works could not be found out, and why; it is not kept.
+    Unknown(String),
+}
 
 /// What a provider thinks of a key.
 enum Thinks {
@@ -26,32 +34,35 @@ enum Thinks {
 }
 
 /// Asks the provider one word with the key, and stores it where that is answered, or where it is to be kept `unasked`.
-pub(super) async fn keep(place: &Place, provider: &str, key: &str, unasked: bool) -> Result<Kept, Failure> {
+pub async fn keep_key(place: &Place, provider: &str, key: &str, unasked: bool) -> Result<KeyKept, Failure> {
     if key.is_empty() || key.len() > 16 << 10 || key.contains(char::is_whitespace) {
-        return Err(Failure::usage("that is no key: it must be one word of at most 16 KiB"));
+        return Err(Failure::request("that is no key: it must be one word of at most 16 KiB"));
     }
     let settings = place.settings().without_retries();
     if !settings.providers().contains(&provider) {
-        return Err(Failure::usage(format!("there is no provider `{provider}`")));
+        return Err(Failure::request(format!("there is no provider `{provider}`")));
     }
     let told = if unasked {
         "It was not checked.".to_owned()
     } else {
         let model = settings.default_of(provider);
-        let model = model.ok_or_else(|| Failure::usage(format!("no model of `{provider}` can be asked")))?;
+        let model =
+            model.ok_or_else(|| Failure::request(format!("no model of `{provider}` can be asked")))?;
         let caller = settings.provider_for(&model, Some(key)).map_err(Failure::failed)?;
         let engine = place.engine(Arc::new(LocalStore::in_memory()?), &settings)?;
         match ask(&engine, model, caller, &place.home).await {
             Thinks::Takes(None) => "It works.".to_owned(),
             Thinks::Takes(Some(but)) => format!("It is taken, but: {but}"),
-            Thinks::Refuses(why) => return Ok(Kept::Refused(why)),
-            Thinks::Unknown(why) => return Ok(Kept::Unknown(why)),
+            Thinks::Refuses(why) => return Ok(KeyKept::Refused(why)),
+            Thinks::Unknown(why) => return Ok(KeyKept::Unknown(why)),
         }
     };
     let file = AuthFile::new(&place.home);
     file.set_key(provider, key).map_err(Failure::failed)?;
     let path = file.path().display();
-    Ok(Kept::Stored(format!("The key for {provider} is stored in {path}, which you alone can read. {told}")))
+    Ok(KeyKept::Stored(format!(
+        "The key for {provider} is stored in {path}, which you alone can read. {told}"
+    )))
 }
 
 /// Asks for one word.
