@@ -35,15 +35,15 @@ const SHOWN_WIDTH: usize = 160;
 /// use std::sync::Arc;
 ///
 /// use quipu::protocol::{Model, Outcome};
-/// use quipu::store::SqliteStore;
-/// use quipu::{Engine, Places, Recorder, Replay, Script, ScriptStep, Sealer, SessionOptions};
+/// use quipu::{Engine, Script, ScriptStep, Sealer, SessionOptions, store};
+/// use quipu_replay::{Places, Recorder, Replay};
 ///
 /// # #[tokio::main(flavor = "current_thread")]
 /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
 /// # let directory = tempfile::tempdir()?;
 /// # let (cwd, file) = (directory.path(), directory.path().join("hello.rec"));
 /// let sealer = Arc::new(Sealer::new([0; 32]));
-/// let engine = Engine::new(Arc::new(SqliteStore::in_memory()?), sealer.clone(), cwd.join("outputs"));
+/// let engine = Engine::new(store::in_memory()?, sealer.clone(), cwd.join("outputs"));
 ///
 /// // A script in place of a model. A real one comes from `quipu_providers::Settings`.
 /// let step = ScriptStep { text: "Hello.".into(), ..ScriptStep::default() };

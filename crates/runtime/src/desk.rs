@@ -11,7 +11,7 @@ use futures_util::stream::{FuturesUnordered, StreamExt as _};
 use quipu::{Delivery, Opened, Session};
 use quipu_host::{Failure, FailureKind, HostNotice, Observer, OpenRequest, Place, Question, Which};
 use quipu_protocol::{
-    ClientFrame, FrameErrorKind, PROTOCOL_VERSION, Refused, ServerFrame, SessionId, Thinking,
+    Ack, ClientFrame, Command, FrameErrorKind, PROTOCOL_VERSION, Refused, ServerFrame, SessionId, Thinking,
 };
 use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt as _};
 use tokio::sync::mpsc;
@@ -40,8 +40,9 @@ struct Inner {
     request: OpenRequest,
     stalled: Duration,
     sessions: Mutex<BTreeMap<SessionId, Session>>,
-    /// One is opened after the other, or two clients that open the same one would get two.
-    opening: tokio::sync::Mutex<()>,
+    /// One is opened after the other, or two clients that open the same one would get two; and none while one is being closed,
+    /// or it would be found still held.
+    opening: tokio::sync::RwLock<()>,
     closing: CancellationToken,
 }
 
@@ -122,7 +123,7 @@ impl Desk {
     /// A desk in a place. Every session is opened with what `request` says, but for what a client says itself.
     pub fn new(place: Place, request: OpenRequest) -> Self {
         let (sessions, opening, closing) =
-            (Mutex::default(), tokio::sync::Mutex::default(), CancellationToken::new());
+            (Mutex::default(), tokio::sync::RwLock::default(), CancellationToken::new());
         Self(Arc::new(Inner { place, request, stalled: STALLED, sessions, opening, closing }))
     }
 
@@ -131,7 +132,7 @@ impl Desk {
     pub fn with_patience(self, stalled: Duration) -> Self {
         let Inner { place, request, .. } = &*self.0;
         let (sessions, opening, closing) =
-            (Mutex::default(), tokio::sync::Mutex::default(), CancellationToken::new());
+            (Mutex::default(), tokio::sync::RwLock::default(), CancellationToken::new());
         let (place, request) = (place.clone(), request.clone());
         Self(Arc::new(Inner { place, request, stalled, sessions, opening, closing }))
     }
@@ -171,7 +172,7 @@ impl Desk {
     pub async fn shutdown(&self) {
         self.0.closing.cancel();
         // Whoever is opening one is waited for.
-        let _opening = self.0.opening.lock().await;
+        let _opening = self.0.opening.write().await;
         let sessions = std::mem::take(&mut *self.sessions());
         futures_util::future::join_all(sessions.values().map(Session::shutdown)).await;
     }
@@ -185,7 +186,7 @@ impl Desk {
     }
 
     async fn open(&self, id: u64, wanted: Wanted, out: Out) -> ServerFrame {
-        let _opening = self.0.opening.lock().await;
+        let _opening = self.0.opening.write().await;
         if self.0.closing.is_cancelled() {
             return error(Some(id), FrameErrorKind::Closing, "the server is ending, and opens nothing");
         }
@@ -258,10 +259,10 @@ impl Desk {
         Ok(found.next().map(|(name, session)| (name.clone(), session.clone())))
     }
 
-    async fn close(&self, id: u64, name: SessionId, session: Session) -> ServerFrame {
+    async fn close(&self, name: &SessionId, session: &Session) {
+        let _opening = self.0.opening.read().await;
         session.shutdown().await;
-        self.sessions().remove(&name);
-        ServerFrame::Done { id }
+        self.sessions().remove(name);
     }
 }
 
@@ -395,9 +396,13 @@ impl Client {
                 let wanted = Wanted { cwd, session, fork, model, thinking };
                 Box::pin(async move { desk.open(id, wanted, out).await })
             }
-            ClientFrame::Command { id, session, command } => {
-                let session = find(id, &session)?;
+            ClientFrame::Command { id, session: name, command } => {
+                let session = find(id, &name)?;
                 Box::pin(async move {
+                    if command == Command::Close {
+                        desk.close(&name, &session).await;
+                        return ServerFrame::Ack { id, ack: Ack::Handled };
+                    }
                     match session.send(command).await {
                         Ok(ack) => ServerFrame::Ack { id, ack },
                         Err(why) => refused(id, why),
@@ -437,7 +442,10 @@ impl Client {
             }
             ClientFrame::Close { id, session: name } => {
                 let session = find(id, &name)?;
-                Box::pin(async move { desk.close(id, name, session).await })
+                Box::pin(async move {
+                    desk.close(&name, &session).await;
+                    ServerFrame::Done { id }
+                })
             }
             ClientFrame::Sessions { id } => {
                 let sessions = desk.sessions().keys().cloned().collect();

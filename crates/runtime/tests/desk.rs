@@ -412,6 +412,10 @@ mod tests {
         assert!(matches!(refused, None | Some(Refused::Closed)), "{refused:?}");
         // What was queued is there when it is opened again.
         let again = client.open(&world.path("work"), Some(&session)).await;
+        assert_eq!(again, session, "nobody holds it any more");
+        // A command that ends it does so as well.
+        assert_eq!(client.command(&session, Command::Close).await, Ok(Ack::Handled));
+        let again = client.open(&world.path("work"), Some(&session)).await;
         client.subscribe(&again, false).await;
         tokio::join!(desk.shutdown(), async { while client.read().await.is_some() {} });
         assert_eq!(client.served.await.unwrap(), Served::Closed);
