@@ -5,7 +5,7 @@ use quipu_host::OpenRequest;
 use quipu_runtime::{Desk, Served};
 
 use crate::args::StoreArg;
-use crate::exit::Failure;
+use crate::exit::{Failure, advised};
 use crate::place::place;
 use crate::run::Signals;
 
@@ -16,7 +16,7 @@ pub(crate) struct ServeArgs {
 }
 
 pub(crate) async fn run(args: &ServeArgs) -> Result<(), Failure> {
-    let desk = Desk::new(place(&args.store)?, OpenRequest::default());
+    let desk = Desk::new(place(&args.store)?, OpenRequest::default()).worded_by(advised);
     let mut signals = Signals::new()?;
     let served = tokio::select! {
         served = desk.serve(tokio::io::stdin(), tokio::io::stdout()) => Some(served),

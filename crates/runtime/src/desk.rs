@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use futures_util::stream::{FuturesUnordered, StreamExt as _};
 use quipu::{Delivery, Opened, Session};
-use quipu_host::{Failure, FailureKind, HostNotice, Observer, OpenRequest, Place, Question, Which};
+use quipu_host::{Advice, Failure, FailureKind, HostNotice, Observer, OpenRequest, Place, Question, Which};
 use quipu_protocol::{
     Ack, ClientFrame, Command, FrameErrorKind, PROTOCOL_VERSION, Refused, ServerFrame, SessionId, Thinking,
 };
@@ -34,11 +34,15 @@ const STALLED: Duration = Duration::from_secs(30);
 #[derive(Clone)]
 pub struct Desk(Arc<Inner>);
 
+/// How a front words what goes wrong: a text, and what to do about it where the front knows how.
+pub type Wording = fn(&str, Option<&Advice>) -> String;
+
 struct Inner {
     place: Place,
     /// What every session is opened with, but for what a client says.
     request: OpenRequest,
     stalled: Duration,
+    wording: Wording,
     sessions: Mutex<BTreeMap<SessionId, Session>>,
     /// One is opened after the other, or two clients that open the same one would get two; and none while one is being closed,
     /// or it would be found still held.
@@ -74,11 +78,12 @@ impl Out {
 }
 
 /// Tells a client what a person should know, for as long as it is there.
-struct Told(mpsc::WeakSender<String>);
+struct Told(mpsc::WeakSender<String>, Wording);
 
 impl Observer for Told {
     fn notice(&self, notice: HostNotice) {
-        let frame = ServerFrame::Notice { warns: notice.warns, text: notice.text };
+        let text = (self.1)(&notice.text, notice.advice.as_ref());
+        let frame = ServerFrame::Notice { warns: notice.warns, text };
         if let Some(out) = self.0.upgrade() {
             // A client that is so far behind is not told.
             drop(out.try_send(written(&frame)));
@@ -97,12 +102,12 @@ fn error(id: Option<u64>, kind: FrameErrorKind, message: impl Into<String>) -> S
     ServerFrame::Error { id, kind, message: message.into() }
 }
 
-fn failed(id: u64, failure: Failure) -> ServerFrame {
+fn failed(id: u64, failure: &Failure, wording: Wording) -> ServerFrame {
     let kind = match failure.kind {
         FailureKind::Asks(_) => FrameErrorKind::Asks,
         _ => FrameErrorKind::Failed,
     };
-    error(Some(id), kind, failure.message)
+    error(Some(id), kind, wording(&failure.message, failure.advice.as_ref()))
 }
 
 fn refused(id: u64, refused: Refused) -> ServerFrame {
@@ -122,19 +127,27 @@ struct Wanted {
 impl Desk {
     /// A desk in a place. Every session is opened with what `request` says, but for what a client says itself.
     pub fn new(place: Place, request: OpenRequest) -> Self {
-        let (sessions, opening, closing) =
-            (Mutex::default(), tokio::sync::RwLock::default(), CancellationToken::new());
-        Self(Arc::new(Inner { place, request, stalled: STALLED, sessions, opening, closing }))
+        Self::of(place, request, STALLED, |text, _| text.to_owned())
+    }
+
+    /// Words failures and notices in the way of a front.
+    #[must_use]
+    pub fn worded_by(self, wording: Wording) -> Self {
+        let Inner { place, request, stalled, .. } = &*self.0;
+        Self::of(place.clone(), request.clone(), *stalled, wording)
     }
 
     /// Lets a client read nothing for another time than 30 seconds before its connection ends.
     #[must_use]
     pub fn with_patience(self, stalled: Duration) -> Self {
-        let Inner { place, request, .. } = &*self.0;
+        let Inner { place, request, wording, .. } = &*self.0;
+        Self::of(place.clone(), request.clone(), stalled, *wording)
+    }
+
+    fn of(place: Place, request: OpenRequest, stalled: Duration, wording: Wording) -> Self {
         let (sessions, opening, closing) =
             (Mutex::default(), tokio::sync::RwLock::default(), CancellationToken::new());
-        let (place, request) = (place.clone(), request.clone());
-        Self(Arc::new(Inner { place, request, stalled, sessions, opening, closing }))
+        Self(Arc::new(Inner { place, request, stalled, wording, sessions, opening, closing }))
     }
 
     /// Serves one client until it leaves, reads nothing for too long, or the desk ends. Its sessions stay open. Must be called
@@ -195,7 +208,7 @@ impl Desk {
                 let cwd = handle.cwd().to_string_lossy().into_owned();
                 ServerFrame::Opened { id, session, cwd, notices }
             }
-            Err(failure) => failed(id, failure),
+            Err(failure) => failed(id, &failure, self.0.wording),
         }
     }
 
@@ -205,7 +218,7 @@ impl Desk {
         out: Out,
     ) -> Result<(SessionId, Session, Vec<quipu_protocol::Notice>), Failure> {
         let Wanted { cwd, session, fork, model, thinking } = wanted;
-        let place = self.0.place.clone().told_to(Arc::new(Told(out.0.downgrade())));
+        let place = self.0.place.clone().told_to(Arc::new(Told(out.0.downgrade(), self.0.wording)));
         if !Path::new(&cwd).is_absolute() {
             return Err(Failure::request(format!("`cwd` must be an absolute path, and this is {cwd}")));
         }
