@@ -3,9 +3,9 @@
 use quipu_protocol::{ChunkId, FileState, NodeId, SessionId, UnixMs};
 use quipu_transcript::DeedKind;
 
-/// Prompts of a session that [`Store::done`](crate::Store::done) gives at most.
+/// Prompts of a session that [`ReadModel::done`](crate::ReadModel::done) gives at most.
 pub const ASKED: usize = 50;
-/// Files of a session that [`Store::done`](crate::Store::done) gives at most, by what was done to them: the last changed.
+/// Files of a session that [`ReadModel::done`](crate::ReadModel::done) gives at most, by what was done to them: the last changed.
 pub const LOGGED: usize = 100;
 /// Files of one session that are given at most, the last touched first.
 pub const TOUCHED: usize = 10_000;
@@ -138,7 +138,7 @@ pub struct FileStep {
     pub after: FileState,
 }
 
-/// Which steps [`Store::file_steps`](crate::Store::file_steps) gives.
+/// Which steps [`ReadModel::file_steps`](crate::ReadModel::file_steps) gives.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FileStepQuery {
     /// Of what.
@@ -160,7 +160,7 @@ pub enum FileSteps {
     Asked(NodeId),
 }
 
-/// Which sessions [`Store::done`](crate::Store::done) tells of.
+/// Which sessions [`ReadModel::done`](crate::ReadModel::done) tells of.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct DoneQuery {
     /// Only those that work in this directory or below it.

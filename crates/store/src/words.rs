@@ -336,7 +336,7 @@ pub struct Step {
     pub call: StepCall,
     /// How far it is.
     pub state: StepState,
-    /// What is known of it: a recorded request, a call, a result. Opaque to the store; at most [`BLOB_LIMIT`].
+    /// What is known of it: a recorded request, a call, a result. Opaque to the store; at most [`BLOB_LIMIT`](crate::BLOB_LIMIT).
     pub data: Option<Vec<u8>>,
 }
 
