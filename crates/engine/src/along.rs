@@ -191,8 +191,7 @@ impl Engine {
         let (agreed, overwrite) = (how.agreed.as_ref(), how.overwrite);
         let (plan, mut flight) = ground.begin_ready(session, from, ready, agreed, overwrite).await?;
         // The entry of the node that says what a merge did to files.
-        let origin = RestoredFrom { from, left: plan.left.clone(), unknown: plan.unknown.clone() };
-        flight.record.0 = restored_entry(&origin, "quipu.merged");
+        flight.record.0 = restored_entry(&RestoredFrom::of(from, &plan), "quipu.merged");
         Ok((plan, Some(flight)))
     }
 }

@@ -320,13 +320,9 @@ impl Engine {
             let ours: Vec<_> = ours.into_iter().filter(|tool| !named(&tool.spec().name)).collect();
             tools.extend(ours);
         }
-        let began_without = past.is_some_and(|past| {
-            let tools = &past.epoch.tools;
-            !tools.is_empty() && tools.iter().all(|spec| spec.name != Tobe::NAME)
-        });
         let own = tools.iter().any(|tool| tool.spec().name == Tobe::NAME);
         let ground = options.files.enabled.then(|| Arc::new(self.ground_of(options)));
-        let tobe = (options.travel.tools && !began_without && !own).then(|| {
+        let tobe = (options.travel.tools && !began_without(Tobe::NAME) && !own).then(|| {
             let (store, standing) = (self.store.clone(), standing.clone());
             Arc::new(Tobe::new(store, standing, options.cwd.clone(), ground))
         });

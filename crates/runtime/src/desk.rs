@@ -247,9 +247,9 @@ impl Desk {
         // Nobody is there who could be asked before the session is.
         let answers =
             [Question::Here, Question::NewText, Question::Caches].map(|question| (question, None)).into();
-        let base = self.0.request.clone();
-        let (model, thinking) = (model.or(base.model), thinking.or(base.thinking));
-        let request = OpenRequest { which, here, model, thinking, answers, ..self.0.request.clone() };
+        let mut request = OpenRequest { which, here, answers, ..self.0.request.clone() };
+        request.model = model.or(request.model);
+        request.thinking = thinking.or(request.thinking);
         let Opened { session, troubles } = quipu_host::open(&place, &request).await?.opened;
         let name = session.view().session;
         self.sessions().insert(name.clone(), session.clone());
@@ -279,12 +279,12 @@ impl Desk {
     }
 }
 
-/// Writes lines until nobody sends any more; whether the client read them.
+/// Writes lines until nobody sends any more, or the client reads them no more.
 async fn write_lines(
     mut write: impl AsyncWrite + Unpin,
     mut lines: mpsc::Receiver<String>,
     patience: Duration,
-) -> bool {
+) {
     while let Some(mut line) = lines.recv().await {
         // Those that wait already go along.
         while line.len() < 64 << 10
@@ -296,14 +296,13 @@ async fn write_lines(
         while !rest.is_empty() {
             match tokio::time::timeout(patience, write.write(rest)).await {
                 Ok(Ok(count)) if count > 0 => rest = &rest[count..],
-                Ok(_) | Err(_) => return false,
+                Ok(_) | Err(_) => return,
             }
         }
         if !matches!(tokio::time::timeout(patience, write.flush()).await, Ok(Ok(()))) {
-            return false;
+            return;
         }
     }
-    true
 }
 
 /// One connection.

@@ -6,7 +6,7 @@ mod tests {
     use std::sync::Arc;
     use std::time::Duration;
 
-    use quipu_host::{OpenRequest, PermissionRequest, Place, Silent};
+    use quipu_host::{OpenRequest, Place, Silent};
     use quipu_protocol::{
         Ack, Answer as Answered, AskKind, ClientFrame, Command, Event, FrameErrorKind, MoveFiles, NodeId,
         Outcome, QueueMode, Refused, Scope, ServerFrame, SessionId, Snapshot,
@@ -45,8 +45,7 @@ mod tests {
         }
 
         fn desk(&self) -> Desk {
-            let request = OpenRequest { permissions: PermissionRequest::default(), ..OpenRequest::default() };
-            Desk::new(Place::at(self.path("home"), Arc::new(Silent)), request)
+            Desk::new(Place::at(self.path("home"), Arc::new(Silent)), OpenRequest::default())
         }
     }
 

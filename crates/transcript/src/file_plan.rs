@@ -132,8 +132,10 @@ pub fn restored(from: NodeId, plan: &FilePlan) -> (Entry, StepInfo) {
         before: change.before.clone(),
         after: change.after.clone(),
     });
-    let origin = RestoredFrom { from, left: plan.left.clone(), unknown: plan.unknown.clone() };
-    (restored_entry(&origin, KIND), StepInfo { files: files.collect(), ..StepInfo::default() })
+    (
+        restored_entry(&RestoredFrom::of(from, plan), KIND),
+        StepInfo { files: files.collect(), ..StepInfo::default() },
+    )
 }
 
 /// Where files were put back from, and what was not put back then.
@@ -141,12 +143,19 @@ pub fn restored(from: NodeId, plan: &FilePlan) -> (Entry, StepInfo) {
 pub struct RestoredFrom {
     /// The node that the session came from.
     pub from: NodeId,
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
     /// Files that stayed as they were.
-    pub left: Vec<LeftAlone>,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub left: Vec<LeftAlone>,
     /// What was not known of them.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub unknown: Vec<String>,
+}
+
+impl RestoredFrom {
+    /// What a plan says of it, carried out from a node.
+    pub fn of(from: NodeId, plan: &FilePlan) -> Self {
+        Self { from, left: plan.left.clone(), unknown: plan.unknown.clone() }
+    }
 }
 
 /// The entry of a node that says that files were put back.

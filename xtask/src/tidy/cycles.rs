@@ -202,8 +202,11 @@ impl<'a> Crate<'a> {
         for level in self.edges().values() {
             for (from, uses) in level {
                 for (to, place) in uses.iter().filter(|(to, _)| leads(level, to, from)) {
-                    let path = place.rsplit_once(':').map_or(place.as_str(), |(path, _)| path);
-                    findings.push(Finding::note(path, 0, format!("in a circle: {from} uses {to} ({place})")));
+                    findings.push(Finding::note(
+                        file_of(place),
+                        0,
+                        format!("in a circle: {from} uses {to} ({place})"),
+                    ));
                 }
             }
             let mut seen = BTreeSet::new();
@@ -217,12 +220,17 @@ impl<'a> Crate<'a> {
                     .map(|(from, to)| format!("{from} uses {to} ({})", level[*from][*to]))
                     .collect();
                 let place = &level[circle[0]][circle[circle.len().min(2) - 1]];
-                let path = place.rsplit_once(':').map_or(place.as_str(), |(path, _)| path);
+                let path = file_of(place);
                 findings.push(Finding::fault(path, 0, format!("modules in a circle: {}", steps.join(", "))));
             }
         }
         findings
     }
+}
+
+/// The file of a place, which is a file and a line.
+fn file_of(place: &str) -> &str {
+    place.rsplit_once(':').map_or(place, |(path, _)| path)
 }
 
 /// Whether `from` uses `to`, itself or through others.
