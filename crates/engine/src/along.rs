@@ -189,9 +189,9 @@ impl Engine {
             return Ok((ready.plan, None));
         }
         let (agreed, overwrite) = (how.agreed.as_ref(), how.overwrite);
-        let (plan, mut flight) = ground.begin_ready(session, from, ready, agreed, overwrite).await?;
+        let (plan, flight) = ground.begin_ready(session, from, ready, agreed, overwrite).await?;
         // The entry of the node that says what a merge did to files.
-        flight.record.0 = restored_entry(&RestoredFrom::of(from, &plan), "quipu.merged");
-        Ok((plan, Some(flight)))
+        let record = restored_entry(&RestoredFrom::of(from, &plan), "quipu.merged");
+        Ok((plan, Some(flight.recorded_as(record))))
     }
 }

@@ -3,27 +3,24 @@
 use std::sync::Arc;
 
 use futures_util::future::BoxFuture;
-use quipu_dag::{Node, NodeRecord};
-use quipu_protocol::{Entry, Epoch, FileChange, Json, NodeId, Notice, Refused, RunId, SessionId, UnixMs};
+use quipu_protocol::{Epoch, FileChange, Json, NodeId, Refused, RunId, SessionId, UnixMs};
 use quipu_store::{
-    Action, Commit, Durability, Graph, InboxItem, NewChunk, Op, RefMove, RefName, Step, StepCall, StepState,
-    StoreError,
+    Action, Commit, Durability, Graph, InboxItem, NewChunk, Op, RefMove, RefName, ReserveId, Step, StepCall,
+    StepState, StoreError,
 };
-use quipu_transcript::Listing;
 use serde::{Deserialize, Serialize};
 use tokio::sync::mpsc;
 
-use crate::arrival::{TOBE, waits};
 use crate::calls::money::Purse;
 use crate::calls::{Next, Recorded};
 use crate::clock::{Clock, fresh_id};
-use crate::files::{Ground, InFlight};
 use crate::follower::Committed;
 use crate::identity::Prompt;
+use crate::nodes::NodeWriter;
 use crate::published::{Heads, boot};
-use quipu_history::{INCARNATE, ListedIds, needed};
-use quipu_machine::{CommitError, Done, Draft, Input, Leap, MoveDone, MoveOrder, Plan, PlanOp, Queue, Tag};
-use quipu_transcript::{WorkspaceNote, is_restored, restored_again};
+use quipu_history::{ListedIds, needed};
+use quipu_machine::{CommitError, Done, Draft, Input, MoveDone, MoveOrder, Plan, PlanOp, Queue, Tag};
+use quipu_transcript::WorkspaceNote;
 
 /// A finished call as it waits in the table of steps for its batch.
 #[derive(Debug, Serialize, Deserialize)]
@@ -52,7 +49,18 @@ pub(crate) enum Job {
         next: Option<Next>,
     },
     /// The session goes elsewhere.
-    Move { run: RunId, session: SessionId, head: NodeId, order: MoveOrder },
+    Move(Box<MoveJob>),
+}
+
+/// A move, with what goes with it.
+pub(crate) struct MoveJob {
+    pub(crate) run: RunId,
+    pub(crate) session: SessionId,
+    pub(crate) head: NodeId,
+    pub(crate) order: MoveOrder,
+    pub(crate) ops: Vec<PlanOp>,
+    /// What requests begin with from then on.
+    pub(crate) epoch: Epoch,
 }
 
 /// Writes plans one after the other.
@@ -66,10 +74,6 @@ pub(crate) struct Committer {
     prompt: Prompt,
     /// Who is told what was committed.
     follower: Option<mpsc::Sender<Committed>>,
-    /// Where files are that go along.
-    ground: Option<Arc<Ground>>,
-    /// What people are to be told with the next answer.
-    told: Vec<String>,
     /// The session was opened, and the log of actions does not tell it yet.
     opened: Option<Opened>,
     /// The heads that move with the session.
@@ -86,6 +90,19 @@ struct Opened {
     at: Option<NodeId>,
 }
 
+/// What goes with a move of a session that is open; nothing for one at rest.
+#[derive(Default)]
+pub(crate) struct MoveContext {
+    /// Done in the same transaction.
+    pub(crate) ops: Vec<Op>,
+    /// Logged before the move.
+    pub(crate) actions: Vec<Action>,
+    /// What its requests begin with, and the texts of that.
+    pub(crate) epoch: Option<(Epoch, Prompt)>,
+    /// The time of its last node.
+    pub(crate) last: UnixMs,
+}
+
 /// Makes moves for a session that is open.
 pub(crate) trait Mover: Send + Sync {
     /// Moves the session, which stands at `head`, and reads where it stands then.
@@ -94,6 +111,7 @@ pub(crate) trait Mover: Send + Sync {
         session: &'a SessionId,
         head: NodeId,
         order: MoveOrder,
+        cx: MoveContext,
     ) -> BoxFuture<'a, Result<MoveDone, Refused>>;
 }
 
@@ -106,19 +124,13 @@ impl Committer {
         prompt: Prompt,
         heads: Heads,
     ) -> Self {
-        let (follower, ground, told, opened, purse) = (None, None, Vec::new(), None, None);
-        let mover = None;
-        Self { store, clock, last, epoch, prompt, follower, ground, told, opened, heads, purse, mover }
+        let (follower, opened, purse, mover) = (None, None, None, None);
+        Self { store, clock, last, epoch, prompt, follower, opened, heads, purse, mover }
     }
 
     /// Whom to tell what was committed.
     pub(crate) fn tell(&mut self, follower: mpsc::Sender<Committed>) {
         self.follower = Some(follower);
-    }
-
-    /// Where the files of the session are.
-    pub(crate) fn with_files(&mut self, ground: Arc<Ground>) {
-        self.ground = Some(ground);
     }
 
     /// What calls reserve.
@@ -132,24 +144,53 @@ impl Committer {
     }
 
     /// Makes a move between two commits.
-    async fn make(
-        &mut self,
-        session: &SessionId,
-        head: NodeId,
-        order: MoveOrder,
-    ) -> Result<Box<MoveDone>, Refused> {
+    async fn make(&mut self, job: MoveJob) -> Result<Box<MoveDone>, Refused> {
+        let MoveJob { run: _, session, head, order, ops, epoch } = job;
         let Some(mover) = self.mover.clone() else {
             return Err(Refused::NotMoved { why: "this session cannot be moved".into() });
         };
-        let done = mover.make(session, head, order).await?;
+        let goes = matches!(order, MoveOrder::Jump { .. } | MoveOrder::Tobe(_));
+        let over = self.over(order.drafts());
+        let opened = self.opened.as_ref().and_then(|opened| opened.at).filter(|_| goes);
+        let cx = MoveContext {
+            ops: ops.iter().map(|op| store_op(&session, op)).chain(over.iter().map(released)).collect(),
+            actions: opened.map(|at| boot(at, self.clock.now())).into_iter().collect(),
+            epoch: goes.then(|| (epoch.clone(), self.prompt.clone())),
+            last: self.last,
+        };
+        let done = mover.make(&session, head, order, cx).await?;
+        self.paid(&over);
         self.last = self.last.max(done.at);
-        if let Some(follower) = &self.follower
-            && done.moved.to != head
-        {
-            // Nobody follows any more.
-            drop(follower.send(Committed { session: session.clone(), nodes: vec![done.moved.to] }).await);
+        if goes {
+            (self.opened, self.epoch) = (None, epoch);
+        }
+        let session = done.branched.clone().unwrap_or(session);
+        if done.moved.to != head {
+            self.follow(&session, done.ended.clone()).await;
+            let nodes = if done.added.is_empty() { vec![done.moved.to] } else { done.added.clone() };
+            self.follow(&session, nodes).await;
         }
         Ok(Box::new(done))
+    }
+
+    /// Tells who follows the session of nodes that were written.
+    async fn follow(&self, session: &SessionId, nodes: Vec<NodeId>) {
+        if let Some(follower) = self.follower.as_ref().filter(|_| !nodes.is_empty()) {
+            // Nobody follows any more.
+            drop(follower.send(Committed { session: session.clone(), nodes }).await);
+        }
+    }
+
+    /// What is not reserved any more when these are written: what a call cost is in its node.
+    fn over<'a>(&self, mut drafts: impl Iterator<Item = &'a Draft>) -> Vec<(ReserveId, i64)> {
+        let purse = self.purse.as_ref().filter(|_| drafts.any(|draft| draft.step.call.is_some()));
+        purse.map_or_else(Vec::new, |purse| purse.over())
+    }
+
+    fn paid(&self, over: &[(ReserveId, i64)]) {
+        if let Some(purse) = self.purse.as_ref().filter(|_| !over.is_empty()) {
+            purse.released(over);
+        }
     }
 
     /// The first commit that moves the session's ref tells the log of actions that it was opened, and went on from here.
@@ -168,25 +209,17 @@ impl Committer {
         while let Some(job) = plans.recv().await {
             let (tag, plan, next) = match job {
                 Job::Plan { tag, plan, next } => (tag, *plan, next),
-                Job::Move { run, session, head, order } => {
-                    let result = self.make(&session, head, order).await;
+                Job::Move(job) => {
+                    let run = job.run.clone();
+                    let result = self.make(*job).await;
                     drop(answers.send(Input::Moved { run, result }).await);
                     continue;
                 }
             };
-            let session = self.follower.as_ref().map(|_| plan.session.clone());
-            let leaves = plan.leaves.len();
+            let session = plan.session.clone();
             let result = self.commit(plan, next.as_ref()).await;
-            if let (Some(follower), Some(session), Ok(nodes)) = (&self.follower, session, &result) {
-                // What is left is another line than what is gone on with.
-                let (left, nodes) = nodes.split_at(leaves.min(nodes.len()));
-                for nodes in [left, nodes].into_iter().filter(|nodes| !nodes.is_empty()) {
-                    // Nobody follows any more.
-                    drop(follower.send(Committed { session: session.clone(), nodes: nodes.to_vec() }).await);
-                }
-            }
-            for text in self.told.drain(..) {
-                drop(answers.send(Input::Told(Notice::Note { text })).await);
+            if let Ok(nodes) = &result {
+                self.follow(&session, nodes.clone()).await;
             }
             drop(answers.send(Input::Committed { tag, result }).await);
         }
@@ -198,22 +231,11 @@ impl Committer {
         mut plan: Plan,
         next: Option<&Next>,
     ) -> Result<Vec<NodeId>, CommitError> {
-        let flight = self.stage(&plan).await?;
-        let mut result = self.attempt(&plan, flight.as_ref(), next).await;
+        let mut result = self.attempt(&plan, next).await;
         if let Err(StoreError::Missing { .. }) = &result
             && self.drop_vanished(&mut plan).await
         {
-            result = self.attempt(&plan, flight.as_ref(), next).await;
-        }
-        if let (Some(flight), Some(ground)) = (flight, &self.ground) {
-            match &result {
-                Ok((nodes, _)) => {
-                    let rest = nodes.last().copied().map(waits);
-                    let (store, sealer) = (&*ground.store, &ground.sealer);
-                    self.told.extend(flight.land(store, sealer, &plan.session, rest).await);
-                }
-                Err(_) => flight.abandon(&*self.store, &plan.session).await,
-            }
+            result = self.attempt(&plan, next).await;
         }
         match result {
             Ok((nodes, recorded)) => {
@@ -226,20 +248,6 @@ impl Committer {
                 Err(CommitError::Conflict { fresh: SessionId::from(fresh_id()) })
             }
             Err(error) => Err(CommitError::Failed(error.to_string())),
-        }
-    }
-
-    /// Brings what files are to become to the disk, when they go along with a jump.
-    async fn stage(&self, plan: &Plan) -> Result<Option<InFlight>, CommitError> {
-        let Some(agreed) = plan.jump.as_ref().and_then(|leap| leap.files.as_deref()) else { return Ok(None) };
-        let stays = |why: &str| CommitError::Stays(format!("{why}."));
-        let (Some(ground), Some(from), Some(to)) = (&self.ground, plan.expect, plan.parent) else {
-            return Err(stays("what files were is not kept in this session"));
-        };
-        match ground.begin(&plan.session, from, to, Some(agreed), false).await {
-            Ok((_, Some(flight))) => Ok(Some(flight)),
-            Ok((_, None)) => Err(stays("no step on the way touched a file any more")),
-            Err(error) => Err(stays(&error.to_string())),
         }
     }
 
@@ -261,198 +269,56 @@ impl Committer {
     async fn attempt(
         &mut self,
         plan: &Plan,
-        flight: Option<&InFlight>,
         next: Option<&Next>,
     ) -> Result<(Vec<NodeId>, Option<Recorded>), StoreError> {
-        let listed = ListedIds::read(&*self.store, names_of_nodes(plan)).await?;
-        let (mut batch, nodes, last) = self.batch(plan, flight, listed);
-        let head = nodes.last().copied().or(plan.parent);
-        let recorded = next.zip(head).and_then(|(next, head)| next.record(&plan.session, head, &mut batch));
-        let moves = !batch.moves.is_empty();
-        if moves && let (Some(Opened { at }), Some(head)) = (&self.opened, head) {
-            let (at, now) = (*at, self.clock.now());
-            let to = at.unwrap_or(head);
-            let switch = self.heads.switch(&*self.store, &plan.session, at, to, now).await?;
-            batch.actions.splice(..0, at.map(|at| boot(at, now)).into_iter().chain(switch));
-        }
-        // What a call cost is in its node.
-        let paid = plan.drafts.iter().chain(&plan.leaves).any(|draft| draft.step.call.is_some());
-        let purse = self.purse.as_ref().filter(|_| paid);
-        let over = purse.map_or_else(Vec::new, |purse| purse.over());
-        batch.ops.extend(over.iter().map(|(id, charged)| Op::Release { id: id.clone(), charged: *charged }));
-        self.store.commit(batch).await?;
-        if let Some(purse) = purse {
-            purse.released(&over);
-        }
-        if moves {
-            self.opened = None;
-        }
-        self.last = last;
-        if let Some(epoch) = plan.drafts.iter().rev().find_map(|draft| begun(&draft.entry)) {
-            self.epoch = epoch.clone();
-        }
-        Ok((nodes, recorded))
-    }
-
-    fn batch(
-        &self,
-        plan: &Plan,
-        flight: Option<&InFlight>,
-        mut listed: ListedIds,
-    ) -> (Commit, Vec<NodeId>, UnixMs) {
+        let named = needed(plan.parent, plan.drafts.iter().map(|draft| &*draft.entry));
+        let listed = ListedIds::read(&*self.store, named).await?;
+        let clock = self.clock.clone();
+        let mut writer = NodeWriter::new(&*clock, self.last, listed).within(&self.epoch, &self.prompt);
         let mut batch = Commit {
             durability: if plan.power { Durability::Power } else { Durability::Process },
             ops: plan.ops.iter().map(|op| store_op(&plan.session, op)).collect(),
             chunks: plan.ops.iter().flat_map(states_of).cloned().collect(),
             ..Commit::default()
         };
-        let mut last = self.last;
-        let mut nodes = Vec::with_capacity(plan.leaves.len() + plan.drafts.len());
-        let mut stood = plan.expect;
-        let mut epoch = &self.epoch;
-        for draft in &plan.leaves {
-            last = self.clock.now().max(last.saturating_add(1));
-            let node = self.node(draft, epoch, stood, last, (&mut batch, &mut listed));
-            stood = Some(node.id);
-            nodes.push(node.id);
-            batch.nodes.push(node);
+        let mut head = plan.parent;
+        let mut nodes = Vec::with_capacity(plan.drafts.len());
+        for draft in &plan.drafts {
+            let node = writer.write(&mut batch, draft, head);
+            head = Some(node);
+            nodes.push(node);
         }
-        let mut parent = plan.parent;
-        let label = plan.jump.as_ref().and_then(|leap| leap.label.as_deref());
-        for draft in plan.drafts.iter().map(Some).chain(label.map(|_| None)) {
-            let begins = draft.and_then(|draft| begun(&draft.entry));
-            let (labels, put_back);
-            let draft = match draft {
-                Some(draft) if flight.is_some() && is_restored(&draft.entry) => {
-                    let entry = stood.map_or_else(
-                        || draft.entry.clone(),
-                        |from| restored_again(&draft.entry, from).into(),
-                    );
-                    put_back = Draft { entry, ..draft.clone() };
-                    &put_back
-                }
-                Some(draft) => draft,
-                None => {
-                    let target = parent.map(|node| node.to_string()).unwrap_or_default();
-                    let entry = serde_json::json!({ "type": "label", "targetId": target, "label": label });
-                    labels = Draft::new(Entry::Meta(Json::from(&entry)));
-                    &labels
-                }
-            };
-            last = self.clock.now().max(last.saturating_add(1));
-            let node = self.node(draft, epoch, parent, last, (&mut batch, &mut listed));
-            epoch = begins.unwrap_or(epoch);
-            parent = Some(node.id);
-            nodes.push(node.id);
-            batch.nodes.push(node);
+        let moves = !nodes.is_empty();
+        if let Some(to) = head.filter(|_| moves) {
+            batch.moves.push(RefMove::swap(RefName::session(&plan.session), plan.expect, to, "append"));
+            batch.moves.extend(self.heads.moves(to, "append"));
         }
-        if let Some(head) = parent.filter(|_| plan.jump.is_some() || !plan.drafts.is_empty()) {
-            let name = RefName::session(&plan.session);
-            let why = match &plan.jump {
-                None => "append",
-                Some(Leap { carries: None, .. }) => "jump",
-                Some(Leap { carries: Some(_), .. }) => TOBE,
-            };
-            if stood != plan.expect
-                && let Some(departure) = stood
-            {
-                // Where it can be gone back to, and where undoing leads.
-                batch.moves.push(RefMove::swap(name.clone(), plan.expect, departure, "append"));
-            }
-            batch.moves.push(RefMove::swap(name, stood, head, why));
-            batch.moves.extend(self.heads.moves(head, why));
-            if let Some(Leap { from, carries, .. }) = &plan.jump {
-                let session = plan.session.clone();
-                batch.ops.push(match (carries, flight) {
-                    (Some(_), Some(flight)) => flight.op(&session, Some(&waits(head))),
-                    (Some(_), None) => Op::JumpPut { session, jump: waits(head) },
-                    (None, _) => Op::JumpRemove { session },
-                });
-                batch.chunks.extend(flight.iter().flat_map(|flight| flight.chunks.iter().cloned()));
-                let log = match carries {
-                    Some(log) => log.get().to_owned(),
-                    None => serde_json::json!({ "session": plan.session }).to_string(),
-                };
-                batch.actions.push(Action {
-                    timestamp: last,
-                    kind: if carries.is_some() { INCARNATE } else { "QUIPU_JUMP" }.into(),
-                    from: stood.filter(|_| !plan.leaves.is_empty()).or(Some(*from)),
-                    to: Some(head),
-                    metadata: Some(log),
-                });
-            }
+        let recorded = next.zip(head).and_then(|(next, head)| next.record(&plan.session, head, &mut batch));
+        if moves && let (Some(Opened { at }), Some(head)) = (&self.opened, head) {
+            let (at, now) = (*at, self.clock.now());
+            let to = at.unwrap_or(head);
+            let switch = self.heads.switch(&*self.store, &plan.session, at, to, now).await?;
+            batch.actions.splice(..0, at.map(|at| boot(at, now)).into_iter().chain(switch));
         }
-        (batch, nodes, last)
-    }
-
-    fn node(
-        &self,
-        draft: &Draft,
-        epoch: &Epoch,
-        parent: Option<NodeId>,
-        timestamp: UnixMs,
-        (batch, listed): (&mut Commit, &mut ListedIds),
-    ) -> Node {
-        let id = fresh_id();
-        let (parent_id, first_kept) = (listed.of(parent), listed.kept_by(&draft.entry));
-        let listing = Listing { id: &id, parent: parent_id, first_kept, at: timestamp };
-        let encoded = quipu_transcript::encode_listed(&draft.entry, &draft.step, &listing);
-        let epoch = begun(&draft.entry).unwrap_or(epoch);
-        let record = NodeRecord {
-            parent,
-            role: encoded.role,
-            parts: encoded.blobs.iter().map(|blob| blob.id).collect(),
-            timestamp,
-            external_id: Some(id),
-            system_prompt: epoch.system,
-        };
-        let config = match &*draft.entry {
-            Entry::Message(quipu_protocol::Message::Assistant(_)) | Entry::Session(_) | Entry::Epoch(_) => {
-                Some(config(epoch))
-            }
-            Entry::Message(_) | Entry::Compaction(_) | Entry::Meta(_) => None,
-        };
-        if let Entry::Session(_) | Entry::Epoch(_) = &*draft.entry {
-            batch.blobs.extend(self.prompt.blobs());
+        let over = self.over(plan.drafts.iter());
+        batch.ops.extend(over.iter().map(released));
+        let (last, epoch) = (writer.last(), writer.epoch().cloned());
+        self.store.commit(batch).await?;
+        self.paid(&over);
+        if moves {
+            self.opened = None;
         }
-        batch.blobs.extend(encoded.blobs);
-        batch
-            .chunks
-            .extend(encoded.chunks.into_iter().map(|(id, bytes)| NewChunk::Full { id, bytes: bytes.into() }));
-        batch.chunks.extend(draft.states.iter().cloned());
-        let node = Node::new(record, config, None);
-        listed.wrote(&node);
-        node
+        self.last = last;
+        if let Some(epoch) = epoch {
+            self.epoch = epoch;
+        }
+        Ok((nodes, recorded))
     }
 }
 
-/// The nodes before those of a plan whose ids stand in them.
-fn names_of_nodes(plan: &Plan) -> Vec<NodeId> {
-    let label = plan.jump.as_ref().and_then(|leap| leap.label.as_ref()).map(|_| Entry::Meta(Json::object()));
-    let leaves = plan.leaves.iter().map(|draft| &*draft.entry);
-    let drafts = plan.drafts.iter().map(|draft| &*draft.entry).chain(&label);
-    let mut named = needed(plan.expect, leaves);
-    named.extend(needed(plan.parent, drafts));
-    named
-}
-
-/// The epoch that an entry begins.
-fn begun(entry: &Entry) -> Option<&Epoch> {
-    match entry {
-        Entry::Session(start) => Some(&start.epoch),
-        Entry::Epoch(epoch) => Some(epoch),
-        Entry::Message(_) | Entry::Compaction(_) | Entry::Meta(_) => None,
-    }
-}
-
-/// What other programs read about the writer of a node.
-pub(crate) fn config(epoch: &Epoch) -> String {
-    serde_json::json!({
-        "agent": crate::AGENT,
-        "model": { "provider": epoch.provider, "id": epoch.model },
-        "thinkingLevel": epoch.thinking,
-    })
-    .to_string()
+/// A reservation that is over.
+fn released((id, charged): &(ReserveId, i64)) -> Op {
+    Op::Release { id: id.clone(), charged: *charged }
 }
 
 fn store_op(session: &SessionId, op: &PlanOp) -> Op {

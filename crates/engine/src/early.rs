@@ -28,10 +28,8 @@ pub(crate) async fn settle_early(
         expect: None,
         parent: past.head,
         carried: 0,
-        leaves: Vec::new(),
         drafts: first.drain(..).chain(drafts).collect(),
         ops: steps.into_iter().map(|step| PlanOp::Forget { run: step.run, session: None }).collect(),
-        jump: None,
         power: true,
     };
     let nodes = committer.commit(plan, None).await.map_err(|error| broken(id, error))?;

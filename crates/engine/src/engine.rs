@@ -231,6 +231,10 @@ impl Engine {
         &self.heads
     }
 
+    pub(crate) fn clock(&self) -> &Arc<dyn Clock> {
+        &self.clock
+    }
+
     pub(crate) fn now(&self) -> quipu_protocol::UnixMs {
         self.clock.now()
     }

@@ -2,20 +2,36 @@
 
 use std::path::Path;
 
-use quipu_protocol::{Body, Content, Entry, Jumped, Message, NodeId, SessionId, StepInfo, UserMessage};
-use quipu_store::{Action, Commit, Durability, Op, OpenJump, RefMove, RefName, SessionRow, StoreError};
+use quipu_machine::{Draft, TobeOrder};
+use quipu_protocol::{Entry, Jumped, NodeId, SessionId, SessionStart, UserInput};
+use quipu_store::{Action, RefName, SessionRow};
 
 use crate::along::{JumpedWithFiles, RestoreFiles};
-use crate::arrival::{TOBE, waits};
+use crate::arrival::TOBE;
 use crate::change::ChangeError;
+use crate::clock::fresh_id;
+use crate::commit::MoveContext;
 use crate::engine::Engine;
+use crate::error::OpenError;
 use crate::files::{InFlight, told};
 use crate::owner::alone;
-use crate::sessions::Written;
+use crate::resume::epoch_of;
+use crate::session_move::{AfterMove, Label, ReadyMove, SessionMove};
 use crate::stand::{Stand, stand};
 use crate::travel::{Travel, carryover, carryover_text, count_left, line_of, log_of};
-use quipu_history::{INCARNATE, ListedIds, legal_target, needed};
+use quipu_history::{INCARNATE, legal_target};
 use quipu_transcript::FilePlan;
+
+/// A session that went to another node.
+pub(crate) struct Made {
+    pub(crate) jumped: Jumped,
+    /// The nodes that end what it left.
+    pub(crate) ended: Vec<NodeId>,
+    /// The nodes of what was to be added.
+    pub(crate) added: Vec<NodeId>,
+    pub(crate) plan: FilePlan,
+    pub(crate) problems: Vec<String>,
+}
 
 impl Engine {
     /// Moves the session of a node there: before the node when somebody said it, whose words are given back, else
@@ -200,22 +216,51 @@ impl Engine {
         let row = self.row_of(session).await?;
         let from = self.head_of(&row).await?;
         let (stands, mut problems) = self.close_open_steps(session, name).await?;
-        let from = stands.unwrap_or(from);
+        let row = SessionRow { head: Some(stands.unwrap_or(from)), ..row };
         let (plan, flight) = match how {
-            Some(how) => self.begin_files(session, &row.cwd, from, at, how).await?,
+            Some(how) => self.begin_files(session, &row.cwd, self.head_of(&row).await?, at, how).await?,
             None => Default::default(),
         };
         let files = flight.is_some().then(|| (&plan, &**self.sealer()));
         let text = carryover_text(message, files);
-        let content = Body::Blocks(vec![Content::text(text)]);
-        let said = UserMessage { content, timestamp: self.now() };
-        let mut entries: Vec<(Entry, StepInfo)> = flight.iter().map(|flight| flight.record.clone()).collect();
-        entries.push((Entry::Message(Message::User(said)), StepInfo::default()));
-        let mut commit = Commit { durability: Durability::Power, ..Commit::default() };
-        let head = self.add_entries(&mut commit, &entries, at, from).await?;
-        commit.moves.push(RefMove::swap(name.clone(), Some(from), head, TOBE));
-        self.publish(&mut commit, session, Some(from), head, TOBE).await?;
-        let log = log_of(message, at, session, Path::new(&row.cwd));
+        let order = TobeOrder {
+            to: at,
+            ends: Vec::new(),
+            message: Draft::said(UserInput::from(text.as_str()), self.now()),
+            log: log_of(message, at, session, Path::new(&row.cwd)),
+            files: None,
+        };
+        let made = self.tobe_standing(&row, order, flight, &MoveContext::default()).await?;
+        problems.extend(made.problems);
+        Ok(JumpedWithFiles { jumped: made.jumped, plan, problems })
+    }
+
+    /// The same for a session at rest, or one that we have open, with files that are on their way.
+    pub(crate) async fn tobe_standing(
+        &self,
+        row: &SessionRow,
+        order: TobeOrder,
+        flight: Option<InFlight>,
+        cx: &MoveContext,
+    ) -> Result<Made, ChangeError> {
+        let TobeOrder { to: at, ends, message, log, files: _ } = order;
+        let from = self.head_of(row).await?;
+        let mut added: Vec<Draft> = self.epoch_behind(cx, at).await?.into_iter().collect();
+        added.extend(flight.iter().map(InFlight::record));
+        added.push(message);
+        let (session, name) = (&row.id, &row.name);
+        let order = SessionMove {
+            session,
+            name,
+            from: Some(from),
+            ends,
+            to: Some(at),
+            added,
+            label: None,
+            why: TOBE,
+        };
+        let ReadyMove { mut commit, ended, added, from: stood, head } = self.prepare_move(order, cx).await?;
+        let (from, head) = (stood.unwrap_or(from), head.unwrap_or(at));
         commit.actions.push(Action {
             timestamp: self.now(),
             kind: INCARNATE.into(),
@@ -223,10 +268,18 @@ impl Engine {
             to: Some(head),
             metadata: Some(log.get().to_owned()),
         });
-        problems.extend(self.commit_move(session, commit, flight, Some(waits(head))).await?);
+        let problems = self.commit_move(session, commit, flight, AfterMove::Answer(head)).await?;
         let session = session.clone();
         let jumped = Jumped { session, from, at, head, said: None, summary: None, usage: None };
-        Ok(JumpedWithFiles { jumped, plan, problems })
+        let added = added.last().copied().into_iter().collect();
+        Ok(Made { jumped, ended, added, plan: FilePlan::default(), problems })
+    }
+
+    /// An entry for what requests begin with, where another epoch stands at the node that an open session goes to.
+    async fn epoch_behind(&self, cx: &MoveContext, at: NodeId) -> Result<Option<Draft>, OpenError> {
+        let Some((epoch, _)) = &cx.epoch else { return Ok(None) };
+        let stands = epoch_of(&**self.store(), at).await?;
+        Ok((stands != *epoch).then(|| Draft::new(Entry::Epoch(epoch.clone()))))
     }
 
     /// The session that can go to a node: its own, when we write it.
@@ -255,23 +308,23 @@ impl Engine {
         let from = self.head_of(&row).await?;
         let (stands, problems) = self.close_open_steps(session, name).await?;
         let row = SessionRow { head: Some(stands.unwrap_or(from)), ..row };
-        let mut done = self.jump_standing(&row, to, label, Vec::new(), how).await?;
-        done.problems.splice(..0, problems);
-        Ok(done)
+        let label = label.as_deref();
+        let made = self.jump_standing(&row, (to, label), Vec::new(), how, &MoveContext::default()).await?;
+        let Made { jumped, plan, problems: more, .. } = made;
+        Ok(JumpedWithFiles { jumped, plan, problems: problems.into_iter().chain(more).collect() })
     }
 
     /// The same for a session at rest, or one that we have open, with entries that are added there.
     pub(crate) async fn jump_standing(
         &self,
         row: &SessionRow,
-        to: NodeId,
-        label: Option<String>,
-        added: Vec<(Entry, StepInfo)>,
+        (to, label): (NodeId, Option<&str>),
+        entries: Vec<Draft>,
         how: Option<&RestoreFiles>,
-    ) -> Result<JumpedWithFiles, ChangeError> {
+        cx: &MoveContext,
+    ) -> Result<Made, ChangeError> {
         let (store, session, name) = (self.store(), &row.id, &row.name);
         let from = self.head_of(row).await?;
-        let mut problems = Vec::new();
         let Some(Stand { at, said }) = stand(&**store, session, to).await? else {
             return Err(ChangeError::NoSession(to));
         };
@@ -279,80 +332,62 @@ impl Engine {
             Some(how) => self.begin_files(session, &row.cwd, from, at, how).await?,
             None => Default::default(),
         };
-        let mut entries: Vec<(Entry, StepInfo)> = flight.iter().map(|flight| flight.record.clone()).collect();
-        entries.extend(how.and_then(|_| told(&plan, self.sealer(), self.now())));
-        entries.extend(added);
-        entries.extend(label.map(|label| {
-            let entry = serde_json::json!({ "type": "label", "targetId": at.to_string(), "label": label });
-            (Entry::Meta((&entry).into()), StepInfo::default())
-        }));
+        let mut added: Vec<Draft> = flight.iter().map(InFlight::record).collect();
+        added.extend(how.and_then(|_| told(&plan, self.sealer(), self.now())));
         let jumped =
             Jumped { session: session.clone(), from, at, head: at, said, summary: None, usage: None };
-        if at == from && entries.is_empty() {
+        if at == from && added.is_empty() && entries.is_empty() && label.is_none() {
             // It stands there, so there is no step to take back.
-            return Ok(JumpedWithFiles { jumped, plan, problems });
+            return Ok(Made { jumped, ended: Vec::new(), added: Vec::new(), plan, problems: Vec::new() });
         }
-        let mut commit = Commit { durability: Durability::Power, ..Commit::default() };
-        let head = self.add_entries(&mut commit, &entries, at, from).await?;
-        commit.moves.push(RefMove::swap(name.clone(), Some(from), head, "jump"));
-        self.publish(&mut commit, session, Some(from), head, "jump").await?;
-        commit.actions.push(self.action("QUIPU_JUMP", Some(from), Some(head), session));
-        problems.extend(self.commit_move(session, commit, flight, None).await?);
-        Ok(JumpedWithFiles { jumped: Jumped { head, ..jumped }, plan, problems })
+        added.splice(..0, self.epoch_behind(cx, at).await?);
+        let first = added.len();
+        added.extend(entries);
+        let label = label.map(|text| Label { text, of: (first..added.len()).next_back() });
+        let (ends, why) = (Vec::new(), "jump");
+        let order = SessionMove { session, name, from: Some(from), ends, to: Some(at), added, label, why };
+        let ReadyMove { mut commit, mut added, head, .. } = self.prepare_move(order, cx).await?;
+        commit.actions.push(self.action("QUIPU_JUMP", Some(from), head, session));
+        let problems = self.commit_move(session, commit, flight, AfterMove::Nothing).await?;
+        let jumped = Jumped { head: head.unwrap_or(at), ..jumped };
+        Ok(Made { jumped, ended: Vec::new(), added: added.split_off(first), plan, problems })
     }
 
-    /// Adds entries to a move from one node to another, behind the node that it goes to; gives the last.
-    pub(crate) async fn add_entries(
+    /// The same for one that we have open and that another process went on with: it goes there as a session of its own.
+    pub(crate) async fn jump_branched(
         &self,
-        commit: &mut Commit,
-        entries: &[(Entry, StepInfo)],
-        to: NodeId,
+        row: &SessionRow,
         from: NodeId,
-    ) -> Result<NodeId, ChangeError> {
-        if entries.is_empty() {
-            return Ok(to);
-        }
-        let after = [self.node_of(to).await?, self.node_of(from).await?];
-        let mut after = after.iter().map(|node| node.record.timestamp).max().unwrap_or_default();
-        let mut head = to;
-        let named = needed(Some(to), entries.iter().map(|(entry, _)| entry));
-        let mut listed = ListedIds::read(&**self.store(), named).await?;
-        for (entry, step) in entries {
-            let config = (None, &mut listed);
-            let Written { node, commit: more } = self.write_step(entry, step, Some(head), after, config);
-            (head, after) = (node.id, node.record.timestamp);
-            commit.blobs.extend(more.blobs);
-            commit.chunks.extend(more.chunks);
-            commit.nodes.push(node);
-        }
-        Ok(head)
-    }
-
-    /// Commits a move of a session's ref; then the files that are on their way take their places, and it is told which
-    /// did not. `rest` is what is to be done after that.
-    pub(crate) async fn commit_move(
-        &self,
-        session: &SessionId,
-        mut commit: Commit,
-        flight: Option<InFlight>,
-        rest: Option<OpenJump>,
-    ) -> Result<Vec<String>, StoreError> {
-        let store = self.store();
-        commit.ops.push(match (&flight, &rest) {
-            (Some(flight), rest) => flight.op(session, rest.as_ref()),
-            (None, Some(rest)) => Op::JumpPut { session: session.clone(), jump: rest.clone() },
-            (None, None) => Op::JumpRemove { session: session.clone() },
-        });
-        commit.chunks.extend(flight.iter().flat_map(|flight| flight.chunks.iter().cloned()));
-        match (store.commit(commit).await, flight) {
-            (Ok(()), Some(flight)) => Ok(flight.land(&**store, self.sealer(), session, rest).await),
-            (Ok(()), None) => Ok(Vec::new()),
-            (Err(error), flight) => {
-                if let Some(flight) = flight {
-                    flight.abandon(&**store, session).await;
-                }
-                Err(error)
-            }
-        }
+        (to, label): (NodeId, Option<&str>),
+        entries: Vec<Draft>,
+        cx: &MoveContext,
+    ) -> Result<Made, ChangeError> {
+        let Some(Stand { at, said }) = stand(&**self.store(), &row.id, to).await? else {
+            return Err(ChangeError::NoSession(to));
+        };
+        let session = SessionId::from(fresh_id());
+        let start = SessionStart {
+            session: session.clone(),
+            cwd: row.cwd.clone(),
+            agent: crate::AGENT.into(),
+            parent_session: Some(row.id.clone()),
+            epoch: match &cx.epoch {
+                Some((epoch, _)) => epoch.clone(),
+                None => epoch_of(&**self.store(), at).await?,
+            },
+        };
+        let mut added = vec![Draft::new(Entry::Session(start))];
+        added.extend(entries);
+        let label = label.map(|text| Label { text, of: (1..added.len()).next_back() });
+        let (name, ends, why) = (RefName::session(&session), Vec::new(), "jump");
+        let order =
+            SessionMove { session: &session, name: &name, from: None, ends, to: Some(at), added, label, why };
+        let ReadyMove { mut commit, mut added, head, .. } = self.prepare_move(order, cx).await?;
+        commit.actions.push(self.action("QUIPU_JUMP", Some(from), head, &session));
+        let problems = self.commit_move(&session, commit, None, AfterMove::Nothing).await?;
+        let head = head.unwrap_or(at);
+        let jumped = Jumped { session, from, at, head, said, summary: None, usage: None };
+        let (ended, added, plan) = (Vec::new(), added.split_off(1), FilePlan::default());
+        Ok(Made { jumped, ended, added, plan, problems })
     }
 }

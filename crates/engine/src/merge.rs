@@ -5,20 +5,20 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Component, Path, PathBuf};
 use std::sync::Arc;
 
+use quipu_machine::Draft;
 use quipu_protocol::{
     Body, Content, Entry, FileState, MergeSide, Message, NodeId, SessionId, StepInfo, UserMessage,
 };
-use quipu_store::{Graph, RefMove, RefName, SessionQuery, StoreError, Until, decode_nodes};
+use quipu_store::{Graph, RefName, SessionQuery, StoreError, Until, decode_nodes};
 use quipu_transcript::{Decoded, TouchedFiles, counts, message_of};
 
 use crate::along::RestoreFiles;
-use crate::arrival::{awaited, waits};
 use crate::change::ChangeError;
+use crate::commit::MoveContext;
 use crate::engine::Engine;
 use crate::files::{Brought, Cargo, InFlight};
 use crate::owner::alone;
-use crate::sessions::Written;
-use quipu_history::ListedIds;
+use crate::session_move::{AfterMove, ReadyMove, SessionMove};
 use quipu_history::{END, escaped, shortened};
 use quipu_transcript::{FilePlan, LeftAlone, WORKSPACE_NOTE, WorkspaceNote, is_restored};
 
@@ -247,7 +247,7 @@ impl Engine {
     ) -> Result<Merged, ChangeError> {
         let name = RefName::session(into);
         let (_, problems) = self.close_open_steps(into, &name).await?;
-        let mut merged = self.merge_standing(from, into, note, side, how).await?;
+        let mut merged = self.merge_standing(from, into, note, (side, how), MoveContext::default()).await?;
         merged.problems.splice(..0, problems);
         Ok(merged)
     }
@@ -258,8 +258,8 @@ impl Engine {
         from: NodeId,
         into: &SessionId,
         note: &str,
-        side: Option<MergeSide>,
-        how: Option<&RestoreFiles>,
+        (side, how): (Option<MergeSide>, Option<&RestoreFiles>),
+        cx: MoveContext,
     ) -> Result<Merged, ChangeError> {
         let name = RefName::session(into);
         let mut problems = Vec::new();
@@ -274,24 +274,24 @@ impl Engine {
         let content = Body::Blocks(vec![Content::text(text)]);
         let entry = Entry::Message(Message::User(UserMessage { content, timestamp: self.now() }));
         let step = StepInfo { merge: vec![merge.head, from], ..StepInfo::default() };
-        let after = [self.node_of(merge.head).await?, self.node_of(from).await?];
-        let after = after.iter().map(|node| node.record.timestamp).max().unwrap_or_default();
-        // The first is a message; what comes after it follows that.
-        let mut listed = ListedIds::default();
-        let Written { node: merged, mut commit } =
-            self.write_step(&entry, &step, Some(merge.head), after, (None, &mut listed));
-        let node = merged.id;
-        let (mut head, after) = (node, merged.record.timestamp);
-        commit.nodes.push(merged);
-        if let Some(InFlight { record: (entry, step), .. }) = &flight {
-            let Written { node: record, commit: more } =
-                self.write_step(entry, step, Some(head), after, (None, &mut listed));
-            head = record.id;
-            commit.blobs.extend(more.blobs);
-            commit.chunks.extend(more.chunks);
-            commit.nodes.push(record);
-        }
-        commit.moves.push(RefMove::swap(name, Some(merge.head), head, "merge"));
+        let mut added = vec![Draft::of(entry, step)];
+        added.extend(flight.iter().map(InFlight::record));
+        // Later than both.
+        let last = self.node_of(from).await?.record.timestamp.max(cx.last);
+        let cx = MoveContext { last, ..cx };
+        let (stands, ends, why) = (Some(merge.head), Vec::new(), "merge");
+        let order = SessionMove {
+            session: into,
+            name: &name,
+            from: stands,
+            ends,
+            to: stands,
+            added,
+            label: None,
+            why,
+        };
+        let ReadyMove { mut commit, added, .. } = self.prepare_move(order, &cx).await?;
+        let node = added.first().copied().unwrap_or(merge.head);
         let mut action = self.action("QUIPU_MERGE", Some(from), Some(node), into);
         let files = side.map(|side| match side {
             MergeSide::Ours => "ours",
@@ -300,10 +300,8 @@ impl Engine {
         let log = serde_json::json!({ "session": into, "parents": [merge.head, from], "files": files });
         action.metadata = Some(log.to_string());
         commit.actions.push(action);
-        self.publish(&mut commit, into, Some(merge.head), head, "merge").await?;
         // A message to itself that waits for its answer goes on waiting.
-        let rest = self.store().pending(into).await?.jump.as_ref().and_then(awaited).map(waits);
-        problems.extend(self.commit_move(into, commit, flight, rest).await?);
+        problems.extend(self.commit_move(into, commit, flight, AfterMove::AsBefore).await?);
         Ok(Merged { node, merge, plan, problems })
     }
 }

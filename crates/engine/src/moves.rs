@@ -4,24 +4,26 @@ use std::sync::Arc;
 
 use futures_util::future::BoxFuture;
 use quipu_protocol::{Jumped, MoveFiles, MoveStep, Moved, NodeId, Refused, SessionId};
-use quipu_store::SessionRow;
+use quipu_store::{SessionRow, StoreError};
 
-use crate::along::{JumpedWithFiles, RestoreFiles};
+use crate::along::RestoreFiles;
 use crate::arrival::awaited;
 use crate::change::ChangeError;
-use crate::commit::Mover;
+use crate::commit::{MoveContext, Mover};
 use crate::engine::{Engine, SessionOptions};
 use crate::error::OpenError;
 use crate::files::{FileSettings, FilesError};
+use crate::jump::Made as Gone;
 use crate::policy::Policy;
 use crate::stand::{Stand, place_at, stand};
 use crate::timeline::{Along, Way};
 use crate::undo::UndoError;
-use quipu_machine::{MoveDone, MoveOrder};
+use quipu_machine::{Draft, MoveDone, MoveOrder, TobeOrder};
 use quipu_transcript::FilePlan;
 
 /// Files of a move that are named at most.
 const NAMED: usize = 1_000;
+const WENT_ON: &str = "another process went on with this session meanwhile; nothing was changed";
 
 /// Moves by the rules of one session.
 #[derive(Clone)]
@@ -29,6 +31,8 @@ pub(crate) struct SessionMover {
     engine: Engine,
     policy: Arc<dyn Policy>,
     files: FileSettings,
+    /// Where its tools work.
+    cwd: String,
 }
 
 impl std::fmt::Debug for SessionMover {
@@ -40,13 +44,31 @@ impl std::fmt::Debug for SessionMover {
 /// What was done, and whether the conversation is another one.
 struct Made {
     moved: Moved,
+    ended: Vec<NodeId>,
+    added: Vec<NodeId>,
     name: Option<String>,
     elsewhere: bool,
+    /// The session that it is now.
+    branched: Option<SessionId>,
+}
+
+impl Made {
+    /// The session stands elsewhere.
+    fn at(moved: Moved) -> Self {
+        let (name, branched) = (None, None);
+        Self { moved, ended: Vec::new(), added: Vec::new(), name, elsewhere: true, branched }
+    }
+
+    /// Something is noted of the session.
+    fn noted(moved: Moved, name: Option<String>) -> Self {
+        Self { name, elsewhere: false, ..Self::at(moved) }
+    }
 }
 
 impl SessionMover {
     pub(crate) fn new(engine: Engine, options: &SessionOptions) -> Self {
-        Self { engine, policy: options.policy.clone(), files: options.files }
+        let cwd = options.cwd.to_string_lossy().into_owned();
+        Self { engine, policy: options.policy.clone(), files: options.files, cwd }
     }
 
     /// How files go along, where they do; a jump or a merge takes none along unless that is said.
@@ -68,6 +90,7 @@ impl SessionMover {
         row: &SessionRow,
         head: NodeId,
         (steps, way, files): (u32, Way, MoveFiles),
+        cx: MoveContext,
     ) -> Result<Made, Refused> {
         let (how, always) = match files {
             MoveFiles::AsBefore => (Some(self.how(false)), false),
@@ -76,7 +99,8 @@ impl SessionMover {
         };
         let along = Along { how, always, stays_there: true };
         let steps = usize::try_from(steps).unwrap_or(usize::MAX);
-        let (done, problems) = self.engine.steps_standing(row, steps, way, &along).await.map_err(refused)?;
+        let done = self.engine.steps_standing(row, steps, way, &along, cx).await;
+        let (done, problems) = done.map_err(refused)?;
         let Some(to) = done.last().and_then(|step| step.to) else {
             return Err(match way {
                 Way::Back => Refused::NothingToUndo,
@@ -85,10 +109,56 @@ impl SessionMover {
         };
         let steps = done.into_iter().map(|step| MoveStep { what: step.what, from: step.from, to: step.to });
         let moved = Moved { from: head, to, said: None, steps: steps.collect(), files: Vec::new(), problems };
-        Ok(Made { moved, name: None, elsewhere: true })
+        Ok(Made::at(moved))
     }
 
-    async fn move_session(&self, row: &SessionRow, head: NodeId, order: MoveOrder) -> Result<Made, Refused> {
+    /// The files that were agreed to are on their way before the session goes.
+    async fn tobe(
+        &self,
+        row: &SessionRow,
+        head: NodeId,
+        order: TobeOrder,
+        cx: &MoveContext,
+    ) -> Result<Gone, Refused> {
+        let flight = match &order.files {
+            None => None,
+            Some(agreed) => {
+                let how = RestoreFiles { agreed: Some((**agreed).clone()), ..self.how(false) };
+                let begun = self.engine.begin_files(&row.id, &row.cwd, head, order.to, &how).await;
+                let (_, flight) = begun.map_err(|error| refused(error.into()))?;
+                if flight.is_none() {
+                    let why = "no step on the way touched a file any more";
+                    return Err(Refused::NotMoved { why: why.into() });
+                }
+                flight
+            }
+        };
+        self.engine.tobe_standing(row, order, flight, cx).await.map_err(refused)
+    }
+
+    /// Another process went on with the session: who jumps goes there in a session of its own.
+    async fn branch(
+        &self,
+        row: &SessionRow,
+        from: NodeId,
+        place: (NodeId, Option<&str>),
+        added: Vec<Draft>,
+        cx: &MoveContext,
+    ) -> Result<Made, Refused> {
+        let done = self.engine.jump_branched(row, from, place, added, cx).await.map_err(refused)?;
+        let Gone { jumped: Jumped { session, head: to, said, .. }, added, problems, .. } = done;
+        let (steps, files) = (Vec::new(), Vec::new());
+        let moved = Moved { from, to, said, steps, files, problems };
+        Ok(Made { added, branched: Some(session), ..Made::at(moved) })
+    }
+
+    async fn move_session(
+        &self,
+        row: &SessionRow,
+        head: NodeId,
+        order: MoveOrder,
+        cx: MoveContext,
+    ) -> Result<Made, Refused> {
         let engine = &self.engine;
         let stands = |to: NodeId| Moved {
             from: head,
@@ -101,38 +171,42 @@ impl SessionMover {
         match order {
             MoveOrder::Jump { to, label, added, files } => {
                 let how = self.along(files);
-                let added = added.into_iter().map(|draft| ((*draft.entry).clone(), draft.step)).collect();
-                let done = engine.jump_standing(row, to, label, added, how.as_ref()).await;
-                let JumpedWithFiles { jumped, plan, problems } = done.map_err(refused)?;
+                let place = (to, label.as_deref());
+                let done = engine.jump_standing(row, place, added, how.as_ref(), &cx).await;
+                let Gone { jumped, added, plan, problems, .. } = done.map_err(refused)?;
                 let Jumped { head, said, .. } = jumped;
                 let moved =
                     Moved { said, files: named(&plan), problems: told(&plan, problems), ..stands(head) };
-                Ok(Made { moved, name: None, elsewhere: true })
+                Ok(Made { added, ..Made::at(moved) })
             }
-            MoveOrder::Undo { steps, files } => self.steps(row, head, (steps, Way::Back, files)).await,
-            MoveOrder::Redo { steps, files } => self.steps(row, head, (steps, Way::Forward, files)).await,
+            MoveOrder::Tobe(order) => {
+                let Gone { jumped, ended, added, problems, .. } = self.tobe(row, head, *order, &cx).await?;
+                let Jumped { from, head, .. } = jumped;
+                let moved = Moved { from, problems, ..stands(head) };
+                Ok(Made { ended, added, ..Made::at(moved) })
+            }
+            MoveOrder::Undo { steps, files } => self.steps(row, head, (steps, Way::Back, files), cx).await,
+            MoveOrder::Redo { steps, files } => self.steps(row, head, (steps, Way::Forward, files), cx).await,
             MoveOrder::Merge { from, note, side, files } => {
                 let how = self.along(files);
                 let note = engine.merge_note(&note).map_err(refused)?;
-                let merged = engine.merge_standing(from, &row.id, &note, side, how.as_ref()).await;
+                let merged = engine.merge_standing(from, &row.id, &note, (side, how.as_ref()), cx).await;
                 let merged = merged.map_err(refused)?;
                 let to = self.head(row).await?;
                 let problems = told(&merged.plan, merged.problems);
-                let moved = Moved { files: named(&merged.plan), problems, ..stands(to) };
-                Ok(Made { moved, name: None, elsewhere: true })
+                Ok(Made::at(Moved { files: named(&merged.plan), problems, ..stands(to) }))
             }
             MoveOrder::UndoCompaction => {
-                let to =
-                    engine.go_back_standing(&row.id, &row.name, head).await.map_err(|e| not_undone(&e))?;
-                Ok(Made { moved: stands(to), name: None, elsewhere: true })
+                let to = engine.go_back_standing(&row.id, &row.name, head, &cx).await;
+                Ok(Made::at(stands(to.map_err(|error| not_undone(&error))?)))
             }
             MoveOrder::Label { node, text } => {
                 let to = engine.label_standing(row, node, &text).await.map_err(refused)?;
-                Ok(Made { moved: stands(to.unwrap_or(head)), name: None, elsewhere: false })
+                Ok(Made::noted(stands(to.unwrap_or(head)), None))
             }
             MoveOrder::Rename { name } => {
                 let (to, name) = engine.rename_standing(row, &name).await.map_err(refused)?;
-                Ok(Made { moved: stands(to), name: Some(name), elsewhere: false })
+                Ok(Made::noted(stands(to), Some(name)))
             }
         }
     }
@@ -144,7 +218,7 @@ impl SessionMover {
         head: NodeId,
         to: NodeId,
     ) -> Result<FilePlan, Refused> {
-        let row = self.engine.row_of(session).await.map_err(refused)?;
+        let row = self.row(session).await?;
         let stand =
             stand(&**self.engine.store(), session, to).await.map_err(|error| refused(error.into()))?;
         let Some(Stand { at, .. }) = stand else { return Err(Refused::NotInSession { node: to }) };
@@ -161,24 +235,42 @@ impl SessionMover {
         head.ok_or_else(|| Refused::NotMoved { why: "the session was removed meanwhile".into() })
     }
 
-    async fn made(&self, session: &SessionId, head: NodeId, order: MoveOrder) -> Result<MoveDone, Refused> {
+    /// The session, which works where its tools do.
+    async fn row(&self, session: &SessionId) -> Result<SessionRow, Refused> {
         let row = self.engine.row_of(session).await.map_err(refused)?;
-        if self.head(&row).await? != head {
-            let why = "another process went on with this session meanwhile; nothing was changed";
-            return Err(Refused::NotMoved { why: why.into() });
-        }
-        let row = SessionRow { head: Some(head), ..row };
-        let Made { moved, name, elsewhere } = self.move_session(&row, head, order).await?;
+        Ok(SessionRow { cwd: self.cwd.clone(), ..row })
+    }
+
+    async fn made(
+        &self,
+        session: &SessionId,
+        head: NodeId,
+        order: MoveOrder,
+        cx: MoveContext,
+    ) -> Result<MoveDone, Refused> {
+        let row = self.row(session).await?;
+        let row = SessionRow { head: Some(self.head(&row).await?), ..row };
+        let lost = row.head != Some(head);
+        let made = match order {
+            MoveOrder::Jump { to, label, added, files: MoveFiles::Keep | MoveFiles::AsBefore } if lost => {
+                let place = (to, label.as_deref());
+                self.branch(&row, head, place, added, &cx).await?
+            }
+            _ if lost => return Err(Refused::NotMoved { why: WENT_ON.into() }),
+            order => self.move_session(&row, head, order, cx).await?,
+        };
+        let Made { moved, ended, added, name, elsewhere, branched } = made;
         let store = &**self.engine.store();
         let failed = |error: OpenError| Refused::Store { why: error.to_string() };
         let place = match elsewhere {
             true => Some(Box::new(place_at(store, moved.to).await.map_err(failed)?)),
             false => None,
         };
+        let session = branched.as_ref().unwrap_or(session);
         let pending = store.pending(session).await.map_err(|error| failed(error.into()))?;
         let waits = pending.jump.as_ref().and_then(awaited).is_some();
         let node = self.engine.node_of(moved.to).await.map_err(refused)?;
-        Ok(MoveDone { moved, place, waits, name, at: node.record.timestamp })
+        Ok(MoveDone { moved, ended, added, place, waits, name, branched, at: node.record.timestamp })
     }
 }
 
@@ -188,8 +280,9 @@ impl Mover for SessionMover {
         session: &'a SessionId,
         head: NodeId,
         order: MoveOrder,
+        cx: MoveContext,
     ) -> BoxFuture<'a, Result<MoveDone, Refused>> {
-        Box::pin(self.made(session, head, order))
+        Box::pin(self.made(session, head, order, cx))
     }
 }
 
@@ -215,6 +308,9 @@ pub(crate) fn refused(error: ChangeError) -> Refused {
             Refused::Files { why, conflicts }
         }
         ChangeError::Files(_) => Refused::Files { why, conflicts: Vec::new() },
+        ChangeError::Open(OpenError::Store(StoreError::Conflict { .. })) => {
+            Refused::NotMoved { why: WENT_ON.into() }
+        }
         ChangeError::Open(OpenError::Store(_)) => Refused::Store { why },
         ChangeError::Open(_)
         | ChangeError::Busy(_)

@@ -401,9 +401,6 @@ impl Engine {
         committer.opened(past.head);
         let mover = Arc::new(SessionMover::new(self.clone(), &options));
         committer.with_mover(mover.clone());
-        if let Some(ground) = toolbox.ground() {
-            committer.with_files(ground);
-        }
         // The first body is kept as a difference to the last.
         if let (Some(base), Some(local)) = (past.last_body, self.store.local()) {
             local.will_build_on(base);

@@ -437,9 +437,7 @@ pub(crate) async fn recover(
         expect: past.head,
         parent: past.head,
         carried: 0,
-        leaves: Vec::new(),
         ops: runs.into_iter().map(|run| PlanOp::Forget { run, session: None }).collect(),
-        jump: None,
         power: true,
         drafts,
     };
@@ -463,7 +461,7 @@ pub(crate) async fn recover(
 /// What a session cannot be opened for when what was left of it could not be settled.
 pub(crate) fn broken(session: &SessionId, error: CommitError) -> OpenError {
     let why = match error {
-        CommitError::Failed(text) | CommitError::Stays(text) => text,
+        CommitError::Failed(text) => text,
         CommitError::Conflict { .. } => "another process is writing to it; try again".into(),
     };
     OpenError::Broken { session: session.clone(), why }

@@ -2,22 +2,24 @@
 
 use std::path::Path;
 
-use quipu_dag::{Node, NodeRecord};
-use quipu_protocol::{Entry, Json, Message, NAME_LIMIT, NodeId, SessionId, SessionStart, StepInfo, UnixMs};
+use quipu_dag::Node;
+use quipu_machine::Draft;
+use quipu_protocol::{Entry, Json, Message, NAME_LIMIT, NodeId, SessionId, SessionStart, UnixMs};
 use quipu_seal::Sealer;
 use quipu_store::{
-    Action, Commit, Durability, Expect, LandmarkKind, NewChunk, Op, RefMove, RefName, Resolved, Scope,
-    SessionQuery, SessionRow, Spelling, StoreError, decode_nodes,
+    Action, Commit, Durability, Expect, LandmarkKind, Op, RefMove, RefName, Resolved, Scope, SessionQuery,
+    SessionRow, Spelling, StoreError, decode_nodes,
 };
-use quipu_transcript::Listing;
 
 use crate::change::ChangeError;
 use crate::clock::fresh_id;
-use crate::commit::config;
+use crate::commit::MoveContext;
 use crate::engine::Engine;
 use crate::error::OpenError;
+use crate::nodes::NodeWriter;
 use crate::owner::alone;
 use crate::resume::epoch_of;
+use crate::session_move::{AfterMove, SessionMove};
 use quipu_history::{ListedIds, needed};
 
 /// Characters of a label or a name at most.
@@ -46,12 +48,6 @@ pub struct Forked {
 enum Stand {
     Before,
     Behind,
-}
-
-/// The entry's node as it will be written.
-pub(crate) struct Written {
-    pub(crate) node: Node,
-    pub(crate) commit: Commit,
 }
 
 impl Engine {
@@ -161,13 +157,10 @@ impl Engine {
             Some(parent) if parent != at => self.node_of(parent).await?.record.timestamp,
             _ => named.record.timestamp,
         };
-        let Written { node, mut commit } =
-            self.write(&Entry::Session(start), parent, time, Some(config(&epoch))).await?;
-        let base = node.id;
+        let (mut commit, base) = self.write(&Draft::new(Entry::Session(start)), parent, time).await?;
         commit.moves = vec![RefMove::swap(RefName::session(&id), None, base, "fork")];
         self.publish(&mut commit, &id, None, base, "fork").await?;
         commit.actions.push(self.action("QUIPU_FORK", Some(at), Some(base), &id));
-        commit.nodes.push(node);
         store.commit(commit).await?;
         let images = said.as_ref().map_or(0, |body| {
             body.blocks().iter().filter(|block| matches!(block, quipu_protocol::Content::Image(_))).count()
@@ -242,14 +235,12 @@ impl Engine {
         if self.store().fork_point(head, to).await? != Some(head) {
             return Ok(false);
         }
-        let mut commit = Commit {
-            moves: vec![RefMove::swap(row.name.clone(), Some(head), to, "advance")],
-            actions: vec![self.action("QUIPU_ADVANCE", Some(head), Some(to), &row.id)],
-            durability: Durability::Power,
-            ..Commit::default()
-        };
-        self.publish(&mut commit, &row.id, Some(head), to, "advance").await?;
-        self.store().commit(commit).await?;
+        let (session, name, why) = (&row.id, &row.name, "advance");
+        let (from, to, ends, added) = (Some(head), Some(to), Vec::new(), Vec::new());
+        let order = SessionMove { session, name, from, ends, to, added, label: None, why };
+        let mut ready = self.prepare_move(order, &MoveContext::default()).await?;
+        ready.commit.actions.push(self.action("QUIPU_ADVANCE", from, to, session));
+        self.commit_move(session, ready.commit, None, AfterMove::AsBefore).await?;
         Ok(true)
     }
 
@@ -319,19 +310,18 @@ impl Engine {
         let ours = row.agent == crate::AGENT;
         let name = if ours { row.name.clone() } else { RefName::notes(&row.agent, &row.id) };
         let mut tries = TRIES;
+        let draft = Draft::new(entry.clone());
         loop {
             let row = &SessionRow { head: store.head(&row.name).await?, ..row.clone() };
             let head = self.head_of(row).await?;
             let expect = if ours { Some(head) } else { store.head(&name).await? };
             let parent = expect.unwrap_or(head);
             let time = self.node_of(parent).await?.record.timestamp;
-            let Written { node, mut commit } = self.write(entry, Some(parent), time, None).await?;
-            let id = node.id;
+            let (mut commit, id) = self.write(&draft, Some(parent), time).await?;
             commit.moves.push(RefMove::swap(name.clone(), expect, id, why));
             if ours {
                 commit.moves.extend(self.heads().moves_along(&**store, head, id, why).await?);
             }
-            commit.nodes.push(node);
             match store.commit(commit).await {
                 Ok(()) => return Ok(id),
                 Err(StoreError::Conflict { .. }) if tries > 1 => tries -= 1,
@@ -352,52 +342,17 @@ impl Engine {
         alone(self.store(), &row.name, || ChangeError::Busy(row.id.clone()), work).await
     }
 
-    pub(crate) async fn write(
+    /// A commit with one entry behind a node of this time.
+    async fn write(
         &self,
-        entry: &Entry,
+        draft: &Draft,
         parent: Option<NodeId>,
         after: UnixMs,
-        config: Option<String>,
-    ) -> Result<Written, StoreError> {
-        let mut listed = ListedIds::read(&**self.store(), needed(parent, [entry])).await?;
-        Ok(self.write_step(entry, &StepInfo::default(), parent, after, (config, &mut listed)))
-    }
-
-    /// The same, with how the step went. The ids that it needs of nodes before it are there.
-    pub(crate) fn write_step(
-        &self,
-        entry: &Entry,
-        step: &StepInfo,
-        parent: Option<NodeId>,
-        after: UnixMs,
-        (config, listed): (Option<String>, &mut ListedIds),
-    ) -> Written {
-        let (id, timestamp) = (fresh_id(), self.now().max(after.saturating_add(1)));
-        let (parent_id, first_kept) = (listed.of(parent), listed.kept_by(entry));
-        let listing = Listing { id: &id, parent: parent_id, first_kept, at: timestamp };
-        let encoded = quipu_transcript::encode_listed(entry, step, &listing);
-        let system_prompt = match entry {
-            Entry::Session(start) => start.epoch.system,
-            Entry::Message(_) | Entry::Epoch(_) | Entry::Compaction(_) | Entry::Meta(_) => None,
-        };
-        let record = NodeRecord {
-            parent,
-            role: encoded.role,
-            parts: encoded.blobs.iter().map(|blob| blob.id).collect(),
-            timestamp,
-            external_id: Some(id),
-            system_prompt,
-        };
-        let chunks = encoded.chunks.into_iter();
-        let commit = Commit {
-            blobs: encoded.blobs,
-            chunks: chunks.map(|(id, bytes)| NewChunk::Full { id, bytes: bytes.into() }).collect(),
-            durability: Durability::Power,
-            ..Commit::default()
-        };
-        let node = Node::new(record, config, None);
-        listed.wrote(&node);
-        Written { node, commit }
+    ) -> Result<(Commit, NodeId), StoreError> {
+        let listed = ListedIds::read(&**self.store(), needed(parent, [&*draft.entry])).await?;
+        let mut commit = Commit { durability: Durability::Power, ..Commit::default() };
+        let node = NodeWriter::new(&**self.clock(), after, listed).write(&mut commit, draft, parent);
+        Ok((commit, node))
     }
 
     pub(crate) fn action(

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use quipu_dag::Node;
-use quipu_machine::Place;
+use quipu_machine::{Place, Target};
 use quipu_protocol::{Body, Compaction, Entry, Message, NodeId, Refused, SessionId, UserInput};
 use quipu_store::{Graph, Resolved, Scope, Spelling, StoreError, Until, decode_nodes};
 use quipu_transcript::{Decoded, TouchedFiles, context, message_of};
@@ -48,18 +48,17 @@ pub(crate) async fn stand(
     }))
 }
 
-/// The context that a session would have at a node, and what it would leave behind.
+/// Where a session would stand that goes to a node, and what it would leave behind.
 pub(crate) async fn look(
     store: &dyn Graph,
     session: &SessionId,
     from: NodeId,
     to: NodeId,
     wants_left: bool,
-) -> Result<Place, Refused> {
+) -> Result<Target, Refused> {
     let failed = |error: OpenError| Refused::Store { why: error.to_string() };
     let stand = stand(store, session, to).await.map_err(|error| failed(error.into()))?;
-    let Some(Stand { at, said }) = stand else { return Err(Refused::NotInSession { node: to }) };
-    let place = place_at(store, at).await.map_err(failed)?;
+    let Some(Stand { at, .. }) = stand else { return Err(Refused::NotInSession { node: to }) };
     let (mut left, mut files) = (Vec::new(), TouchedFiles::default());
     if wants_left {
         let branch = left_behind(store, from, at).await.map_err(|error| failed(error.into()))?;
@@ -72,16 +71,14 @@ pub(crate) async fn look(
         }
         files.add(&left);
     }
-    Ok(Place { said, left, files, ..place })
+    Ok(Target { at, left, files })
 }
 
 /// The context that a session would have behind a node.
 pub(crate) async fn place_at(store: &dyn Graph, at: NodeId) -> Result<Place, OpenError> {
     let past = read_past(store, at).await?;
     let (messages, nodes, compacted, prunes) = (past.messages, past.nodes, past.compacted, past.prunes);
-    let (left, files) = (Vec::new(), TouchedFiles::default());
-    let (old, epoch) = (past.old, past.epoch);
-    Ok(Place { at, said: None, messages, nodes, compacted, old, prunes, epoch, left, files })
+    Ok(Place { messages, nodes, compacted, old: past.old, prunes, epoch: past.epoch })
 }
 
 /// The entries of the lineage of `from` that `to` does not share, root first: what was summed up among them already

@@ -3,18 +3,18 @@
 //! a move of its own, so nothing is ever lost, and any process can go on with it.
 
 use quipu_protocol::{Entry, Message, NodeId, SessionId};
-use quipu_store::{
-    Commit, Durability, Expect, LoggedMove, RefMove, RefName, ReflogQuery, SessionRow, Until, decode_nodes,
-};
+use quipu_store::{LoggedMove, RefName, ReflogQuery, SessionRow, Until, decode_nodes};
 
 use crate::along::RestoreFiles;
 use crate::change::ChangeError;
+use crate::commit::MoveContext;
 use crate::engine::Engine;
 use crate::error::OpenError;
-use crate::files::{Settled, tells_of_files, told};
+use crate::files::{InFlight, Settled, tells_of_files, told};
 use crate::identity::Prompt;
 use crate::owner::alone;
 use crate::resume::{read_past, recover};
+use crate::session_move::{AfterMove, ReadyMove, SessionMove};
 use quipu_history::is_note;
 use quipu_transcript::{FilePlan, is_restored};
 
@@ -249,7 +249,7 @@ impl Engine {
     ) -> Result<(Vec<TimeStep>, Vec<String>), ChangeError> {
         let (_, mut problems) = self.close_open_steps(&row.id, &row.name).await?;
         let files = Along::of(how);
-        let (done, more) = self.steps_standing(row, steps, way, &files).await?;
+        let (done, more) = self.steps_standing(row, steps, way, &files, MoveContext::default()).await?;
         problems.extend(more);
         Ok((done, problems))
     }
@@ -261,6 +261,7 @@ impl Engine {
         steps: usize,
         way: Way,
         files: &Along,
+        mut cx: MoveContext,
     ) -> Result<(Vec<TimeStep>, Vec<String>), ChangeError> {
         let (mut done, mut problems) = (Vec::new(), Vec::new());
         while done.len() < steps {
@@ -277,7 +278,9 @@ impl Engine {
                 },
                 Along { how: None, .. } => None,
             };
-            problems.extend(self.go(row, timeline, &mut step, next, (way, how)).await?);
+            problems.extend(self.go(row, timeline, &mut step, next, (way, how), &cx).await?);
+            // With the first of them.
+            cx = MoveContext { last: cx.last, ..MoveContext::default() };
             done.push(step);
         }
         match (done.is_empty() && steps > 0, way) {
@@ -315,16 +318,16 @@ impl Engine {
         step: &mut TimeStep,
         next: Timeline,
         (way, how): (Way, Option<&RestoreFiles>),
+        cx: &MoveContext,
     ) -> Result<Vec<String>, ChangeError> {
         let (plan, flight) = match (how, step.from, step.to) {
             (Some(how), Some(from), Some(to)) => self.begin_files(&row.id, &row.cwd, from, to, how).await?,
             (_, _, _) => Default::default(),
         };
-        let mut commit = Commit { durability: Durability::Power, ..Commit::default() };
-        if let (Some(_), Some(from), Some(to)) = (how, step.from, step.to) {
-            let mut entries: Vec<_> = flight.iter().map(|flight| flight.record.clone()).collect();
-            entries.extend(told(&plan, self.sealer(), self.now()));
-            step.to = Some(self.add_entries(&mut commit, &entries, to, from).await?);
+        let mut added = Vec::new();
+        if let (Some(_), Some(_), Some(_)) = (how, step.from, step.to) {
+            added.extend(flight.iter().map(InFlight::record));
+            added.extend(told(&plan, self.sealer(), self.now()));
         }
         let (why, kind) = match way {
             Way::Back => {
@@ -332,18 +335,15 @@ impl Engine {
             }
             Way::Forward => (format!("redo {} {}", next.anchor, next.redo), "QUIPU_REDO"),
         };
-        let expect = step.from.map_or(Expect::Absent, Expect::At);
-        let name = row.name.clone();
-        commit.moves.push(RefMove { name, expect, to: step.to, fence: None, why: why.clone() });
-        let mut action = self.action(kind, step.from, step.to, &row.id);
-        action.metadata = Some(serde_json::json!({ "session": row.id, "what": step.what }).to_string());
+        let (session, name, ends) = (&row.id, &row.name, Vec::new());
+        let order =
+            SessionMove { session, name, from: step.from, ends, to: step.to, added, label: None, why: &why };
+        let ReadyMove { mut commit, head, .. } = self.prepare_move(order, cx).await?;
+        step.to = head;
+        let mut action = self.action(kind, step.from, step.to, session);
+        action.metadata = Some(serde_json::json!({ "session": session, "what": step.what }).to_string());
         commit.actions.push(action);
-        if let Some(to) = step.to {
-            self.publish(&mut commit, &row.id, step.from, to, &why).await?;
-        } else if let Some(from) = step.from {
-            commit.moves.extend(self.unpublish(from, &why).await?);
-        }
-        Ok(self.commit_move(&row.id, commit, flight, None).await?)
+        Ok(self.commit_move(session, commit, flight, AfterMove::Nothing).await?)
     }
 
     /// Steps that a dead process left open belong to where it stood: they are brought to an end there, and so are files

@@ -18,7 +18,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::calls::seal_content;
 use crate::clock::Clock;
-use crate::files::{Begun, CallPlace, Ground, Keeper, Noticed};
+use crate::files::{Begun, CallPlace, Keeper, Noticed};
 use crate::outputs::Outputs;
 use crate::policy::{Decision, Grant, Policy, Proposal};
 use crate::travel::{Standing, Tobe, Travel, Trip};
@@ -103,11 +103,6 @@ impl Toolbox {
 
     pub(crate) fn specs(&self) -> Arc<[ToolSpec]> {
         self.specs.clone()
-    }
-
-    /// Where the files are that go along when the model goes elsewhere.
-    pub(crate) fn ground(&self) -> Option<Arc<Ground>> {
-        self.tobe.as_ref()?.ground()
     }
 
     fn context(
@@ -337,7 +332,7 @@ impl Toolbox {
         let watch = Instant::now();
         let mut noticed = Noticed::default();
         let (output, leaving) = match self.departs(&call) {
-            Some(trip) => trip.begin().await,
+            Some(trip) => trip.begin(),
             None => (self.output(&place, slot, (&call, by), cancel, outputs, &mut noticed).await, None),
         };
         let Noticed { files, states, note, .. } = noticed;

@@ -1,11 +1,13 @@
 //! Going back over a compaction: the session's ref moves to the node before it, where the old context is.
 
 use quipu_protocol::{Entry, NodeId, SessionId};
-use quipu_store::{Action, Commit, Durability, RefMove, RefName, StoreError, Until, decode_nodes};
+use quipu_store::{Action, RefName, StoreError, Until, decode_nodes};
 
+use crate::commit::MoveContext;
 use crate::engine::Engine;
 use crate::error::OpenError;
 use crate::owner::alone;
+use crate::session_move::{AfterMove, SessionMove};
 
 /// Why a compaction was not undone. Nothing was changed.
 #[derive(Debug, thiserror::Error)]
@@ -61,7 +63,7 @@ impl Engine {
     async fn go_back(&self, session: &SessionId, name: &RefName) -> Result<(NodeId, Vec<String>), UndoError> {
         let (head, told) = self.close_open_steps(session, name).await?;
         let Some(head) = head else { return Err(OpenError::NoSuchSession(session.to_string()).into()) };
-        Ok((self.go_back_standing(session, name, head).await?, told))
+        Ok((self.go_back_standing(session, name, head, &MoveContext::default()).await?, told))
     }
 
     /// The same for a session that is at rest, or that we have open.
@@ -70,6 +72,7 @@ impl Engine {
         session: &SessionId,
         name: &RefName,
         head: NodeId,
+        cx: &MoveContext,
     ) -> Result<NodeId, UndoError> {
         let store = self.store();
         let nodes = store.lineage(head, Until::Checkpoint).await?;
@@ -82,18 +85,14 @@ impl Engine {
         if nodes.len() > 1 {
             return Err(UndoError::WentOn { session: session.clone(), compaction: first.id, before });
         }
-        let action = Action {
-            timestamp: self.now(),
-            kind: "QUIPU_UNDO".into(),
-            from: Some(head),
-            to: Some(before),
-            metadata: Some(serde_json::json!({ "session": session, "what": "compaction" }).to_string()),
-        };
-        let moves = vec![RefMove::swap(name.clone(), Some(head), before, "undo compaction")];
-        let mut commit =
-            Commit { moves, actions: vec![action], durability: Durability::Power, ..Commit::default() };
-        self.publish(&mut commit, session, Some(head), before, "undo compaction").await?;
-        store.commit(commit).await?;
+        let (from, to, why) = (Some(head), Some(before), "undo compaction");
+        let order =
+            SessionMove { session, name, from, ends: Vec::new(), to, added: Vec::new(), label: None, why };
+        let mut ready = self.prepare_move(order, cx).await?;
+        let metadata = serde_json::json!({ "session": session, "what": "compaction" }).to_string();
+        let action = self.action("QUIPU_UNDO", from, to, session);
+        ready.commit.actions.push(Action { metadata: Some(metadata), ..action });
+        self.commit_move(session, ready.commit, None, AfterMove::AsBefore).await?;
         Ok(before)
     }
 }

@@ -171,9 +171,7 @@ impl Machine {
             parent: None,
             drafts: Vec::new(),
             carried: 0,
-            leaves: Vec::new(),
             ops,
-            jump: None,
             power,
         };
         self.out.push(Effect::Commit { tag, plan, next: None });
@@ -181,7 +179,7 @@ impl Machine {
 
     pub(super) fn side_committed(&mut self, tag: Tag, result: Result<(), CommitError>) {
         let result = result.map_err(|error| match error {
-            CommitError::Failed(text) | CommitError::Stays(text) => text,
+            CommitError::Failed(text) => text,
             CommitError::Conflict { .. } => "the session was moved by another program; try again".into(),
         });
         self.beside = self.beside.saturating_sub(1);
@@ -256,7 +254,6 @@ impl Machine {
             | Tag::Named
             | Tag::Compacted
             | Tag::Jumped
-            | Tag::Left
             | Tag::Pruned
             | Tag::Changed
             | Tag::Noted { .. }

@@ -26,16 +26,13 @@ impl Machine {
             all_ops.push(PlanOp::Forget { run: run.id.clone(), session: None });
         }
         all_ops.extend(ops);
-        let (parent, jump) = self.goes_to(&tag);
         let plan = Plan {
             session: self.session.clone(),
             expect: if self.has_ref { self.head } else { None },
-            parent,
+            parent: self.head,
             drafts: all,
             carried,
-            leaves: Vec::new(),
             ops: all_ops,
-            jump,
             power,
         };
         self.committing = Some(plan.clone());
@@ -67,7 +64,6 @@ impl Machine {
             | Tag::Named
             | Tag::Compacted
             | Tag::Jumped
-            | Tag::Left
             | Tag::Pruned
             | Tag::Changed
             | Tag::Closing
@@ -104,33 +100,20 @@ impl Machine {
         }
         match result {
             Ok(nodes) => {
-                let (left, nodes) = nodes.split_at(plan.leaves.len().min(nodes.len()));
-                if plan.jump.is_some() {
-                    self.arrive(&plan);
-                }
-                self.waits &= plan.jump.is_none() && !plan.ops.contains(&PlanOp::Arrive);
+                self.waits &= !plan.ops.contains(&PlanOp::Arrive);
                 self.head = nodes.last().copied().or(self.head);
                 self.has_ref |= !nodes.is_empty();
                 self.drained = None;
                 self.estimated += self.adding.iter().map(|message| sent_tokens(message)).sum::<u64>();
                 self.messages.append(&mut self.adding);
                 let says =
-                    plan.drafts.iter().zip(nodes).filter(|(draft, _)| message_of(&draft.entry).is_some());
+                    plan.drafts.iter().zip(&nodes).filter(|(draft, _)| message_of(&draft.entry).is_some());
                 self.nodes.extend(says.map(|(_, node)| *node));
                 self.settle_moved_items(&plan);
-                match tag {
-                    Tag::Left => self.left_kept(&plan, left, nodes),
-                    tag => self.kept(&tag, &plan, nodes),
-                }
+                self.kept(&tag, &plan, &nodes);
             }
-            Err(CommitError::Conflict { .. }) if tag == Tag::Left => {
-                self.left_in_vain(plan, "another process went on with this session meanwhile.");
-            }
-            Err(CommitError::Stays(why)) if tag == Tag::Left => self.left_in_vain(plan, &why),
             Err(CommitError::Conflict { fresh }) => self.branch(tag, plan, fresh),
-            Err(CommitError::Failed(text) | CommitError::Stays(text)) => {
-                self.commit_failed(&tag, plan, text);
-            }
+            Err(CommitError::Failed(text)) => self.commit_failed(&tag, plan, text),
         }
     }
 
@@ -231,9 +214,6 @@ impl Machine {
             | PlanOp::Shell { .. }
             | PlanOp::Keep { .. } => None,
         }));
-        if let Tag::Left = tag {
-            return self.not_left(plan, text);
-        }
         if let Some((queue, item)) = self.drained.take() {
             match queue {
                 Queue::Steering => self.steering.insert(0, item),
@@ -247,11 +227,6 @@ impl Machine {
         if let Tag::Start { .. } | Tag::Between | Tag::Pruned | Tag::Changed = tag {
             // The sender still has what was said, what was queued is queued again, and requests hold what they held.
             plan.drafts.truncate(plan.carried);
-        }
-        if plan.jump.is_some() {
-            // It stays where it is; that calls were made and paid for is kept later.
-            let made = plan.drafts.split_off(plan.carried);
-            plan.drafts.extend(self.paid_for_nothing(made, &text));
         }
         for draft in &mut plan.drafts {
             // The context stays as it was; that calls were made and paid for is kept later.
@@ -354,14 +329,13 @@ impl Machine {
             Tag::Results => self.results_kept(plan, nodes),
             Tag::Named => self.named(),
             Tag::Compacted => self.compaction_kept(plan, nodes),
-            Tag::Jumped => self.jump_kept(plan, nodes),
+            Tag::Jumped => self.jump_kept(),
             Tag::Pruned => self.prune_kept(plan, nodes),
             Tag::Changed => self.change_kept(nodes),
             Tag::Closing => self.stop_if_closing(),
             Tag::Noted { ended } => self.noted(ended.as_ref(), plan, nodes),
             Tag::NotedBegin { reply, run } => self.noted_begin(*reply, run),
-            Tag::Left
-            | Tag::Queue { .. }
+            Tag::Queue { .. }
             | Tag::Unqueue { .. }
             | Tag::Result { .. }
             | Tag::ShellBegins { .. }

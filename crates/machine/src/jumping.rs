@@ -1,17 +1,16 @@
-//! Going to another node of the session, with a summary of what is left behind when that is wanted. One commit moves the
-//! ref and adds the summary; what was left stays in the graph.
+//! Going to another node of the session, with a summary of what is left behind when that is wanted. The move is made as
+//! all are (`moving`); what was left stays in the graph.
 
 use std::sync::Arc;
 
 use quipu_protocol::{
-    Ack, Entry, Event, JumpResult, Jumped, MoveFiles, NodeId, Refused, RunId, Summarize, Usage, UserInput,
+    Ack, Entry, Event, JumpResult, Jumped, MoveFiles, NodeId, Refused, RunId, Summarize, Usage,
 };
 use quipu_transcript::{branch_summary, compaction_note};
 
-use super::leaving::place_of;
 use super::{
-    Draft, Effect, Leap, Left, Machine, NoSummary, Phase, Place, Plan, PlanOp, Purpose, ReplyId, Run,
-    Stretch, Summary, Tag, json_of_nothing, step_of,
+    Draft, Effect, Machine, MoveDone, MoveOrder, NoSummary, Phase, PlanOp, Purpose, ReplyId, Run, Stretch,
+    Summary, Tag, Target, json_of_nothing, step_of,
 };
 
 /// Tokens of a branch's summary at most.
@@ -28,25 +27,16 @@ pub(super) struct Jumping {
     along: MoveFiles,
     /// Who waits to hear whether there is such a place.
     reply: Option<ReplyId>,
-    place: Option<Place>,
+    target: Option<Target>,
     usage: Option<Usage>,
-    /// The summary that goes along to a move with files.
-    pub(super) summed: Option<Draft>,
+    /// The summary that goes along.
+    summed: Option<Draft>,
     /// Somebody stopped it before there was a call to stop.
     pub(super) stopped: bool,
     /// Somebody said something that is to be answered afterwards.
     pub(super) said: bool,
-    /// Its commit is under way.
-    leaping: bool,
     /// Why it came to nothing, while that is being recorded.
     nothing: Option<JumpResult>,
-}
-
-impl Jumping {
-    /// Where it goes, and the label of that.
-    pub(super) fn order(&self) -> (NodeId, Option<String>) {
-        (self.to, self.label.clone())
-    }
 }
 
 impl Machine {
@@ -79,47 +69,38 @@ impl Machine {
             label,
             along,
             reply: Some(reply),
-            place: None,
+            target: None,
             usage: None,
             summed: None,
             stopped: false,
             said: false,
-            leaping: false,
             nothing: None,
         }));
         self.run = Some(Run { phase, ..Run::new(run.clone()) });
         self.out.push(Effect::Look { run, from, to, left });
     }
 
-    pub(super) fn looked(&mut self, result: Result<Box<Place>, Refused>) {
+    pub(super) fn looked(&mut self, result: Result<Box<Target>, Refused>) {
         let Some(Run { id, aborting, phase: Phase::Jumping(jumping), .. }) = &mut self.run else { return };
         let (run, to, from) = (id.clone(), jumping.to, jumping.from);
         let stopped = *aborting || jumping.stopped;
         let Some(reply) = jumping.reply.take() else { return };
-        let place = match result {
-            Ok(place) => *place,
+        let target = match result {
+            Ok(target) => *target,
             Err(refused) => {
                 self.out.push(Effect::Reply(reply, Err(refused)));
                 return self.jump_over(None);
             }
         };
-        let (at, left) = (place.at, place.left.clone());
+        let left = target.left.clone();
         let summary = jumping.summary.take().filter(|_| !left.is_empty());
-        let stays =
-            at == from && jumping.label.is_none() && !matches!(jumping.along, MoveFiles::Restore { .. });
-        jumping.place = Some(place);
+        jumping.target = Some(target);
         self.out.push(Effect::Reply(reply, Ok(Ack::Started(run.clone()))));
         self.emit(Event::JumpStarted { to });
         if stopped {
             return self.jump_over(Some(JumpResult::Aborted));
         }
-        let Some(Summarize { focus }) = summary else {
-            if stays {
-                let done = self.jumped(None, from);
-                return self.jump_over(done);
-            }
-            return self.leap(None);
-        };
+        let Some(Summarize { focus }) = summary else { return self.order_jump(None) };
         let model = self.prefix.model.clone();
         let stretch = Stretch {
             purpose: Purpose::Branch,
@@ -139,13 +120,13 @@ impl Machine {
         let most = self.carried_over();
         let Some(Run { id, cost, phase: Phase::Jumping(jumping), .. }) = &mut self.run else { return };
         let run = id.clone();
-        let Some(place) = &jumping.place else { return };
+        let Some(target) = &jumping.target else { return };
         let (draft, nothing) = match result {
             Ok(Summary { text, made }) => {
                 *cost += made.cost();
                 jumping.usage = Some(made.usage);
-                let note = compaction_note(&text, None, &[], &place.files, most);
-                let entry = branch_summary(&note, jumping.from, &place.files, &made.usage);
+                let note = compaction_note(&text, None, &[], &target.files, most);
+                let entry = branch_summary(&note, jumping.from, &target.files, &made.usage);
                 (Draft::of(Entry::Meta(entry), step_of(Some(run), made.records)), None)
             }
             Err(none) => {
@@ -162,7 +143,7 @@ impl Machine {
             }
         };
         match nothing {
-            None => self.leap(Some(draft)),
+            None => self.order_jump(Some(draft)),
             Some(nothing) => {
                 let run = id.clone();
                 jumping.nothing = Some(nothing);
@@ -172,89 +153,40 @@ impl Machine {
         }
     }
 
-    /// Moves the ref, with the summary when there is one.
-    fn leap(&mut self, summary: Option<Draft>) {
+    /// Has the session moved, with the summary when there is one. What that cost is in its node then.
+    fn order_jump(&mut self, summary: Option<Draft>) {
         let Some(Run { id, phase: Phase::Jumping(jumping), .. }) = &mut self.run else { return };
-        let Some(place) = &jumping.place else { return };
-        if let MoveFiles::Restore { .. } = jumping.along {
-            let along = jumping.along;
-            return self.leap_with_files(summary, along);
-        }
-        jumping.leaping = true;
-        let mut drafts = Vec::new();
-        if place.epoch != self.prefix.epoch {
-            drafts.push(Draft::new(Entry::Epoch(self.prefix.epoch.clone())));
-        }
-        let ops = match &summary {
-            Some(_) => vec![PlanOp::Forget { run: id.clone(), session: None }],
-            None => Vec::new(),
+        let (run, head) = (id.clone(), jumping.from);
+        jumping.summed.clone_from(&summary);
+        let ops = summary.iter().map(|_| PlanOp::Forget { run: run.clone(), session: None }).collect();
+        let (to, label, files) = (jumping.to, jumping.label.clone(), jumping.along);
+        let order = MoveOrder::Jump { to, label, added: summary.into_iter().collect(), files };
+        self.order_move(run, head, order, ops);
+    }
+
+    /// The jump was made, or why not; then what a summary cost is kept all the same.
+    pub(super) fn jump_answered(&mut self, result: Result<Box<MoveDone>, Refused>) {
+        let done = match result {
+            Ok(done) => self.take_over(*done),
+            Err(refused) => return self.jump_not_made(&refused.to_string()),
         };
-        drafts.extend(summary);
-        self.commit(Tag::Jumped, drafts, ops, true);
-    }
-
-    /// What a commit is appended to, and whether the ref goes there by it.
-    pub(super) fn goes_to(&self, tag: &Tag) -> (Option<NodeId>, Option<Leap>) {
-        match (tag, self.run.as_ref().map(|run| &run.phase)) {
-            (Tag::Jumped, Some(Phase::Jumping(jumping))) if jumping.leaping => {
-                let (from, label) = (jumping.from, jumping.label.clone());
-                let leap = Leap { from, label, carries: None, files: None };
-                (jumping.place.as_ref().map(|place| place.at), Some(leap))
-            }
-            _ => (self.head, None),
-        }
-    }
-
-    /// The ref has moved: the conversation is the one that ends there.
-    pub(super) fn arrive(&mut self, plan: &Plan) {
-        let place = match self.run.as_mut().map(|run| &mut run.phase) {
-            Some(Phase::Jumping(jumping)) => jumping.place.as_mut(),
-            Some(Phase::Leaving(departing)) => Some(place_of(departing)),
-            _ => None,
-        };
-        let Some(place) = place else { return };
-        self.head = plan.parent;
-        let mut taken = Place {
-            messages: std::mem::take(&mut place.messages),
-            nodes: std::mem::take(&mut place.nodes),
-            compacted: place.compacted.take(),
-            prunes: std::mem::take(&mut place.prunes),
-            ..place.clone()
-        };
-        self.converse(&mut taken);
-    }
-
-    /// The conversation is that of a place.
-    pub(super) fn converse(&mut self, place: &mut Place) {
-        self.messages = std::mem::take(&mut place.messages);
-        self.nodes = std::mem::take(&mut place.nodes);
-        self.compacted = place.compacted.take();
-        let records = if self.prune.enabled { std::mem::take(&mut place.prunes) } else { Vec::new() };
-        let measured = self.left.measured;
-        self.left = Left::of(&records, &mut self.messages, &self.nodes, place.old, self.prefix_tokens);
-        self.left.measured = self.left.measured.or(measured);
-        self.estimated = self.estimate(..);
-    }
-
-    /// A jump was made outside.
-    pub(super) fn jump_made(&mut self, from: NodeId, head: NodeId, said: Option<UserInput>) {
+        let MoveDone { moved, added, .. } = done;
+        self.tell_problems(moved.problems);
         let session = self.session.clone();
-        let Some(Run { id, phase: Phase::Jumping(jumping), .. }) = &self.run else { return };
-        let run = id.clone();
-        let at = jumping.place.as_ref().map_or(head, |place| place.at);
-        let usage = jumping.usage;
-        let summed = jumping.summed.is_some();
-        if summed {
-            // What the summary cost is in its node now.
-            let op = PlanOp::Forget { run: run.clone(), session: None };
-            self.side_commit(Tag::Unsent { session: session.clone(), run }, vec![op], false);
-        }
-        let jumped = Jumped { session, from, at, head, said, summary: None, usage };
+        let Some(Run { phase: Phase::Jumping(jumping), .. }) = &self.run else { return };
+        let jumped = Jumped {
+            session,
+            from: moved.from,
+            at: jumping.target.as_ref().map_or(moved.to, |target| target.at),
+            head: moved.to,
+            said: moved.said,
+            summary: added.last().copied().filter(|_| jumping.summed.is_some()),
+            usage: jumping.usage,
+        };
         self.jump_over(Some(JumpResult::Done(Box::new(jumped))));
     }
 
-    /// It was not; what a summary cost is kept all the same.
-    pub(super) fn jump_not_made(&mut self, why: &str) {
+    fn jump_not_made(&mut self, why: &str) {
         let Some(Run { id, phase: Phase::Jumping(jumping), .. }) = &mut self.run else { return };
         let failed = JumpResult::Failed(why.to_owned());
         let run = id.clone();
@@ -262,49 +194,28 @@ impl Machine {
             None => self.jump_over(Some(failed)),
             Some(draft) => {
                 jumping.nothing = Some(failed);
-                let kept = self.paid_for_nothing(vec![draft], why);
+                let kept = self.paid_for_nothing(draft, why);
                 self.commit(Tag::Jumped, kept, vec![PlanOp::Forget { run, session: None }], false);
             }
         }
     }
 
-    pub(super) fn jump_kept(&mut self, plan: &Plan, nodes: &[NodeId]) {
+    /// It is recorded that it came to nothing.
+    pub(super) fn jump_kept(&mut self) {
         let Some(Run { phase: Phase::Jumping(jumping), .. }) = &mut self.run else { return };
-        if let Some(nothing) = jumping.nothing.take() {
-            return self.jump_over(Some(nothing));
-        }
-        let (from, summed) = (jumping.from, jumping.usage.is_some());
-        let Some(head) = self.head else { return };
-        let summary = plan.drafts.len().checked_sub(1).filter(|_| summed).and_then(|at| nodes.get(at));
-        self.emit(Event::HeadMoved { from: Some(from), to: head });
-        let done = self.jumped(summary.copied(), head);
-        self.jump_over(done);
+        let nothing = jumping.nothing.take();
+        self.jump_over(nothing);
     }
 
-    fn jumped(&self, summary: Option<NodeId>, head: NodeId) -> Option<JumpResult> {
-        let Some(Run { phase: Phase::Jumping(jumping), .. }) = &self.run else { return None };
-        let Jumping { from, place, usage, .. } = &**jumping;
-        let place = place.as_ref()?;
-        Some(JumpResult::Done(Box::new(Jumped {
-            session: self.session.clone(),
-            from: *from,
-            at: place.at,
-            head,
-            said: place.said.clone(),
-            summary,
-            usage: *usage,
-        })))
-    }
-
-    /// What is kept of drafts that came to nothing: the calls that were paid for.
-    pub(super) fn paid_for_nothing(&self, drafts: Vec<Draft>, why: &str) -> Vec<Draft> {
+    /// What is kept of a summary that came to nothing: the calls that were paid for.
+    fn paid_for_nothing(&self, summary: Draft, why: &str) -> Vec<Draft> {
         let usage = match self.run.as_ref().map(|run| &run.phase) {
             Some(Phase::Jumping(jumping)) => jumping.usage.unwrap_or_default(),
             _ => Usage::default(),
         };
-        let paid = drafts.into_iter().filter(|draft| draft.step.call.is_some());
         let entry = Arc::new(Entry::Meta(json_of_nothing(Some(why), &usage)));
-        paid.map(|draft| Draft { entry: entry.clone(), ..draft }).collect()
+        let paid = Some(summary).filter(|draft| draft.step.call.is_some());
+        paid.map(|draft| Draft { entry, ..draft }).into_iter().collect()
     }
 
     /// Tells how it ended; `None` when it was refused.

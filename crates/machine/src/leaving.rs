@@ -1,19 +1,20 @@
 //! A call that takes the session elsewhere, with a message to itself. What the answer asked for before it ends first and is
-//! kept as results, and behind these stands the departure: the turn that is left is whole. One commit writes that, adds the
-//! message below the target, and moves the ref; a new run goes on from there at once.
+//! kept as results, and behind these stands the departure: the turn that is left is whole. One move writes that, adds the
+//! message below the target, and moves the ref (`moving`); a new run goes on from there at once.
 
-use quipu_protocol::{Entry, Event, NodeId, Outcome, UserInput};
+use quipu_protocol::{Event, Outcome, Refused, UserInput};
 
 use super::batch::{ABORTED, Batch, Slot, State, refusal};
-use super::{
-    Draft, Effect, Going, Leap, Leaving, Machine, Phase, Place, Plan, PlanOp, Run, Tag, message_of, shared,
-};
-use quipu_transcript::restored;
+use super::{Draft, Effect, Going, Leaving, Machine, MoveDone, MoveOrder, Phase, PlanOp, Run, TobeOrder};
 
 /// A session on its way.
 pub(super) struct Departing {
     batch: Batch,
     going: Going,
+    /// What was ordered.
+    order: Option<TobeOrder>,
+    /// How many entries and operations that an earlier commit could not keep went along.
+    carried: (usize, usize),
 }
 
 /// The model is told this when what it would put back was being changed by its own calls.
@@ -41,7 +42,8 @@ impl Machine {
             return false;
         }
         let run = id.clone();
-        let departing = Departing { batch: std::mem::take(batch), going: *going };
+        let batch = std::mem::take(batch);
+        let departing = Departing { batch, going: *going, order: None, carried: (0, 0) };
         self.set_phase(Phase::Leaving(Box::new(departing)));
         self.out.push(Effect::Clear { run });
         true
@@ -57,62 +59,46 @@ impl Machine {
     }
 
     fn leave(&mut self) {
-        let epoch = self.prefix.epoch.clone();
         let Some(Run { id, phase: Phase::Leaving(departing), .. }) = &mut self.run else { return };
         let Some(head) = self.head else { return };
-        let Departing { batch, going: Going { slot, leaving } } = &**departing;
+        let Departing { batch, going: Going { slot, leaving }, order: ordered, carried } = &mut **departing;
+        let mut ends = self.unsaved.clone();
+        *carried = (self.unsaved.len(), self.owed.len());
         let results = batch.slots.iter().enumerate().filter(|(at, _)| at != slot);
-        let mut results: Vec<Draft> = results.filter_map(|(_, slot)| slot.draft(id)).collect();
+        ends.extend(results.filter_map(|(_, slot)| slot.draft(id)));
         // Last, so that the turn is whole there.
-        results.extend(batch.slots[*slot].draft(id));
-        let mut drafts = Vec::new();
-        if leaving.place.epoch != epoch {
-            drafts.push(Draft::new(Entry::Epoch(epoch)));
-        }
-        if let Some(files) = &leaving.files {
-            // The node that it came from is known when it is written.
-            let (entry, step) = restored(head, files);
-            drafts.push(Draft::of(entry, step));
-        }
-        drafts.push(Draft::said(UserInput::from(leaving.carryover.as_str()), self.now));
-        let carries = Some(leaving.log.clone());
-        let parent = Some(leaving.place.at);
-        let forget = PlanOp::Forget { run: id.clone(), session: None };
-        let mut leaves = std::mem::take(&mut self.unsaved);
-        let carried = leaves.len();
-        leaves.extend(results);
-        let mut ops = std::mem::take(&mut self.owed);
-        ops.push(forget);
-        let plan = Plan {
-            session: self.session.clone(),
-            expect: self.head.filter(|_| self.has_ref),
-            parent,
-            drafts,
-            carried,
-            leaves,
-            ops,
-            jump: Some(Leap { from: head, label: None, carries, files: leaving.files.clone() }),
-            power: true,
+        ends.extend(batch.slots[*slot].draft(id));
+        let order = TobeOrder {
+            to: leaving.to,
+            ends,
+            message: Draft::said(UserInput::from(leaving.carryover.as_str()), self.now),
+            log: leaving.log.clone(),
+            files: leaving.files.clone(),
         };
-        self.committing = Some(plan.clone());
-        let messages = plan.drafts.iter().filter_map(|draft| message_of(&draft.entry));
-        self.adding = messages.map(shared).collect();
-        self.out.push(Effect::Commit { tag: Tag::Left, plan, next: None });
+        *ordered = Some(order.clone());
+        let run = id.clone();
+        let mut ops = self.owed.clone();
+        ops.push(PlanOp::Forget { run: run.clone(), session: None });
+        self.order_move(run, head, MoveOrder::Tobe(Box::new(order)), ops);
     }
 
-    /// The session stands at the message to itself.
-    pub(super) fn left_kept(&mut self, plan: &Plan, left: &[NodeId], nodes: &[NodeId]) {
+    /// The session stands at the message to itself; or it could not go there, and the turn ends where it is.
+    pub(super) fn tobe_answered(&mut self, result: Result<Box<MoveDone>, Refused>) {
+        let done = match result {
+            Ok(done) => *done,
+            Err(refused) => return self.stay(format!("You did not leave: {refused}.")),
+        };
         let Some(run) = &mut self.run else { return };
         let Phase::Leaving(departing) = std::mem::replace(&mut run.phase, Phase::Saying) else { return };
-        let Departing { batch, going } = *departing;
+        let Departing { batch, going, order: Some(order), carried } = *departing else { return };
         let (turn, before, cost, aborting) = (run.turn, run.before, run.cost, run.aborting);
-        self.waits = true;
+        self.unsaved.drain(..carried.0);
+        self.owed.drain(..carried.1);
         self.tell_results(&batch);
-        self.announce(&plan.leaves, left);
+        self.announce(&order.ends, &done.ended);
         self.emit(Event::TurnEnded { turn });
-        if let Some(to) = self.head {
-            self.emit(Event::HeadMoved { from: left.last().copied(), to });
-        }
+        let MoveDone { moved, added, .. } = self.take_over(done);
+        self.tell_problems(moved.problems);
         let limit = self.run.as_ref().and_then(|run| self.limits.reached(run));
         match limit {
             _ if aborting => return self.end_run(Outcome::Aborted),
@@ -127,40 +113,15 @@ impl Machine {
         self.run = Some(Run { before: before + turn, cost, ..Run::new(going.leaving.run) });
         self.emit(Event::RunStarted);
         self.begin_turn();
-        self.announce(&plan.drafts, nodes);
+        self.announce(std::slice::from_ref(&order.message), &added);
         self.call_model();
-    }
-
-    /// Another process went on with the session, so the turn ends where it is, as a branch; or files cannot go along.
-    pub(super) fn left_in_vain(&mut self, mut plan: Plan, why: &str) {
-        plan.ops.pop();
-        self.owed = plan.ops;
-        plan.leaves.truncate(plan.carried);
-        self.unsaved = plan.leaves;
-        self.adding.clear();
-        self.stay(format!("You did not leave: {why}"));
-    }
-
-    /// Nothing could be stored: what was done is kept later, without a departure.
-    pub(super) fn not_left(&mut self, mut plan: Plan, text: String) {
-        let Some(run) = &mut self.run else { return };
-        let turn = run.turn;
-        let Phase::Leaving(departing) = std::mem::replace(&mut run.phase, Phase::Saying) else { return };
-        let Departing { mut batch, going } = *departing;
-        batch.refuse(going.slot, format!("You did not leave: {text}"), self.now);
-        plan.leaves.pop();
-        plan.leaves.extend(batch.slots[going.slot].draft(&run.id));
-        self.unsaved = plan.leaves;
-        self.tell_results(&batch);
-        self.emit(Event::TurnEnded { turn });
-        self.end_run(Outcome::StoreFailed(text));
     }
 
     /// The call that would have left is answered with why it did not, and the turn ends as any other.
     fn stay(&mut self, text: String) {
         let Some(run) = &mut self.run else { return };
         let Phase::Leaving(departing) = std::mem::replace(&mut run.phase, Phase::Saying) else { return };
-        let Departing { mut batch, going } = *departing;
+        let Departing { mut batch, going, .. } = *departing;
         batch.refuse(going.slot, text, self.now);
         run.phase = Phase::Tools(batch);
         self.commit_results();
@@ -171,11 +132,6 @@ impl Machine {
             run.phase = phase;
         }
     }
-}
-
-/// The place that a session on its way goes to.
-pub(super) fn place_of(departing: &mut Departing) -> &mut Place {
-    &mut departing.going.leaving.place
 }
 
 impl Batch {

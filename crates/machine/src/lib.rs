@@ -32,7 +32,7 @@ use quipu_protocol::{
     MessageId, ModelError, ModelErrorKind, ModelRequest, NodeId, Outcome, RunId, SessionId, StepInfo,
     StopReason, ToolCall, Touches, UnixMs,
 };
-use quipu_transcript::{Projector, counts, message_of, sent_tokens};
+use quipu_transcript::{Projector, counts, sent_tokens};
 
 pub use batch::step_key;
 use batch::{Batch, Early, Slot, State, refusal};

@@ -1,9 +1,10 @@
-//! Moves that are made outside the machine, between two commits: undo, redo, merge, a compaction taken back, labels, names,
-//! and jumps with files. Nothing else is under way then; the machine takes over the conversation that there is at the end.
+//! Moves of the session are made outside the machine, between two commits: jumps, undo, redo, merge, a compaction taken
+//! back, labels, names. No other commit of nodes is under way then; the machine takes over the conversation that there is at
+//! the end. Who loses a race with another process is refused, and stays where it is.
 
-use quipu_protocol::{Ack, Entry, Event, MoveFiles, Moved, Notice, Refused, RunId};
+use quipu_protocol::{Ack, Entry, Event, NodeId, Notice, Refused, RunId};
 
-use super::{Draft, Effect, Machine, MoveDone, MoveOrder, Phase, Place, ReplyId, Run};
+use super::{Draft, Effect, Left, Machine, MoveDone, MoveOrder, Phase, Place, PlanOp, ReplyId, Run};
 
 /// A move under way.
 pub(super) struct Moving {
@@ -39,7 +40,13 @@ impl Machine {
         let notes = matches!(order, MoveOrder::Label { .. } | MoveOrder::Rename { .. });
         let moving = Moving { reply: Some(reply), notes, said: self.arriving > 0 };
         self.run = Some(Run { phase: Phase::Moving(moving), ..Run::new(run.clone()) });
-        self.out.push(Effect::Move { run, head, order });
+        self.order_move(run, head, order, Vec::new());
+    }
+
+    /// Has a move made, with what is done in the same transaction.
+    pub(super) fn order_move(&mut self, run: RunId, head: NodeId, order: MoveOrder, ops: Vec<PlanOp>) {
+        let epoch = Box::new(self.prefix.epoch.clone());
+        self.out.push(Effect::Move { run, head, order, ops, epoch });
     }
 
     /// Labels and names that waited for the end of what was under way; says whether one is being recorded.
@@ -58,28 +65,18 @@ impl Machine {
         self.run.is_some()
     }
 
-    /// The files of a jump go along: it is made outside.
-    pub(super) fn leap_with_files(&mut self, summary: Option<Draft>, files: MoveFiles) {
-        let Some(head) = self.head else { return };
-        let Some(Run { id, phase: Phase::Jumping(jumping), .. }) = &mut self.run else { return };
-        let (to, label) = jumping.order();
-        jumping.summed.clone_from(&summary);
-        let added = summary.into_iter().collect();
-        let order = MoveOrder::Jump { to, label, added, files };
-        self.out.push(Effect::Move { run: id.clone(), head, order });
-    }
-
     /// It was made, or why not.
     pub(super) fn moved(&mut self, result: Result<Box<MoveDone>, Refused>) {
         match self.run.as_ref().map(|run| &run.phase) {
-            Some(Phase::Jumping(_)) => self.jumped_with_files(result),
-            Some(Phase::Moving(_)) => self.moved_alone(result),
+            Some(Phase::Jumping(_)) => self.jump_answered(result),
+            Some(Phase::Leaving(_)) => self.tobe_answered(result),
+            Some(Phase::Moving(_)) => self.move_answered(result),
             _ => {}
         }
     }
 
-    fn moved_alone(&mut self, result: Result<Box<MoveDone>, Refused>) {
-        let answer = result.map(|done| self.take_over(*done));
+    fn move_answered(&mut self, result: Result<Box<MoveDone>, Refused>) {
+        let answer = result.map(|done| self.take_over(*done).moved);
         let Some(Run { aborting, phase: Phase::Moving(moving), .. }) = &mut self.run else { return };
         let (said, reply, notes) = (moving.said && !*aborting, moving.reply.take(), moving.notes);
         let answer = answer.map(|moved| if notes { Ack::Handled } else { Ack::Moved(moved) });
@@ -87,43 +84,47 @@ impl Machine {
         self.answer_what_was_said(said);
     }
 
-    fn jumped_with_files(&mut self, result: Result<Box<MoveDone>, Refused>) {
-        match result {
-            Ok(done) => {
-                let Moved { from, to, said, problems, .. } = self.take_over(*done);
-                for text in problems {
-                    self.emit(Event::from(Notice::Note { text }));
-                }
-                self.jump_made(from, to, said);
-            }
-            Err(refused) => self.jump_not_made(&refused.to_string()),
+    /// The session stands elsewhere: the conversation is the one that ends there. Gives what was done, without the place.
+    pub(super) fn take_over(&mut self, mut done: MoveDone) -> MoveDone {
+        if let Some(session) = done.branched.take() {
+            // What waits stays in the inbox of the session that it was, and is taken from there.
+            self.session = session.clone();
+            self.emit(Event::from(Notice::Branched { session }));
         }
-    }
-
-    /// The session stands elsewhere: the conversation is the one that ends there.
-    fn take_over(&mut self, done: MoveDone) -> Moved {
-        let MoveDone { moved, place, waits, name, .. } = done;
-        let elsewhere = place.is_some();
-        if let Some(place) = place {
+        if let Some(place) = done.place.take() {
             self.take_place(*place);
+            if done.moved.from != done.moved.to {
+                self.emit(Event::HeadMoved { from: Some(done.moved.from), to: done.moved.to });
+            }
         }
-        self.head = Some(moved.to);
-        self.waits = waits;
-        if elsewhere {
-            self.emit(Event::HeadMoved { from: Some(moved.from), to: moved.to });
-        }
-        if let Some(name) = name {
+        self.head = Some(done.moved.to);
+        self.waits = done.waits;
+        if let Some(name) = done.name.take() {
             self.emit(Event::Renamed { name });
         }
-        moved
+        done
     }
 
-    fn take_place(&mut self, mut place: Place) {
+    /// What people should know of files that went along.
+    pub(super) fn tell_problems(&mut self, problems: Vec<String>) {
+        for text in problems {
+            self.emit(Event::from(Notice::Note { text }));
+        }
+    }
+
+    fn take_place(&mut self, place: Place) {
         // What was not kept yet of another place says nothing of this one.
         self.unsaved.retain(|draft| !matches!(&*draft.entry, Entry::Epoch(_)));
         if place.epoch != self.prefix.epoch {
             self.unsaved.push(Draft::new(Entry::Epoch(self.prefix.epoch.clone())));
         }
-        self.converse(&mut place);
+        self.messages = place.messages;
+        self.nodes = place.nodes;
+        self.compacted = place.compacted;
+        let records = if self.prune.enabled { place.prunes } else { Vec::new() };
+        let measured = self.left.measured;
+        self.left = Left::of(&records, &mut self.messages, &self.nodes, place.old, self.prefix_tokens);
+        self.left.measured = self.left.measured.or(measured);
+        self.estimated = self.estimate(..);
     }
 }

@@ -13,6 +13,9 @@ use quipu_transcript::Prune;
 
 use super::*;
 
+/// A move as the machine wants it.
+type OrderedMove = (RunId, NodeId, MoveOrder, Vec<PlanOp>, Epoch);
+
 mod diagram;
 
 /// What the world does next; the numbers choose among what is possible.
@@ -110,7 +113,7 @@ struct World {
     summary: Option<(RunId, bool)>,
     /// A place that is being looked at: from, to, and whether what is left is wanted.
     look: Option<(RunId, NodeId, NodeId, bool)>,
-    moving: Option<(RunId, NodeId, MoveOrder)>,
+    moving: Option<OrderedMove>,
     /// Every node: its parent and its entry.
     tree: HashMap<NodeId, (Option<NodeId>, Arc<Entry>)>,
     /// A run whose children are to end before it goes elsewhere.
@@ -327,7 +330,7 @@ impl World {
                 ) {
                     self.foreseen = next;
                 }
-                let moves = !plan.drafts.is_empty() || plan.jump.is_some();
+                let moves = !plan.drafts.is_empty();
                 assert!(!moves || self.commits_nodes() == 0, "one commit of nodes at a time");
                 self.commits.push_back((tag, plan, records));
             }
@@ -360,9 +363,9 @@ impl World {
                 let (left, end) = answer(if self.finishing { 0 } else { self.seed }, self.sent);
                 self.call = Some(Calling { run, left, end, cancelled: false, fresh: true });
             }
-            Effect::Move { run, head, order } => {
+            Effect::Move { run, head, order, ops, epoch } => {
                 assert!(self.moving.is_none() && self.call.is_none() && self.commits_nodes() == 0);
-                self.moving = Some((run, head, order));
+                self.moving = Some((run, head, order, ops, *epoch));
             }
             Effect::Look { run, from, to, left } => {
                 assert!(self.look.is_none() && self.call.is_none() && self.commits_nodes() == 0);
@@ -421,9 +424,6 @@ impl World {
         let Some((tag, plan, records)) = self.commits.pop_front() else { return };
         let result = match choice {
             _ if self.finishing => self.durable(&plan),
-            _ if plan.jump.as_ref().is_some_and(|leap| leap.files.is_some()) && choice.is_multiple_of(9) => {
-                Err(CommitError::Stays("a file changed meanwhile.".into()))
-            }
             0..8 => Err(CommitError::Failed("the disk is full".into())),
             8..14 if !plan.drafts.is_empty() => {
                 Err(CommitError::Conflict { fresh: format!("b{}", self.sent).into() })
@@ -437,67 +437,19 @@ impl World {
     }
 
     fn durable(&mut self, plan: &Plan) -> Result<Vec<NodeId>, CommitError> {
-        for op in &plan.ops {
-            match op {
-                PlanOp::Put { item, .. } => self.inbox.push((item.session.clone(), item.id.clone())),
-                PlanOp::Take { session, item } => {
-                    let at = self.inbox.iter().position(|(of, id)| of == session && id == item);
-                    let tried =
-                        |op: &&PlanOp| matches!(op, PlanOp::Take { item: other, .. } if other == item);
-                    let twice = plan.ops.iter().filter(tried).count() > 1;
-                    assert!(at.is_some() || twice, "what is taken is there, once");
-                    at.map(|at| self.inbox.remove(at));
-                }
-                PlanOp::Announce { run, key, .. } => {
-                    assert!(self.steps.insert((plan.session.clone(), run.clone(), key.clone())));
-                }
-                PlanOp::Keep { run, key, .. } => {
-                    let row = (plan.session.clone(), run.clone(), key.clone());
-                    assert!(self.steps.contains(&row), "a result is kept for a call that was announced");
-                }
-                PlanOp::Forget { run, session } => {
-                    let session = session.as_ref().unwrap_or(&plan.session);
-                    self.steps.retain(|(of, other, _)| of != session || other != run);
-                }
-                PlanOp::Arrive => drop(self.waits.remove(&plan.session)),
-                PlanOp::Shell { session, run, .. } => {
-                    let session = session.as_ref().unwrap_or(&plan.session);
-                    self.steps.insert((session.clone(), run.clone(), "shell".into()));
-                }
-            }
-        }
+        self.ops(&plan.session, &plan.ops);
         let summed = |draft: &&Draft| {
             draft.step.call.is_some() && matches!(&*draft.entry, Entry::Compaction(_) | Entry::Meta(_))
         };
         self.summaries.1 += u32::try_from(plan.drafts.iter().filter(summed).count()).unwrap();
-        let label = Arc::new(Entry::Meta(Json::object()));
-        let labels = plan.jump.iter().filter(|leap| leap.label.is_some()).map(|_| &label);
         let mut nodes: Vec<NodeId> = Vec::new();
-        let mut stood = plan.expect;
-        for draft in &plan.leaves {
-            stood = Some(self.node(stood, draft.entry.clone()));
-            nodes.extend(stood);
-        }
-        if let Some(leap) = &plan.jump {
-            match &leap.carries {
-                Some(_) => {
-                    let changed =
-                        plan.leaves[plan.carried..].iter().any(|draft| !draft.step.files.is_empty());
-                    assert!(leap.files.is_none() || !changed, "nobody agreed to what would become of it");
-                    self.departures += 1;
-                    self.waits.insert(plan.session.clone());
-                    self.is_whole(stood.unwrap());
-                }
-                None => drop(self.waits.remove(&plan.session)),
-            }
-        }
         let mut parent = plan.parent;
-        for entry in plan.drafts.iter().map(|draft| &draft.entry).chain(labels) {
-            let id = self.node(parent, entry.clone());
+        for draft in &plan.drafts {
+            let id = self.node(parent, draft.entry.clone());
             parent = Some(id);
             nodes.push(id);
         }
-        if let Some(last) = nodes.last().or(plan.parent.as_ref().filter(|_| plan.jump.is_some())) {
+        if let Some(last) = nodes.last() {
             assert_eq!(
                 plan.expect.as_ref(),
                 self.refs.get(&plan.session),
@@ -506,6 +458,38 @@ impl World {
             self.refs.insert(plan.session.clone(), *last);
         }
         Ok(nodes)
+    }
+
+    fn ops(&mut self, session: &SessionId, ops: &[PlanOp]) {
+        for op in ops {
+            match op {
+                PlanOp::Put { item, .. } => self.inbox.push((item.session.clone(), item.id.clone())),
+                PlanOp::Take { session: holder, item } => {
+                    let at = self.inbox.iter().position(|(of, id)| of == holder && id == item);
+                    let tried =
+                        |op: &&PlanOp| matches!(op, PlanOp::Take { item: other, .. } if other == item);
+                    let twice = ops.iter().filter(tried).count() > 1;
+                    assert!(at.is_some() || twice, "what is taken is there, once");
+                    at.map(|at| self.inbox.remove(at));
+                }
+                PlanOp::Announce { run, key, .. } => {
+                    assert!(self.steps.insert((session.clone(), run.clone(), key.clone())));
+                }
+                PlanOp::Keep { run, key, .. } => {
+                    let row = (session.clone(), run.clone(), key.clone());
+                    assert!(self.steps.contains(&row), "a result is kept for a call that was announced");
+                }
+                PlanOp::Forget { run, session: other } => {
+                    let session = other.as_ref().unwrap_or(session);
+                    self.steps.retain(|(of, other, _)| of != session || other != run);
+                }
+                PlanOp::Arrive => drop(self.waits.remove(session)),
+                PlanOp::Shell { session: other, run, .. } => {
+                    let session = other.as_ref().unwrap_or(session);
+                    self.steps.insert((session.clone(), run.clone(), "shell".into()));
+                }
+            }
+        }
     }
 
     fn node(&mut self, parent: Option<NodeId>, entry: Arc<Entry>) -> NodeId {
@@ -535,8 +519,7 @@ impl World {
     }
 
     fn commits_nodes(&self) -> usize {
-        let moves = |plan: &Plan| !plan.drafts.is_empty() || plan.jump.is_some();
-        self.commits.iter().filter(|(_, plan, _)| moves(plan)).count()
+        self.commits.iter().filter(|(_, plan, _)| !plan.drafts.is_empty()).count()
     }
 
     fn lineage(&self, of: NodeId) -> Vec<(NodeId, Entry)> {
@@ -555,16 +538,12 @@ impl World {
     fn place(&self, at: NodeId) -> Place {
         let lineage = self.lineage(at);
         let mut place = Place {
-            at,
-            said: None,
             messages: Vec::new(),
             nodes: Vec::new(),
             compacted: None,
             old: 0,
             prunes: Vec::new(),
             epoch: Epoch::default(),
-            left: Vec::new(),
-            files: Default::default(),
         };
         let mut at_compaction = None;
         for at in quipu_transcript::context(&lineage) {
@@ -605,8 +584,8 @@ impl World {
             let result = if fails { Err("a child lives".into()) } else { Ok(()) };
             return self.give(Input::Cleared { run, result });
         }
-        if let Some((run, head, order)) = self.moving.take() {
-            return self.make_move(run, head, order);
+        if let Some(moving) = self.moving.take() {
+            return self.make_move(moving);
         }
         let Some((run, from, to, left)) = self.look.take() else { return };
         let lineage = self.lineage(to);
@@ -617,45 +596,66 @@ impl World {
         if session.as_ref() != Some(self.machine.session()) {
             return self.give(Input::Looked { run, result: Err(Refused::NotInSession { node: to }) });
         }
-        let (parent, entry) = &self.tree[&to];
-        let (at, said) = match &**entry {
-            Entry::Message(Message::User(_)) => (parent.unwrap(), Some(UserInput::from("again"))),
-            _ => (to, None),
-        };
-        let mut place = Place { said, ..self.place(at) };
+        let at = self.stands(to);
         let kept: Vec<NodeId> = self.lineage(at).iter().map(|(id, _)| *id).collect();
         let mut behind = self.lineage(from);
         behind.retain(|(id, _)| left && !kept.contains(id));
         let messages = behind.iter().filter_map(|(_, entry)| quipu_transcript::message_of(entry));
-        place.left = messages.map(|message| Arc::new(message.into_owned())).collect();
-        if self.seed.is_multiple_of(3) {
-            // Somebody changed the model since.
-            place.epoch.model = "old".into();
+        let left = messages.map(|message| Arc::new(message.into_owned())).collect();
+        let target = Target { at, left, files: Default::default() };
+        self.give(Input::Looked { run, result: Ok(Box::new(target)) });
+    }
+
+    /// Before what somebody said, behind everything else.
+    fn stands(&self, to: NodeId) -> NodeId {
+        match &self.tree[&to] {
+            (Some(parent), entry) if matches!(&**entry, Entry::Message(Message::User(_))) => *parent,
+            _ => to,
         }
-        self.give(Input::Looked { run, result: Ok(Box::new(place)) });
+    }
+
+    /// What requests begin with that are made there.
+    fn epoch_at(&self, at: NodeId) -> Epoch {
+        let lineage = self.lineage(at).into_iter().rev();
+        let mut epochs = lineage.filter_map(|(_, entry)| match entry {
+            Entry::Epoch(epoch) => Some(epoch),
+            Entry::Session(start) => Some(start.epoch),
+            _ => None,
+        });
+        epochs.next().unwrap_or_default()
     }
 
     /// What moves sessions beside the machine did its work, or did not.
-    fn make_move(&mut self, run: RunId, head: NodeId, order: MoveOrder) {
+    fn make_move(&mut self, (run, head, order, ops, epoch): OrderedMove) {
         self.seed = self.seed.wrapping_mul(31).wrapping_add(17);
         let session = self.machine.session().clone();
+        // Another process was faster: who jumps does so in a session of its own.
+        let loses = matches!(order, MoveOrder::Jump { .. }) && self.seed.is_multiple_of(5) && !self.finishing;
+        let branched = loses.then(|| SessionId::from(format!("j{}", self.nodes)));
         let elsewhere = self.refs.get(&session) != Some(&head);
-        if elsewhere || (self.seed.is_multiple_of(4) && !self.finishing) {
+        if elsewhere || (!loses && self.seed.is_multiple_of(4) && !self.finishing) {
             let result = Err(Refused::NotMoved { why: "no".into() });
             return self.give(Input::Moved { run, result });
         }
-        let note = Arc::new(Entry::Meta(Json::object()));
-        let (at, added, notes) = match order {
+        let summed = order.drafts().filter(|draft| draft.step.call.is_some()).count();
+        self.summaries.1 += u32::try_from(summed).unwrap();
+        let (mut notes, mut goes, mut ends, mut drafts) = (false, false, Vec::new(), Vec::new());
+        let at = match order {
             MoveOrder::Jump { to, added, .. } => {
-                let at = match &self.tree[&to] {
-                    (Some(parent), entry) if matches!(&**entry, Entry::Message(Message::User(_))) => *parent,
-                    _ => to,
-                };
-                let summed = added.iter().filter(|draft| draft.step.call.is_some()).count();
-                self.summaries.1 += u32::try_from(summed).unwrap();
-                (at, added.into_iter().map(|draft| draft.entry).collect(), false)
+                (goes, drafts) = (true, added);
+                self.stands(to)
             }
-            MoveOrder::Label { .. } | MoveOrder::Rename { .. } => (head, vec![note], true),
+            MoveOrder::Tobe(order) => {
+                let changed = order.ends.iter().any(|draft| !draft.step.files.is_empty());
+                assert!(order.files.is_none() || !changed, "nobody agreed to what would become of it");
+                self.departures += 1;
+                (goes, ends, drafts) = (true, order.ends, vec![order.message]);
+                order.to
+            }
+            MoveOrder::Label { .. } | MoveOrder::Rename { .. } => {
+                (notes, drafts) = (true, vec![Draft::new(Entry::Meta(Json::object()))]);
+                head
+            }
             MoveOrder::Undo { .. }
             | MoveOrder::Redo { .. }
             | MoveOrder::Merge { .. }
@@ -665,21 +665,53 @@ impl World {
                 let own =
                     lineage.iter().rposition(|(_, entry)| matches!(entry, Entry::Session(_))).unwrap_or(0);
                 let places = &lineage[own..];
-                (places[usize::from(self.seed) % places.len()].0, Vec::new(), false)
+                places[usize::from(self.seed) % places.len()].0
             }
         };
+        self.ops(&session, &ops);
+        let mut from = head;
+        let mut ended = Vec::new();
+        for draft in &ends {
+            from = self.node(Some(from), draft.entry.clone());
+            ended.push(from);
+        }
+        let waits = !ended.is_empty();
+        if waits {
+            self.is_whole(from);
+        }
         let mut to = at;
-        for entry in added {
-            to = self.node(Some(to), entry);
+        if let Some(fresh) = &branched {
+            let start = SessionStart {
+                session: fresh.clone(),
+                cwd: String::new(),
+                agent: AGENT.into(),
+                parent_session: Some(session.clone()),
+                epoch: epoch.clone(),
+            };
+            to = self.node(Some(to), Arc::new(Entry::Session(start)));
         }
+        if goes && self.epoch_at(to) != epoch {
+            to = self.node(Some(to), Arc::new(Entry::Epoch(epoch)));
+        }
+        let mut added = Vec::new();
+        for draft in drafts {
+            to = self.node(Some(to), draft.entry);
+            added.push(to);
+        }
+        let session = branched.clone().unwrap_or(session);
         self.refs.insert(session.clone(), to);
-        if !notes {
-            self.waits.remove(&session);
+        match (notes, waits) {
+            (true, _) => {}
+            (false, true) => drop(self.waits.insert(session.clone())),
+            (false, false) => drop(self.waits.remove(&session)),
         }
-        let moved =
-            Moved { from: head, to, said: None, steps: Vec::new(), files: Vec::new(), problems: Vec::new() };
-        let place = (!notes).then(|| Box::new(self.place(to)));
-        let done = MoveDone { moved, place, waits: self.waits.contains(&session), name: None, at: 0 };
+        let (steps, files, problems) = (Vec::new(), Vec::new(), Vec::new());
+        let moved = Moved { from, to, said: None, steps, files, problems };
+        let mut place = self.place(to);
+        place.epoch = self.epoch_at(to);
+        let place = (!notes).then(|| Box::new(place));
+        let waits = self.waits.contains(&session);
+        let done = MoveDone { moved, ended, added, place, waits, name: None, branched, at: 0 };
         self.give(Input::Moved { run, result: Ok(Box::new(done)) });
     }
 
@@ -811,13 +843,13 @@ impl World {
         };
         let first = lineage.iter().rposition(begins)?;
         let own = &lineage[first..];
-        let place = self.place(own[usize::from(choice) % own.len()].0);
+        let to = own[usize::from(choice) % own.len()].0;
         let fresh = RunId::from(format!("t{}", self.sent));
         let spent = self.spent.get(run).copied().unwrap_or_default();
         self.spent.insert(fresh.clone(), spent);
         let files = choice.is_multiple_of(3).then(Arc::default);
         let carryover = "I was there".into();
-        Some(Box::new(Leaving { run: fresh, place, carryover, log: Json::object(), files }))
+        Some(Box::new(Leaving { run: fresh, to, carryover, log: Json::object(), files }))
     }
 
     fn play(&mut self, next: Move) {

@@ -68,7 +68,7 @@ pub enum Input {
     /// What there is at the node to which the session is to go.
     Looked {
         run: RunId,
-        result: Result<Box<Place>, Refused>,
+        result: Result<Box<Target>, Refused>,
     },
     /// What became of a move.
     Moved {
@@ -185,8 +185,6 @@ pub enum Prepared {
 pub enum CommitError {
     /// Another process moved the ref; `fresh` names a session to branch into.
     Conflict { fresh: SessionId },
-    /// Files cannot go along, so nothing was done; a sentence for the model.
-    Stays(String),
     /// Anything else, for people.
     Failed(String),
 }
@@ -212,10 +210,8 @@ pub enum Tag {
     Named,
     /// A compaction, or that it came to nothing.
     Compacted,
-    /// A jump, or that it came to nothing.
+    /// What the summary of a jump cost that came to nothing.
     Jumped,
-    /// A call took the session elsewhere.
-    Left,
     /// That results are left out from here on.
     Pruned,
     /// Another model, or another level of thinking.
@@ -341,28 +337,11 @@ pub struct Plan {
     /// The parent of the first draft.
     pub parent: Option<NodeId>,
     pub drafts: Vec<Draft>,
-    /// How many of the drafts an earlier commit left unsaved; of `leaves`, where there are any.
+    /// How many of the drafts an earlier commit left unsaved.
     pub carried: usize,
-    /// What is left behind where the session stood: below `expect`.
-    pub leaves: Vec<Draft>,
     pub ops: Vec<PlanOp>,
-    /// The ref goes to `parent`, also when there is nothing to append.
-    pub jump: Option<Leap>,
     /// Whether it must survive power loss.
     pub power: bool,
-}
-
-/// What goes with a ref that moves to another place.
-#[derive(Debug, Clone, PartialEq)]
-pub struct Leap {
-    /// Where the session stood.
-    pub from: NodeId,
-    /// A label for the last draft, or for `parent` when there is none: one more node.
-    pub label: Option<String>,
-    /// The last draft is a message to itself, which waits for its answer: what is logged of that.
-    pub carries: Option<Json>,
-    /// What is done to files, when they go along; one of the drafts says so.
-    pub files: Option<Arc<FilePlan>>,
 }
 
 /// An input that waits in a queue.
@@ -393,6 +372,8 @@ pub enum MoveOrder {
         added: Vec<Draft>,
         files: MoveFiles,
     },
+    /// Behind a node, with a message to itself: a call of the model wants it.
+    Tobe(Box<TobeOrder>),
     Undo {
         steps: u32,
         files: MoveFiles,
@@ -418,16 +399,53 @@ pub enum MoveOrder {
     },
 }
 
+/// A move that a call of the model wants.
+#[derive(Debug, Clone, PartialEq)]
+pub struct TobeOrder {
+    pub to: NodeId,
+    /// Ends the turn that is left: written where the session stands before it goes.
+    pub ends: Vec<Draft>,
+    /// The message to itself.
+    pub message: Draft,
+    /// For the log of actions: a JSON object.
+    pub log: Json,
+    /// What is done to files, as it was agreed, where they go along.
+    pub files: Option<Arc<FilePlan>>,
+}
+
+impl MoveOrder {
+    /// What the order has written, in the order of [`MoveDone::ended`] and then [`MoveDone::added`].
+    pub fn drafts(&self) -> impl Iterator<Item = &Draft> {
+        let (ends, added): (&[Draft], &[Draft]) = match self {
+            Self::Jump { added, .. } => (&[], added),
+            Self::Tobe(order) => (&order.ends, std::slice::from_ref(&order.message)),
+            Self::Undo { .. }
+            | Self::Redo { .. }
+            | Self::Merge { .. }
+            | Self::UndoCompaction
+            | Self::Label { .. }
+            | Self::Rename { .. } => (&[], &[]),
+        };
+        ends.iter().chain(added)
+    }
+}
+
 /// A move that was made.
 #[derive(Debug, Clone, PartialEq)]
 pub struct MoveDone {
     pub moved: Moved,
+    /// The nodes that end what was left, one for each of [`TobeOrder::ends`].
+    pub ended: Vec<NodeId>,
+    /// The nodes of what the order adds, each for one draft; none where the session stayed.
+    pub added: Vec<NodeId>,
     /// What there is; `None` where the conversation is what it was.
     pub place: Option<Box<Place>>,
     /// A message to itself waits there for its answer.
     pub waits: bool,
     /// The name that it has now, where that is another.
     pub name: Option<String>,
+    /// The session that it is now, where another process went on with the one that it was.
+    pub branched: Option<SessionId>,
     /// The time of the node where it stands.
     pub at: UnixMs,
 }
@@ -469,8 +487,12 @@ pub enum Effect {
         run: RunId,
         head: NodeId,
         order: MoveOrder,
+        /// Done in the same transaction.
+        ops: Vec<PlanOp>,
+        /// What requests begin with from then on: written where another stood.
+        epoch: Box<Epoch>,
     },
-    /// Read the context of a node, and what is left behind when the session goes there from `from`. Answer: `Looked`.
+    /// Find a node, and what is left behind when the session goes there from `from`. Answer: `Looked`.
     Look {
         run: RunId,
         from: NodeId,
@@ -556,8 +578,8 @@ pub struct PolicyVersion {
 pub struct Leaving {
     /// The run that goes on from there.
     pub run: RunId,
-    /// What there is.
-    pub place: Place,
+    /// The node that it goes on from.
+    pub to: NodeId,
     /// What is said there, as the conversation holds it.
     pub carryover: String,
     /// For the log of actions: a JSON object.
@@ -640,11 +662,18 @@ pub struct NoSummary {
 
 /// Where a session would stand, and what it would leave behind.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Place {
+pub struct Target {
     /// The node that it would go on from.
     pub at: NodeId,
-    /// What was said in the node that it would stand before.
-    pub said: Option<UserInput>,
+    /// What would be left behind, where that is wanted.
+    pub left: Vec<Arc<Message>>,
+    /// The files that were touched there.
+    pub files: TouchedFiles,
+}
+
+/// What there is where a session stands.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Place {
     /// The conversation there.
     pub messages: Vec<Arc<Message>>,
     /// The node of each of them.
@@ -656,10 +685,6 @@ pub struct Place {
     /// Where the lineage says that results are left out; the messages are whole.
     pub prunes: Vec<(usize, Prune)>,
     pub epoch: Epoch,
-    /// What would be left behind, where that is wanted.
-    pub left: Vec<Arc<Message>>,
-    /// The files that were touched there.
-    pub files: TouchedFiles,
 }
 
 /// What every request of this session begins with, until the next epoch.

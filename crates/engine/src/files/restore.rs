@@ -5,7 +5,8 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use quipu_protocol::{Entry, FileChange, FileState, Json, NodeId, SessionId, StepInfo};
+use quipu_machine::Draft;
+use quipu_protocol::{Entry, FileChange, FileState, Json, NodeId, SessionId};
 use quipu_seal::Sealer;
 use quipu_store::{Commit, Durability, Graph, NewChunk, Op, OpenJump, StoreError};
 use quipu_workspace::{
@@ -74,8 +75,8 @@ struct FlightStep {
 /// What goes into the commit that moves the ref.
 pub(crate) struct InFlight {
     flight: Flight,
-    /// The node at the new place that says what was done to files.
-    pub(crate) record: (Entry, StepInfo),
+    /// The entry at the new place that says what was done to files.
+    record: Draft,
     /// What files were before, for the way back.
     pub(crate) chunks: Vec<NewChunk>,
     /// What was still to be done before.
@@ -185,6 +186,18 @@ impl Ground {
 }
 
 impl InFlight {
+    /// The entry at the new place that says what was done to files.
+    pub(crate) fn record(&self) -> Draft {
+        self.record.clone()
+    }
+
+    /// The same with another entry.
+    #[must_use]
+    pub(crate) fn recorded_as(mut self, entry: Entry) -> Self {
+        self.record.entry = entry.into();
+        self
+    }
+
     /// Brings all new content to the disk beside its targets. Nothing of it is left where that fails.
     pub(super) async fn stage(
         store: &dyn Graph,
@@ -205,7 +218,8 @@ impl InFlight {
                 return Err(error);
             }
         }
-        let record = restored(from, &ready.plan);
+        let (entry, step) = restored(from, &ready.plan);
+        let record = Draft::of(entry, step);
         let states = ready.plan.changes.iter().zip(ready.places);
         let chunks = states.filter_map(|(change, (_, bytes))| {
             let (id, bytes) = (change.before.content()?, bytes?);

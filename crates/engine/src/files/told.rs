@@ -1,6 +1,7 @@
 //! Going to another node together with the files.
 
-use quipu_protocol::{Body, Content, CustomMessage, Entry, Message, StepInfo, UnixMs};
+use quipu_machine::Draft;
+use quipu_protocol::{Body, Content, CustomMessage, Entry, Message, UnixMs};
 use quipu_seal::Sealer;
 
 use quipu_transcript::FilePlan;
@@ -13,7 +14,7 @@ const PUT_BACK: &str = "The user went to this point of the conversation together
                         changed in the working directory is as it was here. Not put back, or not known:";
 
 /// Tells the model what was not put back when a person took the files along; `None` when there is nothing to tell.
-pub(crate) fn told(plan: &FilePlan, sealer: &Sealer, now: UnixMs) -> Option<(Entry, StepInfo)> {
+pub(crate) fn told(plan: &FilePlan, sealer: &Sealer, now: UnixMs) -> Option<Draft> {
     let lines = plan.stays_in_short(LINES);
     if lines.is_empty() {
         return None;
@@ -26,7 +27,7 @@ pub(crate) fn told(plan: &FilePlan, sealer: &Sealer, now: UnixMs) -> Option<(Ent
         details: None,
         timestamp: now,
     };
-    Some((Entry::Message(Message::Custom(message)), StepInfo::default()))
+    Some(Draft::new(Entry::Message(Message::Custom(message))))
 }
 
 /// Whether an entry tells the model that. Nobody said it.

@@ -9,7 +9,7 @@ use quipu_protocol::Event;
 use super::task::Task;
 use crate::calls::summarize::Job as SummaryJob;
 use crate::calls::{Next, Order};
-use crate::commit::Job;
+use crate::commit::{Job, MoveJob};
 use crate::files::CallPlace;
 use crate::stand::look;
 use quipu_machine::{Calls, Effect, Input, NoSummary, step_key};
@@ -71,9 +71,10 @@ impl Task {
                     drop(input.send(Input::Summarized { run, result }).await);
                 });
             }
-            Effect::Move { run, head, order } => {
+            Effect::Move { run, head, order, ops, epoch } => {
                 let session = self.machine.session().clone();
-                self.backlog.push_back(Job::Move { run, session, head, order });
+                let job = MoveJob { run, session, head, order, ops, epoch: *epoch };
+                self.backlog.push_back(Job::Move(Box::new(job)));
             }
             Effect::Look { run, from, to, left } => {
                 let session = self.machine.session().clone();

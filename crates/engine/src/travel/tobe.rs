@@ -18,7 +18,6 @@ use super::Standing;
 use crate::arrival::TRAVEL_TOOL;
 use crate::clock::fresh_id;
 use crate::files::Ground;
-use crate::stand::place_at;
 use quipu_machine::Leaving;
 use quipu_transcript::FilePlan;
 use quipu_transcript::one_line;
@@ -172,11 +171,6 @@ impl Tobe {
         Self { spec, store, standing, cwd, ground }
     }
 
-    /// Where the files of its session are.
-    pub(crate) fn ground(&self) -> Option<Arc<Ground>> {
-        self.ground.clone()
-    }
-
     /// Where the call would go, or why it cannot, for the model.
     pub(crate) async fn plan(self: &Arc<Self>, args: &Json) -> Result<Trip, String> {
         let failed = |error: StoreError| format!("The graph could not be read: {error}");
@@ -255,20 +249,16 @@ impl Tobe {
 }
 
 impl Trip {
-    /// What the call does when it runs: the place is read, and the rest is the session's.
-    pub(crate) async fn begin(self) -> (ToolOutput, Option<Box<Leaving>>) {
+    /// What the call does when it runs; the rest is the session's.
+    pub(crate) fn begin(self) -> (ToolOutput, Option<Box<Leaving>>) {
         let Self { travel, session, tobe } = self;
-        let target = travel.target;
-        let place = match place_at(&*tobe.store, travel.target).await {
-            Ok(place) => place,
-            Err(error) => return (ToolOutput::error(format!("You did not leave: {error}")), None),
-        };
-        let log = log_of(&travel.message, travel.target, &session, &tobe.cwd);
+        let to = travel.target;
+        let log = log_of(&travel.message, to, &session, &tobe.cwd);
         let sealer = tobe.ground.as_deref().map(|ground| &*ground.sealer);
         let carryover = carryover_text(&travel.message, travel.files.as_ref().zip(sealer));
         let files = travel.files.map(Arc::new);
-        let leaving = Leaving { run: fresh_id().into(), place, carryover, log, files };
-        let text = format!("Incarnation initiated → {}", target.short());
+        let leaving = Leaving { run: fresh_id().into(), to, carryover, log, files };
+        let text = format!("Incarnation initiated → {}", to.short());
         (ToolOutput::text(text), Some(Box::new(leaving)))
     }
 }

@@ -144,10 +144,19 @@ async fn summary_and_label_go_along_with_files() {
     live.session.send(jump).await.unwrap();
     live.until(1, |event| matches!(event, Event::JumpEnded { .. })).await;
     let results = live.all(|event| match event {
-        Event::JumpEnded { result } => Some(matches!(**result, JumpResult::Done(_))),
+        Event::JumpEnded { result } => Some(match &**result {
+            JumpResult::Done(jumped) => jumped.summary,
+            _ => None,
+        }),
         _ => None,
     });
-    assert_eq!((results, read(&world.cwd(), "a").as_deref()), (vec![true], Some("1")));
+    assert_eq!((results.len(), read(&world.cwd(), "a").as_deref()), (1, Some("1")));
+    // The label is for the summary, and what that cost is in its node: no step is open.
+    let labels = world.store.labels(std::slice::from_ref(&live.id())).await.unwrap();
+    assert_eq!(labels.first().and_then(|label| label.target), results[0]);
+    assert!(results[0].is_some());
+    let steps = world.store.pending(&live.id()).await.unwrap().steps;
+    assert!(steps.iter().all(|step| step.run.as_str() == "listing"), "{steps:?}");
     live.settled(3).await;
     assert_eq!(live.run("go on").await, Outcome::Done);
     assert!(words(&world).iter().any(|text| text.contains("what was left")), "{:?}", words(&world));
