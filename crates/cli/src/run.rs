@@ -242,7 +242,7 @@ async fn abort(session: &Session) {
 pub(crate) fn refused(error: Refused) -> Failure {
     let exit = match &error {
         Refused::Store { .. } => Exit::Store,
-        Refused::Files { .. } | Refused::NotMoved { .. } => Exit::Failed,
+        Refused::Files { .. } | Refused::NotMoved { .. } | Refused::Blocked { .. } => Exit::Failed,
         Refused::Empty
         | Refused::NothingToContinue
         | Refused::NothingToCompact

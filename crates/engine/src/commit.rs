@@ -33,6 +33,8 @@ pub(crate) struct KeptResult {
     pub(crate) files: Vec<FileChange>,
     #[serde(default, skip_serializing_if = "WorkspaceNote::is_empty")]
     pub(crate) note: WorkspaceNote,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(crate) hooks: Vec<Json>,
 }
 
 /// In the table of steps, the key of a line that the user runs in the shell; its run has no other step. No call of a
@@ -389,5 +391,6 @@ fn kept(done: &Done) -> KeptResult {
         duration_ms: done.duration_ms,
         files: done.files.clone(),
         note: WorkspaceNote::clone(&done.note),
+        hooks: done.hooks.clone(),
     }
 }

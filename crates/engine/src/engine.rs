@@ -17,6 +17,7 @@ use crate::clock::{Clock, SystemClock};
 use crate::error::OpenError;
 use crate::files::FileSettings;
 use crate::follower::Follower;
+use crate::hooks::Hook;
 use crate::models::Models;
 use crate::outputs::Outputs;
 use crate::policy::{AllowAll, Policy};
@@ -122,6 +123,8 @@ pub struct SessionOptions {
     pub travel: TravelSettings,
     /// Models that the session may go on with instead of `model` while it is open; `None` for no others.
     pub models: Option<Arc<dyn Models>>,
+    /// See its steps, and may change or stop them: the first is called first.
+    pub hooks: Vec<Arc<dyn Hook>>,
     /// Told of every commit of the session.
     pub follower: Option<Arc<dyn Follower>>,
     /// How long a question waits for an answer before it counts as refused; ten minutes by default.
@@ -155,6 +158,7 @@ impl SessionOptions {
             files: FileSettings::default(),
             travel: TravelSettings::default(),
             models: None,
+            hooks: Vec::new(),
             follower: None,
             ask_deadline: Duration::from_secs(600),
             id: None,

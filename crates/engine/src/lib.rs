@@ -21,6 +21,7 @@ mod engine;
 mod error;
 mod files;
 mod follower;
+mod hooks;
 mod identity;
 mod jump;
 mod meaning;
@@ -59,6 +60,10 @@ pub use engine::{Engine, SessionOptions};
 pub use error::OpenError;
 pub use files::{FileSettings, FilesError};
 pub use follower::{Committed, Follower};
+pub use hooks::{
+    CallVerdict, HOOK_TEXT, Hook, HookAskError, HookContext, HookEffect, HookFailure, HookPoint, HookRecord,
+    InputVerdict, ResultVerdict,
+};
 pub use identity::{
     IDENTITY_LIMIT, IdentityError, IdentitySettings, identity_hash, identity_text, read_identity,
 };

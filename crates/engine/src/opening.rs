@@ -19,6 +19,7 @@ use crate::early::settle_early;
 use crate::engine::{Ahead, Engine, SessionOptions};
 use crate::error::OpenError;
 use crate::files::{Keeper, Settled};
+use crate::hooks::Hooks;
 use crate::identity::{Prompt, system_text};
 use crate::moves::SessionMover;
 use crate::owner::{Got, Lease};
@@ -349,7 +350,9 @@ impl Engine {
             .files
             .enabled
             .then(|| Keeper::new(self.store.clone(), self.sealer.clone(), &options.cwd, options.files));
-        Ok(Toolbox::new(tools, parts, standing, keeper, tobe))
+        let (sealer, cwd) = (self.sealer.clone(), options.cwd.clone());
+        let hooks = Hooks::new(options.hooks.clone(), sealer, cwd, standing.clone());
+        Ok(Toolbox::new(tools, parts, standing, keeper, tobe, hooks))
     }
 
     /// The epoch that the options ask for, and its system prompt.

@@ -24,8 +24,9 @@ use crate::commit::{Committer, KeptResult, SHELL};
 use crate::error::OpenError;
 use crate::files::{Left, Salvaged, after_a_crash, listing_of};
 use crate::identity::Prompt;
-use quipu_machine::{Calls, CommitError, Draft, MEASURED, Plan, PlanOp, Waiting, json_of_nothing, step_of};
-use quipu_transcript::WorkspaceNote;
+use quipu_machine::{
+    Calls, CommitError, Draft, HOOKS, MEASURED, Plan, PlanOp, Waiting, hook_records, json_of_nothing, step_of,
+};
 
 /// What a session was when it was opened.
 #[derive(Default)]
@@ -494,13 +495,18 @@ fn result_draft(call: &ToolCall, step: Option<&Step>, now: UnixMs) -> Draft {
         .filter(|step| step.state == StepState::Done)
         .and_then(|step| serde_json::from_slice(step.data.as_deref()?).ok());
     let run = step.map(|step| step.run.clone());
-    let (result, started, duration_ms, files, note) = match kept {
-        Some(kept) => (kept.result, Some(kept.started), Some(kept.duration_ms), kept.files, kept.note),
-        None => (interrupted_result(call, now), None, None, Vec::new(), WorkspaceNote::default()),
+    let mut info = StepInfo { run, ..StepInfo::default() };
+    let result = match kept {
+        None => interrupted_result(call, now),
+        Some(kept) => {
+            (info.started, info.duration_ms) = (Some(kept.started), Some(kept.duration_ms));
+            info.files = kept.files;
+            kept.note.put_into(&mut info);
+            info.extra.extend(hook_records(&kept.hooks).map(|hooks| (HOOKS.to_owned(), hooks)));
+            kept.result
+        }
     };
-    let mut step = StepInfo { run, started, duration_ms, files, ..StepInfo::default() };
-    note.put_into(&mut step);
-    Draft::of(Entry::Message(Message::ToolResult(result)), step)
+    Draft::of(Entry::Message(Message::ToolResult(result)), info)
 }
 
 /// A line that the user ran in the shell, from its row; with the line when it was not known to have ended.

@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use futures_util::FutureExt as _;
-use quipu_protocol::{Content, Json, Notice, RunId, ToolCall, ToolResultMessage, ToolSpec};
+use quipu_protocol::{Content, Json, Notice, RunId, Scope, ToolCall, ToolResultMessage, ToolSpec};
 use quipu_seal::Sealer;
 use quipu_store::StoreError;
 use quipu_tools::{Invocation, Preparation, Tool, ToolContext, ToolOutput, Touches};
@@ -19,6 +19,7 @@ use tokio_util::sync::CancellationToken;
 use crate::calls::seal_content;
 use crate::clock::Clock;
 use crate::files::{Begun, CallPlace, Keeper, Noticed};
+use crate::hooks::{HookRecord, HookedCall, Hooks};
 use crate::outputs::Outputs;
 use crate::policy::{Decision, Grant, Policy, Proposal};
 use crate::travel::{Standing, Tobe, Travel, Trip};
@@ -83,6 +84,23 @@ pub(crate) struct Toolbox {
     tobe: Option<Arc<Tobe>>,
     /// The call of the current batch that would, and where.
     trip: Mutex<Option<(String, Trip)>>,
+    pub(crate) hooks: Hooks,
+    /// What hooks did to the calls of the current batch.
+    hooked: Mutex<HashMap<String, Hooked>>,
+}
+
+/// What hooks did to a call.
+#[derive(Clone, Default)]
+struct Hooked {
+    /// What a person is asked before it runs, whatever the policy says.
+    question: Option<String>,
+    records: Vec<HookRecord>,
+}
+
+impl std::fmt::Debug for Toolbox {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Toolbox").field("tools", &self.tools.keys()).finish_non_exhaustive()
+    }
 }
 
 impl Toolbox {
@@ -92,13 +110,15 @@ impl Toolbox {
         standing: Standing,
         keeper: Option<Keeper>,
         tobe: Option<Arc<Tobe>>,
+        hooks: Hooks,
     ) -> Self {
         let specs = tools.iter().map(|tool| tool.spec().clone()).collect();
         let tools = tools.into_iter().map(|tool| (tool.spec().name.clone(), tool)).collect();
         let keeper = keeper.map(Arc::new);
         let (shown, trip) = (Mutex::default(), Mutex::default());
         let decided_by = AtomicU64::new(0);
-        Self { tools, specs, parts, standing, keeper, shown, decided_by, tobe, trip }
+        let hooked = Mutex::default();
+        Self { tools, specs, parts, standing, keeper, shown, decided_by, tobe, trip, hooks, hooked }
     }
 
     pub(crate) fn specs(&self) -> Arc<[ToolSpec]> {
@@ -136,18 +156,24 @@ impl Toolbox {
         self.shown.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    fn hooked(&self) -> std::sync::MutexGuard<'_, HashMap<String, Hooked>> {
+        self.hooked.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     /// Validation, then policy, on each call. Reads only. With what a tool does meanwhile for a call that is allowed and
     /// alone; between several, one may change what another finds when it begins.
-    pub(crate) fn prepare(&self, run: &RunId, calls: &[ToolCall]) -> (Vec<Prepared>, Option<Preparation>) {
+    pub(crate) fn prepare(&self, run: &RunId, calls: &[HookedCall]) -> (Vec<Prepared>, Option<Preparation>) {
         self.shown().clear();
+        self.hooked().clear();
         *self.trip() = None;
         // Before anything is decided: what changes meanwhile is found when a call begins.
         self.decided_by.store(self.rules(), Ordering::SeqCst);
         let cx = self.context(run, CancellationToken::new(), Arc::new(|_| {}), Access::default());
         let broke_down = |_| Prepared::Refused(NOT_PREPARED.into());
-        let one =
-            |call| catch_unwind(AssertUnwindSafe(|| self.prepare_one(call, &cx))).unwrap_or_else(broke_down);
-        let leaves = |call: &ToolCall| self.tobe.is_some() && call.name == Tobe::NAME;
+        let one = |hooked| {
+            catch_unwind(AssertUnwindSafe(|| self.prepare_one(hooked, &cx))).unwrap_or_else(broke_down)
+        };
+        let leaves = |one: &HookedCall| self.tobe.is_some() && one.call.name == Tobe::NAME;
         let up_to = calls.iter().position(leaves).map_or(calls.len(), |at| at + 1);
         let (run, behind) = calls.split_at(up_to);
         let behind = behind.iter().map(|_| Prepared::Refused(BEHIND_TOBE.into()));
@@ -182,7 +208,11 @@ impl Toolbox {
         }))
     }
 
-    fn prepare_one(&self, call: &ToolCall, cx: &ToolContext) -> Prepared {
+    fn prepare_one(&self, hooked: &HookedCall, cx: &ToolContext) -> Prepared {
+        let HookedCall { call, blocked, question, records } = hooked;
+        if let Some(reason) = blocked {
+            return Prepared::Refused(reason.clone());
+        }
         let Some(tool) = self.tools.get(&call.name) else {
             return Prepared::Refused(format!("Tool {} not found", call.name));
         };
@@ -191,6 +221,10 @@ impl Toolbox {
             Err(text) => return Prepared::Refused(text),
         };
         let call = ToolCall { arguments, ..call.clone() };
+        if question.is_some() || !records.is_empty() {
+            let hooked = Hooked { question: question.clone(), records: records.clone() };
+            self.hooked().insert(identity(&call), hooked);
+        }
         let travel = match self.tobe.as_ref().filter(|_| call.name == Tobe::NAME) {
             Some(tobe) => match self.plan_trip(tobe, &call) {
                 Ok(travel) => Some(travel),
@@ -214,8 +248,16 @@ impl Toolbox {
     fn decide(&self, call: ToolCall, touches: Touches, travel: Option<&Travel>) -> Prepared {
         let proposal = Proposal { call: &call, cwd: &self.parts.cwd, touches: &touches, travel };
         let decision = self.parts.policy.decide(&proposal);
+        let question = self.hooked().get(&identity(&call)).and_then(|hooked| hooked.question.clone());
         match decision {
-            Decision::Allow => Prepared::Ready { call, touches },
+            Decision::Allow => match question {
+                None => Prepared::Ready { call, touches },
+                Some(question) => {
+                    let (question, subject) = (question, call.arguments.get().to_owned());
+                    let scopes = vec![Scope::Once];
+                    Prepared::Ask { call, touches, question, subject: subject.into(), scopes }
+                }
+            },
             Decision::Deny { reason } => Prepared::Refused(reason),
             Decision::Ask { question, subject } => self.question(call, touches, question, subject),
         }
@@ -331,6 +373,7 @@ impl Toolbox {
         let started = self.parts.clock.now();
         let watch = Instant::now();
         let mut noticed = Noticed::default();
+        let (stop, people) = (cancel.clone(), outputs.clone());
         let (output, leaving) = match self.departs(&call) {
             Some(trip) => trip.begin(),
             None => (self.output(&place, slot, (&call, by), cancel, outputs, &mut noticed).await, None),
@@ -339,16 +382,27 @@ impl Toolbox {
         let ToolOutput { mut content, details, is_error, terminate } = limited(output);
         seal_content(&mut content, &self.parts.sealer);
         let details = details.map(|details| self.parts.sealer.seal_json(&details));
+        let mut result = ToolResultMessage {
+            tool_call_id: call.id.clone(),
+            tool_name: call.name.clone(),
+            content,
+            details,
+            usage: None,
+            is_error,
+            timestamp: self.parts.clock.now(),
+        };
+        let mut hooks = self.hooked().get(&identity(&call)).cloned().unwrap_or_default().records;
+        // What it said goes with the session that leaves.
+        if !self.hooks.is_empty() && leaving.is_none() {
+            let (more, notices) = self.hooks.tool_result(&place.run, &call, &mut result, &stop).await;
+            hooks.extend(more);
+            for text in notices {
+                tell(&people, Some(text)).await;
+            }
+        }
         let done = Done {
-            result: ToolResultMessage {
-                tool_call_id: call.id,
-                tool_name: call.name,
-                content,
-                details,
-                usage: None,
-                is_error,
-                timestamp: self.parts.clock.now(),
-            },
+            result,
+            hooks: hooks.iter().filter_map(|record| Json::of(record).ok()).collect(),
             started,
             duration_ms: u64::try_from(watch.elapsed().as_millis()).unwrap_or(u64::MAX),
             files,

@@ -169,6 +169,7 @@ pub(super) fn refusal(id: &CallId, name: &str, text: String, now: UnixMs) -> Don
             is_error: true,
             timestamp: now,
         },
+        hooks: Vec::new(),
         started: now,
         duration_ms: 0,
         files: Vec::new(),

@@ -285,7 +285,9 @@ impl Machine {
             | Phase::Noting(_) => {}
             Phase::Answered(answered) => {
                 // No call will run, so how the checking ends does not matter.
-                answered.waiting = false;
+                if std::mem::take(&mut answered.waiting) {
+                    self.out.push(Effect::CancelPrepare);
+                }
                 self.out.extend(answered.early.running().map(|slot| Effect::CancelTool { slot }));
                 self.answered();
             }

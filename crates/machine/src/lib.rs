@@ -426,7 +426,7 @@ impl Machine {
         let Some(Run { id, turn, phase: Phase::Tools(batch), .. }) = &self.run else { return };
         let Some(Slot { state: State::Done(done), .. }) = batch.slots.get(slot) else { return };
         if !batch.all_done() {
-            let op = PlanOp::Keep { run: id.clone(), key: step_key(*turn, slot), done: (**done).clone() };
+            let op = PlanOp::Keep { run: id.clone(), key: step_key(*turn, slot), done: done.clone() };
             let tag = Tag::Result { run: id.clone(), turn: *turn, slot };
             self.side_commit(tag, vec![op], false);
         }

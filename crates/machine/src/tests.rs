@@ -406,7 +406,7 @@ impl World {
             }
             Effect::RunShell { run } => self.shells.push(run),
             Effect::CancelShell { run } => assert!(self.shells.contains(&run), "it runs"),
-            Effect::CancelTool { .. } | Effect::UseModel(_) => {}
+            Effect::CancelTool { .. } | Effect::CancelPrepare | Effect::UseModel(_) => {}
             Effect::Clear { run } => {
                 assert!(
                     self.clear.is_none()
@@ -820,6 +820,7 @@ impl World {
             (goes && choice % 3 == 1 && !self.finishing).then(|| self.leaving(&run, choice)).flatten();
         let done = Box::new(Done {
             result,
+            hooks: Vec::new(),
             started: 0,
             duration_ms: 0,
             files: if choice.is_multiple_of(5) { vec![a_change()] } else { Vec::new() },

@@ -136,10 +136,20 @@ pub struct ShellDone {
     pub path: Option<String>,
 }
 
+/// The name under which a step keeps what hooks did to it.
+pub const HOOKS: &str = "hooks";
+
+/// What hooks did to a step, as it is kept with that.
+pub fn hook_records(records: &[Json]) -> Option<Json> {
+    if records.is_empty() { None } else { Json::of(records).ok() }
+}
+
 /// A finished tool call, sealed.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Done {
     pub result: ToolResultMessage,
+    /// What hooks did to the call and to its result.
+    pub hooks: Vec<Json>,
     pub started: UnixMs,
     pub duration_ms: u64,
     /// What it did to files.
@@ -164,6 +174,9 @@ impl Done {
             ..StepInfo::default()
         };
         self.note.put_into(&mut step);
+        if let Some(hooks) = hook_records(&self.hooks) {
+            step.extra.insert(HOOKS.into(), hooks);
+        }
         let entry = Arc::new(Entry::Message(Message::ToolResult(self.result.clone())));
         Draft { entry, step, states: self.states.clone() }
     }
@@ -287,7 +300,7 @@ pub enum PlanOp {
     Keep {
         run: RunId,
         key: String,
-        done: Done,
+        done: Box<Done>,
     },
     /// The steps of this run are nodes now. `session` when it is not the plan's own.
     Forget {
@@ -529,6 +542,8 @@ pub enum Effect {
     /// Requests go to the model that was chosen last from now on.
     UseModel(Arc<Model>),
     CancelCall,
+    /// How the looking up ends does not matter any more.
+    CancelPrepare,
     CancelTool {
         slot: usize,
     },

@@ -18,6 +18,12 @@ pub enum Refused {
     /// The message has no text and no image.
     #[error("the message is empty")]
     Empty,
+    /// A hook did not let the message pass.
+    #[error("{why}")]
+    Blocked {
+        /// Which, and why.
+        why: String,
+    },
     /// The conversation ends with an answer and nothing waits.
     #[error("there is nothing to continue: the conversation ends with an answer")]
     NothingToContinue,

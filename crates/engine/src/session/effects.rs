@@ -4,13 +4,14 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use futures_util::future::FutureExt as _;
-use quipu_protocol::Event;
+use quipu_protocol::{Event, Notice};
 
 use super::task::Task;
 use crate::calls::summarize::Job as SummaryJob;
 use crate::calls::{Next, Order};
 use crate::commit::{Job, MoveJob};
 use crate::files::CallPlace;
+use crate::hooks::HookedCall;
 use crate::stand::look;
 use quipu_machine::{Calls, Effect, Input, NoSummary, step_key};
 
@@ -87,7 +88,19 @@ impl Task {
             Effect::Prepare { run, calls } => {
                 let (toolbox, input) = (self.toolbox.clone(), self.input.clone());
                 let policy = toolbox.parts.policy.clone();
+                let stop = self.root.child_token();
+                self.preparing = Some(stop.clone());
                 self.effects.spawn(async move {
+                    let calls = match toolbox.hooks.is_empty() {
+                        true => calls.into_iter().map(HookedCall::of).collect(),
+                        false => {
+                            let (calls, notices) = toolbox.hooks.tool_calls(&run, calls, &stop).await;
+                            for text in notices {
+                                drop(input.send(Input::Told(Notice::Note { text })).await);
+                            }
+                            calls
+                        }
+                    };
                     let work = move || {
                         let work = std::panic::AssertUnwindSafe(|| toolbox.prepare(&run, &calls));
                         let (calls, preparation) = std::panic::catch_unwind(work).unwrap_or_default();
@@ -139,6 +152,11 @@ impl Task {
                 let provider = chosen.and_then(|at| self.chosen.drain(..=at).next_back());
                 if let Some((_, provider)) = provider {
                     self.caller.carried_by(provider);
+                }
+            }
+            Effect::CancelPrepare => {
+                if let Some(stop) = &self.preparing {
+                    stop.cancel();
                 }
             }
             Effect::CancelCall => {

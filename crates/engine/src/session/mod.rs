@@ -25,6 +25,7 @@ use crate::calls::{Caller, seal_content};
 use crate::clock::Clock;
 use crate::commit::Committer;
 use crate::follower::Follower;
+use crate::hooks::HookedInput;
 use crate::models::Models;
 use crate::moves::{SessionMover, refused};
 use crate::owner::Lease;
@@ -127,6 +128,7 @@ struct Inner {
     mail: mpsc::Sender<Mail>,
     policy: SharedPolicy,
     purse: Arc<Purse>,
+    toolbox: Arc<Toolbox>,
     view: watch::Receiver<View>,
     cwd: std::path::PathBuf,
     sealer: Arc<Sealer>,
@@ -160,6 +162,19 @@ impl Session {
         let (stop, ended) = (CancellationToken::new(), CancellationToken::new());
         let cwd = parts.toolbox.parts.cwd.clone();
         let sealer = parts.toolbox.parts.sealer.clone();
+        let toolbox = parts.toolbox.clone();
+        if !toolbox.hooks.is_empty() {
+            // Weak: a session that nobody holds ends, whatever its hooks want to ask.
+            let asks = mail.downgrade();
+            toolbox.hooks.asks_through(Arc::new(move |kind, default, wait| {
+                let asks = asks.upgrade();
+                Box::pin(async move {
+                    let (reply, answer) = oneshot::channel();
+                    asks?.send(Mail::Ask(Question { kind, default, wait, reply })).await.ok()?;
+                    answer.await.ok()
+                })
+            }));
+        }
         let (models, purse) = (Others(parts.models.clone()), parts.caller.purse.clone());
         let policy = SharedPolicy(parts.toolbox.parts.policy.clone());
         let (task, over) =
@@ -174,6 +189,7 @@ impl Session {
             mail,
             policy,
             purse,
+            toolbox,
             view,
             cwd,
             sealer,
@@ -233,6 +249,12 @@ impl Session {
             | Command::Label { text: None, .. }
             | Command::Close => {}
         }
+        if let Command::Prompt { input, .. } = &mut command
+            && !self.0.toolbox.hooks.is_empty()
+            && let Some(ack) = self.hook_input(input).await?
+        {
+            return Ok(ack);
+        }
         // What is said after another model was chosen is said to that one, though it takes a while to find.
         let turn = match &command {
             Command::Abort { .. } | Command::Answer { .. } | Command::Close => None,
@@ -252,6 +274,22 @@ impl Session {
         self.0.mail.send(Mail::Command(command, found, reply)).await.map_err(|_| Refused::Closed)?;
         drop(turn);
         answer.await.unwrap_or(Err(Refused::Closed))
+    }
+
+    /// Hooks see what is said before anything else does. Gives what is answered where nothing is said then.
+    async fn hook_input(&self, input: &mut UserInput) -> Result<Option<Ack>, Refused> {
+        let (hooked, notices) = self.0.toolbox.hooks.input(input.clone()).await;
+        for text in notices {
+            self.show(Ui::Notice { notice: Notice::Note { text } }).await?;
+        }
+        match hooked {
+            HookedInput::Say(said) => {
+                *input = said;
+                Ok(None)
+            }
+            HookedInput::Handled => Ok(Some(Ack::Handled)),
+            HookedInput::Blocked(why) => Err(Refused::Blocked { why }),
+        }
     }
 
     /// Says something to an idle agent. Acknowledged with the run's id once the message is durable.

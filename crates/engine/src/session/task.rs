@@ -62,6 +62,8 @@ pub(super) struct Task {
     next_reply: u64,
     seq: u64,
     pub(super) call: Option<CancellationToken>,
+    /// Stops the looking up of calls.
+    pub(super) preparing: Option<CancellationToken>,
     pub(super) tools: HashMap<usize, CancellationToken>,
     /// Lines of people that run or are about to.
     pub(super) shells: HashMap<RunId, Shell>,
@@ -119,6 +121,7 @@ impl Task {
             next_reply: 0,
             seq: 0,
             call: None,
+            preparing: None,
             tools: HashMap::new(),
             shells: HashMap::new(),
             chosen: Vec::new(),

@@ -33,6 +33,8 @@ mod fork;
 #[cfg(test)]
 mod history;
 #[cfg(test)]
+mod hooks;
+#[cfg(test)]
 mod jump;
 #[cfg(test)]
 mod loop_;

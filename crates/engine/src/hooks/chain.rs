@@ -1,0 +1,315 @@
+//! The hooks of a session, called one after the other.
+
+use std::panic::AssertUnwindSafe;
+use std::path::PathBuf;
+use std::sync::{Arc, OnceLock};
+
+use futures_util::FutureExt as _;
+use futures_util::future::BoxFuture;
+use quipu_protocol::{Content, Json, RunId, ToolCall, ToolResultMessage, UserInput};
+use quipu_seal::Sealer;
+use tokio::sync::watch;
+use tokio_util::sync::CancellationToken;
+
+use super::context::Asker;
+use super::{
+    CallVerdict, HOOK_TEXT, Hook, HookContext, HookEffect, HookFailure, HookPoint, HookRecord, InputVerdict,
+    ResultVerdict,
+};
+use crate::calls::seal_content;
+use crate::travel::Standing;
+
+/// The hooks of a session.
+pub(crate) struct Hooks {
+    hooks: Arc<[Arc<dyn Hook>]>,
+    sealer: Arc<Sealer>,
+    cwd: PathBuf,
+    standing: Standing,
+    asker: OnceLock<Asker>,
+}
+
+/// A call as hooks left it.
+#[derive(Debug, Clone)]
+pub(crate) struct HookedCall {
+    pub(crate) call: ToolCall,
+    /// Why it does not run.
+    pub(crate) blocked: Option<String>,
+    /// What a person is to be asked first.
+    pub(crate) question: Option<String>,
+    pub(crate) records: Vec<HookRecord>,
+}
+
+impl HookedCall {
+    /// No hook has seen it.
+    pub(crate) fn of(call: ToolCall) -> Self {
+        Self { call, blocked: None, question: None, records: Vec::new() }
+    }
+}
+
+/// An input as hooks left it.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) enum HookedInput {
+    Say(UserInput),
+    Handled,
+    Blocked(String),
+}
+
+/// A verdict that may be too long.
+trait Measured {
+    fn text_bytes(&self) -> usize;
+}
+
+fn content_bytes(content: &[Content]) -> usize {
+    let bytes = |block: &Content| match block {
+        Content::Text(text) => text.text.len(),
+        Content::Thinking(thinking) => thinking.thinking.len(),
+        Content::ToolCall(call) => call.arguments.get().len(),
+        // Images have limits of their own.
+        Content::Image(_) => 0,
+        Content::Other(json) => json.get().len(),
+    };
+    content.iter().map(bytes).sum()
+}
+
+impl Measured for InputVerdict {
+    fn text_bytes(&self) -> usize {
+        match self {
+            Self::Pass | Self::Handled => 0,
+            Self::Replace(input) => content_bytes(&input.0),
+            Self::Beside(text) | Self::Block { reason: text } => text.len(),
+        }
+    }
+}
+
+impl Measured for CallVerdict {
+    fn text_bytes(&self) -> usize {
+        match self {
+            Self::Pass => 0,
+            Self::Replace(arguments) => arguments.get().len(),
+            Self::Ask { question: text } | Self::Block { reason: text } => text.len(),
+        }
+    }
+}
+
+impl Measured for ResultVerdict {
+    fn text_bytes(&self) -> usize {
+        match self {
+            Self::Pass => 0,
+            Self::Replace { content, .. } => content_bytes(content),
+            Self::Append(text) => text.len(),
+        }
+    }
+}
+
+/// What came of one hook.
+enum Called<T> {
+    Verdict(T),
+    /// Why it has no effect.
+    Failed(String),
+    /// The step is not wanted any more.
+    Cancelled,
+}
+
+impl Hooks {
+    pub(crate) fn new(
+        hooks: Vec<Arc<dyn Hook>>,
+        sealer: Arc<Sealer>,
+        cwd: PathBuf,
+        standing: Standing,
+    ) -> Self {
+        Self { hooks: hooks.into(), sealer, cwd, standing, asker: OnceLock::new() }
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.hooks.is_empty()
+    }
+
+    /// How hooks ask people.
+    pub(crate) fn asks_through(&self, asker: Asker) {
+        // Each session has its own hooks, and begins once.
+        drop(self.asker.set(asker));
+    }
+
+    fn context(&self, run: Option<&RunId>) -> HookContext {
+        HookContext {
+            session: self.standing.get().map(|view| view.borrow().session.clone()),
+            run: run.cloned(),
+            cwd: self.cwd.clone(),
+            asker: self.asker.get().cloned(),
+            asking: watch::channel(false).0,
+        }
+    }
+
+    async fn call<T: Measured>(
+        &self,
+        hook: &dyn Hook,
+        cx: &HookContext,
+        cancel: &CancellationToken,
+        work: BoxFuture<'_, T>,
+    ) -> Called<T> {
+        let limit = hook.deadline();
+        tokio::select! {
+            biased;
+            () = cancel.cancelled() => Called::Cancelled,
+            done = AssertUnwindSafe(work).catch_unwind() => match done {
+                Err(_) => Called::Failed("it failed inside, which is a bug of the hook".into()),
+                Ok(verdict) => match verdict.text_bytes() {
+                    bytes if bytes > HOOK_TEXT => {
+                        Called::Failed(format!("it returned {bytes} bytes, and at most {HOOK_TEXT} are taken"))
+                    }
+                    _ => Called::Verdict(verdict),
+                },
+            },
+            () = cx.overdue(limit) => {
+                Called::Failed(format!("it did not answer within {} s", limit.as_secs_f64()))
+            }
+        }
+    }
+
+    /// What an input becomes; with what people should know.
+    pub(crate) async fn input(&self, mut input: UserInput) -> (HookedInput, Vec<String>) {
+        let (mut notices, never) = (Vec::new(), CancellationToken::new());
+        for hook in self.hooks.iter() {
+            let cx = self.context(None);
+            let work = async { hook.input(&input, &cx).await };
+            match self.call(&**hook, &cx, &never, Box::pin(work)).await {
+                Called::Cancelled | Called::Verdict(InputVerdict::Pass) => {}
+                Called::Verdict(InputVerdict::Replace(other)) => {
+                    input = other;
+                    seal_content(&mut input.0, &self.sealer);
+                }
+                Called::Verdict(InputVerdict::Beside(text)) => {
+                    let text = self.sealer.seal(&text);
+                    if !text.trim().is_empty() {
+                        input.0.push(Content::text(beside(hook.name(), &text)));
+                    }
+                }
+                Called::Verdict(InputVerdict::Handled) => return (HookedInput::Handled, notices),
+                Called::Verdict(InputVerdict::Block { reason }) => {
+                    return (HookedInput::Blocked(blocked(hook.name(), &self.sealer.seal(&reason))), notices);
+                }
+                Called::Failed(why) => match hook.on_failure() {
+                    HookFailure::Pass => notices.push(failed(hook.name(), HookPoint::Input, &why)),
+                    HookFailure::Block => {
+                        return (HookedInput::Blocked(blocked(hook.name(), &why)), notices);
+                    }
+                },
+            }
+        }
+        (HookedInput::Say(input), notices)
+    }
+
+    /// What calls become; with what people should know.
+    pub(crate) async fn tool_calls(
+        &self,
+        run: &RunId,
+        calls: Vec<ToolCall>,
+        cancel: &CancellationToken,
+    ) -> (Vec<HookedCall>, Vec<String>) {
+        let (mut hooked, mut notices) = (Vec::with_capacity(calls.len()), Vec::new());
+        for call in calls {
+            let mut one = HookedCall::of(call);
+            for hook in self.hooks.iter() {
+                if cancel.is_cancelled() || one.blocked.is_some() {
+                    break;
+                }
+                self.tool_call(&**hook, run, &mut one, cancel, &mut notices).await;
+            }
+            hooked.push(one);
+        }
+        (hooked, notices)
+    }
+
+    async fn tool_call(
+        &self,
+        hook: &dyn Hook,
+        run: &RunId,
+        one: &mut HookedCall,
+        cancel: &CancellationToken,
+        notices: &mut Vec<String>,
+    ) {
+        let cx = self.context(Some(run));
+        let call = one.call.clone();
+        let work = async { hook.tool_call(&call, &cx).await };
+        let (did, arguments) = match self.call(hook, &cx, cancel, Box::pin(work)).await {
+            Called::Cancelled | Called::Verdict(CallVerdict::Pass) => return,
+            Called::Verdict(CallVerdict::Replace(arguments)) => {
+                one.call.arguments = self.sealer.seal_json(&arguments);
+                (HookEffect::Replaced, Some(one.call.arguments.clone()))
+            }
+            Called::Verdict(CallVerdict::Ask { question }) => {
+                let question = self.sealer.seal(&question);
+                one.question = Some(format!("{question} ({})", hook.name()));
+                (HookEffect::Asked, None)
+            }
+            Called::Verdict(CallVerdict::Block { reason }) => {
+                one.blocked = Some(blocked(hook.name(), &self.sealer.seal(&reason)));
+                (HookEffect::Blocked, None)
+            }
+            Called::Failed(why) => {
+                notices.push(failed(hook.name(), HookPoint::ToolCall, &why));
+                if hook.on_failure() == HookFailure::Block {
+                    one.blocked = Some(blocked(hook.name(), &why));
+                }
+                (HookEffect::Failed, None)
+            }
+        };
+        one.records.push(record(hook.name(), HookPoint::ToolCall, did, arguments));
+    }
+
+    /// What a result becomes; with what hooks did to it, and what people should know.
+    pub(crate) async fn tool_result(
+        &self,
+        run: &RunId,
+        call: &ToolCall,
+        result: &mut ToolResultMessage,
+        cancel: &CancellationToken,
+    ) -> (Vec<HookRecord>, Vec<String>) {
+        let (mut records, mut notices) = (Vec::new(), Vec::new());
+        for hook in self.hooks.iter() {
+            let cx = self.context(Some(run));
+            let seen = result.clone();
+            let work = async { hook.tool_result(call, &seen, &cx).await };
+            let did = match self.call(&**hook, &cx, cancel, Box::pin(work)).await {
+                Called::Cancelled => break,
+                Called::Verdict(ResultVerdict::Pass) => continue,
+                Called::Verdict(ResultVerdict::Replace { content, is_error }) => {
+                    (result.content, result.is_error) = (content, is_error);
+                    HookEffect::Replaced
+                }
+                Called::Verdict(ResultVerdict::Append(text)) => {
+                    result.content.push(Content::text(beside(hook.name(), &text)));
+                    HookEffect::Added
+                }
+                Called::Failed(why) => {
+                    notices.push(failed(hook.name(), HookPoint::ToolResult, &why));
+                    if hook.on_failure() == HookFailure::Block {
+                        let text = blocked(hook.name(), &why);
+                        (result.content, result.is_error) = (vec![Content::text(text)], true);
+                    }
+                    HookEffect::Failed
+                }
+            };
+            seal_content(&mut result.content, &self.sealer);
+            records.push(record(hook.name(), HookPoint::ToolResult, did, None));
+        }
+        (records, notices)
+    }
+}
+
+fn record(hook: &str, point: HookPoint, did: HookEffect, arguments: Option<Json>) -> HookRecord {
+    HookRecord { hook: hook.to_owned(), point, did, arguments }
+}
+
+/// What the model reads of a hook, so that nobody takes it for the words of the user or of a tool.
+fn beside(hook: &str, text: &str) -> String {
+    format!("[Added by the hook {hook}]\n{text}")
+}
+
+fn blocked(hook: &str, reason: &str) -> String {
+    format!("The hook {hook} did not let this pass: {reason}")
+}
+
+fn failed(hook: &str, point: HookPoint, why: &str) -> String {
+    format!("The hook {hook} had no effect on {point}: {why}.")
+}

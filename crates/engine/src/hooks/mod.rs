@@ -1,0 +1,195 @@
+//! Hooks: code of others that sees the steps of a session before and after they are taken, and may change or stop some.
+//!
+//! Each point is a method of [`Hook`] that does nothing by default. [`chain`] calls the hooks of a session in their order,
+//! each with a deadline: one that hangs, panics or returns too much loses its own effect alone, and people are told.
+
+mod chain;
+mod context;
+
+use std::time::Duration;
+
+use futures_util::future::BoxFuture;
+use quipu_protocol::{Content, Json, ToolCall, ToolResultMessage, UserInput};
+use serde::{Deserialize, Serialize};
+
+pub(crate) use chain::{HookedCall, HookedInput, Hooks};
+pub use context::{HookAskError, HookContext};
+
+/// Sees the steps of a session and may change or stop them. Installed by
+/// [`SessionOptions::hooks`](crate::SessionOptions::hooks); the first in the list is called first, and each sees what the
+/// one before it left.
+///
+/// What a hook sees is sealed: secrets are placeholders. What it returns is sealed again before the model or the store has
+/// it. It may return at most [`HOOK_TEXT`] bytes of text at a time.
+///
+/// ```
+/// use futures_util::future::BoxFuture;
+/// use quipu::protocol::ToolCall;
+/// use quipu::{CallVerdict, Hook, HookContext};
+///
+/// struct NoForcePush;
+///
+/// impl Hook for NoForcePush {
+///     fn name(&self) -> &str {
+///         "no force push"
+///     }
+///
+///     fn tool_call<'a>(&'a self, call: &'a ToolCall, _: &'a HookContext) -> BoxFuture<'a, CallVerdict> {
+///         let forces = call.name == "bash" && call.arguments.get().contains("push --force");
+///         let reason = "Force pushes are not wanted here: push to a branch of your own.".to_owned();
+///         Box::pin(async move { if forces { CallVerdict::Block { reason } } else { CallVerdict::Pass } })
+///     }
+/// }
+/// ```
+pub trait Hook: Send + Sync + 'static {
+    /// What it is called in records, notices and reasons.
+    fn name(&self) -> &str;
+
+    /// How long one call of it may take, without the time in which it waits for a person.
+    fn deadline(&self) -> Duration {
+        Duration::from_secs(60)
+    }
+
+    /// What becomes of a step when the hook fails over it.
+    fn on_failure(&self) -> HookFailure {
+        HookFailure::Pass
+    }
+
+    /// Somebody says something: before it is stored or queued.
+    fn input<'a>(&'a self, _input: &'a UserInput, _cx: &'a HookContext) -> BoxFuture<'a, InputVerdict> {
+        Box::pin(std::future::ready(InputVerdict::Pass))
+    }
+
+    /// The model wants a call: before its arguments are validated and the policy decides.
+    fn tool_call<'a>(&'a self, _call: &'a ToolCall, _cx: &'a HookContext) -> BoxFuture<'a, CallVerdict> {
+        Box::pin(std::future::ready(CallVerdict::Pass))
+    }
+
+    /// A call that ran is done: before the model sees its result.
+    fn tool_result<'a>(
+        &'a self,
+        _call: &'a ToolCall,
+        _result: &'a ToolResultMessage,
+        _cx: &'a HookContext,
+    ) -> BoxFuture<'a, ResultVerdict> {
+        Box::pin(std::future::ready(ResultVerdict::Pass))
+    }
+}
+
+/// Bytes of text that a hook may return at a time: a changed input, changed arguments, a changed result, a reason.
+pub const HOOK_TEXT: usize = 256 << 10;
+
+/// What becomes of a step when a hook fails over it: it panics, is too slow, or returns too much.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum HookFailure {
+    /// The step is taken as if the hook were not there.
+    Pass,
+    /// The step is not taken: for guards.
+    Block,
+}
+
+/// What a hook says of an input.
+#[derive(Debug, Clone, PartialEq)]
+pub enum InputVerdict {
+    /// It goes on as it is.
+    Pass,
+    /// This is said instead.
+    Replace(UserInput),
+    /// It goes on, with text beside it that the model reads: stored in the node of the input, behind it.
+    Beside(String),
+    /// The hook did what was wanted: nothing is said to the model.
+    Handled,
+    /// It is refused.
+    Block {
+        /// Why, for whoever said it.
+        reason: String,
+    },
+}
+
+/// What a hook says of a call.
+#[derive(Debug, Clone, PartialEq)]
+pub enum CallVerdict {
+    /// Validation and policy decide.
+    Pass,
+    /// With these arguments instead: validation and policy see them, and so does the tool. Recorded with the result.
+    Replace(Json),
+    /// A person is asked, unless the policy refuses it: also where that would let it pass.
+    Ask {
+        /// One line: what is asked and why.
+        question: String,
+    },
+    /// It does not run.
+    Block {
+        /// Why, for the model.
+        reason: String,
+    },
+}
+
+/// What a hook says of a result.
+#[derive(Debug, Clone, PartialEq)]
+pub enum ResultVerdict {
+    /// It stays as it is.
+    Pass,
+    /// The model sees this instead. Recorded with the result.
+    Replace {
+        /// What it sees.
+        content: Vec<Content>,
+        /// Whether it is an error.
+        is_error: bool,
+    },
+    /// This stands behind it.
+    Append(String),
+}
+
+/// What a hook did to a step: kept in the node of the step, under `hooks`.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct HookRecord {
+    /// Its name.
+    pub hook: String,
+    /// Where it was called.
+    pub point: HookPoint,
+    /// What it did.
+    pub did: HookEffect,
+    /// The arguments of a call that it replaced, as they run.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub arguments: Option<Json>,
+}
+
+/// What a hook did.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub enum HookEffect {
+    /// Something else stands in the place of what was there.
+    Replaced,
+    /// Something was added.
+    Added,
+    /// A person was to be asked.
+    Asked,
+    /// The step was not taken.
+    Blocked,
+    /// It failed.
+    Failed,
+}
+
+/// Where hooks are called.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub enum HookPoint {
+    /// [`Hook::input`].
+    Input,
+    /// [`Hook::tool_call`].
+    ToolCall,
+    /// [`Hook::tool_result`].
+    ToolResult,
+}
+
+impl std::fmt::Display for HookPoint {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            Self::Input => "an input",
+            Self::ToolCall => "a tool call",
+            Self::ToolResult => "a tool result",
+        })
+    }
+}
