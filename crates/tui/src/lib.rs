@@ -6,15 +6,24 @@
 //!
 //! This crate must not know how anything is stored or sent: it holds a session's handle, as every front does.
 
+#[cfg(test)]
+extern crate self as quipu_tui;
+
 mod amounts;
 pub mod blocks;
 mod clean;
 mod clipboard;
+mod command;
 mod commands;
+mod component;
 mod depth;
 mod diff;
 mod draft;
 pub mod editor;
+#[cfg(test)]
+#[path = "../tests/it/fake_host.rs"]
+mod fake_host;
+mod features;
 mod files;
 mod frame;
 mod fuzzy;
@@ -25,6 +34,7 @@ mod keeper;
 mod kept;
 mod key;
 pub mod keys;
+mod levels;
 mod line;
 mod links;
 mod markdown;
@@ -34,8 +44,10 @@ mod paths;
 mod picker;
 mod pictures;
 mod plan;
+mod quoting;
 mod reader;
 mod render;
+mod request;
 mod run;
 mod screen;
 mod sent;
@@ -49,7 +61,8 @@ mod wrap;
 
 pub use clean::{clean, is_unseen};
 pub use clipboard::clipboard_image;
-pub use commands::{COMMANDS, Does, Report, SlashCommand};
+pub use command::{RunCommand, SlashCommand};
+pub use commands::COMMANDS;
 pub use depth::Depth;
 pub use diff::{Changed, Diff};
 pub use draft::DraftFile;
@@ -65,10 +78,11 @@ pub use markdown::{Markdown, markdown};
 pub use paths::complete_path;
 pub use picker::{Picked, Picker, PickerRow};
 pub use pictures::{Canvas, Graphics, Picture};
+pub use request::{Context, Reply, Request, Stop};
 pub use run::{Begin, Ended, Left, run};
 pub use screen::Screen;
 pub use sent::{HISTORY_TEXT, HISTORY_TEXTS, SentFile};
-pub use state::{Choice, Effect, Got, Input, ModelChoice, Purpose, State};
+pub use state::{Choice, Effect, Input, Purpose, State};
 pub use theme::{Role, THEME_LIMIT, Theme, ThemeProblem};
 pub use view::view;
 pub use wrap::wrap;

@@ -2,7 +2,7 @@
 
 use quipu_protocol::UnixMs;
 
-use crate::state::{Overlay, State};
+use crate::state::State;
 use crate::{Line, clean, render, view};
 
 /// After so many milliseconds without a word it is said that the work goes on.
@@ -30,7 +30,7 @@ impl State {
             lines.extend(view::asks(self, columns, usize::MAX).0);
             linear.asked = asked;
         }
-        let listed = self.overlay.as_ref().map(Overlay::spoken).unwrap_or_default();
+        let listed = self.overlay.as_ref().map(|component| component.spoken()).unwrap_or_default();
         if listed != linear.listed {
             lines.extend(listed.iter().map(|line| Line::from(&*clean(line))));
             linear.listed = listed;
@@ -60,7 +60,11 @@ impl State {
 
     /// What is under way, and since when.
     fn goes_on(&self) -> Option<(&str, UnixMs)> {
-        let working = self.busy.as_ref().or(self.working.as_ref()).or(self.checking.as_ref());
+        let working = self
+            .busy
+            .as_ref()
+            .or(self.working.as_ref())
+            .or(self.checking.as_ref().map(|checking| &checking.working));
         let working = working.map(|working| (working.what.as_str(), working.since));
         working.or(self.shell.as_ref().map(|shell| ("running your command", shell.since)))
     }

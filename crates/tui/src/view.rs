@@ -5,9 +5,11 @@ use std::ops::Range;
 use quipu_protocol::AskKind;
 
 use crate::blocks::{self, AskView, ShellView, StatusView};
+use crate::component::component_view;
+use crate::levels::level_name;
 use crate::picker::{cut, one_line};
 use crate::render;
-use crate::state::{Choice, State, level_name, room};
+use crate::state::{Choice, State, room};
 use crate::{Frame, Line, Size, clean};
 
 /// Rows of what a question is about that are worth a question in full; with fewer, all else makes room for it.
@@ -29,7 +31,7 @@ pub(crate) fn view_reading(state: &State, size: Size) -> (Frame, Option<Range<us
     let theme = &state.theme;
     if let Some(overlay) = &state.overlay {
         let room = rows.saturating_sub(2).clamp(1, 40);
-        let lines = overlay.view(Size { columns, rows: room }, theme);
+        let lines = component_view(&**overlay, Size { columns, rows: room }, theme);
         return (Frame { lines, cursor: None }, None);
     }
     let status = status(state, columns);
@@ -101,7 +103,10 @@ pub(crate) fn view_reading(state: &State, size: Size) -> (Frame, Option<Range<us
 /// What is under way, for who is told of it once.
 pub(crate) fn under_way(state: &State, columns: usize) -> Vec<Vec<Line>> {
     let mut blocks: Vec<Vec<Line>> = queue(state, columns).into_iter().map(|line| vec![line]).collect();
-    let what = match (state.busy.as_ref().or(state.checking.as_ref()), &state.shell) {
+    let what = match (
+        state.busy.as_ref().or(state.checking.as_ref().map(|checking| &checking.working)),
+        &state.shell,
+    ) {
         _ if state.opening => Some("Opening the session.".to_owned()),
         (Some(busy), _) => Some(format!("Working: {}.", clean(&busy.what))),
         (None, Some(_)) => Some("Running your command.".to_owned()),
@@ -271,7 +276,12 @@ fn working(state: &State, columns: usize) -> Vec<Line> {
     let mut text = String::new();
     if state.opening {
         text.push_str("opening the session …");
-    } else if let Some(busy) = state.busy.as_ref().or(state.working.as_ref()).or(state.checking.as_ref()) {
+    } else if let Some(busy) = state
+        .busy
+        .as_ref()
+        .or(state.working.as_ref())
+        .or(state.checking.as_ref().map(|checking| &checking.working))
+    {
         let took = state.now.saturating_sub(busy.since).max(0);
         let wheel = WHEEL[usize::try_from(took / 1_000).unwrap_or(0) % WHEEL.len()];
         let stop = state.bindings.hint(crate::Action::Interrupt);

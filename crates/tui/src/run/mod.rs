@@ -13,7 +13,7 @@ use futures_util::FutureExt as _;
 use quipu::{Clock as _, Delivery, Events, Refused, Sealer, Session, SystemClock};
 use quipu_protocol::{AbortTarget, Ack, Command, Envelope, Event, RunId, SessionId};
 use tokio::sync::mpsc;
-use tokio::task::{AbortHandle, JoinSet};
+use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
 use crate::editor::Editor;
@@ -21,7 +21,7 @@ use crate::host::{Host, NotOpened, Open, Opened};
 use crate::keeper::Keeper;
 use crate::keys::Bindings;
 use crate::screen::linear::Linear;
-use crate::state::{Got, Input, Purpose, State};
+use crate::state::{Input, Purpose, State};
 use crate::terminal::{Abilities, End, Incoming, Terminal, take_panics};
 use crate::view::view_reading;
 use crate::{Canvas, DraftFile, Links, Screen, SentFile, Size, TerminalEvent, Theme};
@@ -98,7 +98,6 @@ struct Run {
     screen: Screen,
     /// In place of the screen, where nothing is drawn.
     linear: Option<Linear>,
-    adapts: bool,
     state: State,
     session: Option<Arc<Session>>,
     events: Option<Events>,
@@ -109,8 +108,6 @@ struct Run {
     up: mpsc::UnboundedSender<Up>,
     /// Ends the line that runs while no session is open.
     unkept: Option<CancellationToken>,
-    /// A provider that is asked about a key.
-    checking: Option<AbortHandle>,
     keeper: Keeper,
     /// What is written is not kept yet.
     unsaved: bool,
@@ -169,26 +166,26 @@ pub async fn run(begin: Begin) -> io::Result<Ended> {
         cell: tty.cell(),
         rows: size_now.rows / 2,
     });
+    let links = theme.links.clone();
+    let mut state = State::new(size_now, theme, begin.bindings, editor, now);
+    if begin.abilities.linear {
+        state = state.linear();
+    }
+    if !begin.adapts {
+        state = state.with_fixed_theme();
+    }
     let mut run = Run {
         host: begin.host,
         tty,
-        screen: Screen::new(size_now, begin.abilities.depth)
-            .reflows(begin.abilities.reflows)
-            .links(theme.links.clone()),
-        adapts: begin.adapts,
+        screen: Screen::new(size_now, begin.abilities.depth).reflows(begin.abilities.reflows).links(links),
         linear: begin.abilities.linear.then(Linear::default),
-        state: if begin.abilities.linear {
-            State::new(size_now, theme, begin.bindings, editor, now).linear()
-        } else {
-            State::new(size_now, theme, begin.bindings, editor, now)
-        },
+        state,
         session: None,
         events: None,
         tasks: JoinSet::new(),
         keeping: JoinSet::new(),
         up,
         unkept: None,
-        checking: None,
         keeper,
         unsaved: false,
         directory: begin.directory,
@@ -277,10 +274,6 @@ async fn next(events: &mut Option<Events>) -> Option<Arc<Envelope>> {
 
 impl Run {
     fn take(&mut self, input: Input) {
-        if let Input::Got(Got::Set(Ok(kept))) = &input {
-            // A theme that is named counts, whatever is behind text.
-            self.adapts &= kept.theme.is_none();
-        }
         for effect in self.state.on(input, SystemClock.now()) {
             self.carry_out(effect);
         }
@@ -301,13 +294,13 @@ impl Run {
             }
             TerminalEvent::Finished => self.take(Input::Finished),
             TerminalEvent::Focus(focused) => self.take(Input::Focus(focused)),
-            TerminalEvent::Background([red, green, blue]) if self.adapts => {
+            TerminalEvent::Background([red, green, blue]) => {
                 // As bright as it is seen to be, in ten thousandths.
                 let [red, green, blue] = [red, green, blue].map(u32::from);
                 let light = 2_126 * red + 7_152 * green + 722 * blue > 10_000 * 127;
                 self.take(Input::Ground { light });
             }
-            TerminalEvent::Background(_) | TerminalEvent::Answer(_) => {}
+            TerminalEvent::Answer(_) => {}
         }
     }
 
@@ -427,15 +420,11 @@ impl Run {
 
     /// Does something beside; what comes of it is an input.
     fn begin(&mut self, work: impl Future<Output = Input> + Send + 'static) {
-        self.begin_stoppable(work);
-    }
-
-    fn begin_stoppable(&mut self, work: impl Future<Output = Input> + Send + 'static) -> AbortHandle {
         let up = self.up.clone();
         self.tasks.spawn(async move {
             // Nobody listens at the end.
             drop(up.send(Up::Input(Box::new(work.await))));
-        })
+        });
     }
 
     /// Sends a command. It is given to the session here, so that commands come there in their order; its answer is

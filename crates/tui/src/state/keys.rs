@@ -2,12 +2,11 @@
 
 use quipu_protocol::{AbortTarget, Command, QueueMode, Thinking};
 
-use super::slash::level_name;
-use super::{Choice, Effect, Going, ModelChoice, Overlay, Purpose, State};
+use super::{Choice, Effect, Purpose, State};
 use crate::editor::{Candidate, EditorEffect, EditorOutcome, Query};
-use crate::host::Reach;
 use crate::keys::{Action, Scope};
-use crate::picker::{Picker, PickerRow};
+use crate::levels::level_name;
+use crate::request::Request;
 use crate::{Key, KeyCode};
 
 /// A letter answers a question that stood there so long, in milliseconds: what was typed before it came does not.
@@ -27,7 +26,7 @@ impl State {
             return;
         }
         if key.code == KeyCode::Char('?') && self.editor.is_empty() {
-            return self.help();
+            return self.run_key(Action::Help, effects);
         }
         match self.editor.on_key(key, &self.bindings) {
             EditorOutcome::Submit(text) => self.submit(&text, QueueMode::Steer, effects),
@@ -54,7 +53,7 @@ impl State {
         }
     }
 
-    pub(super) fn on_action(&mut self, action: Action, effects: &mut Vec<Effect>) {
+    fn on_action(&mut self, action: Action, effects: &mut Vec<Effect>) {
         match action {
             Action::Interrupt => self.on_escape(effects),
             Action::Clear => self.on_clear(effects),
@@ -64,30 +63,17 @@ impl State {
                 let text = self.editor.take();
                 self.submit(&text, QueueMode::FollowUp, effects);
             }
-            Action::Dequeue => self.take_back(effects),
             Action::ThinkingCycle => self.next_thinking(effects),
-            Action::ThinkingToggle | Action::ToolsExpand => {
-                self.unfolded = !self.unfolded;
-                let how = if self.unfolded { "in full" } else { "folded" };
-                self.hint = Some(format!("What comes from now on is shown {how}"));
-            }
-            Action::ModelSelect => effects.push(Effect::Models),
-            Action::ModelNext => effects.push(Effect::Cycle(ModelChoice::Next)),
-            Action::ModelPrevious => effects.push(Effect::Cycle(ModelChoice::Previous)),
-            Action::HistorySearch => self.search_history(),
-            Action::ExternalEditor => effects.push(Effect::Edit(self.editor.text())),
-            Action::Copy => self.copy(effects),
-            Action::NewSession => self.begin_anew(effects),
+            Action::ThinkingToggle => self.fold_or_unfold(),
+            Action::ModelNext => self.next_model(effects),
+            Action::ModelPrevious => self.previous_model(effects),
             Action::Tree => self.tree(effects),
-            Action::Fork => self.run_command("fork", effects),
-            Action::Resume => effects.push(Effect::Sessions(String::new())),
-            Action::Help => self.help(),
-            _ => {}
+            _ => self.run_key(action, effects),
         }
     }
 
     /// What waits last comes back into the editor.
-    pub(super) fn take_back(&mut self, effects: &mut Vec<Effect>) {
+    pub(crate) fn take_back(&mut self, effects: &mut Vec<Effect>) {
         let (steering, follow_up) = &self.queue;
         match follow_up.last().or(steering.last()) {
             Some(item) => {
@@ -175,17 +161,6 @@ impl State {
             key(Action::Interrupt),
             key(Action::Exit)
         ));
-    }
-
-    /// What was sent, the newest first, to be looked through.
-    pub(super) fn search_history(&mut self) {
-        let rows: Vec<PickerRow<String>> =
-            self.editor.sent().map(|text| PickerRow::new(text.to_owned(), text.trim(), "")).collect();
-        if rows.is_empty() {
-            self.hint = Some("Nothing was sent yet".into());
-        } else {
-            self.show(Overlay::Sent(Picker::new("Sent before", rows)));
-        }
     }
 
     /// Ctrl-C: empties the editor; on an empty one, twice leaves.
@@ -316,40 +291,27 @@ impl State {
     }
 
     fn on_overlay_key(&mut self, key: Key, effects: &mut Vec<Effect>) {
-        // As in a shell, the key that looks for what was sent goes on to the one before.
-        let searching = matches!(self.overlay, Some(Overlay::Sent(_)));
-        let key = if searching && self.bindings.is(Action::HistorySearch, key) {
-            Key::from(KeyCode::Down)
-        } else {
-            key
-        };
+        let key = self.overlay.as_ref().map_or(key, |overlay| overlay.meant(key, &self.bindings));
         let Some(key) = self.bindings.as_default(&[Scope::Tree, Scope::Select], key) else { return };
-        let Some(overlay) = self.overlay.take() else { return };
-        self.on_overlay(overlay, key, effects);
+        self.with_component(effects, |component, state, effects| component.on_key(key, state, effects));
     }
 
-    pub(super) fn on_overlay(&mut self, overlay: Overlay, key: Key, effects: &mut Vec<Effect>) {
-        match overlay.on_key(key, self.size) {
-            Going::Open(overlay) => self.overlay = Some(overlay),
-            Going::Closed if self.unready => self.tell_first(),
-            Going::Closed => {}
-            Going::Chosen(chosen) => self.chosen(chosen, effects),
-            Going::Both(overlay, effect) => {
-                self.overlay = Some(overlay);
-                effects.push(effect);
-            }
-        }
+    fn tree(&mut self, effects: &mut Vec<Effect>) {
+        if self.opening { self.run_key(Action::Tree, effects) } else { self.walk_tree(effects) }
     }
 
-    pub(super) fn tree(&mut self, effects: &mut Vec<Effect>) {
-        if self.opening {
-            return self.run_command("tree", effects);
-        }
-        match &self.standing.session {
-            Some(session) if self.standing.head.is_some() => {
-                effects.push(Effect::Tree(Reach::Session(session.clone()), false));
+    /// What may be meant is shown; `more` may come.
+    pub(super) fn offer(
+        &mut self,
+        id: u64,
+        candidates: Vec<Candidate>,
+        more: bool,
+        effects: &mut Vec<Effect>,
+    ) {
+        for effect in self.editor.offer(id, candidates, more) {
+            if let EditorEffect::Complete { id, query } = effect {
+                self.complete(id, query, effects);
             }
-            _ => self.hint = Some("Nothing was said in this session yet".into()),
         }
     }
 
@@ -357,16 +319,19 @@ impl State {
     pub(super) fn complete(&mut self, id: u64, query: Query, effects: &mut Vec<Effect>) {
         let Query::Argument { command } = query else { return effects.push(Effect::Complete(id, query)) };
         if command != "thinking" {
-            return effects.push(Effect::Arguments(id, command, self.standing.head));
+            // Where nothing can be offered, what is written counts.
+            let head = self.standing.head;
+            return effects.push(Effect::Ask(Request::new(
+                "arguments",
+                move |context| context.host.arguments(command, head),
+                move |state: &mut Self, offered, effects| {
+                    state.offer(id, offered.unwrap_or_default(), false, effects);
+                },
+            )));
         }
         let level = |level: &Thinking| Candidate { text: level_name(*level).into(), ..Candidate::default() };
         let levels = self.standing.levels.iter().map(level).collect();
         // Nothing is asked for in what is shown as it is typed.
         drop(self.editor.offer(id, levels, false));
-    }
-
-    /// Shows a picker, a navigator or a question.
-    pub(super) fn show(&mut self, overlay: Overlay) {
-        self.overlay = Some(overlay);
     }
 }

@@ -2,16 +2,18 @@
 
 use quipu_protocol::{AskId, BashExecutionMessage, QueueMode, UnixMs};
 
-use super::{Effect, Overlay, Shell, State, level_name};
+use super::{Effect, Shell, State};
+use crate::command::SlashCommand;
+use crate::component::Chooser;
 use crate::editor::Candidate;
 use crate::keys::Action;
+use crate::levels::level_name;
 use crate::picker::{Picker, PickerRow};
-use crate::{Key, Line, Size, render};
+use crate::request::{Context, Request};
+use crate::{Line, Size, render};
 
 /// A line answers a question that stood there so long, in milliseconds: what was typed before it came does not.
 const SEEN: i64 = 400;
-/// Names the question what may follow a command; the editor, which asks as well, does not come so far.
-pub(super) const OFFERED: u64 = u64::MAX;
 /// Bytes of what was told that are looked for to find where it goes on.
 const SAME: usize = 512;
 /// Columns that lines have at least: what is narrower is broken by the terminal.
@@ -26,8 +28,6 @@ pub(crate) struct Linear {
     pub(crate) retried: Option<(u32, UnixMs)>,
     /// Of the line of this number, what it printed and was told.
     output: Option<(u64, String)>,
-    /// The command whose arguments are looked for.
-    offering: String,
     /// The question, and whether its reason was asked for.
     pub(crate) asked: Option<(AskId, bool)>,
     pub(crate) listed: Vec<String>,
@@ -64,10 +64,7 @@ impl State {
         let begun = self.linear.as_ref().is_some_and(|linear| !linear.begun.is_empty());
         let sent = self.linear.as_ref().is_some_and(|linear| linear.sent);
         match &self.overlay {
-            Some(Overlay::Line(asked)) if asked.secret => "Key: ",
-            Some(Overlay::Line(_)) => "Text: ",
-            Some(Overlay::Foreseen(..)) => "Answer: ",
-            Some(_) => "Choose: ",
+            Some(component) => component.prompt(),
             None if begun => "More: ",
             None if self.reason.is_some() => "Reason: ",
             None if !self.asks.is_empty() => "Answer: ",
@@ -78,20 +75,18 @@ impl State {
 
     /// Whether what is typed must not be seen.
     pub fn hides(&self) -> bool {
-        matches!(&self.overlay, Some(Overlay::Line(asked)) if asked.secret)
+        self.overlay.as_ref().is_some_and(|component| component.hides())
     }
 
     /// Lines that were typed; several, when they were pasted.
     pub(super) fn on_line(&mut self, text: &str, effects: &mut Vec<Effect>) {
         let Some(linear) = &mut self.linear else { return };
         linear.listed.clear();
-        if let Some(mut overlay) = self.overlay.take() {
-            let key = overlay.read(&text.replace('\n', " "));
-            self.overlay = Some(overlay);
-            if let Some(key) = key {
-                self.press(key, effects);
-            }
-            return;
+        if self.overlay.is_some() {
+            let line = text.replace('\n', " ");
+            return self.with_component(effects, |component, state, effects| {
+                component.on_line(line.trim(), state, effects)
+            });
         }
         if text.contains('\n') {
             linear.begun.push_str(text);
@@ -113,12 +108,12 @@ impl State {
         if let Some(Ok((command, "?"))) = crate::commands::parse(text.trim())
             && command.completes
         {
-            return self.offer_arguments(command.name, effects);
+            return self.offer_arguments(command, effects);
         }
         let command = text.starts_with('/');
         let text = match text.trim() {
             "" => self.editor.take(),
-            "?" => return self.help(),
+            "?" => return self.run_key(Action::Help, effects),
             "/history" => text,
             said => {
                 self.editor.remember(said);
@@ -182,9 +177,8 @@ impl State {
         let begun = self.linear.as_mut().map(|linear| std::mem::take(&mut linear.begun)).unwrap_or_default();
         if !begun.is_empty() {
             self.hint = Some("What was held is dropped.".into());
-        } else if let Some(overlay) = self.overlay.take() {
-            let key = overlay.leaves();
-            self.on_overlay(overlay, key, effects);
+        } else if self.overlay.is_some() {
+            self.with_component(effects, |component, state, effects| component.leave(state, effects));
         } else if self.reason.take().is_none() {
             let queued = !(self.queue.0.is_empty() && self.queue.1.is_empty());
             if self.is_working() || queued || !self.waiting.is_empty() {
@@ -195,31 +189,25 @@ impl State {
         }
     }
 
-    fn press(&mut self, key: Key, effects: &mut Vec<Effect>) {
-        let Some(overlay) = self.overlay.take() else { return };
-        self.on_overlay(overlay, key, effects);
-    }
-
     /// Whether it can be read already, for it was typed at the prompt.
     pub(super) fn was_typed(&mut self, text: &str) -> bool {
         self.linear.as_mut().is_some_and(|linear| linear.said.take().is_some_and(|said| said == text.trim()))
     }
 
-    /// What may follow a command, to choose from.
-    fn offer_arguments(&mut self, command: &str, effects: &mut Vec<Effect>) {
-        if let Some(linear) = &mut self.linear {
-            command.clone_into(&mut linear.offering);
+    /// What may follow a command, to choose from; nothing is sent by taking it.
+    fn offer_arguments(&mut self, command: &SlashCommand, effects: &mut Vec<Effect>) {
+        let (name, head) = (command.name, self.standing.head);
+        if name == "thinking" {
+            return self.slash(command, "", effects);
         }
-        if command == "thinking" {
-            return self.thinking("", effects);
-        }
-        effects.push(Effect::Arguments(OFFERED, command.to_owned(), self.standing.head));
+        let then = move |state: &mut Self, offered: Result<Vec<Candidate>, String>, _: &mut Vec<Effect>| {
+            state.choose_argument(name, offered.unwrap_or_default());
+        };
+        let work = move |context: Context| context.host.arguments(name.to_owned(), head);
+        effects.push(Effect::Ask(Request::new("arguments", work, then)));
     }
 
-    /// What was offered; nothing is sent by taking it.
-    pub(super) fn on_offered(&mut self, candidates: Vec<Candidate>) {
-        let Some(linear) = &mut self.linear else { return };
-        let command = std::mem::take(&mut linear.offering);
+    fn choose_argument(&mut self, command: &str, candidates: Vec<Candidate>) {
         if candidates.is_empty() {
             self.hint = Some(format!("Nothing is offered for /{command}; /help says what may follow it."));
             return;
@@ -227,7 +215,7 @@ impl State {
         let row =
             |one: Candidate| PickerRow::new(format!("/{command} {}", one.meant()), one.text, one.detail);
         let rows = candidates.into_iter().map(row).collect();
-        self.show(Overlay::Offered(Picker::new(format!("/{command}"), rows)));
+        self.show(Chooser::new(Picker::new(format!("/{command}"), rows), Self::write));
     }
 
     /// What a line of the shell printed since that was told last, by whole lines; all of it when it is done.

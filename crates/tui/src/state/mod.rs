@@ -2,12 +2,10 @@
 
 mod choice;
 mod events;
-mod first;
 mod item;
 mod keys;
 mod linear;
 mod opening;
-mod overlay;
 #[cfg(test)]
 mod overlay_tests;
 mod reading;
@@ -25,17 +23,17 @@ use quipu_protocol::{
     Ack, Ask, CallId, Command, Model, NodeId, Queued, SessionId, Setting, Thinking, UnixMs, UserInput,
 };
 
-use crate::editor::{CommandWord, Editor, EditorEffect};
+use crate::component::Component;
+use crate::editor::{CommandWord, Editor};
 use crate::host::Open;
 use crate::keys::Bindings;
+use crate::request::Stop;
 use crate::{Line, Size, SlashCommand, Theme};
 
 pub use choice::Choice;
 pub(crate) use item::Item;
-pub(crate) use overlay::{Going, Overlay};
 pub(crate) use shell::Shell;
-pub(crate) use slash::level_name;
-pub use words::{Effect, Got, Input, ModelChoice, Purpose};
+pub use words::{Effect, Input, Purpose};
 
 /// What is under way.
 #[derive(Debug, Clone, PartialEq)]
@@ -44,6 +42,13 @@ pub(crate) struct Working {
     pub(crate) since: UnixMs,
     /// What, in a word or two.
     pub(crate) what: String,
+}
+
+/// A provider that is asked about a key, until that is stopped.
+#[derive(Debug)]
+pub(crate) struct Checking {
+    pub(crate) working: Working,
+    pub(crate) stop: Stop,
 }
 
 /// Where a session stands, for the status line.
@@ -68,17 +73,19 @@ pub(crate) struct Standing {
 pub struct State {
     pub(crate) size: Size,
     pub(crate) theme: Theme,
+    /// The theme goes by the colour behind text.
+    pub(crate) adapts: bool,
     pub(crate) bindings: Bindings,
     pub(crate) editor: Editor,
     pub(crate) standing: Standing,
     /// What is not printed yet, in the order in which it will be.
     pub(crate) items: VecDeque<Item>,
     /// The last node of a session that is printed and not open yet.
-    glimpsed: Option<NodeId>,
+    pub(crate) glimpsed: Option<NodeId>,
     /// Finished lines that nobody took yet.
     pub(crate) printed: Vec<Line>,
     /// Calls whose results were shown.
-    shown: HashSet<CallId>,
+    pub(crate) shown: HashSet<CallId>,
     pub(crate) queue: (Vec<Queued>, Vec<Queued>),
     /// Status lines and widgets, by key.
     pub(crate) status: Vec<(String, Vec<String>)>,
@@ -91,12 +98,12 @@ pub struct State {
     pub(crate) reason: Option<String>,
     /// What the first question is about, and how far it was seen.
     pub(crate) reading: Option<reading::Reading>,
-    pub(crate) overlay: Option<Overlay>,
+    pub(crate) overlay: Option<Box<dyn Component>>,
     pub(crate) working: Option<Working>,
     /// The context is being summed up, or the session goes to another node.
     pub(crate) busy: Option<Working>,
     /// A provider is asked whether it takes a key.
-    pub(crate) checking: Option<Working>,
+    pub(crate) checking: Option<Checking>,
     /// The next try of a call: which, when, and why.
     pub(crate) retry: Option<(u32, UnixMs, quipu_protocol::ModelError)>,
     /// Said before the session was open, in order.
@@ -108,34 +115,34 @@ pub struct State {
     /// No session can be opened: there is no model.
     pub(crate) unready: bool,
     /// What was asked to be opened last.
-    latest: Open,
+    pub(crate) latest: Open,
     /// What is to be opened instead of what is being opened.
-    pending: Option<Open>,
+    pub(crate) pending: Option<Open>,
     /// What is to be changed in the session once it is open.
-    settings: Vec<Setting>,
+    pub(crate) settings: Vec<Setting>,
     /// The model and the level that were chosen last, until the session has them.
-    wanted: (Option<(String, String)>, Option<Thinking>),
+    pub(crate) wanted: (Option<(String, String)>, Option<Thinking>),
     /// The terminal's own commands that wait until a session is open, or its work is done; with what follows them.
-    held: VecDeque<(SlashCommand, String)>,
+    pub(crate) held: VecDeque<(SlashCommand, String)>,
     /// A setting was kept that the session has when it is opened again.
-    reopens: bool,
+    pub(crate) reopens: bool,
     /// What could not be opened was left for the session before it.
-    returns: bool,
+    pub(crate) returns: bool,
     /// A line of the shell that runs, and how many there were.
     pub(crate) shell: Option<Shell>,
-    shells: u64,
+    pub(crate) shells: u64,
     /// Said, and not acknowledged yet.
-    unsent: VecDeque<String>,
+    pub(crate) unsent: VecDeque<String>,
     /// One line that goes with the next key.
     pub(crate) hint: Option<String>,
     /// When Ctrl-C was pressed on an empty editor.
-    left_at: Option<UnixMs>,
+    pub(crate) left_at: Option<UnixMs>,
     /// When Escape was.
-    escaped_at: Option<UnixMs>,
-    last_answer: String,
+    pub(crate) escaped_at: Option<UnixMs>,
+    pub(crate) last_answer: String,
     pub(crate) unfolded: bool,
     /// Nothing while the terminal has not said.
-    focused: Option<bool>,
+    pub(crate) focused: Option<bool>,
     pub(crate) linear: Option<Box<linear::Linear>>,
     pub(crate) now: UnixMs,
 }
@@ -154,6 +161,7 @@ impl State {
         Self {
             size,
             theme,
+            adapts: true,
             bindings,
             editor,
             standing: Standing::default(),
@@ -207,6 +215,7 @@ impl State {
             Input::Paste(text) => self.on_paste(&text, &mut effects),
             Input::Line(text) => self.on_line(&text, &mut effects),
             Input::Interrupt => self.on_interrupt(&mut effects),
+            Input::Ground { .. } if !self.adapts => {}
             Input::Ground { light } => {
                 let theme = if light { Theme::light() } else { Theme::dark() };
                 self.wear(&theme);
@@ -246,19 +255,14 @@ impl State {
             Input::UnkeptEnded(_, Err(why)) => {
                 self.shell_taken(Err(Refused::Store { why }), &mut effects);
             }
-            Input::Got(got) => self.on_got(got, &mut effects),
-            Input::Offered(linear::OFFERED, candidates, _) => self.on_offered(candidates),
+            Input::Reply(reply) => reply.apply(self, &mut effects),
             Input::Offered(id, candidates, more) => {
-                for effect in self.editor.offer(id, candidates, more) {
-                    if let EditorEffect::Complete { id, query } = effect {
-                        self.complete(id, query, &mut effects);
-                    }
-                }
+                self.offer(id, candidates, more, &mut effects);
             }
             Input::Image(Ok(path)) => self.editor.insert(&path.to_string_lossy()),
             Input::Image(Err(why)) => self.hint = Some(why),
             Input::Edited(Ok(Some(text))) => self.editor.set_text(text.trim_end_matches('\n')),
-            Input::EditedSettings => effects.push(Effect::ReadSettings),
+            Input::EditedSettings => self.read_settings(&mut effects),
             Input::Edited(Ok(None)) | Input::Returned(Ok(())) => {}
             Input::Returned(Err(error)) => self.error("The command did not go through.", &error),
             Input::Edited(Err(error)) => self.error("The editor could not be used.", &error),
@@ -274,8 +278,15 @@ impl State {
         effects
     }
 
+    /// Goes by the theme that it was given, whatever colour is behind text.
+    #[must_use]
+    pub fn with_fixed_theme(mut self) -> Self {
+        self.adapts = false;
+        self
+    }
+
     /// Looks so from now on; what is printed stays as it is.
-    fn wear(&mut self, theme: &Theme) {
+    pub(crate) fn wear(&mut self, theme: &Theme) {
         let (links, canvas) = (self.theme.links.take(), self.theme.canvas);
         self.theme = Theme { links, canvas, ..theme.clone() };
     }
@@ -302,7 +313,7 @@ impl State {
     }
 
     /// What is said to the model.
-    fn say(&mut self, text: String, when: quipu_protocol::QueueMode, effects: &mut Vec<Effect>) {
+    pub(crate) fn say(&mut self, text: String, when: quipu_protocol::QueueMode, effects: &mut Vec<Effect>) {
         if self.opening || self.moving || self.unready || self.standing.session.is_none() {
             self.waiting.push((text.clone().into(), text, when));
         } else {
@@ -387,18 +398,48 @@ impl State {
     }
 
     /// Lines that are finished already.
-    fn ready(&mut self, lines: Vec<Line>) {
+    pub(crate) fn ready(&mut self, lines: Vec<Line>) {
         self.items.push_back(Item::Ready(lines));
     }
 
     /// A word from us.
-    fn note(&mut self, text: &str) {
+    pub(crate) fn note(&mut self, text: &str) {
         let lines = crate::render::note(text, self.size.columns, &self.theme);
         self.ready(lines);
     }
 
+    /// What was asked for did not come.
+    pub(crate) fn failed(&mut self, why: &str) {
+        self.error("That did not work.", why);
+    }
+
+    /// A component was left without a choice.
+    pub(crate) fn left_component(&mut self) {
+        if self.unready {
+            self.tell_first();
+        }
+    }
+
+    /// A provider is asked about a key, or is to have one, until that is stopped.
+    pub(crate) fn begin_checking(&mut self, what: String, stop: Stop) {
+        self.checking = Some(Checking { working: Working { since: self.now, what }, stop });
+    }
+
+    /// Puts a text into the editor in place of what is there.
+    pub(crate) fn write(&mut self, text: String, effects: &mut Vec<Effect>) {
+        self.editor.set_text(&text);
+        effects.push(Effect::Draft);
+    }
+
+    /// Shows in full what comes from now on, or folds it.
+    pub(crate) fn fold_or_unfold(&mut self) {
+        self.unfolded = !self.unfolded;
+        let how = if self.unfolded { "in full" } else { "folded" };
+        self.hint = Some(format!("What comes from now on is shown {how}"));
+    }
+
     /// Something went wrong: what, and what to do.
-    fn error(&mut self, what: &str, why: &str) {
+    pub(crate) fn error(&mut self, what: &str, why: &str) {
         let lines = crate::render::error(what, why, self.size.columns, &self.theme);
         self.ready(lines);
     }

@@ -1,20 +1,12 @@
-//! A session that was opened, and what the host answered.
+//! Sessions that are opened, and what waits for them.
 
-use std::sync::Arc;
-
-use quipu_protocol::{Entry, Message, Model};
-
-use super::overlay::Overlay;
-use super::{Effect, Got, Purpose, State};
-use crate::editor::Candidate;
 use quipu_host::Question;
+use quipu_protocol::{Command, Entry, Message};
 
-use crate::host::{
-    FoundItem, FoundItems, Glimpse, NotOpened, Open, Opened, Printed, Reach, SessionItem, SettingKept, Which,
-};
-use crate::navigator::Navigator;
+use super::{Effect, Purpose, State};
+use crate::component::Chooser;
+use crate::host::{Glimpse, NotOpened, Open, Opened, Which};
 use crate::picker::{Picker, PickerRow};
-use crate::reader::Reader;
 use crate::{Line, render};
 
 impl State {
@@ -83,7 +75,7 @@ impl State {
             return self.reopen(effects);
         }
         for setting in std::mem::take(&mut self.settings) {
-            effects.push(Effect::Send(quipu_protocol::Command::Set { setting }, Purpose::Set));
+            effects.push(Effect::Send(Command::Set { setting }, Purpose::Set));
         }
         self.say_what_waits(effects);
     }
@@ -142,11 +134,16 @@ impl State {
                 ],
             ),
         };
-        self.show(Overlay::Opening(Picker::new(title, rows), question, open));
+        let (otherwise, asked) = (open.clone(), question);
+        let chosen = move |state: &mut Self, yes, effects: &mut Vec<Effect>| {
+            state.open_with(Some(yes), question, *open, effects);
+        };
+        let chooser = Chooser::new(Picker::new(title, rows), chosen);
+        self.show(chooser.or_else(move |state, effects| state.open_with(None, asked, *otherwise, effects)));
     }
 
     /// Opens a session with what is known now, or does not.
-    pub(super) fn open_with(
+    fn open_with(
         &mut self,
         yes: Option<bool>,
         question: Question,
@@ -166,11 +163,11 @@ impl State {
         }
     }
 
-    fn say_what_waits(&mut self, effects: &mut Vec<Effect>) {
+    pub(crate) fn say_what_waits(&mut self, effects: &mut Vec<Effect>) {
         for (input, text, when) in std::mem::take(&mut self.waiting) {
             self.linear.iter_mut().for_each(|linear| linear.sent = true);
             self.unsent.push_back(text.clone());
-            let command = quipu_protocol::Command::Prompt { input, when };
+            let command = Command::Prompt { input, when };
             effects.push(Effect::Send(command, Purpose::Say(text)));
         }
     }
@@ -226,113 +223,8 @@ impl State {
         self.ready(lines);
     }
 
-    pub(super) fn on_got(&mut self, got: Got, effects: &mut Vec<Effect>) {
-        if let Got::Printed(what, _) = &got
-            && what == "demo"
-        {
-            self.demo_ended();
-        }
-        match got {
-            Got::Models(Ok(models)) => self.models(models),
-            Got::Cycled(Ok(models), choice) => self.cycle(&models, choice, effects),
-            Got::Sessions(Ok(sessions), filter) => self.sessions(sessions, &filter, effects),
-            Got::Tree(Reach::Session(session), Ok(rows), true) => {
-                if let Some(Overlay::Tree(navigator)) = &mut self.overlay {
-                    navigator.open(&session, rows);
-                }
-            }
-            Got::Tree(reach, Ok(rows), _) => {
-                if let Some(home) = self.standing.session.clone() {
-                    self.show(Overlay::Tree(Box::new(Navigator::new(rows, reach, home))));
-                }
-            }
-            Got::Compared(Ok(text)) => {
-                self.overlay = match self.overlay.take() {
-                    Some(Overlay::Tree(navigator)) => {
-                        let help = "↑↓ scroll · Escape goes back to the tree";
-                        Some(Overlay::Compared(Reader::new("Two branches", text, help), navigator))
-                    }
-                    other => other,
-                };
-            }
-            Got::Foreseen(node, Ok(text)) => {
-                let help =
-                    "Enter goes there · o also where what is in a file (!) would be lost · Escape stays";
-                self.show(Overlay::Foreseen(Reader::new("What would become of files", text, help), node));
-            }
-            Got::Settings(Ok(settings)) => {
-                let row = |one: Candidate| PickerRow::new(one.meant().to_owned(), one.text, one.detail);
-                let mut rows = vec![PickerRow::new(String::new(), "settings.json in your editor", "")];
-                rows.extend(settings.into_iter().map(row));
-                self.show(Overlay::Settings(Picker::new("Settings", rows)));
-            }
-            Got::Unfolded(below, Ok(rows)) => {
-                if let Some(Overlay::Tree(navigator)) = &mut self.overlay {
-                    navigator.unfold(below, rows);
-                }
-            }
-            Got::Preview(node, Ok(text)) => {
-                if let Some(Overlay::Tree(navigator)) = &mut self.overlay {
-                    navigator.previewed(node, text);
-                }
-            }
-            Got::Found(Ok(found), words) => self.found(found, &words),
-            Got::Said(Ok(said)) => {
-                let rows = said.into_iter().map(|(node, text)| PickerRow::new(node, text, "")).collect();
-                self.show(Overlay::Said(Picker::new("A new session from before", rows)));
-            }
-            Got::Resolved(Ok(node)) => self.fork_at(node, effects),
-            Got::LocalServers(Ok(servers)) => self.on_local_servers(&servers),
-            Got::Providers(Ok(providers), wanted) => self.on_providers(providers, &wanted),
-            Got::Printed(what, Ok(printed)) => self.printed(&what, &printed),
-            Got::Made(Ok(session)) => {
-                self.opening = false;
-                self.open(Open { which: Which::Session(session), ..Open::default() }, effects);
-            }
-            Got::Made(Err(why)) => {
-                self.error("It was not made.", &why);
-                self.opening = false;
-                self.say_what_waits(effects);
-            }
-            Got::Kept(provider, key, kept) => self.on_kept(provider, key, kept, effects),
-            Got::Set(Ok(kept)) => self.on_setting(kept, effects),
-            Got::Models(Err(error))
-            | Got::Cycled(Err(error), _)
-            | Got::Set(Err(error))
-            | Got::Sessions(Err(error), _)
-            | Got::Tree(_, Err(error), _)
-            | Got::Compared(Err(error))
-            | Got::Foreseen(_, Err(error))
-            | Got::Settings(Err(error))
-            | Got::Unfolded(_, Err(error))
-            | Got::Preview(_, Err(error))
-            | Got::Found(Err(error), _)
-            | Got::Said(Err(error))
-            | Got::Resolved(Err(error))
-            | Got::LocalServers(Err(error))
-            | Got::Providers(Err(error), _)
-            | Got::Printed(_, Err(error)) => self.error("That did not work.", &error),
-        }
-    }
-
-    /// A setting is kept: it holds for what is opened from now on, so the session is opened again.
-    fn on_setting(&mut self, kept: SettingKept, effects: &mut Vec<Effect>) {
-        if let Some(theme) = kept.theme {
-            self.wear(&theme);
-        }
-        self.note(&kept.told);
-        if !kept.reopens || self.unready || self.standing.session.is_none() {
-            return;
-        }
-        self.reopens = true;
-        if self.opening || self.working.is_some() || self.busy.is_some() || self.shell.is_some() {
-            self.note("It holds for this session when the work is done");
-        }
-        self.reopen(effects);
-    }
-
     /// Opens the session again where a setting wants that and nothing is under way.
-    pub(super) fn reopen(&mut self, effects: &mut Vec<Effect>) {
+    pub(crate) fn reopen(&mut self, effects: &mut Vec<Effect>) {
         let rests = !self.opening && self.working.is_none() && self.busy.is_none() && self.shell.is_none();
         if rests && std::mem::take(&mut self.reopens) {
             self.opening = true;
@@ -340,74 +232,36 @@ impl State {
         }
     }
 
-    fn models(&mut self, models: Vec<Arc<Model>>) {
-        let now = self.standing.model.as_ref();
-        let at = models.iter().position(|model| {
-            now.is_some_and(|now| (&now.provider, &now.id) == (&model.provider, &model.id))
-        });
-        let rows = models
-            .into_iter()
-            .map(|model| {
-                let text = format!("{}/{}", model.provider, model.id);
-                let detail = format!("{} · {}k", model.name, model.context_window / 1_000);
-                PickerRow::new(model, text, detail)
-            })
-            .collect();
-        self.show(Overlay::Models(Picker::new("Model", rows).starting_at(at.unwrap_or(0))));
+    /// Opens a session, when nothing is under way in this one.
+    pub(crate) fn open(&mut self, open: Open, effects: &mut Vec<Effect>) {
+        if self.is_held() {
+            return;
+        }
+        if self.opening {
+            // One after the other: the one that is being opened must not be left behind.
+            self.pending = Some(open);
+            return;
+        }
+        self.opening = true;
+        effects.push(Effect::Open(open));
     }
 
-    fn sessions(&mut self, sessions: Vec<SessionItem>, filter: &str, effects: &mut Vec<Effect>) {
-        if let Some(named) = sessions.iter().find(|item| item.id.as_str() == filter) {
-            let which = Which::Session(named.id.clone());
-            return self.open(Open { which, ..Open::default() }, effects);
-        }
-        let here = &self.standing.directory;
-        let now = self.now;
-        let rows = sessions
-            .into_iter()
-            .map(|item| {
-                let place = if item.cwd == *here { String::new() } else { format!(" · {}", item.cwd) };
-                let agent =
-                    if item.agent == quipu::AGENT { String::new() } else { format!(" · {}", item.agent) };
-                let title = if item.title.is_empty() { "(nothing was said)".into() } else { item.title };
-                let ago = render::ago(now, item.updated);
-                let detail = format!("{ago} · {} entries · ${:.2}{agent}{place}", item.entries, item.cost);
-                PickerRow::new(item.id, title, detail)
-            })
-            .collect();
-        let mut picker = Picker::new("Go on with", rows);
-        if !filter.is_empty() {
-            picker.paste(filter);
-            if let (1, Some(only)) = (picker.len(), picker.chosen()) {
-                let which = Which::Session(only.clone());
-                return self.open(Open { which, ..Open::default() }, effects);
-            }
-        }
-        self.show(Overlay::Sessions(picker));
+    /// The same session with the same model and level, which it may not have said anything with yet.
+    pub(crate) fn again(&self) -> Open {
+        let which = match (&self.standing.session, self.standing.head) {
+            (Some(session), Some(_)) => Which::Session(session.clone()),
+            // Nothing was said: what the command line asked for may be a file all the same.
+            _ if self.latest.which == Which::Asked => Which::Asked,
+            _ => Which::New,
+        };
+        let model = self.standing.model.as_ref();
+        let model = model.map(|model| (model.provider.clone(), model.id.clone()));
+        let thinking = model.is_some().then_some(self.standing.thinking);
+        Open { which, model, thinking, ..Open::default() }
     }
 
-    fn found(&mut self, items: FoundItems, words: &str) {
-        for line in &items.told {
-            self.note(line);
-        }
-        let row = |item: FoundItem| PickerRow::new((item.node, item.session), item.text, item.detail);
-        let rows: Vec<_> = items.found.into_iter().map(row).collect();
-        if !rows.is_empty() {
-            self.show(Overlay::Found(Picker::new(format!("Found for {words}"), rows)));
-        }
-    }
-
-    /// What a command printed.
-    fn printed(&mut self, what: &str, printed: &Printed) {
-        let mut lines =
-            vec![Line::default(), Line::styled(format!("/{}", crate::clean(what)), self.theme.command)];
-        let columns = self.size.columns;
-        lines.extend(render::plain(printed.out.trim_end(), columns, self.theme.text, usize::MAX));
-        let style = if printed.ok { self.theme.muted } else { self.theme.error };
-        lines.extend(render::plain(printed.err.trim_end(), columns, style, usize::MAX));
-        self.ready(lines);
-        if self.unready && self.overlay.is_none() {
-            self.tell_first();
-        }
+    /// A new session with the same model and level.
+    pub(crate) fn begin_anew(&mut self, effects: &mut Vec<Effect>) {
+        self.open(Open { which: Which::New, ..self.again() }, effects);
     }
 }

@@ -158,7 +158,7 @@ impl State {
     }
 
     /// Whether the session is to be left alone, which is said.
-    pub(super) fn is_held(&mut self) -> bool {
+    pub(crate) fn is_held(&mut self) -> bool {
         let stop = self.key_of(Action::Interrupt);
         if self.working.is_some() || self.busy.is_some() {
             self.hint = Some(format!("The agent is working; {stop} stops it"));

@@ -1,15 +1,24 @@
 //! What is seen before there is a model, and what was sent before: states and what they show.
 
 use std::fmt::Write as _;
+use std::sync::{Arc, Mutex};
 
+use futures_util::FutureExt as _;
 use quipu_tui::editor::Editor;
 use quipu_tui::{
-    Bindings, Effect, Got, Input, Kept, Key, KeyCode, LocalServer, LocalServers, Modifiers, NotOpened,
+    Bindings, Context, Effect, Input, Kept, Key, KeyCode, LocalServer, LocalServers, Modifiers, NotOpened,
     ProviderItem, Size, State, Theme, view,
 };
 
+use crate::fake_host::{FakeHost, carry_out};
+
 fn state(columns: usize) -> State {
     State::new(Size { columns, rows: 24 }, Theme::plain(), Bindings::default(), Editor::default(), 0)
+}
+
+/// A host on whose machine these servers listen.
+fn with_servers() -> Arc<FakeHost> {
+    Arc::new(FakeHost { servers: Some(servers()), ..FakeHost::default() })
 }
 
 fn key(state: &mut State, code: KeyCode) -> Vec<Effect> {
@@ -53,11 +62,15 @@ fn servers() -> LocalServers {
 fn the_first_run() {
     let mut out = String::new();
     for columns in [20, 40, 80, 120] {
-        let mut state = state(columns);
+        let (host, mut state) = (with_servers(), state(columns));
         let effects = without_model(&mut state, false);
-        assert!(matches!(effects.as_slice(), [Effect::LocalServers]), "{effects:?}");
+        assert!(
+            matches!(effects.as_slice(), [Effect::Ask(request)] if request.name() == "servers"),
+            "{effects:?}"
+        );
         writeln!(out, "══ {columns}\n{}", shown(&mut state, columns)).unwrap();
-        state.on(Input::Got(Got::LocalServers(Ok(servers()))), 0);
+        assert!(carry_out(&host, &mut state, effects).is_empty());
+        assert_eq!(host.asked(), ["local servers"]);
         writeln!(out, "── servers\n{}", shown(&mut state, columns)).unwrap();
         key(&mut state, KeyCode::Escape);
         types(&mut state, "hello");
@@ -69,11 +82,15 @@ fn the_first_run() {
 
 #[test]
 fn a_server_that_is_found_late_does_not_change_what_enter_takes() {
-    let mut state = state(80);
-    without_model(&mut state, false);
-    state.on(Input::Got(Got::LocalServers(Ok(servers()))), 0);
+    let (host, mut state) = (with_servers(), state(80));
+    let effects = without_model(&mut state, false);
+    assert!(carry_out(&host, &mut state, effects).is_empty());
+    assert_eq!(host.asked(), ["local servers"]);
     let effects = key(&mut state, KeyCode::Enter);
-    assert!(matches!(effects.as_slice(), [Effect::Providers(wanted)] if wanted.is_empty()), "{effects:?}");
+    assert!(carry_out(&host, &mut state, effects).is_empty());
+    assert_eq!(host.asked(), ["providers"]);
+    // Nobody was named, so the list is not narrowed.
+    assert!(shown(&mut state, 80).contains("A key for  type to filter"));
     // Where others can be used, nobody looks for servers, and nobody is welcomed.
     let effects = without_model(&mut state, true);
     assert!(effects.is_empty(), "{effects:?}");
@@ -84,47 +101,73 @@ fn a_server_that_is_found_late_does_not_change_what_enter_takes() {
 
 #[test]
 fn a_key_is_asked_about_until_somebody_stops() {
+    let provider = ProviderItem { id: "one".into(), source: None, variables: vec!["ONE_API_KEY".into()] };
+    let host = Arc::new(FakeHost { providers: vec![provider], ..FakeHost::default() });
     let mut state = state(80);
     without_model(&mut state, false);
-    let provider = ProviderItem { id: "one".into(), source: None, variables: vec!["ONE_API_KEY".into()] };
-    state.on(Input::Got(Got::Providers(Ok(vec![provider.clone()]), String::new())), 0);
+    let effects = key(&mut state, KeyCode::Enter);
+    assert!(carry_out(&host, &mut state, effects).is_empty());
     assert!(shown(&mut state, 80).contains("also from ONE_API_KEY"));
     key(&mut state, KeyCode::Enter);
     types(&mut state, "secret");
     let text = shown(&mut state, 80);
     assert!(text.contains("Key for one") && !text.contains("secret"), "{text}");
     let effects = key(&mut state, KeyCode::Enter);
-    assert!(
-        matches!(effects.as_slice(), [Effect::KeepKey(provider, key)] if provider == "one" && key == "secret")
-    );
+    let [Effect::Ask(check)] = <[Effect; 1]>::try_from(effects).unwrap() else { panic!("no request") };
+    let context = Context { host: host.clone(), session: None };
+    let mut check = Box::pin(check.carry_out(context));
+    assert!((&mut check).now_or_never().is_none(), "the provider does not answer");
+    assert_eq!(host.asked(), ["providers", "keep one secret false"]);
     assert!(state.is_working());
     state.on(Input::Tick, 3_000);
     assert!(shown(&mut state, 80).contains("asking one whether it takes the key · 3s · Escape stops it"));
     let effects = key(&mut state, KeyCode::Escape);
-    assert!(matches!(effects.as_slice(), [Effect::StopChecking]), "{effects:?}");
+    let [Effect::Stop(stop)] = effects.as_slice() else { panic!("{effects:?}") };
+    stop.stop();
+    assert!(matches!((&mut check).now_or_never(), Some(None)), "nothing comes of it");
     let text = shown(&mut state, 80);
     assert!(text.contains("The key was not kept.") && text.contains("What now?"), "{text}");
-    // What came of it all the same is not asked about again.
-    let unknown = Got::Kept("one".into(), "secret".into(), Ok(Kept::Unknown("late".into())));
-    assert!(state.on(Input::Got(unknown), 0).is_empty());
+}
+
+#[test]
+fn what_came_of_a_key_as_that_was_stopped_is_not_asked_about() {
+    let kept = Mutex::new(Some(Ok(Kept::Unknown("late".into()))));
+    let host = Arc::new(FakeHost { providers: vec![one()], kept, ..FakeHost::default() });
+    let mut state = state(80);
+    let effects = without_model(&mut state, false);
+    assert_eq!(effects.len(), 1);
+    let effects = login(&host, &mut state, "secret");
+    let [Effect::Ask(check)] = <[Effect; 1]>::try_from(effects).unwrap() else { panic!("no request") };
+    let context = Context { host, session: None };
+    let late = check.carry_out(context).now_or_never().flatten().unwrap();
+    key(&mut state, KeyCode::Escape);
+    assert!(state.on(Input::Reply(late), 0).is_empty());
     assert!(!shown(&mut state, 80).contains("late"));
+}
+
+fn one() -> ProviderItem {
+    ProviderItem { id: "one".into(), ..ProviderItem::default() }
+}
+
+/// Chooses the first provider, and types a key for it; the effects of that.
+fn login(host: &Arc<FakeHost>, state: &mut State, secret: &str) -> Vec<Effect> {
+    let effects = key(state, KeyCode::Enter);
+    assert!(carry_out(host, state, effects).is_empty());
+    key(state, KeyCode::Enter);
+    types(state, secret);
+    key(state, KeyCode::Enter)
 }
 
 #[test]
 fn what_a_key_may_come_to() {
     let check = |kept: Result<Kept, String>, expect: &[&str]| {
+        let kept = Mutex::new(Some(kept));
+        let host = Arc::new(FakeHost { providers: vec![one()], kept, ..FakeHost::default() });
         let mut state = state(80);
         without_model(&mut state, false);
-        state.on(
-            Input::Got(Got::Providers(
-                Ok(vec![ProviderItem { id: "one".into(), ..ProviderItem::default() }]),
-                "one".into(),
-            )),
-            0,
-        );
-        types(&mut state, "k");
-        key(&mut state, KeyCode::Enter);
-        state.on(Input::Got(Got::Kept("one".into(), "k".into(), kept)), 0);
+        let effects = login(&host, &mut state, "k");
+        carry_out(&host, &mut state, effects);
+        assert_eq!(host.asked(), ["providers", "keep one k false"]);
         let text = shown(&mut state, 80);
         for part in expect {
             assert!(text.contains(part), "{part}: {text}");

@@ -4,6 +4,8 @@
 #[cfg(test)]
 mod blocks;
 #[cfg(test)]
+mod fake_host;
+#[cfg(test)]
 mod first;
 #[cfg(test)]
 mod glass;

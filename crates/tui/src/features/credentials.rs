@@ -1,0 +1,154 @@
+//! Keys of providers: asked for, checked, kept.
+
+use crate::component::{Chooser, LineInput};
+use crate::host::{Kept, ProviderItem};
+use crate::picker::{Picker, PickerRow};
+use crate::{Effect, Request, SlashCommand, State};
+
+pub(crate) const LOGIN: SlashCommand =
+    SlashCommand::new("login", "[PROVIDER]", "keep a key for a provider", login).completes();
+
+/// What to do with a key that could not be checked.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Unchecked {
+    /// Keep it.
+    Keep,
+    /// Ask the provider again.
+    Again,
+    /// Forget it.
+    Forget,
+}
+
+/// A key for the provider of this name, or for one that is chosen.
+pub(crate) fn login(_: &mut State, provider: &str, effects: &mut Vec<Effect>) {
+    let wanted = provider.to_owned();
+    let then = move |state: &mut State, providers, _: &mut Vec<Effect>| show(state, providers, &wanted);
+    effects.push(Effect::Ask(Request::to_host("providers", |host| host.providers(), then)));
+}
+
+/// Providers for a key, to choose from; or the key itself, where it is said whose it is.
+fn show(state: &mut State, providers: Vec<ProviderItem>, wanted: &str) {
+    if providers.iter().any(|provider| provider.id == wanted) {
+        return ask_key(state, wanted.to_owned());
+    }
+    let row = |item: ProviderItem| {
+        let detail = match (item.source, item.variables.first()) {
+            (Some(source), _) => format!("has one: {source}"),
+            (None, Some(variable)) => format!("also from {variable}"),
+            (None, None) => String::new(),
+        };
+        PickerRow::new(item.id.clone(), item.id, detail)
+    };
+    let mut picker = Picker::new("A key for", providers.into_iter().map(row).collect());
+    if !wanted.is_empty() {
+        picker.paste(wanted);
+    }
+    state.show(Chooser::new(picker, |state, provider, _| ask_key(state, provider)));
+}
+
+fn ask_key(state: &mut State, provider: String) {
+    let title = format!("Key for {provider} (it is not shown)");
+    let line = LineInput::new(title, |state, key, effects| match key.trim() {
+        "" => state.left_component(),
+        key => check(state, provider, key.to_owned(), effects),
+    });
+    state.show(line.secret());
+}
+
+/// Asks the provider whether it takes a key.
+fn check(state: &mut State, provider: String, key: String, effects: &mut Vec<Effect>) {
+    let what = format!("asking {provider} whether it takes the key");
+    keep(state, what, provider, key, false, effects);
+}
+
+fn keep(
+    state: &mut State,
+    what: String,
+    provider: String,
+    key: String,
+    unasked: bool,
+    effects: &mut Vec<Effect>,
+) {
+    let (of, secret) = (provider.clone(), key.clone());
+    let (request, stop) = Request::new(
+        if unasked { "keep key" } else { "check key" },
+        move |context| context.host.keep_key(of, secret, unasked),
+        move |state: &mut State, result, effects| kept(state, provider, key, result, effects),
+    )
+    .stoppable();
+    state.begin_checking(what, stop);
+    effects.push(Effect::Ask(request));
+}
+
+impl State {
+    /// The provider is not asked any more; the key is not kept.
+    pub(crate) fn stop_checking(&mut self, effects: &mut Vec<Effect>) {
+        let Some(checking) = self.checking.take() else { return };
+        effects.push(Effect::Stop(checking.stop));
+        forget(self);
+    }
+}
+
+fn kept(
+    state: &mut State,
+    provider: String,
+    key: String,
+    kept: Result<Kept, String>,
+    effects: &mut Vec<Effect>,
+) {
+    // One that came as it was stopped: what is stored is told all the same.
+    if state.checking.take().is_none() && !matches!(kept, Ok(Kept::Stored(_))) {
+        return;
+    }
+    match kept {
+        Ok(Kept::Stored(text)) => {
+            state.note(&text);
+            if state.unready || state.standing.session.is_none() {
+                state.overlay = None;
+                state.unready = false;
+                state.opening = true;
+                effects.push(Effect::Open(state.latest.clone()));
+            } else {
+                state.note(&format!("/model {provider} lists what can be asked with it."));
+            }
+        }
+        Ok(Kept::Refused(why)) => {
+            state.error(&format!("{provider} refuses the key; it was not kept."), &why);
+            ask_key(state, provider);
+        }
+        Ok(Kept::Unknown(why)) => {
+            state.error(&format!("Whether {provider} takes the key could not be found out."), &why);
+            let row = |what, text: &str, detail: &str| PickerRow::new(what, text, detail);
+            let rows = vec![
+                row(Unchecked::Again, "Ask again", ""),
+                row(
+                    Unchecked::Keep,
+                    "Keep the key all the same",
+                    "the next prompt shows whether it is taken",
+                ),
+                row(Unchecked::Forget, "Do not keep it", ""),
+            ];
+            let title = format!("The key for {provider}");
+            let decide = |state: &mut State, what, effects: &mut Vec<Effect>| match what {
+                Unchecked::Again => check(state, provider, key, effects),
+                Unchecked::Keep => {
+                    let what = format!("keeping the key for {provider}");
+                    keep(state, what, provider, key, true, effects);
+                }
+                Unchecked::Forget => forget(state),
+            };
+            let chooser = Chooser::new(Picker::new(title, rows), decide);
+            state.show(chooser.or_else(|state, _| forget(state)));
+        }
+        Err(error) => {
+            state.error("The key was not kept.", &error);
+            state.back_to_first();
+        }
+    }
+}
+
+/// The key is not kept.
+fn forget(state: &mut State) {
+    state.note("The key was not kept.");
+    state.back_to_first();
+}

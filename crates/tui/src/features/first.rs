@@ -1,0 +1,151 @@
+//! Before there is a model: what can be done.
+
+use super::{credentials, models, reports, search};
+use crate::component::Chooser;
+use crate::host::{LocalServers, Open};
+use crate::picker::{Picker, PickerRow};
+use crate::quoting::words;
+use crate::{Effect, Request, SlashCommand, State};
+
+pub(crate) const IMPORT: SlashCommand =
+    SlashCommand::new("import", "[AGENT]", "take in sessions of other agents", |_, said, effects| {
+        let run = std::iter::once("import".to_owned()).chain(words(said));
+        effects.push(Effect::Foreground(run.collect()));
+    })
+    .completes();
+pub(crate) const DEMO: SlashCommand =
+    SlashCommand::new("demo", "", "see a whole task done by a scripted model", |state, _, effects| {
+        state.demo(effects);
+    });
+
+/// Models of one server that are offered; `/model` has all.
+const OFFERED: usize = 5;
+
+/// Said while it runs.
+const DEMO_RUNS: &str = "The demo runs …";
+
+/// What can be done without a model.
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum First {
+    /// A model of a server on this machine: provider and model.
+    Local(String, String),
+    /// Another model.
+    Model,
+    /// Keep a key.
+    Key,
+    /// See it work.
+    Demo,
+    /// Take in sessions of other agents.
+    Import,
+    /// Find something in them.
+    Search,
+    /// Leave.
+    Quit,
+}
+
+impl State {
+    /// What can be done without a model; `others` could be used.
+    pub(crate) fn without_model(&mut self, why: &str, others: bool, effects: &mut Vec<Effect>) {
+        self.unready = true;
+        if !others {
+            self.note("Welcome to Quipu.");
+        }
+        self.note(why);
+        self.offer_first(others);
+        if !others {
+            let then = |state: &mut Self, servers, _: &mut Vec<Effect>| state.on_local_servers(&servers);
+            effects.push(Effect::Ask(Request::to_host("servers", |host| host.local_servers(), then)));
+        }
+    }
+
+    fn offer_first(&mut self, others: bool) {
+        let row = |first, what: &str, how: &str| PickerRow::new(first, what, how);
+        let mut rows = vec![
+            row(First::Key, "Keep a key for a provider", "/login: the provider is asked whether it takes it"),
+            row(First::Demo, "See it work", "/demo: a whole task with a scripted model, without a key"),
+            row(First::Import, "Take in sessions of other agents", "/import: they stay as they are"),
+            row(First::Search, "Search what was said and done", "/search WORDS: in all sessions"),
+            row(First::Quit, "Leave", "/quit"),
+        ];
+        if others {
+            rows.insert(0, row(First::Model, "Choose another model", "/model"));
+        }
+        self.show(Chooser::new(Picker::new("What now?", rows), Self::first));
+    }
+
+    /// The same in words, for who left the list.
+    pub(crate) fn tell_first(&mut self) {
+        self.note(
+            "/login keeps a key, /model takes a model of a server on this machine, /demo shows a whole task, /import takes \
+             in sessions of other agents, /search WORDS finds in them, /help lists all.",
+        );
+    }
+
+    /// Servers were looked for.
+    fn on_local_servers(&mut self, servers: &LocalServers) {
+        if !self.unready {
+            return;
+        }
+        if servers.found.is_empty() {
+            if !servers.looked_for.is_empty() {
+                let places = servers.looked_for.join(", ");
+                self.note(&format!("No model server listens on this machine; looked for {places}."));
+            }
+            return;
+        }
+        let mut rows = Vec::new();
+        for server in &servers.found {
+            for model in server.models.iter().take(OFFERED) {
+                rows.push(PickerRow::new(
+                    First::Local(server.provider.clone(), model.clone()),
+                    format!("Use {model} of {}", server.name),
+                    format!("/model {}/{model}: on this machine, {}", server.provider, server.address),
+                ));
+            }
+        }
+        let numbered = self.linear.is_some();
+        if let Some(chooser) = self.shown_component::<Chooser<First>>() {
+            return chooser.add(rows, numbered);
+        }
+        for server in &servers.found {
+            let model = server.models.first().map_or("", String::as_str);
+            self.note(&format!(
+                "{} listens on {}: /model {}/{model} uses it.",
+                server.name, server.address, server.provider
+            ));
+        }
+    }
+
+    fn first(&mut self, first: First, effects: &mut Vec<Effect>) {
+        match first {
+            First::Local(provider, id) => {
+                self.opening = true;
+                self.unready = false;
+                effects.push(Effect::Open(Open { model: Some((provider, id)), ..self.latest.clone() }));
+            }
+            First::Model => models::choose_model(effects),
+            First::Key => credentials::login(self, "", effects),
+            First::Demo => self.demo(effects),
+            First::Import => effects.push(Effect::Foreground(vec!["import".into()])),
+            First::Search => search::ask(self),
+            First::Quit => effects.push(Effect::Leave),
+        }
+    }
+
+    fn demo(&mut self, effects: &mut Vec<Effect>) {
+        self.hint = Some(DEMO_RUNS.into());
+        reports::run(vec!["demo".into()], effects);
+    }
+
+    /// The demo has ended.
+    pub(crate) fn demo_ended(&mut self) {
+        drop(self.hint.take_if(|hint| hint == DEMO_RUNS));
+    }
+
+    /// What can be done, again, where there is nothing else.
+    pub(crate) fn back_to_first(&mut self) {
+        if self.unready {
+            self.offer_first(false);
+        }
+    }
+}

@@ -1,0 +1,63 @@
+//! The keys and the commands, from the tables that the program goes by.
+
+use crate::{Action, COMMANDS, Choice, SlashCommand, State, render};
+
+pub(crate) const HELP: SlashCommand =
+    SlashCommand::new("help", "", "the keys and the commands", |state, _, _| state.help())
+        .with_key(Action::Help);
+
+impl State {
+    /// The keys and the commands, from the tables that the program goes by.
+    pub(crate) fn help(&mut self) {
+        let theme = &self.theme;
+        let mut sections: Vec<(&str, Vec<(String, String)>)> = Vec::new();
+        if self.linear.is_some() {
+            sections.push(("What is typed", typed_help()));
+        }
+        for section in self.bindings.help().into_iter().filter(|_| self.linear.is_none()) {
+            let rows = section.rows.into_iter().map(|(keys, what)| (keys, what.to_owned()));
+            sections.push((section.title, rows.collect()));
+        }
+        let answers = Choice::PERMISSION.map(|choice| {
+            let letter = choice.letter().unwrap_or(' ');
+            let alt = format!(", Alt+{}", letter.to_ascii_uppercase());
+            let alt = if self.linear.is_some() { "" } else { alt.as_str() };
+            (format!("{letter}{alt}"), capital(choice.meaning()))
+        });
+        sections.push(("Questions of permission", answers.to_vec()));
+        let commands = COMMANDS.iter().map(|command| {
+            let name = format!("/{} {}", command.name, command.arguments);
+            (name.trim_end().to_owned(), capital(command.help))
+        });
+        sections.push(("Commands", commands.collect()));
+        let files = [
+            ("keybindings.json", "Keys, by the names that docs/keys.md lists"),
+            ("themes/NAME.json", "Colours; \"theme\" in settings.json names one"),
+        ];
+        let files = files.map(|(name, what)| (name.to_owned(), what.to_owned()));
+        sections.push(("Files in $QUIPU_HOME, ~/.quipu without it", files.to_vec()));
+        let lines = render::sections(&sections, self.size.columns, theme);
+        self.ready(lines);
+    }
+}
+
+/// With its first letter in upper case.
+fn capital(text: &str) -> String {
+    let mut letters = text.chars();
+    letters.next().map_or_else(String::new, |first| first.to_uppercase().chain(letters).collect())
+}
+
+/// The keys and words that hold here.
+fn typed_help() -> Vec<(String, String)> {
+    let rows = [
+        ("Enter", "sends the line; while the agent works it steers"),
+        ("a backslash at the end", "the text goes on in the next line"),
+        ("a number", "answers a question, or takes a row of a list"),
+        ("Ctrl-C, or Escape and Enter", "stops what is under way; twice with nothing under way: leaves"),
+        ("Ctrl-D in an empty line", "leaves"),
+        ("Ctrl-R", "the terminal shows again what is being typed"),
+        ("!LINE, !!LINE", "runs a line in the shell; of the second the model is not told"),
+        ("a command, a space and ?", "lists what may follow it"),
+    ];
+    rows.map(|(keys, what)| (keys.to_owned(), what.to_owned())).to_vec()
+}

@@ -1,0 +1,152 @@
+//! Models and levels of thinking: to choose from, or one after the other.
+
+use std::sync::Arc;
+
+use quipu_protocol::{Command, Model, Setting, Thinking};
+
+use crate::component::Chooser;
+use crate::host::{Cycled, Open};
+use crate::levels::{level_name, level_named};
+use crate::picker::{Picker, PickerRow};
+use crate::{Action, Effect, Purpose, Request, SlashCommand, State};
+
+pub(crate) const MODEL: SlashCommand =
+    SlashCommand::new("model", "[NAME]", "another model from the next turn on", model)
+        .completes()
+        .with_key(Action::ModelSelect);
+pub(crate) const THINKING: SlashCommand =
+    SlashCommand::new("thinking", "[LEVEL]", "how hard the model thinks", thinking).completes();
+
+/// Which way models are gone through.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum ModelChoice {
+    /// The one after the one that answers.
+    Next,
+    /// The one before it.
+    Previous,
+}
+
+/// Models to choose from.
+pub(crate) fn choose_model(effects: &mut Vec<Effect>) {
+    effects.push(Effect::Ask(Request::to_host("models", |host| host.models(), show_models)));
+}
+
+fn show_models(state: &mut State, models: Vec<Arc<Model>>, _: &mut Vec<Effect>) {
+    let now = state.standing.model.as_ref();
+    let at = models
+        .iter()
+        .position(|model| now.is_some_and(|now| (&now.provider, &now.id) == (&model.provider, &model.id)));
+    let rows = models
+        .into_iter()
+        .map(|model| {
+            let text = format!("{}/{}", model.provider, model.id);
+            let detail = format!("{} · {}k", model.name, model.context_window / 1_000);
+            PickerRow::new(model, text, detail)
+        })
+        .collect();
+    let picker = Picker::new("Model", rows).starting_at(at.unwrap_or(0));
+    state.show(Chooser::new(picker, |state, model: Arc<Model>, effects| {
+        switch(state, Some((model.provider.clone(), model.id.clone())), None, effects);
+    }));
+}
+
+fn cycled(choice: ModelChoice) -> Request {
+    let then = move |state: &mut State, models: Vec<Cycled>, effects: &mut Vec<Effect>| {
+        cycle(state, &models, choice, effects);
+    };
+    Request::to_host("cycled", |host| host.cycled(), then)
+}
+
+fn cycle(state: &mut State, models: &[Cycled], choice: ModelChoice, effects: &mut Vec<Effect>) {
+    let now = state.standing.model.as_ref();
+    let (provider, id) = match (&state.wanted.0, now) {
+        (Some((provider, id)), _) => (provider.as_str(), id.as_str()),
+        (None, Some(model)) => (model.provider.as_str(), model.id.as_str()),
+        (None, None) => ("", ""),
+    };
+    let at = models.iter().position(|(model, _)| model.provider == provider && model.id == id);
+    if models.len() < 1 + usize::from(at.is_some()) {
+        state.hint = Some("There is no other model; `/login` keeps a key for more".into());
+        return;
+    }
+    let next = match (at, choice) {
+        (Some(at), ModelChoice::Previous) => (at + models.len() - 1) % models.len(),
+        (Some(at), ModelChoice::Next) => (at + 1) % models.len(),
+        (None, _) => 0,
+    };
+    let (model, thinking) = &models[next];
+    let model = (model.provider.clone(), model.id.clone());
+    let level = thinking.map_or(String::new(), |level| format!(", thinking {}", level_name(level)));
+    let told = format!("Model: {}/{}{level}", model.0, model.1);
+    switch(state, Some(model), *thinking, effects);
+    state.hint = Some(told);
+}
+
+impl State {
+    /// The model after the one that answers.
+    pub(crate) fn next_model(&mut self, effects: &mut Vec<Effect>) {
+        effects.push(Effect::Ask(cycled(ModelChoice::Next)));
+    }
+
+    /// The model before the one that answers.
+    pub(crate) fn previous_model(&mut self, effects: &mut Vec<Effect>) {
+        effects.push(Effect::Ask(cycled(ModelChoice::Previous)));
+    }
+
+    /// The level after the one that holds.
+    pub(crate) fn next_thinking(&mut self, effects: &mut Vec<Effect>) {
+        let levels = &self.standing.levels;
+        if levels.len() < 2 {
+            self.hint = Some("This model has one level of thinking".into());
+            return;
+        }
+        let now = self.wanted.1.unwrap_or(self.standing.thinking);
+        let at = levels.iter().position(|level| *level == now).map_or(0, |at| at + 1);
+        let next = levels[at % levels.len()];
+        switch(self, None, Some(next), effects);
+        self.hint = Some(format!("Thinking: {}", level_name(next)));
+    }
+}
+
+fn model(state: &mut State, name: &str, effects: &mut Vec<Effect>) {
+    match name.split_once('/') {
+        Some((provider, id)) => switch(state, Some((provider.to_owned(), id.to_owned())), None, effects),
+        None => choose_model(effects),
+    }
+}
+
+fn thinking(state: &mut State, name: &str, effects: &mut Vec<Effect>) {
+    if let Some(level) = level_named(name) {
+        return switch(state, None, Some(level), effects);
+    }
+    let levels = &state.standing.levels;
+    let rows = levels.iter().map(|level| PickerRow::new(*level, level_name(*level), "")).collect();
+    let at = levels.iter().position(|level| *level == state.standing.thinking);
+    let picker = Picker::new("Thinking", rows).starting_at(at.unwrap_or(0));
+    state.show(Chooser::new(picker, |state, level, effects| switch(state, None, Some(level), effects)));
+}
+
+/// Another model or level, from the next request on.
+fn switch(
+    state: &mut State,
+    model: Option<(String, String)>,
+    thinking: Option<Thinking>,
+    effects: &mut Vec<Effect>,
+) {
+    if state.unready && !state.opening {
+        state.opening = true;
+        return effects.push(Effect::Open(Open { model, thinking, ..state.latest.clone() }));
+    }
+    let setting =
+        |(provider, id): &(String, String)| Setting::Model { provider: provider.clone(), id: id.clone() };
+    let settings = model.iter().map(setting).chain(thinking.map(|level| Setting::Thinking { level }));
+    if state.opening {
+        state.settings.extend(settings);
+    } else {
+        effects.extend(settings.map(|setting| Effect::Send(Command::Set { setting }, Purpose::Set)));
+    }
+    state.wanted = (model.or(state.wanted.0.take()), thinking.or(state.wanted.1));
+    if state.working.is_some() {
+        state.hint = Some("From the next turn on".into());
+    }
+}

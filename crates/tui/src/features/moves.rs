@@ -1,0 +1,99 @@
+//! What moves the session or notes something of it: undo, redo, its name, summing up.
+
+use quipu_protocol::{Ack, Command, MoveFiles, NodeId};
+
+use crate::host::{Open, Which};
+use crate::{Effect, Purpose, SlashCommand, State};
+
+pub(crate) const UNDO: SlashCommand = SlashCommand::new(
+    "undo",
+    "[STEPS]",
+    "take back what moved the session last: a jump, a turn",
+    |state, steps, effects| step(state, true, steps, effects),
+)
+.completes()
+.of_session();
+pub(crate) const REDO: SlashCommand =
+    SlashCommand::new("redo", "[STEPS]", "do again what was undone", |state, steps, effects| {
+        step(state, false, steps, effects);
+    })
+    .completes()
+    .of_session();
+pub(crate) const NAME: SlashCommand =
+    SlashCommand::new("name", "[TEXT]", "name the session", |state, name, effects| {
+        match state.standing.head {
+            Some(_) => state.send_move(Command::Rename { name: name.to_owned() }, "name", effects),
+            None => state.nothing_was_said(),
+        }
+    })
+    .of_session();
+pub(crate) const COMPACT: SlashCommand =
+    SlashCommand::new("compact", "[FOCUS]", "sum the context up, except for its end", compact).of_session();
+
+/// Back over what moved the session, or forward again.
+fn step(state: &mut State, back: bool, steps: &str, effects: &mut Vec<Effect>) {
+    if state.standing.head.is_none() {
+        return state.nothing_was_said();
+    }
+    if state.is_held() {
+        return;
+    }
+    let steps = if steps.is_empty() { Ok(1) } else { steps.parse::<u32>() };
+    let Ok(steps @ 1..) = steps else {
+        state.error("It was not done.", "The number of steps is a number from 1.");
+        return;
+    };
+    let files = MoveFiles::AsBefore;
+    let (command, name) = match back {
+        true => (Command::Undo { steps, files }, "undo"),
+        false => (Command::Redo { steps, files }, "redo"),
+    };
+    state.send_move(command, name, effects);
+}
+
+fn compact(state: &mut State, focus: &str, effects: &mut Vec<Effect>) {
+    if state.working.is_some() || state.busy.is_some() {
+        state.held.push_back((COMPACT, focus.to_owned()));
+        state.hint = Some("The context is summed up when the work is done".into());
+        return;
+    }
+    let focus = Some(focus.to_owned()).filter(|focus| !focus.is_empty());
+    effects.push(Effect::Send(Command::Compact { focus }, Purpose::Else));
+}
+
+impl State {
+    /// Moves the session; what is said or asked for meanwhile follows. Behind a run it waits for its end, which what is
+    /// said does not.
+    pub(crate) fn send_move(&mut self, command: Command, name: &'static str, effects: &mut Vec<Effect>) {
+        self.moving = self.working.is_none() && self.busy.is_none();
+        effects.push(Effect::Send(command, Purpose::Move(name)));
+    }
+
+    /// The session was moved, or something was noted of it.
+    pub(crate) fn on_moved(&mut self, name: &str, ack: Ack, effects: &mut Vec<Effect>) {
+        let moved = match ack {
+            Ack::Moved(moved) => moved,
+            Ack::Forked { session, said } => {
+                if let Some(said) = said.filter(|_| self.editor.text().trim().is_empty()) {
+                    self.editor.set_text(&said);
+                    effects.push(Effect::Draft);
+                }
+                return self.open(Open { which: Which::Session(session), ..Open::default() }, effects);
+            }
+            Ack::Handled if name == "label" => return self.note("The node is labelled"),
+            Ack::Handled => return self.note("The session is renamed"),
+            Ack::Started(_) | Ack::Queued(_) | Ack::Unqueued(_) => return,
+        };
+        let place = |node: Option<NodeId>| node.map_or_else(|| "nowhere".into(), |node| node.short());
+        let verb = if name == "undo" { "undone" } else { "done again" };
+        for step in &moved.steps {
+            self.note(&format!("{} {verb}: from {} to {}", step.what, place(step.from), place(step.to)));
+        }
+        for problem in &moved.problems {
+            self.note(problem);
+        }
+        if name == "undo" {
+            self.note("/redo takes that back");
+        }
+    }
+}
